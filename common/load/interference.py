@@ -1,8 +1,8 @@
 """How two services that run together slow each other down: each alone and both together, under the same requests.
 
 The three loads take turns in rounds, so that what else changes on the host hits all of them. In a round a service gets
-the same arrivals alone and together. The figures are of all rounds; the first quarter of each run is not counted, since
-the queue starts empty. The limits of a ratio follow from leaving out one round after the other (the grouped jackknife
+the same arrivals alone and together. The figures are of all rounds; the first quarter of each load is not counted,
+since the queue starts empty. The limits of a ratio follow from leaving out one round after the other (the grouped jackknife
 of the logarithm, with Student's distribution: Shao, Wu 1989, A general theory for jackknife variance estimation, Annals
 of Statistics 17(3)).
 """
@@ -109,8 +109,8 @@ def measure_interference(loads: Loads) -> RoundsByState:
             if not index:
                 raise
             break
-        for key, run in found.items():
-            states[key].tests.append(run)
+        for key, test in found.items():
+            states[key].tests.append(test)
     return states
 
 
@@ -118,10 +118,10 @@ def _round(loads: Loads, index: int) -> Iterator[tuple[tuple[str, str], LoadTest
     """Yield the tests of a round; every other round is in reverse order."""
     turns: list[tuple[str, Sequence[int]]] = [(ALONE, (0,)), (ALONE, (1,)), (TOGETHER, (0, 1))]
     for state, services in turns[:: -1 if index % 2 else 1]:
-        for service, run in zip(services, loads(index, services), strict=True):
-            if run.record.is_interrupted:
+        for service, test in zip(services, loads(index, services), strict=True):
+            if test.record.is_interrupted:
                 raise KeyboardInterrupt
-            yield (ROLES[service], state), run
+            yield (ROLES[service], state), test
 
 
 def ratio(together: Rounds, alone: Rounds, figure: Callable[[Rounds, int | None], float]) -> Estimate:

@@ -1,6 +1,6 @@
 """A load of an hour or more, part by part: what each minute delivered, whether memory grows, and whether it slows down.
 
-Each part is a run of its own, whose record is dropped once its figures are taken. So an hour needs no more memory than
+Each part is a load of its own, whose record is dropped once its figures are taken. So an hour needs no more memory than
 a minute, and what is kept of it stands in a file: neither can look like a leak. At the end of each part the queue runs
 empty.
 """

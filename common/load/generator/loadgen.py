@@ -1,4 +1,4 @@
-"""MLPerf LoadGen as the source of requests: its scenarios drive the same service, and its rules judge the run.
+"""MLPerf LoadGen as the source of requests: its scenarios drive the same service, and its rules judge the load.
 
 LoadGen (github.com/mlcommons/inference, loadgen/) issues queries from its own thread, and takes the time until they
 are reported as complete. Here its queries enter the queue like all requests, and the answers go back. Its log says
@@ -55,7 +55,7 @@ class Issued:
         self._is_ended = False
 
     def attach(self, now_ns: Callable[[], int], wake: Callable[[], None]) -> None:
-        """Take the clock of the run, and what wakes its generator."""
+        """Take the clock of the load, and what wakes its generator."""
         self._now_ns, self._wake = now_ns, wake
 
     def issue(self, ids: Sequence[int]) -> None:
@@ -134,7 +134,7 @@ def drive(
     seed: int = 0,
     listener: Listener = nobody,
 ) -> LoadRecord:
-    """Let LoadGen send the requests of a scenario, and leave its logs in a folder, unless a signal ends the run.
+    """Let LoadGen send the requests of a scenario, and leave its logs in a folder, unless a signal ends the load.
 
     Args:
         scenario: one of ``SCENARIOS``.
@@ -143,9 +143,9 @@ def drive(
         folder: where LoadGen writes its logs.
         rate_hz: of the server scenario; the others send as fast as the service answers.
         bound_s: the latency that LoadGen's rules hold the server scenario to.
-        duration_s: least length of the run.
+        duration_s: least length of the load.
         seed: of the arrivals; the server scenario has those of ``schedules.poisson``.
-        listener: told when the run begins.
+        listener: told when the load begins.
 
     Raises:
         KeyboardInterrupt: a signal came before LoadGen began.

@@ -1,4 +1,4 @@
-"""A load run on a virtual clock: the same queue and the same record as by the clock, with given service times.
+"""A load on a virtual clock: the same queue and the same record as by the wall clock, with given service times.
 
 Nothing depends on the machine. Ties of time go to the end of a batch, then to arrivals.
 """
@@ -18,7 +18,7 @@ ServiceTime = Callable[[Batch, int], int]  # what a batch that starts at a time 
 def simulate(
     source: Source, service_ns: ServiceTime, policy: BatchPolicy, *, workers: int = 1, end_ns: int = NEVER_NS
 ) -> LoadRecord:
-    """Return the record of a run whose batches take ``service_ns``; what is not answered at the end is cancelled."""
+    """Return the record of a load whose batches take ``service_ns``; what is not answered at the end is cancelled."""
     log = Log()
     queue = BatchQueue(source, policy, log)
     free = [(0, worker) for worker in range(workers)]  # since when

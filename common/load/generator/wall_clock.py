@@ -1,4 +1,4 @@
-"""A load run by the clock: workers take batches from the queue and serve them, each in a thread of its own.
+"""A load by the wall clock: workers take batches from the queue and serve them, each in a thread of its own.
 
 A worker that ends a batch takes the next one itself, if one is ready. Otherwise it is idle, and the generator, a thread
 that does nothing else, sleeps until the batcher has something for it. So nothing waits for the service: the schedule
@@ -32,11 +32,11 @@ Started = Callable[[Callable[[], int], Callable[[], None]], None]
 LOOK_S = 0.5  # a signal that the system hands to another thread does not wake the main one
 WakeUps: TypeAlias = "SimpleQueue[None]"  # of the thread that waits: a load is over, or a signal has come
 
-Listener = Callable[[Log, BatchQueue], None]  # told of a run when it begins; it may read, and must not wait
+Listener = Callable[[Log, BatchQueue], None]  # told of a load when it begins; it may read, and must not wait
 
 
 def nobody(log: Log, queue: BatchQueue) -> None:
-    """Listen to no run."""
+    """Listen to no load."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ class ServedStream:
         service: what answers them.
         policy: how they are batched.
         last_ns: when the last request comes; the drain begins there. None: the source knows by itself.
-        listener: told when the run begins.
+        listener: told when the load begins.
     """
 
     source: Source
@@ -65,7 +65,7 @@ class _Running:
 
 
 class _Run:
-    """The state of one run, which its lock guards."""
+    """The state of one load, which its lock guards."""
 
     def __init__(self, stream: ServedStream, drain_s: float, wake_ups: WakeUps) -> None:
         source, service, policy = stream.source, stream.service, stream.policy
@@ -176,7 +176,7 @@ class _Run:
         self.wakes_ns = 0
 
     def _fail(self, error: BaseException) -> None:
-        """End the run for a bug of ours, which is raised where the run was started."""
+        """End the load for a bug of ours, which is raised where the load was started."""
         with self.lock:
             self.error = self.error or error
             self.close()
@@ -212,7 +212,7 @@ class _Run:
             turn.notify_all()
 
     def idle_s(self) -> float:
-        """Give up what is stuck; return how long nobody needs to look at this run, 0 once it is over."""
+        """Give up what is stuck; return how long nobody needs to look at this load, 0 once it is over."""
         if self.over.is_set():
             return 0.0
         stuck_s = self.replace_stuck()
@@ -253,7 +253,7 @@ def serve(
 ) -> LoadRecord:
     """Let the requests of a source come, serve them, and return the record.
 
-    A signal ends the run; what waits or runs then is cancelled, and the record says so. The next signal raises
+    A signal ends the load; what waits or runs then is cancelled, and the record says so. The next signal raises
     KeyboardInterrupt. Requests that are not answered within ``drain_s`` after the last one came are cancelled, too.
 
     Args:
@@ -262,9 +262,9 @@ def serve(
         policy: how they are batched.
         last_ns: when the last request comes; the drain begins there. None: the source knows by itself.
         drain_s: see above.
-        started: called at the start with the clock of the run and with what wakes the generator; for requests that
+        started: called at the start with the clock of the load and with what wakes the generator; for requests that
             another program sends.
-        listener: told when the run begins.
+        listener: told when the load begins.
     """
     stream = ServedStream(source, service, policy, last_ns, listener)
     return serve_together([stream], drain_s=drain_s, started=started)[0]
@@ -307,7 +307,7 @@ def serve_together(
 
 
 def _concluded(state: _Run, *, is_interrupted: bool = False) -> LoadRecord:
-    """Close the run: give up what still runs, and return the record."""
+    """Close the load: give up what still runs, and return the record."""
     with state.lock:
         ended_ns = state.now_ns()
         state.queue.admit(ended_ns)

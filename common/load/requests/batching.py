@@ -1,6 +1,6 @@
 """The dynamic batcher: which waiting requests make a batch, and when.
 
-It owns no clock and no thread: it is told the time. So the same code batches in a measured run and in a simulation.
+It owns no clock and no thread: it is told the time. So the same code batches in a measured load and in a simulation.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class BatchPolicy:
 
 
 class BatchQueue:
-    """The queue of one run; its caller holds a lock while several workers ask.
+    """The queue of one load; its caller holds a lock while several workers ask.
 
     Attributes:
         wake_ns: when to ask again, after no batch was ready; ``NEVER_NS`` where that depends on answers.

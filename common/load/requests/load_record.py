@@ -1,4 +1,4 @@
-"""What a load run leaves: a row of times per request and per batch, kept as arrays (40 bytes a request)."""
+"""What a load leaves: a row of times per request and per batch, kept as arrays (40 bytes a request)."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Batch:
 
 @dataclass(frozen=True, slots=True)
 class BatchRecord:
-    """TimesNs of batches in ns from the start of the run, by batch index.
+    """Times of batches in ns from the start of the load, by batch index.
 
     Attributes:
         ready_ns: when the policy allowed the batch and its worker was free.
@@ -65,14 +65,14 @@ class BatchRecord:
 
 @dataclass(frozen=True, slots=True)
 class LoadRecord:
-    """A load run.
+    """A load.
 
     Attributes:
         start_s: its start on the clock of ``time.perf_counter``.
-        intended_ns: when each request was intended to start, from the start of the run.
+        intended_ns: when each request was intended to start, from the start of the load.
         queued_ns: when the generator put it into the queue. While all workers run, nobody could take it, and it is put
             there when the next one asks.
-        left_ns: when it left the queue: for a batch, given up, or at the end of the run.
+        left_ns: when it left the queue: for a batch, given up, or at the end of the load.
         expired_count: requests that waited beyond the timeout; they are among the cancelled ones.
         outcomes: what became of it, as an index into ``OUTCOMES``.
         batch_indices: its batch, or ``NO_BATCH``.
@@ -80,7 +80,7 @@ class LoadRecord:
         batches: times of the batches.
         stages: names of the stages of the service.
         failures: how many requests failed, by reason.
-        ended_ns: end of the run.
+        ended_ns: end of the load.
         is_interrupted: whether a signal ended it.
     """
 
@@ -235,7 +235,7 @@ def uninterrupted(record: LoadRecord) -> LoadRecord:
     """Return the record.
 
     Raises:
-        KeyboardInterrupt: a signal came during its run.
+        KeyboardInterrupt: a signal came during its load.
     """
     if record.is_interrupted:
         raise KeyboardInterrupt

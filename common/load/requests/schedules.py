@@ -26,7 +26,7 @@ class Arrivals:
     """Requests in the order in which they arrive.
 
     Attributes:
-        intended_ns: when each is intended to start, from the start of the run.
+        intended_ns: when each is intended to start, from the start of the load.
         lengths: size of each along the input's variable axis, such as tokens; None where all have one size.
     """
 
@@ -151,7 +151,7 @@ def _require_count(rate_hz: float, duration_s: float) -> int:
 def replay(path: Path) -> Arrivals:
     """Read arrivals from a CSV file: a time in s per line, and optionally a length.
 
-    Lines that begin with ``#`` and a heading without digits are skipped. The first request starts the run.
+    Lines that begin with ``#`` and a heading without digits are skipped. The first request starts the load.
 
     Raises:
         PipelineError: the file cannot be read, holds no request, or its times go backwards; the line is named.

@@ -15,7 +15,7 @@ Arrival = tuple[int, int]  # the intended start in ns, and the length
 
 
 class Source(Protocol):
-    """Requests as they come; every time is in ns from the start of the run."""
+    """Requests as they come; every time is in ns from the start of the load."""
 
     def due(self, now_ns: int) -> Iterable[Arrival]:
         """Return the requests that have come since the last call."""

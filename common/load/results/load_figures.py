@@ -1,4 +1,4 @@
-"""Figures of a load run by their column names: per request, per batch, and of the whole run."""
+"""Figures of a load by their column names: per request, per batch, and of the whole load."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class LoadTest:
     """A record with what was asked for.
 
     Attributes:
-        record: the run.
+        record: the load.
         policy: how requests were batched.
         worker_count: workers of the service.
         is_open: whether the requests came by a schedule.
@@ -137,7 +137,7 @@ def steady(record: LoadRecord) -> SteadyState:
     """Find from which batch on the service is steady.
 
     It is sought in what batches take over the usual time of their size, not in the latencies: a queue that fills and
-    empties is what a load run is about, and no warm-up.
+    empties is what a load is about, and no warm-up.
     """
     batches = record.batches
     shapes, inverse = np.unique(np.stack([batches.padded_sizes, batches.lengths]), axis=1, return_inverse=True)
@@ -162,7 +162,7 @@ def warmup_count(record: LoadRecord, state: SteadyState) -> int:
 
 
 def summary(test: LoadTest, state: SteadyState) -> dict[str, object]:
-    """Return the figures of a run; an overloaded or invalid one has no percentiles."""
+    """Return the figures of a load; an overloaded or invalid one has no percentiles."""
     record, validity = test.record, test.validity
     counts = record.counts
     first = warmup_count(record, state)
@@ -238,7 +238,7 @@ def latency_shares(record: LoadRecord, first: int = 0) -> dict[str, float]:
     """Return which part of the latency of all answered requests each stage took; a request waits for its whole batch.
 
     Args:
-        record: the run.
+        record: the load.
         first: the first request that counts.
     """
     done = np.flatnonzero(record.is_completed)

@@ -1,4 +1,4 @@
-"""The calls of a load run as latency series, in which slow ones are sought: a series per worker, size and length."""
+"""The calls of a load as latency series, in which slow ones are sought: a series per worker, size and length."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def call_series(record: LoadRecord, first: int = 0) -> list[RunSeries]:
     """Return the calls of each kind that has enough of them to say what is usual.
 
     Args:
-        record: the run.
+        record: the load.
         first: the first batch of the steady part.
     """
     batches = record.batches

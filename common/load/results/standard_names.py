@@ -107,10 +107,10 @@ PROCESS = (
 
 
 def standard_metrics(record: LoadRecord, process: Mapping[str, int | None]) -> dict[str, float]:
-    """Return the figures of a run by their standard names; without those of the process that are unknown.
+    """Return the figures of a load by their standard names; without those of the process that are unknown.
 
     Args:
-        record: the run.
+        record: the load.
         process: what the process held at its end, by the columns of endurance.
     """
     held = {metric.name: value for metric in PROCESS if (value := process.get(metric.column)) is not None}
@@ -119,7 +119,7 @@ def standard_metrics(record: LoadRecord, process: Mapping[str, int | None]) -> d
 
 def markdown() -> str:
     rows = [(one.name, "Triton", one.meaning) for one in TRITON]
-    rows += [(one.name, "OpenTelemetry", f"`{one.column}` at the end of the run, in {one.unit}") for one in PROCESS]
+    rows += [(one.name, "OpenTelemetry", f"`{one.column}` at the end of the load, in {one.unit}") for one in PROCESS]
     lines = [f"| `{name}` | {convention} | {meaning} |" for name, convention, meaning in rows]
     return "\n".join(["| name | of | what it is here |", "|---|---|---|", *lines]) + "\n"
 

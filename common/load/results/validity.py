@@ -1,4 +1,4 @@
-"""Whether a load run can be judged: the generator was in time, and the queue did not grow."""
+"""Whether a load can be judged: the generator was in time, and the queue did not grow."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ def depths(record: LoadRecord, at_ns: TimesNs) -> TimesNs:
 
 
 def judge(record: LoadRecord, *, is_open: bool, most_running: int) -> LoadValidity:
-    """Judge a run.
+    """Judge a load.
 
     Args:
-        record: the run.
+        record: the load.
         is_open: whether its requests came by a schedule; users who wait for answers overload nothing.
         most_running: requests that the service can run at once.
     """
@@ -47,7 +47,7 @@ def judge(record: LoadRecord, *, is_open: bool, most_running: int) -> LoadValidi
 
 
 def judge_all(records: Sequence[LoadRecord], *, is_open: bool, most_running: int) -> LoadValidity:
-    """Judge runs under equal loads as one: by the share of all requests that were late, and by the median run's queue.
+    """Judge equal loads as one: by the share of all requests that were late, and by the queue of the median load.
 
     Arguments are those of :func:`judge`.
     """

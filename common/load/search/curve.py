@@ -40,7 +40,7 @@ class CurvePoint:
     def doubt(self) -> str:
         """Why prediction and measurement differ by more than ``AGREEMENT``; empty where they agree or need not.
 
-        ServiceTimes of calls are the reason only where the prediction from those of this very run does agree.
+        Times of calls are the reason only where the prediction from those of this very trial does agree.
         """
         response, measured = self.response, self.trial
         if response is None or response.utilization >= LOADED or measured.p99_us.value is None:
@@ -88,8 +88,8 @@ def curve(
         harness: runs it.
         setup: the configuration.
         times: what its batches take.
-        budget_s: time for all runs.
-        seed: of the arrivals of the first run; the others have the next ones.
+        budget_s: time for all trials.
+        seed: of the arrivals of the first trial; the others have the next ones.
     """
     capacity, inverse = capacity_hz(times, setup), sum(1 / load for load in CURVE_LOADS)
     for own_seed, load in enumerate(CURVE_LOADS, start=seed):
@@ -100,7 +100,7 @@ def curve(
 
 
 def times_under_load(record: LoadRecord, times: ServiceTimes, setup: Configuration) -> ServiceTimes:
-    """Return what batches of each size took in a run; sizes that were rare take what was timed, scaled alike."""
+    """Return what batches of each size took in a trial; sizes that were rare take what was timed, scaled alike."""
     factor, timed = _call_factor(record, times, setup), every_size(times, setup.batch_max)
     taken_s = (record.batches.ended_ns - record.batches.started_ns) / 1e9
     own = {size: taken_s[record.batches.sizes == size] for size in range(1, setup.batch_max + 1)}

@@ -1,13 +1,13 @@
 """Search for the configuration that sustains the highest rate within a bound of p99, by successive halving.
 
 Each configuration has a rate that it is believed to sustain, at first the predicted one. In each rung every one that is
-left runs under such a load. A run within the bound raises the rate, a run beyond it lowers the rate, and the better
+left is tried under such a load. A trial within the bound raises the rate, a trial beyond it lowers the rate, and the better
 half stays. The rungs share the time equally, so each halving doubles the time for each configuration that is left
 (Jamieson, Talwalkar 2016, Non-stochastic best arm identification and hyperparameter optimization, AISTATS).
 Configurations are ranked by rate, energy and cost in turn, so that the best by each of them stay.
 
-Near saturation a queue takes long to fill, so a short run shows less than a service that stays at that rate. What
-stands best is therefore run again for longer, and loses its rate if it does not hold it. The rest of the time narrows
+Near saturation a queue takes long to fill, so a short trial shows less than a service that stays at that rate. The
+best is therefore tried again for longer, and loses its rate if it does not hold it. The rest of the time narrows
 the limits of the best and of the runner-up.
 """
 
@@ -24,9 +24,9 @@ from common.load.service.concurrency import USUAL, Concurrency
 MOST_STARTED = 16  # configurations in the first rung, if the budget has time for them
 LAST = 2  # configurations in the last rung: the best and the runner-up
 HIGHER, LOWER, OVERLOADED = 1.25, 0.8, 0.5  # the next rate over the last one
-FEWEST_REQUESTS = 400  # of a run: p99 needs 299 for an upper limit, and a quarter is not counted
-LEAST_S, MOST_RUNS = 0.5, 4  # of a run, and of runs in a rung
-RETEST_SHARE, LONGER = 0.3, 2.0  # of the time; a retest over the longest run before
+FEWEST_REQUESTS = 400  # of a trial: p99 needs 299 for an upper limit, and a quarter is not counted
+LEAST_S, MOST_RUNS = 0.5, 4  # of a trial, and of trials in a rung
+RETEST_SHARE, LONGER = 0.3, 2.0  # of the time; a retest over the longest trial before
 FULLEST = 0.97  # of the rate that full batches answer
 LIGHT = 0.2  # of the rate at which nothing met the bound
 
@@ -60,18 +60,18 @@ class Configuration:
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """One run under load.
+    """One trial under load.
 
     Attributes:
         configuration: what ran.
-        rung: of the search; None for a run outside it.
+        rung: of the search; None for a trial outside it.
         rate_hz: requests per second that came.
         completed_hz: requests per second that were answered.
         p50_us: median from the intended start to the answer.
-        p99_us: the same for p99; without a value where the run is overloaded.
-        problem: why the run tells nothing of the bound, such as a generator that was late; empty where it does.
+        p99_us: the same for p99; without a value where the trial is overloaded.
+        problem: why the trial tells nothing of the bound, such as a generator that was late; empty where it does.
         is_overloaded: whether the queue grew without limit.
-        power_w: mean power during the run, where it is known.
+        power_w: mean power during the trial, where it is known.
     """
 
     configuration: Configuration
@@ -99,7 +99,7 @@ class Trial:
 
 @dataclass(slots=True)
 class Standing:
-    """What is known of a configuration: its runs, and the rates between which it leaves the bound."""
+    """What is known of a configuration: its trials, and the rates between which it leaves the bound."""
 
     configuration: Configuration
     bound_us: float
@@ -107,12 +107,12 @@ class Standing:
     cost_per_s: float | None = None
     most_hz: float = math.inf
     trials: list[Trial] = field(default_factory=list)
-    longest_s: float = 0.0  # of its runs that were no retests
+    longest_s: float = 0.0  # of its trials that were no retests
     retest_rung: int | None = None
 
     @property
     def is_retested(self) -> bool:
-        """Whether a longer run has confirmed its rate."""
+        """Whether a longer trial has confirmed its rate."""
         return any(
             one.rung == self.retest_rung and one.rate_hz == self.rate_hz and one.is_within(self.bound_us)
             for one in self.trials
@@ -121,13 +121,13 @@ class Standing:
 
     @property
     def rate_hz(self) -> float | None:
-        """The highest rate at which it met the bound in its longest runs, those of the last rung that has such runs."""
+        """The highest rate at which it met the bound in its longest trials: in the last rung that has such trials."""
         within = [one for one in self.trials if one.is_within(self.bound_us) and self._holds(one)]
         last = max((one.rung or 0 for one in within), default=0)
         return max((one.rate_hz for one in within if (one.rung or 0) == last), default=None)
 
     def _holds(self, own: Trial) -> bool:
-        """Whether no later rung, whose runs are longer, overrules a run within the bound."""
+        """Whether no later rung, whose trials are longer, overrules a trial within the bound."""
         failed = (one for one in self.trials if not one.problem and not one.is_within(self.bound_us))
         return not any((one.rung or 0) > (own.rung or 0) and one.rate_hz <= own.rate_hz for one in failed)
 
@@ -135,7 +135,7 @@ class Standing:
     def limits_hz(self) -> tuple[float | None, float | None]:
         """The highest rate at which it surely met the bound, and the lowest one above at which it surely did not.
 
-        Where no run was beyond, the upper one is what full batches answer.
+        Where no trial was beyond, the upper one is what full batches answer.
         """
         low = max((one.rate_hz for one in self._upheld if one.is_surely_within(self.bound_us)), default=None)
         beyond = [one.rate_hz for one in self.trials if one.is_surely_beyond(self.bound_us)]
@@ -195,7 +195,7 @@ class Found:
     Attributes:
         standings: all configurations that ran.
         best: the best by each objective that is known; empty where nothing met the bound.
-        nearest: the run with the lowest p99; None where every one was overloaded.
+        nearest: the trial with the lowest p99; None where every one was overloaded.
         is_interrupted: whether a signal ended the search.
     """
 
@@ -244,13 +244,13 @@ def search(
     Args:
         first_hz: the rate that each configuration is predicted to sustain.
         bound_us: p99 at most.
-        budget_s: time for all runs.
+        budget_s: time for all trials.
         measure: runs a configuration under a load.
         clock: returns the time in s.
         costs_per_s: what each configuration costs in a second.
         most_hz: the rate that each configuration can answer at most.
     """
-    affordable = int((1 - RETEST_SHARE) * budget_s / (2 * LEAST_S))  # half of the rungs' time is for the first runs
+    affordable = int((1 - RETEST_SHARE) * budget_s / (2 * LEAST_S))  # half of the rungs' time is for the first trials
     most_started = max(LAST, min(MOST_STARTED, affordable))
     promising = sorted(first_hz, key=lambda one: (-first_hz[one], one))[:most_started]
     costs, most = costs_per_s or {}, most_hz or {}
@@ -300,8 +300,8 @@ def _climb(
 def _retest(standings: Sequence[Standing], rung: int, measure: Measure, left_s: Callable[[], float]) -> None:
     """Run what stands best again for longer, until each of these has a rate that holds; then narrow their limits.
 
-    A retest is never shorter than a run that it judges: where the time does not suffice for that, it ends. Which ones
-    are retested is settled before. Otherwise each that loses its rate would give way to one that only short runs know.
+    A retest is never shorter than a trial that it judges: where the time does not suffice for that, it ends. Which ones
+    are retested is settled before. Otherwise each that loses its rate would give way to one with short trials alone.
     """
     leaders = _leaders(standings)
     longest_s = max((standing.longest_s for standing in standings), default=0.0)
@@ -336,8 +336,7 @@ def _better_half(standings: Sequence[Standing]) -> list[Standing]:
 def _ranked(standings: Iterable[Standing], objective: str, *, is_sure: bool = True) -> list[Standing]:
     """Return the best first; by the rate that was reached, or by the one to try next.
 
-    A rate that a longer run has confirmed goes before others. Where an objective is unknown for all, its order is that
-    by rate.
+    A rate that a longer trial has confirmed goes before others. Where an objective is unknown for all, the rate orders.
     """
     found = [*standings]
 
@@ -373,7 +372,7 @@ def _found(standings: Sequence[Standing], *, is_interrupted: bool) -> Found:
 
 
 def on_front(trials: Sequence[Trial]) -> list[bool]:
-    """Whether each run is on the Pareto front: no other one has a higher rate and no higher p99, or the reverse."""
+    """Whether each trial is on the Pareto front: no other one has a higher rate and no higher p99, or the reverse."""
 
     def beats(one: Trial, other: Trial) -> bool:
         figures, others = (one.completed_hz, -_p99(one)), (other.completed_hz, -_p99(other))

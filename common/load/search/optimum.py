@@ -29,7 +29,7 @@ class SearchTask:
 
     Attributes:
         bound_us: p99 at most.
-        budget_s: time for all runs.
+        budget_s: time for all trials.
         batch_max: largest batch to try.
         processors: that may be used.
         usd_per_hour: price of the host; a configuration costs its share of the processors.
@@ -156,7 +156,7 @@ def _searched(harness: SearchHarness, task: SearchTask, times: Mapping[Shape, Se
     first_hz = {one: sustainable_hz(times[one.shape], one, task.bound_us) for one in setups}
     costs = {one: cost for one in setups if (cost := task.usd_per_s(one)) is not None}
 
-    seeds = count(task.seed)  # each run has arrivals of its own, so that none is lucky with all of them
+    seeds = count(task.seed)  # each trial has arrivals of its own, so that none is lucky with all of them
 
     def measure(setup: Configuration, rate_hz: float, duration_s: float, rung: int) -> Trial:
         return measured(harness, setup, rate_hz, duration_s, rung, next(seeds))[0]
@@ -187,7 +187,7 @@ def _screened(timing: ShapeTimes, task: SearchTask) -> list[Shape]:
 def chosen(optimum: Optimum) -> tuple[Configuration, float]:
     """Return the best configuration by rate, and the rate that it sustains.
 
-    Where nothing meets the bound it is the run that is nearest, or the one with the lowest rate.
+    Where nothing meets the bound it is the trial that is nearest, or the one with the lowest rate.
     """
     found = optimum.found
     if (best := found.best.get("rate")) and best.rate_hz:

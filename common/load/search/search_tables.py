@@ -1,4 +1,4 @@
-"""Tables of a search: what batches take, every run, and what is best."""
+"""Tables of a search: what batches take, every trial, and what is best."""
 
 from __future__ import annotations
 

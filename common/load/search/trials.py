@@ -20,7 +20,7 @@ from common.load.service.concurrency import Concurrency
 from common.load.service.service import Service
 from common.load.service.sessions import warm_up
 
-FILLING_SHARE = 0.25  # of a run: the queue starts empty, and its first requests wait less than later ones
+FILLING_SHARE = 0.25  # of a trial: the queue starts empty, and its first requests wait less than later ones
 UNKNOWN = Estimate(None, None, None)
 
 
@@ -32,7 +32,7 @@ def trial(
     rung: int | None = None,
     power_w: float | None = None,
 ) -> Trial:
-    """Return what a run at a mean rate tells; without percentiles where the queue grew or the run is invalid."""
+    """Return what a trial at a mean rate tells; without percentiles where the queue grew or the trial is invalid."""
     answered_us = record.latencies_us
     latencies_us = answered_us[int(FILLING_SHARE * len(answered_us)) :]
     answered = record.counts["completed"]
@@ -64,7 +64,7 @@ class SearchHarness(Protocol):
 
 
 class Unending:
-    """Loads a shape without an end that is known before; ``power_w`` is that of its last run."""
+    """Loads a shape without an end that is known before; ``power_w`` is that of its last trial."""
 
     def __init__(self, harness: SearchHarness, shape: Shape) -> None:
         self._harness, self._shape = harness, shape
@@ -87,7 +87,7 @@ def measured(
 
 
 def spent_power_w(harness: SearchHarness, record: LoadRecord) -> float | None:
-    """Return the power during a run that has just ended, without what it took to open its sessions."""
+    """Return the power during a trial that has just ended, without what it took to open its sessions."""
     end_s = harness.now_s()
     return harness.power_w(end_s - record.ended_ns / 1e9, end_s)
 
@@ -98,7 +98,7 @@ class SessionHarness:
     Args:
         open_service: makes a service of so many sessions with so many threads each, which share the host in some way.
         power_w: returns the mean power between two times of ``time.perf_counter``, or None.
-        listener: told of each run when it begins.
+        listener: told of each trial when it begins.
     """
 
     def __init__(

@@ -23,7 +23,7 @@ class Service(Protocol):
         """Serve a batch, and return what each stage took in ns; every worker calls this from a thread of its own.
 
         Raises:
-            PipelineError: its requests fail; the run goes on.
+            PipelineError: its requests fail; the load goes on.
         """
         ...
 
