@@ -2,9 +2,9 @@
 
 The three loads take turns in rounds, so that what else changes on the host hits all of them. In a round a service gets
 the same arrivals alone and together. The figures are of all rounds; the first quarter of each load is not counted,
-since the queue starts empty. The limits of a ratio follow from leaving out one round after the other (the grouped jackknife
-of the logarithm, with Student's distribution: Shao, Wu 1989, A general theory for jackknife variance estimation, Annals
-of Statistics 17(3)).
+since the queue starts empty. The limits of a ratio follow from leaving out one round after the other (the grouped
+jackknife of the logarithm, with Student's distribution: Shao, Wu 1989, A general theory for jackknife variance
+estimation, Annals of Statistics 17(3)).
 """
 
 from __future__ import annotations

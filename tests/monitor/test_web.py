@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from common.ingest import NodeShareMessage, RunsMessage
 from common.monitor.guard import MOST_BODY_BYTES
 from common.monitor.page_files import page_files
 
@@ -18,6 +19,7 @@ for package in ("fastapi", "uvicorn", "websockets"):
 from websockets.exceptions import ConnectionClosed, InvalidStatus  # noqa: E402
 from websockets.sync import client  # noqa: E402
 
+from common.monitor import web  # noqa: E402
 from tests.support.live_server import LONG_S, LOOPBACK, TOKEN, Running  # noqa: E402
 
 ANSWERS = ("api/metrics/current", "api/metrics/history", "api/nodes", "api/runs", "metrics")
@@ -269,3 +271,8 @@ def test_a_fuzzed_websocket_leaves_the_server_whole(server):
     assert (status, json.loads(content)["problem"]) == (200, "")
     with server.connect() as connection:
         assert json.loads(connection.recv(LONG_S))["tick"] > 0
+
+
+def test_a_message_has_the_fields_that_senders_know():
+    assert set(web.Ingested.model_fields) == set(RunsMessage.__annotations__)
+    assert set(web.NodeTime.model_fields) == set(NodeShareMessage.__annotations__)

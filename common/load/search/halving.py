@@ -1,9 +1,9 @@
 """Search for the configuration that sustains the highest rate within a bound of p99, by successive halving.
 
 Each configuration has a rate that it is believed to sustain, at first the predicted one. In each rung every one that is
-left is tried under such a load. A trial within the bound raises the rate, a trial beyond it lowers the rate, and the better
-half stays. The rungs share the time equally, so each halving doubles the time for each configuration that is left
-(Jamieson, Talwalkar 2016, Non-stochastic best arm identification and hyperparameter optimization, AISTATS).
+left is tried under such a load. A trial within the bound raises the rate, a trial beyond it lowers the rate, and the
+better half stays. The rungs share the time equally, so each halving doubles the time for each configuration that is
+left (Jamieson, Talwalkar 2016, Non-stochastic best arm identification and hyperparameter optimization, AISTATS).
 Configurations are ranked by rate, energy and cost in turn, so that the best by each of them stay.
 
 Near saturation a queue takes long to fill, so a short trial shows less than a service that stays at that rate. The
