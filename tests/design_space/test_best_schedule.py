@@ -315,7 +315,7 @@ def test_a_model_of_too_many_states_keeps_few_tensors_on_the_chip(monkeypatch):
     edges = schedule_edges(LayerPlaces(graph, layers, hardware, keeps=True), hardware, convex_groups(graph, 3))
     assert edges.states <= 100
     assert len(edges.source) <= 1_000
-    at_once = max(len(option.places.found | option.places.copied) for plan in edges.plans for option in plan)
+    at_once = max(len(option.places.inherited | option.places.copied) for plan in edges.plans for option in plan)
     assert at_once in schedule_edges_module.MOST_RESIDENT
     assert edges.limit.endswith(f"at most {at_once} tensors are resident at once")
     found = best_schedule(graph, layers, hardware)

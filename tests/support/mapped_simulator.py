@@ -92,7 +92,7 @@ class Run:
         """Run a whole layer."""
         step = self.steps[at]
         places, layer = step.option.places, step.layer
-        assert places.found <= set(self.chip), "a layer finds on the chip what is not there"
+        assert places.inherited <= set(self.chip), "a layer finds on the chip what is not there"
         assert places.copied <= self.memory
         assert places.saved <= places.left <= set(layer.layer.writes)
         beside = layer.constants
@@ -100,8 +100,8 @@ class Run:
             self.chip[tensor] = size_of(layer, tensor)
             beside += self.chip[tensor]
         for tensor in layer.layer.reads:
-            assert tensor in self.memory | places.found, "a layer reads what is nowhere"
-        here = places.found | places.copied
+            assert tensor in self.memory | places.inherited, "a layer reads what is nowhere"
+        here = places.inherited | places.copied
         beside += sum(words for tensor, words in layer.reads.items() if tensor not in here)
         self.chip |= {tensor: layer.layer.writes[tensor] for tensor in places.left}
         on_chip = {"input"} if layer.source in here else set()
@@ -250,7 +250,7 @@ def size_of(layer, tensor):
 def is_found(tensor, later):
     """Whether a later layer finds a tensor on the chip, before another one copies it there again."""
     for step in later:
-        if tensor in step.option.places.found:
+        if tensor in step.option.places.inherited:
             return True
         if tensor in step.option.places.copied:
             return False

@@ -47,19 +47,19 @@ def _sizes(hardware: Hardware, sweep: str) -> dict[str, tuple[Size, ...]]:
     """Return the sizes of each name; a size that is given twice counts once."""
     memories = [f"{level.name}{KIB_SUFFIX}" for level in hardware.levels if level.capacity_kib is not None]
     known = [ARRAY, *memories]
-    found: dict[str, tuple[Size, ...]] = {}
+    sizes_by_name: dict[str, tuple[Size, ...]] = {}
     for word in sweep.split():
         name, equals, values = word.partition("=")
         name = memories[0] if name == OUTERMOST and memories else name
-        if not equals or name not in known or name in found:
+        if not equals or name not in known or name in sizes_by_name:
             problem = f"{quoted(word)} is no size of {hardware.name}, or is there twice"
             raise UnusableValueError("sweep", problem, f"write NAME=SIZE,SIZE…, of {', '.join(known)}")
-        found[name] = tuple(dict.fromkeys(_listed(name, values)))
-    return found
+        sizes_by_name[name] = tuple(dict.fromkeys(_listed(name, values)))
+    return sizes_by_name
 
 
 def _listed(name: str, values: str) -> Iterator[Size]:
-    """Yield the sizes of a list, in which a range stands between its second size and its last one."""
+    """Yield the sizes of a list; an ellipsis is a range from the second size to the last."""
     words = values.split(",")
     for index, word in enumerate(words):
         if word not in RANGES:

@@ -58,7 +58,9 @@ class TiledGroup:
     @property
     def resident_bits(self) -> int:
         """Bits of the maps that are on the chip as a whole."""
-        return sum(one.elements * one.bits for index, one in enumerate(self.maps) if self.is_resident(index))
+        return sum(
+            extents.elements * extents.bits for index, extents in enumerate(self.maps) if self.is_resident(index)
+        )
 
     @cached_property
     def external_count(self) -> int:
@@ -66,11 +68,11 @@ class TiledGroup:
 
     @cached_property
     def readers(self) -> tuple[tuple[int, ...], ...]:
-        found: list[list[int]] = [[] for _ in self.maps]
+        stages_by_map: list[list[int]] = [[] for _ in self.maps]
         for index, stage in enumerate(self.stages):
             for read in {stage.source, *stage.added}:
-                found[read].append(index)
-        return tuple(tuple(stages) for stages in found)
+                stages_by_map[read].append(index)
+        return tuple(tuple(stages) for stages in stages_by_map)
 
     @cached_property
     def sinks(self) -> tuple[int, ...]:

@@ -70,8 +70,8 @@ def best_schedule(
     paths = _Paths(edges, fronts)
     if not paths.are_there:
         raise NothingFitsError("hardware", _problem(layers, fronts, hardware), "")
-    found = least_product(paths.best)
-    steps = tuple(_step(layers[option.layer], option, points) for option, points in found.choice)
+    best_path = least_product(paths.best)
+    steps = tuple(_step(layers[option.layer], option, points) for option, points in best_path.choice)
     evaluations = sum(front.mapping_count * len({place for place, _ in front.fronts}) for front in fronts.values())
     return MappedSchedule(steps, evaluations, edges.limit)
 
@@ -119,8 +119,8 @@ class _Paths:
 
     def best(self, energy_weight: float, cycle_weight: float) -> SupportedPoint[Sequence[Chosen]]:
 
-        def weigh(one: SupportedPoint[str] | StreamCost) -> float:
-            return energy_weight * one.energy_pj + cycle_weight * one.cycles
+        def weigh(costed: SupportedPoint[str] | StreamCost) -> float:
+            return energy_weight * costed.energy_pj + cycle_weight * costed.cycles
 
         chosen = {(nest, setting): min(self.fronts[nest].fronts[setting], key=weigh, default=None)
                   for nest, setting in self.parts}  # fmt: skip

@@ -24,15 +24,15 @@ class Places:
     """Where the tensors of a layer are; those that are not named are in DRAM.
 
     Attributes:
-        found: tensors that it reads on the chip, where a layer before has left them.
+        inherited: tensors that it reads on the chip, where an earlier layer left them.
         copied: tensors that it reads after they were copied from DRAM to the chip, as a whole.
         left: tensors that it writes and leaves on the chip.
         saved: those of ``left`` that are copied to DRAM too.
-        begin_words: words of all maps that are resident when it begins, those of other layers included.
-        resident_words: words of all maps that are resident while it runs, and of weights that stay there.
+        begin_words: words of all resident maps when it begins, those of other layers included.
+        resident_words: words of all resident maps while it runs, and of resident weights.
     """
 
-    found: frozenset[str] = NOTHING
+    inherited: frozenset[str] = NOTHING
     copied: frozenset[str] = NOTHING
     left: frozenset[str] = NOTHING
     saved: frozenset[str] = NOTHING
@@ -93,7 +93,7 @@ def execution_option(
         hardware: the accelerator.
         sizes: words of each tensor.
     """
-    read_here = places.found | places.copied
+    read_here = places.inherited | places.copied
     on_chip = [words for name, words in layer.reads.items() if name in read_here]
     on_chip += [words for name, words in layer.written_beside.items() if name in places.left]
     in_memory = [words for name, words in layer.reads.items() if name not in read_here]
@@ -146,7 +146,7 @@ class LayerPlaces:
         return bool(self.capacity) and layer.layer.passes == 1 and (bool(layer.source) or not layer.nests)
 
     def readers(self, tensor: str, done: int) -> list[int]:
-        """Return the layers that have still to read a tensor."""
+        """Return the layers that have not read a tensor yet."""
         return [reader for reader in self.graph.consumers.get(tensor, ()) if not done >> reader & 1]
 
     def words(self, tensors: Collection[str]) -> float:
@@ -157,7 +157,7 @@ class LayerPlaces:
 
         Args:
             index: the layer.
-            resident: tensors that are resident, and whether each is in DRAM too.
+            resident: resident tensors, and whether each is in DRAM too.
             done: the layers that have run, this one included, as a bit set.
         """
         reads, before = self.layers[index].layer.reads, self.words(resident)
@@ -165,30 +165,30 @@ class LayerPlaces:
             if all(resident.get(name, True) for name in reads):
                 yield Places(begin_words=before, resident_words=before)
             return
-        found = frozenset(name for name in reads if name in resident)
+        inherited = frozenset(name for name in reads if name in resident)
         new = (name for name in reads if name not in resident and self.sizes[name])
         for copied in _subsets(new, self.most_resident - len(resident)):
             for left, saved in self.results(index, done):
                 words = before + self.words(copied) + self.words(left)
                 if words <= self.capacity:
-                    yield Places(found, copied, left, saved, before, words)
+                    yield Places(inherited, copied, left, saved, before, words)
 
     def results(self, index: int, done: int) -> Iterator[tuple[frozenset[str], frozenset[str]]]:
-        """Yield which results stay on the chip, and which of them are copied to DRAM."""
+        """Yield the results that stay on the chip, and those of them that are copied to DRAM."""
         choices = []
         for name in self.layers[index].layer.writes:
             readers, options = self.readers(name, done), [(NOTHING, NOTHING)]
-            one = frozenset({name})
+            tensor = frozenset({name})
             if any(map(self.can_be_resident, readers)):
-                options.append((one, one))
+                options.append((tensor, tensor))
                 if name not in self.graph.returned and all(map(self.can_be_resident, readers)):
-                    options.append((one, NOTHING))
+                    options.append((tensor, NOTHING))
             choices.append(options)
         for chosen in product(*choices):
             yield NOTHING.union(*(left for left, _ in chosen)), NOTHING.union(*(saved for _, saved in chosen))
 
     def afterwards(self, resident: Mapping[str, bool], places: Places, done: int) -> Iterator[dict[str, bool]]:
-        """Yield what may be resident once a layer has run: tensors that are still to be read, and any of the copies."""
+        """Yield the possible resident tensors after a layer: those with readers left, and any of the copies."""
         copies = dict.fromkeys(places.copied, True) | {name: name in places.saved for name in places.left}
         needed = {
             name: is_saved

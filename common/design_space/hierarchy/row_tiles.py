@@ -26,7 +26,7 @@ from common.design_space.mapping.placement import Placement, side_streams
 from common.workload.loop_nests import LoopNest
 
 MOST_ROW_TILED_LAYERS = 3
-SMALL_SHARE = 0.25  # of the memory in which maps are resident
+SMALL_SHARE = 0.25  # of the memory of resident maps
 Plan = tuple[ExecutionOption, ...]
 
 
@@ -42,7 +42,7 @@ class RowTilePlans:
 
         Args:
             group: its layers, as a bit set.
-            resident: tensors that are resident before it, and whether each is in DRAM too.
+            resident: resident tensors before it, and whether each is in DRAM too.
             done: the layers that have run, these included, as a bit set.
         """
         members = members_of(group)
@@ -69,7 +69,7 @@ class RowTilePlans:
         return any(self.places.sizes[name] > SMALL_SHARE * self.places.capacity for name in inside)
 
     def _results(self, members: Sequence[int], done: int) -> Iterator[tuple[frozenset[str], frozenset[str]]]:
-        """Yield which results stay as a whole, and which of them go to DRAM too; those that are read inside do not."""
+        """Yield the results that become resident, and those of them that go to DRAM too; no layer here reads them."""
         inside = set(members)
         last = [
             index
@@ -81,7 +81,7 @@ class RowTilePlans:
             yield NOTHING.union(*(left for left, _ in chosen)), NOTHING.union(*(saved for _, saved in chosen))
 
     def _plans(self, members: Sequence[int], after: Places) -> Iterator[Plan]:
-        group = tiled_group(self.places.graph, members, after.found | after.left)
+        group = tiled_group(self.places.graph, members, after.inherited | after.left)
         if group is None:
             return
         rows = group.maps[group.external_count + group.sinks[0]].rows
@@ -107,7 +107,7 @@ class _RowTiledGroup:
         group: the same as maps and stages.
         axis: the rows of each row tile.
         rows: of a row tile, of the last layers' results.
-        after: tensors that are resident as a whole, and those that stay after the group.
+        after: resident tensors, those that stay after the group included.
         resident_weights: for each layer, whether its weights are resident.
     """
 
@@ -134,7 +134,7 @@ class _RowTiledGroup:
 
     @cached_property
     def resident_words(self) -> list[float]:
-        """Words that are resident beside the tiles of each layer, in the row tile that has most of them."""
+        """Resident words beside the tiles of each layer, in the row tile that has most of them."""
         always = self.after.resident_words + sum(self._weight_words)
         return [always + float(self._row_tile_words(number).max()) for number in range(len(self.members))]
 
@@ -158,7 +158,7 @@ class _RowTiledGroup:
         return tuple(replace(option, row_tiles=row_tiles) for option in (first, *options[1:]))
 
     def _options(self, number: int) -> Iterator[ExecutionOption]:
-        """Yield how a layer runs, once for each distinct number of rows that it computes in a row tile."""
+        """Yield an execution option of a layer for each distinct number of rows that it computes in a row tile."""
         index, stage = self.members[number], self.group.stages[number]
         if not self.places.layers[index].nests:
             words = self._words(number, int(self.axis.computed[number].sum()), int(self.axis.windows[number].sum()))
@@ -223,8 +223,8 @@ class _RowTiledGroup:
         layer = self.places.layers[self.members[number]]
         reads = (layer.source, *layer.reads) if layer.source else tuple(layer.reads)
         written = {name for index in self.members for name in self.places.layers[index].layer.writes}
-        found = frozenset(name for name in reads if name in written or name in self.after.found)
+        inherited = frozenset(name for name in reads if name in written or name in self.after.inherited)
         own = self._is_on_chip(self.group.external_count + number)
         left = frozenset(layer.layer.writes) if own else NOTHING
         words = self.resident_words[number]
-        return Places(found, NOTHING, left, self.after.saved & left, words, words)
+        return Places(inherited, NOTHING, left, self.after.saved & left, words, words)

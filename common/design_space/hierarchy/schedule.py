@@ -34,8 +34,8 @@ class LayerStep:
 
     @property
     def on_chip(self) -> frozenset[str]:
-        """Tensors of the layer that are resident while it runs."""
-        return self.option.places.found | self.option.places.copied | self.option.places.left
+        """Resident tensors of the layer while it runs."""
+        return self.option.places.inherited | self.option.places.copied | self.option.places.left
 
     def costs(self, hardware: Hardware) -> dict[str, MappingCost]:
         """Return what each nest costs in detail, as a batch of one."""
@@ -77,7 +77,7 @@ class MappedSchedule:
         return self.cycles * self.energy_pj
 
     def groups(self) -> Iterator[Sequence[LayerStep]]:
-        """Yield the fused groups: the steps from one moment at which nothing is resident to the next."""
+        """Yield the fused groups: the steps between two moments without resident tensors."""
         begins = [index for index, step in enumerate(self.steps) if not step.option.places.begin_words]
         for begin, end in pairwise([*begins, len(self.steps)]):
             yield self.steps[begin:end]

@@ -1,6 +1,6 @@
 """The states of a model on an accelerator with several memories, and all steps from one state to the next.
 
-A state is the closed set of layers that have run, with the tensors that are resident. A step runs one layer, or a
+A state is the closed set of layers that have run, with the resident tensors. A step runs one layer, or a
 group of layers in row tiles.
 """
 
@@ -22,7 +22,7 @@ MOST_STATES = 20_000
 MOST_STEPS = 200_000
 MOST_RESIDENT = (math.inf, 8, 4, 2, 1)  # tensors at once, in the order of the model, until the states are few enough
 Resident = frozenset[tuple[str, bool]]  # tensors on the chip, and whether each of them is in DRAM too
-State = tuple[int, Resident]  # the closed set of layers that have run, and what is resident
+State = tuple[int, Resident]  # the closed set of layers that have run, and the resident tensors
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class ScheduleEdges:
         source: state that each step leaves.
         target: state that it leads to.
         plan: index of what it runs.
-        limit: what is left out because the model has too many states; empty where nothing is.
+        limit: schedules that are left out because the model has too many states; empty where none are.
     """
 
     states: int
@@ -79,18 +79,18 @@ class _Steps:
         count = len(self.places.layers)
         by_size: list[dict[State, None]] = [{} for _ in range(count + 1)]
         by_size[0][0, frozenset()] = None
-        found: list[tuple[State, State, int]] = []
+        steps: list[tuple[State, State, int]] = []
         for here in by_size[:-1]:
             for state in here:
                 for then, plan in self._after(state):
                     by_size[then[0].bit_count()].setdefault(then)
-                    found.append((state, then, plan))
-                    if len(found) > most_steps:
+                    steps.append((state, then, plan))
+                    if len(steps) > most_steps:
                         return None
             if sum(map(len, by_size)) > most_states:
                 return None
         number = {state: index for index, state in enumerate(state for states in by_size for state in states)}
-        table = sorted((number[then], number[state], plan) for state, then, plan in found)
+        table = sorted((number[then], number[state], plan) for state, then, plan in steps)
         target, source, plan = np.array(table, dtype=np.int64).T
         plans = [each for _, each in self.plans.values()]
         return ScheduleEdges(len(number), plans, source, target, plan, self._limit())
@@ -102,7 +102,7 @@ class _Steps:
         return "layers run in the order of the model" if self.groups.keeps_order else ""
 
     def _after(self, state: State) -> Iterator[tuple[State, int]]:
-        """Yield the states that a step leads to, and the index of what it runs."""
+        """Yield the states that a step leads to, and the index of its plan."""
         done, resident = state[0], dict(state[1])
         for group in self.groups.steps(done):
             then = done | group
@@ -111,7 +111,7 @@ class _Steps:
                     yield (then, frozenset(kept.items())), plan
 
     def _plans(self, group: int, resident: dict[str, bool], then: int) -> Iterator[tuple[Places, int]]:
-        """Yield what a group may run, by its index, and what stays on the chip after it."""
+        """Yield the plans of a group, by their index, and the tensors that stay on the chip after it."""
         members = members_of(group)
         if len(members) > 1:
             for places, plan in self.row_tiled.of_group(group, resident, then):
@@ -121,6 +121,6 @@ class _Steps:
             key = members[0], places
             if key not in self.plans:
                 layer = self.places.layers[members[0]]
-                one = execution_option(members[0], layer, places, self.hardware, self.places.sizes)
-                self.plans[key] = len(self.plans), (one,)
+                option = execution_option(members[0], layer, places, self.hardware, self.places.sizes)
+                self.plans[key] = len(self.plans), (option,)
             yield places, self.plans[key][0]

@@ -83,7 +83,7 @@ def _part_names(hardware: Hardware) -> tuple[str, ...]:
 
 
 def group_rows(design: str, schedule: MappedSchedule, hardware: Hardware) -> Iterator[DesignGroupsRow]:
-    """Yield a row for each group of layers between which maps are resident, in the order in which they run."""
+    """Yield a row for each group of layers with resident maps between them, in the order in which they run."""
     for index, steps in enumerate(schedule.groups()):
         tile_rows = [step.option.row_tiles.rows for step in steps if step.option.row_tiles]
         weights_on_chip = {step.option.layer for step in steps if "weight" in step.option.setting[0].on_chip}

@@ -47,7 +47,7 @@ class Figures:
     """Sizes of an accelerator as arrays, by level on the last axis: one for all mappings of a batch, or one for each.
 
     Attributes:
-        words_per_cycle: of one copy in use, or of the whole level where ``is_whole`` says so.
+        words_per_cycle: of one copy in use, or of the whole level where the bandwidth is given per column.
         pj_per_word: energy of a word that is read or written.
         capacity_words: words that one copy holds.
         mac_pj: energy of a multiply-accumulate.
@@ -135,12 +135,12 @@ def cost(
 
     Args:
         mappings: the mappings, of any batch.
-        nests: the nests; their batch axes are those of the mappings, or one nest stands for all.
+        nests: the nests; one for each mapping of the batch, or one for all.
         hardware: what the levels hold and how they are connected.
         figures: sizes for each mapping, where they differ; those of ``hardware`` if None.
         accounting: what is counted.
         xp: the arrays' package.
-        placement: which operands are resident, and what moves beside the nests.
+        placement: the resident operands, and the words that move beside the nests.
     """
     sizes = figures or Figures.of([hardware], xp)
     return MappedBatch(Nesting.of(nests, mappings, xp), hardware, sizes, accounting).cost(placement)
@@ -226,7 +226,7 @@ class MappedBatch:
 def needed_words(
     nesting: Nesting, hardware: Hardware, accounting: Accounting = TIMELOOP, placement: Placement = IN_MEMORY
 ) -> tuple[Array, ...]:
-    """Return the words that one copy of each level must hold, without maps that are resident there."""
+    """Return the words that one copy of each level must hold, without resident maps."""
     needed = []
     for index, level in enumerate(hardware.levels):
         held = level.holds - placement.on_chip if index == resident_level(hardware) else level.holds

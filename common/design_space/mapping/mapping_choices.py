@@ -1,4 +1,4 @@
-"""The mapping of one contraction as choices: a tile, what of it lies in space, and the loop that steps innermost."""
+"""The mapping of one contraction as choices: a tile, its copies in space, and the innermost loop at DRAM."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class MappingChoices:
     """The mappings of a contraction whose tiles divide its loops.
 
     The first choices are the extents of the tile, then come copies in space, and last the innermost loop at DRAM,
-    which stands for all orders (:mod:`common.design_space.mapping.mapping_space`). A factor in space that does not
+    which decides all orders (:mod:`common.design_space.mapping.mapping_space`). A factor in space that does not
     divide its tile becomes the largest one below that does.
 
     Attributes:

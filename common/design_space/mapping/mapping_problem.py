@@ -94,14 +94,14 @@ class MappingProblem(MappingChoices):
         return np.array([*moved, *turned], dtype=np.int64).reshape(-1, len(choices))
 
     def _pair_moves(self, loop: int, split: Split) -> list[Split]:
-        """Return the splits of a loop in which one prime factor stands in another place."""
-        found = []
+        """Return the splits of a loop in which one prime factor is in another place."""
+        splits = []
         for origin, target in permutations(range(len(split)), 2):
             if target < SPACE or self.space[target - SPACE][1] == loop:
                 room = self.space[target - SPACE][2] if target >= SPACE else split[origin] * split[target]
                 factors = [factor for factor in prime_factors(split[origin]) if split[target] * factor <= room]
-                found += [_moved(split, origin, target, factor) for factor in factors]
-        return found
+                splits += [_moved(split, origin, target, factor) for factor in factors]
+        return splits
 
     def descent(self, restarts: int, generator: TorchGenerator) -> MappingDescent:
         """Return parameters that PyTorch's generator draws."""
@@ -119,14 +119,14 @@ def _moved(split: Split, origin: int, target: int, factor: int) -> Split:
 
 @lru_cache(maxsize=4096)
 def prime_factors(count: int) -> tuple[int, ...]:
-    found, factor = [], 2
+    primes, factor = [], 2
     while factor * factor <= count:
         if count % factor == 0:
-            found.append(factor)
+            primes.append(factor)
             while count % factor == 0:
                 count //= factor
         factor += 1
-    return (*found, *([count] if count > 1 else []))
+    return (*primes, *([count] if count > 1 else []))
 
 
 @dataclass(frozen=True)
@@ -153,7 +153,7 @@ class MappingDescent:
         """Return the rounded mappings with each innermost loop, the restart of each, and a loss with a gradient."""
         torch = torch_module()
         logs = self._logs(temperature)
-        rounded = [self._rounded(one) for one in logs.detach().numpy()]
+        rounded = [self._rounded(restart_logs) for restart_logs in logs.detach().numpy()]
         rows = [(restart, [*self.problem.choices(splits), inner])
                 for restart, splits in enumerate(rounded) for inner in self.problem.inner_loops(splits)]  # fmt: skip
         restarts, choices = [restart for restart, _ in rows], np.array([row for _, row in rows])
@@ -166,9 +166,9 @@ class MappingDescent:
     def _logs(self, temperature: float) -> Tensor:
         """Return the logarithm of each factor, by restart, loop and place."""
         torch, problem = torch_module(), self.problem
-        lies = [[place < SPACE or problem.space[place - SPACE][1] == loop for place in range(self.shares.shape[-1])]
-                for loop in range(len(LOOPS))]  # fmt: skip
-        shares = torch.softmax(torch.where(torch.tensor(lies), self.shares / temperature, -torch.inf), dim=-1)
+        allowed = [[place < SPACE or problem.space[place - SPACE][1] == loop for place in range(self.shares.shape[-1])]
+             for loop in range(len(LOOPS))]  # fmt: skip
+        shares = torch.softmax(torch.where(torch.tensor(allowed), self.shares / temperature, -torch.inf), dim=-1)
         return shares * torch.log(torch.tensor(problem.nests.extents[0]))[:, None]
 
     def _rounded(self, logs: np.ndarray) -> list[Split]:

@@ -102,7 +102,7 @@ def mapping_space(nest: LoopNest, hardware: Hardware, placement: Placement = IN_
     Args:
         nest: the nest.
         hardware: the accelerator.
-        placement: which operands are resident, and need no room for tiles there.
+        placement: the resident operands, which need no room for tiles.
 
     Raises:
         NothingFitsError: no tile fits.
@@ -154,9 +154,9 @@ def copies_in_space(tiles: np.ndarray, hardware: Hardware, most: np.ndarray | No
         limits = np.floor(room / spatial[:, level].prod(axis=-1))
         if most is not None:
             limits = np.minimum(limits, most[:, place])
-        pairs, found = np.unique(np.stack([tiles[:, loop], limits], -1), axis=0, return_inverse=True)
+        pairs, pair_of_tile = np.unique(np.stack([tiles[:, loop], limits], -1), axis=0, return_inverse=True)
         largest = [_largest_factor(int(extent), int(limit)) for extent, limit in pairs]
-        spatial[:, level, loop] = np.array(largest, dtype=np.float64)[found.reshape(-1)]
+        spatial[:, level, loop] = np.array(largest, dtype=np.float64)[pair_of_tile.reshape(-1)]
     return spatial
 
 

@@ -19,7 +19,7 @@ from common.design_space.results.content import text_of
 from common.design_space.search.fronts import Front, SupportedPoint, lower_left_hull
 from common.workload.loop_nests import LoopNest
 
-Setting = tuple[Placement, float]  # where the operands are, and the words that maps take that are resident
+Setting = tuple[Placement, float]  # where the operands are, and the words of resident maps
 ALONE: Setting = (IN_MEMORY, 0.0)
 
 
@@ -44,13 +44,13 @@ def nest_fronts(
     Args:
         nest: the nest.
         hardware: the accelerator.
-        settings: where the operands are, and what is left of the memory in which maps are resident.
+        settings: where the operands are, and the words of resident maps.
         accounting: what is counted.
 
     Raises:
         NothingFitsError: no tile fits, wherever the operands are.
     """
-    sizes = replace(hardware, name="", title="")  # whatever the accelerator is called, a layer costs the same
+    sizes = replace(hardware, name="", title="")  # the name of an accelerator changes no cost
     return _nest_fronts(nest, sizes, tuple(sorted(set(settings), key=text_of)), accounting)
 
 
@@ -90,7 +90,7 @@ def _with_texts(front: Front[int], texts: Mapping[int, str]) -> Front[str]:
 
 
 def _room(result: MappingCost, placement: Placement, hardware: Hardware) -> np.ndarray:
-    """Return the words that may be resident beside each mapping; below 0 for those that do not fit at all.
+    """Return the room for resident maps beside each mapping, in words; below 0 where the mapping does not fit at all.
 
     Where a result is resident, a mapping that has partial sums there does not fit.
     """

@@ -1,7 +1,7 @@
 """Where the operands of a layer are, and the words that move beside its loop nest.
 
-A map may be resident as a whole: in the outermost memory there that holds inputs. It is then as good as DRAM for
-the layers that read or write it, and nothing of it moves at DRAM.
+A map may be resident as a whole, in the outermost memory on the chip that holds inputs. Layers then read or write it
+there, and nothing of it moves at DRAM.
 
 Words that no loop nest moves (a bias, an operand that is added, all of a pool) go through the memories that results go
 through: each is written and read there once.
@@ -20,7 +20,7 @@ class Placement:
     """Where the operands of a loop nest are, and what moves beside it.
 
     Attributes:
-        on_chip: operands that are resident as a whole; the others are in DRAM.
+        on_chip: resident operands; the others are in DRAM.
         side_words: for each level the words that are read or written there beside the nest, one count for each stream.
             No levels stand for no words.
     """
@@ -69,8 +69,8 @@ def side_streams(
     Args:
         hardware: the accelerator.
         in_memory: words that are read from DRAM or written to it.
-        on_chip: words that are read from where maps are resident, or written there.
-        copied: words that are copied between DRAM and where maps are resident.
+        on_chip: words that are read from the memory of resident maps, or written there.
+        copied: words that are copied between DRAM and the memory of resident maps.
     """
     in_memory, on_chip, copied = tuple(in_memory), tuple(on_chip), tuple(copied)
     words: list[tuple[float, ...]] = [() for _ in hardware.levels]

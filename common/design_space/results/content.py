@@ -68,5 +68,5 @@ def _decoded(value: Any, kinds: Mapping[str, type]) -> Any:
 
 
 def code_version() -> str:
-    """Return what tells the code of these results from any other that may compute other results."""
+    """Return the version of the code and the packages that these results follow from."""
     return version_of(SOURCES, PACKAGES)

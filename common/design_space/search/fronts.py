@@ -69,18 +69,18 @@ def least_product(weighed: Callable[[float, float], SupportedPoint[Choice]]) -> 
         weighed: returns a point of the least sum of energy and cycles, times these two weights.
     """
     first, last = weighed(1.0, 0.0), weighed(0.0, 1.0)
-    found = best((first, last))
+    least = best((first, last))
     waiting = [(first, (1.0, 0.0), last, (0.0, 1.0))]
     while waiting:
         left, left_weights, right, right_weights = waiting.pop()
         weights = (left.cycles - right.cycles, right.energy_pj - left.energy_pj)
-        if min(weights) <= 0 or _crossing(left, left_weights, right, right_weights) >= found.edp * (1 - ROUNDING):
+        if min(weights) <= 0 or _crossing(left, left_weights, right, right_weights) >= least.edp * (1 - ROUNDING):
             continue
         middle = weighed(*weights)
         if _sum(weights, middle) < _sum(weights, left) * (1 - ROUNDING):
-            found = best((found, middle))
+            least = best((least, middle))
             waiting += [(left, left_weights, middle, weights), (middle, weights, right, right_weights)]
-    return found
+    return least
 
 
 def _sum(weights: tuple[float, float], point: SupportedPoint[Choice]) -> float:
@@ -97,9 +97,9 @@ def _crossing(
     determinant = left_weights[0] * right_weights[1] - left_weights[1] * right_weights[0]
     if not determinant:
         return 0.0
-    one, other = _sum(left_weights, left), _sum(right_weights, right)
-    energy_pj = (one * right_weights[1] - other * left_weights[1]) / determinant
-    cycles = (other * left_weights[0] - one * right_weights[0]) / determinant
+    left_sum, right_sum = _sum(left_weights, left), _sum(right_weights, right)
+    energy_pj = (left_sum * right_weights[1] - right_sum * left_weights[1]) / determinant
+    cycles = (right_sum * left_weights[0] - left_sum * right_weights[0]) / determinant
     return energy_pj * cycles
 
 

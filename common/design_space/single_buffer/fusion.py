@@ -38,7 +38,7 @@ class GroupPlan:
 
 
 Schedule = tuple[GroupPlan, ...]
-State = tuple[int, frozenset[str]]  # the closed set of layers that have run, and the tensors that are resident
+State = tuple[int, frozenset[str]]  # the closed set of layers that have run, and the resident tensors
 
 
 def fused_front(
@@ -63,10 +63,10 @@ def fused_front(
             raise SearchInterruptedError
         return fronts.after(state, group)
 
-    found = best_paths(graph, convex_groups(graph, most_layers), after)
-    if not found:
+    front = best_paths(graph, convex_groups(graph, most_layers), after)
+    if not front:
         raise NothingFitsError("buffer_kib", fronts.problem(), "give a larger buffer")
-    return found
+    return front
 
 
 def best_paths(
@@ -158,7 +158,7 @@ def group_front(
         members: the layers of the group.
         buffer: the accelerator.
         resident: tensors of the group that are on the chip as a whole, before it or after it.
-        room_bits: of the buffer, without what is resident there for other groups.
+        room_bits: of the buffer, without the resident tensors of other groups.
     """
     plans = []
     if len(members) == 1 and not resident:
@@ -176,9 +176,9 @@ def group_front(
 def layer_plan(graph: LayerGraph, index: int, room_bits: int) -> list[GroupPlan]:
     """Return a layer by itself, its contractions one after the other; nothing where one of them does not fit."""
     layer = graph.layers[index]
-    found = [best_tiling(nest, room_bits) for nest in layer.nests]
-    tilings = tuple(tiling for tiling in found if tiling is not None)
-    if len(tilings) < len(found):
+    best_tilings = [best_tiling(nest, room_bits) for nest in layer.nests]
+    tilings = tuple(tiling for tiling in best_tilings if tiling is not None)
+    if len(tilings) < len(best_tilings):
         return []
     moved = sum(sum(tiling.moved_bits) for tiling in tilings) / 8
     return [GroupPlan((index,), frozenset(), tilings, layer.passes * moved + other_bytes(layer), layer.macs)]

@@ -1,9 +1,9 @@
-"""Fused groups of a model as choices: which layers each layer runs with, how each group is tiled, and what is resident.
+"""Fused groups of a model as choices: the neighbour that each layer joins, the tiling of each group, resident results.
 
-The choices decode into a cover by convex groups whatever they are. Groups are grown one after the other, each from its
-*root*: a layer joins the group that is being grown if it chose a layer of it, all that it reads is there, and the group
-has not too many layers. A layer that comes too late for the group that it chose is a root itself. What does not fit is
-taken back: first the results that were to are resident, then the layers that joined last.
+Any choices decode into a cover by convex groups. Groups grow one after the other, each from its *root*. A layer joins
+the growing group if it chose a layer of it, all operands of the layer are there, and the group is not too large. A
+layer that comes too late for its chosen group is a root itself. Where a group does not fit, first its resident results
+leave the chip, then the layers that joined last leave the group.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ class GroupStep(NamedTuple):
 class FusionChoices:
     """The fused groups of a model on an accelerator with one buffer.
 
-    The first choices are the tilings, one for each layer, which count where the layer is a root. Then comes for each
-    layer 0, or which of the layers beside it it joins. The last say which results stay on the chip as a whole.
+    The first choices are the tilings, one for each layer; that of a root counts. The next are, for each layer, 0 or the
+    neighbour that it joins. The last choose the resident results.
 
     Attributes:
         graph: the layers of the model.
@@ -62,7 +62,7 @@ class FusionChoices:
 
     @cached_property
     def neighbours(self) -> tuple[tuple[int, ...], ...]:
-        """For each layer, those whose group it may join."""
+        """The layers whose group each layer may join."""
         known, layers = self.groups, range(len(self.graph.layers))
         if self.most_layers == 1:
             return ((),) * len(layers)
@@ -110,15 +110,15 @@ class FusionChoices:
     def _walked(
         self, tilings: Sequence[int], joins: Joins, wanted: frozenset[str]
     ) -> tuple[list[GroupStep], frozenset[str]]:
-        """Return the groups, or none of them and the tensors that are resident where a layer then has no room."""
+        """Return the groups; or none, and the resident tensors that leave a layer no room."""
         state: State = (0, frozenset())
         path: list[GroupStep] = []
         while state[0] != (1 << len(self.graph.layers)) - 1:
             members = self._next(state[0], joins)
-            found = self._fitting(state, members, wanted)
-            if found is None:
+            fitting = self._fitting(state, members, wanted)
+            if fitting is None:
                 return [], state[1]
-            state, front = found
+            state, front = fitting
             path.append(GroupStep(members[0], front, front[tilings[members[0]] * len(front) // TILINGS]))
         return path, frozenset()
 

@@ -1,9 +1,10 @@
 """Fused groups as probabilities: how likely each layer joins another, and how likely each tiling is.
 
-A layer joins the group of each layer beside it with the probability of a sigmoid (with several beside it, a softmax). A
-group is as likely as that each of its layers joins another of it, but for its first one, and that no layer beside does.
-The cost of a layer is what its groups cost by their likelihood, each divided equally among its layers. All groups are
-known with their fronts, so the cost has a gradient in the probabilities. What is resident is not relaxed.
+A layer joins the group of its only neighbour with the probability of a sigmoid, of several with that of a softmax. The
+likelihood of a group is that of three events together: each of its layers but the first joins another of them, the
+first joins none, and no neighbour joins. The cost of a layer is that of its groups, weighted with their likelihood,
+each divided equally among its layers. All groups are known with their fronts, so the cost has a gradient in the
+probabilities. Resident results are not relaxed.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ class FusionProblem(FusionChoices):
 
     @cached_property
     def known(self) -> KnownGroups:
-        """All groups that fit, with nothing that are resident."""
+        """All groups that fit, without resident results."""
         nowhere = frozenset[str]()
         fronts = {group: self.fronts.step((0, nowhere), group, nowhere)[1] for group in every_group(self.groups)}
         fitting = {members_of(group): front for group, front in fronts.items() if front}
@@ -88,7 +89,7 @@ class FusionProblem(FusionChoices):
         return moved
 
     def descent(self, restarts: int, generator: TorchGenerator) -> FusionDescent:
-        """Return parameters that PyTorch's generator draws; what is resident is drawn with them."""
+        """Return parameters that PyTorch's generator draws, and resident results with them."""
         torch, count = torch_module(), len(self.graph.layers)
         most = max(self.choice_sizes[count : 2 * count])
         joins, tilings = (
@@ -101,15 +102,15 @@ class FusionProblem(FusionChoices):
 
 def every_group(groups: ConvexGroups) -> set[int]:
     """Return every group that can run next at some closed set of layers, as bit sets."""
-    found, seen, waiting = set[int](), {0}, [0]
+    reachable, seen, waiting = set[int](), {0}, [0]
     while waiting:
         done = waiting.pop()
         for group in groups.steps(done):
-            found.add(group)
+            reachable.add(group)
             if done | group not in seen:
                 seen.add(done | group)
                 waiting.append(done | group)
-    return found
+    return reachable
 
 
 @dataclass(frozen=True)
@@ -120,7 +121,7 @@ class FusionDescent:
         problem: the groups.
         joins: logits by restart, layer and what it may join.
         tilings: logits by restart, layer and tiling.
-        resident: whether each result is to be resident, by restart.
+        resident: whether each result is resident, by restart.
         generator: PyTorch's, for the Gumbel noise.
     """
 

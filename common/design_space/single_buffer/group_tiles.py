@@ -70,15 +70,15 @@ LINES = ("held", "fresh", "kept_before", "kept_after", "windows", "computed")
 def _axis(group: TiledGroup, axis: int, keeps_halo: bool) -> _Axis:
     extents = group.maps[group.external_count + group.sinks[0]]
     sizes = tile_sizes((extents.rows, extents.columns)[axis])
-    found = [axis_tiles(group, axis, size, keeps_halo=keeps_halo) for size in sizes]
-    distinct = [_distinct(tiles) for tiles in found]
-    lengths = [one[LINES[0]].shape[1] for one in distinct]
+    tiles_by_size = [axis_tiles(group, axis, size, keeps_halo=keeps_halo) for size in sizes]
+    distinct = [_distinct(tiles) for tiles in tiles_by_size]
+    lengths = [lines[LINES[0]].shape[1] for lines in distinct]
     return _Axis(
         sizes,
-        np.array([tiles.tile_count for tiles in found]),
+        np.array([tiles.tile_count for tiles in tiles_by_size]),
         np.concatenate(([0], np.cumsum(lengths)[:-1])).astype(np.int64),
-        {name: np.concatenate([one[name] for one in distinct], axis=1) for name in LINES},
-        {name: np.stack([getattr(tiles, name).sum(axis=1) for tiles in found], axis=1) for name in LINES},
+        {name: np.concatenate([lines[name] for lines in distinct], axis=1) for name in LINES},
+        {name: np.stack([getattr(tiles, name).sum(axis=1) for tiles in tiles_by_size], axis=1) for name in LINES},
     )
 
 
@@ -92,10 +92,10 @@ def _distinct(tiles: AxisTiles) -> dict[str, Numbers]:
 @remembered(GroupTiling)
 def group_tilings(group: TiledGroup, capacity_bits: int) -> tuple[GroupTiling, ...]:
     """Return, of all tilings that fit, those that no other beats in both traffic and multiply-accumulates."""
-    found = [tiling for choices in _choices(group, capacity_bits) for tiling in choices.front()]
-    found.sort(key=lambda tiling: (tiling.macs, tiling.moved_bits))
+    tilings = [tiling for choices in _choices(group, capacity_bits) for tiling in choices.front()]
+    tilings.sort(key=lambda tiling: (tiling.macs, tiling.moved_bits))
     front: list[GroupTiling] = []
-    for tiling in found:
+    for tiling in tilings:
         if not front or tiling.moved_bits < front[-1].moved_bits:
             front.append(tiling)
     return tuple(front)

@@ -174,11 +174,11 @@ def _traffic(
 
 def _innermost_of_input(order: str, counts: dict[str, Numbers]) -> npt.NDArray[np.str_]:
     """Return the innermost loop that moves the input; blank where none does."""
-    found = np.full(len(counts["K"]), " ")
+    innermost = np.full(len(counts["K"]), " ")
     for loop in order:
         if loop in RELEVANT_LOOPS["input"]:
-            found = np.where(counts[loop] > 1, loop, found)
-    return found
+            innermost = np.where(counts[loop] > 1, loop, innermost)
+    return innermost
 
 
 def _repetitions(operand: str, order: str, counts: dict[str, Numbers]) -> Numbers:

@@ -44,14 +44,14 @@ def _descended(descent: Descent, known: Known) -> Generator[Choices, Costs, list
     for step in range(STEPS):
         choices, restarts, loss = descent.step(WARM * (COLD / WARM) ** (step / (STEPS - 1)))
         products = yield choices
-        for one, restart, product in zip(choices, restarts, products, strict=True):
-            known[one.tobytes()] = product
+        for schedule, restart, product in zip(choices, restarts, products, strict=True):
+            known[schedule.tobytes()] = product
             if restart not in best or product < best[restart][0]:
-                best[restart] = product, one
+                best[restart] = product, schedule
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
-    return [one for _, one in best.values()]
+    return [schedule for _, schedule in best.values()]
 
 
 def _polished(
@@ -60,14 +60,19 @@ def _polished(
     """Propose all moves of each schedule, and go on from the best as long as it is better."""
     here = [*starts]
     while here:
-        moves = [problem.moves(one) for one in here]
-        new = {one.tobytes(): one for several in moves for one in several if one.tobytes() not in known}
+        moves = [problem.moves(schedule) for schedule in here]
+        new = {
+            schedule.tobytes(): schedule
+            for neighbours in moves
+            for schedule in neighbours
+            if schedule.tobytes() not in known
+        }
         if new:
             products = yield np.array([*new.values()])
             known.update(zip(new, products.tolist(), strict=True))
         ahead = {}
-        for one, several in zip(here, moves, strict=True):
-            best = min(several, key=lambda move: known[move.tobytes()], default=one)
-            if known[best.tobytes()] < known[one.tobytes()]:
+        for schedule, neighbours in zip(here, moves, strict=True):
+            best = min(neighbours, key=lambda move: known[move.tobytes()], default=schedule)
+            if known[best.tobytes()] < known[schedule.tobytes()]:
                 ahead[best.tobytes()] = best
         here = [*ahead.values()]

@@ -1,4 +1,4 @@
-"""Schedules that are drawn at random: what any other engine has to beat."""
+"""Schedules that are drawn at random: the least that any other engine has to beat."""
 
 from __future__ import annotations
 

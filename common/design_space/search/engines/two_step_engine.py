@@ -1,7 +1,7 @@
-"""Decoupled search: the mapping is settled first, with zeros for what comes later; then the rest, with it fixed.
+"""Decoupled search: first the mapping, with zeros for all later choices; then those, with the mapping fixed.
 
-That is how tools work that map layers before they fuse them. Each step is a descent, one choice after the other, so
-that what is missing to the best schedule is the price of deciding in two steps, not of a weak search.
+Tools that map layers before they fuse them work like this. Each step is a descent, one choice after the other. So the
+distance to the best schedule is the price of deciding in two steps, not of a weak search.
 """
 
 from __future__ import annotations
