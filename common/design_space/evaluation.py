@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from common.design_space.accelerator.hardware import Hardware, NothingFitsError
 from common.design_space.accelerator.single_buffer import has_single_buffer, single_buffer
-from common.design_space.fa_dosa.seed_workload import SeedWorkload
+from common.design_space.fa_dosa.seed_accounting import SeedWorkload
 from common.design_space.hierarchy.workload import HierarchyWorkload
 from common.design_space.results.cache import ResultCache, key_of
 from common.design_space.results.design_result import DesignResult, DesignTask, misfit

@@ -80,8 +80,6 @@ class MultiplierArray:
     """The multipliers: an array of rows and columns, in which an element does one multiply-accumulate per cycle.
 
     Attributes:
-        rows: number of rows.
-        columns: number of columns.
         mac_pj: energy of one multiply-accumulate.
         element_mm2: area of one element; None where nobody gives it.
         column_mm2: area that a column has beside its elements and memories; None where nobody gives it.
@@ -130,7 +128,6 @@ class Hardware:
         name: of its file.
         title: in one line.
         clock_mhz: cycles per µs.
-        array: the multipliers.
         levels: the memories, from the outermost to the innermost.
         rtl: costs of a tile in its RTL; None where nobody measured it.
     """

@@ -16,7 +16,6 @@ class SingleBuffer:
     the figures of the hardware hold it within the buffer's energy per byte.
 
     Attributes:
-        capacity_bytes: of the buffer.
         memory_bytes_per_cycle: bandwidth of the memory.
         buffer_bytes_per_cycle: bandwidth of the buffer.
         macs_per_cycle: multiply-accumulates of the array.

@@ -20,7 +20,6 @@ class GraphLayer:
     """One operator.
 
     Attributes:
-        op_type: its ONNX name.
         nest: extents of its loops.
         macs: its multiply-accumulates.
         tensor_bytes: bytes of ``input``, ``weight`` and ``output``, all operands of a kind together.

@@ -16,7 +16,6 @@ class TileStage:
     Attributes:
         source: the map that the window slides over, as an index into the maps of the group.
         added: maps that are read where the result is.
-        window: the window.
         macs: multiply-accumulates of the whole layer.
         weight_bits: bits of its constants.
         kernel_bits: bits of the weights between one input channel and one output channel, the least that is streamed.

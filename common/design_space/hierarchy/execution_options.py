@@ -56,7 +56,6 @@ class ExecutionOption:
         layer: index of the layer.
         places: where the tensors are.
         nests: by name.
-        setting: of the nests.
         runs: how often the nests run.
         side_words: words at each level that no nest moves: while the only nest runs, or after all of them; of all runs.
         stream: what they cost where they move after the nests.

@@ -101,9 +101,6 @@ class _RowTiledGroup:
     """One execution option of a group in row tiles.
 
     Attributes:
-        places: the model.
-        hardware: the accelerator.
-        members: the layers.
         group: the same as maps and stages.
         axis: the rows of each row tile.
         rows: of a row tile, of the last layers' results.

@@ -55,7 +55,6 @@ class MappedSchedule:
     """The schedule of a model: its layers in the order in which they run.
 
     Attributes:
-        steps: the layers.
         evaluations: mappings whose costs were computed to find it.
         limit: what its space leaves out because the model has too many states; empty where nothing is.
     """

@@ -90,7 +90,6 @@ class MappingCost:
         energy_parts_pj: energy of the multiply-accumulates, then of each level.
         needed_words: words that one copy of each level must hold.
         capacity_words: words that it holds.
-        xp: the arrays' package.
     """
 
     reads: tuple[dict[str, Array], ...]
@@ -160,10 +159,8 @@ class MappedBatch:
     """A batch of mapped nests, whose costs may be asked for with their operands in several places.
 
     Attributes:
-        nesting: the nests.
         hardware: what the levels hold and how they are connected.
         figures: sizes of the levels.
-        accounting: what is counted.
     """
 
     nesting: Nesting

@@ -26,9 +26,6 @@ class MappingChoices:
     divide its tile becomes the largest one below that does.
 
     Attributes:
-        nest: the contraction.
-        hardware: the accelerator.
-        accounting: what is counted.
         placement: where the operands are, and what moves beside the nest.
     """
 

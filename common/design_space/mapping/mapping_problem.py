@@ -134,7 +134,6 @@ class MappingDescent:
     """The parameters of some restarts.
 
     Attributes:
-        problem: the mappings.
         shares: logits by restart, loop and place.
         orders: logits by restart and innermost loop.
         generator: PyTorch's, for the Gumbel noise.

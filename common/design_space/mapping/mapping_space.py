@@ -37,8 +37,6 @@ class MappingSpace:
     """The mappings of a nest on an accelerator; each has an index.
 
     Attributes:
-        nest: the nest.
-        hardware: the accelerator.
         tile_factors: steps inside each tile, by tile and loop.
         spatial: copies in space, by tile, level and loop.
         tiles: tile of each mapping.

@@ -63,11 +63,8 @@ class Nesting:
     """A batch of mapped nests, with the loops of all levels in one sequence from the innermost to the outermost.
 
     Attributes:
-        nests: the nests.
-        mappings: how they are mapped.
         loops: index of each loop of the sequence.
         steps: steps of each loop of the sequence.
-        xp: the arrays' package.
     """
 
     nests: Nests

@@ -63,8 +63,6 @@ class _Turns(Generic[Schedule]):
     """The turns of one part.
 
     Attributes:
-        part: the part.
-        proposals: its engine.
         left: evaluations that it may still take.
         front: the supported points of what was evaluated.
         products: what the engine's last proposals cost; None before its first.

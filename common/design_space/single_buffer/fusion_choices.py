@@ -42,8 +42,6 @@ class FusionChoices:
     neighbour that it joins. The last choose the resident results.
 
     Attributes:
-        graph: the layers of the model.
-        buffer: the accelerator.
         most_layers: of a group.
     """
 

@@ -118,7 +118,6 @@ class FusionDescent:
     """The parameters of some restarts.
 
     Attributes:
-        problem: the groups.
         joins: logits by restart, layer and what it may join.
         tilings: logits by restart, layer and tiling.
         resident: whether each result is resident, by restart.
