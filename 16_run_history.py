@@ -56,16 +56,16 @@ def newest_records(settings: cli.Settings) -> list[Record]:
     """
     if not settings.history:
         raise CommandLineError("<history>", "is missing", "give the file to which `make record` adds")
-    return RecordFile(settings.history).last_runs(settings.last, is_across_models=settings.across_models)
+    return RecordFile(settings.history).newest(settings.last, is_across_models=settings.across_models)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the stage."""
     with cli.stage(arguments(), argv) as stage:
         settings = stage.settings
-        runs = newest_records(settings)
-        stage.set_model(runs[-1].model_id, runs[-1].model_path, runs[-1].dimensions)
-        values, trends = history_rows(runs, settings.fail_above or DEFAULT_MARGIN_SHARE)
+        records = newest_records(settings)
+        stage.set_model(records[-1].model_id, records[-1].model_path, records[-1].dimensions)
+        values, trends = history_rows(records, settings.fail_above or DEFAULT_MARGIN_SHARE)
         name = str(settings.history)
         with stage.writing() as transaction:
             transaction.add_rows("run_history", values)

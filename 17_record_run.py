@@ -76,15 +76,15 @@ def main(argv: Sequence[str] | None = None) -> int:
         figures, origin = exported_figures(folder), folder.provenance("run_latency")
         revision = Revision(settings.commit) if settings.commit else revision_of(Path.cwd())
         digests = [folder.provenance(name).sha256 for name in ("run_latency", "op_latency") if folder.has(name)]
-        run = record_of(side, revision, digests, origin.model_path)
+        record = record_of(side, revision, digests, origin.model_path)
         labels = {"model": Path(origin.model_path).name}
         with stage.writing() as transaction:
             transaction.add_text("metrics", openmetrics(figures, labels))
             transaction.add_text("metric_lines", json_lines(figures, labels))
-        number, is_new = RecordFile(settings.append_to).record(run)
+        number, is_new = RecordFile(settings.append_to).add(record)
         state = "recorded" if is_new else "was recorded before; its figures are those of now"
         name = commit_name(revision.commit, is_dirty=revision.is_dirty is True)
-        stage.show(f"run {number} with {len(run.figures)} figures at {name}: {state}")
+        stage.show(f"record {number} with {len(record.figures)} figures at {name}: {state}")
     return 0
 
 

@@ -1,6 +1,6 @@
 """Where a series of few independent values changes its level, and what the next value on a level may be.
 
-A value is a figure of one recorded run: a session of its own, days after the last one. There are tens of them, without
+A value is a figure of one record: a session of its own, days after the last one. There are tens of them, without
 the correlation of neighbours, and nothing says that they are normally distributed. So the change points of a latency
 series (:mod:`common.latency.steady_state`), which need hundreds of runs and estimate their correlated noise, do not
 suit. Here a change is tested by ranks: of all places where the series could be cut, the one counts where the ranks
@@ -40,7 +40,7 @@ def changes(values: Sequence[float], family: int, *, is_exact: bool = False) -> 
     """Return where the level of a series changes, in order.
 
     Args:
-        values: a value per run, in their order.
+        values: a value per record, in their order.
         family: how many series are judged together.
         is_exact: whether the values are computed, and do not scatter: any difference is a change.
     """

@@ -1,4 +1,4 @@
-"""A recorded run: its figures, the commit that was measured, and what the figures depend on."""
+"""A record of a measurement: its figures, the commit that was measured, and the conditions of the figures."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from common.history.revision import Revision
 LATENCY = ComparedFigure("end_to_end", "run_latency", "p50_us", "single")
 NODE = ComparedFigure("node", "op_latency", "node_latency_us", "single")
 KNOWN = {(figure.kind, figure.name): figure for figure in (LATENCY, NODE, *FIGURES)}
-# Runs that differ in one of these are no history of one thing.
+# Records that differ in one of these belong to different histories.
 SERIES = ("hostname", "cpu_model", "provider", "graph_optimization", "threads")
 
 
 class FigureName(NamedTuple):
-    """Which figure of a run it is; ``figure`` is the name of its column."""
+    """Which figure of a record it is; ``figure`` is the name of its column."""
 
     kind: str
     figure: str
@@ -30,10 +30,10 @@ class FigureName(NamedTuple):
 
 @dataclass(frozen=True)
 class Record:
-    """A run as it stands in the history.
+    """A measurement in the history.
 
     Attributes:
-        identity: SHA-256 of its tables of times: a run that is recorded again is the same run.
+        identity: SHA-256 of its tables of times: a measurement that is recorded again is the same record.
         folder: where its tables stood.
         model_path: file of the model.
         conditions: what its figures depend on: host, versions, settings, clocks.
@@ -55,14 +55,14 @@ class Record:
     recorded_at: str = ""
 
     def series(self, *, is_across_models: bool = False) -> tuple[Any, ...]:
-        """Return what all runs of one history agree in."""
+        """Return what all records of one history agree in."""
         settings = tuple(self.conditions.get(name) for name in SERIES)
         model = "" if is_across_models else self.model_id
         return (model, *sorted(self.dimensions.items()), *settings)
 
 
 def record_of(side: MeasuredSide, revision: Revision, digests: Sequence[str], model_path: str) -> Record:
-    """Return a measurement as a run of the history.
+    """Return a measurement as a record of the history.
 
     Args:
         side: what was measured.

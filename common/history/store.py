@@ -1,8 +1,8 @@
-"""The history in SQLite: a row per figure of each recorded run, and a row per run with its commit.
+"""The history in SQLite: a row per record with its commit, and a row per figure of each record.
 
-The database is in WAL mode, and a run is one transaction: who reads never waits, two writers take turns, and a killed
-one leaves the runs before. A file that is no history of this program is named in one line and never written to. The
-view ``recorded`` has a row per figure with its run and commit, for whoever reads the file with SQLite.
+The database is in WAL mode, and a record is one transaction: readers never wait, two writers take turns, and a killed
+writer leaves the earlier records. An error names a file that is no history of this program in one line, and the file is
+never written to. The view ``recorded`` has a row per figure with its record and commit, for readers with SQLite.
 """
 
 from __future__ import annotations
@@ -55,10 +55,10 @@ class RecordFile:
     def __init__(self, path: Path) -> None:
         self._path = path
 
-    def record(self, run: Record) -> tuple[int, bool]:
-        """Enter a run; return its number, and whether it is new.
+    def add(self, record: Record) -> tuple[int, bool]:
+        """Enter a record; return its number, and whether it is new.
 
-        A run that is recorded again keeps its number, time and commit; its figures are entered anew.
+        A measurement that is recorded again keeps its number, time and commit; its figures are entered anew.
 
         Raises:
             PipelineError: the file cannot be written, or is no history.
@@ -67,35 +67,35 @@ class RecordFile:
             with base:
                 base.execute("BEGIN IMMEDIATE")
                 self._require_ours(base, is_writing=True)
-                number, is_new = _entered(base, run)
+                number, is_new = _entered(base, record)
             with suppress(sqlite3.OperationalError):  # another writer is faster, and does the same
                 base.execute("PRAGMA journal_mode = WAL")
         return number, is_new
 
-    def last_runs(self, count: int, number: int | None = None, *, is_across_models: bool = False) -> list[Record]:
-        """Return the last runs of one series, oldest first, with their figures.
+    def newest(self, count: int, number: int | None = None, *, is_across_models: bool = False) -> list[Record]:
+        """Return the newest records of one series, oldest first, with their figures.
 
         Args:
             count: at most so many.
-            number: the run that they end with; without one, it is the last that was recorded.
+            number: the record that they end with; without one, it is the newest.
             is_across_models: whether another version of the model belongs to the series.
 
         Raises:
-            UpstreamError: there is no history, or it has no run.
+            UpstreamError: there is no history, or it has no record.
             PipelineError: the file is no history.
         """
         if not self._path.exists():
-            raise UpstreamError(self._path, "not found", "record a run first, with <append_to>")
+            raise UpstreamError(self._path, "not found", "record a measurement first, with <append_to>")
         with self._opened(is_writing=False) as base, base:
             base.execute("BEGIN")  # one state of the file, whatever is recorded meanwhile
             self._require_ours(base, is_writing=False)
             query = f"SELECT {_COLUMNS} FROM runs WHERE run_number <= ? ORDER BY run_number"
-            runs = [self._run(row) for row in base.execute(query, (number or 2**62,))]
-            if not runs:
-                raise UpstreamError(self._path, "has no run", "record one first, with <append_to>")
-            series = runs[-1].series(is_across_models=is_across_models)
-            alike = [run for run in runs if run.series(is_across_models=is_across_models) == series]
-            return [_with_figures(base, run) for run in alike[-count:]]
+            records = [self._read(row) for row in base.execute(query, (number or 2**62,))]
+            if not records:
+                raise UpstreamError(self._path, "has no record", "record a measurement first, with <append_to>")
+            series = records[-1].series(is_across_models=is_across_models)
+            alike = [record for record in records if record.series(is_across_models=is_across_models) == series]
+            return [_with_figures(base, record) for record in alike[-count:]]
 
     @contextmanager
     def _opened(self, *, is_writing: bool) -> Iterator[sqlite3.Connection]:
@@ -117,49 +117,49 @@ class RecordFile:
             for command in _SCHEMA:
                 base.execute(command)
         elif application != APPLICATION:
-            raise PipelineError(self._path, "is no history of recorded runs", _REMEDY)
+            raise PipelineError(self._path, "is no history of records", _REMEDY)
         elif version != VERSION:
             raise PipelineError(self._path, f"is a history of version {version}, not {VERSION}", _REMEDY)
 
-    def _run(self, row: tuple[Any, ...]) -> Record:
+    def _read(self, row: tuple[Any, ...]) -> Record:
         number, identity, recorded_at, commit, is_dirty, folder, model_id, model_path, *texts = row
         try:
             dimensions, conditions, doubts = map(json.loads, texts)
             sizes, known = dict(dimensions), dict(conditions)
         except (ValueError, TypeError) as error:
-            raise PipelineError(self._path, f"has an unreadable run {number} ({error})", _REMEDY) from error
+            raise PipelineError(self._path, f"has an unreadable record {number} ({error})", _REMEDY) from error
         revision = Revision(commit, None if is_dirty is None else bool(is_dirty))
         described = (identity, revision, folder, model_id, model_path, sizes, known, tuple(doubts))
         return Record(*described, number=number, recorded_at=recorded_at)
 
 
-def _entered(base: sqlite3.Connection, run: Record) -> tuple[int, bool]:
-    """Enter a run with its figures; return its number, and whether it is new."""
-    known = base.execute("SELECT run_number FROM runs WHERE run_identity = ?", (run.identity,)).fetchone()
-    number = int(known[0]) if known else _new_number(base, run)
+def _entered(base: sqlite3.Connection, record: Record) -> tuple[int, bool]:
+    """Enter a record with its figures; return its number, and whether it is new."""
+    known = base.execute("SELECT run_number FROM runs WHERE run_identity = ?", (record.identity,)).fetchone()
+    number = int(known[0]) if known else _new_number(base, record)
     base.execute("DELETE FROM figures WHERE run_number = ?", (number,))
-    rows = [(number, *name, float(value)) for name, value in run.figures.items()]
+    rows = [(number, *name, float(value)) for name, value in record.figures.items()]
     base.executemany("INSERT INTO figures VALUES (?, ?, ?, ?, ?)", rows)
     return number, known is None
 
 
-def _new_number(base: sqlite3.Connection, run: Record) -> int:
-    """Enter a run without its figures."""
+def _new_number(base: sqlite3.Connection, record: Record) -> int:
+    """Enter a record without its figures."""
     values = (
-        run.identity,
+        record.identity,
         datetime.now(UTC).isoformat(timespec="seconds"),
-        run.revision.commit,
-        run.revision.is_dirty,
-        run.folder,
-        run.model_id,
-        run.model_path,
-        *(json.dumps(part) for part in (dict(run.dimensions), dict(run.conditions), list(run.doubts))),
+        record.revision.commit,
+        record.revision.is_dirty,
+        record.folder,
+        record.model_id,
+        record.model_path,
+        *(json.dumps(part) for part in (dict(record.dimensions), dict(record.conditions), list(record.doubts))),
     )
     names = _COLUMNS.partition(", ")[2]
     return int(base.execute(f"INSERT INTO runs ({names}) VALUES ({', '.join('?' * 10)})", values).lastrowid or 0)
 
 
-def _with_figures(base: sqlite3.Connection, run: Record) -> Record:
+def _with_figures(base: sqlite3.Connection, record: Record) -> Record:
     query = "SELECT compared_kind, compared_figure, compared_subject, figure_value FROM figures WHERE run_number = ?"
-    rows = base.execute(query, (run.number,))
-    return replace(run, figures={FigureName(*name): value for *name, value in rows})
+    rows = base.execute(query, (record.number,))
+    return replace(record, figures={FigureName(*name): value for *name, value in rows})

@@ -1,4 +1,4 @@
-"""From recorded runs to the rows of a history: every value with its level, and what the last run did to each figure."""
+"""The rows of a history: every value with its level, and whether the newest record leaves the level of each figure."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ if TYPE_CHECKING:
 Series: TypeAlias = list[tuple[Record, float]]
 
 
-def history_rows(runs: Sequence[Record], margin_share: float) -> tuple[list[RunHistoryRow], list[HistoryTrendsRow]]:
-    """Return the values of all figures over the runs, and a row per figure of the last run.
+def history_rows(records: Sequence[Record], margin_share: float) -> tuple[list[RunHistoryRow], list[HistoryTrendsRow]]:
+    """Return the values of all figures in all records, and a row per figure of the newest record.
 
     Args:
-        runs: of one series, oldest first.
+        records: of one series, oldest first.
         margin_share: what counts as a change at all.
     """
-    last = runs[-1]
+    last = records[-1]
     names = [name for name in last.figures if (name.kind, name.figure) in KNOWN]
     latency_us = last.figures.get(FigureName(LATENCY.kind, LATENCY.name, ""))
     values: list[RunHistoryRow] = []
@@ -37,10 +37,10 @@ def history_rows(runs: Sequence[Record], margin_share: float) -> tuple[list[RunH
     for name in names:
         figure = KNOWN[name.kind, name.figure]
         family = sum(not _is_exact(other) and (other.kind == NODE.kind) == (name.kind == NODE.kind) for other in names)
-        series = [(run, run.figures[name]) for run in runs if name in run.figures]
-        sound = [(run, value) for run, value in series if not _is_doubted(run, name)]
-        found = changes([value for _, value in sound], max(1, family), is_exact=_is_exact(name))
-        values += _value_rows(name, series, sound, found)
+        series = [(record, record.figures[name]) for record in records if name in record.figures]
+        sound = [(record, value) for record, value in series if not _is_doubted(record, name)]
+        level_changes = changes([value for _, value in sound], max(1, family), is_exact=_is_exact(name))
+        values += _value_rows(name, series, sound, level_changes)
         trends.append(_trend_row(name, figure, series, sound, max(1, family), margin_share, latency_us))
     return values, trends
 
@@ -48,7 +48,7 @@ def history_rows(runs: Sequence[Record], margin_share: float) -> tuple[list[RunH
 def history_failures(
     values: Sequence[RunHistoryRow], trends: Sequence[HistoryTrendsRow], limit: float
 ) -> list[JudgedRow]:
-    """Return what regressed by more than a share: in the newest run, or with the newest level of a figure.
+    """Return what regressed by more than a share: in the newest record, or with the newest level of a figure.
 
     Args:
         values: rows as :func:`history_rows` returns them.
@@ -80,48 +80,48 @@ def _is_exact(name: FigureName) -> bool:
     return KNOWN[name.kind, name.figure].spread == "exact"
 
 
-def _is_doubted(run: Record, name: FigureName) -> bool:
+def _is_doubted(record: Record, name: FigureName) -> bool:
     """Whether a busy host, or one whose times moved, leaves a figure without a meaning."""
-    return bool(run.doubts) and name.kind in TIMED
+    return bool(record.doubts) and name.kind in TIMED
 
 
-def _value_rows(name: FigureName, series: Series, sound: Series, found: Sequence[Change]) -> list[RunHistoryRow]:
-    """Return a row per run; one of a busy host has no level."""
-    levels = _levels(sound, found)
-    starts = {sound[change.index][0].number: (change, sound[change.index - 1][0]) for change in found}
+def _value_rows(name: FigureName, series: Series, sound: Series, moves: Sequence[Change]) -> list[RunHistoryRow]:
+    """Return a row per record; one of a busy host has no level."""
+    levels = _levels(sound, moves)
+    starts = {sound[change.index][0].number: (change, sound[change.index - 1][0]) for change in moves}
     rows: list[RunHistoryRow] = []
-    for run, value in series:
-        level = levels.get(run.number)
-        change, before = starts.get(run.number, (None, None))
+    for record, value in series:
+        level = levels.get(record.number)
+        change, before = starts.get(record.number, (None, None))
         old = levels[before.number] if before else None
         rows.append(
             {
                 "compared_kind": name.kind,
                 "compared_figure": name.figure,
                 "compared_subject": name.subject,
-                "history_run": run.number,
-                "recorded_at": run.recorded_at,
-                "commit_name": run.revision.commit,
-                "is_dirty_tree": run.revision.is_dirty,
+                "history_run": record.number,
+                "recorded_at": record.recorded_at,
+                "commit_name": record.revision.commit,
+                "is_dirty_tree": record.revision.is_dirty,
                 "figure_value": value,
                 "level_value": level,
                 "level_change_share": level / old - 1 if level is not None and old else None,
                 "level_p_value": change.p_value if change else None,
                 "is_change_point": change is not None,
                 "commit_before": before.revision.commit if before else "",
-                "changed_conditions": changed_conditions(before.conditions, run.conditions) if before else [],
-                "run_doubt": "; ".join(run.doubts) if _is_doubted(run, name) else "",
+                "changed_conditions": changed_conditions(before.conditions, record.conditions) if before else [],
+                "run_doubt": "; ".join(record.doubts) if _is_doubted(record, name) else "",
             }
         )
     return rows
 
 
-def _levels(sound: Series, found: Sequence[Change]) -> dict[int, float]:
-    """Return the level of each run: the median of the runs between two changes."""
-    bounds = [0, *(change.index for change in found), len(sound)]
+def _levels(sound: Series, level_changes: Sequence[Change]) -> dict[int, float]:
+    """Return the level of each record: the median of the records between two changes."""
+    bounds = [0, *(change.index for change in level_changes), len(sound)]
     parts = (sound[low:high] for low, high in pairwise(bounds))
     medians = ((part, float(np.median([value for _, value in part]))) for part in parts if part)
-    return {run.number: median for part, median in medians for run, _ in part}
+    return {record.number: median for part, median in medians for record, _ in part}
 
 
 def _trend_row(
@@ -133,13 +133,13 @@ def _trend_row(
     margin_share: float,
     latency_us: float | None,
 ) -> HistoryTrendsRow:
-    """Return what the last run did to a figure, against the level that the runs before it had."""
+    """Compare a figure of the newest record with the level of the records before it."""
     last, value = series[-1]
-    before = [earlier for run, earlier in sound if run.number != last.number]
+    before = [earlier for record, earlier in sound if record.number != last.number]
     starts = [change.index for change in changes(before, family, is_exact=_is_exact(name))]
     level = before[starts[-1] if starts else 0 :]
-    found = from_level(level, value, family) if level else Difference(value, value)
-    judgement = _judgement(figure, found, len(level), margin_share)
+    change = from_level(level, value, family) if level else Difference(value, value)
+    judgement = _judgement(figure, change, len(level), margin_share)
     if _is_doubted(last, name):
         judgement = Judgement("undecided", "; ".join(last.doubts))
     is_node = name.kind == NODE.kind and latency_us
@@ -148,25 +148,25 @@ def _trend_row(
         "compared_figure": name.figure,
         "compared_subject": name.subject,
         "comparison_verdict": judgement.outcome,
-        "level_value": found.baseline if level else None,
+        "level_value": change.baseline if level else None,
         "figure_value": value,
-        "difference_share": found.share,
-        "difference_low_share": found.low_share,
-        "difference_high_share": found.high_share,
-        "noise_floor_share": found.noise_floor_share,
-        "latency_change_share": (value - found.baseline) / latency_us if is_node and latency_us else None,
+        "difference_share": change.share,
+        "difference_low_share": change.low_share,
+        "difference_high_share": change.high_share,
+        "noise_floor_share": change.noise_floor_share,
+        "latency_change_share": (value - change.baseline) / latency_us if is_node and latency_us else None,
         "level_run_count": len(level),
         "recorded_run_count": len(series),
         "verdict_reason": judgement.reason,
     }
 
 
-def _judgement(figure: ComparedFigure, found: Difference, level_count: int, margin_share: float) -> Judgement:
+def _judgement(figure: ComparedFigure, change: Difference, level_count: int, margin_share: float) -> Judgement:
     if not level_count:
-        return Judgement("undecided", "no run before it has this figure and is sound")
+        return Judgement("undecided", "no record before it has this figure and is sound")
     if figure.spread == "exact":
-        return judge_exact(found, is_less_better=figure.is_less_better)
+        return judge_exact(change, is_less_better=figure.is_less_better)
     if level_count < LEAST_BEFORE:
-        runs = f"{level_count} run{'s' if level_count > 1 else ''}"
-        return Judgement("undecided", f"{runs} at the level before: {LEAST_BEFORE} say how far a repeat is away")
-    return judge(found, margin_share, None, is_less_better=figure.is_less_better)
+        records = f"{level_count} record{'s' if level_count > 1 else ''}"
+        return Judgement("undecided", f"{records} at the level before: {LEAST_BEFORE} say how far a repeat is away")
+    return judge(change, margin_share, None, is_less_better=figure.is_less_better)

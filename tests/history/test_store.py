@@ -31,8 +31,8 @@ def rows(path, query):
 
 def test_a_run_comes_back_as_it_was_recorded(tmp_path):
     store, first = RecordFile(tmp_path / "runs.sqlite"), run("a", clock_mhz=2100.5, threads=3, note=None)
-    assert store.record(first) == (1, True)
-    (known,) = store.last_runs(7)
+    assert store.add(first) == (1, True)
+    (known,) = store.newest(7)
     assert replace(known, number=0, recorded_at="") == first
     assert known.recorded_at.endswith("+00:00")
 
@@ -40,7 +40,7 @@ def test_a_run_comes_back_as_it_was_recorded(tmp_path):
 def test_the_file_has_a_row_per_figure_with_its_run_and_commit(tmp_path):
     path = tmp_path / "runs.sqlite"
     for identity, value in (("a", 7.0), ("b", 11.0)):
-        RecordFile(path).record(run(identity, value))
+        RecordFile(path).add(run(identity, value))
     query = "SELECT run_number, commit_name, figure_value FROM recorded WHERE compared_figure = 'p50_us'"
     assert rows(path, query) == [(1, "commit of a", 7.0), (2, "commit of b", 11.0)]
     assert rows(path, "PRAGMA journal_mode") == [("wal",)]
@@ -49,11 +49,11 @@ def test_the_file_has_a_row_per_figure_with_its_run_and_commit(tmp_path):
 
 def test_a_run_that_is_recorded_again_is_one_run_with_the_figures_of_now(tmp_path):
     store = RecordFile(tmp_path / "runs.sqlite")
-    store.record(run("a"))
-    store.record(run("b"))
+    store.add(run("a"))
+    store.add(run("b"))
     again = replace(run("a", 13.0), revision=Revision("later", is_dirty=True))
-    assert store.record(again) == (1, False)
-    known = store.last_runs(7)
+    assert store.add(again) == (1, False)
+    known = store.newest(7)
     assert [(one.number, one.revision.commit) for one in known] == [(1, "commit of a"), (2, "commit of b")]
     assert known[0].figures[NAME] == 13.0
 
@@ -61,19 +61,19 @@ def test_a_run_that_is_recorded_again_is_one_run_with_the_figures_of_now(tmp_pat
 def test_the_last_runs_of_the_same_thing_are_read(tmp_path):
     store = RecordFile(tmp_path / "runs.sqlite")
     for number in range(5):
-        store.record(run(f"a{number}"))
+        store.add(run(f"a{number}"))
     for identity, changes in (("host", {"hostname": "other"}), ("threads", {"threads": 7})):
-        store.record(run(identity, **changes))
-        assert [one.identity for one in store.last_runs(7)] == [identity]
-    store.record(run("n", model_id="n" * 64))
-    assert [one.identity for one in store.last_runs(7)] == ["n"]
-    assert [one.identity for one in store.last_runs(3, is_across_models=True)] == ["a3", "a4", "n"]
-    assert [one.identity for one in store.last_runs(2, number=4)] == ["a2", "a3"]
+        store.add(run(identity, **changes))
+        assert [one.identity for one in store.newest(7)] == [identity]
+    store.add(run("n", model_id="n" * 64))
+    assert [one.identity for one in store.newest(7)] == ["n"]
+    assert [one.identity for one in store.newest(3, is_across_models=True)] == ["a3", "a4", "n"]
+    assert [one.identity for one in store.newest(2, number=4)] == ["a2", "a3"]
 
 
 def write_many(path, writer):
     for number in range(23):
-        RecordFile(path).record(run(f"{writer} {number}"))
+        RecordFile(path).add(run(f"{writer} {number}"))
 
 
 def test_two_writers_at_once_lose_nothing(tmp_path):
@@ -85,17 +85,17 @@ def test_two_writers_at_once_lose_nothing(tmp_path):
     for writer in writers:
         writer.join()
     assert [writer.exitcode for writer in writers] == [0, 0]
-    assert len(RecordFile(path).last_runs(100)) == 46
+    assert len(RecordFile(path).newest(100)) == 46
     assert sorted(number for (number,) in rows(path, "SELECT run_number FROM runs")) == [*range(1, 47)]
 
 
 def test_who_reads_does_not_wait_for_who_writes(tmp_path):
     path = tmp_path / "runs.sqlite"
-    RecordFile(path).record(run("a"))
+    RecordFile(path).add(run("a"))
     with closing(sqlite3.connect(path, isolation_level=None)) as writer:
         writer.execute("BEGIN IMMEDIATE")
         writer.execute("DELETE FROM figures")
-        assert RecordFile(path).last_runs(7)[0].figures[NAME] == 1009.0
+        assert RecordFile(path).newest(7)[0].figures[NAME] == 1009.0
         writer.execute("ROLLBACK")
 
 
@@ -105,7 +105,7 @@ def foreign(path):
 
 
 def future(path):
-    RecordFile(path).record(run("a"))
+    RecordFile(path).add(run("a"))
     with closing(sqlite3.connect(path)) as base:
         base.execute(f"PRAGMA user_version = {VERSION + 1}")
 
@@ -117,7 +117,7 @@ def empty_foreign(path):
 
 def torn(path):
     for number in range(97):
-        RecordFile(path).record(run(f"a{number}"))
+        RecordFile(path).add(run(f"a{number}"))
     content = path.read_bytes()
     path.write_bytes(content[:4096] + b"\xa5" * (len(content) - 4096))
 
@@ -126,8 +126,8 @@ def torn(path):
     ("make", "problem"),
     [
         (lambda path: path.write_bytes(b"commit,value\n" * 97), "file is not a database"),
-        (foreign, "is no history of recorded runs"),
-        (empty_foreign, "is no history of recorded runs"),
+        (foreign, "is no history of records"),
+        (empty_foreign, "is no history of records"),
         (future, f"is a history of version {VERSION + 1}, not {VERSION}"),
         (torn, "cannot be used as the history"),
         (lambda path: path.mkdir(), "cannot be used as the history"),
@@ -138,7 +138,7 @@ def test_what_is_no_history_is_named_in_one_line_and_left_as_it_is(tmp_path, mak
     path = tmp_path / "runs.sqlite"
     make(path)
     before = path.read_bytes() if path.is_file() else None
-    for use in (lambda: RecordFile(path).record(run("z")), lambda: RecordFile(path).last_runs(7)):
+    for use in (lambda: RecordFile(path).add(run("z")), lambda: RecordFile(path).newest(7)):
         with pytest.raises(PipelineError) as failure:
             use()
         assert problem in str(failure.value)
@@ -149,32 +149,32 @@ def test_what_is_no_history_is_named_in_one_line_and_left_as_it_is(tmp_path, mak
 
 def test_conditions_that_are_no_json_are_named(tmp_path):
     path = tmp_path / "runs.sqlite"
-    RecordFile(path).record(run("a"))
+    RecordFile(path).add(run("a"))
     with closing(sqlite3.connect(path)) as base, base:
         base.execute("UPDATE runs SET conditions = '{'")
-    with pytest.raises(PipelineError, match="has an unreadable run 1"):
-        RecordFile(path).last_runs(7)
+    with pytest.raises(PipelineError, match="has an unreadable record 1"):
+        RecordFile(path).newest(7)
 
 
 def test_without_a_history_there_is_nothing_to_read_and_nothing_is_made(tmp_path):
-    with pytest.raises(UpstreamError, match="not found; record a run first"):
-        RecordFile(tmp_path / "runs.sqlite").last_runs(7)
+    with pytest.raises(UpstreamError, match="not found; record a measurement first"):
+        RecordFile(tmp_path / "runs.sqlite").newest(7)
     assert not [*tmp_path.iterdir()]
 
 
 def test_a_folder_that_cannot_be_written_is_one_line(tmp_path):
     with pytest.raises(PipelineError, match="unable to open database file"):
-        RecordFile(tmp_path / "no" / "runs.sqlite").record(run("a"))
+        RecordFile(tmp_path / "no" / "runs.sqlite").add(run("a"))
 
 
 def test_an_empty_file_becomes_a_history(tmp_path):
     (tmp_path / "runs.sqlite").touch()
-    assert RecordFile(tmp_path / "runs.sqlite").record(run("a")) == (1, True)
+    assert RecordFile(tmp_path / "runs.sqlite").add(run("a")) == (1, True)
 
 
 def test_a_run_that_cannot_be_entered_leaves_the_runs_before(tmp_path):
     store = RecordFile(tmp_path / "runs.sqlite")
-    store.record(run("a"))
+    store.add(run("a"))
     with pytest.raises(PipelineError, match="cannot be used"):
-        store.record(run("b", float("nan")))
-    assert [one.identity for one in store.last_runs(7)] == ["a"]
+        store.add(run("b", float("nan")))
+    assert [one.identity for one in store.newest(7)] == ["a"]

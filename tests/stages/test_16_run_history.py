@@ -172,7 +172,7 @@ def test_few_runs_decide_nothing_and_say_how_many_would(tmp_path):
     append(tmp_path, 1009.0, 0)
     append(tmp_path, 2003.0, 1)
     done = look_back(tmp_path, "--fail-above", "5%")
-    assert "1 run at the level before: 5 say how far a repeat is away" in done.stdout
+    assert "1 record at the level before: 5 say how far a repeat is away" in done.stdout
 
 
 def test_a_long_name_of_a_commit_keeps_both_ends():
@@ -185,7 +185,7 @@ def test_a_long_name_of_a_commit_keeps_both_ends():
 def test_the_same_measurement_is_one_run(tmp_path):
     append(tmp_path, 1009.0, 0)
     done = append(tmp_path, 1009.0, 0)
-    assert done.stdout.startswith("run 1 with ")
+    assert done.stdout.startswith("record 1 with ")
     assert "was recorded before" in done.stdout
     look_back(tmp_path)
     values, _ = tables(tmp_path / "out")
@@ -269,7 +269,7 @@ def test_the_export_is_read_by_the_parser_of_prometheus(tmp_path):
             LOOK_BACK,
             ("--history", "none.sqlite"),
             3,
-            "none.sqlite: not found; record a run first, with 17_record_run.py",
+            "none.sqlite: not found; record a measurement first, with 17_record_run.py",
         ),
         (LOOK_BACK, ("--history", "none.sqlite", "--last", "1"), 2, "a whole number of at least 2"),
         (
