@@ -99,9 +99,9 @@ class Expression:
     def names(self) -> frozenset[str]:
         """Names of the dimensions that it depends on."""
         factors = [factor for product in self._terms for factor, _ in product]
-        own = frozenset(factor.name for factor in factors if isinstance(factor, Dimension))
+        names = frozenset(factor.name for factor in factors if isinstance(factor, Dimension))
         inner = (operand for factor in factors for operand in factor.operands if isinstance(operand, Expression))
-        return own.union(*(operand.names for operand in inner))
+        return names.union(*(operand.names for operand in inner))
 
     def __str__(self) -> str:
         """Return the text, products of high degree first."""
@@ -135,8 +135,8 @@ class Expression:
 
     def __mul__(self, other: Count) -> Count:
         """Return the product."""
-        others = _terms(other)
-        return _of((_times(one, two), a * b) for one, a in self._terms.items() for two, b in others.items())
+        multipliers = _terms(other)
+        return _of((_times(one, two), a * b) for one, a in self._terms.items() for two, b in multipliers.items())
 
     __radd__, __rmul__ = __add__, __mul__
 
@@ -216,11 +216,11 @@ def _at_most(one: Count, other: Count) -> bool:
 def _by_number(dividend: Expression, divisor: int) -> Count:
     """Return the whole quotient: the terms that the number divides, and the quotient of the rest."""
     whole = {product: value // divisor for product, value in dividend.terms.items() if value % divisor == 0}
-    rest = {product: value for product, value in dividend.terms.items() if value % divisor}
-    if not any(rest):  # a number at most
-        return _of(whole.items()) + rest.get((), 0) // divisor
-    common = reduce(gcd, rest.values(), divisor)
-    parts = _of((product, value // common) for product, value in rest.items())
+    undivided = {product: value for product, value in dividend.terms.items() if value % divisor}
+    if not any(undivided):  # a number at most
+        return _of(whole.items()) + undivided.get((), 0) // divisor
+    common = reduce(gcd, undivided.values(), divisor)
+    parts = _of((product, value // common) for product, value in undivided.items())
     return _alone(Quotient((parts, divisor // common))) + _of(whole.items())
 
 
@@ -231,8 +231,8 @@ def _by_expression(dividend: Count, divisor: Expression) -> Count:
     if len(divisor.terms) == 1:
         ((product, coefficient),) = divisor.terms.items()
         inverse = tuple((factor, -power) for factor, power in product)
-        quotients = [(_times(own, inverse), value) for own, value in _terms(dividend).items()]
-        if all(power > 0 for own, _ in quotients for _, power in own):
+        quotients = [(_times(product, inverse), value) for product, value in _terms(dividend).items()]
+        if all(power > 0 for product, _ in quotients for _, power in product):
             return _of(quotients) // coefficient
     return _alone(Quotient((dividend, divisor)))
 
@@ -280,12 +280,12 @@ def _text(count: Count, divisor: int = 1) -> str:
     factors = sorted({factor for product in terms for factor, _ in product}, key=_place)
 
     def powers(term: tuple[Product, int]) -> list[int]:
-        own = dict(term[0])
-        return [-own.get(factor, 0) for factor in factors]
+        powers = dict(term[0])
+        return [-powers.get(factor, 0) for factor in factors]
 
     signed = [_term_text(product, Fraction(value, divisor)) for product, value in sorted(terms.items(), key=powers)]
-    first, *others = signed
-    text = "".join(f" {'-' if term[0] == '-' else '+'} {term.lstrip('-')}" for term in others)
+    first, *later = signed
+    text = "".join(f" {'-' if term[0] == '-' else '+'} {term.lstrip('-')}" for term in later)
     return first + text
 
 

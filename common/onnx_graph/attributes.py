@@ -114,8 +114,8 @@ def reported_attributes(graph: Graph, node: Node, opsets: Mapping[str, int], val
         values: what :func:`operand_values` returned for the model.
     """
     version = opsets.get(node.domain, 0)
-    own = {name: _plain(value) for name, value in node.attributes.items() if name in REPORTED}
-    attributes = {**_defaults(node.op_type, version, node.domain), **own, **_from_operand(node, values)}
+    reported = {name: _plain(value) for name, value in node.attributes.items() if name in REPORTED}
+    attributes = {**_defaults(node.op_type, version, node.domain), **reported, **_from_operand(node, values)}
     attributes |= _window_defaults(graph, node, attributes)
     if node.op_type in ("GroupNorm", "SkipGroupNorm") and "groups" in node.attributes:
         attributes["num_groups"] = node.attributes["groups"]

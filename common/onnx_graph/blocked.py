@@ -22,7 +22,7 @@ from common.graph import Count, Graph, Node
 from common.names import listed
 from common.onnx_graph.counts import NodeCount
 from common.onnx_graph.reading.scan import read_tensors
-from common.onnx_graph.shapes.dtypes import element_bits
+from common.onnx_graph.shapes.types import element_bits
 from common.onnx_graph.shapes.values import Array
 from common.operators import NCHWC
 
@@ -56,9 +56,9 @@ def padding_notes(path: Path, graph: Graph, counts: Mapping[str, NodeCount]) -> 
     known = {name: figure for name, figure in macs.items() if figure is not None}
     if not padded.keys() & known.keys():
         return []
-    own = {name: padded[name].without(figure) if name in padded else figure for name, figure in known.items()}
-    named = [f"{name} ({_text(known[name])}, {_text(own[name])} without)" for name in known if name in padded]
-    total, without = (_text(sum(figures.values())) for figures in (known, own))
+    unpadded = {name: padded[name].without(figure) if name in padded else figure for name, figure in known.items()}
+    named = [f"{name} ({_text(known[name])}, {_text(unpadded[name])} without)" for name in known if name in padded]
+    total, without = (_text(sum(figures.values())) for figures in (known, unpadded))
     return [
         f"channels are padded to blocks in {len(named)} convolutions: {total} MACs are counted, {without} without the "
         f"padding: {listed(named, MOST_NAMED)}; to count a model as it was exported, give it before its optimization"
@@ -119,6 +119,6 @@ def _padding(weight: Array, block: int) -> Padding:
 
 def _used(lanes: Array, axis: int) -> int:
     """Return the channels of the last block up to the last one that is not zero; all where all are zero."""
-    others: Any = tuple(index for index in range(lanes.ndim) if index != lanes.ndim + axis)
-    used = np.flatnonzero((lanes != 0).any(axis=others))
+    other_axes: Any = tuple(index for index in range(lanes.ndim) if index != lanes.ndim + axis)
+    used = np.flatnonzero((lanes != 0).any(axis=other_axes))
     return int(used[-1]) + 1 if used.size else lanes.shape[axis]

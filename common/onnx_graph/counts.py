@@ -75,8 +75,8 @@ def count_nodes(graph: Graph, bounds: Graph | None) -> list[NodeCount]:
         is_of_either = any(graph.bodies[name].owner in either for name in around)
         bound = {} if is_of_either else upper_bounds.get(node.name, {})
         is_in_bound = not is_of_either and not around & smaller
-        own = either.get(node.name, {})
-        counts.append(NodeCount(node, works[node.name], count, bound, is_in_bound, own, is_of_either))
+        of_either_branch = either.get(node.name, {})
+        counts.append(NodeCount(node, works[node.name], count, bound, is_in_bound, of_either_branch, is_of_either))
     return counts
 
 

@@ -17,9 +17,9 @@ from common.onnx_graph.reading.naming import Bodies, rename_saved
 from common.onnx_graph.reading.scan import scan
 from common.onnx_graph.reading.stripping import strip_weights
 from common.onnx_graph.reading.validity import require_order
-from common.onnx_graph.shapes.dtypes import named_bits, stored_bytes
 from common.onnx_graph.shapes.flatten import to_graph
 from common.onnx_graph.shapes.regions import read_region
+from common.onnx_graph.shapes.types import named_bits, stored_bytes
 from common.onnx_graph.symbols.dimensions import bind_all
 from common.onnx_graph.work import Work, measure
 from common.sums import total
@@ -168,7 +168,7 @@ def _traced(shape: CellShape | None) -> Shape:
 def _known_extents(traced: Shape, known: CellShape | None) -> Shape:
     if traced is None or known is None or len(traced) != len(known):
         return traced
-    return tuple(own if isinstance(own, int) else ran for ran, own in zip(traced, known, strict=True))
+    return tuple(of_model if isinstance(of_model, int) else ran for ran, of_model in zip(traced, known, strict=True))
 
 
 def with_traced_shapes(executed: Graph, traced: Iterable[OpLatencyRow]) -> Graph:

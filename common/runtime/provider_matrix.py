@@ -6,12 +6,12 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 
 from common.errors import PipelineError
-from common.runtime.agreement import OutputDistance, output_errors
 from common.runtime.inputs.values import Feeds
 from common.runtime.provider_table import CPU, offered_providers
 from common.runtime.session import Session, SessionSettings, create_session, reason_of
@@ -19,8 +19,28 @@ from common.runtime.session import Session, SessionSettings, create_session, rea
 if TYPE_CHECKING:
     from common.table_rows import ProviderComparisonRow
 
+Array: TypeAlias = npt.NDArray[Any]
 RUNS = 20
 RUNS_S = 5.0  # no more runs begin after this time
+
+
+@dataclass(frozen=True, slots=True)
+class OutputDistance:
+    """Errors of one output; each is None where it is not defined, as with NaN or other shapes.
+
+    Attributes:
+        output: its name.
+        max_abs_error: largest difference of two elements.
+        max_rel_error: largest difference over the magnitude of the expected element, where that is not 0.
+        cosine_error: one less the cosine of the angle between both, as vectors.
+        is_equal_shape: whether both have one shape.
+    """
+
+    output: str
+    max_abs_error: float | None
+    max_rel_error: float | None
+    cosine_error: float | None
+    is_equal_shape: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,15 +70,15 @@ def provider_matrix(
     """
     offered = offered_providers() if providers is None else providers
     names, expected, call_us = _results(model, settings, CPU, feeds)
-    found = [ProviderResult(CPU, "", call_us, output_errors(names, expected, expected))]
+    results = [ProviderResult(CPU, "", call_us, output_errors(names, expected, expected))]
     for provider in (name for name in offered if name != CPU):
         try:
             names, outputs, call_us = _results(model, settings, provider, feeds)
         except PipelineError as error:
-            found.append(ProviderResult(provider, error.problem))
+            results.append(ProviderResult(provider, error.problem))
         else:
-            found.append(ProviderResult(provider, "", call_us, output_errors(names, outputs, expected)))
-    return found
+            results.append(ProviderResult(provider, "", call_us, output_errors(names, outputs, expected)))
+    return results
 
 
 def _results(model: Path, settings: SessionSettings, provider: str, feeds: Feeds) -> tuple[list[str], list[Any], float]:
@@ -101,3 +121,44 @@ def matrix_rows(results: Sequence[ProviderResult]) -> list[ProviderComparisonRow
         for result in results
         for error in (result.errors or (None,))
     ]
+
+
+# --- how far the outputs of two providers are apart ------------------------------------------------------------------
+
+
+def output_errors(names: Sequence[str], outputs: Sequence[Any], expected: Sequence[Any]) -> list[OutputDistance]:
+    """Compare outputs one by one; those that are no numbers have no errors unless they are equal."""
+    return [_error(*parts) for parts in zip(names, outputs, expected, strict=True)]
+
+
+def _error(name: str, output: Any, expected: Any) -> OutputDistance:
+    actual, wanted = np.asarray(output), np.asarray(expected)
+    if actual.shape != wanted.shape:
+        return OutputDistance(name, None, None, None, is_equal_shape=False)
+    if actual.dtype.kind not in "biufc" or wanted.dtype.kind not in "biufc":
+        error = 0.0 if actual.tolist() == wanted.tolist() else None
+        return OutputDistance(name, error, error, error, is_equal_shape=True)
+    return _numeric(
+        name, *(array.astype(np.complex128 if array.dtype.kind == "c" else np.float64) for array in (actual, wanted))
+    )
+
+
+def _numeric(name: str, actual: Array, wanted: Array) -> OutputDistance:
+    with np.errstate(invalid="ignore", over="ignore"):  # infinite elements have no error
+        difference, magnitude = np.abs(actual - wanted), np.abs(wanted)
+        compared = magnitude > 0
+        relative = difference[compared] / magnitude[compared]
+        cosine = _cosine_error(actual.ravel(), wanted.ravel())
+    absolute, largest = _finite(difference.max(initial=0.0)), _finite(relative.max(initial=0.0))
+    return OutputDistance(name, absolute, largest, _finite(cosine), is_equal_shape=True)
+
+
+def _cosine_error(actual: Array, wanted: Array) -> float:
+    lengths = float(np.linalg.norm(actual)) * float(np.linalg.norm(wanted))
+    if not lengths:
+        return 0.0 if np.array_equal(actual, wanted) else float("nan")
+    return max(0.0, 1 - float(np.real(np.vdot(actual, wanted))) / lengths)
+
+
+def _finite(value: float) -> float | None:
+    return float(value) if np.isfinite(value) else None

@@ -83,8 +83,8 @@ def provider_options(specification: Mapping[str, Any], library: str) -> dict[str
 
 def output_error(name: str, result: Any, expected: Any) -> dict[str, Any]:
     """Compare one result with the CPU's; where they cannot be compared, as with NaN, the error is None."""
-    found, wanted = (np.asarray(array).astype(np.float64) for array in (result, expected))
-    error = float(np.abs(found - wanted).max(initial=0)) if found.shape == wanted.shape else float("nan")
+    returned, wanted = (np.asarray(array).astype(np.float64) for array in (result, expected))
+    error = float(np.abs(returned - wanted).max(initial=0)) if returned.shape == wanted.shape else float("nan")
     magnitude = float(np.abs(wanted).max(initial=0))
     return {
         "output": name,

@@ -10,7 +10,7 @@ from onnx import TensorProto, helper
 from common.errors import PipelineError, UnusableValueError
 from common.onnx_graph.attributes import NodeWindow, window
 from common.onnx_graph.load import load_model
-from common.onnx_graph.shapes.dtypes import dtype_name, element_bits
+from common.onnx_graph.shapes.types import dtype_name, element_bits
 from common.onnx_graph.work import measure
 from models.tiny import build_tiny_unnamed
 from tests.support.onnx_models import FLOAT, Typed, load, model, weight

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from common.runtime.agreement import output_errors
+from common.runtime.provider_matrix import output_errors
 
 
 def only(found, expected):

@@ -11,7 +11,7 @@ import onnxruntime as ort
 from onnx import helper
 
 from common.graph import Tensor
-from common.onnx_graph.shapes.dtypes import dtype_name, element_bits
+from common.onnx_graph.shapes.types import dtype_name, element_bits
 
 MICROSOFT, NCHWC = "com.microsoft", "com.microsoft.nchwc"
 RNG = np.random.default_rng(7)

@@ -93,28 +93,28 @@ def read_tensors(path: Path, names: Set[str]) -> dict[str, onnx.TensorProto]:
     Raises:
         PipelineError: the file cannot be read.
     """
-    found: dict[str, onnx.TensorProto] = {}
+    tensors: dict[str, onnx.TensorProto] = {}
     try:
         with open_regular(path) as file:
             view = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
             for tensor in _parts(view, GRAPH, INITIALIZER):
                 name = b"".join(_parts(tensor, TENSOR_NAME)).decode(errors="replace")
                 if name in names:
-                    found[name] = onnx.TensorProto.FromString(bytes(tensor))
+                    tensors[name] = onnx.TensorProto.FromString(bytes(tensor))
     except OSError as error:
         raise PipelineError(path, f"cannot be read ({error.strerror})", "give the path of an ONNX file") from error
     except (_WireError, DecodeError) as error:
         raise PipelineError(path, f"is not an ONNX model, or is truncated ({error})") from error
-    return found
+    return tensors
 
 
 def _parts(view: memoryview, *numbers: int) -> Iterator[memoryview]:
     """Yield the content of the fields at a path of field numbers."""
-    first, *rest = numbers
+    first, *inner = numbers
     for number, _, content, end in _fields(view):
         if number == first and content >= 0:
             part = view[content:end]
-            yield from _parts(part, *rest) if rest else (part,)
+            yield from _parts(part, *inner) if inner else (part,)
 
 
 def _parsed(path: Path, stripped: bytes) -> tuple[onnx.ModelProto, dict[Path, FileState]]:

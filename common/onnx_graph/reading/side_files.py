@@ -34,10 +34,10 @@ def open_regular(path: Path) -> FileIO:
 def file_state(of: Path | int) -> FileState:
     """Return what changes when a file, given by path or descriptor, is replaced or written; None for no file."""
     try:
-        found = os.stat(of)  # noqa: PTH116 - a path cannot be a descriptor
+        status = os.stat(of)  # noqa: PTH116 - a path cannot be a descriptor
     except (OSError, ValueError):  # a path that a model names may hold a null character
         return None
-    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
+    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
 
 
 def require_unchanged(files: Mapping[Path, FileState]) -> None:

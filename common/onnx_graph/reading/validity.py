@@ -21,8 +21,8 @@ from onnx import TensorProto, numpy_helper
 from common.errors import PipelineError
 from common.names import listed
 from common.onnx_graph.malformed import MalformedNodeError
-from common.onnx_graph.shapes.dtypes import element_bits
 from common.onnx_graph.shapes.node_inference import has_schema
+from common.onnx_graph.shapes.types import element_bits
 from common.onnx_graph.shapes.values import has_value, read_by
 
 NEWEST_IR_VERSION = onnx.IR_VERSION

@@ -6,7 +6,7 @@ import onnx
 from onnx import helper
 
 from common.graph import Graph, Tensor
-from common.onnx_graph.shapes.dtypes import element_type
+from common.onnx_graph.shapes.types import element_type
 
 
 def graph_bytes(graph: Graph) -> bytes:

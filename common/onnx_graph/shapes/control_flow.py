@@ -50,12 +50,12 @@ def infer_region(state: InferenceState, region: Region) -> None:
 
 def executions(state: InferenceState, region: Region, count: Count | None = 1, bound: Count | None = 1) -> list[Body]:
     """Return how often each body in a region runs, if the region itself runs ``count`` times, ``bound`` at most."""
-    found = []
+    counted = []
     for body in (body for bodies in region.bodies.values() for body in bodies):
         passes, most = state.passes[body.name]
         inner = Body(body.name, body.owner, _repeated(count, passes), _repeated(bound, most))
-        found += [inner, *executions(state, body, inner.execution_count, inner.execution_bound)]
-    return found
+        counted += [inner, *executions(state, body, inner.execution_count, inner.execution_bound)]
+    return counted
 
 
 def _repeated(count: Count | None, passes: Count | None) -> Count | None:
@@ -273,8 +273,8 @@ def _slice(node: onnx.NodeProto, operand: TensorType, axis: int) -> tuple[Dim, T
     if not operand.shape:
         raise _malformed(node, "it scans a scalar")
     axis %= len(operand.shape)
-    rest = operand.shape[:axis] + operand.shape[axis + 1 :]
-    return operand.shape[axis], TensorType(operand.element_type, rest)
+    slice_shape = operand.shape[:axis] + operand.shape[axis + 1 :]
+    return operand.shape[axis], TensorType(operand.element_type, slice_shape)
 
 
 def _stacked(result: TensorType, count: Dim, axis: int) -> TensorType:

@@ -97,10 +97,10 @@ class InferenceState:
         incomplete = (name for name in writers if not is_complete(self.types.get(name)))
         unsettled = {name for name in incomplete if not self._suffices(name)} | owned
         sought = {name for name in first.values.known if name in writers and name not in constants} - unsettled
-        found = {name for name in sought if first.values.known[name] is not None}
+        agreed = {name for name in sought if first.values.known[name] is not None}
         settled = (name for name in chain(region.inputs, writers) if name not in unsettled)
-        self.changed.update(sought - found, filter(self._has_other_type, settled))
-        nodes = {id(node): node for name, node in writers.items() if name in unsettled or name in found}
+        self.changed.update(sought - agreed, filter(self._has_other_type, settled))
+        nodes = {id(node): node for name, node in writers.items() if name in unsettled or name in agreed}
         return replace(region, nodes=[*nodes.values()])
 
     def repeats(self, node: onnx.NodeProto) -> bool:

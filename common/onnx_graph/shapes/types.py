@@ -1,18 +1,21 @@
-"""Types of values: element type and shape of a tensor, or ONNX's own description of any other value."""
+"""Types of values: element type and shape of a tensor, or ONNX's own description of any other value.
+
+Element types have names, and widths as they are stored.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache, lru_cache
 from math import prod
 from typing import TypeAlias
 
 import onnx
 from onnx import TensorProto
 
+from common import number_formats
 from common.graph import Dim, Shape, Tensor, TensorKind
-from common.onnx_graph.shapes.dtypes import dtype_name, element_bits
 
 LARGEST_EXTENT = 2**63 - 1  # that ONNX holds
 
@@ -112,3 +115,39 @@ def to_tensor(name: str, value: ValueType, kind: TensorKind) -> Tensor:
     if isinstance(value, onnx.TypeProto):
         return Tensor(name, str(value.WhichOneof("value")).removesuffix("_type"), 0, None, kind)
     return Tensor(name, dtype_name(value.element_type), element_bits(value.element_type), value.shape, kind)
+
+
+# --- element types ---------------------------------------------------------------------------------------------------
+
+
+@cache
+def dtype_name(element_type: int) -> str:
+    """Return the name of an ONNX element type, with its width: ``float32`` for ``TensorProto.FLOAT``."""
+    name = TensorProto.DataType.Name(element_type) if element_type in TensorProto.DataType.values() else "UNDEFINED"
+    return number_formats.element_type_name(name)
+
+
+@cache
+def element_bits(element_type: int) -> int:
+    """Return the stored bits of one element; 0 where there is no fixed width."""
+    return number_formats.element_bits(dtype_name(element_type)) or 0
+
+
+def element_type(dtype: str) -> int:
+    """Return the ONNX element type of a name that ``dtype_name`` returns; UNDEFINED for any other name."""
+    return int(_TYPE_BY_NAME.get(dtype, TensorProto.UNDEFINED))
+
+
+def named_bits(dtype: str) -> int:
+    """Return the stored bits of one element by the type's name; 0 where there is no fixed width."""
+    return _BITS_BY_NAME.get(dtype, 0)
+
+
+def stored_bytes(dtype: str, shape: Sequence[int]) -> int | None:
+    """Return the stored size of a tensor of a named element type; None where the type has no fixed width."""
+    bits = named_bits(dtype)
+    return (prod(shape) * bits + 7) // 8 if bits else None
+
+
+_BITS_BY_NAME = {dtype_name(value): element_bits(value) for value in TensorProto.DataType.values()}
+_TYPE_BY_NAME = {dtype_name(value): value for value in TensorProto.DataType.values()}

@@ -211,9 +211,9 @@ def reorder_input(call: OperatorCall) -> list[Shape]:
     shape = _known(call, 0)
     if len(shape) < 3:
         raise UnfitError
-    batch, *rest = shape
+    batch, *axes = shape
     if call.attribute("channels_last", 0):
-        rest = [rest[-1], *rest[:-1]]
-    channels, *extent = rest
+        axes = [axes[-1], *axes[:-1]]
+    channels, *extent = axes
     padded = None if channels is None else -(-channels // WIDEST_BLOCK) * WIDEST_BLOCK
     return [(batch, padded, *extent)]

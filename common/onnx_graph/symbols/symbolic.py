@@ -154,14 +154,14 @@ class _Fit:
         factors = [_product(sample[index] for index in chosen) for sample in samples]
         if any(extent % factor for extent, factor in zip(extents, factors, strict=True)):
             return None
-        rest = [extent // factor for extent, factor in zip(extents, factors, strict=True)]
+        affine = [extent // factor for extent, factor in zip(extents, factors, strict=True)]
         coefficients = []
         for index in range(len(self._symbols)):  # at sample index + 1, only this symbol is another than at sample 0
-            slope, remainder = divmod(rest[index + 1] - rest[0], samples[index + 1][index] - samples[0][index])
+            slope, remainder = divmod(affine[index + 1] - affine[0], samples[index + 1][index] - samples[0][index])
             if remainder:
                 return None
             coefficients.append(slope)
-        form = _Form(chosen, rest[0] - _dot(coefficients, samples[0]), tuple(coefficients))
+        form = _Form(chosen, affine[0] - _dot(coefficients, samples[0]), tuple(coefficients))
         return form if all(form.at(sample) == extent for sample, extent in zip(samples, extents, strict=True)) else None
 
     def _checked(self, form: _Form, largest: int, extents: Sequence[Dim]) -> Dim:

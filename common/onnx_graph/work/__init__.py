@@ -5,7 +5,8 @@ everything else costs FLOPs per element as its formula says. Bytes are compulsor
 once, each output written once, at its stored width.
 """
 
-from common.onnx_graph.work import (
+# Importing a module registers its formulas.
+from common.onnx_graph.work import (  # noqa: F401
     attention,
     contractions,
     convolutions,
@@ -23,20 +24,3 @@ from common.onnx_graph.work import (
 from common.onnx_graph.work.measure import Work, measure
 
 __all__ = ["Work", "measure"]
-
-# Importing a module registers its formulas.
-_FORMULA_MODULES = (
-    attention,
-    contractions,
-    convolutions,
-    einsum,
-    elementwise,
-    machine_learning,
-    movement,
-    normalization,
-    packed_weights,
-    quantized,
-    recurrent,
-    sampling,
-    transforms,
-)

@@ -89,7 +89,7 @@ def count_einsum(operation: Operation) -> Cost:
     current: Labels = ()
     for place, labels in enumerate(equation.operands):
         later = equation.operands[place + 1 :]
-        needed = {*equation.result, *(label for others in later for label in others)}
+        needed = {*equation.result, *(label for labels in later for label in labels)}
         added = tuple(dict.fromkeys(labels))
         if place == 0:
             current, additions = _reduce(equation, added, needed)

@@ -39,7 +39,7 @@ def measure(graph: Graph, node: Node) -> Work:
     cost, is_counted = _cost(graph, node)
     reads, written = _reads(graph, node, cost or Cost()), _writes(graph, node, cost or Cost())
     weights = [size for name, size in reads.items() if graph.tensors[name].kind == "weight"]
-    others = [size for name, size in reads.items() if graph.tensors[name].kind != "weight"]
+    activations = [size for name, size in reads.items() if graph.tensors[name].kind != "weight"]
     return Work(
         is_counted=is_counted,
         macs=cost.macs if cost else None,
@@ -48,7 +48,7 @@ def measure(graph: Graph, node: Node) -> Work:
         read_bytes=reads,
         written_bytes=written,
         weight_bytes=total(weights),
-        input_bytes=total(others),
+        input_bytes=total(activations),
         output_bytes=total(written.values()),
     )
 

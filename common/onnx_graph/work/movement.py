@@ -118,5 +118,5 @@ def _rows_of(operation: Operation, index: int, rows: Count) -> Count:
     """Bytes of ``rows`` rows of an operand along the gathered axis."""
     axis = operation.integer("gather_axis", 0)
     shape = operation.shape(index, least=1)
-    others = prod(extent for place, extent in enumerate(shape) if place != axis % len(shape))
-    return operation.touched_bytes(index, smaller(rows, operation.dim(index, axis)) * others)
+    row_elements = prod(extent for place, extent in enumerate(shape) if place != axis % len(shape))
+    return operation.touched_bytes(index, smaller(rows, operation.dim(index, axis)) * row_elements)

@@ -15,8 +15,8 @@ from onnxruntime.capi import onnxruntime_pybind11_state as bindings
 from common.graph import Tensor
 from common.onnx_graph.shapes.contrib import contrib_outputs
 from common.onnx_graph.shapes.contrib.registry import RULES, nothing_known
-from common.onnx_graph.shapes.dtypes import dtype_name
-from common.onnx_graph.shapes.dtypes import element_type as element_type_of
+from common.onnx_graph.shapes.types import dtype_name
+from common.onnx_graph.shapes.types import element_type as element_type_of
 from tests.support.contrib_attention_cases import ATTENTION
 from tests.support.contrib_cases import (
     BLOCKED,

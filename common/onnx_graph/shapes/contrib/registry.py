@@ -12,7 +12,7 @@ import onnx
 
 from common import sums
 from common.graph import Dim, Shape, Tensor
-from common.onnx_graph.shapes.dtypes import element_type
+from common.onnx_graph.shapes.types import element_type
 from common.operators import MICROSOFT, ONNX
 
 Output: TypeAlias = tuple[int, Shape] | None
