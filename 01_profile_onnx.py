@@ -40,12 +40,11 @@ from common.artifacts.frames import records
 from common.artifacts.transaction import Transaction
 from common.attribution.ownership import computed_sources
 from common.errors import CommandLineError, PipelineError
-from common.foreign_traces.formats import Format, recognised
 from common.foreign_traces.latency_rows import known_threads, latency_rows, limits, run_rows, summary_figures, warm_up
 from common.foreign_traces.layer_graph import layer_graph
 from common.foreign_traces.layers import Layer, LayerProfile
 from common.foreign_traces.owners import owners
-from common.foreign_traces.readers import read_profile
+from common.foreign_traces.programs import Format, read_profile, recognised
 from common.graph import Graph
 from common.observer import Observer
 from common.onnx_graph.executed import load_executed_graph, without_weights

@@ -17,11 +17,11 @@ bottlenecks.csv holds the findings of the rules in configs/bottlenecks.yaml, wit
 the most that mending could take from an inference: the critical path is evaluated again with the times that the nodes
 would keep at best.
 
-EXAMPLE of output (bottlenecks.csv, some columns):
+EXAMPLE of output (bottlenecks.csv of a tiny transformer, some columns):
 
     finding_index,finding,finding_subject,gain_us,gain_low_us,gain_high_us
-    0,one_thread,the runs,20113.0,19871.0,20405.0
-    1,unfused,Conv + Relu,412.5,398.0,431.2
+    0,tiny_nodes,19 nodes from '/attention/key/Add',34.5,26.5,79.5
+    1,below_memory_roof,/attention/scores/MatMul/MatMulScaleFusion/,7.56,5.56,11.70
 
     python 09_trace_report.py                  # the tables in out/
     python 09_trace_report.py --runs all       # the nodes of all runs

@@ -1,11 +1,17 @@
-"""Which program recorded a profile, by the first characters of its file."""
+"""The programs whose profiles can be read: each is recognised by the first characters of its file, and has a reader."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import Literal
 
-from common.errors import PipelineError
+from common.errors import PipelineError, UnusableValueError
+from common.foreign_traces.calls import read_pytorch_layers
+from common.foreign_traces.layers import LayerProfile
+from common.foreign_traces.openvino import read_openvino_counters
+from common.foreign_traces.qnn import read_qnn_layers
+from common.foreign_traces.tensorrt import read_tensorrt_profile
+from common.graph import Graph
 
 HEAD_BYTES = 1 << 16
 Format = Literal["ONNX Runtime", "OpenVINO", "TensorRT", "PyTorch", "QNN"]
@@ -49,3 +55,27 @@ def _program(head: bytes) -> Format | None:
     if head.startswith(b"layerName;"):
         return "OpenVINO"
     return "QNN" if b"msg timestamp" in head.lower() else None
+
+
+def read_profile(program: Format, path: Path, executed: Path | None, graph: Graph) -> LayerProfile:
+    """Read a profile.
+
+    Args:
+        program: that recorded it.
+        path: the profile.
+        executed: what the program saved of the graph that it executed, if anything.
+        graph: the model.
+
+    Raises:
+        PipelineError: a file cannot be used.
+        UnusableValueError: the program saves no executed graph.
+    """
+    if program == "OpenVINO":
+        return read_openvino_counters(path, executed)
+    if program == "TensorRT":
+        return read_tensorrt_profile(path, executed)
+    if program == "QNN":
+        return read_qnn_layers(path, executed)
+    if executed is not None:
+        raise UnusableValueError("executed_graph", "does not go with a profile of PyTorch", "leave it out")
+    return read_pytorch_layers(path, graph)
