@@ -108,9 +108,9 @@ def sharing_flags(
     parser.setting("--replicate", default=1, help="runs that share a session at a time", **COUNT)
     parser.setting("--threads", help=threads, **COUNT)
     for name, (text, is_chosen) in SHARING.items():
-        values: dict[str, Any] = {"type": flags.some_of(sharing[name]), "metavar": "|".join(sharing[name])}
-        default = sharing[name][:1] if is_chosen else ()
-        parser.setting(f"--{name}", default=default, help=f"{text}{more}", **values)
+        ways, default = sharing[name], sharing[name][:1] if is_chosen else ()
+        metavar, about = "|".join(ways), f"{text}{more}"
+        parser.setting(f"--{name}", type=flags.some_of(ways), default=default, metavar=metavar, help=about)
     text = f"parallel execution: nodes at once (default: 2){more}"
     parser.setting("--inter-threads", type=flags.sizes, default=(), metavar="N,…", help=text)
     parser.setting("--provider", default="cpu", metavar="NAME", help="execution provider")

@@ -8,10 +8,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import psutil
 
 from common.errors import UnusableValueError
@@ -19,11 +17,11 @@ from common.load.requests.batching import BatchPolicy
 from common.load.requests.load_record import Batch
 from common.load.service.service import Service
 from common.load.service.side_work import NO_SIDE_WORK, SideWork
+from common.runtime.inputs.images import Array
 from common.runtime.provider_table import device_of
 from common.runtime.session import Session, SessionSettings, create_session
 from common.runtime.stoppable import StoppableRuns, dynamic_axes, stages_on
 
-Array = npt.NDArray[Any]
 BATCH_AXIS = 0
 
 

@@ -5,14 +5,11 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from common.errors import UnusableValueError
-
-Array = npt.NDArray[Any]
+from common.runtime.inputs.images import Array
 
 
 @dataclass(frozen=True, slots=True)
