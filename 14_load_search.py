@@ -10,10 +10,10 @@ the search compares. It ends with the command that loads the best configuration.
 
 EXAMPLE of input (a model) and output (load_best.json), some fields:
 
-    resnet50-fp32.onnx: input float32 [N,3,224,224]
+    tiny-cnn.onnx: input float32 [batch,3,13,17]
 
-    {"bound_us": 50000.0, "is_bound_met": true, "best_by": {"rate": {"batch_max_count": 2, "batch_wait_us": 5000.0,
-     "session_count": 2, "threads": 1, "sustained_requests_per_s": 31.4, ...}}, ...}
+    {"bound_us": 50000.0, "is_bound_met": true, "best_by": {"rate": {"batch_max_count": 2, "batch_wait_us": 0,
+     "session_count": 1, "threads": 1, "sustained_requests_per_s": 7924.37, ...}}, ...}
 
     python 14_load_search.py --p99-bound 50ms
     python 14_load_search.py --pool own,shared --spinning always,never --usd-per-hour 0.5

@@ -8,11 +8,11 @@ each host one model is measured at a time.
 
 EXAMPLE of input (two models) and output (load_fleet.csv), some columns:
 
-    resnet50.onnx, bert.onnx
+    tiny-cnn.onnx, tiny-mlp.onnx
 
     model_file,hostname,session_count,threads,validity,answered_requests_per_s,request_p99_us
-    resnet50.onnx,node7,1,8,valid,9.98,31204.1
-    bert.onnx,node8,1,8,valid,9.97,44871.6
+    tiny-cnn.onnx,vm,1,1,valid,39.2055,5680.13
+    tiny-mlp.onnx,vm,1,1,valid,39.2051,4609.93
 
     python 18_load_fleet.py --models resnet50.onnx,bert.onnx --rate 10
     python 18_load_fleet.py --models resnet50.onnx,bert.onnx --search --cluster dask --cluster-address HOST:8786

@@ -10,11 +10,11 @@ so that an hour needs no more memory than a minute.
 
 EXAMPLE of input (a model) and output (endurance.csv), some columns:
 
-    resnet50-fp32.onnx: input float32 [N,3,224,224]
+    tiny-cnn.onnx: input float32 [batch,3,13,17]
 
-    part_index,sent_count,completed_count,validity,request_p99_us,call_us,resident_bytes
-    0,1204,1204,valid,61033.2,29771.4,311820288
-    1,1187,1187,valid,60518.9,29804.9,311885824
+    part_index,sent_count,completed_count,validity,request_p50_us,call_us,resident_bytes
+    0,189,189,valid,497.184,220.612,134647808
+    1,218,218,valid,530.362,220.141,136122368
 
     python 19_endurance_test.py --rate 20 --duration 1h
     python 19_endurance_test.py --rate 20 --duration 10m --part 30s --post http://127.0.0.1:8765

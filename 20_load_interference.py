@@ -8,11 +8,11 @@ The three loads take turns in eight rounds. A service gets the same arrivals alo
 
 EXAMPLE of input (two models) and output (load_interference.csv), some columns:
 
-    resnet50-fp32.onnx, bert.onnx
+    tiny-cnn.onnx, tiny-mlp.onnx
 
-    model_role,load_state,served_model,answered_requests_per_s,request_p99_us,request_p99_slowdown_factor
-    main,alone,resnet50-fp32.onnx,5.02,41022.7,
-    main,together,resnet50-fp32.onnx,5.01,88317.2,2.15
+    model_role,load_state,served_model,sent_count,answered_requests_per_s,answered_rate_factor
+    main,alone,tiny-cnn.onnx,321,40.6564,
+    main,together,tiny-cnn.onnx,321,40.6561,0.999995
 
     python 20_load_interference.py --with bert.onnx --rate 5 --duration 60s
     python 20_load_interference.py --with bert.onnx --with-dim seq=128 --with-rate 2

@@ -6,10 +6,10 @@ Writes  loadgen_summary.txt (LoadGen's own summary, as it wrote it); of the same
 
 EXAMPLE of input (a model) and output (load_summary.json), some fields:
 
-    resnet50-fp32.onnx: input float32 [N,3,224,224]
+    tiny-cnn.onnx: input float32 [batch,3,13,17]
 
-    {"arrivals": "LoadGen server", "sent_count": 402, "request_p99_us": 71204.3,
-     "loadgen_results": {"result_validity": "VALID", "result_99.00_percentile_latency_ns": 71288101, ...}, ...}
+    {"arrivals": "LoadGen server", "sent_count": 190, "answered_requests_per_s": 37.544,
+     "loadgen_results": {"result_validity": "INVALID", "result_99.00_percentile_latency_ns": 3478958, ...}, ...}
 
     python 21_loadgen_scenario.py --scenario server --rate 40 --p99-bound 500ms
     python 21_loadgen_scenario.py --scenario offline --batch-max 8

@@ -5,10 +5,10 @@ Writes  provider_comparison.csv (a row per provider and output: whether it runs,
 
 EXAMPLE of input (a model) and output (provider_comparison.csv), some columns:
 
-    resnet50-fp32.onnx: input float32 [N,3,224,224]
+    tiny-cnn.onnx: input float32 [batch,3,13,17]
 
     compared_provider,output_name,call_us,max_abs_error,max_rel_error,cosine_error
-    CPUExecutionProvider,logits,29811.5,0.0,0.0,0.0
+    CPUExecutionProvider,output,30.2315,0,0,0
 
     python 22_provider_comparison.py --model bert.onnx --dim seq=128
 """
