@@ -164,7 +164,7 @@ def may_be_resident(layer):
 
 
 def tensor_plans(graph, layers, tensor, order, place):
-    """Yield the pauses between layers in which a tensor rests, the layers that copy it, and whether DRAM has it."""
+    """Yield the pauses in which a tensor is resident, the layers that copy it, and whether it is in DRAM."""
     writer = place[graph.producer[tensor]] if tensor in graph.producer else None
     readers = sorted(place[at] for at in graph.consumers.get(tensor, ()))
     pauses = range(len(order) - 1)

@@ -77,7 +77,7 @@ def test_any_choices_are_groups_that_run_fit_and_cost_what_execution_counts(grap
 
 
 def least_of_all_choices(problem):
-    """The least product over all joins and rests, with every tiling of every group."""
+    """The least product over all joins and resident results, with every tiling of every group."""
     count, sizes = len(problem.graph.layers), problem.choice_sizes
     points = []
     for rest in np.ndindex(sizes[count:]):

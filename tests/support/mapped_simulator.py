@@ -200,7 +200,7 @@ class RowTiled:
         for name, (at, kind) in kinds.items():
             lines = reads[number, at, kind]
             if name in self.inside:
-                assert lines <= self.stored[name], "a stripe reads rows that are not there"
+                assert lines <= self.stored[name], "a row tile reads rows that are not there"
             else:
                 assert name in run.memory | self.found
             if name not in self.inside | self.found and not (layer.nests and name == form.source):
