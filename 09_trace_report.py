@@ -75,7 +75,6 @@ OF_OTHERS = (*LOAD_TABLES, *NPU_TABLES)  # read apart from the measurement
 
 
 def arguments() -> cli.Parser:
-    """Return the flags of this stage."""
     parser = cli.Parser(SCRIPT, __doc__ or "")
     text = "profiled runs that are shown with their nodes: three (first, median, slowest), or all"
     parser.setting("--runs", choices=("3", "all"), default="3", help=text)
@@ -216,7 +215,6 @@ def report_load(stage: cli.StageRun) -> None:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the stage."""
     with cli.stage(arguments(), argv) as stage:
         is_load_alone = load_is_there(stage) and not stage.tables.has("run_latency")
         (report_load if is_load_alone else report_runs)(stage)

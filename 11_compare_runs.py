@@ -64,7 +64,6 @@ SCRIPT = "11_compare_runs.py"
 
 
 def arguments() -> cli.Parser:
-    """The flags of this stage."""
     parser = cli.Parser(SCRIPT, __doc__ or "")
     folder_flags(parser)
     fail_flag(parser)
@@ -98,7 +97,6 @@ def measured_sides(stage: cli.StageRun) -> tuple[list[MeasuredSide], list[Measur
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the stage."""
     with cli.stage(arguments(), argv) as stage:
         settings = stage.settings
         with stage.writing() as transaction:

@@ -67,7 +67,6 @@ HISTORY = "dashboard.sqlite"
 
 
 def arguments() -> cli.Parser:
-    """The flags of this stage."""
     parser = cli.Parser(SCRIPT, __doc__ or "")
     parser.model_settings()
     parser.setting("--attach", action="store_true", default=False, help="run no model: show what others post")
@@ -208,7 +207,6 @@ def serve_live(stage: cli.StageRun, store: Store, token: str, watch: AlarmWatch,
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the stage."""
     with cli.stage(arguments(), argv) as stage:
         require_server()
         settings = stage.settings

@@ -62,7 +62,6 @@ RECORDED = {"qnn_csv": "qnn_profile", "schematic": "qnn_schematic", "op_trace": 
 
 
 def arguments() -> cli.Parser:
-    """Return the flags of this stage."""
     parser = cli.Parser(SCRIPT, __doc__ or "")
     file: dict[str, Any] = {"type": cli.path, "metavar": "FILE"}
     parser.model_settings()
@@ -126,7 +125,6 @@ def given_session(stage: cli.StageRun) -> tuple[list[Session], dict[str, Any]]:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the stage."""
     with cli.stage(arguments(), argv) as stage:
         settings = stage.settings
         is_recorded = settings.qnn_csv is None and settings.origins["model"] != "default"

@@ -69,7 +69,6 @@ SCRIPT = "15_paired_runs.py"
 
 
 def arguments() -> cli.Parser:
-    """The flags of this stage."""
     parser = cli.Parser(SCRIPT, __doc__ or "")
     pair_flags(parser)
     fail_flag(parser)
@@ -153,7 +152,6 @@ def executed_by(measurement: Measurement, model: LoadedModel) -> tuple[Executed,
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the stage."""
     with cli.stage(arguments(), argv) as stage:
         settings = stage.settings
         with stage.writing() as transaction, transaction.scratch() as folder:

@@ -41,7 +41,6 @@ SCRIPT = "16_run_history.py"
 
 
 def arguments() -> cli.Parser:
-    """The flags of this stage."""
     parser = cli.Parser(SCRIPT, __doc__ or "")
     history_flags(parser)
     fail_flag(parser)
@@ -60,7 +59,6 @@ def newest_records(settings: cli.Settings) -> list[Record]:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the stage."""
     with cli.stage(arguments(), argv) as stage:
         settings = stage.settings
         records = newest_records(settings)

@@ -44,7 +44,6 @@ SCRIPT = "17_record_run.py"
 
 
 def arguments() -> cli.Parser:
-    """The flags of this stage."""
     parser = cli.Parser(SCRIPT, __doc__ or "")
     record_flags(parser)
     return parser
@@ -66,7 +65,6 @@ def exported_figures(folder: Folder) -> list[ExportedFigure]:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the stage."""
     with cli.stage(arguments(), argv) as stage:
         settings, folder = stage.settings, stage.tables
         if not settings.append_to:

@@ -51,7 +51,6 @@ def executed_graph(
     edges: Iterable[ExecutedEdgesRow],
     summary: LatencySummaryDocument | None,
 ) -> ExecutedGraph:
-    """Return the graph of rows of op_roofline, op_latency and executed_edges, and of latency_summary."""
     rows = list(roofline)
     timed = {row["executed_node"]: row for row in latencies}
     nodes = {

@@ -68,7 +68,6 @@ def measured(
 
 
 def subjects(rule: Rule, measured: Measured) -> Iterator[Judged]:
-    """Yield what a rule judges."""
     graph = measured.graph
     selected = [name for name, facts in graph.nodes.items() if meets(facts, rule.select)]
     match rule.about:

@@ -78,7 +78,6 @@ class Bucket:
     filled_s: float = 0.0
 
     def __post_init__(self) -> None:
-        """Start full."""
         self.left = self.burst
 
     def take(self, now_s: float) -> bool:
@@ -103,7 +102,6 @@ class Limits:
         self._buckets: OrderedDict[str, Bucket] = OrderedDict()
 
     def of(self, address: str) -> Bucket:
-        """Return the bucket of an address."""
         if address not in self._buckets:
             self._buckets[address] = Bucket(self._rate_hz, self._burst, time.monotonic())
             if len(self._buckets) > MOST_ADDRESSES:
@@ -165,7 +163,6 @@ class GuardedApp:
         self._app, self._guard = app, guard
 
     async def __call__(self, scope: MutableMapping[str, Any], receive: Any, send: Any) -> None:
-        """Serve a connection, or refuse it."""
         if scope["type"] not in ("http", "websocket"):
             await self._app(scope, receive, send)
             return

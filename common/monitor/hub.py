@@ -48,7 +48,6 @@ class Hub:
         self._slots: set[Slot] = set()
 
     def __len__(self) -> int:
-        """Count the clients."""
         return len(self._slots)
 
     def join(self) -> Slot:

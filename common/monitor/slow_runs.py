@@ -29,21 +29,18 @@ class SlowRuns:
     """
 
     def __init__(self, feed: Feed, recorder: OsEventRecorder | None = None) -> None:
-        """Start nothing yet."""
         self._feed, self._recorder = feed, recorder or OsEventRecorder()
         self._lock = threading.Lock()
         self._seen = 0
         self.lines: deque[str] = deque(maxlen=KEPT)
 
     def __enter__(self) -> SlowRuns:
-        """Start to record."""
         self._recorder.__enter__()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        """End it."""
         with self._lock:
             self._recorder.__exit__(kind, error, traceback)
 

@@ -88,7 +88,6 @@ def origin_of(values: Mapping[str, int | None]) -> str:
 
 
 def run_rows(profile: QnnProfile) -> list[NpuRunsRow]:
-    """Return the runs as rows of npu_runs."""
     return [
         {
             "npu_run_index": index,

@@ -164,7 +164,6 @@ class _Parts:
         self._item_bytes: int | None = None
 
     def enter(self, section: str, line: str) -> None:
-        """Enter a line."""
         if section == BEGIN:
             self._enter_graph(line)
         elif section == "bandwidth_information":
