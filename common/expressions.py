@@ -92,7 +92,7 @@ class Expression:
 
     @property
     def terms(self) -> Mapping[Product, int]:
-        """The coefficient of each product."""
+        """Return the coefficient of each product."""
         return self._terms
 
     @property

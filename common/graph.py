@@ -29,7 +29,7 @@ class Tensor:
 
     @property
     def element_count(self) -> Count | None:
-        """Number of elements, or None while a dimension is unknown."""
+        """Return the number of elements, or None while a dimension is unknown."""
         return None if self.shape is None or None in self.shape else prod(self.shape)
 
     @property
@@ -112,7 +112,7 @@ class Graph:
 
     @cached_property
     def producer(self) -> dict[str, str]:
-        """Name of the node that writes each tensor; weights and graph inputs have none."""
+        """Return the name of the node that writes each tensor; weights and graph inputs have none."""
         written = {output: node.name for node in self.nodes for output in node.outputs if output}
         for alias, operand in self.aliases.items():  # the aliases of an outer body come first
             if operand in written:
@@ -121,7 +121,7 @@ class Graph:
 
     @cached_property
     def consumers(self) -> dict[str, tuple[str, ...]]:
-        """Names of the nodes that read each tensor, each once, in graph order."""
+        """Return the names of the nodes that read each tensor, each once, in graph order."""
         readers: dict[str, dict[str, None]] = {}
         for node in self.nodes:
             for name in operands(node):

@@ -193,7 +193,7 @@ def device_of(full_name: str) -> str:
 
 
 def compiles(full_name: str) -> bool:
-    """Whether a provider turns each subgraph into one node."""
+    """Return whether a provider turns each subgraph into one node."""
     row = find_provider(full_name)
     return row is not None and row.compiles
 

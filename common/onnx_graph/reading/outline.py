@@ -144,7 +144,7 @@ def _complete_attribute(attribute: onnx.AttributeProto, *, may_be_sparse: bool) 
 
 
 def _is_stripped(tensor: onnx.TensorProto) -> bool:
-    """Whether a tensor has elements but no values."""
+    """Return whether a tensor has elements but no values."""
     return bool(math.prod(tensor.dims)) and not any(len(getattr(tensor, name)) for name in PAYLOADS)
 
 

@@ -29,12 +29,12 @@ class TensorType:
 
     @property
     def is_known(self) -> bool:
-        """Whether every dimension is a number."""
+        """Return whether every dimension is a number."""
         return self.shape is not None and None not in self.shape
 
     @property
     def element_count(self) -> int | None:
-        """Number of elements, or None while a dimension is unknown."""
+        """Return the number of elements, or None while a dimension is unknown."""
         return prod(self.shape) if self.shape is not None and None not in self.shape else None
 
 

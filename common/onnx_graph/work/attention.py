@@ -217,7 +217,7 @@ def count_group_query_attention(operation: Operation) -> Cost:
 @formula("LinearAttention")
 @formula("LinearAttention", domains=(MICROSOFT,))
 def count_linear_attention(operation: Operation) -> Cost:
-    """The recurrence, token by token: a state of (key size × value size) per key-value head.
+    """Count the recurrence, token by token: a state of (key size × value size) per key-value head.
 
     MACs per token: the update by an outer product, and for a delta rule the retrieval before it, per key-value head;
     the readout per query head. FLOPs: the decay of the state (1 per element), the delta's difference and rate (2 per
@@ -253,7 +253,7 @@ def count_contrib_rotary_embedding(operation: Operation) -> Cost:
 
 @formula("MRotaryEmbedding", domains=(MICROSOFT,))
 def count_multi_axis_rotary_embedding(operation: Operation) -> Cost:
-    """A rotary embedding with positions along several axes; each axis rotates a part of the head."""
+    """Count a rotary embedding with positions along several axes; each axis rotates a part of the head."""
     return _rotary(operation, cosines=2)
 
 

@@ -55,7 +55,7 @@ def count_qgemm(operation: Operation) -> Cost:
 
 @formula("GemmFastGelu", domains=(MICROSOFT,))
 def count_gemm_fast_gelu(operation: Operation) -> Cost:
-    """A matrix product, an optional bias and a Gelu (5 FLOPs)."""
+    """Count a matrix product, an optional bias and a Gelu (5 FLOPs)."""
     cost = _matmul(operation.shape(0, least=1), operation.shape(1, least=1))
     return cost.plus((5 + operation.has(2)) * outputs_of(cost))
 

@@ -106,7 +106,7 @@ def count_qlinear_conv_transpose(operation: Operation) -> Cost:
 
 @formula("DeformConv")
 def count_deform_conv(operation: Operation) -> Cost:
-    """A convolution of bilinear samples: operands X, W, offset, optional B and mask.
+    """Count a convolution of bilinear samples: operands X, W, offset, optional B and mask.
 
     Each tap of each input channel at each output position is sampled (7 FLOPs), and scaled by the mask (1).
     """
@@ -120,7 +120,7 @@ def count_deform_conv(operation: Operation) -> Cost:
 @formula("CausalConvWithState")
 @formula("CausalConvWithState", "VarlenCausalConvWithState", domains=(MICROSOFT,))
 def count_causal_conv(operation: Operation) -> Cost:
-    """A depthwise convolution: each output is prod(kernel) MACs; the weight is (channels, …, kernel)."""
+    """Count a depthwise convolution: each output is prod(kernel) MACs; the weight is (channels, …, kernel)."""
     channels, *kernel = operation.shape(1, least=1)
     outputs = operation.output_elements()
     gemm = Gemm(channels, operation.quotient(outputs, channels), prod(kernel), 1)

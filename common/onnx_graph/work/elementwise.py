@@ -87,13 +87,13 @@ def count_variadic(operation: Operation) -> Cost:
 
 @formula("FastGelu", domains=(MICROSOFT,))
 def count_fast_gelu(operation: Operation) -> Cost:
-    """A Gelu, and the bias where there is one."""
+    """Count a Gelu, and the bias where there is one."""
     return Cost(other_flops=(5 + operation.has(1)) * operation.output_elements())
 
 
 @formula("BiasAdd", "BiasDropout", "BitmaskBiasDropout", domains=(MICROSOFT,))
 def count_bias_add(operation: Operation) -> Cost:
-    """The sum of data, bias and an optional third operand; inference drops nothing out."""
+    """Count the sum of data, bias and an optional third operand; inference drops nothing out."""
     return Cost(other_flops=(1 + operation.has(2)) * operation.output_elements())
 
 

@@ -18,7 +18,7 @@ KERNEL = {"LINEAR": 0, "POLY": 3, "RBF": 3, "SIGMOID": 3}
 
 @formula("LinearClassifier", "LinearRegressor", domains=(MACHINE_LEARNING,))
 def count_linear(operation: Operation) -> Cost:
-    """A product of (samples × features) by (features × targets); an intercept and a post-transform per score."""
+    """Count a product of (samples × features) by (features × targets); an intercept and a post-transform per score."""
     *samples, features = operation.shape(0, least=1)
     targets = operation.quotient(len(operation.items("coefficients")), features)
     intercepts = bool(operation.items("intercepts"))

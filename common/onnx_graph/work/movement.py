@@ -43,17 +43,17 @@ GATHERS = {
 @formula(*VIEWS.split())
 @formula("ExpandDims", domains=(MICROSOFT,))
 def count_view(operation: Operation) -> Cost:
-    """A view: nothing is read or written."""
+    """Count a view: nothing is read or written."""
     return Cost(moves_nothing=True)
 
 
 def count_copy(operation: Operation) -> Cost:
-    """A copy: every operand is read and every output written, without arithmetic."""
+    """Count a copy: every operand is read and every output written, without arithmetic."""
     return Cost()
 
 
 def count_gather(operation: Operation) -> Cost:
-    """A gather: only the returned part of the table is read (an Expand reads each element once)."""
+    """Count a gather: only the returned part of the table is read (an Expand reads each element once)."""
     operation.required(0)
     try:
         return Cost(reads={0: operation.touched_bytes(0, operation.output_elements())})

@@ -33,20 +33,20 @@ def count_group_norm(operation: Operation) -> Cost:
 
 @formula("GatedRMSNorm", domains=(MICROSOFT,))
 def count_gated_rms_norm(operation: Operation) -> Cost:
-    """A norm, the gate's activation, and the product with the gate."""
+    """Count a norm, the gate's activation, and the product with the gate."""
     gate = SIGMOID if operation.text("activation", "silu") == "sigmoid" else SILU
     return Cost(other_flops=(RMS_NORM + gate + 1) * operation.elements(0))
 
 
 @formula("LRN", domains=(ONNX, NHWC))
 def count_local_response_norm(operation: Operation) -> Cost:
-    """A square, ``size - 1`` additions, scale, shift, power and division per element."""
+    """Count a square, ``size - 1`` additions, scale, shift, power and division per element."""
     return Cost(other_flops=(operation.integer("size", 1) + 4) * operation.elements(0))
 
 
 @formula("Normalizer", domains=(MACHINE_LEARNING,))
 def count_normalizer(operation: Operation) -> Cost:
-    """A comparison, an absolute value and sum, or a square and sum; and a division per element."""
+    """Count a comparison, an absolute value and sum, or a square and sum; and a division per element."""
     steps = operation.choice("norm", {"MAX": 1, "L1": 2, "L2": 2}, "MAX")
     return Cost(other_flops=(steps + 1) * operation.elements(0))
 

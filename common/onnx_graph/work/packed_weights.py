@@ -21,7 +21,7 @@ def _rows(operation: Operation) -> Count:
 
 
 def _by_attributes(operation: Operation, bias: int) -> Cost:
-    """A product with a packed weight of K×N (attributes); each weight is dequantized once (2 FLOPs)."""
+    """Count a product with a packed weight of K×N (attributes); each weight is dequantized once (2 FLOPs)."""
     rows, inner, columns = _rows(operation), operation.positive("K"), operation.positive("N")
     return contraction(
         Gemm(1, rows, inner, columns), DEQUANTIZE * inner * columns + operation.has(bias) * rows * columns

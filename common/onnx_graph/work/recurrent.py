@@ -66,7 +66,7 @@ def count_recurrent(operation: Operation) -> Cost:
 
 @formula("DynamicQuantizeLSTM", domains=(MICROSOFT,))
 def count_dynamic_quantize_lstm(operation: Operation) -> Cost:
-    """An LSTM that quantizes inputs and states (5 FLOPs per element) and scales the integer products (2 each)."""
+    """Count an LSTM that quantizes inputs and states (5 FLOPs per element) and scales the integer products (2 each)."""
     size, gates = _recurrence(operation), CELLS["LSTM"].gates
     quantize = QUANTIZE_DYNAMICALLY * size.steps * (size.inputs + size.hidden)
     return _count(operation, CELLS["LSTM"]).plus(quantize + DEQUANTIZE * size.steps * 2 * gates * size.hidden)

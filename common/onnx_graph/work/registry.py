@@ -70,12 +70,12 @@ class Operation:
         return MalformedNodeError(self.node.name, self.node.op_type, problem)
 
     def shape(self, index: int, rank: int | None = None, least: int = 0) -> tuple[Count, ...]:
-        """Shape of operand ``index``, which must have ``rank`` dimensions, or at least ``least``."""
+        """Return the shape of operand ``index``, which must have ``rank`` dimensions, or at least ``least``."""
         shape = _known(self.inputs[index] if index < len(self.inputs) else None)
         return self._of_rank(shape, f"operand {index}", rank, least)
 
     def output_shape(self, index: int = 0, rank: int | None = None, least: int = 0) -> tuple[Count, ...]:
-        """Shape of output ``index``, which must have ``rank`` dimensions, or at least ``least``."""
+        """Return the shape of output ``index``, which must have ``rank`` dimensions, or at least ``least``."""
         shape = _known(self.outputs[index] if index < len(self.outputs) else None)
         return self._of_rank(shape, f"output {index}", rank, least)
 
@@ -87,7 +87,7 @@ class Operation:
         return shape
 
     def dim(self, index: int, axis: int) -> Count:
-        """One dimension of operand ``index``; the others may be unknown."""
+        """Return one dimension of operand ``index``; the others may be unknown."""
         tensor = self.inputs[index] if index < len(self.inputs) else None
         if tensor is None or tensor.shape is None:
             raise UnknownShapeError
@@ -110,11 +110,11 @@ class Operation:
         return self.outputs[index]
 
     def elements(self, index: int) -> Count:
-        """Number of elements of operand ``index``."""
+        """Return the number of elements of operand ``index``."""
         return prod(self.shape(index))
 
     def output_elements(self, index: int = 0) -> Count:
-        """Number of elements of output ``index``."""
+        """Return the number of elements of output ``index``."""
         return prod(self.output_shape(index))
 
     def has(self, index: int) -> int:

@@ -50,7 +50,7 @@ def bound_run(
 
 
 def _is_plain(array: Array) -> bool:
-    """Whether the array has one of numpy's own types, which the runtime takes as it is; they have lower numbers.
+    """Return whether the array has one of numpy's own types, which the runtime takes as it is; they have lower numbers.
 
     ``isbuiltin`` is 0 for the type of an array that another process sent.
     """

@@ -106,7 +106,7 @@ def multi_head_attention(call: OperatorCall) -> list[Output]:
 
 
 def _keys_and_values(call: OperatorCall, heads: int) -> tuple[Dim, Dim, Dim]:
-    """Number of keys, head size of the keys, head size of the values."""
+    """Return the number of keys, head size of the keys, head size of the values."""
     if not call.has(1):
         _, length, _, _, head_size = call.dims(0, 5)
         return length, head_size, head_size
@@ -122,7 +122,7 @@ def _keys_and_values(call: OperatorCall, heads: int) -> tuple[Dim, Dim, Dim]:
 
 @rule("DecoderMaskedMultiHeadAttention")
 def decoder_masked_multi_head_attention(call: OperatorCall) -> list[Output]:
-    """One new token: b×1×v, the caches, and the scores b×n×1×t.
+    """Return one new token: b×1×v, the caches, and the scores b×n×1×t.
 
     Without keys the query packs all three; keys in the cache's layout (cross attention) leave no cache.
     """
@@ -164,7 +164,7 @@ def group_query_attention(call: OperatorCall) -> list[Output]:
 
 
 def _lengths(call: OperatorCall, sequence: Dim) -> tuple[Dim, Dim]:
-    """The total length, and the length of the caches."""
+    """Return the total length, and the length of the caches."""
     reached = call.scalar(6)
     if not call.has(3):
         return (reached or sequence,) * 2
@@ -216,12 +216,12 @@ def relative_position_bias(call: OperatorCall) -> list[Output]:
 
 @rule("DynamicQuantizeLSTM")
 def lstm(call: OperatorCall) -> list[Output]:
-    """An LSTM's outputs: all hidden states, the last hidden state, and the last cell state."""
+    """Return an LSTM's outputs: all hidden states, the last hidden state, and the last cell state."""
     return infer_as(call, Likeness("LSTM", (0, 1, 2)))
 
 
 def _windowed(call: OperatorCall, state: tuple[Dim, ...]) -> Shape:
-    """The states after the last ``state_window`` tokens, or the last state alone."""
+    """Return the states after the last ``state_window`` tokens, or the last state alone."""
     window = call.integer("state_window", 0)
     return (window, *state) if window else state
 
@@ -239,7 +239,7 @@ def linear_attention(call: OperatorCall) -> list[Output]:
 
 @rule("CausalConvWithState")
 def causal_conv_with_state(call: OperatorCall) -> list[Output]:
-    """The input's shape, and the last (k − 1)·dilation positions, k the kernel's first extent."""
+    """Return the input's shape, and the last (k − 1)·dilation positions, k the kernel's first extent."""
     shape, weight = call.shape(0), call.shape(1)
     if shape is None or weight is None:
         return [call.same(0)]

@@ -9,7 +9,7 @@ from common.onnx_graph.shapes.contrib.registry import OperatorCall, Output, rule
 
 
 def _batch_and_sequence(call: OperatorCall) -> tuple[Dim, Dim]:
-    """The first two axes of operand 0: token ids b×s, or an encoder's features with further axes."""
+    """Return the first two axes of operand 0: token ids b×s, or an encoder's features with further axes."""
     shape = call.shape(0)
     return (None, None) if shape is None or len(shape) < 2 else (shape[0], shape[1])
 

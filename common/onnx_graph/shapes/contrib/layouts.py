@@ -120,7 +120,7 @@ def reorder_output(call: OperatorCall) -> list[Output]:
 
 @rule("Upsample", domains=(NCHWC,))
 def upsample(call: OperatorCall) -> list[Output]:
-    """Each axis times its whole scale."""
+    """Multiply each axis by its whole scale."""
     shape = call.shape(0)
     scales = call.attribute("scales", [])
     if shape is None or len(scales) != len(shape):
@@ -147,7 +147,7 @@ def conv_transpose_with_dynamic_pads(call: OperatorCall) -> list[Output]:
 
 @rule("CropAndResize")
 def crop_and_resize(call: OperatorCall) -> list[Output]:
-    """One crop of the size that operand 3 names for each region of interest."""
+    """Return one crop of the size that operand 3 names for each region of interest."""
     _, channels, _, _ = call.dims(0, 4)
     regions, _ = call.dims(1, 2)
     return [(call.element_type(0), (regions, channels, *as_tuple(call.value(3), 2)))]

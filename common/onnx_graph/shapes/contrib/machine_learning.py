@@ -17,7 +17,7 @@ ML = (MACHINE_LEARNING,)
 
 
 def _samples(call: OperatorCall) -> Dim:
-    """The number of samples: a vector of features is one of them."""
+    """Return the number of samples: a vector of features is one of them."""
     shape = call.shape(0)
     if shape is None:
         return None
@@ -36,25 +36,25 @@ def _items(call: OperatorCall, name: str) -> Sequence[object]:
 
 @rule("Scaler", "Normalizer", domains=ML)
 def scaled(call: OperatorCall) -> list[Output]:
-    """One float per feature."""
+    """Return one float per feature."""
     return [(TensorProto.FLOAT, call.shape(0))]
 
 
 @rule("Imputer", domains=ML)
 def imputed(call: OperatorCall) -> list[Output]:
-    """The features, some of them replaced."""
+    """Return the features, some of them replaced."""
     return [call.same(0)]
 
 
 @rule("FeatureVectorizer", domains=ML)
 def feature_vectorizer(call: OperatorCall) -> list[Output]:
-    """The features of all operands side by side."""
+    """Return the features of all operands side by side."""
     return [(TensorProto.FLOAT, (_samples(call), sum(call.integers("inputdimensions"))))]
 
 
 @rule("TreeEnsembleClassifier", domains=ML)
 def tree_ensemble_classifier(call: OperatorCall) -> list[Output]:
-    """One label per sample, and a score per class."""
+    """Return one label per sample, and a score per class."""
     texts, samples = _items(call, "classlabels_strings"), _samples(call)
     classes = len(texts or _items(call, "classlabels_int64s"))
     return [(TensorProto.STRING if texts else TensorProto.INT64, (samples,)), (TensorProto.FLOAT, (samples, classes))]
@@ -62,25 +62,25 @@ def tree_ensemble_classifier(call: OperatorCall) -> list[Output]:
 
 @rule("LinearRegressor", domains=ML)
 def linear_regressor(call: OperatorCall) -> list[Output]:
-    """A float per target."""
+    """Return a float per target."""
     return [(TensorProto.FLOAT, (_samples(call), call.integer("targets", 1)))]
 
 
 @rule("SVMRegressor", domains=ML)
 def svm_regressor(call: OperatorCall) -> list[Output]:
-    """A float."""
+    """Return a float."""
     return [(TensorProto.FLOAT, (_samples(call), 1))]
 
 
 @rule("TreeEnsembleRegressor", domains=ML)
 def tree_ensemble_regressor(call: OperatorCall) -> list[Output]:
-    """A float per target."""
+    """Return a float per target."""
     return [(TensorProto.FLOAT, (_samples(call), call.integer("n_targets", 1)))]
 
 
 @rule("StringNormalizer", domains=(ONNX,))
 def string_normalizer(call: OperatorCall) -> list[Output]:
-    """The strings; how many are left depends on them where there are stop words."""
+    """Return the strings; how many are left depends on them where there are stop words."""
     shape = call.shape(0)
     if shape and _items(call, "stopwords"):
         shape = (*shape[:-1], None)

@@ -62,13 +62,13 @@ def _columns(call: OperatorCall, count: Dim) -> Output:
 
 @rule("MatMulNBits")
 def matmul_nbits(call: OperatorCall) -> list[Output]:
-    """A · B for a packed B of K×N."""
+    """Return A · B for a packed B of K×N."""
     return [_columns(call, call.integer("N"))]
 
 
 @rule("MatMulBnb4")
 def matmul_bnb4(call: OperatorCall) -> list[Output]:
-    """A · Bᵀ for a packed B of N×K, or A · B where ``transB`` is 0 (the backward pass)."""
+    """Return A · Bᵀ for a packed B of N×K, or A · B where ``transB`` is 0 (the backward pass)."""
     return [_columns(call, call.integer("N" if call.attribute("transB", 1) else "K"))]
 
 
@@ -88,5 +88,5 @@ def matmul_nbits_qkv(call: OperatorCall) -> list[Output]:
 
 @rule("MatMulNBitsMlp")
 def matmul_nbits_mlp(call: OperatorCall) -> list[Output]:
-    """A gated pair of products with packed weights, and the input with the skip added."""
+    """Return a gated pair of products with packed weights, and the input with the skip added."""
     return [_columns(call, call.integer("N")), call.same(0)]

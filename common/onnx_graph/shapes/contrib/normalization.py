@@ -11,14 +11,14 @@ from common.operators import ONNX
 
 @rule("SkipLayerNormalization", "SkipSimplifiedLayerNormalization")
 def skip_layer_normalization(call: OperatorCall) -> list[Output]:
-    """The normalized sum, mean and inverse deviation of each row as float, and the sum itself."""
+    """Return the normalized sum, mean and inverse deviation of each row as float, and the sum itself."""
     shape = call.shape(0)
     statistic = TensorProto.FLOAT, (*shape[:-1], 1) if shape else None
     return [call.same(0), statistic, statistic, call.same(0)]
 
 
 def _statistic(call: OperatorCall) -> Output:
-    """One number per normalized row, in the type that the statistics are computed in."""
+    """Return one number per normalized row, in the type that the statistics are computed in."""
     shape = call.shape(0)
     kept: Shape = None
     if shape:
@@ -29,7 +29,7 @@ def _statistic(call: OperatorCall) -> Output:
 
 @rule("LayerNormalization", domains=(ONNX,))
 def layer_normalization(call: OperatorCall) -> list[Output]:
-    """The input's shape, mean and inverse deviation.
+    """Return the input's shape, mean and inverse deviation.
 
     ONNX has the operator since operator set 17; the runtime fuses it into models of every operator set.
     """
@@ -38,7 +38,7 @@ def layer_normalization(call: OperatorCall) -> list[Output]:
 
 @rule("SimplifiedLayerNormalization", domains=(ONNX,))
 def simplified_layer_normalization(call: OperatorCall) -> list[Output]:
-    """The input in the scale's type, and the inverse deviation."""
+    """Return the input in the scale's type, and the inverse deviation."""
     return [(call.element_type(1), call.shape(0)), _statistic(call)]
 
 
@@ -69,7 +69,7 @@ def bias_dropout(call: OperatorCall) -> list[Output]:
 
 @rule("BitmaskDropout", "BitmaskBiasDropout")
 def bitmask_dropout(call: OperatorCall) -> list[Output]:
-    """The data, and the mask as 32 bits per word."""
+    """Return the data, and the mask as 32 bits per word."""
     shape = call.shape(0)
     elements = None if shape is None else product(*shape)
     words = None if elements is None else (elements + 31) // 32
@@ -85,13 +85,13 @@ def bias_split_gelu(call: OperatorCall) -> list[Output]:
 
 @rule("QuantizeLinear")
 def quantize_linear(call: OperatorCall) -> list[Output]:
-    """The input's shape in the zero point's type, uint8 where there is none."""
+    """Return the input's shape in the zero point's type, uint8 where there is none."""
     return [(call.element_type(2) or TensorProto.UINT8, call.shape(0))]
 
 
 @rule("DequantizeLinear")
 def dequantize_linear(call: OperatorCall) -> list[Output]:
-    """The input's shape in the scale's type."""
+    """Return the input's shape in the scale's type."""
     return [(call.element_type(1), call.shape(0))]
 
 

@@ -48,14 +48,14 @@ class OperatorCall:
         return element_type(tensor.dtype) if tensor else onnx.TensorProto.UNDEFINED
 
     def shape(self, index: int) -> Shape:
-        """Shape of operand ``index``; a symbolic or unknown dimension is None."""
+        """Return the shape of operand ``index``; a symbolic or unknown dimension is None."""
         tensor = self.operand(index)
         if tensor is None or tensor.shape is None:
             return None
         return tuple(dim if isinstance(dim, int) else None for dim in tensor.shape)
 
     def dims(self, index: int, rank: int) -> tuple[Dim, ...]:
-        """The ``rank`` dimensions of operand ``index``, all None where its shape is unknown.
+        """Return the ``rank`` dimensions of operand ``index``, all None where its shape is unknown.
 
         Raises:
             UnfitError: the operand has another rank.
@@ -107,7 +107,7 @@ class OperatorCall:
         return [*value]
 
     def same(self, index: int) -> Output:
-        """An output of the type and shape of operand ``index``."""
+        """Return an output of the type and shape of operand ``index``."""
         return self.element_type(index), self.shape(index)
 
 

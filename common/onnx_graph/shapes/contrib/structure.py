@@ -36,7 +36,7 @@ def dynamic_slice(call: OperatorCall) -> list[Output]:
 
 @rule("DynamicTimeWarping")
 def dynamic_time_warping(call: OperatorCall) -> list[Output]:
-    """The cheapest path as two rows of indices; its length depends on the costs."""
+    """Return the cheapest path as two rows of indices; its length depends on the costs."""
     return [(TensorProto.INT32, (2, None))]
 
 
@@ -82,7 +82,7 @@ def pad(call: OperatorCall) -> list[Output]:
 
 @rule("MurmurHash3")
 def murmur_hash3(call: OperatorCall) -> list[Output]:
-    """One 32-bit hash per element, unsigned unless ``positive`` is 0."""
+    """Return one 32-bit hash per element, unsigned unless ``positive`` is 0."""
     return [(TensorProto.UINT32 if call.attribute("positive", 1) else TensorProto.INT32, call.shape(0))]
 
 
@@ -110,7 +110,7 @@ def sequence_of_numbers(call: OperatorCall) -> list[Output]:
 
 @rule("Tokenizer")
 def tokenizer(call: OperatorCall) -> list[Output]:
-    """A further axis for the tokens of each string; its length depends on the strings."""
+    """Return a further axis for the tokens of each string; its length depends on the strings."""
     shape = call.shape(0)
     return [(TensorProto.STRING, None if shape is None else (*shape, None))]
 
@@ -163,7 +163,7 @@ def irfft(call: OperatorCall) -> list[Output]:
 
 @rule("Compress", domains=(ONNX,))
 def compress(call: OperatorCall) -> Sequence[Output]:
-    """The slices along an axis, or of the flattened operand, for which the condition (operand 1) holds."""
+    """Return the slices along an axis, or of the flattened operand, for which the condition (operand 1) holds."""
     shape, condition = call.shape(0), call.value(1)
     axis = None if call.attribute("axis") is None else call.integer("axis")
     if shape is None:
