@@ -5,8 +5,7 @@ Reads   ops_profile.csv, op_schedule.csv, op_latency.csv, op_metrics.csv, op_edg
 Writes  fpga_candidates.csv (every group, and why the plan has it or not), offload_plan.csv (the kernels),
         offload_schedule.csv, offload_comparison.csv (baselines and what-if plans), board_resources.csv, speedup.csv
         (Amdahl's law, term by term), offload_verdict.csv (whether the plan pays) and offload_front.csv (plans for
-        latency, throughput and energy, by batch and as a stream). With --whole-model it reads op_metrics.csv and
-        op_edges.csv only and writes overlay_layers.csv and overlay_summary.json.
+        latency, throughput and energy, by batch and as a stream).
 
 Kernel models estimate the time of each group, and of each chain of groups, on every engine that fits the board. A
 solver then chooses the engines and what each computes, so that one inference finishes earliest. All figures are
@@ -21,7 +20,7 @@ EXAMPLE of input (ops_profile.csv) and output (offload_plan.csv), some columns:
     K1,systolic-32x24x4-int8,SLR1,53,0.93,3410.2,1536,fuse BN/Relu/Add; kernel 4.9x (likely)
 
     python 07_fpga_candidates.py --board u280 --precision int8 --kernel-speedup K1=3.2 --what-if board=u50,clock-mhz=200
-    python 07_fpga_candidates.py --whole-model --board zcu104 --engine dpu-b4096
+    python 07_fpga_candidates.py --board kv260 --precision int8 --engine dpu-b4096
 """
 
 from __future__ import annotations
@@ -37,7 +36,6 @@ from functools import partial
 from pathlib import Path
 
 from common import cli
-from common.artifacts.catalogue import ARTIFACTS
 from common.artifacts.frames import records
 from common.configuration import Section
 from common.errors import CommandLineError
@@ -53,9 +51,8 @@ from common.fpga.planning.assumptions import read_assumptions, require_batch, re
 from common.fpga.planning.comparison import what_if_request
 from common.fpga.planning.plan import Request
 from common.fpga.planning.problem_builder import LAUNCH_PER
-from common.fpga.planning.results import Results, overlay_results, plan_results, workload_from_rows
+from common.fpga.planning.results import Results, plan_results, workload_from_rows
 from common.view.fpga_text import offload_report
-from common.view.overlay_text import overlay_report
 
 SCRIPT = "07_fpga_candidates.py"
 CONFIGS = cli.ROOT / "configs"
@@ -82,7 +79,6 @@ def arguments() -> cli.Parser:
     add("--fpga-config", type=cli.path, default=CONFIGS / "fpga.yaml", metavar="FILE", help=text)
     text = "overlay engine that the plan may use: a name in configs/engines, or a YAML file"
     add("--engine", metavar="NAME", help=text)
-    add("--whole-model", action="store_true", help="make no plan, but time the whole model on the overlay engine")
     text = "also write the design into a new folder: specifications, Verilog, C++, connectivity and schedule"
     add("--hand-off", type=cli.path, metavar="FOLDER", help=text)
     return parser
@@ -178,22 +174,6 @@ def prepare_plan(stage: cli.StageRun, settings: cli.Settings) -> Callable[[], Re
     return plan
 
 
-def prepare_whole_model(stage: cli.StageRun, settings: cli.Settings) -> Callable[[], Results]:
-    """Check the request, read the tables and return the estimate of the whole model on an overlay engine."""
-    if settings.what_if or settings.kernel_speedup or settings.hand_off or settings.batch > 1:
-        remedy = "leave out --what-if, --kernel-speedup, --hand-off and --batch"
-        raise CommandLineError("--whole-model", "makes no plan", remedy)
-    if (engine := overlay(settings, board(settings.board))) is None:
-        raise CommandLineError("--whole-model", "needs an engine", "add for example --engine dpu-b4096")
-    metrics, edges = stage.tables.rows("op_metrics"), stage.tables.rows("op_edges")
-
-    def estimate() -> Results:
-        with stage.tables.content():
-            return overlay_results(metrics, edges, engine)
-
-    return estimate
-
-
 def hand_off(stage: cli.StageRun, settings: cli.Settings) -> AbstractContextManager[dict[str, str]]:
     """Return the folder that a hand-off is written into; without one, texts are written nowhere."""
     return stage.writing_folder(settings.hand_off, "hand_off") if settings.hand_off else nullcontext({})
@@ -202,25 +182,17 @@ def hand_off(stage: cli.StageRun, settings: cli.Settings) -> AbstractContextMana
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the stage."""
     with cli.stage(arguments(), argv) as stage:
-        is_plan = not stage.settings.whole_model
-        settings = with_planning_defaults(stage.settings) if is_plan else stage.settings
+        settings = with_planning_defaults(stage.settings)
         stage.record.settings = settings.record()
-        solve = (prepare_plan if is_plan else prepare_whole_model)(stage, settings)
+        solve = prepare_plan(stage, settings)
         # A folder that cannot be written fails before the search, not after it.
         with stage.writing() as transaction, hand_off(stage, settings) as texts:
             results = solve()
-            if results.plan is not None and settings.hand_off:
+            if settings.hand_off:
                 texts.update(hand_off_files(results.plan, Path(stage.record.model_path).name))
             stage.note(*results.notes)
-            is_document = {name: ARTIFACTS[name].form == "document" for name in results.rows}
-            documents = {name: dict(rows[0]) for name, rows in results.rows.items() if is_document[name]}
-            for name, document in documents.items():
-                transaction.add_document(name, document)
-            written = {n: transaction.add_rows(n, rows) for n, rows in results.rows.items() if not is_document[n]}
-        if is_plan:
-            stage.show(offload_report(written, stage.plain))
-        else:
-            stage.show(overlay_report(documents["overlay_summary"], written["overlay_layers"]))
+            written = {name: transaction.add_rows(name, rows) for name, rows in results.rows.items()}
+        stage.show(offload_report(written, stage.plain))
     return 0
 
 

@@ -108,15 +108,22 @@ STAGES: dict[str, Stage] = {
             ),
             (
                 *("fpga_candidates", "offload_plan", "offload_schedule", "offload_comparison", "board_resources"),
-                *("speedup", "offload_verdict", "offload_front", "overlay_layers", "overlay_summary"),
+                *("speedup", "offload_verdict", "offload_front"),
             ),
             (
                 *("board", "precision", "launch_per", "kernel_speedup", "what_if", "time_limit", "effort", "batch"),
-                *("whole_model", "engine", "min_share", "min_intensity_flop_per_byte", "min_fused_share"),
+                *("engine", "min_share", "min_intensity_flop_per_byte", "min_fused_share"),
                 *("fpga_config", "hand_off"),
             ),
             primary="offload_plan",
             configurations=("fpga.yaml", "systolic_rtl.yaml", "streaming.yaml", "dataflow.yaml", "card_energy.yaml"),
+        ),
+        Stage(
+            "23_overlay_estimate.py",
+            ("op_metrics", "op_edges"),
+            ("overlay_layers", "overlay_summary"),
+            ("board", "engine"),
+            is_aside=True,
         ),
         Stage(
             "python -m common.fpga kernels",

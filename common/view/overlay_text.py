@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
-import pandas as pd
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from common.view.text import duration, percent, quantity, table
+
+if TYPE_CHECKING:
+    from common.table_rows import OverlayLayersRow, OverlaySummaryDocument
 
 SHOWN_LAYERS = 8
 
 
-def overlay_report(summary: Mapping[str, Any], layers: pd.DataFrame) -> str:
+def overlay_report(summary: OverlaySummaryDocument, layers: Sequence[OverlayLayersRow]) -> str:
     """Return latency, frames per second and the slowest layers.
 
     Args:
@@ -22,9 +23,10 @@ def overlay_report(summary: Mapping[str, Any], layers: pd.DataFrame) -> str:
     return "\n\n".join([_headline(summary), _slowest(layers)])
 
 
-def _headline(summary: Mapping[str, Any]) -> str:
-    latency = " to ".join(duration(summary[f"batch_latency_{case}_us"]) for case in ("optimistic", "pessimistic"))
-    rate = " to ".join(quantity(summary[f"{case}_frames_per_s"], "") for case in ("pessimistic", "optimistic"))
+def _headline(summary: OverlaySummaryDocument) -> str:
+    best_us, worst_us = summary["batch_latency_optimistic_us"], summary["batch_latency_pessimistic_us"]
+    latency = f"{duration(best_us)} to {duration(worst_us)}"
+    rate = f"{quantity(summary['pessimistic_frames_per_s'], '')} to {quantity(summary['optimistic_frames_per_s'], '')}"
     count = summary["image_count"]
     return "\n".join(
         [
@@ -38,16 +40,12 @@ def _headline(summary: Mapping[str, Any]) -> str:
     )
 
 
-def _slowest(layers: pd.DataFrame) -> str:
-    total_us = layers["kernel_latency_likely_us"].sum()
+def _slowest(layers: Sequence[OverlayLayersRow]) -> str:
+    timed = [(row["kernel_latency_likely_us"] or 0.0, row) for row in layers]
+    total_us = sum(time_us for time_us, _ in timed)
+    slowest = sorted(timed, key=lambda pair: -pair[0])[:SHOWN_LAYERS]
     rows = [
-        [
-            row["engine_layer"],
-            row["unit"],
-            duration(row["kernel_latency_likely_us"]),
-            percent(row["kernel_latency_likely_us"] / total_us),
-            row["board_bound"],
-        ]
-        for row in layers.nlargest(SHOWN_LAYERS, "kernel_latency_likely_us").to_dict("records")
+        [row["engine_layer"], row["unit"], duration(time_us), percent(time_us / total_us), row["board_bound"]]
+        for time_us, row in slowest
     ]
     return table((f"slowest of {len(layers)} layers", "Unit", "Time", "Share", "Bound"), rows, left=(0, 1, 4))

@@ -28,7 +28,7 @@ ENDANGERED = {
     "roofs": ("host_ceilings",),
     "chain": ("op_schedule",),
     "energy": ("ops_profile",),
-    "plan": ("offload_plan", "kernels"),
+    "plan": ("offload_plan", "overlay_summary", "kernels"),
     "design": ("design_points",),
     "NPU": ("npu_summary", "bottlenecks"),
     "load": (

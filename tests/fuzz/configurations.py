@@ -18,6 +18,7 @@ from tests.support.paths import ROOT
 WORKLOAD = "tiny-cnn"
 MODEL = ("--model", "case.onnx", *WORKLOADS[WORKLOAD])
 LOADS = ("10", "14", "18", "19", "20", "21", "22")
+PAIRS = ("--runs", "5", "--warmup", "1", "--threads", "1")
 LOAD = ("--rate", "50", "--duration", "100ms", "--threads", "1")
 GOOD = {
     "00_host_ceilings.py": ("--threads", "1", "--seconds", "0.02"),
@@ -32,8 +33,11 @@ GOOD = {
     "21_loadgen_scenario.py": (*MODEL, *LOAD),
     "22_provider_comparison.py": (*MODEL, "--threads", "1"),
     "11_compare_runs.py": ("--baseline", "out"),
+    "15_paired_runs.py": ("--ab", "case.onnx", "case.onnx", *WORKLOADS[WORKLOAD], *PAIRS),
+    "16_run_history.py": ("--history", "runs.sqlite"),
+    "17_record_run.py": ("--append-to", "runs.sqlite"),
+    "23_overlay_estimate.py": ENGINE,
 }
-WHOLE = ("07_fpga_candidates.py", *ENGINE)
 ESTIMATES = (
     ("gemv", "--rows", "64", "--cols", "64", "--channels", "4"),
     ("gemm", "--m", "104", "--k", "64", "--n", "32", "--array", "13x16", "--simd", "8", "--dtype", "fp32"),
@@ -113,7 +117,7 @@ class Configurations:
         if rng.random() < 0.15:
             return _estimate(rng)
         script = _script(rng)
-        flags = list(WHOLE[1:] if script == WHOLE[0] and rng.random() < 0.2 else GOOD[script])
+        flags = list(GOOD[script])
         for _ in range(rng.choice((1, 1, 2, 3))):
             at = rng.randrange(0, len(flags) + 1)
             flags[at:at] = _wrong_flag(rng, script)
@@ -169,7 +173,7 @@ def _reader(rng: random.Random, path: Path, name: str) -> tuple[str, ...]:
         readers.append((KERNELS, "estimate", *rng.choice(ESTIMATES), "--board", name))
         return rng.choice(readers)
     if path.parent.name == "engines":
-        return (*WHOLE, "--engine", name)
+        return ("23_overlay_estimate.py", *ENGINE, "--engine", name)
     if path.parent.name == "kernels":
         return (KERNELS, "kernels", "--list", name, "--out", "out")
     if path.name == "settings.yaml":

@@ -28,6 +28,15 @@ WEIGHTS = (3, 3, 3, 3, 1, 3, 1)  # 01 and 06 take seconds
 EVENTS = 60  # calls to the file system: no computed stage makes many more
 LONGEST_S = {"01_profile_onnx.py": 3.0, "06_plots.py": 2.0}
 START_S = 2.5
+NEEDED = {  # flags without which a script ends before it reads anything
+    "11": ("--baseline", "out"),
+    "15": ("--ab", "case.onnx", "case.onnx"),
+    "16": ("--history", "runs.sqlite"),
+    "17": ("--append-to", "runs.sqlite"),
+    "18": ("--models", "case.onnx"),
+    "20": ("--with", "case.onnx"),
+    "23": ("--engine", "dpu-b4096"),
+}
 
 
 class Kills:
@@ -114,7 +123,7 @@ def _hit_start(rng: random.Random, trial: Trial) -> None:
         (trial.folder / "case.onnx").write_bytes(BUILDERS["tiny-cnn"]().SerializeToString())
         command += ["--model", "case.onnx", "--dim", "batch=1"]
     command += ["--duration", "200ms"] if script[:2] == "10" else []
-    command += ["--baseline", str(trial.out)] if script[:2] == "11" else []
+    command += NEEDED.get(script[:2], ())
     env = {**os.environ, "PYTHONUNBUFFERED": "1"}
     with subprocess.Popen(
         command, cwd=trial.folder, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT

@@ -55,7 +55,7 @@ class Models:
         flags = (*MODEL, *_flags(rng, trial, dimension_names(content)))
         code = trial.run(SHAPES, *flags).code
         if code == 0 and rng.random() < 0.03:
-            trial.run("07_fpga_candidates.py", "--whole-model", "--engine", "dpu-b4096", "--board", "zcu102")
+            trial.run("23_overlay_estimate.py", "--engine", "dpu-b4096", "--board", "zcu102")
         if rng.random() < (0.007 if code == 0 else 0.003) and not any(flag.endswith(f"={LONG}") for flag in flags):
             _profile(trial, flags)
 

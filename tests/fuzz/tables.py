@@ -20,8 +20,7 @@ from tests.fuzz.protos import mutate
 from tests.fuzz.trial import Trial
 from tests.fuzz.values import CELLS, broken_bytes, mutated_json, recoded
 
-FLAGS = {script: flags for script, *flags in STAGES}
-READERS = (*FLAGS, "whole model")
+FLAGS = {script: flags for script, *flags in STAGES} | {"23_overlay_estimate.py": [*ENGINE]}
 CHANGES = (
     *("header only", "no header", "row twice", "row gone", "rows gone", "rows reversed", "row of nothing"),
     *("column gone", "column twice", "column renamed", "column moved", "cell too many", "cell too few"),
@@ -51,13 +50,10 @@ class Tables:
         """Damage one table or two, and run a stage that reads them."""
         source = self.folder / rng.choice(self.workloads)
         shutil.copytree(source, trial.folder, symlinks=True, dirs_exist_ok=True, ignore=shutil.ignore_patterns(".*"))
-        reader = rng.choice(READERS)
-        script = "07_fpga_candidates.py" if reader == "whole model" else reader
-        names = ("op_metrics", "op_edges") if reader == "whole model" else DECLARED[script].reads
-        for name in rng.sample(names, rng.choice((1, 1, 1, 2))):
+        script = rng.choice([*FLAGS])
+        for name in rng.sample(DECLARED[script].reads, rng.choice((1, 1, 1, 2))):
             self._damage(rng, trial, name)
-        flags = ENGINE if reader == "whole model" else FLAGS[script]
-        trial.run(script, *flags)
+        trial.run(script, *FLAGS[script])
 
     def _damage(self, rng: random.Random, trial: Trial, name: str) -> None:
         path = trial.out / ARTIFACTS[name].file

@@ -35,6 +35,7 @@ PRIMARY = {
     "17_record_run.py": "metrics.prom",
     "12_dashboard.py": "dashboard_summary.json",
     "13_npu_profile.py": "npu_summary.json",
+    "23_overlay_estimate.py": "overlay_layers.csv",
     "14_load_search.py": "load_best.json",
     "18_load_fleet.py": "load_fleet.csv",
     "19_endurance_test.py": "endurance_summary.json",

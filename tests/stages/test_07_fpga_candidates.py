@@ -434,26 +434,6 @@ def test_an_overlay_may_stand_on_the_board_too(planned):
 
 
 @pytest.mark.slow
-def test_the_whole_model_on_an_overlay_needs_no_profile(tmp_path, capsys):
-    model = resnet50()
-    folder = write_tables(tmp_path, model, executed_resnet50(model))
-    for path in [*folder.glob("ops_profile*"), *folder.glob("op_schedule*"), *folder.glob("node_map*")]:
-        path.unlink()
-    assert stage.main(["--out", str(folder), "--whole-model", "--board", "zcu104", "--engine", "dpu-b4096"]) == 0
-    tables = Folder(folder, Provenance("test", "test"))
-    summary, layers = tables.document("overlay_summary"), tables.table("overlay_layers")
-    assert summary["likely_frames_per_s"] == pytest.approx(1e6 / summary["batch_latency_likely_us"])
-    # the convolutions and the classifier at 8 × 16 × 16 MACs and 300 MHz, if nothing were lost: a bound
-    assert layers["macs"].sum() == 4_089_184_256
-    assert layers["op_types"][0] == ["Conv", "BatchNormalization", "Relu"]
-    assert summary["batch_latency_pessimistic_us"] > summary["batch_latency_likely_us"]
-    assert summary["pessimistic_frames_per_s"] < summary["likely_frames_per_s"] < summary["optimistic_frames_per_s"]
-    assert summary["batch_latency_likely_us"] > 4_089_184_256 / (8 * 16 * 16 * 300) > 0.9 * summary["roof_us"]
-    assert "frames per second" in capsys.readouterr().out
-    assert not (folder / "offload_plan.csv").exists()
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize("unknown", [{"static_power_w": None}, {"gap_energy_uj": None}])
 def test_energy_without_its_sources_is_empty_and_not_zero(tmp_path, capsys, unknown):
     model, executed = small()
@@ -501,9 +481,6 @@ def test_unknown_dimensions_leave_cells_empty_and_name_the_flag(tmp_path):
     [
         (("--board", "u999"), "'u999' is neither a known board nor a YAML file"),
         (("--board", "u280-seed003"), "u280-seed003"),
-        (("--whole-model",), "--whole-model: needs an engine; add for example --engine dpu-b4096"),
-        (("--whole-model", "--engine", "dpu-b4096"), "dpu-b4096 is not built for u280"),
-        (("--whole-model", "--engine", "dpu"), "'dpu' is neither a known engine nor a YAML file"),
         (("--what-if", "board=u999"), "'u999' is neither a known board"),
         (("--what-if", "precision=fp64"), "--what-if: 'precision=fp64' is unknown; known: board=NAME"),
         (("--what-if", "clock-mhz=0"), "'0' is no positive number"),
@@ -512,11 +489,6 @@ def test_unknown_dimensions_leave_cells_empty_and_name_the_flag(tmp_path):
         (
             ("--board", "kv260", "--engine", "dpu-b4096"),
             "--engine: dpu-b4096 computes in int8 only; give --precision int8",
-        ),
-        (("--whole-model", "--what-if", "board=u50"), "--whole-model: makes no plan; leave out --what-if"),
-        (
-            ("--whole-model", "--batch", "2"),
-            "--whole-model: makes no plan; leave out --what-if, --kernel",
         ),
         (("--batch", "1025"), "--batch: 1025 is no batch that is planned for; give 1 to 1024"),
         (("--batch", "0"), "--batch: "),

@@ -1,4 +1,4 @@
-"""Results as rows by table: a plan with its speedup, or a whole model on an overlay engine."""
+"""A plan with its speedup as rows by table."""
 
 from __future__ import annotations
 
@@ -7,14 +7,12 @@ from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any, cast
 
 from common.fpga.coefficients import Models
-from common.fpga.kernels.overlay import OverlayEngine
 from common.fpga.planning.comparison import Alternative, alternative, baselines
 from common.fpga.planning.front import front_rows
 from common.fpga.planning.plan import Plan, Request, make_plan, plan_speedup, relaunched
 from common.fpga.planning.plan_notes import plan_notes
 from common.fpga.planning.plan_rows import candidate_rows, kernel_rows, resource_rows, schedule_rows
 from common.fpga.planning.problem_builder import LAUNCH_PER
-from common.fpga.planning.whole_model import LayerTime, WholeModel, whole_model
 from common.fpga.speedup.verdict import verdicts
 from common.fusion.groups import fuse
 from common.host_doubts import host_doubts
@@ -33,11 +31,11 @@ MOST_STEPS = 100  # of a plan that is searched again for the other way to launch
 
 @dataclass(frozen=True, slots=True)
 class Results:
-    """Rows by table, notes for the reader, and the plan that they are of; an overlay alone has none."""
+    """Rows by table, notes for the reader, and the plan."""
 
     rows: Mapping[str, Sequence[TableRow]]
     notes: tuple[str, ...]
-    plan: Plan | None = None
+    plan: Plan
 
 
 def workload_from_rows(
@@ -160,56 +158,3 @@ def _launched_otherwise(plan: Plan, models: Models) -> Alternative | None:
     same = relaunched(plan, changed)
     row = alternative(f"{name}, same calls", same, plan_speedup(same, models.energy))
     return replace(row, plan_status=None)
-
-
-def overlay_results(metrics: Sequence[OpMetricsRow], edges: Iterable[OpEdgesRow], engine: OverlayEngine) -> Results:
-    """Return the tables of a whole model on one overlay engine.
-
-    Raises:
-        PipelineError: an extent is unknown, or the model has a batch above 1.
-    """
-    graph = from_rows(metrics, edges)
-    result = whole_model(graph, layers_by_node(metrics, graph), engine)
-    rows = {
-        "overlay_layers": [_layer_row(layer) for layer in result.layers],
-        "overlay_summary": [_summary(result, engine)],
-    }
-    return Results(rows, result.notes)
-
-
-def _layer_row(layer: LayerTime) -> dict[str, Any]:
-    return {
-        "engine_layer": layer.name,
-        "op_types": list(layer.op_types),
-        "unit": layer.unit,
-        "macs": layer.macs,
-        "weight_bytes": layer.weight_bytes,
-        "moved_bytes": layer.moved_bytes,
-        "engine_cycles": layer.cycles,
-        "compute_us": layer.compute_us,
-        "memory_us": layer.memory_us,
-        "fixed_us": layer.fixed_us,
-        "kernel_latency_likely_us": layer.time_us,
-        "board_bound": layer.bound,
-    }
-
-
-def _summary(result: WholeModel, engine: OverlayEngine) -> dict[str, Any]:
-    latency, rate = result.latency_us, result.frames_per_second
-    return {
-        "engine": result.engine,
-        "board": result.board,
-        "clock_mhz": engine.clock_mhz,
-        "image_count": result.batch,
-        "macs": result.macs,
-        "batch_latency_pessimistic_us": latency.pessimistic,
-        "batch_latency_likely_us": latency.likely,
-        "batch_latency_optimistic_us": latency.optimistic,
-        "engine_us": result.engine_us,
-        "host_us": result.host_us,
-        "pessimistic_frames_per_s": rate.pessimistic,
-        "likely_frames_per_s": rate.likely,
-        "optimistic_frames_per_s": rate.optimistic,
-        "pipelined_frames_per_s": result.pipelined_frames_per_second.likely,
-        "roof_us": result.roofline_us,
-    }

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from common.errors import PipelineError
 from common.fpga.kernels.estimate import Bound, scattered
@@ -24,6 +25,9 @@ from common.intervals import ThreePoint, combine
 from common.source_graph import SourceGraph
 from common.workload.layers import Convolution, Layer, Matmul, Pooling, Rowwise
 from common.workload.task_candidates import LayersByNode
+
+if TYPE_CHECKING:
+    from common.table_rows import OverlayLayersRow, OverlaySummaryDocument
 
 
 @dataclass(frozen=True, slots=True)
@@ -264,3 +268,46 @@ def _notes(engine: OverlayEngine, rows: Sequence[LayerTime], calls: int) -> tupl
     if calls > 1:
         notes.append(f"the engine is called {calls} times, because layers on the host lie between")
     return tuple(notes)
+
+
+def layer_rows(estimate: WholeModel) -> list[OverlayLayersRow]:
+    """Return overlay_layers."""
+    return [
+        {
+            "engine_layer": layer.name,
+            "op_types": list(layer.op_types),
+            "unit": layer.unit,
+            "macs": layer.macs,
+            "weight_bytes": layer.weight_bytes,
+            "moved_bytes": layer.moved_bytes,
+            "engine_cycles": layer.cycles,
+            "compute_us": layer.compute_us,
+            "memory_us": layer.memory_us,
+            "fixed_us": layer.fixed_us,
+            "kernel_latency_likely_us": layer.time_us,
+            "board_bound": layer.bound,
+        }
+        for layer in estimate.layers
+    ]
+
+
+def summary_of(estimate: WholeModel, engine: OverlayEngine) -> OverlaySummaryDocument:
+    """Return overlay_summary."""
+    latency, rate = estimate.latency_us, estimate.frames_per_second
+    return {
+        "engine": estimate.engine,
+        "board": estimate.board,
+        "clock_mhz": engine.clock_mhz,
+        "image_count": estimate.batch,
+        "macs": estimate.macs,
+        "batch_latency_pessimistic_us": latency.pessimistic,
+        "batch_latency_likely_us": latency.likely,
+        "batch_latency_optimistic_us": latency.optimistic,
+        "engine_us": estimate.engine_us,
+        "host_us": estimate.host_us,
+        "pessimistic_frames_per_s": rate.pessimistic,
+        "likely_frames_per_s": rate.likely,
+        "optimistic_frames_per_s": rate.optimistic,
+        "pipelined_frames_per_s": estimate.pipelined_frames_per_second.likely,
+        "roof_us": estimate.roofline_us,
+    }

@@ -351,10 +351,3 @@ def test_an_edited_folder_is_refused_before_the_search(tmp_path, handed):
         f"{folder}: kernel.cpp is not as an earlier run left it; give --hand-off a new folder"
     )
     assert (folder / "kernel.cpp").read_text() == "mine"
-
-
-def test_a_whole_model_has_no_hand_off(tmp_path):
-    ran = run_stage("07_fpga_candidates.py", "--whole-model", "--hand-off", tmp_path / "off")
-    assert ran.returncode == 2
-    assert "--hand-off" in ran.stderr
-    assert not (tmp_path / "off").exists()

@@ -1,0 +1,78 @@
+"""Estimate the latency and the frames per second of a whole model on a vendor's overlay engine, such as a DPU.
+
+Reads   op_metrics.csv, op_edges.csv; a board and an engine file.
+Writes  overlay_layers.csv (a row per layer), overlay_summary.json.
+
+The engine computes the layers one after the other. Layers without a unit on the engine run on the host. No profile is
+needed. All figures are estimates with a pessimistic, a likely and an optimistic case.
+
+EXAMPLE of output (overlay_layers.csv), some columns:
+
+    engine_layer,op_types,unit,macs,kernel_latency_likely_us,board_bound
+    /conv1/Conv,"[""Conv"",""BatchNormalization"",""Relu""]",array,118013952,301.2,compute
+
+    python 23_overlay_estimate.py --board zcu104 --engine dpu-b4096
+"""
+
+from __future__ import annotations
+
+if __name__ == "__main__":
+    from common import interrupts
+
+    interrupts.end_at_once()  # first of all: the imports below take most of a second
+
+from collections.abc import Sequence
+
+from common import cli
+from common.errors import CommandLineError
+from common.fpga.device.board_files import load_board
+from common.fpga.kernels.overlay import OverlayEngine
+from common.fpga.kernels.overlay_config import load_engine
+from common.fpga.planning.whole_model import layer_rows, summary_of, whole_model
+from common.source_graph import from_rows
+from common.view.overlay_text import overlay_report
+from common.workload.layer_rows import layers_by_node
+
+SCRIPT = "23_overlay_estimate.py"
+CONFIGS = cli.ROOT / "configs"
+
+
+def arguments() -> cli.Parser:
+    """Return the parser with the flags of this stage."""
+    parser = cli.Parser(SCRIPT, __doc__ or "")
+    parser.setting("--board", default="zcu104", metavar="NAME", help="board: a name in configs/boards, or a YAML file")
+    text = "overlay engine: a name in configs/engines, or a YAML file"
+    parser.setting("--engine", metavar="NAME", help=text)
+    return parser
+
+
+def chosen_engine(settings: cli.Settings) -> OverlayEngine:
+    """Return the engine on its board.
+
+    Raises:
+        CommandLineError: no engine is named.
+    """
+    if settings.engine is None:
+        raise CommandLineError("<engine>", "is missing", "add for example --engine dpu-b4096")
+    return load_engine(settings.engine, CONFIGS / "engines", load_board(settings.board, CONFIGS / "boards"))
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the stage."""
+    with cli.stage(arguments(), argv) as stage:
+        engine = chosen_engine(stage.settings)
+        metrics, edges = stage.tables.rows("op_metrics"), stage.tables.rows("op_edges")
+        with stage.writing() as transaction:
+            with stage.tables.content():
+                graph = from_rows(metrics, edges)
+                estimate = whole_model(graph, layers_by_node(metrics, graph), engine)
+            stage.note(*estimate.notes)
+            layers, summary = layer_rows(estimate), summary_of(estimate, engine)
+            transaction.add_rows("overlay_layers", layers)
+            transaction.add_document("overlay_summary", summary)
+        stage.show(overlay_report(summary, layers))
+    return 0
+
+
+if __name__ == "__main__":
+    cli.run(main)
