@@ -352,14 +352,13 @@ CODE_09 := common/artifacts/catalogue.py common/artifacts/cells.py common/artifa
     common/onnx_graph/shapes/evaluation.py common/onnx_graph/shapes/inference.py \
     common/onnx_graph/shapes/inference_state.py common/onnx_graph/shapes/node_inference.py \
     common/onnx_graph/shapes/regions.py common/onnx_graph/shapes/types.py common/onnx_graph/shapes/upper_bounds.py \
-    common/onnx_graph/shapes/values.py common/operators.py common/profiling/nesting.py common/profiling/run_spans.py \
-    common/profiling/timeline.py common/profiling/trace.py common/profiling/trace_file.py \
-    common/profiling/trace_usage.py common/profiling/traced_shapes.py common/sums.py common/timeline/annotations.py \
-    common/timeline/bounds.py common/timeline/chrome_trace.py common/timeline/flamegraph.py \
-    common/timeline/from_tables.py common/timeline/load_tracks.py common/timeline/main_sources.py \
-    common/timeline/npu_trace.py common/timeline/plan_trace.py common/timeline/shown_runs.py \
-    common/view/bottleneck_text.py common/view/node_labels.py common/view/text.py common/view/timeline_text.py \
-    common/yaml_file.py
+    common/onnx_graph/shapes/values.py common/operators.py common/profiling/nesting.py common/profiling/timeline.py \
+    common/profiling/trace.py common/profiling/trace_file.py common/profiling/trace_usage.py \
+    common/profiling/traced_shapes.py common/sums.py common/timeline/annotations.py common/timeline/bounds.py \
+    common/timeline/chrome_trace.py common/timeline/flamegraph.py common/timeline/from_tables.py \
+    common/timeline/load_tracks.py common/timeline/main_sources.py common/timeline/npu_trace.py \
+    common/timeline/plan_trace.py common/timeline/shown_runs.py common/view/bottleneck_text.py \
+    common/view/node_labels.py common/view/text.py common/view/timeline_text.py common/yaml_file.py
 
 SCRIPT_11 := 11_compare_runs.py
 TABLE_11 := comparison.csv

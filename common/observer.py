@@ -12,9 +12,8 @@ from typing import Any
 
 from common.errors import PipelineError, UnusableValueError
 from common.latency.run import RunSeries
-from common.os_events.disturbance import Disturbance, disturbances
-from common.os_events.disturbance_text import disturbance_lines
-from common.os_events.event_rows import event_rows
+from common.os_events.disturbance import Disturbance, disturbance_lines, disturbances
+from common.os_events.events import event_rows
 from common.os_events.recorder import OsEventRecorder
 from common.power.measured import PowerSample, average_power, counted_domains
 from common.sensors.cpu import process_state

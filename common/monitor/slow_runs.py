@@ -10,8 +10,7 @@ import numpy as np
 
 from common.latency.run import RunSeries
 from common.monitor.feed import Feed
-from common.os_events.disturbance import disturbances
-from common.os_events.disturbance_text import disturbance_line
+from common.os_events.disturbance import disturbance_line, disturbances
 from common.os_events.recorder import OsEventRecorder
 
 MOST_RUNS = 2000  # of a look: each is gone through for the time that it lost

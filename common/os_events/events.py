@@ -7,10 +7,13 @@ run is timed meanwhile, the recorder is one that parses late.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Literal, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol
+
+if TYPE_CHECKING:
+    from common.table_rows import OsEventsRow
 
 EventKind = Literal[
     "preempted",
@@ -141,3 +144,26 @@ class EventLog:
         self.dropped_count += len(self._events) - self._limit
         self._events.sort(key=lambda event: event.lost_us or 0.0, reverse=True)
         del self._events[self._limit :]
+
+
+def event_rows(events: Iterable[OsEvent], origin_s: float) -> Iterator[OsEventsRow]:
+    """Yield a row of os_events per event; its time counts from ``origin_s`` on the clock of ``time.perf_counter``."""
+    for index, event in enumerate(events):
+        yield {
+            "event_index": index,
+            "event_kind": event.event_kind,
+            "event_source": TRACEFS if event.event_kind in INTERVALS else PSUTIL,
+            "time_us": 1e6 * (event.time_s - origin_s),
+            "duration_us": event.duration_us,
+            "event_count": event.event_count,
+            "lost_us": event.lost_us,
+            "thread_id": event.thread_id,
+            "is_main_thread": bool(event.is_main_thread),  # False for an event without a thread
+            "processor_index": event.processor_index,
+            "other_process": event.other_process or "",
+            "other_process_id": event.other_process_id,
+            "is_own_thread": bool(event.is_own_thread),
+            "crowding_process": event.crowding_process or "",
+            "crowding_process_id": event.crowding_process_id,
+            "resident_bytes": event.resident_bytes,
+        }

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from common.latency.run import NodeSpan
 from common.profiling.nesting import Bodies, Span, is_node_event, nest
-from common.profiling.trace import Trace
+from common.profiling.trace import Trace, read_trace
 from common.profiling.trace_file import events_by_run
 
 JUMP_US = 100.0  # clocks are set by more than this; less is a difference in rate
@@ -133,3 +133,21 @@ def _placed(spans: Sequence[Span], offset: _Window) -> tuple[NodeSpan, ...]:
         NodeSpan(span.name, start_us, start_us + span.event["dur"], span.event["tid"])
         for span, start_us in zip(spans, starts_us, strict=True)
     )
+
+
+def spans_of_runs(
+    trace_file: Path, clocks: Sequence[RunClock], wanted: Collection[int], bodies: Bodies
+) -> dict[int, tuple[NodeSpan, ...]]:
+    """Return the nodes of some profiled runs by run index; a run in which the clock was set is left out.
+
+    Args:
+        trace_file: the trace of the profiled session.
+        clocks: clocks of all profiled runs.
+        wanted: indices of the wanted runs.
+        bodies: see :func:`common.profiling.trace.read_trace`.
+
+    Raises:
+        PipelineError: the trace cannot be read.
+    """
+    timelines = run_timelines(trace_file, read_trace(trace_file, bodies, partial=True), clocks, wanted, bodies)
+    return {index: timelines[index].spans for index in sorted(timelines)}

@@ -5,8 +5,7 @@ import random
 import pytest
 
 from common.latency.run import NodeSpan, Run
-from common.os_events.disturbance import disturbances
-from common.os_events.disturbance_text import disturbance_line, disturbance_lines
+from common.os_events.disturbance import disturbance_line, disturbance_lines, disturbances
 from common.os_events.events import EventLog, OsEvent
 from common.os_events.run_events import events_by_run, node_hit
 from tests.support.run_series import series_of
