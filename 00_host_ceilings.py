@@ -48,7 +48,7 @@ from common.profiling.ceiling_sessions import builder, operators_by_threads
 from common.profiling.ceilings import Slices, best, halves_difference_share, measure_slices, of_roof, rate
 from common.runtime.threads import available_processors, usable_threads
 from common.sensors.cpu import busy_processors
-from common.view.ceilings_text import ceiling_notes, ceilings_report
+from common.view.roofline.ceilings_text import ceiling_notes, ceilings_report
 
 SCRIPT = "00_host_ceilings.py"
 MAX_SECONDS = 20.0

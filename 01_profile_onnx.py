@@ -78,9 +78,9 @@ from common.runtime.session import OPTIMIZATIONS, SessionSettings
 from common.runtime.threads import usable_threads
 from common.sensors.hardware_counters import HardwareCounts
 from common.sensors.sample_rows import counter_figures
-from common.view.latency_text import imported_report, latency_report
 from common.view.node_labels import label_nodes, with_labels
-from common.view.provider_text import layer_report
+from common.view.profile.latency_text import imported_report, latency_report
+from common.view.profile.provider_text import layer_report
 
 SCRIPT = "01_profile_onnx.py"
 DEFAULT_RUNS = 100

@@ -45,7 +45,7 @@ from common.onnx_graph.malformed import names_model
 from common.onnx_graph.rows import edge_rows, metrics_row
 from common.onnx_graph.symbols.settled import settled_by_inputs
 from common.runtime.inputs.given import given_arrays, read_given
-from common.view.work_text import left_out, symbolic_report, work_report
+from common.view.profile.work_text import left_out, symbolic_report, work_report
 
 SCRIPT = "02_shapes_flops_bytes.py"
 

@@ -56,7 +56,7 @@ from common.onnx_graph.executed import (
 from common.roofline import Roofs, given_roofs, missing_peak_notes, require_same_host, roofs_of
 from common.source_graph import from_rows
 from common.view.node_labels import labels_of, with_labels
-from common.view.roofline_text import contraction_report, roofline_report, work_line
+from common.view.roofline.roofline_text import contraction_report, roofline_report, work_line
 
 if TYPE_CHECKING:
     from common.table_rows import NodeMapRow, OpLatencyRow, OpMetricsRow, OpRooflineRow

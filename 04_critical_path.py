@@ -47,7 +47,7 @@ from common.artifacts.folder import Folder
 from common.dag import Dag, NodeTimes, build_dag, longest_path, schedule, to_us, what_if
 from common.errors import UpstreamError
 from common.view.node_labels import labels_of
-from common.view.path_text import PathTotals, path_report
+from common.view.profile.path_text import PathTotals, path_report
 
 SCRIPT = "04_critical_path.py"
 CARRIED = "executed_node op_type execution_index node_latency_us"

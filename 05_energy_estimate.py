@@ -44,8 +44,8 @@ from common.power.estimate import estimate
 from common.power.measured import PowerSample, average_power, counted_domains, idle_power, measured_static
 from common.power.node_energy import NodeWork
 from common.roofline import GIVEN
-from common.view.energy_text import energy_report
 from common.view.node_labels import labels_of
+from common.view.profile.energy_text import energy_report
 
 SCRIPT = "05_energy_estimate.py"
 GPU_PROVIDERS = ("CUDA", "Tensorrt", "NvTensorRT")

@@ -43,10 +43,10 @@ from common.artifacts.folder import Folder, absence_notes, is_there
 from common.artifacts.stages import STAGES, WRITER
 from common.errors import UpstreamError
 from common.view.findings import Findings, StageRecord
-from common.view.gallery import draw_all
+from common.view.report.gallery import draw_all
 from common.view.report.page import report_html
+from common.view.report.summary_text import closing_summary
 from common.view.style import render
-from common.view.summary_text import closing_summary
 
 SCRIPT = "06_plots.py"
 FIRST = "01_profile_onnx.py"

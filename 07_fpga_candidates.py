@@ -52,7 +52,7 @@ from common.fpga.planning.comparison import what_if_request
 from common.fpga.planning.plan import Request
 from common.fpga.planning.problem_builder import LAUNCH_PER
 from common.fpga.planning.results import Results, plan_results, workload_from_rows
-from common.view.fpga_text import offload_report
+from common.view.plan.fpga_text import offload_report
 
 SCRIPT = "07_fpga_candidates.py"
 CONFIGS = cli.ROOT / "configs"

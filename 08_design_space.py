@@ -57,7 +57,7 @@ from common.design_space.search.engines.registry import (
 from common.design_space.search.settings import ACCOUNTINGS, EXACT, HONEST, SEED, Search
 from common.errors import CommandLineError
 from common.source_graph import from_rows
-from common.view.design_text import design_report
+from common.view.design.text_tables import design_report
 from common.workers import CLUSTERS, Workers
 
 if TYPE_CHECKING:

@@ -60,9 +60,9 @@ from common.timeline.load_tracks import LoadTimeline, load_timeline
 from common.timeline.npu_trace import npu_process
 from common.timeline.plan_trace import plan_trace
 from common.timeline.shown_runs import Shown, choose_runs
-from common.view.bottleneck_text import bottleneck_report
 from common.view.node_labels import labels_of
-from common.view.timeline_text import timeline_report
+from common.view.trace.bottleneck_text import bottleneck_report
+from common.view.trace.timeline_text import timeline_report
 
 if TYPE_CHECKING:
     from common.table_rows import LatencySummaryDocument, RunLatencyRow, Tables

@@ -60,7 +60,7 @@ from common.os_events.tracefs import TracefsRecorder
 from common.profiling.utilization import peak_resident_bytes
 from common.runtime.inputs.images import NORMALIZATIONS
 from common.runtime.session import OPTIMIZATIONS
-from common.view.load_text import load_report
+from common.view.load.load_text import load_report
 
 SCRIPT = "10_load_test.py"
 

@@ -40,7 +40,7 @@ from common.load.settings import RequestContent, SearchSettings, checked
 from common.load.telemetry import telemetry_to
 from common.runtime.inputs.images import NORMALIZATIONS
 from common.runtime.session import OPTIMIZATIONS
-from common.view.load_search_text import search_report
+from common.view.load.search_text import search_report
 
 SCRIPT = "14_load_search.py"
 TABLES = ("load_search", "load_batch_times", "load_best")

@@ -37,7 +37,7 @@ from common.load.requests.demand import KINDS
 from common.load.service.concurrency import SHARING
 from common.load.settings import checked, fleet_task
 from common.runtime.session import OPTIMIZATIONS
-from common.view.fleet_text import fleet_report
+from common.view.load.fleet_text import fleet_report
 from common.workers import CLUSTERS, Workers
 
 SCRIPT = "18_load_fleet.py"

@@ -43,8 +43,8 @@ from common.load.telemetry import telemetry_to
 from common.profiling.utilization import peak_resident_bytes
 from common.runtime.inputs.images import NORMALIZATIONS
 from common.runtime.session import OPTIMIZATIONS
-from common.view.endurance_text import endurance_report
-from common.view.load_text import load_report
+from common.view.load.endurance_text import endurance_report
+from common.view.load.load_text import load_report
 
 SCRIPT = "19_endurance_test.py"
 

@@ -42,8 +42,8 @@ from common.load.telemetry import telemetry_to
 from common.profiling.utilization import peak_resident_bytes
 from common.runtime.inputs.images import NORMALIZATIONS
 from common.runtime.session import OPTIMIZATIONS
-from common.view.load_interference_text import interference_report
-from common.view.load_text import load_report
+from common.view.load.interference_text import interference_report
+from common.view.load.load_text import load_report
 
 SCRIPT = "20_load_interference.py"
 

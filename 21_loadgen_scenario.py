@@ -37,7 +37,7 @@ from common.load.telemetry import telemetry_to
 from common.profiling.utilization import peak_resident_bytes
 from common.runtime.inputs.images import NORMALIZATIONS
 from common.runtime.session import OPTIMIZATIONS
-from common.view.load_text import load_report
+from common.view.load.load_text import load_report
 
 SCRIPT = "21_loadgen_scenario.py"
 

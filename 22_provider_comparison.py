@@ -28,7 +28,7 @@ from common.cli import load_stage
 from common.load.settings import RequestContent, matrix_options
 from common.runtime.provider_matrix import matrix_rows, provider_matrix
 from common.runtime.session import OPTIMIZATIONS
-from common.view.load_search_text import provider_matrix_report
+from common.view.load.search_text import provider_matrix_report
 
 if TYPE_CHECKING:
     from common.table_rows import ProviderComparisonRow

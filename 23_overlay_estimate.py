@@ -30,7 +30,7 @@ from common.fpga.kernels.overlay import OverlayEngine
 from common.fpga.kernels.overlay_config import load_engine
 from common.fpga.planning.whole_model import layer_rows, summary_of, whole_model
 from common.source_graph import from_rows
-from common.view.overlay_text import overlay_report
+from common.view.plan.overlay_text import overlay_report
 from common.workload.layer_rows import layers_by_node
 
 SCRIPT = "23_overlay_estimate.py"

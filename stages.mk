@@ -52,7 +52,8 @@ CODE_02 := common/artifacts/catalogue.py common/artifacts/cells.py common/artifa
     common/onnx_graph/work/packed_weights.py common/onnx_graph/work/quantized.py common/onnx_graph/work/recurrent.py \
     common/onnx_graph/work/registry.py common/onnx_graph/work/sampling.py common/onnx_graph/work/transforms.py \
     common/operators.py common/runtime/inputs/categories.py common/runtime/inputs/given.py \
-    common/runtime/inputs/images.py common/sums.py common/view/text.py common/view/work_text.py common/yaml_file.py
+    common/runtime/inputs/images.py common/sums.py common/view/profile/work_text.py common/view/text.py \
+    common/yaml_file.py
 
 SCRIPT_03 := 03_merge_profile_metrics.py
 TABLE_03 := op_roofline.csv
@@ -89,7 +90,7 @@ CODE_03 := common/artifacts/catalogue.py common/artifacts/cells.py common/artifa
     common/onnx_graph/work/quantized.py common/onnx_graph/work/recurrent.py common/onnx_graph/work/registry.py \
     common/onnx_graph/work/sampling.py common/onnx_graph/work/transforms.py common/operators.py common/roofline.py \
     common/source_graph.py common/sums.py common/view/groups.py common/view/node_labels.py \
-    common/view/roofline_text.py common/view/text.py common/yaml_file.py
+    common/view/roofline/roofline_text.py common/view/text.py common/yaml_file.py
 
 SCRIPT_04 := 04_critical_path.py
 TABLE_04 := op_schedule.csv
@@ -104,7 +105,8 @@ CODE_04 := common/artifacts/catalogue.py common/artifacts/cells.py common/artifa
     common/cli/output.py common/cli/search.py common/cli/settings.py common/cli/stage.py common/cli/streams.py \
     common/cli/wording.py common/dag.py common/errors.py common/host_identity.py common/interrupts.py common/names.py \
     common/number_formats.py common/onnx_graph/reading/scan.py common/onnx_graph/reading/side_files.py \
-    common/operators.py common/view/node_labels.py common/view/path_text.py common/view/text.py common/yaml_file.py
+    common/operators.py common/view/node_labels.py common/view/profile/path_text.py common/view/text.py \
+    common/yaml_file.py
 
 SCRIPT_05 := 05_energy_estimate.py
 TABLE_05 := ops_profile.csv
@@ -121,7 +123,7 @@ CODE_05 := common/artifacts/catalogue.py common/artifacts/cells.py common/artifa
     common/intervals.py common/names.py common/number_formats.py common/operators.py common/power/bounded_value.py \
     common/power/division.py common/power/efficiency.py common/power/energy_model.py common/power/energy_notes.py \
     common/power/estimate.py common/power/measured.py common/power/node_energy.py common/roofline.py common/sums.py \
-    common/view/energy_text.py common/view/node_labels.py common/view/text.py common/yaml_file.py
+    common/view/node_labels.py common/view/profile/energy_text.py common/view/text.py common/yaml_file.py
 
 SCRIPT_07 := 07_fpga_candidates.py
 TABLE_07 := offload_plan.csv
@@ -166,10 +168,10 @@ CODE_07 := common/artifacts/catalogue.py common/artifacts/cells.py common/artifa
     common/fusion/border.py common/fusion/chains.py common/fusion/groups.py common/fusion/halo.py \
     common/fusion/patterns.py common/graph.py common/host_doubts.py common/host_identity.py common/interrupts.py \
     common/intervals.py common/names.py common/number_formats.py common/operators.py common/source_graph.py \
-    common/sums.py common/view/fpga_text.py common/view/front_text.py common/view/text.py common/workload/batches.py \
-    common/workload/flows.py common/workload/host_cost.py common/workload/host_run.py common/workload/layer_rows.py \
-    common/workload/layers.py common/workload/task_candidates.py common/workload/tasks.py \
-    common/workload/tensor_bytes.py common/workload/workload.py common/yaml_file.py
+    common/sums.py common/view/plan/fpga_text.py common/view/plan/front_text.py common/view/text.py \
+    common/workload/batches.py common/workload/flows.py common/workload/host_cost.py common/workload/host_run.py \
+    common/workload/layer_rows.py common/workload/layers.py common/workload/task_candidates.py \
+    common/workload/tasks.py common/workload/tensor_bytes.py common/workload/workload.py common/yaml_file.py
 
 SCRIPT_23 := 23_overlay_estimate.py
 TABLE_23 := overlay_layers.csv
@@ -188,7 +190,7 @@ CODE_23 := common/artifacts/catalogue.py common/artifacts/cells.py common/artifa
     common/fpga/kernels/overlay_memory.py common/fpga/planning/whole_model.py common/fusion/border.py \
     common/fusion/chains.py common/fusion/groups.py common/fusion/halo.py common/fusion/patterns.py common/graph.py \
     common/host_identity.py common/interrupts.py common/intervals.py common/names.py common/number_formats.py \
-    common/operators.py common/source_graph.py common/sums.py common/view/overlay_text.py common/view/text.py \
+    common/operators.py common/source_graph.py common/sums.py common/view/plan/overlay_text.py common/view/text.py \
     common/workload/layer_rows.py common/workload/layers.py common/workload/task_candidates.py \
     common/workload/tasks.py common/workload/tensor_bytes.py common/yaml_file.py
 
@@ -253,7 +255,7 @@ CODE_08 := common/artifacts/catalogue.py common/artifacts/cells.py common/artifa
     common/onnx_graph/work/movement.py common/onnx_graph/work/normalization.py \
     common/onnx_graph/work/packed_weights.py common/onnx_graph/work/quantized.py common/onnx_graph/work/recurrent.py \
     common/onnx_graph/work/registry.py common/onnx_graph/work/sampling.py common/onnx_graph/work/transforms.py \
-    common/operators.py common/source_graph.py common/sums.py common/view/design_text.py common/view/text.py \
+    common/operators.py common/source_graph.py common/sums.py common/view/design/text_tables.py common/view/text.py \
     common/workers.py common/workload/element_counts.py common/workload/layer_rows.py common/workload/layers.py \
     common/workload/loop_nests.py common/workload/map_layers.py common/workload/nest_rows.py common/yaml_file.py
 
@@ -357,8 +359,8 @@ CODE_09 := common/artifacts/catalogue.py common/artifacts/cells.py common/artifa
     common/profiling/traced_shapes.py common/sums.py common/timeline/annotations.py common/timeline/bounds.py \
     common/timeline/chrome_trace.py common/timeline/flamegraph.py common/timeline/from_tables.py \
     common/timeline/load_tracks.py common/timeline/main_sources.py common/timeline/npu_trace.py \
-    common/timeline/plan_trace.py common/timeline/shown_runs.py common/view/bottleneck_text.py \
-    common/view/node_labels.py common/view/text.py common/view/timeline_text.py common/yaml_file.py
+    common/timeline/plan_trace.py common/timeline/shown_runs.py common/view/node_labels.py common/view/text.py \
+    common/view/trace/bottleneck_text.py common/view/trace/timeline_text.py common/yaml_file.py
 
 SCRIPT_11 := 11_compare_runs.py
 TABLE_11 := comparison.csv
@@ -380,8 +382,8 @@ CODE_11 := common/artifacts/catalogue.py common/artifacts/cells.py common/artifa
     common/operators.py common/profiling/nesting.py common/profiling/node_runs.py common/profiling/timeline.py \
     common/profiling/trace.py common/profiling/trace_file.py common/profiling/trace_usage.py \
     common/profiling/traced_shapes.py common/timeline/flamegraph.py common/timeline/main_sources.py \
-    common/view/comparison_html.py common/view/comparison_text.py common/view/html.css common/view/html.py \
-    common/view/node_labels.py common/view/text.py common/yaml_file.py
+    common/view/comparison/comparison_html.py common/view/comparison/comparison_text.py common/view/html.css \
+    common/view/html.py common/view/node_labels.py common/view/text.py common/yaml_file.py
 
 SCRIPT_15 := 15_paired_runs.py
 TABLE_15 := paired_comparison.csv
@@ -406,8 +408,9 @@ CODE_16 := common/artifacts/catalogue.py common/artifacts/cells.py common/artifa
     common/comparison/stated_figures.py common/errors.py common/history/levels.py common/history/record.py \
     common/history/revision.py common/history/store.py common/history/trends.py common/host_identity.py \
     common/interrupts.py common/latency/statistics.py common/names.py common/number_formats.py \
-    common/view/comparison_text.py common/view/history_html.py common/view/history_text.py common/view/html.css \
-    common/view/html.py common/view/text.py common/yaml_file.py
+    common/view/comparison/comparison_text.py common/view/comparison/history_html.py \
+    common/view/comparison/history_text.py common/view/html.css common/view/html.py common/view/text.py \
+    common/yaml_file.py
 
 SCRIPT_17 := 17_record_run.py
 TABLE_17 := metrics.prom
@@ -429,8 +432,8 @@ CODE_17 := common/artifacts/catalogue.py common/artifacts/cells.py common/artifa
     common/number_formats.py common/onnx_graph/reading/naming.py common/onnx_graph/reading/scan.py \
     common/onnx_graph/reading/side_files.py common/profiling/nesting.py common/profiling/node_runs.py \
     common/profiling/timeline.py common/profiling/trace.py common/profiling/trace_file.py \
-    common/profiling/trace_usage.py common/profiling/traced_shapes.py common/view/comparison_text.py \
-    common/view/history_text.py common/view/text.py common/yaml_file.py
+    common/profiling/trace_usage.py common/profiling/traced_shapes.py common/view/comparison/comparison_text.py \
+    common/view/comparison/history_text.py common/view/text.py common/yaml_file.py
 
 SCRIPT_12 := 12_dashboard.py
 TABLE_12 := dashboard_summary.json
@@ -452,21 +455,23 @@ CODE_06 := common/artifacts/catalogue.py common/artifacts/cells.py common/artifa
     common/artifacts/whole_folder.py common/cli/__init__.py common/cli/commands.py common/cli/flags.py \
     common/cli/output.py common/cli/search.py common/cli/settings.py common/cli/stage.py common/cli/streams.py \
     common/cli/wording.py common/errors.py common/host_doubts.py common/host_identity.py common/interrupts.py \
-    common/names.py common/number_formats.py common/operators.py common/view/bottleneck_html.py \
-    common/view/bottleneck_text.py common/view/comparison_html.py common/view/comparison_plot.py \
-    common/view/comparison_text.py common/view/design_buffer_plot.py common/view/design_convergence_plot.py \
-    common/view/design_energy_plot.py common/view/design_front_plot.py common/view/design_html.py \
-    common/view/design_names.py common/view/design_nest_plot.py common/view/design_text.py \
-    common/view/endurance_plot.py common/view/endurance_text.py common/view/energy_plot.py common/view/findings.py \
-    common/view/fleet_plot.py common/view/fleet_text.py common/view/fpga_text.py common/view/front_plot.py \
-    common/view/front_text.py common/view/gallery.py common/view/groups.py common/view/history_html.py \
-    common/view/history_plot.py common/view/history_text.py common/view/html.css common/view/html.py \
-    common/view/key_nodes.py common/view/latency_plot.py common/view/load_curve_plot.py common/view/load_html.py \
-    common/view/load_interference_plot.py common/view/load_interference_text.py common/view/load_plot.py \
-    common/view/load_search_text.py common/view/load_text.py common/view/marks.py common/view/node_labels.py \
-    common/view/offload_plot.py common/view/placing.py common/view/report/blocks.py common/view/report/head.py \
-    common/view/report/host_tables.py common/view/report/node_tables.py common/view/report/page.css \
-    common/view/report/page.js common/view/report/page.py common/view/report/plan_tables.py \
-    common/view/resource_plot.py common/view/roofline_plot.py common/view/roofs.py common/view/schedule_plot.py \
-    common/view/style.py common/view/summary_text.py common/view/text.py common/view/timeline_plot.py \
-    common/view/verdict_text.py common/view/warnings_text.py common/yaml_file.py
+    common/names.py common/number_formats.py common/operators.py common/view/comparison/comparison_html.py \
+    common/view/comparison/comparison_plot.py common/view/comparison/comparison_text.py \
+    common/view/comparison/history_html.py common/view/comparison/history_plot.py \
+    common/view/comparison/history_text.py common/view/design/buffer_plot.py common/view/design/convergence_plot.py \
+    common/view/design/energy_plot.py common/view/design/front_plot.py common/view/design/html_tables.py \
+    common/view/design/names.py common/view/design/nest_plot.py common/view/design/text_tables.py \
+    common/view/findings.py common/view/groups.py common/view/html.css common/view/html.py common/view/key_nodes.py \
+    common/view/load/curve_plot.py common/view/load/endurance_plot.py common/view/load/endurance_text.py \
+    common/view/load/fleet_plot.py common/view/load/fleet_text.py common/view/load/html_tables.py \
+    common/view/load/interference_plot.py common/view/load/interference_text.py common/view/load/load_plot.py \
+    common/view/load/load_text.py common/view/load/search_text.py common/view/marks.py common/view/node_labels.py \
+    common/view/placing.py common/view/plan/fpga_text.py common/view/plan/front_plot.py common/view/plan/front_text.py \
+    common/view/plan/offload_plot.py common/view/plan/resource_plot.py common/view/plan/timeline_plot.py \
+    common/view/plan/verdict_text.py common/view/profile/energy_plot.py common/view/profile/latency_plot.py \
+    common/view/profile/schedule_plot.py common/view/report/blocks.py common/view/report/gallery.py \
+    common/view/report/head.py common/view/report/host_tables.py common/view/report/node_tables.py \
+    common/view/report/page.css common/view/report/page.js common/view/report/page.py \
+    common/view/report/plan_tables.py common/view/report/summary_text.py common/view/report/warnings_text.py \
+    common/view/roofline/roofline_plot.py common/view/roofline/roofs.py common/view/style.py common/view/text.py \
+    common/view/trace/bottleneck_html.py common/view/trace/bottleneck_text.py common/yaml_file.py

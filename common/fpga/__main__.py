@@ -45,7 +45,7 @@ from common.fpga.kernel_study.kernel_list_rows import (
 from common.fpga.kernel_study.one_kernel import estimate_kernel, kernel_request
 from common.fpga.kernel_study.quantities import COMMON, KERNELS, KernelKind, number_format
 from common.names import quoted
-from common.view.kernel_text import kernels_report
+from common.view.plan.kernel_text import kernels_report
 
 PROGRAM = "python -m common.fpga"
 CONFIGS = cli.ROOT / "configs"
@@ -91,7 +91,7 @@ def kernels(argv: Sequence[str], folder: Path = Path(cli.DEFAULT_OUT)) -> int:
 
 def plot(kernel_list: KernelList, table: Any, ceilings: Any, board: str) -> Mapping[str, bytes]:
     """Draw one table under the roof of one board; return the files by suffix."""
-    from common.view.kernel_roofline_plot import draw_kernels  # an estimate needs no matplotlib
+    from common.view.plan.kernel_roofline_plot import draw_kernels  # an estimate needs no matplotlib
     from common.view.style import render
 
     roof = ceilings[ceilings["board"] == board]

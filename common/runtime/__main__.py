@@ -8,7 +8,7 @@ if __name__ == "__main__":
     interrupts.end_at_once()  # first of all: the imports below take most of a second
 
 from common.runtime.provider_table import provider_rows
-from common.view.provider_text import provider_report
+from common.view.profile.provider_text import provider_report
 
 if __name__ == "__main__":
     print(provider_report(provider_rows()))

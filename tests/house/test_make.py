@@ -271,7 +271,7 @@ def test_a_switch_to_an_older_model_is_seen(pipeline: Pipeline) -> None:
         ("06_plots.py", ["06"]),
         ("common/fpga/planning/plan.py", ["07", "09", "06"]),
         ("common/power/estimate.py", ["05", "07", "09", "06"]),
-        ("common/view/work_text.py", ["02", "03", "04", "05", "07", "09", "06"]),
+        ("common/view/profile/work_text.py", ["02", "03", "04", "05", "07", "09", "06"]),
         ("common/graph.py", ["02", "03", "04", "05", "07", "09", "06"]),
         ("configs/energy.yaml", ["05", "07", "09", "06"]),
         ("configs/bottlenecks.yaml", ["09", "06"]),

@@ -29,7 +29,7 @@ from common.runtime.provider_table import (
 )
 from common.runtime.providers import AssignedNode, assignment, require_assignment
 from common.runtime.session import GIVEN_GRAPH, SessionSettings, create_session
-from common.view.provider_text import layer_report, provider_report
+from common.view.profile.provider_text import layer_report, provider_report
 from tests.support.paths import ROOT
 
 AZURE = "AzureExecutionProvider"  # in every build, and takes no node of an ordinary model

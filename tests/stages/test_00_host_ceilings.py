@@ -21,7 +21,7 @@ from common.profiling.ceilings import (
     measure_slices,
     rate,
 )
-from common.view.ceilings_text import ceiling_notes, ceilings_report
+from common.view.roofline.ceilings_text import ceiling_notes, ceilings_report
 
 stage = importlib.import_module("00_host_ceilings")
 MIB = 2**20

@@ -6,9 +6,9 @@ import pandas as pd
 import pytest
 
 from common.timeline.flamegraph import differential_stacks
-from common.view.comparison_html import comparison_page, difference_table
-from common.view.comparison_plot import MOST_BARS, draw_comparison
-from common.view.comparison_text import comparison_markdown, comparison_report, value_text
+from common.view.comparison.comparison_html import comparison_page, difference_table
+from common.view.comparison.comparison_plot import MOST_BARS, draw_comparison
+from common.view.comparison.comparison_text import comparison_markdown, comparison_report, value_text
 
 
 def row(subject="", kind="node", verdict="unchanged", share=0.01, **changes):

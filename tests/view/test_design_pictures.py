@@ -6,14 +6,14 @@ import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.text import Text
 
-from common.view.design_buffer_plot import draw_design_buffer, swept_memory
-from common.view.design_convergence_plot import draw_design_convergence
-from common.view.design_energy_plot import draw_design_energy
-from common.view.design_front_plot import MOST_LISTED, draw_design_front
-from common.view.design_html import design_tables as html_of
-from common.view.design_html import point_table
-from common.view.design_names import design_names
-from common.view.design_nest_plot import Loops, draw_design_nest, nest
+from common.view.design.buffer_plot import draw_design_buffer, swept_memory
+from common.view.design.convergence_plot import draw_design_convergence
+from common.view.design.energy_plot import draw_design_energy
+from common.view.design.front_plot import MOST_LISTED, draw_design_front
+from common.view.design.html_tables import design_tables as html_of
+from common.view.design.html_tables import point_table
+from common.view.design.names import design_names
+from common.view.design.nest_plot import Loops, draw_design_nest, nest
 from common.view.style import render
 from tests.support.design_tables import (
     NEST,

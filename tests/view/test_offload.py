@@ -10,7 +10,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.text import Text
 
 from common.errors import UpstreamError
-from common.view.fpga_text import (
+from common.view.plan.fpga_text import (
     amdahl_table,
     break_even,
     comparison_table,
@@ -23,14 +23,14 @@ from common.view.fpga_text import (
     value_text,
     verdict_lines,
 )
-from common.view.front_plot import draw_front
-from common.view.front_text import front_table
-from common.view.offload_plot import HIDDEN, PARTS, bars, draw_offload
-from common.view.resource_plot import draw_resources
+from common.view.plan.front_plot import draw_front
+from common.view.plan.front_text import front_table
+from common.view.plan.offload_plot import HIDDEN, PARTS, bars, draw_offload
+from common.view.plan.resource_plot import draw_resources
+from common.view.plan.timeline_plot import draw_timeline, join, lane_order
+from common.view.plan.verdict_text import offload_lines, outlook_lines
 from common.view.style import render
 from common.view.text import WIDTH
-from common.view.timeline_plot import draw_timeline, join, lane_order
-from common.view.verdict_text import offload_lines, outlook_lines
 from tests.support.offload_tables import board, comparison, front, plan, speedup, timeline, verdicts
 
 TOTAL_US, TOTAL_UJ = 71_011.0, 428_009.0

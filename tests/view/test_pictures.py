@@ -6,15 +6,15 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.text import Text
 
 from common.artifacts.schema import conform
-from common.view.energy_plot import draw_energy
 from common.view.findings import Findings, StageRecord
-from common.view.gallery import draw_all, roof_of
 from common.view.key_nodes import rank_nodes
-from common.view.latency_plot import draw_latency
 from common.view.node_labels import labels_of
-from common.view.roofline_plot import draw_roofline
-from common.view.roofs import Ceiling, Roof, roof_from
-from common.view.schedule_plot import MAX_DRAWN, MAX_LANES, draw_schedule, pack_lanes
+from common.view.profile.energy_plot import draw_energy
+from common.view.profile.latency_plot import draw_latency
+from common.view.profile.schedule_plot import MAX_DRAWN, MAX_LANES, draw_schedule, pack_lanes
+from common.view.report.gallery import draw_all, roof_of
+from common.view.roofline.roofline_plot import draw_roofline
+from common.view.roofline.roofs import Ceiling, Roof, roof_from
 from common.view.style import render
 from tests.support.energy_tables import host_ceilings
 from tests.support.view_tables import BANDWIDTH, PEAK, all_tables, many_nodes

@@ -9,10 +9,10 @@ import pandas as pd
 import pytest
 
 from common.view.findings import Findings
-from common.view.gallery import draw_all
 from common.view.marks import Marks, mark_id, marked
 from common.view.node_labels import modules_of
 from common.view.report.blocks import MOST_BLOCKS, Block, blocks_of, edges_between, levels
+from common.view.report.gallery import draw_all
 from common.view.report.head import key_figures
 from common.view.report.page import MOST_BYTES, report_html
 from common.view.style import render

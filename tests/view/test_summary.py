@@ -11,12 +11,12 @@ from common.sensors.other_work import OtherWork
 from common.view.findings import Findings, StageRecord
 from common.view.groups import by_op_type
 from common.view.html import figure, html_table
+from common.view.plan.verdict_text import offload_lines, outlook_lines
 from common.view.report.page import report_html
-from common.view.roofline_text import roofline_report
-from common.view.summary_text import closing_summary
+from common.view.report.summary_text import closing_summary
+from common.view.report.warnings_text import ENDANGERED, warnings
+from common.view.roofline.roofline_text import roofline_report
 from common.view.text import MISSING, WIDTH
-from common.view.verdict_text import offload_lines, outlook_lines
-from common.view.warnings_text import ENDANGERED, warnings
 from tests.support.offload_tables import verdicts
 from tests.support.view_tables import BANDWIDTH, PEAK, all_tables
 

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from common.names import shorten
+from common.view.profile.work_text import symbolic_report
 from common.view.text import MISSING, columns, duration, percent, quantity, significant, table
-from common.view.work_text import symbolic_report
 
 
 @pytest.mark.parametrize(

@@ -10,9 +10,9 @@ from typing import Any
 import pandas as pd
 
 from common.view.findings import Findings
-from common.view.fpga_text import judgement
 from common.view.groups import by_op_type, leading_gap
 from common.view.html import bullet_list
+from common.view.plan.fpga_text import judgement
 from common.view.text import MISSING, duration, joules, percent, significant
 
 TAILS = ("p99_9", "p99", "p95", "p90")

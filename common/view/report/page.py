@@ -8,20 +8,20 @@ from pathlib import Path
 
 import pandas as pd
 
-from common.view.bottleneck_html import bottleneck_table
-from common.view.comparison_html import difference_table
-from common.view.design_html import design_tables
+from common.view.comparison.comparison_html import difference_table
+from common.view.comparison.history_html import history_section
+from common.view.design.html_tables import design_tables
 from common.view.findings import Findings
-from common.view.history_html import history_section
 from common.view.html import bullet_list, figure, page, section
-from common.view.load_html import load_section
+from common.view.load.html_tables import load_section
 from common.view.node_labels import modules_of
 from common.view.report.blocks import block_graph, blocks_of
 from common.view.report.head import head
 from common.view.report.host_tables import ceiling_table, operator_table, provenance_tables
 from common.view.report.node_tables import energy_table, node_table, path_table
 from common.view.report.plan_tables import candidate_table, comparison_table, front_table, plan_table, speedup_table
-from common.view.warnings_text import TITLES, first_warnings, sorted_warnings
+from common.view.report.warnings_text import TITLES, first_warnings, sorted_warnings
+from common.view.trace.bottleneck_html import bottleneck_table
 
 STYLE, SCRIPT = (Path(__file__).with_suffix(suffix).read_text(encoding="utf-8") for suffix in (".css", ".js"))
 MOST_BYTES = 2_900_000

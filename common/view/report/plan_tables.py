@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pandas as pd
 
-from common.view.fpga_text import CASES, INTERVAL, LABELS, value_text
 from common.view.html import html_table
 from common.view.marks import Marks
+from common.view.plan.fpga_text import CASES, INTERVAL, LABELS, value_text
 from common.view.text import MISSING, duration, joules, percent, quantity
 
 MOST_ROWS = 200

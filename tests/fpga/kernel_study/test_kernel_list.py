@@ -29,7 +29,7 @@ from common.fpga.kernel_study.kernel_list_rows import (
     stated_rows,
 )
 from common.intervals import ThreePoint
-from common.view.kernel_roofline_plot import draw_kernels
+from common.view.plan.kernel_roofline_plot import draw_kernels
 from common.yaml_file import load_yaml
 from models.vision_encoder import build_vision_encoder
 from tests.support.command_lines import run_program

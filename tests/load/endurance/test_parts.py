@@ -13,7 +13,7 @@ from common.load.requests.demand import Demand
 from common.load.requests.schedules import constant
 from common.load.requests.sources import OpenLoop
 from common.load.results.validity import LoadValidity, judge
-from common.view.endurance_text import speed_text
+from common.view.load.endurance_text import speed_text
 
 RATE_HZ, PART_S, PARTS = 53.0, 60.0, 8
 BEGIN_S = 1000.0

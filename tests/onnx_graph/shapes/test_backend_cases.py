@@ -24,7 +24,7 @@ from common.graph import Graph
 from common.onnx_graph.counts import count_nodes
 from common.onnx_graph.load import LoadedModel, load_model
 from common.onnx_graph.rows import metrics_row
-from common.view.work_text import left_out
+from common.view.profile.work_text import left_out
 
 pytestmark = pytest.mark.slow
 DATA = Path(onnx.backend.test.__file__).parent / "data"

@@ -8,12 +8,12 @@ from typing import Any
 
 import pandas as pd
 
-from common.view.endurance_text import endurance_report
-from common.view.fleet_text import FLEET_HEAD, fleet_line
 from common.view.html import html_table
-from common.view.load_interference_text import interference_report
-from common.view.load_search_text import search_report, setup_label
-from common.view.load_text import load_report
+from common.view.load.endurance_text import endurance_report
+from common.view.load.fleet_text import FLEET_HEAD, fleet_line
+from common.view.load.interference_text import interference_report
+from common.view.load.load_text import load_report
+from common.view.load.search_text import search_report, setup_label
 from common.view.text import MISSING, duration, percent, significant
 
 MOST_ROWS = 60

@@ -8,8 +8,8 @@ from html import escape
 import pandas as pd
 
 from common.names import printable
-from common.view.comparison_text import whole
-from common.view.history_text import (
+from common.view.comparison.comparison_text import whole
+from common.view.comparison.history_text import (
     CHANGE_HEADER,
     HEADER,
     Row,
@@ -28,7 +28,7 @@ RUN_HEADER = ("run", "recorded", "commit", "doubt")
 
 
 def history_page(values: Sequence[Row], trends: Sequence[Row], name: str) -> str:
-    """Return the page; the arguments are those of :func:`common.view.history_text.history_report`."""
+    """Return the page; the arguments are those of :func:`common.view.comparison.history_text.history_report`."""
     nodes = [row for row in trends if row["compared_kind"] == "node"]
     body = [
         f"<h1>History in {escape(printable(name))}</h1>",

@@ -11,7 +11,7 @@ import pandas as pd
 from common.errors import UpstreamError
 from common.names import shown
 from common.operators import CONTRACTIONS
-from common.view.front_text import front_table
+from common.view.plan.front_text import front_table
 from common.view.text import MISSING, ROUNDING_US, WIDTH, duration, joules, percent, significant, table
 
 COMMENT_WIDTH, OPERATORS_WIDTH = 24, 20

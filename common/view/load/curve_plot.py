@@ -11,7 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.gridspec import GridSpec
 
-from common.view.load_search_text import setup_label
+from common.view.load.search_text import setup_label
 from common.view.style import BLACK, BLUE, GREEN, GREY, ORANGE, PURPLE, SKY, VERMILLION, LogLabels, new_figure
 from common.view.text import duration, significant
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from common.view.load_search_text import setup_label
+from common.view.load.search_text import setup_label
 from common.view.text import MISSING, duration, significant, table
 
 FLEET_HEAD = ("model", "host", "requests/s", "answered", "p50", "p99", "set up as, or what is wrong")

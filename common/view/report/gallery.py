@@ -8,30 +8,30 @@ from typing import Any
 import pandas as pd
 from matplotlib.figure import Figure
 
-from common.view.comparison_plot import draw_comparison
-from common.view.design_buffer_plot import draw_design_buffer
-from common.view.design_convergence_plot import draw_design_convergence
-from common.view.design_energy_plot import draw_design_energy
-from common.view.design_front_plot import draw_design_front
-from common.view.design_nest_plot import draw_design_nest
-from common.view.endurance_plot import draw_endurance
-from common.view.energy_plot import draw_energy
+from common.view.comparison.comparison_plot import draw_comparison
+from common.view.comparison.history_plot import draw_history
+from common.view.design.buffer_plot import draw_design_buffer
+from common.view.design.convergence_plot import draw_design_convergence
+from common.view.design.energy_plot import draw_design_energy
+from common.view.design.front_plot import draw_design_front
+from common.view.design.nest_plot import draw_design_nest
 from common.view.findings import Findings
-from common.view.fleet_plot import draw_fleet
-from common.view.fpga_text import NOT_JUDGED, is_not_judged
-from common.view.front_plot import draw_front
 from common.view.groups import leading_gap
-from common.view.history_plot import draw_history
-from common.view.latency_plot import draw_latency
-from common.view.load_curve_plot import draw_load_curve
-from common.view.load_interference_plot import draw_interference
-from common.view.load_plot import draw_load
-from common.view.offload_plot import draw_offload
-from common.view.resource_plot import draw_resources
-from common.view.roofline_plot import draw_roofline
-from common.view.roofs import Roof, roof_from
-from common.view.schedule_plot import draw_schedule
-from common.view.timeline_plot import draw_timeline
+from common.view.load.curve_plot import draw_load_curve
+from common.view.load.endurance_plot import draw_endurance
+from common.view.load.fleet_plot import draw_fleet
+from common.view.load.interference_plot import draw_interference
+from common.view.load.load_plot import draw_load
+from common.view.plan.fpga_text import NOT_JUDGED, is_not_judged
+from common.view.plan.front_plot import draw_front
+from common.view.plan.offload_plot import draw_offload
+from common.view.plan.resource_plot import draw_resources
+from common.view.plan.timeline_plot import draw_timeline
+from common.view.profile.energy_plot import draw_energy
+from common.view.profile.latency_plot import draw_latency
+from common.view.profile.schedule_plot import draw_schedule
+from common.view.roofline.roofline_plot import draw_roofline
+from common.view.roofline.roofs import Roof, roof_from
 
 
 def draw_all(findings: Findings, plain: Callable[[str], str] = str) -> dict[str, Figure]:

@@ -8,10 +8,10 @@ from typing import Any
 import pandas as pd
 
 from common.names import printable
-from common.view.bottleneck_text import interval, spoken, subject
 from common.view.findings import Findings
 from common.view.html import html_table
 from common.view.text import duration, significant
+from common.view.trace.bottleneck_text import interval, spoken, subject
 
 MOST_ROWS = 40
 

@@ -13,7 +13,7 @@ from matplotlib.lines import Line2D
 from common.view.groups import by_op_type, gap_share, gap_text, leading_gap
 from common.view.key_nodes import KeyNode
 from common.view.placing import place_around
-from common.view.roofs import Roof, draw_roofs, peak_labels_on_screen, roofs_on_screen
+from common.view.roofline.roofs import Roof, draw_roofs, peak_labels_on_screen, roofs_on_screen
 from common.view.style import (
     BLACK,
     BLUE,

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from common.names import printable
 from common.view.html import bullet_list, html_table, page, section
-from common.view.npu_text import (
+from common.view.text import MISSING, percent
+from common.view.trace.npu_text import (
     CHANGE_COLUMNS,
     CHIP_COLUMNS,
     SECTIONS,
@@ -18,7 +19,6 @@ from common.view.npu_text import (
     precision_rows,
     value_text,
 )
-from common.view.text import MISSING, percent
 
 if TYPE_CHECKING:
     from common.table_rows import Tables

@@ -8,12 +8,12 @@ from typing import Any
 
 import pandas as pd
 
-from common.view.design_text import verdict_lines
+from common.view.design.text_tables import verdict_lines
 from common.view.findings import Findings
 from common.view.groups import by_op_type, leading_gap
+from common.view.plan.verdict_text import offload_lines, outlook_lines
+from common.view.report.warnings_text import MOST_IN_SUMMARY, first_warnings, sorted_warnings
 from common.view.text import MISSING, WIDTH, duration, joules, percent, quantity, significant, table
-from common.view.verdict_text import offload_lines, outlook_lines
-from common.view.warnings_text import MOST_IN_SUMMARY, first_warnings, sorted_warnings
 
 TOP = 3
 INDENT = 13  # of the text beside a label

@@ -12,8 +12,8 @@ from matplotlib.figure import Figure
 from matplotlib.gridspec import GridSpec
 from matplotlib.lines import Line2D
 
-from common.view.design_names import DesignNames, design_names
-from common.view.design_text import PICO
+from common.view.design.names import DesignNames, design_names
+from common.view.design.text_tables import PICO
 from common.view.placing import place_around
 from common.view.style import BLACK, BLUE, GREY, LIST_ROWS, ORANGE, LogLabels, list_entries, new_figure
 from common.view.text import quantity, significant

@@ -17,7 +17,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
 from common.names import listed
-from common.view.fpga_text import CASES, Terms, amount, judgement, terms_of
+from common.view.plan.fpga_text import CASES, Terms, amount, judgement, terms_of
 from common.view.style import BLACK, BLUE, GREEN, GREY, ORANGE, PURPLE, SKY, VERMILLION, YELLOW, new_figure
 from common.view.text import significant
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 import pandas as pd
 
-from common.view.fpga_text import (
+from common.view.plan.fpga_text import (
     CASES,
     LABELS,
     Terms,

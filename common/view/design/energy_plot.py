@@ -13,8 +13,8 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator
 
 from common.names import shorten
-from common.view.design_names import DesignNames, design_names
-from common.view.design_text import PICO
+from common.view.design.names import DesignNames, design_names
+from common.view.design.text_tables import PICO
 from common.view.style import BLUE, GREEN, ORANGE, PURPLE, SKY, VERMILLION, YELLOW, new_figure
 from common.view.text import percent, quantity
 

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import pandas as pd
 
-from common.view.design_text import short_name
+from common.view.design.text_tables import short_name
 
 
 class DesignNames(NamedTuple):

@@ -9,7 +9,7 @@ from typing import Any
 import pandas as pd
 
 from common.names import printable
-from common.view.comparison_text import (
+from common.view.comparison.comparison_text import (
     change_text,
     changed_nodes,
     figure_text,

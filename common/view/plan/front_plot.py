@@ -9,7 +9,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from common.view.front_text import front_label
+from common.view.plan.front_text import front_label
 from common.view.style import BLUE, GREEN, GREY, ORANGE, PURPLE, list_entries, log_scales, new_figure, with_side_column
 from common.view.text import duration, joules, significant
 

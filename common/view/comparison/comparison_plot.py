@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from common.names import shorten
-from common.view.comparison_text import change_text
+from common.view.comparison.comparison_text import change_text
 from common.view.node_labels import labels_of
 from common.view.style import BLACK, BLUE, GREEN, GREY, PALE, VERMILLION, new_figure
 from common.view.text import distinct, duration

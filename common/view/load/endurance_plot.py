@@ -9,7 +9,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 from matplotlib.gridspec import GridSpec
 
-from common.view.endurance_text import leak_text, speed_text
+from common.view.load.endurance_text import leak_text, speed_text
 from common.view.style import BLUE, GREEN, GREY, ORANGE, new_figure
 
 MEGABYTE, US_PER_MIN, S_PER_MIN = 1e6, 6e7, 60.0

@@ -7,7 +7,7 @@ from typing import Any
 
 import pandas as pd
 
-from common.view.design_text import KIB, PICO
+from common.view.design.text_tables import KIB, PICO
 from common.view.html import html_table
 from common.view.text import MISSING, percent, quantity, significant
 

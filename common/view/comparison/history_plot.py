@@ -10,9 +10,9 @@ from matplotlib.figure import Figure
 from matplotlib.gridspec import GridSpec
 
 from common.names import printable, shorten
-from common.view.comparison_text import LOUD, figure_text
-from common.view.history_html import plain_rows
-from common.view.history_text import Row, changed_levels, commit_text, commits_text, history_line
+from common.view.comparison.comparison_text import LOUD, figure_text
+from common.view.comparison.history_html import plain_rows
+from common.view.comparison.history_text import Row, changed_levels, commit_text, commits_text, history_line
 from common.view.style import BLUE, GREY, ORANGE, VERMILLION, new_figure
 
 PANELS = 4

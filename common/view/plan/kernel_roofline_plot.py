@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from common.view.placing import place_around
-from common.view.roofs import Ceiling, Roof, draw_roofs, roofs_on_screen
+from common.view.roofline.roofs import Ceiling, Roof, draw_roofs, roofs_on_screen
 from common.view.style import BLACK, BLUE, GREY, VERMILLION, log_scales, new_figure, with_side_column
 from common.view.text import duration, quantity, significant
 

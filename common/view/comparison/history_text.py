@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from common.names import listed, printable, shorten
-from common.view.comparison_text import (
+from common.view.comparison.comparison_text import (
     LOUD,
     MOST_NODES,
     change_text,

@@ -1,0 +1,1 @@
+"""Comparisons of measurements, and their history."""

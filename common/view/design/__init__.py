@@ -1,0 +1,1 @@
+"""Accelerators, and how layers are mapped on them."""

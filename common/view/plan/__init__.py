@@ -1,0 +1,1 @@
+"""The offload plan: kernels, resources, verdicts, and single kernels."""

@@ -1,0 +1,1 @@
+"""Times, work, energy and the critical path of the executed nodes."""

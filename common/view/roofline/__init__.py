@@ -1,0 +1,1 @@
+"""The roofs of the host, and the nodes under them."""

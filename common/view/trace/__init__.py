@@ -1,0 +1,1 @@
+"""What 09 and 13 print: timelines, bottlenecks, profiles of NPUs."""
