@@ -115,6 +115,7 @@ def check_schedule(graph, layers, hardware, schedule):
     assert sum(row["layer_count"] for row in groups) == len(layers)
 
 
+@pytest.mark.slow
 @FEW
 @given(small_models(), tiny_hardware, st.integers(0, 999))
 def test_a_schedule_moves_what_its_tables_say(model, hardware, seed):
@@ -260,6 +261,7 @@ def check_optimum(model, hardware):
 tiny_models = small_models(3, tiny=True)
 
 
+@pytest.mark.slow
 @FEW
 @given(tiny_models, tiny_hardware)
 def test_no_schedule_of_a_small_model_is_better(model, hardware):

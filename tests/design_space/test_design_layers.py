@@ -11,6 +11,7 @@ def few_evaluations_and_no_limits(monkeypatch):
         monkeypatch.setattr(design_layers, name, value)
 
 
+@pytest.mark.slow
 def test_a_model_without_weights_is_counted_and_mapped(capsys):
     assert design_layers.main(["--models", "resnet18"]) == 0
     header, line, *engines = capsys.readouterr().out.splitlines()
@@ -24,6 +25,7 @@ def test_a_model_without_weights_is_counted_and_mapped(capsys):
         assert all(float(ratio) >= 1 for ratio in words[1:])
 
 
+@pytest.mark.slow
 def test_a_limit_that_is_not_kept_fails(monkeypatch, tmp_path):
     nests = design_layers.nests_of("resnet18", tmp_path)
     first = dict([next(iter(nests.items()))])

@@ -204,6 +204,7 @@ def test_with_fusion_no_worse_than_the_prototype_although_pools_and_additions_co
         check_by_execution(graph, plan)
 
 
+@pytest.mark.slow
 def test_at_the_seeds_buffer_fusion_gains_nothing_for_the_contractions_alone():
     graph = contractions_alone(resnet18())
     found = best(fused_front(graph, buffer_of(28)))

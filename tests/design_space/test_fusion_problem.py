@@ -57,6 +57,7 @@ def check_schedule(graph, schedule):
         check_by_execution(graph, plan)
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(small_graphs(), buffers, st.integers(0, 2**31))
 def test_any_choices_are_groups_that_run_fit_and_cost_what_execution_counts(graph, buffer, seed):
@@ -100,6 +101,7 @@ def test_the_choices_of_a_chain_hold_the_optimum(layers, kib):
     assert least == pytest.approx(best(fused_front(graph, buffer)).edp, rel=1e-12)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kib", [0.6, 1.2, 10.0])
 def test_the_choices_of_a_diamond_hold_the_optimum(kib):
     buffer = SingleBuffer(int(kib * 1024), 3.0, 1000.0, 100.0, 2.5, 0.25, 0.3)

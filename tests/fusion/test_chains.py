@@ -176,6 +176,7 @@ def random_chain(seed: int) -> list[Layer]:
     return chain
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(60))
 def test_any_chain_holds_no_more_rows_than_said(seed):
     layers = random_chain(seed)

@@ -446,6 +446,7 @@ def test_a_room_names_no_script(path):
     assert [(line, text) for line, text in written(path) if SCRIPT.search(text)] == []
 
 
+@pytest.mark.slow
 @each(SILENT_FILES)
 def test_no_room_blames_the_command_line(path):
     names = {node.id for node in ast.walk(tree_of(path)) if isinstance(node, ast.Name)}

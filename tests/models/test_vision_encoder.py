@@ -61,6 +61,7 @@ def test_the_parameters_by_arithmetic() -> None:
     assert rest + 12 * layer == 98_229_504
 
 
+@pytest.mark.slow
 def test_the_products_of_the_full_size_by_shape_inference() -> None:
     """Two layers at full width: the scores are of 1024 x 1024 pairs in twelve heads, the connector has 64 rows."""
     model = build_vision_encoder(batch=1, depth=2)

@@ -70,6 +70,7 @@ def profiled(tmp_path_factory):
     return folder / "out"
 
 
+@pytest.mark.slow
 def test_five_runs_have_no_tails_and_a_note(profiled):
     summary = json.loads((profiled / "latency_summary.json").read_text())
     assert all(summary[f"p50{limit}_us"] > 0 for limit in ("_low", "", "_high"))
@@ -116,6 +117,7 @@ def test_nothing_else_is_left(profiled):
     assert names == WRITTEN | {f"{Path(name).stem}.meta.json" for name in WRITTEN} | {".lock"}
 
 
+@pytest.mark.slow
 def test_no_sensor_gives_a_header_and_no_rows(tmp_path, monkeypatch):
     monkeypatch.setattr("common.observer.available_sensors", lambda root: ([], ["power: no sensor here"]))
     profile(saved(tmp_path), tmp_path / "out", "--runs", 5)
@@ -129,6 +131,7 @@ def test_given_inputs_and_output_of_80_columns(tmp_path, capsys):
     assert max(map(len, capsys.readouterr().out.splitlines())) <= 80
 
 
+@pytest.mark.slow
 def test_the_operator_that_does_the_work_names_a_node_in_the_printed_table(tmp_path, monkeypatch):
     """The runtime calls the first node /stem/Relu_output_0_nchwc."""
     shown = []

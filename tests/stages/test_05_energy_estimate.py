@@ -383,6 +383,7 @@ def process(*arguments, cwd):
     return subprocess.run(command, cwd=cwd, capture_output=True, text=True, check=False)
 
 
+@pytest.mark.slow
 def test_the_process_keeps_its_streams_apart(out, tmp_path):
     write_upstream(out)
     ran = process("--out", str(out), "--avg_power_w", "65.0", cwd=tmp_path)

@@ -354,6 +354,7 @@ def test_a_pool_between_convolutions_stays_on_the_card(planned):
     assert pool["engine"].startswith("rowwise-")
 
 
+@pytest.mark.slow
 def test_shares_stay_within_one_where_the_nodes_sum_above_the_median(tmp_path):
     model, executed = small()
     executed.gap_us = -2_011.0
@@ -363,6 +364,7 @@ def test_shares_stay_within_one_where_the_nodes_sum_above_the_median(tmp_path):
     assert before["interval_finish_us"].max() == pytest.approx(31 + 5_003 + 211 + 2_503 + 401 - 2_011)
 
 
+@pytest.mark.slow
 def test_nothing_hides_what_the_runtime_adds(tmp_path):
     """The gap comes last and waits for all: a plan is never quicker than the gap and its own kernels."""
     model, executed = small()
@@ -448,6 +450,7 @@ def test_energy_without_its_sources_is_empty_and_not_zero(tmp_path, capsys, unkn
     assert "verdict   energy unknown" in shown.out
 
 
+@pytest.mark.slow
 def test_work_that_data_decide_stays_on_the_host_and_is_named(tmp_path, capsys):
     model, executed = small()
     model.nodes[-1] |= {"macs": None, "flops": None, "m_count": None}  # the Gemm: half of 401 in 8,166 µs

@@ -274,6 +274,7 @@ def test_experiments_compare_every_engine_that_is_installed_and_none_beats_the_e
     assert notes == [f"note: not compared, because it fuses in one buffer: fa-dosa{absent}"]
 
 
+@pytest.mark.slow
 def test_ctrl_c_in_an_exact_search_leaves_the_schedule_without_fusion():
     class Interrupted:
         is_interrupted = True
@@ -372,6 +373,7 @@ def test_the_accounting_of_the_seed_is_named_and_tiles_nothing(tables):
     assert honest["edp_pj_cycles"] != summary["edp_pj_cycles"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("engine", ["random", "two-step", "gradient"])
 def test_engines_choose_groups_of_one_buffer_and_none_is_below_the_optimum(folders, engine):
     if engine == "gradient":

@@ -223,6 +223,7 @@ def test_ctrl_c_keeps_the_designs_that_are_finished(tables, tmp_path, searched, 
     assert found == expected
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["dask", "ray"])
 def test_a_cluster_that_is_not_there_is_one_line_and_keeps_the_tables(tables, name):
     _, before = run(tables, *SWEEP)

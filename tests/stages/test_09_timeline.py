@@ -170,6 +170,7 @@ def has_times_of(events, requests, batches):
         assert spent_us == pytest.approx(batches[f"{stage}_us"].sum(), abs=2e-3 * len(batches))
 
 
+@pytest.mark.slow
 def test_a_load_test_in_the_folder_is_shown_beside(tables, loaded):
     requests, batches = add_load(loaded, "tiny-cnn", tables)
     done, events = report(tables)
@@ -184,6 +185,7 @@ def lacking(out):
     return {path.name: json.loads(path.read_text())["incomplete"] for path in out.glob("*.meta.json")}
 
 
+@pytest.mark.slow
 def test_a_load_test_that_a_signal_ended_leaves_only_the_timeline_incomplete(tables, loaded):
     add_load(loaded, "tiny-cnn", tables)
     report(tables)

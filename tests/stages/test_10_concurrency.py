@@ -5,6 +5,7 @@ import pytest
 from tests.support.load_runs import load_test
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("flags", "stated"),
     [
@@ -20,6 +21,7 @@ def test_the_summary_states_how_sessions_share_the_host(mlp, tmp_path, flags, st
     assert left.summary["completed_count"] == left.summary["sent_count"] > 5
 
 
+@pytest.mark.slow
 def test_sessions_in_processes_answer_with_classes(cnn, tmp_path):
     left = load_test(cnn, tmp_path, "--rate", "50", "--duration", "400ms", "--workers", "processes", "--top-k", "3")
     assert (left.batches["postprocess_us"] > 0).all() and left.summary["failed_count"] == 0

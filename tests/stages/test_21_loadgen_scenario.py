@@ -9,6 +9,7 @@ IMAGES = ["decode_us", "resize_us", "normalize_us"]
 pytest.importorskip("mlperf_loadgen", reason="MLPerf LoadGen is not installed")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scenario", ["server", "single-stream", "multi-stream", "offline"])
 def test_loadgen_sends_the_requests_and_judges_the_run(mlp, tmp_path, scenario):
     rate = ("--rate", "300") if scenario == "server" else ()

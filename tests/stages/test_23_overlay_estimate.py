@@ -15,6 +15,7 @@ SCRIPT = "23_overlay_estimate.py"
 stage = importlib.import_module("23_overlay_estimate")
 
 
+@pytest.mark.slow
 def test_the_whole_model_on_an_overlay_needs_no_profile(tmp_path, capsys):
     model = resnet50()
     folder = write_tables(tmp_path, model, executed_resnet50(model))
@@ -34,6 +35,7 @@ def test_the_whole_model_on_an_overlay_needs_no_profile(tmp_path, capsys):
     assert not (folder / "offload_plan.csv").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("flags", "complaint"),
     [

@@ -58,6 +58,7 @@ def flags():
     return np.array([1] * CHOSEN + [0] * (ROWS - CHOSEN))
 
 
+@pytest.mark.slow
 def test_a_product_of_the_rows_that_data_choose(merged):
     proto = selection(
         helper.make_node("Gemm", ["chosen", "w", "b"], ["h"], name="wide"),

@@ -199,6 +199,7 @@ def test_the_nest_is_that_of_the_costliest_contraction_of_the_best_design():
     assert outside(figure) == []
 
 
+@pytest.mark.slow
 def test_a_deep_nest_stays_inside():
     words = " ".join(f"{loop}2" for loop in "NGKCPQRS")
     mapping = f"L3[WIO] {words} - L2[WI] {words} K4X - L1[O] {words} C16X - L0[W] {words}"

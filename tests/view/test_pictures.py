@@ -302,6 +302,7 @@ def test_an_unavailable_energy_is_not_drawn(tables):
     assert draw_all(Findings(tables={"ops_profile": unknown})) == {}
 
 
+@pytest.mark.slow
 def test_names_that_look_alike_once_they_are_escaped_stay_two_nodes():
     """A control character, and a name that spells out its escape."""
     names = ["a\x1b[31mred", r"a\x1b[31mred"]
@@ -335,6 +336,7 @@ def test_ticks_of_less_than_a_decade_are_numbers_and_no_formulas(tables):
         assert not any("mathdefault" in text or "$" in text for text in ticks)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("gap", "roofline_title", "schedule_title"),
     [

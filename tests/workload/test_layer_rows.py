@@ -39,6 +39,7 @@ def layers_of(
     return layers_by_node(*source_rows(proto))["node"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", LIGHT)
 def test_layers_count_the_macs_that_the_table_counts(name):
     rows, graph = source_rows(BUILDERS[name](), **SIZES)

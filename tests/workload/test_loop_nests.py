@@ -111,6 +111,7 @@ def test_window_extent():
     assert window_extent(4, 3, 2, 5) == 3 * 2 + 2 * 5 + 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name in BUILDERS if name.startswith("tiny")] + ["resnet18", "squeezenet"])
 def test_the_nests_of_a_model_have_its_macs(name):
     rows, graph = source_rows(BUILDERS[name](), **SIZES)

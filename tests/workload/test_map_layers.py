@@ -16,6 +16,7 @@ def layers_of(name, **sizes):
     return rows, graph, layer_graph(rows, graph)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", LIGHT)
 def test_nothing_of_a_model_is_dropped(name):
     rows, graph, layers = layers_of(name)
@@ -31,6 +32,7 @@ def test_nothing_of_a_model_is_dropped(name):
         assert not layer.nests or passes == layer.macs
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", LIGHT)
 def test_the_tensors_of_a_form_have_the_sizes_of_the_tables(name):
     _, graph, layers = layers_of(name)

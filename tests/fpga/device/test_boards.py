@@ -399,6 +399,7 @@ def test_a_file_that_is_no_board_at_all_is_refused(found):
             read(Section(U280, found))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", list(paths_of(content())))
 def test_any_entry_that_is_missing_or_of_another_type_gives_one_line(path):
     with pytest.raises(ConfigurationError):

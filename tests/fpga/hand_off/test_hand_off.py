@@ -85,6 +85,7 @@ def channels(memories, unit):
     return {memory for port, memory in memories.items() if port.split(".")[0] == unit}
 
 
+@pytest.mark.slow
 def test_the_linker_gets_the_plans_kernels_regions_and_channels(handed):
     units, regions, memories = linked((handed[1] / "connectivity.cfg").read_text())
     plan, board = table(handed, "offload_plan"), table(handed, "board_resources")

@@ -86,6 +86,7 @@ CASES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("precision", BITS)
 @pytest.mark.parametrize("name", CASES)
 @pytest.mark.parametrize(("is_transposed", "columns_outside"), [(0, 0), (1, 1)])

@@ -73,6 +73,7 @@ def weighted_mean(logarithms, values, bits):
 SHAPES = {"kept": (2, 3, 11, 13, 19, 23), "read again": (1, 3, 13, 29, 17, 11), "one key": (1, 1, 2, 1, 3, 5)}
 
 
+@pytest.mark.slow
 @needs_compiler
 @pytest.mark.parametrize("precision", BITS)
 @pytest.mark.parametrize("shape", SHAPES)

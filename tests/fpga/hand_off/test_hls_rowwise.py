@@ -61,6 +61,7 @@ def normalized(row, smallest, *, is_centred):
     return [int(rounded((count * v - total) * reciprocal, shift)) for v in row]
 
 
+@pytest.mark.slow
 @needs_compiler
 @pytest.mark.parametrize("precision", BITS)
 @pytest.mark.parametrize("width", [23, 53])  # a row that the buffer holds, and a longer one

@@ -51,6 +51,7 @@ def kernels(tmp_path_factory):
     return compiled_kernels(tmp_path_factory.mktemp("rowwise"))
 
 
+@pytest.mark.slow
 @needs_compiler
 @pytest.mark.parametrize("precision", BITS)
 def test_a_residual_a_factor_per_channel_and_a_tensor_in_another_order(kernels, precision):

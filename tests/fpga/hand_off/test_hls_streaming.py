@@ -57,6 +57,7 @@ def matrix_of_ports(matrices, bits):
     return contents
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("precision", "engine_vectors"), [*((name, 1) for name in BITS), ("int8", 2)])
 @pytest.mark.parametrize(
     ("products", "vectors", "rows", "columns"), [(1, 1, 17, 53), (2, 3, 11, 37), (1, 2, 2, 16), (3, 1, 7, 5)]

@@ -276,6 +276,7 @@ def made(tmp_path_factory) -> tuple[Path, subprocess.CompletedProcess[str]]:
     return out, run("kernels", "--out", str(out))
 
 
+@pytest.mark.slow
 def test_seed003_writes_its_tables_with_provenance(made) -> None:
     out, finished = made
     assert (finished.returncode, finished.stderr.count("Traceback")) == (0, 0)
@@ -300,6 +301,7 @@ def test_seed003_prints_both_tables_in_80_columns(made) -> None:
     assert next(line for line in lines if line.startswith("Connector")).split()[-2:] == ["2.00", "11.80"]
 
 
+@pytest.mark.slow
 def test_the_tables_are_the_same_bytes_each_time(made, tmp_path) -> None:
     command = [sys.executable, "-m", "common.fpga", "kernels", "--out", str(tmp_path), "--quiet"]
     assert subprocess.run(command, cwd=ROOT, check=False).returncode == 0  # with another seed of its hashes

@@ -31,6 +31,7 @@ def test_the_model_itself_lies_inside() -> None:
     assert 1.0 in band_of({"a": [3.0, 3.1], "b": [3.05, 3.0], "c": [3.1, 3.0]})
 
 
+@pytest.mark.slow
 def test_ninety_percent_of_new_families() -> None:
     """Six families of three, equal spread between and within: the next design is inside nine times in ten."""
     random, inside = np.random.default_rng(7), 0

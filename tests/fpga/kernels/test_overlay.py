@@ -360,6 +360,7 @@ def test_rates_stay_where_the_priors_believe_them(networks: dict[str, Network]) 
     assert 250 < rates["host_us"] < 1000
 
 
+@pytest.mark.slow
 def test_fitted_and_left_out_errors(networks: dict[str, Network]) -> None:
     engine = configured("dpu-b4096", "kv260")
     fitted = overlay_fit.errors(networks, engine, MEASURED_US)

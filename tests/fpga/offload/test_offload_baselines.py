@@ -60,6 +60,7 @@ def test_greedy_goes_on_while_something_helps():
     assert evaluate(without, greedy(without)).finish_us == 40 + 50 + 5 + (2 + 15) + (2 + 1) + 7
 
 
+@pytest.mark.slow
 def test_greedy_is_no_better_than_the_program_and_no_worse_than_the_host():
     for seed in range(400, 460):
         given = random_problem(seed)

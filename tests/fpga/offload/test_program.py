@@ -63,6 +63,7 @@ def test_the_relaxation_knows_that_the_host_waits_for_a_call_that_it_cannot_hide
     assert relaxed_ns(given) == pytest.approx(1000 * given.host_only_us, abs=1)
 
 
+@pytest.mark.slow
 @pytest.mark.no_cover
 @pytest.mark.parametrize("given_by", [random_problem, random_towers])
 def test_the_relaxation_bounds_every_plan(given_by):
@@ -172,6 +173,7 @@ def branches(size, seed):
     return problem([chance.randint(10, 70) for _ in range(size)], flows, [engine("E"), engine("F")], options)
 
 
+@pytest.mark.slow
 def test_a_long_network_of_branches_has_a_plan_between_bound_and_greedy():
     given = branches(75, 5)
     found = optimize(given, Effort(0.1))

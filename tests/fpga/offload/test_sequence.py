@@ -272,6 +272,7 @@ def test_what_a_segment_inherits_from_more_engines_bounds_its_plans(first):
     assert kept > 10
 
 
+@pytest.mark.slow
 def test_blocks_that_differ_in_measured_times_share_plans_and_bounds(monkeypatch):
     given = disturbed(blocks(60), random.Random(11), 0.1)
     runs = solver_runs(monkeypatch)
@@ -353,6 +354,7 @@ def test_a_clock_that_leaves_time_changes_no_plan():
     assert optimize(given, Effort(1.0), Clock(10**9)) == optimize(given, Effort(1.0))
 
 
+@pytest.mark.slow
 def test_engines_that_do_not_fit_together_are_chosen_among():
     """Each block is fastest on another engine, and the board holds one of the two."""
     given = blocks(12, 3)

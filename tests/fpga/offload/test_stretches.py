@@ -35,6 +35,7 @@ def with_items_of_the_host(given, chance):
     return replace(given, options=tuple(each for each in given.options if fixed.isdisjoint(each.covers)))
 
 
+@pytest.mark.slow
 @pytest.mark.no_cover
 @pytest.mark.parametrize("given_by", [random_problem, random_towers])
 def test_every_plan_finishes_when_it_did(given_by):

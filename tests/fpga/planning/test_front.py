@@ -81,6 +81,7 @@ def test_batches_are_doubled_up_to_the_largest():
     assert [batch_sizes(most) for most in (1, 2, 3, 6, 8)] == [[], [2], [2, 3], [2, 4, 6], [2, 4, 8]]
 
 
+@pytest.mark.slow
 def test_a_front_has_a_row_for_each_objective_way_and_batch(front):
     ways = [("latency", "one by one"), ("latency", "streaming"), ("throughput", "streaming"), ("energy", "streaming")]
     assert list(front) == [(*way, count) for count in (1, 2, 4, 6) for way in ways]

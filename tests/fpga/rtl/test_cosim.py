@@ -89,6 +89,7 @@ def one_sum_off(outcome):
     return replace(outcome, product=changed)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("change", "code"),
     [

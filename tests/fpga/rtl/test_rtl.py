@@ -219,6 +219,7 @@ def as_modelled(design, excess=1.0):
     return Cells({"DSP48E2": dsp, "LUT6": round(lut * excess), "FDRE": round(ff)})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("excess", "code"), [(1.0, 0), (1.03, 1)])
 def test_check_fails_above_two_percent(monkeypatch, capsys, excess, code):
     monkeypatch.setattr(systolic_fit, "synthesize", lambda design: as_modelled(design, excess))
@@ -237,6 +238,7 @@ def test_check_without_yosys_is_one_line(monkeypatch, capsys):
     ]
 
 
+@pytest.mark.slow
 def test_fit_writes_its_section_and_leaves_the_rest(monkeypatch, tmp_path):
     copy = tmp_path / "systolic_rtl.yaml"
     copy.write_text(systolic_fit.CONFIG.read_text(encoding="utf-8"), encoding="utf-8")

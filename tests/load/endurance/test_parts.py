@@ -66,6 +66,7 @@ def test_a_minute_that_is_not_judged_has_no_percentile():
     assert row["resident_bytes"] is None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("leak", [0.0, 1024.0, 200.0])
 def test_a_leak_is_in_bytes_per_inference(leak):
     found = course(load(), memory(leak)).leak
@@ -107,6 +108,7 @@ def clock(low_mhz):
     return [Reading(t, "cpu_frequency_mhz", 3000.0 if t < half else low_mhz) for t in times]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("low_mhz", "cause"), [(2500.0, "throttling"), (2990.0, "drift"), (None, "drift")])
 def test_a_slower_second_half_is_throttling_where_the_clock_fell_too(low_mhz, cause):
     found = course(load(slower), clock(low_mhz) if low_mhz else [])

@@ -34,6 +34,7 @@ def test_every_request_ends_when_lindleys_recursion_says(utilization):
     assert record.late_share == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("utilization", [0.5, 0.8, 0.95])
 def test_lindleys_recursion_has_the_mean_of_pollaczek_and_khinchine(utilization):
     arrivals = poisson(1000 * utilization, 20_000, seed=5)

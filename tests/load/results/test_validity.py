@@ -18,11 +18,13 @@ def at(utilization_share, seed, duration_s=20, policy=BatchPolicy()):  # noqa: B
     return simulate(OpenLoop(arrivals), lambda batch, now_ns: MS * len(batch.requests), policy)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(20))
 def test_a_queue_near_its_limit_is_not_called_an_overload(seed):
     assert judge(at(0.95, seed), is_open=True, most_running=1).status == "valid"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(10))
 def test_a_rate_five_per_cent_too_high_is_an_overload(seed):
     validity = judge(at(1.05, seed), is_open=True, most_running=1)

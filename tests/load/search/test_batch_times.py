@@ -66,6 +66,7 @@ def test_two_sessions_are_m_m_2():
     assert found.utilization == pytest.approx(load, rel=0.03)
 
 
+@pytest.mark.slow
 def test_a_queue_with_more_sessions_answers_sooner():
     one, two = (predicted(TIMES, Configuration(8, 0.002, count, 1), 300.0) for count in (1, 2))
     assert two.p99_us < one.p99_us

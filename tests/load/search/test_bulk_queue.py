@@ -86,6 +86,7 @@ def simulated(rate, service, wait, count, seed):
     return np.array(responses)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("wait", [0.0, 0.004, 0.03, 0.2])
 @pytest.mark.parametrize("load", [0.1, 0.4, 0.75])
 def test_batches_with_a_wait_are_those_of_a_simulation(load, wait):

@@ -61,6 +61,7 @@ def found():
     return find_optimum(VirtualHarness(watts=23.0), SearchTask(BOUND_US, 60.0, 8, 2, usd_per_hour=1.7))
 
 
+@pytest.mark.slow
 def test_the_time_of_batches_by_size_is_measured_first(found):
     rows = batch_rows(found)
     assert [(row["session_count"], row["threads"], row["request_count"]) for row in rows] == [
@@ -108,6 +109,7 @@ def test_every_run_is_a_row_and_the_curve_rises(found):
     )
 
 
+@pytest.mark.slow
 def test_prediction_and_measurement_agree_below_80_percent():
     found = find_optimum(VirtualHarness(), SearchTask(BOUND_US, 900.0, 8, 2))
     points = [point for point in found.curve if point.response and point.response.utilization < 0.8]
@@ -130,6 +132,7 @@ def drawn(harness, budget_s, seed=0):
     return [one for one in points if one.response and one.response.utilization < 0.8 and one.trial.p99_us.value]
 
 
+@pytest.mark.slow
 def test_calls_that_took_longer_are_the_reason_if_their_times_predict_what_was_measured():
     points = drawn(VirtualHarness(slower_under_load=1.4), 900.0)
     assert len(points) >= 4
@@ -145,6 +148,7 @@ def test_calls_that_took_longer_are_the_reason_if_their_times_predict_what_was_m
         ]
 
 
+@pytest.mark.slow
 def test_a_short_run_says_that_it_had_too_few_requests():
     doubts = [point.doubt for seed in range(20) for point in drawn(VirtualHarness(), 25.0, seed)]
     too_few = "too few requests: the prediction is within the limits of the measurement"
@@ -165,12 +169,14 @@ class PhasedHarness(VirtualHarness):
         return record
 
 
+@pytest.mark.slow
 def test_calls_that_are_slow_together_are_not_explained_by_their_times():
     doubts = [point.doubt for point in drawn(PhasedHarness(), 900.0)]
     assert any("not as the queue assumes" in doubt or "explains a part" in doubt for doubt in doubts)
     assert not any("with their times" in doubt for doubt in doubts[2:])  # a light load hardly queues
 
 
+@pytest.mark.slow
 def test_a_bound_below_one_call_names_what_is_nearest():
     text = best_document(find_optimum(VirtualHarness(), SearchTask(1000.0, 20.0, 4, 2)))
     assert not text["is_bound_met"] and text["best_by"] == {} and text["runner_up"] == {}
@@ -179,6 +185,7 @@ def test_a_bound_below_one_call_names_what_is_nearest():
     assert text["nearest"]["request_p99_us"] < 2 * 6000 / 2**0.7  # two of the shortest calls that there are
 
 
+@pytest.mark.slow
 def test_the_budget_is_kept():
     harness = VirtualHarness()
     find_optimum(harness, SearchTask(BOUND_US, 25.0, 4, 2))
@@ -200,6 +207,7 @@ class SharedHarness(VirtualHarness):
         return super().run(shape, source, policy, last_ns)
 
 
+@pytest.mark.slow
 def test_ways_to_share_the_host_are_compared_in_one_table_and_searched():
     found = find_optimum(SharedHarness(), SearchTask(BOUND_US, 60.0, 4, 2, concurrencies=KINDS))
     rows = [row for row in batch_rows(found) if row["request_count"] == 4]
@@ -214,6 +222,7 @@ def test_ways_to_share_the_host_are_compared_in_one_table_and_searched():
     assert {shape[2].spinning for shape in searched} == {"never"}  # the best two of each division
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("budget_s", [3.0, 10.0, 30.0])
 def test_many_ways_to_share_the_host_keep_the_budget(budget_s):
     """Where it is short, some ways are not tried; the usual one is."""
@@ -245,6 +254,7 @@ def test_configurations_use_all_processors():
     ]  # fmt: skip
 
 
+@pytest.mark.slow
 def test_a_signal_ends_the_search_with_what_was_measured():
     """Two shapes and sizes of 1 and 2 take two loads each to time: eight; the runs of the search follow."""
     task = SearchTask(BOUND_US, 60.0, 2, 2)

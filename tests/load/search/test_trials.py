@@ -39,6 +39,7 @@ def test_too_few_events_are_taken_as_independent():
     assert variance_factor(np.zeros(400, bool)) == 1.0
 
 
+@pytest.mark.slow
 def test_the_limits_hold_the_percentile_of_a_loaded_queue():
     """At 85 % of an M/D/1 queue, limits for independent requests hold the percentile of a long run in 5 of 60 runs."""
     long_us = run(99, 200_000).latencies_us

@@ -74,6 +74,7 @@ def tasks(service):
     return [int(path.name) for path in Path(f"/proc/{pids(service)[0]}/task").iterdir()]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("concurrency", "processes"), [(PROCESSES, 3), (SHARED, 1)])
 def test_all_batches_are_served_in_other_processes(mlp, concurrency, processes):
     service = opened(mlp, concurrency, 3, 1, 2)
@@ -97,6 +98,7 @@ def test_the_usual_sessions_stay_in_this_process_unless_compared(mlp):
     assert pid != os.getpid()
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="Linux alone lists the threads of a process")
 def test_a_shared_pool_replaces_those_of_the_sessions(mlp):
     """Of n threads the runtime starts n - 1: the caller is one of them."""
@@ -154,6 +156,7 @@ def test_a_failing_run_arrives_and_the_service_goes_on(mlp):
     service.close()
 
 
+@pytest.mark.slow
 def test_what_a_dead_process_does_not_answer_has_failed(mlp):
     service = opened(mlp, PROCESSES, 1)
     answer = service.run
@@ -190,6 +193,7 @@ def test_a_run_is_stopped_in_its_process(tmp_path):
     service.close()
 
 
+@pytest.mark.slow
 def test_a_service_that_nobody_holds_ends_its_processes(mlp):
     found = pids(opened(mlp, PROCESSES))
     gc.collect()
