@@ -13,6 +13,7 @@ from typing import Any, NoReturn
 from common.artifacts.folder import is_there
 from common.artifacts.stages import STAGES
 from common.cli import flags
+from common.cli.help_text import short_help, terminal_columns, wrapped
 from common.cli.output import write
 from common.cli.wording import flag
 from common.errors import CommandLineError, ConfigurationError, PipelineError
@@ -22,6 +23,7 @@ from common.yaml_file import load_yaml
 ROOT = Path(__file__).resolve().parents[2]
 DEFAULT_OUT = "out"
 DEFAULT_CONFIG = ROOT / "configs" / "settings.yaml"
+SHARED = ("help", "help_all", "out", "config", "quiet", "describe")  # flags of every script
 EVERY_STAGE = ("out", "quiet")  # settings of all stages that a configuration can hold
 ONE_VALUE_A_NAME = frozenset(
     {"dim", "with_dim", "input", "kernel_speedup"}
@@ -35,11 +37,13 @@ class Parser(argparse.ArgumentParser):
         """Add the flags that every stage has."""
         super().__init__(
             prog=script,
-            description=doc,
+            description=wrapped(doc, terminal_columns()),
             formatter_class=argparse.RawDescriptionHelpFormatter,
             argument_default=argparse.SUPPRESS,
             allow_abbrev=False,
         )
+        self.doc = doc
+        self.add_argument("--help-all", action=_HelpAll, nargs=0, help="show every flag with the whole text, and exit")
         self.defaults: dict[str, Any] = {}
         self.flags: dict[str, str] = {}  # the spelling of each setting
         self.setting("--out", type=flags.path, default=Path(DEFAULT_OUT), metavar="FOLDER", help="folder of the tables")
@@ -52,6 +56,15 @@ class Parser(argparse.ArgumentParser):
         )
         self.setting("--quiet", action="store_true", default=False, help="print neither the table nor the notes")
         self.add_argument("--describe", action="store_true", help="print the columns that this script writes, and exit")
+
+    def format_help(self) -> str:
+        """Return the short help: the flags of the stage come first, then those of all stages."""
+        own = [action for action in self._actions if action.dest not in SHARED]
+        return short_help(self.prog, self.doc, [*own, *(one for one in self._actions if one.dest in ("out", "quiet"))])
+
+    def format_help_all(self) -> str:
+        """Return every flag with the whole docstring."""
+        return super().format_help()
 
     def setting(self, *flags: str, default: Any = None, help: str = "", **options: Any) -> None:
         """Add a flag; its value comes from the command line, else from the configuration, else from ``default``."""
@@ -84,6 +97,16 @@ class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         """Raise one line instead of printing the usage."""
         raise CommandLineError("command line", message, f"see {self.prog} --help")
+
+
+class _HelpAll(argparse.Action):
+    """Print the whole help, and exit."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> NoReturn:
+        """Print it as argparse prints its own."""
+        assert isinstance(parser, Parser)
+        parser._print_message(parser.format_help_all(), sys.stdout)
+        parser.exit()
 
 
 class Settings:

@@ -278,9 +278,9 @@ def test_a_working_folder_that_was_deleted(tmp_path, monkeypatch):
         cli.parse(parser(), [])
 
 
-def test_help_is_the_docstring_and_the_defaults(capsys):
+def test_the_whole_help_is_the_docstring_and_the_defaults(capsys):
     with pytest.raises(SystemExit) as caught:
-        cli.parse(parser(), ["--help"])
+        cli.parse(parser(), ["--help-all"])
     text = capsys.readouterr().out
     assert caught.value.code == 0
     assert "What it does: 100 % of it.\n\nEXAMPLE\n    as it stands" in text

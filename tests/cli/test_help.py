@@ -1,0 +1,45 @@
+"""The help of every script: a page by default, and everything on request."""
+
+import importlib
+import os
+import shutil
+
+import pytest
+
+from common.artifacts.stages import STAGES
+from common.cli.help_text import MOST_COLUMNS, MOST_LINES, wrapped
+
+SCRIPTS = sorted(script for script in STAGES if script.endswith(".py"))
+
+
+def parser_of(script):
+    return importlib.import_module(script.removesuffix(".py")).arguments()
+
+
+@pytest.mark.parametrize("script", SCRIPTS)
+def test_the_help_is_a_page_that_ends_with_the_way_to_the_rest(script, monkeypatch):
+    monkeypatch.setattr(shutil, "get_terminal_size", lambda *_: os.terminal_size((200, 24)))
+    lines = parser_of(script).format_help().splitlines()
+    assert len(lines) <= MOST_LINES
+    assert max(map(len, lines)) <= MOST_COLUMNS
+    assert lines[-1].startswith("--help-all")
+    assert any(line.startswith("--") and line != lines[-1] for line in lines)
+
+
+@pytest.mark.parametrize("script", SCRIPTS)
+def test_the_whole_help_has_every_flag_and_the_whole_text(script):
+    parser = parser_of(script)
+    text = parser.format_help_all()
+    assert all(flag in text for flag in parser.flags.values())
+    assert " ".join(parser.doc.split()) in " ".join(text.split())
+
+
+@pytest.mark.parametrize("columns", [60, 80, 120])
+def test_paragraphs_follow_the_terminal_and_examples_stay(columns):
+    doc = (
+        f"{'A word. ' * 40}\n\nReads   {'table ' * 30}\nWrites  {'page ' * 30}\n\n    an example that is {'long ' * 40}"
+    )
+    blocks = wrapped(doc, columns).split("\n\n")
+    assert max(len(line) for block in blocks[:2] for line in block.splitlines()) <= columns
+    assert [line[:8] for line in blocks[1].splitlines() if line[0] != " "] == ["Reads   ", "Writes  "]
+    assert blocks[2] == doc.rstrip().split("\n\n")[2]
