@@ -151,7 +151,7 @@ CHANGED := $(foreach stamp,$(STAMPS),$(call differs,$(stamp)))
 
 # --- targets ---------------------------------------------------------------------------------------------------------
 
-.PHONY: run design load endurance record dashboard test-dashboard test test-slow test-random test-exports test-search fuzz openvino npu lint docs bench check-loadgen check-load check-load-models check-dashboard check-comparison check-profiler check-costs check-ceilings seed003 check-fpga check-design check-rtl cosim rtl-tools lock clean distclean help changed
+.PHONY: run design load endurance record dashboard test-dashboard test test-slow test-random test-exports test-search fuzz openvino npu lint docs readme bench check-loadgen check-load check-load-models check-dashboard check-comparison check-profiler check-costs check-ceilings seed003 check-fpga check-design check-rtl cosim rtl-tools lock clean distclean help changed
 .NOTPARALLEL:  # nothing may run beside a measurement
 .SUFFIXES:
 .PRECIOUS: $(foreach number,$(NUMBERS),$(call table,$(number)))  # Ctrl-C deletes none
@@ -300,6 +300,9 @@ docs: $(READY)  ## generate docs/ARTIFACTS.md, docs/METRICS.md, stages.mk and co
 	@$(PYTHON) -m common.artifacts metrics >docs/METRICS.md.tmp && mv docs/METRICS.md.tmp docs/METRICS.md
 	@$(PYTHON) -m common.artifacts make >stages.mk.tmp && mv stages.mk.tmp stages.mk
 	@$(PYTHON) -m common.artifacts rows >common/table_rows.pyi.tmp && mv common/table_rows.pyi.tmp common/table_rows.pyi
+
+readme: $(DEV_READY) models/resnet50-fp32.onnx models/bert-base-fp32.onnx  ## record the output that README.md and docs/MANUAL.md show (minutes, on a quiet host)
+	@$(PYTHON) -m tests.recorded
 
 bench: $(DEV_READY)  ## time every computed stage, interleaved and lone runs, and growing models beside peers
 	@$(PYTHON) -m benchmarks.stages --out $(OUT_DIR)

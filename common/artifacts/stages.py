@@ -144,18 +144,6 @@ STAGES: dict[str, Stage] = {
             is_aside=True,
         ),
         Stage(
-            "10_load_test.py",
-            ("load_best", "load_search"),
-            (*LOAD, "load_disturbances"),
-            (
-                *(*MODEL, *SCHEDULE, "replay", *USERS, *LENGTHS, *PAYLOAD, *BATCHING, "sessions", *SHARING),
-                *(*TELEMETRY, "best"),
-            ),
-            primary="load_summary",
-            is_measurement=True,
-            is_aside=True,
-        ),
-        Stage(
             "14_load_search.py",
             (),
             ("load_search", "load_batch_times", "load_best"),
@@ -164,6 +152,18 @@ STAGES: dict[str, Stage] = {
                 *TELEMETRY,
             ),
             primary="load_best",
+            is_measurement=True,
+            is_aside=True,
+        ),
+        Stage(
+            "10_load_test.py",
+            ("load_best", "load_search"),
+            (*LOAD, "load_disturbances"),
+            (
+                *(*MODEL, *SCHEDULE, "replay", *USERS, *LENGTHS, *PAYLOAD, *BATCHING, "sessions", *SHARING),
+                *(*TELEMETRY, "best"),
+            ),
+            primary="load_summary",
             is_measurement=True,
             is_aside=True,
         ),

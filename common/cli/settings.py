@@ -59,6 +59,8 @@ class Parser(argparse.ArgumentParser):
 
     def format_help(self) -> str:
         """Return the short help: the flags of the stage come first, then those of all stages."""
+        if self.prog not in STAGES:  # a kernel has few flags
+            return super().format_help()
         own = [action for action in self._actions if action.dest not in SHARED]
         return short_help(self.prog, self.doc, [*own, *(one for one in self._actions if one.dest in ("out", "quiet"))])
 

@@ -11,7 +11,7 @@ from tests.support.recorded_commands import commands
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 FIGURE = re.compile(r"\d[\d.,]*(?:x\b| (?:ms|µs|mJ|J|W|GFLOP/s|GB/s|%)(?!\w))")
-LONGEST = 230
+LONGEST = 240
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)

@@ -162,7 +162,7 @@ def test_the_command_line_works_and_its_table_fits(tmp_path):
 
 
 def test_help_shows_an_example():
-    done = run_stage(SCRIPT, "--help")
+    done = run_stage(SCRIPT, "--help-all")
     assert done.returncode == 0
     assert "EXAMPLE" in done.stdout
     assert "/fc/Gemm,Gemm,1,2048,1000,2048000,4097000,8196000,8192,4000" in done.stdout

@@ -316,7 +316,7 @@ def test_exit_codes_with_one_line(out, tmp_path, arguments, code, line):
 
 def test_help_shows_an_example_that_is_true(out, tmp_path):
     """The tables of the docstring, computed."""
-    lines = [line.strip() for line in run_stage(SCRIPT, "--help", cwd=tmp_path).stdout.splitlines()]
+    lines = [line.strip() for line in run_stage(SCRIPT, "--help-all", cwd=tmp_path).stdout.splitlines()]
     start = next(index for index, line in enumerate(lines) if line.startswith("executed_node,op_type,node_latency_us"))
     both = [line.split() for line in lines[start + 1 : start + 4]]
     nodes = [(name, op_type, float(value)) for name, op_type, value in (cells[0].split(",") for cells in both)]

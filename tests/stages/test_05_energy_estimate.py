@@ -421,7 +421,7 @@ def test_exit_codes_with_one_line(out, tmp_path, arguments, code, line):
 
 def test_help_shows_an_example_that_is_true(out, tmp_path):
     """The row of conv1 in the docstring, computed."""
-    text = run_stage(SCRIPT, "--help", cwd=tmp_path).stdout
+    text = run_stage(SCRIPT, "--help-all", cwd=tmp_path).stdout
     given = next(line for line in text.splitlines() if line.strip().startswith("conv1,float32")).strip().split(",")
     wanted = next(line for line in text.splitlines() if line.strip().endswith(",modelled")).strip().split(",")
     flops, weight, inputs, outputs = (int(cell) for cell in given[2:6])

@@ -237,5 +237,5 @@ def test_a_failure_while_writing_leaves_the_earlier_pictures(out, monkeypatch):
 
 def test_help_shows_an_example(capsys):
     with pytest.raises(SystemExit):
-        stage.main(["--help"])
+        stage.main(["--help-all"])
     assert "EXAMPLE of input" in capsys.readouterr().out

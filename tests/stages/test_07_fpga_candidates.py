@@ -655,6 +655,6 @@ def test_process_refuses_a_board_that_is_not_there_before_reading_tables(tmp_pat
 
 
 def test_process_prints_its_example_as_help(tmp_path):
-    done = run_stage(SCRIPT, "--help")
+    done = run_stage(SCRIPT, "--help-all")
     assert done.returncode == 0
     assert "EXAMPLE of input" in done.stdout
