@@ -42,6 +42,7 @@ def test_every_column_is_used():
     assert set(COLUMNS) - USED == {"dimensions"}  # kept for tables of variants, which no stage of today writes
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "column", [c for c in COLUMNS.values() if c.kind in ("integer", "number")], ids=lambda c: c.name
 )
@@ -49,6 +50,7 @@ def test_a_number_ends_in_its_unit(column):
     assert column.unit or column.name in UNITLESS
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("column", COLUMNS.values(), ids=lambda c: c.name)
 def test_a_description_is_a_sentence_without_its_stop(column):
     assert column.description

@@ -150,6 +150,7 @@ def test_a_reader_waits_for_a_commit_that_goes_on(tmp_path):
     assert not (tmp_path / STAGING).exists()
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(shutil.which("make") is None, reason="GNU make is not installed")
 def test_make_completes_what_was_cut_short_even_if_no_stage_is_due(tmp_path):
     write_all(tmp_path, "06_plots.py", "old")

@@ -363,6 +363,7 @@ def test_a_folder_that_may_not_be_written(tmp_path):
             write(tmp_path / "fixed")
 
 
+@pytest.mark.slow
 def test_a_folder_that_may_not_be_searched(tmp_path):
     """Root may search any folder: without that right, in a process of its own, it may not."""
     if not shutil.which("setpriv") or not IS_ROOT:

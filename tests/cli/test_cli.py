@@ -469,6 +469,7 @@ ENDS = "import atexit, threading; from common import interrupts; atexit.register
 SOLVER = "solver = threading.Thread(target=threading.Event().wait, daemon=True); solver.start(); "
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("left", "printed"), [("", "done\nthe interpreter ends\n"), (f"{SOLVER}interrupts.leave_alone(solver); ", "done\n")]
 )
@@ -609,6 +610,7 @@ def test_a_closed_stream_is_no_failure(closed):
     assert subprocess.run(command, cwd=ROOT, env=buffered, check=False).returncode == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["SIGTERM", "SIGHUP"])
 def test_a_signal_that_ends_a_stage_is_an_interrupt(name):
     ran = process(f"import os, signal, time; os.kill(os.getpid(), signal.{name}); time.sleep(600)", env=uncovered())

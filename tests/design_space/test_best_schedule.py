@@ -287,6 +287,7 @@ def in_order_with(most):
     return edges
 
 
+@pytest.mark.slow
 @FEW
 @given(tiny_models, tiny_hardware, st.integers(0, 2))
 def test_no_schedule_in_order_with_so_few_tensors_at_rest_is_better(model, hardware, most):

@@ -212,6 +212,7 @@ def test_an_engine_draws_by_its_seed_alone(propose):
     assert runs[0].curve != runs[2].curve
 
 
+@pytest.mark.slow
 def test_no_engine_is_below_the_optimum_and_each_comes_near(propose):
     parts = {name: ModelPart(MappingProblem(nest, TINY)) for name, nest in LAYERS.items()}
     found, optimum = search(parts, propose, 1000, 3), exact(LAYERS, TINY)

@@ -107,6 +107,7 @@ def front_at(graph, buffer, part, at, stays, place):
     return group_front(graph, part, buffer, frozenset(own), room) if room > 0 else ()
 
 
+@pytest.mark.slow
 @settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))
 @given(small_graphs(), buffers)
 def test_the_search_finds_what_brute_force_finds(graph, buffer):
@@ -185,6 +186,7 @@ BLIND = {28: 5.263e14, 128: 3.749e14, 256: 3.410e14, 512: 3.363e14, 1024: 3.419e
 FUSED = {128: 3.693e14, 256: 3.245e14, 512: 2.790e14, 1024: 2.624e14, 2048: 2.589e14}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kib", BLIND)
 def test_without_fusion_no_worse_than_the_prototype(kib):
     graph = contractions_alone(resnet18())

@@ -46,6 +46,7 @@ sizes = st.lists(st.integers(1, 40), min_size=len(LOOPS), max_size=len(LOOPS))
 orders = st.permutations(range(len(LOOPS)))
 
 
+@pytest.mark.slow
 @given(st.lists(st.tuples(sizes, sizes, orders), min_size=4, max_size=4))
 def test_what_is_written_is_read_as_the_same_loops(levels):
     mappings = Mappings(*(np.array([[level[part] for level in levels]]) for part in range(3)))

@@ -59,6 +59,7 @@ def test_a_value_comes_back_from_its_text(value):
     assert kinds_of(value_of(text_of(value), (Pair,))) == kinds_of(value)
 
 
+@pytest.mark.slow
 @given(VALUES, VALUES)
 def test_two_values_have_one_text_only_if_they_are_equal(one, other):
     assert (text_of(one) == text_of(other)) == (kinds_of(one) == kinds_of(other) and repr(one) == repr(other))

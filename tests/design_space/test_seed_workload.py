@@ -52,6 +52,7 @@ def test_capacity_changes_nothing_but_the_buffers_energy_per_byte():
     assert energy[2] / energy[0] == approx(per_byte[2] / per_byte[0])
 
 
+@pytest.mark.slow
 def test_the_published_product_is_said_to_be_out_of_reach_where_it_is():
     """Said at the published size alone, and true there: the optimum over all schedules is above it."""
     honest = found(28, HONEST)

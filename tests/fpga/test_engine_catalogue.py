@@ -94,6 +94,7 @@ def test_heads_are_split_over_the_regions(models):
     assert not [engine for engine in engines_for(kv260, "int8", models, [heads]) if isinstance(engine, Team)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("images", "members"), [(1, []), (2, []), (5, [3])])
 def test_images_are_split_over_the_regions(images, members, models):
     u280 = load_board("u280", CONFIGS / "boards")

@@ -187,6 +187,7 @@ def test_an_edge_to_a_node_that_is_not_there_is_refused():
         build([("a", "Relu")], [flow])
 
 
+@pytest.mark.slow
 def test_resnet50_has_53_convolution_groups():
     model = resnet50()
     groups = fuse(model.graph())
@@ -395,6 +396,7 @@ def test_a_dequantize_before_the_next_contraction_is_left_to_it():
     assert fused(model) == [("conv", "Conv+QuantizeLinear"), ("conv", "DequantizeLinear+Conv")]
 
 
+@pytest.mark.slow
 def test_large_graphs_are_divided_in_seconds():
     """By counting looks at tensors: each node is looked at a bounded number of times, whatever the graph's size."""
     looks = [counted_looks(blocks) for blocks in (50, 500)]

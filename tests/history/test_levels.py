@@ -30,6 +30,7 @@ def test_a_history_without_a_change_seldom_has_one(noise, count):
     assert sum(bool(changes(one, 1)) for one in values) <= MOST_ALARMS
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("family", [7, 101])
 def test_of_many_figures_together_seldom_one_has_a_change(family):
     """Histories of a hundred nodes: the share of histories with any alarm is that of one figure."""

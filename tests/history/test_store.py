@@ -76,6 +76,7 @@ def write_many(path, writer):
         RecordFile(path).add(run(f"{writer} {number}"))
 
 
+@pytest.mark.slow
 def test_two_writers_at_once_lose_nothing(tmp_path):
     """From the making of the file on."""
     path, context = tmp_path / "runs.sqlite", multiprocessing.get_context("spawn")

@@ -241,12 +241,14 @@ def test_a_package_is_imported_by_its_room_only(package, rooms):
     assert not [identify(path) for path in SCRIPTS if package in packages(path)]
 
 
+@pytest.mark.slow
 @each(SOURCES)
 def test_only_the_packages_that_the_user_chose(path):
     ours = {"common", "models"}
     assert packages(path) - ALLOWED_PACKAGES - ours - sys.stdlib_module_names == set()
 
 
+@pytest.mark.slow
 @each([*ROOM_FILES, *MODEL_FILES])
 def test_nothing_reaches_up_to_a_script(path):
     text = path.read_text(encoding="utf-8")
@@ -266,6 +268,7 @@ def test_computed_stages_load_no_runtime(path):
     assert not [identify(file) for file in reached(path) if "onnxruntime" in packages(file)]
 
 
+@pytest.mark.slow
 @each(SOURCES)
 def test_no_drawer_for_everything(path):
     parts = {part.removesuffix(".py") for part in path.relative_to(ROOT).parts}
@@ -300,6 +303,7 @@ def circles(arrows):
     return [sorted(names) for names in nx.strongly_connected_components(nx.DiGraph(arrows)) if len(names) > 1]
 
 
+@pytest.mark.slow
 def test_no_modules_import_each_other():
     arrows = [(path, file) for path in SOURCES for file in modules_imported(path) if file != path]
     found = circles((identify(path), identify(file)) for path, file in arrows)
@@ -396,6 +400,7 @@ def test_the_settings_of_a_stage_are_those_that_its_record_names(path):
 # --- speech ------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @each(SOURCES)
 def test_every_module_says_what_it_is(path):
     assert ast.get_docstring(tree_of(path))
@@ -453,6 +458,7 @@ def test_no_room_blames_the_command_line(path):
     assert "CommandLineError" not in names
 
 
+@pytest.mark.slow
 @each(SOURCES)
 def test_nothing_is_left_to_do(path):
     assert not re.search(r"\b(TODO|FIXME|XXX|HACK)\b", path.read_text(encoding="utf-8"))

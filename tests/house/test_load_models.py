@@ -32,6 +32,7 @@ def service(tmp_path_factory):
     return load_models.open_service(path, 1, 1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [0, 5, 11])
 def test_both_send_the_same_requests(service, seed):
     """LoadGen counts one more in each round, or the comparison says so."""

@@ -140,6 +140,7 @@ def pipeline(tmp_path: Path) -> Pipeline:
     return Pipeline(tmp_path)
 
 
+@pytest.mark.slow
 def test_first_run_is_everything_in_order_and_the_second_is_nothing(pipeline: Pipeline) -> None:
     assert pipeline.make() == ALL
     dry = pipeline.call("-n", "MODEL=model.onnx")
@@ -147,6 +148,7 @@ def test_first_run_is_everything_in_order_and_the_second_is_nothing(pipeline: Pi
     assert pipeline.make() == []
 
 
+@pytest.mark.slow
 def test_the_design_space_is_searched_only_where_it_is_asked_for(pipeline: Pipeline) -> None:
     assert pipeline.make("design") == ["02", "08"]
     assert pipeline.make("design") == []
@@ -157,6 +159,7 @@ def test_the_design_space_is_searched_only_where_it_is_asked_for(pipeline: Pipel
     assert pipeline.make() == [number for number in ALL if number != "02"]
 
 
+@pytest.mark.slow
 def test_load_is_tested_only_where_it_is_asked_for(pipeline: Pipeline) -> None:
     load = ("load", "RATE=40", "BATCH_MAX=8", "BATCH_WAIT=5ms", "ARRIVALS=constant", "DURATION=20s")
     assert pipeline.make(*load) == ["10"]
@@ -178,6 +181,7 @@ def test_a_long_load_is_a_target_of_its_own(pipeline: Pipeline) -> None:
     assert pipeline.flags["19"] == "--model models/model.onnx --rate 20 --duration 1h --out out"
 
 
+@pytest.mark.slow
 def test_the_view_takes_the_design_space_where_it_is_and_never_runs_it(pipeline: Pipeline) -> None:
     assert pipeline.make() == ALL
     pipeline.make("design", "SWEEP=buffer_kib=8,16")
@@ -238,6 +242,7 @@ def test_a_setting_reruns_what_reads_it_and_nothing_else(pipeline: Pipeline, set
     assert pipeline.make(setting) == []
 
 
+@pytest.mark.slow
 def test_a_dry_run_changes_nothing(pipeline: Pipeline) -> None:
     pipeline.make()
     before = {file: file.stat().st_mtime_ns for file in pipeline.folder.rglob("*")}
@@ -248,12 +253,14 @@ def test_a_dry_run_changes_nothing(pipeline: Pipeline) -> None:
     assert pipeline.make("PEAK_FLOPS=2e12") == ["03", "04", "05", "07", "09", "06"]
 
 
+@pytest.mark.slow
 def test_another_model_does_not_measure_the_host_again(pipeline: Pipeline) -> None:
     pipeline.make()
     assert pipeline.make("OUT=out/other", model="models/other.onnx") == ALL[1:]
     assert pipeline.make() == []
 
 
+@pytest.mark.slow
 def test_a_switch_to_an_older_model_is_seen(pipeline: Pipeline) -> None:
     pipeline.make()
     os.utime(pipeline.folder / "models/other.onnx", (1, 1))
@@ -359,6 +366,7 @@ def test_the_configured_board_is_planned_for_and_watched(pipeline: Pipeline) -> 
     assert pipeline.make() == ["07", "09", "06"]
 
 
+@pytest.mark.slow
 def test_with_both_ceilings_given_the_host_is_not_measured(pipeline: Pipeline) -> None:
     given = ("PEAK_FLOPS=2e12", "MEM_BW=5e10")
     assert pipeline.make(*given) == ALL[1:]
@@ -367,6 +375,7 @@ def test_with_both_ceilings_given_the_host_is_not_measured(pipeline: Pipeline) -
     assert pipeline.make("PEAK_FLOPS=2e12") == ["00", "03", "04", "05", "07", "09", "06"]
 
 
+@pytest.mark.slow
 def test_a_failed_stage_leaves_its_table_and_is_tried_again(pipeline: Pipeline) -> None:
     pipeline.make()
     pipeline.write("failing", "04")
@@ -379,6 +388,7 @@ def test_a_failed_stage_leaves_its_table_and_is_tried_again(pipeline: Pipeline) 
     assert pipeline.make("PEAK_FLOPS=2e12") == ["04", "05", "07", "09", "06"]
 
 
+@pytest.mark.slow
 def test_clean_and_run_in_one_command_leaves_nothing_to_do(pipeline: Pipeline) -> None:
     pipeline.make()
     assert pipeline.make("clean", "run") == ALL

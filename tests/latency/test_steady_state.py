@@ -29,6 +29,7 @@ STEP = 0.05 * (TURNS < RUNS // 3)
 # --- no change ------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(5))
 @pytest.mark.parametrize("phi", [0.0, 0.5])
 @pytest.mark.parametrize("count", [13, 61, RUNS, 3001])

@@ -57,6 +57,7 @@ def test_nodes_by_operator(model):
     assert found.total() == 175
 
 
+@pytest.mark.slow
 def test_multiply_accumulates_from_the_shapes(model):
     inferred = onnx.shape_inference.infer_shapes(build_resnet50(batch=1), strict_mode=True)
     shape = {
@@ -88,6 +89,7 @@ def test_names_are_unique_and_follow_the_exporter(model):
     assert "layer4.2.bn3.running_var" in parameters(model)
 
 
+@pytest.mark.slow
 def test_activations_stay_finite_and_alive(model):
     """Logits within two decades of the input, and different ones for two images."""
     session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])

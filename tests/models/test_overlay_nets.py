@@ -50,6 +50,7 @@ def macs_of(model: onnx.ModelProto) -> int:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "build",
     [build_resnet18, build_mobilenet_v1, build_inception_v1, build_squeezenet],

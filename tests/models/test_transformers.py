@@ -135,6 +135,7 @@ def test_bert_base_has_the_parameters_of_the_paper_without_the_pooler() -> None:
     assert (found["MatMul"], found["LayerNormalization"], found["Erf"]) == (12 * 8, 1 + 12 * 2, 12)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("batch", "seq"), [(2, 7), (3, 11)])
 def test_bert_products_are_its_closed_form(batch: int, seq: int) -> None:
     """Base widths in two layers of the twelve: a sixth of the closed form. Few words keep the table small.

@@ -15,6 +15,7 @@ from tests.support.paths import ROOT
 RUNS = 10_000
 
 
+@pytest.mark.slow
 def test_slow_runs_are_explained_in_a_few_bytes_per_run():
     """Each event overlaps 20 runs, so that it would cost memory to keep what every run lost."""
     starts_s, latencies_us = np.arange(RUNS) * 4e-4, np.full(RUNS, 190.0)

@@ -189,6 +189,7 @@ def recorded(events, path=""):
         yield node(name, int(begin), int(end - begin))
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None)
 @given(exact_events())
 def test_no_microsecond_is_lost_or_invented(events):

@@ -181,6 +181,7 @@ zone /sys/class/powercap/intel-rapl-mmio/intel-rapl-mmio:0 package-0 26214332885
 """
 
 
+@pytest.mark.slow
 def test_the_real_pyrapl_reads_a_whole_tree_over_a_wrap_of_each_range(private_sys):
     """Package: 850 µJ to the end of its range and 150 after it, in 1 ms; dram: 613 and 387; psys stands still."""
     ran = private_sys(ONE_SOCKET, READ_TWICE, "intel-rapl:0=150", "intel-rapl:0/intel-rapl:0:1=387")

@@ -46,6 +46,7 @@ def divided(one, other):
     return one // (abs(other) % 7 + 1) if isinstance(other, int) else one // 3
 
 
+@pytest.mark.slow
 @given(trees((*ARITHMETIC, divided, smaller)), st.sampled_from((1, 2, 7, 8)))
 def test_quotients_and_smaller_sizes_have_the_value_of_the_numbers(tree, divisor):
     whole = calculated(tree, dimension) // divisor

@@ -24,6 +24,7 @@ def items(path, key="list"):
     return list(list_items(path, key, "a list"))
 
 
+@pytest.mark.slow
 @given(
     st.lists(VALUES, max_size=5),
     st.dictionaries(st.text(max_size=4).filter(lambda key: key != "list"), VALUES, max_size=3),

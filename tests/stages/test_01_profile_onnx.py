@@ -125,6 +125,7 @@ def test_no_sensor_gives_a_header_and_no_rows(tmp_path, monkeypatch):
     assert "power: no sensor here" in (tmp_path / "out/power_samples.meta.json").read_text()
 
 
+@pytest.mark.slow
 def test_given_inputs_and_output_of_80_columns(tmp_path, capsys):
     np.save(tmp_path / "x.npy", np.zeros((2, 3, 13, 17), np.float32))
     profile(saved(tmp_path), tmp_path / "out", "--runs", 5, "--input", f"input={tmp_path}/x.npy")
@@ -185,6 +186,7 @@ def looped(folder, trips):
     return saved_nodes(folder, nodes, *(numpy_helper.from_array(*weight) for weight in weights))
 
 
+@pytest.mark.slow
 def test_every_event_of_a_body_is_in_one_row_and_no_time_twice(tmp_path):
     profile(looped(tmp_path, trips=7), tmp_path / "out", "--runs", 5, "--warmup", 3)
     nodes = pd.read_csv(tmp_path / "out/op_latency.csv").set_index("executed_node")
@@ -198,6 +200,7 @@ def test_every_event_of_a_body_is_in_one_row_and_no_time_twice(tmp_path):
     assert "2 nodes without a name of their own were named, as in op_metrics.csv" in notes
 
 
+@pytest.mark.slow
 def test_a_renamed_model_finds_its_weights_beside_the_file(tmp_path, monkeypatch):
     (tmp_path / "models").mkdir()
     path = looped(tmp_path / "models", trips=3)
@@ -208,6 +211,7 @@ def test_a_renamed_model_finds_its_weights_beside_the_file(tmp_path, monkeypatch
     assert (counts["mul"], counts["Relu_2"]) == (3, 1)
 
 
+@pytest.mark.slow
 def test_local_functions_run_under_the_names_of_op_metrics(tmp_path):
     inside = [helper.make_node("Relu", ["a"], ["t"], name="r"), helper.make_node("Neg", ["t"], ["b"])]
     function = helper.make_function("local", "F", ["a"], ["b"], inside, [helper.make_opsetid("", 17)])

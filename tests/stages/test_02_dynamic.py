@@ -69,6 +69,7 @@ def total(metrics, figure):
 # --- unbound dimensions ---------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("layers", "width", "heads", "feed"), [(2, 21, 3, 37), (3, 22, 2, 31)], ids=["tiny", "three layers"]
 )
@@ -86,6 +87,7 @@ def test_the_macs_of_bert_are_an_exact_polynomial(run, layers, width, heads, fee
     assert "note" not in printed.err
 
 
+@pytest.mark.slow
 def test_a_layer_of_bert_base_has_a_twelfth_of_its_polynomial(run):
     """BERT-base has 84934656·batch·seq + 18432·batch·seq² MACs in 12 equal layers."""
     metrics, _ = run(build_bert(layers=1, vocabulary=97, positions=67))

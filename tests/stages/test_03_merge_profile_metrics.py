@@ -141,6 +141,7 @@ def test_an_inserted_node_moves_its_operands_and_serves_its_reader(out):
     assert number(row["roof_share"]) == pytest.approx(2 * X / 5e-6 / 1e8)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("p50_us", "gap_us"), [(P50_US, 5.0), (17.0, -1.0)])
 def test_the_gap_is_what_is_left_of_the_median(out, p50_us, gap_us):
     write_profile(out, p50_us=p50_us)
@@ -326,6 +327,7 @@ def test_a_table_that_is_missing_or_was_changed(out, name, fate):
         stage.main(["--out", str(out)])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("content", [b"", b"\x08\x07", b"no model" * 5])
 def test_a_corrupt_executed_graph_with_a_right_sidecar(out, content):
     with Transaction(out, provenance(WRITTEN_BY["executed_graph"])) as writing:
@@ -336,6 +338,7 @@ def test_a_corrupt_executed_graph_with_a_right_sidecar(out, content):
     assert ran.stderr.endswith("; run 01_profile_onnx.py\n")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["op_latency", "op_metrics", "op_edges"])
 def test_a_table_without_rows_with_a_right_sidecar(out, name):
     header = f"{','.join(column.name for column in ARTIFACTS[name].columns)}\n"

@@ -241,6 +241,7 @@ def test_a_missing_table_names_the_stage_to_run(out, name):
         stage.main(["--out", str(out)])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("nodes", "edges", "message"),
     [

@@ -75,6 +75,7 @@ def test_the_model_alone(out, capsys):
     assert "no measured power; the model server-cpu predicts the energy" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("flag", ["--avg-power-w", "--avg_power_w"])
 def test_a_given_power_is_divided_by_the_model(out, flag):
     write_upstream(out, ceilings={})
@@ -326,6 +327,7 @@ def test_the_same_tables_give_the_same_bytes(out):
 # --- mistakes -------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["op_roofline.csv", "latency_summary.json", "power_samples.csv", "run_latency.csv"])
 def test_a_missing_table_names_the_stage_to_run(out, name):
     write_upstream(out)

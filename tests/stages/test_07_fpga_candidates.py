@@ -378,12 +378,14 @@ def test_nothing_hides_what_the_runtime_adds(tmp_path):
     assert gap["interval_finish_us"] == pytest.approx(after["interval_finish_us"].max())
 
 
+@pytest.mark.slow
 def test_a_plan_that_does_not_pay_says_so(out, capsys):
     tables = run(out, "--kernel-speedup", "K1=0.5")
     assert term(tables, "latency", "total_speedup")["optimistic"] < 1
     assert "verdict   latency does not pay: 0." in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_a_model_that_is_too_quick_for_a_launch_stays_on_the_host(tmp_path, capsys):
     model, executed = small()
     faster = [(name, kind, sources, latency / 500, energy) for name, kind, sources, latency, energy in executed.nodes]
@@ -396,6 +398,7 @@ def test_a_model_that_is_too_quick_for_a_launch_stays_on_the_host(tmp_path, caps
     assert tables["fpga_candidates"]["reason"].str.contains("later").any()
 
 
+@pytest.mark.slow
 def test_a_model_without_contractions_has_nothing_to_choose(tmp_path, capsys):
     model = Model(outputs=["y"])
     model.floats(x=(101,), y=(101,))
@@ -466,6 +469,7 @@ def test_inserted_nodes_stay_on_the_host_and_are_named(out, capsys):
     )
 
 
+@pytest.mark.slow
 def test_unknown_dimensions_leave_cells_empty_and_name_the_flag(tmp_path):
     model, executed = small()
     model.nodes[0] |= {"macs": None, "flops": None, "m_count": None}

@@ -359,6 +359,7 @@ def test_a_second_ctrl_c_ends_the_program_and_replaces_nothing(tables):
 # --- fused groups ---------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_the_accounting_of_the_seed_is_named_and_tiles_nothing(tables):
     done, found, summary = run(tables, "--hardware", "fa-dosa", "--accounting", "seed")
     assert done.stdout.startswith("fa-dosa, exact, accounting seed: EDP")
@@ -459,6 +460,7 @@ def test_a_schedule_at_the_bound_leaves_nothing():
 # --- sweeps ---------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_sweep_goes_on_past_sizes_in_which_nothing_fits(tables):
     done, found, summary = run(tables, "--hardware", "fa-dosa", "--sweep", "buffer_kib=0.001,0.0625,8,16")
     points = found["design_points"]
@@ -487,6 +489,7 @@ def test_where_nothing_fits_at_all_there_is_one_line(tables):
     assert "below one tile" in line
 
 
+@pytest.mark.slow
 def test_the_best_design_within_each_area_is_that_of_a_search_through_all(folders):
     tables = folders["tiny-loop"]
     sweep = ("--sweep", "array=4x4,8x8,16x16,8x32 scratchpad_kib=16,128")
@@ -579,6 +582,7 @@ def test_bad_input_gives_one_line_and_keeps_the_tables(tables, flags, code, prob
     assert {name: (tables / f"{name}.csv").read_bytes() for name in TABLES} == before
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("hardware", ["gemmini", "fa-dosa"])
 def test_dimensions_without_a_size_are_asked_for(tmp_path, hardware):
     out = counted(tmp_path, "tiny-resnet8")

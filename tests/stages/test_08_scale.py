@@ -111,6 +111,7 @@ def test_only_what_a_result_follows_from_decides_whether_it_is_known(tables, sea
     assert searched == ["fa-dosa buffer_kib=16"]
 
 
+@pytest.mark.slow
 def test_results_stand_where_they_are_wanted(few_layers, tmp_path, searched):
     run(few_layers, "--cache", tmp_path / "a" / "b")
     assert design_names(tmp_path / "a" / "b") == {"gemmini"}

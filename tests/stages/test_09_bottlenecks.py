@@ -187,6 +187,7 @@ def test_without_03_the_runs_alone_are_judged(tables):
     assert set(stored(tables, "bottlenecks")["finding_subject"]) <= {"the runs"}
 
 
+@pytest.mark.slow
 def test_a_trace_of_a_machine_with_a_gpu(tables):
     """The nodes that the runtime left to the processor are named, and the tensors between both providers."""
     model, cuda = tables.parent / "m.onnx", "CUDAExecutionProvider"

@@ -127,6 +127,7 @@ def test_arrows_follow_the_critical_path(tables):
     assert max(map(len, done.stdout.splitlines())) <= 80
 
 
+@pytest.mark.slow
 def test_the_tables_of_01_are_enough(tables):
     report(tables)
     for name in ("op_roofline", "ops_profile", "critical_path", "offload_schedule", "fpga_candidates"):
@@ -267,6 +268,7 @@ def test_times_of_the_plan_are_those_of_its_tables(tables):
     assert {t: us for (t, kind), us in after.items() if kind == "kernel"} == pytest.approx(kernels.to_dict())
 
 
+@pytest.mark.slow
 def test_the_flame_graph_has_the_time_of_the_table(tables):
     report(tables)
     lines = (tables / "flamegraph.folded").read_text().splitlines()
@@ -275,6 +277,7 @@ def test_the_flame_graph_has_the_time_of_the_table(tables):
     assert all(line.startswith("m.onnx;") for line in lines)
 
 
+@pytest.mark.slow
 def test_the_annotated_graph_has_the_time_of_the_table(tables):
     report(tables)
     model = onnx.load(tables / "annotated.onnx")

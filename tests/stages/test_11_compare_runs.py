@@ -271,6 +271,7 @@ def test_plan_energy_and_load_are_compared_as_their_stages_state_them(stated, tm
     assert "differs: load offered requests per s" in done.stdout
 
 
+@pytest.mark.slow
 def test_a_table_that_is_older_than_the_times_is_left_out_with_a_note(stated, tmp_path):
     """Nodes that were merged again, beside the energy and the plan of the merge before."""
     shutil.copytree(stated / "one", tmp_path / "one")

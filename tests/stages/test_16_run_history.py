@@ -158,6 +158,7 @@ def test_the_newest_level_fails_as_long_as_its_change_counts(tmp_path, level_us,
     look_back(tmp_path, "--fail-above", "5%", "--last", "6")
 
 
+@pytest.mark.slow
 def test_what_stays_on_its_level_is_unchanged(tmp_path):
     for run in range(8):
         append(tmp_path, 1009.0, run)
@@ -192,6 +193,7 @@ def test_the_same_measurement_is_one_run(tmp_path):
     assert len(latency(values)) == 1
 
 
+@pytest.mark.slow
 def test_profiles_without_single_runs_are_told_apart_by_their_nodes(tmp_path):
     """Counters of OpenVINO hold no runs, so run_latency.csv is the same for all."""
     model, data = tmp_path / "tiny-cnn.onnx", ROOT / "tests/foreign_traces/data/openvino"
@@ -208,6 +210,7 @@ def test_profiles_without_single_runs_are_told_apart_by_their_nodes(tmp_path):
     assert "run 2 of commit unknown has no latency" in look_back(tmp_path).stdout
 
 
+@pytest.mark.slow
 def test_a_busy_run_is_kept_and_decides_nothing(tmp_path):
     for run in range(8):
         append(tmp_path, 1009.0, run)

@@ -22,6 +22,7 @@ def paths(tmp_path_factory):
     return [str(folder / f"{name}.onnx") for name in ("tiny-mlp", "tiny-cnn", "bad")]
 
 
+@pytest.mark.slow
 def test_each_model_has_a_row_and_a_bad_one_the_reason(paths, tmp_path):
     done = run_stage(SCRIPT, "--models", ",".join(paths), *SHORT, "--out", tmp_path)
     assert done.returncode == 0, done.stderr

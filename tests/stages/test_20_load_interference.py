@@ -10,6 +10,7 @@ SHORT = ("--rate", "50", "--duration", "400ms")
 IMAGES = ["decode_us", "resize_us", "normalize_us"]
 
 
+@pytest.mark.slow
 def test_two_models_are_loaded_alone_and_together(mlp, tokens, tmp_path):
     flags = ("--rate", "200", "--duration", "2s", "--with", tokens, "--with-rate", "100", "--with-dim", "seq=7")
     left = load_test(mlp, tmp_path, *flags, script=SCRIPT)

@@ -102,6 +102,7 @@ def test_the_branch_that_ran_has_its_work(merged, taken):
     assert f"{macs} (100.0 %) from the shapes that ran" in printed.out
 
 
+@pytest.mark.slow
 def test_a_loop_counts_the_passes_that_it_ran(merged):
     body = helper.make_graph(
         [
@@ -127,6 +128,7 @@ def test_a_loop_counts_the_passes_that_it_ran(merged):
     assert json.loads(step["source_nodes"]) == ["step"]
 
 
+@pytest.mark.slow
 def test_a_loop_whose_state_grows_counts_each_pass_by_its_own_shapes(merged):
     """Each of 17 passes adds a row to the state and multiplies all rows."""
     body = helper.make_graph(

@@ -139,6 +139,7 @@ def inception_v2() -> int:
     return macs + 1024 * 1000
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "expected", "written_out"),
     [

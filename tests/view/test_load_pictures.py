@@ -132,6 +132,7 @@ def test_the_pair_shows_each_service_alone_and_together():
     assert outside(figure) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["m.onnx", f"bert{EXTRA}.onnx"])
 def test_a_pair_of_the_same_model_or_of_long_names_stays_inside(name):
     figure = draw_interference(pair(served_model=name))

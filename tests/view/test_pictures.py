@@ -219,6 +219,7 @@ def test_a_wide_graph_fills_its_lanes_with_the_longest_and_says_what_is_left_out
     )
 
 
+@pytest.mark.slow
 def test_two_thousand_nodes_stay_readable():
     schedule = all_tables(many_nodes(2_000))["op_schedule"]
     found = texts(draw_schedule(schedule, rank_nodes(schedule, labels_of(schedule))))

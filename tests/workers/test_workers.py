@@ -51,6 +51,7 @@ def test_one_process_needs_no_other_package(monkeypatch):
     assert powers(Workers(2), 1) == EXPECTED[:1]  # one task needs one process
 
 
+@pytest.mark.slow
 def test_two_processes_compute_and_end():
     pids = {int(pid) for _, pid in Workers(2).results([WHO] * 4, None)}
     assert len(pids) == 2
@@ -81,12 +82,14 @@ def test_an_error_goes_through_a_pipe(error):
     assert (type(other), str(other), vars(other)) == (type(error), str(error), vars(error))
 
 
+@pytest.mark.slow
 def test_a_process_that_dies_is_named():
     calls = [partial(time.sleep, 0.01), partial(os.kill, 0, signal.SIGCONT), partial(os.abort)] * 2
     with pytest.raises(WorkersLostError, match="a process ended by itself"):
         list(Workers(2).results(calls, None))
 
 
+@pytest.mark.slow
 def test_whoever_takes_no_more_results_ends_the_processes():
     results = Workers(2).results([WHO, *[partial(time.sleep, 60)] * 3], None)
     begin = time.monotonic()

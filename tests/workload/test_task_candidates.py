@@ -188,6 +188,7 @@ def test_why_no_kernel_serves_a_group():
     assert reasons["Unsqueeze"] == "moves nothing: free on either side"
 
 
+@pytest.mark.slow
 def test_the_second_block_of_resnet50_is_a_chain():
     """1×1 from 256 to 64 channels, 3×3, 1×1 back to 256, on maps of 56 × 56, with BatchNorm and what came in."""
     _, groups, found = candidates_of(BUILDERS["resnet50"](), "int8", N=1)

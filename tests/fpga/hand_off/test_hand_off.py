@@ -243,6 +243,7 @@ def test_an_array_of_floats_has_none():
 # --- C++ --------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(shutil.which("g++") is None, reason="no g++: make rtl-tools")
 def test_every_kernel_compiles_and_its_pools_are_right_in_their_planned_size(handed, tmp_path):
     ran = []
@@ -330,6 +331,7 @@ def test_the_page_names_every_file(handed):
     assert "$" not in page
 
 
+@pytest.mark.slow
 def test_a_plan_that_leaves_all_on_the_host_says_so(tmp_path):
     model = Model(outputs=["y"])
     model.floats(x=(1, 7), y=(1, 7))

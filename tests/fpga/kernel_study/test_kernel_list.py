@@ -133,6 +133,7 @@ def test_attention_adds_22_percent(encoder) -> None:
     assert f"{found.attention_flops / found.projection_flops:.0%}" == "22%"
 
 
+@pytest.mark.slow
 def test_the_products_of_the_corrected_list_are_those_of_the_model(encoder) -> None:
     """Against the shapes that onnx infers for one layer of the encoder at full width, the connector included."""
     model = build_vision_encoder(batch=1, depth=1)

@@ -50,6 +50,7 @@ def estimate(capsys):
 # --- the object -----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_the_command_prints_one_object_and_nothing_else() -> None:
     finished = run("estimate", *GEMV.split())
     assert (finished.returncode, finished.stderr) == (0, "")
@@ -58,6 +59,7 @@ def test_the_command_prints_one_object_and_nothing_else() -> None:
     assert set(found["resources"]) == set(RESOURCE_NAMES)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("flags", EVERY)
 @pytest.mark.parametrize("board", ["u280", "u250", "zcu104", "vck190"])
 def test_every_kernel_closes_in_itself_on_every_kind_of_board(estimate, flags, board) -> None:

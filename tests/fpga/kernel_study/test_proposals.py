@@ -77,6 +77,7 @@ def check(board, kind, precision, sizes, models):
     return True
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("board", BOARDS)
 def test_a_proposal_fits(board, boards, models):
     """Those that did not: arrays of fp32 on a V80, attention and rows on the smallest boards."""

@@ -56,6 +56,7 @@ def amounts() -> list[Counted]:
     return list(counted())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("resource", RESOURCES)
 def test_resource_bands_are_chosen_from_the_designs_and_hold_those_of_other_families(
     amounts: list[Counted], resource: str

@@ -66,6 +66,7 @@ def test_what_an_array_does_not_compute_has_no_epilogue():
     assert fused_products(others) == frozenset()
 
 
+@pytest.mark.slow
 @settings(max_examples=100, deadline=None)
 @given(
     rows=st.integers(1, 64),

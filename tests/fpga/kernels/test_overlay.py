@@ -341,6 +341,7 @@ def networks() -> dict[str, Network]:
     return {name: network(build(batch=1, has_weights=False)) for name, build in overlay_fit.BUILDERS.items()}
 
 
+@pytest.mark.slow
 def test_the_configuration_is_what_the_fit_gives(networks: dict[str, Network]) -> None:
     engine = configured("dpu-b4096", "kv260")
     rates = overlay_fit.fit(networks, engine, MEASURED_US)
@@ -352,6 +353,7 @@ def test_the_configuration_is_what_the_fit_gives(networks: dict[str, Network]) -
     assert host_us == pytest.approx(rates["host_us"], rel=2e-3)
 
 
+@pytest.mark.slow
 def test_rates_stay_where_the_priors_believe_them(networks: dict[str, Network]) -> None:
     rates = overlay_fit.fit(networks, configured("dpu-b4096", "kv260"), MEASURED_US)
     assert 0.5 < rates["port_fraction"] < 0.9

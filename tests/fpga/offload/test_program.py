@@ -154,6 +154,7 @@ def shortest_path(hosts, cards, ways):
     return min(host, card + ways[-1][1])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("size", "seed"), [(40, 1), (97, 2), (211, 3)])
 def test_a_long_chain_is_a_shortest_path(size, seed):
     given, *numbers = chain(size, seed)
@@ -185,6 +186,7 @@ def test_a_long_network_of_branches_has_a_plan_between_bound_and_greedy():
     assert found.bound_us <= longer.finish_us
 
 
+@pytest.mark.slow
 def test_the_same_problem_has_the_same_plan():
     given = branches(30, 2)
     assert optimize(given, Effort(0.2)) == optimize(given, Effort(0.2))

@@ -107,6 +107,7 @@ def two_towers(length):
     return problem([10] * (join + 1), flows, [engine("E")], options)
 
 
+@pytest.mark.slow
 def test_towers_that_the_host_computes_one_after_the_other_are_cut():
     given = two_towers(201)
     parts = segments(given, Wiring(given), range(len(given.options)))
@@ -127,6 +128,7 @@ def test_calls_of_loose_items_join_the_plan_of_the_segments():
     assert scheduler.finish_us(longer) == given.host_only_us - 10
 
 
+@pytest.mark.slow
 def test_a_plan_that_loose_items_cannot_mend_is_not_tried_with_them(monkeypatch):
     """The greedy plan is best at 3,620; the plan of the segments is not, and the loose item takes 10 of its 4,030."""
     given, tried = two_towers(201), []
@@ -304,6 +306,7 @@ class Clock:
         self.heard.append((plan_us, bound_us))
 
 
+@pytest.mark.slow
 def test_at_whatever_moment_the_clock_ends_the_search_there_is_a_plan_and_a_bound():
     given = blocks(9, 3)
     best = optimize(given, Effort(5.0))

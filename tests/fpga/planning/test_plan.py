@@ -155,6 +155,7 @@ def test_a_speedup_for_a_kernel_that_the_plan_lacks_is_refused(workload, models)
         make_plan(workload, requested(given_speedups={"K9": 2.0}), models)
 
 
+@pytest.mark.slow
 def test_results_hold_the_what_if_plans_behind_the_baselines(workload, models):
     u50 = replace(requested(), board=load_board("u50", CONFIGS / "boards"))
     results = plan_results(workload, requested(), models, {"board=u50": u50})
@@ -162,6 +163,7 @@ def test_results_hold_the_what_if_plans_behind_the_baselines(workload, models):
     assert names == ["plan", "host alone", "greedy", "rule of thumb", "proven bound", "launch-per=phase", "board=u50"]
 
 
+@pytest.mark.slow
 def test_a_long_plan_keeps_its_calls_for_the_other_way_to_launch(workload, models, monkeypatch):
     """Each call pays 81 us; with phases, only the one that reads the input does."""
     monkeypatch.setattr("common.fpga.planning.results.MOST_STEPS", 0)

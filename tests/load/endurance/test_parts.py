@@ -85,6 +85,7 @@ def test_without_samples_nothing_is_said_of_memory():
     assert course([], memory()).steadiness is None
 
 
+@pytest.mark.slow
 def test_a_level_that_holds_is_no_drift():
     found = course(load(), memory())
     assert (found.steadiness.kind, found.cause) == ("flat", "")
@@ -174,6 +175,7 @@ def test_a_load_is_divided_into_equal_parts():
     assert lengths == [75.0, 75.0]
 
 
+@pytest.mark.slow
 def test_the_summary_has_the_levels_by_their_begin():
     parts = load(slower)
     text = summary(course(parts, [*memory(1024.0), *clock(2500.0)]), parts)

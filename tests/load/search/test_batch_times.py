@@ -48,6 +48,7 @@ def test_powers_of_two_and_the_largest(most, sizes):
     assert powers_of_two(most) == sizes
 
 
+@pytest.mark.slow
 def test_two_sessions_are_m_m_2():
     mean_s, rate_hz = 0.01, 130.0
     exponential = -mean_s * np.log(1 - (np.arange(4000) + 0.5) / 4000)
@@ -78,6 +79,7 @@ def test_capacity_is_that_of_full_batches():
     assert capacity_hz(TIMES, Configuration(8, 0.0, 3, 2)) == pytest.approx(3 * 8 / 0.019)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "setup", [Configuration(1, 0.0, 1, 1), Configuration(8, 0.003, 1, 1), Configuration(4, 0.0, 2, 1)]
 )

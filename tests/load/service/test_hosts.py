@@ -200,6 +200,7 @@ def test_a_service_that_nobody_holds_ends_its_processes(mlp):
     assert not any(map(is_there, found))
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "killpg"), reason="there are no process groups")
 def test_processes_end_with_the_one_that_started_them(mlp):
     """Even where that one is killed and can do nothing about it."""

@@ -125,6 +125,7 @@ def test_whole_numbers_are_not_normalized(folder):
     assert values.dtype == np.uint8 and values[0, 4, 6].tolist() == list(COLOURS[0])
 
 
+@pytest.mark.slow
 def test_other_processes_prepare_the_images_and_answer_too(folder, tmp_path):
     """Also what they refuse comes back as it is."""
     path, form = tmp_path / "means.onnx", ["N", 3, 5, 7]

@@ -299,6 +299,7 @@ def test_random_bytes_are_a_model_or_refused(content):
     load_or_refuse(content)
 
 
+@pytest.mark.slow
 @settings(max_examples=300, deadline=None)
 @given(st.lists(st.tuples(st.integers(0, len(TINY) - 1), st.integers(0, 255)), min_size=1, max_size=4))
 def test_a_model_with_wrong_bytes_is_a_model_or_refused(changes):

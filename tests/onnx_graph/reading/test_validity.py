@@ -167,6 +167,7 @@ def test_a_pipe_is_no_model(tmp_path):
         load_model(tmp_path / "m.onnx", {})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("value", [5, 2.5, "3,3", ["a"], [1.5], helper.make_tensor("t", 1, [1], [1.0])])
 @pytest.mark.parametrize("name", ["kernel_shape", "strides", "dilations", "pads", "group", "axis", "axes", "opset"])
 @pytest.mark.parametrize("op_type", ["Conv", "QLinearSoftmax", "ReduceSum"])

@@ -67,6 +67,7 @@ def test_a_shape_with_an_unknown_dimension_has_no_value():
     assert values_of([node("Add", "x,x", "y")], {"x": (3,)}).find("y") is None
 
 
+@pytest.mark.slow
 def test_a_chain_of_five_thousand_nodes():
     names = ["one", *(f"t{index}" for index in range(5000))]
     nodes = [node("Add", f"{before},one", after) for before, after in itertools.pairwise(names)]
