@@ -271,8 +271,9 @@ test test-slow test-random fuzz: export PYTHONDONTWRITEBYTECODE :=
 test: lint  ## set up, then lint, types and the tests of a minute or two
 	@$(PYTHON) -m pytest $(WORKERS)
 
-test-slow: $(DEV_READY)  ## run all tests, the exhaustive ones as well, with branch coverage (a quarter of an hour)
-	@$(PYTHON) -m pytest -m "slow or not slow" --cov $(WORKERS)
+test-slow: $(DEV_READY)  ## run the slow tests as well, with branch coverage, then the exhaustive ones (twenty minutes)
+	@$(PYTHON) -m pytest -m "not exhaustive" --cov $(WORKERS)
+	@$(PYTHON) -m pytest -m exhaustive $(WORKERS)
 
 test-random: $(DEV_READY)  ## run the property tests on examples that no run before has tried
 	@$(PYTHON) -m pytest -m hypothesis --hypothesis-profile random $(WORKERS)
@@ -281,10 +282,10 @@ test-exports: $(TORCH_READY)  ## set up PyTorch, then check exports by torch.onn
 	@$(PYTHON) -m pytest tests/exports tests/design_space --show-capture=no
 
 test-search: $(VENV)/.ready-search  ## set up the packages of all search engines, then test the design space with them
-	@$(PYTHON) -m pytest -m "slow or not slow" tests/design_space tests/stages/test_08_design_space.py
+	@$(PYTHON) -m pytest -m "" tests/design_space tests/stages/test_08_design_space.py
 
 test-dashboard: $(VENV)/.ready-dashboard-test  ## set up the server of the dashboard, then test it, in Chromium where that is installed
-	@$(PYTHON) -m pytest -m "slow or not slow" tests/monitor tests/stages/test_12_dashboard.py
+	@$(PYTHON) -m pytest -m "" tests/monitor tests/stages/test_12_dashboard.py
 
 fuzz: $(DEV_READY)  ## run hostile models, tables and settings, kills and full disks, each case by its SEED
 	@$(PYTHON) -m tests.fuzz $(call flag,--seed,$(SEED)) $(call flag,--minutes,$(MINUTES)) $(call each,--campaign,$(CAMPAIGNS))

@@ -337,7 +337,7 @@ sys.exit(importlib.import_module(sys.argv[2]).main(sys.argv[3:]))
 """
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("rename", range(5))
 def test_04_killed_at_each_rename_is_completed_by_its_reader(tmp_path, rename):
     """Old: the critical path as it is; new: with the times of another table of nodes."""

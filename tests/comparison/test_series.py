@@ -60,14 +60,14 @@ def pairs(kind, planted):
         yield verdicts(measured(kind, times_us, scatter, rng), measured(kind, slower, scatter, rng))
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("kind", ["independent", "correlated", "wandering"])
 def test_twenty_pairs_of_equal_measurements_raise_at_most_one_alarm(kind):
     alarms = [{*found.values()} & {"regressed", "improved"} for found in pairs(kind, planted=0.0)]
     assert sum(map(bool, alarms)) <= 1
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("kind", ["independent", "correlated", "wandering"])
 def test_five_percent_in_one_node_are_found_and_named_in_twenty_of_twenty(kind):
     found = [*pairs(kind, planted=0.05)]

@@ -122,7 +122,7 @@ def test_a_schedule_moves_what_its_tables_say(model, hardware, seed):
     check_execution(model, hardware, seed)
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 @MANY
 @given(small_models(6), tiny_hardware, st.integers(0, 999))
 def test_a_thousand_schedules_move_what_their_tables_say(model, hardware, seed):
@@ -268,7 +268,7 @@ def test_no_schedule_of_a_small_model_is_better(model, hardware):
     check_optimum(model, hardware)
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 @settings(MANY, max_examples=100)
 @given(tiny_models, tiny_hardware)
 def test_no_schedule_of_a_hundred_small_models_is_better(model, hardware):

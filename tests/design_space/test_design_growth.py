@@ -43,7 +43,7 @@ def test_whole_models_have_limits_and_no_run_may_fail(monkeypatch, layers, chang
     assert design_growth.main([]) == int(not is_kept)
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_the_product_of_equal_contractions_grows_with_the_square_of_their_number(monkeypatch, tmp_path):
     """Energy and cycles are sums over layers, so three times the contractions cost nine times the product."""
     sizes = {"width": 21, "heads": 3, "feed": 37, "vocabulary": 97, "positions": 31}

@@ -45,7 +45,7 @@ def test_fill_and_drain_is_what_the_plan_counts_beside_the_steps(overlap, schedu
         assert whole == fold_cycles(rows, columns, steps, folds, schedule)
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 @needs_verilator
 def test_the_verilog_takes_the_steps_and_the_fill_and_drain():
     designs = (Design(5, 4, "int8", overlap=True), Design(3, 4, "int8"))

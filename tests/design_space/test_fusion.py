@@ -114,7 +114,7 @@ def test_the_search_finds_what_brute_force_finds(graph, buffer):
     check_search(graph, buffer)
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 @settings(max_examples=500, deadline=None, suppress_health_check=list(HealthCheck))
 @given(small_graphs(), buffers)
 def test_the_search_finds_what_brute_force_finds_in_many_graphs(graph, buffer):
@@ -193,7 +193,9 @@ def test_without_fusion_no_worse_than_the_prototype(kib):
     assert best(fused_front(graph, buffer_of(kib), most_layers=1)).edp <= BLIND[kib]
 
 
-@pytest.mark.parametrize("kib", [128, *(pytest.param(kib, marks=pytest.mark.slow) for kib in (256, 512, 1024, 2048))])
+@pytest.mark.parametrize(
+    "kib", [128, *(pytest.param(kib, marks=pytest.mark.exhaustive) for kib in (256, 512, 1024, 2048))]
+)
 def test_with_fusion_no_worse_than_the_prototype_although_pools_and_additions_cost(kib):
     graph, buffer = resnet18(), buffer_of(kib)
     found = best(fused_front(graph, buffer))

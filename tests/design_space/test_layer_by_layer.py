@@ -120,8 +120,8 @@ def test_resnet_18_on_gemmini_has_its_known_optimum():
     ("name", "least", "most"),
     [
         pytest.param("random", 1.2, 1.8),
-        pytest.param("two-step", 1.0, 1.01, marks=pytest.mark.slow),
-        pytest.param("cma", 1.0, 1.05, marks=pytest.mark.slow),
+        pytest.param("two-step", 1.0, 1.01, marks=pytest.mark.exhaustive),
+        pytest.param("cma", 1.0, 1.05, marks=pytest.mark.exhaustive),
     ],
 )
 def test_a_thousand_mappings_per_layer_end_above_it(name, least, most):

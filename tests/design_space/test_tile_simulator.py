@@ -65,7 +65,7 @@ def test_a_nest_moves_what_the_formula_says(nest, data):
     check_nest(nest, data)
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 @MANY
 @given(nests(), st.data())
 def test_a_thousand_nests_move_what_the_formula_says(nest, data):
@@ -163,7 +163,7 @@ def test_a_fused_group_moves_and_holds_what_the_formula_says(group, data):
     check_group(group, data)
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 @MANY
 @given(tileable, st.data())
 def test_a_thousand_fused_groups_move_and_hold_what_the_formula_says(group, data):

@@ -142,7 +142,7 @@ def test_some_models(tmp_path):
     smoke(Models(with_backend=False), tmp_path, 24)
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("campaign", [Tables, Configurations, Kills, Disks], ids=lambda campaign: campaign.name)
 def test_some_of_every_other_campaign(campaign, tmp_path):
     smoke(campaign(), tmp_path, 24)

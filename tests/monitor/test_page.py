@@ -19,7 +19,7 @@ from tests.support.live_server import LOOPBACK, TOKEN, Running  # noqa: E402
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 pytestmark = [
-    pytest.mark.slow,
+    pytest.mark.exhaustive,
     pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium (Debian's package chromium)"),
 ]
 LONG_MS = 60_000

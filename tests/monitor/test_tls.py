@@ -54,7 +54,7 @@ def write_token(out):
     (out / "dashboard.token").write_text(TOKEN)
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_others_are_answered_by_tls_and_by_its_name_alone(tmp_path, files):
     write_token(out := tmp_path / "out")
     flags = ("--attach", "--public", "localhost", "--tls-cert", files[0], "--tls-key", files[1], "--out", out)

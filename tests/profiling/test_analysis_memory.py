@@ -30,7 +30,7 @@ def test_slow_runs_are_explained_in_a_few_bytes_per_run():
     assert peak / RUNS < 250
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_an_hour_of_short_runs_is_analysed_in_memory_that_any_machine_has():
     """18 million runs; before, each stored run took 0.7 kB, and an hour 1 GB."""
     command = [sys.executable, "-m", "benchmarks.analysis_memory"]

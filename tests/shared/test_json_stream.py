@@ -89,7 +89,7 @@ def test_one_endless_value_is_refused(tmp_path, monkeypatch):
         items(path)
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_memory_does_not_grow_with_the_file(tmp_path):
     path = tmp_path / "long.json"
     event = '{"name": "x", "args": {"shape": [1, 2, 3], "text": "' + "y" * 400 + '"}}'

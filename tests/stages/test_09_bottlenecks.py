@@ -103,10 +103,10 @@ def profiled(folder, made, *flags, profile=profile):
     ("rule", "fault", "sound", "flags"),
     [
         ("unfused_product", product("n"), product(2), ("--dim", "n=2")),
-        pytest.param("padding", convolution(9), convolution(32), (), marks=pytest.mark.slow),
-        pytest.param("format_conversions", convolution(32, HALF), convolution(32), (), marks=pytest.mark.slow),
-        pytest.param("layout_conversions", convolution(32), product(2), (), marks=pytest.mark.slow),
-        pytest.param("single_thread", running_sum(), product(2), (), marks=pytest.mark.slow),
+        pytest.param("padding", convolution(9), convolution(32), (), marks=pytest.mark.exhaustive),
+        pytest.param("format_conversions", convolution(32, HALF), convolution(32), (), marks=pytest.mark.exhaustive),
+        pytest.param("layout_conversions", convolution(32), product(2), (), marks=pytest.mark.exhaustive),
+        pytest.param("single_thread", running_sum(), product(2), (), marks=pytest.mark.exhaustive),
     ],
 )
 def test_a_model_with_a_fault_and_the_same_without_it(rule, fault, sound, flags, tmp_path):
@@ -116,7 +116,7 @@ def test_a_model_with_a_fault_and_the_same_without_it(rule, fault, sound, flags,
     assert rule not in profiled(tmp_path / "sound", sound)
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_page_faults_of_runs_that_take_new_memory_each_time(tmp_path):
     for folder in ("fault", "sound"):
         (tmp_path / folder).mkdir()

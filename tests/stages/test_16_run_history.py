@@ -82,7 +82,7 @@ def git(root, *words):
 
 
 @with_git
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_a_change_of_level_names_the_commits_that_it_lies_between(tmp_path):
     git(tmp_path, "init", "--quiet")
     commits = []

@@ -130,7 +130,9 @@ def counted(tmp_path_factory, model_file):
 
 @pytest.fixture(
     scope="session",
-    params=[pytest.param(case, marks=[] if case in QUICK else [pytest.mark.slow], id="-".join(case)) for case in ALL],
+    params=[
+        pytest.param(case, marks=[] if case in QUICK else [pytest.mark.exhaustive], id="-".join(case)) for case in ALL
+    ],
 )
 def merged(request, tmp_path_factory, counted):
     """The folder of one model at one level, through 01, 02 and 03."""

@@ -194,7 +194,7 @@ document.body.dataset.result = JSON.stringify(out);
 """
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 @pytest.mark.skipif(BROWSER is None, reason="needs Chromium or Chrome")
 def test_a_browser_sorts_filters_and_lights_up_a_node(found, pictures, tmp_path):
     file = tmp_path / "report.html"

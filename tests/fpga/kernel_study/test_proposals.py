@@ -86,7 +86,7 @@ def test_a_proposal_fits(board, boards, models):
     assert check(boards[board], *("softmax", "int8", KERNELS[10][1]), models)
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_all_proposals_fit_or_are_refused(boards, models):
     cases = list(product(BOARDS, FORMATS, KERNELS))
     assert len(cases) == 792

@@ -87,7 +87,7 @@ def test_designs_whose_clock_is_not_known_are_inside() -> None:
     assert "int16 16x16x32" in {row.name for row in judged}
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_times_of_arrays_that_took_no_part_in_the_interval() -> None:
     points = list(timed())
     rates, band = array_coverage.chosen_band([point for point in points if point.is_opened])

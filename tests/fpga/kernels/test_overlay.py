@@ -379,7 +379,7 @@ def held_out() -> list[overlay_held_out.Comparison]:
     return list(overlay_held_out.comparisons())
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_held_out_boards_and_networks(held_out: list[overlay_held_out.Comparison]) -> None:
     """52 published figures that nothing was fitted to; the worst is SqueezeNet on the U280, which the host limits."""
     assert len(held_out) == 52
@@ -392,7 +392,7 @@ def test_held_out_boards_and_networks(held_out: list[overlay_held_out.Comparison
     assert mean(abs(one.roofline_error) for one in held_out) > 0.5
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_the_interval_holds_networks_that_took_no_part_in_it(held_out: list[overlay_held_out.Comparison]) -> None:
     ratios = overlay_held_out.ratios(held_out)
     band, configured_band = band_of(ratios), configured("dpu-b4096", "kv260").config.band

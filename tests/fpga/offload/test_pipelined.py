@@ -112,7 +112,9 @@ def random_energy(given, seed):
 
 
 @pytest.mark.no_cover
-@pytest.mark.parametrize("first", [0, *(pytest.param(first, marks=pytest.mark.slow) for first in range(15, 180, 15))])
+@pytest.mark.parametrize(
+    "first", [0, *(pytest.param(first, marks=pytest.mark.exhaustive) for first in range(15, 180, 15))]
+)
 def test_no_plan_has_a_shorter_interval_or_takes_less_energy(first):
     for seed in range(first, first + 15):
         given = random_problem(seed) if seed % 2 else started_by_others(random_problem(seed))

@@ -41,7 +41,9 @@ def test_the_host_works_while_the_card_does():
 
 
 @pytest.mark.no_cover
-@pytest.mark.parametrize("first", [0, *(pytest.param(first, marks=pytest.mark.slow) for first in range(40, 320, 40))])
+@pytest.mark.parametrize(
+    "first", [0, *(pytest.param(first, marks=pytest.mark.exhaustive) for first in range(40, 320, 40))]
+)
 def test_no_plan_is_better(first):
     for seed in range(first, first + 40):
         given = random_problem(seed)
@@ -85,7 +87,9 @@ def relaxed_ns(given):
 
 
 @pytest.mark.no_cover
-@pytest.mark.parametrize("first", [0, *(pytest.param(first, marks=pytest.mark.slow) for first in range(20, 320, 20))])
+@pytest.mark.parametrize(
+    "first", [0, *(pytest.param(first, marks=pytest.mark.exhaustive) for first in range(20, 320, 20))]
+)
 def test_no_plan_is_better_where_an_engine_must_be_started_at_least_once(first):
     for seed in range(first, first + 20):
         given = started_by_others(random_problem(seed))

@@ -45,7 +45,9 @@ def in_sequence(given, left=50.0):
 
 
 @pytest.mark.no_cover
-@pytest.mark.parametrize("first", [1000, *(pytest.param(at, marks=pytest.mark.slow) for at in range(1040, 1320, 40))])
+@pytest.mark.parametrize(
+    "first", [1000, *(pytest.param(at, marks=pytest.mark.exhaustive) for at in range(1040, 1320, 40))]
+)
 def test_segments_bound_every_plan(first):
     cut = tight = 0
     for seed in range(first, first + 40):
@@ -60,7 +62,9 @@ def test_segments_bound_every_plan(first):
 
 
 @pytest.mark.no_cover
-@pytest.mark.parametrize("first", [1, *(pytest.param(at, marks=pytest.mark.slow) for at in range(1001, 1401, 40))])
+@pytest.mark.parametrize(
+    "first", [1, *(pytest.param(at, marks=pytest.mark.exhaustive) for at in range(1001, 1401, 40))]
+)
 @pytest.mark.parametrize("given_by", [random_problem, random_towers])
 def test_segments_bound_every_plan_whatever_is_loose(monkeypatch, given_by, first):
     monkeypatch.setattr(gates, "LARGE", 1)
@@ -83,7 +87,9 @@ def test_segments_bound_every_plan_whatever_is_loose(monkeypatch, given_by, firs
 
 
 @pytest.mark.no_cover
-@pytest.mark.parametrize("first", [1, *(pytest.param(at, marks=pytest.mark.slow) for at in range(2001, 2401, 40))])
+@pytest.mark.parametrize(
+    "first", [1, *(pytest.param(at, marks=pytest.mark.exhaustive) for at in range(2001, 2401, 40))]
+)
 def test_no_plan_for_two_towers_is_better(first):
     moved = 0
     for seed in range(first, first + 40):
@@ -216,7 +222,9 @@ def disturbed(given, chance, by):
 
 
 @pytest.mark.no_cover
-@pytest.mark.parametrize("first", [2000, *(pytest.param(at, marks=pytest.mark.slow) for at in range(2040, 2240, 40))])
+@pytest.mark.parametrize(
+    "first", [2000, *(pytest.param(at, marks=pytest.mark.exhaustive) for at in range(2040, 2240, 40))]
+)
 def test_what_is_learned_from_a_problem_with_other_times_bounds_every_plan(first):
     tight = useful = 0
     for seed in range(first, first + 40):
@@ -248,7 +256,9 @@ def solved(part):
 
 
 @pytest.mark.no_cover
-@pytest.mark.parametrize("first", [3000, *(pytest.param(at, marks=pytest.mark.slow) for at in range(3025, 3125, 25))])
+@pytest.mark.parametrize(
+    "first", [3000, *(pytest.param(at, marks=pytest.mark.exhaustive) for at in range(3025, 3125, 25))]
+)
 def test_what_a_segment_inherits_from_more_engines_bounds_its_plans(first):
     bounded = kept = 0
     for seed in range(first, first + 25):

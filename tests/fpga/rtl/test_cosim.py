@@ -112,7 +112,7 @@ def test_it_is_skipped_with_a_reason(monkeypatch, capsys):
 
 
 @needs_verilator
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_the_network_runs_on_the_verilog_of_its_plan(capsys):
     assert cosim.main(["--board", "ultra96"]) == 0
     assert "outputs equal numpy's" in capsys.readouterr().out

@@ -115,7 +115,7 @@ def test_overlapped_schedule_takes_the_cycles_of_its_equation(outcomes):
 
 
 @needs_verilator
-@pytest.mark.slow
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     ("precision", "sums_per_cycle"), [("int16", 256 // 48), ("int8", 128 // 32), ("int4", 64 // 24)]
 )
@@ -143,7 +143,7 @@ def test_cells_of_unseen_sizes_are_within_two_percent(rows, cols, precision, ove
 
 
 @needs_yosys
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_an_array_of_a_planned_size_takes_what_the_model_says():
     """The array that ResNet-50 in int8 got on a KV260."""
     design = Design(8, 12, "int8", overlap=True, simd=16, sums_per_cycle=4)

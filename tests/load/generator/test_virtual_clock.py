@@ -42,7 +42,7 @@ def test_lindleys_recursion_has_the_mean_of_pollaczek_and_khinchine(utilization)
     assert mean_ms == pytest.approx(1 + utilization / (2 * (1 - utilization)), rel=0.03)
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(("utilization", "duration_s"), [(0.5, 400), (0.8, 400), (0.95, 4000)])
 def test_a_simulated_queue_has_the_mean_of_pollaczek_and_khinchine(utilization, duration_s):
     """A queue that is nearly full changes slowly: its mean takes ten times as long to settle within 3 %."""

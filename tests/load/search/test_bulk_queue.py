@@ -98,7 +98,7 @@ def test_batches_with_a_wait_are_those_of_a_simulation(load, wait):
     assert found.quantile_s(0.99) == pytest.approx(np.quantile(played, 0.99), rel=0.06)
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("seed", range(8))
 def test_random_queues_are_those_of_a_simulation(seed):
     random = np.random.default_rng(seed)

@@ -56,7 +56,7 @@ def is_large(name):
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=[pytest.mark.slow] if is_large(name) else []) for name in BUILDERS]
+    "name", [pytest.param(name, marks=[pytest.mark.exhaustive] if is_large(name) else []) for name in BUILDERS]
 )
 @pytest.mark.parametrize("level", ["disable", "all"])
 def test_no_built_model_leaves_a_weight_and_stage_03_reads_the_same_graph(tmp_path, name, level):

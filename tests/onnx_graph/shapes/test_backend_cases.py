@@ -26,7 +26,7 @@ from common.onnx_graph.load import LoadedModel, load_model
 from common.onnx_graph.rows import metrics_row
 from common.view.profile.work_text import left_out
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.exhaustive
 DATA = Path(onnx.backend.test.__file__).parent / "data"
 FOLDERS = ("simple", "pytorch-converted", "pytorch-operator")
 LIGHT = sorted(DATA.glob("light/*.onnx"))
