@@ -241,7 +241,18 @@ def _touch(one, other):
 def test_the_stage_itself_finds_nothing_to_object_to(merged):
     """Its own check: what it says of contractions is in the sidecar."""
     notes = json.loads((merged[2] / "op_roofline.meta.json").read_text())["notes"]
-    assert not [note for note in notes if "differ" in note or "without" in note or "at most one" in note]
+    objections = [note for note in notes if "differ" in note or "without" in note or "at most one" in note]
+    # Where 8 channels fill a block, the runtime computes a lone BatchNormalization as a convolution, and 03 says so.
+    converted = "nodes without MACs run as contractions: "
+    others = [note for note in objections if not note.startswith(converted)]
+    named = [
+        name
+        for note in objections
+        if note not in others
+        for name in note.removeprefix(converted).split("; ")[0].split(", ")
+    ]
+    assert not others
+    assert not [name for name in named if "BatchNormalization" not in name]
 
 
 def test_executed_macs_are_those_of_the_source_or_of_padded_channels(tables):
