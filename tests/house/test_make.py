@@ -93,7 +93,7 @@ class Pipeline:
             "roofline",
             "dag",
             "view/text",
-            "view/work_text",
+            "view/profile/work_text",
             "fpga/planning/plan",
             "power/estimate",
         ):

@@ -30,7 +30,7 @@ runpy.run_path(sys.argv[0], run_name="__main__")
 """
 SERVED = ("common.load.service.sessions", "SessionService", "run")
 SEARCHED, LOADED = (
-    ("common.load.search.trials", "", "run"),
+    ("common.load.search.trials", "", "serve"),
     ("common.load.generator.harness", "", "serve_together"),
 )
 REQUESTS = ("load_requests.csv", "load_batches.csv", "load_summary.json")
