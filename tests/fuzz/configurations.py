@@ -26,6 +26,7 @@ GOOD = {
     "02_shapes_flops_bytes.py": MODEL,
     **{script: tuple(flags) for script, *flags in STAGES},
     "10_load_test.py": (*MODEL, *LOAD),
+    "13_npu_profile.py": ("--qnn-csv", str(ROOT / "tests/npu/data/fp16/profile.csv")),
     "14_load_search.py": (*MODEL, "--budget", "1s", "--batch-max", "1", "--threads", "1"),
     "18_load_fleet.py": ("--models", "case.onnx", *WORKLOADS[WORKLOAD], *LOAD),
     "19_endurance_test.py": (*MODEL, *LOAD, "--part", "50ms"),

@@ -19,6 +19,7 @@ from tests.fuzz.oracle import INTERRUPTED, Fault, digests, leftovers, unfinished
 from tests.fuzz.pipeline import in_child
 from tests.fuzz.programs import SCRIPTS
 from tests.fuzz.trial import Trial
+from tests.support.paths import ROOT
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGKILL, signal.SIGKILL)
 OLD, NEW = "PEAK_FLOPS=1e11", "PEAK_FLOPS=2e11"  # 03 and what reads it are made again
@@ -30,6 +31,7 @@ LONGEST_S = {"01_profile_onnx.py": 3.0, "06_plots.py": 2.0}
 START_S = 2.5
 NEEDED = {  # flags without which a script ends before it reads anything
     "11": ("--baseline", "out"),
+    "13": ("--qnn-csv", str(ROOT / "tests/npu/data/fp16/profile.csv")),
     "15": ("--ab", "case.onnx", "case.onnx"),
     "16": ("--history", "runs.sqlite"),
     "17": ("--append-to", "runs.sqlite"),
