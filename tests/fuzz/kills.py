@@ -29,14 +29,22 @@ WEIGHTS = (3, 3, 3, 3, 1, 3, 1)  # 01 and 06 take seconds
 EVENTS = 60  # calls to the file system: no computed stage makes many more
 LONGEST_S = {"01_profile_onnx.py": 3.0, "06_plots.py": 2.0}
 START_S = 2.5
+MODEL = ("--model", "case.onnx", "--dim", "batch=1")
 NEEDED = {  # flags without which a script ends before it reads anything
+    "01": MODEL,
+    "02": MODEL,
+    "10": (*MODEL, "--duration", "200ms"),
     "11": ("--baseline", "out"),
     "13": ("--qnn-csv", str(ROOT / "tests/npu/data/fp16/profile.csv")),
-    "15": ("--ab", "case.onnx", "case.onnx"),
+    "14": MODEL,
+    "15": ("--ab", "case.onnx", "case.onnx", "--dim", "batch=1"),
     "16": ("--history", "runs.sqlite"),
     "17": ("--append-to", "runs.sqlite"),
-    "18": ("--models", "case.onnx"),
-    "20": ("--with", "case.onnx"),
+    "18": ("--models", "case.onnx", "--dim", "batch=1"),
+    "19": MODEL,
+    "20": (*MODEL, "--with", "case.onnx"),
+    "21": MODEL,
+    "22": MODEL,
     "23": ("--engine", "dpu-b4096"),
 }
 
@@ -121,10 +129,7 @@ def _hit_start(rng: random.Random, trial: Trial) -> None:
     trial.tell(f"{number.name} meets {script} {after_s:.3f} s after the start of its process")
     root = Path(__file__).resolve().parents[2]
     command = [sys.executable, str(root / script), "--out", str(trial.out)]
-    if script[:2] in ("01", "02", "10"):
-        (trial.folder / "case.onnx").write_bytes(BUILDERS["tiny-cnn"]().SerializeToString())
-        command += ["--model", "case.onnx", "--dim", "batch=1"]
-    command += ["--duration", "200ms"] if script[:2] == "10" else []
+    (trial.folder / "case.onnx").write_bytes(BUILDERS["tiny-cnn"]().SerializeToString())
     command += NEEDED.get(script[:2], ())
     env = {**os.environ, "PYTHONUNBUFFERED": "1"}
     with subprocess.Popen(
