@@ -213,7 +213,7 @@ def import_profile(stage: cli.StageRun) -> None:
     program = recognised(settings.from_trace)
     path = cli.model_path(settings.model)
     values = given_arrays({name: Path(file) for name, file in settings.input})
-    model = load_model(path, dict(settings.dim), cli.configured_bindings(settings, path), values=values)
+    model = load_model(path, dict(settings.dim), cli.configured_bindings(settings.config, path), values=values)
     stage.set_model(model.model_id, path.name, model.dimensions)
     if program == "ONNX Runtime":
         import_trace(stage, model)
@@ -316,7 +316,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         is_timed = settings.one_of("runs", "duration") == "duration"
         budget = Budget(settings.warmup, settings.runs or DEFAULT_RUNS, settings.duration if is_timed else None)
         files = {name: Path(file) for name, file in settings.input}
-        bindings, values = cli.configured_bindings(settings, path), given_arrays(files)
+        bindings, values = cli.configured_bindings(settings.config, path), given_arrays(files)
         model, named = load_model(path, dict(settings.dim), bindings, values=values), named_model(path)
         feeds = make_feeds(model.graph, files, settings.seed)
         options = SessionSettings(usable_threads(settings.threads), provider, settings.optimization)

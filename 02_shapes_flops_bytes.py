@@ -83,7 +83,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         settings = stage.settings
         path = cli.model_path(settings.model)
         files = {name: Path(file) for name, file in settings.input}
-        bindings, values = cli.configured_bindings(settings, path), given_arrays(files)
+        bindings, values = cli.configured_bindings(settings.config, path), given_arrays(files)
         model = load_model(path, dict(settings.dim), bindings, values=values, symbolic=True)
         read_given(model.graph, files)  # a file that does not fit is refused
         stage.set_model(model.model_id, path.name, model.dimensions)

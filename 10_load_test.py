@@ -124,7 +124,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             path = cli.model_path(given.model)
             token_file = given.post_token or given.out / TOKEN_FILE
             with telemetry_to(given.post, token_file, path.name, stage.note) as listener:
-                harness = settings.harness(path, cli.configured_bindings(given, path), listener)
+                harness = settings.harness(path, cli.configured_bindings(given.config, path), listener)
                 model = harness.model.bound
                 require_searched_model(stage, model.model_id)
                 stage.set_model(model.model_id, path.name, model.dimensions)

@@ -137,7 +137,7 @@ def live_model(stage: cli.StageRun) -> LiveModel:
 
     settings = stage.settings
     path, files = cli.model_path(settings.model), {name: Path(file) for name, file in settings.input}
-    configured = cli.configured_bindings(settings, path)
+    configured = cli.configured_bindings(settings.config, path)
     model = load_model(path, dict(settings.dim), configured, values=given_arrays(files))
     provider = resolve_provider(settings.provider)
     options = SessionSettings(usable_threads(settings.threads), provider, settings.optimization)

@@ -89,7 +89,7 @@ def recorded_sessions(stage: cli.StageRun, folder: Path) -> tuple[list[Session],
     settings = stage.settings
     path, files = cli.model_path(settings.model), {name: Path(file) for name, file in settings.input}
     require_onnx(path)
-    bindings, values = cli.configured_bindings(settings, path), given_arrays(files)
+    bindings, values = cli.configured_bindings(settings.config, path), given_arrays(files)
     model = load_model(path, dict(settings.dim), bindings, values=values)
     stage.set_model(model.model_id, path.name, model.dimensions)
     feeds = make_feeds(model.graph, files, settings.seed)

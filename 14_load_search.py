@@ -89,7 +89,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             path = cli.model_path(given.model)
             token_file = given.post_token or given.out / TOKEN_FILE
             with telemetry_to(given.post, token_file, path.name, stage.note) as listener:
-                model = content.model(path, cli.configured_bindings(given, path))
+                model = content.model(path, cli.configured_bindings(given.config, path))
                 stage.set_model(model.bound.model_id, path.name, model.bound.dimensions)
                 with observer.power_meter(given.avg_power_w) as power_w:
                     optimum, notes = find_best(model, settings, power_w, listener)

@@ -87,7 +87,7 @@ def measured_pair(stage: cli.StageRun, folder: Path) -> tuple[MeasuredSide, Meas
     files = {name: Path(file) for name, file in settings.input}
     options = [given_settings(settings.values, changes, "b_with") for changes in ({}, dict(settings.b_with))]
     paths = [cli.model_path(text, "--ab") for text in settings.ab]
-    bindings = [cli.configured_bindings(settings, path) for path in paths]
+    bindings = [cli.configured_bindings(settings.config, path) for path in paths]
     models = [
         load_model(path, dict(settings.dim), bound, values=given_arrays(files))
         for path, bound in zip(paths, bindings, strict=True)

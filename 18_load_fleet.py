@@ -63,7 +63,7 @@ def arguments() -> cli.Parser:
 def tasks(given: cli.Settings, task: ModelTask) -> list[ModelTask]:
     """Return what to measure, a task per model."""
     paths = [cli.model_path(str(name), "--models") for name in given.models]
-    configured = [cli.configured_bindings(given, path) for path in paths]
+    configured = [cli.configured_bindings(given.config, path) for path in paths]
     return tasks_of(paths, configured, task, is_sent=bool(given.cluster))
 
 

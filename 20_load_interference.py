@@ -70,7 +70,7 @@ def other_harness(given: cli.Settings, settings: LoadSettings) -> Harness:
     """Return the service of the other model."""
     path = cli.model_path(given.with_model, "--with")
     other = OtherModel(dict(given.with_dim), given.with_rate)
-    return settings.beside(path, cli.configured_bindings(given, path), other)
+    return settings.beside(path, cli.configured_bindings(given.config, path), other)
 
 
 def interfere(stage: cli.StageRun, transaction: Transaction, harness: Harness, other: Harness) -> None:
@@ -101,7 +101,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             path = cli.model_path(given.model)
             token_file = given.post_token or given.out / TOKEN_FILE
             with telemetry_to(given.post, token_file, path.name, stage.note) as listener:
-                harness = settings.harness(path, cli.configured_bindings(given, path), listener)
+                harness = settings.harness(path, cli.configured_bindings(given.config, path), listener)
                 stage.set_model(harness.model.bound.model_id, path.name, harness.model.bound.dimensions)
                 interfere(stage, transaction, harness, other_harness(given, settings))
     return 0

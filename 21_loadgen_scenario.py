@@ -85,7 +85,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             path = cli.model_path(given.model)
             token_file = given.post_token or given.out / TOKEN_FILE
             with telemetry_to(given.post, token_file, path.name, stage.note) as listener:
-                harness = settings.harness(path, cli.configured_bindings(given, path), listener)
+                harness = settings.harness(path, cli.configured_bindings(given.config, path), listener)
                 stage.set_model(harness.model.bound.model_id, path.name, harness.model.bound.dimensions)
                 load(stage, transaction, harness)
     return 0

@@ -51,7 +51,7 @@ def compare(stage: cli.StageRun) -> list[ProviderComparisonRow]:
     """Return a row per provider and output."""
     given = stage.settings
     path = cli.model_path(given.model)
-    model = RequestContent.of(given.values).model(path, cli.configured_bindings(given, path))
+    model = RequestContent.of(given.values).model(path, cli.configured_bindings(given.config, path))
     stage.set_model(model.bound.model_id, path.name, model.bound.dimensions)
     return matrix_rows(provider_matrix(path, matrix_options(given.values), model.samples[0]))
 

@@ -4,7 +4,7 @@
 # - A measurement (00, 01) is raw data. It is made again for another model, host or setting, never because a script was
 #   touched: scripts and virtual environment are order-only prerequisites (after the |) there.
 # - A computed stage is made again when a table it reads, its script, a room it imports or a configuration changes.
-# - A stage's stamp holds its flags and its section of configs/settings.yaml. Stamps are compared while this file is
+# - A stage's stamp holds its flags and its section of configs/settings.ini. Stamps are compared while this file is
 #   parsed, and only those that differ are out of date: `make PEAK_FLOPS=2e12` runs 03 and what reads it, and `make -n`
 #   tells the truth.
 # - One primary table stands for all that a stage writes: a stage puts its files in place together or not at all. So
@@ -25,9 +25,9 @@ PEAK_FLOPS :=          # 03: ceiling in FLOP/s (default: the measured one)
 MEM_BW :=              # 03: ceiling in bytes/s (default: the measured one)
 AVG_POWER_W :=         # 05: average power while the model ran, from your meter
 STATIC_POWER_W :=      # 05: power of the idle host
-BOARD :=               # 07: a file of configs/boards, or the path of one (default: that of configs/settings.yaml, or u280)
+BOARD :=               # 07: a file of configs/boards, or the path of one (default: that of configs/settings.ini, or u280)
 PRECISION :=           # 07: number format of the kernels
-HARDWARE :=            # 08: a file of configs/hardware, or the path of one (default: that of configs/settings.yaml, or gemmini)
+HARDWARE :=            # 08: a file of configs/hardware, or the path of one (default: that of configs/settings.ini, or gemmini)
 SWEEP :=               # 08: sizes to try, as "buffer_kib=8,16 array=16x16,32x32"
 SOC :=                 # npu: chips to compile for, as 57,69,87
 RATE :=                # 10, 19: requests per second (default: 10)
@@ -47,7 +47,7 @@ OUT_DIR := $(patsubst %/,%,$(or $(strip $(OUT)),out))
 HISTORY_FILE := $(or $(strip $(HISTORY)),runs.sqlite)
 MODEL_NAME := $(or $(strip $(MODEL)),models/resnet50-fp32.onnx)
 MODEL_FILE := $(or $(wildcard $(MODEL_NAME)),$(if $(findstring /,$(MODEL_NAME)),$(MODEL_NAME),models/$(MODEL_NAME)))
-CONFIGURED_BOARD := $(shell sed -nE "/^ *$(HASH)/d; s/ $(HASH).*//; s/.*\<board[\"']? *: *[\"']?([^ ,}\"']+).*/\1/p" configs/settings.yaml | head -n 1)
+CONFIGURED_BOARD := $(shell sed -n 's/^ *board *= *\([^ ]*\).*/\1/p' configs/settings.ini | head -n 1)
 BOARD_NAME := $(or $(strip $(BOARD)),$(CONFIGURED_BOARD),u280)
 BOARD_FILE := $(or $(wildcard configs/boards/$(BOARD_NAME).yaml),$(wildcard $(BOARD_NAME)))
 
@@ -132,11 +132,15 @@ OPTION_batch_wait = $(call chosen,$1,$(call flag,--batch-wait,$(BATCH_WAIT)))
 OPTION_post = $(call flag,--post,$(POST))
 flags = $(strip $(foreach option,$(OPTIONS_$1),$(call OPTION_$(option),$1)) --out $(call folder,$1))
 
-# What stands under a key of configs/settings.yaml, without comments and without the settings that a flag gives.
-section = $(shell awk -v key='$1' -v given='$2' -f settings.awk configs/settings.yaml)
+# The lines of a section of configs/settings.ini, without comments and without the settings that a flag gives. Any other
+# line that begins with a bracket ends the section. Python may not be set up yet.
+section = $(shell awk -v header='[$1]' -v given=' $2 ' ' \
+    { sub(/(^|[ \t])[$(HASH)].*/, "") } !NF { next } /^[ \t]*\[/ { on = index($$0, header); next } \
+    on && /^[^ \t]/ { name = $$0; sub(/[ \t]*=.*/, "", name); gsub(/-/, "_", name); skip = index(given, " " name " ") } \
+    on && !skip' configs/settings.ini)
 given = $(foreach option,$(OPTIONS_$1),$(if $(call OPTION_$(option),$1),$(option))) out
 MACHINE := host $(strip $(HOST)) cpus $(shell nproc 2>/dev/null || getconf _NPROCESSORS_ONLN)
-DIMENSIONS := $(call section,$(notdir $(MODEL_FILE)),)
+DIMENSIONS := $(call section,model $(notdir $(MODEL_FILE)),)
 # What a stamp holds: the flags, the stage's section of the settings, for a measurement the machine, and for a stage that
 # binds dimensions those of the model.
 settings = $(call flags,$1) $(if $(filter $1,$(MEASUREMENTS)),$(MACHINE)) $(if $(filter dim,$(OPTIONS_$1)),$(DIMENSIONS)) \

@@ -9,8 +9,8 @@ import yaml
 
 from common.errors import ConfigurationError
 from common.names import quoted
+from common.small_file import small_text
 
-LARGEST_FILE = 1_000_000  # bytes; no file of configs/ has a twentieth of that
 DEEPEST = 5_000  # levels that libyaml composes safely; it would crash the process at five times as many
 LONGEST_NUMBER = 100  # characters
 _YAML = "tag:yaml.org,2002:"
@@ -56,45 +56,28 @@ class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[mi
         return super().construct_mapping(node, deep)
 
 
-def load_yaml(path: Path, keys: set[str] | None = None) -> dict[str, Any]:
+def load_yaml(path: Path) -> dict[str, Any]:
     """Load a YAML file that holds a mapping; an empty file counts as an empty mapping.
 
-    Args:
-        path: the file.
-        keys: the only top-level keys that it may have; None for any.
-
     Raises:
-        ConfigurationError: the file cannot be read, is not YAML, holds no mapping or has another key.
+        ConfigurationError: the file cannot be read, is not YAML or holds no mapping.
     """
+    text = small_text(path)
+    _require_shallow(path, text)
     try:
-        text = _read(path)
         content = yaml.load(text, _Loader)
-    except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
+    except (yaml.YAMLError, RecursionError) as error:
         raise ConfigurationError(path, f"is not YAML that can be read ({_place(error)})") from error
     content = {} if content is None else content
     if not isinstance(content, dict):
         raise ConfigurationError(path, "is not a mapping")
-    if keys is not None and (unknown := [key for key in content if key not in keys]):
-        raise ConfigurationError(path, f"unknown key {quoted(unknown[0])}", f"known keys: {', '.join(sorted(keys))}")
     return content
 
 
-def _read(path: Path) -> str:
-    """Return the text of a configuration, which is small."""
-    try:
-        if path.is_fifo():
-            raise ConfigurationError(path, "is a pipe, which nobody may write into", "give a file")
-        with path.open("rb") as file:
-            content = file.read(LARGEST_FILE + 1)
-    except OSError as error:
-        raise ConfigurationError(path, f"cannot be read ({error.strerror})") from error
-    if len(content) > LARGEST_FILE:
-        raise ConfigurationError(path, f"is larger than {LARGEST_FILE:,} bytes", "give a configuration")
-    text = content.decode("utf-8")
-    # A level takes a bracket or a column.
+def _require_shallow(path: Path, text: str) -> None:
+    """Refuse a text that nests too deep for libyaml: a level takes a bracket or a column."""
     if max(map(len, text.splitlines()), default=0) + text.count("[") + text.count("{") > DEEPEST:
         raise ConfigurationError(path, "has a line that is too long, or brackets within too many brackets")
-    return text
 
 
 def _place(error: Exception) -> str:

@@ -31,12 +31,11 @@ from common.cli.settings import (
     Parser,
     Settings,
     ceilings_path,
-    configured_bindings,
-    configured_settings,
     given_flags,
     model_path,
     parse,
 )
+from common.cli.settings_file import configured_bindings
 from common.cli.stage import StageRun, parsed, stage
 from common.cli.streams import progress_bar, run, say, show
 from common.cli.wording import plain
@@ -55,7 +54,6 @@ __all__ = [
     "binding",
     "ceilings_path",
     "configured_bindings",
-    "configured_settings",
     "count_or_all",
     "duration",
     "factor",

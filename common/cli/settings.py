@@ -15,16 +15,15 @@ from common.artifacts.stages import STAGES
 from common.cli import flags
 from common.cli.help_text import short_help, terminal_columns, wrapped
 from common.cli.output import write
+from common.cli.settings_file import configured_settings
 from common.cli.wording import flag
-from common.errors import CommandLineError, ConfigurationError, PipelineError
-from common.names import quoted, shown
-from common.yaml_file import load_yaml
+from common.errors import CommandLineError, PipelineError
+from common.names import shown
 
 ROOT = Path(__file__).resolve().parents[2]
 DEFAULT_OUT = "out"
-DEFAULT_CONFIG = ROOT / "configs" / "settings.yaml"
+DEFAULT_CONFIG = ROOT / "configs" / "settings.ini"
 SHARED = ("help", "help_all", "out", "config", "quiet", "describe")  # flags of every script
-EVERY_STAGE = ("out", "quiet")  # settings of all stages that a configuration can hold
 ONE_VALUE_A_NAME = frozenset(
     {"dim", "with_dim", "input", "kernel_speedup"}
 )  # repeatable flags whose NAME may occur once
@@ -52,7 +51,7 @@ class Parser(argparse.ArgumentParser):
             type=flags.path,
             default=DEFAULT_CONFIG,
             metavar="FILE",
-            help="YAML file with settings; flags override it",
+            help="file of settings; flags override it",
         )
         self.setting("--quiet", action="store_true", default=False, help="print neither the table nor the notes")
         self.add_argument("--describe", action="store_true", help="print the columns that this script writes, and exit")
@@ -185,7 +184,7 @@ def parse(parser: Parser, argv: Sequence[str] | None) -> Settings:
         raise SystemExit(0)
     _require_working_folder()
     config_path = given.get("config", DEFAULT_CONFIG)
-    configured = configured_settings(parser, config_path)
+    configured = configured_settings(config_path, parser, parser.defaults.keys() - {"config"})  # it names no other
     values, origins = {}, {}
     for name, default in parser.defaults.items():
         if name in given:
@@ -223,75 +222,6 @@ def _refuse_repeated(name: str, values: Sequence[tuple[str, Any]] | None) -> Non
         raise CommandLineError(f"{flag(name)} {shown(repeated)}", "is given more than once", "give it once")
 
 
-def configured_settings(parser: Parser, path: Path) -> dict[str, Any]:
-    """Return this script's section of the configuration, with each value read as its flag reads it.
-
-    Raises:
-        ConfigurationError: a section names no script, a key names no flag, or a flag does not take its value.
-    """
-    sections = load_yaml(path, {"stages", "models"}).get("stages") or {}
-    scripts = sorted({script.stem for script in ROOT.glob("[0-9][0-9]_*.py")} | {Path(parser.prog).stem})
-    if not isinstance(sections, dict) or (unknown := [key for key in sections if key not in scripts]):
-        problem = f"unknown script {quoted(unknown[0])}" if isinstance(sections, dict) else "is not a mapping"
-        raise ConfigurationError(path, f"stages: {problem}", f"it takes {', '.join(scripts)}")
-    for stem, section in sections.items():
-        if not isinstance(section or {}, dict):
-            raise ConfigurationError(path, f"stages: {stem}: is not a mapping")
-        if (script := f"{stem}.py") in STAGES and script != parser.prog:
-            _require_known(path, script, section or {}, {*STAGES[script].settings, *EVERY_STAGE})
-    section = sections.get(Path(parser.prog).stem) or {}
-    known = {action.dest: action for action in parser._actions if action.dest in parser.defaults}
-    del known["config"]  # the configuration cannot name itself
-    _require_known(path, parser.prog, section, known)
-    values = {}
-    for key, value in section.items():
-        name = str(key).replace("-", "_")
-        try:
-            values[name] = _configured_value(known[name], value)
-        except (argparse.ArgumentTypeError, ValueError) as error:
-            raise ConfigurationError(path, f"{key}: {error}") from error
-    return values
-
-
-def _require_known(path: Path, script: str, section: Mapping[Any, Any], known: Collection[str]) -> None:
-    """Refuse a key that is no setting of a script, whichever stage reads the configuration.
-
-    Raises:
-        ConfigurationError: there is such a key.
-    """
-    for key in section:
-        if str(key).replace("-", "_") not in known:
-            raise ConfigurationError(
-                path, f"unknown key {quoted(key)} for {script}", f"it takes {', '.join(sorted(known))}"
-            )
-
-
-def _configured_value(action: argparse.Action, value: Any) -> Any:
-    """Convert and check a configured value as argparse does with the text of a flag."""
-    if action.nargs == 0:  # a switch
-        if not isinstance(value, bool):
-            raise ValueError(f"{quoted(value)} is not true or false")
-        return value
-    if isinstance(action.nargs, int):
-        if not isinstance(value, list) or len(value) != action.nargs:
-            raise ValueError(f"{quoted(value)} is not a list of {action.nargs}")
-        return [_converted(action, item) for item in value]
-    if isinstance(action, argparse._AppendAction):
-        return [_converted(action, item) for item in (value if isinstance(value, list) else [value])]
-    return _converted(action, value)
-
-
-def _converted(action: argparse.Action, value: Any) -> Any:
-    if value is None or isinstance(value, list | dict):
-        raise ValueError(f"{quoted(value)} is not a single value")
-    if "\0" in str(value):
-        raise ValueError("no text of a command line holds a NUL")
-    converted = action.type(str(value)) if callable(action.type) else str(value)
-    if action.choices is not None and converted not in action.choices:
-        raise ValueError(f"{quoted(converted)} is not one of {', '.join(map(str, action.choices))}")
-    return converted
-
-
 def model_path(text: str, flag_name: str = "--model") -> Path:
     """Path of a model file: the text itself, else that name in ``models/``.
 
@@ -308,25 +238,6 @@ def model_path(text: str, flag_name: str = "--model") -> Path:
             )
     remedy = f"`make models/resnet50-fp32.onnx` builds the example; {flag_name} takes the path of any ONNX file"
     raise PipelineError(shown(text), "no such model file, here or in models/", remedy)
-
-
-def configured_bindings(settings: Settings, model: Path) -> dict[str, int]:
-    """Dynamic dimensions that the configuration binds for a model of this file name.
-
-    Raises:
-        ConfigurationError: an entry is not ``dim: {NAME: NUMBER}``.
-    """
-    models = load_yaml(settings.config).get("models") or {}
-    if not isinstance(models, dict):
-        raise ConfigurationError(settings.config, "models: is not a mapping", "it takes file names of models")
-    entry = models.get(model.name) or {}
-    bindings = entry.get("dim", {}) if isinstance(entry, dict) else None
-    if not isinstance(bindings, dict) or set(entry) - {"dim"}:
-        raise ConfigurationError(settings.config, f"models: {model.name}: takes only dim: {{NAME: NUMBER}}")
-    try:
-        return dict(flags.binding(f"{name}={size}") for name, size in bindings.items())
-    except argparse.ArgumentTypeError as error:
-        raise ConfigurationError(settings.config, f"models: {model.name}: dim: {error}") from error
 
 
 def given_flags(settings: Settings, names: Collection[str]) -> list[str]:

@@ -35,11 +35,11 @@ def parser():
 
 @pytest.fixture
 def parse(tmp_path):
-    """Parse flags below a configuration whose section for the script is the given YAML."""
+    """Parse flags below a file of settings with these lines for the script."""
 
     def parse_with(*flags, section=""):
-        config = tmp_path / "own.yaml"
-        config.write_text(f"stages:\n  04_critical_path: {{{section}}}\n" if section else "", encoding="utf-8")
+        config = tmp_path / "own.ini"
+        config.write_text(f"[04_critical_path]\n{section}\n" if section else "", encoding="utf-8")
         return cli.parse(parser(), ["--config", str(config), *flags])
 
     return parse_with
@@ -49,14 +49,14 @@ def parse(tmp_path):
 
 
 def test_flag_then_configuration_then_default(parse):
-    everything = parse("--runs", "3", section="runs: 5, label: mine")
+    everything = parse("--runs", "3", section="runs = 5\nlabel = mine")
     assert (everything.runs, everything.label, everything.level) == (3, "mine", "all")
     origins = {name: everything.origins[name] for name in ("runs", "label", "level")}
-    assert origins == {"runs": "flag", "label": "own.yaml", "level": "default"}
+    assert origins == {"runs": "flag", "label": "own.ini", "level": "default"}
 
 
 def test_a_flag_that_repeats_the_default_is_a_flag(parse):
-    assert parse("--runs", "7", section="runs: 5").record()["runs"] == {"value": 7, "from": "flag"}
+    assert parse("--runs", "7", section="runs = 5").record()["runs"] == {"value": 7, "from": "flag"}
 
 
 def test_the_record_is_plain(parse):
@@ -78,7 +78,7 @@ def test_defaults_of_a_file_fill_in_what_nothing_gives_and_say_so(parse):
 
 def test_the_command_can_be_typed_again(parse, tmp_path):
     settings = parse("--label", "two words")
-    assert settings.command == f"{SCRIPT} --config {tmp_path / 'own.yaml'} --label 'two words'"
+    assert settings.command == f"{SCRIPT} --config {tmp_path / 'own.ini'} --label 'two words'"
 
 
 def test_a_setting_that_is_none():
@@ -93,7 +93,7 @@ def test_both_spellings_of_a_flag(parse):
 def test_the_configuration_that_is_in_the_repository_is_one():
     settings = cli.parse(parser(), [])
     assert settings.config == cli.DEFAULT_CONFIG
-    assert set(settings.origins.values()) <= {"default", "settings.yaml"}
+    assert set(settings.origins.values()) <= {"default", "settings.ini"}
 
 
 # --- values of the configuration ------------------------------------------------------------------------------------
@@ -102,16 +102,19 @@ def test_the_configuration_that_is_in_the_repository_is_one():
 @pytest.mark.parametrize(
     ("section", "name", "value"),
     [
-        ("runs: 5", "runs", 5),
-        ("level: basic", "level", "basic"),
-        ("dim: [N=3, M=5]", "dim", [("N", 3), ("M", 5)]),
-        ("dim: N=3", "dim", [("N", 3)]),
-        ("dim: []", "dim", []),
-        ("label: 5", "label", "5"),
-        ("avg-power-w: 6.5e1", "avg_power_w", 65.0),
-        ("avg_power_w: 65", "avg_power_w", 65.0),
-        ("strict: true", "strict", True),
-        ("out: elsewhere", "out", Path("elsewhere")),
+        ("runs = 5", "runs", 5),
+        ("runs=5  # it's enough", "runs", 5),
+        ("level = basic", "level", "basic"),
+        ("dim =\n  N=3\n  # a comment\n\tM=5", "dim", [("N", 3), ("M", 5)]),
+        ("dim = N=3", "dim", [("N", 3)]),
+        ("dim =", "dim", []),
+        ("label = 5", "label", "5"),
+        ("label = a#b; %c", "label", "a#b; %c"),
+        ("avg-power-w = 6.5e1", "avg_power_w", 65.0),
+        ("avg_power_w = 65", "avg_power_w", 65.0),
+        ("strict = true", "strict", True),
+        ("strict = false", "strict", False),
+        ("out = elsewhere", "out", Path("elsewhere")),
     ],
 )
 def test_a_configured_value_is_read_as_its_flag_reads_it(parse, section, name, value):
@@ -121,22 +124,24 @@ def test_a_configured_value_is_read_as_its_flag_reads_it(parse, section, name, v
 @pytest.mark.parametrize(
     ("section", "message"),
     [
-        ("runs: many", r"own\.yaml: runs: 'many' is not a whole number of at least 1"),
-        ("runs: 0", r"own\.yaml: runs: '0' is not a whole number of at least 1"),
-        ("runs: 2.5", r"runs: '2\.5' is not a whole number"),
-        ("runs: true", r"runs: 'True' is not a whole number"),
-        ("runs: null", r"runs: None is not a single value"),
-        ("runs: [3, 5]", r"runs: \[3, 5\] is not a single value"),
-        ("label: {a: b}", r"label: \{'a': 'b'\} is not a single value"),
-        ("level: some", r"level: 'some' is not one of basic, all"),
-        ("dim: [N=3, [M=5]]", r"dim: \['M=5'\] is not a single value"),
-        ("dim: [N]", r"dim: 'N' is not NAME=NUMBER"),
-        ("strict: 'yes'", r"strict: 'yes' is not true or false"),
-        ("strict: 1", r"strict: 1 is not true or false"),
-        ("speed: 3", r"unknown key 'speed' for 04_critical_path\.py; it takes avg_power_w, dim, label, level, out"),
-        ("config: other.yaml", r"unknown key 'config'"),
-        ("describe: true", r"unknown key 'describe'"),
-        ("3: 5", r"unknown key 3"),
+        ("runs = many", r"own\.ini: runs: 'many' is not a whole number of at least 1"),
+        ("runs = 0", r"own\.ini: runs: '0' is not a whole number of at least 1"),
+        ("runs = 2.5", r"runs: '2\.5' is not a whole number"),
+        ("runs = true", r"runs: 'true' is not a whole number"),
+        ("runs =", r"runs: '' is not a whole number"),
+        ("runs = 3\n  5", r"runs: takes one value, and has several lines"),
+        ("label = a\0b", r"label: no text of a command line holds a NUL"),
+        ("level = some", r"level: 'some' is not one of basic, all"),
+        ("dim =\n  N=3\n  M", r"dim: 'M' is not NAME=NUMBER"),
+        ("dim = N", r"dim: 'N' is not NAME=NUMBER"),
+        ("strict = yes", r"strict: 'yes' is not true or false"),
+        ("strict = 1", r"strict: '1' is not true or false"),
+        ("speed = 3", r"unknown key 'speed' for 04_critical_path\.py; it takes avg_power_w, dim, label, level, out"),
+        ("config = other.ini", r"unknown key 'config'"),
+        ("describe = true", r"unknown key 'describe'"),
+        ("3 = 5", r"unknown key '3'"),
+        ("runs = 3\nruns = 5", r"own\.ini: is no file of settings \(line 3: a second runs\)"),
+        ("avg-power-w = 3\navg_power_w = 3", r"line 3: a second avg_power_w"),
     ],
 )
 def test_a_configured_value_that_is_none(parse, section, message):
@@ -146,10 +151,8 @@ def test_a_configured_value_that_is_none(parse, section, message):
 
 def test_a_misspelt_key_of_another_stage_is_refused_by_every_stage(tmp_path):
     """``make`` would otherwise measure for minutes before the stage that has the section complains."""
-    config = tmp_path / "own.yaml"
-    config.write_text(
-        "stages: {01_profile_onnx: {warmup: 3, sensor-rate-hz: 7, out: x}, 07_fpga_candidates: {bord: u50}}\n"
-    )
+    config = tmp_path / "own.ini"
+    config.write_text("[01_profile_onnx]\nwarmup = 3\nsensor-rate-hz = 7\nout = x\n[07_fpga_candidates]\nbord = u50\n")
     done = run_stage("04_critical_path.py", "--out", tmp_path, "--config", config)
     assert done.returncode == 2
     assert done.stderr.startswith(
@@ -158,8 +161,8 @@ def test_a_misspelt_key_of_another_stage_is_refused_by_every_stage(tmp_path):
 
 
 def test_the_settings_that_a_stage_declares_may_be_configured_for_it(tmp_path):
-    config = tmp_path / "own.yaml"
-    config.write_text("stages: {01_profile_onnx: {warmup: 3, sensor-rate-hz: 7, out: x, quiet: true}}\n")
+    config = tmp_path / "own.ini"
+    config.write_text("[01_profile_onnx]\nwarmup = 3\nsensor-rate-hz = 7\nout = x\nquiet = true\n")
     assert run_stage("04_critical_path.py", "--out", tmp_path, "--config", config).returncode == 3  # no tables
 
 
@@ -179,37 +182,42 @@ def test_a_folder_in_the_place_of_the_model_is_called_one(tmp_path):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("stage: {}", r"own\.yaml: unknown key 'stage'; known keys: models, stages"),
-        ("stages: {04_kritical_path: {}}", r"stages: unknown script '04_kritical_path'; it takes .*04_critical_path"),
-        ("stages: [04_critical_path]", r"stages: is not a mapping"),
-        ("stages: {04_critical_path: 7}", r"stages: 04_critical_path: is not a mapping"),
-        ("- a", r"own\.yaml: is not a mapping"),
-        ("{", r"own\.yaml: is not YAML"),
-        ("a: \x00", r"own\.yaml: is not YAML"),
+        ("[04_kritical_path]", r"own\.ini: unknown script '04_kritical_path'; it takes .*04_critical_path"),
+        ("[stages]", r"unknown script 'stages'"),
+        (
+            "stages:\n  04_critical_path:\n    runs: 3",
+            r"is no file of settings \(line 1: 'stages:' is below no section",
+        ),
+        ("runs = 3", r"line 1: 'runs = 3' is below no section"),
+        ("[04_critical_path]\n[04_critical_path]", r"line 2: a second \[04_critical_path\]"),
+        ("[04_critical_path]\nruns", r"line 2: no NAME = VALUE\); it takes lines NAME = VALUE below \[SCRIPT\]"),
+        ("[04_critical_path]\n= 3", r"line 2: no NAME = VALUE"),
+        ("[DEFAULT]\nruns = 3", r"unknown script 'DEFAULT'"),
+        ("a: \x00", r"own\.ini: is no file of settings"),
     ],
 )
 def test_a_configuration_that_is_none(tmp_path, text, message):
-    (tmp_path / "own.yaml").write_text(text, encoding="utf-8")
+    (tmp_path / "own.ini").write_text(text, encoding="utf-8")
     with pytest.raises(ConfigurationError, match=message):
-        cli.parse(parser(), ["--config", str(tmp_path / "own.yaml")])
+        cli.parse(parser(), ["--config", str(tmp_path / "own.ini")])
 
 
 def test_a_configuration_that_cannot_be_read(tmp_path):
-    with pytest.raises(ConfigurationError, match=r"gone\.yaml: cannot be read \(No such file or directory\)"):
-        cli.parse(parser(), ["--config", str(tmp_path / "gone.yaml")])
-    (tmp_path / "latin.yaml").write_bytes(b"a: \xe9\xff")
-    with pytest.raises(ConfigurationError, match=r"latin\.yaml: is not YAML"):
-        cli.parse(parser(), ["--config", str(tmp_path / "latin.yaml")])
+    with pytest.raises(ConfigurationError, match=r"gone\.ini: cannot be read \(No such file or directory\)"):
+        cli.parse(parser(), ["--config", str(tmp_path / "gone.ini")])
+    (tmp_path / "latin.ini").write_bytes(b"a: \xe9\xff")
+    with pytest.raises(ConfigurationError, match=r"latin\.ini: is not a text in UTF-8"):
+        cli.parse(parser(), ["--config", str(tmp_path / "latin.ini")])
 
 
 def test_an_empty_configuration_is_one(parse):
     assert parse().runs == 7
 
 
-@pytest.mark.parametrize("stages", ["stages:", "stages: {04_critical_path: }", "models: {}"])
-def test_empty_sections(tmp_path, stages):
-    (tmp_path / "own.yaml").write_text(stages, encoding="utf-8")
-    assert cli.parse(parser(), ["--config", str(tmp_path / "own.yaml")]).runs == 7
+@pytest.mark.parametrize("sections", ["# nothing", "[04_critical_path]", "[model net.onnx]\n"])
+def test_empty_sections(tmp_path, sections):
+    (tmp_path / "own.ini").write_text(sections, encoding="utf-8")
+    assert cli.parse(parser(), ["--config", str(tmp_path / "own.ini")]).runs == 7
 
 
 # --- flags ----------------------------------------------------------------------------------------------------------
@@ -314,17 +322,18 @@ def test_a_model_is_a_path_before_it_is_a_name(tmp_path, monkeypatch):
 
 
 def bindings_of(tmp_path, text):
-    (tmp_path / "own.yaml").write_text(text, encoding="utf-8")
-    settings = cli.parse(parser(), ["--config", str(tmp_path / "own.yaml")])
-    return cli.configured_bindings(settings, Path("some/net.onnx"))
+    (tmp_path / "own.ini").write_text(text, encoding="utf-8")
+    settings = cli.parse(parser(), ["--config", str(tmp_path / "own.ini")])
+    return cli.configured_bindings(settings.config, Path("some/net.onnx"))
 
 
 @pytest.mark.parametrize(
     ("text", "bindings"),
     [
-        ("models: {net.onnx: {dim: {N: 3, seq: 5}}}", {"N": 3, "seq": 5}),
-        ("models: {other.onnx: {dim: {N: 3}}}", {}),
-        ("models: {net.onnx: }", {}),
+        ("[model net.onnx]\ndim =\n  N=3\n  seq=5", {"N": 3, "seq": 5}),
+        ("[model net.onnx]\ndim = N=3", {"N": 3}),
+        ("[model other.onnx]\ndim = N=3", {}),
+        ("[model net.onnx]", {}),
         ("", {}),
     ],
 )
@@ -335,12 +344,10 @@ def test_bindings_of_a_model(tmp_path, text, bindings):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("models: text", "models: is not a mapping"),
-        ("models: {net.onnx: {dim: [N]}}", r"models: net\.onnx: takes only dim: \{NAME: NUMBER\}"),
-        ("models: {net.onnx: {runs: 3}}", r"models: net\.onnx: takes only dim"),
-        ("models: {net.onnx: 3}", r"models: net\.onnx: takes only dim"),
-        ("models: {net.onnx: {dim: {N: -1}}}", r"models: net\.onnx: dim: '-1' is not a whole number"),
-        ("models: {net.onnx: {dim: {N: many}}}", r"dim: 'many' is not a whole number"),
+        ("[model net.onnx]\ndim = N", r"model net\.onnx: dim: 'N' is not NAME=NUMBER"),
+        ("[model net.onnx]\nruns = 3", r"model net\.onnx: takes only dim"),
+        ("[model net.onnx]\ndim = N=-1", r"model net\.onnx: dim: '-1' is not a whole number"),
+        ("[model net.onnx]\ndim = N=many", r"dim: 'many' is not a whole number"),
     ],
 )
 def test_bindings_that_are_none(tmp_path, text, message):

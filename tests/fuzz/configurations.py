@@ -96,7 +96,7 @@ class Configurations:
         """A file of configs/, broken, and a program that reads it."""
         copy = trial.folder / "configs"
         shutil.copytree(ROOT / "configs", copy)
-        path = rng.choice(sorted(copy.rglob("*.yaml")))
+        path = rng.choice(sorted(path for path in copy.rglob("*.*") if path.suffix in (".yaml", ".ini")))
         _break(rng, trial, path)
         for script in PLANNERS:
             module_of(script).CONFIGS = copy
@@ -105,12 +105,12 @@ class Configurations:
     def _settings(self, rng: random.Random, trial: Trial) -> tuple[str, ...]:
         """A file of settings with a value that its flag does not take."""
         script = _script(rng)
-        path = trial.folder / "settings.yaml"
+        path = trial.folder / "settings.ini"
         path.write_bytes(content := _settings_text(rng, script).encode("utf-8", "surrogatepass"))
         trial.tell(repr(content[:2000]))
         if rng.random() < 0.1:
             _break(rng, trial, path)
-        return (script, *GOOD[script], "--config", "settings.yaml")
+        return (script, *GOOD[script], "--config", "settings.ini")
 
     def _flags(self, rng: random.Random, trial: Trial) -> tuple[str, ...]:
         """A command line with flags that are wrong, repeated, or of another kind."""
@@ -177,7 +177,7 @@ def _reader(rng: random.Random, path: Path, name: str) -> tuple[str, ...]:
         return ("23_overlay_estimate.py", *ENGINE, "--engine", name)
     if path.parent.name == "kernels":
         return (KERNELS, "kernels", "--list", name, "--out", "out")
-    if path.name == "settings.yaml":
+    if path.name == "settings.ini":
         script = _script(rng)
         return (script, *GOOD[script], "--config", name)
     if path.name in FILE_FLAGS:
@@ -207,11 +207,11 @@ def _break(rng: random.Random, trial: Trial, path: Path) -> None:
 
 
 def _change_line(rng: random.Random, lines: list[str]) -> str:
-    """Change the value or the key of a line of YAML, its margin, or its place."""
+    """Change the value or the key of a line, its margin, or its place."""
     lines[:] = lines or [""]
     usable = [number for number, line in enumerate(lines) if line.strip() and not line.lstrip().startswith("#")]
     at = rng.choice(usable or [0])
-    key, colon, value = lines[at].partition(":")
+    key, colon, value = lines[at].partition("=" if " = " in lines[at] else ":")
     draw = rng.random()
     if draw < 0.6:
         inner = re.search(r"(\w+): *([^,{}\[\]]+)", value) if rng.random() < 0.7 else None
@@ -238,13 +238,14 @@ def _settings_text(rng: random.Random, script: str) -> str:
     one, two = (rng.choice((*SCALARS, *(str(number) for number in (*INTEGERS, *FLOATS)))) for _ in range(2))
     if draw < 0.65:
         value = "3" if SLOW.match(f"--{key.replace('_', '-')}") and _is_long(one) else one
-        return f"stages:\n  {stem}:\n    {rng.choice((key, key.replace('_', '-')))}: {value}\n"
+        spelled, gap = rng.choice((key, key.replace("_", "-"))), rng.choice((" ", "\n  "))
+        return f"[{stem}]\n{spelled} ={gap}{value}\n"
     if draw < 0.75:
-        return f"stages:\n  {one}:\n    {key}: {two}\n"
+        return f"[{one}]\n{key} = {two}\n"
     if draw < 0.9:
-        name = rng.choice(("case.onnx", two, "1", "{a: b}", "[a]", "null"))
-        return f"models:\n  {name}:\n    {rng.choice(('dim', 'dims', two))}: {rng.choice((f'{{batch: {one}}}', one))}\n"
-    forms = (f"stages: {one}\n", f"models: {one}\n", f"{one}: {two}\n", one, f"stages: {{{stem}: {one}}}\n")
+        name = rng.choice(("case.onnx", two, "1", "[a]", ""))
+        return f"[model {name}]\n{rng.choice(('dim', 'dims', two))} = {rng.choice((f'batch={one}', one))}\n"
+    forms = (f"[{one}\n", f"[model {one}]\n", f"{one} = {two}\n", one, f"[{stem}]\n{one}\n")
     return rng.choice(forms)
 
 

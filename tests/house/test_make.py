@@ -61,18 +61,17 @@ out.mkdir(parents=True, exist_ok=True)
 """
 SETTINGS = """\
 # a comment
-stages:
-  01_profile_onnx:
-    runs: 5
-  03_merge_profile_metrics:
-    # a comment
-    peak-flops: 1e12
+[01_profile_onnx]
+runs = 5
 
-models:
-  model.onnx:
-    dim: {N: 1}
-  other.onnx:
-    dim: {N: 2}
+[03_merge_profile_metrics]
+# a comment
+peak-flops = 1e12
+
+[model model.onnx]
+dim = N=1
+[model other.onnx]
+dim = N=2
 """
 
 pytestmark = pytest.mark.skipif(shutil.which("make") is None, reason="GNU make is not installed")
@@ -83,7 +82,7 @@ class Pipeline:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        for name in ("Makefile", "stages.mk", "settings.awk"):
+        for name in ("Makefile", "stages.mk"):
             shutil.copy(ROOT / name, folder)
         for script, table in PRIMARY.items():
             self.write(script, STUB.format(stage=script[:2], table=table))
@@ -100,7 +99,7 @@ class Pipeline:
             self.write(f"common/{room}.py", "")
         for name in ("energy", "bottlenecks", "fpga", *KERNEL_CONFIGS, "boards/u280", "boards/u50", "hardware/gemmini"):
             self.write(f"configs/{name}.yaml", "")
-        self.write("configs/settings.yaml", SETTINGS)
+        self.write("configs/settings.ini", SETTINGS)
         self.write("failing", "")
         for model in ("model.onnx", "other.onnx"):
             self.write(f"models/{model}", "")
@@ -286,7 +285,7 @@ def test_a_switch_to_an_older_model_is_seen(pipeline: Pipeline) -> None:
         ("configs/card_energy.yaml", ["07", "09", "06"]),
         ("configs/boards/u280.yaml", ["07", "09", "06"]),
         ("configs/boards/u50.yaml", []),
-        ("configs/settings.yaml", []),
+        ("configs/settings.ini", []),
         ("models/model.onnx", ALL[1:]),
         (
             "out/host_ceilings.json",
@@ -305,17 +304,17 @@ def test_an_edited_file_reruns_its_readers(pipeline: Pipeline, path: str, stages
 @pytest.mark.parametrize(
     ("old", "new", "stages"),
     [
-        ("runs: 5", "runs: 7", ["01", "03", "04", "05", "07", "09", "06"]),
-        ("peak-flops: 1e12", "peak-flops: 2e12", ["03", "04", "05", "07", "09", "06"]),
-        ("{N: 1}", "{N: 4}", ALL[1:]),
-        ("{N: 2}", "{N: 4}", []),
+        ("runs = 5", "runs = 7", ["01", "03", "04", "05", "07", "09", "06"]),
+        ("peak-flops = 1e12", "peak-flops = 2e12", ["03", "04", "05", "07", "09", "06"]),
+        ("N=1", "N=4", ALL[1:]),
+        ("N=2", "N=4", []),
         ("# a comment", "# it's another $comment", []),
-        ("runs: 5", "runs: 5  # it's $HOME", []),
+        ("runs = 5", "runs = 5  # it's $HOME", []),
     ],
 )
 def test_a_configured_setting_counts_like_a_flag(pipeline: Pipeline, old: str, new: str, stages: list[str]) -> None:
     pipeline.make()
-    pipeline.write("configs/settings.yaml", SETTINGS.replace(old, new))
+    pipeline.write("configs/settings.ini", SETTINGS.replace(old, new))
     assert pipeline.make() == stages
     assert pipeline.make() == []
 
@@ -327,37 +326,30 @@ AFTER_03 = ["03", "04", "05", "07", "09", "06"]
 @pytest.mark.parametrize(
     ("before", "after", "words", "stages"),
     [
-        ("stages:\n  '03_merge_profile_metrics':\n    mem-bw: 3\n", ": 3 -> : 5", "", AFTER_03),
-        ('"stages":\n  "03_merge_profile_metrics" :\n    "mem-bw": 3\n', ": 3 -> : 5", "", AFTER_03),
-        ("stages:\n  03_merge_profile_metrics: {mem-bw: 3}\n  06_plots: {}\n", ": 3} -> : 5}", "", AFTER_03),
-        ("stages:\n  03_merge_profile_metrics: {\n    mem-bw: 3}\n", ": 3} -> : 5}", "", AFTER_03),
-        ("stages: {03_merge_profile_metrics: {mem-bw: 3}}\n", ": 3} -> : 5}", "", ALL),  # the whole file counts
-        ("stages: {\n  03_merge_profile_metrics: {mem-bw: 3}\n}\n", ": 3} -> : 5}", "", ALL),
-        ("x: &x {mem-bw: 3}\nstages:\n  03_merge_profile_metrics: *x\n", ": 3} -> : 5}", "", ALL),
-        ("stages:\n  03_merge_profile_metrics:\n    mem-bw: 3\n", ": 3 -> : 5", "MEM_BW=7", []),
-        ("stages:\n  07_fpga_candidates:\n    board: u50\n    effort: 3\n", "u50 -> u280", "", ["07", "09", "06"]),
-        ("stages:\n  07_fpga_candidates:\n    board: u50\n    effort: 3\n", "u50 -> u280", "BOARD=u50", []),
-        (
-            "stages:\n  07_fpga_candidates:\n    board: u50\n    effort: 3\n",
-            ": 3 -> : 5",
-            "BOARD=u50",
-            ["07", "09", "06"],
-        ),
-        ("stages:\n  01_profile_onnx:\n    model: other.onnx\n    runs: 3\n", "other -> model", "", []),
+        ("[03_merge_profile_metrics]\nmem-bw = 3\n", "= 3 -> = 5", "", AFTER_03),
+        ("[03_merge_profile_metrics] # it's\r\nmem-bw=3\r\n", "=3 -> =5", "", AFTER_03),
+        ("  [03_merge_profile_metrics]\n  mem-bw = 3\n", "= 3 -> = 5", "", AFTER_03),
+        ("[03_merge_profile_metrics]\nmem-bw =\n\t3\n", "\t3 -> \t5", "", AFTER_03),
+        ("[03_merge_profile_metrics]\nmem-bw = 3\n", "= 3 -> = 5", "MEM_BW=7", []),
+        ("[03_merge_profile_metrics]\nmem-bw =\n  3\n", "  3 ->   5", "MEM_BW=7", []),
+        ("[07_fpga_candidates]\nboard = u50\neffort = 3\n", "u50 -> u280", "", ["07", "09", "06"]),
+        ("[07_fpga_candidates]\nboard = u50\neffort = 3\n", "u50 -> u280", "BOARD=u50", []),
+        ("[07_fpga_candidates]\nboard = u50\neffort = 3\n", "= 3 -> = 5", "BOARD=u50", ["07", "09", "06"]),
+        ("[01_profile_onnx]\nmodel = other.onnx\nruns = 3\n", "other -> model", "", []),
     ],
 )
-def test_settings_count_however_yaml_lets_them_be_written(
+def test_settings_count_however_they_are_written(
     pipeline: Pipeline, before: str, after: str, words: str, stages: list[str]
 ) -> None:
-    pipeline.write("configs/settings.yaml", before)
+    pipeline.write("configs/settings.ini", before)
     pipeline.make(*words.split())
-    pipeline.write("configs/settings.yaml", before.replace(*after.split(" -> ")))
+    pipeline.write("configs/settings.ini", before.replace(*after.split(" -> ")))
     assert pipeline.make(*words.split()) == stages
     assert pipeline.make(*words.split()) == []
 
 
 def test_the_configured_board_is_planned_for_and_watched(pipeline: Pipeline) -> None:
-    pipeline.write("configs/settings.yaml", "# board: u280\nstages:\n  07_fpga_candidates: {'board': \"u50\"}\n")
+    pipeline.write("configs/settings.ini", "# board = u280\n[07_fpga_candidates]\nboard = u50  # in the lab\n")
     pipeline.make()
     assert pipeline.flags["07"] == "--out out"
     pipeline.edit("configs/boards/u280.yaml")

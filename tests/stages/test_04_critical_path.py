@@ -199,8 +199,8 @@ def test_a_factor_that_makes_endless_times_is_refused(out):
 
 def test_what_if_out_of_a_configuration(out, tmp_path, capsys):
     write_executed(out)
-    config = tmp_path / "own.yaml"
-    config.write_text("stages: {04_critical_path: {what-if: [Conv=2, right=4]}}\n", encoding="utf-8")
+    config = tmp_path / "own.ini"
+    config.write_text("[04_critical_path]\nwhat-if =\n    Conv=2\n    right=4\n", encoding="utf-8")
     run(out, "--config", str(config))
     assert len(capsys.readouterr().out.split("what if")[1].splitlines()) == 3
 

@@ -549,12 +549,12 @@ def test_tables_of_two_models_are_refused(out):
 
 @pytest.mark.slow
 def test_settings_record_where_each_threshold_came_from(out, tmp_path):
-    config = tmp_path / "settings.yaml"
-    config.write_text("stages:\n  07_fpga_candidates:\n    kernel_speedup: K1=3.2\n    min_fused_share: 0.2\n")
+    config = tmp_path / "settings.ini"
+    config.write_text("[07_fpga_candidates]\nkernel_speedup = K1=3.2\nmin_fused_share = 0.2\n")
     run(out, "--config", str(config), "--min-share", "0.2")
     settings = json.loads((out / "speedup.meta.json").read_text())["settings"]
     assert settings["min_share"] == {"value": 0.2, "from": "flag"}
-    assert settings["min_fused_share"] == {"value": 0.2, "from": "settings.yaml"}
+    assert settings["min_fused_share"] == {"value": 0.2, "from": "settings.ini"}
     assert settings["min_intensity_flop_per_byte"] == {"value": 8.0, "from": "fpga.yaml"}
     assert settings["launch_per"] == {"value": "group", "from": "fpga.yaml"}
     plan = pd.read_csv(out / "offload_plan.csv")
@@ -562,8 +562,8 @@ def test_settings_record_where_each_threshold_came_from(out, tmp_path):
 
 
 def test_a_configured_precision_that_no_flag_would_take_is_refused(out, tmp_path):
-    config = tmp_path / "settings.yaml"
-    config.write_text("stages:\n  07_fpga_candidates:\n    precision: fp64\n")
+    config = tmp_path / "settings.ini"
+    config.write_text("[07_fpga_candidates]\nprecision = fp64\n")
     with pytest.raises(ConfigurationError, match="fp64"):
         run(out, "--config", str(config))
 
