@@ -51,7 +51,6 @@ SCRIPT = "02_shapes_flops_bytes.py"
 
 
 def arguments() -> cli.Parser:
-    """The flags of this stage."""
     parser = cli.Parser(SCRIPT, __doc__ or "")
     parser.model_settings()
     return parser
@@ -73,12 +72,10 @@ def report(metrics: pd.DataFrame, graph: Graph, counts: Sequence[NodeCount], unb
 
 
 def known_sum(figures: Iterable[Count | None]) -> Count:
-    """Return the sum of the known figures."""
     return sum_of(figure for figure in figures if figure is not None)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the stage."""
     with cli.stage(arguments(), argv) as stage:
         settings = stage.settings
         path = cli.model_path(settings.model)

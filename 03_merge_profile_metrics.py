@@ -65,7 +65,6 @@ SCRIPT = "03_merge_profile_metrics.py"
 
 
 def arguments() -> cli.Parser:
-    """The flags of this stage."""
     parser = cli.Parser(SCRIPT, __doc__ or "")
     parser.setting(
         "--peak-flops", type=cli.positive_float, metavar="FLOP/S", help="peak of the host (default: measured)"
@@ -127,7 +126,6 @@ def roofline_rows(
 
 
 def node_map(attribution: Attribution) -> list[NodeMapRow]:
-    """Return the executed node of each source node, and the rule that found it."""
     return [
         {"executed_node": match.executed_node, "source_node": match.source_node, "rule": match.rule}
         for match in attribution.matches
@@ -154,7 +152,6 @@ def compared_contractions(
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the stage."""
     with cli.stage(arguments(), argv) as stage:
         tables = stage.tables
         nodes, latency = tables.rows("op_latency"), tables.document("latency_summary")

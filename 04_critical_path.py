@@ -55,7 +55,6 @@ TIMES = [field.name for field in fields(NodeTimes)]
 
 
 def arguments() -> cli.Parser:
-    """The flags of this stage."""
     parser = cli.Parser(SCRIPT, __doc__ or "")
     parser.setting("--model", metavar="FILE", help="refuse tables of another model than this file (or name in models/)")
     parser.setting(
@@ -92,7 +91,6 @@ def executed(roofline: pd.DataFrame) -> tuple[pd.DataFrame, float | None]:
 
 
 def schedule_table(nodes: pd.DataFrame, dag: Dag, path: Sequence[str]) -> pd.DataFrame:
-    """Return op_schedule: each node of op_roofline with its times."""
     rows = schedule(dag).values()
     times = pd.DataFrame({name: [getattr(row, name) for row in rows] for name in TIMES}, index=nodes.index)
     critical = nodes["executed_node"].isin(path)
@@ -110,7 +108,6 @@ def path_table(nodes: pd.DataFrame, dag: Dag, path: Sequence[str]) -> pd.DataFra
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the stage."""
     with cli.stage(arguments(), argv) as stage:
         tables = stage.tables
         roofline, edges = tables.table("op_roofline"), tables.table("executed_edges")

@@ -85,7 +85,6 @@ def arguments() -> cli.Parser:
 
 
 def doubts_of(tables: Tables, summary: LatencySummaryDocument, notes: Sequence[str]) -> Sequence[str]:
-    """Return why no gain can be relied on."""
     gap_us = sum(row["node_latency_us"] for row in tables.get("op_roofline", ()) if row["row_kind"] == "gap")
     return host_doubts(summary, gap_us, sum(row["events_per_run_count"] or 0 for row in tables["op_latency"]), notes)
 
@@ -110,7 +109,6 @@ def npu_tables(stage: cli.StageRun) -> Tables:
 
 
 def load_is_there(stage: cli.StageRun) -> bool:
-    """Whether a load test stands in the folder."""
     return all(stage.tables.has(name) for name in LOAD_TABLES)
 
 

@@ -65,7 +65,6 @@ class Dag:
 
     @property
     def span_us(self) -> float:
-        """The span in µs."""
         return to_us(self.span_ps)
 
     @property
@@ -74,7 +73,6 @@ class Dag:
         return self.work_us / self.span_us if self.span_ps else None
 
     def with_faster(self, faster: Mapping[str, float]) -> Dag:
-        """Return the same graph with each named node faster by its factor."""
         changed = {node: round(self.latency_ps[node] / factor) for node, factor in faster.items()}
         return Dag({**self.latency_ps, **changed}, self.graph, self.order)
 
@@ -96,11 +94,8 @@ def build_dag(
 ) -> Dag:
     """Build the graph.
 
-    Args:
-        latency_us: latency of every node, in execution order.
-        edges: (producer, consumer); either is empty at the border of the graph, and such an edge orders nothing.
-        nodes_from: what the latencies were read from, for errors.
-        edges_from: what the edges were read from, for errors.
+    Either end of an edge (producer, consumer) is empty at the border of the graph; such an edge orders nothing. Errors
+    name ``nodes_from`` and ``edges_from``, what the latencies and the edges were read from.
 
     Raises:
         UpstreamError: a latency is negative, an edge names no known node, or the edges form a cycle.
@@ -171,7 +166,6 @@ def _latest_start(dag: Dag) -> dict[str, int]:
 
 
 def to_us(picoseconds: int) -> float:
-    """Convert whole picoseconds to µs."""
     return picoseconds / PICOSECONDS_PER_US
 
 
@@ -180,10 +174,6 @@ class WhatIf:
     """Span and makespan if some nodes were faster.
 
     Attributes:
-        name: the node or operator type.
-        factor: how many times faster.
-        node_count: nodes that it applies to.
-        span_us: the new span.
         sequential_us: the new makespan of the sequential executor; None where the gap would make it negative.
     """
 
@@ -197,12 +187,8 @@ class WhatIf:
 def what_if(dag: Dag, op_types: Mapping[str, str], name: str, factor: float, gap_us: float) -> WhatIf:
     """Return the span and the sequential makespan with a node, or all nodes of a type, made faster.
 
-    Args:
-        dag: the graph.
-        op_types: operator type of every node.
-        name: a node, or else an operator type.
-        factor: how many times faster.
-        gap_us: time between nodes, which stays; it is negative where the correction was overestimated.
+    ``name`` is a node, or else an operator type. ``gap_us``, the time between nodes, stays; it is negative where the
+    correction was overestimated.
 
     Raises:
         UnusableValueError: there is no such node or type, and the message lists similar names; or the factor is tiny.

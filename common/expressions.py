@@ -35,11 +35,9 @@ class Dimension:
 
     @property
     def operands(self) -> tuple[Count, ...]:
-        """Expressions inside: none."""
         return ()
 
     def at(self, sizes: Mapping[str, int]) -> int:
-        """Return the size of the dimension."""
         return sizes[self.name]
 
 
@@ -50,11 +48,9 @@ class Smallest:
     operands: tuple[Count, ...]
 
     def __str__(self) -> str:
-        """Return the text."""
         return f"Min({', '.join(map(str, self.operands))})"
 
     def at(self, sizes: Mapping[str, int]) -> int:
-        """Return the smallest size."""
         return min(at(operand, sizes) for operand in self.operands)
 
 
@@ -72,7 +68,6 @@ class Quotient:
         return f"floor(({dividend})/({divisor}))"
 
     def at(self, sizes: Mapping[str, int]) -> int:
-        """Return the whole quotient."""
         dividend, divisor = self.operands
         return at(dividend, sizes) // at(divisor, sizes)
 
@@ -92,7 +87,6 @@ class Expression:
 
     @property
     def terms(self) -> Mapping[Product, int]:
-        """Return the coefficient of each product."""
         return self._terms
 
     @property
@@ -104,13 +98,11 @@ class Expression:
         return names.union(*(operand.names for operand in inner))
 
     def __str__(self) -> str:
-        """Return the text, products of high degree first."""
         return _text(self)
 
     __repr__ = __str__
 
     def __hash__(self) -> int:
-        """Return the hash of the terms."""
         return hash(frozenset(self._terms.items()))
 
     def __eq__(self, other: object) -> bool:
@@ -118,23 +110,18 @@ class Expression:
         return isinstance(other, Expression) and self._terms == other._terms
 
     def __neg__(self) -> Count:
-        """Return the negative."""
         return self * -1
 
     def __add__(self, other: Count) -> Count:
-        """Return the sum."""
         return _of(chain(self._terms.items(), _terms(other).items()))
 
     def __sub__(self, other: Count) -> Count:
-        """Return the difference."""
         return self + -other
 
     def __rsub__(self, other: Count) -> Count:
-        """Return the difference."""
         return -self + other
 
     def __mul__(self, other: Count) -> Count:
-        """Return the product."""
         multipliers = _terms(other)
         return _of((_times(one, two), a * b) for one, a in self._terms.items() for two, b in multipliers.items())
 
@@ -145,25 +132,20 @@ class Expression:
         return prod([self] * power)
 
     def __floordiv__(self, divisor: Count) -> Count:
-        """Return the whole quotient."""
         return _by_number(self, divisor) if isinstance(divisor, int) else _by_expression(self, divisor)
 
     def __rfloordiv__(self, dividend: int) -> Count:
-        """Return the whole quotient of a number and this."""
         return _by_expression(dividend, self)
 
     def __mod__(self, divisor: Count) -> Count:
-        """Return the remainder."""
         return self - divisor * (self // divisor)
 
 
 def dimension(name: str) -> Expression:
-    """Return a dimension as an expression."""
     return _alone(Dimension(name))
 
 
 def at(count: Count, sizes: Mapping[str, int]) -> int:
-    """Return a count where the dimensions have these sizes."""
     if not isinstance(count, Expression):
         return int(count)
     return sum(
@@ -178,7 +160,6 @@ def sum_of(counts: Iterable[Count]) -> Count:
 
 
 def smaller(one: Count, other: Count) -> Count:
-    """Return the smaller of two counts."""
     kept: list[Count] = []
     for size in (*_smallest_of(one), *_smallest_of(other)):
         if not any(_at_most(known, size) for known in kept):
@@ -242,7 +223,6 @@ def _alone(factor: Factor) -> Expression:
 
 
 def _terms(count: Count) -> Mapping[Product, int]:
-    """Return the terms of a count."""
     return count.terms if isinstance(count, Expression) else {(): operator.index(count)}
 
 
@@ -256,7 +236,6 @@ def _of(terms: Iterable[tuple[Product, int]]) -> Count:
 
 
 def _times(one: Product, other: Product) -> Product:
-    """Return the product of two products."""
     if not one or not other:
         return one or other
     powers = dict(one)

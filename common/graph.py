@@ -29,7 +29,6 @@ class Tensor:
 
     @property
     def element_count(self) -> Count | None:
-        """Return the number of elements, or None while a dimension is unknown."""
         return None if self.shape is None or None in self.shape else prod(self.shape)
 
     @property
@@ -107,7 +106,6 @@ class Graph:
 
     @cached_property
     def by_name(self) -> dict[str, Node]:
-        """Every node by its name."""
         return {node.name: node for node in self.nodes}
 
     @cached_property

@@ -66,13 +66,7 @@ def given_roofs(peak_flop_per_s: float, memory_bytes_per_s: float) -> Roofs:
 
 
 def roofs_of(measured: HostCeilingsDocument, peak_flop_per_s: float | None, memory_bytes_per_s: float | None) -> Roofs:
-    """Return the roofs of a host: the given figures, and the measured ones where none is given.
-
-    Args:
-        measured: ceilings of the host.
-        peak_flop_per_s: given peak for all formats, if any.
-        memory_bytes_per_s: given bandwidth, if any.
-    """
+    """Return the roofs of a host: the given figures, and the measured ones where none is given."""
     bandwidth = memory_bytes_per_s or measured["memory_bytes_per_s"]
     if peak_flop_per_s:
         return given_roofs(peak_flop_per_s, bandwidth)

@@ -32,15 +32,9 @@ class SourceGraph:
     """Nodes in graph order and their tensors.
 
     Attributes:
-        nodes: by name.
-        position: index of each node in graph order.
         producer: the node that writes each tensor; weights and inputs of the model have none.
-        consumers: the nodes that read each tensor, in graph order.
-        returned: the outputs of the model.
         constants: tensors that no run changes: weights, and what is computed from weights or shapes alone.
         storage: for each tensor the one that holds its bytes: for the output of a view (Reshape, …), the tensor viewed.
-        dtypes: element type of each tensor.
-        sizes: stored bytes of each tensor.
         reads: bytes that a node must read of a tensor, by (tensor, node).
         written: bytes of each tensor that its producer must write.
     """

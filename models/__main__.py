@@ -90,7 +90,6 @@ class _Parser(argparse.ArgumentParser):
 
 
 def arguments() -> argparse.ArgumentParser:
-    """Return the parser of the command line."""
     parser = _Parser(prog="python -m models", description=__doc__, allow_abbrev=False)
     parser.add_argument("name", nargs="?", choices=BUILDERS, metavar="NAME", help=f"one of {', '.join(BUILDERS)}")
     parser.add_argument("path", nargs="?", type=Path, metavar="PATH", help="the ONNX file to write")
@@ -112,7 +111,6 @@ def save(model: onnx.ModelProto, path: Path) -> None:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Build one model, or list them."""
     parser = arguments()
     given = parser.parse_args(argv)
     if given.list:

@@ -31,13 +31,10 @@ class CheckedNode:
     """An executed node, with the MACs of its source nodes and its own.
 
     Attributes:
-        name: name of the executed node.
         source_macs: MACs of each contraction that is matched to it and whose MACs the model's shapes tell.
         executed_macs: MACs of its own operator with the shapes it ran with; None where the operator has no formula or a
             shape is unknown.
         padding: the channels that its layout adds to those of the source, in words; empty where it adds none.
-        time_us: raw total time.
-        has_other_sources: whether source nodes without MACs are matched to it.
         open_count: contractions matched to it whose MACs depend on data.
     """
 
@@ -81,14 +78,7 @@ def checked_nodes(
     attribution: Attribution,
     executed_macs: Mapping[str, int | None],
 ) -> list[CheckedNode]:
-    """Return the MACs of each executed node, by its sources and by its own shapes.
-
-    Args:
-        latency: the executed nodes.
-        metrics: the source nodes by name.
-        attribution: source nodes of each executed node.
-        executed_macs: MACs of each executed node by the shapes it ran with.
-    """
+    """Return the MACs of each executed node, by its sources and by its own shapes."""
     checked = []
     for timed in latency:
         name = timed["executed_node"]
@@ -98,13 +88,7 @@ def checked_nodes(
 
 
 def checked_node(timed: OpLatencyRow, executed_macs: int | None, sources: Sequence[OpMetricsRow]) -> CheckedNode:
-    """Return the MACs of one executed node, by its sources and by its own shapes.
-
-    Args:
-        timed: the executed node.
-        executed_macs: its MACs by the shapes it ran with.
-        sources: the source nodes matched to it.
-    """
+    """Return the MACs of one executed node, by its sources and by its own shapes."""
     passes = timed["events_per_run_count"]
     macs = {row["source_node"]: macs_in_run(row, passes) for row in sources}
     with_macs = [row for row in sources if macs[row["source_node"]]]
@@ -137,12 +121,7 @@ def macs_in_run(source: OpMetricsRow, passes: int | None) -> int | None:
 def check_contractions(
     unmatched: Collection[str], nodes: Collection[CheckedNode]
 ) -> tuple[ContractionCheck, list[str]]:
-    """Compare the MACs of source and executed nodes; notes say what does not agree.
-
-    Args:
-        unmatched: contractions that belong to no executed node.
-        nodes: every executed node, also those without contractions.
-    """
+    """Compare the MACs of source and executed nodes; notes say what does not agree."""
     matched = [node for node in nodes if _count([node])]
     by_verdict: dict[str, list[CheckedNode]] = {name: [] for name in ("agrees", "padded", "open", "unknown", "differs")}
     for node in matched:
@@ -216,7 +195,6 @@ def _verdict(node: CheckedNode) -> str:
 
 
 def _count(nodes: Iterable[CheckedNode]) -> int:
-    """Return the number of contractions that are matched to the nodes."""
     return sum(len(node.source_macs) + node.open_count for node in nodes)
 
 
@@ -240,7 +218,6 @@ def _padding(source: OpMetricsRow, timed: OpLatencyRow) -> str:
 
 
 def _channels(shapes: Sequence[Shape | None]) -> int | None:
-    """Channels of the first operand or result, where they are known."""
     first = shapes[0] if shapes else None
     channels = first[1] if first and len(first) > 2 else None
     return channels if isinstance(channels, int) else None

@@ -58,17 +58,13 @@ class KnownWork:
 
     @property
     def bytes(self) -> int | None:
-        """All compulsory traffic."""
         return total((self.weight_bytes, self.input_bytes, self.output_bytes))
 
 
 def known_work(sources: Sequence[OpMetricsRow], border: BorderBytes, executed: Callable[[], WorkInRun]) -> KnownWork:
     """Return the work of an executed node.
 
-    Args:
-        sources: rows of its source nodes; none for a node that the runtime inserted.
-        border: bytes across the border of the source nodes.
-        executed: counts the node by the shapes that ran.
+    There are no ``sources`` of a node that the runtime inserted.
     """
     counted = [row for row in sources if row["op_type"] not in CONTROL_FLOW]  # the nodes of its bodies have rows
     macs, flops = total(row["macs"] for row in counted), total(row["flops"] for row in counted)

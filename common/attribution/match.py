@@ -82,20 +82,13 @@ class _Claims:
         return match.executed_node if match else ""
 
     def outputs(self, executed: str) -> list[str]:
-        """Return the tensors that the nodes owned so far write."""
         return [out for name in self.owned.get(executed, ()) for out in self.source.nodes[name].outputs]
 
 
 def match_nodes(source: SourceGraph, executed: Graph, contractions: Set[str]) -> list[Match]:
     """Match every source node to the executed node that computes it.
 
-    Args:
-        source: the model's graph.
-        executed: the graph that the runtime saved.
-        contractions: source nodes with multiply-accumulates; an epilogue takes none of these.
-
-    Returns:
-        One match per source node, in source order.
+    An epilogue takes none of the ``contractions``, which have multiply-accumulates.
     """
     claims = _Claims(source, _idle(source))
     executed = without_casts(executed, source.nodes, {*source.producer, *source.consumers})

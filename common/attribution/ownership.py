@@ -33,13 +33,7 @@ class Attribution:
 
 
 def attribute(source: SourceGraph, executed: Graph, contractions: Set[str]) -> Attribution:
-    """Match every source node to the executed node that computes it, and every other one to the owner of its layout.
-
-    Args:
-        source: the model's graph.
-        executed: the graph that the runtime saved.
-        contractions: source nodes with multiply-accumulates.
-    """
+    """Match every source node to the executed node that computes it, and every other one to the owner of its layout."""
     matches = match_nodes(source, executed, contractions)
     sources = owned_sources(matches)
     return Attribution(tuple(matches), sources, layout_owners(executed, sources.keys()))
@@ -57,9 +51,7 @@ def owned_sources(matches: Iterable[Match]) -> dict[str, tuple[str, ...]]:
 def computed_sources(source: Graph, executed: Graph) -> dict[str, list[tuple[str, str]]]:
     """Return name and operator type of the source nodes that each executed node computes, in graph order.
 
-    Args:
-        source: the model's graph.
-        executed: the graph that the runtime saved; a node that it inserted computes no source node.
+    A node that the runtime inserted computes no source node.
     """
     kinds, sources = {node.name: node.op_type for node in source.nodes}, owners(source, executed).sources
     return {node.name: [(name, kinds[name]) for name in sources.get(node.name, ())] for node in executed.nodes}

@@ -20,10 +20,7 @@ NUMBER = re.compile(r"_token_\d+$")  # the runtime adds it to a name that is tak
 def without_casts(executed: Graph, nodes: Container[str], tensors: Container[str]) -> Graph:
     """Return the executed graph without the inserted casts; what they read and write has one name.
 
-    Args:
-        executed: the graph that the runtime saved.
-        nodes: names of the model's nodes; a cast among them is the model's own.
-        tensors: names of the model's tensors.
+    A cast among the model's ``nodes`` is the model's own.
     """
     kept = (node for node in executed.nodes if node.name in nodes or not is_inserted_cast(node))
     return replace(executed, nodes=tuple(_renamed(node, tensors) for node in kept))
@@ -40,7 +37,6 @@ def gives_back(node: Node) -> bool:
 
 
 def model_name(name: str, tensors: Container[str]) -> str:
-    """Return the name that a tensor of the executed graph has in the model."""
     if name in tensors or not name.startswith(PREFIX):
         return name
     tensor = name.removeprefix(PREFIX)

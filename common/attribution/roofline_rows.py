@@ -36,14 +36,8 @@ def node_row(
 ) -> OpRooflineRow:
     """Return the row of one executed node.
 
-    Args:
-        timed: its time.
-        sources: the source nodes that it computes; none for a node that the runtime inserted.
-        work: what it computes and moves.
-        roofs: ceilings of the host.
-        executed_macs: its MACs by the shapes it ran with.
-        layout_of: the node whose layout an inserted node serves, if any.
-        whole_us: the time that its share refers to.
+    ``sources`` are the source nodes that it computes; a node that the runtime inserted has none, and may serve the
+    layout of another one. ``whole_us`` is the time that its share refers to.
     """
     latency_us, dtype = time_in_run_us(timed), next(iter(timed["output_dtypes"]), "")
     roof = roofs.roof(timed["op_type"], dtype)
@@ -131,11 +125,6 @@ def time_in_run_us(timed: OpLatencyRow) -> float:
 
 def require_coverage(table: object, nodes: Iterable[OpRooflineRow], trace_total_us: float) -> float:
     """Return the share of the traced kernel time in nodes that have source nodes, or serve the layout of one that has.
-
-    Args:
-        table: what the times were read from, for errors.
-        nodes: the executed nodes.
-        trace_total_us: time of all node events of the trace.
 
     Raises:
         PipelineError: the share is below ``LEAST_COVERAGE``: the tables would not account for the time.

@@ -23,12 +23,9 @@ class ExecutedGraph:
 
     Attributes:
         nodes: figures of each node by table, in execution order.
-        readers: nodes that read the results of each node.
-        writers: nodes whose results each node reads.
         returning: nodes with a result that the model returns.
         tensors: (producer, consumer, bytes) of each tensor between two nodes.
         median_us: median of the unprofiled runs; None where no table tells it.
-        gap_us: the time between nodes.
     """
 
     nodes: Mapping[str, Facts]
@@ -41,7 +38,6 @@ class ExecutedGraph:
 
     @cached_property
     def types(self) -> Mapping[str, str]:
-        """Operator type of each node."""
         return {name: facts["op_roofline"]["op_type"] for name, facts in self.nodes.items()}
 
 
@@ -80,7 +76,6 @@ def executed_graph(
 
 
 def _facts(row: OpRooflineRow, timed: OpLatencyRow | None, summary: LatencySummaryDocument | None) -> Facts:
-    """Return the rows of a node in both tables, with what follows from them."""
     provider, threads = (summary["provider"], summary["threads"]) if summary else ("", None)
     shapes = (timed["output_shapes"] if timed else None) or [None]
     return {
@@ -100,7 +95,6 @@ def _ratio(part: float | None, whole: float | None) -> float | None:
 
 
 def _at_roof(row: OpRooflineRow) -> float | None:
-    """Return the time that a node would take at its roof."""
     share = row["roof_share"]
     return None if share is None else row["node_latency_us"] * min(share, 1.0)
 
@@ -126,5 +120,4 @@ def interval_us(facts: Facts) -> tuple[float, float, float]:
 
 
 def label(nodes: Sequence[str]) -> str:
-    """Return what stands for some nodes in a row."""
     return nodes[0] if len(nodes) == 1 else f"{len(nodes)} nodes from {quoted(nodes[0])}"

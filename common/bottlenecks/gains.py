@@ -60,13 +60,11 @@ def _work_ps(dag: Dag) -> int:
 
 
 def _mended(dag: Dag, kept: Mapping[str, Kept]) -> Dag:
-    """Return the graph with the times that nodes would keep."""
     times = {node: (to_us(dag.latency_ps[node]), part) for node, part in kept.items()}
     return dag.with_faster({node: time_us / part.of(time_us) for node, (time_us, part) in times.items() if time_us})
 
 
 def what_ifs(graph: ExecutedGraph) -> WhatIfs:
-    """Return the graph of the critical path three times."""
     pairs = [(producer, consumer) for producer, consumer, _ in graph.tensors]
     intervals = {name: interval_us(facts) for name, facts in graph.nodes.items()}
     sources = {"nodes_from": "op_roofline.csv", "edges_from": "executed_edges.csv"}

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A subject that a rule found, with what mending it would gain at most."""
-
     rule: Rule
     subject: Judged
     gain: Gain
@@ -56,7 +54,6 @@ def _kept(rule: Rule, subject: Facts, node: Facts) -> Kept | None:
 
 
 def finding_rows(found: Iterable[Finding]) -> Iterator[BottlenecksRow]:
-    """Yield the findings as rows of bottlenecks."""
     for index, finding in enumerate(found):
         rule, subject = finding.rule, finding.subject
         yield {
@@ -77,7 +74,6 @@ def finding_rows(found: Iterable[Finding]) -> Iterator[BottlenecksRow]:
 
 
 def _evidence(rule: Rule, facts: Facts) -> dict[str, dict[str, Any]]:
-    """Return the figures of a finding by the table that they stand in."""
     shown: dict[str, dict[str, Any]] = {}
     for name in rule.facts:
         table = next((table for table, row in facts.items() if name in row), None)

@@ -16,7 +16,6 @@ CONTRACTIONS = ("Conv2d", "Conv3d", "DepthWiseConv2d", "FullyConnected", "MatMul
 
 
 def npu_node_facts(nodes: Sequence[NpuNodesRow]) -> list[dict[str, Any]]:
-    """Return the rows of npu_nodes with the traffic and the operators of each node as shares."""
     moved = [_sum(row["dram_read_bytes"], row["dram_write_bytes"]) for row in nodes]
     total = sum(size or 0 for size in moved)
     return [

@@ -19,8 +19,6 @@ Facts = Mapping[str, Mapping[str, Any]]  # figures by the table that they stand 
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """A test of one figure."""
-
     fact: str
     test: str
     against: Any  # words of is and is_not, or a number
@@ -36,7 +34,6 @@ class Condition:
         return bool(value < self.against if self.test == "below" else value > self.against)
 
     def __str__(self) -> str:
-        """Return the condition as words."""
         words = ", ".join(map(str, self.against)) if isinstance(self.against, tuple) else f"{self.against:g}"
         return f"{self.fact} {self.test.replace('_', ' ')} {words}"
 
@@ -49,21 +46,13 @@ class Rule:
     """One rule.
 
     Attributes:
-        name: by which the findings are called.
-        about: one of ``ABOUT``.
         select: what a node must be like to belong to the rule's subjects; for patterns, the first node of the chain.
         when: what a subject must be like to be found.
         kept: what each node of the subject would keep of its time at best: a share, or the name of a figure, which is a
             share, or a time if its name ends in _us.
         gain_from: figure of the subject that is what mending it would gain at most, where no node's time is.
-        frees_gap: whether the time between nodes goes with the nodes.
-        chains: for patterns, the chains of operator types.
         stays: for patterns, the position in the chain of the node that stays; None: none does.
-        is_open: for patterns, whether later nodes may read more than the chain.
         evidence: figures that are shown besides those of the conditions.
-        hazard: what can go wrong with the remedy.
-        remedy: what to do.
-        source: where the rule comes from.
     """
 
     name: str
@@ -83,12 +72,10 @@ class Rule:
 
     @property
     def facts(self) -> tuple[str, ...]:
-        """Figures that the finding is shown with, each once."""
         return tuple(dict.fromkeys((*(condition.fact for condition in self.when), *self.evidence)))
 
     @property
     def named(self) -> set[str]:
-        """All figures that the rule names."""
         kept = {self.kept} if isinstance(self.kept, str) else set()
         gain = {f"{self.gain_from}_us"} if self.gain_from else set()
         return {*(condition.fact for condition in self.select), *self.facts, *kept, *gain}
@@ -106,16 +93,11 @@ def number(facts: Facts, name: str) -> float | None:
 
 
 def meets(facts: Facts, conditions: tuple[Condition, ...]) -> bool:
-    """Return whether all conditions hold."""
     return all(condition.holds(figure(facts, condition.fact)) for condition in conditions)
 
 
 def read_rules(file: Section, columns: Iterable[str]) -> tuple[Rule, ...]:
     """Read all rules of a file.
-
-    Args:
-        file: the file.
-        columns: columns of the tables, which rules may name besides ``DERIVED_FIGURES``.
 
     Raises:
         ConfigurationError: a key is missing, unknown or of the wrong kind, or there is no figure of a name.

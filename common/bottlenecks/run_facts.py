@@ -23,7 +23,6 @@ def run_facts(
     events: Iterable[OsEventsRow],
     disturbances: Iterable[RunDisturbancesRow],
 ) -> Facts:
-    """Return the figures of latency_summary, run_latency, host_samples, os_events and run_disturbances."""
     return {
         "latency_summary": summary or {},
         "run_latency": _early(summary, runs) if summary else {},

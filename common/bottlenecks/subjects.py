@@ -34,10 +34,7 @@ class Measured:
     """Everything that rules are held against.
 
     Attributes:
-        graph: the executed nodes.
-        run: figures of the runs as a whole, by table.
         npu_nodes: rows of npu_nodes, with what follows of them.
-        npu_run: figures of the run of an NPU, by table.
     """
 
     graph: ExecutedGraph
@@ -49,7 +46,6 @@ class Measured:
 def measured(
     tables: Tables, summary: LatencySummaryDocument | None = None, npu_summary: Mapping[str, Any] | None = None
 ) -> Measured:
-    """Return the figures of the tables and of both summaries, as far as they are there."""
     npu_nodes, npu_runs = tables.get("npu_nodes", ()), tables.get("npu_runs", ())
     return Measured(
         executed_graph(
@@ -90,7 +86,6 @@ def subjects(rule: Rule, measured: Measured) -> Iterator[Judged]:
 
 
 def _group(graph: ExecutedGraph, nodes: Sequence[str], table: str, more: Mapping[str, Any]) -> Judged:
-    """Return several nodes as one subject, with the sums of their figures."""
     rows = {source: [graph.nodes[name][source] for name in nodes] for source in ("op_roofline", "op_latency")}
     sums = {
         source: {
@@ -161,13 +156,11 @@ def _matched(graph: ExecutedGraph, rule: Rule) -> Iterator[Judged]:
 
 
 def _first(graph: ExecutedGraph, name: str) -> Facts:
-    """Return the figures of the first node of a match."""
     read = {"operand_node_count": len(set(graph.writers[name]))}
     return {**graph.nodes[name], "executed_edges": read}
 
 
 def _borders(graph: ExecutedGraph) -> Iterator[Judged]:
-    """Yield each pair of providers between which tensors go."""
     crossing: dict[tuple[str, str], list[int | None]] = {}
     for producer, consumer, size in graph.tensors:
         pair = tuple(graph.nodes[name]["op_latency"].get("provider", "") for name in (producer, consumer))

@@ -48,10 +48,6 @@ Token = tuple[object, ...]
 def read_pytorch_layers(path: Path, graph: Graph) -> LayerProfile:
     """Read a profile of the program that a model was exported from.
 
-    Args:
-        path: the profile.
-        graph: the model.
-
     Raises:
         PipelineError: the file cannot be used, or its operators work on other sizes than the model.
     """
@@ -160,7 +156,6 @@ def _pairs(left: Sequence[Token], right: Sequence[Token]) -> list[tuple[int, int
 def _sources(
     path: Path, found: TorchCalls, left: Sequence[Token], nodes: Sequence[Node], right: Sequence[Token]
 ) -> list[list[str]]:
-    """Return the nodes that each call computes."""
     _require_sizes(path, found.calls, left, right)
     pairs = _pairs(left, right)
     sources: list[list[str]] = [[] for _ in left]

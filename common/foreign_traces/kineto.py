@@ -46,12 +46,7 @@ class TorchCalls:
     """The calls of one run, in order, and of all runs the times.
 
     Attributes:
-        calls: of every run.
         times_us: a row per run.
-        start_us: of each run.
-        run_us: duration of each run.
-        has_kernels: whether the times are those of kernels.
-        left_out: runs with other calls.
         has_steps: whether the profile tells where runs begin; otherwise they are the shortest repetition of calls.
     """
 
@@ -204,7 +199,6 @@ def _outermost(start_us: Any, time_us: Any, thread: Any) -> tuple[list[int], Any
 
 
 def _kernel_times(events: _Events, owner: Any) -> Any:
-    """Return the time of the kernels that each outermost operator launched."""
     times = np.zeros(len(owner))
     for index, number in enumerate(events.number):
         if number >= 0 and number in events.kernel_us:
@@ -215,7 +209,6 @@ def _kernel_times(events: _Events, owner: Any) -> Any:
 def _runs(
     path: Path, chosen: Sequence[int], start_us: Any, kind: Any, steps: Sequence[tuple[float, float]]
 ) -> list[list[int]]:
-    """Return the operators of each run."""
     if steps:
         runs = [[index for index in chosen if begin <= start_us[index] < end] for begin, end in steps]
         if not any(runs):

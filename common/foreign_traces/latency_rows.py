@@ -24,13 +24,7 @@ ONE_FIGURE = "the profile has one {figure} per layer: its other statistics are e
 
 
 def latency_rows(profile: LayerProfile, graph: Graph, warmup: int) -> list[dict[str, Any]]:
-    """Return a row of op_latency per layer.
-
-    Args:
-        profile: the layers.
-        graph: of the layers.
-        warmup: runs at the start that no statistic counts.
-    """
+    """Return a row of op_latency per layer."""
     return [_row(profile, layer, index, graph, warmup) for index, layer in enumerate(profile.layers)]
 
 
@@ -139,7 +133,6 @@ def warm_up(profile: LayerProfile, given: int | None) -> int:
 
 
 def limits(profile: LayerProfile, warmup: int) -> list[str]:
-    """Return notes on what the profile does not tell."""
     notes = [NO_PERCENTILES, NOT_CORRECTED]
     if warmup:
         notes.append(f"the first {warmup} of {profile.run_count} runs count as warm-up")

@@ -28,13 +28,6 @@ class _Border:
 def layer_graph(path: Path, graph: Graph, layers: Sequence[Layer], owner: Owners, domain: str) -> Graph:
     """Return the graph of the layers, in an order in which each follows what it reads.
 
-    Args:
-        path: of the profile.
-        graph: the model.
-        layers: in the order in which they ran.
-        owner: layer by source node.
-        domain: of the layer types.
-
     Raises:
         PipelineError: two layers each need what the other one computes.
     """

@@ -12,15 +12,11 @@ class Layer:
     """A layer that ran; what the profile does not tell is empty or None.
 
     Attributes:
-        name: unique in its profile.
-        layer_type: the program's word for what it computes.
         sources: names that the model may know: of nodes that the layer computes, or of tensors that it writes.
         ends_with: likewise of the nodes that it ends with, where it names no others: it computes all that lies before
             them and that no other layer names.
         serves: the layer that it was inserted for, as a change of layout is; empty where it has work of its own.
-        run_us: its time in each run.
         median_us: its time in one run, where the profile gives only that.
-        mean_us: likewise.
         dtype: element type that it computes in, as ONNX names it.
     """
 
@@ -40,16 +36,11 @@ class LayerProfile:
     """The layers in the order in which they ran.
 
     Attributes:
-        program: which program recorded it.
-        domain: in which its layer types are names.
         layers: those that took part in a run.
         merged: nodes of the model that have no layer of their own, because the one that reads them computes them.
         shapes: of tensors, by names that the model may know.
         run_count: runs behind the times; None where the profile does not tell it.
-        run_start_us: start of each run, where the profile tells it.
-        run_us: duration of each run, likewise.
         is_of_device: whether the times are those of an accelerator, on which the host's threads do not bear.
-        notes: limits of the figures, for their reader.
     """
 
     program: str

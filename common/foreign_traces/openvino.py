@@ -52,9 +52,7 @@ class _Row:
 def read_openvino_counters(path: Path, graph: Path | None) -> LayerProfile:
     """Read a report of counters.
 
-    Args:
-        path: the report.
-        graph: the executed graph; without it, a layer computes the node that its name tells and what follows that.
+    Without the executed graph, a layer computes the node that its name tells and what follows that.
 
     Raises:
         PipelineError: a file cannot be read, is of another kind or incomplete, or the times do not add up.

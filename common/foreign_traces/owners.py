@@ -25,11 +25,6 @@ Owners = Mapping[str, str]  # layer by source node
 def owners(path: Path, graph: Graph, profile: LayerProfile) -> tuple[Owners, list[str]]:
     """Return the layer of each node that a run computes, and notes on what the profile does not tell.
 
-    Args:
-        path: of the profile.
-        graph: the model.
-        profile: the layers, in the order in which they ran.
-
     Raises:
         PipelineError: no layer names a node of the model, or a tensor was recorded with another shape.
     """

@@ -60,11 +60,7 @@ def _program(head: bytes) -> Format | None:
 def read_profile(program: Format, path: Path, executed: Path | None, graph: Graph) -> LayerProfile:
     """Read a profile.
 
-    Args:
-        program: that recorded it.
-        path: the profile.
-        executed: what the program saved of the graph that it executed, if anything.
-        graph: the model.
+    ``executed`` is what the program saved of the graph that it executed, if anything.
 
     Raises:
         PipelineError: a file cannot be used.

@@ -47,9 +47,7 @@ _SOURCE = re.compile(r"\[ONNX Layer: ([^\]]+)\]")
 def read_tensorrt_profile(path: Path, information: Path | None) -> LayerProfile:
     """Read a profile.
 
-    Args:
-        path: the profile.
-        information: of the same engine's layers; without it only the layers' names tell what they compute.
+    Without the ``information`` on the layers of the same engine, only their names tell what they compute.
 
     Raises:
         PipelineError: a file cannot be read, is of another kind or incomplete, or both are of different engines.
@@ -105,7 +103,6 @@ def _require_whole(path: Path, entries: Sequence[Mapping[str, Any]]) -> None:
 
 
 def _named(name: str) -> Layer:
-    """Return a layer by its name alone."""
     if serving := _SERVES.fullmatch(name):
         return Layer(name, "Reformat", serves=serving["layer"] or serving["shaped"])
     if subgraph := _SUBGRAPH.fullmatch(name):
@@ -122,7 +119,6 @@ def _readings(name: str) -> Iterator[str]:
 
 
 def _informed(path: Path, profile: LayerProfile) -> LayerProfile:
-    """Add what the layer information tells."""
     told = {
         item if isinstance(item, str) else str(item.get("Name")): item for item in _items(path, "Layers", INFORMATION)
     }
@@ -150,7 +146,6 @@ def _with_information(layer: Layer, item: Mapping[str, Any], outputs: Sequence[t
 
 
 def _outputs(path: Path, item: Mapping[str, Any]) -> list[tuple[str, tuple[int, ...], str]]:
-    """Return name, shape and element type of each tensor that a layer writes."""
     outputs = item.get("Outputs", [])
     if not isinstance(outputs, list) or not all(isinstance(output, dict) for output in outputs):
         raise PipelineError(

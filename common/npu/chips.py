@@ -26,7 +26,6 @@ class Chip:
 
 
 def chip_rows(chips: Sequence[Chip]) -> list[NpuChipsRow]:
-    """Return a row per chip for npu_chips."""
     return [
         {
             "soc_model": chip.soc_model,
@@ -50,7 +49,6 @@ def chip_rows(chips: Sequence[Chip]) -> list[NpuChipsRow]:
 
 
 def chip_node_rows(chips: Sequence[Chip]) -> list[NpuChipNodesRow]:
-    """Return a row per chip and node for npu_chip_nodes."""
     rows: list[NpuChipNodesRow] = []
     for chip in chips:
         moved = _moved(chip, chips[0])

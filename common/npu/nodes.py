@@ -32,7 +32,6 @@ class NpuNode:
 
     Attributes:
         fused_into: nodes whose HTP operators compute it, where it has none of its own.
-        node_cycles: median over the runs.
         cycles_share: its part of the run's cycles. The cycles of all hardware threads are added up, so a share of
             cycles is an allocation of the run's time, not a time; None where the cycles are the emulator's.
     """
@@ -67,7 +66,6 @@ class NpuNode:
 
 
 def npu_nodes(profile: QnnProfile, schematic: Schematic | None, trace: OpTrace | None) -> list[NpuNode]:
-    """Return the nodes of a profile, in its order."""
     cycles = {node.op_id: _median_cycles(profile, node.op_id) for node in profile.nodes}
     known = [value for value in cycles.values() if value is not None]
     total = None if profile.is_emulated or len(known) < len(cycles) else sum(known)
@@ -176,7 +174,6 @@ class PlacementCells(TypedDict):
 
 
 def placement_cells(node: NpuNode) -> PlacementCells:
-    """Return what the compiler decided of a node."""
     return {
         "npu_op_id": node.op_id,
         "npu_node": node.name,

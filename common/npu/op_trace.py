@@ -18,8 +18,6 @@ MOST_BYTES = 50_000_000  # of SqueezeNet: 34 kB
 
 @dataclass(frozen=True, slots=True)
 class TracedNode:
-    """What a QNN node is, and the source nodes that it computes."""
-
     qnn_op_type: str
     source_nodes: tuple[str, ...]
 

@@ -41,14 +41,8 @@ class Qhas:
     """The figures of the summary that others do not tell; None where it lacks them.
 
     Attributes:
-        inference_us: one inference on the device.
-        execute_us: the execution of the graph in it.
-        dram_read_bytes: of all processors.
-        dram_write_bytes: of all processors.
         vtcm_peak_bytes: the largest allocation of VTCM in a processor.
-        resources: the threads of all processors.
         stated_shares: by kind, where the summary states the share of busy time itself.
-        bandwidth_mbps: where the summary states it.
     """
 
     inference_us: float | None = None

@@ -96,9 +96,7 @@ class _Block:
 def read_qnn_csv(path: Path, graph_index: int | None = None) -> QnnProfile:
     """Read a profile.
 
-    Args:
-        path: the file.
-        graph_index: which graph is meant, in the order of their first runs, where the file holds runs of several.
+    ``graph_index`` chooses among several graphs, in the order of their first runs.
 
     Raises:
         PipelineError: the file cannot be read, is no profile, ends within a run, or its rows do not add up.
@@ -112,7 +110,6 @@ def read_qnn_csv(path: Path, graph_index: int | None = None) -> QnnProfile:
 
 
 def _runs(path: Path, lines: Lines, form: _Form) -> Runs:
-    """Return the runs with their nodes."""
     runs, netrun_us, block, session, row = Runs(), list[int | None](), _Block(), -1, None
     for row in _rows(path, lines, form):
         if row.identifier == FINALIZE and row.level == "ROOT":
@@ -140,7 +137,6 @@ def _is_cut(row: _Row) -> bool:
 
 
 def _chosen(path: Path, runs: Runs, graph_index: int | None) -> QnnProfile:
-    """Return the runs of one graph."""
     graphs: dict[tuple[QnnNode, ...], list[QnnRun]] = {}
     for run, nodes in runs:
         graphs.setdefault(tuple(nodes.values()), []).append(run)

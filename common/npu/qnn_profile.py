@@ -29,9 +29,7 @@ class QnnRun:
     Attributes:
         session_index: how many sessions the file holds before that of the run.
         node_cycles: cycles by op id, added up over the threads of the processor.
-        origin: ``DEVICE``, ``EMULATOR`` or ``UNTOLD``.
         qnn_execute_us: the whole run, as the host sees it; the next ones are parts of it, each within the one before.
-        rpc_execute_us: the remote call.
         qnn_accelerator_us: the device's side of the call.
         accelerator_us: the execution of the graph, with waiting.
         accelerator_busy_us: the execution of the graph, without waiting.
@@ -63,7 +61,6 @@ class QnnProfile:
 
     @property
     def is_emulated(self) -> bool:
-        """Whether the times are those of the emulator."""
         return any(run.origin == EMULATOR for run in self.runs)
 
     @property

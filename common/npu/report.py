@@ -28,7 +28,6 @@ class Session:
         files: ``qnn_csv``, and ``schematic``, ``qhas``, ``op_trace`` where there are any.
         errors: of each result, how far it is from the CPU's, as a dataclass with ``max_error``.
         soc_model: the chip; None where only the files may tell.
-        no_errors: why there are none.
     """
 
     files: Mapping[str, Path | None]
@@ -39,8 +38,6 @@ class Session:
 
 @dataclass(frozen=True, slots=True)
 class NpuReport:
-    """The summary, and rows by the name of the table."""
-
     document: dict[str, Any]
     tables: Tables
 
@@ -52,12 +49,6 @@ def report_of(
     baseline: Mapping[str, Any] | None = None,
 ) -> NpuReport:
     """Read what the sessions left and return their report: of the first one, and a comparison where there are others.
-
-    Args:
-        sessions: one for each chip.
-        graph_index: which graph, where a profile holds several.
-        facts: more for the summary.
-        baseline: an earlier summary that it is compared with.
 
     Raises:
         PipelineError: a file cannot be used.

@@ -149,8 +149,6 @@ def _sections(path: Path) -> Iterator[tuple[str, str]]:
 
 
 class _Parts:
-    """What was read so far."""
-
     def __init__(self) -> None:
         self.moved: dict[int, tuple[int, int, int, int]] = {}
         self.flags: dict[int, frozenset[str]] = {}
@@ -204,7 +202,6 @@ class _Parts:
             self.flags[self._node] = frozenset(re.findall(r"\w+", match[1]))
 
     def schematic(self) -> Schematic:
-        """Return what was read."""
         ops = (
             HtpOp(htp_id & NODE_BITS, self.op_names.get(htp_id, ""), *moved, self.flags.get(htp_id, frozenset()))
             for htp_id, moved in self.moved.items()

@@ -22,11 +22,6 @@ def read_text(path: Path, most_bytes: int, what: str) -> str:
 def read_lines(path: Path, most_bytes: int, what: str) -> Iterator[tuple[int, str]]:
     """Yield the number and the text of each line, without its end, while the file is read.
 
-    Args:
-        path: the file.
-        most_bytes: a larger file is refused.
-        what: what the file should be, for messages.
-
     Raises:
         PipelineError: there is no such file, it cannot be read, it is too large, or it is no UTF-8 text.
     """

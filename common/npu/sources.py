@@ -20,19 +20,15 @@ FILES = ("qnn_csv", "schematic", "qhas", "op_trace")
 
 @dataclass(frozen=True, slots=True)
 class Sources:
-    """What was read; only the profile is always there."""
-
     profile: QnnProfile
     schematic: Schematic | None
     qhas: Qhas | None
     trace: OpTrace | None
 
     def nodes(self) -> list[NpuNode]:
-        """Return the nodes of the profile."""
         return npu_nodes(self.profile, self.schematic, self.trace)
 
     def facts(self) -> dict[str, Any]:
-        """Return what the summary says of the profile besides its figures."""
         chips = [*self.trace.soc_models] if self.trace else []
         return {
             "is_emulated": self.profile.is_emulated,
@@ -44,10 +40,6 @@ class Sources:
 
 def read_sources(files: Mapping[str, Path | None], graph_index: int | None = None) -> Sources:
     """Read the files.
-
-    Args:
-        files: ``qnn_csv``, and ``schematic``, ``qhas``, ``op_trace`` where there are any.
-        graph_index: which of several graphs of the profile.
 
     Raises:
         PipelineError: one of them cannot be used, or the schematic is of another graph.

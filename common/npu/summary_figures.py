@@ -34,7 +34,6 @@ Section = dict[str, Figure]
 
 
 def missing(reason: str) -> Figure:
-    """Return a figure that is not known."""
     return Figure(None, unavailable=reason)
 
 
@@ -51,7 +50,6 @@ def median_run(profile: QnnProfile) -> QnnRun:
 
 
 def sections(sources: Sources, nodes: Sequence[NpuNode]) -> dict[str, Section]:
-    """Return all figures by section."""
     resources = resource_utilization(sources.profile, nodes, sources.schematic, sources.qhas)
     times = execution_summary(sources.profile)
     times["node_times_ms"] = _node_times(nodes, times["htp_execution_time_ms"])
@@ -107,7 +105,6 @@ def execution_summary(profile: QnnProfile) -> Section:
 def resource_utilization(
     profile: QnnProfile, nodes: Sequence[NpuNode], schematic: Schematic | None, qhas: Qhas | None
 ) -> Section:
-    """Return what the processor's units and memories were used for."""
     section = {f"{unit.lower()}_utilization_percent": _utilization(unit, nodes, qhas) for unit in ("HVX", "HMX")}
     section["vtcm_peak_usage_kb"] = _vtcm_peak(schematic, qhas)
     section["ddr_bandwidth_mbps"] = _bandwidth(profile, nodes, qhas)

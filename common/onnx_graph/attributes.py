@@ -107,11 +107,7 @@ def whole_numbers(value: Array | None) -> tuple[int, ...] | None:
 def reported_attributes(graph: Graph, node: Node, opsets: Mapping[str, int], values: OperandValues) -> dict[str, Any]:
     """Return the attributes of ``REPORTED`` that the node's operator has, as JSON can hold them.
 
-    Args:
-        graph: the model's graph.
-        node: the node.
-        opsets: operator set versions by domain.
-        values: what :func:`operand_values` returned for the model.
+    ``values`` is what :func:`operand_values` returned for the model.
     """
     version = opsets.get(node.domain, 0)
     reported = {name: _plain(value) for name, value in node.attributes.items() if name in REPORTED}
@@ -138,7 +134,6 @@ def _plain(value: Any) -> Any:
 
 @cache
 def _defaults(op_type: str, version: int, domain: str) -> dict[str, Any]:
-    """Return the defaults that hold whatever the shapes are."""
     try:
         schema = onnx.defs.get_schema(op_type, version, domain)
     except (onnx.defs.SchemaError, TypeError):  # TypeError: a name that is not text arrives as bytes

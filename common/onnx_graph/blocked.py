@@ -44,13 +44,7 @@ class Padding:
 
 
 def padding_notes(path: Path, graph: Graph, counts: Mapping[str, NodeCount]) -> list[str]:
-    """Return a note with the MACs that are counted, and those of them that are not padding; none without padding.
-
-    Args:
-        path: the model.
-        graph: its graph.
-        counts: work of every node.
-    """
+    """Return a note with the MACs that are counted, and those of them that are not padding; none without padding."""
     padded = {name: padding for name, padding in paddings(path, graph).items() if padding.own < padding.computed}
     macs = {name: count.figure("macs") for name, count in counts.items()}
     known = {name: figure for name, figure in macs.items() if figure is not None}

@@ -25,9 +25,7 @@ class NodeCount:
     """Work and traffic of a node in one run; None is unknown.
 
     Attributes:
-        node: the node.
         work: the cost of one execution.
-        execution_count: executions in one run.
         bounds: upper bounds of the unknown ones among the ``BOUNDED`` figures.
         is_in_bound: whether the bounds enter the bound for the whole model (of two branches, only the larger one does).
         either: for an If, the figures of whichever branch runs, where both have the same.
@@ -57,10 +55,6 @@ class NodeCount:
 
 def count_nodes(graph: Graph, bounds: Graph | None) -> list[NodeCount]:
     """Count every node.
-
-    Args:
-        graph: the model's graph.
-        bounds: the graph with the upper bound of every shape that depends on data; None where no shape does.
 
     Raises:
         PipelineError: a node breaks its operator's specification.

@@ -34,10 +34,6 @@ def without_weights(path: Path, traced: Iterable[tuple[str, str]]) -> bytes:
 
     The runtime saves an unnamed node without a name, but traces it as ``OpType_index`` with an index of its own. Such a
     node is given its traced name; nodes of one operator type are matched in the order of their execution.
-
-    Args:
-        path: the graph that the runtime saved.
-        traced: (name, op_type) of the traced nodes, in the order of their execution.
     """
     model = scan(path).model
     strip_weights(model)
@@ -116,11 +112,8 @@ def work_in_run(
 ) -> ExecutedWork:
     """Count one node by the formulas that count the model's nodes.
 
-    Args:
-        ran: what :func:`with_traced_shapes` returned.
-        row: the executed node.
-        model_shapes: shapes of the operands and of the outputs that the model knows, by position. A known extent
-            replaces the traced one, which may be padded.
+    ``ran`` is what :func:`with_traced_shapes` returned. An extent that the model knows, by the position of the operand
+    or of the output, replaces the traced one, which may be padded.
     """
     node, passes = ran.by_name[row["executed_node"]], row["events_per_run_count"]
     variants = row["shape_variants"] or [[[], [], 1]]  # the graph has the shapes of a node that always has the same

@@ -41,12 +41,6 @@ class LoadedModel:
     Attributes:
         graph: the graph; unbound dimensions are symbols.
         bounds: the graph with the upper bound of every shape that depends on data; None where no shape does.
-        model_id: the model's identity, see ``scan``.
-        files: the files that it is in, with their states when it was read, see ``scan``.
-        dimensions: bound dimensions.
-        opsets: operator set versions by domain.
-        operand_values: values of operands that replace attributes, see ``attributes.operand_values``.
-        unbound: names of the unbound dimensions.
     """
 
     graph: Graph
@@ -70,7 +64,7 @@ def load_model(
     """Load the graph at ``path``.
 
     Args:
-        path: the ONNX file.
+        path: an ONNX file.
         given: bindings, each of which must name a dynamic dimension of this model.
         configured: bindings of lower precedence; those of other models' dimensions are ignored.
         values: values of graph inputs; their shapes bind dimensions, and other shapes may depend on them.

@@ -22,7 +22,6 @@ class MalformedNodeError(PipelineError):
     """A node whose operands, attributes or bodies its operator does not allow."""
 
     def __init__(self, name: str, op_type: str, problem: str) -> None:
-        """Name the node, its operator, and what is wrong with it."""
         remedy = "onnx.checker tells what is wrong with the model"
         super().__init__(f"node {quoted(name)}", f"not a valid {shown(op_type)} ({problem})", remedy)
 

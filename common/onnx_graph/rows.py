@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 
 
 def metrics_row(model: LoadedModel, count: NodeCount) -> OpMetricsRow:
-    """Return the row of op_metrics for one node: its figures in one run."""
     graph, node, gemm = model.graph, count.node, count.work.gemm
     outputs = [graph.tensors[name] for name in node.outputs if name]
     macs, flops, moved = (count.figure(name) for name in ("macs", "flops", "bytes"))

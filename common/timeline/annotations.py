@@ -23,11 +23,6 @@ def node_texts(
 
     Work is the node's own. The time of an executed node stands once, at the source node that does most of its work, so
     that the times of all nodes add up. The others say with which node they were computed.
-
-    Args:
-        nodes: rows of op_roofline.
-        metrics: rows of op_metrics.
-        profile: rows of ops_profile, if there are any.
     """
     energy_uj = {row["executed_node"]: row["energy_uj"] for row in profile}
     texts: dict[str, Texts] = {row["source_node"]: _texts(row, COUNTED) for row in metrics}

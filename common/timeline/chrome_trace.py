@@ -48,13 +48,7 @@ class Process:
 
 @dataclass(frozen=True, slots=True)
 class ChromeTrace:
-    """What a viewer shows.
-
-    Attributes:
-        processes: from top to bottom.
-        chain: slices to join by arrows, in their order.
-        chain_name: what the arrows follow.
-    """
+    """What a viewer shows."""
 
     processes: Sequence[Process]
     chain: Sequence[Slice] = ()

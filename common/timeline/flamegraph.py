@@ -26,13 +26,8 @@ def folded_stacks(
 
     A node's stack is the module path of the source node that does most of its work, and what was fused with it. A node
     of a body stands above the owner of the body. Times are rounded so that their sum is that of the table. Nothing can
-    stand for a gap below zero, so such a gap is left out.
-
-    Args:
-        nodes: rows of op_roofline.
-        metrics: rows of op_metrics.
-        scopes: module paths by source node that the exporter left; names tell the others.
-        root: the model.
+    stand for a gap below zero, so such a gap is left out. ``scopes`` are the module paths by source node that the
+    exporter left; names tell the others.
     """
     worker, metrics_of = main_sources(nodes, metrics), {row["source_node"]: row for row in metrics}
     sums: dict[Stack, float] = {}
@@ -46,9 +41,7 @@ def folded_stacks(
 def differential_stacks(times: Mapping[str, tuple[float, float]], root: str) -> str:
     """Return a line per stack with its time before and after, as difffolded.pl of FlameGraph writes them.
 
-    Args:
-        times: both times in µs by the label of a node; a slash separates its modules.
-        root: the model.
+    ``times`` are both times in µs by the label of a node; a slash separates its modules.
     """
     before, after = (whole_parts([pair[side] for pair in times.values()]) for side in (0, 1))
     stacks = (";".join(map(_frame, (root, *filter(None, label.split("/"))))) for label in times)

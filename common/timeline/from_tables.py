@@ -37,13 +37,8 @@ class Timeline:
     """What the timeline of a measurement shows.
 
     Attributes:
-        runs: the runs, by the series that they belong to.
         nodes: executed nodes of some runs, by provider, and by thread where there are several.
-        disturbances: what the operating system did meanwhile.
-        samples: power, processors, memory, clocks.
         chain: slices of ``nodes`` on the critical path, in their order.
-        gaps: when no node ran in these runs.
-        notes: what it lacks.
     """
 
     runs: Sequence[Slice]
@@ -55,7 +50,6 @@ class Timeline:
     notes: Sequence[str] = ()
 
     def trace(self, *others: Process) -> ChromeTrace:
-        """Return it for a viewer, with what else ran."""
         host = Process("host", self.disturbances, self.samples)
         nodes, gaps = Process("executed nodes", self.nodes), Process("outside the nodes", self.gaps)
         return ChromeTrace((Process("runs", self.runs), nodes, gaps, *others, host), self.chain, "critical path")
@@ -66,11 +60,8 @@ def timeline(
 ) -> Timeline:
     """Return the timeline of a measurement.
 
-    Args:
-        tables: those of the measurement that are there; without run_latency there are no runs.
-        shown: the profiled runs whose nodes are shown.
-        labels: what a slice calls an executed node, distinct; one without keeps its name.
-        is_bounded: leave out what would make it too large, see :mod:`common.timeline.bounds`.
+    Without run_latency there are no runs. ``labels`` are distinct names for executed nodes; one without keeps its own.
+    With ``is_bounded``, what would make the timeline too large is left out, see :mod:`common.timeline.bounds`.
     """
     rows = tables.get("run_latency", ())
     kept = few_node_events(shown) if is_bounded else shown
@@ -95,10 +86,7 @@ def timeline(
 def _bounded(whole: Timeline, shown: Sequence[RunLatencyRow], counts: Mapping[str, int]) -> Timeline:
     """Return the timeline with as many disturbances and samples as a viewer takes, and notes on what it lacks.
 
-    Args:
-        whole: the timeline.
-        shown: rows of the shown runs.
-        counts: how many of what there were before it was made.
+    ``counts`` says how many of what there were before it was made.
     """
     intervals = [(row["start_us"], row["start_us"] + row["latency_us"]) for row in shown]
     disturbances = few(whole.disturbances, lambda part: part.start_us, intervals, MOST_DISTURBANCES)
@@ -152,12 +140,10 @@ def _nodes(tables: Tables) -> dict[str, dict[str, object]]:
 
 
 def _slow_runs(rows: Iterable[RunDisturbancesRow]) -> dict[tuple[bool, int], str]:
-    """Return what slowed a run down, by whether it is profiled and its index."""
     return {(row["is_profiled"], row["run_index"]): row["disturbance_cause"] or "unknown" for row in rows}
 
 
 def _samples(tables: Tables) -> Iterator[CounterValue]:
-    """Yield the values of the sensors."""
     for row in tables.get("power_samples", ()):
         if row["measured_power_w"] is not None:
             yield CounterValue(f"{row['sensor_domain']} W", row["time_us"], row["measured_power_w"])
@@ -234,7 +220,6 @@ def shown_rows(made: Timeline) -> list[dict[str, object]]:
 
 
 def counts_of(made: Timeline) -> dict[str, int]:
-    """Return how many of what a timeline holds."""
     return {
         "runs": len(made.runs),
         "disturbances": len(made.disturbances),

@@ -31,8 +31,6 @@ class LoadTimeline:
 
     Attributes:
         processes: requests with how many wait, batches that form, and sessions, from top to bottom.
-        counts: how many of what they show.
-        notes: what they leave out.
     """
 
     processes: Sequence[Process]
@@ -49,11 +47,8 @@ def load_timeline(
 ) -> LoadTimeline:
     """Return the timeline of a load test.
 
-    Args:
-        requests: rows of load_requests.
-        batches: rows of load_batches.
-        replica_count: workers that share a session.
-        is_bounded: show the requests around the slowest one alone where there are too many for a viewer.
+    ``replica_count`` workers share a session. With ``is_bounded``, only the requests around the slowest one are shown
+    where there are too many for a viewer.
     """
     lanes = in_lanes(around_the_slowest(requests), MOST_LANES) if is_bounded else in_lanes(requests, len(requests))
     indices = {row["load_batch_index"] for row, _ in lanes}

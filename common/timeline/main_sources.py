@@ -10,12 +10,7 @@ if TYPE_CHECKING:
 
 
 def main_sources(nodes: Iterable[OpRooflineRow], metrics: Iterable[OpMetricsRow]) -> dict[str, str]:
-    """Return the source node of most MACs, then most FLOPs, then most bytes, by executed node; the first of equals.
-
-    Args:
-        nodes: rows of op_roofline; what the runtime inserted has no source node, and is left out.
-        metrics: rows of op_metrics.
-    """
+    """Return the source node of most MACs, then most FLOPs, then most bytes, by executed node; the first of equals."""
     work = {row["source_node"]: (row["macs"] or 0, row["flops"] or 0, row["bytes"] or 0) for row in metrics}
     owned = ((row["executed_node"], row["source_nodes"]) for row in nodes if row["source_nodes"])
     return {name: max(sources, key=lambda source: work.get(source, ())) for name, sources in owned}

@@ -24,10 +24,6 @@ def npu_process(runs: Sequence[NpuRunsRow], nodes: Sequence[NpuNodesRow]) -> Pro
 
     Of a node only its cycles are known, added up over the threads of the processor. So its slice is an allocation of
     the run's time by its share of the cycles, in the order of the graph, and says so.
-
-    Args:
-        runs: rows of npu_runs.
-        nodes: rows of npu_nodes.
     """
     timed = [(row, times) for row in runs if not row["is_emulated"] and (times := _times(row))]
     if not timed:

@@ -22,12 +22,7 @@ CANDIDATE_FACTS = (
 
 
 def plan_trace(schedule: Sequence[OffloadScheduleRow], candidates: Sequence[FpgaCandidatesRow]) -> ChromeTrace:
-    """Return the likely case of a plan.
-
-    Args:
-        schedule: rows of offload_schedule.
-        candidates: rows of fpga_candidates.
-    """
+    """Return the likely case of a plan."""
     facts = {row["candidate"]: known_facts(row, CANDIDATE_FACTS) for row in candidates}
     processes = []
     for scenario, title in TITLES.items():

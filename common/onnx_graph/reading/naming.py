@@ -145,7 +145,6 @@ def named_model(path: Path) -> NamedModel | None:
 
 
 def naming_notes(named: NamedModel | None) -> list[str]:
-    """Return notes on renamed nodes."""
     if named is None or not named.renamed_count:
         return []
     nodes = (

@@ -35,7 +35,6 @@ class Outline:
 
     Attributes:
         model: functions are inlined and all nodes have the names of op_metrics.
-        model_id: see :func:`common.onnx_graph.reading.scan.scan`.
         scopes: module paths by node, where the exporter left them.
     """
 
@@ -63,10 +62,7 @@ def outline(path: Path) -> Outline:
 def annotated(content: Outline, nodes: Mapping[str, Mapping[str, str]], model: Mapping[str, str]) -> bytes:
     """Return an outline as an ONNX file with texts in its ``metadata_props``.
 
-    Args:
-        content: the model; it is changed.
-        nodes: texts by node.
-        model: texts of the whole model.
+    The outline is changed.
     """
     proto = content.model
     proto.ir_version = max(proto.ir_version, NODE_METADATA_VERSION)

@@ -43,9 +43,6 @@ def file_state(of: Path | int) -> FileState:
 def require_unchanged(files: Mapping[Path, FileState]) -> None:
     """Refuse to go on with a file that is not what was read from it.
 
-    Args:
-        files: each file with its state when it was read.
-
     Raises:
         PipelineError: naming the first that was replaced, written or removed.
     """
@@ -58,11 +55,6 @@ def fetch_small(path: Path, tensors: Iterable[onnx.TensorProto], most_bytes: int
     """Fetch the data of the small tensors that a model has in files beside it.
 
     A reference that leads nowhere leaves the value unknown.
-
-    Args:
-        path: the model.
-        tensors: all tensors of the model.
-        most_bytes: the size of the largest tensor that is fetched.
 
     Raises:
         PipelineError: a reference leads to something else than a file, which the runtime would wait for.
@@ -77,14 +69,12 @@ class _SideFiles:
     """The files beside a model. One is open at a time: consecutive tensors are mostly stored in the same file."""
 
     def __init__(self, model: Path) -> None:
-        """Open nothing yet."""
         self.model = model
         self.folder = model.parent.resolve()
         self._stack = contextlib.ExitStack()
         self._opened: tuple[str, int] | None = None  # location and file descriptor
 
     def close(self) -> None:
-        """Close the file that is open."""
         self._opened = None
         self._stack.close()
 

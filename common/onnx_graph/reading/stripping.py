@@ -32,7 +32,6 @@ def strip_weights(model: onnx.ModelProto) -> None:
 
 
 def _strip(message: Message) -> None:
-    """Strip a message and all messages in it."""
     for name in TEXTS:
         if name in message.DESCRIPTOR.fields_by_name:
             message.ClearField(name)

@@ -137,7 +137,6 @@ def _define(graph: onnx.GraphProto, outer: Set[str]) -> None:
 
 
 def _sort(graph: onnx.GraphProto) -> None:
-    """Put the nodes into an order in which each value is written before it is read."""
     writers = {name: index for index, node in enumerate(graph.node) for name in node.output if name}
     needs = {
         index: {writers[name] for name in read_by(node) if name in writers} for index, node in enumerate(graph.node)

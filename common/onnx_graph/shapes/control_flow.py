@@ -169,13 +169,8 @@ def _settle(state: InferenceState, body: Region, given: Sequence[ValueType], car
     """Give the body its inputs, infer it, and forget what changes from one iteration to the next.
 
     A body in a body is inferred again with each pass of the outer one. It goes on from what it forgot before, or the
-    time would double with each level.
-
-    Args:
-        state: what is known so far.
-        body: the body.
-        given: types of its inputs in the first pass, in order.
-        carried: for each carried value, its name at the start of a pass and its name at the end.
+    time would double with each level. ``carried`` maps the name of each carried value at the start of a pass to its
+    name at the end.
     """
     for name, known in zip(body.inputs, given, strict=False):
         state.types[name] = merge(body.declared.get(name), known)

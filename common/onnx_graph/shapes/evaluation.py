@@ -61,12 +61,10 @@ def is_small(value: Value) -> bool:
 
 
 def frozen(value: Any) -> Frozen | None:
-    """Return an array as a key."""
     return None if value is None else (value.dtype, value.shape, value.tobytes())
 
 
 def thawed(key: Frozen) -> npt.NDArray[Any]:
-    """Return the array behind a key."""
     dtype, shape, content = key
     return np.frombuffer(content, dtype).reshape(shape)
 

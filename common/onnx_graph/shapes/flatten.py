@@ -19,10 +19,7 @@ PLAIN = frozenset(getattr(onnx.AttributeProto, name) for name in _PLAIN_TYPES)
 def to_graph(region: Region, types: Mapping[str, ValueType], bodies: Mapping[str, Body]) -> Graph:
     """Return the shared graph of a model.
 
-    Args:
-        region: the model's graph.
-        types: known type and shape of each value.
-        bodies: how often each body runs; a branch that never runs is left out.
+    ``bodies`` says how often each body runs; a branch that never runs is left out.
     """
     nodes = tuple(_nodes(region, bodies))
     kinds = _kinds(region)

@@ -30,9 +30,7 @@ class Learned:
 
     Attributes:
         region: the model's region with any types, from which the others take their nodes.
-        constants: values of the constants found so far.
         first: the state at the first binding. What is unknown there is unknown over symbols, whatever it is elsewhere.
-        bounds: the same with upper bounds; None where there are none.
         has_bounds: whether to seek bounds: all is known at the first binding, or a bound completes a shape there.
     """
 
@@ -43,7 +41,6 @@ class Learned:
     has_bounds: bool = True
 
     def keep(self, exact: InferenceState, bounds: InferenceState | None) -> None:
-        """Keep the states at the first binding."""
         self.first, self.bounds = exact, bounds
         self.has_bounds = not bounds or bool(exact.bodies) or bounds.completes(exact)
 
@@ -51,10 +48,8 @@ class Learned:
 def infer_model(model: onnx.ModelProto, given: Mapping[str, Array], learned: Learned) -> tuple[Region, InferenceState]:
     """Infer the types of all values of a model whose nodes have unique names and whose input shapes are numbers.
 
-    Args:
-        model: the model, its functions inlined and its defaults written out; it is used up.
-        given: values of graph inputs, for shapes that depend on them.
-        learned: what other bindings of its dimensions have told; constants are added.
+    The model, its functions inlined and its defaults written out, is used up. Constants are added to what other
+    bindings of its dimensions have ``learned``.
 
     Raises:
         PipelineError: a control-flow node breaks its operator's specification.

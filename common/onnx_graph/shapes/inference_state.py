@@ -23,9 +23,6 @@ class InferenceState:
     operands are the same, and what was unknown there need not be known here.
 
     Attributes:
-        opsets: operator set versions by domain.
-        values: values that are known without running the model.
-        types: known type and shape of each value, by name.
         passes: how often each body runs in one execution of its owner, and at most; None is unknown.
         changing: the shapes of the carried values that change from pass to pass, without the extents that change.
         bodies: how often each body runs, by name; filled when all else is inferred.
@@ -52,17 +49,14 @@ class InferenceState:
         return known if isinstance(known, TensorType) else UNKNOWN
 
     def learn(self, name: str, learned: ValueType) -> None:
-        """Add to what is known of a value."""
         if name:
             self.types[name] = merge(self.types.get(name), learned)
 
     def learn_all(self, learned: Mapping[str, ValueType]) -> None:
-        """Add to what is known of several values."""
         for name, value in learned.items():
             self.learn(name, value)
 
     def is_known(self, name: str) -> bool:
-        """Return whether type and shape of a value are known completely."""
         return is_complete(self.types.get(name))
 
     def is_settled(self, node: onnx.NodeProto) -> bool:

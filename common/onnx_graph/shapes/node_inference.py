@@ -111,7 +111,6 @@ def _inferred(
 
 @cache
 def has_schema(op_type: str, version: int, domain: str) -> bool:
-    """Return whether ONNX specifies an operator."""
     try:
         return bool(onnx.defs.get_schema(op_type, version, domain))
     except onnx.defs.SchemaError:

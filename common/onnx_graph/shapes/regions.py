@@ -48,16 +48,13 @@ class Region:
             yield from body.walk()
 
     def written(self) -> Iterator[str]:
-        """Yield the names of all results of nodes, those in bodies included."""
         return chain.from_iterable(part.writers for part in self.walk())
 
 
 def read_region(proto: onnx.GraphProto, alike: Region | None = None) -> Region:
     """Return the top-level region of a graph whose node names are unique.
 
-    Args:
-        proto: the graph.
-        alike: the region of the same graph with other types: without bodies, all but the types is taken from it.
+    ``alike`` is the region of the same graph with other types: without bodies, all but the types is taken from it.
     """
     if alike and not alike.bodies:
         return replace(alike, declared=_declared(proto, {}))

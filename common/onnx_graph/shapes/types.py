@@ -34,7 +34,6 @@ class TensorType:
 
     @property
     def element_count(self) -> int | None:
-        """Return the number of elements, or None while a dimension is unknown."""
         return prod(self.shape) if self.shape is not None and None not in self.shape else None
 
 
@@ -62,7 +61,6 @@ def _shared_type(content: bytes) -> ValueType:
 
 
 def is_complete(known: ValueType | None) -> bool:
-    """Return whether type and shape of a value are known completely."""
     return known is not None and (not isinstance(known, TensorType) or known.is_known)
 
 
@@ -111,7 +109,6 @@ def common_shape(one: Shape, other: Shape) -> Shape:
 
 
 def to_tensor(name: str, value: ValueType, kind: TensorKind) -> Tensor:
-    """Return the tensor as the shared graph holds it."""
     if isinstance(value, onnx.TypeProto):
         return Tensor(name, str(value.WhichOneof("value")).removesuffix("_type"), 0, None, kind)
     return Tensor(name, dtype_name(value.element_type), element_bits(value.element_type), value.shape, kind)

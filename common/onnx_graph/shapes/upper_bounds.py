@@ -44,11 +44,6 @@ def bound(*op_types: str, domain: str = ONNX) -> Callable[[Bound], Bound]:
 def upper_bound(node: onnx.NodeProto, operands: Sequence[Tensor | None], find_value: FindValue) -> list[Shape] | None:
     """Return the largest shape that each output can have for any operand value.
 
-    Args:
-        node: the node.
-        operands: its operands in order, None where an optional one is left out.
-        find_value: returns a tensor's value by name, or None where it is unknown.
-
     Returns:
         One shape per output, with None for a dimension without a bound and for an absent output; None as a whole where
         the operator has no bound or its operands' shapes are unknown.

@@ -34,8 +34,6 @@ class Values:
 
     Attributes:
         types: known type and shape of every value; grows while the model is inferred.
-        opsets: operator set versions by domain.
-        given: values of graph inputs.
         known: values found so far; None for a value that cannot be found.
         constants: values of the constants found so far, which hold at any sizes.
     """
@@ -50,7 +48,6 @@ class Values:
     _read: dict[str, list[str]] = field(default_factory=dict)
 
     def add_region(self, region: Region) -> None:
-        """Add the region's initializers and nodes."""
         self._initializers.update(region.initializers)
         self._writers.update(region.writers)
 
@@ -81,7 +78,6 @@ class Values:
         return self._read_by(name)
 
     def _read_by(self, name: str) -> list[str]:
-        """Return what the node that writes a value reads."""
         if name not in self._read:
             self._read[name] = read_by(self._writers[name])
         return self._read[name]

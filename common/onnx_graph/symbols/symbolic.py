@@ -60,9 +60,7 @@ Sample = tuple[Mapping[str, ValueType | None], Mapping[str, Body]]
 def with_symbols(samples: Sequence[Sample], names: Sequence[str]) -> tuple[dict[str, ValueType], dict[str, Body]]:
     """Return types and bodies over symbols.
 
-    Args:
-        samples: types and bodies at each of ``sample_bindings(names)``. What is missing is as at the first one.
-        names: the unbound dimensions.
+    ``samples`` are those at each of ``sample_bindings(names)``. What one lacks is as at the first one.
     """
     fit = _Fit(tuple(names))
     types, bodies = samples[0]
@@ -110,7 +108,6 @@ def expression(count: Count | None) -> str:
 
 @lru_cache(MOST_KEPT)
 def _text(count: Count) -> str:
-    """Return the text of a count, which many nodes share."""
     return str(count)
 
 

@@ -33,12 +33,10 @@ class Product:
 
     @property
     def macs(self) -> Count:
-        """Score and value products."""
         return self.rows * self.keys * (self.width + self.value_width)
 
     @property
     def scores(self) -> Count:
-        """Elements of the score matrix."""
         return self.rows * self.keys
 
 

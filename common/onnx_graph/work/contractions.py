@@ -17,13 +17,11 @@ from common.operators import MICROSOFT
 
 
 def outputs_of(cost: Cost) -> Count:
-    """Return the number of outputs of a contraction, which its operands' shapes determine."""
     gemm = cost.gemm
     return gemm.batch * gemm.m * gemm.n if gemm else 0
 
 
 def matrix(shape: tuple[Count, ...], transposed: Any = 0) -> tuple[Count, Count]:
-    """Return rows and columns of a matrix after its transposition."""
     rows, columns = shape
     return (columns, rows) if transposed else (rows, columns)
 

@@ -33,10 +33,7 @@ class Cost:
     """Work and traffic of one execution, as a formula returns them.
 
     Attributes:
-        macs: multiply-accumulates of contractions.
-        other_flops: FLOPs outside contractions.
         gemm: the contraction, where all MACs are a single one: batch · M · K · N = MACs.
-        moves_nothing: whether the node is a view.
         reads: bytes read of an operand, by its index, where they differ from its size.
         writes: bytes written of an output, by its index, where they differ from its size.
     """
@@ -49,7 +46,6 @@ class Cost:
     writes: Mapping[int, Count | None] = field(default_factory=dict)
 
     def plus(self, flops: Count) -> Cost:
-        """Return this cost with more FLOPs outside the contraction."""
         return replace(self, other_flops=self.other_flops + flops)
 
 
@@ -66,7 +62,6 @@ class Operation:
     outputs: tuple[Tensor | None, ...]
 
     def malformed(self, problem: str) -> MalformedNodeError:
-        """Return the error to raise for a node that its operator does not allow."""
         return MalformedNodeError(self.node.name, self.node.op_type, problem)
 
     def shape(self, index: int, rank: int | None = None, least: int = 0) -> tuple[Count, ...]:
@@ -110,11 +105,9 @@ class Operation:
         return self.outputs[index]
 
     def elements(self, index: int) -> Count:
-        """Return the number of elements of operand ``index``."""
         return prod(self.shape(index))
 
     def output_elements(self, index: int = 0) -> Count:
-        """Return the number of elements of output ``index``."""
         return prod(self.output_shape(index))
 
     def has(self, index: int) -> int:
@@ -133,11 +126,9 @@ class Operation:
         return packed_bytes(smaller(self.elements(index), elements), tensor.element_bits)
 
     def attribute(self, name: str, default: Any) -> Any:
-        """Value of an attribute, or its default."""
         return self.node.attributes.get(name, default)
 
     def integer(self, name: str, default: int) -> int:
-        """Value of an integer attribute."""
         value = self.attribute(name, default)
         if not isinstance(value, int):
             raise self.malformed(f"attribute {name} is not an integer")
@@ -158,7 +149,6 @@ class Operation:
         return value
 
     def integers(self, name: str) -> list[int]:
-        """Items of a list of integers."""
         items = self.items(name)
         if not all(isinstance(item, int) for item in items):
             raise self.malformed(f"attribute {name} is not a list of integers")
@@ -178,7 +168,6 @@ class Operation:
         return dividend // divisor
 
     def text(self, name: str, default: str) -> str:
-        """Value of a string attribute."""
         value = self.attribute(name, default)
         return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
 
@@ -190,7 +179,6 @@ def _known(tensor: Tensor | None) -> tuple[Count, ...]:
 
 
 def contraction(gemm: Gemm, other_flops: Count = 0) -> Cost:
-    """Return the cost of one contraction, with FLOPs outside it."""
     return Cost(macs=gemm.batch * gemm.m * gemm.k * gemm.n, other_flops=other_flops, gemm=gemm)
 
 

@@ -56,14 +56,7 @@ def infer_as(
 ) -> list[Output]:
     """Infer the node as an ONNX operator.
 
-    Args:
-        call: the contrib node.
-        likeness: the ONNX operator and its operands.
-        shapes: shapes that differ from the operands' own, by the contrib operator's index.
-        attributes: the ONNX node's attributes where they differ from the contrib node's.
-
-    Returns:
-        The outputs, all of the element type that the likeness names.
+    ``shapes``, by the contrib operator's index, and ``attributes`` are given where they differ from the node's own.
 
     Raises:
         UnfitError: ONNX rejects the operands.

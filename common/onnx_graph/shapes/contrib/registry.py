@@ -39,7 +39,6 @@ class OperatorCall:
         return self.operands[index] if index < len(self.operands) else None
 
     def has(self, index: int) -> bool:
-        """Return whether the optional operand ``index`` is there."""
         return self.operand(index) is not None
 
     def element_type(self, index: int) -> int:
@@ -68,17 +67,14 @@ class OperatorCall:
         return shape
 
     def value(self, index: int) -> npt.NDArray[Any] | None:
-        """Value of operand ``index`` where it is known."""
         tensor = self.operand(index)
         return self.find_value(tensor.name) if tensor else None
 
     def scalar(self, index: int) -> int | None:
-        """Value of the one-element operand ``index`` where it is known."""
         value = self.value(index)
         return whole_numbers(value)[0] if value is not None and value.size == 1 else None
 
     def attribute(self, name: str, default: Any = None) -> Any:
-        """Value of an attribute, or ``default``."""
         for attribute in self.node.attribute:
             if attribute.name == name:
                 return onnx.helper.get_attribute_value(attribute)
@@ -107,7 +103,6 @@ class OperatorCall:
         return [*value]
 
     def same(self, index: int) -> Output:
-        """Return an output of the type and shape of operand ``index``."""
         return self.element_type(index), self.shape(index)
 
 
@@ -138,11 +133,6 @@ def contrib_outputs(
     node: onnx.NodeProto, operands: Sequence[Tensor | None], find_value: FindValue = nothing_known
 ) -> list[Output] | None:
     """Return type and shape of each output of a node that ONNX's own inference does not know.
-
-    Args:
-        node: the node.
-        operands: its operands in order, None for an absent optional one.
-        find_value: returns a tensor's value by name, or None where it is unknown; some shapes depend on a value (Pad).
 
     Returns:
         (ONNX element type, shape) of each output, with numbers or None in the shape; None for an output that is absent
