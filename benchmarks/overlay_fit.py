@@ -39,7 +39,7 @@ from common.workload.layer_rows import layers_by_node
 from common.workload.layers import Layer
 from models.inception_v1 import build_inception_v1
 from models.mobilenet_v1 import build_mobilenet_v1
-from models.resnet18 import build_resnet18
+from models.resnet import build_resnet18
 from models.vgg16 import build_vgg16
 
 CONFIGS = Path(__file__).resolve().parent.parent / "configs"

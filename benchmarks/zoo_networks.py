@@ -12,8 +12,7 @@ from models.graph_builder import GraphBuilder
 from models.inception_v1 import build_inception_v1
 from models.mobilenet_v1 import BLOCKS as MOBILENET_BLOCKS
 from models.mobilenet_v1 import STEM, build_mobilenet_v1
-from models.resnet18 import build_resnet18
-from models.resnet50 import build_resnet50
+from models.resnet import build_resnet18, build_resnet50
 from models.squeezenet import build_squeezenet
 from models.vgg16 import build_vgg16
 

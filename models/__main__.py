@@ -10,75 +10,58 @@ from typing import NoReturn
 
 import onnx
 
-from models.bert import build_bert, build_tiny_bert
-from models.control_flow import (
-    build_tiny_if,
-    build_tiny_if_loop,
-    build_tiny_loop,
-    build_tiny_loop_condition,
-    build_tiny_loop_input,
-    build_tiny_loop_nested,
-    build_tiny_loop_unnamed,
-    build_tiny_same_names,
-    build_tiny_scan,
+from models import (
+    bert,
+    control_flow,
+    densenet121,
+    functions,
+    inception_v1,
+    mobilenet_v1,
+    recurrent,
+    resnet,
+    resnet8,
+    squeezenet,
+    tiny,
+    vgg16,
+    vision_encoder,
+    vit,
 )
-from models.densenet121 import build_densenet121, build_tiny_densenet
-from models.functions import build_tiny_functions
-from models.inception_v1 import build_inception_v1
-from models.mobilenet_v1 import build_mobilenet_v1
-from models.recurrent import build_tiny_gru, build_tiny_lstm, build_tiny_rnn
-from models.resnet8 import build_tiny_resnet8
-from models.resnet18 import build_resnet18
-from models.resnet50 import build_resnet50
-from models.squeezenet import build_squeezenet
-from models.tiny import (
-    build_tiny_cnn,
-    build_tiny_mlp,
-    build_tiny_transformer,
-    build_tiny_two_inputs,
-    build_tiny_unnamed,
-)
-from models.vgg16 import build_vgg16
-from models.vision_encoder import build_tiny_vision_encoder, build_vision_encoder
-from models.vit import build_tiny_vit, build_vit
 
 BUILDERS: dict[str, Callable[..., onnx.ModelProto]] = {
-    "resnet50": build_resnet50,
-    "resnet18": build_resnet18,
-    "vgg16": build_vgg16,
-    "mobilenet-v1": build_mobilenet_v1,
-    "inception-v1": build_inception_v1,
-    "squeezenet": build_squeezenet,
-    "densenet121": build_densenet121,
-    "vit-b16": build_vit,
-    "bert-base": build_bert,
-    "vision-encoder": build_vision_encoder,
-    "tiny-cnn": build_tiny_cnn,
-    "tiny-mlp": build_tiny_mlp,
-    "tiny-resnet8": build_tiny_resnet8,
-    "tiny-transformer": build_tiny_transformer,
-    "tiny-two-inputs": build_tiny_two_inputs,
-    "tiny-unnamed": build_tiny_unnamed,
-    "tiny-densenet": build_tiny_densenet,
-    "tiny-vit": build_tiny_vit,
-    "tiny-bert": build_tiny_bert,
-    "tiny-vision-encoder": build_tiny_vision_encoder,
-    "tiny-lstm": build_tiny_lstm,
-    "tiny-gru": build_tiny_gru,
-    "tiny-rnn": build_tiny_rnn,
-    "tiny-loop": build_tiny_loop,
-    "tiny-loop-input": build_tiny_loop_input,
-    "tiny-loop-condition": build_tiny_loop_condition,
-    "tiny-loop-nested": build_tiny_loop_nested,
-    "tiny-loop-unnamed": build_tiny_loop_unnamed,
-    "tiny-scan": build_tiny_scan,
-    "tiny-if": build_tiny_if,
-    "tiny-if-loop": build_tiny_if_loop,
-    "tiny-same-names": build_tiny_same_names,
-    "tiny-functions": build_tiny_functions,
+    "resnet50": resnet.build_resnet50,
+    "resnet18": resnet.build_resnet18,
+    "vgg16": vgg16.build_vgg16,
+    "mobilenet-v1": mobilenet_v1.build_mobilenet_v1,
+    "inception-v1": inception_v1.build_inception_v1,
+    "squeezenet": squeezenet.build_squeezenet,
+    "densenet121": densenet121.build_densenet121,
+    "vit-b16": vit.build_vit,
+    "bert-base": bert.build_bert,
+    "vision-encoder": vision_encoder.build_vision_encoder,
+    "tiny-cnn": tiny.build_tiny_cnn,
+    "tiny-mlp": tiny.build_tiny_mlp,
+    "tiny-resnet8": resnet8.build_tiny_resnet8,
+    "tiny-transformer": tiny.build_tiny_transformer,
+    "tiny-two-inputs": tiny.build_tiny_two_inputs,
+    "tiny-unnamed": tiny.build_tiny_unnamed,
+    "tiny-densenet": densenet121.build_tiny_densenet,
+    "tiny-vit": vit.build_tiny_vit,
+    "tiny-bert": bert.build_tiny_bert,
+    "tiny-vision-encoder": vision_encoder.build_tiny_vision_encoder,
+    "tiny-lstm": recurrent.build_tiny_lstm,
+    "tiny-gru": recurrent.build_tiny_gru,
+    "tiny-rnn": recurrent.build_tiny_rnn,
+    "tiny-loop": control_flow.build_tiny_loop,
+    "tiny-loop-input": control_flow.build_tiny_loop_input,
+    "tiny-loop-condition": control_flow.build_tiny_loop_condition,
+    "tiny-loop-nested": control_flow.build_tiny_loop_nested,
+    "tiny-loop-unnamed": control_flow.build_tiny_loop_unnamed,
+    "tiny-scan": control_flow.build_tiny_scan,
+    "tiny-if": control_flow.build_tiny_if,
+    "tiny-if-loop": control_flow.build_tiny_if_loop,
+    "tiny-same-names": control_flow.build_tiny_same_names,
+    "tiny-functions": functions.build_tiny_functions,
 }
-
-
 MOST_SHOWN = 400  # characters of what is wrong with a command line
 
 

@@ -9,16 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numpy as np
 import onnx
 
-from models.graph_builder import FLOAT, Dim, GraphBuilder, dotted
+from models.conv_layers import CLASSES, batch_norm, conv
+from models.graph_builder import FLOAT, Dim, GraphBuilder
 
 BLOCKS = (6, 12, 24, 16)
 GROWTH = 32
 STEM = 64
 BOTTLENECK = 4  # of the growth
-CLASSES = 1000
 
 
 def build_densenet121(
@@ -33,7 +32,7 @@ def build_densenet121(
 ) -> onnx.ModelProto:
     """DenseNet-121 with random weights: ``input`` float32 (batch, 3, 224, 224) to ``output`` (batch, 1000)."""
     builder = GraphBuilder("densenet", seed=seed)
-    x = _conv(builder, "input", "features/conv0", (stem, 3, 7, 7), stride=2)
+    x = conv(builder, "input", "features/conv0", (stem, 3, 7, 7), stride=2)
     x = _norm_relu(builder, x, "features", "0", stem)
     x = builder.node("MaxPool", [x], "features/pool0", kernel_shape=[3, 3], pads=[1] * 4, strides=[2, 2])
     channels = stem
@@ -58,9 +57,9 @@ def _block(builder: GraphBuilder, x: str, path: str, channels: int, layers: int,
     for number in range(1, layers + 1):
         layer, wide = f"{path}/denselayer{number}", BOTTLENECK * growth
         y = _norm_relu(builder, builder.node("Concat", maps, layer, axis=1), layer, "1", channels)
-        y = _conv(builder, y, f"{layer}/conv1", (wide, channels, 1, 1))
+        y = conv(builder, y, f"{layer}/conv1", (wide, channels, 1, 1))
         y = _norm_relu(builder, y, layer, "2", wide)
-        maps.append(_conv(builder, y, f"{layer}/conv2", (growth, wide, 3, 3)))
+        maps.append(conv(builder, y, f"{layer}/conv2", (growth, wide, 3, 3)))
         channels += growth
     return builder.node("Concat", maps, path, axis=1), channels
 
@@ -68,37 +67,11 @@ def _block(builder: GraphBuilder, x: str, path: str, channels: int, layers: int,
 def _transition(builder: GraphBuilder, x: str, path: str, channels: int) -> tuple[str, int]:
     """BatchNorm, ReLU, 1×1 to half the channels, 2×2 average."""
     y = _norm_relu(builder, x, path, "", channels)
-    y = _conv(builder, y, f"{path}/conv", (channels // 2, channels, 1, 1))
+    y = conv(builder, y, f"{path}/conv", (channels // 2, channels, 1, 1))
     y = builder.node("AveragePool", [y], f"{path}/pool", kernel_shape=[2, 2], pads=[0] * 4, strides=[2, 2])
     return y, channels // 2
 
 
-def _conv(builder: GraphBuilder, x: str, path: str, shape: tuple[int, int, int, int], *, stride: int = 1) -> str:
-    """Bias-free convolution with padding that keeps the size at stride 1."""
-    weight = builder.he_normal(f"{dotted(path)}.weight", shape)
-    kernel = shape[2]
-    return builder.node(
-        "Conv",
-        [x, weight],
-        path,
-        dilations=[1, 1],
-        group=1,
-        kernel_shape=[kernel] * 2,
-        pads=[kernel // 2] * 4,
-        strides=[stride] * 2,
-    )
-
-
 def _norm_relu(builder: GraphBuilder, x: str, path: str, number: str, channels: int) -> str:
-    """BatchNorm with seeded statistics, then ReLU."""
-    uniform, normal = builder.random.uniform, builder.random.normal
-    norm = f"{path}/norm{number}"
-    statistics = {
-        "weight": uniform(0.9, 1.1, channels),
-        "bias": normal(0.0, 0.1, channels),
-        "running_mean": normal(0.0, 0.1, channels),
-        "running_var": uniform(0.9, 1.1, channels),
-    }
-    names = [builder.weight(f"{dotted(norm)}.{key}", value.astype(np.float32)) for key, value in statistics.items()]
-    y = builder.node("BatchNormalization", [x, *names], norm, epsilon=1e-5, momentum=0.9)
+    y = batch_norm(builder, x, f"{path}/norm{number}", channels)
     return builder.node("Relu", [y], f"{path}/relu{number}")

@@ -71,11 +71,11 @@ class GraphBuilder:
         bias = self.weight(f"{dotted(path)}.bias", np.zeros(wider, np.float32))
         return self.node("Add", [bias, self.node("MatMul", [x, weight], path)], path)
 
-    def gemm(self, x: str, path: str, width: int, wider: int, *, output: str | None = None) -> str:
+    def gemm(self, x: str, path: str, width: int, wider: int, *, output: str | None = None, **scales: float) -> str:
         """Add Gemm, as exporters write a linear layer over rows."""
         weight = self.he_normal(f"{dotted(path)}.weight", (wider, width))
         bias = self.weight(f"{dotted(path)}.bias", np.zeros(wider, np.float32))
-        return self.node("Gemm", [x, weight, bias], path, output=output, transB=1)
+        return self.node("Gemm", [x, weight, bias], path, output=output, transB=1, **scales)
 
     def constant(self, path: str, value: Any, dtype: npt.DTypeLike = np.int64) -> str:
         """Add a Constant node, as exporters do for constants that are not weights."""

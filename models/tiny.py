@@ -7,14 +7,13 @@ out. Batch and sequence length are dynamic unless given.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from itertools import pairwise
 
 import numpy as np
 import onnx
-from onnx import TensorProto
 
-from models.graph_builder import FLOAT, Dim, GraphBuilder
+from models.graph_builder import FLOAT, INT64, Dim, GraphBuilder, Spec
+from models.transformer_parts import OPSET, layer_norm
 
 IMAGE = (13, 17)
 CHANNELS = (3, 7)
@@ -23,7 +22,6 @@ MLP_WIDTHS = (13, 29, 31, 11)
 HEADS, HEAD_SIZE = 3, 7
 HIDDEN = HEADS * HEAD_SIZE
 FEED_FORWARD = 37
-TRANSFORMER_OPSET = 17  # the first with LayerNormalization
 VOCABULARY, EMBEDDING, LABELS = 97, 19, 5
 
 
@@ -35,7 +33,7 @@ def build_tiny_cnn(*, seed: int = 0, batch: Dim = "batch") -> onnx.ModelProto:
     x = builder.node("Relu", [builder.node("Add", [branch, trunk], "block")], "block")
     x = builder.node("MaxPool", [x], "pool", kernel_shape=[2, 2], strides=[2, 2])
     x = builder.node("Flatten", [builder.node("GlobalAveragePool", [x], "head")], "head", axis=1)
-    _gemm(builder, x, "head", CHANNELS[1], CNN_CLASSES, output="output")
+    builder.gemm(x, "head", CHANNELS[1], CNN_CLASSES, output="output")
     return builder.model({"input": (FLOAT, (batch, CHANNELS[0], *IMAGE))}, {"output": (FLOAT, (batch, CNN_CLASSES))})
 
 
@@ -44,7 +42,7 @@ def build_tiny_mlp(*, seed: int = 0, batch: Dim = "batch") -> onnx.ModelProto:
     builder = GraphBuilder("tiny-mlp", seed=seed)
     x = "input"
     for layer, (width, wider) in enumerate(pairwise(MLP_WIDTHS)):
-        x = _gemm(builder, x, f"fc{layer}", width, wider)
+        x = builder.gemm(x, f"fc{layer}", width, wider)
         if wider != MLP_WIDTHS[-1]:
             x = builder.node("Relu", [x], f"fc{layer}")
     builder.node("Softmax", [x], "head", output="output", axis=-1)
@@ -66,24 +64,22 @@ def build_tiny_two_inputs(*, seed: int = 0, batch: Dim = "batch") -> onnx.ModelP
     words = builder.node("Gather", [table, "ids"], "embedding", axis=0)
     weights = builder.node("Unsqueeze", ["mask"], "mask", axes=[2])
     x = builder.node("ReduceMean", [builder.node("Mul", [words, weights], "mask")], "mask", axes=[1], keepdims=0)
-    _gemm(builder, x, "head", EMBEDDING, LABELS, output="output")
-    inputs: dict[str, tuple[int, Sequence[Dim]]] = {
-        "ids": (TensorProto.INT64, (batch, "seq")),
-        "mask": (FLOAT, (batch, "seq")),
-    }
+    builder.gemm(x, "head", EMBEDDING, LABELS, output="output")
+    inputs: dict[str, Spec] = {"ids": (INT64, (batch, "seq")), "mask": (FLOAT, (batch, "seq"))}
     return builder.model(inputs, {"output": (FLOAT, (batch, LABELS))})
 
 
 def build_tiny_transformer(*, seed: int = 0, batch: Dim = "batch") -> onnx.ModelProto:
     """One encoder block, three heads of seven: (batch, seq, 21) to the same, GELU written out with Erf."""
     builder = GraphBuilder("tiny-transformer", seed=seed)
-    attended = _attention(builder, "input")
-    x = _layer_norm(builder, builder.node("Add", [attended, "input"], "attention/residual"), "attention")
+    y = builder.node("Add", [_attention(builder, "input"), "input"], "attention/residual")
+    x = layer_norm(builder, y, "attention/norm", HIDDEN, 1e-5)
     wide = _gelu(builder, _linear(builder, x, "mlp/up", HIDDEN, FEED_FORWARD))
     narrow = _linear(builder, wide, "mlp/down", FEED_FORWARD, HIDDEN)
-    _layer_norm(builder, builder.node("Add", [narrow, x], "mlp/residual"), "mlp", output="output")
+    y = builder.node("Add", [narrow, x], "mlp/residual")
+    layer_norm(builder, y, "mlp/norm", HIDDEN, 1e-5, output="output")
     shape: tuple[Dim, ...] = (batch, "seq", HIDDEN)
-    return builder.model({"input": (FLOAT, shape)}, {"output": (FLOAT, shape)}, opset=TRANSFORMER_OPSET)
+    return builder.model({"input": (FLOAT, shape)}, {"output": (FLOAT, shape)}, opset=OPSET)
 
 
 def _attention(builder: GraphBuilder, x: str) -> str:
@@ -117,24 +113,12 @@ def _gelu(builder: GraphBuilder, x: str) -> str:
     return builder.node("Mul", [y, half], "mlp/gelu/half")
 
 
-def _layer_norm(builder: GraphBuilder, x: str, path: str, *, output: str | None = None) -> str:
-    scale = builder.weight(f"{path}.norm.weight", builder.random.uniform(0.9, 1.1, HIDDEN).astype(np.float32))
-    bias = builder.weight(f"{path}.norm.bias", np.zeros(HIDDEN, np.float32))
-    return builder.node("LayerNormalization", [x, scale, bias], f"{path}/norm", output=output, axis=-1, epsilon=1e-5)
-
-
 def _linear(builder: GraphBuilder, x: str, path: str, width: int, wider: int) -> str:
     """MatMul and Add, as exporters write a linear layer over a sequence."""
     values = builder.random.standard_normal((width, wider), dtype=np.float32)
     weight = builder.weight(f"{path}.weight", values / np.float32(math.sqrt(width)))  # variance 1 / fan-in
     bias = builder.weight(f"{path}.bias", np.zeros(wider, np.float32))
     return builder.node("Add", [bias, builder.node("MatMul", [x, weight], path)], path)
-
-
-def _gemm(builder: GraphBuilder, x: str, path: str, width: int, wider: int, *, output: str | None = None) -> str:
-    weight = builder.he_normal(f"{path}.weight", (wider, width))
-    bias = builder.weight(f"{path}.bias", np.zeros(wider, np.float32))
-    return builder.node("Gemm", [x, weight, bias], path, output=output, transB=1)
 
 
 def _conv_bn(builder: GraphBuilder, x: str, path: str, channels: int, filters: int) -> str:

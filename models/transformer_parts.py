@@ -39,6 +39,18 @@ def feed_forward(
     return builder.linear(y, down, wide, width, variance=variance)
 
 
+def patch_rows(builder: GraphBuilder, path: str, name: str, tokens: int, patch: int, width: int) -> str:
+    """Add a linear map of every patch of ``input`` as a strided convolution, with a row per patch."""
+    weight = builder.he_normal(f"{path}.{name}.weight", (width, 3, patch, patch))
+    bias = builder.weight(f"{path}.{name}.bias", np.zeros(width, np.float32))
+    square = [patch, patch]
+    x = builder.node(
+        "Conv", ["input", weight, bias], f"{path}/{name}", kernel_shape=square, strides=square, pads=[0] * 4
+    )
+    x = reshape(builder, x, [size_of(builder, x, 0, path), width, tokens], path)
+    return builder.node("Transpose", [x], path, perm=[0, 2, 1])
+
+
 def size_of(builder: GraphBuilder, x: str, axis: int, path: str) -> str:
     """The size of one axis as a scalar: Shape and Gather, as a traced ``x.shape[axis]`` is written."""
     shape = builder.node("Shape", [x], path)

@@ -17,7 +17,7 @@ import numpy as np
 import onnx
 
 from models.graph_builder import FLOAT, Dim, GraphBuilder
-from models.transformer_parts import OPSET, layer_norm, reshape, size_of
+from models.transformer_parts import OPSET, layer_norm, patch_rows, reshape, size_of
 
 EPSILON = 1e-6
 # Every layer adds two branches to the stream: a quarter of the variance each keeps 24 additions within one decade.
@@ -63,16 +63,8 @@ def build_tiny_vision_encoder(*, seed: int = 0, batch: Dim = "batch") -> onnx.Mo
 
 
 def _embed(builder: GraphBuilder, tokens: int, patch: int, width: int) -> str:
-    """A linear map of every patch as a strided convolution, then the position of each is added."""
     path = "embeddings"
-    weight = builder.he_normal(f"{path}.patch_embedding.weight", (width, 3, patch, patch))
-    bias = builder.weight(f"{path}.patch_embedding.bias", np.zeros(width, np.float32))
-    square = [patch, patch]
-    x = builder.node(
-        "Conv", ["input", weight, bias], f"{path}/patch_embedding", kernel_shape=square, strides=square, pads=[0] * 4
-    )
-    x = reshape(builder, x, [size_of(builder, x, 0, path), width, tokens], path)
-    x = builder.node("Transpose", [x], path, perm=[0, 2, 1])
+    x = patch_rows(builder, path, "patch_embedding", tokens, patch, width)
     positions = builder.random.normal(0, 0.5, (1, tokens, width)).astype(np.float32)
     return builder.node("Add", [x, builder.weight(f"{path}.position_embedding.weight", positions)], path)
 

@@ -10,7 +10,7 @@ import numpy as np
 import onnx
 
 from models.graph_builder import FLOAT, Dim, GraphBuilder
-from models.transformer_parts import OPSET, feed_forward, layer_norm, reshape, size_of
+from models.transformer_parts import OPSET, feed_forward, layer_norm, patch_rows, reshape, size_of
 
 EPSILON = 1e-6
 # Every layer adds two branches to the stream: a quarter of the variance each keeps 24 additions within one decade.
@@ -54,15 +54,9 @@ def build_tiny_vit(*, seed: int = 0, batch: Dim = "batch") -> onnx.ModelProto:
 
 
 def _embed(builder: GraphBuilder, image: int, patch: int, width: int) -> str:
-    """A linear map of every patch as a strided convolution, the class token before them, positions added."""
-    path, tokens = "patch_embed", (image // patch) ** 2
-    weight = builder.he_normal("patch_embed.proj.weight", (width, 3, patch, patch))
-    bias = builder.weight("patch_embed.proj.bias", np.zeros(width, np.float32))
-    x = builder.node(
-        "Conv", ["input", weight, bias], f"{path}/proj", kernel_shape=[patch] * 2, strides=[patch] * 2, pads=[0] * 4
-    )
-    x = reshape(builder, x, [size_of(builder, x, 0, path), width, tokens], path)
-    x = builder.node("Transpose", [x], path, perm=[0, 2, 1])
+    """Add the class token before the rows of the patches, and the position of each."""
+    tokens = (image // patch) ** 2
+    x = patch_rows(builder, "patch_embed", "proj", tokens, patch, width)
     token = builder.weight("cls_token", builder.random.normal(0, 1, (1, 1, width)).astype(np.float32))
     x = builder.node("Concat", [_repeated(builder, token, x), x], "", axis=1)
     positions = builder.random.normal(0, 0.5, (1, tokens + 1, width)).astype(np.float32)

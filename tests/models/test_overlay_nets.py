@@ -11,7 +11,7 @@ import pytest
 
 from models.inception_v1 import build_inception_v1
 from models.mobilenet_v1 import build_mobilenet_v1
-from models.resnet18 import build_resnet18
+from models.resnet import build_resnet18
 from models.squeezenet import build_squeezenet
 from models.vgg16 import build_vgg16
 

@@ -14,7 +14,7 @@ from onnx import helper
 
 from models.bert import build_tiny_bert
 from models.control_flow import build_tiny_loop, build_tiny_scan
-from models.resnet50 import build_resnet50
+from models.resnet import build_resnet50
 from models.tiny import build_tiny_cnn, build_tiny_transformer
 from models.vit import build_tiny_vit
 from tests.support.onnx_models import model, weight

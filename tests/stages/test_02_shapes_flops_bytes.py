@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 from onnx import helper
 
-from models.resnet50 import build_resnet50
+from models.resnet import build_resnet50
 from models.tiny import build_tiny_cnn, build_tiny_transformer
 from tests.support.command_lines import run_stage
 from tests.support.onnx_models import model, weight
