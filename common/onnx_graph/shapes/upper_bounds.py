@@ -139,7 +139,7 @@ def top_k(call: OperatorCall) -> list[Shape]:
     return [_replaced(shape, axis, _smallest(shape[axis], kept))] * 2
 
 
-@bound("Slice", "DynamicSlice")
+@bound("Slice")
 def sliced(call: OperatorCall) -> list[Shape]:
     """A slice is at most the whole data."""
     return [_known(call, 0)]

@@ -13,8 +13,15 @@ from dataclasses import dataclass
 from math import prod
 
 from common.graph import Count
-from common.onnx_graph.work.flops import DEQUANTIZE, REQUANTIZE, RMS_NORM
-from common.onnx_graph.work.registry import Cost, Operation, UnknownShapeError, formula
+from common.onnx_graph.work.registry import (
+    DEQUANTIZE,
+    REQUANTIZE,
+    RMS_NORM,
+    Cost,
+    Operation,
+    UnknownShapeError,
+    formula,
+)
 from common.operators import MICROSOFT, PREVIEW
 
 SCORE = 6  # scale; softmax: maximum, difference, exp, sum, division
@@ -84,7 +91,7 @@ def _projected(operation: Operation, past: int, bias_operands: tuple[int, ...]) 
     heads = operation.positive("num_heads")
     keys = _with_past(operation, past, length, axis=3)
     product = Product(batch * heads * length, keys, query // heads, value // heads)
-    masks = sum(operation.has(index) for index in bias_operands) + operation.flag("unidirectional")
+    masks = operation.present(bias_operands) + operation.flag("unidirectional")
     rotary = ROTARY * operation.flag("do_rotary") * 2 * batch * length * query
     bias = operation.has(2) * projected
     extra = (SCORE + masks) * product.scores + bias + rotary
@@ -108,15 +115,9 @@ def _shares_buffer(operation: Operation) -> bool:
     return bool(has_length or operation.attribute("past_present_share_buffer", 0))
 
 
-@formula("Attention", domains=(MICROSOFT,))
+@formula("Attention", "DecoderMaskedSelfAttention", domains=(MICROSOFT,))
 def count_projected_attention(operation: Operation) -> Cost:
     """Operands input, weights, bias, mask, past, attention bias."""
-    return _projected(operation, past=4, bias_operands=(3, 5))[0]
-
-
-@formula("DecoderMaskedSelfAttention", domains=(MICROSOFT,))
-def count_decoder_self_attention(operation: Operation) -> Cost:
-    """Operands as of Attention; one new token at a time."""
     return _projected(operation, past=4, bias_operands=(3, 5))[0]
 
 
@@ -164,7 +165,7 @@ def _multi_head(operation: Operation, past: int, bias: int, masks: tuple[int, ..
     width, length, value_width = _sizes(operation)
     heads = operation.dim(0, 2) if len(operation.shape(0)) == 5 else operation.positive("num_heads")
     product = Product(batch * heads * queries, _with_past(operation, past, length), width, value_width)
-    masked = sum(operation.has(index) for index in masks) + operation.flag("unidirectional")
+    masked = operation.present(masks) + operation.flag("unidirectional")
     biased = batch * heads * (queries * width + length * (width + value_width)) if operation.has(bias) else 0
     return Cost(product.macs, (SCORE + masked) * product.scores + biased)
 
@@ -243,15 +244,9 @@ def count_rotary_embedding(operation: Operation) -> Cost:
     return _rotary(operation, cosines=1)
 
 
-@formula("RotaryEmbedding", domains=(MICROSOFT,))
+@formula("RotaryEmbedding", "MRotaryEmbedding", domains=(MICROSOFT,))
 def count_contrib_rotary_embedding(operation: Operation) -> Cost:
-    """Operands input, positions, cosines (2), sines."""
-    return _rotary(operation, cosines=2)
-
-
-@formula("MRotaryEmbedding", domains=(MICROSOFT,))
-def count_multi_axis_rotary_embedding(operation: Operation) -> Cost:
-    """Count a rotary embedding with positions along several axes; each axis rotates a part of the head."""
+    """Operands input, positions (of MRotaryEmbedding along several axes), cosines (2), sines."""
     return _rotary(operation, cosines=2)
 
 

@@ -1,4 +1,4 @@
-"""Multiply-accumulates of matrix products, in their plain, integer, quantized and fused forms.
+"""Multiply-accumulates of matrix products (plain, integer, quantized, fused), linear models and support vectors.
 
 Source of the definitions: the operator specifications of ONNX (onnx.ai/onnx/operators) and ONNX Runtime
 (docs/ContribOperators.md).
@@ -6,35 +6,114 @@ Source of the definitions: the operator specifications of ONNX (onnx.ai/onnx/ope
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from functools import partial
 from math import prod
-from typing import Any
 
 from common.graph import Count
 from common.onnx_graph.work.convolutions import activation_flops
-from common.onnx_graph.work.flops import DEQUANTIZE, QUANTIZE_DYNAMICALLY, REQUANTIZE
-from common.onnx_graph.work.registry import Cost, Gemm, Operation, broadcast, contraction, formula
-from common.operators import MICROSOFT
+from common.onnx_graph.work.registry import (
+    DEQUANTIZE,
+    GELU,
+    QUANTIZE_DYNAMICALLY,
+    REQUANTIZE,
+    Cost,
+    Gemm,
+    Operation,
+    broadcast,
+    contraction,
+    formula,
+)
+from common.operators import MACHINE_LEARNING, MICROSOFT, ONNX
 
 
-def outputs_of(cost: Cost) -> Count:
-    gemm = cost.gemm
-    return gemm.batch * gemm.m * gemm.n if gemm else 0
+@dataclass(frozen=True, slots=True)
+class MatMulForm:
+    """A matrix product: its right operand, its FLOPs per output, and the optional operands that add one each."""
+
+    right: int = 1
+    flops: int = 0
+    addends: tuple[int, ...] = ()
 
 
-def matrix(shape: tuple[Count, ...], transposed: Any = 0) -> tuple[Count, Count]:
-    rows, columns = shape
-    return (columns, rows) if transposed else (rows, columns)
+MATMULS = {
+    (ONNX, "MatMul"): MatMulForm(),
+    (ONNX, "MatMulInteger"): MatMulForm(),
+    (MICROSOFT, "MatMulInteger16"): MatMulForm(),
+    (ONNX, "QLinearMatMul"): MatMulForm(right=3, flops=REQUANTIZE),
+    (MICROSOFT, "QOrderedMatMul"): MatMulForm(right=2, flops=REQUANTIZE, addends=(5, 6)),
+    (MICROSOFT, "MatMulIntegerToFloat"): MatMulForm(flops=DEQUANTIZE, addends=(6,)),
+    (MICROSOFT, "GemmFastGelu"): MatMulForm(flops=GELU, addends=(2,)),
+}
+
+
+def _matmul(left: tuple[Count, ...], right: tuple[Count, ...], flops: int = 0) -> Cost:
+    """Count numpy.matmul: 1-D operands are a row or a column, leading dimensions broadcast; ``flops`` per output."""
+    rows, inner = (1, left[0]) if len(left) == 1 else left[-2:]
+    columns = 1 if len(right) == 1 else right[-1]
+    tall, wide = left[:-2], right[:-2]
+    rank = max(len(tall), len(wide))
+    padded = zip((1,) * (rank - len(tall)) + tall, (1,) * (rank - len(wide)) + wide, strict=True)
+    batch = prod(broadcast(*extents) for extents in padded)
+    # With a shared right operand, the whole batch is one tall product for a kernel.
+    is_shared = prod(wide) == 1 and len(left) > 1
+    gemm = Gemm(1, batch * rows, inner, columns) if is_shared else Gemm(batch, rows, inner, columns)
+    return contraction(gemm, flops * batch * rows * columns)
+
+
+def _count_matmul(operation: Operation, form: MatMulForm) -> Cost:
+    left, right = operation.shape(0, least=1), operation.shape(form.right, least=1)
+    return _matmul(left, right, form.flops + operation.present(form.addends))
+
+
+for (_domain, _op_type), _form in MATMULS.items():
+    formula(_op_type, domains=(_domain,))(partial(_count_matmul, form=_form))
+
+
+@formula("DynamicQuantizeMatMul", domains=(MICROSOFT,))
+def count_dynamic_quantize_matmul(operation: Operation) -> Cost:
+    """Quantize A (5 FLOPs per element), scale the integer product (2 per output), add an optional bias."""
+    cost = _count_matmul(operation, MatMulForm(flops=DEQUANTIZE, addends=(4,)))
+    return cost.plus(QUANTIZE_DYNAMICALLY * operation.elements(0))
+
+
+def _transposed(operation: Operation, index: int, side: str) -> tuple[Count, ...]:
+    """Return a shape as MatMul reads it: ``transBatch`` moves the first axis before the last, ``trans`` swaps two."""
+    shape = operation.shape(index, least=1)
+    if len(shape) == 1:
+        return shape
+    if operation.attribute(f"transBatch{side}", 0):
+        shape = (*shape[1:-1], shape[0], shape[-1])
+    return (*shape[:-2], shape[-1], shape[-2]) if operation.attribute(f"trans{side}", 0) else shape
+
+
+@formula("FusedMatMul", "FusedMatMulActivation", "TransposeMatMul", domains=(MICROSOFT,))
+def count_fused_matmul(operation: Operation) -> Cost:
+    """Matrix product with transposed operands, a scale α (one FLOP per output where it is not 1), an activation."""
+    left, right = (_transposed(operation, index, side) for index, side in enumerate("AB"))
+    return _matmul(left, right, _scaled(operation) + activation_flops(operation))
+
+
+def _scaled(operation: Operation) -> int:
+    return int(operation.attribute("alpha", 1.0) != 1.0)
+
+
+def _matrix(operation: Operation, index: int, transposition: str) -> tuple[Count, Count]:
+    rows, columns = operation.shape(index, rank=2)
+    return (columns, rows) if operation.attribute(transposition, 0) else (rows, columns)
+
+
+def _gemm(operation: Operation, right: int, flops: int) -> Cost:
+    rows, inner = _matrix(operation, 0, "transA")
+    _, columns = _matrix(operation, right, "transB")
+    return contraction(Gemm(1, rows, inner, columns), flops * rows * columns)
 
 
 @formula("Gemm")
 @formula("FusedGemm", domains=(MICROSOFT,))
 def count_gemm(operation: Operation) -> Cost:
     """Y = α·A'·B' + β·C: M·K·N MACs; C and a scale other than 1 add one FLOP per output each."""
-    rows, inner = matrix(operation.shape(0, rank=2), operation.attribute("transA", 0))
-    _, columns = matrix(operation.shape(1, rank=2), operation.attribute("transB", 0))
-    scaled = int(operation.attribute("alpha", 1.0) != 1.0)
-    extra = operation.has(2) + scaled + activation_flops(operation)
-    return contraction(Gemm(1, rows, inner, columns), extra * rows * columns)
+    return _gemm(operation, 1, operation.has(2) + _scaled(operation) + activation_flops(operation))
 
 
 @formula("GemmFloat8", domains=(MICROSOFT,))
@@ -46,90 +125,7 @@ def count_gemm_float8(operation: Operation) -> Cost:
 @formula("QGemm", domains=(MICROSOFT,))
 def count_qgemm(operation: Operation) -> Cost:
     """Operands A, scale, zero point, B, scale, zero point, optional C and output scale and zero point."""
-    rows, inner = matrix(operation.shape(0, rank=2), operation.attribute("transA", 0))
-    _, columns = matrix(operation.shape(3, rank=2), operation.attribute("transB", 0))
-    return contraction(Gemm(1, rows, inner, columns), (REQUANTIZE + operation.has(6)) * rows * columns)
-
-
-@formula("GemmFastGelu", domains=(MICROSOFT,))
-def count_gemm_fast_gelu(operation: Operation) -> Cost:
-    """Count a matrix product, an optional bias and a Gelu (5 FLOPs)."""
-    cost = _matmul(operation.shape(0, least=1), operation.shape(1, least=1))
-    return cost.plus((5 + operation.has(2)) * outputs_of(cost))
-
-
-def _matmul(left: tuple[Count, ...], right: tuple[Count, ...]) -> Cost:
-    """numpy.matmul: 1-D operands are a row or a column, leading dimensions broadcast."""
-    rows, inner = (1, left[0]) if len(left) == 1 else left[-2:]
-    columns = 1 if len(right) == 1 else right[-1]
-    tall, wide = left[:-2], right[:-2]
-    shared = prod(wide) == 1
-    rank = max(len(tall), len(wide))
-    padded = zip((1,) * (rank - len(tall)) + tall, (1,) * (rank - len(wide)) + wide, strict=True)
-    batch = prod(broadcast(one, other) for one, other in padded)
-    # With a shared right operand, the whole batch is one tall product for a kernel.
-    if shared and len(left) > 1:
-        return contraction(Gemm(1, batch * rows, inner, columns))
-    return contraction(Gemm(batch, rows, inner, columns))
-
-
-@formula("MatMul", "MatMulInteger")
-@formula("MatMulInteger16", domains=(MICROSOFT,))
-def count_matmul(operation: Operation) -> Cost:
-    """Matrix product with numpy's broadcasting."""
-    return _matmul(operation.shape(0, least=1), operation.shape(1, least=1))
-
-
-@formula("QLinearMatMul")
-def count_qlinear_matmul(operation: Operation) -> Cost:
-    """Quantized matrix product: the right operand is operand 3; requantizing costs 2 FLOPs per output."""
-    cost = _matmul(operation.shape(0, least=1), operation.shape(3, least=1))
-    return cost.plus(REQUANTIZE * outputs_of(cost))
-
-
-@formula("QOrderedMatMul", domains=(MICROSOFT,))
-def count_qordered_matmul(operation: Operation) -> Cost:
-    """Quantized: the right operand is operand 2, an optional bias operand 5 and a sum operand 6."""
-    cost = _matmul(operation.shape(0, least=1), operation.shape(2, least=1))
-    return cost.plus((REQUANTIZE + operation.has(5) + operation.has(6)) * outputs_of(cost))
-
-
-def _transposed(shape: tuple[Count, ...], inner: Any, batch: Any) -> tuple[Count, ...]:
-    """Return a shape as MatMul reads it: ``batch`` moves the first axis before the last, ``inner`` swaps two."""
-    if len(shape) == 1:
-        return shape
-    if batch:
-        shape = (*shape[1:-1], shape[0], shape[-1])
-    return (*shape[:-2], shape[-1], shape[-2]) if inner else shape
-
-
-@formula("FusedMatMul", "FusedMatMulActivation", "TransposeMatMul", domains=(MICROSOFT,))
-def count_fused_matmul(operation: Operation) -> Cost:
-    """Matrix product with transposed operands, a scale α (one FLOP per output where it is not 1), an activation."""
-    left, right = (
-        _transposed(
-            operation.shape(index, least=1), operation.attribute(f"trans{name}", 0), operation.attribute(batch, 0)
-        )
-        for index, name, batch in ((0, "A", "transBatchA"), (1, "B", "transBatchB"))
-    )
-    cost = _matmul(left, right)
-    scaled = int(operation.attribute("alpha", 1.0) != 1.0)
-    return cost.plus((scaled + activation_flops(operation)) * outputs_of(cost))
-
-
-@formula("DynamicQuantizeMatMul", domains=(MICROSOFT,))
-def count_dynamic_quantize_matmul(operation: Operation) -> Cost:
-    """Quantize A (5 FLOPs per element), scale the integer product (2 per output), add an optional bias."""
-    cost = _matmul(operation.shape(0, least=1), operation.shape(1, least=1))
-    extra = (DEQUANTIZE + operation.has(4)) * outputs_of(cost)
-    return cost.plus(QUANTIZE_DYNAMICALLY * operation.elements(0) + extra)
-
-
-@formula("MatMulIntegerToFloat", domains=(MICROSOFT,))
-def count_matmul_integer_to_float(operation: Operation) -> Cost:
-    """Scale the integer product (2 FLOPs per output), add an optional bias (operand 6)."""
-    cost = _matmul(operation.shape(0, least=1), operation.shape(1, least=1))
-    return cost.plus((DEQUANTIZE + operation.has(6)) * outputs_of(cost))
+    return _gemm(operation, 3, REQUANTIZE + operation.has(6))
 
 
 @formula("GatedRelativePositionBias", domains=(MICROSOFT,))
@@ -143,3 +139,36 @@ def count_gated_relative_position_bias(operation: Operation) -> Cost:
     rows = prod(operation.shape(0)[:-1]) * operation.integer("num_heads", 1)
     extra = operation.elements(0) + (2 * columns + 12) * rows + operation.output_elements()
     return contraction(Gemm(1, rows, inner, columns), extra)
+
+
+# --- ai.onnx.ml; its trees are not counted: how deep a sample goes depends on its values ----------------------------
+
+# FLOPs per score of what the attribute ``post_transform`` names.
+POST_TRANSFORM = {"NONE": 0, "LOGISTIC": 4, "SOFTMAX": 5, "SOFTMAX_ZERO": 5, "PROBIT": 1}
+# FLOPs per support vector and sample beyond the dot product.
+KERNEL = {"LINEAR": 0, "POLY": 3, "RBF": 3, "SIGMOID": 3}
+
+
+@formula("LinearClassifier", "LinearRegressor", domains=(MACHINE_LEARNING,))
+def count_linear(operation: Operation) -> Cost:
+    """Count a product of (samples × features) by (features × targets); an intercept and a post-transform per score."""
+    *samples, features = operation.shape(0, least=1)
+    targets = operation.quotient(len(operation.items("coefficients")), features)
+    intercepts = bool(operation.items("intercepts"))
+    scores = prod(samples) * targets
+    extra = (intercepts + operation.choice("post_transform", POST_TRANSFORM, "NONE")) * scores
+    return contraction(Gemm(1, prod(samples), features, targets), extra)
+
+
+@formula("SVMClassifier", "SVMRegressor", domains=(MACHINE_LEARNING,))
+def count_support_vectors(operation: Operation) -> Cost:
+    """Each sample meets each support vector (a dot product and its kernel), and each vector's coefficients.
+
+    A model without support vectors is a linear one. Votes and probabilities of a classifier are not counted.
+    """
+    samples = prod(operation.shape(0)[:-1])
+    vectors, coefficients = (len(operation.items(name)) for name in ("support_vectors", "coefficients"))
+    features = operation.dim(0, -1)
+    kernel = operation.choice("kernel_type", KERNEL, "LINEAR")
+    extra = (kernel * operation.quotient(vectors, features) + len(operation.items("rho"))) * samples
+    return Cost(macs=samples * (vectors + coefficients), other_flops=extra)

@@ -6,10 +6,11 @@ Source of the definitions: the operator specifications of ONNX (onnx.ai/onnx/ope
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from functools import partial
 from math import prod
 
-from common.onnx_graph.work.flops import REQUANTIZE
-from common.onnx_graph.work.registry import Cost, Gemm, Operation, contraction, formula
+from common.onnx_graph.work.registry import REQUANTIZE, Cost, Gemm, Operation, contraction, formula
 from common.operators import MICROSOFT, NCHWC, NHWC, ONNX
 
 # FLOPs of a fused activation, per output; any other counts one.
@@ -23,85 +24,69 @@ def activation_flops(operation: Operation) -> int:
     return ACTIVATION_FLOPS.get("" if name == "none" else name, 1)
 
 
-def _convolution(operation: Operation, weight: int, bias: int | None, *, channels_last: bool = False) -> Cost:
-    """MACs = N · prod(output extent) · C_out · (C_in / groups) · prod(kernel); a bias adds one FLOP per output."""
+@dataclass(frozen=True, slots=True)
+class Form:
+    """Operands and layout of a kind of convolution.
+
+    Attributes:
+        bias: operand of the bias, which adds one FLOP per output; None where the operator has none.
+        is_transposed: every input value meets the whole kernel, and the MACs are not reduced for cropping.
+        is_fused: whether operand 3 is a sum (one FLOP per output), and an attribute names an activation.
+        flops: further FLOPs per output.
+    """
+
+    weight: int = 1
+    bias: int | None = 2
+    is_transposed: bool = False
+    is_fused: bool = False
+    flops: int = 0
+
+
+PLAIN, FUSED, QUANTIZED = Form(), Form(is_fused=True), Form(weight=3, bias=8, flops=REQUANTIZE)
+TRANSPOSED = Form(is_transposed=True)
+FORMS = {
+    ONNX: {
+        "Conv": PLAIN,
+        "ConvInteger": Form(bias=None),  # its operands after the weight are zero points
+        "QLinearConv": QUANTIZED,
+        "ConvTranspose": TRANSPOSED,
+    },
+    MICROSOFT: {
+        **dict.fromkeys(("FusedConv", "NhwcConv", "NhwcFusedConv"), FUSED),
+        "QLinearConv": QUANTIZED,
+        "ConvTransposeWithDynamicPads": Form(bias=3, is_transposed=True),  # operand 2 holds the pads
+    },
+    NCHWC: {"Conv": FUSED},
+    NHWC: {
+        "Conv": FUSED,
+        "QLinearConv": QUANTIZED,
+        "ConvTranspose": TRANSPOSED,
+        "QLinearConvTranspose": Form(weight=3, bias=8, is_transposed=True, flops=REQUANTIZE),
+    },
+}
+
+
+def _convolution(operation: Operation, form: Form) -> Cost:
+    """Count output (transposed: input) positions · channels · (other channels / groups) · prod(kernel)."""
     groups = operation.positive("group", 1)
-    channels, channels_per_group, *kernel = operation.shape(weight, least=2)
-    output = operation.output_shape(least=1)
-    positions = prod(output[:-1]) if channels_last else output[0] * prod(output[2:])
-    gemm = Gemm(groups, positions, channels_per_group * prod(kernel), channels // groups)
-    return contraction(gemm, operation.output_elements() if bias is not None and operation.has(bias) else 0)
+    channels, channels_per_group, *kernel = operation.shape(form.weight, least=2)
+    swept = operation.shape(0, least=1) if form.is_transposed else operation.output_shape(least=1)
+    node = operation.node
+    is_last = operation.attribute("channels_last", node.domain == NHWC or node.op_type.startswith("Nhwc"))
+    positions = prod(swept[:-1]) if is_last else swept[0] * prod(swept[2:])
+    if form.is_transposed:
+        gemm = Gemm(groups, positions, channels // groups, channels_per_group * prod(kernel))
+    else:
+        gemm = Gemm(groups, positions, channels_per_group * prod(kernel), channels // groups)
+    extra = form.flops + (operation.has(form.bias) if form.bias is not None else 0)
+    if form.is_fused:
+        extra += operation.has(3) + activation_flops(operation)
+    return contraction(gemm, extra * operation.output_elements() if extra else 0)
 
 
-@formula("Conv")
-def count_conv(operation: Operation) -> Cost:
-    """Convolution of any number of axes: operands X, W, optional B."""
-    return _convolution(operation, weight=1, bias=2)
-
-
-@formula("FusedConv", domains=(MICROSOFT,))
-@formula("Conv", domains=(NCHWC,))
-def count_fused_conv(operation: Operation) -> Cost:
-    """Convolution with an optional fused sum (operand 3, one FLOP per output) and activation."""
-    extra = operation.has(3) + activation_flops(operation)
-    return _convolution(operation, weight=1, bias=2).plus(extra * operation.output_elements())
-
-
-@formula("NhwcConv", "NhwcFusedConv", domains=(MICROSOFT,))
-@formula("Conv", domains=(NHWC,))
-def count_nhwc_conv(operation: Operation) -> Cost:
-    """Convolution with channels last, an optional fused sum and activation."""
-    extra = operation.has(3) + activation_flops(operation)
-    return _convolution(operation, weight=1, bias=2, channels_last=True).plus(extra * operation.output_elements())
-
-
-@formula("ConvInteger")
-def count_conv_integer(operation: Operation) -> Cost:
-    """Integer convolution: operands x, w, optional zero points."""
-    return _convolution(operation, weight=1, bias=None)
-
-
-@formula("QLinearConv", domains=(ONNX, MICROSOFT, NHWC))
-def count_qlinear_conv(operation: Operation) -> Cost:
-    """Quantized convolution: the weight is operand 3, the bias operand 8; requantizing costs 2 FLOPs per output."""
-    channels_last = bool(operation.attribute("channels_last", operation.node.domain == NHWC))
-    cost = _convolution(operation, weight=3, bias=8, channels_last=channels_last)
-    return cost.plus(REQUANTIZE * operation.output_elements())
-
-
-def _transposed(operation: Operation, weight: int, bias: int | None, *, channels_last: bool = False) -> Cost:
-    """MACs = N · prod(input extent) · C_in · (C_out / groups) · prod(kernel), not reduced for cropping."""
-    groups = operation.positive("group", 1)
-    channels, outputs_per_group, *kernel = operation.shape(weight, least=2)
-    data = operation.shape(0, least=1)
-    positions = prod(data[:-1]) if channels_last else data[0] * prod(data[2:])
-    gemm = Gemm(groups, positions, channels // groups, outputs_per_group * prod(kernel))
-    return contraction(gemm, operation.output_elements() if bias is not None and operation.has(bias) else 0)
-
-
-@formula("ConvTranspose")
-def count_conv_transpose(operation: Operation) -> Cost:
-    """Transposed convolution, in which every input value meets the whole kernel: operands X, W, optional B."""
-    return _transposed(operation, weight=1, bias=2)
-
-
-@formula("ConvTranspose", domains=(NHWC,))
-def count_nhwc_conv_transpose(operation: Operation) -> Cost:
-    """Transposed convolution with channels last."""
-    return _transposed(operation, weight=1, bias=2, channels_last=True)
-
-
-@formula("ConvTransposeWithDynamicPads", domains=(MICROSOFT,))
-def count_conv_transpose_with_pads(operation: Operation) -> Cost:
-    """Transposed convolution whose pads are operand 2; the bias is operand 3."""
-    return _transposed(operation, weight=1, bias=3)
-
-
-@formula("QLinearConvTranspose", domains=(NHWC,))
-def count_qlinear_conv_transpose(operation: Operation) -> Cost:
-    """Quantized transposed convolution with channels last; requantizing costs 2 FLOPs per output."""
-    cost = _transposed(operation, weight=3, bias=8, channels_last=True)
-    return cost.plus(REQUANTIZE * operation.output_elements())
+for _domain, _forms in FORMS.items():
+    for _op_type, _form in _forms.items():
+        formula(_op_type, domains=(_domain,))(partial(_convolution, form=_form))
 
 
 @formula("DeformConv")
@@ -110,7 +95,7 @@ def count_deform_conv(operation: Operation) -> Cost:
 
     Each tap of each input channel at each output position is sampled (7 FLOPs), and scaled by the mask (1).
     """
-    cost = _convolution(operation, weight=1, bias=3)
+    cost = _convolution(operation, Form(bias=3))
     batch, _, *extent = operation.output_shape(least=2)
     kernel = operation.shape(1)[2:]
     samples = batch * prod(extent) * operation.dim(0, 1) * prod(kernel)

@@ -1,13 +1,30 @@
-"""FLOPs per element: activations, arithmetic, reductions, quantization.
+"""FLOPs per element: activations, arithmetic, reductions, normalizations, quantized forms.
 
 Convention: every addition, multiplication, division, comparison or elementary function (exp, log, sqrt, tanh, erf,
 sin, …) is one FLOP, whatever its cost in instructions. Parameters that a graph fixes (scale and shift of an inference
-BatchNorm) are folded first.
+BatchNorm) are folded first. A layer norm costs 7 FLOPs per element (sum, difference, square and sum, scale by the
+deviation, scale, shift), a root mean square norm 4. Source of the definitions: onnx.ai/onnx/operators and ONNX Runtime,
+docs/ContribOperators.md.
 """
 
 from __future__ import annotations
 
-from common.onnx_graph.work.registry import Cost, Formula, Operation, formula
+from collections.abc import Iterable
+from functools import partial
+from math import prod
+
+from common.graph import Count
+from common.onnx_graph.work.registry import (
+    DEQUANTIZE,
+    LAYER_NORM,
+    QUANTIZE,
+    RMS_NORM,
+    SIGMOID,
+    SILU,
+    Cost,
+    Operation,
+    formula,
+)
 from common.operators import MACHINE_LEARNING, MICROSOFT, NCHWC, NHWC, ONNX
 
 # FLOPs per output element, by domain.
@@ -26,9 +43,10 @@ PER_OUTPUT = {
     },
     NHWC: {2: "BatchNormalization"},
     MICROSOFT: {
+        1: "BiasAdd",
         2: "DequantizeLinear DequantizeWithOrder GatedAdd",
         3: "QuantizeLinear QuantizeWithOrder ComplexMul ComplexMulConj",
-        5: "Gelu QuickGelu",
+        5: "Gelu QuickGelu FastGelu",
         6: "BiasGelu ScaledSiLU",
         8: "BiasSplitGelu",  # two biases, Gelu, product
         10: "QOrderedGelu",  # dequantize, Gelu, quantize
@@ -52,30 +70,42 @@ PER_INPUT = {
     MICROSOFT: {
         3: "DynamicTimeWarping",  # two comparisons and a sum per cell of the table
         4: "BranchwiseRMSNorm",
+        5: "SkipSimplifiedLayerNormalization",
         6: "BiasSoftmax",
+        8: "SkipLayerNormalization",
         12: "QOrderedLayerNormalization",  # dequantize, normalise, quantize
     },
 }
+# Optional operands of these that add one FLOP per element.
+ADDENDS = {"BiasAdd": 2, "FastGelu": 1, "SkipLayerNormalization": 4, "SkipSimplifiedLayerNormalization": 3}
+# Quantized forms cost as much as the graph that they replace: each element of each quantized operand is dequantized,
+# each output quantized. FLOPs of the plain operator per element of the first operand; per output with two operands.
+QUANTIZED_UNARY = {
+    1: "QLinearGlobalAveragePool QLinearReduceMean",
+    2: "QLinearLeakyRelu",
+    4: "QLinearSigmoid",
+    5: "QLinearSoftmax",
+}
+QUANTIZED_BINARY = {"QLinearAdd": (0, 3), "QLinearMul": (0, 3), "QLinearWhere": (1, 4)}
 
 
-def _per_output(flops: int) -> Formula:
-    def count(operation: Operation) -> Cost:
-        return Cost(other_flops=flops * operation.output_elements())
-
-    return count
+def _flops(operation: Operation, per_element: int) -> int:
+    addend = ADDENDS.get(operation.node.op_type) if operation.node.domain == MICROSOFT else None
+    return per_element + (operation.has(addend) if addend is not None else 0)
 
 
-def _per_input(flops: int) -> Formula:
-    def count(operation: Operation) -> Cost:
-        return Cost(other_flops=flops * operation.elements(0))
-
-    return count
+def _per_output(operation: Operation, flops: int) -> Cost:
+    return Cost(other_flops=_flops(operation, flops) * operation.output_elements())
 
 
-for _table, _formula_of in ((PER_OUTPUT, _per_output), (PER_INPUT, _per_input)):
+def _per_input(operation: Operation, flops: int) -> Cost:
+    return Cost(other_flops=_flops(operation, flops) * operation.elements(0))
+
+
+for _table, _count in ((PER_OUTPUT, _per_output), (PER_INPUT, _per_input)):
     for _domain, _rows in _table.items():
-        for _flops, _names in _rows.items():
-            formula(*_names.split(), domains=(_domain,))(_formula_of(_flops))
+        for _per_element, _names in _rows.items():
+            formula(*_names.split(), domains=(_domain,))(partial(_count, flops=_per_element))
 
 
 @formula("Sum", "Max", "Min", "Mean")
@@ -83,18 +113,6 @@ def count_variadic(operation: Operation) -> Cost:
     """One FLOP per output for each operand after the first (Mean divides as well)."""
     steps = len(operation.inputs) - 1 + (operation.node.op_type == "Mean")
     return Cost(other_flops=steps * operation.output_elements())
-
-
-@formula("FastGelu", domains=(MICROSOFT,))
-def count_fast_gelu(operation: Operation) -> Cost:
-    """Count a Gelu, and the bias where there is one."""
-    return Cost(other_flops=(5 + operation.has(1)) * operation.output_elements())
-
-
-@formula("BiasAdd", "BiasDropout", "BitmaskBiasDropout", domains=(MICROSOFT,))
-def count_bias_add(operation: Operation) -> Cost:
-    """Count the sum of data, bias and an optional third operand; inference drops nothing out."""
-    return Cost(other_flops=(1 + operation.has(2)) * operation.output_elements())
 
 
 @formula("CDist", domains=(MICROSOFT,))
@@ -132,3 +150,95 @@ def count_engram_gate(operation: Operation) -> Cost:
     per_element = 4 + 4 + 2 + 1 + 4 * (len(operation.outputs) > 1 and operation.outputs[1] is not None)
     rows = operation.dim(0, 0) * operation.dim(0, 1) * operation.dim(0, 2)
     return Cost(other_flops=per_element * gates + 9 * rows)
+
+
+# --- normalizations -------------------------------------------------------------------------------------------------
+
+
+@formula("GroupNorm", "SkipGroupNorm", domains=(MICROSOFT,))
+def count_group_norm(operation: Operation) -> Cost:
+    """Operands X, gamma, beta, optional skip and bias; the attribute ``activation`` asks for a SiLU."""
+    activated = SILU * operation.flag("activation")
+    return Cost(other_flops=(LAYER_NORM + operation.has(3) + operation.has(4) + activated) * operation.elements(0))
+
+
+@formula("GatedRMSNorm", domains=(MICROSOFT,))
+def count_gated_rms_norm(operation: Operation) -> Cost:
+    """Count a norm, the gate's activation, and the product with the gate."""
+    gate = SIGMOID if operation.text("activation", "silu") == "sigmoid" else SILU
+    return Cost(other_flops=(RMS_NORM + gate + 1) * operation.elements(0))
+
+
+@formula("LRN", domains=(ONNX, NHWC))
+def count_local_response_norm(operation: Operation) -> Cost:
+    """Count a square, ``size - 1`` additions, scale, shift, power and division per element."""
+    return Cost(other_flops=(operation.integer("size", 1) + 4) * operation.elements(0))
+
+
+@formula("Normalizer", domains=(MACHINE_LEARNING,))
+def count_normalizer(operation: Operation) -> Cost:
+    """Count a comparison, an absolute value and sum, or a square and sum; and a division per element."""
+    steps = operation.choice("norm", {"MAX": 1, "L1": 2, "L2": 2}, "MAX")
+    return Cost(other_flops=(steps + 1) * operation.elements(0))
+
+
+@formula("EmbedLayerNormalization", domains=(MICROSOFT,))
+def count_embed_layer_norm(operation: Operation) -> Cost:
+    """Operands token and segment ids, word, position and segment tables (2, 3, 4), …, position ids (8)."""
+    return _embedded(operation, positions_given=bool(operation.has(8)), dequantized=0)
+
+
+@formula("QEmbedLayerNormalization", domains=(MICROSOFT,))
+def count_quantized_embed_layer_norm(operation: Operation) -> Cost:
+    """EmbedLayerNormalization with quantized tables, dequantized row by row (2 FLOPs per element)."""
+    return _embedded(operation, positions_given=False, dequantized=DEQUANTIZE)
+
+
+def _embedded(operation: Operation, *, positions_given: bool, dequantized: int) -> Cost:
+    """Add a row of each table per token, and normalize the sum. At most as many rows of a table as tokens are read.
+
+    Positions that are not given are the same for every sequence of the batch.
+    """
+    batch, length = operation.shape(0, rank=2)
+    hidden = operation.dim(2, 1)
+    tokens = batch * length
+    rows = {2: tokens, 3: tokens if positions_given else length, 4: tokens}
+    tables = [index for index in rows if operation.has(index)]
+    reads: dict[int, Count] = {index: operation.touched_bytes(index, rows[index] * hidden) for index in tables}
+    flops = LAYER_NORM + len(tables) - 1 + dequantized * len(tables)
+    return Cost(other_flops=flops * tokens * hidden, reads=reads)
+
+
+# --- quantized forms ------------------------------------------------------------------------------------------------
+
+
+def _quantized(operation: Operation, operands: Iterable[int], plain_flops: Count) -> Cost:
+    read = sum(operation.elements(index) for index in operands)
+    return Cost(other_flops=DEQUANTIZE * read + plain_flops + QUANTIZE * operation.output_elements())
+
+
+def _quantized_unary(operation: Operation, flops: int) -> Cost:
+    return _quantized(operation, (0,), flops * operation.elements(0))
+
+
+def _quantized_binary(operation: Operation, operands: tuple[int, int]) -> Cost:
+    return _quantized(operation, operands, operation.output_elements())
+
+
+for _per_element, _names in QUANTIZED_UNARY.items():
+    formula(*_names.split(), domains=(MICROSOFT,))(partial(_quantized_unary, flops=_per_element))
+for _op_type, _operands in QUANTIZED_BINARY.items():
+    formula(_op_type, domains=(MICROSOFT,))(partial(_quantized_binary, operands=_operands))
+
+
+@formula("QLinearConcat", domains=(MICROSOFT,))
+def count_qlinear_concat(operation: Operation) -> Cost:
+    """Scale and zero point of the output, then (operand, scale, zero point) for each part."""
+    return _quantized(operation, range(2, len(operation.inputs), 3), 0)
+
+
+@formula("QLinearAveragePool", domains=(MICROSOFT, NHWC))
+def count_qlinear_average_pool(operation: Operation) -> Cost:
+    """``taps`` FLOPs per output: the sums and a division."""
+    taps = prod(operation.integers("kernel_shape"))
+    return _quantized(operation, (0,), taps * operation.output_elements())

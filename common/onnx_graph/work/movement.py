@@ -21,7 +21,7 @@ COPIES = {
     "MaxUnpool MemcpyFromHost MemcpyToHost",
     NCHWC: "ReorderInput ReorderOutput",
     NHWC: "DepthToSpace SpaceToDepth MaxUnpool",
-    MICROSOFT: "Pad Trilu UnfoldTensor RemovePadding RestorePadding BitmaskDropout",
+    MICROSOFT: "Pad Trilu UnfoldTensor RemovePadding RestorePadding",
     MACHINE_LEARNING: "FeatureVectorizer",
 }
 # Selections, tables, random numbers, texts: comparing, drawing and looking up are not FLOPs.
@@ -34,14 +34,13 @@ GENERATORS = {
     MACHINE_LEARNING: "CastMap CategoryMapper DictVectorizer LabelEncoder OneHotEncoder ZipMap",
 }
 GATHERS = {
-    ONNX: "Gather GatherElements GatherND Slice Expand Crop CenterCropPad DynamicSlice",
-    MICROSOFT: "GatherND TorchEmbedding",
+    ONNX: "Gather GatherElements GatherND Slice Expand CenterCropPad",
+    MICROSOFT: "GatherND",
     MACHINE_LEARNING: "ArrayFeatureExtractor",
 }
 
 
 @formula(*VIEWS.split())
-@formula("ExpandDims", domains=(MICROSOFT,))
 def count_view(operation: Operation) -> Cost:
     """Count a view: nothing is read or written."""
     return Cost(moves_nothing=True)
@@ -81,18 +80,13 @@ def count_tensor_scatter(operation: Operation) -> Cost:
     return Cost(reads={0: 0}, writes={0: size})
 
 
-@formula("SplitToSequence")
-def count_split_to_sequence(operation: Operation) -> Cost:
+@formula("SplitToSequence", "ConcatFromSequence")
+def count_sequence_parts(operation: Operation) -> Cost:
     """The parts together have the size of the whole."""
-    whole, _ = operation.required(0), operation.required_output()
-    return Cost(writes={0: whole.size_bytes if whole else None})
-
-
-@formula("ConcatFromSequence")
-def count_concat_from_sequence(operation: Operation) -> Cost:
-    """The parts together have the size of the whole."""
-    _, whole = operation.required(0), operation.required_output()
-    return Cost(reads={0: whole.size_bytes if whole else None})
+    data, output = operation.required(0), operation.required_output()
+    if operation.node.op_type == "SplitToSequence":
+        return Cost(writes={0: data.size_bytes if data else None})
+    return Cost(reads={0: output.size_bytes if output else None})
 
 
 @formula("GatherBlockQuantized", domains=(MICROSOFT,))

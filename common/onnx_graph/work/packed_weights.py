@@ -11,42 +11,29 @@ from math import prod
 from common.expressions import smaller
 from common.graph import Count
 from common.onnx_graph.work.convolutions import activation_flops
-from common.onnx_graph.work.flops import DEQUANTIZE
-from common.onnx_graph.work.registry import Cost, Gemm, Operation, contraction, formula
+from common.onnx_graph.work.registry import DEQUANTIZE, RMS_NORM, Cost, Gemm, Operation, contraction, formula
 from common.operators import MICROSOFT
+
+# Operand of the bias of products with packed weights: K and N are attributes, or follow from operand and output.
+BY_ATTRIBUTES = {"MatMulNBits": 5, "MatMulBnb4": None}
+BY_SHAPES = {"MatMulBlockQuantizedFp4Weight": 5, "MatMulBlockQuantizedFp8Weight": 4}
 
 
 def _rows(operation: Operation) -> Count:
     return prod(operation.shape(0)[:-1])
 
 
-def _by_attributes(operation: Operation, bias: int) -> Cost:
-    """Count a product with a packed weight of K×N (attributes); each weight is dequantized once (2 FLOPs)."""
-    rows, inner, columns = _rows(operation), operation.positive("K"), operation.positive("N")
-    return contraction(
-        Gemm(1, rows, inner, columns), DEQUANTIZE * inner * columns + operation.has(bias) * rows * columns
-    )
-
-
-@formula("MatMulNBits", domains=(MICROSOFT,))
-def count_matmul_nbits(operation: Operation) -> Cost:
-    """Operands A, packed B, scales, optional zero points, group index, bias (5)."""
-    return _by_attributes(operation, bias=5)
-
-
-@formula("MatMulBnb4", domains=(MICROSOFT,))
-def count_matmul_bnb4(operation: Operation) -> Cost:
-    """Operands A, packed B, absolute maxima."""
-    return _by_attributes(operation, bias=3)
-
-
-@formula("MatMulFpQ4", "MatMulBlockQuantizedFp4Weight", "MatMulBlockQuantizedFp8Weight", domains=(MICROSOFT,))
-def count_matmul_block_quantized(operation: Operation) -> Cost:
-    """N is the last extent of the output; each weight is dequantized once; the last operand may be a bias."""
-    columns, inner, rows = operation.output_shape(least=1)[-1], operation.dim(0, -1), _rows(operation)
-    bias = {"MatMulBlockQuantizedFp4Weight": 5, "MatMulBlockQuantizedFp8Weight": 4}.get(operation.node.op_type, 99)
-    extra = DEQUANTIZE * inner * columns + operation.has(bias) * rows * columns
-    return contraction(Gemm(1, rows, inner, columns), extra)
+@formula(*BY_ATTRIBUTES, *BY_SHAPES, domains=(MICROSOFT,))
+def count_packed_product(operation: Operation) -> Cost:
+    """Count a product with a packed weight of K×N; each weight is dequantized once (2 FLOPs)."""
+    op_type, rows = operation.node.op_type, _rows(operation)
+    if op_type in BY_ATTRIBUTES:
+        inner, columns = operation.positive("K"), operation.positive("N")
+    else:
+        inner, columns = operation.dim(0, -1), operation.output_shape(least=1)[-1]
+    bias = {**BY_ATTRIBUTES, **BY_SHAPES}[op_type]
+    biased = operation.has(bias) if bias is not None else 0
+    return contraction(Gemm(1, rows, inner, columns), DEQUANTIZE * inner * columns + biased * rows * columns)
 
 
 @formula("MatMulNBitsMlp", domains=(MICROSOFT,))
@@ -71,7 +58,7 @@ def count_matmul_nbits_qkv(operation: Operation) -> Cost:
 
 
 def _normalization(operation: Operation, elements: Count) -> Count:
-    return (4 * operation.has(2) + operation.has(1)) * elements
+    return (RMS_NORM * operation.has(2) + operation.has(1)) * elements
 
 
 @formula("MoE", domains=(MICROSOFT,))

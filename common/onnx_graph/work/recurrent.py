@@ -10,8 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from common.graph import Count
-from common.onnx_graph.work.flops import DEQUANTIZE, QUANTIZE_DYNAMICALLY, SIGMOID, TANH
-from common.onnx_graph.work.registry import Cost, Operation, formula
+from common.onnx_graph.work.registry import DEQUANTIZE, QUANTIZE_DYNAMICALLY, SIGMOID, TANH, Cost, Operation, formula
 from common.operators import MICROSOFT
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import prod
 from typing import Any
@@ -12,6 +12,17 @@ from common.graph import Count, Node, Tensor, is_symbolic, packed_bytes
 from common.names import quoted
 from common.onnx_graph.malformed import MalformedNodeError
 from common.operators import ONNX
+
+# FLOPs per element of the steps that several formulas share.
+TANH = 1
+SIGMOID = 4
+GELU = SILU = 5  # of SiLU: a sigmoid and a product
+RMS_NORM = 4
+LAYER_NORM = 7
+DEQUANTIZE = 2  # difference and product, as DequantizeLinear
+QUANTIZE = 3  # division, rounding, saturation, as QuantizeLinear
+REQUANTIZE = 2  # a product and a rounding sum per output of an integer contraction
+QUANTIZE_DYNAMICALLY = 5  # minimum, maximum, division, rounding, saturation, as DynamicQuantizeLinear
 
 
 class UnknownShapeError(Exception):
@@ -93,16 +104,16 @@ class Operation:
         return tensor.shape[axis]
 
     def required(self, index: int) -> Tensor | None:
-        """Operand ``index``, which the node must list (an empty name gives None)."""
+        """Return operand ``index``, which the node must list (an empty name gives None)."""
         if index >= len(self.inputs):
             raise self.malformed(f"operand {index} is missing")
         return self.inputs[index]
 
-    def required_output(self, index: int = 0) -> Tensor | None:
-        """Output ``index``, which the node must list (an empty name gives None)."""
-        if index >= len(self.outputs):
-            raise self.malformed(f"output {index} is missing")
-        return self.outputs[index]
+    def required_output(self) -> Tensor | None:
+        """Return the first output, which the node must list (an empty name gives None)."""
+        if not self.outputs:
+            raise self.malformed("output 0 is missing")
+        return self.outputs[0]
 
     def elements(self, index: int) -> Count:
         return prod(self.shape(index))
@@ -110,16 +121,20 @@ class Operation:
     def output_elements(self, index: int = 0) -> Count:
         return prod(self.output_shape(index))
 
+    def present(self, indices: Iterable[int]) -> int:
+        """Count the optional operands that are there."""
+        return sum(self.has(index) for index in indices)
+
     def has(self, index: int) -> int:
-        """1 where the optional operand ``index`` is present, else 0: symbols cannot be multiplied by booleans."""
+        """Return 1 where the optional operand ``index`` is there, else 0: a symbol is not multiplied by a boolean."""
         return int(index < len(self.inputs) and self.inputs[index] is not None)
 
     def flag(self, name: str, default: int = 0) -> int:
-        """1 where a numeric attribute is not 0, else 0."""
+        """Return 1 where a numeric attribute is not 0, else 0."""
         return int(bool(self.attribute(name, default)))
 
     def touched_bytes(self, index: int, elements: Count) -> Count:
-        """Bytes that a gather of ``elements`` reads of operand ``index``; at most the whole operand is read."""
+        """Return the bytes that a gather of ``elements`` reads of operand ``index``, at most all of them."""
         tensor = self.required(index)
         if tensor is None or tensor.element_bits == 0:
             raise UnknownShapeError
@@ -135,14 +150,14 @@ class Operation:
         return value
 
     def positive(self, name: str, default: int = 0) -> int:
-        """Value of an integer attribute that must be at least 1; without a default it is required."""
+        """Return an integer attribute that must be at least 1; without a default it is required."""
         value = self.integer(name, default)
         if value < 1:
             raise self.malformed(f"attribute {name} is missing or less than 1")
         return value
 
     def items(self, name: str) -> Sequence[Any]:
-        """Items of a list attribute; none where the node leaves it out."""
+        """Return the items of a list attribute; none where the node leaves it out."""
         value = self.attribute(name, ())
         if not isinstance(value, (list, tuple)):
             raise self.malformed(f"attribute {name} is not a list")
@@ -155,14 +170,14 @@ class Operation:
         return [*items]
 
     def choice(self, name: str, table: Mapping[str, int], default: str) -> int:
-        """Entry of ``table`` for the value of a string attribute."""
+        """Return the entry of ``table`` for the value of a string attribute."""
         word = self.text(name, default)
         if word not in table:
             raise self.malformed(f"attribute {name} is {quoted(word)}")
         return table[word]
 
     def quotient(self, dividend: Count, divisor: Count) -> Count:
-        """Whole quotient by a dimension, which must not be 0."""
+        """Return the whole quotient by a dimension, which must not be 0."""
         if divisor == 0:
             raise self.malformed("a dimension is 0")
         return dividend // divisor
@@ -182,19 +197,19 @@ def contraction(gemm: Gemm, other_flops: Count = 0) -> Cost:
     return Cost(macs=gemm.batch * gemm.m * gemm.k * gemm.n, other_flops=other_flops, gemm=gemm)
 
 
-def broadcast(one: Count, other: Count) -> Count:
+def broadcast(left: Count, right: Count) -> Count:
     """Return the extent that two extents broadcast to; a number other than 1 decides.
 
     Raises:
         UnknownShapeError: the extents are two different symbols, of which either may stand for 1.
     """
-    if one in (1, other):
-        return other
-    if other == 1 or not is_symbolic(other):
-        return one if other == 1 else other
-    if is_symbolic(one):
+    if left in (1, right):
+        return right
+    if right == 1 or not is_symbolic(right):
+        return left if right == 1 else right
+    if is_symbolic(left):
         raise UnknownShapeError
-    return one
+    return left
 
 
 Formula = Callable[[Operation], Cost]

@@ -14,7 +14,6 @@ from common.onnx_graph.shapes.contrib import (  # noqa: F401
     machine_learning,
     matrix,
     normalization,
-    same_shape,
     structure,
 )
 from common.onnx_graph.shapes.contrib.registry import contrib_outputs

@@ -1,9 +1,13 @@
-"""Contrib operators that equal an ONNX operator with its operands in another order; ONNX's own inference is used."""
+"""Contrib operators that equal an ONNX operator with its operands in another order, or whose outputs equal an operand.
+
+For the first kind, ONNX's own inference is used.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import onnx
@@ -11,7 +15,8 @@ from onnx import TensorProto, TypeProto, helper
 
 from common.graph import Shape
 from common.onnx_graph.malformed import INVALID
-from common.onnx_graph.shapes.contrib.registry import OperatorCall, Output, Rule, UnfitError, rule
+from common.onnx_graph.shapes.contrib.registry import OperatorCall, Output, UnfitError, rule
+from common.operators import ONNX
 
 ALL = tuple(range(32))  # all operands in their own order
 
@@ -21,12 +26,14 @@ class Likeness:
     """The ONNX operator behind a contrib operator.
 
     ``operands`` are the contrib operator's operands in the order of the ONNX operator; ``typed_by`` is the operand
-    whose element type the output has. ``version`` is the operator set whose definition fits.
+    whose element type the output has, unless ``element_type`` says which. ``version`` is the operator set whose
+    definition fits.
     """
 
     op_type: str
     operands: tuple[int, ...] = ALL
     typed_by: int = 0
+    element_type: int | None = None
     version: int = onnx.defs.onnx_opset_version()
 
 
@@ -37,6 +44,7 @@ LIKENESSES: dict[str, Likeness] = {
     "GemmFastGelu": Likeness("MatMul", (0, 1)),
     "GridSample": Likeness("GridSample", (0, 1)),
     "DynamicQuantizeMatMul": Likeness("MatMul", (0, 1)),
+    "MatMulInteger16": Likeness("MatMul", (0, 1), element_type=TensorProto.INT32),
     "MatMulIntegerToFloat": Likeness("MatMul", (0, 1), typed_by=2),
     "QLinearAdd": Likeness("Add", (0, 3)),
     "QLinearMul": Likeness("Mul", (0, 3)),
@@ -45,6 +53,55 @@ LIKENESSES: dict[str, Likeness] = {
     "ComplexMul": Likeness("Mul", (0, 1)),
     "ComplexMulConj": Likeness("Mul", (0, 1)),
 }
+
+# Operator -> for each output the operand whose type and shape it has.
+SAME: dict[str, tuple[int, ...]] = {
+    "BiasAdd": (0,),
+    "BiasGelu": (0,),
+    "BiasSoftmax": (0,),
+    "BranchwiseRMSNorm": (0,),
+    "DecoderAttention": (0,),
+    "EngramGate": (0, 0),
+    "FastGelu": (0,),
+    "GatedAdd": (0,),
+    "GatedRMSNorm": (0,),
+    "Gelu": (0,),
+    "GemmaRotaryEmbedding": (1, 3),
+    "GroupNorm": (0,),
+    "HyperConnectionPostMix": (0,),
+    "Inverse": (0,),
+    "LinearAttentionGate": (0, 3),
+    "LongformerAttention": (0,),
+    "MRotaryEmbedding": (0,),
+    "MoE": (0,),
+    "NGramRepeatBlock": (1,),
+    "QLinearLeakyRelu": (0,),
+    "QLinearSigmoid": (0,),
+    "QLinearSoftmax": (0,),
+    "QMoE": (0,),
+    "QOrderedGelu": (0,),
+    "QOrderedLayerNormalization": (0,),
+    "QOrderedLongformerAttention": (0,),
+    "QuickGelu": (0,),
+    "RotaryEmbedding": (0,),
+    "ScaledSiLU": (0,),
+    "SkipGroupNorm": (0, 0),
+    "Trilu": (0,),
+    "VarlenCausalConvWithState": (0, 4),
+}
+# In ONNX's own domain: experimental operators of early ONNX that the runtime still has, its copies between devices, and
+# an operator whose first version (operator set 18) is a function without inference.
+SAME_IN_ONNX = (
+    "Affine",
+    "GroupNormalization",
+    "ImageScaler",
+    "MemcpyFromHost",
+    "MemcpyToHost",
+    "ParametricSoftplus",
+    "Scale",
+    "ScaledTanh",
+    "ThresholdedRelu",
+)
 
 
 def infer_as(
@@ -77,7 +134,7 @@ def infer_as(
         inferred = onnx.shape_inference.infer_node_outputs(schema, node, types, data, opset_imports=opsets)
     except INVALID as error:
         raise UnfitError from error
-    element_type = call.element_type(likeness.typed_by)
+    element_type = likeness.element_type or call.element_type(likeness.typed_by)
     return [(element_type, _shape(inferred[name])) if name in inferred else None for name in node.output]
 
 
@@ -109,9 +166,14 @@ def _shape(inferred: TypeProto) -> Shape:
     return tuple(dim.dim_value if dim.HasField("dim_value") else None for dim in tensor.shape.dim)
 
 
-def _likened(likeness: Likeness) -> Rule:
-    return lambda call: infer_as(call, likeness)
+def _same_as(call: OperatorCall, operands: tuple[int, ...]) -> list[Output]:
+    return [call.same(index) for index in operands]
 
 
 for _op_type, _likeness in LIKENESSES.items():
-    rule(_op_type)(_likened(_likeness))
+    rule(_op_type)(partial(infer_as, likeness=_likeness))
+for _op_type, _operands in SAME.items():
+    rule(_op_type)(partial(_same_as, operands=_operands))
+for _op_type in SAME_IN_ONNX:
+    rule(_op_type, domains=(ONNX,))(partial(_same_as, operands=(0,)))
+rule("Dropout", domains=(ONNX,))(partial(_same_as, operands=(0, 0)))  # before operator set 12, the mask has no shape

@@ -5,17 +5,17 @@ Blocked tensors are declared as N×C×H×W with C padded to a whole number of bl
 
 from __future__ import annotations
 
+from functools import partial
+
 from common.graph import Dim, Shape
 from common.onnx_graph.shapes.contrib.as_onnx import Likeness, infer_as
 from common.onnx_graph.shapes.contrib.registry import (
     OperatorCall,
     Output,
-    Rule,
     UnfitError,
     as_tuple,
     product,
     rule,
-    total,
     whole_numbers,
 )
 from common.operators import MICROSOFT, NCHWC, NHWC
@@ -33,20 +33,15 @@ def channels_last(shape: Shape) -> Shape:
     return (shape[0], *shape[2:], shape[1]) if shape is not None and len(shape) > 2 else shape
 
 
-def _infer_channels_last(call: OperatorCall, likeness: Likeness) -> list[Output]:
-    """Infer as the ONNX operator between two transpositions; weights keep ONNX's layout."""
+def _channels_last(call: OperatorCall, likeness: Likeness, *, is_optional: bool = False) -> list[Output]:
+    """Infer as the ONNX operator between two transpositions; weights keep ONNX's layout.
+
+    Where that is optional, an attribute decides the layout.
+    """
+    if is_optional and not call.attribute("channels_last", 0):
+        return infer_as(call, likeness)
     outputs = infer_as(call, likeness, shapes={0: channels_first(call.shape(0))})
     return [output and (output[0], channels_last(output[1])) for output in outputs]
-
-
-def _channels_last(likeness: Likeness, *, optional: bool = False) -> Rule:
-    """Return the rule of a channels-last operator; with ``optional``, its attribute decides the layout."""
-
-    def outputs(call: OperatorCall) -> list[Output]:
-        last = not optional or call.attribute("channels_last", 0)
-        return _infer_channels_last(call, likeness) if last else infer_as(call, likeness)
-
-    return outputs
 
 
 # op_type -> the ONNX operator, its operands
@@ -62,29 +57,17 @@ OPTIONALLY_LAST = {
 }
 # ONNX operators that the layout transformation rewrites: first operand and first output have channels last.
 LAYOUT_SENSITIVE = (
-    "AveragePool",
-    "BatchNormalization",
-    "Conv",
-    "ConvTranspose",
-    "DepthToSpace",
-    "GlobalAveragePool",
-    "GlobalLpPool",
-    "GlobalMaxPool",
-    "InstanceNormalization",
-    "LRN",
-    "LpPool",
-    "MaxPool",
-    "SpaceToDepth",
+    *("AveragePool", "BatchNormalization", "Conv", "ConvTranspose", "DepthToSpace", "GlobalAveragePool"),
+    *("GlobalLpPool", "GlobalMaxPool", "InstanceNormalization", "LRN", "LpPool", "MaxPool", "SpaceToDepth"),
+    *("QLinearConv", "QLinearAveragePool"),
 )
 
 for _op_type, _likeness in ALWAYS_LAST.items():
-    rule(_op_type)(_channels_last(_likeness))
+    rule(_op_type)(partial(_channels_last, likeness=_likeness))
 for _op_type, _likeness in OPTIONALLY_LAST.items():
-    rule(_op_type)(_channels_last(_likeness, optional=True))
+    rule(_op_type)(partial(_channels_last, likeness=_likeness, is_optional=True))
 for _op_type in LAYOUT_SENSITIVE:
-    rule(_op_type, domains=(NHWC,))(_channels_last(Likeness(_op_type)))
-rule("QLinearConv", domains=(NHWC,))(_channels_last(OPTIONALLY_LAST["QLinearConv"]))
-rule("QLinearAveragePool", domains=(NHWC,))(_channels_last(OPTIONALLY_LAST["QLinearAveragePool"]))
+    rule(_op_type, domains=(NHWC,))(partial(_channels_last, likeness=OPTIONALLY_LAST.get(_op_type, Likeness(_op_type))))
 
 
 @rule("Conv", domains=(NCHWC,))
@@ -151,15 +134,3 @@ def crop_and_resize(call: OperatorCall) -> list[Output]:
     _, channels, _, _ = call.dims(0, 4)
     regions, _ = call.dims(1, 2)
     return [(call.element_type(0), (regions, channels, *as_tuple(call.value(3), 2)))]
-
-
-@rule("Crop", domains=("",))
-def crop(call: OperatorCall) -> list[Output]:
-    """Cut by left, top, right and bottom borders, or to a scale of height and width."""
-    batch, channels, height, width = call.dims(0, 4)
-    border, scale = call.attribute("border", ()), call.attribute("scale", ())
-    if len(border) != 4:
-        raise UnfitError
-    left, top, right, bottom = border
-    extent = tuple(scale) if scale else (total(height, -top, -bottom), total(width, -left, -right))
-    return [(call.element_type(0), (batch, channels, *extent))]

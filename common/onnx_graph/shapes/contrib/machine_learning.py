@@ -14,6 +14,7 @@ from common.onnx_graph.shapes.contrib.registry import OperatorCall, Output, Unfi
 from common.operators import MACHINE_LEARNING, ONNX
 
 ML = (MACHINE_LEARNING,)
+TARGETS = {"LinearRegressor": "targets", "TreeEnsembleRegressor": "n_targets", "SVMRegressor": ""}  # their number
 
 
 def _samples(call: OperatorCall) -> Dim:
@@ -34,16 +35,11 @@ def _items(call: OperatorCall, name: str) -> Sequence[object]:
     return value
 
 
-@rule("Scaler", "Normalizer", domains=ML)
+@rule("Scaler", "Normalizer", "Imputer", domains=ML)
 def scaled(call: OperatorCall) -> list[Output]:
-    """Return one float per feature."""
-    return [(TensorProto.FLOAT, call.shape(0))]
-
-
-@rule("Imputer", domains=ML)
-def imputed(call: OperatorCall) -> list[Output]:
-    """Return the features, some of them replaced."""
-    return [call.same(0)]
+    """Return one float per feature; an Imputer keeps their type."""
+    is_kept = call.node.op_type == "Imputer"
+    return [(call.element_type(0) if is_kept else TensorProto.FLOAT, call.shape(0))]
 
 
 @rule("FeatureVectorizer", domains=ML)
@@ -60,22 +56,11 @@ def tree_ensemble_classifier(call: OperatorCall) -> list[Output]:
     return [(TensorProto.STRING if texts else TensorProto.INT64, (samples,)), (TensorProto.FLOAT, (samples, classes))]
 
 
-@rule("LinearRegressor", domains=ML)
-def linear_regressor(call: OperatorCall) -> list[Output]:
+@rule(*TARGETS, domains=ML)
+def regressor(call: OperatorCall) -> list[Output]:
     """Return a float per target."""
-    return [(TensorProto.FLOAT, (_samples(call), call.integer("targets", 1)))]
-
-
-@rule("SVMRegressor", domains=ML)
-def svm_regressor(call: OperatorCall) -> list[Output]:
-    """Return a float."""
-    return [(TensorProto.FLOAT, (_samples(call), 1))]
-
-
-@rule("TreeEnsembleRegressor", domains=ML)
-def tree_ensemble_regressor(call: OperatorCall) -> list[Output]:
-    """Return a float per target."""
-    return [(TensorProto.FLOAT, (_samples(call), call.integer("n_targets", 1)))]
+    attribute = TARGETS[call.node.op_type]
+    return [(TensorProto.FLOAT, (_samples(call), call.integer(attribute, 1) if attribute else 1))]
 
 
 @rule("StringNormalizer", domains=(ONNX,))

@@ -1,11 +1,11 @@
-"""Normalization, embedding, dropout and quantization: mostly the input's shape, and statistics."""
+"""Normalization, embedding and quantization: mostly the input's shape, and statistics."""
 
 from __future__ import annotations
 
 from onnx import TensorProto
 
 from common.graph import Shape
-from common.onnx_graph.shapes.contrib.registry import OperatorCall, Output, product, quotient, rule
+from common.onnx_graph.shapes.contrib.registry import OperatorCall, Output, quotient, rule
 from common.operators import ONNX
 
 
@@ -59,21 +59,6 @@ def embed_layer_normalization(call: OperatorCall) -> list[Output]:
 def qembed_layer_normalization(call: OperatorCall) -> list[Output]:
     """EmbedLayerNormalization with quantized tables: the output has the type of their scales."""
     return _embedding(call, call.element_type(8))[:2]
-
-
-@rule("BiasDropout")
-def bias_dropout(call: OperatorCall) -> list[Output]:
-    """Data plus bias, and the mask as booleans."""
-    return [call.same(0), (TensorProto.BOOL, call.shape(0))]
-
-
-@rule("BitmaskDropout", "BitmaskBiasDropout")
-def bitmask_dropout(call: OperatorCall) -> list[Output]:
-    """Return the data, and the mask as 32 bits per word."""
-    shape = call.shape(0)
-    elements = None if shape is None else product(*shape)
-    words = None if elements is None else (elements + 31) // 32
-    return [call.same(0), (TensorProto.UINT32, (words,))]
 
 
 @rule("BiasSplitGelu")

@@ -160,17 +160,14 @@ def has_valid_extents(shape: Shape) -> bool:
 
 
 def total(*dims: Dim) -> Dim:
-    """Sum of dimensions."""
     return sums.total(dims)
 
 
 def product(*dims: Dim) -> Dim:
-    """Product of dimensions."""
     return sums.product(dims)
 
 
 def quotient(dim: Dim, divisor: Dim) -> Dim:
-    """Whole quotient of dimensions."""
     return dim // divisor if dim is not None and divisor else None
 
 

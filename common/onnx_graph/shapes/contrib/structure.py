@@ -7,7 +7,6 @@ from collections.abc import Sequence
 import numpy as np
 from onnx import TensorProto
 
-from common.graph import Shape
 from common.onnx_graph.shapes.contrib.as_onnx import Likeness, infer_as
 from common.onnx_graph.shapes.contrib.registry import (
     OperatorCall,
@@ -22,32 +21,10 @@ from common.onnx_graph.shapes.contrib.registry import (
 from common.operators import ONNX
 
 
-@rule("CDist")
-def cdist(call: OperatorCall) -> list[Output]:
-    """Distances between the rows of two matrices."""
-    return [(call.element_type(0), (call.dims(0, 2)[0], call.dims(1, 2)[0]))]
-
-
-@rule("DynamicSlice", domains=(ONNX,))
-def dynamic_slice(call: OperatorCall) -> list[Output]:
-    """Slice as of operator set 10."""
-    return infer_as(call, Likeness("Slice", (0, 1, 2, 3)))
-
-
 @rule("DynamicTimeWarping")
 def dynamic_time_warping(call: OperatorCall) -> list[Output]:
     """Return the cheapest path as two rows of indices; its length depends on the costs."""
     return [(TensorProto.INT32, (2, None))]
-
-
-@rule("ExpandDims")
-def expand_dims(call: OperatorCall) -> list[Output]:
-    """A new axis where operand 1 says; a negative one counts from the end of the new shape."""
-    shape, axis = call.shape(0), call.scalar(1)
-    if shape is None or axis is None:
-        return [(call.element_type(0), None if shape is None else (None,) * (len(shape) + 1))]
-    axis %= len(shape) + 1
-    return [(call.element_type(0), (*shape[:axis], 1, *shape[axis:]))]
 
 
 @rule("GatherBlockQuantized")
@@ -61,12 +38,6 @@ def gather_block_quantized(call: OperatorCall) -> list[Output]:
     axis = call.integer("gather_axis", 0)
     likeness = Likeness("Gather", (0, 1), typed_by=2)
     return infer_as(call, likeness, shapes={0: table}, attributes={"axis": axis})
-
-
-@rule("TorchEmbedding")
-def torch_embedding(call: OperatorCall) -> list[Output]:
-    """Rows of operand 0."""
-    return infer_as(call, Likeness("Gather", (0, 1)), attributes={"axis": 0})
 
 
 @rule("Pad")
@@ -88,7 +59,7 @@ def murmur_hash3(call: OperatorCall) -> list[Output]:
 
 @rule("QLinearConcat")
 def qlinear_concat(call: OperatorCall) -> list[Output]:
-    """Concat of operands 2, 5, 8 …, each followed by its scale and zero point."""
+    """Infer a Concat of operands 2, 5, 8 …, each followed by its scale and zero point."""
     return infer_as(call, Likeness("Concat", tuple(range(2, len(call.operands), 3)), typed_by=1))
 
 
@@ -147,7 +118,7 @@ def rfft(call: OperatorCall) -> list[Output]:
 @rule("Irfft")
 def irfft(call: OperatorCall) -> list[Output]:
     """Pairs back to 2·(m − 1) real numbers along the last axis, or to m where both sides are given."""
-    shape: Shape = call.shape(0)
+    shape = call.shape(0)
     if not shape:
         return [(call.element_type(0), None)]
     if len(shape) < 2:
