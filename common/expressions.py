@@ -249,7 +249,6 @@ def _by_text(factor: tuple[Factor, int]) -> tuple[bool, str]:
 
 
 def _place(factor: Factor) -> tuple[bool, str]:
-    """Return where a factor stands among others: dimensions first."""
     return not isinstance(factor, Dimension), str(factor)
 
 

@@ -224,6 +224,5 @@ def _channels(shapes: Sequence[Shape | None]) -> int | None:
 
 
 def _note(problem: str, names: Iterable[str], meaning: str) -> list[str]:
-    """Return one line that names the first few; none where there are no names."""
     named = listed(names, MOST_NAMED)
     return [f"{problem}: {named}; {meaning}"] if named else []

@@ -64,7 +64,6 @@ def _waits(runs: Sequence[NpuRunsRow]) -> dict[str, Any]:
 
 
 def _op_shares(nodes: Sequence[NpuNodesRow]) -> dict[str, float | None]:
-    """Return the HTP operators that use a unit over all HTP operators."""
     total = sum(row["htp_op_count"] or 0 for row in nodes)
     counts = {
         "hvx": sum(row["hvx_op_count"] or 0 for row in nodes),

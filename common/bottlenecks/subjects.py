@@ -124,7 +124,6 @@ def _time_us(graph: ExecutedGraph, nodes: Iterable[str]) -> float:
 
 
 def _parts(graph: ExecutedGraph, cut: set[str]) -> Iterator[list[str]]:
-    """Yield the connected parts of the graph without some nodes."""
     seen = set(cut)
     for start in graph.nodes:
         if start in seen:

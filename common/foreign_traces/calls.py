@@ -90,7 +90,6 @@ def _notes(found: TorchCalls) -> Iterator[str]:
 
 
 def _attention(graph: Graph) -> dict[str, list[str]]:
-    """Return for each softmax the nodes from the product that it reads to the product that reads it."""
     found = {}
     for node in graph.nodes:
         if node.op_type == "Softmax":
@@ -195,7 +194,6 @@ def _token(kind: str, counts: Sequence[int], *, sized: bool) -> Token:
 
 
 def _require_sizes(path: Path, calls: Sequence[TorchCall], left: Sequence[Token], right: Sequence[Token]) -> None:
-    """Refuse a profile of the same operations on other sizes."""
     known, kinds = {*right}, {token[0] for token in right}
     places = [place for place, token in enumerate(left) if token[0] in (CONV, MATMUL) and token[0] in kinds]
     strange = [place for place in places if left[place] not in known]

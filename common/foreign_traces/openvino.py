@@ -149,7 +149,6 @@ def _with_servants(layers: Sequence[Layer]) -> tuple[Layer, ...]:
 
 
 def _with_sources(path: Path, layers: Sequence[Layer]) -> tuple[Layer, ...]:
-    """Name the nodes of the model that the executed graph tells of each layer."""
     told = _original_names(path)
     if missing := [layer.name for layer in layers if layer.name not in told]:
         problem = f"lacks the layer {quoted(missing[0])} of the report"

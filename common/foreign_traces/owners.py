@@ -154,7 +154,6 @@ def _writers(graph: Graph, node: Node) -> list[str]:
 
 
 def _filled(graph: Graph, profile: LayerProfile, named: Owners, idle: set[str]) -> dict[str, str]:
-    """Give each node without a layer the one of its neighbours."""
     place = {layer.name: index for index, layer in enumerate(profile.layers)}
     owner = dict(named)
     free = [node for node in graph.nodes if node.name not in owner and node.name not in idle]

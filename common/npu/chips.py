@@ -63,6 +63,5 @@ def _whole(chip: Chip, name: str) -> int | None:
 
 
 def _moved(chip: Chip, first: Chip) -> set[int]:
-    """Return the ids of the nodes that the first chip places otherwise, or does not have."""
     known = {node.op_id: node.placement for node in first.nodes}
     return {node.op_id for node in chip.nodes if known.get(node.op_id) != node.placement}

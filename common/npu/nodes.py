@@ -148,7 +148,6 @@ def _median_cycles(profile: QnnProfile, op_id: int) -> float | None:
 
 
 def _source_nodes(node: QnnNode, trace: OpTrace | None) -> tuple[str, ...]:
-    """Return the nodes of the model that a QNN node computes, by the op trace, else by the profile."""
     if trace and node.name in trace.nodes:
         return trace.nodes[node.name].source_nodes
     return node.source_nodes

@@ -153,7 +153,6 @@ def _chosen(path: Path, runs: Runs, graph_index: int | None) -> QnnProfile:
 
 
 def _form(path: Path, lines: Lines) -> _Form:
-    """Read as far as the header."""
     for _, line in islice(lines, MOST_PREAMBLE):
         for delimiter in DELIMITERS:
             cells = [cell.strip().strip('"').lower() for cell in line.split(delimiter)]
@@ -190,7 +189,6 @@ def _unquoted(identifier: str, form: _Form) -> str:
 
 
 def _time(path: Path, row: _Row, unit: str = "US") -> int | None:
-    """Return the time, cycles or count of a row; None where it is unknown."""
     if row.time == UNKNOWN:
         return None
     if row.unit != unit or not _TIME.fullmatch(row.time):
@@ -222,14 +220,12 @@ def _enter(path: Path, block: _Block, row: _Row, has_sources: bool) -> bool:
 
 
 def _require_new(path: Path, row: _Row, is_known: bool) -> None:
-    """Refuse a second row for one event of a run."""
     if is_known:
         problem = f"line {row.number}: the run has {quoted(row.identifier)} already; the rows of two runs are mixed"
         raise PipelineError(path, problem, "record one session into a file")
 
 
 def _finished(path: Path, block: _Block, row: _Row, session: int) -> QnnRun:
-    """Return a run whose last row was read, after its cycles were added up."""
     run = QnnRun(session, block.cycles, origin_of(block.values), **block.values)
     cycles = [value for value in run.node_cycles.values() if value is not None]
     is_whole = cycles and len(cycles) == len(run.node_cycles) and run.accelerator_cycles is not None

@@ -182,7 +182,6 @@ def _pads_more_before(attributes: Mapping[str, Any], is_transposed: bool) -> boo
 
 
 def _spatial(graph: Graph, node: Node, tensor: str) -> Shape:
-    """Return the spatial extents of a tensor, or None where one is unknown or a symbol."""
     shape = graph.tensors[tensor].shape
     is_last = node.op_type.startswith("Nhwc") or "nhwc" in node.domain or node.attributes.get("channels_last")
     extents = (shape[1:-1] if is_last else shape[2:]) if shape is not None else (None,)
@@ -205,7 +204,6 @@ def _same_pads(
 
 
 def _axes(node: Node, version: int, attributes: Mapping[str, Any], shape: tuple[Any, ...]) -> dict[str, Any]:
-    """Return ``axes``, counted from the front, and ``perm`` where they follow from the rank."""
     rank = len(shape)
     if node.op_type == "Transpose":
         return {} if "perm" in attributes else {"perm": [*reversed(range(rank))]}
@@ -249,7 +247,6 @@ def _softmax_version(node: Node, version: int) -> int:
 
 
 def _sizes(node: Node, attributes: Mapping[str, Any], shapes: Sequence[Shape]) -> dict[str, Any]:
-    """Return sizes of attention and recurrent operators that follow from the shapes."""
     first, second, third = (*shapes, None, None, None)[:3]
     if node.op_type == "Attention" and not node.domain and first and second and len(first) == len(second) == 4:
         return {"q_num_heads": first[1], "kv_num_heads": second[1]} if _are_numbers(first[1], second[1]) else {}

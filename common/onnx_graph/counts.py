@@ -115,7 +115,6 @@ def _cost_of_bodies(
     branches: Mapping[str, list[str]],
     owner: str,
 ) -> dict[str, Count] | None:
-    """Return the figures of one execution of a node's bodies; None where they depend on data."""
     costs = []
     for body in branches.get(owner, ()):
         cost: dict[str, Count] | None = dict.fromkeys(FIGURES, 0)
@@ -136,7 +135,6 @@ def _sum_of_figures(*costs: Mapping[str, Count | None] | None) -> dict[str, Coun
 
 
 def _upper_bounds(graph: Graph, bounds: Graph, works: Mapping[str, Work]) -> dict[str, dict[str, Count | None]]:
-    """Return the upper bounds of the unknown figures, by node."""
     upper_bounds: dict[str, dict[str, Count | None]] = {}
     for node in graph.nodes:
         count = graph.bodies.get(node.body, ONCE).execution_count

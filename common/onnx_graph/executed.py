@@ -141,7 +141,6 @@ def _tensors(
     outputs: Sequence[CellShape | None],
     model_shapes: tuple[Sequence[CellShape | None], Sequence[CellShape | None]],
 ) -> dict[str, Tensor]:
-    """Return the tensors of a node with the traced shapes, and with those that the model knows in their place."""
     tensors = {name: ran.tensors[name] for name in (*node.inputs, *node.outputs) if name}
     for name, shape in (*_operand_shapes(ran, node, inputs), *zip(node.outputs, outputs, strict=False)):
         if name:
@@ -154,7 +153,6 @@ def _tensors(
 
 
 def _traced(shape: CellShape | None) -> Shape:
-    """Return a shape of a table, whose extents are numbers where they are known."""
     return None if shape is None else tuple(extent if isinstance(extent, int) else None for extent in shape)
 
 

@@ -100,7 +100,6 @@ def load_model(
 def _graphs(
     model: onnx.ModelProto, used: Mapping[str, int], unbound: tuple[str, ...], values: Mapping[str, Array]
 ) -> tuple[Graph, Graph | None, OperandValues]:
-    """Return the graph, its bounds, and values of operands, from one binding or from samples of the unbound ones."""
     write_out_defaults(model)
     if not unbound:
         region, exact, bounds = _infer(model, used, values, Learned())

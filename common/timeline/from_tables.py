@@ -121,7 +121,6 @@ def _node_slices(
 
 
 def _gaps(rows: Iterable[RunLatencyRow], shown: Mapping[int, Shown]) -> Iterator[Slice]:
-    """Yield the parts of the shown runs in which no node ran."""
     for row in rows:
         for start_us, end_us in _uncovered(row, shown[row["run_index"]]):
             yield Slice("between nodes", "gap", start_us, end_us - start_us, {"run_index": row["run_index"]})
@@ -132,7 +131,6 @@ def _uncovered(row: RunLatencyRow, run: Shown) -> Iterator[tuple[float, float]]:
 
 
 def _nodes(tables: Tables) -> dict[str, dict[str, object]]:
-    """Return the columns of all tables of executed nodes together, by the name of the node."""
     nodes: dict[str, dict[str, object]] = {}
     for row in (*tables.get("op_latency", ()), *tables.get("op_roofline", ()), *tables.get("ops_profile", ())):
         nodes.setdefault(row["executed_node"], {}).update(row)

@@ -97,7 +97,6 @@ def _end_us(row: LoadRequestsRow) -> float:
 
 
 def _request_slices(lanes: Sequence[tuple[LoadRequestsRow, int]]) -> Iterator[Slice]:
-    """Yield each request, and within it the time that it waited; lanes in their order."""
     for row, lane in sorted(lanes, key=lambda entry: entry[1]):
         name, track, start_us = f"request {row['request_index']}", f"requests {lane + 1}", row["intended_us"]
         if row["outcome"] != "completed":
@@ -142,7 +141,6 @@ def _forming(batches: Iterable[LoadBatchesRow]) -> Iterator[Slice]:
 
 
 def _session_slices(batches: Iterable[LoadBatchesRow], replica_count: int) -> Iterator[Slice]:
-    """Yield the calls of each session, and within them their stages."""
     served = (
         (row["worker_index"], start_us, end_us, row)
         for row in batches
@@ -161,7 +159,6 @@ def _session_slices(batches: Iterable[LoadBatchesRow], replica_count: int) -> It
 
 
 def _stages_us(row: LoadBatchesRow) -> dict[str, float | None]:
-    """Return the parts of a call, one after the other."""
     return {
         "decode": row["decode_us"],
         "resize": row["resize_us"],

@@ -40,7 +40,6 @@ def npu_process(runs: Sequence[NpuRunsRow], nodes: Sequence[NpuNodesRow]) -> Pro
 
 
 def _times(row: NpuRunsRow) -> dict[str, float]:
-    """Return the times of a run; each is a part of the one before it."""
     times_us = {
         "netrun_us": row["netrun_us"],
         "qnn_execute_us": row["qnn_execute_us"],
@@ -65,7 +64,6 @@ def _run_slices(row: NpuRunsRow, times: Mapping[str, float], start_us: float) ->
 
 
 def _node_slices(times: Mapping[str, float], nodes: Sequence[NpuNodesRow], start_us: float) -> Iterator[Slice]:
-    """Yield the nodes that have cycles of their own."""
     device_us = next((times[name] for name in ON_DEVICE if name in times), None)
     if device_us is None:
         return

@@ -32,7 +32,6 @@ def plan_trace(schedule: Sequence[OffloadScheduleRow], candidates: Sequence[Fpga
 
 
 def _place(row: OffloadScheduleRow) -> tuple[int, str, float]:
-    """Place of a row by lane, then by time."""
     order = [*LANES, "", *LAST_LANES]
     lane = row["lane"] if row["lane"] in order else ""
     return order.index(lane), row["lane"], row["interval_start_us"]

@@ -99,7 +99,6 @@ def walk(graph: onnx.GraphProto) -> Iterator[onnx.NodeProto]:
 
 
 def _graphs(graph: onnx.GraphProto) -> Iterator[onnx.GraphProto]:
-    """Yield a graph and the bodies in it, at any depth."""
     waiting = [graph]
     while waiting:
         yield (part := waiting.pop())
@@ -109,7 +108,6 @@ def _graphs(graph: onnx.GraphProto) -> Iterator[onnx.GraphProto]:
 
 
 def _complete_initializers(graph: onnx.GraphProto) -> None:
-    """Give every initializer that was stripped a form without values."""
     tensors = [*graph.initializer]
     for sparse in graph.sparse_initializer:
         sparse.CopyFrom(_without_values(sparse.values, sparse.dims))
@@ -122,7 +120,6 @@ def _complete_initializers(graph: onnx.GraphProto) -> None:
 
 
 def _complete_attribute(attribute: onnx.AttributeProto, *, may_be_sparse: bool) -> None:
-    """Give an attribute that was stripped a form without values."""
     if attribute.type in SparseTensors:
         for sparse in (attribute.sparse_tensor, *attribute.sparse_tensors):
             sparse.CopyFrom(_without_values(sparse.values, sparse.dims))
@@ -140,12 +137,10 @@ def _complete_attribute(attribute: onnx.AttributeProto, *, may_be_sparse: bool) 
 
 
 def _is_stripped(tensor: onnx.TensorProto) -> bool:
-    """Return whether a tensor has elements but no values."""
     return bool(math.prod(tensor.dims)) and not any(len(getattr(tensor, name)) for name in PAYLOADS)
 
 
 def _without_values(tensor: onnx.TensorProto, dims: Iterable[int]) -> onnx.SparseTensorProto:
-    """Return a sparse tensor of which no value is stored."""
     values = onnx.TensorProto(name=tensor.name, data_type=tensor.data_type, dims=[0])
     indices = onnx.TensorProto(data_type=onnx.TensorProto.INT64, dims=[0])
     return onnx.SparseTensorProto(values=values, indices=indices, dims=dims)

@@ -118,7 +118,6 @@ def _parts(view: memoryview, *numbers: int) -> Iterator[memoryview]:
 
 
 def _parsed(path: Path, stripped: bytes) -> tuple[onnx.ModelProto, dict[Path, FileState]]:
-    """Return the model, with the small tensors of the files beside it, and these files."""
     model = onnx.ModelProto()
     try:
         model.ParseFromString(stripped)
@@ -150,7 +149,6 @@ def _undecodable(message: Message) -> Iterator[bytes]:
 
 
 def _tensors(model: onnx.ModelProto) -> Iterator[onnx.TensorProto]:
-    """Yield every tensor of a model, at any depth."""
     yield from _graph_tensors(model.graph)
     for function in model.functions:
         yield from _node_tensors(function.node)

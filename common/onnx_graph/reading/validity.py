@@ -94,7 +94,6 @@ def _bodies(node: onnx.NodeProto) -> Iterator[onnx.GraphProto]:
 
 
 def _stored(graph: onnx.GraphProto) -> Iterator[TensorProto]:
-    """Yield the tensors that a graph stores, without those of bodies in it."""
     yield from graph.initializer
     for sparse in graph.sparse_initializer:
         yield from (sparse.values, sparse.indices)
@@ -120,7 +119,6 @@ def _written(nodes: Iterable[onnx.NodeProto]) -> Iterator[str]:
 
 
 def _define(graph: onnx.GraphProto, outer: Set[str]) -> None:
-    """Check that every name is defined once and before it is read; sort the nodes where that makes it so."""
     counts = Counter(_defined(graph))
     if repeated := [name for name, count in counts.items() if count > 1]:
         raise _InvalidError(f"it defines twice: {_quoted(repeated)}")

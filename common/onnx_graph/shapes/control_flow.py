@@ -78,7 +78,6 @@ def _infer_other(state: InferenceState, _node: onnx.NodeProto, bodies: Sequence[
 
 
 def _enter(state: InferenceState, body: Region) -> None:
-    """Complete the types of a body whose inputs are known."""
     for name in (name for node in body.nodes for name in node.output):  # an earlier pass may have assumed too much
         state.types.pop(name, None)
         state.values.known.pop(name, None)
@@ -95,7 +94,6 @@ def _malformed(node: onnx.NodeProto, problem: str) -> MalformedNodeError:
 
 
 def _single(node: onnx.NodeProto, value: Array, role: str) -> int:
-    """Return the one number of a trip count or a condition."""
     if value.size != 1 or value.dtype.kind not in "biu":
         raise _malformed(node, f"its {role} is not a single integer or boolean")
     return int(value.item())
@@ -254,7 +252,6 @@ def _infer_scan(state: InferenceState, node: onnx.NodeProto, bodies: Sequence[Re
 
 
 def _axes(node: onnx.NodeProto, name: str, count: int) -> list[int]:
-    """Return the axes of an attribute, all 0 where the node leaves it out."""
     axes = next((list(attribute.ints) for attribute in node.attribute if attribute.name == name), [0] * count)
     if len(axes) != count:
         raise _malformed(node, f"{name} names {len(axes)} axes for {count} tensors")
@@ -262,7 +259,6 @@ def _axes(node: onnx.NodeProto, name: str, count: int) -> list[int]:
 
 
 def _slice(node: onnx.NodeProto, operand: TensorType, axis: int) -> tuple[Dim, TensorType]:
-    """Return the extent of the scanned axis, and the type of one slice."""
     if operand.shape is None:
         return None, operand
     if not operand.shape:

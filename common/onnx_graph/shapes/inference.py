@@ -70,7 +70,6 @@ def infer_bounds(region: Region, exact: InferenceState, learned: Learned) -> Inf
 
 
 def _inferred(region: Region, state: InferenceState) -> InferenceState:
-    """Fill a state whose types are what is known before."""
     state.values.add_region(region)
     infer_region(state, state.to_visit(region))
     state.bodies = {body.name: body for body in executions(state, region)}

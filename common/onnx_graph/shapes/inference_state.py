@@ -134,7 +134,6 @@ class InferenceState:
 
 
 def _covers(shape: Shape, other: Shape) -> bool:
-    """Return whether a shape has an extent wherever the other one has."""
     if shape is None or other is None or len(shape) != len(other):
         return other is None
     return all(extent is not None or wanted is None for extent, wanted in zip(shape, other, strict=True))

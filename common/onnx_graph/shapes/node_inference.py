@@ -96,7 +96,6 @@ def _inferred(
     version: int,
     imports: Opsets,
 ) -> tuple[ValueType | None, ...]:
-    """Return the types of the node's outputs, or nothing where ONNX's inference fails."""
     schema = onnx.defs.get_schema(node.op_type, version, node.domain)
     operands = [*zip(node.input, types, values, strict=True)]
     protos = {name: type_proto(known) for name, known, _ in operands if known is not None}
@@ -118,7 +117,6 @@ def has_schema(op_type: str, version: int, domain: str) -> bool:
 
 
 def _small_value(state: InferenceState, name: str) -> Array | None:
-    """Return the value of an operand that may hold a shape, an axis or a bound."""
     known = state.tensor_type(name)
     if known.element_count is None or known.element_count > LARGEST_VALUE or len(known.shape or ()) > 1:
         return None

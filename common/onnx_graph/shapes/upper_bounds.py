@@ -62,7 +62,6 @@ def upper_bound(node: onnx.NodeProto, operands: Sequence[Tensor | None], find_va
 
 
 def _known(call: OperatorCall, index: int) -> tuple[Dim, ...]:
-    """Return the shape of operand ``index``, whose rank must be known."""
     shape = call.shape(index)
     if shape is None:
         raise UnfitError
@@ -76,7 +75,6 @@ def _smallest(*dims: Dim) -> Dim:
 
 
 def _axis(call: OperatorCall, shape: tuple[Dim, ...], default: int = -1) -> int:
-    """Return the node's axis, counted from the front."""
     axis = call.integer("axis", default)
     if not -len(shape) <= axis < len(shape):
         raise UnfitError

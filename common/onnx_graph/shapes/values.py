@@ -115,7 +115,6 @@ class Values:
         return results.get(name)
 
     def _extent(self, node: onnx.NodeProto) -> Array | None:
-        """Return the value of a Shape or Size node, which needs only its operand's shape."""
         operand = self.types.get(node.input[0])
         if not isinstance(operand, TensorType) or not operand.is_known:
             return None
@@ -131,7 +130,6 @@ def _is_random(node: onnx.NodeProto) -> bool:
 
 
 def _constant(node: onnx.NodeProto | None) -> onnx.TensorProto | None:
-    """Return the tensor of a Constant; None for a Constant of another type and for any other node."""
     if node is None or node.op_type != "Constant" or node.domain:
         return None
     return next((attribute.t for attribute in node.attribute if attribute.name == "value"), None)

@@ -148,12 +148,10 @@ def _bind(dim: onnx.TensorShapeProto.Dimension, dimensions: Mapping[str, int], a
 
 
 def _size(name: str, dimensions: Mapping[str, int]) -> int | None:
-    """Return the binding of a dimension, or the value of its name as an expression of bound dimensions."""
     return dimensions[name] if name in dimensions else _expressed(name, dimensions)
 
 
 def _expressed(name: str, dimensions: Mapping[str, int]) -> int | None:
-    """Return the value of a name that is an expression of bound dimensions, else None."""
     names = _operands(name)
     if name in names or not names <= dimensions.keys():
         return None

@@ -52,7 +52,6 @@ def _has_shape(tensor: Tensor) -> bool:
 
 
 def _is_computable(graph: Graph, node: Node) -> bool:
-    """Return whether the node's outputs are computed from the values of its operands without a run."""
     is_known = node.domain in (ONNX, MACHINE_LEARNING) and node.op_type not in RANDOM | CONTROL_FLOW
     counts = (graph.tensors[name].element_count for name in (*node.inputs, *node.outputs) if name)
     return is_known and not any(isinstance(count, int) and count > LARGEST_OPERAND for count in counts)

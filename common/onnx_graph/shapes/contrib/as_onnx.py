@@ -141,7 +141,6 @@ def infer_as(
 def _onnx_node(
     call: OperatorCall, schema: onnx.defs.OpSchema, indices: Sequence[int], attributes: Mapping[str, Any] | None
 ) -> onnx.NodeProto:
-    """Return the ONNX node with the attributes that the ONNX operator has."""
     inputs = [f"x{index}" if call.has(index) else "" for index in indices]
     count = min(len(call.node.output), schema.max_output)
     node = helper.make_node(schema.name, inputs, [f"y{index}" for index in range(count)])
