@@ -139,11 +139,7 @@ def compared_contractions(
     attribution: Attribution,
     roofline: Sequence[OpRooflineRow],
 ) -> tuple[ContractionCheck, list[str]]:
-    """Compare the MACs of the contractions of both graphs; notes say what does not agree.
-
-    Raises:
-        PipelineError: the MACs of both graphs disagree; the message names the table.
-    """
+    """Compare the MACs of the contractions of both graphs, and refuse too many that disagree; notes name them."""
     executed_macs = {row["executed_node"]: row["executed_macs"] for row in roofline}
     checked = checked_nodes(nodes, metrics, attribution, executed_macs)
     require_agreement(table, checked)

@@ -69,11 +69,7 @@ def arguments() -> cli.Parser:
 
 
 def require_model(tables: Folder, text: str) -> None:
-    """Refuse tables of another model.
-
-    Raises:
-        UpstreamError: they were not; the message names both models.
-    """
+    """Refuse tables of another model; the message names both."""
     from common.onnx_graph.reading.scan import scan  # onnx takes as long to import as this stage takes to run
 
     path, profiled = cli.model_path(text), tables.provenance("op_roofline")

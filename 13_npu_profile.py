@@ -112,11 +112,7 @@ def with_given(stage: cli.StageRun, written: Mapping[str, Path | None]) -> dict[
 
 
 def given_session(stage: cli.StageRun) -> tuple[list[Session], dict[str, Any]]:
-    """Return the files that are given on the command line.
-
-    Raises:
-        CommandLineError: there is a model as well.
-    """
+    """Return the files that are given on the command line, which must not name a model as well."""
     if stage.settings.origins["model"] == "flag":
         raise CommandLineError("<model>", "does not go with <qnn_csv>: nothing is run", "leave one of them out")
     files = with_given(stage, {})

@@ -171,11 +171,7 @@ def to_us(picoseconds: int) -> float:
 
 @dataclass(frozen=True, slots=True)
 class WhatIf:
-    """Span and makespan if some nodes were faster.
-
-    Attributes:
-        sequential_us: the new makespan of the sequential executor; None where the gap would make it negative.
-    """
+    """Span and makespan if some nodes were faster; None for a makespan that the gap would make negative."""
 
     name: str
     factor: float

@@ -125,11 +125,7 @@ def place(ceilings: Ceilings, flops: int | None, moved_bytes: int | None, latenc
 
 
 def require_same_host(path: object, measured: HostCeilingsDocument, threads: int, cpu_model: str) -> None:
-    """Refuse ceilings that were measured at another thread count or on another processor than the profile.
-
-    Raises:
-        UpstreamError: the message names both, and says how to measure the right ceilings.
-    """
+    """Refuse ceilings that were measured at another thread count or on another processor than the profile."""
     compared = (("threads", measured["threads"], threads), ("cpu_model", measured["cpu_model"], cpu_model))
     for name, of_ceilings, of_profile in compared:
         if of_ceilings != of_profile:

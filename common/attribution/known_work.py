@@ -44,10 +44,7 @@ class WorkInRun(BorderBytes, Protocol):
 
 @dataclass(frozen=True, slots=True)
 class KnownWork:
-    """Work and traffic of an executed node in one run; None is unknown.
-
-    ``work_source`` says how the work is known, and is empty where it is unknown.
-    """
+    """Work and traffic of an executed node in one run; None is unknown, and ``work_source`` empty then."""
 
     macs: int | None
     flops: int | None
@@ -62,10 +59,7 @@ class KnownWork:
 
 
 def known_work(sources: Sequence[OpMetricsRow], border: BorderBytes, executed: Callable[[], WorkInRun]) -> KnownWork:
-    """Return the work of an executed node.
-
-    There are no ``sources`` of a node that the runtime inserted.
-    """
+    """Return the work of an executed node; one that the runtime inserted has no ``sources``."""
     counted = [row for row in sources if row["op_type"] not in CONTROL_FLOW]  # the nodes of its bodies have rows
     macs, flops = total(row["macs"] for row in counted), total(row["flops"] for row in counted)
     figures = (macs, flops, border.weight_bytes, border.input_bytes, border.output_bytes)
@@ -85,10 +79,7 @@ def known_work(sources: Sequence[OpMetricsRow], border: BorderBytes, executed: C
 def model_shapes(
     timed: OpLatencyRow, sources: Iterable[OpMetricsRow]
 ) -> tuple[Sequence[Shape | None], Sequence[Shape | None]]:
-    """Return the shapes that the model gives to the operands and outputs of a node whose own are padded.
-
-    Only the blocked layout pads; every other node has none.
-    """
+    """Return the shapes that the model gives to operands and outputs of a node that the blocked layout pads."""
     same = (row for row in sources if timed["domain"] == NCHWC and row["op_type"] == timed["op_type"])
     return next(((row["input_shapes"], row["output_shapes"]) for row in same), ((), ()))
 

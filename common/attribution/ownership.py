@@ -49,10 +49,7 @@ def owned_sources(matches: Iterable[Match]) -> dict[str, tuple[str, ...]]:
 
 
 def computed_sources(source: Graph, executed: Graph) -> dict[str, list[tuple[str, str]]]:
-    """Return name and operator type of the source nodes that each executed node computes, in graph order.
-
-    A node that the runtime inserted computes no source node.
-    """
+    """Return name and operator type of the source nodes that each executed node computes, in graph order."""
     kinds, sources = {node.name: node.op_type for node in source.nodes}, owners(source, executed).sources
     return {node.name: [(name, kinds[name]) for name in sources.get(node.name, ())] for node in executed.nodes}
 

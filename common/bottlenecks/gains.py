@@ -13,12 +13,7 @@ LEAST_US = 1e-9  # rounds to nothing in whole picoseconds
 
 @dataclass(frozen=True, slots=True)
 class Gain:
-    """The most that mending would gain of one inference, with its interval; None is unknown.
-
-    Attributes:
-        gain_us: by which the makespan of the sequential executor falls.
-        span_gain_us: by which the longest chain of dependent nodes falls; None where no node's time is the matter.
-    """
+    """The most that mending would gain: of the sequential makespan, and of the span; None is unknown."""
 
     gain_us: float | None = None
     gain_low_us: float | None = None

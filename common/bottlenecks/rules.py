@@ -97,11 +97,7 @@ def meets(facts: Facts, conditions: tuple[Condition, ...]) -> bool:
 
 
 def read_rules(file: Section, columns: Iterable[str]) -> tuple[Rule, ...]:
-    """Read all rules of a file.
-
-    Raises:
-        ConfigurationError: a key is missing, unknown or of the wrong kind, or there is no figure of a name.
-    """
+    """Read all rules of a file, whose figures must be columns of the tables or ``DERIVED_FIGURES``."""
     rules, known = file.section("rules"), {*columns, *DERIVED_FIGURES}
     read = tuple(_rule(rules.section(name), name) for name in rules)
     for rule in read:

@@ -31,11 +31,7 @@ class Judged:
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """Everything that rules are held against.
-
-    Attributes:
-        npu_nodes: rows of npu_nodes, with what follows of them.
-    """
+    """Everything that rules are held against; ``npu_nodes`` are the rows with what follows from them."""
 
     graph: ExecutedGraph
     run: Facts = field(default_factory=dict)

@@ -89,11 +89,7 @@ class _Events:
 
 
 def read_calls(path: Path) -> TorchCalls:
-    """Read a profile.
-
-    Raises:
-        PipelineError: it cannot be read, is cut short, or holds no operator.
-    """
+    """Read a profile, which is refused where it is cut short or holds no operator."""
     events = _Events()
     try:
         for event in list_items(path, "traceEvents", WHAT):

@@ -26,11 +26,7 @@ WRONG = (
 
 
 def recognised(path: Path) -> Format:
-    """Return the program that recorded a profile.
-
-    Raises:
-        PipelineError: the file cannot be read, or no known program recorded it.
-    """
+    """Return the known program that recorded a profile."""
     try:
         if path.exists() and not path.is_file():  # a pipe would be waited for
             raise PipelineError(path, "is not a file", f"give {KNOWN}")
@@ -58,14 +54,7 @@ def _program(head: bytes) -> Format | None:
 
 
 def read_profile(program: Format, path: Path, executed: Path | None, graph: Graph) -> LayerProfile:
-    """Read a profile.
-
-    ``executed`` is what the program saved of the graph that it executed, if anything.
-
-    Raises:
-        PipelineError: a file cannot be used.
-        UnusableValueError: the program saves no executed graph.
-    """
+    """Read a profile; ``executed`` is what the program saved of the graph that it executed, if anything."""
     if program == "OpenVINO":
         return read_openvino_counters(path, executed)
     if program == "TensorRT":

@@ -29,9 +29,6 @@ def read_qnn_layers(path: Path, compiled: Path | None) -> LayerProfile:
     """Read a profile of a device.
 
     ``compiled`` is the schematic or qnn_op_trace.json of the same session, if there is one.
-
-    Raises:
-        PipelineError: a file cannot be used, the emulator ran the model, or no run has a time and cycles.
     """
     profile = read_qnn_csv(path)
     if profile.is_emulated:

@@ -19,11 +19,7 @@ UNKNOWN: tuple[object, ...] = (None, [])
 
 
 def read_baseline(folder: Path) -> dict[str, Any]:
-    """Read the summary in a folder.
-
-    Raises:
-        PipelineError: there is none, or something else.
-    """
+    """Read the summary in a folder."""
     path = folder / FILE
     content = read_json(path, MOST_BYTES, WHAT)
     for title in SECTIONS:

@@ -15,11 +15,7 @@ LARGEST = 10.0**18  # no count of cycles or bytes is larger
 
 
 def read_json(path: Path, most_bytes: int, what: str) -> dict[str, Any]:
-    """Return the object that a JSON file holds.
-
-    Raises:
-        PipelineError: the file cannot be read, or holds something else.
-    """
+    """Return the object that a JSON file holds."""
     text = read_text(path, most_bytes, what)
     try:
         content = json.loads(text, parse_constant=_refuse)
@@ -35,11 +31,7 @@ def _refuse(constant: str) -> None:
 
 
 def listed_mappings(path: Path, content: Mapping[str, Any], key: str, what: str) -> list[dict[str, Any]]:
-    """Return the list of objects under a key.
-
-    Raises:
-        PipelineError: there is none.
-    """
+    """Return the list of objects under a key."""
     value = content.get(key)
     if not isinstance(value, list) or not all(isinstance(item, dict) for item in value):
         raise PipelineError(path, f"has no list of objects {key!r}", f"give {what}")

@@ -87,11 +87,7 @@ def npu_nodes(profile: QnnProfile, schematic: Schematic | None, trace: OpTrace |
 
 
 def require_one_graph(profile: QnnProfile, schematic: Schematic, path: Path) -> None:
-    """Refuse a schematic of another graph than that of the profile.
-
-    Raises:
-        PipelineError: naming a node that only one of them has.
-    """
+    """Refuse a schematic of another graph than that of the profile; the message names a node of one alone."""
     nodes = {node.op_id: node.name for node in profile.nodes}
     ops = {op.op_id for op in schematic.ops}
     foreign = next((op_id for op_id in ops if op_id not in nodes), None)

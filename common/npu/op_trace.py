@@ -31,11 +31,7 @@ class OpTrace:
 
 
 def read_op_trace(path: Path) -> OpTrace:
-    """Read the file.
-
-    Raises:
-        PipelineError: the file cannot be read, or is of another kind.
-    """
+    """Read the file."""
     content = read_json(path, MOST_BYTES, WHAT)
     nodes = {}
     for graph in listed_mappings(path, content, "subgraph_traces", WHAT):

@@ -117,10 +117,7 @@ def _largest(path: Path, rows: Sequence[Mapping[str, Any]], key: str) -> float |
 
 
 def _traffic(path: Path, rows: Sequence[Mapping[str, Any]], key: str, resources: Sequence[Resource]) -> float | None:
-    """Return the bytes of all processors; None where the viewer lost them.
-
-    It counts no bytes at all where it cannot classify the threads.
-    """
+    """Return the bytes of all processors; None where the viewer could not classify threads, and lost them."""
     total = _total([optional_number(path, row, key) for row in rows])
     is_lost = not total and any(resource.kind == UNCLASSIFIED for resource in resources)
     return None if is_lost else total
@@ -132,11 +129,7 @@ def _total(values: Sequence[float | None]) -> float | None:
 
 
 def _rows(path: Path, tables: Mapping[str, Any], key: str) -> list[dict[str, Any]]:
-    """Return the rows of a table, however it is wrapped.
-
-    Raises:
-        PipelineError: something else stands there.
-    """
+    """Return the rows of a table, however it is wrapped."""
     value = tables[key]
     if isinstance(value, dict):
         value = value.get("data", [value])

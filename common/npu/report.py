@@ -48,12 +48,7 @@ def report_of(
     facts: Mapping[str, Any],
     baseline: Mapping[str, Any] | None = None,
 ) -> NpuReport:
-    """Read what the sessions left and return their report: of the first one, and a comparison where there are others.
-
-    Raises:
-        PipelineError: a file cannot be used.
-        UnusableValueError: the profile has no such graph.
-    """
+    """Return the report of the first session, and a comparison of all where there are several."""
     read = [(session, read_sources(session.files, graph_index)) for session in sessions]
     first, sources = read[0]
     nodes, is_emulated = sources.nodes(), sources.profile.is_emulated

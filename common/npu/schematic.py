@@ -51,12 +51,7 @@ _BLOCK = re.compile(r"\s*\d+: \((0x[0-9a-f]{1,16}), (0x[0-9a-f]{1,16})\)")
 
 @dataclass(frozen=True, slots=True)
 class HtpOp:
-    """One operator of the HTP; ``op_id`` is the QNN node that it belongs to.
-
-    Attributes:
-        name: what it does, such as ``q::ConvLayer.opt.weights_to_vtcm``; empty where the schematic does not say.
-        flags: ``uses_hvx``, ``uses_hmx``, ``uses_dma``, ….
-    """
+    """One operator of the HTP; its name is empty where the schematic does not say, a flag is like ``uses_hvx``."""
 
     op_id: int
     name: str
@@ -74,12 +69,7 @@ class HtpOp:
 
 @dataclass(frozen=True, slots=True)
 class GraphNode:
-    """A node of the graph before the compiler changed it.
-
-    Attributes:
-        inputs: op id of the node that computes each operand, and which of its results.
-        output_bytes: bytes of each result; None for a type that is not known here.
-    """
+    """A node before the compilation, with (op id, result) of each operand; bytes of an unknown type are None."""
 
     operation: str
     inputs: tuple[tuple[int, int], ...]
@@ -214,11 +204,7 @@ class _Parts:
 
 
 def _require_results(path: Path, schematic: Schematic) -> None:
-    """Refuse a schematic without operators, with a broken graph, or whose DRAM writes are not its results.
-
-    Raises:
-        PipelineError: one of these is the case.
-    """
+    """Refuse a schematic without operators, with a broken graph, or whose DRAM writes are not its results."""
     if not schematic.ops:
         raise PipelineError(
             path, "tells of no traffic (bandwidth_information)", "record it with a newer version of QNN"

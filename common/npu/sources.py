@@ -39,12 +39,7 @@ class Sources:
 
 
 def read_sources(files: Mapping[str, Path | None], graph_index: int | None = None) -> Sources:
-    """Read the files.
-
-    Raises:
-        PipelineError: one of them cannot be used, or the schematic is of another graph.
-        UnusableValueError: the profile has no such graph.
-    """
+    """Read the files, which must be of one graph."""
     profile, schematic, qhas, trace = (files.get(name) for name in FILES)
     if profile is None:
         raise UnusableValueError("qnn_csv", "is missing", "give the profile that QNN wrote as CSV, or <model>")

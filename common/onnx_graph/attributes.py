@@ -105,10 +105,7 @@ def whole_numbers(value: Array | None) -> tuple[int, ...] | None:
 
 
 def reported_attributes(graph: Graph, node: Node, opsets: Mapping[str, int], values: OperandValues) -> dict[str, Any]:
-    """Return the attributes of ``REPORTED`` that the node's operator has, as JSON can hold them.
-
-    ``values`` is what :func:`operand_values` returned for the model.
-    """
+    """Return the node's attributes of ``REPORTED`` for JSON; ``values`` are those of :func:`operand_values`."""
     version = opsets.get(node.domain, 0)
     reported = {name: _plain(value) for name, value in node.attributes.items() if name in REPORTED}
     attributes = {**_defaults(node.op_type, version, node.domain), **reported, **_from_operand(node, values)}

@@ -54,11 +54,7 @@ class NodeCount:
 
 
 def count_nodes(graph: Graph, bounds: Graph | None) -> list[NodeCount]:
-    """Count every node.
-
-    Raises:
-        PipelineError: a node breaks its operator's specification.
-    """
+    """Count every node; one that breaks its operator's specification is a PipelineError."""
     works = {node.name: measure(graph, node) for node in graph.nodes}
     upper_bounds = _upper_bounds(graph, bounds, works) if bounds else {}
     smaller, either = _smaller_branches(graph, upper_bounds), _equal_branches(graph, works)

@@ -39,10 +39,7 @@ def folded_stacks(
 
 
 def differential_stacks(times: Mapping[str, tuple[float, float]], root: str) -> str:
-    """Return a line per stack with its time before and after, as difffolded.pl of FlameGraph writes them.
-
-    ``times`` are both times in µs by the label of a node; a slash separates its modules.
-    """
+    """Return a line per stack with both times in µs, as difffolded.pl writes them; a label's slashes part modules."""
     before, after = (whole_parts([pair[side] for pair in times.values()]) for side in (0, 1))
     stacks = (";".join(map(_frame, (root, *filter(None, label.split("/"))))) for label in times)
     lines = zip(stacks, before, after, strict=True)

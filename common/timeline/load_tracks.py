@@ -27,11 +27,7 @@ BATCH_FACTS = (
 
 @dataclass(frozen=True, slots=True)
 class LoadTimeline:
-    """What the timeline of a load test shows.
-
-    Attributes:
-        processes: requests with how many wait, batches that form, and sessions, from top to bottom.
-    """
+    """What the timeline of a load test shows, from top to bottom, how many of it, and what it leaves out."""
 
     processes: Sequence[Process]
     counts: Mapping[str, int]
@@ -72,10 +68,7 @@ def around_the_slowest(requests: Sequence[LoadRequestsRow]) -> Sequence[LoadRequ
 
 
 def in_lanes(requests: Iterable[LoadRequestsRow], most: int) -> list[tuple[LoadRequestsRow, int]]:
-    """Return the requests with a lane each, in which no other one is in the service at the time.
-
-    A request that finds ``most`` lanes taken is left out.
-    """
+    """Return the requests with a lane each, which no other one has at the time; at most so many lanes."""
     free: list[int] = []
     taken: list[tuple[float, int]] = []
     placed: list[tuple[LoadRequestsRow, int]] = []

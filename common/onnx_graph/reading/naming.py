@@ -83,10 +83,8 @@ def _nodes(graph: onnx.GraphProto) -> Iterator[tuple[int, onnx.NodeProto, onnx.N
 def rename_saved(content: bytes) -> tuple[bytes, Bodies]:
     """Give the nodes of a graph that ONNX Runtime saved unique names, as :func:`name_nodes` does.
 
-    The runtime gives fused nodes the same name (such as ``Gelu``) in the main graph and in each body.
-
-    Returns:
-        The model, and the tables that translate names in its trace; no tables where no name changed.
+    The runtime gives fused nodes the same name (such as ``Gelu``) in the main graph and in each body. The tables
+    translate names in its trace; there are none where no name changed.
     """
     model = onnx.load_from_string(content)
     saved = [(node, node.name) for _, node, _ in _nodes(model.graph)]

@@ -31,12 +31,7 @@ SparseTensors = onnx.AttributeProto.SPARSE_TENSOR, onnx.AttributeProto.SPARSE_TE
 
 @dataclass(frozen=True, slots=True)
 class Outline:
-    """A model without its weights.
-
-    Attributes:
-        model: functions are inlined and all nodes have the names of op_metrics.
-        scopes: module paths by node, where the exporter left them.
-    """
+    """A model without weights, its functions inlined, its nodes named as in op_metrics; scopes are module paths."""
 
     model: onnx.ModelProto
     model_id: str
@@ -44,11 +39,7 @@ class Outline:
 
 
 def outline(path: Path) -> Outline:
-    """Return the graph of the model at ``path``.
-
-    Raises:
-        PipelineError: the file cannot be used as a model.
-    """
+    """Return the graph of the model at ``path``."""
     scanned = scan(path)
     try:
         model, _ = expand(scanned.model)
@@ -60,10 +51,7 @@ def outline(path: Path) -> Outline:
 
 
 def annotated(content: Outline, nodes: Mapping[str, Mapping[str, str]], model: Mapping[str, str]) -> bytes:
-    """Return an outline as an ONNX file with texts in its ``metadata_props``.
-
-    The outline is changed.
-    """
+    """Return an outline, which is changed, as an ONNX file with texts in its ``metadata_props``."""
     proto = content.model
     proto.ir_version = max(proto.ir_version, NODE_METADATA_VERSION)
     has_sparse_constants = imported_opsets(proto).get("", 0) >= SPARSE_CONSTANT_OPSET

@@ -88,11 +88,7 @@ def scan(path: Path) -> ScannedModel:
 
 
 def read_tensors(path: Path, names: Set[str]) -> dict[str, onnx.TensorProto]:
-    """Return the initializers of the main graph that are named, with their data where these are in the file itself.
-
-    Raises:
-        PipelineError: the file cannot be read.
-    """
+    """Return the named initializers of the main graph, with their data where these are in the file itself."""
     tensors: dict[str, onnx.TensorProto] = {}
     try:
         with open_regular(path) as file:

@@ -19,11 +19,7 @@ FileState: TypeAlias = tuple[int, ...] | None
 
 
 def open_regular(path: Path) -> FileIO:
-    """Open a file to read.
-
-    Raises:
-        OSError: it cannot be opened, or is a folder, a device, a pipe or a socket.
-    """
+    """Open a file to read; a folder, a device, a pipe or a socket is an OSError."""
     file = FileIO(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb")
     if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
         file.close()
@@ -41,24 +37,14 @@ def file_state(of: Path | int) -> FileState:
 
 
 def require_unchanged(files: Mapping[Path, FileState]) -> None:
-    """Refuse to go on with a file that is not what was read from it.
-
-    Raises:
-        PipelineError: naming the first that was replaced, written or removed.
-    """
+    """Refuse to go on with a file that was replaced, written or removed since its state was read."""
     for path, state in files.items():
         if file_state(path) != state:
             raise PipelineError(path, "was replaced or written while it was used", "run the stage again")
 
 
 def fetch_small(path: Path, tensors: Iterable[onnx.TensorProto], most_bytes: int) -> None:
-    """Fetch the data of the small tensors that a model has in files beside it.
-
-    A reference that leads nowhere leaves the value unknown.
-
-    Raises:
-        PipelineError: a reference leads to something else than a file, which the runtime would wait for.
-    """
+    """Fetch small tensors from files beside a model; a reference that leads nowhere leaves the value unknown."""
     with contextlib.closing(_SideFiles(path)) as side_files:
         for tensor in tensors:
             if tensor.data_location == onnx.TensorProto.EXTERNAL:
@@ -79,13 +65,7 @@ class _SideFiles:
         self._stack.close()
 
     def open(self, location: str) -> int:
-        """Open a file, if it is not the one that is open.
-
-        Raises:
-            ValueError: the path leaves the model's folder.
-            OSError: the file cannot be read.
-            PipelineError: it is no file.
-        """
+        """Open a file in the model's folder, if it is not the one that is open."""
         if self._opened is None or self._opened[0] != location:
             self.close()
             side_file = (self.folder / location).resolve()

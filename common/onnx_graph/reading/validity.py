@@ -36,11 +36,7 @@ _STAND_IN = onnx.helper.make_graph([], "body", [], [])  # the checker would chec
 
 
 def require_valid(path: Path, model: onnx.ModelProto) -> None:
-    """Check the graph of a model whose functions are inlined, and sort its nodes where they are not in order.
-
-    Raises:
-        PipelineError: ONNX does not allow the graph.
-    """
+    """Check the graph of a model whose functions are inlined, and sort its nodes where they are not in order."""
     opsets = {entry.domain: entry.version for entry in model.opset_import}
     if unknown := [version for version in opsets.values() if not 0 <= version <= LARGEST_VERSION]:
         raise PipelineError(path, f"its graph is not valid ONNX (it imports version {unknown[0]} of an operator set)")
@@ -157,11 +153,7 @@ def _quoted(names: Iterable[str]) -> str:
 
 
 def _require_allowed(node: onnx.NodeProto, opsets: Mapping[str, int], context: onnx.checker.C.CheckerContext) -> None:
-    """Check operands and attributes against the operator's schema; ONNX Runtime's own operators have none here.
-
-    Raises:
-        MalformedNodeError: the operator does not allow them.
-    """
+    """Check operands and attributes against the operator's schema; ONNX Runtime's own operators have none here."""
     if not has_schema(node.op_type, opsets.get(node.domain, 0), node.domain):
         return
     if node.op_type == "Einsum" and any(not EQUATION.fullmatch(attribute.s) for attribute in node.attribute):

@@ -27,11 +27,7 @@ LOOP_PARAMETERS = 2  # trip count and condition, before the carried values
 
 
 def infer_region(state: InferenceState, region: Region) -> None:
-    """Complete the types of a region and of the bodies in it.
-
-    Raises:
-        PipelineError: a control-flow node breaks its operator's specification.
-    """
+    """Complete the types of a region and of the bodies in it."""
     for node in region.nodes:
         if node.name in region.bodies:
             bodies, is_onnx = region.bodies[node.name], node.domain in (ONNX, "ai.onnx")

@@ -17,10 +17,7 @@ PLAIN = frozenset(getattr(onnx.AttributeProto, name) for name in _PLAIN_TYPES)
 
 
 def to_graph(region: Region, types: Mapping[str, ValueType], bodies: Mapping[str, Body]) -> Graph:
-    """Return the shared graph of a model.
-
-    ``bodies`` says how often each body runs; a branch that never runs is left out.
-    """
+    """Return the shared graph of a model; a branch that never runs is left out."""
     nodes = tuple(_nodes(region, bodies))
     kinds = _kinds(region)
     names = dict.fromkeys(chain(region.declared, region.initializers, region.sparse, _touched(nodes)))

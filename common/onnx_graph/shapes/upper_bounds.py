@@ -42,12 +42,7 @@ def bound(*op_types: str, domain: str = ONNX) -> Callable[[Bound], Bound]:
 
 
 def upper_bound(node: onnx.NodeProto, operands: Sequence[Tensor | None], find_value: FindValue) -> list[Shape] | None:
-    """Return the largest shape that each output can have for any operand value.
-
-    Returns:
-        One shape per output, with None for a dimension without a bound and for an absent output; None as a whole where
-        the operator has no bound or its operands' shapes are unknown.
-    """
+    """Return the largest shape that each output can have for any operand value; None where there is no bound."""
     function = BOUNDS.get((ONNX if node.domain == "ai.onnx" else node.domain, node.op_type))
     if function is None:
         return None

@@ -51,9 +51,7 @@ def used_bindings(
 ) -> dict[str, int]:
     """Return the bindings of this model's dimensions: the given ones, and the configured ones of the other names.
 
-    Raises:
-        UnusableValueError: a given name is not a dynamic dimension of this model, or its size contradicts the other
-            dimensions.
+    A given name must be a dynamic dimension of this model, and its size must not contradict the other dimensions.
     """
     dynamic = dynamic_dimensions(model)
     for name, size in given.items():
@@ -105,11 +103,7 @@ def give_shapes(model: onnx.ModelProto, values: Mapping[str, Array]) -> None:
 
 
 def require_bound(path: Path, unbound: Mapping[str, list[str]]) -> None:
-    """Refuse a model with unbound dimensions.
-
-    Raises:
-        UnusableValueError: naming the dimensions and how to bind them.
-    """
+    """Refuse a model with unbound dimensions; the message says how to bind them."""
     if unbound:
         names = ", ".join(f"{quoted(name)} ({', '.join(places)})" for name, places in unbound.items())
         plural = "dimensions" if len(unbound) > 1 else "dimension"

@@ -58,10 +58,7 @@ Sample = tuple[Mapping[str, ValueType | None], Mapping[str, Body]]
 
 
 def with_symbols(samples: Sequence[Sample], names: Sequence[str]) -> tuple[dict[str, ValueType], dict[str, Body]]:
-    """Return types and bodies over symbols.
-
-    ``samples`` are those at each of ``sample_bindings(names)``. What one lacks is as at the first one.
-    """
+    """Return types and bodies over symbols from samples, of which one may lack what is as at the first."""
     fit = _Fit(tuple(names))
     types, bodies = samples[0]
     varying = set[str]().union(*(sample[0] for sample in samples[1:]))

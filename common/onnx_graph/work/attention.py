@@ -107,10 +107,7 @@ def _with_past(operation: Operation, past: int, length: Count, axis: int = 2) ->
 
 
 def _shares_buffer(operation: Operation) -> bool:
-    """Return whether past and present share one buffer: by attribute, or by operand 8 of a MultiHeadAttention.
-
-    That operand is the number of valid past keys.
-    """
+    """Return whether past and present share one buffer, whose fill level may be operand 8."""
     has_length = operation.node.op_type == "MultiHeadAttention" and operation.has(8)
     return bool(has_length or operation.attribute("past_present_share_buffer", 0))
 

@@ -31,11 +31,7 @@ class Work:
 
 
 def measure(graph: Graph, node: Node) -> Work:
-    """Count one node. An operator without a formula has unknown work, but its operands are still read.
-
-    Raises:
-        MalformedNodeError: the node breaks its operator's specification (ranks, operands or attributes).
-    """
+    """Count one node. An operator without a formula has unknown work, but its operands are still read."""
     cost, is_counted = _cost(graph, node)
     reads, written = _reads(graph, node, cost or Cost()), _writes(graph, node, cost or Cost())
     weights = [size for name, size in reads.items() if graph.tensors[name].kind == "weight"]

@@ -111,13 +111,7 @@ def infer_as(
     shapes: Mapping[int, Shape] | None = None,
     attributes: Mapping[str, Any] | None = None,
 ) -> list[Output]:
-    """Infer the node as an ONNX operator.
-
-    ``shapes``, by the contrib operator's index, and ``attributes`` are given where they differ from the node's own.
-
-    Raises:
-        UnfitError: ONNX rejects the operands.
-    """
+    """Infer the node as an ONNX operator, with other shapes (by the contrib operator's index) or attributes."""
     schema = onnx.defs.get_schema(likeness.op_type, likeness.version, "")
     indices = [index for index in likeness.operands if index < len(call.operands)]
     node = _onnx_node(call, schema, indices, attributes)

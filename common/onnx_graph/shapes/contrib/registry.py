@@ -28,21 +28,21 @@ class UnfitError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class OperatorCall:
-    """A node with its operands; absent optional operands are None."""
+    """A node with its operands; absent optional ones are None. What its operator forbids is an UnfitError."""
 
     node: onnx.NodeProto
     operands: tuple[Tensor | None, ...]
     find_value: FindValue
 
     def operand(self, index: int) -> Tensor | None:
-        """Operand ``index``, or None where the node leaves it out."""
+        """Return operand ``index``, or None where the node leaves it out."""
         return self.operands[index] if index < len(self.operands) else None
 
     def has(self, index: int) -> bool:
         return self.operand(index) is not None
 
     def element_type(self, index: int) -> int:
-        """ONNX element type of operand ``index``; UNDEFINED where it is absent or unknown."""
+        """Return the ONNX element type of operand ``index``; UNDEFINED where it is absent or unknown."""
         tensor = self.operand(index)
         return element_type(tensor.dtype) if tensor else onnx.TensorProto.UNDEFINED
 
@@ -54,11 +54,7 @@ class OperatorCall:
         return tuple(dim if isinstance(dim, int) else None for dim in tensor.shape)
 
     def dims(self, index: int, rank: int) -> tuple[Dim, ...]:
-        """Return the ``rank`` dimensions of operand ``index``, all None where its shape is unknown.
-
-        Raises:
-            UnfitError: the operand has another rank.
-        """
+        """Return the ``rank`` dimensions of operand ``index``, all None where its shape is unknown."""
         shape = self.shape(index)
         if shape is None:
             return (None,) * rank
@@ -81,22 +77,14 @@ class OperatorCall:
         return default
 
     def integer(self, name: str, default: int | None = None) -> int:
-        """Value of an integer attribute, which is required unless it has a default.
-
-        Raises:
-            UnfitError: the attribute is missing or of another type.
-        """
+        """Return an integer attribute, which is required unless it has a default."""
         value = self.attribute(name, default)
         if not isinstance(value, int):
             raise UnfitError
         return value
 
     def integers(self, name: str) -> list[int]:
-        """Items of a list of integers; none where the node leaves it out.
-
-        Raises:
-            UnfitError: the attribute is of another type.
-        """
+        """Return the items of a list of integers; none where the node leaves it out."""
         value = self.attribute(name, ())
         if not isinstance(value, (list, tuple)) or not all(isinstance(item, int) for item in value):
             raise UnfitError
@@ -132,12 +120,7 @@ def nothing_known(_name: str) -> None:
 def contrib_outputs(
     node: onnx.NodeProto, operands: Sequence[Tensor | None], find_value: FindValue = nothing_known
 ) -> list[Output] | None:
-    """Return type and shape of each output of a node that ONNX's own inference does not know.
-
-    Returns:
-        (ONNX element type, shape) of each output, with numbers or None in the shape; None for an output that is absent
-        or unknown. None as a whole where the operator has no rule.
-    """
+    """Return (ONNX element type, shape) of each output; None for one that is unknown, or without a rule at all."""
     domain = ONNX if node.domain == "ai.onnx" else node.domain
     function = RULES.get((domain, node.op_type))
     if function is None:
@@ -177,11 +160,7 @@ def as_tuple(value: npt.NDArray[Any] | None, rank: int) -> tuple[Dim, ...]:
 
 
 def whole_numbers(value: npt.NDArray[Any]) -> list[int]:
-    """Return the numbers of an operand as integers.
-
-    Raises:
-        UnfitError: they are text or not finite.
-    """
+    """Return the numbers of an operand as integers; text and numbers that are not finite do not fit."""
     if value.dtype.kind not in "biuf" or not np.isfinite(value).all():
         raise UnfitError
     return [int(number) for number in np.ravel(value)]
