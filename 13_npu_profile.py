@@ -45,7 +45,7 @@ from common.bottlenecks.subjects import measured
 from common.configuration import Section
 from common.errors import CommandLineError
 from common.npu.earlier_summary import read_baseline
-from common.npu.report import Session, report_of
+from common.npu.report import ResultError, Session, report_of
 from common.npu.sources import FILES
 from common.onnx_graph.load import load_model
 from common.runtime.inputs.given import given_arrays, make_feeds
@@ -84,7 +84,7 @@ def arguments() -> cli.Parser:
     return parser
 
 
-def recorded_sessions(stage: cli.StageRun, folder: Path) -> tuple[list[Session], dict[str, Any]]:
+def recorded_sessions(stage: cli.StageRun, folder: Path) -> tuple[list[Session], dict[str, object]]:
     """Profile the model with QNN, once for each chip; return the files that QNN wrote, and facts on the recording."""
     settings = stage.settings
     path, files = cli.model_path(settings.model), {name: Path(file) for name, file in settings.input}
@@ -101,7 +101,11 @@ def recorded_sessions(stage: cli.StageRun, folder: Path) -> tuple[list[Session],
         options = QnnSettings(settings.runs, soc, settings.level, settings.performance)
         recording = record(path, feeds, model.dimensions, options, of_chip)
         written = {"qnn_csv": recording.profile, "schematic": recording.schematic, "op_trace": recording.op_trace}
-        sessions.append(Session(with_given(stage, written), recording.errors, soc, recording.no_errors))
+        errors: list[ResultError] = [
+            {"output": error.output, "max_error": error.max_error, "max_magnitude": error.max_magnitude}
+            for error in recording.errors
+        ]
+        sessions.append(Session(with_given(stage, written), errors, soc, recording.no_errors))
     level = {"asked": settings.level, "recorded": LEVELS[settings.level], "unavailable": gap}
     return sessions, {"model": path.name, "profiling_level": level}
 
@@ -111,7 +115,7 @@ def with_given(stage: cli.StageRun, written: Mapping[str, Path | None]) -> dict[
     return {name: written.get(name) or stage.settings.values[name] for name in FILES}
 
 
-def given_session(stage: cli.StageRun) -> tuple[list[Session], dict[str, Any]]:
+def given_session(stage: cli.StageRun) -> tuple[list[Session], dict[str, object]]:
     """Return the files that are given on the command line, which must not name a model as well."""
     if stage.settings.origins["model"] == "flag":
         raise CommandLineError("<model>", "does not go with <qnn_csv>: nothing is run", "leave one of them out")

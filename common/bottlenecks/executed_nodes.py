@@ -17,18 +17,27 @@ if TYPE_CHECKING:
 CPU = "CPUExecutionProvider"
 
 
+@dataclass(frozen=True, slots=True)
+class ExecutedNode:
+    """An executed node: its rows, and the figures that follow from them, by table."""
+
+    row: OpRooflineRow
+    timed: OpLatencyRow | None
+    facts: Facts
+
+
 @dataclass(frozen=True)
 class ExecutedGraph:
     """The executed nodes with their figures, and the tensors between them.
 
     Attributes:
-        nodes: figures of each node by table, in execution order.
+        nodes: in execution order.
         returning: nodes with a result that the model returns.
         tensors: (producer, consumer, bytes) of each tensor between two nodes.
         median_us: median of the unprofiled runs; None where no table tells it.
     """
 
-    nodes: Mapping[str, Facts]
+    nodes: Mapping[str, ExecutedNode]
     readers: Mapping[str, Sequence[str]]
     writers: Mapping[str, Sequence[str]]
     returning: frozenset[str] = frozenset()
@@ -38,7 +47,7 @@ class ExecutedGraph:
 
     @cached_property
     def types(self) -> Mapping[str, str]:
-        return {name: facts["op_roofline"]["op_type"] for name, facts in self.nodes.items()}
+        return {name: node.row["op_type"] for name, node in self.nodes.items()}
 
 
 def executed_graph(
@@ -49,12 +58,8 @@ def executed_graph(
 ) -> ExecutedGraph:
     rows = list(roofline)
     timed = {row["executed_node"]: row for row in latencies}
-    nodes = {
-        row["executed_node"]: _facts(row, timed.get(row["executed_node"]), summary)
-        for row in sorted(
-            (row for row in rows if row["row_kind"] != "gap"), key=lambda row: row["execution_index"] or 0
-        )
-    }
+    executed = sorted((row for row in rows if row["row_kind"] != "gap"), key=lambda row: row["execution_index"] or 0)
+    nodes = {row["executed_node"]: _node(row, timed.get(row["executed_node"]), summary) for row in executed}
     inner = [edge for edge in edges if edge["producer"] in nodes]
     tensors = [
         (edge["producer"], edge["consumer"], edge["tensor_bytes"]) for edge in inner if edge["consumer"] in nodes
@@ -75,10 +80,10 @@ def executed_graph(
     )
 
 
-def _facts(row: OpRooflineRow, timed: OpLatencyRow | None, summary: LatencySummaryDocument | None) -> Facts:
+def _node(row: OpRooflineRow, timed: OpLatencyRow | None, summary: LatencySummaryDocument | None) -> ExecutedNode:
     provider, threads = (summary["provider"], summary["threads"]) if summary else ("", None)
     shapes = (timed["output_shapes"] if timed else None) or [None]
-    return {
+    facts: Facts = {
         "op_roofline": {**row, "unpadded_share": _ratio(row["macs"], row["executed_macs"]), "roof_us": _at_roof(row)},
         "op_latency": {
             **(dict(timed) if timed else {}),
@@ -88,6 +93,7 @@ def _facts(row: OpRooflineRow, timed: OpLatencyRow | None, summary: LatencySumma
         },
         "latency_summary": {"threads": threads, "one_thread_share": 1 / threads if threads else None},
     }
+    return ExecutedNode(row, timed, facts)
 
 
 def _ratio(part: float | None, whole: float | None) -> float | None:
@@ -99,7 +105,7 @@ def _at_roof(row: OpRooflineRow) -> float | None:
     return None if share is None else row["node_latency_us"] * min(share, 1.0)
 
 
-def interval_us(facts: Facts) -> tuple[float, float, float]:
+def interval_us(node: ExecutedNode) -> tuple[float, float, float]:
     """Return the interval of a node's time and its median: low, likely, high.
 
     Half its width is that of the 95 % interval of a median of n normal samples, 1.96 · sqrt(π / 2n) of their standard
@@ -107,16 +113,18 @@ def interval_us(facts: Facts) -> tuple[float, float, float]:
     at the fastest run and the 95th percentile: no median lies beyond them. A profile from elsewhere with one figure per
     node tells of no interval.
     """
-    likely = facts["op_roofline"]["node_latency_us"]
-    row = facts["op_latency"]
-    if row.get("corrected_min_us") is None:
+    row, likely = node.timed, node.row["node_latency_us"]
+    if row is None or (fastest := row["corrected_min_us"]) is None or (p95 := row["corrected_p95_us"]) is None:
         return likely, likely, likely
     count, deviation = row["sample_count"], row["corrected_std_us"]
     half = 1.96 * math.sqrt(math.pi / (2 * count)) * deviation if deviation is not None and count else math.inf
-    correction, least, most = (row[f"correction{end}_us"] or 0.0 for end in ("", "_low", "_high"))
-    low = max(min(row["corrected_min_us"], likely), likely - half - max(0.0, most - correction), 0.0)
-    high = min(max(row["corrected_p95_us"], likely), likely + half + max(0.0, correction - least))
-    return low, likely, high
+    correction, least, most = (
+        row["correction_us"] or 0.0,
+        row["correction_low_us"] or 0.0,
+        row["correction_high_us"] or 0.0,
+    )
+    low = max(min(fastest, likely), likely - half - max(0.0, most - correction), 0.0)
+    return low, likely, min(max(p95, likely), likely + half + max(0.0, correction - least))
 
 
 def label(nodes: Sequence[str]) -> str:

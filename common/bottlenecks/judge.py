@@ -1,17 +1,81 @@
-"""Findings: rules held against everything that was measured."""
+"""Findings: rules held against everything that was measured, and what mending each would gain at most.
+
+A gain is the critical path evaluated again with faster nodes.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from common.bottlenecks.gains import Gain, Kept, WhatIfs, what_ifs
+from common.bottlenecks.executed_nodes import ExecutedGraph, interval_us
 from common.bottlenecks.rules import Facts, Rule, figure, meets, number
 from common.bottlenecks.subjects import Judged, Measured, subjects
+from common.dag import Dag, build_dag, to_us
 
 if TYPE_CHECKING:
     from common.table_rows import BottlenecksRow
+
+LEAST_US = 1e-9  # rounds to nothing in whole picoseconds
+
+
+@dataclass(frozen=True, slots=True)
+class Gain:
+    """The most that mending would gain: of the sequential makespan, and of the span; None is unknown."""
+
+    gain_us: float | None = None
+    gain_low_us: float | None = None
+    gain_high_us: float | None = None
+    span_gain_us: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """What a node keeps of its time at best: a share of it, and no less than a time that its work takes."""
+
+    share: float = 0.0
+    least_us: float = 0.0
+
+    def of(self, time_us: float) -> float:
+        """Return what remains of a time, never more than all of it, and more than nothing, by which one can divide."""
+        return min(max(self.share * time_us, self.least_us, LEAST_US), time_us)
+
+
+@dataclass(frozen=True, slots=True)
+class WhatIfs:
+    """The graph at the low, the likely and the high times of its nodes."""
+
+    low: Dag
+    likely: Dag
+    high: Dag
+
+    def gain(self, kept: Mapping[str, Kept], freed_gap_us: float = 0.0) -> Gain:
+        """Return what is gained if nodes keep some of their time, and some of the time between nodes goes."""
+        likely, low, high = (
+            to_us(_work_ps(dag) - _work_ps(_mended(dag, kept))) + freed_gap_us
+            for dag in (self.likely, self.low, self.high)
+        )
+        return Gain(likely, low, high, to_us(self.likely.span_ps - _mended(self.likely, kept).span_ps))
+
+
+def _work_ps(dag: Dag) -> int:
+    return sum(dag.latency_ps.values())
+
+
+def _mended(dag: Dag, kept: Mapping[str, Kept]) -> Dag:
+    times = {node: (to_us(dag.latency_ps[node]), part) for node, part in kept.items()}
+    return dag.with_faster({node: time_us / part.of(time_us) for node, (time_us, part) in times.items() if time_us})
+
+
+def what_ifs(graph: ExecutedGraph) -> WhatIfs:
+    pairs = [(producer, consumer) for producer, consumer, _ in graph.tensors]
+    intervals = {name: interval_us(node) for name, node in graph.nodes.items()}
+    sources = {"nodes_from": "op_roofline.csv", "edges_from": "executed_edges.csv"}
+    low, likely, high = (
+        build_dag({name: ends[point] for name, ends in intervals.items()}, pairs, **sources) for point in range(3)
+    )
+    return WhatIfs(low, likely, high)
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,20 +88,20 @@ class Finding:
 def findings(rules: Iterable[Rule], measured: Measured) -> list[Finding]:
     """Return all findings; those that gain most come first, those of unknown gain last, in the order of the rules."""
     graphs = what_ifs(measured.graph)
-    found = [
+    unsorted = [
         Finding(rule, subject, _gain(rule, subject, measured, graphs))
         for rule in rules
         for subject in subjects(rule, measured)
         if meets(subject.facts, rule.when)
     ]
-    return sorted(found, key=lambda finding: -(finding.gain.gain_us or 0.0))
+    return sorted(unsorted, key=lambda finding: -(finding.gain.gain_us or 0.0))
 
 
 def _gain(rule: Rule, subject: Judged, measured: Measured, graphs: WhatIfs) -> Gain:
     if rule.gain_from:
         ends = (number(subject.facts, f"{rule.gain_from}{end}_us") for end in ("", "_low", "_high"))
         return Gain(*ends)
-    kept = {node: _kept(rule, subject.facts, measured.graph.nodes[node]) for node in subject.nodes}
+    kept = {node: _kept(rule, subject.facts, measured.graph.nodes[node].facts) for node in subject.nodes}
     known = {node: part for node, part in kept.items() if part is not None}
     return graphs.gain(known, number(subject.facts, "freed_gap_us") or 0.0) if known else Gain()
 
@@ -53,8 +117,8 @@ def _kept(rule: Rule, subject: Facts, node: Facts) -> Kept | None:
     return Kept(least_us=value) if rule.kept.endswith("_us") else Kept(value)
 
 
-def finding_rows(found: Iterable[Finding]) -> Iterator[BottlenecksRow]:
-    for index, finding in enumerate(found):
+def finding_rows(sorted_findings: Iterable[Finding]) -> Iterator[BottlenecksRow]:
+    for index, finding in enumerate(sorted_findings):
         rule, subject = finding.rule, finding.subject
         yield {
             "finding_index": index,
@@ -73,8 +137,8 @@ def finding_rows(found: Iterable[Finding]) -> Iterator[BottlenecksRow]:
         }
 
 
-def _evidence(rule: Rule, facts: Facts) -> dict[str, dict[str, Any]]:
-    shown: dict[str, dict[str, Any]] = {}
+def _evidence(rule: Rule, facts: Facts) -> dict[str, dict[str, object]]:
+    shown: dict[str, dict[str, object]] = {}
     for name in rule.facts:
         table = next((table for table, row in facts.items() if name in row), None)
         if table is not None and (value := figure(facts, name)) is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from statistics import median
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from common.bottlenecks.rules import Facts
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 CONTRACTIONS = ("Conv2d", "Conv3d", "DepthWiseConv2d", "FullyConnected", "MatMul", "TransposeConv2d")
 
 
-def npu_node_facts(nodes: Sequence[NpuNodesRow]) -> list[dict[str, Any]]:
+def npu_node_facts(nodes: Sequence[NpuNodesRow]) -> list[dict[str, object]]:
     moved = [_sum(row["dram_read_bytes"], row["dram_write_bytes"]) for row in nodes]
     total = sum(size or 0 for size in moved)
     return [
@@ -29,18 +29,19 @@ def npu_node_facts(nodes: Sequence[NpuNodesRow]) -> list[dict[str, Any]]:
     ]
 
 
-def npu_run_facts(runs: Sequence[NpuRunsRow], nodes: Sequence[NpuNodesRow], summary: Mapping[str, Any]) -> Facts:
+def npu_run_facts(runs: Sequence[NpuRunsRow], nodes: Sequence[NpuNodesRow], summary: Mapping[str, object]) -> Facts:
     """Return the figures of the runs: waits with their least and most, operators by unit, and npu_summary's."""
-    kinds = [row["qnn_op_type"] for row in nodes]
-    contractions = sum(kind in CONTRACTIONS for kind in kinds) if any(kinds) else None
+    op_types = [row["qnn_op_type"] for row in nodes]
+    contractions = sum(op_type in CONTRACTIONS for op_type in op_types) if any(op_types) else None
+    resources = summary.get("resource_utilization")
     return {
         "npu_runs": _waits([row for row in runs if not row["is_emulated"]]),
         "npu_nodes": {**_op_shares(nodes), "contraction_count": contractions},
-        "npu_summary": dict(summary.get("resource_utilization", {})),
+        "npu_summary": resources if isinstance(resources, dict) else {},
     }
 
 
-def _waits(runs: Sequence[NpuRunsRow]) -> dict[str, Any]:
+def _waits(runs: Sequence[NpuRunsRow]) -> dict[str, object]:
     """Return what a run waits for, its median and ends; the first run of a session powers the processor up."""
     later = [row for before, row in pairwise(runs) if row["session_index"] == before["session_index"]]
     waits: dict[str, list[float]] = {}
@@ -56,7 +57,7 @@ def _waits(runs: Sequence[NpuRunsRow]) -> dict[str, Any]:
         for name, value in parts.items():
             if value is not None:
                 waits.setdefault(name, []).append(value)
-    facts: dict[str, Any] = {}
+    facts: dict[str, object] = {}
     for name, values in waits.items():
         facts |= {f"{name}_us": median(values), f"{name}_low_us": min(values), f"{name}_high_us": max(values)}
         facts[f"{name}_share"] = median(values) / median(wholes) if wholes else None

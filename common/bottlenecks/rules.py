@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from common.bottlenecks.derived_figures import DERIVED_FIGURES
 from common.configuration import Section
@@ -14,24 +13,24 @@ from common.names import quoted, similar_names
 # What a rule can be about: see :mod:`common.bottlenecks.subjects`.
 ABOUT = ("node", "all_nodes", "island", "pattern", "border", "run", "npu_node", "npu_run")
 TESTS = ("is", "is_not", "below", "above")
-Facts = Mapping[str, Mapping[str, Any]]  # figures by the table that they stand in
+Facts = Mapping[str, Mapping[str, object]]  # figures of any column, by the table that they stand in
 
 
 @dataclass(frozen=True, slots=True)
 class Condition:
     fact: str
     test: str
-    against: Any  # words of is and is_not, or a number
+    against: tuple[object, ...] | float  # words of is and is_not, or a number
 
-    def holds(self, value: Any) -> bool:
+    def holds(self, value: object) -> bool:
         """Return whether a figure passes; an unknown one never does, nor a word that should be a number."""
         if value is None:
             return False
-        if self.test in ("is", "is_not"):
+        if isinstance(self.against, tuple):
             return (value in self.against) == (self.test == "is")
         if not isinstance(value, int | float):
             return False
-        return bool(value < self.against if self.test == "below" else value > self.against)
+        return value < self.against if self.test == "below" else value > self.against
 
     def __str__(self) -> str:
         words = ", ".join(map(str, self.against)) if isinstance(self.against, tuple) else f"{self.against:g}"
@@ -81,7 +80,7 @@ class Rule:
         return {*(condition.fact for condition in self.select), *self.facts, *kept, *gain}
 
 
-def figure(facts: Facts, name: str) -> Any:
+def figure(facts: Facts, name: str) -> object:
     """Return a figure, or None where no table has it."""
     return next((row[name] for row in facts.values() if name in row), None)
 

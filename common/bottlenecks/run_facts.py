@@ -75,11 +75,8 @@ def _faults(runs: Sequence[RunLatencyRow], events: Iterable[OsEventsRow]) -> Fig
     facts: Figures = {}
     for kind in ("minor_fault", "major_fault"):
         periods = [row for row in events if row["event_kind"] == kind and row["time_us"] >= begin_us]
-        held = [
-            row
-            for row in measured
-            if any(one["time_us"] <= row["start_us"] < one["time_us"] + one["duration_us"] for one in periods)
-        ]
+        ends_us = [(period["time_us"], period["time_us"] + period["duration_us"]) for period in periods]
+        held = [row for row in measured if any(begin <= row["start_us"] < end for begin, end in ends_us)]
         if held:
             facts[f"{kind}s_per_run_count"] = sum(row["event_count"] or 0 for row in periods) / len(held)
     return facts

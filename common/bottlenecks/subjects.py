@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from common.bottlenecks.executed_nodes import ExecutedGraph, executed_graph, label
 from common.bottlenecks.npu_facts import npu_node_facts, npu_run_facts
-from common.bottlenecks.patterns import matches
-from common.bottlenecks.rules import Facts, Rule, meets
+from common.bottlenecks.rules import Chain, Facts, Rule, meets
 from common.bottlenecks.run_facts import run_facts
 from common.host_doubts import EXPLAINED_GAP_US
 
@@ -35,12 +34,12 @@ class Measured:
 
     graph: ExecutedGraph
     run: Facts = field(default_factory=dict)
-    npu_nodes: Sequence[Mapping[str, Any]] = ()
+    npu_nodes: Sequence[Mapping[str, object]] = ()
     npu_run: Facts = field(default_factory=dict)
 
 
 def measured(
-    tables: Tables, summary: LatencySummaryDocument | None = None, npu_summary: Mapping[str, Any] | None = None
+    tables: Tables, summary: LatencySummaryDocument | None = None, npu_summary: Mapping[str, object] | None = None
 ) -> Measured:
     npu_nodes, npu_runs = tables.get("npu_nodes", ()), tables.get("npu_runs", ())
     return Measured(
@@ -61,10 +60,10 @@ def measured(
 
 def subjects(rule: Rule, measured: Measured) -> Iterator[Judged]:
     graph = measured.graph
-    selected = [name for name, facts in graph.nodes.items() if meets(facts, rule.select)]
+    selected = [name for name, node in graph.nodes.items() if meets(node.facts, rule.select)]
     match rule.about:
         case "node":
-            yield from (Judged(name, graph.nodes[name], (name,)) for name in selected)
+            yield from (Judged(name, graph.nodes[name].facts, (name,)) for name in selected)
         case "all_nodes" if selected:
             yield _group(graph, selected, "op_roofline", _frees(graph, selected) if rule.frees_gap else {})
         case "island":
@@ -81,13 +80,13 @@ def subjects(rule: Rule, measured: Measured) -> Iterator[Judged]:
             yield Judged("the NPU", measured.npu_run)
 
 
-def _group(graph: ExecutedGraph, nodes: Sequence[str], table: str, more: Mapping[str, Any]) -> Judged:
-    rows = {source: [graph.nodes[name][source] for name in nodes] for source in ("op_roofline", "op_latency")}
+def _group(graph: ExecutedGraph, nodes: Sequence[str], table: str, more: Mapping[str, object]) -> Judged:
+    rows = {source: [graph.nodes[name].facts[source] for name in nodes] for source in ("op_roofline", "op_latency")}
     sums = {
         source: {
             key: sum(values)
             for key in SUMMED
-            if (values := [row[key] for row in of_source if row.get(key) is not None])
+            if (values := [value for row in of_source if isinstance(value := row.get(key), int | float)])
         }
         for source, of_source in rows.items()
     }
@@ -95,11 +94,10 @@ def _group(graph: ExecutedGraph, nodes: Sequence[str], table: str, more: Mapping
     return Judged(label(nodes), {**sums, table: {**sums.get(table, {}), **counted}}, tuple(nodes))
 
 
-def _frees(graph: ExecutedGraph, nodes: Sequence[str]) -> dict[str, Any]:
+def _frees(graph: ExecutedGraph, nodes: Sequence[str]) -> dict[str, object]:
     """Return the time between nodes that goes with some of them: no more of it than the runtime itself explains."""
     freed_us = len(nodes) * min(max(graph.gap_us, 0.0) / len(graph.nodes), EXPLAINED_GAP_US)
-    own_us = sum(graph.nodes[name]["op_roofline"]["node_latency_us"] for name in nodes)
-    share = (own_us + freed_us) / graph.median_us if graph.median_us else None
+    share = (_time_us(graph, nodes) + freed_us) / graph.median_us if graph.median_us else None
     return {"freed_gap_us": freed_us, "overhead_share": share}
 
 
@@ -116,7 +114,7 @@ def _islands(graph: ExecutedGraph, conversions: Sequence[str]) -> Iterator[Judge
 
 
 def _time_us(graph: ExecutedGraph, nodes: Iterable[str]) -> float:
-    return sum((float(graph.nodes[name]["op_roofline"]["node_latency_us"]) for name in nodes), 0.0)
+    return sum((graph.nodes[name].row["node_latency_us"] for name in nodes), 0.0)
 
 
 def _parts(graph: ExecutedGraph, cut: set[str]) -> Iterator[list[str]]:
@@ -136,29 +134,61 @@ def _parts(graph: ExecutedGraph, cut: set[str]) -> Iterator[list[str]]:
 
 def _matched(graph: ExecutedGraph, rule: Rule) -> Iterator[Judged]:
     """Yield the matches of a pattern, those of equal operators together; its nodes are those that would go."""
-    found: dict[str, list[tuple[str, ...]]] = {}
+    matched: dict[str, list[tuple[str, ...]]] = {}
     taken: set[str] = set()
     for chain in rule.chains:
         for path in matches(graph, chain, is_open=rule.is_open):
             if taken.isdisjoint(path) and meets(_first(graph, path[0]), rule.select):
                 taken |= set(path)
-                found.setdefault(" + ".join(graph.types[name] for name in path), []).append(path)
-    for operators, paths in found.items():
+                matched.setdefault(" + ".join(graph.types[name] for name in path), []).append(path)
+    for operators, paths in matched.items():
         kept = None if rule.stays is None else {path[rule.stays] for path in paths}
         going = [name for path in paths for name in path if not kept or name not in kept]
         group = _group(graph, going, "executed_edges", {"match_count": len(paths)})
         yield Judged(operators, group.facts, group.nodes)
 
 
+def matches(graph: ExecutedGraph, chain: Chain, *, is_open: bool) -> Iterator[tuple[str, ...]]:
+    """Yield the nodes of each match, in the order of the chain.
+
+    Each node reads the one before it. What a node of the chain computes, only later nodes of the chain may read, except
+    the results of the last one. A later node reads nothing else that another node computes, unless ``is_open``.
+    """
+    for name in graph.nodes:
+        for path in _paths(graph, (name,), chain):
+            if _is_closed(graph, path, is_open=is_open):
+                yield path
+                break
+
+
+def _paths(graph: ExecutedGraph, path: tuple[str, ...], chain: Chain) -> Iterator[tuple[str, ...]]:
+    if graph.types[path[-1]] not in chain[len(path) - 1]:
+        return
+    if len(path) == len(chain):
+        yield path
+        return
+    for reader in dict.fromkeys(graph.readers[path[-1]]):
+        yield from _paths(graph, (*path, reader), chain)
+
+
+def _is_closed(graph: ExecutedGraph, path: Sequence[str], *, is_open: bool) -> bool:
+    inside = set(path)
+    return (
+        len(inside) == len(path)
+        and all(inside.issuperset(graph.readers[node]) and node not in graph.returning for node in path[:-1])
+        and (is_open or all(inside.issuperset(graph.writers[node]) for node in path[1:]))
+    )
+
+
 def _first(graph: ExecutedGraph, name: str) -> Facts:
     read = {"operand_node_count": len(set(graph.writers[name]))}
-    return {**graph.nodes[name], "executed_edges": read}
+    return {**graph.nodes[name].facts, "executed_edges": read}
 
 
 def _borders(graph: ExecutedGraph) -> Iterator[Judged]:
     crossing: dict[tuple[str, str], list[int | None]] = {}
     for producer, consumer, size in graph.tensors:
-        pair = tuple(graph.nodes[name]["op_latency"].get("provider", "") for name in (producer, consumer))
+        pair = tuple(timed["provider"] if (timed := graph.nodes[name].timed) else "" for name in (producer, consumer))
         if pair[0] != pair[1]:
             crossing.setdefault((pair[0], pair[1]), []).append(size)
     for (before, after), sizes in crossing.items():

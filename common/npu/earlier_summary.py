@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TypedDict
 
 from common.errors import PipelineError
-from common.npu.json_source import optional_number, read_json
+from common.npu.source_file import optional_number, read_json
 from common.npu.summary_figures import SECTIONS
 
 FILE = "npu_summary.json"
@@ -18,8 +18,23 @@ SAME = ("model", "is_emulated", "soc_models")  # where these differ, a change ma
 UNKNOWN: tuple[object, ...] = (None, [])
 
 
-def read_baseline(folder: Path) -> dict[str, Any]:
-    """Read the summary in a folder."""
+class FigureChange(TypedDict):
+    """A figure of two summaries, and the change over the old value."""
+
+    figure: str
+    before: float | None
+    now: float | None
+    change_share: float | None
+
+
+class SinceBaseline(TypedDict):
+    """The figures that either summary knows, in the order of the new one; in what the profiles themselves differ."""
+
+    changes: list[FigureChange]
+    doubts: list[str]
+
+
+def read_baseline(folder: Path) -> dict[str, object]:
     path = folder / FILE
     content = read_json(path, MOST_BYTES, WHAT)
     for title in SECTIONS:
@@ -31,15 +46,12 @@ def read_baseline(folder: Path) -> dict[str, Any]:
     return content
 
 
-def since_baseline(before: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, Any]:
-    """Compare two summaries.
-
-    Returns:
-        ``changes``: a row for every figure that either knows, in the order of the new summary, with the change over
-        the old value; ``doubts``: in what the profiles themselves differ.
-    """
-    names = ((title, name) for title in SECTIONS for name in dict.fromkeys((*now[title], *before[title])))
-    rows = [_change(name, before[title].get(name), now[title].get(name)) for title, name in names]
+def since_baseline(before: Mapping[str, object], now: Mapping[str, object]) -> SinceBaseline:
+    """Compare two summaries."""
+    rows = []
+    for title in SECTIONS:
+        old, new = _section(before, title), _section(now, title)
+        rows += [_change(name, old.get(name), new.get(name)) for name in dict.fromkeys((*new, *old))]
     doubts = [
         f"the baseline has {name} {before.get(name)}, this profile {now[name]}"
         for name in SAME
@@ -48,6 +60,11 @@ def since_baseline(before: Mapping[str, Any], now: Mapping[str, Any]) -> dict[st
     return {"changes": [row for row in rows if (row["before"], row["now"]) != (None, None)], "doubts": doubts}
 
 
-def _change(name: str, before: float | None, now: float | None) -> dict[str, Any]:
+def _section(summary: Mapping[str, object], title: str) -> dict[str, float | None]:
+    section = summary[title]
+    return section if isinstance(section, dict) else {}
+
+
+def _change(name: str, before: float | None, now: float | None) -> FigureChange:
     share = now / before - 1 if before and now is not None else None
     return {"figure": name, "before": before, "now": now, "change_share": share}

@@ -8,9 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from common.npu.json_source import listed_mappings, read_json
+from common.npu.source_file import listed_mappings, read_json
 
 WHAT = "qnn_op_trace.json, which ONNX Runtime's QNN provider writes"
 MOST_BYTES = 50_000_000  # of SqueezeNet: 34 kB
@@ -42,8 +41,9 @@ def read_op_trace(path: Path) -> OpTrace:
     return OpTrace(nodes, tuple(_soc_models(content)))
 
 
-def _soc_models(content: Mapping[str, Any]) -> list[int]:
+def _soc_models(content: Mapping[str, object]) -> list[int]:
     traces = content.get("soc_traces")
-    targets = [trace.get("compilation_target") for trace in traces or () if isinstance(trace, dict)]
+    listed = traces if isinstance(traces, list) else []
+    targets = [trace.get("compilation_target") for trace in listed if isinstance(trace, dict)]
     models = [target.get("soc_model") for target in targets if isinstance(target, dict)]
     return [model for model in models if isinstance(model, int)]

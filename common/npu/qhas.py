@@ -13,10 +13,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from common.errors import PipelineError
-from common.npu.json_source import optional_number, read_json
+from common.npu.source_file import mappings, optional_number, read_json
 
 WHAT = "a QNN HTP analysis summary (QHAS) as JSON"
 MOST_BYTES = 50_000_000
@@ -77,12 +76,12 @@ def read_qhas(path: Path) -> Qhas:
     tables = inner if isinstance(inner, dict) else content
     if OVERALL in tables:
         return _of_processors(path, _rows(path, tables, OVERALL))
-    if isinstance(tables.get(STATED), dict):
-        return _stated(path, tables[STATED])
+    if isinstance(stated := tables.get(STATED), dict):
+        return _stated(path, stated)
     raise PipelineError(path, f"has neither {OVERALL!r} nor {STATED!r}", f"give {WHAT}")
 
 
-def _of_processors(path: Path, processors: Sequence[dict[str, Any]]) -> Qhas:
+def _of_processors(path: Path, processors: Sequence[dict[str, object]]) -> Qhas:
     if not processors:
         raise PipelineError(path, f"has no row in {OVERALL!r}", f"give {WHAT}")
     resources = tuple(resource for processor in processors for resource in _resources(path, processor))
@@ -97,7 +96,7 @@ def _of_processors(path: Path, processors: Sequence[dict[str, Any]]) -> Qhas:
     )
 
 
-def _stated(path: Path, section: Mapping[str, Any]) -> Qhas:
+def _stated(path: Path, section: Mapping[str, object]) -> Qhas:
     shares = {unit: optional_number(path, section, f"{unit.lower()}_utilization_percent") for unit in UNITS}
     for unit, percent in shares.items():
         if percent is not None and percent > 100:
@@ -110,13 +109,13 @@ def _stated(path: Path, section: Mapping[str, Any]) -> Qhas:
     )
 
 
-def _largest(path: Path, rows: Sequence[Mapping[str, Any]], key: str) -> float | None:
+def _largest(path: Path, rows: Sequence[Mapping[str, object]], key: str) -> float | None:
     """Return the largest figure of the processors, which work side by side."""
     known = [value for row in rows if (value := optional_number(path, row, key)) is not None]
     return max(known, default=None)
 
 
-def _traffic(path: Path, rows: Sequence[Mapping[str, Any]], key: str, resources: Sequence[Resource]) -> float | None:
+def _traffic(path: Path, rows: Sequence[Mapping[str, object]], key: str, resources: Sequence[Resource]) -> float | None:
     """Return the bytes of all processors; None where the viewer could not classify threads, and lost them."""
     total = _total([optional_number(path, row, key) for row in rows])
     is_lost = not total and any(resource.kind == UNCLASSIFIED for resource in resources)
@@ -128,24 +127,25 @@ def _total(values: Sequence[float | None]) -> float | None:
     return sum(known) if known and len(known) == len(values) else None
 
 
-def _rows(path: Path, tables: Mapping[str, Any], key: str) -> list[dict[str, Any]]:
+def _rows(path: Path, tables: Mapping[str, object], key: str) -> list[dict[str, object]]:
     """Return the rows of a table, however it is wrapped."""
     value = tables[key]
-    if isinstance(value, dict):
-        value = value.get("data", [value])
-    if not isinstance(value, list) or not all(isinstance(row, dict) for row in value):
+    rows = mappings(value.get("data", [value]) if isinstance(value, dict) else value)
+    if rows is None:
         raise PipelineError(path, f"has no list of objects in {key!r}", f"give {WHAT}")
-    return value
+    return rows
 
 
-def _resources(path: Path, processor: Mapping[str, Any]) -> list[Resource]:
+def _resources(path: Path, processor: Mapping[str, object]) -> list[Resource]:
     if "htp_resources" not in processor:
         return []
     timeline = optional_number(path, processor, "timeline_cycles")
     rows = _rows(path, processor, "htp_resources")
-    found = [Resource(str(row.get("type", "")), optional_number(path, row, "cycles_used"), timeline) for row in rows]
-    for resource in found:
+    resources = [
+        Resource(str(row.get("type", "")), optional_number(path, row, "cycles_used"), timeline) for row in rows
+    ]
+    for resource in resources:
         if timeline is not None and resource.used_cycles is not None and resource.used_cycles > timeline:
             problem = f"{resource.kind} was busy for {resource.used_cycles:,.0f} cycles of a run of {timeline:,.0f}"
             raise PipelineError(path, problem, "record it again")
-    return found
+    return resources

@@ -1,23 +1,33 @@
-"""The report of a profile: its summary as a document, and its tables."""
+"""The report of a profile: its summary as a document, its tables, and the comparison of several chips.
+
+What the compiler decided for a chip (bytes, operators, placement) is as valid on the emulator as on a device.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypedDict
 
-from common.npu.chips import Chip, chip_node_rows, chip_rows
 from common.npu.earlier_summary import since_baseline
-from common.npu.nodes import node_row
+from common.npu.nodes import NpuNode, node_row, placement_cells
 from common.npu.qnn_profile import run_rows
 from common.npu.sources import Sources, read_sources
 from common.npu.summary_figures import SECTIONS, as_document, median_run, sections
 
 if TYPE_CHECKING:
-    from common.table_rows import Tables
+    from common.table_rows import NpuChipNodesRow, NpuChipsRow, Tables
 
 NO_RESULTS = "the files hold no results that could be compared with the CPU's"
+
+
+class ResultError(TypedDict):
+    """How far a result is from the CPU's, and how large the CPU's is; None where that is no number."""
+
+    output: str
+    max_error: float | None
+    max_magnitude: float | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,27 +36,26 @@ class Session:
 
     Attributes:
         files: ``qnn_csv``, and ``schematic``, ``qhas``, ``op_trace`` where there are any.
-        errors: of each result, how far it is from the CPU's, as a dataclass with ``max_error``.
         soc_model: the chip; None where only the files may tell.
     """
 
     files: Mapping[str, Path | None]
-    errors: Sequence[Any] = ()
+    errors: Sequence[ResultError] = ()
     soc_model: int | None = None
     no_errors: str = NO_RESULTS
 
 
 @dataclass(frozen=True, slots=True)
 class NpuReport:
-    document: dict[str, Any]
+    document: dict[str, object]
     tables: Tables
 
 
 def report_of(
     sessions: Sequence[Session],
     graph_index: int | None,
-    facts: Mapping[str, Any],
-    baseline: Mapping[str, Any] | None = None,
+    facts: Mapping[str, object],
+    baseline: Mapping[str, object] | None = None,
 ) -> NpuReport:
     """Return the report of the first session, and a comparison of all where there are several."""
     read = [(session, read_sources(session.files, graph_index)) for session in sessions]
@@ -57,7 +66,7 @@ def report_of(
         sections(sources, nodes),
         **facts,
         **sources.facts(),
-        precision=[asdict(error) for error in first.errors],
+        precision=[*first.errors],
         precision_unavailable="" if first.errors else first.no_errors,
     )
     document["since_baseline"] = since_baseline(baseline, document) if baseline else None
@@ -75,6 +84,58 @@ def _chip(session: Session, sources: Sources) -> Chip:
     nodes = sources.nodes()
     figures = {name: figure.value for name, figure in sections(sources, nodes)[SECTIONS[1]].items()}
     figures["vtcm_peak_bytes"] = sources.schematic.vtcm_peak_bytes if sources.schematic else None
-    known = [error.max_error for error in session.errors]
-    is_known = known and None not in known
+    known = [error["max_error"] for error in session.errors if error["max_error"] is not None]
+    is_known = known and len(known) == len(session.errors)
     return Chip(session.soc_model or 0, nodes, figures, max(known) if is_known else None)
+
+
+@dataclass(frozen=True, slots=True)
+class Chip:
+    """A chip by Qualcomm's number, the nodes as compiled for it, its figures by name, and the largest error."""
+
+    soc_model: int
+    nodes: Sequence[NpuNode]
+    figures: Mapping[str, float | None]
+    max_error: float | None
+
+
+def chip_rows(chips: Sequence[Chip]) -> list[NpuChipsRow]:
+    return [
+        {
+            "soc_model": chip.soc_model,
+            "npu_node_count": len(chip.nodes),
+            "fused_node_count": sum(bool(node.fused_into) for node in chip.nodes),
+            "moved_node_count": len(_moved(chip, chips[0])),
+            "htp_op_count": _whole(chip, "htp_op_count"),
+            "hvx_op_count": _whole(chip, "hvx_op_count"),
+            "hmx_op_count": _whole(chip, "hmx_op_count"),
+            "dma_op_count": _whole(chip, "dma_op_count"),
+            "dram_read_bytes": _whole(chip, "dram_read_bytes"),
+            "dram_write_bytes": _whole(chip, "dram_write_bytes"),
+            "vtcm_read_bytes": _whole(chip, "vtcm_read_bytes"),
+            "vtcm_write_bytes": _whole(chip, "vtcm_write_bytes"),
+            "spill_bytes": _whole(chip, "spill_bytes"),
+            "vtcm_peak_bytes": _whole(chip, "vtcm_peak_bytes"),
+            "max_error": chip.max_error,
+        }
+        for chip in chips
+    ]
+
+
+def chip_node_rows(chips: Sequence[Chip]) -> list[NpuChipNodesRow]:
+    rows: list[NpuChipNodesRow] = []
+    for chip in chips:
+        moved = _moved(chip, chips[0])
+        for node in chip.nodes:
+            rows.append({"soc_model": chip.soc_model, **placement_cells(node), "is_moved": node.op_id in moved})
+    return rows
+
+
+def _whole(chip: Chip, name: str) -> int | None:
+    value = chip.figures.get(name)
+    return None if value is None else int(value)
+
+
+def _moved(chip: Chip, first: Chip) -> set[int]:
+    known = {node.op_id: node.placement for node in first.nodes}
+    return {node.op_id for node in chip.nodes if known.get(node.op_id) != node.placement}

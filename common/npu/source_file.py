@@ -1,16 +1,19 @@
-"""The text of a file that another program wrote, which may be anything."""
+"""The text or the JSON of a file that another program wrote: every part is checked before it is used."""
 
 from __future__ import annotations
 
 import contextlib
 import io
+import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import BinaryIO
 
 from common.errors import PipelineError
+from common.names import quoted
 
+LARGEST = 10.0**18  # no count of cycles or bytes is larger
 UTF_16_MARKS = (b"\xff\xfe", b"\xfe\xff")
 
 
@@ -47,3 +50,46 @@ def _opened(path: Path, most_bytes: int, what: str) -> Iterator[BinaryIO]:
             yield file
     except OSError as error:
         raise PipelineError(path, f"cannot be read ({error.strerror})", f"give {what}") from error
+
+
+def read_json(path: Path, most_bytes: int, what: str) -> dict[str, object]:
+    """Return the object that a JSON file holds."""
+    text = read_text(path, most_bytes, what)
+    try:
+        content = json.loads(text, parse_constant=_refuse)
+    except (ValueError, RecursionError) as error:
+        raise PipelineError(path, f"is no JSON that can be read ({error})", f"give {what}") from error
+    if not isinstance(content, dict):
+        raise PipelineError(path, "holds no JSON object", f"give {what}")
+    return content
+
+
+def _refuse(constant: str) -> None:
+    raise ValueError(f"{constant} is no number")
+
+
+def listed_mappings(path: Path, content: Mapping[str, object], key: str, what: str) -> list[dict[str, object]]:
+    """Return the list of objects under a key."""
+    objects = mappings(content.get(key))
+    if objects is None:
+        raise PipelineError(path, f"has no list of objects {key!r}", f"give {what}")
+    return objects
+
+
+def mappings(value: object) -> list[dict[str, object]] | None:
+    """Return a list of JSON objects; None where the value is something else."""
+    return value if isinstance(value, list) and all(isinstance(item, dict) for item in value) else None
+
+
+def optional_number(path: Path, content: Mapping[str, object], key: str) -> float | None:
+    """Return the number under a key, or None where it is missing.
+
+    Raises:
+        PipelineError: something else stands there, or a number that no profile holds.
+    """
+    value = content.get(key)
+    if value is None:
+        return None
+    if isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= LARGEST:
+        return value
+    raise PipelineError(path, f"{key} is {quoted(value)}, not a number of 0 or more", "record it again")

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from common.errors import UnusableValueError
 from common.npu.nodes import NpuNode, npu_nodes, require_one_graph
@@ -28,7 +27,7 @@ class Sources:
     def nodes(self) -> list[NpuNode]:
         return npu_nodes(self.profile, self.schematic, self.trace)
 
-    def facts(self) -> dict[str, Any]:
+    def facts(self) -> dict[str, object]:
         chips = [*self.trace.soc_models] if self.trace else []
         return {
             "is_emulated": self.profile.is_emulated,

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from statistics import median_low
-from typing import Any
 
 from common.npu.nodes import BYTES, UNITS, NpuNode
 from common.npu.qhas import Qhas
@@ -120,7 +119,7 @@ def resource_utilization(
     return section
 
 
-def as_document(by_title: dict[str, Section], **facts: Any) -> dict[str, Any]:
+def as_document(by_title: dict[str, Section], **facts: object) -> dict[str, object]:
     """Return the sections as plain data: values, and sources and reasons beside them."""
     return {
         **{title: {name: figure.value for name, figure in section.items()} for title, section in by_title.items()},

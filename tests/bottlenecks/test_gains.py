@@ -8,8 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from common.bottlenecks.executed_nodes import interval_us
-from common.bottlenecks.gains import Kept, what_ifs
-from common.bottlenecks.judge import findings
+from common.bottlenecks.judge import Kept, findings, what_ifs
 from common.bottlenecks.subjects import measured
 from tests.support.bottleneck_tables import RULES, SUMMARY, node, tables
 

@@ -1,7 +1,7 @@
 """Chips: totals of each, and the nodes that one places otherwise than the first."""
 
-from common.npu.chips import Chip, chip_node_rows, chip_rows
 from common.npu.nodes import NpuNode
+from common.npu.report import Chip, chip_node_rows, chip_rows
 from common.npu.schematic import HtpOp
 
 
