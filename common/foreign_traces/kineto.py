@@ -14,16 +14,16 @@ from __future__ import annotations
 import math
 from array import array
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from pathlib import Path
-from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from common.errors import PipelineError
-from common.json_stream import CutShortError, list_items
+from common.foreign_traces.layers import exported_items
 from common.names import quoted
 
 WHAT = "a profile that PyTorch exported as a Chrome trace"
@@ -31,6 +31,8 @@ OPERATOR, STEP = "cpu_op", "ProfilerStep#"
 KERNELS = frozenset({"kernel", "gpu_memcpy", "gpu_memset"})
 LARGEST_US = 1e18
 Shapes = tuple[tuple[int, ...], ...]
+Times = npt.NDArray[np.float64]
+Indices = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +85,7 @@ class _Events:
     thread: array[int] = field(default_factory=lambda: array("q"))
     kind: array[int] = field(default_factory=lambda: array("q"))
     number: array[int] = field(default_factory=lambda: array("q"))  # External id, or -1
-    threads: dict[Any, int] = field(default_factory=dict)
+    threads: dict[tuple[str, str], int] = field(default_factory=dict)
     kernel_us: defaultdict[int, float] = field(default_factory=lambda: defaultdict(float))
     steps: list[tuple[float, float]] = field(default_factory=list)
 
@@ -91,35 +93,28 @@ class _Events:
 def read_calls(path: Path) -> TorchCalls:
     """Read a profile, which is refused where it is cut short or holds no operator."""
     events = _Events()
-    try:
-        for event in list_items(path, "traceEvents", WHAT):
-            _enter(path, events, event)
-    except CutShortError as error:
-        raise PipelineError(path, f"is cut short ({error})", "export it again") from error
-    except OSError as error:
-        raise PipelineError(path, f"cannot be read ({error.strerror})", f"give {WHAT}") from error
+    for event in exported_items(path, "traceEvents", WHAT):
+        _enter(path, events, event)
     if not events.kinds:
         raise PipelineError(path, "holds no operator", "record it with ProfilerActivity.CPU")
     return _calls(path, events)
 
 
-def _enter(path: Path, events: _Events, event: Any) -> None:
+def _enter(path: Path, events: _Events, event: object) -> None:
     if not isinstance(event, dict):
         raise PipelineError(path, f"has an event that is no object: {quoted(event)}", f"give {WHAT}")
-    category, name = event.get("cat"), event.get("name")
+    category, name, args = event.get("cat"), event.get("name"), event.get("args")
     if event.get("ph") != "X" or not isinstance(name, str):
         return
-    args = event.get("args") if isinstance(event.get("args"), dict) else {}
+    args = args if isinstance(args, dict) else {}
     if category == OPERATOR:
         start_us, time_us = _times(path, event)
-        shapes = _shapes(args.get("Input Dims")) if isinstance(args, dict) else ()
-        call = TorchCall(name.rpartition("::")[2], shapes)
+        call = TorchCall(name.rpartition("::")[2], _shapes(args.get("Input Dims")))
         events.start_us.append(start_us)
         events.time_us.append(time_us)
         events.kind.append(events.kinds.setdefault(call, len(events.kinds)))
-        events.thread.append(
-            events.threads.setdefault((str(event.get("pid")), str(event.get("tid"))), len(events.threads))
-        )
+        thread = (str(event.get("pid")), str(event.get("tid")))
+        events.thread.append(events.threads.setdefault(thread, len(events.threads)))
         events.number.append(_number(args))
     elif category in KERNELS:
         events.kernel_us[_number(args)] += _times(path, event)[1]
@@ -128,24 +123,26 @@ def _enter(path: Path, events: _Events, event: Any) -> None:
         events.steps.append((start_us, start_us + time_us))
 
 
-def _times(path: Path, event: dict[str, Any]) -> tuple[float, float]:
-    start_us, time_us = event.get("ts"), event.get("dur")
-    for value in (start_us, time_us):
-        if not isinstance(value, int | float) or isinstance(value, bool) or not abs(value) <= LARGEST_US:
-            raise PipelineError(
-                path, f"the event {quoted(event.get('name'))} has no time: {quoted(value)}", "record it again"
-            )
-    if time_us is None or time_us < 0 or start_us is None:
+def _times(path: Path, event: Mapping[str, object]) -> tuple[float, float]:
+    start_us, time_us = (_time(path, event, key) for key in ("ts", "dur"))
+    if time_us < 0:
         raise PipelineError(path, f"the event {quoted(event.get('name'))} lasts {quoted(time_us)}", "record it again")
-    return float(start_us), float(time_us)
+    return start_us, time_us
 
 
-def _number(args: Any) -> int:
-    value = args.get("External id", args.get("external id", -1)) if isinstance(args, dict) else -1
+def _time(path: Path, event: Mapping[str, object], key: str) -> float:
+    value = event.get(key)
+    if isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= LARGEST_US:
+        return float(value)
+    raise PipelineError(path, f"the event {quoted(event.get('name'))} has no time: {quoted(value)}", "record it again")
+
+
+def _number(args: Mapping[str, object]) -> int:
+    value = args.get("External id", args.get("external id", -1))
     return value if isinstance(value, int) and 0 <= value < 2**62 else -1
 
 
-def _shapes(dims: Any) -> Shapes:
+def _shapes(dims: object) -> Shapes:
     """Return the shapes of the operands; a scalar or what is no tensor has none."""
     if not isinstance(dims, list):
         return ()
@@ -180,7 +177,7 @@ def _calls(path: Path, events: _Events) -> TorchCalls:
     )
 
 
-def _outermost(start_us: Any, time_us: Any, thread: Any) -> tuple[list[int], Any]:
+def _outermost(start_us: Times, time_us: Times, thread: Indices) -> tuple[list[int], Indices]:
     """Return the operators that lie in no other one of their thread, in order, and for each operator its outermost."""
     owner = np.arange(len(start_us))
     outer: list[int] = []
@@ -194,7 +191,7 @@ def _outermost(start_us: Any, time_us: Any, thread: Any) -> tuple[list[int], Any
     return outer, owner
 
 
-def _kernel_times(events: _Events, owner: Any) -> Any:
+def _kernel_times(events: _Events, owner: Indices) -> Times:
     times = np.zeros(len(owner))
     for index, number in enumerate(events.number):
         if number >= 0 and number in events.kernel_us:
@@ -203,7 +200,7 @@ def _kernel_times(events: _Events, owner: Any) -> Any:
 
 
 def _runs(
-    path: Path, chosen: Sequence[int], start_us: Any, kind: Any, steps: Sequence[tuple[float, float]]
+    path: Path, chosen: Sequence[int], start_us: Times, kind: Indices, steps: Sequence[tuple[float, float]]
 ) -> list[list[int]]:
     if steps:
         runs = [[index for index in chosen if begin <= start_us[index] < end] for begin, end in steps]

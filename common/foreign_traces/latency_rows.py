@@ -2,33 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from common.errors import UnusableValueError
 from common.foreign_traces.layers import Layer, LayerProfile, total_us
-from common.graph import Graph
+from common.graph import Graph, Shape
 from common.latency.slow_runs import leading_slow_runs
-from common.latency.statistics import QUANTILES, Estimate, estimate_columns, summary
+from common.latency.statistics import summary
 
-NAMES = ("median", "mean", "min", "p95", "std")
-UNKNOWN = (
-    *("uses_thread_pool", "pool_thread_count", "pool_balance_share", "pool_wait_us", "peak_memory_bytes"),
-    *("live_memory_bytes", "allocated_bytes", "correction_us", "correction_low_us", "correction_high_us"),
-)
+if TYPE_CHECKING:
+    from common.table_rows import LatencySummaryDocument, OpLatencyRow, RunLatencyRow
+
 NO_PERCENTILES = "the profile has no unprofiled runs: their latency and its percentiles are unknown"
 NOT_CORRECTED = "layer times are not corrected: what profiling added to them is unknown"
 ONE_FIGURE = "the profile has one {figure} per layer: its other statistics are empty"
 
 
-def latency_rows(profile: LayerProfile, graph: Graph, warmup: int) -> list[dict[str, Any]]:
-    """Return a row of op_latency per layer."""
+@dataclass(frozen=True, slots=True)
+class LayerStatistics:
+    """Statistics of a layer's time in one run, in µs; a profile with one figure gives no other one."""
+
+    median: float | None
+    mean: float | None
+    min: float | None = None
+    p95: float | None = None
+    std: float | None = None
+
+
+def latency_rows(profile: LayerProfile, graph: Graph, warmup: int) -> list[OpLatencyRow]:
+    """Return a row of op_latency per layer; no statistic counts the ``warmup`` runs at the start."""
     return [_row(profile, layer, index, graph, warmup) for index, layer in enumerate(profile.layers)]
 
 
-def _row(profile: LayerProfile, layer: Layer, index: int, graph: Graph, warmup: int) -> dict[str, Any]:
+def _row(profile: LayerProfile, layer: Layer, index: int, graph: Graph, warmup: int) -> OpLatencyRow:
     node = graph.by_name[layer.name]
     outputs = [graph.tensors[name] for name in node.outputs]
     statistics = layer_statistics(layer, warmup)
@@ -39,32 +48,49 @@ def _row(profile: LayerProfile, layer: Layer, index: int, graph: Graph, warmup: 
         "provider": profile.program,
         "execution_index": index,
         "input_count": len(node.inputs),
+        "uses_thread_pool": None,
         "input_shapes": [_extents(graph.tensors[name].shape) for name in node.inputs],
         "output_shapes": [_extents(tensor.shape) for tensor in outputs],
         "output_dtypes": [layer.dtype or tensor.dtype for tensor in outputs],
         "shape_variants": [],
         "sample_count": None if profile.run_count is None else profile.run_count - warmup,
+        "pool_thread_count": None,
+        "pool_balance_share": None,
+        "pool_wait_us": None,
+        "peak_memory_bytes": None,
+        "live_memory_bytes": None,
+        "allocated_bytes": None,
         "events_per_run_count": 1,
-        **{f"{kind}_{name}_us": statistics[name] for kind in ("raw", "corrected") for name in NAMES},
+        "raw_median_us": statistics.median,
+        "raw_mean_us": statistics.mean,
+        "raw_min_us": statistics.min,
+        "raw_p95_us": statistics.p95,
+        "raw_std_us": statistics.std,
+        "corrected_median_us": statistics.median,
+        "corrected_mean_us": statistics.mean,
+        "corrected_min_us": statistics.min,
+        "corrected_p95_us": statistics.p95,
+        "corrected_std_us": statistics.std,
+        "correction_us": None,
+        "correction_low_us": None,
+        "correction_high_us": None,
         "is_correction_dominated": False,
         "raw_total_us": total_us(layer, warmup, profile.run_count),
-        **dict.fromkeys(UNKNOWN),
     }
 
 
-def _extents(shape: Sequence[Any] | None) -> list[Any] | None:
+def _extents(shape: Shape) -> list[int | None] | None:
     return None if shape is None else [extent if isinstance(extent, int) else None for extent in shape]
 
 
-def layer_statistics(layer: Layer, warmup: int) -> dict[str, float | None]:
-    """Return the statistics of a layer's time in one run; one figure alone gives no other one."""
+def layer_statistics(layer: Layer, warmup: int) -> LayerStatistics:
     if not layer.run_us:
-        return dict.fromkeys(NAMES) | {"median": layer.median_us, "mean": layer.mean_us}
+        return LayerStatistics(layer.median_us, layer.mean_us)
     figures = summary(np.array(layer.run_us[warmup:]), "raw")
-    return {name: figures[f"raw_{name}_us"] for name in NAMES}
+    return LayerStatistics(*(figures[f"raw_{field.name}_us"] for field in fields(LayerStatistics)))
 
 
-def run_rows(profile: LayerProfile, warmup: int) -> list[dict[str, Any]]:
+def run_rows(profile: LayerProfile, warmup: int) -> list[RunLatencyRow]:
     """Return the rows of run_latency, from the start of the first run; none where the profile tells of no run."""
     return [
         {
@@ -78,31 +104,51 @@ def run_rows(profile: LayerProfile, warmup: int) -> list[dict[str, Any]]:
     ]
 
 
-def summary_figures(profile: LayerProfile, threads: int, warmup: int) -> dict[str, Any]:
+def summary_figures(profile: LayerProfile, threads: int, warmup: int) -> LatencySummaryDocument:
     """Return the fields of latency_summary; those that need unprofiled runs are None."""
-    unknown = Estimate(None, None, None)
     counted = profile.run_us[warmup:]
     return {
         "provider": profile.program,
+        "graph_optimization": None,
         "threads": threads,
         "sample_count": 0,
         "profiled_sample_count": None if profile.run_count is None else profile.run_count - warmup,
         "warmup_count": 0,
-        **{
-            column: value
-            for name in (*QUANTILES, "mean", "jitter")
-            for column, value in estimate_columns(name, unknown).items()
-        },
+        "steady_state": None,
+        "steady_start_index": None,
+        "session_creation_us": None,
+        "first_run_us": None,
+        "p50_us": None,
+        "p50_low_us": None,
+        "p50_high_us": None,
+        "p90_us": None,
+        "p90_low_us": None,
+        "p90_high_us": None,
+        "p95_us": None,
+        "p95_low_us": None,
+        "p95_high_us": None,
+        "p99_us": None,
+        "p99_low_us": None,
+        "p99_high_us": None,
+        "p99_9_us": None,
+        "p99_9_low_us": None,
+        "p99_9_high_us": None,
+        "mean_us": None,
+        "mean_low_us": None,
+        "mean_high_us": None,
+        "jitter_us": None,
+        "jitter_low_us": None,
+        "jitter_high_us": None,
+        "min_us": None,
+        "max_us": None,
         "profiled_median_us": float(np.median(counted)) if counted else None,
+        "profiling_overhead_fraction": None,
         "trace_total_us": sum(total_us(layer, warmup, profile.run_count) for layer in profile.layers),
         "trace_event_count": sum(max(1, len(layer.run_us)) for layer in profile.layers),
-        **dict.fromkeys(
-            (
-                *("graph_optimization", "steady_state", "steady_start_index", "session_creation_us", "first_run_us"),
-                *("min_us", "max_us", "profiling_overhead_fraction", "pool_balance_share", "peak_memory_bytes"),
-                *("arena_bytes", "peak_resident_bytes"),
-            )
-        ),
+        "pool_balance_share": None,
+        "peak_memory_bytes": None,
+        "arena_bytes": None,
+        "peak_resident_bytes": None,
     }
 
 

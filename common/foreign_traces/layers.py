@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from common.errors import PipelineError
+from common.json_stream import CutShortError, list_items
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,3 +80,13 @@ def total_us(layer: Layer, warmup: int, run_count: int | None) -> float:
         return sum(layer.run_us[warmup:])
     one_us = layer.median_us if layer.mean_us is None else layer.mean_us
     return (one_us or 0.0) * (run_count or 1)
+
+
+def exported_items(path: Path, key: str, what: str) -> Iterator[object]:
+    """Yield the items of the list under a key of a JSON file, which is refused where it is cut short."""
+    try:
+        yield from list_items(path, key, what)
+    except CutShortError as error:
+        raise PipelineError(path, f"is cut short ({error})", "export it again") from error
+    except OSError as error:
+        raise PipelineError(path, f"cannot be read ({error.strerror})", f"give {what}") from error

@@ -13,14 +13,13 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import NamedTuple, TypeAlias
 
 from common.errors import PipelineError
-from common.foreign_traces.layers import Layer, LayerProfile, uniquely_named
-from common.json_stream import CutShortError, list_items
+from common.foreign_traces.layers import Layer, LayerProfile, exported_items, uniquely_named
 from common.names import quoted
 
 WHAT = "a profile that trtexec exported as JSON"
@@ -37,11 +36,20 @@ DTYPES = {
     "FP32": "float32",
     "FLOAT": "float32",
 }
+Object: TypeAlias = dict[str, object]  # of JSON
 _SERVES = re.compile(
     r"Reformatting CopyNode for \w+ Tensor \d+ to (?P<layer>.+)|reshape_(?:before|after)_(?P<shaped>.+)"
 )
 _SUBGRAPH = re.compile(r"\{ForeignNode\[(.*)\.\.\.(.*)\]\}", re.DOTALL)
 _SOURCE = re.compile(r"\[ONNX Layer: ([^\]]+)\]")
+
+
+class _Output(NamedTuple):
+    """A tensor that a layer writes; its shape is empty where it is unknown."""
+
+    name: str
+    dims: tuple[int, ...]
+    dtype: str
 
 
 def read_tensorrt_profile(path: Path, information: Path | None) -> LayerProfile:
@@ -53,38 +61,34 @@ def read_tensorrt_profile(path: Path, information: Path | None) -> LayerProfile:
         PipelineError: a file cannot be read, is of another kind or incomplete, or both are of different engines.
     """
     first, *entries = _items(path, "", WHAT)
-    runs = first.get("count")
+    runs = first.get("count") if isinstance(first, dict) else None
     if not isinstance(runs, int) or isinstance(runs, bool) or not 0 < runs < MOST_RUNS or not entries:
         raise PipelineError(path, "does not begin with the count of runs, followed by layers", f"give {WHAT}")
     layers = uniquely_named(_layer(path, entry) for entry in entries)
-    _require_whole(path, entries)
+    _require_whole(path, [entry for entry in entries if isinstance(entry, dict)])
     profile = LayerProfile("TensorRT", "tensorrt", layers, runs, is_of_device=True)
     return profile if information is None else _informed(information, profile)
 
 
-def _items(path: Path, key: str, what: str) -> list[Any]:
-    try:
-        items = [*list_items(path, key, what)]
-    except CutShortError as error:
-        raise PipelineError(path, f"is cut short ({error})", "export it again") from error
-    except OSError as error:
-        raise PipelineError(path, f"cannot be read ({error.strerror})", f"give {what}") from error
-    if not items or not all(isinstance(item, dict | str) for item in items):
+def _items(path: Path, key: str, what: str) -> list[Object | str]:
+    items = [*exported_items(path, key, what)]
+    known = [item for item in items if isinstance(item, dict | str)]
+    if not known or len(known) < len(items):
         raise PipelineError(path, "holds no list of layers", f"give {what}")
-    return items
+    return known
 
 
-def _layer(path: Path, entry: Any) -> Layer:
-    if not isinstance(entry, dict) or not isinstance(entry.get("name"), str):
+def _layer(path: Path, entry: Object | str) -> Layer:
+    name = entry.get("name") if isinstance(entry, dict) else None
+    if not isinstance(entry, dict) or not isinstance(name, str):
         raise PipelineError(path, f"has a layer without a name: {quoted(entry)}", f"give {WHAT}")
-    name = entry["name"]
     mean_ms, median_ms = (_time_ms(path, entry, key) for key in ("averageMs", "medianMs"))
     if mean_ms is None:
         raise PipelineError(path, f"the layer {quoted(name)} has no averageMs", f"give {WHAT}")
     return replace(_named(name), mean_us=1e3 * mean_ms, median_us=None if median_ms is None else 1e3 * median_ms)
 
 
-def _time_ms(path: Path, entry: Mapping[str, Any], key: str) -> float | None:
+def _time_ms(path: Path, entry: Object, key: str) -> float | None:
     value = entry.get(key)
     if value is None:
         return None
@@ -93,7 +97,7 @@ def _time_ms(path: Path, entry: Mapping[str, Any], key: str) -> float | None:
     raise PipelineError(path, f"{key} of {quoted(entry['name'])} is {quoted(value)}, not a time", "export it again")
 
 
-def _require_whole(path: Path, entries: Sequence[Mapping[str, Any]]) -> None:
+def _require_whole(path: Path, entries: Sequence[Object]) -> None:
     """Check that the shares of all layers add up to the whole: none is lost, none is of another engine."""
     shares = [_time_ms(path, entry, "percentage") for entry in entries]
     known = [share for share in shares if share is not None]
@@ -119,42 +123,40 @@ def _readings(name: str) -> Iterator[str]:
 
 
 def _informed(path: Path, profile: LayerProfile) -> LayerProfile:
-    told = {
+    items = {
         item if isinstance(item, str) else str(item.get("Name")): item for item in _items(path, "Layers", INFORMATION)
     }
-    if not any(layer.name in told for layer in profile.layers):
+    if not any(layer.name in items for layer in profile.layers):
         problem = f"has no layer of the profile ({quoted(profile.layers[0].name)}, …)"
         raise PipelineError(path, problem, "give the information of the same engine")
-    outputs = {name: _outputs(path, item) for name, item in told.items() if isinstance(item, dict)}
+    detailed = {name: (item, _outputs(path, item)) for name, item in items.items() if isinstance(item, dict)}
     layers = (
-        _with_information(layer, told[layer.name], outputs[layer.name]) if layer.name in outputs else layer
-        for layer in profile.layers
+        _with_information(layer, *detailed[layer.name]) if layer.name in detailed else layer for layer in profile.layers
     )
-    shapes = {name: dims for written in outputs.values() for name, dims, _ in written if dims}
+    shapes = {output.name: output.dims for _, outputs in detailed.values() for output in outputs if output.dims}
     return replace(profile, layers=tuple(layers), shapes=shapes)
 
 
-def _with_information(layer: Layer, item: Mapping[str, Any], outputs: Sequence[tuple[str, Any, str]]) -> Layer:
-    sources = tuple(_SOURCE.findall(str(item.get("Metadata", ""))))
-    written = tuple(name for name, _, _ in outputs)
-    kind = item.get("LayerType")
-    layer_type = kind if isinstance(kind, str) and kind else layer.layer_type
-    dtype = next((dtype for _, _, dtype in outputs if dtype), "")
+def _with_information(layer: Layer, item: Object, outputs: Sequence[_Output]) -> Layer:
+    named = item.get("LayerType")
+    layer_type = named if isinstance(named, str) and named else layer.layer_type
+    dtype = next((output.dtype for output in outputs if output.dtype), "")
     if layer.serves:
         return replace(layer, layer_type=layer_type, dtype=dtype)
-    return replace(layer, layer_type=layer_type, dtype=dtype, sources=(*sources, *layer.sources, *written))
+    metadata = _SOURCE.findall(str(item.get("Metadata", "")))
+    sources = (*metadata, *layer.sources, *(output.name for output in outputs))
+    return replace(layer, layer_type=layer_type, dtype=dtype, sources=sources)
 
 
-def _outputs(path: Path, item: Mapping[str, Any]) -> list[tuple[str, tuple[int, ...], str]]:
+def _outputs(path: Path, item: Object) -> list[_Output]:
     outputs = item.get("Outputs", [])
     if not isinstance(outputs, list) or not all(isinstance(output, dict) for output in outputs):
-        raise PipelineError(
-            path, f"the outputs of {quoted(item.get('Name'))} are no list of tensors", f"give {INFORMATION}"
-        )
-    found = []
-    for output in outputs:
-        dims, words = output.get("Dimensions"), str(output.get("Format/Datatype", "")).upper()
-        is_shape = isinstance(dims, list) and all(type(extent) is int for extent in dims)
-        dtype = next((dtype for word, dtype in DTYPES.items() if word in words), "")
-        found.append((str(output.get("Name")), tuple(dims) if is_shape and dims else (), dtype))
-    return found
+        problem = f"the outputs of {quoted(item.get('Name'))} are no list of tensors"
+        raise PipelineError(path, problem, f"give {INFORMATION}")
+    return [_output(output) for output in outputs]
+
+
+def _output(output: Object) -> _Output:
+    dims, words = output.get("Dimensions"), str(output.get("Format/Datatype", "")).upper()
+    shape = tuple(dims) if isinstance(dims, list) and all(type(extent) is int for extent in dims) else ()
+    return _Output(str(output.get("Name")), shape, next((dtype for word, dtype in DTYPES.items() if word in words), ""))
