@@ -34,8 +34,8 @@ if __name__ == "__main__":
 
 import json
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 from common import cli
 from common.artifacts.columns import COLUMNS
@@ -63,20 +63,20 @@ RECORDED = {"qnn_csv": "qnn_profile", "schematic": "qnn_schematic", "op_trace": 
 
 def arguments() -> cli.Parser:
     parser = cli.Parser(SCRIPT, __doc__ or "")
-    file: dict[str, Any] = {"type": cli.path, "metavar": "FILE"}
+    file = partial(parser.setting, type=cli.path, metavar="FILE")
     parser.model_settings()
     parser.setting("--runs", type=cli.positive_int, default=3, metavar="N", help="inferences on the NPU")
     rules = cli.ROOT / "configs/bottlenecks.yaml"
-    parser.setting("--rules", default=rules, help="rules by which bottlenecks are found", **file)
+    file("--rules", default=rules, help="rules by which bottlenecks are found")
     text = "Qualcomm's numbers of chips to compare"
     parser.setting("--soc", type=cli.positive_ints, default=[57], metavar="N,…", help=text)
     parser.setting("--level", choices=[*LEVELS], default="optrace", help="profiling level; only optrace has traffic")
     parser.setting("--performance", choices=PERFORMANCE_MODES, default="default", help="clocks of a device")
     parser.setting("--seed", type=cli.non_negative_int, default=0, metavar="N", help="seed of the random inputs")
-    parser.setting("--qnn-csv", help="instead of a model: profile that QNN wrote as CSV", **file)
-    parser.setting("--schematic", help="the compiler's schematic of the same session (*_schematic.bin)", **file)
-    parser.setting("--qhas", help="QNN HTP analysis summary of qnn-profile-viewer, as JSON", **file)
-    parser.setting("--op-trace", help="qnn_op_trace.json of the same session: which nodes QNN fused", **file)
+    file("--qnn-csv", help="instead of a model: profile that QNN wrote as CSV")
+    file("--schematic", help="the compiler's schematic of the same session (*_schematic.bin)")
+    file("--qhas", help="QNN HTP analysis summary of qnn-profile-viewer, as JSON")
+    file("--op-trace", help="qnn_op_trace.json of the same session: which nodes QNN fused")
     text = "which graph of a profile that holds several"
     parser.setting("--graph", type=cli.non_negative_int, metavar="N", help=text)
     text = "folder of an earlier npu_summary.json: print what changed"

@@ -336,10 +336,9 @@ CODE_09 := common/artifacts/catalogue.py common/artifacts/cells.py common/artifa
     common/artifacts/json_text.py common/artifacts/lineage.py common/artifacts/provenance.py \
     common/artifacts/schema.py common/artifacts/stages.py common/artifacts/transaction.py \
     common/artifacts/whole_folder.py common/bottlenecks/derived_figures.py common/bottlenecks/executed_nodes.py \
-    common/bottlenecks/gains.py common/bottlenecks/judge.py common/bottlenecks/npu_facts.py \
-    common/bottlenecks/patterns.py common/bottlenecks/rules.py common/bottlenecks/run_facts.py \
-    common/bottlenecks/subjects.py common/cli/__init__.py common/cli/commands.py common/cli/flags.py \
-    common/cli/help_text.py common/cli/output.py common/cli/search.py common/cli/settings.py \
+    common/bottlenecks/judge.py common/bottlenecks/npu_facts.py common/bottlenecks/rules.py \
+    common/bottlenecks/run_facts.py common/bottlenecks/subjects.py common/cli/__init__.py common/cli/commands.py \
+    common/cli/flags.py common/cli/help_text.py common/cli/output.py common/cli/search.py common/cli/settings.py \
     common/cli/settings_file.py common/cli/stage.py common/cli/streams.py common/cli/wording.py \
     common/configuration.py common/dag.py common/errors.py common/expressions.py common/graph.py common/host_doubts.py \
     common/host_identity.py common/interrupts.py common/intervals.py common/json_stream.py common/latency/run.py \

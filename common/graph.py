@@ -62,7 +62,7 @@ class Node:
     domain: str
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
-    attributes: Mapping[str, Any] = field(default_factory=dict)
+    attributes: Mapping[str, object] = field(default_factory=dict)
     body: str = ""
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 from common.errors import UpstreamError
 from common.number_formats import FP32, HALF_FORMATS, INT8, MEASURED_PEAKS
@@ -70,8 +70,9 @@ def roofs_of(measured: HostCeilingsDocument, peak_flop_per_s: float | None, memo
     bandwidth = memory_bytes_per_s or measured["memory_bytes_per_s"]
     if peak_flop_per_s:
         return given_roofs(peak_flop_per_s, bandwidth)
-    figures: Mapping[str, Any] = measured  # the names of the peaks are data
-    return Roofs(bandwidth, {name: figures[key] for name, key in MEASURED_PEAKS.items() if figures[key] is not None})
+    figures: Mapping[str, object] = measured  # the names of the peaks are data
+    peaks = {name: figures[key] for name, key in MEASURED_PEAKS.items()}
+    return Roofs(bandwidth, {name: peak for name, peak in peaks.items() if isinstance(peak, int | float)})
 
 
 def missing_peak_notes(roofs: Roofs, nodes: Iterable[OpRooflineRow]) -> list[str]:

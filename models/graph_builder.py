@@ -45,7 +45,7 @@ class GraphBuilder:
         inner.random = self.random
         return inner
 
-    def weight(self, name: str, array: npt.NDArray[Any]) -> str:
+    def weight(self, name: str, array: npt.NDArray[np.generic]) -> str:
         """Add an initializer and return its name."""
         self.initializers.append(numpy_helper.from_array(array, name))
         return name
@@ -77,7 +77,7 @@ class GraphBuilder:
         bias = self.weight(f"{dotted(path)}.bias", np.zeros(wider, np.float32))
         return self.node("Gemm", [x, weight, bias], path, output=output, transB=1, **scales)
 
-    def constant(self, path: str, value: Any, dtype: npt.DTypeLike = np.int64) -> str:
+    def constant(self, path: str, value: npt.ArrayLike, dtype: npt.DTypeLike = np.int64) -> str:
         """Add a Constant node, as exporters do for constants that are not weights."""
         return self.node("Constant", [], path, value=numpy_helper.from_array(np.array(value, dtype)))
 

@@ -10,14 +10,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
 from math import isfinite
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import onnx
 from onnx import helper
 
 from common.graph import Graph, Node, Shape
-from common.onnx_graph.shapes.values import Array
+from common.onnx_graph.shapes.evaluation import Array
 from common.operators import CONVOLUTION_WEIGHT
 
 # Attributes that are reported; docs/MODEL.md says what each means. Kernel, strides and groups have own columns.
@@ -45,12 +45,12 @@ OPERANDS = {
     **{f"Reduce{name}": (1, "axes") for name in ("Sum", "SumSquare")},
 }
 _POOL = {"auto_pad": "NOTSET", "ceil_mode": 0, "count_include_pad": 0, "channels_last": 0}
-_CONVOLUTION = {"auto_pad": "NOTSET"}
+_CONVOLUTION: Mapping[str, object] = {"auto_pad": "NOTSET"}
 _PRODUCT = {"alpha": 1.0, "transA": 0, "transB": 0}
 _BATCHED_PRODUCT = {**_PRODUCT, "transBatchA": 0, "transBatchB": 0}
 _PROJECTED = {"unidirectional": 0, "do_rotary": 0, "rotary_embedding_dim": 0}
 # Defaults of operators that the onnx package does not know.
-CONTRIB_DEFAULTS: dict[str, dict[str, Any]] = {
+CONTRIB_DEFAULTS: dict[str, Mapping[str, object]] = {
     **dict.fromkeys(("FusedConv", "NhwcConv", "NhwcFusedConv", "ConvTransposeWithDynamicPads"), _CONVOLUTION),
     **dict.fromkeys(("Conv", "MaxPool", "AveragePool"), _CONVOLUTION),
     "QLinearConv": {**_CONVOLUTION, "channels_last": 0},
@@ -104,7 +104,9 @@ def whole_numbers(value: Array | None) -> tuple[int, ...] | None:
     return tuple(value.ravel().tolist()) if value is not None and value.dtype.kind == "i" else None
 
 
-def reported_attributes(graph: Graph, node: Node, opsets: Mapping[str, int], values: OperandValues) -> dict[str, Any]:
+def reported_attributes(
+    graph: Graph, node: Node, opsets: Mapping[str, int], values: OperandValues
+) -> dict[str, object]:
     """Return the node's attributes of ``REPORTED`` for JSON; ``values`` are those of :func:`operand_values`."""
     version = opsets.get(node.domain, 0)
     reported = {name: _plain(value) for name, value in node.attributes.items() if name in REPORTED}
@@ -120,7 +122,7 @@ def reported_attributes(graph: Graph, node: Node, opsets: Mapping[str, int], val
     return attributes
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> object:
     """Return an attribute's value without bytes and without the noise of widened float32 numbers."""
     if isinstance(value, bytes):
         return value.decode("utf-8", "replace")
@@ -130,7 +132,7 @@ def _plain(value: Any) -> Any:
 
 
 @cache
-def _defaults(op_type: str, version: int, domain: str) -> dict[str, Any]:
+def _defaults(op_type: str, version: int, domain: str) -> Mapping[str, object]:
     try:
         schema = onnx.defs.get_schema(op_type, version, domain)
     except (onnx.defs.SchemaError, TypeError):  # TypeError: a name that is not text arrives as bytes
@@ -139,7 +141,7 @@ def _defaults(op_type: str, version: int, domain: str) -> dict[str, Any]:
     return {name: _plain(helper.get_attribute_value(value)) for name, value in given.items() if value.type}
 
 
-def _from_operand(node: Node, values: OperandValues) -> dict[str, Any]:
+def _from_operand(node: Node, values: OperandValues) -> dict[str, object]:
     index, name = OPERANDS.get(node.op_type, (len(node.inputs), ""))
     value = values.get(node.inputs[index]) if index < len(node.inputs) else None
     if value is None:
@@ -150,7 +152,7 @@ def _from_operand(node: Node, values: OperandValues) -> dict[str, Any]:
 # --- windows --------------------------------------------------------------------------------------------------------
 
 
-def _window_defaults(graph: Graph, node: Node, attributes: Mapping[str, Any]) -> dict[str, Any]:
+def _window_defaults(graph: Graph, node: Node, attributes: Mapping[str, object]) -> dict[str, object]:
     """Return dilations and pads of a convolution or a pool, with the numbers that ``auto_pad`` leads to."""
     kernel, strides, _ = window(graph, node)
     if not kernel:
@@ -172,7 +174,7 @@ def _window_defaults(graph: Graph, node: Node, attributes: Mapping[str, Any]) ->
     return {"dilations": dilations, **padding, **({"pads": pads} if pads is not None else {})}
 
 
-def _pads_more_before(attributes: Mapping[str, Any], is_transposed: bool) -> bool:
+def _pads_more_before(attributes: Mapping[str, object], is_transposed: bool) -> bool:
     """Return whether an odd pad is larger before the data; a transposed one is, except with SAME_UPPER."""
     upper = attributes.get("auto_pad") == "SAME_UPPER"
     return not upper if is_transposed else attributes.get("auto_pad") == "SAME_LOWER"
@@ -200,7 +202,7 @@ def _same_pads(
 # --- axes -----------------------------------------------------------------------------------------------------------
 
 
-def _axes(node: Node, version: int, attributes: Mapping[str, Any], shape: tuple[Any, ...]) -> dict[str, Any]:
+def _axes(node: Node, version: int, attributes: Mapping[str, object], shape: tuple[object, ...]) -> dict[str, object]:
     rank = len(shape)
     if node.op_type == "Transpose":
         return {} if "perm" in attributes else {"perm": [*reversed(range(rank))]}
@@ -218,7 +220,7 @@ def _axes(node: Node, version: int, attributes: Mapping[str, Any], shape: tuple[
     return {}
 
 
-def _spanned_axes(node: Node, version: int, axis: Any, rank: int) -> dict[str, Any]:
+def _spanned_axes(node: Node, version: int, axis: object, rank: int) -> dict[str, object]:
     """Return the axes that a softmax or a normalization combines."""
     op_type, first = node.op_type.removeprefix("QLinear"), _from_the_front(axis, rank)
     if not isinstance(first, int) or not 0 <= first < rank:
@@ -230,7 +232,7 @@ def _spanned_axes(node: Node, version: int, axis: Any, rank: int) -> dict[str, A
     return {}
 
 
-def _from_the_front(axis: Any, rank: int) -> Any:
+def _from_the_front(axis: object, rank: int) -> object:
     return axis % rank if isinstance(axis, int) and -rank <= axis < rank else axis
 
 
@@ -243,7 +245,7 @@ def _softmax_version(node: Node, version: int) -> int:
 # --- sizes ----------------------------------------------------------------------------------------------------------
 
 
-def _sizes(node: Node, attributes: Mapping[str, Any], shapes: Sequence[Shape]) -> dict[str, Any]:
+def _sizes(node: Node, attributes: Mapping[str, object], shapes: Sequence[Shape]) -> dict[str, object]:
     first, second, third = (*shapes, None, None, None)[:3]
     if node.op_type == "Attention" and not node.domain and first and second and len(first) == len(second) == 4:
         return {"q_num_heads": first[1], "kv_num_heads": second[1]} if _are_numbers(first[1], second[1]) else {}
@@ -255,7 +257,7 @@ def _sizes(node: Node, attributes: Mapping[str, Any], shapes: Sequence[Shape]) -
     return {}
 
 
-def _are_numbers(*extents: Any) -> bool:
+def _are_numbers(*extents: object) -> bool:
     return all(isinstance(extent, int) for extent in extents)
 
 
@@ -279,8 +281,9 @@ def window(graph: Graph, node: Node) -> NodeWindow:
     return NodeWindow(kernel, strides if kernel else [], groups if isinstance(groups, int) else None)
 
 
-def integers(attributes: Mapping[str, Any], name: str) -> list[int]:
+def integers(attributes: Mapping[str, object], name: str) -> list[int]:
     """Return a list of integers; none where the node has no such attribute, or an own one of another type."""
     value = attributes.get(name)
-    is_list = isinstance(value, (list, tuple)) and all(isinstance(item, int) for item in value)
-    return [*value] if value and is_list else []
+    items = value if isinstance(value, (list, tuple)) else ()
+    numbers = [item for item in items if isinstance(item, int)]
+    return numbers if len(numbers) == len(items) else []

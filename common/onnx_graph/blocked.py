@@ -13,7 +13,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import onnx
@@ -22,8 +21,8 @@ from common.graph import Count, Graph, Node
 from common.names import listed
 from common.onnx_graph.counts import NodeCount
 from common.onnx_graph.reading.scan import read_tensors
+from common.onnx_graph.shapes.evaluation import Array
 from common.onnx_graph.shapes.types import element_bits
-from common.onnx_graph.shapes.values import Array
 from common.operators import NCHWC
 
 NARROW, WIDE = 8, 16  # channels in a block, by processor
@@ -113,6 +112,6 @@ def _padding(weight: Array, block: int) -> Padding:
 
 def _used(lanes: Array, axis: int) -> int:
     """Return the channels of the last block up to the last one that is not zero; all where all are zero."""
-    other_axes: Any = tuple(index for index in range(lanes.ndim) if index != lanes.ndim + axis)
+    other_axes = tuple(index for index in range(lanes.ndim) if index != lanes.ndim + axis)
     used = np.flatnonzero((lanes != 0).any(axis=other_axes))
     return int(used[-1]) + 1 if used.size else lanes.shape[axis]

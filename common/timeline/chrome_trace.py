@@ -11,10 +11,24 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Any
+from typing import TypedDict
 
-Event = dict[str, Any]  # as JSON
 Place = tuple[int, int]  # process and thread
+
+
+class Event(TypedDict, total=False):
+    """An event as JSON: its phase, what it is and where, and in µs when and for how long."""
+
+    ph: str
+    name: str
+    cat: str
+    pid: int
+    tid: int
+    ts: float
+    dur: float
+    id: int
+    bp: str
+    args: Mapping[str, object]
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,8 +127,10 @@ def _named(kind: str, place: Place, value: Mapping[str, object]) -> Event:
 def _complete(part: Slice, category: str, place: Place) -> Event:
     """Return the event of a slice, from and to a whole ns: a viewer that rounds drops what then overlaps by one."""
     start_us, end_us = _to_ns(part.start_us), _to_ns(part.start_us + part.duration_us)
-    event = {"ph": "X", "name": part.name, "cat": category, "pid": place[0], "tid": place[1]}
-    return {**event, "ts": start_us, "dur": _to_ns(end_us - start_us), "args": dict(part.facts)}
+    return {
+        **{"ph": "X", "name": part.name, "cat": category, "pid": place[0], "tid": place[1]},
+        **{"ts": start_us, "dur": _to_ns(end_us - start_us), "args": dict(part.facts)},
+    }
 
 
 def _to_ns(time_us: float) -> float:

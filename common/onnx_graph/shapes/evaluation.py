@@ -20,13 +20,14 @@ from common.operators import MACHINE_LEARNING, ONNX
 if TYPE_CHECKING:  # only a model that computes shapes should pay for the import
     from onnx.reference import ReferenceEvaluator
 
-Value: TypeAlias = npt.NDArray[Any] | list[Any]  # a sequence is a list
+Array: TypeAlias = npt.NDArray[Any]  # of any element type
+Value: TypeAlias = Array | list[object]  # a sequence is a list
 LARGEST_KEPT = 256  # bytes of an operand
 MOST_KEPT = 10_000  # results
 MOST_EVALUATORS = 1_000
 Opsets: TypeAlias = tuple[tuple[str, int], ...]
 Results: TypeAlias = tuple[Value | None, ...]
-Frozen: TypeAlias = tuple[np.dtype[Any], tuple[int, ...], bytes]
+Frozen: TypeAlias = tuple[np.dtype[np.generic], tuple[int, ...], bytes]
 
 
 def evaluate(node: onnx.NodeProto, operands: Mapping[str, Value], opsets: Mapping[str, int]) -> dict[str, Value]:
@@ -60,11 +61,11 @@ def is_small(value: Value) -> bool:
     return isinstance(value, np.ndarray) and not value.dtype.hasobject and value.nbytes <= LARGEST_KEPT
 
 
-def frozen(value: Any) -> Frozen | None:
-    return None if value is None else (value.dtype, value.shape, value.tobytes())
+def frozen(value: Value | None) -> Frozen | None:
+    return None if not isinstance(value, np.ndarray) else (value.dtype, value.shape, value.tobytes())
 
 
-def thawed(key: Frozen) -> npt.NDArray[Any]:
+def thawed(key: Frozen) -> Array:
     dtype, shape, content = key
     return np.frombuffer(content, dtype).reshape(shape)
 

@@ -15,11 +15,11 @@ from onnx import helper
 
 from common.onnx_graph.malformed import INVALID
 from common.onnx_graph.shapes.control_flow import executions, infer_region
-from common.onnx_graph.shapes.evaluation import Value
+from common.onnx_graph.shapes.evaluation import Array, Value
 from common.onnx_graph.shapes.inference_state import InferenceState
 from common.onnx_graph.shapes.regions import Region, read_region
 from common.onnx_graph.shapes.types import TensorType, value_type
-from common.onnx_graph.shapes.values import Array, Values
+from common.onnx_graph.shapes.values import Values
 
 LARGEST_PROPAGATED = 65_536  # elements of a graph's input
 

@@ -8,20 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import onnx
 from onnx import numpy_helper
 from onnx.external_data_helper import uses_external_data
 
-from common.onnx_graph.shapes.evaluation import Value, evaluate
+from common.onnx_graph.shapes.evaluation import Array, Value, evaluate
 from common.onnx_graph.shapes.regions import Region
 from common.onnx_graph.shapes.types import TensorType, ValueType
 from common.operators import SHAPE_CONSTANTS
 
-Array = npt.NDArray[Any]
 LARGEST_OPERAND = 1_000_000  # elements; the reference implementation is slow, and shapes are computed from few numbers
 RANDOM = frozenset(
     ["RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Multinomial", "Bernoulli", "Dropout"]

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import prod
-from typing import Any
 
 from common.expressions import smaller
 from common.graph import Count, Node, Tensor, is_symbolic, packed_bytes
@@ -140,7 +139,7 @@ class Operation:
             raise UnknownShapeError
         return packed_bytes(smaller(self.elements(index), elements), tensor.element_bits)
 
-    def attribute(self, name: str, default: Any) -> Any:
+    def attribute(self, name: str, default: object) -> object:
         return self.node.attributes.get(name, default)
 
     def integer(self, name: str, default: int) -> int:
@@ -156,7 +155,7 @@ class Operation:
             raise self.malformed(f"attribute {name} is missing or less than 1")
         return value
 
-    def items(self, name: str) -> Sequence[Any]:
+    def items(self, name: str) -> Sequence[object]:
         """Return the items of a list attribute; none where the node leaves it out."""
         value = self.attribute(name, ())
         if not isinstance(value, (list, tuple)):
@@ -165,9 +164,10 @@ class Operation:
 
     def integers(self, name: str) -> list[int]:
         items = self.items(name)
-        if not all(isinstance(item, int) for item in items):
+        numbers = [item for item in items if isinstance(item, int)]
+        if len(numbers) < len(items):
             raise self.malformed(f"attribute {name} is not a list of integers")
-        return [*items]
+        return numbers
 
     def choice(self, name: str, table: Mapping[str, int], default: str) -> int:
         """Return the entry of ``table`` for the value of a string attribute."""

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 import onnx
 from onnx import TensorProto, TypeProto, helper
@@ -109,7 +108,7 @@ def infer_as(
     likeness: Likeness,
     *,
     shapes: Mapping[int, Shape] | None = None,
-    attributes: Mapping[str, Any] | None = None,
+    attributes: Mapping[str, object] | None = None,
 ) -> list[Output]:
     """Infer the node as an ONNX operator, with other shapes (by the contrib operator's index) or attributes."""
     schema = onnx.defs.get_schema(likeness.op_type, likeness.version, "")
@@ -133,7 +132,7 @@ def infer_as(
 
 
 def _onnx_node(
-    call: OperatorCall, schema: onnx.defs.OpSchema, indices: Sequence[int], attributes: Mapping[str, Any] | None
+    call: OperatorCall, schema: onnx.defs.OpSchema, indices: Sequence[int], attributes: Mapping[str, object] | None
 ) -> onnx.NodeProto:
     inputs = [f"x{index}" if call.has(index) else "" for index in indices]
     count = min(len(call.node.output), schema.max_output)

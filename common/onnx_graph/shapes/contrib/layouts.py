@@ -105,7 +105,7 @@ def reorder_output(call: OperatorCall) -> list[Output]:
 def upsample(call: OperatorCall) -> list[Output]:
     """Multiply each axis by its whole scale."""
     shape = call.shape(0)
-    scales = call.attribute("scales", [])
+    scales = call.integers("scales")
     if shape is None or len(scales) != len(shape):
         return [(call.element_type(0), shape if not scales else None)]
     return [(call.element_type(0), tuple(product(dim, scale) for dim, scale in zip(shape, scales, strict=True)))]

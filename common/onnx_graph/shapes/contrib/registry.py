@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 import onnx
 
 from common import sums
 from common.graph import Dim, Shape, Tensor
+from common.onnx_graph.shapes.evaluation import Array
 from common.onnx_graph.shapes.types import element_type
 from common.operators import MICROSOFT, ONNX
 
 Output: TypeAlias = tuple[int, Shape] | None
-FindValue: TypeAlias = Callable[[str], npt.NDArray[Any] | None]
+FindValue: TypeAlias = Callable[[str], Array | None]
 
 
 class UnfitError(Exception):
@@ -62,7 +62,7 @@ class OperatorCall:
             raise UnfitError
         return shape
 
-    def value(self, index: int) -> npt.NDArray[Any] | None:
+    def value(self, index: int) -> Array | None:
         tensor = self.operand(index)
         return self.find_value(tensor.name) if tensor else None
 
@@ -70,7 +70,7 @@ class OperatorCall:
         value = self.value(index)
         return whole_numbers(value)[0] if value is not None and value.size == 1 else None
 
-    def attribute(self, name: str, default: Any = None) -> Any:
+    def attribute(self, name: str, default: object = None) -> object:
         for attribute in self.node.attribute:
             if attribute.name == name:
                 return onnx.helper.get_attribute_value(attribute)
@@ -154,12 +154,12 @@ def quotient(dim: Dim, divisor: Dim) -> Dim:
     return dim // divisor if dim is not None and divisor else None
 
 
-def as_tuple(value: npt.NDArray[Any] | None, rank: int) -> tuple[Dim, ...]:
+def as_tuple(value: Array | None, rank: int) -> tuple[Dim, ...]:
     """Return the numbers of a known list, or ``rank`` unknown dimensions."""
     return tuple(whole_numbers(value)) if value is not None else (None,) * rank
 
 
-def whole_numbers(value: npt.NDArray[Any]) -> list[int]:
+def whole_numbers(value: Array) -> list[int]:
     """Return the numbers of an operand as integers; text and numbers that are not finite do not fit."""
     if value.dtype.kind not in "biuf" or not np.isfinite(value).all():
         raise UnfitError
