@@ -86,7 +86,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         stage.set_model(model.model_id, path.name, model.dimensions)
         with names_model(path):
             counts = {count.node.name: count for count in count_nodes(model.graph, model.bounds)}
-            metrics = frame_of(metrics_row(model, count) for count in counts.values())
+            rows = [metrics_row(model, count) for count in counts.values()]
+        metrics = frame_of(rows)
         edges = [*edge_rows(model.graph, counts)]
         of_either = {name for name, count in counts.items() if count.is_of_either}
         settled = settled_by_inputs(model.graph)
@@ -95,7 +96,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         printed = report(metrics, model.graph, list(counts.values()), model.unbound)
         del model, counts  # free memory for the tables
         with stage.writing() as transaction:
-            transaction.add_table("op_metrics", metrics)
+            transaction.add_rows("op_metrics", rows)
             transaction.add_rows("op_edges", edges)
         stage.show(printed)
     return 0

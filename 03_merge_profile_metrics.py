@@ -28,24 +28,16 @@ if __name__ == "__main__":
 
     interrupts.end_at_once()  # first of all: the imports below take most of a second
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from functools import partial
-from typing import TYPE_CHECKING
 
 from common import cli
-from common.attribution.contraction_check import (
-    ContractionCheck,
-    check_contractions,
-    checked_nodes,
-    contractions,
-    require_agreement,
-)
-from common.attribution.known_work import known_work, model_shapes, work_notes
-from common.attribution.ownership import Attribution, attribute
-from common.attribution.roofline_rows import gap_notes, gap_row, node_row, require_coverage, time_in_run_us
-from common.fusion.border import Traffic, executed_traffic
-from common.graph import Graph
+from common.attribution.contraction_check import compared_contractions, contractions
+from common.attribution.known_work import work_notes
+from common.attribution.ownership import attribute, node_map_rows
+from common.attribution.roofline_rows import gap_notes, require_coverage, roofline_rows
+from common.fusion.border import executed_traffic
 from common.onnx_graph.executed import (
     edge_rows,
     executed_sizes,
@@ -57,9 +49,6 @@ from common.roofline import Roofs, given_roofs, missing_peak_notes, require_same
 from common.source_graph import from_rows
 from common.view.node_labels import labels_of, with_labels
 from common.view.roofline.roofline_text import contraction_report, roofline_report, work_line
-
-if TYPE_CHECKING:
-    from common.table_rows import NodeMapRow, OpLatencyRow, OpMetricsRow, OpRooflineRow
 
 SCRIPT = "03_merge_profile_metrics.py"
 
@@ -97,56 +86,6 @@ def ceilings(stage: cli.StageRun, threads: int) -> Roofs:
     return roofs_of(measured, settings.peak_flops, settings.mem_bw)
 
 
-def roofline_rows(
-    nodes: Sequence[OpLatencyRow],
-    metrics: Mapping[str, OpMetricsRow],
-    attribution: Attribution,
-    moved: Mapping[str, Traffic],
-    ran: Graph,
-    roofs: Roofs,
-    median_us: float | None,
-) -> list[OpRooflineRow]:
-    """Return the executed nodes with the work of their source nodes, and the gap as the last row.
-
-    Without the unprofiled median there is no gap, and the shares refer to the sum of the node times.
-    """
-    nodes_us = sum(time_in_run_us(timed) for timed in nodes)
-    whole_us = median_us or nodes_us
-    rows = []
-    for timed in nodes:
-        name = timed["executed_node"]
-        sources = [metrics[source] for source in attribution.sources.get(name, ())]
-        executed_macs, layout_of = work_in_run(ran, timed).macs, attribution.layout_of.get(name, "")
-        without_padding = partial(work_in_run, ran, timed, model_shapes(timed, sources))
-        work = known_work(sources, moved[name], without_padding)
-        rows.append(
-            node_row(timed, sources, work, roofs, executed_macs=executed_macs, layout_of=layout_of, whole_us=whole_us)
-        )
-    return [*rows, gap_row(whole_us - nodes_us, whole_us)] if median_us else rows
-
-
-def node_map(attribution: Attribution) -> list[NodeMapRow]:
-    return [
-        {"executed_node": match.executed_node, "source_node": match.source_node, "rule": match.rule}
-        for match in attribution.matches
-    ]
-
-
-def compared_contractions(
-    table: object,
-    nodes: Sequence[OpLatencyRow],
-    metrics: Mapping[str, OpMetricsRow],
-    attribution: Attribution,
-    roofline: Sequence[OpRooflineRow],
-) -> tuple[ContractionCheck, list[str]]:
-    """Compare the MACs of the contractions of both graphs, and refuse too many that disagree; notes name them."""
-    executed_macs = {row["executed_node"]: row["executed_macs"] for row in roofline}
-    checked = checked_nodes(nodes, metrics, attribution, executed_macs)
-    require_agreement(table, checked)
-    with_macs = contractions(metrics.values())
-    return check_contractions([name for name in attribution.removed if name in with_macs], checked)
-
-
 def main(argv: Sequence[str] | None = None) -> int:
     with cli.stage(arguments(), argv) as stage:
         tables = stage.tables
@@ -158,13 +97,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         sizes = executed_sizes(executed, nodes)
         attribution = attribute(source, executed, contractions(metrics.values()))
         moved, ran = executed_traffic(source, executed, attribution.sources, sizes), with_traced_shapes(executed, nodes)
-        rows = roofline_rows(nodes, metrics, attribution, moved, ran, roofs, median_us)
+        rows = roofline_rows(nodes, metrics, attribution, moved, partial(work_in_run, ran), roofs, median_us)
         coverage = require_coverage(path, rows, latency["trace_total_us"])
         check, notes = compared_contractions(path, nodes, metrics, attribution, rows)
         stage.note(*work_notes(rows), *notes, *missing_peak_notes(roofs, rows), *gap_notes(nodes, rows))
         with stage.writing() as transaction:
             roofline = transaction.add_rows("op_roofline", rows)
-            transaction.add_rows("node_map", node_map(attribution))
+            transaction.add_rows("node_map", node_map_rows(attribution))
             transaction.add_rows("executed_edges", edge_rows(executed, sizes, {row["executed_node"] for row in rows}))
         stage.print_notes_as(partial(with_labels, labels=labels_of(roofline)))
         peaks, bandwidth = roofs.peaks_flop_per_s, roofs.memory_bytes_per_s

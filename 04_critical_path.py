@@ -37,21 +37,22 @@ if __name__ == "__main__":
 
     interrupts.end_at_once()  # first of all: the imports below take most of a second
 
-from collections.abc import Sequence
-from dataclasses import asdict, fields
-
-import pandas as pd
+from collections.abc import Mapping, Sequence, Set
+from dataclasses import asdict
+from typing import TYPE_CHECKING
 
 from common import cli
 from common.artifacts.folder import Folder
-from common.dag import Dag, NodeTimes, build_dag, longest_path, schedule, to_us, what_if
+from common.artifacts.frames import frame_of
+from common.dag import Dag, build_dag, longest_path, schedule, to_us, what_if
 from common.errors import UpstreamError
 from common.view.node_labels import labels_of
 from common.view.profile.path_text import PathTotals, path_report
 
+if TYPE_CHECKING:
+    from common.table_rows import CriticalPathRow, OpRooflineRow, OpScheduleRow
+
 SCRIPT = "04_critical_path.py"
-CARRIED = "executed_node op_type execution_index node_latency_us"
-TIMES = [field.name for field in fields(NodeTimes)]
 
 
 def arguments() -> cli.Parser:
@@ -78,54 +79,72 @@ def require_model(tables: Folder, text: str) -> None:
         raise UpstreamError(tables.path("op_roofline"), problem, f"run 01_profile_onnx.py --model {text} and the rest")
 
 
-def executed(roofline: pd.DataFrame) -> tuple[pd.DataFrame, float | None]:
+def executed(roofline: Sequence[OpRooflineRow]) -> tuple[list[OpRooflineRow], float | None]:
     """Return the executed nodes in execution order, and the time between them (None without a gap row)."""
-    is_gap = roofline["row_kind"] == "gap"
-    nodes = roofline[~is_gap].sort_values("execution_index", kind="stable")
-    gap = roofline.loc[is_gap, "node_latency_us"]
-    return nodes, float(gap.iloc[0]) if len(gap) else None
+    nodes = [row for row in roofline if row["row_kind"] != "gap"]
+    gap_us = next((row["node_latency_us"] for row in roofline if row["row_kind"] == "gap"), None)
+    return sorted(nodes, key=lambda row: row["execution_index"] or 0), gap_us
 
 
-def schedule_table(nodes: pd.DataFrame, dag: Dag, path: Sequence[str]) -> pd.DataFrame:
-    rows = schedule(dag).values()
-    times = pd.DataFrame({name: [getattr(row, name) for row in rows] for name in TIMES}, index=nodes.index)
-    critical = nodes["executed_node"].isin(path)
-    return pd.concat([nodes[CARRIED.split()], times], axis="columns").assign(is_critical=critical)
+def schedule_rows(nodes: Sequence[OpRooflineRow], dag: Dag, path: Set[str]) -> list[OpScheduleRow]:
+    times = schedule(dag)
+    return [
+        {
+            "executed_node": (name := row["executed_node"]),
+            "op_type": row["op_type"],
+            "execution_index": row["execution_index"],
+            "node_latency_us": row["node_latency_us"],
+            "earliest_start_us": times[name].earliest_start_us,
+            "earliest_finish_us": times[name].earliest_finish_us,
+            "latest_start_us": times[name].latest_start_us,
+            "slack_us": times[name].slack_us,
+            "is_critical": name in path,
+            "sequential_start_us": times[name].sequential_start_us,
+            "sequential_finish_us": times[name].sequential_finish_us,
+        }
+        for row in nodes
+    ]
 
 
-def path_table(nodes: pd.DataFrame, dag: Dag, path: Sequence[str]) -> pd.DataFrame:
-    """Return critical_path: the nodes of the longest path, in order."""
-    on_path = nodes.set_index("executed_node").loc[list(path), ["op_type", "node_latency_us"]].reset_index()
-    return on_path.assign(
-        position_index=range(len(path)),
-        cumulative_us=[to_us(dag.finish_ps[node]) for node in path],
-        span_share=on_path["node_latency_us"] / dag.span_us,  # 0 / 0 is an empty cell
-    )
+def path_rows(nodes: Mapping[str, OpRooflineRow], dag: Dag, path: Sequence[str]) -> list[CriticalPathRow]:
+    """Return the nodes of the longest path, in order."""
+    return [
+        {
+            "position_index": position,
+            "executed_node": name,
+            "op_type": nodes[name]["op_type"],
+            "node_latency_us": (latency_us := nodes[name]["node_latency_us"]),
+            "cumulative_us": to_us(dag.finish_ps[name]),
+            "span_share": latency_us / dag.span_us if dag.span_us else None,
+        }
+        for position, name in enumerate(path)
+    ]
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     with cli.stage(arguments(), argv) as stage:
         tables = stage.tables
-        roofline, edges = tables.table("op_roofline"), tables.table("executed_edges")
+        roofline, edges = tables.rows("op_roofline"), tables.rows("executed_edges")
         if stage.settings.model:
             require_model(tables, stage.settings.model)
         nodes, gap_us = executed(roofline)
         if gap_us is None:
             remedy = "run <op_roofline> for the gap, unless the profile is imported"
             stage.note(f"no gap row: the makespan is the work alone; {remedy}")
-        latency_us = dict(zip(nodes["executed_node"], nodes["node_latency_us"], strict=True))
-        op_types = dict(zip(nodes["executed_node"], nodes["op_type"], strict=True))
-        pairs = zip(edges["producer"].tolist(), edges["consumer"].tolist(), strict=True)
+        by_name = {row["executed_node"]: row for row in nodes}
+        latency_us = {name: row["node_latency_us"] for name, row in by_name.items()}
+        op_types = {name: row["op_type"] for name, row in by_name.items()}
         sources = {"nodes_from": tables.path("op_roofline"), "edges_from": tables.path("executed_edges")}
-        dag = build_dag(latency_us, pairs, **sources)
+        dag = build_dag(latency_us, ((row["producer"], row["consumer"]) for row in edges), **sources)
         path = longest_path(dag)
         cases = [what_if(dag, op_types, name, factor, gap_us or 0.0) for name, factor in stage.settings.what_if]
         with stage.writing() as transaction:
-            chain = transaction.add_table("critical_path", path_table(nodes, dag, path))
-            transaction.add_table("op_schedule", schedule_table(nodes, dag, path))
+            chain = transaction.add_rows("critical_path", path_rows(by_name, dag, path))
+            transaction.add_rows("op_schedule", schedule_rows(nodes, dag, {*path}))
         totals = PathTotals(dag.span_us, dag.work_us, dag.parallelism, gap_us, len(nodes))
-        unranked = nodes.loc[nodes["is_correction_dominated"], "executed_node"].tolist()
-        stage.show(path_report(totals, chain, unranked, [asdict(case) for case in cases], labels_of(roofline)))
+        unranked = [row["executed_node"] for row in nodes if row["is_correction_dominated"]]
+        labels = labels_of(frame_of(roofline))
+        stage.show(path_report(totals, chain, unranked, [asdict(case) for case in cases], labels))
     return 0
 
 

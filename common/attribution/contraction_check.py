@@ -19,7 +19,7 @@ from common.operators import CONTRACTIONS, CONTROL_FLOW, NCHWC
 from common.sums import product
 
 if TYPE_CHECKING:
-    from common.table_rows import OpLatencyRow, OpMetricsRow, Shape
+    from common.table_rows import OpLatencyRow, OpMetricsRow, OpRooflineRow, Shape
 
 LEAST_SINGLE_SHARE = 0.99
 LEAST_AGREEING_SHARE = 0.5
@@ -72,19 +72,23 @@ def _is_open(source: OpMetricsRow, passes: int | None) -> bool:
     return source["op_type"] in CONTRACTIONS and macs_in_run(source, passes) is None
 
 
-def checked_nodes(
-    latency: Iterable[OpLatencyRow],
+def compared_contractions(
+    table: object,
+    nodes: Iterable[OpLatencyRow],
     metrics: Mapping[str, OpMetricsRow],
     attribution: Attribution,
-    executed_macs: Mapping[str, int | None],
-) -> list[CheckedNode]:
-    """Return the MACs of each executed node, by its sources and by its own shapes."""
+    roofline: Iterable[OpRooflineRow],
+) -> tuple[ContractionCheck, list[str]]:
+    """Compare the MACs of the contractions of both graphs, and refuse too many that disagree; notes name them."""
+    executed_macs = {row["executed_node"]: row["executed_macs"] for row in roofline}
     checked = []
-    for timed in latency:
+    for timed in nodes:
         name = timed["executed_node"]
         sources = [metrics[source] for source in attribution.sources.get(name, ())]
         checked.append(checked_node(timed, executed_macs[name], sources))
-    return checked
+    require_agreement(table, checked)
+    with_macs = contractions(metrics.values())
+    return check_contractions([name for name in attribution.removed if name in with_macs], checked)
 
 
 def checked_node(timed: OpLatencyRow, executed_macs: int | None, sources: Sequence[OpMetricsRow]) -> CheckedNode:

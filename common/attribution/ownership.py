@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Set
+from collections import deque
+from collections.abc import Callable, Container, Iterable, Mapping, Set
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from common.attribution.layout import layout_owners
 from common.attribution.match import Match, match_nodes
-from common.graph import Graph
+from common.attribution.precision_casts import gives_back
+from common.graph import Graph, Node, operands
 from common.operators import CONTRACTIONS
 from common.source_graph import EdgeBytes, SourceGraph, build
+
+if TYPE_CHECKING:
+    from common.table_rows import NodeMapRow
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +44,13 @@ def attribute(source: SourceGraph, executed: Graph, contractions: Set[str]) -> A
     return Attribution(tuple(matches), sources, layout_owners(executed, sources.keys()))
 
 
+def node_map_rows(attribution: Attribution) -> list[NodeMapRow]:
+    return [
+        {"executed_node": match.executed_node, "source_node": match.source_node, "rule": match.rule}
+        for match in attribution.matches
+    ]
+
+
 def owned_sources(matches: Iterable[Match]) -> dict[str, tuple[str, ...]]:
     """Return the source nodes of each executed node that has some, in source order."""
     owned: dict[str, list[str]] = {}
@@ -64,3 +76,46 @@ def _without_bytes(source: Graph) -> SourceGraph:
     """Return the graph with its tensors, of unknown sizes."""
     flows = [EdgeBytes(edge, source.tensors[edge.tensor].kind, "", None, None, None) for edge in source.edges()]
     return build(((node.name, node.op_type) for node in source.nodes), flows)
+
+
+# --- nodes that the runtime inserted: changes of layout or precision, copies -----------------------------------------
+
+
+def layout_owners(executed: Graph, with_sources: Set[str]) -> dict[str, str]:
+    """Return the owner of each executed node without source nodes.
+
+    The owner is the nearest node downstream that has source nodes, else the nearest upstream; empty without either. A
+    cast that gives back the precision of the node before it looks upstream first.
+    """
+    inserted = dict.fromkeys(node.name for node in executed.nodes if node.name not in with_sources)
+    owners = [node for node in executed.nodes if node.name in with_sources]
+    downstream = _nearest(executed, owners, inserted, _writers)
+    upstream = _nearest(executed, owners, inserted, _readers)
+    backwards = {name: upstream[name] for name in upstream if gives_back(executed.by_name[name])}
+    return dict.fromkeys(inserted, "") | upstream | downstream | backwards
+
+
+def _readers(graph: Graph, node: Node) -> list[str]:
+    return [name for tensor in node.outputs for name in graph.consumers.get(tensor, ())]
+
+
+def _writers(graph: Graph, node: Node) -> list[str]:
+    return [graph.producer[tensor] for tensor in operands(node) if tensor in graph.producer]
+
+
+def _nearest(
+    graph: Graph,
+    owners: Iterable[Node],
+    inserted: Container[str],
+    neighbours: Callable[[Graph, Node], Iterable[str]],
+) -> dict[str, str]:
+    """Return the nearest owner of each inserted node, by one breadth-first search from all owners at once."""
+    frontier = deque((node, node.name) for node in owners)
+    nearest: dict[str, str] = {}
+    while frontier:
+        node, owner = frontier.popleft()
+        for name in neighbours(graph, node):
+            if name in inserted and name not in nearest:
+                nearest[name] = owner
+                frontier.append((graph.by_name[name], owner))
+    return nearest

@@ -5,10 +5,12 @@ Every microsecond of the trace is in one row. The gap is the unprofiled median l
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
-from common.attribution.known_work import KnownWork
+from common.attribution.known_work import BorderBytes, KnownWork, WorkInRun, known_work, model_shapes
+from common.attribution.ownership import Attribution
 from common.errors import PipelineError
 from common.graph import GAP
 from common.host_doubts import EXPECTED_GAP_SHARE
@@ -22,6 +24,36 @@ UNKNOWN_GAP = (
     "no gap between nodes is known: the profile has no unprofiled median; shares refer to the sum of node times"
 )
 UNCORRECTED = "node times include the unknown time that the profiler adds; rates of short nodes are too low"
+
+
+def roofline_rows(
+    nodes: Sequence[OpLatencyRow],
+    metrics: Mapping[str, OpMetricsRow],
+    attribution: Attribution,
+    moved: Mapping[str, BorderBytes],
+    count: Callable[..., WorkInRun],
+    roofs: Roofs,
+    median_us: float | None,
+) -> list[OpRooflineRow]:
+    """Return the executed nodes with the work of their source nodes, and the gap as the last row.
+
+    ``count`` counts a node by the shapes that ran, or that the model has in their place. Without the unprofiled median
+    there is no gap, and the shares refer to the sum of the node times.
+    """
+    nodes_us = sum(time_in_run_us(timed) for timed in nodes)
+    whole_us = median_us or nodes_us
+    rows = []
+    for timed in nodes:
+        name = timed["executed_node"]
+        sources = [metrics[source] for source in attribution.sources.get(name, ())]
+        work = known_work(sources, moved[name], partial(count, timed, model_shapes(timed, sources)))
+        layout_of = attribution.layout_of.get(name, "")
+        rows.append(
+            node_row(
+                timed, sources, work, roofs, executed_macs=count(timed).macs, layout_of=layout_of, whole_us=whole_us
+            )
+        )
+    return [*rows, gap_row(whole_us - nodes_us, whole_us)] if median_us else rows
 
 
 def node_row(

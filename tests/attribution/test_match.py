@@ -5,9 +5,8 @@ from typing import get_args
 import pytest
 
 from common.artifacts.columns import COLUMNS
-from common.attribution.layout import layout_owners
 from common.attribution.match import Rule, match_nodes
-from common.attribution.ownership import attribute, owned_sources
+from common.attribution.ownership import attribute, layout_owners, owned_sources
 from common.graph import Graph, Node
 from common.source_graph import SourceGraph
 
