@@ -34,8 +34,8 @@ if __name__ == "__main__":
 
     interrupts.end_at_once()  # first of all: the imports below take most of a second
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, TypeVar
 
 from common import cli
 from common.artifacts.catalogue import ARTIFACTS
@@ -59,7 +59,7 @@ from common.timeline.from_tables import counts_of, shown_rows, timeline
 from common.timeline.load_tracks import LoadTimeline, load_timeline
 from common.timeline.npu_trace import npu_process
 from common.timeline.plan_trace import plan_trace
-from common.timeline.shown_runs import Shown, choose_runs
+from common.timeline.shown_runs import Shown, chosen_runs
 from common.view.node_labels import labels_of
 from common.view.trace.bottleneck_text import bottleneck_report
 from common.view.trace.timeline_text import timeline_report
@@ -67,10 +67,12 @@ from common.view.trace.timeline_text import timeline_report
 if TYPE_CHECKING:
     from common.table_rows import LatencySummaryDocument, RunLatencyRow, Tables
 
+Beside = TypeVar("Beside")
 SCRIPT = "09_trace_report.py"
 NEEDED = ("run_latency", "op_latency")
 LOAD_TABLES = ("load_requests", "load_batches", "load_summary")
 NPU_TABLES = ("npu_runs", "npu_nodes")
+FOR_VIEWERS = ("trace", "plan_trace", "flamegraph", "annotated")
 OF_OTHERS = (*LOAD_TABLES, *NPU_TABLES)  # read apart from the measurement
 
 
@@ -97,37 +99,22 @@ def present_tables(stage: cli.StageRun) -> Tables:
     return stage.tables.tables(present)
 
 
-def npu_tables(stage: cli.StageRun) -> Tables:
-    """Return the rows of an NPU's profile that stands in the folder; none, with a note, where it cannot be used."""
-    if not all(stage.tables.has(name) for name in NPU_TABLES):
-        return {}
+def beside(stage: cli.StageRun, names: Sequence[str], subject: str, read: Callable[[], Beside]) -> Beside | None:
+    """Return what is read of tables beside the runs of 01; None, with a note, where they cannot be used."""
     try:
-        return stage.tables.tables(NPU_TABLES)
+        return read() if all(map(stage.tables.has, names)) else None
     except UpstreamError as error:
-        stage.note(f"the NPU is left out: {error}")
-        return {}
-
-
-def load_is_there(stage: cli.StageRun) -> bool:
-    return all(stage.tables.has(name) for name in LOAD_TABLES)
+        stage.note(f"{subject} is left out: {error}")
+        return None
 
 
 def load_shown(stage: cli.StageRun) -> LoadTimeline:
-    """Return the timeline of the load test that stands in the folder."""
+    """Return the timeline of the load test in the folder."""
     requests, batches = stage.tables.rows("load_requests"), stage.tables.rows("load_batches")
     replica_count = stage.tables.document("load_summary")["replica_count"]
-    made = load_timeline(requests, batches, replica_count, is_bounded=stage.settings.runs != "all")
-    stage.note(*made.notes)
-    return made
-
-
-def load_beside(stage: cli.StageRun) -> LoadTimeline | None:
-    """Return the timeline of the load test beside the runs of 01; None, with a note, where it cannot be used."""
-    try:
-        return load_shown(stage) if load_is_there(stage) else None
-    except UpstreamError as error:
-        stage.note(f"the load test is left out: {error}")
-        return None
+    load = load_timeline(requests, batches, replica_count, is_bounded=stage.settings.runs != "all")
+    stage.note(*load.notes)
+    return load
 
 
 def shown_runs(stage: cli.StageRun, runs: Sequence[RunLatencyRow]) -> list[Shown]:
@@ -135,10 +122,7 @@ def shown_runs(stage: cli.StageRun, runs: Sequence[RunLatencyRow]) -> list[Shown
     if not stage.tables.has("ort_trace"):
         stage.note("the timeline shows no nodes: the profile has no trace of ONNX Runtime")
         return []
-    profiled = [row for row in runs if row["is_profiled"]]
-    latencies_us, warmup_count = [row["latency_us"] for row in profiled], sum(row["is_warmup"] for row in profiled)
-    roles = choose_runs(latencies_us, warmup_count, every=stage.settings.runs == "all")
-    clocks = [(1e-6 * row["start_us"], row["latency_us"]) for row in profiled]
+    roles, clocks = chosen_runs(runs, every=stage.settings.runs == "all")
     bodies = stage.tables.foreign("executed_graph", traced_bodies)
     spans = stage.tables.foreign("ort_trace", lambda file: spans_of_runs(file, clocks, roles, bodies))
     return [Shown(index, roles[index], of_run) for index, of_run in spans.items()]
@@ -150,12 +134,12 @@ def source_outline(stage: cli.StageRun, tables: Tables) -> Outline | None:
         return None
     record = stage.tables.provenance("op_metrics")
     try:
-        found = outline(cli.model_path(str(record.settings.get("model", {}).get("value"))))
+        graph = outline(cli.model_path(str(record.settings.get("model", {}).get("value"))))
     except PipelineError as error:
         stage.note(f"no annotated graph: {error}")
         return None
-    if found.model_id == record.model_id:
-        return found
+    if graph.model_id == record.model_id:
+        return graph
     stage.note("no annotated graph: the model has changed since <op_metrics> read it")
     return None
 
@@ -181,40 +165,39 @@ def report_runs(stage: cli.StageRun) -> None:
     stage.note(*made.notes)
     summary, model = stage.tables.document("latency_summary"), stage.record.model_path
     files = files_of_nodes(tables, source_outline(stage, tables), model)
-    of_npu = npu_tables(stage)
+    of_npu: Tables = beside(stage, NPU_TABLES, "the NPU", lambda: stage.tables.tables(NPU_TABLES)) or {}
     process = npu_process(of_npu["npu_runs"], of_npu["npu_nodes"]) if of_npu else None
     with stage.tables.apart() as load_lacks:
-        load = load_beside(stage)
+        load = beside(stage, LOAD_TABLES, "the load test", lambda: load_shown(stage))
     trace = made.trace(*([process] if process else []), *(load.processes if load else ()))
     files["trace"] = trace_json(trace, {"model": model, "clock": "run_latency.csv"})
     if schedule := tables.get("offload_schedule"):
         plan = plan_trace(schedule, tables.get("fpga_candidates", ()))
         files["plan_trace"] = trace_json(plan, {"model": model, "case": "likely"})
     rules = read_rules(Section.of_file(stage.settings.rules), COLUMNS)
-    found = [*finding_rows(findings(rules, measured({**tables, **of_npu}, summary)))]
+    bottlenecks = [*finding_rows(findings(rules, measured({**tables, **of_npu}, summary)))]
     with stage.writing() as transaction:
-        transaction.add_rows("bottlenecks", found)
-        transaction.add_or_remove(files, "trace", "plan_trace", "flamegraph", "annotated")
+        transaction.add_rows("bottlenecks", bottlenecks)
+        transaction.add_or_remove(files, *FOR_VIEWERS)
         transaction.mark_incomplete(load_lacks, "trace")  # nothing else is made from the load test
     text = timeline_report(shown_rows(made), {**counts_of(made), **(load.counts if load else {})}, files)
     doubts = doubts_of(tables, summary, stage.tables.provenance("latency_summary").notes)
-    stage.show(f"{text}\n\n{bottleneck_report(found, summary['p50_us'], labels, doubts)}")
+    stage.show(f"{text}\n\n{bottleneck_report(bottlenecks, summary['p50_us'], labels, doubts)}")
 
 
 def report_load(stage: cli.StageRun) -> None:
     """Write the timeline of a load test alone."""
-    made = load_shown(stage)
-    about = {"model": stage.record.model_path, "clock": "load_requests.csv"}
-    files = {"trace": trace_json(ChromeTrace(made.processes), about)}
+    load, about = load_shown(stage), {"model": stage.record.model_path, "clock": "load_requests.csv"}
+    files = {"trace": trace_json(ChromeTrace(load.processes), about)}
     with stage.writing() as transaction:
-        transaction.add_or_remove(files, "trace", "plan_trace", "flamegraph", "annotated")
+        transaction.add_or_remove(files, *FOR_VIEWERS)
     stage.note(f"no runs of {WRITER['run_latency']} stand in this folder: the timeline shows the load test alone")
-    stage.show(timeline_report([], made.counts, files))
+    stage.show(timeline_report([], load.counts, files))
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     with cli.stage(arguments(), argv) as stage:
-        is_load_alone = load_is_there(stage) and not stage.tables.has("run_latency")
+        is_load_alone = all(map(stage.tables.has, LOAD_TABLES)) and not stage.tables.has("run_latency")
         (report_load if is_load_alone else report_runs)(stage)
     return 0
 

@@ -63,13 +63,13 @@ CODE_03 := common/artifacts/catalogue.py common/artifacts/cells.py common/artifa
     common/artifacts/json_text.py common/artifacts/lineage.py common/artifacts/provenance.py \
     common/artifacts/schema.py common/artifacts/stages.py common/artifacts/transaction.py \
     common/artifacts/whole_folder.py common/attribution/contraction_check.py common/attribution/known_work.py \
-    common/attribution/layout.py common/attribution/match.py common/attribution/ownership.py \
-    common/attribution/precision_casts.py common/attribution/roofline_rows.py common/cli/__init__.py \
-    common/cli/commands.py common/cli/flags.py common/cli/help_text.py common/cli/output.py common/cli/search.py \
-    common/cli/settings.py common/cli/settings_file.py common/cli/stage.py common/cli/streams.py common/cli/wording.py \
-    common/errors.py common/expressions.py common/fusion/border.py common/fusion/groups.py common/fusion/patterns.py \
-    common/graph.py common/host_doubts.py common/host_identity.py common/interrupts.py common/names.py \
-    common/number_formats.py common/onnx_graph/counts.py common/onnx_graph/executed.py common/onnx_graph/malformed.py \
+    common/attribution/match.py common/attribution/ownership.py common/attribution/precision_casts.py \
+    common/attribution/roofline_rows.py common/cli/__init__.py common/cli/commands.py common/cli/flags.py \
+    common/cli/help_text.py common/cli/output.py common/cli/search.py common/cli/settings.py \
+    common/cli/settings_file.py common/cli/stage.py common/cli/streams.py common/cli/wording.py common/errors.py \
+    common/expressions.py common/fusion/border.py common/fusion/groups.py common/fusion/patterns.py common/graph.py \
+    common/host_doubts.py common/host_identity.py common/interrupts.py common/names.py common/number_formats.py \
+    common/onnx_graph/counts.py common/onnx_graph/executed.py common/onnx_graph/malformed.py \
     common/onnx_graph/reading/naming.py common/onnx_graph/reading/scan.py common/onnx_graph/reading/side_files.py \
     common/onnx_graph/reading/stripping.py common/onnx_graph/reading/validity.py \
     common/onnx_graph/shapes/contrib/__init__.py common/onnx_graph/shapes/contrib/as_onnx.py \
@@ -356,11 +356,10 @@ CODE_09 := common/artifacts/catalogue.py common/artifacts/cells.py common/artifa
     common/onnx_graph/shapes/upper_bounds.py common/onnx_graph/shapes/values.py common/operators.py \
     common/profiling/nesting.py common/profiling/timeline.py common/profiling/trace.py common/profiling/trace_file.py \
     common/profiling/trace_usage.py common/profiling/traced_shapes.py common/small_file.py common/sums.py \
-    common/timeline/annotations.py common/timeline/bounds.py common/timeline/chrome_trace.py \
-    common/timeline/flamegraph.py common/timeline/from_tables.py common/timeline/load_tracks.py \
-    common/timeline/main_sources.py common/timeline/npu_trace.py common/timeline/plan_trace.py \
-    common/timeline/shown_runs.py common/view/node_labels.py common/view/text.py common/view/trace/bottleneck_text.py \
-    common/view/trace/timeline_text.py common/yaml_file.py
+    common/timeline/annotations.py common/timeline/chrome_trace.py common/timeline/flamegraph.py \
+    common/timeline/from_tables.py common/timeline/load_tracks.py common/timeline/npu_trace.py \
+    common/timeline/plan_trace.py common/timeline/shown_runs.py common/view/node_labels.py common/view/text.py \
+    common/view/trace/bottleneck_text.py common/view/trace/timeline_text.py common/yaml_file.py
 
 SCRIPT_11 := 11_compare_runs.py
 TABLE_11 := comparison.csv
@@ -382,7 +381,7 @@ CODE_11 := common/artifacts/catalogue.py common/artifacts/cells.py common/artifa
     common/onnx_graph/reading/scan.py common/onnx_graph/reading/side_files.py common/operators.py \
     common/profiling/nesting.py common/profiling/node_runs.py common/profiling/timeline.py common/profiling/trace.py \
     common/profiling/trace_file.py common/profiling/trace_usage.py common/profiling/traced_shapes.py \
-    common/small_file.py common/timeline/flamegraph.py common/timeline/main_sources.py \
+    common/small_file.py common/timeline/annotations.py common/timeline/chrome_trace.py common/timeline/flamegraph.py \
     common/view/comparison/comparison_html.py common/view/comparison/comparison_text.py common/view/html.css \
     common/view/html.py common/view/node_labels.py common/view/text.py
 

@@ -6,7 +6,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from common.timeline.chrome_trace import known_facts
-from common.timeline.main_sources import main_sources
 
 if TYPE_CHECKING:
     from common.table_rows import OpMetricsRow, OpRooflineRow, OpsProfileRow
@@ -73,3 +72,10 @@ def _texts(row: Mapping[str, object], names: Iterable[str]) -> Texts:
 
 def _text(value: object) -> str:
     return f"{value:.9g}" if isinstance(value, float) else str(value)
+
+
+def main_sources(nodes: Iterable[OpRooflineRow], metrics: Iterable[OpMetricsRow]) -> dict[str, str]:
+    """Return the source node of most MACs, then most FLOPs, then most bytes, by executed node; the first of equals."""
+    work = {row["source_node"]: (row["macs"] or 0, row["flops"] or 0, row["bytes"] or 0) for row in metrics}
+    owned = ((row["executed_node"], row["source_nodes"]) for row in nodes if row["source_nodes"])
+    return {name: max(sources, key=lambda source: work.get(source, ())) for name, sources in owned}

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from common.names import printable
-from common.timeline.main_sources import main_sources
+from common.timeline.annotations import main_sources
 
 if TYPE_CHECKING:
     from common.table_rows import OpMetricsRow, OpRooflineRow

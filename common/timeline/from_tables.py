@@ -9,18 +9,18 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from common.latency.run import NodeSpan
-from common.timeline.bounds import (
+from common.timeline.chrome_trace import ChromeTrace, CounterValue, Process, Slice, known_facts
+from common.timeline.shown_runs import (
     MOST_DISTURBANCES,
     MOST_FACTS,
     MOST_RUNS,
     MOST_SAMPLES,
+    Shown,
     event_count,
     few,
     few_node_events,
     left_out_notes,
 )
-from common.timeline.chrome_trace import ChromeTrace, CounterValue, Process, Slice, known_facts
-from common.timeline.shown_runs import Shown
 
 if TYPE_CHECKING:
     from common.table_rows import OsEventsRow, RunDisturbancesRow, RunLatencyRow, Tables
@@ -61,7 +61,7 @@ def timeline(
     """Return the timeline of a measurement.
 
     Without run_latency there are no runs. ``labels`` are distinct names for executed nodes; one without keeps its own.
-    With ``is_bounded``, what would make the timeline too large is left out, see :mod:`common.timeline.bounds`.
+    With ``is_bounded``, what would make the timeline too large is left out, see :mod:`common.timeline.shown_runs`.
     """
     rows = tables.get("run_latency", ())
     kept = few_node_events(shown) if is_bounded else shown

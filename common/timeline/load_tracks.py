@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import TYPE_CHECKING
 
-from common.timeline.bounds import left_out_notes
 from common.timeline.chrome_trace import CounterValue, Process, Slice, known_facts
+from common.timeline.shown_runs import left_out_notes
 
 if TYPE_CHECKING:
     from common.table_rows import LoadBatchesRow, LoadRequestsRow
