@@ -107,7 +107,6 @@ def schedule_rows(nodes: Sequence[OpRooflineRow], dag: Dag, path: Set[str]) -> l
 
 
 def path_rows(nodes: Mapping[str, OpRooflineRow], dag: Dag, path: Sequence[str]) -> list[CriticalPathRow]:
-    """Return the nodes of the longest path, in order."""
     return [
         {
             "position_index": position,

@@ -109,7 +109,6 @@ def beside(stage: cli.StageRun, names: Sequence[str], subject: str, read: Callab
 
 
 def load_shown(stage: cli.StageRun) -> LoadTimeline:
-    """Return the timeline of the load test in the folder."""
     requests, batches = stage.tables.rows("load_requests"), stage.tables.rows("load_batches")
     replica_count = stage.tables.document("load_summary")["replica_count"]
     load = load_timeline(requests, batches, replica_count, is_bounded=stage.settings.runs != "all")

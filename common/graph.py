@@ -41,12 +41,10 @@ class Tensor:
 
 
 def is_symbolic(count: Count | None) -> bool:
-    """Return whether a count depends on dimensions that were left unbound."""
     return isinstance(count, expressions.Expression)
 
 
 def packed_bytes(count: Count, element_bits: int) -> Count:
-    """Return the bytes of ``count`` elements; types below a byte are packed."""
     return count * (element_bits // 8) if element_bits % 8 == 0 else (count * element_bits + 7) // 8
 
 

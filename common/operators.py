@@ -11,7 +11,6 @@ from __future__ import annotations
 
 
 def _types(*names: str) -> frozenset[str]:
-    """Return the operator types that are named, separated by blanks."""
     return frozenset(" ".join(names).split())
 
 

@@ -56,12 +56,10 @@ class Roofs:
         return own if own in self.peaks_flop_per_s else FP32
 
     def under(self, roof: str) -> Ceilings:
-        """Return the ceilings with the peak of a roof."""
         return Ceilings(self.peaks_flop_per_s[roof], self.memory_bytes_per_s)
 
 
 def given_roofs(peak_flop_per_s: float, memory_bytes_per_s: float) -> Roofs:
-    """Return one given peak for all formats, and a given bandwidth."""
     return Roofs(memory_bytes_per_s, {GIVEN: peak_flop_per_s})
 
 

@@ -67,12 +67,10 @@ class SourceGraph:
         return bool(free) and all(free)
 
     def in_order(self, names: Iterable[str]) -> tuple[str, ...]:
-        """Return the names in graph order."""
         return tuple(sorted(names, key=self.position.__getitem__))
 
 
 def from_rows(metrics: Iterable[OpMetricsRow], edges: Iterable[OpEdgesRow]) -> SourceGraph:
-    """Return the graph of a model file from its tables."""
     flows = [
         EdgeBytes(
             edge=Edge(row["tensor"], row["producer"], row["consumer"]),

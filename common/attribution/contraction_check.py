@@ -92,7 +92,6 @@ def compared_contractions(
 
 
 def checked_node(timed: OpLatencyRow, executed_macs: int | None, sources: Sequence[OpMetricsRow]) -> CheckedNode:
-    """Return the MACs of one executed node, by its sources and by its own shapes."""
     passes = timed["events_per_run_count"]
     macs = {row["source_node"]: macs_in_run(row, passes) for row in sources}
     with_macs = [row for row in sources if macs[row["source_node"]]]

@@ -52,7 +52,6 @@ def node_map_rows(attribution: Attribution) -> list[NodeMapRow]:
 
 
 def owned_sources(matches: Iterable[Match]) -> dict[str, tuple[str, ...]]:
-    """Return the source nodes of each executed node that has some, in source order."""
     owned: dict[str, list[str]] = {}
     for match in matches:
         if match.executed_node:
@@ -73,7 +72,6 @@ def owners(source: Graph, executed: Graph) -> Attribution:
 
 
 def _without_bytes(source: Graph) -> SourceGraph:
-    """Return the graph with its tensors, of unknown sizes."""
     flows = [EdgeBytes(edge, source.tensors[edge.tensor].kind, "", None, None, None) for edge in source.edges()]
     return build(((node.name, node.op_type) for node in source.nodes), flows)
 

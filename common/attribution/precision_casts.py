@@ -27,7 +27,6 @@ def without_casts(executed: Graph, nodes: Container[str], tensors: Container[str
 
 
 def is_inserted_cast(node: Node) -> bool:
-    """Return whether the runtime inserted the node to change the precision of a tensor."""
     return node.op_type == "Cast" and node.name.startswith(PREFIX)
 
 

@@ -51,7 +51,6 @@ class WhatIfs:
     high: Dag
 
     def gain(self, kept: Mapping[str, Kept], freed_gap_us: float = 0.0) -> Gain:
-        """Return what is gained if nodes keep some of their time, and some of the time between nodes goes."""
         likely, low, high = (
             to_us(_work_ps(dag) - _work_ps(_mended(dag, kept))) + freed_gap_us
             for dag in (self.likely, self.low, self.high)

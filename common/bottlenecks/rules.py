@@ -81,7 +81,6 @@ class Rule:
 
 
 def figure(facts: Facts, name: str) -> object:
-    """Return a figure, or None where no table has it."""
     return next((row[name] for row in facts.values() if name in row), None)
 
 
@@ -167,7 +166,6 @@ def _words(section: Section, key: str) -> tuple[str, ...]:
 
 
 def _chains(section: Section) -> tuple[Chain, ...]:
-    """Return the chains that texts like ``Conv > Relu|Clip`` name."""
     chains = tuple(
         tuple(frozenset(step.strip().split("|")) for step in text.split(">")) for text in _words(section, "chains")
     )

@@ -61,7 +61,6 @@ class TorchCalls:
     has_steps: bool = False
 
     def merged(self, count: int) -> TorchCalls:
-        """Return the same calls with each ``count`` successive runs as one."""
         firsts = range(0, len(self.times_us), count)
         last = [first + count - 1 for first in firsts]
         ends = [self.start_us[place] + self.run_us[place] for place in last]

@@ -72,7 +72,6 @@ def read_openvino_counters(path: Path, graph: Path | None) -> LayerProfile:
 
 
 def _blocks(path: Path, lines: Sequence[str]) -> Iterator[list[_Row]]:
-    """Yield the rows of each block, after its times were added up."""
     rows: list[_Row] = []
     names: set[str] = set()
     for number, line in enumerate(lines, start=1):

@@ -50,7 +50,6 @@ def _shared(unnamed: Sequence[str]) -> list[str]:
 
 
 def _nameless(layers: Sequence[Layer], owner: Owners) -> list[str]:
-    """Return a note on layers that may compute nodes of the model, but name none."""
     with_nodes = {*owner.values()}
     times = {layer.name: total_us(layer, 0, None) for layer in layers}
     nameless = [layer.name for layer in layers if layer.name not in with_nodes and not layer.serves]
@@ -116,7 +115,6 @@ def _nodes_of(graph: Graph, names: Iterable[str]) -> Iterator[str]:
 
 
 def _claim_before(graph: Graph, found: dict[str, str], layer: str, ends: Iterable[str]) -> None:
-    """Give a layer all that its last nodes need, back to the nodes of other layers."""
     waiting = [node for node in ends if found[node] == layer]
     while waiting:
         for writer in _writers(graph, graph.by_name[waiting.pop()]):
@@ -138,7 +136,6 @@ def _idle(graph: Graph) -> set[str]:
 
 
 def resolved(graph: Graph, tensor: str) -> str:
-    """Return the tensor behind the name that a body gives one of its inputs."""
     while tensor in graph.aliases:
         tensor = graph.aliases[tensor]
     return tensor

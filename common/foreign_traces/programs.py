@@ -26,7 +26,6 @@ WRONG = (
 
 
 def recognised(path: Path) -> Format:
-    """Return the known program that recorded a profile."""
     try:
         if path.exists() and not path.is_file():  # a pipe would be waited for
             raise PipelineError(path, "is not a file", f"give {KNOWN}")

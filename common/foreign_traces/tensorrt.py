@@ -115,7 +115,6 @@ def _named(name: str) -> Layer:
 
 
 def _readings(name: str) -> Iterator[str]:
-    """Yield the names that a layer's name joins."""
     for part in re.split(r" \+ |, ", name):
         yield part
         if (inner := part.removeprefix("PWN(").strip("()")) != part:

@@ -128,7 +128,6 @@ def _total(values: Sequence[float | None]) -> float | None:
 
 
 def _rows(path: Path, tables: Mapping[str, object], key: str) -> list[dict[str, object]]:
-    """Return the rows of a table, however it is wrapped."""
     value = tables[key]
     rows = mappings(value.get("data", [value]) if isinstance(value, dict) else value)
     if rows is None:

@@ -198,7 +198,6 @@ def _time(path: Path, row: _Row, unit: str = "US") -> int | None:
 
 
 def _enter(path: Path, block: _Block, row: _Row, has_sources: bool) -> bool:
-    """Enter a row into the run that it belongs to, and return whether it ends the run; other rows are passed over."""
     event = row.identifier.rstrip(",;\t\n ") if has_sources else row.identifier
     if row.level == "ROOT" and event in FIELDS:
         name = FIELDS[event]

@@ -130,7 +130,6 @@ def read_schematic(path: Path) -> Schematic:
 
 
 def _sections(path: Path) -> Iterator[tuple[str, str]]:
-    """Yield each line with the name of the section that it stands in."""
     section = ""
     for _, line in read_lines(path, MOST_BYTES, WHAT):
         if match := _SECTION.match(line):

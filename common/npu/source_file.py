@@ -18,7 +18,6 @@ UTF_16_MARKS = (b"\xff\xfe", b"\xfe\xff")
 
 
 def read_text(path: Path, most_bytes: int, what: str) -> str:
-    """Return the text of a file; see :func:`read_lines` for what is refused."""
     return "\n".join(line for _, line in read_lines(path, most_bytes, what))
 
 
@@ -53,7 +52,6 @@ def _opened(path: Path, most_bytes: int, what: str) -> Iterator[BinaryIO]:
 
 
 def read_json(path: Path, most_bytes: int, what: str) -> dict[str, object]:
-    """Return the object that a JSON file holds."""
     text = read_text(path, most_bytes, what)
     try:
         content = json.loads(text, parse_constant=_refuse)
@@ -69,7 +67,6 @@ def _refuse(constant: str) -> None:
 
 
 def listed_mappings(path: Path, content: Mapping[str, object], key: str, what: str) -> list[dict[str, object]]:
-    """Return the list of objects under a key."""
     objects = mappings(content.get(key))
     if objects is None:
         raise PipelineError(path, f"has no list of objects {key!r}", f"give {what}")

@@ -100,7 +100,6 @@ def operand_values(nodes: Iterable[onnx.NodeProto], find: Callable[[str], Array 
 
 
 def whole_numbers(value: Array | None) -> tuple[int, ...] | None:
-    """Return the elements of a known value of integers."""
     return tuple(value.ravel().tolist()) if value is not None and value.dtype.kind == "i" else None
 
 
@@ -221,7 +220,6 @@ def _axes(node: Node, version: int, attributes: Mapping[str, object], shape: tup
 
 
 def _spanned_axes(node: Node, version: int, axis: object, rank: int) -> dict[str, object]:
-    """Return the axes that a softmax or a normalization combines."""
     op_type, first = node.op_type.removeprefix("QLinear"), _from_the_front(axis, rank)
     if not isinstance(first, int) or not 0 <= first < rank:
         return {}
@@ -270,7 +268,6 @@ class NodeWindow(NamedTuple):
 
 
 def window(graph: Graph, node: Node) -> NodeWindow:
-    """Return the window of a node with ONNX's defaults filled in."""
     kernel = integers(node.attributes, "kernel_shape")
     operand = CONVOLUTION_WEIGHT.get(node.op_type)
     if not kernel and operand is not None and operand < len(node.inputs) and node.inputs[operand]:

@@ -59,7 +59,6 @@ def metrics_row(model: LoadedModel, count: NodeCount) -> OpMetricsRow:
 
 
 def _dims(shape: tuple[Count | None, ...] | None) -> Shape | None:
-    """Return a shape for a JSON cell, with symbols as text."""
     if shape is None or not any(map(is_symbolic, shape)):
         return shape
     return [str(dim) if is_symbolic(dim) else dim for dim in shape]

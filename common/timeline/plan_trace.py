@@ -22,7 +22,6 @@ CANDIDATE_FACTS = (
 
 
 def plan_trace(schedule: Sequence[OffloadScheduleRow], candidates: Sequence[FpgaCandidatesRow]) -> ChromeTrace:
-    """Return the likely case of a plan."""
     facts = {row["candidate"]: known_facts(row, CANDIDATE_FACTS) for row in candidates}
     processes = []
     for scenario, title in TITLES.items():

@@ -66,7 +66,6 @@ def few_node_events(shown: Sequence[Shown]) -> list[Shown]:
 
 
 def event_count(shown: Iterable[Shown]) -> int:
-    """Return how many node events some runs have."""
     return sum(len(run.spans) for run in shown)
 
 

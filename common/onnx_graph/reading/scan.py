@@ -105,7 +105,6 @@ def read_tensors(path: Path, names: Set[str]) -> dict[str, onnx.TensorProto]:
 
 
 def _parts(view: memoryview, *numbers: int) -> Iterator[memoryview]:
-    """Yield the content of the fields at a path of field numbers."""
     first, *inner = numbers
     for number, _, content, end in _fields(view):
         if number == first and content >= 0:

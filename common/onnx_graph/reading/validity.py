@@ -189,7 +189,6 @@ def _without_payloads(node: onnx.NodeProto) -> onnx.NodeProto:
 
 
 def _require_payload(tensor: TensorProto) -> None:
-    """Check a tensor's type and shape, and against them the value where it is at hand."""
     if tensor.data_type not in TensorProto.DataType.values() or not tensor.data_type:
         raise _InvalidError(f"tensor {tensor.name!r} has the unknown element type {tensor.data_type}")
     if any(extent < 0 for extent in tensor.dims):

@@ -61,7 +61,6 @@ def _repeated(count: Count | None, passes: Count | None) -> Count | None:
 
 
 def _steps(state: InferenceState, bodies: Sequence[Region]) -> Count | None:
-    """Return how many nodes run at most in one execution of a node with these bodies."""
     inner = ((body, _steps(state, [part for parts in body.bodies.values() for part in parts])) for body in bodies)
     return total(product((state.passes[body.name][1], total((len(body.nodes), steps)))) for body, steps in inner)
 
@@ -119,7 +118,6 @@ def _infer_if(state: InferenceState, node: onnx.NodeProto, bodies: Sequence[Regi
 
 
 def _either(state: InferenceState, names: Sequence[str]) -> ValueType:
-    """Return what holds for a value that is one of several."""
     first = state.types.get(names[0], UNKNOWN)
     if isinstance(first, onnx.TypeProto):
         return first
@@ -265,7 +263,6 @@ def _slice(node: onnx.NodeProto, operand: TensorType, axis: int) -> tuple[Dim, T
 
 
 def _stacked(result: TensorType, count: Dim, axis: int) -> TensorType:
-    """Return the type of the results of all passes, stacked along a new axis."""
     if result.shape is None:
         return result
     axis %= len(result.shape) + 1

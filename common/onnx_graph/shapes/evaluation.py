@@ -57,7 +57,6 @@ def nameless(node: onnx.NodeProto) -> bytes:
 
 
 def is_small(value: Value) -> bool:
-    """Return whether what follows from a value may be kept."""
     return isinstance(value, np.ndarray) and not value.dtype.hasobject and value.nbytes <= LARGEST_KEPT
 
 

@@ -60,7 +60,6 @@ class InferenceState:
         return is_complete(self.types.get(name))
 
     def is_settled(self, node: onnx.NodeProto) -> bool:
-        """Return whether all that is needed is known of each output of a node."""
         return all(not name or self.is_known(name) or self._suffices(name) for name in node.output)
 
     def has_unknowns(self, region: Region) -> bool:
@@ -69,7 +68,6 @@ class InferenceState:
         return passes or any(not self.is_known(name) and not self._suffices(name) for name in region.written())
 
     def completes(self, other: InferenceState) -> bool:
-        """Return whether a value is known completely that another state does not know so."""
         return any(is_complete(known) and not other.is_known(name) for name, known in self.types.items())
 
     def different(self, region: Region) -> dict[str, ValueType | None]:
@@ -115,7 +113,6 @@ class InferenceState:
                     self.values.known.setdefault(name, known[name])
 
     def _suffices(self, name: str) -> bool:
-        """Return whether as much is known of a tensor as at the first binding."""
         other = self.first.types.get(name, UNKNOWN) if self.first else None
         return isinstance(other, TensorType) and _covers(self.tensor_type(name).shape, other.shape)
 

@@ -59,7 +59,6 @@ def by_value(state: InferenceState, node: onnx.NodeProto) -> dict[str, ValueType
 
 
 def _by_schema(state: InferenceState, node: onnx.NodeProto) -> dict[str, ValueType]:
-    """Ask the operator's own inference, with the operands' values where they can be found."""
     version = state.opsets.get(node.domain, 0)
     if not has_schema(node.op_type, version, node.domain):
         return {}

@@ -36,7 +36,6 @@ class Region:
     writers: Mapping[str, onnx.NodeProto]
 
     def stored_types(self) -> dict[str, ValueType]:
-        """Return types and shapes that the file declares for this region's own values."""
         weights = {name: stored_type(tensor.data_type, tensor.dims) for name, tensor in self.initializers.items()}
         sparse = {name: stored_type(tensor.values.data_type, tensor.dims) for name, tensor in self.sparse.items()}
         return {**self.declared, **weights, **sparse}

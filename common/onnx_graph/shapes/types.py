@@ -29,7 +29,6 @@ class TensorType:
 
     @property
     def is_known(self) -> bool:
-        """Return whether every dimension is a number."""
         return self.shape is not None and None not in self.shape
 
     @property

@@ -133,7 +133,6 @@ def _constant(node: onnx.NodeProto | None) -> onnx.TensorProto | None:
 
 
 def stored_value(tensor: onnx.TensorProto) -> Array | None:
-    """Return an initializer's value; None where the scan left its payload in the file."""
     return numpy_helper.to_array(tensor) if has_value(tensor) else None
 
 
@@ -146,7 +145,6 @@ def has_value(tensor: onnx.TensorProto) -> bool:
 
 
 def read_by(node: onnx.NodeProto) -> list[str]:
-    """Return what a node reads: its operands, and what its bodies capture from outside."""
     names = [name for name in node.input if name]
     for attribute in node.attribute:
         if attribute.type == onnx.AttributeProto.GRAPH:

@@ -117,7 +117,6 @@ class _Form:
     coefficients: tuple[int, ...]
 
     def at(self, values: Sequence[Count]) -> Count:
-        """Return the form's value where the symbols have these values, which may be the symbols themselves."""
         return _product(values[index] for index in self.chosen) * (self.constant + _dot(self.coefficients, values))
 
 
