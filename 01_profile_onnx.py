@@ -47,11 +47,10 @@ from common.foreign_traces.owners import owners
 from common.foreign_traces.programs import Format, read_profile, recognised
 from common.graph import Graph
 from common.observer import Observer
-from common.onnx_graph.executed import load_executed_graph, without_weights
+from common.onnx_graph.executed import graph_bytes, load_executed_graph, without_weights
 from common.onnx_graph.load import LoadedModel, load_model
 from common.onnx_graph.reading.naming import named_model, naming_notes, rename_saved
 from common.onnx_graph.reading.side_files import require_unchanged
-from common.onnx_graph.reading.writing import graph_bytes
 from common.profiling.correction import NodeLatency, correct
 from common.profiling.figures import latency_figures, node_figures, run_columns
 from common.profiling.latency_notes import latency_notes

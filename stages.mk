@@ -32,16 +32,16 @@ CODE_02 := common/artifacts/catalogue.py common/artifacts/cells.py common/artifa
     common/cli/help_text.py common/cli/output.py common/cli/search.py common/cli/settings.py \
     common/cli/settings_file.py common/cli/stage.py common/cli/streams.py common/cli/wording.py common/errors.py \
     common/expressions.py common/graph.py common/host_identity.py common/interrupts.py common/names.py \
-    common/number_formats.py common/onnx_graph/attributes.py common/onnx_graph/blocked.py common/onnx_graph/counts.py \
-    common/onnx_graph/load.py common/onnx_graph/malformed.py common/onnx_graph/reading/naming.py \
-    common/onnx_graph/reading/scan.py common/onnx_graph/reading/side_files.py common/onnx_graph/reading/validity.py \
-    common/onnx_graph/rows.py common/onnx_graph/shapes/contrib/__init__.py common/onnx_graph/shapes/contrib/as_onnx.py \
-    common/onnx_graph/shapes/contrib/attention.py common/onnx_graph/shapes/contrib/generation.py \
-    common/onnx_graph/shapes/contrib/layouts.py common/onnx_graph/shapes/contrib/machine_learning.py \
-    common/onnx_graph/shapes/contrib/matrix.py common/onnx_graph/shapes/contrib/normalization.py \
-    common/onnx_graph/shapes/contrib/registry.py common/onnx_graph/shapes/contrib/structure.py \
-    common/onnx_graph/shapes/control_flow.py common/onnx_graph/shapes/evaluation.py \
-    common/onnx_graph/shapes/flatten.py common/onnx_graph/shapes/inference.py \
+    common/number_formats.py common/onnx_graph/attributes.py common/onnx_graph/blocked.py \
+    common/onnx_graph/by_operator.py common/onnx_graph/counts.py common/onnx_graph/load.py \
+    common/onnx_graph/malformed.py common/onnx_graph/reading/naming.py common/onnx_graph/reading/scan.py \
+    common/onnx_graph/reading/side_files.py common/onnx_graph/reading/validity.py common/onnx_graph/rows.py \
+    common/onnx_graph/shapes/contrib/__init__.py common/onnx_graph/shapes/contrib/as_onnx.py \
+    common/onnx_graph/shapes/contrib/attention.py common/onnx_graph/shapes/contrib/layouts.py \
+    common/onnx_graph/shapes/contrib/machine_learning.py common/onnx_graph/shapes/contrib/matrix.py \
+    common/onnx_graph/shapes/contrib/normalization.py common/onnx_graph/shapes/contrib/registry.py \
+    common/onnx_graph/shapes/contrib/structure.py common/onnx_graph/shapes/control_flow.py \
+    common/onnx_graph/shapes/evaluation.py common/onnx_graph/shapes/flatten.py common/onnx_graph/shapes/inference.py \
     common/onnx_graph/shapes/inference_state.py common/onnx_graph/shapes/node_inference.py \
     common/onnx_graph/shapes/regions.py common/onnx_graph/shapes/types.py common/onnx_graph/shapes/upper_bounds.py \
     common/onnx_graph/shapes/values.py common/onnx_graph/symbols/dimensions.py common/onnx_graph/symbols/settled.py \
@@ -69,11 +69,11 @@ CODE_03 := common/artifacts/catalogue.py common/artifacts/cells.py common/artifa
     common/cli/settings_file.py common/cli/stage.py common/cli/streams.py common/cli/wording.py common/errors.py \
     common/expressions.py common/fusion/border.py common/fusion/groups.py common/fusion/patterns.py common/graph.py \
     common/host_doubts.py common/host_identity.py common/interrupts.py common/names.py common/number_formats.py \
-    common/onnx_graph/counts.py common/onnx_graph/executed.py common/onnx_graph/malformed.py \
-    common/onnx_graph/reading/naming.py common/onnx_graph/reading/scan.py common/onnx_graph/reading/side_files.py \
-    common/onnx_graph/reading/stripping.py common/onnx_graph/reading/validity.py \
-    common/onnx_graph/shapes/contrib/__init__.py common/onnx_graph/shapes/contrib/as_onnx.py \
-    common/onnx_graph/shapes/contrib/attention.py common/onnx_graph/shapes/contrib/generation.py \
+    common/onnx_graph/by_operator.py common/onnx_graph/counts.py common/onnx_graph/executed.py \
+    common/onnx_graph/malformed.py common/onnx_graph/reading/naming.py common/onnx_graph/reading/scan.py \
+    common/onnx_graph/reading/side_files.py common/onnx_graph/reading/stripping.py \
+    common/onnx_graph/reading/validity.py common/onnx_graph/shapes/contrib/__init__.py \
+    common/onnx_graph/shapes/contrib/as_onnx.py common/onnx_graph/shapes/contrib/attention.py \
     common/onnx_graph/shapes/contrib/layouts.py common/onnx_graph/shapes/contrib/machine_learning.py \
     common/onnx_graph/shapes/contrib/matrix.py common/onnx_graph/shapes/contrib/normalization.py \
     common/onnx_graph/shapes/contrib/registry.py common/onnx_graph/shapes/contrib/structure.py \
@@ -238,11 +238,11 @@ CODE_08 := common/artifacts/catalogue.py common/artifacts/cells.py common/artifa
     common/design_space/single_buffer/workload.py common/errors.py common/expressions.py common/fusion/border.py \
     common/fusion/groups.py common/fusion/patterns.py common/graph.py common/host_identity.py common/interrupts.py \
     common/intervals.py common/names.py common/number_formats.py common/onnx_graph/attributes.py \
-    common/onnx_graph/counts.py common/onnx_graph/load.py common/onnx_graph/malformed.py \
-    common/onnx_graph/reading/naming.py common/onnx_graph/reading/scan.py common/onnx_graph/reading/side_files.py \
-    common/onnx_graph/reading/validity.py common/onnx_graph/rows.py common/onnx_graph/shapes/contrib/__init__.py \
-    common/onnx_graph/shapes/contrib/as_onnx.py common/onnx_graph/shapes/contrib/attention.py \
-    common/onnx_graph/shapes/contrib/generation.py common/onnx_graph/shapes/contrib/layouts.py \
+    common/onnx_graph/by_operator.py common/onnx_graph/counts.py common/onnx_graph/load.py \
+    common/onnx_graph/malformed.py common/onnx_graph/reading/naming.py common/onnx_graph/reading/scan.py \
+    common/onnx_graph/reading/side_files.py common/onnx_graph/reading/validity.py common/onnx_graph/rows.py \
+    common/onnx_graph/shapes/contrib/__init__.py common/onnx_graph/shapes/contrib/as_onnx.py \
+    common/onnx_graph/shapes/contrib/attention.py common/onnx_graph/shapes/contrib/layouts.py \
     common/onnx_graph/shapes/contrib/machine_learning.py common/onnx_graph/shapes/contrib/matrix.py \
     common/onnx_graph/shapes/contrib/normalization.py common/onnx_graph/shapes/contrib/registry.py \
     common/onnx_graph/shapes/contrib/structure.py common/onnx_graph/shapes/control_flow.py \
@@ -342,24 +342,24 @@ CODE_09 := common/artifacts/catalogue.py common/artifacts/cells.py common/artifa
     common/cli/settings_file.py common/cli/stage.py common/cli/streams.py common/cli/wording.py \
     common/configuration.py common/dag.py common/errors.py common/expressions.py common/graph.py common/host_doubts.py \
     common/host_identity.py common/interrupts.py common/intervals.py common/json_stream.py common/latency/run.py \
-    common/latency/statistics.py common/names.py common/number_formats.py common/onnx_graph/malformed.py \
-    common/onnx_graph/reading/naming.py common/onnx_graph/reading/outline.py common/onnx_graph/reading/scan.py \
-    common/onnx_graph/reading/side_files.py common/onnx_graph/reading/stripping.py \
+    common/latency/statistics.py common/names.py common/number_formats.py common/onnx_graph/by_operator.py \
+    common/onnx_graph/malformed.py common/onnx_graph/reading/naming.py common/onnx_graph/reading/outline.py \
+    common/onnx_graph/reading/scan.py common/onnx_graph/reading/side_files.py common/onnx_graph/reading/stripping.py \
     common/onnx_graph/shapes/contrib/__init__.py common/onnx_graph/shapes/contrib/as_onnx.py \
-    common/onnx_graph/shapes/contrib/attention.py common/onnx_graph/shapes/contrib/generation.py \
-    common/onnx_graph/shapes/contrib/layouts.py common/onnx_graph/shapes/contrib/machine_learning.py \
-    common/onnx_graph/shapes/contrib/matrix.py common/onnx_graph/shapes/contrib/normalization.py \
-    common/onnx_graph/shapes/contrib/registry.py common/onnx_graph/shapes/contrib/structure.py \
-    common/onnx_graph/shapes/control_flow.py common/onnx_graph/shapes/evaluation.py \
-    common/onnx_graph/shapes/inference.py common/onnx_graph/shapes/inference_state.py \
-    common/onnx_graph/shapes/node_inference.py common/onnx_graph/shapes/regions.py common/onnx_graph/shapes/types.py \
-    common/onnx_graph/shapes/upper_bounds.py common/onnx_graph/shapes/values.py common/operators.py \
-    common/profiling/nesting.py common/profiling/timeline.py common/profiling/trace.py common/profiling/trace_file.py \
-    common/profiling/trace_usage.py common/profiling/traced_shapes.py common/small_file.py common/sums.py \
-    common/timeline/annotations.py common/timeline/chrome_trace.py common/timeline/flamegraph.py \
-    common/timeline/from_tables.py common/timeline/load_tracks.py common/timeline/npu_trace.py \
-    common/timeline/plan_trace.py common/timeline/shown_runs.py common/view/node_labels.py common/view/text.py \
-    common/view/trace/bottleneck_text.py common/view/trace/timeline_text.py common/yaml_file.py
+    common/onnx_graph/shapes/contrib/attention.py common/onnx_graph/shapes/contrib/layouts.py \
+    common/onnx_graph/shapes/contrib/machine_learning.py common/onnx_graph/shapes/contrib/matrix.py \
+    common/onnx_graph/shapes/contrib/normalization.py common/onnx_graph/shapes/contrib/registry.py \
+    common/onnx_graph/shapes/contrib/structure.py common/onnx_graph/shapes/control_flow.py \
+    common/onnx_graph/shapes/evaluation.py common/onnx_graph/shapes/inference.py \
+    common/onnx_graph/shapes/inference_state.py common/onnx_graph/shapes/node_inference.py \
+    common/onnx_graph/shapes/regions.py common/onnx_graph/shapes/types.py common/onnx_graph/shapes/upper_bounds.py \
+    common/onnx_graph/shapes/values.py common/operators.py common/profiling/nesting.py common/profiling/timeline.py \
+    common/profiling/trace.py common/profiling/trace_file.py common/profiling/trace_usage.py \
+    common/profiling/traced_shapes.py common/small_file.py common/sums.py common/timeline/annotations.py \
+    common/timeline/chrome_trace.py common/timeline/flamegraph.py common/timeline/from_tables.py \
+    common/timeline/load_tracks.py common/timeline/npu_trace.py common/timeline/plan_trace.py \
+    common/timeline/shown_runs.py common/view/node_labels.py common/view/text.py common/view/trace/bottleneck_text.py \
+    common/view/trace/timeline_text.py common/yaml_file.py
 
 SCRIPT_11 := 11_compare_runs.py
 TABLE_11 := comparison.csv

@@ -76,23 +76,20 @@ Factor: TypeAlias = Dimension | Smallest | Quotient
 Product: TypeAlias = tuple[tuple[Factor, int], ...]  # factors and their powers, ordered by text; () is 1
 
 
+@dataclass(slots=True, repr=False)
 class Expression:
-    """A sum of products of factors, of which at least one depends on a dimension."""
+    """A sum of products of factors, of which at least one depends on a dimension.
 
-    __slots__ = ("_terms",)
+    No coefficient is 0. Arithmetic makes expressions, or numbers, by ``_of``. They are written out, so equal ones have
+    equal terms.
+    """
 
-    def __init__(self, terms: Mapping[Product, int]) -> None:
-        """Take the coefficient of each product; none is 0. Arithmetic makes expressions, or numbers, by ``_of``."""
-        self._terms = terms
-
-    @property
-    def terms(self) -> Mapping[Product, int]:
-        return self._terms
+    terms: Mapping[Product, int]
 
     @property
     def names(self) -> frozenset[str]:
         """Names of the dimensions that it depends on."""
-        factors = [factor for product in self._terms for factor, _ in product]
+        factors = [factor for product in self.terms for factor, _ in product]
         names = frozenset(factor.name for factor in factors if isinstance(factor, Dimension))
         inner = (operand for factor in factors for operand in factor.operands if isinstance(operand, Expression))
         return names.union(*(operand.names for operand in inner))
@@ -103,17 +100,13 @@ class Expression:
     __repr__ = __str__
 
     def __hash__(self) -> int:
-        return hash(frozenset(self._terms.items()))
-
-    def __eq__(self, other: object) -> bool:
-        """Return whether the other one has the same terms; expressions are written out, so equal ones do."""
-        return isinstance(other, Expression) and self._terms == other._terms
+        return hash(frozenset(self.terms.items()))
 
     def __neg__(self) -> Count:
         return self * -1
 
     def __add__(self, other: Count) -> Count:
-        return _of(chain(self._terms.items(), _terms(other).items()))
+        return _of(chain(self.terms.items(), _terms(other).items()))
 
     def __sub__(self, other: Count) -> Count:
         return self + -other
@@ -123,7 +116,7 @@ class Expression:
 
     def __mul__(self, other: Count) -> Count:
         multipliers = _terms(other)
-        return _of((_times(one, two), a * b) for one, a in self._terms.items() for two, b in multipliers.items())
+        return _of((_times(one, two), a * b) for one, a in self.terms.items() for two, b in multipliers.items())
 
     __radd__, __rmul__ = __add__, __mul__
 

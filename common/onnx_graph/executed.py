@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import onnx
+from onnx import helper
 
 from common.errors import UpstreamError
 from common.graph import Graph, Node, Shape, Tensor
@@ -19,7 +20,7 @@ from common.onnx_graph.reading.stripping import strip_weights
 from common.onnx_graph.reading.validity import require_order
 from common.onnx_graph.shapes.flatten import to_graph
 from common.onnx_graph.shapes.regions import read_region
-from common.onnx_graph.shapes.types import named_bits, stored_bytes
+from common.onnx_graph.shapes.types import element_type, named_bits, stored_bytes
 from common.onnx_graph.symbols.dimensions import bind_all
 from common.onnx_graph.work import Work, measure
 from common.sums import total
@@ -199,3 +200,23 @@ def edge_rows(executed: Graph, sizes: Mapping[str, int | None], timed: Set[str])
         }
         for edge in edges
     ]
+
+
+def graph_bytes(graph: Graph) -> bytes:
+    """Return a graph as a model file: nodes without attributes, and the types and shapes of all tensors."""
+    inputs = [tensor for tensor in graph.tensors.values() if tensor.kind == "input"]
+    outputs = [graph.tensors[name] for name in graph.outputs]
+    ends = {tensor.name for tensor in (*inputs, *outputs)}
+    inner = [tensor for tensor in graph.tensors.values() if tensor.name not in ends]
+    nodes = [
+        helper.make_node(node.op_type, node.inputs, node.outputs, name=node.name, domain=node.domain)
+        for node in graph.nodes
+    ]
+    proto = helper.make_graph(nodes, "executed", _values(inputs), _values(outputs), value_info=_values(inner))
+    domains = dict.fromkeys(node.domain for node in graph.nodes)
+    model = helper.make_model(proto, opset_imports=[helper.make_opsetid(domain, 1) for domain in domains])
+    return bytes(model.SerializeToString(deterministic=True))
+
+
+def _values(tensors: list[Tensor]) -> list[onnx.ValueInfoProto]:
+    return [helper.make_tensor_value_info(tensor.name, element_type(tensor.dtype), tensor.shape) for tensor in tensors]

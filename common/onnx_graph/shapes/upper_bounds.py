@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 import onnx
 
 from common.graph import Dim, Shape, Tensor
+from common.onnx_graph.by_operator import ByOperator
 from common.onnx_graph.shapes.contrib.registry import (
     FindValue,
     OperatorCall,
@@ -24,30 +25,17 @@ from common.onnx_graph.shapes.contrib.registry import (
 from common.operators import MICROSOFT, NCHWC, ONNX, REDUCTIONS
 
 Bound = Callable[[OperatorCall], Sequence[Shape]]
-BOUNDS: dict[tuple[str, str], Bound] = {}
+BOUNDS = bound = ByOperator[Bound](ONNX)
 WIDEST_BLOCK = 16  # channels in a block of the blocked layout, at most
-
-
-def bound(*op_types: str, domain: str = ONNX) -> Callable[[Bound], Bound]:
-    """Register a bound for operators of a domain; an operator has at most one bound."""
-
-    def register(function: Bound) -> Bound:
-        for op_type in op_types:
-            if (domain, op_type) in BOUNDS:
-                raise ValueError(f"two bounds for {domain}:{op_type}")
-            BOUNDS[domain, op_type] = function
-        return function
-
-    return register
 
 
 def upper_bound(node: onnx.NodeProto, operands: Sequence[Tensor | None], find_value: FindValue) -> list[Shape] | None:
     """Return the largest shape that each output can have for any operand value; None where there is no bound."""
-    function = BOUNDS.get((ONNX if node.domain == "ai.onnx" else node.domain, node.op_type))
-    if function is None:
+    largest = BOUNDS.of(node)
+    if largest is None:
         return None
     try:
-        shapes = [*function(OperatorCall(node, tuple(operands), find_value)), *(None for _ in node.output)]
+        shapes = [*largest(OperatorCall(node, tuple(operands), find_value)), *(None for _ in node.output)]
     except UnfitError:
         return None
     bounds = [
@@ -109,7 +97,7 @@ def unique(call: OperatorCall) -> list[Shape]:
     return [shape, *[(shape[_axis(call, shape)],)] * 3]
 
 
-@bound("Unique", domain=MICROSOFT)
+@bound("Unique", domains=(MICROSOFT,))
 def contrib_unique(call: OperatorCall) -> list[Shape]:
     """All elements of a vector may differ."""
     return [call.dims(0, 1)] * 3
@@ -170,7 +158,7 @@ def string_normalizer(call: OperatorCall) -> list[Shape]:
 # --- sequences ------------------------------------------------------------------------------------------------------
 
 
-@bound("DynamicTimeWarping", domain=MICROSOFT)
+@bound("DynamicTimeWarping", domains=(MICROSOFT,))
 def dynamic_time_warping(call: OperatorCall) -> list[Shape]:
     """The longest path through M×N costs follows two edges and has M + N − 1 points."""
     shape = _known(call, 0) or (None, None)
@@ -180,7 +168,7 @@ def dynamic_time_warping(call: OperatorCall) -> list[Shape]:
     return [(2, total(rows, columns, -1))]
 
 
-@bound("GroupQueryAttention", domain=MICROSOFT)
+@bound("GroupQueryAttention", domains=(MICROSOFT,))
 def group_query_attention(call: OperatorCall) -> list[Shape]:
     """The total length is at most past plus new tokens; it is less where the past is a buffer of maximum length."""
     heads, groups = call.integer("num_heads"), call.integer("kv_num_heads")
@@ -193,7 +181,7 @@ def group_query_attention(call: OperatorCall) -> list[Shape]:
     return [(batch, sequence, product(heads, head_size)), cache, cache, (batch, heads, sequence, reached)]
 
 
-@bound("ReorderInput", domain=NCHWC)
+@bound("ReorderInput", domains=(NCHWC,))
 def reorder_input(call: OperatorCall) -> list[Shape]:
     """Channels are padded to whole blocks of 8 or 16, depending on the processor."""
     shape = _known(call, 0)

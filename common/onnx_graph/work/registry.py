@@ -9,6 +9,7 @@ from math import prod
 from common.expressions import smaller
 from common.graph import Count, Node, Tensor, is_symbolic, packed_bytes
 from common.names import quoted
+from common.onnx_graph.by_operator import ByOperator
 from common.onnx_graph.malformed import MalformedNodeError
 from common.operators import ONNX
 
@@ -213,18 +214,4 @@ def broadcast(left: Count, right: Count) -> Count:
 
 
 Formula = Callable[[Operation], Cost]
-FORMULAS: dict[tuple[str, str], Formula] = {}
-
-
-def formula(*op_types: str, domains: tuple[str, ...] = (ONNX,)) -> Callable[[Formula], Formula]:
-    """Register a formula for operators of the given domains; an operator has at most one formula."""
-
-    def register(function: Formula) -> Formula:
-        for domain in domains:
-            for op_type in op_types:
-                if (domain, op_type) in FORMULAS:
-                    raise ValueError(f"two formulas for {domain}:{op_type}")
-                FORMULAS[domain, op_type] = function
-        return function
-
-    return register
+FORMULAS = formula = ByOperator[Formula](ONNX)  # the table, and the decorator that enters a function

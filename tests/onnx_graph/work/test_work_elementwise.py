@@ -15,7 +15,7 @@ SHAPE, ELEMENTS = (2, 3, 5, 7), 2 * 3 * 5 * 7
 
 
 def test_two_formulas_for_one_operator_are_refused():
-    with pytest.raises(ValueError, match="two formulas for :Relu"):
+    with pytest.raises(ValueError, match="two functions for :Relu"):
         formula("Relu")(FORMULAS["", "Relu"])
 
 

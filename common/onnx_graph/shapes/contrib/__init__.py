@@ -9,7 +9,6 @@ and the documentation in its operator schemas.
 from common.onnx_graph.shapes.contrib import (  # noqa: F401
     as_onnx,
     attention,
-    generation,
     layouts,
     machine_learning,
     matrix,

@@ -11,9 +11,10 @@ import onnx
 
 from common import sums
 from common.graph import Dim, Shape, Tensor
+from common.onnx_graph.by_operator import ByOperator
 from common.onnx_graph.shapes.evaluation import Array
 from common.onnx_graph.shapes.types import element_type
-from common.operators import MICROSOFT, ONNX
+from common.operators import MICROSOFT
 
 Output: TypeAlias = tuple[int, Shape] | None
 FindValue: TypeAlias = Callable[[str], Array | None]
@@ -95,21 +96,7 @@ class OperatorCall:
 
 
 Rule = Callable[[OperatorCall], Sequence[Output]]
-RULES: dict[tuple[str, str], Rule] = {}
-
-
-def rule(*op_types: str, domains: tuple[str, ...] = (MICROSOFT,)) -> Callable[[Rule], Rule]:
-    """Register a rule for operators of the given domains; an operator has at most one rule."""
-
-    def register(function: Rule) -> Rule:
-        for domain in domains:
-            for op_type in op_types:
-                if (domain, op_type) in RULES:
-                    raise ValueError(f"two rules for {domain}:{op_type}")
-                RULES[domain, op_type] = function
-        return function
-
-    return register
+RULES = rule = ByOperator[Rule](MICROSOFT)  # the table, and the decorator that enters a function
 
 
 def nothing_known(_name: str) -> None:
@@ -121,12 +108,11 @@ def contrib_outputs(
     node: onnx.NodeProto, operands: Sequence[Tensor | None], find_value: FindValue = nothing_known
 ) -> list[Output] | None:
     """Return (ONNX element type, shape) of each output; None for one that is unknown, or without a rule at all."""
-    domain = ONNX if node.domain == "ai.onnx" else node.domain
-    function = RULES.get((domain, node.op_type))
-    if function is None:
+    infer = RULES.of(node)
+    if infer is None:
         return None
     try:
-        known = list(function(OperatorCall(node, tuple(operands), find_value)))
+        known = list(infer(OperatorCall(node, tuple(operands), find_value)))
     except UnfitError:
         known = []
     known += [None] * (len(node.output) - len(known))
