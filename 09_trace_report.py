@@ -190,7 +190,7 @@ def report_load(stage: cli.StageRun) -> None:
     files = {"trace": trace_json(ChromeTrace(load.processes), about)}
     with stage.writing() as transaction:
         transaction.add_or_remove(files, *FOR_VIEWERS)
-    stage.note(f"no runs of {WRITER['run_latency']} stand in this folder: the timeline shows the load test alone")
+    stage.note(f"no runs of {WRITER['run_latency']} are in this folder: the timeline shows the load test alone")
     stage.show(timeline_report([], load.counts, files))
 
 

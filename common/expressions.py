@@ -116,7 +116,7 @@ class Expression:
 
     def __mul__(self, other: Count) -> Count:
         multipliers = _terms(other)
-        return _of((_times(one, two), a * b) for one, a in self.terms.items() for two, b in multipliers.items())
+        return _of((_times(left, right), a * b) for left, a in self.terms.items() for right, b in multipliers.items())
 
     __radd__, __rmul__ = __add__, __mul__
 
@@ -152,9 +152,9 @@ def sum_of(counts: Iterable[Count]) -> Count:
     return _of(chain.from_iterable(_terms(count).items() for count in counts))
 
 
-def smaller(one: Count, other: Count) -> Count:
+def smaller(left: Count, right: Count) -> Count:
     kept: list[Count] = []
-    for size in (*_smallest_of(one), *_smallest_of(other)):
+    for size in (*_smallest_of(left), *_smallest_of(right)):
         if not any(_at_most(known, size) for known in kept):
             kept = [*(known for known in kept if not _at_most(size, known)), size]
     if len(kept) == 1:
@@ -171,13 +171,13 @@ def _smallest_of(count: Count) -> tuple[Count, ...]:
     return (count,)
 
 
-def _at_most(one: Count, other: Count) -> bool:
-    """Return whether one count is at most the other whatever the dimensions are, as far as the coefficients tell.
+def _at_most(left: Count, right: Count) -> bool:
+    """Return whether one count is at most the other whatever the dimensions are, as far as the coefficients show.
 
     A dimension is at least 1. So the difference is not negative if no coefficient is when each dimension is written as
     1 and what is above it.
     """
-    difference = _terms(other - one)
+    difference = _terms(right - left)
     if not all(isinstance(factor, Dimension) for product in difference for factor, _ in product):
         return False
     above = (
@@ -228,11 +228,11 @@ def _of(terms: Iterable[tuple[Product, int]]) -> Count:
     return Expression(kept) if any(kept) else kept.get((), 0)
 
 
-def _times(one: Product, other: Product) -> Product:
-    if not one or not other:
-        return one or other
-    powers = dict(one)
-    for factor, power in other:
+def _times(left: Product, right: Product) -> Product:
+    if not left or not right:
+        return left or right
+    powers = dict(left)
+    for factor, power in right:
         powers[factor] = powers.get(factor, 0) + power
     return tuple(sorted(((factor, power) for factor, power in powers.items() if power), key=_by_text))
 

@@ -52,7 +52,7 @@ def packed_bytes(count: Count, element_bits: int) -> Count:
 class Node:
     """An instance of an operator. Absent optional operands are empty names, as in ONNX.
 
-    ``body`` is the name of the body that the node stands in, empty at the top level.
+    ``body`` is the name of the node's body, empty at the top level.
     """
 
     name: str
@@ -92,7 +92,7 @@ class Edge:
 class Graph:
     """Nodes in topological order with unique names, and all of their tensors by name.
 
-    Bodies of control-flow nodes are laid out flat: their nodes stand before their owner, which reads what the body
+    Bodies of control-flow nodes are laid out flat: their nodes come before their owner, which reads what the body
     returns. ``aliases`` maps the name that a body gives one of its inputs to the operand of the owner behind it.
     """
 

@@ -52,8 +52,8 @@ class Roofs:
         """Return the name of the peak that judges an operator: its format's, or fp32 where that format has none."""
         if GIVEN in self.peaks_flop_per_s:
             return GIVEN
-        own = number_format(op_type, dtype)
-        return own if own in self.peaks_flop_per_s else FP32
+        name = number_format(op_type, dtype)
+        return name if name in self.peaks_flop_per_s else FP32
 
     def under(self, roof: str) -> Ceilings:
         return Ceilings(self.peaks_flop_per_s[roof], self.memory_bytes_per_s)

@@ -103,7 +103,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if given.path is None:
         parser.error("NAME and PATH are needed, or --list")
     if given.seed < 0 or (given.batch is not None and given.batch < 1):
-        parser.error("--seed takes a whole number of at least 0, --batch of at least 1")
+        parser.error("--seed must be a whole number of at least 0, --batch of at least 1")
     fixed = {} if given.batch is None else {"batch": given.batch}
     try:
         save(BUILDERS[given.name](seed=given.seed, **fixed), given.path)

@@ -129,7 +129,7 @@ def build_tiny_if_loop(*, seed: int = 0, batch: Dim = "batch") -> onnx.ModelProt
 
 
 def build_tiny_same_names(*, seed: int = 0, batch: Dim = "batch") -> onnx.ModelProto:
-    """The If in a Loop after a product; names are unique within each graph only: MatMul_0 stands in three of them."""
+    """The If in a Loop after a product; names are unique within each graph only: MatMul_0 is in three of them."""
     model = build_tiny_if_loop(seed=seed, batch=batch)
     matrix = onnx.numpy_helper.from_array(np.eye(STATE, dtype=np.float32), "before")
     model.graph.initializer.append(matrix)

@@ -3,7 +3,7 @@
 A contraction is a node with MACs: a convolution or a matrix product. Each one in the model must be part of exactly one
 executed node. The MACs of that node, counted from the shapes with which it ran, must be those of the source nodes
 matched to it. ONNX Runtime pads channels to whole blocks of its layout; such a node computes more, and is named. Where
-data decide the shape of a contraction, only the shapes that ran tell its MACs, and there is nothing to compare.
+data decide the shape of a contraction, only the shapes that ran give its MACs, and there is nothing to compare.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class CheckedNode:
     """An executed node, with the MACs of its source nodes and its own.
 
     Attributes:
-        source_macs: MACs of each contraction that is matched to it and whose MACs the model's shapes tell.
+        source_macs: MACs of each contraction that is matched to it and whose MACs follow from the model's shapes.
         executed_macs: MACs of its own operator with the shapes it ran with; None where the operator has no formula or a
             shape is unknown.
         padding: the channels that its layout adds to those of the source, in words; empty where it adds none.
@@ -51,8 +51,8 @@ class CheckedNode:
 class ContractionCheck:
     """Counts of the contractions of the model: all, matched, with equal MACs, with padded channels, and open ones.
 
-    The MACs of an open contraction depend on data: only the shapes that ran tell them. ``single_share`` is the share of
-    the time in executed nodes with at most one contraction.
+    The MACs of an open contraction depend on data: they follow from the shapes that ran alone. ``single_share`` is the
+    share of the time in executed nodes with at most one contraction.
     """
 
     contraction_count: int
@@ -112,7 +112,7 @@ def checked_node(timed: OpLatencyRow, executed_macs: int | None, sources: Sequen
 def macs_in_run(source: OpMetricsRow, passes: int | None) -> int | None:
     """Return the MACs of a source node in one run; None is unknown.
 
-    Where only data determine how often the node runs, the trace tells how often its executed node ran: ``passes``.
+    Where only data determine how often the node runs, ``passes`` says how often its executed node ran.
     """
     if source["op_type"] in CONTROL_FLOW:
         return 0  # the nodes of its bodies have rows

@@ -70,7 +70,7 @@ def known_work(sources: Sequence[OpMetricsRow], border: BorderBytes, executed: C
         # The operator of an inserted node says what it moves: a view moves nothing.
         preferred, otherwise = (figures, ran) if sources else (ran, figures)
         pairs = zip(preferred, otherwise, strict=True)
-        macs, flops, *moved = (other if figure is None else figure for figure, other in pairs)
+        macs, flops, *moved = (second if first is None else first for first, second in pairs)
         figures, work_source = (macs, flops, moved[0], moved[1], moved[2]), EXECUTED
     is_known = macs is not None and flops is not None
     return KnownWork(*figures, work_source=work_source if is_known else "")

@@ -3,7 +3,7 @@
 ONNX Runtime fuses, renames, inserts and removes nodes, and changes their layout. What survives are tensor names and, in
 part, node names. The rules apply in this order, and each source node is claimed once:
 
-nchwc_name       A node on the blocked layout is named ``<tensor>[_bn|_mul]_nchwc`` after the tensor that it stood for.
+nchwc_name       A node on the blocked layout is named ``<tensor>[_bn|_mul]_nchwc`` after the tensor that it wrote.
                  It comes first, because the change of layout behind it writes a tensor of that very name.
 nhwc_name        A node with channels last is named ``<source node>_token_<number>``. It comes first, too.
 fusion_name      A fused node is named ``<source node>/<name of the fusion>``. It comes first, too.
@@ -129,7 +129,7 @@ def _claim_by_derived_name(claims: _Claims, node: Node) -> None:
         return
     if fused := FUSION_NAME.fullmatch(node.name):
         source = claims.source.nodes.get(fused["node"])
-        if source and len(node.outputs) <= len(source.outputs):  # with more it stands for several, as a Split may
+        if source and len(node.outputs) <= len(source.outputs):  # with more it is several, as a Split may
             claims.claim(node.name, source.name, "fusion_name")
     elif channels_last := NHWC_NAME.fullmatch(node.name):
         claims.claim(node.name, channels_last["node"], "nhwc_name")

@@ -1,4 +1,4 @@
-"""What the tables tell of each executed node, and the graph that the nodes form."""
+"""The figures of each executed node in the tables, and the graph that the nodes form."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class ExecutedGraph:
         nodes: in execution order.
         returning: nodes with a result that the model returns.
         tensors: (producer, consumer, bytes) of each tensor between two nodes.
-        median_us: median of the unprofiled runs; None where no table tells it.
+        median_us: median of the unprofiled runs; None where no table has it.
     """
 
     nodes: Mapping[str, ExecutedNode]
@@ -110,8 +110,8 @@ def interval_us(node: ExecutedNode) -> tuple[float, float, float]:
 
     Half its width is that of the 95 % interval of a median of n normal samples, 1.96 · sqrt(π / 2n) of their standard
     deviation (Kenney, Keeping 1962, Mathematics of Statistics, part 1), and the quartiles of the correction. It ends
-    at the fastest run and the 95th percentile: no median lies beyond them. A profile from elsewhere with one figure per
-    node tells of no interval.
+    at the fastest run and the 95th percentile: no median is beyond them. A profile from elsewhere with one figure per
+    node gives no interval.
     """
     row, likely = node.timed, node.row["node_latency_us"]
     if row is None or (fastest := row["corrected_min_us"]) is None or (p95 := row["corrected_p95_us"]) is None:

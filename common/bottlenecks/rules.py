@@ -13,7 +13,7 @@ from common.names import quoted, similar_names
 # What a rule can be about: see :mod:`common.bottlenecks.subjects`.
 ABOUT = ("node", "all_nodes", "island", "pattern", "border", "run", "npu_node", "npu_run")
 TESTS = ("is", "is_not", "below", "above")
-Facts = Mapping[str, Mapping[str, object]]  # figures of any column, by the table that they stand in
+Facts = Mapping[str, Mapping[str, object]]  # figures of any column, by table
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +136,7 @@ def _kept(section: Section) -> float | str | None:
     if isinstance(section.value("kept"), str):
         return section.text("kept")
     if not 0 <= (share := section.number("kept")) <= 1:
-        raise section.error("kept", f"is {share:g}", "it takes 0 to 1, or the name of a figure")
+        raise section.error("kept", f"is {share:g}", "give 0 to 1, or the name of a figure")
     return share
 
 

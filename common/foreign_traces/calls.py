@@ -1,9 +1,9 @@
 """PyTorch's calls as layers of the ONNX model that was exported from the same program.
 
-The calls and the model's nodes stand in nearly the same order, but neither names the other. So both sequences are
-aligned, as versions of a text are. PyTorch's attention is one call: it stands for the softmax, and computes all from
-the product before that to the product behind it. Two entries are alike if they are the same operation on operands of
-the same sizes. Between two aligned pairs may stand nodes that no call is like, and calls that no node is like: then the
+The calls and the model's nodes have nearly the same order, but neither names the other. So both sequences are
+aligned, as versions of a text are. PyTorch's attention is one call: it is aligned with the softmax, and computes all
+from the product before that to the product behind it. Two entries are alike if they are the same operation on operands
+of the same sizes. Between two aligned pairs may be nodes that no call is like, and calls that no node is like: then the
 slowest call there computes all of those nodes.
 """
 
@@ -51,16 +51,16 @@ def read_pytorch_layers(path: Path, graph: Graph) -> LayerProfile:
     Raises:
         PipelineError: the file cannot be used, or its operators work on other sizes than the model.
     """
-    found = read_calls(path)
-    within = _attention(graph) if any(call.operator == ATTENTION for call in found.calls) else {}
+    recorded = read_calls(path)
+    within = _attention(graph) if any(call.operator == ATTENTION for call in recorded.calls) else {}
     hidden = {name for names in within.values() for name in names}
     nodes = [node for node in graph.nodes if not _is_constant(graph, node) and node.name not in hidden]
-    is_sized = any(call.shapes for call in found.calls)
+    is_sized = any(call.shapes for call in recorded.calls)
     right = [_node_token(node, graph, sized=is_sized) for node in nodes]
-    found = _whole_runs(found, right, sized=is_sized)
-    sources = _sources(path, found, [_call_token(call, sized=is_sized) for call in found.calls], nodes, right)
-    names = uniquely_named(Layer(call.operator, call.operator) for call in found.calls)
-    times_us = [*zip(*found.times_us, strict=True)]
+    recorded = _whole_runs(recorded, right, sized=is_sized)
+    sources = _sources(path, recorded, [_call_token(call, sized=is_sized) for call in recorded.calls], nodes, right)
+    names = uniquely_named(Layer(call.operator, call.operator) for call in recorded.calls)
+    times_us = [*zip(*recorded.times_us, strict=True)]
     layers = (
         Layer(
             name.name,
@@ -68,36 +68,36 @@ def read_pytorch_layers(path: Path, graph: Graph) -> LayerProfile:
             (*sources[index], *(inner for name in sources[index] for inner in within.get(name, ()))),
             run_us=times_us[index],
         )
-        for index, (name, call) in enumerate(zip(names, found.calls, strict=True))
+        for index, (name, call) in enumerate(zip(names, recorded.calls, strict=True))
     )
     return LayerProfile(
-        *("PyTorch", "pytorch", tuple(layers), len(found.start_us)),
-        run_start_us=found.start_us,
-        run_us=found.run_us,
-        is_of_device=found.has_kernels,
-        notes=tuple(_notes(found)),
+        *("PyTorch", "pytorch", tuple(layers), len(recorded.start_us)),
+        run_start_us=recorded.start_us,
+        run_us=recorded.run_us,
+        is_of_device=recorded.has_kernels,
+        notes=tuple(_notes(recorded)),
     )
 
 
-def _notes(found: TorchCalls) -> Iterator[str]:
+def _notes(recorded: TorchCalls) -> Iterator[str]:
     yield "calls were aligned with the model's nodes by their order, operation and sizes"
-    if not any(call.shapes for call in found.calls):
+    if not any(call.shapes for call in recorded.calls):
         yield "the profile has no shapes, so sizes were not compared; record it with record_shapes=True"
-    if found.has_kernels:
+    if recorded.has_kernels:
         yield "a layer's time is that of the kernels that it launched"
-    if found.left_out:
-        yield f"{found.left_out} runs with other operators are left out"
+    if recorded.left_out:
+        yield f"{recorded.left_out} runs with other operators are left out"
 
 
 def _attention(graph: Graph) -> dict[str, list[str]]:
-    found = {}
+    within = {}
     for node in graph.nodes:
         if node.op_type == "Softmax":
             before = _up_to_product(graph, node, lambda part: [graph.producer.get(part.inputs[0], "")])
             behind = _up_to_product(graph, node, lambda part: graph.consumers.get(part.outputs[0], ()))
             if before and behind:
-                found[node.name] = [*before, *behind]
-    return found
+                within[node.name] = [*before, *behind]
+    return within
 
 
 def _up_to_product(graph: Graph, node: Node, steps: Callable[[Node], Sequence[str]]) -> list[str]:
@@ -115,16 +115,16 @@ def _is_constant(graph: Graph, node: Node) -> bool:
     return all(graph.tensors[name].kind == "weight" for name in operands(node))
 
 
-def _whole_runs(found: TorchCalls, right: Sequence[Token], *, sized: bool) -> TorchCalls:
+def _whole_runs(recorded: TorchCalls, right: Sequence[Token], *, sized: bool) -> TorchCalls:
     """Return the calls in runs of as many repetitions as the model has: the fewest that it is most like."""
-    if found.has_steps:
-        return found
-    repetitions, contractions = len(found.times_us), sum(token[0] in (CONV, MATMUL) for token in right)
-    each = sum(token[0] in (CONV, MATMUL) for token in (_call_token(call, sized=sized) for call in found.calls))
+    if recorded.has_steps:
+        return recorded
+    repetitions, contractions = len(recorded.times_us), sum(token[0] in (CONV, MATMUL) for token in right)
+    each = sum(token[0] in (CONV, MATMUL) for token in (_call_token(call, sized=sized) for call in recorded.calls))
     if not each:
-        return found
+        return recorded
     counts = [count for count in range(1, repetitions + 1) if repetitions % count == 0 and count * each <= contractions]
-    merged = [found.merged(count) for count in counts or [1]]
+    merged = [recorded.merged(count) for count in counts or [1]]
     return max(merged, key=lambda calls: len(_pairs([_call_token(call, sized=sized) for call in calls.calls], right)))
 
 
@@ -153,14 +153,14 @@ def _pairs(left: Sequence[Token], right: Sequence[Token]) -> list[tuple[int, int
 
 
 def _sources(
-    path: Path, found: TorchCalls, left: Sequence[Token], nodes: Sequence[Node], right: Sequence[Token]
+    path: Path, recorded: TorchCalls, left: Sequence[Token], nodes: Sequence[Node], right: Sequence[Token]
 ) -> list[list[str]]:
-    _require_sizes(path, found.calls, left, right)
+    _require_sizes(path, recorded.calls, left, right)
     pairs = _pairs(left, right)
     sources: list[list[str]] = [[] for _ in left]
     for call, node in pairs:
         sources[call].append(nodes[node].name)
-    mean_us = [fmean(times) for times in zip(*found.times_us, strict=True)]
+    mean_us = [fmean(times) for times in zip(*recorded.times_us, strict=True)]
     ends = [(-1, -1), *pairs, (len(left), len(right))]
     for (call, node), (next_call, next_node) in pairwise(ends):
         calls, between = range(call + 1, next_call), nodes[node + 1 : next_node]
@@ -188,7 +188,7 @@ def _token(kind: str, counts: Sequence[int], *, sized: bool) -> Token:
     """Return what must be equal: the operation; of a contraction both operands' sizes, of others the first one's."""
     if not sized or kind in (SOFTMAX, "reshape", "transpose", "concat", "gather"):
         return (kind,)
-    if kind == MATMUL:  # a bias may stand before, between or behind
+    if kind == MATMUL:  # a bias may be the first, the second or the third
         return (kind, *sorted(counts, reverse=True)[:2])
     return (kind, *counts[: 2 if kind == CONV else 1])
 

@@ -1,12 +1,12 @@
 """Reader of PyTorch's profile (Kineto): the operators that a program called, as layers of the model exported from it.
 
 ``export_chrome_trace`` writes ``{"schemaVersion", …, "traceEvents": [...]}``. An event of category ``cpu_op`` is an
-operator; those it calls lie within it in time. The outermost ones of the thread that worked most are the layers. With
+operator; those it calls run within its time. The outermost ones of the thread that worked most are the layers. With
 kernels on an accelerator (``kernel``, ``gpu_memcpy``, ``gpu_memset``), a layer's time is that of the kernels which it
 or what it calls has launched: they have the ``External id`` of the operator. Otherwise it is the operator's own.
 
 A run is a ``ProfilerStep#n`` of a schedule; without steps, one repetition of the sequence of operators. Blocks of a
-model repeat, too: how many repetitions make a run, only the model tells.
+model repeat, too: how many repetitions make a run, only the model says.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class TorchCalls:
 
     Attributes:
         times_us: a row per run.
-        has_steps: whether the profile tells where runs begin; otherwise they are the shortest repetition of calls.
+        has_steps: whether the profile says where runs begin; otherwise they are the shortest repetition of calls.
     """
 
     calls: tuple[TorchCall, ...]
@@ -177,7 +177,7 @@ def _calls(path: Path, events: _Events) -> TorchCalls:
 
 
 def _outermost(start_us: Times, time_us: Times, thread: Indices) -> tuple[list[int], Indices]:
-    """Return the operators that lie in no other one of their thread, in order, and for each operator its outermost."""
+    """Return the operators that run in no other one of their thread, in order, and for each operator its outermost."""
     owner = np.arange(len(start_us))
     outer: list[int] = []
     current, end_us = -1, -math.inf

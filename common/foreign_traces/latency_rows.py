@@ -1,4 +1,4 @@
-"""The layers of a foreign profile as op_latency, run_latency and latency_summary; what it does not tell is None."""
+"""The layers of a foreign profile as op_latency, run_latency and latency_summary; what it does not give is None."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def layer_statistics(layer: Layer, warmup: int) -> LayerStatistics:
 
 
 def run_rows(profile: LayerProfile, warmup: int) -> list[RunLatencyRow]:
-    """Return the rows of run_latency, from the start of the first run; none where the profile tells of no run."""
+    """Return the rows of run_latency, from the start of the first run; none where the profile has no run."""
     return [
         {
             "is_profiled": True,
@@ -159,7 +159,7 @@ def known_threads(profile: LayerProfile, given: int | None) -> int:
         UnusableValueError: the layers ran on the host, and the number is not given.
     """
     if given is None and not profile.is_of_device:
-        raise UnusableValueError("threads", "is not given, and the profile does not tell it", "give the recorded count")
+        raise UnusableValueError("threads", "is not given, and the profile does not say it", "give the recorded count")
     return given or 1
 
 
@@ -167,7 +167,7 @@ def warm_up(profile: LayerProfile, given: int | None) -> int:
     """Return the runs to leave out at the start: those given, else the first run and the slow ones right after it.
 
     Raises:
-        UnusableValueError: they leave none, or the profile does not tell of single runs.
+        UnusableValueError: they leave none, or the profile has no single runs.
     """
     if not profile.run_us:
         if given:
@@ -186,5 +186,5 @@ def limits(profile: LayerProfile, warmup: int) -> list[str]:
         figure = "mean" if profile.layers[0].median_us is None else "median and one mean"
         notes.append(ONE_FIGURE.format(figure=figure))
     if profile.run_count is None:
-        notes.append("the profile does not tell how many runs its means are over")
+        notes.append("the profile does not say how many runs its means are over")
     return notes

@@ -1,6 +1,6 @@
 """The executed graph of a foreign profile: its layers, joined by the tensors of the model that cross their borders.
 
-A layer that was inserted for another one stands on the first tensor that this one reads, behind those inserted before.
+A layer that was inserted for another one is put on the first tensor that this one reads, behind those inserted before.
 """
 
 from __future__ import annotations

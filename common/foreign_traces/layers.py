@@ -1,4 +1,4 @@
-"""A profile as any program tells it: layers with their times, and the names by which the model knows their work."""
+"""A profile as any program writes it: layers with their times, and the names by which the model knows their work."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from common.json_stream import CutShortError, list_items
 
 @dataclass(frozen=True, slots=True)
 class Layer:
-    """A layer that ran; what the profile does not tell is empty or None.
+    """A layer that ran; what the profile does not give is empty or None.
 
     Attributes:
         sources: names that the model may know: of nodes that the layer computes, or of tensors that it writes.
-        ends_with: likewise of the nodes that it ends with, where it names no others: it computes all that lies before
+        ends_with: likewise of the nodes that it ends with, where it names no others: it computes all that comes before
             them and that no other layer names.
         serves: the layer that it was inserted for, as a change of layout is; empty where it has work of its own.
         median_us: its time in one run, where the profile gives only that.
@@ -43,7 +43,7 @@ class LayerProfile:
         layers: those that took part in a run.
         merged: nodes of the model that have no layer of their own, because the one that reads them computes them.
         shapes: of tensors, by names that the model may know.
-        run_count: runs behind the times; None where the profile does not tell it.
+        run_count: runs behind the times; None where the profile does not say it.
         is_of_device: whether the times are those of an accelerator, on which the host's threads do not bear.
     """
 

@@ -52,7 +52,7 @@ class _Row:
 def read_openvino_counters(path: Path, graph: Path | None) -> LayerProfile:
     """Read a report of counters.
 
-    Without the executed graph, a layer computes the node that its name tells and what follows that.
+    Without the executed graph, a layer computes the node that its name gives and what follows that.
 
     Raises:
         PipelineError: a file cannot be read, is of another kind or incomplete, or the times do not add up.
@@ -84,7 +84,7 @@ def _blocks(path: Path, lines: Sequence[str]) -> Iterator[list[_Row]]:
             yield rows
             rows, names = [], set()
         elif row.name in names:
-            problem = f"line {number}: {quoted(row.name)} stands twice in one request; two reports are mixed"
+            problem = f"line {number}: {quoted(row.name)} is listed twice in one request; two reports are mixed"
             raise PipelineError(path, problem, "record it again")
         else:
             rows.append(row)
@@ -101,9 +101,9 @@ def _row(path: Path, number: int, cells: Sequence[str]) -> _Row:
 
 
 def _require_total(path: Path, number: int, rows: Sequence[_Row], total_ms: float) -> None:
-    found_ms = math.fsum(row.time_ms for row in rows)
-    if abs(found_ms - total_ms) > ROUNDING_MS * (len(rows) + 1):
-        problem = f"the total in line {number} is {total_ms:,.3f} ms, but the layers above it take {found_ms:,.3f} ms"
+    added_ms = math.fsum(row.time_ms for row in rows)
+    if abs(added_ms - total_ms) > ROUNDING_MS * (len(rows) + 1):
+        problem = f"the total in line {number} is {total_ms:,.3f} ms, but the layers above it take {added_ms:,.3f} ms"
         raise PipelineError(path, problem, "rows are lost or of another request: record it again")
 
 
@@ -135,7 +135,7 @@ def _readings(name: str) -> Iterator[str]:
 
 
 def _with_servants(layers: Sequence[Layer]) -> tuple[Layer, ...]:
-    """Say which layer a change of layout serves: ``A_abcd_acdb_B`` stands between A and B."""
+    """Say which layer a change of layout serves: ``A_abcd_acdb_B`` is between A and B."""
     names = sorted((layer.name for layer in layers), key=len, reverse=True)
     served = {
         layer.name: next((name for name in names if layer.name.endswith(f"_{name}")), "")
@@ -148,12 +148,12 @@ def _with_servants(layers: Sequence[Layer]) -> tuple[Layer, ...]:
 
 
 def _with_sources(path: Path, layers: Sequence[Layer]) -> tuple[Layer, ...]:
-    told = _original_names(path)
-    if missing := [layer.name for layer in layers if layer.name not in told]:
+    original_names = _original_names(path)
+    if missing := [layer.name for layer in layers if layer.name not in original_names]:
         problem = f"lacks the layer {quoted(missing[0])} of the report"
         raise PipelineError(path, problem, "give the graph that the same command wrote")
     return tuple(
-        replace(layer, sources=tuple(reading for name in told[layer.name] for reading in _readings(name)))
+        replace(layer, sources=tuple(reading for name in original_names[layer.name] for reading in _readings(name)))
         for layer in layers
     )
 

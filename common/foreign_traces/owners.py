@@ -1,6 +1,6 @@
 """Which layer of a foreign profile computes each node of the model.
 
-A layer takes the nodes that it names, or whose output it names. The first layer that names a node has it. A contraction
+A layer has the nodes that it names, or whose output it names. The first layer that names a node has it. A contraction
 that no layer names goes with the first layer downstream, with all between: programs name a fused pattern after its last
 node. Any other node goes with what it follows, with the layer of its operands that runs last, because programs fuse
 what follows a contraction into it. A node that follows no layer goes with the first layer that reads it.
@@ -23,7 +23,7 @@ Owners = Mapping[str, str]  # layer by source node
 
 
 def owners(path: Path, graph: Graph, profile: LayerProfile) -> tuple[Owners, list[str]]:
-    """Return the layer of each node that a run computes, and notes on what the profile does not tell.
+    """Return the layer of each node that a run computes, and notes on what the profile does not give.
 
     Raises:
         PipelineError: no layer names a node of the model, or a tensor was recorded with another shape.
@@ -74,32 +74,32 @@ def _differ(size: object, recorded: int) -> bool:
 
 
 def _named(graph: Graph, layers: Sequence[Layer]) -> dict[str, str]:
-    found: dict[str, str] = {}
+    owner: dict[str, str] = {}
     for layer in layers:
         for node in _nodes_of(graph, layer.sources):
-            found.setdefault(node, layer.name)
+            owner.setdefault(node, layer.name)
     ends = [(layer.name, [*_nodes_of(graph, layer.ends_with)]) for layer in layers]
     for name, nodes in ends:
-        found.update(dict.fromkeys((node for node in nodes if node not in found), name))
+        owner.update(dict.fromkeys((node for node in nodes if node not in owner), name))
     for name, nodes in ends:
-        _claim_before(graph, found, name, nodes)
-    return found
+        _claim_before(graph, owner, name, nodes)
+    return owner
 
 
-def _name_contractions(graph: Graph, layers: Sequence[Layer], found: dict[str, str]) -> None:
-    """Give each contraction without a layer, and what lies between, to the first layer downstream."""
+def _name_contractions(graph: Graph, layers: Sequence[Layer], owner: dict[str, str]) -> None:
+    """Give each contraction without a layer, and what is between, to the first layer downstream."""
     place = {layer.name: index for index, layer in enumerate(layers)}
-    target = dict(found)
+    target = dict(owner)
     for node in reversed(graph.nodes):
         after = [target[name] for name in _readers(graph, node) if name in target]
         if node.name not in target and after:
             target[node.name] = min(after, key=place.__getitem__)
     for node in graph.nodes:
-        if node.name in target and node.name not in found and node.op_type in CONTRACTIONS:
+        if node.name in target and node.name not in owner and node.op_type in CONTRACTIONS:
             waiting = [node]
             while waiting:
-                found[(between := waiting.pop()).name] = target[node.name]
-                readers = (graph.by_name[name] for name in _readers(graph, between) if name not in found)
+                owner[(between := waiting.pop()).name] = target[node.name]
+                readers = (graph.by_name[name] for name in _readers(graph, between) if name not in owner)
                 waiting += [reader for reader in readers if target.get(reader.name) == target[node.name]]
 
 
@@ -114,12 +114,12 @@ def _nodes_of(graph: Graph, names: Iterable[str]) -> Iterator[str]:
             yield node
 
 
-def _claim_before(graph: Graph, found: dict[str, str], layer: str, ends: Iterable[str]) -> None:
-    waiting = [node for node in ends if found[node] == layer]
+def _claim_before(graph: Graph, owner: dict[str, str], layer: str, ends: Iterable[str]) -> None:
+    waiting = [node for node in ends if owner[node] == layer]
     while waiting:
         for writer in _writers(graph, graph.by_name[waiting.pop()]):
-            if writer not in found:
-                found[writer] = layer
+            if writer not in owner:
+                owner[writer] = layer
                 waiting.append(writer)
 
 

@@ -36,10 +36,10 @@ def recognised(path: Path) -> Format:
     for start, problem, remedy in WRONG:
         if head.startswith(start):
             raise PipelineError(path, problem, remedy)
-    found = _program(head.removeprefix(b"\xef\xbb\xbf").lstrip())
-    if found is None:
+    program = _program(head.removeprefix(b"\xef\xbb\xbf").lstrip())
+    if program is None:
         raise PipelineError(path, "is no profile of a known program", f"give {KNOWN}")
-    return found
+    return program
 
 
 def _program(head: bytes) -> Format | None:

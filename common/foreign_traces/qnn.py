@@ -1,7 +1,7 @@
 """A profile of QNN's HTP as layers: each run's time on the accelerator, divided over its nodes by their cycles.
 
 A node's cycles are added up over the hardware threads, so its time is an allocation. A node of 0 cycles is computed by
-another one: by those that the schematic tells, else by what reads it.
+another one: by those that the schematic names, else by what reads it.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def read_qnn_layers(path: Path, compiled: Path | None) -> LayerProfile:
     profile = read_qnn_csv(path)
     if profile.is_emulated:
         problem = f"has no valid times: they are the emulator's ({profile.evidence})"
-        raise PipelineError(path, problem, "give a device's profile; <npu_nodes> tells what is valid of this one")
+        raise PipelineError(path, problem, "give a device's profile; <npu_nodes> says what is valid of this one")
     schematic, trace = _compiled(path, profile, compiled)
     nodes = npu_nodes(profile, schematic, trace)
     runs = [run for run in profile.runs if _time_us(run) is not None and _cycles(run)]
@@ -47,7 +47,7 @@ def read_qnn_layers(path: Path, compiled: Path | None) -> LayerProfile:
     idle = {name for node in nodes if node not in busy for name in (*node.source_nodes, node.name)} - named
     durations_us = tuple(float(run.qnn_execute_us or 0) or _known_us(run) for run in runs)
     starts_us = tuple(sum(durations_us[:index]) for index in range(len(runs)))
-    notes = [ALLOCATION, "runs are laid end to end: the profile does not tell when each began"]
+    notes = [ALLOCATION, "runs are laid end to end: the profile does not say when each began"]
     if dropped := len(profile.runs) - len(runs):
         notes.append(f"{dropped} runs are left out: a time or the cycles of a node are unknown")
     return LayerProfile(

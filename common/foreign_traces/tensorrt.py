@@ -55,7 +55,7 @@ class _Output(NamedTuple):
 def read_tensorrt_profile(path: Path, information: Path | None) -> LayerProfile:
     """Read a profile.
 
-    Without the ``information`` on the layers of the same engine, only their names tell what they compute.
+    Without the ``information`` on the layers of the same engine, only their names say what they compute.
 
     Raises:
         PipelineError: a file cannot be read, is of another kind or incomplete, or both are of different engines.

@@ -1,1 +1,1 @@
-"""Profiles of neural processing units: one reader per file format, and the summary of what the files tell together."""
+"""Profiles of neural processing units: one reader per file format, and the summary of all files together."""

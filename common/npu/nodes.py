@@ -28,7 +28,7 @@ UNITS = ("hvx", "hmx", "dma")
 
 @dataclass(frozen=True, slots=True)
 class NpuNode:
-    """A QNN node; what no given file tells is None or empty.
+    """A QNN node; what no given file has is None or empty.
 
     Attributes:
         fused_into: nodes whose HTP operators compute it, where it has none of its own.
@@ -118,17 +118,17 @@ def _hosts(profile: QnnProfile, schematic: Schematic, computed: Mapping[int, obj
 
 def _nearest(op_id: int, towards: Mapping[int, Sequence[int]], computed: Mapping[int, object]) -> list[int]:
     """Return the first nodes with operators on every path from a node."""
-    found, seen, waiting = [], {op_id}, deque(towards.get(op_id, ()))
+    nearest, seen, waiting = [], {op_id}, deque(towards.get(op_id, ()))
     while waiting:
         node = waiting.popleft()
         if node in seen:
             continue
         seen.add(node)
         if node in computed:
-            found.append(node)
+            nearest.append(node)
         else:
             waiting.extend(towards.get(node, ()))
-    return found
+    return nearest
 
 
 def _ops_by_node(schematic: Schematic) -> dict[int, list[HtpOp]]:

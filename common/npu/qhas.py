@@ -2,7 +2,7 @@
 
 Qualcomm's qnn-profile-viewer makes it of a device's op trace and a schematic; ONNX Runtime does not write it. The
 fields were taken from a summary of a ResNet-50 on a device (``tests/optracing/fixtures/qhas_resnet50.json`` of
-microsoft/winml-cli), where DRAM bytes of the resources add up to the total. Tables may stand there as
+microsoft/winml-cli), where DRAM bytes of the resources add up to the total. A table may be written as
 ``{"data": [rows]}``, as a list or as a single row. A device may have several processors, a row for each.
 
 A summary that only states shares and bandwidth (``resource_utilization``, as npu_summary.json does) is read as well.
@@ -37,7 +37,7 @@ class Resource:
 
 @dataclass(frozen=True, slots=True)
 class Qhas:
-    """The figures of the summary that others do not tell; None where it lacks them.
+    """The figures that only this summary has; None where it lacks them.
 
     Attributes:
         vtcm_peak_bytes: the largest allocation of VTCM in a processor.

@@ -24,7 +24,7 @@ class QnnNode:
 
 @dataclass(frozen=True, slots=True)
 class QnnRun:
-    """One run; a time that the profile does not tell, or calls ``UNKNOWN``, is None.
+    """One run; a time that the profile does not give, or calls ``UNKNOWN``, is None.
 
     Attributes:
         session_index: how many sessions the file holds before that of the run.
@@ -69,8 +69,8 @@ class QnnProfile:
         if self.is_emulated:
             return "the profile counts 0 HVX threads and times no remote call"
         if any(run.origin == DEVICE for run in self.runs):
-            return "the profile tells of HVX threads, of a remote call or of waiting on the device"
-        return "the profile does not tell; the emulator would count 0 HVX threads, so a device is assumed"
+            return "the profile has HVX threads, of a remote call or of waiting on the device"
+        return "the profile does not say; the emulator would count 0 HVX threads, so a device is assumed"
 
 
 def origin_of(values: Mapping[str, int | None]) -> str:

@@ -36,7 +36,7 @@ class Session:
 
     Attributes:
         files: ``qnn_csv``, and ``schematic``, ``qhas``, ``op_trace`` where there are any.
-        soc_model: the chip; None where only the files may tell.
+        soc_model: the chip; None where only the files may say.
     """
 
     files: Mapping[str, Path | None]

@@ -1,9 +1,9 @@
 """Reader of the schematic (``*_schematic.bin``), in which QNN's compiler for the HTP writes down the graph it made.
 
 The QNN provider writes it into the working directory with ``profiling_level=optrace``. It is text in Python's notation,
-which is read line by line here and never executed. It tells of every HTP operator how many bytes it moves between DRAM
+which is read line by line here and never executed. It says of every HTP operator how many bytes it moves between DRAM
 and VTCM (the memory on the chip), whether it uses the vector unit (HVX), the matrix unit (HMX) or the DMA engine, and
-where its results lie in VTCM. All of that was decided when the graph was compiled: it holds for a device as well as for
+where its results are in VTCM. All of that was decided when the graph was compiled: it is true of a device as well as of
 the emulator.
 
 The low 32 bits of an operator's id are the op id of the QNN node that it belongs to, as the profile's CSV has it.
@@ -205,9 +205,7 @@ class _Parts:
 def _require_results(path: Path, schematic: Schematic) -> None:
     """Refuse a schematic without operators, with a broken graph, or whose DRAM writes are not its results."""
     if not schematic.ops:
-        raise PipelineError(
-            path, "tells of no traffic (bandwidth_information)", "record it with a newer version of QNN"
-        )
+        raise PipelineError(path, "has no traffic (bandwidth_information)", "record it with a newer version of QNN")
     for op_id, node in schematic.graph.items():
         for source, index in node.inputs:
             if source not in schematic.graph or index >= len(schematic.graph[source].output_bytes):

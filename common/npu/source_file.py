@@ -82,7 +82,7 @@ def optional_number(path: Path, content: Mapping[str, object], key: str) -> floa
     """Return the number under a key, or None where it is missing.
 
     Raises:
-        PipelineError: something else stands there, or a number that no profile holds.
+        PipelineError: something else is there, or a number that no profile holds.
     """
     value = content.get(key)
     if value is None:

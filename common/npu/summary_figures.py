@@ -144,7 +144,7 @@ def _less(whole: int | None, part: int | None) -> int | None:
 
 
 def _known(value: float | None, source: str, row: str) -> Figure:
-    return missing(f"the profile does not tell it ({row})") if value is None else Figure(value, source)
+    return missing(f"the profile does not say it ({row})") if value is None else Figure(value, source)
 
 
 def _time(profile: QnnProfile, value_us: int | None, row: str, of_run: str) -> Figure:
@@ -158,7 +158,7 @@ def _node_times(nodes: Sequence[NpuNode], execution: Figure) -> Figure:
     if execution.value is None:
         return execution
     if not nodes or None in (node.cycles_share for node in nodes):
-        return missing("the profile does not tell the cycles of all nodes; profiling level detailed does")
+        return missing("the profile does not have the cycles of all nodes; profiling level detailed does")
     rows = f"all of htp_execution_time_ms, by shares of {len(nodes)} nodes in the cycles of all hardware threads"
     return Figure(execution.value, f"npu_nodes: attributed_npu_time_us; {rows}")
 
@@ -171,7 +171,7 @@ def _utilization(unit: str, nodes: Sequence[NpuNode], qhas: Qhas | None) -> Figu
         return Figure(100 * share, f"QHAS: {'as stated there' if is_stated else threads}")
     counted = [count for node in nodes if (count := node.op_count(unit.lower())) is not None]
     static = f"; {sum(counted):,} HTP operators use {unit}" if counted else ""
-    return missing((NO_QHAS if qhas is None else f"QHAS tells of no {unit} thread") + static)
+    return missing((NO_QHAS if qhas is None else f"QHAS has no {unit} thread") + static)
 
 
 def _vtcm_peak(schematic: Schematic | None, qhas: Qhas | None) -> Figure:

@@ -72,7 +72,7 @@ def paddings(path: Path, graph: Graph) -> dict[str, Padding]:
         {name: _padding(array, block) for name, array in known.items() if array.shape[0] % block == 0}
         for block in _blocks([array.shape for array in known.values()])
     )
-    return min(candidates, key=lambda found: sum(padding.own for padding in found.values()))
+    return min(candidates, key=lambda of_block: sum(padding.own for padding in of_block.values()))
 
 
 def _bits(tensor: onnx.TensorProto) -> Array | None:

@@ -29,7 +29,7 @@ class NodeCount:
         bounds: upper bounds of the unknown ones among the ``BOUNDED`` figures.
         is_in_bound: whether the bounds enter the bound for the whole model (of two branches, only the larger one does).
         either: for an If, the figures of whichever branch runs, where both have the same.
-        is_of_either: whether the node stands in such a branch, so that the figures of an If contain its own.
+        is_of_either: whether the node is in such a branch, so that the figures of an If contain its own.
     """
 
     node: Node

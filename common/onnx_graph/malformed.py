@@ -22,7 +22,7 @@ class MalformedNodeError(PipelineError):
     """A node whose operands, attributes or bodies its operator does not allow."""
 
     def __init__(self, name: str, op_type: str, problem: str) -> None:
-        remedy = "onnx.checker tells what is wrong with the model"
+        remedy = "onnx.checker says what is wrong with the model"
         super().__init__(f"node {quoted(name)}", f"not a valid {shown(op_type)} ({problem})", remedy)
 
 

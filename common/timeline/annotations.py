@@ -20,8 +20,8 @@ def node_texts(
 ) -> dict[str, Texts]:
     """Return names and texts for each source node.
 
-    Work is the node's own. The time of an executed node stands once, at the source node that does most of its work, so
-    that the times of all nodes add up. The others say with which node they were computed.
+    Work is the node's own. The time of an executed node is given once, at the source node that does most of its work,
+    so that the times of all nodes add up. The others say with which node they were computed.
     """
     energy_uj = {row["executed_node"]: row["energy_uj"] for row in profile}
     texts: dict[str, Texts] = {row["source_node"]: _texts(row, COUNTED) for row in metrics}
@@ -40,7 +40,7 @@ def node_texts(
 
 
 def _executed_texts(rows: Sequence[OpRooflineRow], energy_uj: Mapping[str, float | None]) -> Texts:
-    """Return what execution tells of a source node; the times of several executed nodes are added."""
+    """Return what execution adds to a source node; the times of several executed nodes are added."""
     parts: dict[str, list[float | None]] = {
         "node_latency_us": [row["node_latency_us"] for row in rows],
         "latency_share": [row["latency_share"] for row in rows],

@@ -1,6 +1,6 @@
 """A trace that Perfetto and chrome://tracing open: the "Trace Event Format" (JSON) of Chrome.
 
-All times are µs on one clock. A track is a thread of a process. Events of one track are either disjoint or lie within
+All times are µs on one clock. A track is a thread of a process. Events of one track are either disjoint or contained in
 one another: that is how viewers nest them.
 """
 
@@ -81,13 +81,13 @@ def trace_json(trace: ChromeTrace, about: Mapping[str, object]) -> str:
     """
     zero_us = time_zero_us(trace)
     lines = (json.dumps(_moved(event, zero_us), ensure_ascii=False, allow_nan=False) for event in events(trace))
-    other = json.dumps({**about, "time_zero_us": zero_us}, ensure_ascii=False, allow_nan=False)
-    head = f'{{"displayTimeUnit": "ms", "otherData": {other}, "traceEvents": ['
+    about_json = json.dumps({**about, "time_zero_us": zero_us}, ensure_ascii=False, allow_nan=False)
+    head = f'{{"displayTimeUnit": "ms", "otherData": {about_json}, "traceEvents": ['
     return f"{head}\n" + ",\n".join(lines) + "\n]}\n"
 
 
 def time_zero_us(trace: ChromeTrace) -> int:
-    """Return where time 0 stands in the file, so that nothing comes before its start."""
+    """Return where time 0 is in the file, so that nothing comes before its start."""
     starts = (part.start_us for process in trace.processes for part in process.slices)
     samples = (sample.time_us for process in trace.processes for sample in process.samples)
     return math.ceil(max(0.0, -min((*starts, *samples), default=0.0)))

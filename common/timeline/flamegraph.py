@@ -25,9 +25,9 @@ def folded_stacks(
     """Return a line per stack; the times of nodes with the same stack are added.
 
     A node's stack is the module path of the source node that does most of its work, and what was fused with it. A node
-    of a body stands above the owner of the body. Times are rounded so that their sum is that of the table. Nothing can
-    stand for a gap below zero, so such a gap is left out. ``scopes`` are the module paths by source node that the
-    exporter left; names tell the others.
+    of a body is above the owner of the body. Times are rounded so that their sum is that of the table. A stack cannot
+    show a gap below zero, so such a gap is left out. ``scopes`` are the module paths by source node that the exporter
+    left; the others follow from names.
     """
     worker, metrics_of = main_sources(nodes, metrics), {row["source_node"]: row for row in metrics}
     sums: dict[Stack, float] = {}
@@ -43,7 +43,7 @@ def differential_stacks(times: Mapping[str, tuple[float, float]], root: str) -> 
     before, after = (whole_parts([pair[side] for pair in times.values()]) for side in (0, 1))
     stacks = (";".join(map(_frame, (root, *filter(None, label.split("/"))))) for label in times)
     lines = zip(stacks, before, after, strict=True)
-    return "".join(f"{stack} {one} {other}\n" for stack, one, other in lines if one or other)
+    return "".join(f"{stack} {old} {new}\n" for stack, old, new in lines if old or new)
 
 
 def _frames(
@@ -60,10 +60,10 @@ def _frames(
 
 def _path(node: str, metrics: Mapping[str, OpMetricsRow], scopes: Mapping[str, Stack]) -> Stack:
     """Return the module path of a source node, below that of the owner of its body."""
-    own = scopes.get(node) or tuple(part for part in node.split("/") if part) or (node,)
+    modules = scopes.get(node) or tuple(part for part in node.split("/") if part) or (node,)
     body = metrics[node]["body"] if node in metrics else None
     owner = _path(body.rpartition(".")[0], metrics, scopes) if body else ()
-    return own if own[: len(owner)] == owner else (*owner, *own)
+    return modules if modules[: len(owner)] == owner else (*owner, *modules)
 
 
 def _frame(name: str) -> str:

@@ -84,7 +84,7 @@ def timeline(
 
 
 def _bounded(whole: Timeline, shown: Sequence[RunLatencyRow], counts: Mapping[str, int]) -> Timeline:
-    """Return the timeline with as many disturbances and samples as a viewer takes, and notes on what it lacks.
+    """Return the timeline with as many disturbances and samples as a viewer loads, and notes on what it lacks.
 
     ``counts`` says how many of what there were before it was made.
     """
@@ -92,8 +92,10 @@ def _bounded(whole: Timeline, shown: Sequence[RunLatencyRow], counts: Mapping[st
     disturbances = few(whole.disturbances, lambda part: part.start_us, intervals, MOST_DISTURBANCES)
     samples = few(whole.samples, lambda sample: sample.time_us, intervals, MOST_SAMPLES)
     kept = replace(whole, disturbances=disturbances, samples=samples)
-    found = {**counts_of(whole), "node events": len(whole.nodes)}
-    return replace(kept, notes=left_out_notes({**found, **counts}, {**counts_of(kept), "node events": len(kept.nodes)}))
+    all_counts = {**counts_of(whole), "node events": len(whole.nodes)}
+    return replace(
+        kept, notes=left_out_notes({**all_counts, **counts}, {**counts_of(kept), "node events": len(kept.nodes)})
+    )
 
 
 def _node_slices(
@@ -101,7 +103,7 @@ def _node_slices(
 ) -> dict[int, list[Slice]]:
     """Return the nodes of each shown run, by run index; ``nodes`` and ``labels`` say what is known of them by name.
 
-    Where there are very many events, what is known of a node stands at its first one alone.
+    Where there are very many events, what is known of a node is given at its first one alone.
     """
     names_thread = len({span.thread_id for run in shown for span in run.spans}) > 1
     is_few = event_count(shown) <= MOST_FACTS
@@ -163,7 +165,7 @@ def _run_slice(row: RunLatencyRow, shown: Mapping[int, Shown], slow: Mapping[tup
 
 
 def uncovered(spans: Iterable[NodeSpan], start_us: float, end_us: float) -> Iterator[tuple[float, float]]:
-    """Yield the parts of an interval in which no node ran; nodes of a body lie within their owner."""
+    """Yield the parts of an interval in which no node ran; nodes of a body run within their owner."""
     reached_us = start_us
     for span in sorted(spans, key=lambda span: span.start_us):
         if span.start_us > reached_us:
@@ -181,7 +183,7 @@ def _event_slice(row: OsEventsRow) -> Slice:
 
 
 def _during(disturbances: Iterable[OsEventsRow], runs: Sequence[RunLatencyRow]) -> Iterator[OsEventsRow]:
-    """Yield the disturbances that lie at least partly in a run. Runs follow one another."""
+    """Yield the disturbances that are at least partly in a run. Runs follow one another."""
     ordered = sorted((row["start_us"], row["start_us"] + row["latency_us"]) for row in runs)
     for row in disturbances:
         index = bisect_left(ordered, (row["time_us"] + (row["duration_us"] or 0.0),)) - 1

@@ -1,4 +1,4 @@
-"""Runs and nodes of an NPU's profile for a viewer, on a clock of their own: no profile tells when a run began."""
+"""Runs and nodes of an NPU's profile for a viewer, on a clock of their own: no profile says when a run began."""
 
 from __future__ import annotations
 

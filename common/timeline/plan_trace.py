@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from common.table_rows import FpgaCandidatesRow, OffloadScheduleRow
 
 TITLES = {"before": "before: the host alone", "after": "after: host, link and engines of the plan"}
-# Lanes in their order; the engines stand between the two directions of the link.
+# Lanes in their order; the engines are between the two directions of the link.
 LANES = {"host": "host", "h2d": "link to the card", "convert-in": "number format in"}
 LAST_LANES = {"convert-out": "number format out", "d2h": "link to the host"}
 # What a slice says of a candidate, by the column of fpga_candidates that says it.

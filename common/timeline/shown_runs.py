@@ -70,7 +70,7 @@ def event_count(shown: Iterable[Shown]) -> int:
 
 
 def _outermost(spans: Iterable[NodeSpan]) -> Iterator[NodeSpan]:
-    """Yield the spans that lie in no other one of their thread."""
+    """Yield the spans that are in no other one of their thread."""
     reached_us: dict[int | None, float] = {}
     for span in sorted(spans, key=lambda span: (span.start_us, -span.end_us)):
         if span.start_us >= reached_us.get(span.thread_id, span.start_us):

@@ -76,7 +76,10 @@ def test_other_spellings_of_a_report(tmp_path, text):
         (HEADER, "ends within a request"),
         (REPORT[: REPORT.index("Total")], "ends within a request: its row 'Total' is missing"),
         (REPORT.replace("0.011;0.011", "0.019;0.019"), "the total in line 8 is 0.030 ms, but the layers above it"),
-        (REPORT.replace("fold;Status", "/b/Conv/WithoutBiases;Status"), "line 6: '/b/Conv/WithoutBiases' stands twice"),
+        (
+            REPORT.replace("fold;Status", "/b/Conv/WithoutBiases;Status"),
+            "line 6: '/b/Conv/WithoutBiases' is listed twice",
+        ),
         (REPORT.replace("0.017;0.017", "fast;0.017"), "line 3 is no row of counters"),
         (REPORT.replace("0.017;0.017", "-1;0.017"), "line 3 is no row of counters"),
         (REPORT + REPORT.replace("fold;", "folds;"), "requests with different layers"),

@@ -114,7 +114,7 @@ def test_one_row_that_only_a_device_writes_makes_it_a_device(path, kept, value):
     profile = read_qnn_csv(write_csv(path, rows))
     assert not profile.is_emulated
     is_told = kept and (value == "7" or not kept.startswith("Number"))
-    assert profile.evidence.startswith("the profile tells of" if is_told else "the profile does not tell")
+    assert profile.evidence.startswith("the profile has HVX threads" if is_told else "the profile does not say")
 
 
 @pytest.mark.parametrize("level", ["basic", "detailed"])

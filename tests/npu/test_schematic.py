@@ -116,7 +116,7 @@ def test_a_graph_with_a_hole_is_refused(damaged):
 
 
 def test_a_schematic_without_traffic_is_refused(damaged):
-    with pytest.raises(PipelineError, match=r"tells of no traffic"):
+    with pytest.raises(PipelineError, match=r"has no traffic"):
         read_schematic(damaged("bandwidth_information", "bandwidth"))
 
 

@@ -54,7 +54,7 @@ def test_a_row_that_a_device_lacks_is_named(tmp_path):
     section = execution_summary(read_qnn_csv(write_csv(tmp_path / "p.csv", run)))
     assert section["overhead_rpc_ms"].value is None
     assert section["overhead_rpc_ms"].unavailable == (
-        "the profile does not tell it (RPC (execute) time - QNN accelerator (execute) time)"
+        "the profile does not say it (RPC (execute) time - QNN accelerator (execute) time)"
     )
 
 
@@ -91,7 +91,7 @@ def test_figures_that_a_summary_states(tmp_path):
         1250.5,
     )
     assert section["hvx_utilization_percent"].source == section["ddr_bandwidth_mbps"].source == "QHAS: as stated there"
-    assert "QHAS tells of no HMX thread" in section["hmx_utilization_percent"].unavailable
+    assert "QHAS has no HMX thread" in section["hmx_utilization_percent"].unavailable
 
 
 def test_a_profile_without_nodes_tells_of_no_traffic(tmp_path):

@@ -175,7 +175,7 @@ def test_each_program_is_recognised():
 def test_threads_of_a_host_are_asked_for(model, tmp_path):
     done = bring_in(model, tmp_path / "out", DATA / "openvino/average.csv")
     assert done.returncode == 2
-    assert "--threads: is not given, and the profile does not tell it; give the recorded count" in done.stderr
+    assert "--threads: is not given, and the profile does not say it; give the recorded count" in done.stderr
 
 
 def test_a_warm_up_needs_single_runs(model, tmp_path):

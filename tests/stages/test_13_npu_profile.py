@@ -115,7 +115,7 @@ def test_one_of_several_graphs_is_reported(tmp_path):
     assert "choose one with --graph" in refused.stderr
     _, summary, nodes = report(tmp_path / "out", "--qnn-csv", path, "--graph", "1")
     assert [*nodes["npu_node"]] == ["relu"]
-    assert summary["is_emulated_source"].startswith("the profile tells of HVX threads")
+    assert summary["is_emulated_source"].startswith("the profile has HVX threads")
     missing = run_stage(SCRIPT, "--qnn-csv", path, "--graph", "2", "--out", tmp_path / "out")
     assert (missing.returncode, missing.stderr.count("\n")) == (2, 1)
 

@@ -128,11 +128,11 @@ def _either(state: InferenceState, names: Sequence[str]) -> ValueType:
     return TensorType(first.element_type, shape)
 
 
-def _larger(one: Shape, other: Shape) -> Shape:
+def _larger(left: Shape, right: Shape) -> Shape:
     """Return the larger extent of each axis; what two shapes have in common where an extent is unknown."""
-    if one is None or other is None or len(one) != len(other) or None in one or None in other:
-        return common_shape(one, other)
-    return tuple(max(dims) for dims in zip(one, other, strict=True))
+    if left is None or right is None or len(left) != len(right) or None in left or None in right:
+        return common_shape(left, right)
+    return tuple(max(dims) for dims in zip(left, right, strict=True))
 
 
 # --- Loop -----------------------------------------------------------------------------------------------------------

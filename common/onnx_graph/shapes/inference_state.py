@@ -19,14 +19,14 @@ from common.onnx_graph.shapes.values import Values
 class InferenceState:
     """Types of all values and execution counts of all bodies; both grow while a model is inferred.
 
-    Inference at a further binding of the dimensions knows the first one. It takes over the result of a node whose
+    Inference at a further binding of the dimensions knows the first one. It keeps the result of a node whose
     operands are the same, and what was unknown there need not be known here.
 
     Attributes:
         passes: how often each body runs in one execution of its owner, and at most; None is unknown.
         changing: the shapes of the carried values that change from pass to pass, without the extents that change.
         bodies: how often each body runs, by name; filled when all else is inferred.
-        bounded: whether a shape that depends on data takes its upper bound instead of staying unknown.
+        bounded: whether a shape that depends on data is its upper bound instead of unknown.
         inferred: names of the nodes outside bodies whose results ONNX's inference of the whole graph left unknown.
         first: the state at the first binding; None there.
         changed: names of the values outside bodies that are not as at the first binding, filled in graph order.

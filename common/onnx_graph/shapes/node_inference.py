@@ -2,7 +2,7 @@
 
 There are three sources, in this order: the operator's own inference with the known values of its operands (``values``),
 the rules for ONNX Runtime's operators (``contrib``), and the value of the output itself. With ``bounded``, a
-shape that depends on data takes its upper bound (``upper_bounds``).
+shape that depends on data is replaced by its upper bound (``upper_bounds``).
 """
 
 from __future__ import annotations

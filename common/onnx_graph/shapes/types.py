@@ -100,11 +100,11 @@ def merge(known: ValueType | None, learned: ValueType) -> ValueType:
     return TensorType(element_type, tuple(dims))
 
 
-def common_shape(one: Shape, other: Shape) -> Shape:
+def common_shape(left: Shape, right: Shape) -> Shape:
     """Return the shape of a value that may have either shape: extents that differ are unknown."""
-    if one is None or other is None or len(one) != len(other):
+    if left is None or right is None or len(left) != len(right):
         return None
-    return tuple(dim if dim == second else None for dim, second in zip(one, other, strict=True))
+    return tuple(dim if dim == right_dim else None for dim, right_dim in zip(left, right, strict=True))
 
 
 def to_tensor(name: str, value: ValueType, kind: TensorKind) -> Tensor:

@@ -52,7 +52,7 @@ def _known(call: OperatorCall, index: int) -> tuple[Dim, ...]:
 
 
 def _smallest(*dims: Dim) -> Dim:
-    """Return the smallest of the known bounds; each of them holds."""
+    """Return the smallest of the known bounds; each of them is valid."""
     known = [dim for dim in dims if dim is not None]
     return min(known) if known else None
 

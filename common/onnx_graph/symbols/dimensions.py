@@ -80,7 +80,7 @@ def shape_bindings(model: onnx.ModelProto, values: Mapping[str, Array]) -> dict[
 
 
 def fitting_values(model: onnx.ModelProto, values: Mapping[str, Array]) -> dict[str, Array]:
-    """Return the values that an input takes by name and element type; who gave the others is told so later."""
+    """Return the values that an input takes by name and element type; the others are reported later."""
     declared = {value.name: value.type.tensor_type.elem_type for value in graph_inputs(model)}
     return {name: value for name, value in values.items() if declared.get(name, 0) == _element_type(value)}
 

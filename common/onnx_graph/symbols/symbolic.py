@@ -183,5 +183,5 @@ def _product(factors: Iterator[Count]) -> Count:
     return result
 
 
-def _dot(one: Sequence[Count], other: Sequence[Count]) -> Count:
-    return sum(a * b for a, b in zip(one, other, strict=True))
+def _dot(left: Sequence[Count], right: Sequence[Count]) -> Count:
+    return sum(a * b for a, b in zip(left, right, strict=True))

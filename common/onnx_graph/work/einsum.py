@@ -37,7 +37,7 @@ class Equation:
 
 
 def parse(equation: str, shapes: Sequence[tuple[Count, ...]]) -> Equation:
-    """Read an equation: spaces are ignored, an ellipsis stands for leading axes that broadcast."""
+    """Read an equation: spaces are ignored, an ellipsis means leading axes that broadcast."""
     left, arrow, right = equation.replace(" ", "").partition("->")
     terms = left.split(",")
     if len(terms) != len(shapes):

@@ -202,7 +202,7 @@ def broadcast(left: Count, right: Count) -> Count:
     """Return the extent that two extents broadcast to; a number other than 1 decides.
 
     Raises:
-        UnknownShapeError: the extents are two different symbols, of which either may stand for 1.
+        UnknownShapeError: the extents are two different symbols, of which either may be 1.
     """
     if left in (1, right):
         return right

@@ -36,7 +36,7 @@ def count_fourier_transform(operation: Operation) -> Cost:
     halved = operation.flag("onesided")
     inverse = operation.flag("inverse")
     if halved and operation.has(1) and not inverse:
-        raise UnknownShapeError  # an output of n // 2 + 1 bins does not tell whether the length was odd
+        raise UnknownShapeError  # an output of n // 2 + 1 bins leaves open whether the length was odd
     points = output[axis] if operation.has(1) or (halved and inverse) else data[axis]
     transforms = prod(extent for place, extent in enumerate(data[:-1]) if place != axis)
     return Cost(other_flops=transforms * fourier_flops(points, real=bool(data[-1] == 1 or (halved and inverse))))
