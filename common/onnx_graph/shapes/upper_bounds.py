@@ -73,14 +73,14 @@ def _replaced(shape: tuple[Dim, ...], axis: int, dim: Dim) -> tuple[Dim, ...]:
 
 @bound("NonZero")
 def nonzero(call: OperatorCall) -> list[Shape]:
-    """One column of ``rank`` indices per nonzero element: all elements may be nonzero. A scalar counts as rank 1."""
+    """Return a column of ``rank`` indices per element: all may be nonzero. A scalar counts as rank 1."""
     shape = _known(call, 0)
     return [(max(1, len(shape)), product(*shape))]
 
 
 @bound("Compress")
 def compress(call: OperatorCall) -> list[Shape]:
-    """Every slice that the condition covers may be chosen; without an axis, the slices are elements."""
+    """Return every slice that the condition covers; without an axis, the slices are elements."""
     shape, [chosen] = _known(call, 0), call.dims(1, 1)
     if call.attribute("axis") is None:
         return [(_smallest(product(*shape), chosen),)]
@@ -90,7 +90,7 @@ def compress(call: OperatorCall) -> list[Shape]:
 
 @bound("Unique")
 def unique(call: OperatorCall) -> list[Shape]:
-    """All elements (or slices along the axis) may differ; there is always one inverse index per element."""
+    """Return all elements (or slices along the axis): all may differ; each has one inverse index."""
     shape = _known(call, 0)
     if call.attribute("axis") is None:
         return [(product(*shape),)] * 4
@@ -99,13 +99,13 @@ def unique(call: OperatorCall) -> list[Shape]:
 
 @bound("Unique", domains=(MICROSOFT,))
 def contrib_unique(call: OperatorCall) -> list[Shape]:
-    """All elements of a vector may differ."""
+    """Return all elements of a vector: all may differ."""
     return [call.dims(0, 1)] * 3
 
 
 @bound("NonMaxSuppression")
 def non_max_suppression(call: OperatorCall) -> list[Shape]:
-    """All boxes of every class and batch, but at most the given number of boxes per class (operand 2, default 0)."""
+    """Return all boxes of every class and batch, at most the given number per class (operand 2, default 0)."""
     batches, classes, boxes = call.dims(1, 3)
     most = call.scalar(2) if call.has(2) else 0
     return [(product(batches, classes, _smallest(boxes, most)), 3)]
@@ -113,7 +113,7 @@ def non_max_suppression(call: OperatorCall) -> list[Shape]:
 
 @bound("TopK")
 def top_k(call: OperatorCall) -> list[Shape]:
-    """K is at most the extent of the axis."""
+    """Return K elements, at most the extent of the axis."""
     shape = _known(call, 0)
     axis = _axis(call, shape)
     kept = call.scalar(1) if call.has(1) else call.attribute("k")
@@ -122,13 +122,13 @@ def top_k(call: OperatorCall) -> list[Shape]:
 
 @bound("Slice")
 def sliced(call: OperatorCall) -> list[Shape]:
-    """A slice is at most the whole data."""
+    """Return the whole data."""
     return [_known(call, 0)]
 
 
 @bound("Split")
 def split(call: OperatorCall) -> list[Shape]:
-    """Equal parts of the axis, rounded up; where the sizes are an unknown operand, each part may be the whole."""
+    """Return equal parts of the axis, rounded up; where the sizes are an unknown operand, each may be the whole."""
     shape, parts = _known(call, 0), len(call.node.output)
     axis = _axis(call, shape, default=0)
     sizes = as_tuple(call.value(1), parts) if call.has(1) else call.integers("split") or (None,) * parts
@@ -140,7 +140,7 @@ def split(call: OperatorCall) -> list[Shape]:
 
 @bound(*REDUCTIONS)
 def reduced(call: OperatorCall) -> list[Shape]:
-    """An axis keeps its extent or becomes 1; without ``keepdims`` the rank is unknown, too."""
+    """Keep each axis, as it keeps its extent or becomes 1; without ``keepdims`` the rank is unknown, too."""
     if not call.attribute("keepdims", 1):
         raise UnfitError
     return [tuple(None if dim is None else max(1, dim) for dim in _known(call, 0))]
@@ -148,7 +148,7 @@ def reduced(call: OperatorCall) -> list[Shape]:
 
 @bound("StringNormalizer")
 def string_normalizer(call: OperatorCall) -> list[Shape]:
-    """No string may be a stop word; if all strings are, one empty string remains."""
+    """Return all strings: none may be a stop word; if all are, one empty string remains."""
     shape = _known(call, 0)
     if len(shape) not in (1, 2):
         raise UnfitError
@@ -160,7 +160,7 @@ def string_normalizer(call: OperatorCall) -> list[Shape]:
 
 @bound("DynamicTimeWarping", domains=(MICROSOFT,))
 def dynamic_time_warping(call: OperatorCall) -> list[Shape]:
-    """The longest path through M×N costs follows two edges and has M + N − 1 points."""
+    """Return the longest path through M×N costs, which follows two edges and has M + N − 1 points."""
     shape = _known(call, 0) or (None, None)
     if len(shape) < 2:
         raise UnfitError
@@ -170,7 +170,7 @@ def dynamic_time_warping(call: OperatorCall) -> list[Shape]:
 
 @bound("GroupQueryAttention", domains=(MICROSOFT,))
 def group_query_attention(call: OperatorCall) -> list[Shape]:
-    """The total length is at most past plus new tokens; it is less where the past is a buffer of maximum length."""
+    """Add past and new tokens; the total length is less where the past is a buffer of maximum length."""
     heads, groups = call.integer("num_heads"), call.integer("kv_num_heads")
     batch, sequence, width = call.dims(0, 3)
     per_head = heads if call.has(1) else heads + 2 * groups
@@ -183,7 +183,7 @@ def group_query_attention(call: OperatorCall) -> list[Shape]:
 
 @bound("ReorderInput", domains=(NCHWC,))
 def reorder_input(call: OperatorCall) -> list[Shape]:
-    """Channels are padded to whole blocks of 8 or 16, depending on the processor."""
+    """Pad channels to whole blocks of 16, the larger of two sizes."""
     shape = _known(call, 0)
     if len(shape) < 3:
         raise UnfitError

@@ -49,7 +49,7 @@ class Product:
 
 @formula("Attention")
 def count_attention(operation: Operation) -> Cost:
-    """Operands Q, K, V, optional mask, past key (4), past value; (batch, heads, length, size) or heads packed last."""
+    """Read operands Q, K, V, mask, past key (4), past value; (batch, heads, length, size) or heads packed last."""
     rank = 4 if len(operation.shape(0)) == 4 else 3
     query, key, value = (operation.shape(index, rank) for index in (0, 1, 2))
     if rank == 4:
@@ -68,7 +68,7 @@ def count_attention(operation: Operation) -> Cost:
 
 @formula("FlexAttention", domains=(PREVIEW,))
 def count_flex_attention(operation: Operation) -> Cost:
-    """Operands Q, K, V with heads apart. Bodies that modify scores and probabilities are counted at their own nodes."""
+    """Read Q, K, V with heads apart. Bodies that modify scores are counted at their own nodes."""
     batch, heads, queries, width = operation.shape(0, rank=4)
     product = Product(batch * heads * queries, operation.dim(1, 2), width, operation.dim(2, 3))
     return Cost(product.macs, SCORE * product.scores)
@@ -114,20 +114,20 @@ def _shares_buffer(operation: Operation) -> bool:
 
 @formula("Attention", "DecoderMaskedSelfAttention", domains=(MICROSOFT,))
 def count_projected_attention(operation: Operation) -> Cost:
-    """Operands input, weights, bias, mask, past, attention bias."""
+    """Read operands input, weights, bias, mask, past, attention bias."""
     return _projected(operation, past=4, bias_operands=(3, 5))[0]
 
 
 @formula("QAttention", domains=(MICROSOFT,))
 def count_quantized_attention(operation: Operation) -> Cost:
-    """Attention whose projection is an integer product: its results are scaled (2 FLOPs each). Mask 5, past 8."""
+    """Count attention whose projection is an integer product, scaled by 2 FLOPs each. Mask 5, past 8."""
     cost, projected, _ = _projected(operation, past=8, bias_operands=(5,))
     return cost.plus(DEQUANTIZE * projected)
 
 
 @formula("QOrderedAttention", domains=(MICROSOFT,))
 def count_ordered_attention(operation: Operation) -> Cost:
-    """Three weights (operands 5, 6, 7); every product of integers is requantized (2 FLOPs per result)."""
+    """Read three weights (5, 6, 7); every product of integers is requantized (2 FLOPs per result)."""
     batch, length, hidden = operation.shape(0, rank=3)
     query, key, value = (operation.dim(index, 1) for index in (5, 6, 7))
     heads = operation.positive("num_heads")
@@ -146,18 +146,18 @@ def count_ordered_attention(operation: Operation) -> Cost:
 
 @formula("MultiHeadAttention", domains=(MICROSOFT,))
 def count_multi_head_attention(operation: Operation) -> Cost:
-    """Operands query, key, value, bias, padding mask, attention bias, past key (6), past value, past length (8)."""
+    """Read query, key, value, bias, padding mask, attention bias, past key (6), past value, past length (8)."""
     return _multi_head(operation, past=6, bias=3, masks=(4, 5))
 
 
 @formula("DecoderMaskedMultiHeadAttention", domains=(MICROSOFT,))
 def count_decoder_multi_head_attention(operation: Operation) -> Cost:
-    """Operands query, key, value, mask, attention bias, past key (5), past value, …, bias (10)."""
+    """Read query, key, value, mask, attention bias, past key (5), past value, …, bias (10)."""
     return _multi_head(operation, past=5, bias=10, masks=(3, 4))
 
 
 def _multi_head(operation: Operation, past: int, bias: int, masks: tuple[int, ...]) -> Cost:
-    """Query (batch, length, hidden), or packed with key and value as (batch, length, heads, 3, size)."""
+    """Read a query (batch, length, hidden), or packed with key and value as (batch, length, heads, 3, size)."""
     batch, queries = operation.shape(0, least=2)[:2]
     width, length, value_width = _sizes(operation)
     heads = operation.dim(0, 2) if len(operation.shape(0)) == 5 else operation.positive("num_heads")
@@ -189,7 +189,7 @@ def _sizes(operation: Operation) -> tuple[Count, Count, Count]:
 
 @formula("GroupQueryAttention", domains=(MICROSOFT,))
 def count_group_query_attention(operation: Operation) -> Cost:
-    """Operands query, key, value, past key (3), past value, …, cosines and sines (7, 8), attention bias (10).
+    """Read query, key, value, past key (3), past value, …, cosines and sines (7, 8), attention bias (10).
 
     Without key and value, query holds all three. Operands 14 and 15 are the weights of a norm per head.
     """
@@ -237,13 +237,13 @@ def count_linear_attention(operation: Operation) -> Cost:
 
 @formula("RotaryEmbedding")
 def count_rotary_embedding(operation: Operation) -> Cost:
-    """Operands X, cosines (1), sines, optional positions (3): rows of the tables are gathered by position."""
+    """Read X, cosines (1), sines, optional positions (3): rows of the tables are gathered by position."""
     return _rotary(operation, cosines=1)
 
 
 @formula("RotaryEmbedding", "MRotaryEmbedding", domains=(MICROSOFT,))
 def count_contrib_rotary_embedding(operation: Operation) -> Cost:
-    """Operands input, positions (of MRotaryEmbedding along several axes), cosines (2), sines."""
+    """Read input, positions (of MRotaryEmbedding along several axes), cosines (2), sines."""
     return _rotary(operation, cosines=2)
 
 
@@ -266,6 +266,6 @@ def _rotary(operation: Operation, cosines: int) -> Cost:
 
 @formula("GemmaRotaryEmbedding", domains=(MICROSOFT,))
 def count_gemma_rotary_embedding(operation: Operation) -> Cost:
-    """Sine and cosine of each embedding element; both outputs take two products and a sum per element."""
+    """Count sine and cosine of each embedding element; two products and a sum per element of both outputs."""
     outputs = operation.output_elements() + operation.output_elements(1)
     return Cost(other_flops=2 * operation.elements(0) + ROTARY * outputs)

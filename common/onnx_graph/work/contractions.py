@@ -89,7 +89,7 @@ def _transposed(operation: Operation, index: int, side: str) -> tuple[Count, ...
 
 @formula("FusedMatMul", "FusedMatMulActivation", "TransposeMatMul", domains=(MICROSOFT,))
 def count_fused_matmul(operation: Operation) -> Cost:
-    """Matrix product with transposed operands, a scale α (one FLOP per output where it is not 1), an activation."""
+    """Count a product of transposed operands, a scale α (one FLOP per output where not 1), an activation."""
     left, right = (_transposed(operation, index, side) for index, side in enumerate("AB"))
     return _matmul(left, right, _scaled(operation) + activation_flops(operation))
 
@@ -112,25 +112,25 @@ def _gemm(operation: Operation, right: int, flops: int) -> Cost:
 @formula("Gemm")
 @formula("FusedGemm", domains=(MICROSOFT,))
 def count_gemm(operation: Operation) -> Cost:
-    """Y = α·A'·B' + β·C: M·K·N MACs; C and a scale other than 1 add one FLOP per output each."""
+    """Count Y = α·A'·B' + β·C: M·K·N MACs; C and a scale other than 1 add one FLOP per output each."""
     return _gemm(operation, 1, operation.has(2) + _scaled(operation) + activation_flops(operation))
 
 
 @formula("GemmFloat8", domains=(MICROSOFT,))
 def count_gemm_float8(operation: Operation) -> Cost:
-    """A Gemm of 8-bit floats whose output is scaled (2 FLOPs: the product of the scales, and to the output's)."""
+    """Count a Gemm of 8-bit floats, and its scale (2 FLOPs: product of the scales, and to the output's)."""
     return count_gemm(operation).plus(REQUANTIZE * operation.output_elements())
 
 
 @formula("QGemm", domains=(MICROSOFT,))
 def count_qgemm(operation: Operation) -> Cost:
-    """Operands A, scale, zero point, B, scale, zero point, optional C and output scale and zero point."""
+    """Read A, scale, zero point, B, scale, zero point, optional C and output scale and zero point."""
     return _gemm(operation, 3, REQUANTIZE + operation.has(6))
 
 
 @formula("GatedRelativePositionBias", domains=(MICROSOFT,))
 def count_gated_relative_position_bias(operation: Operation) -> Cost:
-    """Each head's query row meets a small weight (head size × D, operand 3), whose results gate the position bias.
+    """Multiply each head's query row by a small weight (head size × D, operand 3) that gates the bias.
 
     The query bias costs 1 FLOP per element; a row's D results 2 each (bias, sum over D/2), two sigmoids and the gate
     12; the product with the position bias 1 per output.
@@ -162,7 +162,7 @@ def count_linear(operation: Operation) -> Cost:
 
 @formula("SVMClassifier", "SVMRegressor", domains=(MACHINE_LEARNING,))
 def count_support_vectors(operation: Operation) -> Cost:
-    """Each sample meets each support vector (a dot product and its kernel), and each vector's coefficients.
+    """Count a dot product and its kernel per sample and support vector, and each vector's coefficients.
 
     A model without support vectors is a linear one. Votes and probabilities of a classifier are not counted.
     """

@@ -110,14 +110,14 @@ for _table, _count in ((PER_OUTPUT, _per_output), (PER_INPUT, _per_input)):
 
 @formula("Sum", "Max", "Min", "Mean")
 def count_variadic(operation: Operation) -> Cost:
-    """One FLOP per output for each operand after the first (Mean divides as well)."""
+    """Count one FLOP per output for each operand after the first (Mean divides as well)."""
     steps = len(operation.inputs) - 1 + (operation.node.op_type == "Mean")
     return Cost(other_flops=steps * operation.output_elements())
 
 
 @formula("CDist", domains=(MICROSOFT,))
 def count_distances(operation: Operation) -> Cost:
-    """Difference, square and sum for each pair of rows and column, and a root per pair unless they stay squared."""
+    """Count difference, square and sum per pair of rows and column, and a root unless they stay squared."""
     pairs = operation.dim(0, 0) * operation.dim(1, 0)
     rooted = int(operation.text("metric", "sqeuclidean") == "euclidean")
     return Cost(other_flops=pairs * (3 * operation.dim(0, 1) + rooted))
@@ -125,19 +125,19 @@ def count_distances(operation: Operation) -> Cost:
 
 @formula("LinearAttentionGate", domains=(MICROSOFT,))
 def count_linear_attention_gate(operation: Operation) -> Cost:
-    """Bias, softplus and scale of the decay (4 FLOPs); a sigmoid (4) of the rate where there is one."""
+    """Count bias, softplus and scale of the decay (4 FLOPs), and a sigmoid (4) of the rate where there is one."""
     return Cost(other_flops=(4 + 4 * operation.has(3)) * operation.elements(0))
 
 
 @formula("HyperConnectionPreMix", domains=(MICROSOFT,))
 def count_pre_mix(operation: Operation) -> Cost:
-    """Each stream's element is scaled and added, each output scaled."""
+    """Count the scale and the sum of each stream's element, and the scale of each output."""
     return Cost(other_flops=2 * operation.elements(0) + operation.output_elements())
 
 
 @formula("HyperConnectionPostMix", domains=(MICROSOFT,))
 def count_post_mix(operation: Operation) -> Cost:
-    """Each stream takes in its share of the block's output; a matrix (operand 3) mixes the streams before."""
+    """Count each stream's share of the block's output; a matrix (operand 3) mixes the streams before."""
     outputs = operation.elements(0)
     mixing = 2 * outputs * operation.dim(3, -1) if operation.has(3) else 0
     return Cost(other_flops=2 * outputs + mixing)
@@ -145,7 +145,7 @@ def count_post_mix(operation: Operation) -> Cost:
 
 @formula("EngramGate", domains=(MICROSOFT,))
 def count_engram_gate(operation: Operation) -> Cost:
-    """Two RMS norms (4 each), their dot product (2), the gating (1) and a third norm if returned (4); a gate of 9."""
+    """Count two RMS norms (4 each), dot product (2), gating (1), a third norm if returned (4); a gate of 9."""
     gates = operation.elements(0)
     per_element = 4 + 4 + 2 + 1 + 4 * (len(operation.outputs) > 1 and operation.outputs[1] is not None)
     rows = operation.dim(0, 0) * operation.dim(0, 1) * operation.dim(0, 2)
@@ -157,7 +157,7 @@ def count_engram_gate(operation: Operation) -> Cost:
 
 @formula("GroupNorm", "SkipGroupNorm", domains=(MICROSOFT,))
 def count_group_norm(operation: Operation) -> Cost:
-    """Operands X, gamma, beta, optional skip and bias; the attribute ``activation`` asks for a SiLU."""
+    """Read X, gamma, beta, optional skip and bias; the attribute ``activation`` asks for a SiLU."""
     activated = SILU * operation.flag("activation")
     return Cost(other_flops=(LAYER_NORM + operation.has(3) + operation.has(4) + activated) * operation.elements(0))
 
@@ -184,13 +184,13 @@ def count_normalizer(operation: Operation) -> Cost:
 
 @formula("EmbedLayerNormalization", domains=(MICROSOFT,))
 def count_embed_layer_norm(operation: Operation) -> Cost:
-    """Operands token and segment ids, word, position and segment tables (2, 3, 4), …, position ids (8)."""
+    """Read token and segment ids, word, position and segment tables (2, 3, 4), …, position ids (8)."""
     return _embedded(operation, positions_given=bool(operation.has(8)), dequantized=0)
 
 
 @formula("QEmbedLayerNormalization", domains=(MICROSOFT,))
 def count_quantized_embed_layer_norm(operation: Operation) -> Cost:
-    """EmbedLayerNormalization with quantized tables, dequantized row by row (2 FLOPs per element)."""
+    """Count EmbedLayerNormalization with tables that are dequantized row by row (2 FLOPs per element)."""
     return _embedded(operation, positions_given=False, dequantized=DEQUANTIZE)
 
 
@@ -239,6 +239,6 @@ def count_qlinear_concat(operation: Operation) -> Cost:
 
 @formula("QLinearAveragePool", domains=(MICROSOFT, NHWC))
 def count_qlinear_average_pool(operation: Operation) -> Cost:
-    """``taps`` FLOPs per output: the sums and a division."""
+    """Count ``taps`` FLOPs per output: the sums and a division."""
     taps = prod(operation.integers("kernel_shape"))
     return _quantized(operation, (0,), taps * operation.output_elements())

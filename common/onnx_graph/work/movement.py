@@ -74,7 +74,7 @@ def count_scatter(operation: Operation) -> Cost:
 
 @formula("TensorScatter")
 def count_tensor_scatter(operation: Operation) -> Cost:
-    """A cache that is updated in place: the update is read, and as many bytes are written."""
+    """Update a cache in place: the update is read, and as many bytes are written."""
     update, _ = operation.required(1), operation.required_output()
     size = update.size_bytes if update else None
     return Cost(reads={0: 0}, writes={0: size})
@@ -82,7 +82,7 @@ def count_tensor_scatter(operation: Operation) -> Cost:
 
 @formula("SplitToSequence", "ConcatFromSequence")
 def count_sequence_parts(operation: Operation) -> Cost:
-    """The parts together have the size of the whole."""
+    """Count the parts together as the whole."""
     data, output = operation.required(0), operation.required_output()
     if operation.node.op_type == "SplitToSequence":
         return Cost(writes={0: data.size_bytes if data else None})
@@ -109,7 +109,7 @@ def count_gather_block_quantized(operation: Operation) -> Cost:
 
 
 def _rows_of(operation: Operation, index: int, rows: Count) -> Count:
-    """Bytes of ``rows`` rows of an operand along the gathered axis."""
+    """Return the bytes of ``rows`` rows of an operand along the gathered axis."""
     axis = operation.integer("gather_axis", 0)
     shape = operation.shape(index, least=1)
     row_elements = prod(extent for place, extent in enumerate(shape) if place != axis % len(shape))

@@ -38,7 +38,7 @@ def count_packed_product(operation: Operation) -> Cost:
 
 @formula("MatMulNBitsMlp", domains=(MICROSOFT,))
 def count_matmul_nbits_mlp(operation: Operation) -> Cost:
-    """RMS norm with an optional skip, then activation(A·gate) · (A·up): operands A, skip, norm scale, gate, …, up."""
+    """Count an RMS norm with a skip, then activation(A·gate) · (A·up): A, skip, norm scale, gate, …, up."""
     rows, inner, columns = _rows(operation), operation.positive("K"), operation.positive("N")
     outputs = rows * columns
     extra = (activation_flops(operation) + 1 + operation.has(5) + operation.has(8)) * outputs
@@ -48,7 +48,7 @@ def count_matmul_nbits_mlp(operation: Operation) -> Cost:
 
 @formula("MatMulNBitsQkv", domains=(MICROSOFT,))
 def count_matmul_nbits_qkv(operation: Operation) -> Cost:
-    """RMS norm with an optional skip, then three products that share A: N is Nq + 2·Nkv."""
+    """Count an RMS norm with an optional skip, then three products that share A: N is Nq + 2·Nkv."""
     rows, inner = _rows(operation), operation.positive("K")
     query, key = operation.positive("Nq"), operation.positive("Nkv")
     columns = query + 2 * key
@@ -63,13 +63,13 @@ def _normalization(operation: Operation, elements: Count) -> Count:
 
 @formula("MoE", domains=(MICROSOFT,))
 def count_moe(operation: Operation) -> Cost:
-    """Mixture of experts: fc1, fc2 and the optional fc3 are operands 2, 4, 6, biases 3, 5, 7."""
+    """Count a mixture of experts: fc1, fc2 and the optional fc3 are operands 2, 4, 6, biases 3, 5, 7."""
     return _experts(operation, weights=(2, 4, 6), per_expert=(2, 3, 4, 5, 6, 7), dequantize=0)
 
 
 @formula("QMoE", domains=(MICROSOFT,))
 def count_qmoe(operation: Operation) -> Cost:
-    """Mixture of experts with packed weights at 2, 5, 8, each followed by scales, biases and zero points."""
+    """Count experts with packed weights at 2, 5, 8, each followed by scales, biases and zero points."""
     return _experts(operation, weights=(2, 5, 8), per_expert=tuple(range(2, 14)), dequantize=DEQUANTIZE)
 
 

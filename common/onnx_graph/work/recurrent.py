@@ -50,7 +50,7 @@ def _recurrence(operation: Operation) -> Recurrence:
 
 
 def _count(operation: Operation, cell: Cell) -> Cost:
-    """MACs = steps · gates · hidden · (inputs + hidden); the two biases are added once and cost 1 FLOP per gate."""
+    """Count steps · gates · hidden · (inputs + hidden) MACs; the biases are added once, 1 FLOP per gate."""
     size = _recurrence(operation)
     macs = size.steps * cell.gates * size.hidden * (size.inputs + size.hidden)
     flops = cell.flops + operation.has(3) * cell.gates + operation.has(7) * cell.peephole_flops
@@ -59,7 +59,7 @@ def _count(operation: Operation, cell: Cell) -> Cost:
 
 @formula(*CELLS)
 def count_recurrent(operation: Operation) -> Cost:
-    """Operands X, W, R, optional B, sequence lengths, initial states, P (LSTM's peepholes)."""
+    """Read X, W, R, optional B, sequence lengths, initial states, P (LSTM's peepholes)."""
     return _count(operation, CELLS[operation.node.op_type])
 
 

@@ -24,7 +24,7 @@ def interpolation_flops(taps_per_axis: int, axes: int) -> int:
 @formula("MaxPool", "AveragePool", domains=(ONNX, NCHWC, NHWC))
 @formula("NhwcMaxPool", domains=(MICROSOFT,))
 def count_pool(operation: Operation) -> Cost:
-    """``taps - 1`` comparisons or additions per output, and a division for an average."""
+    """Count ``taps - 1`` comparisons or additions per output, and a division for an average."""
     taps = prod(operation.integers("kernel_shape"))
     steps = taps - 1 + (operation.node.op_type == "AveragePool")
     return Cost(other_flops=steps * operation.output_elements())
@@ -32,7 +32,7 @@ def count_pool(operation: Operation) -> Cost:
 
 @formula("LpPool", domains=(ONNX, NHWC))
 def count_lp_pool(operation: Operation) -> Cost:
-    """``taps`` powers, ``taps - 1`` additions and a root per output."""
+    """Count ``taps`` powers, ``taps - 1`` additions and a root per output."""
     taps = prod(operation.integers("kernel_shape"))
     return Cost(other_flops=2 * taps * operation.output_elements())
 
@@ -85,5 +85,5 @@ def count_crop_and_resize(operation: Operation) -> Cost:
 
 @formula("AffineGrid")
 def count_affine_grid(operation: Operation) -> Cost:
-    """Each coordinate is a row of θ times (x, y, …, 1): a product and a sum per axis."""
+    """Count a product and a sum per axis: each coordinate is a row of θ times (x, y, …, 1)."""
     return Cost(other_flops=2 * operation.output_shape(least=1)[-1] * operation.output_elements())

@@ -44,7 +44,7 @@ def count_fourier_transform(operation: Operation) -> Cost:
 
 @formula("STFT")
 def count_short_time_fourier_transform(operation: Operation) -> Cost:
-    """Operands signal (batch, length, 1 or 2), step, window, frame length: a window product and a transform each."""
+    """Count a window product and a transform per frame: signal (batch, length, 1 or 2), step, window, length."""
     batch, frames, bins, _ = operation.output_shape(rank=4)
     if operation.has(2):
         points = operation.dim(2, 0)
@@ -59,7 +59,7 @@ def count_short_time_fourier_transform(operation: Operation) -> Cost:
 
 @formula("Rfft", "Irfft", domains=(MICROSOFT,))
 def count_real_fourier_transform(operation: Operation) -> Cost:
-    """Transforms of real values over the last ``signal_ndim`` axes, of one side's bins (…, bins, 2)."""
+    """Count transforms of real values over the last ``signal_ndim`` axes, of one side's bins (…, bins, 2)."""
     forward = operation.node.op_type == "Rfft"
     real = operation.shape(0) if forward else operation.output_shape()
     axes = real[len(real) - operation.integer("signal_ndim", 1) :]
@@ -68,7 +68,7 @@ def count_real_fourier_transform(operation: Operation) -> Cost:
 
 @formula("Det")
 def count_determinant(operation: Operation) -> Cost:
-    """Elimination: Σ k quotients and 2k² products and differences for k below n, and the product of the diagonal."""
+    """Eliminate: Σ k quotients and 2k² products and differences for k below n; multiply the diagonal."""
     *batch, rows, _ = operation.shape(0, least=2)
     quotients = rows * (rows - 1) // 2
     updates = rows * (rows - 1) * (2 * rows - 1) // 3
@@ -77,6 +77,6 @@ def count_determinant(operation: Operation) -> Cost:
 
 @formula("Inverse", domains=(MICROSOFT,))
 def count_inverse(operation: Operation) -> Cost:
-    """Gauss and Jordan: 2·n³ per matrix."""
+    """Count 2·n³ per matrix (Gauss and Jordan)."""
     *batch, rows, _ = operation.shape(0, least=2)
     return Cost(other_flops=2 * prod(batch) * rows**3)

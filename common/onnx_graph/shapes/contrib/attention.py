@@ -23,7 +23,7 @@ def _rank(call: OperatorCall, index: int) -> int:
 
 
 def _projection_sizes(call: OperatorCall, columns: Dim) -> Sequence[Dim]:
-    """Sizes of Q, K and V: those of the attribute, else a third of the merged weights' columns each."""
+    """Return the sizes of Q, K and V: those of the attribute, else a third of the merged weights' columns each."""
     sizes = call.integers("qkv_hidden_sizes") or [quotient(columns, 3)] * 3
     if len(sizes) != 3:
         raise UnfitError
@@ -31,7 +31,7 @@ def _projection_sizes(call: OperatorCall, columns: Dim) -> Sequence[Dim]:
 
 
 def _projected(call: OperatorCall, typed_by: int, past: int) -> list[Output]:
-    """Output b×s×v of merged weights K×(q + k + v), and the cache 2×b×n×t×h."""
+    """Return b×s×v of merged weights K×(q + k + v), and the cache 2×b×n×t×h."""
     element_type = call.element_type(typed_by)
     batch, sequence, _ = call.dims(0, 3)
     _, columns = call.dims(1, 2)
@@ -47,19 +47,19 @@ def _projected(call: OperatorCall, typed_by: int, past: int) -> list[Output]:
 
 @rule("Attention", "DecoderMaskedSelfAttention")
 def attention(call: OperatorCall) -> list[Output]:
-    """Self-attention with its own projection."""
+    """Infer self-attention with its own projection."""
     return _projected(call, typed_by=0, past=4)
 
 
 @rule("QAttention")
 def qattention(call: OperatorCall) -> list[Output]:
-    """Self-attention with a quantized projection: the result has the type of the scales."""
+    """Infer self-attention with a quantized projection: the result has the type of the scales."""
     return _projected(call, typed_by=3, past=8)
 
 
 @rule("PackedAttention")
 def packed_attention(call: OperatorCall) -> list[Output]:
-    """Self-attention of sequences without padding: one row per token."""
+    """Infer self-attention of sequences without padding: one row per token."""
     tokens, _ = call.dims(0, 2)
     _, columns = call.dims(1, 2)
     sizes = _projection_sizes(call, columns)
@@ -68,7 +68,7 @@ def packed_attention(call: OperatorCall) -> list[Output]:
 
 @rule("PackedMultiHeadAttention")
 def packed_multi_head_attention(call: OperatorCall) -> list[Output]:
-    """Tokens×v, from separate operands or from one packed operand of tokens×n×3×h."""
+    """Return tokens×v, from separate operands or from one packed operand of tokens×n×3×h."""
     if _rank(call, 0) == 4:
         tokens, heads, _, head_size = call.dims(0, 4)
         return [(call.element_type(0), (tokens, product(heads, head_size)))]
@@ -81,10 +81,10 @@ def packed_multi_head_attention(call: OperatorCall) -> list[Output]:
 
 @rule("MultiHeadAttention")
 def multi_head_attention(call: OperatorCall) -> list[Output]:
-    """b×s×v, the caches of keys and values b×n×t×h, and the scores b×n×s×t.
+    """Return b×s×v, the caches of keys and values b×n×t×h, and the scores b×n×s×t.
 
-    Key and value are packed with the query (b×s×n×3×h), packed with each other (b×l×n×2×h), apart (b×l×width), or
-    in the cache's own layout (b×n×l×h).
+    Key and value are packed with the query (b×s×n×3×h), packed with each other (b×l×n×2×h), apart (b×l×width), or in
+    the cache's own layout (b×n×l×h).
     """
     heads = call.integer("num_heads")
     shape = call.shape(0) or (None, None)
@@ -148,10 +148,10 @@ def decoder_masked_multi_head_attention(call: OperatorCall) -> list[Output]:
 
 @rule("GroupQueryAttention")
 def group_query_attention(call: OperatorCall) -> list[Output]:
-    """b×s×(n·h), the caches b×kv×max(p, t)×h, and the scores b×n×s×t.
+    """Return b×s×(n·h), the caches b×kv×max(p, t)×h, and the scores b×n×s×t.
 
-    The total length t is the value of operand 6. Without it the caches' length is known only where there is no past
-    (t = s). A past may be a buffer of maximum length, which does not grow, or hold the past tokens alone.
+    The total length t is the value of operand 6. Without it the caches' length is known only where there is no past (t
+    = s). A past may be a buffer of maximum length, which does not grow, or hold the past tokens alone.
     """
     heads, groups = call.integer("num_heads"), call.integer("kv_num_heads")
     batch, sequence, width = call.dims(0, 3)
@@ -175,7 +175,7 @@ def _lengths(call: OperatorCall, sequence: Dim) -> tuple[Dim, Dim]:
 
 
 def _cache(call: OperatorCall, past: int, shape: tuple[Dim, ...]) -> Output:
-    """A cache keeps the element type and the head size of its past, which may be quantized and packed."""
+    """Return a cache in the element type and the head size of its past, which may be quantized and packed."""
     if not call.has(past):
         return call.element_type(0), shape
     return call.element_type(past), (*shape[:3], call.dims(past, 4)[3])
@@ -183,7 +183,7 @@ def _cache(call: OperatorCall, past: int, shape: tuple[Dim, ...]) -> Output:
 
 @rule("SparseAttention")
 def sparse_attention(call: OperatorCall) -> list[Output]:
-    """b×s×(n·h), and the caches, which are buffers of maximum length."""
+    """Return b×s×(n·h), and the caches, which are buffers of maximum length."""
     heads, groups = call.integer("num_heads"), call.integer("kv_num_heads")
     batch, sequence, width = call.dims(0, 3)
     head_size = quotient(width, heads if call.has(1) else heads + 2 * groups)
@@ -192,7 +192,7 @@ def sparse_attention(call: OperatorCall) -> list[Output]:
 
 @rule("RemovePadding")
 def remove_padding(call: OperatorCall) -> list[Output]:
-    """Tokens×width (the number of tokens depends on data), b×s offsets, b + 1 sums, and the longest sequence."""
+    """Return tokens×width (data decide how many tokens), b×s offsets, b + 1 sums, and the longest sequence."""
     batch, sequence, width = call.dims(0, 3)
     lengths = (total(batch, 1),)
     integers = TensorProto.INT32
@@ -201,13 +201,13 @@ def remove_padding(call: OperatorCall) -> list[Output]:
 
 @rule("RestorePadding")
 def restore_padding(call: OperatorCall) -> list[Output]:
-    """Tokens×width back to b×s×width, b×s from the offsets."""
+    """Return tokens×width as b×s×width, with b×s from the offsets."""
     return [(call.element_type(0), (*call.dims(1, 2), call.dims(0, 2)[1]))]
 
 
 @rule("RelativePositionBias")
 def relative_position_bias(call: OperatorCall) -> list[Output]:
-    """1×n×query×key of a table of buckets×n; both lengths are values."""
+    """Return 1×n×query×key of a table of buckets×n; both lengths are values."""
     return [(call.element_type(0), (1, call.dims(0, 2)[1], call.scalar(1), call.scalar(2)))]
 
 
@@ -228,7 +228,7 @@ def _windowed(call: OperatorCall, state: tuple[Dim, ...]) -> Shape:
 
 @rule("LinearAttention")
 def linear_attention(call: OperatorCall) -> list[Output]:
-    """b×s×(max(n, kv)·h of the values), and a state of key size × value size for each of the kv heads."""
+    """Return b×s×(max(n, kv)·h of the values), and a state of key size × value size for each of the kv heads."""
     heads, groups = call.integer("q_num_heads"), call.integer("kv_num_heads")
     batch, sequence, query_width = call.dims(0, 3)
     value_size = quotient(call.dims(2, 3)[2], groups)

@@ -24,12 +24,12 @@ BLOCKS = (8, 16)  # channels in a block: AVX2, AVX-512 and NEON
 
 
 def channels_first(shape: Shape) -> Shape:
-    """N×…×C becomes N×C×…: channels first."""
+    """Turn N×…×C into N×C×…."""
     return (shape[0], shape[-1], *shape[1:-1]) if shape is not None and len(shape) > 2 else shape
 
 
 def channels_last(shape: Shape) -> Shape:
-    """N×C×… becomes N×…×C: channels last."""
+    """Turn N×C×… into N×…×C."""
     return (shape[0], *shape[2:], shape[1]) if shape is not None and len(shape) > 2 else shape
 
 

@@ -28,7 +28,7 @@ def _samples(call: OperatorCall) -> Dim:
 
 
 def _items(call: OperatorCall, name: str) -> Sequence[object]:
-    """Items of a list attribute; none where the node leaves it out."""
+    """Return the items of a list attribute; none where the node leaves it out."""
     value = call.attribute(name, ())
     if not isinstance(value, (list, tuple)):
         raise UnfitError

@@ -51,19 +51,19 @@ def _embedding(call: OperatorCall, element_type: int) -> list[Output]:
 
 @rule("EmbedLayerNormalization")
 def embed_layer_normalization(call: OperatorCall) -> list[Output]:
-    """Word, position and segment embeddings, summed and normalized; the mask's lengths; the sum."""
+    """Return the normalized sum of word, position and segment embeddings, the mask's lengths, and the sum."""
     return _embedding(call, call.element_type(2))
 
 
 @rule("QEmbedLayerNormalization")
 def qembed_layer_normalization(call: OperatorCall) -> list[Output]:
-    """EmbedLayerNormalization with quantized tables: the output has the type of their scales."""
+    """Infer EmbedLayerNormalization with quantized tables: the output has the type of their scales."""
     return _embedding(call, call.element_type(8))[:2]
 
 
 @rule("BiasSplitGelu")
 def bias_split_gelu(call: OperatorCall) -> list[Output]:
-    """One half of the channels gates the other."""
+    """Halve the channels: one half gates the other."""
     batch, sequence, channels = call.dims(0, 3)
     return [(call.element_type(0), (batch, sequence, quotient(channels, 2)))]
 
@@ -82,7 +82,7 @@ def dequantize_linear(call: OperatorCall) -> list[Output]:
 
 @rule("HyperConnectionPreMix")
 def hyper_connection_pre_mix(call: OperatorCall) -> list[Output]:
-    """C streams of H features become one: (…, C, H), or (…, C·H) where ``num_branches`` is C."""
+    """Merge C streams of H features: (…, C, H), or (…, C·H) where ``num_branches`` is C."""
     shape = call.shape(0)
     if not shape:
         return []

@@ -43,7 +43,7 @@ def gather_block_quantized(call: OperatorCall) -> list[Output]:
 
 @rule("Pad")
 def pad(call: OperatorCall) -> list[Output]:
-    """Operand 1 lists the pads before all axes, then the pads after them; it may have a leading axis of 1."""
+    """Add the pads of operand 1: those before all axes, then those after; it may have a leading axis of 1."""
     shape = call.shape(0)
     pads = as_tuple(call.value(1), 0 if shape is None else 2 * len(shape))
     if shape is None or len(pads) != 2 * len(shape):
@@ -66,7 +66,7 @@ def qlinear_concat(call: OperatorCall) -> list[Output]:
 
 @rule("Range")
 def sequence_of_numbers(call: OperatorCall) -> list[Output]:
-    """⌈(limit − start) / delta⌉ numbers, known where all three are."""
+    """Return ⌈(limit − start) / delta⌉ numbers, known where all three are."""
     bounds = [call.value(0), call.value(1), call.value(2) if call.has(2) else np.array(1)]
     known = [value for value in bounds if value is not None]
     if any(value.size != 1 or value.dtype.kind not in "biuf" for value in known):
@@ -89,7 +89,7 @@ def tokenizer(call: OperatorCall) -> list[Output]:
 
 @rule("UnfoldTensor")
 def unfold_tensor(call: OperatorCall) -> list[Output]:
-    """Windows along one axis, ⌊(extent − size) / step⌋ + 1 of them; their elements become the last axis."""
+    """Return ⌊(extent − size) / step⌋ + 1 windows along one axis; their elements become the last axis."""
     shape = call.shape(0)
     if not shape:
         return [(call.element_type(0), None)]
@@ -101,14 +101,14 @@ def unfold_tensor(call: OperatorCall) -> list[Output]:
 
 @rule("Unique")
 def unique(call: OperatorCall) -> list[Output]:
-    """The distinct values, each element's index among them, and their counts; their number depends on the data."""
+    """Return the distinct values, each element's index among them, and their counts; data decide how many."""
     [count] = call.dims(0, 1)
     return [(call.element_type(0), (None,)), (TensorProto.INT64, (count,)), (TensorProto.INT64, (None,))]
 
 
 @rule("Rfft")
 def rfft(call: OperatorCall) -> list[Output]:
-    """Real numbers to pairs: ⌊n/2⌋ + 1 of them along the last axis where one side is kept."""
+    """Turn real numbers into pairs: ⌊n/2⌋ + 1 of them along the last axis where one side is kept."""
     shape = call.shape(0)
     if not shape:
         return [(call.element_type(0), None)]
@@ -118,7 +118,7 @@ def rfft(call: OperatorCall) -> list[Output]:
 
 @rule("Irfft")
 def irfft(call: OperatorCall) -> list[Output]:
-    """Pairs back to 2·(m − 1) real numbers along the last axis, or to m where both sides are given."""
+    """Turn pairs back into 2·(m − 1) real numbers along the last axis, or into m where both sides are given."""
     shape = call.shape(0)
     if not shape:
         return [(call.element_type(0), None)]
@@ -146,7 +146,7 @@ def _vocabulary(call: OperatorCall) -> Dim:
 
 @rule("BeamSearch", "WhisperBeamSearch")
 def beam_search(call: OperatorCall) -> list[Output]:
-    """b×returned×max_length tokens, b×returned scores, and the scores of every step."""
+    """Return b×returned×max_length tokens, b×returned scores, and the scores of every step."""
     batch, sequence = _batch_and_sequence(call)
     longest, beams, returned = call.scalar(1), call.scalar(3), call.scalar(4)
     steps = total(longest, None if sequence is None else -sequence) if not call.attribute("model_type", 0) else None
@@ -160,7 +160,7 @@ def beam_search(call: OperatorCall) -> list[Output]:
 
 @rule("GreedySearch", "Sampling")
 def greedy_search(call: OperatorCall) -> list[Output]:
-    """b×max_length tokens; Sampling can return its last filtered logits too."""
+    """Return b×max_length tokens; Sampling can return its last filtered logits too."""
     batch, _ = _batch_and_sequence(call)
     return [(TensorProto.INT32, (batch, call.scalar(1))), (TensorProto.FLOAT, (batch, _vocabulary(call)))]
 
@@ -175,7 +175,7 @@ def _hashes(call: OperatorCall) -> int:
 
 @rule("NGramHashMapping")
 def ngram_hash_mapping(call: OperatorCall) -> list[Output]:
-    """b×s×hashes, and the ids that the next call needs."""
+    """Return b×s×hashes, and the ids that the next call needs."""
     batch, sequence = call.dims(0, 2)
     ids = call.element_type(0)
     return [(ids, (batch, sequence, _hashes(call))), (ids, (batch, _history(call)))]
@@ -183,7 +183,7 @@ def ngram_hash_mapping(call: OperatorCall) -> list[Output]:
 
 @rule("VarlenNGramHashMapping")
 def varlen_ngram_hash_mapping(call: OperatorCall) -> list[Output]:
-    """Tokens×hashes, and for each request the ids, segments and captured states that the next call needs."""
+    """Return tokens×hashes, and for each request the ids, segments and captured states for the next call."""
     [tokens] = call.dims(0, 1)
     batch = total(call.dims(3, 1)[0], -1)
     ids, history = call.element_type(0), _history(call)
@@ -219,6 +219,6 @@ def compress(call: OperatorCall) -> Sequence[Output]:
 
 @rule("MaxUnpool", domains=(ONNX,))
 def max_unpool(call: OperatorCall) -> Sequence[Output]:
-    """The output's shape is operand 2, where it is given."""
+    """Return the shape that operand 2 gives, where it is given."""
     shape = call.shape(0)
     return [(call.element_type(0), as_tuple(call.value(2), len(shape)) if shape is not None and call.has(2) else None)]
