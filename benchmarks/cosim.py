@@ -2,11 +2,11 @@
 
     python -m benchmarks.cosim [--board kv260] [--seed 0]
 
-models/resnet8.py is planned for the board. Every product that the plan has the array compute runs on the generated
-Verilog of the planned size, in the plan's order and orientation. The rest of a call (bias, requantization, addition,
-ReLU) computes in numpy, where the plan has the array's epilogue. Checked, with exit code 1 where one fails: sums equal
-numpy's, outputs equal numpy's network and are within one step of ONNX Runtime's, and the cycles of each call are those
-that the plan computes with.
+models/classifiers/resnet8.py is planned for the board. Every product that the plan has the array compute runs on the
+generated Verilog of the planned size, in the plan's order and orientation. The rest of a call (bias, requantization,
+addition, ReLU) computes in numpy, where the plan has the array's epilogue. Checked, with exit code 1 where one fails:
+sums equal numpy's, outputs equal numpy's network and are within one step of ONNX Runtime's, and the cycles of each call
+are those that the plan computes with.
 
 Host times stand for a slow core (--host-macs-per-s), so that the plan offloads all that it can: no card pays for a
 network of 12.5 M multiply-accumulates beside a fast host.
@@ -49,7 +49,7 @@ from common.workload.host_cost import ExecutedCost, SourceWork
 from common.workload.host_run import HostTotals
 from common.workload.layer_rows import layers_by_node
 from common.workload.workload import Workload, make_workload
-from models.resnet8 import build_tiny_resnet8
+from models.classifiers.resnet8 import build_tiny_resnet8
 
 ROOT = Path(__file__).resolve().parent.parent
 CONFIGS = ROOT / "configs"

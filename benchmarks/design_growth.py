@@ -24,8 +24,8 @@ import onnx
 from benchmarks.process import ROOT, CommandRun, run
 from common.artifacts.catalogue import ARTIFACTS
 from common.view.text import table
-from models.bert import build_bert
-from models.vit import build_vit
+from models.transformers.bert import build_bert
+from models.transformers.vit import build_vit
 
 LARGEST_S, LARGEST_MB = 60.0, 1000.0
 DEPTHS = (6, 12, 24, 48, 96)

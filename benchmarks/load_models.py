@@ -45,8 +45,8 @@ from common.runtime.inputs.given import make_feeds
 from common.runtime.session import SessionSettings, create_session
 from common.runtime.threads import usable_threads
 from common.view.text import duration, percent, significant, table
-from models.mobilenet_v1 import build_mobilenet_v1
-from models.vit import build_vit
+from models.classifiers.mobilenet_v1 import build_mobilenet_v1
+from models.transformers.vit import build_vit
 
 LIMIT = 0.05
 LOADS = (0.3, 0.5, 0.7)  # of what single calls allow

@@ -35,7 +35,7 @@ from common.onnx_graph.load import load_model
 from common.runtime.inputs.given import make_feeds
 from common.runtime.inputs.values import Operands, operands
 from common.runtime.session import Session, SessionSettings, create_session, run
-from models.vit import build_vit
+from models.transformers.vit import build_vit
 
 LIMIT_US = 100.0
 ROUNDS = 3

@@ -37,10 +37,10 @@ from common.onnx_graph.rows import edge_rows, metrics_row
 from common.source_graph import SourceGraph, from_rows
 from common.workload.layer_rows import layers_by_node
 from common.workload.layers import Layer
-from models.inception_v1 import build_inception_v1
-from models.mobilenet_v1 import build_mobilenet_v1
-from models.resnet import build_resnet18
-from models.vgg16 import build_vgg16
+from models.classifiers.inception_v1 import build_inception_v1
+from models.classifiers.mobilenet_v1 import build_mobilenet_v1
+from models.classifiers.resnet import build_resnet18
+from models.classifiers.vgg16 import build_vgg16
 
 CONFIGS = Path(__file__).resolve().parent.parent / "configs"
 # Vitis AI 1.4 model zoo, KV260, end to end, one thread.

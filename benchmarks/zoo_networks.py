@@ -7,14 +7,14 @@ from functools import partial
 
 import onnx
 
-from models.conv_layers import batch_norm, classifier, conv, max_pool
+from models.classifiers.conv_layers import batch_norm, classifier, conv, max_pool
+from models.classifiers.inception_v1 import build_inception_v1
+from models.classifiers.mobilenet_v1 import BLOCKS as MOBILENET_BLOCKS
+from models.classifiers.mobilenet_v1 import STEM, build_mobilenet_v1
+from models.classifiers.resnet import build_resnet18, build_resnet50
+from models.classifiers.squeezenet import build_squeezenet
+from models.classifiers.vgg16 import build_vgg16
 from models.graph_builder import GraphBuilder
-from models.inception_v1 import build_inception_v1
-from models.mobilenet_v1 import BLOCKS as MOBILENET_BLOCKS
-from models.mobilenet_v1 import STEM, build_mobilenet_v1
-from models.resnet import build_resnet18, build_resnet50
-from models.squeezenet import build_squeezenet
-from models.vgg16 import build_vgg16
 
 IMAGE = 224
 # Inverted residuals of MobileNet v2 (Sandler et al., arXiv:1801.04381, table 2): expansion, channels, blocks, stride.

@@ -10,22 +10,9 @@ from typing import NoReturn
 
 import onnx
 
-from models import (
-    bert,
-    control_flow,
-    densenet121,
-    functions,
-    inception_v1,
-    mobilenet_v1,
-    recurrent,
-    resnet,
-    resnet8,
-    squeezenet,
-    tiny,
-    vgg16,
-    vision_encoder,
-    vit,
-)
+from models.classifiers import densenet121, inception_v1, mobilenet_v1, resnet, resnet8, squeezenet, vgg16
+from models.small import control_flow, functions, recurrent, tiny
+from models.transformers import bert, vision_encoder, vit
 
 BUILDERS: dict[str, Callable[..., onnx.ModelProto]] = {
     "resnet50": resnet.build_resnet50,

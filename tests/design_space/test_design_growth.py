@@ -8,7 +8,7 @@ import pytest
 from benchmarks import design_growth
 from benchmarks.design_growth import LARGEST_MB, LARGEST_S, WHOLE, Row
 from benchmarks.process import CommandRun
-from models.bert import build_bert
+from models.transformers.bert import build_bert
 
 RUN = CommandRun(seconds=2.5, peak_bytes=119_000_000, processor_seconds=2.1)
 

@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from models.tiny import build_tiny_mlp
+from models.small.tiny import build_tiny_mlp
 from tests.fuzz.configurations import Configurations
 from tests.fuzz.disks import Disks
 from tests.fuzz.kills import Kills

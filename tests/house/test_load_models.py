@@ -12,7 +12,7 @@ from common.latency.statistics import Estimate
 from common.load.search.batch_times import Response
 from common.load.search.curve import CurvePoint
 from common.load.search.halving import Configuration, Trial
-from models.tiny import build_tiny_mlp
+from models.small.tiny import build_tiny_mlp
 
 
 @pytest.mark.parametrize(

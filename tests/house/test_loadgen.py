@@ -9,7 +9,7 @@ import pytest
 
 from benchmarks import loadgen, recorder
 from common.runtime.session import SessionSettings, create_session
-from models.tiny import build_tiny_mlp
+from models.small.tiny import build_tiny_mlp
 
 
 def own(values):

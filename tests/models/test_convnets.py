@@ -9,7 +9,7 @@ import onnx
 import onnxruntime as ort
 import pytest
 
-from models.densenet121 import build_densenet121, build_tiny_densenet
+from models.classifiers.densenet121 import build_densenet121, build_tiny_densenet
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,7 @@ import pytest
 from onnx import numpy_helper
 
 from models.__main__ import main
-from models.resnet import build_resnet50
+from models.classifiers.resnet import build_resnet50
 
 
 @pytest.fixture(scope="module")

@@ -9,11 +9,11 @@ import onnx
 import onnxruntime as ort
 import pytest
 
-from models.inception_v1 import build_inception_v1
-from models.mobilenet_v1 import build_mobilenet_v1
-from models.resnet import build_resnet18
-from models.squeezenet import build_squeezenet
-from models.vgg16 import build_vgg16
+from models.classifiers.inception_v1 import build_inception_v1
+from models.classifiers.mobilenet_v1 import build_mobilenet_v1
+from models.classifiers.resnet import build_resnet18
+from models.classifiers.squeezenet import build_squeezenet
+from models.classifiers.vgg16 import build_vgg16
 
 Builder = Callable[..., onnx.ModelProto]
 # Trainable parameters as the literature and torchvision, Keras (MobileNet) and BVLC (Inception) count them; M

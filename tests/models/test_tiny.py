@@ -11,7 +11,7 @@ import onnx
 import onnxruntime as ort
 import pytest
 
-from models import tiny
+from models.small import tiny
 from tests.support.paths import ROOT
 
 BUILDERS = {

@@ -10,8 +10,8 @@ import onnx
 import onnxruntime as ort
 import pytest
 
-from models.bert import build_bert, build_tiny_bert
-from models.vit import build_tiny_vit, build_vit
+from models.transformers.bert import build_bert, build_tiny_bert
+from models.transformers.vit import build_tiny_vit, build_vit
 
 erf = np.vectorize(math.erf)
 SIZE = 3, 5  # batch and words

@@ -19,7 +19,7 @@ from common.fusion.groups import fuse
 from common.source_graph import from_rows
 from common.workload.layer_rows import layers_by_node
 from common.workload.task_candidates import task_candidates
-from models.vision_encoder import build_tiny_vision_encoder, build_vision_encoder
+from models.transformers.vision_encoder import build_tiny_vision_encoder, build_vision_encoder
 
 stage = importlib.import_module("02_shapes_flops_bytes")
 

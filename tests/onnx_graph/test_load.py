@@ -12,7 +12,7 @@ from common.onnx_graph.attributes import NodeWindow, window
 from common.onnx_graph.load import load_model
 from common.onnx_graph.shapes.types import dtype_name, element_bits
 from common.onnx_graph.work import measure
-from models.tiny import build_tiny_unnamed
+from models.small.tiny import build_tiny_unnamed
 from tests.support.onnx_models import FLOAT, Typed, load, model, weight
 
 

@@ -10,7 +10,7 @@ from common.errors import PipelineError
 from common.profiling.time_shares import TimeShare, shares_of, time_shares
 from common.profiling.trace import NodeTrace, Trace
 from common.runtime.session import SessionSettings
-from models.tiny import build_tiny_mlp
+from models.small.tiny import build_tiny_mlp
 
 
 def trace_of(**run_us):

@@ -20,7 +20,7 @@ from common.runtime.openvino_layers import count_layers, find_openvino
 from common.runtime.provider_table import CPU, OPENVINO, probe
 from common.runtime.providers import assignment
 from common.runtime.session import GIVEN_GRAPH, SessionSettings, create_session, run
-from models.control_flow import build_tiny_loop
+from models.small.control_flow import build_tiny_loop
 
 pytestmark = pytest.mark.skipif(
     OPENVINO not in ort.get_available_providers(), reason="this onnxruntime has no OpenVINO; make openvino sets it up"

@@ -7,7 +7,7 @@ from common.errors import PipelineError
 from common.runtime import provider_matrix as matrix
 from common.runtime.provider_table import CPU
 from common.runtime.session import SessionSettings
-from models.tiny import build_tiny_mlp
+from models.small.tiny import build_tiny_mlp
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 from common.foreign_traces.programs import recognised
-from models.tiny import build_tiny_cnn
+from models.small.tiny import build_tiny_cnn
 from tests.support.command_lines import run_stage
 from tests.support.paths import ROOT
 

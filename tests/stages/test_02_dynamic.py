@@ -15,8 +15,7 @@ from onnx import TensorProto, helper
 
 from common.errors import UnusableValueError
 from common.onnx_graph.counts import BOUNDED, FIGURES
-from models.bert import build_bert, build_tiny_bert
-from models.control_flow import (
+from models.small.control_flow import (
     build_tiny_if,
     build_tiny_loop,
     build_tiny_loop_condition,
@@ -24,7 +23,8 @@ from models.control_flow import (
     build_tiny_loop_nested,
     build_tiny_scan,
 )
-from models.vit import build_tiny_vit
+from models.transformers.bert import build_bert, build_tiny_bert
+from models.transformers.vit import build_tiny_vit
 from tests.support.onnx_models import Typed, model, weight
 
 stage = importlib.import_module("02_shapes_flops_bytes")

@@ -12,11 +12,11 @@ import pytest
 import sympy
 from onnx import helper
 
-from models.bert import build_tiny_bert
-from models.control_flow import build_tiny_loop, build_tiny_scan
-from models.resnet import build_resnet50
-from models.tiny import build_tiny_cnn, build_tiny_transformer
-from models.vit import build_tiny_vit
+from models.classifiers.resnet import build_resnet50
+from models.small.control_flow import build_tiny_loop, build_tiny_scan
+from models.small.tiny import build_tiny_cnn, build_tiny_transformer
+from models.transformers.bert import build_tiny_bert
+from models.transformers.vit import build_tiny_vit
 from tests.support.onnx_models import model, weight
 
 stage = importlib.import_module("02_shapes_flops_bytes")

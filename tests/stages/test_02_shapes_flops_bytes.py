@@ -11,8 +11,8 @@ import pandas as pd
 import pytest
 from onnx import helper
 
-from models.resnet import build_resnet50
-from models.tiny import build_tiny_cnn, build_tiny_transformer
+from models.classifiers.resnet import build_resnet50
+from models.small.tiny import build_tiny_cnn, build_tiny_transformer
 from tests.support.command_lines import run_stage
 from tests.support.onnx_models import model, weight
 

@@ -11,7 +11,7 @@ import onnx
 import pytest
 
 from common.artifacts.catalogue import ARTIFACTS
-from models.tiny import build_tiny_mlp
+from models.small.tiny import build_tiny_mlp
 from tests.support.command_lines import run_stage
 from tests.support.dashboard_process import dashboard
 from tests.support.paths import ROOT

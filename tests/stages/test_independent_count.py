@@ -10,7 +10,7 @@ import onnx
 import pandas as pd
 import pytest
 
-from models.resnet import build_resnet50
+from models.classifiers.resnet import build_resnet50
 
 CLASSES = 1000
 

@@ -277,10 +277,10 @@ def write_tables(folder: Path, model: Model, executed: Executed) -> Path:
 
 
 def resnet50() -> Model:
-    """The source graph of ``models/resnet.py`` at batch 1, with shapes by onnx and MACs by hand."""
+    """The source graph of ``models/classifiers/resnet.py`` at batch 1, with shapes by onnx and MACs by hand."""
     from onnx import numpy_helper, shape_inference  # noqa: F401 (onnx takes a quarter of a second; few tests need it)
 
-    from models.resnet import build_resnet50
+    from models.classifiers.resnet import build_resnet50
 
     proto = build_resnet50(batch=1)
     shapes = {tensor.name: tuple(tensor.dims) for tensor in proto.graph.initializer}

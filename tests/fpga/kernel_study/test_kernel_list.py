@@ -31,7 +31,7 @@ from common.fpga.kernel_study.kernel_list_rows import (
 from common.intervals import ThreePoint
 from common.view.plan.kernel_roofline_plot import draw_kernels
 from common.yaml_file import load_yaml
-from models.vision_encoder import build_vision_encoder
+from models.transformers.vision_encoder import build_vision_encoder
 from tests.support.command_lines import run_program
 from tests.support.configurations import with_value
 

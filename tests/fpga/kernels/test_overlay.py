@@ -23,9 +23,9 @@ from common.intervals import ThreePoint
 from common.workload.layers import Convolution, Matmul, Pointwise, Pooling, Rowwise
 from common.workload.tasks import Task
 from common.yaml_file import load_yaml
-from models.conv_layers import conv, max_pool
+from models.classifiers.conv_layers import conv, max_pool
+from models.classifiers.squeezenet import build_squeezenet
 from models.graph_builder import FLOAT, GraphBuilder
-from models.squeezenet import build_squeezenet
 from tests.support.paths import CONFIGS
 
 PLACES = [

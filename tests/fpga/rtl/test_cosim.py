@@ -13,7 +13,7 @@ from benchmarks import cosim
 from benchmarks.quantized_network import CONTRACTIONS, run
 from common.fpga.rtl import programs
 from common.fpga.rtl.simulate import Outcome
-from models.resnet8 import build_tiny_resnet8
+from models.classifiers.resnet8 import build_tiny_resnet8
 
 needs_verilator = pytest.mark.skipif(not programs.is_there("verilator"), reason="no verilator: make rtl-tools")
 

@@ -77,7 +77,7 @@ from pathlib import Path
 import numpy as np
 from common.load.endurance.leak import memory_slope
 from common.runtime.session import SessionSettings, create_session
-from models.tiny import build_tiny_mlp
+from models.small.tiny import build_tiny_mlp
 
 session = create_session(build_tiny_mlp().SerializeToString(), SessionSettings(1))
 feeds = {one.name: np.zeros([n if isinstance(n, int) else 1 for n in one.shape], np.float32)

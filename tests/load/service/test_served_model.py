@@ -6,8 +6,8 @@ import pytest
 from common.load.service.served_model import served_model
 from common.onnx_graph.counts import count_nodes
 from common.onnx_graph.load import load_model
-from models.bert import build_tiny_bert
-from models.tiny import build_tiny_mlp
+from models.small.tiny import build_tiny_mlp
+from models.transformers.bert import build_tiny_bert
 
 SIZES = [(1, 5), (3, 7), (8, 31)]
 WIDTH, FEED, LAYERS = 21, 37, 2

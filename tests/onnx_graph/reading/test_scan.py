@@ -19,7 +19,7 @@ from common.errors import PipelineError
 from common.onnx_graph.load import load_model
 from common.onnx_graph.reading.scan import KEPT_BYTES, MAPPED_PAYLOADS, _varint, _Walk, scan
 from common.onnx_graph.work import measure
-from models.tiny import build_tiny_cnn
+from models.small.tiny import build_tiny_cnn
 from tests.support.onnx_models import model, weight
 
 MEGABYTE = 1_000_000

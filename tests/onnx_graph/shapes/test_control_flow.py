@@ -8,7 +8,7 @@ from onnx import helper, numpy_helper
 
 from common.onnx_graph.counts import count_nodes
 from common.onnx_graph.shapes import control_flow
-from models.control_flow import build_tiny_if_loop, build_tiny_loop_nested
+from models.small.control_flow import build_tiny_if_loop, build_tiny_loop_nested
 from tests.support.body_models import (
     BOOL,
     DOUBLE,

@@ -7,7 +7,7 @@ from onnx import helper
 
 from common.graph import Edge
 from common.onnx_graph.counts import count_nodes
-from models.control_flow import build_tiny_same_names
+from models.small.control_flow import build_tiny_same_names
 from tests.support.body_models import (
     BOOL,
     NARROW,

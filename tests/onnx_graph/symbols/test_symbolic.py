@@ -20,13 +20,13 @@ from common.onnx_graph.load import load_model
 from common.onnx_graph.shapes.node_inference import infer_node
 from common.onnx_graph.shapes.types import TensorType
 from common.onnx_graph.symbols.symbolic import sample_bindings, with_symbols
-from models.bert import build_bert
-from models.control_flow import build_tiny_loop, build_tiny_loop_nested, build_tiny_scan
-from models.densenet121 import build_tiny_densenet
-from models.functions import build_tiny_functions
-from models.recurrent import build_tiny_gru, build_tiny_lstm, build_tiny_rnn
-from models.tiny import build_tiny_cnn, build_tiny_mlp, build_tiny_transformer, build_tiny_two_inputs
-from models.vit import build_tiny_vit
+from models.classifiers.densenet121 import build_tiny_densenet
+from models.small.control_flow import build_tiny_loop, build_tiny_loop_nested, build_tiny_scan
+from models.small.functions import build_tiny_functions
+from models.small.recurrent import build_tiny_gru, build_tiny_lstm, build_tiny_rnn
+from models.small.tiny import build_tiny_cnn, build_tiny_mlp, build_tiny_transformer, build_tiny_two_inputs
+from models.transformers.bert import build_bert
+from models.transformers.vit import build_tiny_vit
 from tests.support.onnx_models import FLOAT, Typed, model, weight
 
 

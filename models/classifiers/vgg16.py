@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 import onnx
 
-from models.conv_layers import CLASSES, closed, conv, max_pool
+from models.classifiers.conv_layers import CLASSES, closed, conv, max_pool
 from models.graph_builder import Dim, GraphBuilder
 
 STAGES = ((2, 64), (2, 128), (3, 256), (3, 512), (3, 512))  # convolutions, channels; each ends in a 2×2 pooling

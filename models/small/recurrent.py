@@ -8,7 +8,7 @@ import numpy as np
 import onnx
 
 from models.graph_builder import FLOAT, Dim, GraphBuilder
-from models.transformer_parts import OPSET, size_of
+from models.transformers.parts import OPSET, size_of
 
 FEATURES, HIDDEN, LABELS = 13, 7, 5
 DIRECTIONS = 2

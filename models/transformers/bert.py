@@ -14,7 +14,7 @@ import numpy as np
 import onnx
 
 from models.graph_builder import FLOAT, INT64, Dim, GraphBuilder, Spec
-from models.transformer_parts import OPSET, feed_forward, layer_norm, reshape, size_of
+from models.transformers.parts import OPSET, feed_forward, layer_norm, reshape, size_of
 
 EPSILON = 1e-12
 SEGMENTS = 2

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import onnx
 
-from models.conv_layers import batch_norm, classifier, conv
+from models.classifiers.conv_layers import batch_norm, classifier, conv
 from models.graph_builder import Dim, GraphBuilder
 
 STEM = 32

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 
 import onnx
 
-from models.conv_layers import CLASSES, batch_norm, classifier, closed, conv, max_pool
+from models.classifiers.conv_layers import CLASSES, batch_norm, classifier, closed, conv, max_pool
 from models.graph_builder import Dim, GraphBuilder
 
 # Blocks, width, stride of the first block.

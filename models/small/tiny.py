@@ -13,7 +13,7 @@ import numpy as np
 import onnx
 
 from models.graph_builder import FLOAT, INT64, Dim, GraphBuilder, Spec
-from models.transformer_parts import OPSET, layer_norm
+from models.transformers.parts import OPSET, layer_norm
 
 IMAGE = (13, 17)
 CHANNELS = (3, 7)

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 import onnx
 
-from models.conv_layers import CLASSES, batch_norm, conv
+from models.classifiers.conv_layers import CLASSES, batch_norm, conv
 from models.graph_builder import FLOAT, Dim, GraphBuilder
 
 BLOCKS = (6, 12, 24, 16)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import onnx
 
-from models.conv_layers import CLASSES, closed, conv, max_pool
+from models.classifiers.conv_layers import CLASSES, closed, conv, max_pool
 from models.graph_builder import Dim, GraphBuilder
 
 STEM = 64

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import onnx
 
-from models.conv_layers import classifier, conv, max_pool
+from models.classifiers.conv_layers import classifier, conv, max_pool
 from models.graph_builder import Dim, GraphBuilder
 
 # 1×1; 1×1 before 3×3, 3×3; 1×1 before 5×5, 5×5; 1×1 after the pooling. A number is a pooling between blocks.

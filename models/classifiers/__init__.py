@@ -1,0 +1,1 @@
+"""Image classifiers: builders of the nets that papers define, and ResNet-8 in int8."""

@@ -1,0 +1,1 @@
+"""Small models in prime sizes: a graph of each shape that the stages must cope with."""

@@ -1,0 +1,1 @@
+"""Transformers: builders of encoders for text and images."""
