@@ -58,45 +58,38 @@ def sections(sources: Sources, nodes: Sequence[NpuNode]) -> dict[str, Section]:
 def execution_summary(profile: QnnProfile) -> Section:
     """Return the times of an inference: all from one run, so that the parts add up to the whole."""
     run, first = median_run(profile), profile.runs[0]
-    of_run = f"of the median of {len(profile.runs)} runs"
-    total_row = "NETRUN, EXECUTE" if run.netrun_us is not None else "QNN (execute) time"
+    of_run, of_first = f"of the median of {len(profile.runs)} runs", "of the first run"
+    whole, rpc, device = "QNN (execute) time", "RPC (execute) time", "QNN accelerator (execute) time"
+    graph, acquire, power = (
+        "Accelerator (execute) time",
+        "Time for initial VTCM acquire",
+        "Time for HVX + HMX power on and acquire",
+    )
+    whole = whole if run.netrun_us is None else "NETRUN, EXECUTE"
     times = {
-        "total_inference_time_ms": (_total_us(run), total_row, of_run),
-        "htp_execution_time_ms": (run.accelerator_us, "Accelerator (execute) time", of_run),
-        "overhead_ms": (_less(_total_us(run), run.accelerator_us), f"{total_row} - Accelerator (execute) time", of_run),
-        "overhead_host_ms": (_less(_total_us(run), run.rpc_execute_us), f"{total_row} - RPC (execute) time", of_run),
-        "overhead_rpc_ms": (
-            _less(run.rpc_execute_us, run.qnn_accelerator_us),
-            "RPC (execute) time - QNN accelerator (execute) time",
-            of_run,
-        ),
-        "overhead_device_ms": (
-            _less(run.qnn_accelerator_us, run.accelerator_us),
-            "QNN accelerator (execute) time - Accelerator (execute) time",
-            of_run,
-        ),
-        "vtcm_acquire_time_ms": (run.vtcm_acquire_us, "Time for initial VTCM acquire", of_run),
-        "vtcm_acquire_time_first_run_ms": (first.vtcm_acquire_us, "Time for initial VTCM acquire", "of the first run"),
-        "power_up_time_ms": (run.power_up_us, "Time for HVX + HMX power on and acquire", of_run),
-        "power_up_time_first_run_ms": (
-            first.power_up_us,
-            "Time for HVX + HMX power on and acquire",
-            "of the first run",
-        ),
+        "total_inference_time_ms": (_total_us(run), whole, of_run),
+        "htp_execution_time_ms": (run.accelerator_us, graph, of_run),
+        "overhead_ms": (_less(_total_us(run), run.accelerator_us), f"{whole} - {graph}", of_run),
+        "overhead_host_ms": (_less(_total_us(run), run.rpc_execute_us), f"{whole} - {rpc}", of_run),
+        "overhead_rpc_ms": (_less(run.rpc_execute_us, run.qnn_accelerator_us), f"{rpc} - {device}", of_run),
+        "overhead_device_ms": (_less(run.qnn_accelerator_us, run.accelerator_us), f"{device} - {graph}", of_run),
+        "vtcm_acquire_time_ms": (run.vtcm_acquire_us, acquire, of_run),
+        "vtcm_acquire_time_first_run_ms": (first.vtcm_acquire_us, acquire, of_first),
+        "power_up_time_ms": (run.power_up_us, power, of_run),
+        "power_up_time_first_run_ms": (first.power_up_us, power, of_first),
     }
     section = {name: _time(profile, *parts) for name, parts in times.items()}
     total = section["total_inference_time_ms"]
-    throughput = (
+    section["throughput_fps"] = (
         Figure(1e3 / total.value, "one inference after the other: 1 / total_inference_time_ms")
-        if (total.value)
+        if total.value
         else missing(total.unavailable or "the total time is 0")
     )
-    threads = run.hvx_thread_count
-    section["throughput_fps"] = throughput
+    threads = "Number of HVX threads used"
     section["hardware_threads"] = (
         missing("the emulator has no hardware threads")
         if profile.is_emulated
-        else _known(threads, f"Number of HVX threads used, {of_run}", "Number of HVX threads used")
+        else _known(run.hvx_thread_count, f"{threads}, {of_run}", threads)
     )
     return section
 

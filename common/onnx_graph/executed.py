@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,7 +14,7 @@ from onnx import helper
 from common.errors import UpstreamError
 from common.graph import Graph, Node, Shape, Tensor
 from common.onnx_graph.counts import times
-from common.onnx_graph.reading.naming import Bodies, rename_saved
+from common.onnx_graph.reading.naming import Bodies, every_node, rename_saved
 from common.onnx_graph.reading.scan import scan
 from common.onnx_graph.reading.stripping import strip_weights
 from common.onnx_graph.reading.validity import require_order
@@ -38,7 +38,7 @@ def without_weights(path: Path, traced: Iterable[tuple[str, str]]) -> bytes:
     """
     model = scan(path).model
     strip_weights(model)
-    nodes = [*_walk(model.graph)]
+    nodes = [*every_node(model.graph.node)]
     saved = {node.name for node in nodes}
     unnamed: dict[str, deque[str]] = {}
     for name, op_type in traced:
@@ -48,15 +48,6 @@ def without_weights(path: Path, traced: Iterable[tuple[str, str]]) -> bytes:
         if not node.name and unnamed.get(node.op_type):
             node.name = unnamed[node.op_type].popleft()
     return bytes(model.SerializeToString(deterministic=True))
-
-
-def _walk(graph: onnx.GraphProto) -> Iterator[onnx.NodeProto]:
-    """Yield every node, those of bodies after their owner."""
-    for node in graph.node:
-        yield node
-        for attribute in node.attribute:
-            for body in (attribute.g, *attribute.graphs):
-                yield from _walk(body)
 
 
 def load_executed_graph(path: Path, dimensions: Mapping[str, int]) -> Graph:

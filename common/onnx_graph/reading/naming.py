@@ -173,9 +173,14 @@ def require_bounded(model: onnx.ModelProto) -> None:
 
 
 def _called(nodes: Iterable[onnx.NodeProto]) -> Iterator[FunctionKey]:
-    """Yield what each node calls, nodes of bodies included; an operator is no function and counts as one node."""
+    """Yield what each node calls; an operator is no function and counts as one node."""
+    return ((node.domain, node.op_type, node.overload) for node in every_node(nodes))
+
+
+def every_node(nodes: Iterable[onnx.NodeProto]) -> Iterator[onnx.NodeProto]:
+    """Yield every node, those of bodies after their owner."""
     for node in nodes:
-        yield node.domain, node.op_type, node.overload
+        yield node
         for attribute in node.attribute:
             for body in (attribute.g, *attribute.graphs):
-                yield from _called(body.node)
+                yield from every_node(body.node)

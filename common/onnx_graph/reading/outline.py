@@ -17,7 +17,7 @@ from onnx import helper
 
 from common.errors import PipelineError
 from common.onnx_graph.malformed import INVALID
-from common.onnx_graph.reading.naming import expand
+from common.onnx_graph.reading.naming import every_node, expand
 from common.onnx_graph.reading.scan import scan
 from common.onnx_graph.reading.stripping import PAYLOADS, strip_weights
 from common.onnx_graph.shapes.inference import imported_opsets
@@ -45,7 +45,7 @@ def outline(path: Path) -> Outline:
         model, _ = expand(scanned.model)
     except INVALID as error:
         raise PipelineError(path, f"its local functions cannot be inlined ({str(error).splitlines()[0]})") from error
-    scopes = {node.name: scope for node in walk(model.graph) if (scope := _scope(node))}
+    scopes = {node.name: scope for node in every_node(model.graph.node) if (scope := _scope(node))}
     strip_weights(model)
     return Outline(model, scanned.model_id, scopes)
 
@@ -56,7 +56,7 @@ def annotated(content: Outline, nodes: Mapping[str, Mapping[str, str]], model: M
     proto.ir_version = max(proto.ir_version, NODE_METADATA_VERSION)
     has_sparse_constants = imported_opsets(proto).get("", 0) >= SPARSE_CONSTANT_OPSET
     helper.set_model_props(proto, dict(model))
-    for node in walk(proto.graph):
+    for node in every_node(proto.graph.node):
         for key, value in nodes.get(node.name, {}).items():
             node.metadata_props.add(key=key, value=value)
         for attribute in node.attribute:
@@ -78,12 +78,6 @@ def _scope(node: onnx.NodeProto) -> tuple[str, ...]:
 
 def _are_texts(names: object) -> bool:
     return isinstance(names, list) and all(isinstance(name, str) for name in names)
-
-
-def walk(graph: onnx.GraphProto) -> Iterator[onnx.NodeProto]:
-    """Yield every node, those of bodies as well."""
-    for part in _graphs(graph):
-        yield from part.node
 
 
 def _graphs(graph: onnx.GraphProto) -> Iterator[onnx.GraphProto]:

@@ -5,7 +5,8 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from common.onnx_graph.reading.outline import annotated, outline, walk
+from common.onnx_graph.reading.naming import every_node
+from common.onnx_graph.reading.outline import annotated, outline
 from models.__main__ import BUILDERS
 
 TINY = sorted(name for name in BUILDERS if name.startswith("tiny-"))
@@ -15,7 +16,7 @@ def outlined(tmp_path, model, texts=None):
     path = tmp_path / "m.onnx"
     path.write_bytes(model.SerializeToString())
     made = outline(path)
-    names = [node.name for node in walk(made.model.graph)]
+    names = [node.name for node in every_node(made.model.graph.node)]
     content = annotated(made, texts or {name: {"macs": "17"} for name in names}, {"gap_us": "3"})
     done = onnx.load_from_string(content)
     onnx.checker.check_model(done)
@@ -26,7 +27,7 @@ def outlined(tmp_path, model, texts=None):
 def test_every_node_of_every_tiny_model_is_annotated(tmp_path, name):
     model = BUILDERS[name]()
     _, done = outlined(tmp_path, model)
-    nodes = [*walk(done.graph)]
+    nodes = [*every_node(done.graph.node)]
     assert len({node.name for node in nodes}) == len(nodes) > 0
     assert all([(entry.key, entry.value) for entry in node.metadata_props] == [("macs", "17")] for node in nodes)
     assert [(entry.key, entry.value) for entry in done.metadata_props] == [("gap_us", "3")]
