@@ -234,11 +234,8 @@ def _times(left: Product, right: Product) -> Product:
     powers = dict(left)
     for factor, power in right:
         powers[factor] = powers.get(factor, 0) + power
-    return tuple(sorted(((factor, power) for factor, power in powers.items() if power), key=_by_text))
-
-
-def _by_text(factor: tuple[Factor, int]) -> tuple[bool, str]:
-    return _place(factor[0])
+    kept = ((factor, power) for factor, power in powers.items() if power)
+    return tuple(sorted(kept, key=lambda factor_and_power: _place(factor_and_power[0])))
 
 
 def _place(factor: Factor) -> tuple[bool, str]:

@@ -124,6 +124,9 @@ class Graph:
                 readers.setdefault(name, {})[node.name] = None
         return {tensor: tuple(names) for tensor, names in readers.items()}
 
+    def readers(self, node: Node) -> list[str]:
+        return [name for output in node.outputs for name in self.consumers.get(output, ())]
+
     def edges(self) -> Iterable[Edge]:
         """Yield every edge, in the order of the consumers, then those to the graph outputs."""
         for node in self.nodes:

@@ -88,13 +88,9 @@ def layout_owners(executed: Graph, with_sources: Set[str]) -> dict[str, str]:
     inserted = dict.fromkeys(node.name for node in executed.nodes if node.name not in with_sources)
     owners = [node for node in executed.nodes if node.name in with_sources]
     downstream = _nearest(executed, owners, inserted, _writers)
-    upstream = _nearest(executed, owners, inserted, _readers)
+    upstream = _nearest(executed, owners, inserted, Graph.readers)
     backwards = {name: upstream[name] for name in upstream if gives_back(executed.by_name[name])}
     return dict.fromkeys(inserted, "") | upstream | downstream | backwards
-
-
-def _readers(graph: Graph, node: Node) -> list[str]:
-    return [name for tensor in node.outputs for name in graph.consumers.get(tensor, ())]
 
 
 def _writers(graph: Graph, node: Node) -> list[str]:

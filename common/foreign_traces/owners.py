@@ -64,13 +64,11 @@ def _nameless(layers: Sequence[Layer], owner: Owners) -> list[str]:
 def _require_shapes(path: Path, graph: Graph, profile: LayerProfile) -> None:
     for name, recorded in profile.shapes.items():
         bound = graph.tensors[name].shape if name in graph.tensors else None
-        if bound is not None and len(bound) == len(recorded) and any(map(_differ, bound, recorded)):
+        pairs = zip(bound or (), recorded, strict=False)
+        has_other_size = any(isinstance(size, int) and size != extent for size, extent in pairs)
+        if bound is not None and len(bound) == len(recorded) and has_other_size:
             problem = f"was recorded with {shown(name)} of shape {[*recorded]}, the model has {[*bound]}"
             raise PipelineError(path, problem, "give the recorded sizes with <dim>")
-
-
-def _differ(size: object, recorded: int) -> bool:
-    return isinstance(size, int) and size != recorded
 
 
 def _named(graph: Graph, layers: Sequence[Layer]) -> dict[str, str]:
@@ -91,7 +89,7 @@ def _name_contractions(graph: Graph, layers: Sequence[Layer], owner: dict[str, s
     place = {layer.name: index for index, layer in enumerate(layers)}
     target = dict(owner)
     for node in reversed(graph.nodes):
-        after = [target[name] for name in _readers(graph, node) if name in target]
+        after = [target[name] for name in graph.readers(node) if name in target]
         if node.name not in target and after:
             target[node.name] = min(after, key=place.__getitem__)
     for node in graph.nodes:
@@ -99,12 +97,8 @@ def _name_contractions(graph: Graph, layers: Sequence[Layer], owner: dict[str, s
             waiting = [node]
             while waiting:
                 owner[(between := waiting.pop()).name] = target[node.name]
-                readers = (graph.by_name[name] for name in _readers(graph, between) if name not in owner)
+                readers = (graph.by_name[name] for name in graph.readers(between) if name not in owner)
                 waiting += [reader for reader in readers if target.get(reader.name) == target[node.name]]
-
-
-def _readers(graph: Graph, node: Node) -> list[str]:
-    return [name for output in node.outputs for name in graph.consumers.get(output, ())]
 
 
 def _nodes_of(graph: Graph, names: Iterable[str]) -> Iterator[str]:
@@ -158,7 +152,7 @@ def _filled(graph: Graph, profile: LayerProfile, named: Owners, idle: set[str]) 
         if before := [owner[writer] for writer in _writers(graph, node) if writer in owner]:
             owner[node.name] = max(before, key=place.__getitem__)
     for node in (node for node in reversed(free) if node.name not in owner):
-        if after := [owner[name] for name in _readers(graph, node) if name in owner]:
+        if after := [owner[name] for name in graph.readers(node) if name in owner]:
             owner[node.name] = min(after, key=place.__getitem__)
     for node in (node for node in free if node.name not in owner):
         if before := [owner[writer] for writer in _writers(graph, node) if writer in owner]:

@@ -6,7 +6,7 @@ another one: by those that the schematic names, else by what reads it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from common.errors import PipelineError
@@ -94,9 +94,5 @@ def _cycles(run: QnnRun) -> int:
 def _layer(node: NpuNode, nodes: Sequence[NpuNode], runs: Sequence[QnnRun]) -> Layer:
     fused = [other for other in nodes if other.fused_into and other.fused_into[0] == node.name]
     sources = [name for part in (node, *fused) for name in (*part.source_nodes, part.name)]
-    run_us = tuple(_known_us(run) * _share(run.node_cycles, node.op_id, _cycles(run)) for run in runs)
+    run_us = tuple(_known_us(run) * ((run.node_cycles[node.op_id] or 0) / _cycles(run)) for run in runs)
     return Layer(node.name, node.qnn_op_type or "Node", tuple(dict.fromkeys(sources)), run_us=run_us)
-
-
-def _share(cycles: Mapping[int, int | None], op_id: int, total: int) -> float:
-    return (cycles[op_id] or 0) / total

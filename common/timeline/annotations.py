@@ -46,7 +46,8 @@ def _executed_texts(rows: Sequence[OpRooflineRow], energy_uj: Mapping[str, float
         "latency_share": [row["latency_share"] for row in rows],
         "energy_uj": [energy_uj.get(row["executed_node"]) for row in rows],
     }
-    added = {name: sum(known) for name, values in parts.items() if len(known := _known(values)) == len(values)}
+    known = {name: [value for value in values if value is not None] for name, values in parts.items()}
+    added = {name: sum(values) for name, values in known.items() if len(values) == len(rows)}
     names = {"executed_node": ", ".join(row["executed_node"] for row in rows)}
     return names | _texts(added, added) | (_texts(rows[0], OF_ONE) if len(rows) == 1 else {})
 
@@ -56,10 +57,6 @@ def model_texts(nodes: Sequence[OpRooflineRow]) -> Texts:
     kinds = {"inserted_nodes_latency_us": "inserted", "gap_us": "gap"}
     sums = {name: _sum(row for row in nodes if row["row_kind"] == kind) for name, kind in kinds.items()}
     return _texts(sums, sums)
-
-
-def _known(values: Iterable[float | None]) -> list[float]:
-    return [value for value in values if value is not None]
 
 
 def _sum(rows: Iterable[OpRooflineRow]) -> float:

@@ -23,7 +23,7 @@ from common.timeline.shown_runs import (
 )
 
 if TYPE_CHECKING:
-    from common.table_rows import OsEventsRow, RunDisturbancesRow, RunLatencyRow, Tables
+    from common.table_rows import OsEventsRow, RunLatencyRow, Tables
 
 # What a node's slice says of it, by the column that says it.
 NODE_FACTS = (
@@ -68,12 +68,13 @@ def timeline(
     by_index = {run.run_index: run for run in kept}
     of_shown = [row for row in rows if row["is_profiled"] and row["run_index"] in by_index]
     runs = of_shown if is_bounded and len(rows) > MOST_RUNS else rows
-    slow = _slow_runs(tables.get("run_disturbances", ()))
+    disturbed = tables.get("run_disturbances", ())
+    causes = {(row["is_profiled"], row["run_index"]): row["disturbance_cause"] or "unknown" for row in disturbed}
     labels = labels or {}
     critical = (row["executed_node"] for row in tables.get("critical_path", ()))
     slices = _node_slices(kept, _nodes(tables), labels)
     whole = Timeline(
-        runs=[_run_slice(row, by_index, slow) for row in runs],
+        runs=[_run_slice(row, by_index, causes) for row in runs],
         nodes=[part for parts in slices.values() for part in parts],
         disturbances=[_event_slice(row) for row in _during(tables.get("os_events", ()), rows)],
         samples=[*_samples(tables)],
@@ -139,10 +140,6 @@ def _nodes(tables: Tables) -> dict[str, dict[str, object]]:
     return nodes
 
 
-def _slow_runs(rows: Iterable[RunDisturbancesRow]) -> dict[tuple[bool, int], str]:
-    return {(row["is_profiled"], row["run_index"]): row["disturbance_cause"] or "unknown" for row in rows}
-
-
 def _samples(tables: Tables) -> Iterator[CounterValue]:
     for row in tables.get("power_samples", ()):
         if row["measured_power_w"] is not None:
@@ -152,13 +149,13 @@ def _samples(tables: Tables) -> Iterator[CounterValue]:
             yield CounterValue(f"{sample['sensor_domain']} {sample['quantity']}", sample["time_us"], sample["value"])
 
 
-def _run_slice(row: RunLatencyRow, shown: Mapping[int, Shown], slow: Mapping[tuple[bool, int], str]) -> Slice:
+def _run_slice(row: RunLatencyRow, shown: Mapping[int, Shown], causes: Mapping[tuple[bool, int], str]) -> Slice:
     series = "profiled" if row["is_profiled"] else "unprofiled"
     facts: dict[str, object] = {"run_index": row["run_index"], "is_warmup": row["is_warmup"]}
     if row["is_profiled"] and (run := shown.get(row["run_index"])):
         outside_us = sum(end_us - start_us for start_us, end_us in _uncovered(row, run))
         facts |= {"role": run.role, "outside_nodes_us": outside_us}
-    if cause := slow.get((row["is_profiled"], row["run_index"])):
+    if cause := causes.get((row["is_profiled"], row["run_index"])):
         facts["slow_because"] = cause
     name = f"run {row['run_index']}" + (" (slow)" if cause else "")
     return Slice(name, series, row["start_us"], row["latency_us"], facts)

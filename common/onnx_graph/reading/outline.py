@@ -73,11 +73,8 @@ def _scope(node: onnx.NodeProto) -> tuple[str, ...]:
         names = ast.literal_eval(text)
     except (ValueError, SyntaxError, MemoryError, RecursionError):
         return ()
-    return tuple(name for name in names if name) if _are_texts(names) else ()
-
-
-def _are_texts(names: object) -> bool:
-    return isinstance(names, list) and all(isinstance(name, str) for name in names)
+    are_texts = isinstance(names, list) and all(isinstance(name, str) for name in names)
+    return tuple(name for name in names if name) if are_texts else ()
 
 
 def _graphs(graph: onnx.GraphProto) -> Iterator[onnx.GraphProto]:

@@ -20,7 +20,8 @@ def to_graph(region: Region, types: Mapping[str, ValueType], bodies: Mapping[str
     """Return the shared graph of a model; a branch that never runs is left out."""
     nodes = tuple(_nodes(region, bodies))
     kinds = _kinds(region)
-    names = dict.fromkeys(chain(region.declared, region.initializers, region.sparse, _touched(nodes)))
+    touched = (name for node in nodes for name in (*node.inputs, *node.outputs) if name)
+    names = dict.fromkeys(chain(region.declared, region.initializers, region.sparse, touched))
     tensors = {name: to_tensor(name, types.get(name, UNKNOWN), kinds.get(name, "activation")) for name in names}
     laid_out = {node.body for node in nodes if node.body}
     return Graph(
@@ -41,11 +42,8 @@ def _nodes(region: Region, bodies: Mapping[str, Body]) -> Iterator[Node]:
                 yield from _nodes(body, bodies)
                 results += body.outputs
         inputs = (*node.input, *results)
-        yield Node(node.name, node.op_type, _domain(node), inputs, tuple(node.output), _attributes(node), region.name)
-
-
-def _domain(node: onnx.NodeProto) -> str:
-    return "" if node.domain == "ai.onnx" else node.domain
+        domain = "" if node.domain == "ai.onnx" else node.domain
+        yield Node(node.name, node.op_type, domain, inputs, tuple(node.output), _attributes(node), region.name)
 
 
 def _attributes(node: onnx.NodeProto) -> dict[str, object]:
@@ -69,10 +67,6 @@ def _kinds(region: Region) -> dict[str, TensorKind]:
         constants = (name for node in part.nodes if node.op_type == "Constant" for name in node.output)
         kinds |= dict.fromkeys(chain(part.initializers, part.sparse, constants), "weight")
     return kinds
-
-
-def _touched(nodes: tuple[Node, ...]) -> Iterator[str]:
-    return (name for node in nodes for name in (*node.inputs, *node.outputs) if name)
 
 
 def _aliases(region: Region) -> Iterator[tuple[str, str]]:

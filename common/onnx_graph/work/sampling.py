@@ -6,10 +6,8 @@ values share, are not counted. A nearest value is a copy.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from math import prod
 
-from common.graph import Count
 from common.onnx_graph.work.registry import Cost, Operation, UnknownShapeError, formula
 from common.operators import MICROSOFT, NCHWC, NHWC, ONNX
 
@@ -45,13 +43,10 @@ def count_resize(operation: Operation) -> Cost:
     data = operation.shape(0)
     output = operation.output_shape(rank=len(data))
     taps = operation.choice("mode", TAPS_PER_AXIS, "nearest")
-    flops = interpolation_flops(taps, _resized_axes(data, output))
+    resized = sum(before != after for before, after in zip(data, output, strict=True))
+    flops = interpolation_flops(taps, resized)
     reads = {0: operation.touched_bytes(0, prod(output))} if taps == 1 else {}
     return Cost(other_flops=flops * prod(output), reads=reads)
-
-
-def _resized_axes(data: Sequence[Count], output: Sequence[Count]) -> int:
-    return sum(before != after for before, after in zip(data, output, strict=True))
 
 
 @formula("GridSample", domains=(ONNX, MICROSOFT, NHWC))
