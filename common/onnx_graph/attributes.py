@@ -18,7 +18,7 @@ from onnx import helper
 
 from common.graph import Graph, Node, Shape
 from common.onnx_graph.shapes.evaluation import Array
-from common.operators import CONVOLUTION_WEIGHT
+from common.operators import CONVOLUTION_WEIGHT, REDUCTIONS
 
 # Attributes that are reported; docs/MODEL.md says what each means. Kernel, strides and groups have own columns.
 WINDOW = ("auto_pad", "pads", "dilations", "output_padding", "ceil_mode", "count_include_pad", "channels_last", "p")
@@ -41,14 +41,16 @@ OPERANDS = {
     "CumSum": (1, "axis"),
     "DFT": (2, "axis"),
     "TopK": (1, "k"),
-    **{f"Reduce{name}": (1, "axes") for name in ("L1", "L2", "LogSum", "LogSumExp", "Max", "Mean", "Min", "Prod")},
-    **{f"Reduce{name}": (1, "axes") for name in ("Sum", "SumSquare")},
+    **dict.fromkeys(REDUCTIONS, (1, "axes")),
 }
 _POOL = {"auto_pad": "NOTSET", "ceil_mode": 0, "count_include_pad": 0, "channels_last": 0}
 _CONVOLUTION: Mapping[str, object] = {"auto_pad": "NOTSET"}
+_LAST_AXIS: Mapping[str, object] = {"axis": -1}
+_SECOND_AXIS: Mapping[str, object] = {"axis": 1}
+_LAST_CHANNELS: Mapping[str, object] = {"channels_last": 1}
 _PRODUCT = {"alpha": 1.0, "transA": 0, "transB": 0}
-_BATCHED_PRODUCT = {**_PRODUCT, "transBatchA": 0, "transBatchB": 0}
-_PROJECTED = {"unidirectional": 0, "do_rotary": 0, "rotary_embedding_dim": 0}
+_BATCHED_PRODUCT: Mapping[str, object] = {**_PRODUCT, "transBatchA": 0, "transBatchB": 0}
+_PROJECTED: Mapping[str, object] = {"unidirectional": 0, "do_rotary": 0, "rotary_embedding_dim": 0}
 # Defaults of operators that the onnx package does not know.
 CONTRIB_DEFAULTS: dict[str, Mapping[str, object]] = {
     **dict.fromkeys(("FusedConv", "NhwcConv", "NhwcFusedConv", "ConvTransposeWithDynamicPads"), _CONVOLUTION),
@@ -56,22 +58,15 @@ CONTRIB_DEFAULTS: dict[str, Mapping[str, object]] = {
     "QLinearConv": {**_CONVOLUTION, "channels_last": 0},
     "QLinearAveragePool": _POOL,
     "QLinearGlobalAveragePool": {"channels_last": 0},
-    "FusedMatMul": _BATCHED_PRODUCT,
-    "TransposeMatMul": _BATCHED_PRODUCT,
+    **dict.fromkeys(("FusedMatMul", "TransposeMatMul"), _BATCHED_PRODUCT),
     "FusedGemm": {**_PRODUCT, "beta": 1.0},
     "QGemm": _PRODUCT,
     "MatMulNBits": {"bits": 4},
-    "LayerNormalization": {"axis": -1},
-    "SimplifiedLayerNormalization": {"axis": -1},
-    "GroupNorm": {"channels_last": 1},
-    "SkipGroupNorm": {"channels_last": 1},
-    "BiasSoftmax": {"axis": 1},
-    "QLinearSoftmax": {"axis": -1},
+    **dict.fromkeys(("LayerNormalization", "SimplifiedLayerNormalization", "QLinearSoftmax"), _LAST_AXIS),
+    **dict.fromkeys(("GroupNorm", "SkipGroupNorm"), _LAST_CHANNELS),
+    **dict.fromkeys(("BiasSoftmax", "QuantizeLinear", "DequantizeLinear"), _SECOND_AXIS),
     "QLinearReduceMean": {"keepdims": 1},
-    "QuantizeLinear": {"axis": 1},
-    "DequantizeLinear": {"axis": 1},
-    "Attention": _PROJECTED,
-    "QAttention": _PROJECTED,
+    **dict.fromkeys(("Attention", "QAttention"), _PROJECTED),
     "MultiHeadAttention": {"unidirectional": 0},
     "GroupQueryAttention": {"do_rotary": 0, "rotary_interleaved": 0, "local_window_size": -1, "softcap": 0.0},
     "RotaryEmbedding": {"interleaved": 0, "num_heads": 0, "rotary_embedding_dim": 0},
