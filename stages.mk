@@ -41,7 +41,7 @@ CODE_02 := common/artifacts/catalogue.py common/artifacts/cells.py common/artifa
     common/onnx_graph/shapes/contrib/machine_learning.py common/onnx_graph/shapes/contrib/matrix.py \
     common/onnx_graph/shapes/contrib/normalization.py common/onnx_graph/shapes/contrib/registry.py \
     common/onnx_graph/shapes/contrib/structure.py common/onnx_graph/shapes/control_flow.py \
-    common/onnx_graph/shapes/evaluation.py common/onnx_graph/shapes/flatten.py common/onnx_graph/shapes/inference.py \
+    common/onnx_graph/shapes/evaluation.py common/onnx_graph/shapes/inference.py \
     common/onnx_graph/shapes/inference_state.py common/onnx_graph/shapes/node_inference.py \
     common/onnx_graph/shapes/regions.py common/onnx_graph/shapes/types.py common/onnx_graph/shapes/upper_bounds.py \
     common/onnx_graph/shapes/values.py common/onnx_graph/symbols/dimensions.py common/onnx_graph/symbols/settled.py \
@@ -77,16 +77,16 @@ CODE_03 := common/artifacts/catalogue.py common/artifacts/cells.py common/artifa
     common/onnx_graph/shapes/contrib/layouts.py common/onnx_graph/shapes/contrib/machine_learning.py \
     common/onnx_graph/shapes/contrib/matrix.py common/onnx_graph/shapes/contrib/normalization.py \
     common/onnx_graph/shapes/contrib/registry.py common/onnx_graph/shapes/contrib/structure.py \
-    common/onnx_graph/shapes/evaluation.py common/onnx_graph/shapes/flatten.py \
-    common/onnx_graph/shapes/inference_state.py common/onnx_graph/shapes/node_inference.py \
-    common/onnx_graph/shapes/regions.py common/onnx_graph/shapes/types.py common/onnx_graph/shapes/upper_bounds.py \
-    common/onnx_graph/shapes/values.py common/onnx_graph/symbols/dimensions.py common/onnx_graph/work/__init__.py \
-    common/onnx_graph/work/attention.py common/onnx_graph/work/contractions.py common/onnx_graph/work/convolutions.py \
-    common/onnx_graph/work/einsum.py common/onnx_graph/work/elementwise.py common/onnx_graph/work/measure.py \
-    common/onnx_graph/work/movement.py common/onnx_graph/work/packed_weights.py common/onnx_graph/work/recurrent.py \
-    common/onnx_graph/work/registry.py common/onnx_graph/work/sampling.py common/onnx_graph/work/transforms.py \
-    common/operators.py common/roofline.py common/small_file.py common/source_graph.py common/sums.py \
-    common/view/groups.py common/view/node_labels.py common/view/roofline/roofline_text.py common/view/text.py
+    common/onnx_graph/shapes/evaluation.py common/onnx_graph/shapes/inference_state.py \
+    common/onnx_graph/shapes/node_inference.py common/onnx_graph/shapes/regions.py common/onnx_graph/shapes/types.py \
+    common/onnx_graph/shapes/upper_bounds.py common/onnx_graph/shapes/values.py \
+    common/onnx_graph/symbols/dimensions.py common/onnx_graph/work/__init__.py common/onnx_graph/work/attention.py \
+    common/onnx_graph/work/contractions.py common/onnx_graph/work/convolutions.py common/onnx_graph/work/einsum.py \
+    common/onnx_graph/work/elementwise.py common/onnx_graph/work/measure.py common/onnx_graph/work/movement.py \
+    common/onnx_graph/work/packed_weights.py common/onnx_graph/work/recurrent.py common/onnx_graph/work/registry.py \
+    common/onnx_graph/work/sampling.py common/onnx_graph/work/transforms.py common/operators.py common/roofline.py \
+    common/small_file.py common/source_graph.py common/sums.py common/view/groups.py common/view/node_labels.py \
+    common/view/roofline/roofline_text.py common/view/text.py
 
 SCRIPT_04 := 04_critical_path.py
 TABLE_04 := op_schedule.csv
@@ -246,7 +246,7 @@ CODE_08 := common/artifacts/catalogue.py common/artifacts/cells.py common/artifa
     common/onnx_graph/shapes/contrib/machine_learning.py common/onnx_graph/shapes/contrib/matrix.py \
     common/onnx_graph/shapes/contrib/normalization.py common/onnx_graph/shapes/contrib/registry.py \
     common/onnx_graph/shapes/contrib/structure.py common/onnx_graph/shapes/control_flow.py \
-    common/onnx_graph/shapes/evaluation.py common/onnx_graph/shapes/flatten.py common/onnx_graph/shapes/inference.py \
+    common/onnx_graph/shapes/evaluation.py common/onnx_graph/shapes/inference.py \
     common/onnx_graph/shapes/inference_state.py common/onnx_graph/shapes/node_inference.py \
     common/onnx_graph/shapes/regions.py common/onnx_graph/shapes/types.py common/onnx_graph/shapes/upper_bounds.py \
     common/onnx_graph/shapes/values.py common/onnx_graph/symbols/dimensions.py common/onnx_graph/symbols/symbolic.py \
@@ -335,10 +335,10 @@ CODE_09 := common/artifacts/catalogue.py common/artifacts/cells.py common/artifa
     common/artifacts/documents.py common/artifacts/folder.py common/artifacts/frames.py common/artifacts/journal.py \
     common/artifacts/json_text.py common/artifacts/lineage.py common/artifacts/provenance.py \
     common/artifacts/schema.py common/artifacts/stages.py common/artifacts/transaction.py \
-    common/artifacts/whole_folder.py common/bottlenecks/derived_figures.py common/bottlenecks/executed_nodes.py \
-    common/bottlenecks/judge.py common/bottlenecks/npu_facts.py common/bottlenecks/rules.py \
-    common/bottlenecks/run_facts.py common/bottlenecks/subjects.py common/cli/__init__.py common/cli/commands.py \
-    common/cli/flags.py common/cli/help_text.py common/cli/output.py common/cli/search.py common/cli/settings.py \
+    common/artifacts/whole_folder.py common/bottlenecks/executed_nodes.py common/bottlenecks/judge.py \
+    common/bottlenecks/npu_facts.py common/bottlenecks/rules.py common/bottlenecks/run_facts.py \
+    common/bottlenecks/subjects.py common/cli/__init__.py common/cli/commands.py common/cli/flags.py \
+    common/cli/help_text.py common/cli/output.py common/cli/search.py common/cli/settings.py \
     common/cli/settings_file.py common/cli/stage.py common/cli/streams.py common/cli/wording.py \
     common/configuration.py common/dag.py common/errors.py common/expressions.py common/graph.py common/host_doubts.py \
     common/host_identity.py common/interrupts.py common/intervals.py common/json_stream.py common/latency/run.py \

@@ -18,8 +18,7 @@ from common.onnx_graph.reading.naming import Bodies, every_node, rename_saved
 from common.onnx_graph.reading.scan import scan
 from common.onnx_graph.reading.stripping import strip_weights
 from common.onnx_graph.reading.validity import require_order
-from common.onnx_graph.shapes.flatten import to_graph
-from common.onnx_graph.shapes.regions import read_region
+from common.onnx_graph.shapes.regions import read_region, to_graph
 from common.onnx_graph.shapes.types import element_type, named_bits, stored_bytes
 from common.onnx_graph.symbols.dimensions import bind_all
 from common.onnx_graph.work import Work, measure

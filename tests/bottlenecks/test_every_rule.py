@@ -2,8 +2,8 @@
 
 import pytest
 
-from common.bottlenecks.derived_figures import DERIVED_FIGURES
 from common.bottlenecks.judge import finding_rows, findings
+from common.bottlenecks.rules import DERIVED_FIGURES
 from common.bottlenecks.subjects import measured, subjects
 from tests.support.bottleneck_tables import CPU, RULES, SUMMARY, node, tables
 from tests.support.energy_tables import P50_US

@@ -30,7 +30,7 @@ class Form:
 
     Attributes:
         bias: operand of the bias, which adds one FLOP per output; None where the operator has none.
-        is_transposed: every input value meets the whole kernel, and the MACs are not reduced for cropping.
+        is_transposed: whether every input value meets the whole kernel; cropping does not reduce the MACs.
         is_fused: whether operand 3 is a sum (one FLOP per output), and an attribute names an activation.
         flops: further FLOPs per output.
     """
