@@ -230,7 +230,7 @@ def test_a_load_test_alone_is_enough(tmp_path, loaded):
     assert {path.name for path in tmp_path.iterdir() if not path.name.startswith(("load_", "."))} == {
         *("trace.json", "trace.meta.json")
     }
-    assert "no runs of 01_profile_onnx.py stand in this folder" in done.stderr
+    assert "no runs of 01_profile_onnx.py are in this folder" in done.stderr
 
 
 def test_without_a_measurement_01_is_named(tmp_path):
