@@ -31,12 +31,11 @@ if __name__ == "__main__":
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pandas as pd
 
 from common import cli
-from common.artifacts.frames import records
 from common.artifacts.transaction import Transaction
 from common.attribution.ownership import computed_sources
 from common.errors import CommandLineError, PipelineError
@@ -78,7 +77,7 @@ from common.runtime.threads import usable_threads
 from common.sensors.hardware_counters import HardwareCounts
 from common.sensors.sample_rows import counter_figures
 from common.view.node_labels import label_nodes, with_labels
-from common.view.profile.latency_text import imported_report, latency_report
+from common.view.profile.latency_text import NodeLatencyRow, imported_report, latency_report
 from common.view.profile.provider_text import layer_report
 
 SCRIPT = "01_profile_onnx.py"
@@ -178,13 +177,14 @@ def add_runs(transaction: Transaction, measurement: Measurement, observer: Obser
 
 def labelled_nodes(
     stage: cli.StageRun, latencies: Sequence[NodeLatency], source: Graph, executed: Path
-) -> list[dict[str, Any]]:
+) -> list[NodeLatencyRow]:
     """Return the figures of the executed nodes under labels, which the printed notes use as well."""
     if not latencies:
         return []
     labels = label_nodes(computed_sources(source, load_executed_graph(executed, stage.record.dimensions)))
     stage.print_notes_as(partial(with_labels, labels=labels))
-    return [node_figures(latency, 0) | {"executed_node": labels[latency.node.name]} for latency in latencies]
+    rows = [node_figures(latency, 0) | {"executed_node": labels[latency.node.name]} for latency in latencies]
+    return cast("list[NodeLatencyRow]", rows)  # their statistics have names that are put together
 
 
 def flagged(settings: cli.Settings, name: str) -> Any:
@@ -278,7 +278,7 @@ def import_layers(stage: cli.StageRun, model: LoadedModel, program: Format) -> N
     stage.set_imported(imported_files(settings) | facts, MEASURING)
     with stage.writing() as transaction:
         transaction.add_bytes("executed_graph", graph_bytes(graph))
-        rows = transaction.add_rows("op_latency", latency_rows(profile, graph, warmup))
+        transaction.add_rows("op_latency", rows := [*latency_rows(profile, graph, warmup)])
         transaction.add_rows("run_latency", run_rows(profile, warmup))
         transaction.add_document("latency_summary", summary := summary_figures(profile, threads, warmup))
         transaction.remove("ort_trace")
@@ -286,9 +286,9 @@ def import_layers(stage: cli.StageRun, model: LoadedModel, program: Format) -> N
         stage.note(*profile.notes, *notes, *limits(profile, warmup))
     labels = label_nodes(computed_sources(model.graph, graph))
     stage.print_notes_as(partial(with_labels, labels=labels))
-    stage.show(
-        imported_report(summary, [row | {"executed_node": labels[row["executed_node"]]} for row in records(rows)])
-    )
+    for row in rows:
+        row["executed_node"] = labels[row["executed_node"]]
+    stage.show(imported_report(summary, rows))
 
 
 def imported_files(settings: cli.Settings) -> dict[str, Any]:

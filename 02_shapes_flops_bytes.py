@@ -31,11 +31,9 @@ if __name__ == "__main__":
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-
-import pandas as pd
+from typing import TYPE_CHECKING
 
 from common import cli
-from common.artifacts.frames import frame_of
 from common.expressions import sum_of
 from common.graph import Count, Graph
 from common.onnx_graph.blocked import padding_notes
@@ -47,6 +45,9 @@ from common.onnx_graph.symbols.settled import settled_by_inputs
 from common.runtime.inputs.given import given_arrays, read_given
 from common.view.profile.work_text import left_out, symbolic_report, work_report
 
+if TYPE_CHECKING:
+    from common.table_rows import OpMetricsRow
+
 SCRIPT = "02_shapes_flops_bytes.py"
 
 
@@ -56,7 +57,7 @@ def arguments() -> cli.Parser:
     return parser
 
 
-def report(metrics: pd.DataFrame, graph: Graph, counts: Sequence[NodeCount], unbound: Sequence[str]) -> str:
+def report(metrics: Sequence[OpMetricsRow], graph: Graph, counts: Sequence[NodeCount], unbound: Sequence[str]) -> str:
     """Return the text that the stage prints: figures by operator type, or expressions over unbound dimensions."""
     of_either = {count.node.name for count in counts if count.is_of_either}
     if not unbound:
@@ -87,13 +88,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         with names_model(path):
             counts = {count.node.name: count for count in count_nodes(model.graph, model.bounds)}
             rows = [metrics_row(model, count) for count in counts.values()]
-        metrics = frame_of(rows)
         edges = [*edge_rows(model.graph, counts)]
         of_either = {name for name, count in counts.items() if count.is_of_either}
         settled = settled_by_inputs(model.graph)
         stage.note(*padding_notes(path, model.graph, counts))
-        stage.note(*left_out(metrics, model.unbound, settled=settled, of_either=of_either))
-        printed = report(metrics, model.graph, list(counts.values()), model.unbound)
+        stage.note(*left_out(rows, model.unbound, settled=settled, of_either=of_either))
+        printed = report(rows, model.graph, list(counts.values()), model.unbound)
         del model, counts  # free memory for the tables
         with stage.writing() as transaction:
             transaction.add_rows("op_metrics", rows)

@@ -102,13 +102,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         check, notes = compared_contractions(path, nodes, metrics, attribution, rows)
         stage.note(*work_notes(rows), *notes, *missing_peak_notes(roofs, rows), *gap_notes(nodes, rows))
         with stage.writing() as transaction:
-            roofline = transaction.add_rows("op_roofline", rows)
+            transaction.add_rows("op_roofline", rows)
             transaction.add_rows("node_map", node_map_rows(attribution))
             transaction.add_rows("executed_edges", edge_rows(executed, sizes, {row["executed_node"] for row in rows}))
-        stage.print_notes_as(partial(with_labels, labels=labels_of(roofline)))
+        stage.print_notes_as(partial(with_labels, labels=labels_of(rows)))
         peaks, bandwidth = roofs.peaks_flop_per_s, roofs.memory_bytes_per_s
-        report = roofline_report(roofline, peaks, bandwidth, coverage, median_us)
-        stage.show("\n".join((report, contraction_report(**asdict(check)), work_line(roofline))))
+        report = roofline_report(rows, peaks, bandwidth, coverage, median_us)
+        stage.show("\n".join((report, contraction_report(**asdict(check)), work_line(rows))))
     return 0
 
 

@@ -43,7 +43,6 @@ from typing import TYPE_CHECKING
 
 from common import cli
 from common.artifacts.folder import Folder
-from common.artifacts.frames import frame_of
 from common.dag import Dag, build_dag, longest_path, schedule, to_us, what_if
 from common.errors import UpstreamError
 from common.view.node_labels import labels_of
@@ -138,11 +137,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         path = longest_path(dag)
         cases = [what_if(dag, op_types, name, factor, gap_us or 0.0) for name, factor in stage.settings.what_if]
         with stage.writing() as transaction:
-            chain = transaction.add_rows("critical_path", path_rows(by_name, dag, path))
+            transaction.add_rows("critical_path", chain := path_rows(by_name, dag, path))
             transaction.add_rows("op_schedule", schedule_rows(nodes, dag, {*path}))
         totals = PathTotals(dag.span_us, dag.work_us, dag.parallelism, gap_us, len(nodes))
         unranked = [row["executed_node"] for row in nodes if row["is_correction_dominated"]]
-        labels = labels_of(frame_of(roofline))
+        labels = labels_of(roofline)
         stage.show(path_report(totals, chain, unranked, [asdict(case) for case in cases], labels))
     return 0
 

@@ -25,12 +25,11 @@ if __name__ == "__main__":
 
     interrupts.end_at_once()  # first of all: the imports below take most of a second
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
-
-import pandas as pd
+from typing import TYPE_CHECKING, Any
 
 from common import cli
 from common.artifacts.folder import is_there
@@ -47,10 +46,12 @@ from common.roofline import GIVEN
 from common.view.node_labels import labels_of
 from common.view.profile.energy_text import energy_report
 
+if TYPE_CHECKING:
+    from common.table_rows import OpRooflineRow, OpsProfileRow, PowerSamplesRow, RunLatencyRow
+
 SCRIPT = "05_energy_estimate.py"
 GPU_PROVIDERS = ("CUDA", "Tensorrt", "NvTensorRT")
 Power = BoundedValue | None  # None where it was not measured
-KEPT = "executed_node row_kind op_type source_nodes node_latency_us latency_share macs flops bytes work_source"
 
 
 def arguments() -> cli.Parser:
@@ -72,49 +73,71 @@ def arguments() -> cli.Parser:
     return parser
 
 
-def optional_number(value: Any) -> float | None:
-    """Return a cell as a number; None if the cell is empty."""
-    return None if value is None or pd.isna(value) else float(value)
-
-
-def node_work(row: Any) -> NodeWork:
-    """Return the work of a row of op_roofline."""
+def node_work(row: OpRooflineRow) -> NodeWork:
+    """Return the work of an executed node, or of the gap."""
+    flops, weight_bytes = row["flops"], row["weight_bytes"]
+    read_bytes, written_bytes = row["input_bytes"], row["output_bytes"]
     return NodeWork(
-        latency_us=float(row.node_latency_us),
-        dtype=row.dtype,
-        flops=optional_number(row.flops),
-        weight_bytes=optional_number(row.weight_bytes),
-        activation_bytes=optional_number(row.input_bytes + row.output_bytes),
-        is_cache_resident=row.is_above_roof and row.bound == "memory",
-        is_gap=row.row_kind == "gap",
-        roof=row.roof,
+        latency_us=row["node_latency_us"],
+        dtype=row["dtype"],
+        flops=None if flops is None else float(flops),
+        weight_bytes=None if weight_bytes is None else float(weight_bytes),
+        activation_bytes=None if read_bytes is None or written_bytes is None else float(read_bytes + written_bytes),
+        is_cache_resident=row["is_above_roof"] and row["bound"] == "memory",
+        is_gap=row["row_kind"] == "gap",
+        roof=row["roof"],
     )
 
 
-def measured_power(samples: pd.DataFrame, runs: pd.DataFrame, provider: str) -> tuple[Power, Power]:
+def measured_power(
+    samples: Sequence[PowerSamplesRow], runs: Sequence[RunLatencyRow], provider: str
+) -> tuple[Power, Power]:
     """Return the measured power over the runs after the warm-up, and that of the idle host before the runs."""
-    counted = runs[~runs["is_warmup"]]
-    start_s, end_s = 1e-6 * counted["start_us"].min(), 1e-6 * (counted["start_us"] + counted["latency_us"]).max()
-    cells = [1e-6 * samples["time_us"], samples["sensor_domain"], samples["measured_power_w"], samples["phase"]]
-    rows = list(zip(*cells, strict=True))
-    readings = {phase: [PowerSample(*row[:3]) for row in rows if row[3] == phase] for phase in ("idle", "run")}
-    domains = counted_domains(samples["sensor_domain"], with_gpu=provider.startswith(GPU_PROVIDERS))
+    counted = [run for run in runs if not run["is_warmup"]]
+    start_s = 1e-6 * min((run["start_us"] for run in counted), default=math.nan)
+    end_s = 1e-6 * max((run["start_us"] + run["latency_us"] for run in counted), default=math.nan)
+    readings: dict[str, list[PowerSample]] = {"idle": [], "run": []}
+    for row in samples:
+        reading = PowerSample(1e-6 * row["time_us"], row["sensor_domain"], row["measured_power_w"])
+        readings.setdefault(row["phase"], []).append(reading)
+    domains = counted_domains([row["sensor_domain"] for row in samples], with_gpu=provider.startswith(GPU_PROVIDERS))
     return average_power(readings["run"], domains, start_s, end_s), idle_power(readings["idle"], domains)
 
 
-def profile_table(roofline: pd.DataFrame, energy: RunEnergy) -> pd.DataFrame:
-    """Return ops_profile: the rows of op_roofline with their energy."""
+def profile_rows(roofline: Sequence[OpRooflineRow], energy: RunEnergy) -> list[OpsProfileRow]:
+    """Return the rows of op_roofline with their energy."""
     division, total = energy.division, energy.total
-    return roofline[KEPT.split()].assign(
-        compute_energy_uj=division.compute_uj,
-        movement_energy_uj=division.movement_uj,
-        static_energy_uj=division.static_uj,
-        energy_uj=division.energy_uj,
-        energy_low_uj=energy.low_uj,
-        energy_high_uj=energy.high_uj,
-        energy_share=division.energy_uj / total.likely if total else None,
-        energy_source=total.source if total and energy.is_divided else "unavailable",
-    )
+    source = total.source if total and energy.is_divided else "unavailable"
+    vectors = (division.compute_uj, division.movement_uj, division.static_uj, division.energy_uj)
+    columns = [[*map(known, vector.tolist())] for vector in (*vectors, energy.low_uj, energy.high_uj)]
+    return [
+        {
+            "executed_node": row["executed_node"],
+            "row_kind": row["row_kind"],
+            "op_type": row["op_type"],
+            "source_nodes": row["source_nodes"],
+            "node_latency_us": row["node_latency_us"],
+            "latency_share": row["latency_share"],
+            "macs": row["macs"],
+            "flops": row["flops"],
+            "bytes": row["bytes"],
+            "work_source": row["work_source"],
+            "compute_energy_uj": compute_uj,
+            "movement_energy_uj": movement_uj,
+            "static_energy_uj": static_uj,
+            "energy_uj": energy_uj,
+            "energy_low_uj": low_uj,
+            "energy_high_uj": high_uj,
+            "energy_share": energy_uj / total.likely if total and energy_uj is not None else None,
+            "energy_source": source,
+        }
+        for row, compute_uj, movement_uj, static_uj, energy_uj, low_uj, high_uj in zip(roofline, *columns, strict=True)
+    ]
+
+
+def known(value: float) -> float | None:
+    """Return a value; None for NaN, which stands for an unknown in vectors."""
+    return None if math.isnan(value) else value
 
 
 def known_host(stage: cli.StageRun, threads: int) -> Host:
@@ -139,15 +162,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     with cli.stage(arguments(), argv) as stage:
         settings, tables = stage.settings, stage.tables
         configured = read_energy_configuration(Section.of_file(settings.energy_config))
-        roofline, latency = tables.table("op_roofline"), tables.document("latency_summary")
-        samples, runs = tables.table("power_samples"), tables.table("run_latency")
-        run_us = latency["p50_us"] or float(
-            roofline["node_latency_us"].sum()
-        )  # the rows, gap included, add up to the median
+        roofline, latency = tables.rows("op_roofline"), tables.document("latency_summary")
+        samples, runs = tables.rows("power_samples"), tables.rows("run_latency")
+        # the rows, gap included, add up to the median
+        run_us = latency["p50_us"] or sum(row["node_latency_us"] for row in roofline)
         meter, (run_power, idle) = given(settings.avg_power_w), measured_power(samples, runs, latency["provider"])
         static, notes = measured_static(idle, None if meter else run_power)  # a meter covers more than a sensor
         result = estimate(
-            {str(row.executed_node): node_work(row) for row in roofline.itertuples()},
+            {row["executed_node"]: node_work(row) for row in roofline},
             run_us,
             latency["threads"],
             average_power=meter or run_power,
@@ -160,11 +182,12 @@ def main(argv: Sequence[str] | None = None) -> int:
             stage.note("energy: the unprofiled median is unknown; the run is assumed to take the sum of its node times")
         stage.note(*notes, *result.notes)
         with stage.writing() as transaction:
-            profile = transaction.add_table("ops_profile", profile_table(roofline, result.energy))
-            transaction.add_document("energy_summary", asdict(result.summary))
-            transaction.add_document("efficiency", {**asdict(result.efficiency), "p50_us": latency["p50_us"]})
-        documents = (asdict(part) for part in (result.summary, result.efficiency, result.million))
-        stage.show(energy_report(profile, run_us, *documents, labels=labels_of(roofline)))
+            transaction.add_rows("ops_profile", profile := profile_rows(roofline, result.energy))
+            transaction.add_document("energy_summary", result.summary)
+            transaction.add_document("efficiency", {**result.efficiency, "p50_us": latency["p50_us"]})
+        million = asdict(result.million)
+        labels = labels_of(roofline)
+        stage.show(energy_report(profile, run_us, result.summary, result.efficiency, million, labels=labels))
     return 0
 
 

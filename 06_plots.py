@@ -32,9 +32,7 @@ if __name__ == "__main__":
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
-
-import pandas as pd
+from typing import TYPE_CHECKING, Any, cast
 
 from common import cli
 from common.artifacts import provenance
@@ -47,6 +45,9 @@ from common.view.report.gallery import draw_all
 from common.view.report.page import report_html
 from common.view.report.summary_text import closing_summary
 from common.view.style import render
+
+if TYPE_CHECKING:
+    from common.table_rows import Documents, Tables
 
 SCRIPT = "06_plots.py"
 FIRST = "01_profile_onnx.py"
@@ -74,8 +75,8 @@ def gather(folder: Folder, ceilings: Path) -> Findings:
     Raises:
         UpstreamError: there are none.
     """
-    tables: dict[str, pd.DataFrame] = {}
-    documents: dict[str, dict[str, Any]] = {}
+    tables: dict[str, Any] = {}
+    documents: dict[str, Any] = {}
     absent: list[str] = []
     refused: list[str] = []
     for name in STAGES[SCRIPT].reads:
@@ -85,7 +86,7 @@ def gather(folder: Folder, ceilings: Path) -> Findings:
             continue
         try:
             if ARTIFACTS[name].form == "table":
-                tables[name] = folder.table(name, path)
+                tables[name] = folder.rows(name, path)
             else:
                 documents[name] = folder.document(name, path)
         except UpstreamError as error:
@@ -93,7 +94,9 @@ def gather(folder: Folder, ceilings: Path) -> Findings:
     if not tables and documents.keys() <= {"host_ceilings"} and not (refused or folder.record.notes):
         raise UpstreamError(folder.root, "no tables to draw", f"run {FIRST} first")
     notes = dict.fromkeys([*folder.record.notes, *refused, *absence_notes(absent)])
-    return Findings(tables, documents, tuple(stage_records(folder, ceilings)), tuple(notes))
+    return Findings(
+        cast("Tables", tables), cast("Documents", documents), tuple(stage_records(folder, ceilings)), tuple(notes)
+    )
 
 
 def stage_records(folder: Folder, ceilings: Path) -> list[StageRecord]:

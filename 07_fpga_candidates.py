@@ -34,6 +34,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING, cast
 
 from common import cli
 from common.artifacts.frames import records
@@ -53,6 +54,9 @@ from common.fpga.planning.plan import Request
 from common.fpga.planning.problem_builder import LAUNCH_PER
 from common.fpga.planning.results import Results, plan_results, workload_from_rows
 from common.view.plan.fpga_text import offload_report
+
+if TYPE_CHECKING:
+    from common.table_rows import Tables
 
 SCRIPT = "07_fpga_candidates.py"
 CONFIGS = cli.ROOT / "configs"
@@ -192,7 +196,8 @@ def main(argv: Sequence[str] | None = None) -> int:
                 texts.update(hand_off_files(results.plan, Path(stage.record.model_path).name))
             stage.note(*results.notes)
             written = {name: transaction.add_rows(name, rows) for name, rows in results.rows.items()}
-        stage.show(offload_report(written, stage.plain))
+        tables = {name: records(frame) for name, frame in written.items()}
+        stage.show(offload_report(cast("Tables", tables), stage.plain))
     return 0
 
 

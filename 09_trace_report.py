@@ -41,7 +41,6 @@ from common import cli
 from common.artifacts.catalogue import ARTIFACTS
 from common.artifacts.columns import COLUMNS
 from common.artifacts.folder import absence_notes
-from common.artifacts.frames import frame_of
 from common.artifacts.stages import STAGES, WRITER
 from common.bottlenecks.judge import finding_rows, findings
 from common.bottlenecks.rules import read_rules
@@ -158,7 +157,7 @@ def files_of_nodes(tables: Tables, graph: Outline | None, model: str) -> dict[st
 def report_runs(stage: cli.StageRun) -> None:
     """Write the timelines of the runs that 01 measured and of the plan, and the times of nodes for other viewers."""
     tables = present_tables(stage)
-    labels = labels_of(frame_of(tables["op_roofline"])) if "op_roofline" in tables else {}
+    labels = labels_of(tables.get("op_roofline", ()))
     shown, is_bounded = shown_runs(stage, tables["run_latency"]), stage.settings.runs != "all"
     made = timeline(tables, shown, labels, is_bounded=is_bounded)
     stage.note(*made.notes)

@@ -37,7 +37,7 @@ from common.load.requests.demand import KINDS
 from common.load.service.concurrency import SHARING
 from common.load.settings import checked, fleet_task
 from common.runtime.session import OPTIMIZATIONS
-from common.view.load.fleet_text import fleet_report
+from common.view.load.fleet_text import FLEET
 from common.workers import CLUSTERS, Workers
 
 SCRIPT = "18_load_fleet.py"
@@ -76,7 +76,7 @@ def measure(stage: cli.StageRun, transaction: Transaction, models: Sequence[Mode
     transaction.add_rows("load_fleet", rows)
     transaction.mark_incomplete(lacks, "load_fleet")
     stage.note(*lacks)
-    stage.show(fleet_report(rows))
+    stage.show(FLEET.text(rows))
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -28,7 +28,7 @@ from common.cli import load_stage
 from common.load.settings import RequestContent, matrix_options
 from common.runtime.provider_matrix import matrix_rows, provider_matrix
 from common.runtime.session import OPTIMIZATIONS
-from common.view.load.search_text import provider_matrix_report
+from common.view.load.search_text import PROVIDERS
 
 if TYPE_CHECKING:
     from common.table_rows import ProviderComparisonRow
@@ -62,7 +62,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         with stage.writing() as transaction:
             rows = compare(stage)
             transaction.add_rows("provider_comparison", rows)
-        stage.show(provider_matrix_report(rows))
+        stage.show(PROVIDERS.text(rows))
     return 0
 
 

@@ -268,15 +268,16 @@ npu: $(QNN_VENV)/.ready $(if $(wildcard $(MODEL_FILE)),,$(MODEL_FILE))  ## set u
 
 # One worker runs all tests of a module: they share what it prepares.
 WORKERS := --numprocesses logical --maxprocesses 8 --dist loadscope --no-loadscope-reorder
+COVERAGE :=  # flags of pytest-cov: .ci/run counts the quick tests and the slow ones together
 
 # Tests start hundreds of processes. Without bytecode, each of them compiles what it imports.
 test test-slow test-random fuzz: export PYTHONDONTWRITEBYTECODE :=
 
-test: lint  ## set up, then lint, types and the tests of a minute or two
-	@$(PYTHON) -m pytest $(WORKERS)
+test: lint  ## set up, then lint, types and the quick tests (five minutes)
+	@$(PYTHON) -m pytest $(COVERAGE) $(WORKERS)
 
-test-slow: $(DEV_READY)  ## run the slow tests as well, with branch coverage, then the exhaustive ones (twenty minutes)
-	@$(PYTHON) -m pytest -m "not exhaustive" --cov $(WORKERS)
+test-slow: $(DEV_READY)  ## run what `make test` leaves out: the slow tests, then the exhaustive ones (twenty minutes)
+	@$(PYTHON) -m pytest -m "slow and not exhaustive" $(COVERAGE) $(WORKERS)
 	@$(PYTHON) -m pytest -m exhaustive $(WORKERS)
 
 test-random: $(DEV_READY)  ## run the property tests on examples that no run before has tried

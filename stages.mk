@@ -51,7 +51,8 @@ CODE_02 := common/artifacts/catalogue.py common/artifacts/cells.py common/artifa
     common/onnx_graph/work/packed_weights.py common/onnx_graph/work/recurrent.py common/onnx_graph/work/registry.py \
     common/onnx_graph/work/sampling.py common/onnx_graph/work/transforms.py common/operators.py \
     common/runtime/inputs/categories.py common/runtime/inputs/given.py common/runtime/inputs/images.py \
-    common/small_file.py common/sums.py common/view/profile/work_text.py common/view/text.py
+    common/small_file.py common/sums.py common/view/html.css common/view/html.py common/view/profile/work_text.py \
+    common/view/tables.py common/view/text.py
 
 SCRIPT_03 := 03_merge_profile_metrics.py
 TABLE_03 := op_roofline.csv
@@ -85,8 +86,9 @@ CODE_03 := common/artifacts/catalogue.py common/artifacts/cells.py common/artifa
     common/onnx_graph/work/elementwise.py common/onnx_graph/work/measure.py common/onnx_graph/work/movement.py \
     common/onnx_graph/work/packed_weights.py common/onnx_graph/work/recurrent.py common/onnx_graph/work/registry.py \
     common/onnx_graph/work/sampling.py common/onnx_graph/work/transforms.py common/operators.py common/roofline.py \
-    common/small_file.py common/source_graph.py common/sums.py common/view/groups.py common/view/node_labels.py \
-    common/view/roofline/roofline_text.py common/view/text.py
+    common/small_file.py common/source_graph.py common/sums.py common/view/groups.py common/view/html.css \
+    common/view/html.py common/view/node_labels.py common/view/roofline/roofline_text.py common/view/tables.py \
+    common/view/text.py
 
 SCRIPT_04 := 04_critical_path.py
 TABLE_04 := op_schedule.csv
@@ -102,7 +104,8 @@ CODE_04 := common/artifacts/catalogue.py common/artifacts/cells.py common/artifa
     common/cli/settings_file.py common/cli/stage.py common/cli/streams.py common/cli/wording.py common/dag.py \
     common/errors.py common/host_identity.py common/interrupts.py common/names.py common/number_formats.py \
     common/onnx_graph/reading/scan.py common/onnx_graph/reading/side_files.py common/operators.py common/small_file.py \
-    common/view/node_labels.py common/view/profile/path_text.py common/view/text.py
+    common/view/html.css common/view/html.py common/view/node_labels.py common/view/profile/path_text.py \
+    common/view/tables.py common/view/text.py
 
 SCRIPT_05 := 05_energy_estimate.py
 TABLE_05 := ops_profile.csv
@@ -120,8 +123,8 @@ CODE_05 := common/artifacts/catalogue.py common/artifacts/cells.py common/artifa
     common/names.py common/number_formats.py common/operators.py common/power/bounded_value.py \
     common/power/division.py common/power/efficiency.py common/power/energy_model.py common/power/energy_notes.py \
     common/power/estimate.py common/power/measured.py common/power/node_energy.py common/roofline.py \
-    common/small_file.py common/sums.py common/view/node_labels.py common/view/profile/energy_text.py \
-    common/view/text.py common/yaml_file.py
+    common/small_file.py common/sums.py common/view/html.css common/view/html.py common/view/node_labels.py \
+    common/view/profile/energy_text.py common/view/tables.py common/view/text.py common/yaml_file.py
 
 SCRIPT_07 := 07_fpga_candidates.py
 TABLE_07 := offload_plan.csv
@@ -167,11 +170,11 @@ CODE_07 := common/artifacts/catalogue.py common/artifacts/cells.py common/artifa
     common/fusion/border.py common/fusion/chains.py common/fusion/groups.py common/fusion/halo.py \
     common/fusion/patterns.py common/graph.py common/host_doubts.py common/host_identity.py common/interrupts.py \
     common/intervals.py common/names.py common/number_formats.py common/operators.py common/small_file.py \
-    common/source_graph.py common/sums.py common/view/plan/fpga_text.py common/view/plan/front_text.py \
-    common/view/text.py common/workload/batches.py common/workload/flows.py common/workload/host_cost.py \
-    common/workload/host_run.py common/workload/layer_rows.py common/workload/layers.py \
-    common/workload/task_candidates.py common/workload/tasks.py common/workload/tensor_bytes.py \
-    common/workload/workload.py common/yaml_file.py
+    common/source_graph.py common/sums.py common/view/html.css common/view/html.py common/view/plan/fpga_text.py \
+    common/view/plan/front_text.py common/view/tables.py common/view/text.py common/workload/batches.py \
+    common/workload/flows.py common/workload/host_cost.py common/workload/host_run.py common/workload/layer_rows.py \
+    common/workload/layers.py common/workload/task_candidates.py common/workload/tasks.py \
+    common/workload/tensor_bytes.py common/workload/workload.py common/yaml_file.py
 
 SCRIPT_23 := 23_overlay_estimate.py
 TABLE_23 := overlay_layers.csv
@@ -191,8 +194,9 @@ CODE_23 := common/artifacts/catalogue.py common/artifacts/cells.py common/artifa
     common/fpga/kernels/overlay_memory.py common/fpga/planning/whole_model.py common/fusion/border.py \
     common/fusion/chains.py common/fusion/groups.py common/fusion/halo.py common/fusion/patterns.py common/graph.py \
     common/host_identity.py common/interrupts.py common/intervals.py common/names.py common/number_formats.py \
-    common/operators.py common/small_file.py common/source_graph.py common/sums.py common/view/plan/overlay_text.py \
-    common/view/text.py common/workload/layer_rows.py common/workload/layers.py common/workload/task_candidates.py \
+    common/operators.py common/small_file.py common/source_graph.py common/sums.py common/view/html.css \
+    common/view/html.py common/view/plan/overlay_text.py common/view/tables.py common/view/text.py \
+    common/workload/layer_rows.py common/workload/layers.py common/workload/task_candidates.py \
     common/workload/tasks.py common/workload/tensor_bytes.py common/yaml_file.py
 
 SCRIPT_08 := 08_design_space.py
@@ -255,9 +259,10 @@ CODE_08 := common/artifacts/catalogue.py common/artifacts/cells.py common/artifa
     common/onnx_graph/work/measure.py common/onnx_graph/work/movement.py common/onnx_graph/work/packed_weights.py \
     common/onnx_graph/work/recurrent.py common/onnx_graph/work/registry.py common/onnx_graph/work/sampling.py \
     common/onnx_graph/work/transforms.py common/operators.py common/small_file.py common/source_graph.py \
-    common/sums.py common/view/design/text_tables.py common/view/text.py common/workers.py \
-    common/workload/element_counts.py common/workload/layer_rows.py common/workload/layers.py \
-    common/workload/loop_nests.py common/workload/map_layers.py common/workload/nest_rows.py common/yaml_file.py
+    common/sums.py common/view/design/text_tables.py common/view/html.css common/view/html.py common/view/tables.py \
+    common/view/text.py common/workers.py common/workload/element_counts.py common/workload/layer_rows.py \
+    common/workload/layers.py common/workload/loop_nests.py common/workload/map_layers.py common/workload/nest_rows.py \
+    common/yaml_file.py
 
 SCRIPT_14 := 14_load_search.py
 TABLE_14 := load_best.json
@@ -358,8 +363,9 @@ CODE_09 := common/artifacts/catalogue.py common/artifacts/cells.py common/artifa
     common/profiling/traced_shapes.py common/small_file.py common/sums.py common/timeline/annotations.py \
     common/timeline/chrome_trace.py common/timeline/flamegraph.py common/timeline/from_tables.py \
     common/timeline/load_tracks.py common/timeline/npu_trace.py common/timeline/plan_trace.py \
-    common/timeline/shown_runs.py common/view/node_labels.py common/view/text.py common/view/trace/bottleneck_text.py \
-    common/view/trace/timeline_text.py common/yaml_file.py
+    common/timeline/shown_runs.py common/view/html.css common/view/html.py common/view/node_labels.py \
+    common/view/tables.py common/view/text.py common/view/trace/bottleneck_text.py common/view/trace/timeline_text.py \
+    common/yaml_file.py
 
 SCRIPT_11 := 11_compare_runs.py
 TABLE_11 := comparison.csv
@@ -383,7 +389,7 @@ CODE_11 := common/artifacts/catalogue.py common/artifacts/cells.py common/artifa
     common/profiling/trace_file.py common/profiling/trace_usage.py common/profiling/traced_shapes.py \
     common/small_file.py common/timeline/annotations.py common/timeline/chrome_trace.py common/timeline/flamegraph.py \
     common/view/comparison/comparison_html.py common/view/comparison/comparison_text.py common/view/html.css \
-    common/view/html.py common/view/node_labels.py common/view/text.py
+    common/view/html.py common/view/node_labels.py common/view/tables.py common/view/text.py
 
 SCRIPT_15 := 15_paired_runs.py
 TABLE_15 := paired_comparison.csv
@@ -410,7 +416,7 @@ CODE_16 := common/artifacts/catalogue.py common/artifacts/cells.py common/artifa
     common/history/trends.py common/host_identity.py common/interrupts.py common/latency/statistics.py common/names.py \
     common/number_formats.py common/small_file.py common/view/comparison/comparison_text.py \
     common/view/comparison/history_html.py common/view/comparison/history_text.py common/view/html.css \
-    common/view/html.py common/view/text.py
+    common/view/html.py common/view/tables.py common/view/text.py
 
 SCRIPT_17 := 17_record_run.py
 TABLE_17 := metrics.prom
@@ -433,7 +439,8 @@ CODE_17 := common/artifacts/catalogue.py common/artifacts/cells.py common/artifa
     common/onnx_graph/reading/side_files.py common/profiling/nesting.py common/profiling/node_runs.py \
     common/profiling/timeline.py common/profiling/trace.py common/profiling/trace_file.py \
     common/profiling/trace_usage.py common/profiling/traced_shapes.py common/small_file.py \
-    common/view/comparison/comparison_text.py common/view/comparison/history_text.py common/view/text.py
+    common/view/comparison/comparison_text.py common/view/comparison/history_text.py common/view/html.css \
+    common/view/html.py common/view/tables.py common/view/text.py
 
 SCRIPT_12 := 12_dashboard.py
 TABLE_12 := dashboard_summary.json
@@ -462,17 +469,18 @@ CODE_06 := common/artifacts/catalogue.py common/artifacts/cells.py common/artifa
     common/view/comparison/history_text.py common/view/design/buffer_plot.py common/view/design/convergence_plot.py \
     common/view/design/energy_plot.py common/view/design/front_plot.py common/view/design/html_tables.py \
     common/view/design/names.py common/view/design/nest_plot.py common/view/design/text_tables.py \
-    common/view/findings.py common/view/groups.py common/view/html.css common/view/html.py common/view/key_nodes.py \
-    common/view/load/curve_plot.py common/view/load/endurance_plot.py common/view/load/endurance_text.py \
-    common/view/load/fleet_plot.py common/view/load/fleet_text.py common/view/load/html_tables.py \
-    common/view/load/interference_plot.py common/view/load/interference_text.py common/view/load/load_plot.py \
-    common/view/load/load_text.py common/view/load/search_text.py common/view/marks.py common/view/node_labels.py \
-    common/view/placing.py common/view/plan/fpga_text.py common/view/plan/front_plot.py common/view/plan/front_text.py \
-    common/view/plan/offload_plot.py common/view/plan/resource_plot.py common/view/plan/timeline_plot.py \
-    common/view/plan/verdict_text.py common/view/profile/energy_plot.py common/view/profile/latency_plot.py \
-    common/view/profile/schedule_plot.py common/view/report/blocks.py common/view/report/gallery.py \
-    common/view/report/head.py common/view/report/host_tables.py common/view/report/node_tables.py \
-    common/view/report/page.css common/view/report/page.js common/view/report/page.py \
-    common/view/report/plan_tables.py common/view/report/summary_text.py common/view/report/warnings_text.py \
-    common/view/roofline/roofline_plot.py common/view/roofline/roofs.py common/view/style.py common/view/text.py \
-    common/view/trace/bottleneck_html.py common/view/trace/bottleneck_text.py
+    common/view/findings.py common/view/frames.py common/view/groups.py common/view/html.css common/view/html.py \
+    common/view/key_nodes.py common/view/load/curve_plot.py common/view/load/endurance_plot.py \
+    common/view/load/endurance_text.py common/view/load/fleet_plot.py common/view/load/fleet_text.py \
+    common/view/load/html_tables.py common/view/load/interference_plot.py common/view/load/interference_text.py \
+    common/view/load/load_plot.py common/view/load/load_text.py common/view/load/search_text.py common/view/marks.py \
+    common/view/node_labels.py common/view/placing.py common/view/plan/fpga_text.py common/view/plan/front_plot.py \
+    common/view/plan/front_text.py common/view/plan/offload_plot.py common/view/plan/resource_plot.py \
+    common/view/plan/timeline_plot.py common/view/plan/verdict_text.py common/view/profile/energy_plot.py \
+    common/view/profile/latency_plot.py common/view/profile/schedule_plot.py common/view/report/blocks.py \
+    common/view/report/gallery.py common/view/report/head.py common/view/report/host_tables.py \
+    common/view/report/node_tables.py common/view/report/page.css common/view/report/page.js \
+    common/view/report/page.py common/view/report/plan_tables.py common/view/report/summary_text.py \
+    common/view/report/warnings_text.py common/view/roofline/roofline_plot.py common/view/roofline/roofs.py \
+    common/view/style.py common/view/tables.py common/view/text.py common/view/trace/bottleneck_html.py \
+    common/view/trace/bottleneck_text.py

@@ -44,7 +44,7 @@ from common.fpga.rtl.simulate import ArrayProduct, Outcome, simulate
 from common.fusion.groups import fuse
 from common.intervals import ThreePoint
 from common.source_graph import from_rows
-from common.view.text import table
+from common.view.text import text_table
 from common.workload.host_cost import ExecutedCost, SourceWork
 from common.workload.host_run import HostTotals
 from common.workload.layer_rows import layers_by_node
@@ -202,7 +202,7 @@ def _cosimulate(model: onnx.ModelProto, plan: Plan, feeds: Mapping[str, NDArray[
     print(f"simulating {', '.join({call.array.name: None for call in calls})}", file=sys.stderr)
     outcomes = dict(zip(products, simulate(list(products.values())), strict=True))
     rows = [_row(number, call, products, outcomes) for number, call in enumerate(calls, start=1)]
-    print(table(COLUMNS, rows))
+    print(text_table(COLUMNS, rows))
     contractions = sum(node.op_type in CONTRACTIONS for node in model.graph.node)
     print(f"{len(products)} of {contractions} contractions are on the array")
     output, expected = run_on_array(model, feeds, calls, outcomes), run(model, feeds)[model.graph.output[0].name]

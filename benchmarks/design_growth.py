@@ -23,7 +23,7 @@ import onnx
 
 from benchmarks.process import ROOT, CommandRun, run
 from common.artifacts.catalogue import ARTIFACTS
-from common.view.text import table
+from common.view.text import text_table
 from models.transformers.bert import build_bert
 from models.transformers.vit import build_vit
 
@@ -91,7 +91,7 @@ def report(rows: Sequence[Row]) -> str:
     """Return the table; growth is the processor time of each layer beyond the next smaller depth."""
     ordered = sorted(rows, key=lambda row: (row.model, row.hardware, row.layers))
     pairs = zip(ordered, [None, *ordered], strict=False)
-    return table(HEADER, [_line(row, before) for row, before in pairs], left=(0, 3))
+    return text_table(HEADER, [_line(row, before) for row, before in pairs], left=(0, 3))
 
 
 def _line(row: Row, before: Row | None) -> list[str]:

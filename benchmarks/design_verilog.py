@@ -40,7 +40,7 @@ from common.errors import PipelineError
 from common.fpga.rtl.generate import Design
 from common.fpga.rtl.programs import is_there
 from common.fpga.rtl.simulate import ArrayProduct, Matrix, simulate
-from common.view.text import percent, table
+from common.view.text import percent, text_table
 from common.workload.loop_nests import LoopNest
 
 PRECISION, HALF = "int8", 128
@@ -205,7 +205,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except PipelineError as problem:
         print(f"design_verilog: error: {problem}", file=sys.stderr)
         return problem.exit_code
-    print(table(HEADER, lines, left=(0, 1, 2)))
+    print(text_table(HEADER, lines, left=(0, 1, 2)))
     print("\n".join(problems) or f"all {len(lines)} runs: sums equal numpy's, cycles equal the equation's")
     return int(bool(problems))
 

@@ -44,7 +44,7 @@ from common.onnx_graph.load import load_model
 from common.runtime.inputs.given import make_feeds
 from common.runtime.session import SessionSettings, create_session
 from common.runtime.threads import usable_threads
-from common.view.text import duration, percent, significant, table
+from common.view.text import duration, percent, significant, text_table
 from models.classifiers.mobilenet_v1 import build_mobilenet_v1
 from models.transformers.vit import build_vit
 
@@ -156,14 +156,14 @@ def against_loadgen(model: str, service: SessionService, times: ServiceTimes, op
         ]
         for row in rows
     ]
-    print(table(head, cells), flush=True)
+    print(text_table(head, cells), flush=True)
     return rows
 
 
 def prediction_table(model: str, points: Sequence[CurvePoint]) -> str:
     """Return a row per rate: measured, predicted, and why they differ."""
     head = (model, "utilization", "p50", "predicted", "p99", "predicted", "why they differ")
-    return table(head, [_prediction_row(point) for point in points])
+    return text_table(head, [_prediction_row(point) for point in points])
 
 
 def _prediction_row(point: CurvePoint) -> list[str]:

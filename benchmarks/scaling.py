@@ -21,7 +21,7 @@ from pathlib import Path
 
 from benchmarks.peers import PEERS, command
 from benchmarks.process import ROOT, CommandRun, best
-from common.view.text import table
+from common.view.text import text_table
 
 MEGABYTE = 1e6
 GIB = 2**30
@@ -122,7 +122,7 @@ def against_peers(rows: Sequence[Row]) -> str:
         for row in rows
         if row.run.failure and not row.run.timed_out
     ]
-    return "\n".join([table(header, cells, left=(0, 2, 6)), *failures])
+    return "\n".join([text_table(header, cells, left=(0, 2, 6)), *failures])
 
 
 def figures(run: CommandRun) -> list[str]:
@@ -155,7 +155,9 @@ def growth(rows: Sequence[Row]) -> str:
             sizes = [row for row in own if row.case.kind == kind and not row.run.failure]
             for index, row in enumerate(sizes):
                 cells.append([program, kind, str(row.node_count), *figures(row.run), *further(sizes[:index], row)])
-    return table(("stage", "model", "nodes", "seconds", "peak MB", "µs per node", "kB per node"), cells, left=(0, 1))
+    return text_table(
+        ("stage", "model", "nodes", "seconds", "peak MB", "µs per node", "kB per node"), cells, left=(0, 1)
+    )
 
 
 def further(smaller: Sequence[Row], row: Row) -> list[str]:

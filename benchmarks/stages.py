@@ -24,7 +24,7 @@ from common.artifacts import provenance
 from common.artifacts.catalogue import ARTIFACTS
 from common.artifacts.stages import STAGES
 from common.errors import PipelineError
-from common.view.text import table
+from common.view.text import text_table
 
 ROOT = Path(__file__).resolve().parent.parent
 COMPUTED = [name for name, stage in STAGES.items() if name.endswith(".py") and name >= "02" and not stage.is_aside]
@@ -76,7 +76,7 @@ def report(times: dict[str, list[float]]) -> str:
     for script, taken in times.items():
         verdict = "" if min(taken) < BUDGET_S[script] else "above"
         rows.append((script, f"{min(taken):.2f} s", f"{max(taken):.2f} s", f"{BUDGET_S[script]:.2f} s", verdict))
-    return table(("stage", "best", "worst", "budget", ""), rows)
+    return text_table(("stage", "best", "worst", "budget", ""), rows)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

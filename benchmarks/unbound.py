@@ -19,7 +19,7 @@ from pathlib import Path
 
 from benchmarks.process import CommandRun, run, shortest
 from benchmarks.scaling import GIB, MEGABYTE, Case, stage
-from common.view.text import table
+from common.view.text import text_table
 
 LARGEST_RATIO = 2.0  # processor time of the unbound to that of the bound run
 LARGEST_PEAK_MB = 160.0
@@ -55,7 +55,7 @@ def report(node_count: int, unbound: CommandRun, bound: CommandRun) -> str:
     ratio = f"{unbound.processor_seconds / bound.processor_seconds:.2f}"
     header = ("nodes", "unbound s", "bound s", "ratio", "unbound MB", "bound MB", "")
     limits = f"{verdict} {LARGEST_RATIO} and {LARGEST_PEAK_MB:.0f} MB"
-    return table(header, [[str(node_count), *times, ratio, *peaks, limits]], left=(6,))
+    return text_table(header, [[str(node_count), *times, ratio, *peaks, limits]], left=(6,))
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -73,19 +73,19 @@ def kernels(argv: Sequence[str], folder: Path = Path(cli.DEFAULT_OUT)) -> int:
         boards = (kernel_list.as_stated.board, kernel_list.corrected.board)
         roofs = {board: load_ceilings(board, CONFIGS / "boards") for board in boards}
         roof_of(roofs[kernel_list.as_stated.board], kernel_list.drawn_precision)  # fail before anything is written
-        rows = {
-            "kernels": list(stated_rows(kernel_list)),
-            "kernels_corrected": list(corrected_rows(kernel_list, roofs[kernel_list.corrected.board])),
-            "kernel_ceilings": list(ceiling_rows(roofs.values(), kernel_list.precisions)),
-        }
+        stated = [*stated_rows(kernel_list)]
+        corrected = [*corrected_rows(kernel_list, roofs[kernel_list.corrected.board])]
         stage.note(f"kernels: {kernel_list.source}", *absent_peaks(roofs.values(), kernel_list.precisions))
         with stage.writing() as transaction:
-            tables = {name: transaction.add_rows(name, content) for name, content in rows.items()}
-            for name, board in zip(("kernels", "kernels_corrected"), boards, strict=True):
-                files = plot(kernel_list, tables[name], tables["kernel_ceilings"], board)
-                transaction.add_picture(f"{name}_plot", files)
-        frames, sums = (tables["kernels"], tables["kernels_corrected"]), asdict(correction_of(kernel_list))
-        stage.show(kernels_report(kernel_list.title, *frames, kernel_list.drawn_precision, sums))
+            tables = {
+                "kernels": transaction.add_rows("kernels", stated),
+                "kernels_corrected": transaction.add_rows("kernels_corrected", corrected),
+            }
+            peaks = transaction.add_rows("kernel_ceilings", ceiling_rows(roofs.values(), kernel_list.precisions))
+            for (name, table), board in zip(tables.items(), boards, strict=True):
+                transaction.add_picture(f"{name}_plot", plot(kernel_list, table, peaks, board))
+        sums = asdict(correction_of(kernel_list))
+        stage.show(kernels_report(kernel_list.title, stated, corrected, kernel_list.drawn_precision, sums))
     return 0
 
 

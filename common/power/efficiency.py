@@ -7,10 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from common.configuration import Constant
 from common.power.bounded_value import BoundedValue, value_at
 from common.power.energy_model import CostFactors
+
+if TYPE_CHECKING:
+    from common.table_rows import EfficiencyDocument
 
 UJ_PER_J = 1e6
 US_PER_S = 1e6
@@ -53,49 +57,28 @@ class MillionInferences:
     host_usd: BoundedValue
 
 
-@dataclass(frozen=True, slots=True)
-class Efficiency:
-    """Fields of efficiency.json, under the names in the file."""
-
-    energy_source: str
-    p50_us: float | None
-    model_flops: float | None
-    whole_model_flop_per_s: float | None
-    peak_share: float | None
-    whole_model_bytes_per_s: float | None
-    bandwidth_share: float | None
-    joules_per_inference_j: float | None
-    joules_per_inference_low_j: float | None
-    joules_per_inference_high_j: float | None
-    inferences_per_joule: float | None
-    efficiency_flop_per_s_per_w: float | None
-    million_inferences_gco2e: float | None
-    million_inferences_energy_usd: float | None
-    million_inferences_host_usd: float
-
-
-def efficiency(whole: WholeRun, host: Host, million: MillionInferences) -> Efficiency:
+def efficiency(whole: WholeRun, host: Host, million: MillionInferences) -> EfficiencyDocument:
     """Return rates, shares of the roof and costs of a run. FLOP/s per watt equals FLOPs per joule: time cancels."""
     flop_per_s = ratio(whole.flops, whole.run_us / US_PER_S)
     bytes_per_s = ratio(whole.traffic_bytes, whole.run_us / US_PER_S)
     joules = whole.energy_uj.times(1 / UJ_PER_J) if whole.energy_uj else None
-    return Efficiency(
-        energy_source=joules.source if joules else "unavailable",
-        p50_us=whole.run_us,
-        model_flops=whole.flops,
-        whole_model_flop_per_s=flop_per_s,
-        peak_share=ratio(whole.compute_roof_us, whole.run_us),
-        whole_model_bytes_per_s=bytes_per_s,
-        bandwidth_share=ratio(bytes_per_s, host.memory_bytes_per_s),
-        joules_per_inference_j=value_at(joules, "likely"),
-        joules_per_inference_low_j=value_at(joules, "low"),
-        joules_per_inference_high_j=value_at(joules, "high"),
-        inferences_per_joule=ratio(1.0, value_at(joules, "likely")),
-        efficiency_flop_per_s_per_w=ratio(whole.flops, value_at(joules, "likely")),
-        million_inferences_gco2e=value_at(million.gco2e, "likely"),
-        million_inferences_energy_usd=value_at(million.energy_usd, "likely"),
-        million_inferences_host_usd=million.host_usd.likely,
-    )
+    return {
+        "energy_source": joules.source if joules else "unavailable",
+        "p50_us": whole.run_us,
+        "model_flops": whole.flops,
+        "whole_model_flop_per_s": flop_per_s,
+        "peak_share": ratio(whole.compute_roof_us, whole.run_us),
+        "whole_model_bytes_per_s": bytes_per_s,
+        "bandwidth_share": ratio(bytes_per_s, host.memory_bytes_per_s),
+        "joules_per_inference_j": value_at(joules, "likely"),
+        "joules_per_inference_low_j": value_at(joules, "low"),
+        "joules_per_inference_high_j": value_at(joules, "high"),
+        "inferences_per_joule": ratio(1.0, value_at(joules, "likely")),
+        "efficiency_flop_per_s_per_w": ratio(whole.flops, value_at(joules, "likely")),
+        "million_inferences_gco2e": value_at(million.gco2e, "likely"),
+        "million_inferences_energy_usd": value_at(million.energy_usd, "likely"),
+        "million_inferences_host_usd": million.host_usd.likely,
+    }
 
 
 def ratio(numerator: float | None, denominator: float | None) -> float | None:

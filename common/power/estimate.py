@@ -5,37 +5,17 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from common.power.bounded_value import BoundedValue, value_at
 from common.power.division import RunEnergy, run_energy
-from common.power.efficiency import (
-    Efficiency,
-    Host,
-    MillionInferences,
-    WholeRun,
-    efficiency,
-    million_inferences,
-)
+from common.power.efficiency import Host, MillionInferences, WholeRun, efficiency, million_inferences
 from common.power.energy_model import CostFactors, EnergyModel
 from common.power.energy_notes import energy_notes
 from common.power.node_energy import NodeWork, compute_roof_us, total_bytes, total_flops
 
-
-@dataclass(frozen=True, slots=True)
-class EnergySummary:
-    """Fields of energy_summary.json, under the names in the file."""
-
-    energy_source: str
-    average_power_w: float | None
-    static_power_w: float
-    static_power_source: str
-    energy_uj: float | None
-    energy_low_uj: float | None
-    energy_high_uj: float | None
-    compute_energy_uj: float | None
-    movement_energy_uj: float | None
-    static_energy_uj: float | None
-    closure_factor: float | None
+if TYPE_CHECKING:
+    from common.table_rows import EfficiencyDocument, EnergySummaryDocument
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,8 +23,8 @@ class EnergyEstimate:
     """Estimate of one run; nodes are in the order in which they were given."""
 
     energy: RunEnergy
-    summary: EnergySummary
-    efficiency: Efficiency
+    summary: EnergySummaryDocument
+    efficiency: EfficiencyDocument
     million: MillionInferences
     notes: tuple[str, ...]
 
@@ -96,22 +76,22 @@ def _modelled_static(model: EnergyModel, threads: int) -> BoundedValue:
     return BoundedValue(per_thread.likely, per_thread.low, per_thread.high, "modelled").times(threads)
 
 
-def summarise(energy: RunEnergy, run_us: float, static_power: BoundedValue) -> EnergySummary:
+def summarise(energy: RunEnergy, run_us: float, static_power: BoundedValue) -> EnergySummaryDocument:
     """Return the total of the run and its three causes; average power is energy over latency."""
     division, total_uj = energy.division, energy.total
-    return EnergySummary(
-        energy_source=total_uj.source if total_uj else "unavailable",
-        average_power_w=total_uj.likely / run_us if total_uj else None,
-        static_power_w=static_power.likely,
-        static_power_source=static_power.source,
-        energy_uj=value_at(total_uj, "likely"),
-        energy_low_uj=value_at(total_uj, "low"),
-        energy_high_uj=value_at(total_uj, "high"),
-        compute_energy_uj=_sum(division.compute_uj),
-        movement_energy_uj=_sum(division.movement_uj),
-        static_energy_uj=_sum(division.static_uj),
-        closure_factor=_sum([division.closure_factor]),
-    )
+    return {
+        "energy_source": total_uj.source if total_uj else "unavailable",
+        "average_power_w": total_uj.likely / run_us if total_uj else None,
+        "static_power_w": static_power.likely,
+        "static_power_source": static_power.source,
+        "energy_uj": value_at(total_uj, "likely"),
+        "energy_low_uj": value_at(total_uj, "low"),
+        "energy_high_uj": value_at(total_uj, "high"),
+        "compute_energy_uj": _sum(division.compute_uj),
+        "movement_energy_uj": _sum(division.movement_uj),
+        "static_energy_uj": _sum(division.static_uj),
+        "closure_factor": _sum([division.closure_factor]),
+    }
 
 
 def _sum(values: Iterable[float]) -> float | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
@@ -13,6 +13,9 @@ from common.latency.statistics import with_quarters
 from common.profiling.correction import NodeLatency
 from common.profiling.measurement import Measurement
 from common.profiling.utilization import node_utilization, peak_resident_bytes, run_utilization
+
+if TYPE_CHECKING:
+    from common.table_rows import LatencySummaryDocument
 
 
 def node_figures(latency: NodeLatency, warmup: int) -> dict[str, Any]:
@@ -41,14 +44,14 @@ def node_figures(latency: NodeLatency, warmup: int) -> dict[str, Any]:
     }
 
 
-def latency_figures(measurement: Measurement, latencies: Sequence[NodeLatency]) -> dict[str, Any]:
+def latency_figures(measurement: Measurement, latencies: Sequence[NodeLatency]) -> LatencySummaryDocument:
     """Return the fields of latency_summary: unprofiled runs, cost of profiling, threads and memory."""
     plain, steady, settings = measurement.plain, measurement.steady, measurement.settings
     figures = plain.runs.figures(plain.warmup_count)
     if steady.kind == NO_STEADY_STATE:
         figures = with_quarters(figures, plain.counted_us)
     profiled_us, median_us = float(np.median(measurement.profiled.counted_us)), figures["p50_us"]
-    return {
+    figures_by_name = {
         "provider": settings.provider,
         "graph_optimization": settings.optimization,
         "threads": settings.threads,
@@ -66,6 +69,7 @@ def latency_figures(measurement: Measurement, latencies: Sequence[NodeLatency]) 
         **asdict(run_utilization(measurement.trace, measurement.profiled_warmup)),
         "peak_resident_bytes": peak_resident_bytes(),
     }
+    return cast("LatencySummaryDocument", figures_by_name)  # names that are put together are no literals
 
 
 def run_columns(measurement: Measurement) -> dict[str, Any]:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -18,6 +17,9 @@ from common.runtime.openvino_layers import LayerCounters, OpenVino, ProviderLaye
 from common.runtime.provider_table import OPENVINO, compiles, find_provider
 from common.runtime.session import GIVEN_GRAPH, SessionSettings, create_session, run
 
+if TYPE_CHECKING:
+    from common.table_rows import ProviderLayersRow
+
 RUNS, WARMUP = 30, 5
 AGREEMENT = 0.10  # a larger difference means that the counters do not describe the session's own runs
 WITHOUT_BIASES = "/WithoutBiases"  # OpenVINO appends this to a convolution whose bias it split off
@@ -27,7 +29,7 @@ WITHOUT_BIASES = "/WithoutBiases"  # OpenVINO appends this to a convolution whos
 class ProviderLayers:
     """Rows of the table ``provider_layers``, and notes on them."""
 
-    rows: tuple[Mapping[str, Any], ...]
+    rows: tuple[ProviderLayersRow, ...]
     notes: tuple[str, ...]
 
 
@@ -69,7 +71,7 @@ def _unavailable(provider: str) -> str:
     return f"times of {provider}'s layers are unavailable here{where}"
 
 
-def layer_rows(counters: LayerCounters, source: Graph) -> list[dict[str, Any]]:
+def layer_rows(counters: LayerCounters, source: Graph) -> list[ProviderLayersRow]:
     """Return the rows of provider_layers; a row without a node is a layer that OpenVINO made or named itself."""
     total_us = counters.total_us
     return [
@@ -78,7 +80,7 @@ def layer_rows(counters: LayerCounters, source: Graph) -> list[dict[str, Any]]:
             "layer": layer.name,
             "layer_type": layer.layer_type,
             "executed_type": layer.executed_type,
-            "layer_node": layer_node(layer, source) or None,
+            "layer_node": layer_node(layer, source),
             "layer_mean_us": layer.mean_us,
             "layer_share": layer.mean_us / total_us,
             "counter_source": f"OpenVINO {counters.version} PERF_COUNT",

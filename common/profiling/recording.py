@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 from common.errors import PipelineError, UnusableValueError
 from common.graph import Graph, Node
@@ -25,6 +25,9 @@ from common.profiling.nesting import Bodies
 from common.profiling.trace import NodeTrace, Trace, keep_runs, read_complete_runs
 from common.profiling.trace_file import RUNTIME_CUT
 from common.profiling.utilization import run_utilization
+
+if TYPE_CHECKING:
+    from common.table_rows import LatencySummaryDocument
 
 NOT_CORRECTED = "node times are not corrected: what the profiler adds to them on the recording machine is unknown"
 NO_PERCENTILES = "the trace has profiled runs only: the latency of unprofiled runs and its percentiles are unknown"
@@ -271,11 +274,11 @@ def recorded_latencies(recording: Recording, input_counts: Mapping[str, int]) ->
     return [NodeLatency.uncorrected(node, counts[name], warmup) for name, node in trace.nodes.items()]
 
 
-def recording_figures(recording: Recording, latencies: Sequence[NodeLatency]) -> dict[str, Any]:
+def recording_figures(recording: Recording, latencies: Sequence[NodeLatency]) -> LatencySummaryDocument:
     """Return the fields of latency_summary; those that need unprofiled runs are None."""
     unknown = Estimate(None, None, None)
     names = (*QUANTILES, "mean", "jitter")
-    return {
+    figures = {
         "provider": recording.provider,
         "graph_optimization": None,
         "threads": recording.threads,
@@ -296,6 +299,7 @@ def recording_figures(recording: Recording, latencies: Sequence[NodeLatency]) ->
         **asdict(run_utilization(recording.trace, recording.warmup)),
         "peak_resident_bytes": None,
     }
+    return cast("LatencySummaryDocument", figures)  # names that are put together are no literals
 
 
 def recorded_runs(recording: Recording) -> list[dict[str, Any]]:

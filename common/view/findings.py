@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from typing import Any
-
-import pandas as pd
+from typing import TYPE_CHECKING, Any, cast
 
 from common.names import printable
-from common.view.key_nodes import KeyNode, rank_nodes
+from common.view.key_nodes import KeyNode, RankedRow, rank_nodes
 from common.view.marks import Marks
 from common.view.node_labels import labels_of
 from common.view.text import duration, percent
 
-KEYS = ["executed_node", "item", "finding_subject"]  # compared, so they stay as they are: escaped, two names may be one
-RANKED_IN = ("op_roofline", "ops_profile", "op_schedule")
+if TYPE_CHECKING:
+    from common.table_rows import Documents, Tables
+
+KEYS = {"executed_node", "item", "finding_subject"}  # compared, so they stay as they are: escaped, two names may be one
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,8 +40,8 @@ class Findings:
     ``notes`` name what was absent, stale or corrupt.
     """
 
-    tables: Mapping[str, pd.DataFrame] = field(default_factory=dict)
-    documents: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    tables: Tables = field(default_factory=lambda: cast("Tables", {}))
+    documents: Documents = field(default_factory=lambda: cast("Documents", {}))
     stages: tuple[StageRecord, ...] = ()
     notes: tuple[str, ...] = ()
     _labels: dict[str, str] = field(default_factory=dict, init=False, repr=False, compare=False)
@@ -54,15 +54,19 @@ class Findings:
     def labels(self) -> Mapping[str, str]:
         """Return the label of every executed node in any table, by its full name; they are made once."""
         if not self._labels:
-            for nodes in (self.tables[name] for name in (*RANKED_IN, "critical_path") if name in self.tables):
-                new = nodes[~nodes["executed_node"].isin(self._labels)]  # tables of another model have other nodes
-                self._labels.update(labels_of(new))
+            for nodes in (*self._ranked(), self.tables.get("critical_path", ())):
+                # tables of another model have other nodes
+                self._labels.update(labels_of(row for row in nodes if row["executed_node"] not in self._labels))
         return self._labels
+
+    def _ranked(self) -> list[Sequence[RankedRow]]:
+        """Return the tables that rank nodes, those that say most of a node first."""
+        tables = self.tables.get("op_roofline"), self.tables.get("ops_profile"), self.tables.get("op_schedule")
+        return [table for table in tables if table is not None]
 
     def keys(self) -> tuple[KeyNode, ...]:
         """Return the slowest nodes, which all pictures and tables number alike."""
-        ranked = next((self.tables[name] for name in RANKED_IN if name in self.tables), None)
-        return () if ranked is None else rank_nodes(ranked, self.labels())
+        return rank_nodes(next(iter(self._ranked()), ()), self.labels())
 
     def numbers(self) -> dict[str, int]:
         """Return a number for each executed node, by which the report joins pictures and tables."""
@@ -72,8 +76,7 @@ class Findings:
         """Return the executed nodes that the plan computes on the card, at least in part; None without a plan."""
         if "fpga_candidates" not in self.tables or "offload_plan" not in self.tables:
             return None
-        candidates = self.tables["fpga_candidates"]
-        chosen = {name for names in candidates.loc[candidates["is_chosen"], "executed_nodes"] for name in names}
+        chosen = {name for row in self.tables["fpga_candidates"] if row["is_chosen"] for name in row["executed_nodes"]}
         return {name for name in self.labels() if printable(name) in chosen}
 
     def marks(self) -> Marks:
@@ -81,18 +84,13 @@ class Findings:
         labels, numbers = self.labels(), self.numbers()
         shown = {printable(name): number for name, number in numbers.items()}
         of_names: dict[str, list[int]] = {name: [number] for name, number in numbers.items()}
-        if "fpga_candidates" in self.tables:
-            columns = (self.tables["fpga_candidates"][name] for name in ("candidate", "executed_nodes"))
-            for candidate, names in zip(*columns, strict=True):
-                of_names.setdefault(candidate, [shown[name] for name in names if name in shown])
-        facts = {numbers[name]: f"{labels[name]}{more}" for name, more in self._facts().items()}
+        for row in self.tables.get("fpga_candidates", ()):
+            of_names.setdefault(row["candidate"], [shown[name] for name in row["executed_nodes"] if name in shown])
+        facts = {
+            numbers[row["executed_node"]]: f"{labels[row['executed_node']]}: {', '.join(_facts_of(row))}"
+            for row in next(iter(self._ranked()), ())
+        }
         return Marks(of_names, {number: facts.get(number, labels[name]) for name, number in numbers.items()})
-
-    def _facts(self) -> dict[str, str]:
-        """Return operator, time and share of the roof of each executed node, by name."""
-        ranked = next((self.tables[name] for name in RANKED_IN if name in self.tables), None)
-        rows = [] if ranked is None else ranked.to_dict("records")
-        return {row["executed_node"]: f": {', '.join(_facts_of(row))}" for row in rows}
 
     def writer(self, artifact: str) -> StageRecord | None:
         """Return the record of the stage that writes an artifact."""
@@ -104,11 +102,13 @@ class Findings:
         return stage.settings.get(name, {}).get("value") if stage else None
 
 
-def _facts_of(row: Mapping[Any, Any]) -> list[str]:
-    facts = [str(row["op_type"]), duration(row["node_latency_us"])]
-    facts += [f"{percent(row['latency_share'])} of the latency"] if "latency_share" in row else []
-    facts += [f"{percent(row['roof_share'], 0)} of its roof"] if pd.notna(row.get("roof_share")) else []
-    return [*facts, f"{row['bound']}-bound"] if row.get("bound") else facts
+def _facts_of(row: RankedRow) -> list[str]:
+    """Return operator, time and share of the roof of an executed node, as far as its table has them."""
+    cells = cast("Mapping[str, Any]", row)
+    facts = [str(cells["op_type"]), duration(row["node_latency_us"])]
+    facts += [f"{percent(cells['latency_share'])} of the latency"] if "latency_share" in cells else []
+    facts += [f"{percent(cells['roof_share'], 0)} of its roof"] if cells.get("roof_share") is not None else []
+    return [*facts, f"{cells['bound']}-bound"] if cells.get("bound") else facts
 
 
 def _shown(value: Any) -> Any:
@@ -116,11 +116,8 @@ def _shown(value: Any) -> Any:
     match value:
         case str():
             return printable(value)
-        case pd.DataFrame():
-            texts = value.select_dtypes(exclude=["number", "bool"]).drop(columns=KEYS, errors="ignore")
-            return value.assign(**{str(name): [_shown(cell) for cell in texts[name]] for name in texts})
         case Mapping():
-            return {printable(str(key)): _shown(item) for key, item in value.items()}
+            return {printable(str(key)): item if key in KEYS else _shown(item) for key, item in value.items()}
         case list() | tuple():
             return type(value)(map(_shown, value))
         case StageRecord():

@@ -2,12 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-
-import pandas as pd
+from typing import TYPE_CHECKING, TypedDict
 
 from common.host_doubts import EXPECTED_GAP_SHARE
 from common.view.text import percent
+
+if TYPE_CHECKING:
+    from common.table_rows import OpRooflineRow
+
+
+class TimedRow(TypedDict):
+    """What the tables of executed nodes and their gap have in common."""
+
+    executed_node: str
+    op_type: str
+    row_kind: str
+    node_latency_us: float
+    latency_share: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,54 +44,64 @@ class OperatorTypeTotals:
     bounds: tuple[str, ...]
 
 
-def by_op_type(roofline: pd.DataFrame) -> list[OperatorTypeTotals]:
+def by_op_type(roofline: Iterable[OpRooflineRow]) -> list[OperatorTypeTotals]:
     """Return the totals of each operator type, the slowest first; the gap is left out."""
-    nodes = roofline[roofline["row_kind"] != "gap"]
-    totals = [_totals(str(op_type), rows) for op_type, rows in nodes.groupby("op_type", sort=True)]
-    return sorted(totals, key=lambda row: -row.latency_us)
+    by_type: dict[str, list[OpRooflineRow]] = {}
+    for row in roofline:
+        if row["row_kind"] != "gap":
+            by_type.setdefault(row["op_type"], []).append(row)
+    totals = [_totals(op_type, by_type[op_type]) for op_type in sorted(by_type)]
+    return sorted(totals, key=lambda total: -total.latency_us)
 
 
-def _totals(name: str, rows: pd.DataFrame) -> OperatorTypeTotals:
-    latency_us = float(rows["node_latency_us"].sum())
-    flops = rows["flops"].sum(min_count=1)
-    is_known = rows[["flops", "bytes"]].notna().all(axis=None) and not rows["is_correction_dominated"].all()
+def _totals(name: str, rows: Sequence[OpRooflineRow]) -> OperatorTypeTotals:
+    latency_us = sum(row["node_latency_us"] for row in rows)
+    flops = [row["flops"] for row in rows if row["flops"] is not None]
+    moved = [row["bytes"] for row in rows if row["bytes"] is not None]
+    is_known = len(flops) == len(moved) == len(rows) and not all(row["is_correction_dominated"] for row in rows)
     per_s = 1e6 / latency_us if is_known and latency_us > 0 else None
-    bounds = rows[rows["bound"] != ""].groupby("bound")["node_latency_us"].sum()
+    time_of_bound: dict[str, float] = {}
+    for row in rows:
+        if row["bound"]:
+            time_of_bound[row["bound"]] = time_of_bound.get(row["bound"], 0.0) + row["node_latency_us"]
+    bounds = tuple(sorted(time_of_bound))
     return OperatorTypeTotals(
         name=name,
         node_count=len(rows),
         latency_us=latency_us,
-        latency_share=float(rows["latency_share"].sum()),
-        flops=None if pd.isna(flops) else float(flops),
-        attained_flop_per_s=per_s and float(flops) * per_s,
-        attained_bytes_per_s=per_s and float(rows["bytes"].sum()) * per_s,
+        latency_share=sum(row["latency_share"] for row in rows),
+        flops=float(sum(flops)) if flops else None,
+        attained_flop_per_s=per_s and sum(flops) * per_s,
+        attained_bytes_per_s=per_s and sum(moved) * per_s,
         roof_share=_mean_roof_share(rows) if per_s else None,
-        bound=str(bounds.idxmax()) if len(bounds) else "",
-        bounds=tuple(sorted(map(str, bounds.index))),
+        bound=max(bounds, key=lambda bound: time_of_bound[bound], default=""),
+        bounds=bounds,
     )
 
 
-def _mean_roof_share(rows: pd.DataFrame) -> float | None:
+def _mean_roof_share(rows: Iterable[OpRooflineRow]) -> float | None:
     """Return the roof share of several nodes: Σ time at the roof / Σ time, over the rows whose share is known."""
-    known = rows[rows["roof_share"].notna()]
-    time_us = float(known["node_latency_us"].sum())
-    return float((known["roof_share"] * known["node_latency_us"]).sum()) / time_us if time_us > 0 else None
+    known = [(share, row["node_latency_us"]) for row in rows if (share := row["roof_share"]) is not None]
+    time_us = sum(latency_us for _, latency_us in known)
+    return sum(share * latency_us for share, latency_us in known) / time_us if time_us > 0 else None
 
 
-def gap_share(roofline: pd.DataFrame) -> float:
+def gap_share(nodes: Iterable[TimedRow]) -> float:
     """Return the gap's share of the latency; 0 where the table has no gap."""
-    return float(roofline.loc[roofline["row_kind"] == "gap", "latency_share"].sum())
+    return sum(row["latency_share"] for row in nodes if row["row_kind"] == "gap")
 
 
-def leading_gap(nodes: pd.DataFrame) -> float | None:
+def leading_gap(nodes: Sequence[TimedRow]) -> float | None:
     """Return the gap's share of the latency where it comes before any operator; None where it does not.
 
     It does if it takes more than any operator type. It also does if the node times exceed the latency, which is then
     no whole that they are parts of.
     """
-    gap = gap_share(nodes)
-    types = nodes[nodes["row_kind"] != "gap"].groupby("op_type")["latency_share"].sum()
-    return gap if gap < EXPECTED_GAP_SHARE[0] or gap > max(types, default=0.0) else None
+    gap, of_type = gap_share(nodes), dict[str, float]()
+    for row in nodes:
+        if row["row_kind"] != "gap":
+            of_type[row["op_type"]] = of_type.get(row["op_type"], 0.0) + row["latency_share"]
+    return gap if gap < EXPECTED_GAP_SHARE[0] or gap > max(of_type.values(), default=0.0) else None
 
 
 def gap_text(gap: float) -> str:

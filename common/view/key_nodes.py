@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-
-import pandas as pd
+from typing import Any, TypedDict, cast
 
 COUNT = 10
+
+
+class RankedRow(TypedDict):
+    """What every table of executed nodes with times has; some mark the gap and what the correction dominates."""
+
+    executed_node: str
+    node_latency_us: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,21 +26,21 @@ class KeyNode:
     latency_us: float
 
 
-def rank_nodes(nodes: pd.DataFrame, labels: Mapping[str, str], count: int = COUNT) -> tuple[KeyNode, ...]:
+def rank_nodes(nodes: Iterable[RankedRow], labels: Mapping[str, str], count: int = COUNT) -> tuple[KeyNode, ...]:
     """Rank the slowest nodes; the gap and nodes that the profiler's correction dominates are left out.
 
     Args:
-        nodes: a table of executed nodes with their latencies.
+        nodes: rows of a table.
         labels: of every executed node.
         count: most nodes to rank.
     """
-    ranked = nodes
-    if "row_kind" in nodes:
-        ranked = ranked[ranked["row_kind"] != "gap"]
-    if "is_correction_dominated" in nodes:
-        ranked = ranked[~ranked["is_correction_dominated"]]
-    ranked = ranked.nlargest(count, "node_latency_us", keep="first")
+    slowest_first = sorted(filter(_is_ranked, nodes), key=lambda row: -row["node_latency_us"])
     return tuple(
-        KeyNode(number, row["executed_node"], labels[row["executed_node"]], float(row["node_latency_us"]))
-        for number, row in enumerate(ranked.to_dict("records"), start=1)
+        KeyNode(number, row["executed_node"], labels[row["executed_node"]], row["node_latency_us"])
+        for number, row in enumerate(slowest_first[:count], start=1)
     )
+
+
+def _is_ranked(row: RankedRow) -> bool:
+    cells = cast("Mapping[str, Any]", row)  # tables differ in what they say of a node
+    return cells.get("row_kind") != "gap" and not cells.get("is_correction_dominated", False)

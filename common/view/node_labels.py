@@ -11,9 +11,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Any
-
-import pandas as pd
+from typing import TYPE_CHECKING, Any, TypedDict, cast
 
 from common.names import printable
 from common.operators import (
@@ -29,6 +27,9 @@ from common.operators import (
     SOFTMAX,
 )
 from common.view.text import numbered
+
+if TYPE_CHECKING:
+    from common.table_rows import OpMetricsRow
 
 LABEL_WIDTH = 28
 # Operator types by the work that they do, most first; what is in none of these stands between the last two.
@@ -56,30 +57,39 @@ class NodePath:
         return (*self.module, *filter(None, (self.operator,)))
 
 
-def labels_of(nodes: pd.DataFrame) -> dict[str, str]:
-    """Return a label for each executed node of a table; the gap keeps its name.
+class NodeRow(TypedDict):
+    """What every table of executed nodes has. Some have ``source_nodes``, ``op_types``, ``row_kind``, ``layout_of``."""
 
-    Args:
-        nodes: a table with ``executed_node``, and ``source_nodes``, ``op_types`` and ``row_kind`` where it has them.
-    """
-    rows: list[dict[Any, Any]] = nodes.to_dict("records")
+    executed_node: str
+
+
+def labels_of(nodes: Iterable[NodeRow]) -> dict[str, str]:
+    """Return a label for each executed node of a table; the gap keeps its name."""
+    rows = [*map(_cells, nodes)]
     labels = label_nodes({row["executed_node"]: _sources(row) for row in rows if row.get("row_kind") != "gap"})
     return {row["executed_node"]: labels.get(row["executed_node"], row["executed_node"]) for row in rows}
 
 
-def modules_of(nodes: pd.DataFrame) -> dict[str, Path]:
+def modules_of(nodes: Iterable[NodeRow]) -> dict[str, Path]:
     """Return the module that each executed node of a table works in, the outermost first.
 
     A node that the runtime inserted is in the module of the node that it serves, or else of the one before it.
     """
-    rows: list[dict[Any, Any]] = [row for row in nodes.to_dict("records") if row.get("row_kind") != "gap"]
-    own = {row["executed_node"]: _place(row["executed_node"], found).module for row in rows if (found := _sources(row))}
+    rows = [row for row in map(_cells, nodes) if row.get("row_kind") != "gap"]
+    known = {
+        row["executed_node"]: _place(row["executed_node"], sources).module for row in rows if (sources := _sources(row))
+    }
     modules: dict[str, Path] = {}
     before: Path = ()
     for row in rows:
-        before = own.get(row["executed_node"], own.get(row.get("layout_of") or "", before))
+        before = known.get(row["executed_node"], known.get(row.get("layout_of") or "", before))
         modules[row["executed_node"]] = before
     return modules
+
+
+def _cells(row: NodeRow) -> Mapping[str, Any]:
+    """Return the cells of a row by any name, because tables differ in what they say of a node."""
+    return cast("Mapping[str, Any]", row)
 
 
 def with_labels(text: str, labels: Mapping[str, str]) -> str:
@@ -90,9 +100,12 @@ def with_labels(text: str, labels: Mapping[str, str]) -> str:
     return pattern.sub(lambda match: shown[match[0]], text) if names else text
 
 
-def _sources(row: Mapping[Any, Any]) -> list[Source]:
-    """Return the source nodes of a row; where no column has their types, the names tell them."""
-    names, op_types = row.get("source_nodes", ()), row.get("op_types", ())
+def _sources(row: Mapping[str, Any]) -> list[Source]:
+    return typed_sources(row.get("source_nodes", ()), row.get("op_types", ()))
+
+
+def typed_sources(names: Sequence[str], op_types: Sequence[str] = ()) -> list[Source]:
+    """Return source nodes with their operator types; where these are unknown, the names tell them."""
     if len(op_types) != len(names):
         op_types = [re.sub(r"_\d+$", "", name.rpartition("/")[2]) for name in names]
     return list(zip(names, op_types, strict=True))
@@ -113,7 +126,7 @@ def label_nodes(sources_of: Mapping[str, Sequence[Source]], width: int = LABEL_W
     return _fit({name: _distinct_end(place, uses) for name, place in places.items()}, width)
 
 
-def source_labels(sources: Mapping[str, Sequence[str]], metrics: Iterable[Mapping[str, Any]]) -> dict[str, str]:
+def source_labels(sources: Mapping[str, Sequence[str]], metrics: Iterable[OpMetricsRow]) -> dict[str, str]:
     """Return the labels of executed nodes.
 
     Args:

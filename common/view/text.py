@@ -64,7 +64,7 @@ def percent(share: float | None, decimals: int = 1) -> str:
     return MISSING if share is None or pd.isna(share) else f"{100 * share:.{decimals}f} %"
 
 
-def table(
+def text_table(
     header: Sequence[str], rows: Iterable[Sequence[str]], *, left: Sequence[int] = (0,), width: int = WIDTH
 ) -> str:
     """Write a table, aligned right except the columns in ``left``; if it is too wide, the first is shortened."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pandas as pd
 import pytest
 
+from common.artifacts.frames import records
 from common.timeline.flamegraph import differential_stacks
 from common.view.comparison.comparison_html import comparison_page, difference_table
 from common.view.comparison.comparison_plot import MOST_BARS, draw_comparison
@@ -67,14 +68,14 @@ def test_a_page_shows_every_node_and_no_markup_of_a_name():
 
 
 def test_the_report_shows_what_changed():
-    table = difference_table(pd.DataFrame(ROWS))
+    table = difference_table(records(pd.DataFrame(ROWS)))
     assert "a|&lt;b&gt;_nchwc" in table
     assert "small" not in table
 
 
 def test_the_picture_states_the_finding_and_draws_nodes_by_what_they_change():
     nodes = [row(f"n{index}", share=0.001 * index) for index in range(40)]
-    figure = draw_comparison(pd.DataFrame([LATENCY, *nodes]))
+    figure = draw_comparison(records(pd.DataFrame([LATENCY, *nodes])))
     assert figure.texts[0].get_text() == "Latency regressed: +7.0 %; 0 of 40 groups of nodes changed"
     labels = [text.get_text() for text in figure.axes[0].get_yticklabels()]
     assert len(labels) == MOST_BARS
@@ -87,12 +88,12 @@ def test_a_node_that_one_side_alone_executes_is_named_below_the_picture():
     new = row("new", verdict="regressed", share=0.0, baseline_value=0.0, candidate_value=143.0)
     alone = {"difference_share": None, "difference_low_share": None, "difference_high_share": None}
     rows = pd.DataFrame([*ROWS, {**new, **alone, "verdict_reason": "only the candidate executes it"}])
-    (axes,) = draw_comparison(rows).axes
+    (axes,) = draw_comparison(records(rows)).axes
     assert axes.get_xlabel() == "difference from the baseline (%)\nonly one side executes new (143 µs)"
 
 
 def test_there_is_no_picture_without_an_interval():
-    assert draw_comparison(pd.DataFrame([{**LATENCY, "difference_low_share": None}])) is None
+    assert draw_comparison(records(pd.DataFrame([{**LATENCY, "difference_low_share": None}]))) is None
 
 
 @pytest.mark.parametrize(
@@ -103,7 +104,7 @@ def test_there_is_no_picture_without_an_interval():
      ("request_energy_j", 0.002, "2.00 mJ"), ("million_requests_usd", 0.00225, "0.00225 USD")],
 )  # fmt: skip
 def test_a_value_has_the_unit_of_its_figure(figure, value, text):
-    assert value_text({"compared_figure": figure, "v": value}, "v") == text
+    assert value_text(figure, value) == text
 
 
 def test_stacks_have_both_times_and_their_sums():

@@ -6,6 +6,7 @@ import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.text import Text
 
+from common.artifacts.frames import records
 from common.load.interference import ROLES
 from common.load.service.concurrency import USUAL
 from common.view.load.fleet_plot import LABEL_WIDTH, MOST_MODELS, draw_fleet
@@ -155,6 +156,6 @@ def test_a_pair_without_a_latency_is_no_error():
 
 def test_the_report_names_the_host_of_each_model_and_the_reason():
     rows = [model("b/slow.onnx", 13.0), refused("a/bad<.onnx")]
-    page = load_section({"load_fleet": fleet(rows), "load_interference": pair()}, {})
+    page = load_section({"load_fleet": records(fleet(rows)), "load_interference": records(pair())}, {})
     assert "<td>north</td>" in page and "bad&lt;.onnx" in page and "is not an ONNX model" in page
     assert "main" in page and "3.07 (2.76 to 3.68)" in page

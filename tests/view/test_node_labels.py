@@ -5,6 +5,7 @@ import random
 import pandas as pd
 import pytest
 
+from common.artifacts.frames import records
 from common.view.node_labels import LABEL_WIDTH, label_nodes, labels_of, with_labels
 
 CONV = ("Conv", "BatchNormalization", "Relu")
@@ -149,10 +150,10 @@ def test_a_table_gives_its_columns_and_the_gap_keeps_its_name():
         }
     )
     expected = {"/relu/Relu_output_0_nchwc": "stem", "ReorderOutput": "ReorderOutput", "(gap)": "(gap)"}
-    assert labels_of(table) == expected
-    assert labels_of(table.drop(columns="op_types")) == expected  # the names of source nodes tell their types
+    assert labels_of(records(table)) == expected
+    assert labels_of(records(table.drop(columns="op_types"))) == expected  # the names of source nodes tell their types
     names = table[["executed_node"]]
-    assert labels_of(names) == expected | {"/relu/Relu_output_0_nchwc": "relu"}
+    assert labels_of(records(names)) == expected | {"/relu/Relu_output_0_nchwc": "relu"}
 
 
 def test_names_in_a_text_become_labels_and_words_stay():

@@ -9,17 +9,18 @@ import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.text import Text
 
+from common.artifacts.frames import records
 from common.errors import UpstreamError
 from common.view.plan.fpga_text import (
+    ENGINES,
+    TIMES,
+    Terms,
     amdahl_table,
     break_even,
     comparison_table,
-    engine_table,
     judgement,
     offload_report,
     operators,
-    terms_of,
-    time_table,
     value_text,
     verdict_lines,
 )
@@ -68,15 +69,15 @@ def outside(figure):
 
 @pytest.mark.parametrize("objective", ["latency", "energy"])
 def test_the_parts_of_each_bar_sum_to_its_total(gains, objective):
-    terms = terms_of(gains)
+    terms = Terms.of(records(gains))
     totals = [sum(parts.values()) for parts in bars(terms, objective).values()]
     expected = [terms[objective, "host_total"]["likely"], *(terms[objective, "new_total"][case] for case in CASES)]
     assert totals == pytest.approx(expected)
 
 
 def test_the_drawn_widths_are_the_parts_and_the_hidden_time_lies_over_their_end(gains):
-    latency = draw_offload(gains, None).axes[0]
-    likely = list(bars(terms_of(gains), "latency").values())[2]
+    latency = draw_offload(records(gains)).axes[0]
+    likely = list(bars(Terms.of(records(gains)), "latency").values())[2]
     drawn = [patch for patch in latency.patches if patch.get_y() == pytest.approx(2 - 0.31)]
     widths = sorted(patch.get_width() for patch in drawn)
     hidden_ms = -likely[HIDDEN] * 1e-3
@@ -96,11 +97,11 @@ def test_each_bar_is_compared_with_the_host_in_its_own_case(gains, objective):
     host = (rows["objective"] == name) & (rows["term"] == "host_total")
     likely = float(rows.loc[host, "likely"].iloc[0])
     rows.loc[host, "optimistic"] = 3 * likely
-    axes = draw_offload(rows, None).axes[objective]
+    axes = draw_offload(records(rows)).axes[objective]
     dashed = [line.get_xdata()[0] for line in axes.lines if line.get_linestyle() != "-"]
     scale = (1e-3, 1e-6)[objective]
     assert dashed == pytest.approx([scale * likely * factor for factor in (1, 1, 1, 3)])
-    totals = [sum(parts.values()) for parts in bars(terms_of(rows), name).values()]
+    totals = [sum(parts.values()) for parts in bars(Terms.of(records(rows)), name).values()]
     labels = [text.get_text() for text in axes.texts]
     for label, total, factor in zip(labels[1:], totals[1:], (1, 1, 3), strict=True):
         assert float(label.split(", ")[1].removesuffix("x")) == pytest.approx(factor * likely / total, rel=0.01)
@@ -109,21 +110,21 @@ def test_each_bar_is_compared_with_the_host_in_its_own_case(gains, objective):
 @pytest.mark.parametrize("term", ["kernel_speedup", "host_total"])
 def test_a_lost_term_is_named(gains, term):
     with pytest.raises(UpstreamError, match=rf"speedup\.csv: corrupt \(no row latency {term}\); rerun <speedup>"):
-        draw_offload(gains[(gains["objective"] != "latency") | (gains["term"] != term)], None)
+        draw_offload(records(gains[(gains["objective"] != "latency") | (gains["term"] != term)]), None)
 
 
 def test_the_title_says_the_gain_of_both(gains, kernels):
-    found = head(draw_offload(gains, kernels))
+    found = head(draw_offload(records(gains), records(kernels)))
     # 1 / (0.4 + 0.6/1.6 + 0.003 + 0.002 + 0.011 - 0.003) = 1.269; 0.4 + 0.6/0.5 + 0.313 = 1.913
     assert found[0] == "Offloading is likely to make latency 1.27 times better and energy 1.91 times worse"
     assert found[1] == "K1 systolic-32x32x4-fp32, K2 streaming-16 on u280 in fp32 · estimated, not measured"
 
 
 def test_only_what_is_drawn_is_in_the_legend(gains, kernels):
-    found = texts(draw_offload(gains, kernels))
+    found = texts(draw_offload(records(gains), records(kernels)))
     assert {"conversion", "card static", "kernels: memory", "hidden by overlap"} <= set(found)
     plain = gains[~gains["term"].isin(["conversion", "overlap"])]
-    assert not {"conversion", "hidden by overlap"} & set(texts(draw_offload(plain, kernels)))
+    assert not {"conversion", "hidden by overlap"} & set(texts(draw_offload(records(plain), records(kernels))))
 
 
 def test_no_two_parts_look_alike():
@@ -133,23 +134,23 @@ def test_no_two_parts_look_alike():
 def test_a_gain_that_rounds_to_one_is_none(gains):
     even = gains.copy()
     even.loc[even["term"] == "total_speedup", "likely"] = 0.9991
-    assert head(draw_offload(even, None))[0].endswith("neither better nor worse and energy neither better nor worse")
+    assert head(draw_offload(records(even)))[0].endswith("neither better nor worse and energy neither better nor worse")
 
 
 def test_a_plan_without_kernels_has_no_picture(gains):
-    assert draw_offload(gains.assign(**dict.fromkeys(CASES, pd.NA)), None) is None
+    assert draw_offload(records(gains.assign(**dict.fromkeys(CASES, pd.NA))), None) is None
 
 
 def test_more_kernels_than_the_title_holds_are_counted(gains, kernels):
     many = pd.concat([kernels] * 3)
-    assert " and 2 more on u280" in head(draw_offload(gains, many))[1]
-    assert head(draw_offload(gains, None))[1] == "estimated, not measured"
+    assert " and 2 more on u280" in head(draw_offload(records(gains), records(many)))[1]
+    assert head(draw_offload(records(gains)))[1] == "estimated, not measured"
 
 
 def test_unknown_energy_leaves_latency_alone(gains):
     rows = gains.copy()
     rows.loc[rows["objective"] == "energy", list(CASES)] = pd.NA
-    assert len(draw_offload(rows, None).axes) == 1
+    assert len(draw_offload(records(rows)).axes) == 1
 
 
 # --- timeline -------------------------------------------------------------------------------------------------------
@@ -264,7 +265,8 @@ def test_the_same_tables_give_the_same_bytes(draw):
 
 def test_the_report_fits_the_terminal_and_has_all_its_tables(gains, kernels):
     tables = {"offload_plan": kernels, "speedup": gains, "offload_verdict": verdicts(gains)}
-    shown = offload_report({**tables, "offload_comparison": comparison(TOTAL_US)})
+    tables = {name: records(table) for name, table in tables.items()}
+    shown = offload_report({**tables, "offload_comparison": records(comparison(TOTAL_US))})
     assert max(len(line) for line in shown.splitlines()) <= WIDTH
     for word in (
         "Kernel",
@@ -284,7 +286,7 @@ def test_the_report_fits_the_terminal_and_has_all_its_tables(gains, kernels):
 
 
 def test_a_comparison_is_relative_to_the_plan():
-    lines = comparison_table(comparison(TOTAL_US)).splitlines()
+    lines = comparison_table(records(comparison(TOTAL_US))).splitlines()
     # 0.788 of 71,011 us; 1 / 0.788 - 1 = 26.9 %
     assert lines[1].split() == [
         "plan,",
@@ -304,24 +306,24 @@ def test_a_comparison_is_relative_to_the_plan():
     assert lines[5].split() == ["proven", "bound", "55.9", "ms", "-0.1", "%", "1.27x", "–"]
     assert [line.split()[0] for line in lines if "†" in line] == ["board=u5…precision=int8", "†"]  # which is feasible
     unknown = comparison(TOTAL_US).assign(plan_latency_likely_us=float("nan"))
-    assert comparison_table(unknown).splitlines()[2].split() == ["host", "alone", "–", "–", "1.00x", "–"]
+    assert comparison_table(records(unknown)).splitlines()[2].split() == ["host", "alone", "–", "–", "1.00x", "–"]
 
 
 def test_what_is_not_proved_optimal_is_marked_and_names_are_whole():
     rows = comparison(TOTAL_US)
     rows.loc[rows.index[0], "plan_status"] = "feasible"
     rows.loc[rows.index[1], "alternative"] = "launch-per=phase, same calls"
-    lines = comparison_table(rows).splitlines()
+    lines = comparison_table(records(rows)).splitlines()
     assert lines[1].startswith("plan, per group † ") and lines[2].startswith("per phase, same calls ")
     assert lines[-1] == "† not proved optimal"
-    proved = comparison_table(comparison(TOTAL_US).assign(plan_status="optimal"))
+    proved = comparison_table(records(comparison(TOTAL_US).assign(plan_status="optimal")))
     assert "†" not in proved
 
 
 def test_a_difference_that_rounds_to_nothing_is_none():
     rows = comparison(TOTAL_US)
     rows.loc[rows.index[1], "plan_latency_likely_us"] = rows["plan_latency_likely_us"].iloc[0] * 0.9996
-    assert "%" not in comparison_table(rows).splitlines()[2]
+    assert "%" not in comparison_table(records(rows)).splitlines()[2]
 
 
 def test_terms_that_nobody_knows_are_left_to_the_table(gains):
@@ -329,16 +331,16 @@ def test_terms_that_nobody_knows_are_left_to_the_table(gains):
     never.loc[never["term"] == "break_even_batch", list(CASES)] = pd.NA
     rounding = gains.copy()
     rounding.loc[rounding["term"] == "overlap", list(CASES)] = [0.0, 5.8e-10, -4.2e-10]
-    assert "batch to break even" in amdahl_table(gains) and "hidden by overlap" in amdahl_table(gains)
-    assert "batch to break even" not in amdahl_table(never)
-    assert "hidden by overlap" not in amdahl_table(rounding)
+    assert "batch to break even" in amdahl_table(records(gains)) and "hidden by overlap" in amdahl_table(records(gains))
+    assert "batch to break even" not in amdahl_table(records(never))
+    assert "hidden by overlap" not in amdahl_table(records(rounding))
 
 
 def test_terms_that_are_zero_throughout_are_left_to_the_table(gains):
     nothing = gains.copy()
     nothing.loc[nothing["term"] == "conversion", list(CASES)] = 0.0
-    assert "conversion" in amdahl_table(gains)
-    assert "conversion" not in amdahl_table(nothing)
+    assert "conversion" in amdahl_table(records(gains))
+    assert "conversion" not in amdahl_table(records(nothing))
 
 
 @pytest.mark.parametrize(
@@ -358,18 +360,19 @@ def test_units_of_the_gains(value, unit, text):
 
 
 def test_time_that_is_bought_with_energy_is_said(gains):
-    lines = verdict_lines(verdicts(gains), terms_of(gains))
+    lines = verdict_lines(records(verdicts(gains)), Terms.of(records(gains)))
     assert lines[0] == "verdict   latency likely pays, undecided: 1.27x, 0.781x to 1.67x"
     # 0.913 of 428,009 uJ
     assert lines[-1] == "          the plan trades energy for time: 391 mJ more for each inference"
     better = gains.copy()
     better.loc[(better["objective"] == "energy") & (better["term"] == "total_speedup"), list(CASES)] = 1.1
-    assert "bought" not in "\n".join(verdict_lines(verdicts(better), terms_of(better)))
+    assert "bought" not in "\n".join(verdict_lines(records(verdicts(better)), Terms.of(records(better))))
 
 
 def test_a_disturbed_host_is_said_first_and_nothing_is_said_to_pay(gains, kernels):
     judged = verdicts(gains, ["one run in ten takes over 17% longer than the median", "the gap between nodes is +38 %"])
     tables = {"offload_plan": kernels, "speedup": gains, "offload_verdict": judged}
+    tables = {name: records(table) for name, table in tables.items()}
     shown = offload_report(tables, lambda text: text.replace("<op_latency>", "01"))
     assert shown.splitlines()[:3] == [
         "verdict   not judged: rerun 01 on an idle host",
@@ -378,14 +381,18 @@ def test_a_disturbed_host_is_said_first_and_nothing_is_said_to_pay(gains, kernel
     ]
     assert offload_lines(tables)[-1].split()[-2:] == ["not", "judged"]
     assert outlook_lines(tables) == []
-    said = [shown, *offload_lines(tables), *texts(draw_offload(gains, kernels, judged, "Not judged"))]
+    said = [
+        shown,
+        *offload_lines(tables),
+        *texts(draw_offload(records(gains), records(kernels), records(judged), "Not judged")),
+    ]
     assert not [text for text in said if re.search(r"\bpays?\b|better|breaks even", text)]
-    assert head(draw_offload(gains, kernels, judged, "Not judged"))[0] == "Not judged"
+    assert head(draw_offload(records(gains), records(kernels), records(judged), "Not judged"))[0] == "Not judged"
     assert head(draw_timeline(timeline(), "Not judged"))[0] == "Not judged"
 
 
 def test_the_front_marks_what_no_plan_beats():
-    lines = front_table(front(TOTAL_US)).splitlines()
+    lines = front_table(records(front(TOTAL_US))).splitlines()
     assert " ".join(lines[1].split()) == "latency 1 1 56.0 ms 17.9/s 52.3 mJ 1"
     assert " ".join(lines[3].split()) == "throughput, stream * 1 3 63.9 ms 43.7/s 39.0 mJ 1"
     assert " ".join(lines[4].split()) == "energy, stream 2 6 107 ms 42.2/s – 1"
@@ -393,26 +400,26 @@ def test_the_front_marks_what_no_plan_beats():
 
 
 def test_the_front_is_drawn_with_what_no_plan_beats_in_a_list():
-    figure = draw_front(front(TOTAL_US))
+    figure = draw_front(records(front(TOTAL_US)))
     found = texts(figure)
     # 0.788 of 71,011 us; 3.1 in 71,011 us; 0.39 of 0.1 J
     assert head(figure)[0] == "With the card an inference takes 56.0 ms at least; 43.7/s at most, or 39.0 mJ for each"
     assert {"latency, stream, batch 1", "throughput, stream, batch 1", "63.9 ms, 43.7/s, 39.0 mJ each"} <= set(found)
     assert "latency, batch 1" not in found and "energy, stream, batch 2" not in found
     assert not [words for words in outside(figure) if words[0].isalpha()]  # ticks beyond the axes are not drawn
-    assert head(draw_front(front(TOTAL_US), "Not judged"))[0] == "Not judged"
+    assert head(draw_front(records(front(TOTAL_US)), "Not judged"))[0] == "Not judged"
 
 
 def test_plans_at_one_place_share_their_numbers():
     rows = front(TOTAL_US)
     same = [name for name in rows.columns if name not in ("objective", "operation")]
     rows.loc[rows.index[3], same] = rows.loc[rows.index[2], same]
-    assert {"1", "2, 3"} <= set(texts(draw_front(rows)))
-    assert {"1", "2"} <= set(texts(draw_front(front(TOTAL_US))))
+    assert {"1", "2, 3"} <= set(texts(draw_front(records(rows))))
+    assert {"1", "2"} <= set(texts(draw_front(records(front(TOTAL_US)))))
 
 
 def test_break_even_in_words(gains):
-    lines = break_even(terms_of(gains))
+    lines = break_even(Terms.of(records(gains)))
     assert lines == [
         "breaks even at kernels 1.02x the host; 1.60x is likely",
         "breaks even at 1.42 ms for each launch",
@@ -421,7 +428,7 @@ def test_break_even_in_words(gains):
     changed = gains.copy()
     changed.loc[changed["term"] == "break_even_batch", "likely"] = 7.0
     changed.loc[changed["term"] == "break_even_kernel_speedup", "likely"] = float("nan")
-    lines = break_even(terms_of(changed))
+    lines = break_even(Terms.of(records(changed)))
     assert lines[0] == "transfers and launches alone cost at least as much as kernels could save"
     assert "breaks even at a batch of 7, launched once" in lines
 
@@ -430,15 +437,15 @@ def test_no_kernel_makes_what_stays_on_the_host_faster(gains):
     """Hidden time is time of kernels: without them there is less to hide, so 40 % that stay allow 2.5x at most."""
     hidden = gains.copy()
     hidden.loc[hidden["term"] == "overlap", "likely"] = 0.3 * hidden["likely"].iloc[0]
-    assert "          at most 2.50x with infinitely fast kernels;" in outlook_lines({"speedup": hidden})
-    assert "          at most 2.42x with infinitely fast kernels;" in outlook_lines({"speedup": gains})  # 1 / 0.413
+    assert "          at most 2.50x with infinitely fast kernels;" in outlook_lines({"speedup": records(hidden)})
+    assert "          at most 2.42x with infinitely fast kernels;" in outlook_lines({"speedup": records(gains)})
 
 
 def test_nothing_chosen_is_said_once(gains):
     nothing = gains.copy()
     nothing.loc[nothing["term"] == "kernel_speedup", list(CASES)] = float("nan")
     alone = verdicts(nothing).assign(verdict="host alone")
-    shown = offload_report({"offload_plan": plan(TOTAL_US).iloc[:0], "speedup": nothing, "offload_verdict": alone})
+    shown = offload_report({"offload_plan": [], "speedup": records(nothing), "offload_verdict": records(alone)})
     assert "everything stays on the host" in shown
     assert "breaks even" not in shown
 
@@ -454,8 +461,8 @@ def test_a_whole_interval_on_one_side_is_sure(gains):
 def test_a_plan_that_does_not_pay_repays_no_weights_and_unknown_power_is_a_dash(gains, kernels):
     slow = gains.copy()
     slow.loc[slow["term"].isin(["payback_runs", "break_even_launch", "break_even_batch"]), "likely"] = float("nan")
-    assert break_even(terms_of(slow)) == ["breaks even at kernels 1.02x the host; 1.60x is likely"]
-    assert time_table(kernels.assign(kernel_power_likely_w=float("nan"))).splitlines()[1].endswith("–")
+    assert break_even(Terms.of(records(slow))) == ["breaks even at kernels 1.02x the host; 1.60x is likely"]
+    assert TIMES.text(records(kernels.assign(kernel_power_likely_w=float("nan")))).splitlines()[1].endswith("–")
 
 
 def test_operators_of_a_kernel():
@@ -469,5 +476,5 @@ def test_operators_of_a_kernel():
 
 
 def test_resources_are_short_in_the_table_of_engines(kernels):
-    line = engine_table(kernels).splitlines()[1]
+    line = ENGINES.text(records(kernels)).splitlines()[1]
     assert line.split()[2:] == ["SLR0", "203k", "301k", "211.5", "0", "2048", "16", "300"]

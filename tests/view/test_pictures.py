@@ -5,6 +5,7 @@ import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.text import Text
 
+from common.artifacts.frames import records
 from common.artifacts.schema import conform
 from common.view.findings import Findings, StageRecord
 from common.view.key_nodes import rank_nodes
@@ -43,7 +44,7 @@ def tables():
 
 @pytest.fixture(scope="module")
 def keys(tables):
-    return rank_nodes(tables["op_roofline"], labels_of(tables["op_roofline"]))
+    return rank_nodes(records(tables["op_roofline"]), labels_of(records(tables["op_roofline"])))
 
 
 def texts(figure):
@@ -68,7 +69,7 @@ def is_rank(text):
 
 
 def test_the_roofline_names_both_ceilings_the_ridge_and_the_ten_slowest_nodes(tables, keys):
-    figure = draw_roofline(tables["op_roofline"], keys, ROOF)
+    figure = draw_roofline(records(tables["op_roofline"]), keys, ROOF)
     found = texts(figure)
     assert {"fp32, 2 threads: 240 GFLOP/s", "memory, 2 threads: 8.00 GB/s"} <= set(found)
     assert "ridge 30.0 FLOP/byte" in found  # 240 / 8
@@ -79,7 +80,7 @@ def test_the_roofline_names_both_ceilings_the_ridge_and_the_ten_slowest_nodes(ta
 
 
 def test_the_roofline_draws_every_roof_with_its_label(tables, keys):
-    figure = draw_roofline(tables["op_roofline"], keys, ROOF)
+    figure = draw_roofline(records(tables["op_roofline"]), keys, ROOF)
     others = {
         "fp32, 1 thread: 120 GFLOP/s",
         "int8, 2 threads: 960 GOP/s",
@@ -102,13 +103,13 @@ def test_no_two_labels_of_roofs_touch(tables, ratio):
     """However close the roofs are: here each is so many times the next."""
     peaks = tuple(Ceiling(f"peak {n}, 2 threads: 123 GFLOP/s", PEAK * ratio**n, judges=n == 0) for n in range(4))
     slopes = tuple(Ceiling(f"slope {n}: 12.3 GB/s", BANDWIDTH * (1.2 * ratio) ** n, judges=n == 0) for n in range(3))
-    figure = draw_roofline(tables["op_roofline"], (), Roof(peaks, slopes))
+    figure = draw_roofline(records(tables["op_roofline"]), (), Roof(peaks, slopes))
     assert overlapping(figure, lambda text: text.get_text().startswith("peak ")) == []
 
 
 def test_each_number_format_that_judges_has_its_ridge(tables, keys):
     roof = roof_from(MEASURED, None, None, {"fp32", "int8"})
-    found = texts(draw_roofline(tables["op_roofline"], keys, roof))
+    found = texts(draw_roofline(records(tables["op_roofline"]), keys, roof))
     assert {"ridge 30.0 FLOP/byte", "ridge 120 FLOP/byte"} <= set(found)
 
 
@@ -119,31 +120,31 @@ def test_one_thread_and_missing_formats_have_no_line_of_their_own():
 
 
 def test_no_two_numbers_of_the_roofline_touch(tables, keys):
-    assert overlapping(draw_roofline(tables["op_roofline"], keys, ROOF), is_rank) == []
+    assert overlapping(draw_roofline(records(tables["op_roofline"]), keys, ROOF), is_rank) == []
 
 
 def test_no_number_covers_the_label_of_a_peak(tables, keys):
     """The slowest nodes lie at the peak, below its label."""
     table = tables["op_roofline"].assign(attained_flop_per_s=0.97 * PEAK)
     table["arithmetic_intensity_flop_per_byte"] = [0.01, *(200.0 * 1.01**place for place in range(1, len(table)))]
-    figure = draw_roofline(table, keys, ROOF)
+    figure = draw_roofline(records(table), keys, ROOF)
     assert overlapping(figure, lambda text: is_rank(text) or text.get_text().startswith("fp32, 2 threads")) == []
 
 
 def test_nodes_that_have_no_place_on_logarithmic_axes_are_counted(tables, keys):
-    found = texts(draw_roofline(tables["op_roofline"], keys, ROOF))
+    found = texts(draw_roofline(records(tables["op_roofline"]), keys, ROOF))
     assert any("1 without FLOPs or time not drawn" in text for text in found)
 
 
 def test_without_ceilings_the_nodes_are_drawn_without_a_roof(tables, keys):
-    found = texts(draw_roofline(tables["op_roofline"], keys, None))
+    found = texts(draw_roofline(records(tables["op_roofline"]), keys, None))
     assert "Executed nodes by arithmetic intensity (no ceilings known)" in found
     assert not any(text.startswith("ridge") for text in found)
 
 
 def test_a_roofline_of_nodes_without_flops_has_roofs_alone(tables):
     empty = tables["op_roofline"].assign(arithmetic_intensity_flop_per_byte=None, bound="", roof_share=None)
-    found = texts(draw_roofline(conform("op_roofline", empty), (), ROOF))
+    found = texts(draw_roofline(records(conform("op_roofline", empty)), (), ROOF))
     assert "ridge 30.0 FLOP/byte" in found
     assert any(text.startswith("0 executed nodes") for text in found)
 
@@ -151,13 +152,15 @@ def test_a_roofline_of_nodes_without_flops_has_roofs_alone(tables):
 def test_hollow_marks_and_other_operators_are_explained():
     table = all_tables(many_nodes(12))["op_roofline"]
     table.loc[:7, "op_type"] = [f"Op{n}" for n in range(8)]
-    found = texts(draw_roofline(table, rank_nodes(table, labels_of(table)), ROOF))
+    found = texts(draw_roofline(records(table), rank_nodes(records(table), labels_of(records(table))), ROOF))
     assert "profiler dominates" in found
     assert "other operators" in found
 
 
 def test_energy_bars_add_up_and_the_title_names_source_and_largest_cause(tables, keys):
-    figure = draw_energy(tables["ops_profile"], tables["energy_summary"], keys, labels_of(tables["ops_profile"]))
+    figure = draw_energy(
+        tables["ops_profile"], tables["energy_summary"], keys, labels_of(records(tables["ops_profile"]))
+    )
     groups, nodes = figure.axes
     total_mj = tables["energy_summary"]["energy_uj"] * 1e-3
     assert sum(patch.get_width() for patch in groups.patches) == pytest.approx(total_mj)
@@ -170,7 +173,7 @@ def test_energy_bars_add_up_and_the_title_names_source_and_largest_cause(tables,
 def test_many_operator_types_share_a_bar(tables):
     table = tables["ops_profile"].copy()
     table.loc[:8, "op_type"] = [f"Op{n}" for n in range(9)]
-    found = texts(draw_energy(table, None, (), labels_of(table)))
+    found = texts(draw_energy(table, None, (), labels_of(records(table))))
     assert "8 other types" in found  # 9 new, 4 of before (Conv, ReorderOutput, Gemm, Pool), the gap: 14 less 6
     assert "energy_summary.json is absent: no interval" in found
 
@@ -178,7 +181,7 @@ def test_many_operator_types_share_a_bar(tables):
 def test_small_energies_are_in_microjoules(tables):
     columns = [name for name in tables["ops_profile"] if name.endswith("_uj")]
     tiny = tables["ops_profile"].assign(**{name: tables["ops_profile"][name] * 1e-4 for name in columns})
-    assert "energy (µJ)" in texts(draw_energy(tiny, None, (), labels_of(tiny)))
+    assert "energy (µJ)" in texts(draw_energy(tiny, None, (), labels_of(records(tiny))))
 
 
 def test_the_schedule_draws_every_node_of_a_resnet_once_in_each_order(tables, keys):
@@ -222,7 +225,7 @@ def test_a_wide_graph_fills_its_lanes_with_the_longest_and_says_what_is_left_out
 @pytest.mark.slow
 def test_two_thousand_nodes_stay_readable():
     schedule = all_tables(many_nodes(2_000))["op_schedule"]
-    found = texts(draw_schedule(schedule, rank_nodes(schedule, labels_of(schedule))))
+    found = texts(draw_schedule(schedule, rank_nodes(records(schedule), labels_of(records(schedule)))))
     assert any(text.startswith(f"{MAX_DRAWN} of 2000 nodes drawn") for text in found)
     assert "short nodes, not drawn one by one" in found
 
@@ -265,7 +268,7 @@ def test_a_percentile_without_limits_has_a_mark_without_a_bar(tables):
 
 @pytest.mark.slow
 def test_the_same_tables_give_the_same_bytes(tables, keys):
-    first, second = (render(draw_roofline(tables["op_roofline"], keys, ROOF)) for _ in range(2))
+    first, second = (render(draw_roofline(records(tables["op_roofline"]), keys, ROOF)) for _ in range(2))
     assert first == second
     assert b"<dc:date>" not in first[".svg"]
     assert first[".png"].startswith(b"\x89PNG")
@@ -292,7 +295,7 @@ def test_ceilings_that_03_was_given_stand_before_the_measured_ones(tables):
 def test_the_formats_that_judge_are_those_of_the_table(tables):
     table = tables["op_roofline"].copy()
     table.loc[:3, "roof"] = "int8"
-    found = Findings(tables={"op_roofline": table}, documents={"host_ceilings": MEASURED})
+    found = Findings(tables={"op_roofline": records(table)}, documents={"host_ceilings": MEASURED})
     assert [line.text[:4] for line in roof_of(found).peaks if line.judges] == ["fp32", "int8"]
 
 
@@ -300,7 +303,7 @@ def test_an_unavailable_energy_is_not_drawn(tables):
     unknown = tables["ops_profile"].assign(
         energy_uj=pd.Series(pd.NA, index=tables["ops_profile"].index, dtype="Float64")
     )
-    assert draw_all(Findings(tables={"ops_profile": unknown})) == {}
+    assert draw_all(Findings(tables={"ops_profile": records(unknown)})) == {}
 
 
 @pytest.mark.slow
@@ -308,8 +311,9 @@ def test_names_that_look_alike_once_they_are_escaped_stay_two_nodes():
     """A control character, and a name that spells out its escape."""
     names = ["a\x1b[31mred", r"a\x1b[31mred"]
     nodes = [{"name": n, "op": "MatMul", "us": 97.0, "flops": 7, "bytes": 11, "before": ()} for n in names]
-    tables = {name: table for name, table in all_tables(nodes).items() if isinstance(table, pd.DataFrame)}
-    tables["op_roofline"]["source_nodes"] = [[name] for name in names] + [[]]
+    tables = {name: records(table) for name, table in all_tables(nodes).items() if isinstance(table, pd.DataFrame)}
+    for row, sources in zip(tables["op_roofline"], [[name] for name in names] + [[]], strict=True):
+        row["source_nodes"] = sources
     found = Findings(tables=tables)
     keys = found.keys()
     labels = [key.label for key in keys]
@@ -328,7 +332,7 @@ def test_ticks_of_less_than_a_decade_are_numbers_and_no_formulas(tables):
         .head(2)
         .assign(arithmetic_intensity_flop_per_byte=[23.0, 29.0], attained_flop_per_s=[13e9, 17e9])
     )
-    figure = draw_roofline(table, (), None)
+    figure = draw_roofline(records(table), (), None)
     FigureCanvasAgg(figure).draw()
     axes = figure.axes[0]
     for axis, expected in ((axes.xaxis, {"10", "100"}), (axes.yaxis, {"6 G", "10 G", "20 G", "30 G"})):
@@ -361,7 +365,7 @@ def test_a_gap_that_comes_first_leads_the_titles_and_no_operator_takes_more_than
 ):
     table = tables["op_roofline"]
     share = (table["latency_share"] * (1 - gap) / 0.98).where(table["row_kind"] != "gap", gap)
-    drawn = {"op_roofline": table.assign(latency_share=share), "op_schedule": tables["op_schedule"]}
+    drawn = {"op_roofline": records(table.assign(latency_share=share)), "op_schedule": records(tables["op_schedule"])}
     figures = draw_all(Findings(tables=drawn, documents={"host_ceilings": MEASURED}))
     assert head(figures["roofline"])[0].startswith(roofline_title)
     assert head(figures["schedule"])[0].startswith(schedule_title)
@@ -372,7 +376,7 @@ def test_a_gap_that_comes_first_leads_the_titles_and_no_operator_takes_more_than
 def test_a_long_title_ends_inside_the_picture(tables, keys, gap):
     table = tables["op_roofline"].replace({"op_type": {"Conv": "SkipSimplifiedLayerNormalization"}})
     share = (table["latency_share"] * (1 - gap) / 0.98).where(table["row_kind"] != "gap", gap)
-    figure = draw_roofline(table.assign(latency_share=share), keys, ROOF)
+    figure = draw_roofline(records(table.assign(latency_share=share)), keys, ROOF)
     assert len(head(figure)[0]) > 90
     for line in figure.texts[:2]:
         assert line.get_window_extent().x1 < figure.bbox.width

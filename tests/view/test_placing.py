@@ -6,6 +6,7 @@ from math import hypot
 import pandas as pd
 import pytest
 
+from common.artifacts.frames import records
 from common.view.key_nodes import rank_nodes
 from common.view.node_labels import labels_of
 from common.view.placing import place_around, spread
@@ -53,11 +54,16 @@ def nodes(**columns):
 
 def test_nodes_rank_by_latency_without_the_gap_and_without_what_the_correction_dominates():
     table = nodes(row_kind=["node"] * 3 + ["gap"], is_correction_dominated=[False, True, False, False])
-    assert [(key.number, key.name, key.latency_us) for key in rank_nodes(table, labels_of(table))] == [
+    assert [
+        (key.number, key.name, key.latency_us) for key in rank_nodes(records(table), labels_of(records(table)))
+    ] == [
         (1, "c", 5.0),
         (2, "a", 3.0),
     ]
 
 
 def test_a_table_without_those_columns_ranks_all_its_rows():
-    assert [key.name for key in rank_nodes(nodes().head(3), labels_of(nodes()), count=2)] == ["b", "c"]
+    assert [key.name for key in rank_nodes(records(nodes().head(3)), labels_of(records(nodes())), count=2)] == [
+        "b",
+        "c",
+    ]

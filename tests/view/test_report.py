@@ -8,6 +8,7 @@ from json import loads
 import pandas as pd
 import pytest
 
+from common.artifacts.frames import records
 from common.view.findings import Findings
 from common.view.marks import Marks, mark_id, marked
 from common.view.node_labels import modules_of
@@ -23,7 +24,7 @@ MARKED = re.compile(r'<(?:path|use) data-n="([\d ]+)"([^>]*)><title>([^<]*)</tit
 
 
 def findings_of(tables):
-    frames = {name: table for name, table in tables.items() if isinstance(table, pd.DataFrame)}
+    frames = {name: records(table) for name, table in tables.items() if isinstance(table, pd.DataFrame)}
     return Findings(frames, {name: table for name, table in tables.items() if isinstance(table, dict)})
 
 
@@ -49,7 +50,7 @@ def left_of(attributes):
 def test_points_of_the_roofline_are_the_nodes_at_their_intensity(nodes):
     """Points from left to right are nodes by rising intensity, whatever order and groups they are drawn in."""
     found = findings_of(all_tables(nodes))
-    roofline, numbers = found.tables["op_roofline"].set_index("executed_node"), found.numbers()
+    roofline, numbers = pd.DataFrame(found.tables["op_roofline"]).set_index("executed_node"), found.numbers()
     drawn = MARKED.findall(render(draw_all(found)["roofline"], found.marks())[".svg"].decode())
     names = {number: name for name, number in numbers.items()}
     known = roofline[(roofline["arithmetic_intensity_flop_per_byte"] > 0) & (roofline["attained_flop_per_s"] > 0)]
@@ -73,8 +74,8 @@ def test_bars_of_the_schedule_are_the_nodes_at_their_start(found, pictures):
     parts = MARKED.findall(pictures["schedule"].decode())
     tops = [re.search(r"d=\"M [\d.]+ ([\d.]+)", part)[1] for _, part, _ in parts]
     lane = [(left_of(part), int(number)) for top, (number, part, _) in zip(tops, parts, strict=True) if top == tops[0]]
-    order = found.tables["op_schedule"].sort_values("execution_index")["executed_node"]
-    assert [number for _, number in sorted(lane)] == [found.numbers()[name] for name in order]
+    order = sorted(found.tables["op_schedule"], key=lambda row: row["execution_index"])
+    assert [number for _, number in sorted(lane)] == [found.numbers()[row["executed_node"]] for row in order]
 
 
 def test_one_node_is_marked_in_every_picture_and_table(found, pictures):
@@ -109,13 +110,12 @@ def test_items_of_the_plan_light_up_their_nodes_and_unknown_names_nothing():
 
 def test_blocks_hold_every_node_once_and_all_of_the_time(found):
     roofline = found.tables["op_roofline"]
-    nodes = roofline[roofline["row_kind"] != "gap"]
-    chosen = set(nodes["executed_node"].iloc[::2])
+    times = {row["executed_node"]: row["node_latency_us"] for row in roofline if row["row_kind"] != "gap"}
+    chosen = {*[*times][::2]}
     blocks = blocks_of(roofline, modules_of(roofline), chosen)
-    assert sorted(name for block in blocks for name in block.nodes) == sorted(nodes["executed_node"])
-    assert sum(block.latency_us for block in blocks) == pytest.approx(nodes["node_latency_us"].sum())
+    assert sorted(name for block in blocks for name in block.nodes) == sorted(times)
+    assert sum(block.latency_us for block in blocks) == pytest.approx(sum(times.values()))
     assert {"layer1.0", "layer4.2", "conv1"} <= {block.name for block in blocks}
-    times = dict(zip(nodes["executed_node"], nodes["node_latency_us"], strict=True))
     for block in blocks:
         on_card = sum(times[name] for name in block.nodes if name in chosen)
         assert block.card_share == pytest.approx(on_card / block.latency_us)
@@ -128,7 +128,7 @@ def test_a_model_is_split_into_its_modules_although_a_node_outside_takes_most_of
     modules = {name: ("m", *name.strip("/").split("/")[:-1]) for name in roofline["executed_node"]}
     first = roofline["executed_node"].iloc[0]
     roofline = roofline.assign(latency_share=share.where(roofline["executed_node"] != first, 0.9))
-    blocks = blocks_of(roofline, modules | {first: ()}, None)
+    blocks = blocks_of(records(roofline), modules | {first: ()}, None)
     assert blocks[0].nodes == (first,) and blocks[0].name == "outside the modules"
     assert len(blocks) == 1 + 26
 
@@ -136,7 +136,7 @@ def test_a_model_is_split_into_its_modules_although_a_node_outside_takes_most_of
 def test_a_model_without_modules_is_shown_in_a_few_stretches():
     nodes = [{**node, "name": f"node_{index}"} for index, node in enumerate(many_nodes(307))]
     roofline = all_tables(nodes)["op_roofline"].assign(source_nodes=[[]] * 308, op_types=[[]] * 308)
-    blocks = blocks_of(roofline, {name: (name,) for name in roofline["executed_node"]}, None)
+    blocks = blocks_of(records(roofline), {name: (name,) for name in roofline["executed_node"]}, None)
     assert len(blocks) <= MOST_BLOCKS
     assert sum(len(block.nodes) for block in blocks) == 307
     assert blocks[0].name.startswith("node_0 … node_") and blocks[0].card_share is None
@@ -146,7 +146,7 @@ def test_a_tensor_between_two_blocks_counts_once_and_levels_follow_what_is_read(
     blocks = [Block(name, tuple(name), 1.0, 0.1, "", None) for name in ("ab", "cd", "ef")]
     rows = [("t", "a", "c", 5), ("t", "b", "d", 5), ("u", "a", "e", 7), ("v", "c", "d", 9), ("in", None, "a", 11)]
     edges = pd.DataFrame(rows, columns=["tensor", "producer", "consumer", "tensor_bytes"])
-    assert edges_between(blocks, edges) == {(0, 1): 5.0, (0, 2): 7.0}
+    assert edges_between(blocks, records(edges)) == {(0, 1): 5.0, (0, 2): 7.0}
     assert levels(4, [(0, 1), (0, 2), (1, 3), (3, 1)]) == [0, 1, 1, 2]
 
 
@@ -203,13 +203,13 @@ def test_a_browser_sorts_filters_and_lights_up_a_node(found, pictures, tmp_path)
     done = subprocess.run([BROWSER, *flags, file.as_uri()], capture_output=True, text=True, timeout=300, check=True)
     result = re.search(r'data-result="([^"]*)"', done.stdout)[1].replace("&quot;", '"')
     out = loads(result)
-    nodes = found.tables["op_roofline"].query("row_kind != 'gap'")
+    nodes = [row for row in found.tables["op_roofline"] if row["row_kind"] != "gap"]
     labels = found.labels()
     assert out["unsorted"] == len(nodes)
     assert out["slowest"] == found.keys()[0].label
     assert out["fastest"].startswith("23.0 µs")
-    rows = zip(nodes["executed_node"], nodes["op_type"], strict=True)
-    wanted = sorted(labels[name] for name, op_type in rows if "layer1.0" in name and op_type == "Conv")
+    named = [row["executed_node"] for row in nodes if row["op_type"] == "Conv"]
+    wanted = sorted(labels[name] for name in named if "layer1.0" in name)
     assert out["filtered"] == wanted
     assert {"graph", "roofline", "schedule", "nodes"} <= set(out["lit"])
     assert out["title"].startswith(out["panel"])

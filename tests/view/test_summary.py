@@ -6,6 +6,7 @@ from html import escape
 import pandas as pd
 import pytest
 
+from common.artifacts.frames import records
 from common.artifacts.stages import STAGES
 from common.sensors.other_work import OtherWork
 from common.view.findings import Findings, StageRecord
@@ -38,7 +39,7 @@ def record(script, *notes, **fields):
 
 def findings(tables, *names, stages=(), notes=(), **documents):
     kept = names or tuple(tables)
-    frames = {name: tables[name] for name in kept if isinstance(tables[name], pd.DataFrame)}
+    frames = {name: records(tables[name]) for name in kept if isinstance(tables[name], pd.DataFrame)}
     plain = {name: tables[name] for name in kept if isinstance(tables[name], dict)} | documents
     return Findings(frames, plain, tuple(stages), tuple(notes))
 
@@ -110,7 +111,7 @@ def test_the_share_of_the_roof_of_a_group_is_time_at_the_roof_over_time():
             "bound": ["memory", "compute", ""],
         }
     )
-    (group,) = by_op_type(table)
+    (group,) = by_op_type(records(table))
     assert group.roof_share == pytest.approx((3 * 0.5 + 5 * 0.9) / 8)
     assert group.attained_flop_per_s == pytest.approx(18 / 10e-6)
     assert (group.node_count, group.bound) == (3, "compute")
@@ -120,7 +121,7 @@ def test_a_group_of_unknown_work_has_no_share_and_no_rate():
     table = pd.DataFrame(
         {"op_type": ["Loop"], "row_kind": "node", "node_latency_us": 3.0, "latency_share": 1.0, "bound": ""}
     ).assign(roof_share=float("nan"), flops=float("nan"), bytes=float("nan"), is_correction_dominated=False)
-    (group,) = by_op_type(table)
+    (group,) = by_op_type(records(table))
     assert (group.roof_share, group.attained_flop_per_s, group.bound) == (None, None, "")
 
 
@@ -136,7 +137,7 @@ def test_rates_of_a_type_are_refused_alike_by_the_report_of_03_and_by_the_summar
     roofline.loc[convs, "is_correction_dominated"] = dominated
     first = roofline.index[convs][0]
     roofline.loc[first, ["flops", "bytes"]] = [flops, moved]
-    lines = roofline_report(roofline, {"fp32": PEAK}, BANDWIDTH, 1.0, None).splitlines()
+    lines = roofline_report(records(roofline), {"fp32": PEAK}, BANDWIDTH, 1.0, None).splitlines()
     summary = closing_summary(findings({**tables, "op_roofline": roofline}, "op_roofline")).splitlines()
     told, closing = (next(line for line in text if line.split()[:1] == ["Conv"]) for text in (lines, summary))
     assert told.split().count(MISSING) == 3  # FLOP/s, B/s, of roof
@@ -162,6 +163,7 @@ def test_an_energy_without_source_says_how_to_get_one(tables):
 def test_a_plan_without_kernels_says_so(tables):
     nothing = {"speedup": tables["speedup"].assign(**dict.fromkeys(CASES, float("nan")))}
     nothing["offload_verdict"] = verdicts(nothing["speedup"]).assign(verdict="host alone")
+    nothing = {name: records(table) for name, table in nothing.items()}
     assert offload_lines(nothing) == ["  everything stays on the host: no plan with the card ends sooner"]
     assert outlook_lines(nothing) == []
 
@@ -171,17 +173,20 @@ def test_an_unknown_energy_gain_is_a_dash_with_its_remedy(tables):
     rows.loc[rows["objective"] == "energy", list(CASES)] = float("nan")
     energy = next(
         line
-        for line in offload_lines({"speedup": rows, "offload_verdict": verdicts(rows)})
+        for line in offload_lines({"speedup": records(rows), "offload_verdict": records(verdicts(rows))})
         if line.startswith("  energy")
     )
     assert energy.split() == ["energy", "–", "–", "–", "unknown"]
-    assert outlook_lines({"speedup": rows})[-1] == "  energy  unknown; give <static_power_w>"
+    assert outlook_lines({"speedup": records(rows)})[-1] == "  energy  unknown; give <static_power_w>"
 
 
 def test_overheads_that_no_kernel_can_repay_are_named(tables):
     rows = tables["speedup"].copy()
     rows.loc[(rows["objective"] == "latency") & (rows["term"] == "break_even_kernel_speedup"), "likely"] = float("nan")
-    assert outlook_lines({"speedup": rows})[0] == "  latency pays at no kernel speedup for the kernels (likely 1.60x);"
+    assert (
+        outlook_lines({"speedup": records(rows)})[0]
+        == "  latency pays at no kernel speedup for the kernels (likely 1.60x);"
+    )
 
 
 def warned(tables, name, **changes):
@@ -253,7 +258,7 @@ def test_warnings_come_in_the_order_of_what_they_endanger(tables):
     roofline, ceilings = tables["op_roofline"], tables["host_ceilings"] | {"stable": False}
     share = roofline["latency_share"].where(roofline["row_kind"] != "gap", 0.5)
     found = Findings(
-        {"op_roofline": roofline.assign(latency_share=share, is_above_roof=False)},
+        {"op_roofline": records(roofline.assign(latency_share=share, is_above_roof=False))},
         {"host_ceilings": ceilings},
         tuple(stages),
         ("absent: x.csv; run y", "y.csv: stale"),
@@ -353,7 +358,7 @@ def test_numbers_stand_right_and_words_left():
 
 def test_a_starred_time_is_explained(tables):
     table = tables["op_roofline"].assign(is_correction_dominated=True)
-    assert "* dominated by the profiler" in report_html(Findings(tables={"op_roofline": table}), "", {})
+    assert "* dominated by the profiler" in report_html(Findings(tables={"op_roofline": records(table)}), "", {})
 
 
 def test_an_energy_without_interval_or_split_says_the_total_alone(tables):

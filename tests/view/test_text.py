@@ -7,9 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from common.artifacts.frames import records
 from common.names import shorten
 from common.view.profile.work_text import symbolic_report
-from common.view.text import MISSING, columns, duration, percent, quantity, significant, table
+from common.view.text import MISSING, columns, duration, percent, quantity, significant, text_table
 
 
 @pytest.mark.parametrize(
@@ -83,7 +84,7 @@ def test_percent(share, decimals, text):
 
 def test_a_table_aligns_and_gives_way_in_its_first_column():
     rows = [("/a/very/long/path/to/a/convolution/Conv_17", "Conv", "1"), ("b", "Gemm", "23")]
-    lines = table(("node", "op", "value"), rows, left=(0, 1), width=30).splitlines()
+    lines = text_table(("node", "op", "value"), rows, left=(0, 1), width=30).splitlines()
     assert lines[0].split() == ["node", "op", "value"]
     assert [len(line) for line in lines[1:]] == [30, 30]
     assert lines[1].endswith("  Conv      1")
@@ -92,7 +93,7 @@ def test_a_table_aligns_and_gives_way_in_its_first_column():
 
 
 def test_a_table_without_rows_is_its_header():
-    assert table(("node", "value"), []) == "node  value"
+    assert text_table(("node", "value"), []) == "node  value"
 
 
 @pytest.mark.parametrize("width", range(3, 30))
@@ -105,22 +106,22 @@ def test_shorten_keeps_both_ends(width):
 
 def test_names_that_would_look_alike_are_numbered():
     names = [f"/decoder/block.{number}/layer.0/SelfAttention/wo/MatMul" for number in (0, 10, 2, 10)]
-    lines = table(("node", "time"), [[name, "7 ms"] for name in names], width=21).splitlines()
+    lines = text_table(("node", "time"), [[name, "7 ms"] for name in names], width=21).splitlines()
     assert len(set(lines[1:])) == 3 and lines[2] == lines[4]
     assert lines[2].split()[-3] == "#2" and all(len(line) <= 21 for line in lines)
 
 
 def test_what_names_bring_neither_breaks_nor_shifts_a_table():
     names = ["plain", "卷积层", "a\nb", "\x1b[31mred", "mirror\u202eed", "e\u0301"]
-    lines = table(("node", "time"), [[name, "7 ms"] for name in names]).splitlines()
+    lines = text_table(("node", "time"), [[name, "7 ms"] for name in names]).splitlines()
     shown = ["plain", "卷积层", r"a\nb", r"\x1b[31mred", r"mirror\u202eed", "e\u0301"]
     assert [line.split()[0] for line in lines[1:]] == shown
     assert {columns(line) for line in lines} == {20}
-    cut = table(("n", "t"), [["卷" * 30, "7"]], width=20).splitlines()[1]
+    cut = text_table(("n", "t"), [["卷" * 30, "7"]], width=20).splitlines()[1]
     assert columns(cut) <= 20 and "…" in cut
 
 
 def test_a_total_over_a_dimension_of_any_name_is_one_line():
     metrics = pd.DataFrame({"op_type": ["Relu"], "source_node": ["r"], "flops": [None], "flops_expression": ["7*x"]})
-    text = symbolic_report(metrics, {}, {"flops": "7*'b\x1b[31m\r\n\u202e'"})
+    text = symbolic_report(records(metrics), {}, {"flops": "7*'b\x1b[31m\r\n\u202e'"})
     assert text.splitlines()[1:] == [r"flops = 7*'b\x1b[31m\r\n\u202e'"]

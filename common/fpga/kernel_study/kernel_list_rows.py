@@ -4,22 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
 
 from common.errors import ConfigurationError
 from common.fpga.device.board import BoardCeilings
 from common.fpga.kernel_study.kernel_list import Kernel, KernelList
 from common.roofline import Ceilings, attainable_flop_per_s
 
+if TYPE_CHECKING:
+    from common.table_rows import KernelCeilingsRow, KernelsCorrectedRow, KernelsRow
 
-def stated_rows(kernel_list: KernelList) -> Iterator[dict[str, Any]]:
+
+def stated_rows(kernel_list: KernelList) -> Iterator[KernelsRow]:
     """Yield a row per kernel and number format, for one call: FLOPs = 2·M·K·N, bytes = (M·K + K·N + M·N) × element."""
     for precision in kernel_list.precisions:
         for kernel in kernel_list.as_stated.kernels:
             yield _counts(kernel, precision)
 
 
-def corrected_rows(kernel_list: KernelList, ceilings: BoardCeilings) -> Iterator[dict[str, Any]]:
+def corrected_rows(kernel_list: KernelList, ceilings: BoardCeilings) -> Iterator[KernelsCorrectedRow]:
     """Yield a row per kernel and number format of the corrected list, with totals and the time at the roof.
 
     Raises:
@@ -28,10 +31,10 @@ def corrected_rows(kernel_list: KernelList, ceilings: BoardCeilings) -> Iterator
     for precision in kernel_list.precisions:
         roof = roof_of(ceilings, precision)
         for kernel in kernel_list.corrected.kernels:
-            yield _counts(kernel, precision) | _totals(kernel, precision, roof)
+            yield _corrected(kernel, precision, roof)
 
 
-def _counts(kernel: Kernel, precision: str) -> dict[str, Any]:
+def _counts(kernel: Kernel, precision: str) -> KernelsRow:
     moved = kernel.bytes(precision)
     return {
         "kernel": kernel.name,
@@ -46,10 +49,11 @@ def _counts(kernel: Kernel, precision: str) -> dict[str, Any]:
     }
 
 
-def _totals(kernel: Kernel, precision: str, roof: Ceilings) -> dict[str, Any]:
+def _corrected(kernel: Kernel, precision: str, roof: Ceilings) -> KernelsCorrectedRow:
     moved, fused = kernel.bytes(precision), kernel.fused_bytes(precision)
     intensity = kernel.flops / moved
     return {
+        **_counts(kernel, precision),
         "batch_count": kernel.batch,
         "call_count": kernel.calls,
         "fused_bytes": fused,
@@ -79,7 +83,7 @@ def roof_of(ceilings: BoardCeilings, precision: str) -> Ceilings:
     return Ceilings(ceilings.peak_flop_per_s[precision], ceilings.attained_bytes_per_s.likely)
 
 
-def ceiling_rows(ceilings: Iterable[BoardCeilings], precisions: Iterable[str]) -> Iterator[dict[str, Any]]:
+def ceiling_rows(ceilings: Iterable[BoardCeilings], precisions: Iterable[str]) -> Iterator[KernelCeilingsRow]:
     """Yield a row per board and number format for which the board has a peak."""
     wanted = tuple(precisions)
     for board in ceilings:

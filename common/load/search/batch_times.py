@@ -98,7 +98,8 @@ def _simulated(service_s: Sequence[Samples], setup: Configuration, rate_hz: floa
     random = np.random.default_rng(seed)
 
     def service_ns(batch: Batch, now_ns: int) -> int:
-        return round(1e9 * float(random.choice(service_s[len(batch.requests) - 1])))
+        times_s = service_s[len(batch.requests) - 1]
+        return round(1e9 * float(times_s[random.integers(times_s.size)]))  # `choice` takes ten times as long
 
     policy = BatchPolicy(most=setup.batch_max, wait_ns=round(1e9 * setup.wait_s))
     source = OpenLoop(poisson(rate_hz, SIMULATED_REQUESTS / rate_hz, seed))

@@ -4,32 +4,39 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from html import escape
-from typing import Any
-
-import pandas as pd
+from typing import TYPE_CHECKING
 
 from common.names import printable
 from common.view.comparison.comparison_text import (
-    change_text,
+    AFTER,
+    BEFORE,
+    CHANGE,
+    FIGURE,
+    INTERVAL,
+    NOISE_FLOOR,
+    OF_LATENCY,
+    REASON,
+    VERDICT_WITH_RUNS,
     changed_nodes,
-    figure_text,
-    interval_text,
+    node_column,
     node_count_line,
-    node_text,
-    value_text,
     verdict_line,
-    verdict_text,
     whole,
 )
-from common.view.html import bullet_list, html_table, page, section
-from common.view.text import percent
+from common.view.html import bullet_list, page, section
+from common.view.tables import Table, TableColumn
 
-Row = Mapping[str, Any]
-HEADER = ("before", "after", "change", "interval", "noise floor", "of latency", "verdict", "reason")
+if TYPE_CHECKING:
+    from common.table_rows import ComparisonRow
+
+FOLDER: TableColumn[ComparisonRow] = TableColumn("folder", lambda row: row["compared_folder"])
+DETAILS = (BEFORE, AFTER, CHANGE, INTERVAL, NOISE_FLOOR, OF_LATENCY, VERDICT_WITH_RUNS, REASON)
+FIGURES: Table[ComparisonRow] = Table(FIGURE, *DETAILS)
+DIFFERENCES: Table[ComparisonRow] = Table(FOLDER, FIGURE, *DETAILS)
 
 
 def comparison_page(
-    parts: Sequence[tuple[Sequence[Row], Sequence[str]]], labels: Mapping[str, str], baseline: str
+    parts: Sequence[tuple[Sequence[ComparisonRow], Sequence[str]]], labels: Mapping[str, str], baseline: str
 ) -> str:
     """Return the page.
 
@@ -38,39 +45,19 @@ def comparison_page(
         labels: of executed nodes of the baseline.
         baseline: its name.
     """
+    nodes: Table[ComparisonRow] = Table(node_column("node", labels), *DETAILS)
     body = [f"<h1>Compared with {escape(printable(baseline))}</h1>"]
     for number, (rows, conditions) in enumerate(parts):
         folder = rows[0]["compared_folder"] if rows else ""
         body.append(f"<p><strong>{escape(printable(folder))}: {escape(printable(verdict_line(rows)))}</strong></p>")
         body.append(section(f"conditions-{number}", "Read this first", bullet_list(map(printable, conditions))))
-        figures = html_table(("figure", *HEADER), [(figure_text(row), *_cells(row)) for row in whole(rows)])
-        body.append(section(f"figures-{number}", "Figures of the whole", figures))
-        body.append(section(f"changed-{number}", "Nodes that changed", _nodes(changed_nodes(rows), labels)))
-        nodes = [row for row in rows if row["compared_kind"] == "node"]
-        body.append(section(f"nodes-{number}", "All nodes", _nodes(nodes, labels, node_count_line(rows))))
+        body.append(section(f"figures-{number}", "Figures of the whole", FIGURES.html(whole(rows))))
+        body.append(section(f"changed-{number}", "Nodes that changed", nodes.html(changed_nodes(rows))))
+        every = [row for row in rows if row["compared_kind"] == "node"]
+        body.append(section(f"nodes-{number}", "All nodes", nodes.html(every, node_count_line(rows))))
     return page("Comparison", body)
 
 
-def difference_table(rows: pd.DataFrame) -> str:
+def difference_table(rows: Sequence[ComparisonRow]) -> str:
     """Return the figures of the whole and the nodes that changed, as the report shows them."""
-    listed: list[Row] = rows.astype(object).where(rows.notna(), None).to_dict("records")  # type: ignore[assignment]
-    shown = [*whole(listed), *changed_nodes(listed)]
-    cells = [(row["compared_folder"], figure_text(row), *_cells(row)) for row in shown]
-    return html_table(("folder", "figure", *HEADER), cells, "every node: comparison.csv and comparison.html")
-
-
-def _nodes(rows: Sequence[Row], labels: Mapping[str, str], aside: str = "") -> str:
-    return html_table(("node", *HEADER), [(printable(node_text(row, labels)), *_cells(row)) for row in rows], aside)
-
-
-def _cells(row: Row) -> tuple[str, ...]:
-    return (
-        value_text(row, "baseline_value"),
-        value_text(row, "candidate_value"),
-        change_text(row),
-        interval_text(row),
-        percent(row["noise_floor_share"]),
-        percent(row["latency_change_share"]),
-        verdict_text(row),
-        printable(row["verdict_reason"]),
-    )
+    return DIFFERENCES.html([*whole(rows), *changed_nodes(rows)], "every node: comparison.csv and comparison.html")

@@ -3,102 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, TypedDict, TypeVar
 
 from common.names import printable
-from common.view.text import MISSING, duration, percent, quantity, significant, table
+from common.view.tables import Table, TableColumn, escaped
+from common.view.text import MISSING, duration, percent, quantity, significant
+
+if TYPE_CHECKING:
+    from common.table_rows import ComparisonRow
 
 MOST_NODES = 10
 LOUD = ("regressed", "improved")
-Row = Mapping[str, Any]
-
-
-def comparison_report(rows: Sequence[Row], conditions: Sequence[str], labels: Mapping[str, str], baseline: str) -> str:
-    """Return the comparison of one folder for the terminal.
-
-    Args:
-        rows: rows of comparison.
-        conditions: doubts, and what differs besides the figures.
-        labels: of executed nodes of the baseline.
-        baseline: its name.
-    """
-    head = f"{verdict_line(rows)} (baseline: {baseline})"
-    lines = [printable(head), *map(printable, conditions), ""]
-    if figures := whole(rows):
-        lines += [table(HEADER, map(_short_cells, figures), left=(0, 5)), ""]
-    if changed := changed_nodes(rows):
-        cells = [_node_cells(row, labels) for row in changed[:MOST_NODES]]
-        header = ("changed nodes", "before", "after", "change", "of latency", "verdict")
-        lines += [table(header, cells, left=(0, 5)), ""]
-    lines.append(node_count_line(rows))
-    return "\n".join(lines)
-
-
-HEADER = ("figure", "before", "after", "change", "interval", "verdict")
-MARKDOWN_HEADER = ("figure", "before", "after", "change", "interval", "noise floor", "verdict")
-
-
-def verdict_line(rows: Sequence[Row]) -> str:
-    """Return what the end-to-end latency did, and the first node that explains it."""
-    latency = next((row for row in rows if row["compared_kind"] == "end_to_end"), None)
-    changed = changed_nodes(rows)
-    named = f"; {len(changed)} of its nodes changed" if changed else ""
-    if latency is None:
-        return f"no latency to compare{named}"
-    return f"latency {latency['comparison_verdict']}: {change_text(latency)}{named}"
-
-
-def whole(rows: Sequence[Row]) -> list[Row]:
-    """Return the figures that are not about a node."""
-    return [row for row in rows if row["compared_kind"] != "node"]
-
-
-def changed_nodes(rows: Sequence[Row]) -> list[Row]:
-    """Return nodes that regressed or improved, those that move the latency most first."""
-    changed = [row for row in rows if row["compared_kind"] == "node" and row["comparison_verdict"] in LOUD]
-    return sorted(changed, key=lambda row: -abs(row["latency_change_share"] or 0.0))
-
-
-def node_count_line(rows: Sequence[Row]) -> str:
-    """Return how many nodes are compared, by verdict, and why some are undecided if there is one reason."""
-    nodes = [row for row in rows if row["compared_kind"] == "node"]
-    if not nodes:
-        return "no nodes were compared: the measurements share too few, or have no times of nodes"
-    verdicts, reasons = [row["comparison_verdict"] for row in nodes], undecided_reasons(nodes)
-    why = {"undecided": f" ({reasons[0]})"} if len(reasons) == 1 else {}
-    counts = ", ".join(f"{verdicts.count(name)} {name}{why.get(name, '')}" for name in dict.fromkeys(verdicts))
-    return f"{len(nodes)} groups of nodes: {counts}; all of them in comparison.csv"
-
-
-def undecided_reasons(rows: Sequence[Row]) -> list[str]:
-    """Return why rows are undecided, each reason once."""
-    undecided = [row["verdict_reason"] for row in rows if row["comparison_verdict"] == "undecided"]
-    return [*filter(None, dict.fromkeys(undecided))]
-
-
-def change_text(row: Row) -> str:
-    """Return the difference as a signed percentage."""
-    return MISSING if row["difference_share"] is None else f"{100 * row['difference_share']:+.1f} %"
-
-
-def interval_text(row: Row) -> str:
-    """Return the interval of the difference."""
-    if row["difference_low_share"] is None:
-        return MISSING
-    return f"{100 * row['difference_low_share']:+.1f} to {100 * row['difference_high_share']:+.1f} %"
-
-
-def value_text(row: Row, name: str) -> str:
-    """Return a value in the unit of its figure."""
-    value, figure = row[name], row["compared_figure"]
-    if figure.endswith("_us"):
-        return duration(value)
-    for suffix, unit, scale in UNITS:
-        if figure.endswith(suffix):
-            return quantity(None if value is None else value * scale, unit)
-    return MISSING if value is None else f"{significant(value)}{' USD' if figure.endswith('_usd') else ''}"
-
-
 SPOKEN = {"likely": "", "node_latency_us": "", "used_count": "used"}
 UNITS = (
     ("requests_per_s", "/s", 1.0),
@@ -112,43 +27,157 @@ UNITS = (
 )
 
 
-def verdict_text(row: Row) -> str:
+class FigureRow(TypedDict):
+    """What rows of comparisons and of histories say of their figure."""
+
+    compared_kind: str
+    compared_figure: str
+    compared_subject: str
+
+
+class DifferenceRow(FigureRow):
+    """What rows of comparisons and of trends say of a difference."""
+
+    comparison_verdict: str
+    difference_share: float | None
+    difference_low_share: float | None
+    difference_high_share: float | None
+    noise_floor_share: float | None
+    latency_change_share: float | None
+    verdict_reason: str
+
+
+Difference = TypeVar("Difference", bound=DifferenceRow)
+
+
+def verdict_line(rows: Sequence[ComparisonRow]) -> str:
+    """Return what the end-to-end latency did, and the first node that explains it."""
+    latency = next((row for row in rows if row["compared_kind"] == "end_to_end"), None)
+    changed = changed_nodes(rows)
+    named = f"; {len(changed)} of its nodes changed" if changed else ""
+    if latency is None:
+        return f"no latency to compare{named}"
+    return f"latency {latency['comparison_verdict']}: {change_text(latency)}{named}"
+
+
+def whole(rows: Sequence[Difference]) -> list[Difference]:
+    """Return the figures that are not about a node."""
+    return [row for row in rows if row["compared_kind"] != "node"]
+
+
+def changed_nodes(rows: Sequence[Difference]) -> list[Difference]:
+    """Return nodes that regressed or improved, those that move the latency most first."""
+    changed = [row for row in rows if row["compared_kind"] == "node" and row["comparison_verdict"] in LOUD]
+    return sorted(changed, key=lambda row: -abs(row["latency_change_share"] or 0.0))
+
+
+def node_count_line(rows: Sequence[ComparisonRow]) -> str:
+    """Return how many nodes are compared, by verdict, and why some are undecided if there is one reason."""
+    nodes = [row for row in rows if row["compared_kind"] == "node"]
+    if not nodes:
+        return "no nodes were compared: the measurements share too few, or have no times of nodes"
+    verdicts, reasons = [row["comparison_verdict"] for row in nodes], undecided_reasons(nodes)
+    why = {"undecided": f" ({reasons[0]})"} if len(reasons) == 1 else {}
+    counts = ", ".join(f"{verdicts.count(name)} {name}{why.get(name, '')}" for name in dict.fromkeys(verdicts))
+    return f"{len(nodes)} groups of nodes: {counts}; all of them in comparison.csv"
+
+
+def undecided_reasons(rows: Sequence[ComparisonRow]) -> list[str]:
+    """Return why rows are undecided, each reason once."""
+    undecided = [row["verdict_reason"] for row in rows if row["comparison_verdict"] == "undecided"]
+    return [*filter(None, dict.fromkeys(undecided))]
+
+
+def change_text(row: DifferenceRow) -> str:
+    """Return the difference as a signed percentage."""
+    return MISSING if row["difference_share"] is None else f"{100 * row['difference_share']:+.1f} %"
+
+
+def interval_text(row: DifferenceRow) -> str:
+    """Return the interval of the difference."""
+    low, high = row["difference_low_share"], row["difference_high_share"]
+    return MISSING if low is None or high is None else f"{100 * low:+.1f} to {100 * high:+.1f} %"
+
+
+def value_text(figure: str, value: float | None) -> str:
+    """Return a value in the unit of its figure."""
+    if figure.endswith("_us"):
+        return duration(value)
+    for suffix, unit, scale in UNITS:
+        if figure.endswith(suffix):
+            return quantity(None if value is None else value * scale, unit)
+    return MISSING if value is None else f"{significant(value)}{' USD' if figure.endswith('_usd') else ''}"
+
+
+def figure_text(row: FigureRow) -> str:
+    """Return the name of a figure and what it is about; where that says it all, it is alone."""
+    name = SPOKEN.get(row["compared_figure"], row["compared_figure"])
+    return f"{row['compared_subject']} {name}".strip()
+
+
+def _verdict_text(row: ComparisonRow) -> str:
     """Return the verdict, and for an undecided one the runs that would decide it."""
     needed = row["runs_needed_count"]
     return f"{row['comparison_verdict']}{f' ({needed:,} runs)' if needed else ''}"
 
 
-def figure_text(row: Row) -> str:
-    """Return the name of a figure, with what it is about; where that says it all, it stands alone."""
-    name = SPOKEN.get(row["compared_figure"], row["compared_figure"])
-    return f"{row['compared_subject']} {name}".strip()
+def node_column(header: str, labels: Mapping[str, str]) -> TableColumn[ComparisonRow]:
+    """Return the column with the label of a group of nodes, and how many others belong to it."""
+
+    def node_text(row: ComparisonRow) -> str:
+        name = labels.get(row["compared_subject"], row["compared_subject"])
+        others = max(len(row["baseline_nodes"]), len(row["candidate_nodes"])) - 1
+        return f"{name} +{others}" if others > 0 else name
+
+    return TableColumn(header, node_text)
 
 
-def _short_cells(row: Row) -> tuple[str, ...]:
-    values = (value_text(row, "baseline_value"), value_text(row, "candidate_value"))
-    return (figure_text(row), *values, change_text(row), interval_text(row), verdict_text(row))
+FIGURE: TableColumn[FigureRow] = TableColumn("figure", figure_text)
+CHANGE: TableColumn[DifferenceRow] = TableColumn("change", change_text)
+INTERVAL: TableColumn[DifferenceRow] = TableColumn("interval", interval_text)
+NOISE_FLOOR: TableColumn[DifferenceRow] = TableColumn("noise floor", lambda row: percent(row["noise_floor_share"]))
+OF_LATENCY: TableColumn[DifferenceRow] = TableColumn("of latency", lambda row: percent(row["latency_change_share"]))
+VERDICT: TableColumn[DifferenceRow] = TableColumn("verdict", lambda row: row["comparison_verdict"], is_left=True)
+REASON: TableColumn[DifferenceRow] = TableColumn("reason", lambda row: row["verdict_reason"])
+BEFORE: TableColumn[ComparisonRow] = TableColumn(
+    "before", lambda row: value_text(row["compared_figure"], row["baseline_value"])
+)
+AFTER: TableColumn[ComparisonRow] = TableColumn(
+    "after", lambda row: value_text(row["compared_figure"], row["candidate_value"])
+)
+VERDICT_WITH_RUNS: TableColumn[ComparisonRow] = TableColumn("verdict", _verdict_text, is_left=True)
+FIGURES: Table[ComparisonRow] = Table(FIGURE, BEFORE, AFTER, CHANGE, INTERVAL, VERDICT_WITH_RUNS)
+FIGURES_WITH_FLOOR: Table[ComparisonRow] = Table(
+    FIGURE, BEFORE, AFTER, CHANGE, INTERVAL, NOISE_FLOOR, VERDICT_WITH_RUNS
+)
 
 
-def _node_cells(row: Row, labels: Mapping[str, str]) -> tuple[str, ...]:
-    values = (value_text(row, "baseline_value"), value_text(row, "candidate_value"))
-    return (
-        node_text(row, labels),
-        *values,
-        change_text(row),
-        percent(row["latency_change_share"]),
-        row["comparison_verdict"],
-    )
+def comparison_report(
+    rows: Sequence[ComparisonRow], conditions: Sequence[str], labels: Mapping[str, str], baseline: str
+) -> str:
+    """Return the comparison of one folder for the terminal.
 
-
-def node_text(row: Row, labels: Mapping[str, str]) -> str:
-    """Return the label of a group of nodes, and how many others belong to it."""
-    name = labels.get(row["compared_subject"], row["compared_subject"])
-    others = max(len(row["baseline_nodes"]), len(row["candidate_nodes"])) - 1
-    return f"{name} +{others}" if others > 0 else name
+    Args:
+        rows: rows of comparison.
+        conditions: doubts, and what differs besides the figures.
+        labels: of executed nodes of the baseline.
+        baseline: its name.
+    """
+    head = f"{verdict_line(rows)} (baseline: {baseline})"
+    lines = [printable(head), *map(printable, conditions), ""]
+    if figures := whole(rows):
+        lines += [FIGURES.text(figures), ""]
+    if changed := changed_nodes(rows):
+        nodes: Table[ComparisonRow] = Table(
+            node_column("changed nodes", labels), BEFORE, AFTER, CHANGE, OF_LATENCY, VERDICT
+        )
+        lines += [nodes.text(changed[:MOST_NODES]), ""]
+    lines.append(node_count_line(rows))
+    return "\n".join(lines)
 
 
 def comparison_markdown(
-    rows: Sequence[Row], conditions: Sequence[str], labels: Mapping[str, str], baseline: str
+    rows: Sequence[ComparisonRow], conditions: Sequence[str], labels: Mapping[str, str], baseline: str
 ) -> str:
     """Return the comparison of one folder as Markdown; the arguments are those of :func:`comparison_report`."""
     lines = [f"## {rows[0]['compared_folder'] if rows else 'Comparison'} against {escaped(baseline)}", ""]
@@ -157,27 +186,11 @@ def comparison_markdown(
         lines += [*(f"- {escaped(text)}" for text in conditions), ""]
     lines += [f"**{escaped(verdict_line(rows))}**", ""]
     if figures := whole(rows):
-        lines += [*markdown_table(MARKDOWN_HEADER, map(_long_cells, figures)), ""]
+        lines += [FIGURES_WITH_FLOOR.markdown(figures), ""]
     if changed := changed_nodes(rows):
-        header = ("changed nodes", "before", "after", "change", "interval", "of latency", "verdict")
-        cells = [(*_node_cells(row, labels)[:4], interval_text(row), *_node_cells(row, labels)[4:]) for row in changed]
-        lines += [*markdown_table(header, cells[: 2 * MOST_NODES]), ""]
+        nodes: Table[ComparisonRow] = Table(
+            node_column("changed nodes", labels), BEFORE, AFTER, CHANGE, INTERVAL, OF_LATENCY, VERDICT
+        )
+        lines += [nodes.markdown(changed[: 2 * MOST_NODES]), ""]
     lines += [*(f"Undecided: {escaped(reason)}." for reason in undecided_reasons(figures)), node_count_line(rows) + "."]
     return "\n".join(lines) + "\n"
-
-
-def _long_cells(row: Row) -> tuple[str, ...]:
-    *cells, verdict = _short_cells(row)
-    return (*cells, percent(row["noise_floor_share"]), verdict)
-
-
-def markdown_table(header: Sequence[str], rows: Any) -> list[str]:
-    """Return the lines of a table in Markdown; numbers stand right."""
-    lines = [header, ["---"] + ["---:"] * (len(header) - 2) + ["---"], *rows]
-    return [f"| {' | '.join(map(escaped, cells))} |" for cells in lines]
-
-
-def escaped(text: str) -> str:
-    """Return a text that stays in its cell, and is no HTML."""
-    safe = printable(str(text)).replace("\\", "\\\\").replace("|", "\\|").replace("<", "&lt;")
-    return safe.replace("`", "\\`").replace("*", "\\*").replace("_", "\\_") if safe.strip("-:") else safe

@@ -2,74 +2,68 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from html import escape
-
-import pandas as pd
+from typing import TYPE_CHECKING
 
 from common.names import printable
-from common.view.comparison.comparison_text import whole
+from common.view.comparison.comparison_text import REASON, changed_nodes, whole
 from common.view.comparison.history_text import (
-    CHANGE_HEADER,
-    HEADER,
-    Row,
+    CHANGES,
+    TRENDS,
     causes,
-    change_cells,
     changed_levels,
     changes_line,
     commit_text,
     history_line,
-    moved_nodes,
-    trend_cells,
 )
-from common.view.html import bullet_list, html_table, page, section
+from common.view.html import bullet_list, page, section
+from common.view.tables import Table, TableColumn
 
-RUN_HEADER = ("run", "recorded", "commit", "doubt")
+if TYPE_CHECKING:
+    from common.table_rows import HistoryTrendsRow, RunHistoryRow, Tables
+
+TRENDS_WITH_REASONS: Table[HistoryTrendsRow] = Table(*TRENDS.columns, REASON)
+RUNS: Table[RunHistoryRow] = Table(
+    TableColumn("run", lambda row: str(row["history_run"])),
+    TableColumn("recorded", lambda row: row["recorded_at"]),
+    TableColumn("commit", commit_text),
+    TableColumn("doubt", lambda row: row["run_doubt"]),
+)
 
 
-def history_page(values: Sequence[Row], trends: Sequence[Row], name: str) -> str:
+def history_page(values: Sequence[RunHistoryRow], trends: Sequence[HistoryTrendsRow], name: str) -> str:
     """Return the page; the arguments are those of :func:`common.view.comparison.history_text.history_report`."""
     nodes = [row for row in trends if row["compared_kind"] == "node"]
     body = [
         f"<h1>History in {escape(printable(name))}</h1>",
         f"<p><strong>{escape(printable(history_line(values, trends)))}</strong></p>",
-        section("figures", "Figures of the whole", _trends(whole(trends))),
+        section("figures", "Figures of the whole", TRENDS_WITH_REASONS.html(whole(trends))),
         section("changes", "Changed levels", _changes(values)),
-        section("moved", "Nodes that left their level", _trends(moved_nodes(trends))),
-        section("nodes", "All nodes", _trends(nodes)),
+        section("moved", "Nodes that left their level", TRENDS_WITH_REASONS.html(changed_nodes(trends))),
+        section("nodes", "All nodes", TRENDS_WITH_REASONS.html(nodes)),
         section("runs", "Runs", _runs(values)),
     ]
     return page("History", body)
 
 
-def history_section(tables: Mapping[str, pd.DataFrame]) -> str:
+def history_section(tables: Tables) -> str:
     """Return the figures of the whole and the changes, as the report shows them; nothing without a history."""
-    if "run_history" not in tables or "history_trends" not in tables:
+    values, trends = tables.get("run_history"), tables.get("history_trends")
+    if values is None or trends is None:
         return ""
-    values, trends = plain_rows(tables["run_history"]), plain_rows(tables["history_trends"])
-    moved = [*whole(trends), *moved_nodes(trends)]
+    moved = [*whole(trends), *changed_nodes(trends)]
     line = f"<p><strong>{escape(printable(history_line(values, trends)))}</strong></p>"
-    return "\n".join([line, _trends(moved), _changes(values)])
+    return "\n".join([line, TRENDS_WITH_REASONS.html(moved), _changes(values)])
 
 
-def plain_rows(table: pd.DataFrame) -> list[Row]:
-    """Return the rows of a table, with None for what is unknown."""
-    return table.astype(object).where(table.notna(), None).to_dict("records")  # type: ignore[return-value]
+def _changes(values: Sequence[RunHistoryRow]) -> str:
+    line, changed = changes_line(values), changed_levels(values)
+    if not changed:
+        return f"<p>{line}</p>"
+    return CHANGES.html(changed, line) + bullet_list(map(printable, causes(changed)))
 
 
-def _trends(rows: Sequence[Row]) -> str:
-    cells = [(*map(printable, trend_cells(row)), printable(row["verdict_reason"] or "")) for row in rows]
-    return html_table((*HEADER, "reason"), cells)
-
-
-def _changes(values: Sequence[Row]) -> str:
-    changed = changed_levels(values)
-    cells = [tuple(map(printable, change_cells(row))) for row in changed]
-    also = bullet_list(map(printable, causes(changed)))
-    return html_table(CHANGE_HEADER, cells, changes_line(values)) + also if cells else f"<p>{changes_line(values)}</p>"
-
-
-def _runs(values: Sequence[Row]) -> str:
-    runs = {row["history_run"]: row for row in sorted(values, key=lambda row: bool(row["run_doubt"]))}
-    cells = [(str(run), row["recorded_at"], commit_text(row), row["run_doubt"] or "") for run, row in runs.items()]
-    return html_table(RUN_HEADER, [tuple(map(printable, one)) for one in sorted(cells, key=lambda one: int(one[0]))])
+def _runs(values: Sequence[RunHistoryRow]) -> str:
+    by_run = {row["history_run"]: row for row in sorted(values, key=lambda row: bool(row["run_doubt"]))}
+    return RUNS.html([by_run[run] for run in sorted(by_run)])

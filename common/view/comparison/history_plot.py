@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.gridspec import GridSpec
 
 from common.names import printable, shorten
-from common.view.comparison.comparison_text import LOUD, figure_text
-from common.view.comparison.history_html import plain_rows
-from common.view.comparison.history_text import Row, changed_levels, commit_text, commits_text, history_line
+from common.view.comparison.comparison_text import LOUD, FigureRow, figure_text
+from common.view.comparison.history_text import changed_levels, commit_text, commits_text, history_line
 from common.view.style import BLUE, GREY, ORANGE, VERMILLION, new_figure
+
+if TYPE_CHECKING:
+    from common.table_rows import HistoryTrendsRow, RunHistoryRow
 
 PANELS = 4
 MOST_LABELS = 24  # runs that are named below the picture
@@ -21,44 +23,43 @@ NAME_WIDTH = 30
 US_PER_MS = 1000
 
 
-def draw_history(values: pd.DataFrame, trends: pd.DataFrame) -> Figure | None:
+def draw_history(values: Sequence[RunHistoryRow], trends: Sequence[HistoryTrendsRow]) -> Figure | None:
     """Draw the latency, then the figures that changed most, each over the runs.
 
     Args:
         values: rows of run_history.
         trends: rows of history_trends.
     """
-    points, last = plain_rows(values), plain_rows(trends)
-    runs = sorted({row["history_run"] for row in points})
+    runs = sorted({row["history_run"] for row in values})
     if len(runs) < 2:
         return None
     figure = new_figure(
-        _title(points, last),
+        _title(values, trends),
         "lines: levels · dashed: a new level, between two commits · hollow: a disturbed host · +: changed files",
     )
-    shown = _shown(points, last)
+    shown = _shown(values, trends)
     grid = GridSpec(len(shown), 1, figure, left=0.09, right=0.985, bottom=0.16, top=0.86, hspace=0.45)
     panels = [figure.add_subplot(grid[place]) for place in range(len(shown))]
     for axes, trend in zip(panels, shown, strict=True):
-        _draw(axes, [row for row in points if _key(row) == _key(trend)], trend, runs)
-    _name_runs(panels[-1], points, runs)
+        _draw(axes, [row for row in values if _key(row) == _key(trend)], trend, runs)
+    _name_runs(panels[-1], values, runs)
     return figure
 
 
-def _title(points: Sequence[Row], trends: Sequence[Row]) -> str:
+def _title(points: Sequence[RunHistoryRow], trends: Sequence[HistoryTrendsRow]) -> str:
     line, count = history_line(points, trends), len(changed_levels(points))
     return f"{line[0].upper()}{line[1:]}; {count or 'no'} changed level{'' if count == 1 else 's'} before"
 
 
-def _key(row: Row) -> tuple[str, str, str]:
+def _key(row: FigureRow) -> tuple[str, str, str]:
     return row["compared_kind"], row["compared_figure"], row["compared_subject"]
 
 
-def _shown(points: Sequence[Row], trends: Sequence[Row]) -> list[Row]:
+def _shown(points: Sequence[RunHistoryRow], trends: Sequence[HistoryTrendsRow]) -> list[HistoryTrendsRow]:
     """Return the figures to draw: the latency, then those that moved or changed, then others of the whole."""
     changed = {_key(row) for row in points if row["is_change_point"]}
 
-    def rank(row: Row) -> tuple[bool, bool, bool, float]:
+    def rank(row: HistoryTrendsRow) -> tuple[bool, bool, bool, float]:
         is_latency = row["compared_kind"] == "end_to_end" and row["compared_figure"] == "p50_us"
         is_loud = row["comparison_verdict"] in LOUD or _key(row) in changed
         return not is_latency, not is_loud, row["compared_kind"] == "node", -abs(row["difference_share"] or 0.0)
@@ -66,14 +67,16 @@ def _shown(points: Sequence[Row], trends: Sequence[Row]) -> list[Row]:
     return sorted(trends, key=rank)[:PANELS]
 
 
-def _draw(axes: Axes, rows: Sequence[Row], trend: Row, runs: Sequence[int]) -> None:
+def _draw(axes: Axes, rows: Sequence[RunHistoryRow], trend: HistoryTrendsRow, runs: Sequence[int]) -> None:
     place = {run: index for index, run in enumerate(runs)}
     scale, unit = _scale(trend["compared_figure"], max(row["figure_value"] for row in rows))
     sound, doubted = ([row for row in rows if bool(row["run_doubt"]) is doubt] for doubt in (False, True))
     for some, face in ((sound, BLUE), (doubted, "none")):
         places = [place[row["history_run"]] for row in some]
         axes.plot(places, [scale * row["figure_value"] for row in some], "o", color=BLUE, markerfacecolor=face, ms=4)
-    levels = [(place[row["history_run"]], scale * row["level_value"]) for row in sound]
+    levels = [
+        (place[row["history_run"]], scale * row["level_value"]) for row in sound if row["level_value"] is not None
+    ]
     if levels:
         axes.step([at for at, _ in levels], [level for _, level in levels], where="mid", color=ORANGE, linewidth=1.5)
     if trend["comparison_verdict"] in LOUD and rows:
@@ -108,7 +111,7 @@ def _scale(figure: str, largest: float) -> tuple[float, str]:
     return (1e-3, "ms") if largest >= US_PER_MS else (1.0, "µs")
 
 
-def _name_runs(axes: Axes, points: Sequence[Row], runs: Sequence[int]) -> None:
+def _name_runs(axes: Axes, points: Sequence[RunHistoryRow], runs: Sequence[int]) -> None:
     """Name the runs below the last panel by their commits; of many, only some."""
     by_run = {row["history_run"]: row for row in points}
     step = -(-len(runs) // MOST_LABELS)

@@ -3,33 +3,35 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from common.names import listed, printable, shorten
 from common.view.comparison.comparison_text import (
-    LOUD,
+    CHANGE,
+    FIGURE,
+    INTERVAL,
     MOST_NODES,
+    VERDICT,
     change_text,
-    escaped,
+    changed_nodes,
     figure_text,
-    interval_text,
-    markdown_table,
     value_text,
     whole,
 )
-from common.view.text import percent, table
+from common.view.tables import Table, TableColumn, escaped
+from common.view.text import percent
+
+if TYPE_CHECKING:
+    from common.table_rows import HistoryTrendsRow, RunHistoryRow
 
 SHORT_COMMIT = 10  # characters of its hash
 MOST_CHARACTERS = 16  # of a name
 FULL_HASH = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 UNKNOWN = "unknown"
-HEADER = ("figure", "level before", "last run", "change", "interval", "runs", "verdict")
-CHANGE_HEADER = ("changed level", "before", "after", "change", "first run", "commits")
-Row = Mapping[str, Any]
 
 
-def history_report(values: Sequence[Row], trends: Sequence[Row], name: str) -> str:
+def history_report(values: Sequence[RunHistoryRow], trends: Sequence[HistoryTrendsRow], name: str) -> str:
     """Return a history for the terminal.
 
     Args:
@@ -38,30 +40,30 @@ def history_report(values: Sequence[Row], trends: Sequence[Row], name: str) -> s
         name: of the file.
     """
     lines = [printable(f"{history_line(values, trends)} (history: {name})"), *map(printable, reasons(trends)), ""]
-    lines.append(table(HEADER, map(trend_cells, whole(trends)), left=(0, 6)))
-    if moved := moved_nodes(trends):
-        lines += ["", table(("nodes that moved", *HEADER[1:]), map(trend_cells, moved[:MOST_NODES]), left=(0, 6))]
+    lines.append(TRENDS.text(whole(trends)))
+    if moved := changed_nodes(trends):
+        lines += ["", MOVED.text(moved[:MOST_NODES])]
     changed = changed_levels(values)
     if changed:
-        lines += ["", table(CHANGE_HEADER, map(change_cells, changed[:MOST_NODES]), left=(0, 5))]
+        lines += ["", CHANGES.text(changed[:MOST_NODES])]
     return "\n".join([*lines, "", changes_line(values), *map(printable, causes(changed[:MOST_NODES]))])
 
 
-def history_markdown(values: Sequence[Row], trends: Sequence[Row], name: str) -> str:
+def history_markdown(values: Sequence[RunHistoryRow], trends: Sequence[HistoryTrendsRow], name: str) -> str:
     """Return a history as Markdown; the arguments are those of :func:`history_report`."""
     lines = [f"## History in {escaped(name)}", "", f"**{escaped(history_line(values, trends))}**", ""]
     lines += [*(f"- {escaped(text)}" for text in reasons(trends)), ""] if reasons(trends) else []
-    lines += markdown_table(HEADER, map(trend_cells, whole(trends)))
-    if moved := moved_nodes(trends):
-        lines += ["", *markdown_table(("nodes that moved", *HEADER[1:]), map(trend_cells, moved[: 2 * MOST_NODES]))]
+    lines.append(TRENDS.markdown(whole(trends)))
+    if moved := changed_nodes(trends):
+        lines += ["", MOVED.markdown(moved[: 2 * MOST_NODES])]
     changed = changed_levels(values)
     if changed:
-        lines += ["", *markdown_table(CHANGE_HEADER, map(change_cells, changed[: 2 * MOST_NODES]))]
+        lines += ["", CHANGES.markdown(changed[: 2 * MOST_NODES])]
     lines += ["", f"{changes_line(values)}.", "", *(f"- {escaped(text)}" for text in causes(changed[: 2 * MOST_NODES]))]
     return "\n".join(lines).rstrip() + "\n"
 
 
-def history_line(values: Sequence[Row], trends: Sequence[Row]) -> str:
+def history_line(values: Sequence[RunHistoryRow], trends: Sequence[HistoryTrendsRow]) -> str:
     """Return what the last run did to the latency."""
     last = max(values, key=lambda row: row["history_run"])
     run = f"run {last['history_run']} of commit {commit_text(last)}"
@@ -71,7 +73,7 @@ def history_line(values: Sequence[Row], trends: Sequence[Row]) -> str:
     return f"latency {latency['comparison_verdict']}: {change_text(latency)} in {run}"
 
 
-def commit_text(row: Row) -> str:
+def commit_text(row: RunHistoryRow) -> str:
     """Return the commit of a run in short; a plus says that files differed from it."""
     return commit_name(row["commit_name"], is_dirty=bool(row["is_dirty_tree"]))
 
@@ -86,30 +88,22 @@ def _short(commit: str) -> str:
     return commit[:SHORT_COMMIT] if FULL_HASH.fullmatch(commit) else shorten(commit, MOST_CHARACTERS)
 
 
-def reasons(trends: Sequence[Row]) -> list[str]:
+def reasons(trends: Sequence[HistoryTrendsRow]) -> list[str]:
     """Return why figures of the whole are undecided, each reason once."""
-    undecided = [row for row in whole(trends) if row["comparison_verdict"] == "undecided" and row["verdict_reason"]]
-    of = {reason: [row for row in undecided if row["verdict_reason"] == reason] for reason in _of(undecided)}
-    return [f"undecided: {listed(map(figure_text, rows), 3)}: {reason}" for reason, rows in of.items()]
+    by_reason: dict[str, list[str]] = {}
+    for row in whole(trends):
+        if row["comparison_verdict"] == "undecided" and row["verdict_reason"]:
+            by_reason.setdefault(row["verdict_reason"], []).append(figure_text(row))
+    return [f"undecided: {listed(figures, 3)}: {reason}" for reason, figures in by_reason.items()]
 
 
-def _of(rows: Sequence[Row]) -> dict[str, None]:
-    return dict.fromkeys(row["verdict_reason"] for row in rows)
-
-
-def moved_nodes(trends: Sequence[Row]) -> list[Row]:
-    """Return the nodes that left their level in the last run, those that move the latency most first."""
-    moved = [row for row in trends if row["compared_kind"] == "node" and row["comparison_verdict"] in LOUD]
-    return sorted(moved, key=lambda row: -abs(row["latency_change_share"] or 0.0))
-
-
-def changed_levels(values: Sequence[Row]) -> list[Row]:
+def changed_levels(values: Sequence[RunHistoryRow]) -> list[RunHistoryRow]:
     """Return the first run of each new level: of the whole first, then of nodes, the newest first."""
     changed = [row for row in values if row["is_change_point"]]
     return sorted(changed, key=lambda row: (row["compared_kind"] == "node", -row["history_run"]))
 
 
-def changes_line(values: Sequence[Row]) -> str:
+def changes_line(values: Sequence[RunHistoryRow]) -> str:
     """Return how many levels changed, over how many runs."""
     runs, count = len({row["history_run"] for row in values}), len(changed_levels(values))
     doubted = len({row["history_run"] for row in values if row["run_doubt"]})
@@ -120,29 +114,44 @@ def changes_line(values: Sequence[Row]) -> str:
     )
 
 
-def causes(changed: Sequence[Row]) -> list[str]:
+def causes(changed: Sequence[RunHistoryRow]) -> list[str]:
     """Return what else changed with the levels, each first run once."""
     of_run = {row["history_run"]: row["changed_conditions"] for row in changed if row["changed_conditions"]}
     return [f"differs since run {run}: {text}" for run, texts in of_run.items() for text in texts]
 
 
-def trend_cells(row: Row) -> tuple[str, ...]:
-    """Return the cells of what the last run did to a figure."""
-    values = (value_text(row, "level_value"), value_text(row, "figure_value"))
-    runs = str(row["level_run_count"])
-    return (figure_text(row), *values, change_text(row), interval_text(row), runs, row["comparison_verdict"])
-
-
-def change_cells(row: Row) -> tuple[str, ...]:
-    """Return the cells of a change of level: how large it is, and the commits that it lies between."""
-    share = row["level_change_share"]
-    before = None if share is None else row["level_value"] / (1 + share)
-    values = (value_text({**row, "before": before}, "before"), value_text(row, "level_value"))
-    change = percent(share) if share is None or share < 0 else f"+{percent(share)}"
-    return (figure_text(row), *values, change, str(row["history_run"]), commits_text(row))
-
-
-def commits_text(row: Row) -> str:
+def commits_text(row: RunHistoryRow) -> str:
     """Return the range of commits in which a level changed, as git takes it."""
     before, after = _short(row["commit_before"] or UNKNOWN), commit_text(row)
     return after if before == _short(row["commit_name"]) else f"{before}..{after}"
+
+
+def _level_before(row: RunHistoryRow) -> str:
+    level, share = row["level_value"], row["level_change_share"]
+    before = None if share is None or level is None else level / (1 + share)
+    return value_text(row["compared_figure"], before)
+
+
+def _level_change(row: RunHistoryRow) -> str:
+    share = row["level_change_share"]
+    return percent(share) if share is None or share < 0 else f"+{percent(share)}"
+
+
+TRENDS: Table[HistoryTrendsRow] = Table(
+    FIGURE,
+    TableColumn("level before", lambda row: value_text(row["compared_figure"], row["level_value"])),
+    TableColumn("last run", lambda row: value_text(row["compared_figure"], row["figure_value"])),
+    CHANGE,
+    INTERVAL,
+    TableColumn("runs", lambda row: str(row["level_run_count"])),
+    VERDICT,
+)
+MOVED: Table[HistoryTrendsRow] = Table(FIGURE.called("nodes that moved"), *TRENDS.columns[1:])
+CHANGES: Table[RunHistoryRow] = Table(
+    FIGURE.called("changed level"),
+    TableColumn("before", _level_before),
+    TableColumn("after", lambda row: value_text(row["compared_figure"], row["level_value"])),
+    TableColumn("change", _level_change),
+    TableColumn("first run", lambda row: str(row["history_run"])),
+    TableColumn("commits", commits_text, is_left=True),
+)

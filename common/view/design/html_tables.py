@@ -2,134 +2,103 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-import pandas as pd
-
-from common.view.design.text_tables import KIB, PICO
-from common.view.html import html_table
+from common.view.design.text_tables import (
+    CYCLES,
+    DRAM,
+    LAST_LAYER,
+    LAYERS,
+    RESIDENT,
+    TILE,
+    WORK,
+    contraction_name,
+    joules,
+    product,
+)
+from common.view.design.text_tables import PEAK_KIB as KIB_NUMBER
+from common.view.tables import Table, TableColumn
 from common.view.text import MISSING, percent, quantity, significant
 
+if TYPE_CHECKING:
+    from common.table_rows import DesignComparisonRow, DesignGroupsRow, DesignMappingsRow, DesignPointsRow, Tables
+
 MOST_ROWS = 60
-OPERANDS = ("weight", "input", "output")
+POINTS: Table[DesignPointsRow] = Table(
+    TableColumn("design", lambda row: row["design"]),
+    TableColumn("search", lambda row: row["search_engine"]),
+    TableColumn("area", lambda row: MISSING if (area := row["chip_mm2"]) is None or _is_misfit(row) else _mm2(area)),
+    TableColumn("energy", lambda row: joules(row["modelled_energy_pj"])),
+    TableColumn("cycles", lambda row: quantity(row["modelled_cycles"], "")),
+    TableColumn("EDP, pJ·cycles", lambda row: product(row["edp_pj_cycles"])),
+    TableColumn("bound", lambda row: product(row["bound_edp_pj_cycles"])),
+    TableColumn("gap", lambda row: percent(row["gap_share"])),
+    TableColumn("front", lambda row: "yes" if row["is_pareto"] else ""),
+    TableColumn("problem", lambda row: row["problem"]),
+)
+SEARCHES: Table[DesignComparisonRow] = Table(
+    TableColumn("design", lambda row: row["design"]),
+    TableColumn("algorithm", lambda row: row["algorithm"]),
+    TableColumn("seed", lambda row: str(row["seed"])),
+    TableColumn("EDP, pJ·cycles", lambda row: product(row["edp_pj_cycles"])),
+    TableColumn("evaluations", lambda row: MISSING if (count := row["evaluation_count"]) is None else f"{count:,}"),
+    TableColumn("time", lambda row: f"{significant(row['search_s'])} s"),
+    TableColumn("gap", lambda row: percent(row["gap_share"])),
+    TableColumn("complete", lambda row: "yes" if row["is_complete"] else "stopped"),
+)
+MAPPINGS: Table[DesignMappingsRow] = Table(
+    TableColumn("contraction", contraction_name),
+    TableColumn("runs", lambda row: str(row["execution_count"])),
+    TableColumn("energy", lambda row: joules(row["modelled_energy_pj"])),
+    TableColumn("cycles", lambda row: quantity(row["modelled_cycles"], "")),
+    TableColumn("array", lambda row: percent(row["array_use_share"])),
+    TableColumn("DRAM, weight", lambda row: quantity(row["dram_weight_bytes"], "B")),
+    TableColumn("DRAM, input", lambda row: quantity(row["dram_input_bytes"], "B")),
+    TableColumn("DRAM, output", lambda row: quantity(row["dram_output_bytes"], "B")),
+    TableColumn("mapping", lambda row: row["mapping"]),
+)
+GROUPS: Table[DesignGroupsRow] = Table(
+    TableColumn("first layer", lambda row: row["first_layer"]),
+    *(LAST_LAYER, LAYERS, TILE),
+    TableColumn("halo", lambda row: row["halo"] or MISSING),
+    *(RESIDENT, DRAM, WORK),
+    TableColumn("energy", lambda row: joules(row["modelled_energy_pj"])),
+    CYCLES,
+    TableColumn("peak", lambda row: f"{KIB_NUMBER.cell(row)} KiB"),
+)
 
 
-def design_tables(tables: Mapping[str, pd.DataFrame]) -> str:
-    """Return the tables of the design space that are there.
-
-    Args:
-        tables: design_points, design_mappings and design_groups.
-    """
+def design_tables(tables: Tables) -> str:
+    """Return the tables of the design space that are there."""
     if "design_points" not in tables:
         return ""
-    points = tables["design_points"].sort_values("edp_pj_cycles", kind="stable", na_position="last")
-    best = points.iloc[0]["design"] if len(points) else None
-    parts = [point_table(points)]
-    if "design_comparison" in tables:
-        parts.append(comparison_table(tables["design_comparison"]))
-    for name, build in (("design_mappings", mapping_table), ("design_groups", group_table)):
-        if name in tables:
-            parts.append(build(tables[name][tables[name]["design"] == best]))
+    points = sorted(tables["design_points"], key=_product_or_last)
+    best = points[0]["design"] if points else None
+    parts = [POINTS.html(points[:MOST_ROWS], _more(points, "designs", "design_points.csv"))]
+    searches = tables.get("design_comparison", [])
+    if len({row["algorithm"] for row in searches}) > 1:
+        parts.append(SEARCHES.html(searches[:MOST_ROWS]))
+    mappings = [row for row in tables.get("design_mappings", ()) if row["design"] == best]
+    parts.append(MAPPINGS.html(mappings[:MOST_ROWS], _more(mappings, "contractions", "design_mappings.csv")))
+    groups = [row for row in tables.get("design_groups", ()) if row["design"] == best]
+    parts.append(GROUPS.html(groups[:MOST_ROWS], _more(groups, "groups", "design_groups.csv")))
     return "\n".join(filter(None, parts))
 
 
-def point_table(points: pd.DataFrame) -> str:
-    """Return a row for each design, the least product first; one in which nothing fits says why."""
-    rows = [
-        [
-            row["design"],
-            row["search_engine"],
-            *([MISSING] * 6 if pd.isna(row["edp_pj_cycles"]) else _costs(row)),
-            "yes" if row["is_pareto"] else "",
-            row["problem"] or "",
-        ]
-        for row in points.head(MOST_ROWS).to_dict("records")
-    ]
-    header = ("design", "search", "area", "energy", "cycles", "EDP, pJ·cycles", "bound", "gap", "front", "problem")
-    more = f"{MOST_ROWS} of {len(points)} designs; all of them in design_points.csv" if len(points) > MOST_ROWS else ""
-    return html_table(header, rows, more)
+def _product_or_last(point: DesignPointsRow) -> float:
+    """Return the energy-delay product; designs in which nothing fits come last."""
+    return math.inf if (edp := point["edp_pj_cycles"]) is None else edp
 
 
-def _costs(row: Mapping[Any, Any]) -> list[str]:
-    return [
-        MISSING if pd.isna(row["chip_mm2"]) else f"{significant(row['chip_mm2'])} mm²",
-        quantity(row["modelled_energy_pj"] * PICO, "J"),
-        quantity(row["modelled_cycles"], ""),
-        f"{row['edp_pj_cycles']:.4e}",
-        f"{row['bound_edp_pj_cycles']:.4e}",
-        percent(row["gap_share"]),
-    ]
+def _is_misfit(point: DesignPointsRow) -> bool:
+    return point["edp_pj_cycles"] is None
 
 
-def comparison_table(compared: pd.DataFrame) -> str:
-    """Return a row for each algorithm on each design; nothing where there is one search in all."""
-    rows = [
-        [
-            row["design"],
-            row["algorithm"],
-            str(row["seed"]),
-            f"{row['edp_pj_cycles']:.4e}",
-            MISSING if pd.isna(row["evaluation_count"]) else f"{row['evaluation_count']:,.0f}",
-            f"{significant(row['search_s'])} s",
-            MISSING if pd.isna(row["gap_share"]) else percent(row["gap_share"]),
-            "yes" if row["is_complete"] else "stopped",
-        ]
-        for row in compared.head(MOST_ROWS).to_dict("records")
-    ]
-    header = ("design", "algorithm", "seed", "EDP, pJ·cycles", "evaluations", "time", "gap", "complete")
-    return html_table(header, rows) if compared["algorithm"].nunique() > 1 else ""
+def _mm2(area: float) -> str:
+    return f"{significant(area)} mm²"
 
 
-def mapping_table(mappings: pd.DataFrame) -> str:
-    """Return a row for each contraction of a design, in the order of computation."""
-    rows = [
-        [
-            row["source_node"] + (f" [{row['nest_index']}]" if row["nest_index"] else ""),
-            str(row["execution_count"]),
-            quantity(row["modelled_energy_pj"] * PICO, "J"),
-            quantity(row["modelled_cycles"], ""),
-            percent(row["array_use_share"]),
-            *(quantity(row[f"dram_{operand}_bytes"], "B") for operand in OPERANDS),
-            row["mapping"],
-        ]
-        for row in mappings.head(MOST_ROWS).to_dict("records")
-    ]
-    header = (
-        "contraction",
-        "runs",
-        "energy",
-        "cycles",
-        "array",
-        *(f"DRAM, {operand}" for operand in OPERANDS),
-        "mapping",
-    )
-    count = len(mappings)
-    more = f"{MOST_ROWS} of {count} contractions; all of them in design_mappings.csv" if count > MOST_ROWS else ""
-    return html_table(header, rows, more)
-
-
-def group_table(groups: pd.DataFrame) -> str:
-    """Return a row for each fused group of a design, in the order of computation."""
-    rows = [
-        [
-            row["first_layer"],
-            row["last_layer"],
-            str(row["layer_count"]),
-            MISSING if pd.isna(row["tile_row_count"]) else f"{row['tile_row_count']}x{row['tile_column_count']}",
-            MISSING if pd.isna(row["halo"]) else row["halo"],
-            str(row["resting_count"]),
-            quantity(row["dram_bytes"], "B"),
-            f"+{percent(row['recomputed_share'])}",
-            quantity(row["modelled_energy_pj"] * PICO, "J"),
-            quantity(row["modelled_cycles"], ""),
-            f"{row['buffer_peak_bytes'] / KIB:.1f} KiB",
-        ]
-        for row in groups.head(MOST_ROWS).to_dict("records")
-    ]
-    header = (
-        *("first layer", "last layer", "layers", "tile", "halo", "resident"),
-        *("DRAM", "work", "energy", "cycles", "peak"),
-    )
-    more = f"{MOST_ROWS} of {len(groups)} groups; all of them in design_groups.csv" if len(groups) > MOST_ROWS else ""
-    return html_table(header, rows, more)
+def _more(rows: Sequence[object], what: str, file: str) -> str:
+    return f"{MOST_ROWS} of {len(rows)} {what}; all of them in {file}" if len(rows) > MOST_ROWS else ""

@@ -18,7 +18,9 @@ class DesignNames(NamedTuple):
 
 def design_names(points: pd.DataFrame) -> DesignNames:
     """Return ``128, 64, 32x32`` for ``gemmini scratchpad_kib=128 accumulator_kib=64 array=32x32``."""
-    names = {str(row["design"]): short_name(row) for row in points.to_dict("records")}
+    names = {
+        name: short_name(name, hardware) for name, hardware in zip(points["design"], points["hardware"], strict=True)
+    }
     sizes = {design: dict(word.partition("=")[::2] for word in name.split()) for design, name in names.items()}
     keys = {tuple(sized) for sized in sizes.values()}
     if len(keys) != 1 or len(only := keys.pop()) < 2:

@@ -2,26 +2,114 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-from common.view.text import MISSING, percent, quantity, significant, table
+from common.view.tables import Table, TableColumn
+from common.view.text import MISSING, percent, quantity, significant
+
+if TYPE_CHECKING:
+    from common.table_rows import (
+        DesignBudgetsRow,
+        DesignComparisonRow,
+        DesignGroupsRow,
+        DesignMappingsRow,
+        DesignPointsRow,
+        DesignSummaryDocument,
+    )
 
 KIB, PICO = 1024, 1e-12
 MOST_ROWS = 12
-DRAM_STREAMS = ("weight", "input", "output", "beside")
 MOST_POINTS = 32  # of a larger sweep, only the front is shown
 
-Row = Mapping[str, Any]
+
+def joules(energy_pj: float | None) -> str:
+    """Write an energy given in pJ, in the unit that reads best."""
+    return quantity(None if energy_pj is None else energy_pj * PICO, "J")
+
+
+def product(edp_pj_cycles: float | None, digits: int = 4) -> str:
+    """Write an energy-delay product."""
+    return MISSING if edp_pj_cycles is None else f"{edp_pj_cycles:.{digits}e}"
+
+
+def short_name(design: str, hardware: str) -> str:
+    """Return the sizes that a sweep gives a design; its whole name where there is no sweep."""
+    return design.removeprefix(f"{hardware} ")
+
+
+def _interrupted(row: DesignPointsRow | DesignComparisonRow | DesignSummaryDocument) -> str:
+    """Return a mark for a search that Ctrl-C ended."""
+    return "" if row["is_complete"] else " (interrupted: the best so far)"
+
+
+def contraction_name(row: DesignMappingsRow) -> str:
+    """Return the node of a loop nest, with the number of the nest where the node has several."""
+    return row["source_node"] + (f" [{row['nest_index']}]" if row["nest_index"] else "")
+
+
+def _tile(row: DesignGroupsRow) -> str:
+    return MISSING if row["tile_row_count"] is None else f"{row['tile_row_count']}x{row['tile_column_count']}"
+
+
+def _kib(row: DesignGroupsRow) -> str:
+    return MISSING if (peak := row["buffer_peak_bytes"]) is None else f"{peak / KIB:.1f}"
+
+
+POINTS: Table[DesignPointsRow] = Table(
+    TableColumn("design", lambda row: short_name(row["design"], row["hardware"])),
+    TableColumn("mm²", lambda row: MISSING if (area := row["chip_mm2"]) is None else significant(area)),
+    TableColumn("energy", lambda row: joules(row["modelled_energy_pj"])),
+    TableColumn("cycles", lambda row: quantity(row["modelled_cycles"], "")),
+    TableColumn("EDP, pJ·cycles", lambda row: product(row["edp_pj_cycles"], 3)),
+    TableColumn("gap", lambda row: percent(row["gap_share"])),
+    TableColumn("front", lambda row: "yes" if row["is_pareto"] else ""),
+)
+SEARCHES: Table[DesignComparisonRow] = Table(
+    TableColumn("algorithm", lambda row: row["algorithm"] + _interrupted(row)),
+    TableColumn("EDP, pJ·cycles", lambda row: product(row["edp_pj_cycles"])),
+    TableColumn("cycles", lambda row: quantity(row["modelled_cycles"], "")),
+    TableColumn("energy", lambda row: joules(row["modelled_energy_pj"])),
+    TableColumn("evaluations", lambda row: MISSING if (count := row["evaluation_count"]) is None else f"{count:,}"),
+    TableColumn("seconds", lambda row: f"{row['search_s']:.1f}"),
+    TableColumn("gap", lambda row: percent(row["gap_share"])),
+)
+BUDGETS: Table[DesignBudgetsRow] = Table(
+    TableColumn("best within", lambda row: f"{significant(row['area_budget_mm2'])} mm²"),
+    TableColumn("design", lambda row: row["design"], is_left=True),
+    TableColumn("EDP, pJ·cycles", lambda row: product(row["edp_pj_cycles"], 3)),
+    TableColumn("gap", lambda row: percent(row["gap_share"])),
+)
+LAST_LAYER: TableColumn[DesignGroupsRow] = TableColumn("last layer", lambda row: row["last_layer"])
+LAYERS: TableColumn[DesignGroupsRow] = TableColumn("layers", lambda row: str(row["layer_count"]))
+TILE: TableColumn[DesignGroupsRow] = TableColumn("tile", _tile)
+RESIDENT: TableColumn[DesignGroupsRow] = TableColumn("resident", lambda row: str(row["resting_count"]))
+DRAM: TableColumn[DesignGroupsRow] = TableColumn("DRAM", lambda row: quantity(row["dram_bytes"], "B"))
+WORK: TableColumn[DesignGroupsRow] = TableColumn("work", lambda row: f"+{percent(row['recomputed_share'])}")
+CYCLES: TableColumn[DesignGroupsRow] = TableColumn("cycles", lambda row: quantity(row["modelled_cycles"], ""))
+PEAK_KIB: TableColumn[DesignGroupsRow] = TableColumn("KiB", _kib)
+GROUPS: Table[DesignGroupsRow] = Table(
+    LAST_LAYER,
+    LAYERS,
+    TILE,
+    TableColumn("halo", lambda row: {"kept": "kept", "recomputed": "again"}.get(row["halo"], MISSING)),
+    *(RESIDENT, DRAM, WORK, CYCLES, PEAK_KIB),
+)
+ROW_TILES: Table[DesignGroupsRow] = Table(
+    LAST_LAYER,
+    LAYERS,
+    TableColumn("row tile", lambda row: MISSING if row["tile_row_count"] is None else str(row["tile_row_count"])),
+    *(RESIDENT, DRAM, CYCLES, PEAK_KIB),
+)
 
 
 def design_report(
-    best: Row,
-    points: Sequence[Row],
-    compared: Sequence[Row],
-    budgets: Sequence[Row],
-    mappings: Sequence[Row],
-    groups: Sequence[Row],
+    best: DesignPointsRow,
+    points: Sequence[DesignPointsRow],
+    compared: Sequence[DesignComparisonRow],
+    budgets: Sequence[DesignBudgetsRow],
+    mappings: Sequence[DesignMappingsRow],
+    groups: Sequence[DesignGroupsRow],
 ) -> str:
     """Return the best design with its bound, then the tables.
 
@@ -39,168 +127,82 @@ def design_report(
     if len({row["algorithm"] for row in compared}) > 1:
         parts.append(_comparison_table(compared))
     if 0 < len(budgets) < len({point["design"] for point in points if not point["problem"]}):
-        parts.append(_budgets_table(budgets))
-    own_groups = [row for row in groups if row["design"] == best["design"]]
-    if own := [row for row in mappings if row["design"] == best["design"]]:
-        parts += [_mappings_table(own), _resting_table(own_groups)]
-    elif own_groups:
-        parts.append(_groups_table(own_groups))
+        parts.append(BUDGETS.text(budgets))
+    groups_of_best = [row for row in groups if row["design"] == best["design"]]
+    if mappings_of_best := [row for row in mappings if row["design"] == best["design"]]:
+        resident = [row for row in groups_of_best if row["resting_count"]]
+        parts += [_mappings_table(mappings_of_best)]
+        parts += [ROW_TILES.text(resident) if resident else "no map is resident on the chip"]
+    elif groups_of_best:
+        parts.append(GROUPS.text(groups_of_best))
     return "\n\n".join(parts)
 
 
-def verdict_lines(best: Row) -> str:
+def verdict_lines(best: DesignPointsRow | DesignSummaryDocument) -> str:
     """Return the best design, its bound and the gap between both, and what fusion saves."""
-    costs = f"{quantity(best['modelled_energy_pj'] * PICO, 'J')}, {quantity(best['modelled_cycles'], '')} cycles"
-    gap = best["gap_share"]
+    edp, gap = best["edp_pj_cycles"] or 0.0, best["gap_share"] or 0.0
+    accounting = ", accounting seed" if best["accounting"] == "seed" else ""
     lines = [
-        f"{best['design']}, {best['search_engine']}{_accounting(best)}{_interrupted(best)}: "
-        f"EDP {best['edp_pj_cycles']:.4e} pJ·cycles ({costs})",
-        f"bound {best['bound_edp_pj_cycles']:.4e}, gap {percent(gap)}: no schedule of the space is better by more than "
-        f"{percent(gap / (1 + gap))}",
+        f"{best['design']}, {best['search_engine']}{accounting}{_interrupted(best)}: EDP {product(edp)} pJ·cycles "
+        f"({joules(best['modelled_energy_pj'])}, {quantity(best['modelled_cycles'], '')} cycles)",
+        f"bound {product(best['bound_edp_pj_cycles'])}, gap {percent(gap)}: no schedule of the space is better by more "
+        f"than {percent(gap / (1 + gap))}",
     ]
     if (alone := best["contraction_edp_pj_cycles"]) is not None:
-        lines.append(f"contractions alone, layer by layer: {alone:.4e}")
+        lines.append(f"contractions alone, layer by layer: {product(alone)}")
     if (unfused := best["unfused_edp_pj_cycles"]) is not None:
-        share = 1 - best["edp_pj_cycles"] / unfused if unfused else 0.0
-        lines.append(f"without fusion {unfused:.4e}: fusion saves {percent(share)}")
+        share = 1 - edp / unfused if unfused else 0.0
+        lines.append(f"without fusion {product(unfused)}: fusion saves {percent(share)}")
     return "\n".join(lines)
 
 
-def _points_table(points: Sequence[Row]) -> str:
+def _points_table(points: Sequence[DesignPointsRow]) -> str:
     """Return the designs on which a schedule fits, those of a large sweep's front alone, and why others have none."""
     fitting = [point for point in points if not point["problem"]]
     shown = fitting if len(fitting) <= MOST_POINTS else [point for point in fitting if point["is_pareto"]]
-    header = ("design", "mm²", "energy", "cycles", "EDP, pJ·cycles", "gap", "front")
-    lines = [table(header, [_point_cells(point) for point in shown])]
+    lines = [POINTS.text(shown)]
     if len(shown) < len(fitting):
         lines.append(f"the front of {len(fitting)} designs")
-    misfits = [f"{short_name(point)}: {point['problem']}" for point in points if point["problem"]]
+    misfits = [
+        f"{short_name(point['design'], point['hardware'])}: {point['problem']}" for point in points if point["problem"]
+    ]
     if misfits:
         lines.append(f"nothing fits in {len(misfits)} of {len(points)} designs:")
         lines += [*misfits[:MOST_ROWS], *(["…"] if len(misfits) > MOST_ROWS else [])]
     return "\n".join(lines)
 
 
-def short_name(point: Mapping[Any, Any]) -> str:
-    """Return the sizes that a sweep gives a design; its whole name where there is no sweep."""
-    return str(point["design"]).removeprefix(f"{point['hardware']} ")
-
-
-def _point_cells(point: Row) -> tuple[str, ...]:
-    return (
-        short_name(point),
-        MISSING if point["chip_mm2"] is None else significant(point["chip_mm2"]),
-        quantity(point["modelled_energy_pj"] * PICO, "J"),
-        quantity(point["modelled_cycles"], ""),
-        f"{point['edp_pj_cycles']:.3e}",
-        percent(point["gap_share"]),
-        "yes" if point["is_pareto"] else "",
-    )
-
-
-def _comparison_table(rows: Sequence[Row]) -> str:
+def _comparison_table(rows: Sequence[DesignComparisonRow]) -> str:
     """Return every search of every design, the designs named where there are several."""
     designs = dict.fromkeys(row["design"] for row in rows)
-    tables = []
-    for design in designs:
-        own = [_comparison_cells(row) for row in rows if row["design"] == design]
-        header = ("algorithm", "EDP, pJ·cycles", "cycles", "energy", "evaluations", "seconds", "gap")
-        tables.append((f"{design}\n" if len(designs) > 1 else "") + table(header, own))
-    return "\n\n".join(tables)
-
-
-def _accounting(best: Row) -> str:
-    return ", accounting seed" if best["accounting"] == "seed" else ""
-
-
-def _interrupted(row: Row) -> str:
-    """Return a mark for a search that Ctrl-C ended."""
-    return "" if row["is_complete"] else " (interrupted: the best so far)"
-
-
-def _comparison_cells(row: Row) -> tuple[str, ...]:
-    return (
-        row["algorithm"] + _interrupted(row),
-        f"{row['edp_pj_cycles']:.4e}",
-        quantity(row["modelled_cycles"], ""),
-        quantity(row["modelled_energy_pj"] * PICO, "J"),
-        MISSING if row["evaluation_count"] is None else f"{row['evaluation_count']:,}",
-        f"{row['search_s']:.1f}",
-        percent(row["gap_share"]),
+    return "\n\n".join(
+        (f"{design}\n" if len(designs) > 1 else "") + SEARCHES.text(row for row in rows if row["design"] == design)
+        for design in designs
     )
 
 
-def _budgets_table(budgets: Sequence[Row]) -> str:
-    header = ("best within", "design", "EDP, pJ·cycles", "gap")
-    rows = [
-        (
-            f"{significant(budget['area_budget_mm2'])} mm²",
-            budget["design"],
-            f"{budget['edp_pj_cycles']:.3e}",
-            percent(budget["gap_share"]),
-        )
-        for budget in budgets
-    ]
-    return table(header, rows, left=(0, 1))
-
-
-def _mappings_table(rows: Sequence[Row]) -> str:
+def _mappings_table(rows: Sequence[DesignMappingsRow]) -> str:
     """Return the contractions that cost most, all runs together."""
-    energy = sum(row["execution_count"] * row["modelled_energy_pj"] for row in rows)
-    cycles = sum(row["execution_count"] * row["modelled_cycles"] for row in rows)
-    costliest = sorted(rows, key=lambda row: -row["execution_count"] * row["modelled_energy_pj"])[:MOST_ROWS]
-    header = ("contraction", "energy", "cycles", "array", "DRAM")
-    text = table(
-        header,
-        [
-            (
-                row["source_node"] + (f" [{row['nest_index']}]" if row["nest_index"] else ""),
-                percent(row["execution_count"] * row["modelled_energy_pj"] / energy),
-                percent(row["execution_count"] * row["modelled_cycles"] / cycles),
-                percent(row["array_use_share"]),
-                quantity(row["execution_count"] * sum(row[f"dram_{name}_bytes"] for name in DRAM_STREAMS), "B"),
-            )
-            for row in costliest
-        ],
+
+    def energy_pj(row: DesignMappingsRow) -> float:
+        return (row["execution_count"] or 0) * (row["modelled_energy_pj"] or 0.0)
+
+    def cycles(row: DesignMappingsRow) -> float:
+        return (row["execution_count"] or 0) * (row["modelled_cycles"] or 0.0)
+
+    def dram_bytes(row: DesignMappingsRow) -> float:
+        operands = row["dram_weight_bytes"] + row["dram_input_bytes"] + row["dram_output_bytes"]
+        return (row["execution_count"] or 0) * (operands + row["dram_beside_bytes"])
+
+    total_pj, total_cycles = sum(map(energy_pj, rows)), sum(map(cycles, rows))
+    columns: Table[DesignMappingsRow] = Table(
+        TableColumn("contraction", contraction_name),
+        TableColumn("energy", lambda row: percent(energy_pj(row) / total_pj)),
+        TableColumn("cycles", lambda row: percent(cycles(row) / total_cycles)),
+        TableColumn("array", lambda row: percent(row["array_use_share"])),
+        TableColumn("DRAM", lambda row: quantity(dram_bytes(row), "B")),
     )
+    costliest = sorted(rows, key=lambda row: -energy_pj(row))[:MOST_ROWS]
     more = f"\n… and {len(rows) - MOST_ROWS} more" if len(rows) > MOST_ROWS else ""
-    return f"{text}{more}\n\nthe first, from DRAM to the registers (X is in space):\n{costliest[0]['mapping']}"
-
-
-def _groups_table(rows: Sequence[Row]) -> str:
-    header = ("last layer", "layers", "tile", "halo", "resident", "DRAM", "work", "cycles", "KiB")
-    return table(header, [_group_cells(row) for row in rows])
-
-
-def _resting_table(rows: Sequence[Row]) -> str:
-    """Return the groups that keep a map on the chip."""
-    header = ("last layer", "layers", "row tile", "resident", "DRAM", "cycles", "KiB")
-    cells = [_resting_cells(row) for row in rows if row["resting_count"]]
-    return table(header, cells) if cells else "no map is resident on the chip"
-
-
-def _resting_cells(row: Row) -> tuple[str, ...]:
-    return (
-        row["last_layer"],
-        str(row["layer_count"]),
-        MISSING if row["tile_row_count"] is None else str(row["tile_row_count"]),
-        str(row["resting_count"]),
-        quantity(row["dram_bytes"], "B"),
-        quantity(row["modelled_cycles"], ""),
-        f"{row['buffer_peak_bytes'] / KIB:.1f}",
-    )
-
-
-def _group_cells(row: Row) -> tuple[str, ...]:
-    is_tiled = row["tile_row_count"] is not None
-    return (
-        row["last_layer"],
-        str(row["layer_count"]),
-        f"{row['tile_row_count']}x{row['tile_column_count']}" if is_tiled else MISSING,
-        {"kept": "kept", "recomputed": "again"}.get(row["halo"], MISSING),
-        str(row["resting_count"]),
-        quantity(row["dram_bytes"], "B"),
-        f"+{percent(row['recomputed_share'])}",
-        quantity(row["modelled_cycles"], ""),
-        MISSING if row["buffer_peak_bytes"] is None else f"{row['buffer_peak_bytes'] / KIB:.1f}",
-    )
+    nest = f"the first, from DRAM to the registers (X is in space):\n{costliest[0]['mapping']}"
+    return f"{columns.text(costliest)}{more}\n\n{nest}"

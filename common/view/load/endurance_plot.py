@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING
 
 import pandas as pd
 from matplotlib.figure import Figure
@@ -12,10 +11,13 @@ from matplotlib.gridspec import GridSpec
 from common.view.load.endurance_text import leak_text, speed_text
 from common.view.style import BLUE, GREEN, GREY, ORANGE, new_figure
 
+if TYPE_CHECKING:
+    from common.table_rows import EnduranceSummaryDocument
+
 MEGABYTE, US_PER_MIN, S_PER_MIN = 1e6, 6e7, 60.0
 
 
-def draw_endurance(parts: pd.DataFrame, summary: Mapping[str, Any]) -> Figure | None:
+def draw_endurance(parts: pd.DataFrame, summary: EnduranceSummaryDocument) -> Figure | None:
     """Draw a row of panels over one time axis.
 
     Args:

@@ -2,39 +2,46 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING
 
 from common.view.text import duration, percent, significant
 
+if TYPE_CHECKING:
+    from common.table_rows import EnduranceSummaryDocument
 
-def endurance_report(summary: Mapping[str, Any]) -> str:
+
+def endurance_report(summary: EnduranceSummaryDocument) -> str:
     """Return the closing lines of a long load."""
     return "\n".join([*latency_text(summary), leak_text(summary), speed_text(summary)])
 
 
-def latency_text(summary: Mapping[str, Any]) -> list[str]:
+def latency_text(summary: EnduranceSummaryDocument) -> list[str]:
     """Return the latency over all parts in a line; none where it is unknown."""
-    known = [name for name in ("p50", "p99", "p99_9") if summary[f"request_{name}_us"] is not None]
-    if not known:
+    times_us = {
+        "p50": summary["request_p50_us"],
+        "p99": summary["request_p99_us"],
+        "p99.9": summary["request_p99_9_us"],
+    }
+    texts = [f"{name} {duration(time_us, 4)}" for name, time_us in times_us.items() if time_us is not None]
+    if not texts:
         return []
-    texts = (f"{name.replace('_', '.')} {duration(summary[f'request_{name}_us'], 4)}" for name in known)
     return [f"all valid parts, {summary['counted_request_count']} requests: {', '.join(texts)}"]
 
 
-def leak_text(summary: Mapping[str, Any]) -> str:
+def leak_text(summary: EnduranceSummaryDocument) -> str:
     """Return what memory does."""
     slope = summary["leak_bytes_per_inference"]
     if slope is None:
         return "memory: too few samples to say whether it grows"
-    low, high = (significant(summary[f"leak_{end}_bytes_per_inference"]) for end in ("low", "high"))
-    figure = f"{significant(slope)} bytes per inference (95 % interval {low} to {high})"
+    limits = (summary["leak_low_bytes_per_inference"], summary["leak_high_bytes_per_inference"])
+    interval = " to ".join(significant(limit) for limit in limits if limit is not None)
+    figure = f"{significant(slope)} bytes per inference (95 % interval {interval})"
     if summary["is_leak"]:
         return f"Memory grows by {figure}: a leak"
     return f"Memory does not grow beyond doubt: {figure}"
 
 
-def speed_text(summary: Mapping[str, Any]) -> str:
+def speed_text(summary: EnduranceSummaryDocument) -> str:
     """Return what the time of a call does."""
     course, drift = summary["call_steady_state"], summary["call_drift_share"]
     if course is None:

@@ -1,28 +1,35 @@
-"""Load tests of many models as text: what each model delivers, and on which host."""
+"""Load tests of many models as a table: what each model delivers, and on which host."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from common.view.load.search_text import setup_label
-from common.view.text import MISSING, duration, significant, table
+from common.view.tables import Table, TableColumn
+from common.view.text import MISSING, duration, significant
 
-FLEET_HEAD = ("model", "host", "requests/s", "answered", "p50", "p99", "set up as, or what is wrong")
-
-
-def fleet_report(rows: Iterable[Mapping[str, Any]]) -> str:
-    """Return a line per model."""
-    return table(FLEET_HEAD, [fleet_line(row) for row in rows])
+if TYPE_CHECKING:
+    from common.table_rows import LoadFleetRow
 
 
-def fleet_line(row: Mapping[str, Any]) -> list[str]:
-    """Return the cells of a model, under ``FLEET_HEAD``."""
-    place = [Path(row["model_file"]).name, row["hostname"]]
+def _rate(row: LoadFleetRow, requests_per_s: float | None) -> str:
+    """Write a rate of a model that was sent requests."""
+    return MISSING if requests_per_s is None or not row["sent_count"] else significant(requests_per_s)
+
+
+def _end(row: LoadFleetRow) -> str:
     if not row["sent_count"]:
-        return [*place, *[MISSING] * 4, row["validity_reason"] or "no request came"]
-    figures = [significant(row[name]) for name in ("offered_requests_per_s", "answered_requests_per_s")]
-    times = [duration(row[name]) for name in ("request_p50_us", "request_p99_us")]
-    end = setup_label(row) if row["validity"] == "valid" else f"{row['validity']}: {row['validity_reason']}"
-    return [*place, *figures, *times, end]
+        return row["validity_reason"] or "no request came"
+    return setup_label(row) if row["validity"] == "valid" else f"{row['validity']}: {row['validity_reason']}"
+
+
+FLEET: Table[LoadFleetRow] = Table(
+    TableColumn("model", lambda row: Path(row["model_file"]).name),
+    TableColumn("host", lambda row: row["hostname"]),
+    TableColumn("requests/s", lambda row: _rate(row, row["offered_requests_per_s"])),
+    TableColumn("answered", lambda row: _rate(row, row["answered_requests_per_s"])),
+    TableColumn("p50", lambda row: duration(row["request_p50_us"])),
+    TableColumn("p99", lambda row: duration(row["request_p99_us"])),
+    TableColumn("set up as, or what is wrong", _end),
+)

@@ -2,41 +2,51 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from html import escape
-from typing import Any
+from typing import TYPE_CHECKING
 
-import pandas as pd
-
-from common.view.html import html_table
 from common.view.load.endurance_text import endurance_report
-from common.view.load.fleet_text import FLEET_HEAD, fleet_line
+from common.view.load.fleet_text import FLEET
 from common.view.load.interference_text import interference_report
 from common.view.load.load_text import load_report
-from common.view.load.search_text import search_report, setup_label
-from common.view.text import MISSING, duration, percent, significant
+from common.view.load.search_text import PROVIDERS, search_report, setup_label
+from common.view.tables import Table, TableColumn
+from common.view.text import duration, percent, significant
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from common.table_rows import Documents, LoadFleetRow, LoadSearchRow, Tables
 
 MOST_ROWS = 60
+CURVE: Table[LoadSearchRow] = Table(
+    TableColumn("requests/s", lambda row: significant(row["offered_requests_per_s"] or 0.0)),
+    TableColumn("p50", lambda row: row["validity"] if (p50_us := row["request_p50_us"]) is None else duration(p50_us)),
+    TableColumn("predicted", lambda row: duration(row["predicted_p50_us"])),
+    TableColumn("p99", lambda row: duration(row["request_p99_us"])),
+    TableColumn("predicted", lambda row: duration(row["predicted_p99_us"])),
+    TableColumn("utilization", lambda row: percent(row["predicted_utilization_share"])),
+    TableColumn("why they differ", lambda row: row["prediction_doubt"]),
+)
 
 
-def load_section(tables: Mapping[str, pd.DataFrame], documents: Mapping[str, Mapping[str, Any]]) -> str:
+def load_section(tables: Tables, documents: Documents) -> str:
     """Return the tables of load tests that are there."""
     parts = []
     if "load_summary" in documents:
         parts.append(_text(load_report(documents["load_summary"])))
     if "load_best" in documents and "load_batch_times" in tables:
-        rows = _rows(tables["load_batch_times"])
-        parts.append(_text(search_report(documents["load_best"], rows)))
+        parts.append(_text(search_report(documents["load_best"], tables["load_batch_times"])))
     if "load_search" in tables:
-        parts.append(curve_table(tables["load_search"]))
+        parts.append(_curve(tables["load_search"]))
     if "endurance_summary" in documents:
         parts.append(_text(endurance_report(documents["endurance_summary"])))
     if "load_interference" in tables:
-        parts.append(_text(interference_report(_rows(tables["load_interference"]))))
+        parts.append(_text(interference_report(tables["load_interference"])))
     if "load_fleet" in tables:
-        parts.append(fleet_table(tables["load_fleet"]))
+        parts.append(_fleet(tables["load_fleet"]))
     if "provider_comparison" in tables:
-        parts.append(provider_table(tables["provider_comparison"]))
+        parts.append(PROVIDERS.html(tables["provider_comparison"][:MOST_ROWS]))
     return "\n".join(filter(None, parts))
 
 
@@ -44,55 +54,14 @@ def _text(text: str) -> str:
     return f"<pre>{escape(text)}</pre>"
 
 
-def _rows(table: pd.DataFrame) -> list[dict[str, Any]]:
-    """Return rows in which an empty cell is None."""
-    return [
-        {str(name): None if pd.isna(value) else value for name, value in row.items()}
-        for row in table.to_dict("records")
-    ]
-
-
-def curve_table(trials: pd.DataFrame) -> str:
+def _curve(trials: Sequence[LoadSearchRow]) -> str:
     """Return a row per rate of the best configuration, measured and predicted."""
-    curve = trials[trials["trial_kind"] == "curve"].sort_values("offered_requests_per_s")
-    rows = [
-        [
-            significant(row["offered_requests_per_s"]),
-            duration(row["request_p50_us"]) if row["request_p50_us"] is not None else row["validity"],
-            duration(row["predicted_p50_us"]),
-            duration(row["request_p99_us"]),
-            duration(row["predicted_p99_us"]),
-            percent(row["predicted_utilization_share"]),
-            row["prediction_doubt"] or "",
-        ]
-        for row in _rows(curve)
-    ]
-    if not rows:
-        return ""
-    head = ("requests/s", "p50", "predicted", "p99", "predicted", "utilization", "why they differ")
-    return html_table(head, rows, f"the best: {setup_label(_rows(curve)[0])}")
+    curve = [row for row in trials if row["trial_kind"] == "curve"]
+    curve.sort(key=lambda row: row["offered_requests_per_s"] or 0.0)
+    return CURVE.html(curve, f"the best: {setup_label(curve[0])}") if curve else ""
 
 
-def fleet_table(models: pd.DataFrame) -> str:
+def _fleet(models: Sequence[LoadFleetRow]) -> str:
     """Return a row per model, with the host that measured it."""
-    rows = [fleet_line(row) for row in _rows(models.head(MOST_ROWS))]
-    left_out = len(models) - len(rows)
-    return html_table(FLEET_HEAD, rows, f"{left_out} more in load_fleet.csv" if left_out else "")
-
-
-def provider_table(matrix: pd.DataFrame) -> str:
-    """Return a row per provider and output."""
-    rows = [
-        [
-            row["compared_provider"],
-            row["output_name"] or MISSING,
-            duration(row["call_us"]),
-            *(
-                MISSING if row[name] is None else f"{row[name]:.3g}"
-                for name in ("max_abs_error", "max_rel_error", "cosine_error")
-            ),
-            row["provider_problem"] or "",
-        ]
-        for row in _rows(matrix.head(MOST_ROWS))
-    ]
-    return html_table(("provider", "output", "one call", "abs. error", "rel. error", "cosine error", "problem"), rows)
+    left_out = len(models) - MOST_ROWS
+    return FLEET.html(models[:MOST_ROWS], f"{left_out} more in load_fleet.csv" if left_out > 0 else "")

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from textwrap import fill
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
-from common.view.text import duration, percent, quantity, significant, table
+from common.view.tables import table_of_cells
+from common.view.text import duration, percent, quantity, significant
+
+if TYPE_CHECKING:
+    from common.table_rows import LoadSummaryDocument
 
 PLAIN = {"queue", "dispatch", "assemble", "session_run", "rest"}
 LEAST_SHARE, WIDTH, NO_BREAK = 0.0005, 80, "\u00a0"
@@ -18,14 +22,15 @@ LOADGEN_RULES = {
     "early_stopping_met": "early stopping",
 }
 LOADGEN_PERCENTILES = ("50.00", "90.00", "95.00", "99.00")
-OUTCOMES = ("completed", "rejected", "failed", "cancelled")
+LATENCY = table_of_cells("latency from the intended start", "value", "low", "high")
 
 
-def load_report(summary: Mapping[str, Any]) -> str:
+def load_report(summary: LoadSummaryDocument) -> str:
     """Return the closing text of a load test."""
-    outcomes = ", ".join(f"{summary[f'{name}_count']} {name}" for name in OUTCOMES)
     lines = [
-        f"{summary['sent_count']} requests sent ({summary['arrivals']}): {outcomes}",
+        f"{summary['sent_count']} requests sent ({summary['arrivals']}): {summary['completed_count']} completed, "
+        f"{summary['rejected_count']} rejected, {summary['failed_count']} failed, "
+        f"{summary['cancelled_count']} cancelled",
         f"{_rate(summary['offered_requests_per_s'])} offered, {_rate(summary['answered_requests_per_s'])} answered; "
         f"workers busy {percent(summary['utilization_share'])}; generator late for "
         f"{percent(summary['generator_late_share'], 2)} of the requests",
@@ -33,17 +38,17 @@ def load_report(summary: Mapping[str, Any]) -> str:
         f"{percent(summary['padding_share'])}; {_number(summary['mean_queue_depth_count'])} requests wait on average, "
         f"{summary['most_queue_depth_count']} at most",
     ]
-    if found := summary["loadgen_results"]:
-        lines += _loadgen(found)
+    if loadgen_results := summary["loadgen_results"]:
+        lines += _loadgen(loadgen_results)
     lines += _shares(summary)
     if summary["validity"] != "valid":
         return "\n".join([*lines, f"{summary['validity']}: {summary['validity_reason']}; no latency is given"])
-    rows = [[name.replace("_", "."), *_limits(summary, f"request_{name}")] for name in FIGURES]
+    rows = [[name.replace("_", "."), *_limits(summary, name)] for name in FIGURES]
     waited = f"waiting for a batch: median {duration(summary['queue_p50_us'])}, p99 {duration(summary['queue_p99_us'])}"
-    return "\n".join([*lines, table(("latency from the intended start", "value", "low", "high"), rows), waited])
+    return "\n".join([*lines, LATENCY.text(rows), waited])
 
 
-def _shares(summary: Mapping[str, Any]) -> list[str]:
+def _shares(summary: LoadSummaryDocument) -> list[str]:
     """Return where requests spent their time, for calls that are more than a copy and a run."""
     shares = summary["latency_shares"]
     if {*shares} <= PLAIN:
@@ -54,15 +59,15 @@ def _shares(summary: Mapping[str, Any]) -> list[str]:
     return [text.replace(NO_BREAK, " ")]
 
 
-def _loadgen(found: Mapping[str, Any]) -> list[str]:
+def _loadgen(results: Mapping[str, Any]) -> list[str]:
     """Return LoadGen's verdict, which of its rules hold, what it says of early stopping, and its percentiles."""
-    rules = ", ".join(f"{text} {_held(found[name])}" for name, text in LOADGEN_RULES.items() if name in found)
-    stopping = " ".join(str(found.get("early_stopping_result", "")).replace("*", "").split())
+    rules = ", ".join(f"{text} {_held(results[name])}" for name, text in LOADGEN_RULES.items() if name in results)
+    stopping = " ".join(str(results.get("early_stopping_result", "")).replace("*", "").split())
     lines = [
-        f"MLPerf LoadGen: {found['result_validity']}; its rules: {rules}",
+        f"MLPerf LoadGen: {results['result_validity']}; its rules: {rules}",
         *([f"  {stopping}"] if stopping else []),
     ]
-    times_us = {name: found.get(f"result_{name}_percentile_latency_ns") for name in LOADGEN_PERCENTILES}
+    times_us = {name: results.get(f"result_{name}_percentile_latency_ns") for name in LOADGEN_PERCENTILES}
     known = ", ".join(f"p{float(name):g} {duration(ns / 1e3, 4)}" for name, ns in times_us.items() if ns is not None)
     return [*lines, f"  {known}, in loadgen_summary.txt with its settings"]
 
@@ -71,8 +76,9 @@ def _held(is_met: Any) -> str:
     return "met" if is_met else "NOT MET"
 
 
-def _limits(summary: Mapping[str, Any], name: str) -> list[str]:
-    return [duration(summary[f"{name}{end}_us"], 4) for end in ("", "_low", "_high")]
+def _limits(summary: LoadSummaryDocument, name: str) -> list[str]:
+    times_us = cast("Mapping[str, float | None]", summary)  # names that are put together are no literals
+    return [duration(times_us[f"request_{name}{end}_us"], 4) for end in ("", "_low", "_high")]
 
 
 def _rate(value: float | None) -> str:

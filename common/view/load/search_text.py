@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from common.view.text import duration, percent, quantity, significant, table
+from common.view.tables import Table, TableColumn
+from common.view.text import MISSING, duration, percent, quantity, significant
+
+if TYPE_CHECKING:
+    from common.table_rows import LoadBatchTimesRow, LoadBestDocument, ProviderComparisonRow
 
 OBJECTIVES = {"rate": "highest rate", "energy": "least energy", "cost": "least cost"}
 
@@ -22,35 +26,35 @@ def setup_label(setup: Mapping[str, Any]) -> str:
 
 def _sharing(setup: Mapping[str, Any]) -> list[str]:
     """Return what is unusual in how sessions share the host."""
-    found = []
+    unusual = []
     if setup["session_workers"] == "processes":
-        found.append("each in a process")
+        unusual.append("each in a process")
     if setup["thread_pool"] == "shared":
-        found.append("in a shared pool")
+        unusual.append("in a shared pool")
     elif setup["spinning"] != "runs":
-        found.append(f"{setup['spinning']} spinning")
+        unusual.append(f"{setup['spinning']} spinning")
     if setup["execution_mode"] == "parallel":
-        found.append(f"{setup['inter_op_threads']} nodes at once")
-    return [*found, *(["pinned"] if setup["affinity"] == "pinned" else [])]
+        unusual.append(f"{setup['inter_op_threads']} nodes at once")
+    return [*unusual, *(["pinned"] if setup["affinity"] == "pinned" else [])]
 
 
-def search_report(best: Mapping[str, Any], batches: Iterable[Mapping[str, Any]]) -> str:
+BATCHES: Table[LoadBatchTimesRow] = Table(
+    TableColumn(
+        "sessions x threads", lambda row: ", ".join([f"{row['session_count']} x {row['threads']}", *_sharing(row)])
+    ),
+    TableColumn("batch", lambda row: str(row["request_count"])),
+    TableColumn("one call", lambda row: duration(row["call_p50_us"])),
+    TableColumn("requests/s at most", lambda row: significant(row["full_requests_per_s"])),
+    TableColumn("requests/J", lambda row: "" if (rate := row["requests_per_joule"]) is None else significant(rate)),
+)
+
+
+def search_report(best: LoadBestDocument, batches: Iterable[LoadBatchTimesRow]) -> str:
     """Return the closing text of a search."""
-    rows = [
-        [
-            ", ".join([f"{row['session_count']} x {row['threads']}", *_sharing(row)]),
-            str(row["request_count"]),
-            duration(row["call_p50_us"]),
-            significant(row["full_requests_per_s"]),
-            "" if row["requests_per_joule"] is None else significant(row["requests_per_joule"]),
-        ]
-        for row in batches
-    ]
-    head = ("sessions x threads", "batch", "one call", "requests/s at most", "requests/J")
-    return "\n".join([table(head, rows), *_verdict(best)])
+    return "\n".join([BATCHES.text(batches), *_verdict(best)])
 
 
-def _verdict(best: Mapping[str, Any]) -> list[str]:
+def _verdict(best: LoadBestDocument) -> list[str]:
     bound = duration(best["bound_us"])
     if not best["trial_count"]:
         return ["no configuration was loaded"]
@@ -66,7 +70,7 @@ def _verdict(best: Mapping[str, Any]) -> list[str]:
     return [*lines, *(f"  prediction and measurement differ: {doubt}" for doubt in best["prediction_doubts"])]
 
 
-def _problems(best: Mapping[str, Any]) -> list[str]:
+def _problems(best: LoadBestDocument) -> list[str]:
     return [*_untimed(best["untimed_shape_count"]), *_invalid(best)]
 
 
@@ -74,7 +78,7 @@ def _untimed(count: int) -> list[str]:
     return [f"  the budget was too short to time {count} ways to share the host"] if count else []
 
 
-def _invalid(best: Mapping[str, Any]) -> list[str]:
+def _invalid(best: LoadBestDocument) -> list[str]:
     if not (count := best["invalid_trial_count"]):
         return []
     share = f"{count} of {best['trial_count']} runs"
@@ -103,7 +107,7 @@ def _standing(row: Mapping[str, Any]) -> str:
     return ", ".join([f"{setup_label(row)}: {rate}", *extras])
 
 
-def _margin(best: Mapping[str, Any]) -> str:
+def _margin(best: LoadBestDocument) -> str:
     return percent(best["margin_share"]) + _limits(best["margin_low_share"], best["margin_high_share"], percent)
 
 
@@ -116,19 +120,16 @@ def _limits(low: float | None, high: float | None, write: Any) -> str:
     return f" (at most {write(high)})" if low is None else f" ({write(low)} to {write(high)})"
 
 
-def provider_matrix_report(rows: Iterable[Mapping[str, Any]]) -> str:
-    """Return what every provider does with the model."""
-    lines = [
-        [
-            row["compared_provider"],
-            row["output_name"] or "-",
-            *(
-                "-" if row[name] is None else f"{row[name]:.3g}"
-                for name in ("max_abs_error", "max_rel_error", "cosine_error")
-            ),
-            "-" if row["call_us"] is None else duration(row["call_us"]),
-            row["provider_problem"] or "",
-        ]
-        for row in rows
-    ]
-    return table(("provider", "output", "abs. error", "rel. error", "cosine error", "one call", "problem"), lines)
+def _error(value: float | None) -> str:
+    return MISSING if value is None else f"{value:.3g}"
+
+
+PROVIDERS: Table[ProviderComparisonRow] = Table(
+    TableColumn("provider", lambda row: row["compared_provider"]),
+    TableColumn("output", lambda row: row["output_name"] or MISSING),
+    TableColumn("abs. error", lambda row: _error(row["max_abs_error"])),
+    TableColumn("rel. error", lambda row: _error(row["max_rel_error"])),
+    TableColumn("cosine error", lambda row: _error(row["cosine_error"])),
+    TableColumn("one call", lambda row: duration(row["call_us"])),
+    TableColumn("problem", lambda row: row["provider_problem"]),
+)

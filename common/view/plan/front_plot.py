@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-import pandas as pd
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from common.view.plan.front_text import front_label
 from common.view.style import BLUE, GREEN, GREY, ORANGE, PURPLE, list_entries, log_scales, new_figure, with_side_column
 from common.view.text import duration, joules, significant
+
+if TYPE_CHECKING:
+    from common.table_rows import OffloadFrontRow
 
 # Colour and marker of what a plan was searched for and how it is operated.
 KINDS = {
@@ -23,7 +25,7 @@ KINDS = {
 MOST_LISTED = 10
 
 
-def draw_front(front: pd.DataFrame, warning: str = "") -> Figure:
+def draw_front(front: Sequence[OffloadFrontRow], warning: str = "") -> Figure:
     """Draw every plan in the likely case; those that no other one beats are filled, numbered and listed.
 
     Args:
@@ -34,17 +36,18 @@ def draw_front(front: pd.DataFrame, warning: str = "") -> Figure:
     axes, side = with_side_column(figure)
     log_scales(axes)
     axes.set(xlabel="latency of a batch (ms)", ylabel="inferences per second")
-    best = front[front["is_on_front"]].sort_values("batch_latency_likely_us").head(MOST_LISTED)
-    for row in front.to_dict("records"):
+    best = sorted((row for row in front if row["is_on_front"]), key=lambda row: row["batch_latency_likely_us"])
+    best = best[:MOST_LISTED]
+    for row in front:
         colour, marker = KINDS[row["objective"], row["operation"]]
         axes.plot(*_place(row), marker, color=colour, markerfacecolor=colour if row["is_on_front"] else "none")
     numbers: dict[tuple[float, float], list[str]] = {}  # one plan may be the best for several objectives
-    for number, row in enumerate(best.to_dict("records"), start=1):
+    for number, row in enumerate(best, start=1):
         numbers.setdefault(_place(row), []).append(str(number))
-    for place, own in numbers.items():
-        axes.annotate(", ".join(own), place, (5, 4), textcoords="offset points", fontweight="bold")
-    labels = [front_label(row) for row in best.to_dict("records")]
-    list_entries(side, "No plan beats these", labels, [_figures(row) for row in best.to_dict("records")])
+    for place, at_place in numbers.items():
+        axes.annotate(", ".join(at_place), place, (5, 4), textcoords="offset points", fontweight="bold")
+    labels = [front_label(row) for row in best]
+    list_entries(side, "No plan beats these", labels, [*map(_figures, best)])
     handles = [
         Line2D([], [], color=colour, marker=marker, linestyle="none", label=f"best for {objective}, {operation}")
         for (objective, operation), (colour, marker) in KINDS.items()
@@ -54,17 +57,18 @@ def draw_front(front: pd.DataFrame, warning: str = "") -> Figure:
     return figure
 
 
-def _place(row: Mapping[Any, Any]) -> tuple[float, float]:
+def _place(row: OffloadFrontRow) -> tuple[float, float]:
     return float(row["batch_latency_likely_us"]) * 1e-3, float(row["likely_inferences_per_s"])
 
 
-def _title(front: pd.DataFrame) -> str:
-    soonest, fastest = front["batch_latency_likely_us"].min(), front["likely_inferences_per_s"].max()
-    least = front["inference_energy_likely_uj"].min()
-    energy = "" if pd.isna(least) else f", or {joules(least)} for each"
-    return f"With the card an inference takes {duration(soonest)} at least; {significant(fastest)}/s at most{energy}"
+def _title(front: Sequence[OffloadFrontRow]) -> str:
+    soonest_us = min(row["batch_latency_likely_us"] for row in front)
+    fastest = max(row["likely_inferences_per_s"] for row in front)
+    energies_uj = [energy_uj for row in front if (energy_uj := row["inference_energy_likely_uj"]) is not None]
+    energy = f", or {joules(min(energies_uj))} for each" if energies_uj else ""
+    return f"With the card an inference takes {duration(soonest_us)} at least; {significant(fastest)}/s at most{energy}"
 
 
-def _figures(row: Mapping[Any, Any]) -> str:
+def _figures(row: OffloadFrontRow) -> str:
     latency, rate = duration(row["batch_latency_likely_us"]), significant(row["likely_inferences_per_s"])
     return f"{latency}, {rate}/s, {joules(row['inference_energy_likely_uj'])} each"

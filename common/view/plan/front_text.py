@@ -2,40 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-import pandas as pd
+from common.view.tables import Table, TableColumn
+from common.view.text import MISSING, duration, joules, significant
 
-from common.view.text import MISSING, duration, joules, significant, table
+if TYPE_CHECKING:
+    from common.table_rows import OffloadFrontRow
 
 
-def front_label(row: Mapping[Any, Any]) -> str:
+def front_label(row: OffloadFrontRow) -> str:
     """Return what a plan is best for, and its batch: ``throughput, stream, batch 4``."""
     return f"{_name(row)}, batch {row['inference_count']}"
 
 
-def _name(row: Mapping[Any, Any]) -> str:
+def _name(row: OffloadFrontRow) -> str:
     return f"{row['objective']}{', stream' * (row['operation'] == 'streaming')}"
 
 
-def front_table(front: pd.DataFrame) -> str:
-    """Return a line for each plan in the likely case; a star marks those that no other one beats.
+def _energy(row: OffloadFrontRow) -> str:
+    energy_uj = row["inference_energy_likely_uj"]
+    return MISSING if energy_uj is None else joules(energy_uj)
 
-    Args:
-        front: offload_front.
-    """
-    rows = [
-        [
-            _name(row) + " *" * row["is_on_front"],
-            str(row["inference_count"]),
-            str(row["in_flight_count"]),
-            duration(row["batch_latency_likely_us"]),
-            f"{significant(row['likely_inferences_per_s'])}/s",
-            MISSING if pd.isna(row["inference_energy_likely_uj"]) else joules(row["inference_energy_likely_uj"]),
-            str(len(row["engines"])),
-        ]
-        for row in front.to_dict("records")
-    ]
-    header = ("best for (* front)", "batch", "in flight", "latency", "rate", "energy of one", "engines")
-    return table(header, rows)
+
+FRONT: Table[OffloadFrontRow] = Table(
+    TableColumn("best for (* front)", lambda row: _name(row) + " *" * row["is_on_front"]),
+    TableColumn("batch", lambda row: str(row["inference_count"])),
+    TableColumn("in flight", lambda row: str(row["in_flight_count"])),
+    TableColumn("latency", lambda row: duration(row["batch_latency_likely_us"])),
+    TableColumn("rate", lambda row: f"{significant(row['likely_inferences_per_s'])}/s"),
+    TableColumn("energy of one", _energy),
+    TableColumn("engines", lambda row: str(len(row["engines"]))),
+)
+
+
+def front_table(front: Sequence[OffloadFrontRow]) -> str:
+    """Return a line for each plan in the likely case; a star marks those that no other one beats."""
+    return FRONT.text(front)

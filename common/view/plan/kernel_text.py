@@ -2,18 +2,56 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
-import pandas as pd
+from common.view.tables import Table, TableColumn
+from common.view.text import MISSING, duration, percent, quantity
 
-from common.view.text import MISSING, duration, percent, quantity, table
+if TYPE_CHECKING:
+    from common.table_rows import KernelsCorrectedRow, KernelsRow
 
 MB = 1e6
 
 
+def _whole(value: int | None) -> str:
+    return MISSING if value is None else f"{value:,}"
+
+
+def _intensity(row: KernelsRow | KernelsCorrectedRow) -> str:
+    value = row["arithmetic_intensity_flop_per_byte"]
+    return "nan" if value is None else f"{value:.2f}"
+
+
+STATED: Table[KernelsRow] = Table(
+    TableColumn("kernel", lambda row: row["kernel"]),
+    TableColumn("M", lambda row: _whole(row["m"])),
+    TableColumn("K", lambda row: _whole(row["k"])),
+    TableColumn("N", lambda row: _whole(row["n"])),
+    TableColumn("FLOPs", lambda row: _whole(row["flops"])),
+    TableColumn("bytes", lambda row: _whole(row["bytes"])),
+    TableColumn("OP/byte", _intensity),
+    TableColumn("weight MB", lambda row: f"{(row['weight_bytes'] or 0) / MB:.2f}"),
+)
+CORRECTED: Table[KernelsCorrectedRow] = Table(
+    TableColumn("kernel", lambda row: row["kernel"]),
+    TableColumn("calls", lambda row: str(row["call_count"])),
+    TableColumn("FLOPs", lambda row: quantity(row["total_flops"], "", 4)),
+    TableColumn("bytes", lambda row: quantity(row["total_bytes"], "")),
+    TableColumn("fused", lambda row: quantity(row["total_fused_bytes"], "")),
+    TableColumn("OP/byte", _intensity),
+    TableColumn("bound", lambda row: row["bound"] or MISSING),
+    TableColumn("at roof", lambda row: duration(row["roof_us"])),
+    TableColumn("fused", lambda row: duration(row["fused_roof_us"])),
+)
+
+
 def kernels_report(
-    title: str, kernels: pd.DataFrame, corrected: pd.DataFrame, precision: str, correction: Mapping[str, Any]
+    title: str,
+    kernels: Sequence[KernelsRow],
+    corrected: Sequence[KernelsCorrectedRow],
+    precision: str,
+    correction: Mapping[str, float],
 ) -> str:
     """Return both tables in one number format, and the difference in FLOPs and bytes.
 
@@ -24,11 +62,11 @@ def kernels_report(
         precision: the format to show.
         correction: projection_flops, attention_flops and row_flops of one inference.
     """
-    stated, counted = (frame[frame["precision"] == precision] for frame in (kernels, corrected))
+    counted = [row for row in corrected if row["precision"] == precision]
     return "\n".join(
         [
             f"{title}, as stated, one call each, {precision.upper()}",
-            _stated(stated),
+            STATED.text(row for row in kernels if row["precision"] == precision),
             "",
             f"{title}, corrected, all calls of one inference, {precision.upper()}",
             _corrected(counted),
@@ -38,61 +76,25 @@ def kernels_report(
     )
 
 
-def _stated(rows: pd.DataFrame) -> str:
-    header = ("kernel", "M", "K", "N", "FLOPs", "bytes", "OP/byte", "weight MB")
-    cells = [
-        [
-            row["kernel"],
-            *(_whole(row[name]) for name in ("m", "k", "n", "flops", "bytes")),
-            f"{row['arithmetic_intensity_flop_per_byte']:.2f}",
-            f"{row['weight_bytes'] / MB:.2f}",
-        ]
-        for row in rows.to_dict("records")
-    ]
-    return table(header, cells)
+def _corrected(rows: Sequence[KernelsCorrectedRow]) -> str:
+    flops = sum(row["total_flops"] for row in rows)
+    moved, fused = sum(row["total_bytes"] for row in rows), sum(row["total_fused_bytes"] for row in rows)
+    sums = ["total", str(sum(row["call_count"] for row in rows)), quantity(flops, "", 4)]
+    sums += [quantity(moved, ""), quantity(fused, ""), f"{flops / moved:.2f}", ""]
+    times_us = sum(row["roof_us"] for row in rows), sum(row["fused_roof_us"] for row in rows)
+    return CORRECTED.text(rows, last=[[*sums, *map(duration, times_us)]])
 
 
-def _whole(value: Any) -> str:
-    return MISSING if pd.isna(value) else f"{int(value):,}"
-
-
-def _corrected(rows: pd.DataFrame) -> str:
-    header = ("kernel", "calls", "FLOPs", "bytes", "fused", "OP/byte", "bound", "at roof", "fused")
-    cells = [
-        [
-            row["kernel"],
-            str(row["call_count"]),
-            quantity(row["total_flops"], "", 4),
-            quantity(row["total_bytes"], ""),
-            quantity(row["total_fused_bytes"], ""),
-            f"{row['arithmetic_intensity_flop_per_byte']:.2f}",
-            row["bound"] or MISSING,
-            duration(row["roof_us"]),
-            duration(row["fused_roof_us"]),
-        ]
-        for row in rows.to_dict("records")
-    ]
-    totals = [rows[name].sum() for name in ("total_flops", "total_bytes", "total_fused_bytes")]
-    times = [rows[name].sum(min_count=1) for name in ("roof_us", "fused_roof_us")]
-    flops, *moved = totals
-    sums = ["total", str(rows["call_count"].sum()), quantity(flops, "", 4), *(quantity(size, "") for size in moved)]
-    cells.append([*sums, f"{flops / moved[0]:.2f}", "", *(duration(time) for time in times)])
-    return table(header, cells)
-
-
-def _arithmetic(rows: pd.DataFrame, correction: Mapping[str, Any]) -> list[str]:
+def _arithmetic(rows: Sequence[KernelsCorrectedRow], correction: Mapping[str, float]) -> list[str]:
     attention, projections, others = (int(correction[f"{name}_flops"]) for name in ("attention", "projection", "row"))
-    moved, left = (quantity(_row_bytes(rows, name), "B") for name in ("total_bytes", "total_fused_bytes"))
+    row_wise = [row for row in rows if row["k"] is None]
+    moved, left = sum(row["total_bytes"] for row in row_wise), sum(row["total_fused_bytes"] for row in row_wise)
     return [
         f"QKᵀ and PV: {attention:,} FLOPs on top of the {projections:,} of projections",
         f"and feed-forward nets: {_more(attention, projections)}.",
-        f"Row-wise operators: {others:,} FLOPs and {moved} of traffic; fused, {left}.",
+        f"Row-wise operators: {others:,} FLOPs and {quantity(moved, 'B')} of traffic; fused, {quantity(left, 'B')}.",
     ]
 
 
 def _more(added: int, base: int) -> str:
     return f"{percent(added / base)} more" if base else "nothing else is counted"
-
-
-def _row_bytes(rows: pd.DataFrame, column: str) -> float:
-    return float(rows.loc[rows["k"].isna(), column].sum())

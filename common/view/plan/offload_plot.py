@@ -6,9 +6,8 @@ The host alone has three cases too: beside each bar stands its own speedup, and 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
-import pandas as pd
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -17,9 +16,12 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
 from common.names import listed
-from common.view.plan.fpga_text import CASES, Terms, amount, judgement, terms_of
+from common.view.plan.fpga_text import CASES, Terms, amount, cases_of, judgement, number
 from common.view.style import BLACK, BLUE, GREEN, GREY, ORANGE, PURPLE, SKY, VERMILLION, YELLOW, new_figure
 from common.view.text import significant
+
+if TYPE_CHECKING:
+    from common.table_rows import OffloadPlanRow, OffloadVerdictRow, SpeedupRow
 
 # Colour, hatch and name of each part. Where the energy of the kernels is split, its parts are vermillion and not the
 # green of `kernels`; the darker two differ by their hatch.
@@ -50,22 +52,25 @@ NAMES = {case: f"with the card,\n{case}" for case in CASES}
 
 
 def draw_offload(
-    speedup: pd.DataFrame, plan: pd.DataFrame | None, verdicts: pd.DataFrame | None = None, warning: str = ""
+    speedup: Sequence[SpeedupRow],
+    plan: Sequence[OffloadPlanRow] = (),
+    verdicts: Sequence[OffloadVerdictRow] = (),
+    warning: str = "",
 ) -> Figure | None:
     """Draw stacked bars for latency and energy; return None where no kernel was chosen.
 
     Args:
         speedup: the terms of Amdahl's law.
-        plan: offload_plan, or None.
-        verdicts: offload_verdict, or None.
+        plan: the kernels, where they are known.
+        verdicts: whether the plan pays, where that is known.
         warning: the title where the host's times decide nothing.
     """
-    terms = terms_of(speedup)
+    terms = Terms.of(speedup)
     known = [objective for objective in ("latency", "energy") if (objective, "total_speedup") in terms]
-    known = [objective for objective in known if pd.notna(terms[objective, "kernel_speedup"]["likely"])]
+    known = [objective for objective in known if terms[objective, "kernel_speedup"]["likely"] is not None]
     if not known:
         return None
-    words = {} if verdicts is None else {row["objective"]: judgement(row) for row in verdicts.to_dict("records")}
+    words = {row["objective"]: judgement(row) for row in verdicts}
     figure = new_figure(warning or _title(terms, known), _subtitle(plan))
     grid = GridSpec(len(known), 1, figure, left=0.13, right=0.9, bottom=0.1, top=0.77, hspace=0.66)
     for row, objective in enumerate(known):
@@ -77,7 +82,7 @@ def draw_offload(
 
 
 def _title(terms: Terms, objectives: Sequence[str]) -> str:
-    gains = {objective: terms[objective, "total_speedup"]["likely"] for objective in objectives}
+    gains = {objective: number(terms[objective, "total_speedup"]["likely"]) for objective in objectives}
     return "Offloading is likely to make " + " and ".join(
         f"{objective} {_change(gain)}" for objective, gain in gains.items()
     )
@@ -90,11 +95,11 @@ def _change(gain: float) -> str:
     return f"{factor} times {'better' if gain > 1 else 'worse'}"
 
 
-def _subtitle(plan: pd.DataFrame | None) -> str:
-    if plan is None or not len(plan):
+def _subtitle(plan: Sequence[OffloadPlanRow]) -> str:
+    if not plan:
         return "estimated, not measured"
-    kernels = listed((f"{row['kernel']} {row['engine']}" for row in plan.to_dict("records")), 4)
-    return f"{kernels} on {plan['board'].iloc[0]} in {plan['precision'].iloc[0]} · estimated, not measured"
+    kernels = listed((f"{row['kernel']} {row['engine']}" for row in plan), 4)
+    return f"{kernels} on {plan[0]['board']} in {plan[0]['precision']} · estimated, not measured"
 
 
 def bars(terms: Terms, objective: str) -> dict[str, dict[str, float]]:
@@ -125,8 +130,8 @@ def _kernels(terms: Terms, objective: str, case: str, moved: float) -> dict[str,
     return {"kernels": moved / _cell(terms, objective, "kernel_speedup", case)}
 
 
-def _cell(terms: Mapping[tuple[str, str], Mapping[str, Any]], objective: str, term: str, case: str) -> float:
-    return float(terms[objective, term][case])
+def _cell(terms: Terms, objective: str, term: str, case: str) -> float:
+    return number(dict(zip(CASES, cases_of(terms[objective, term]), strict=True))[case])
 
 
 def _draw(axes: Axes, terms: Terms, objective: str) -> None:

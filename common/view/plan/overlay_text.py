@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from common.view.text import duration, percent, quantity, table
+from common.view.tables import Table, TableColumn
+from common.view.text import duration, percent, quantity
 
 if TYPE_CHECKING:
     from common.table_rows import OverlayLayersRow, OverlaySummaryDocument
@@ -41,11 +42,15 @@ def _headline(summary: OverlaySummaryDocument) -> str:
 
 
 def _slowest(layers: Sequence[OverlayLayersRow]) -> str:
-    timed = [(row["kernel_latency_likely_us"] or 0.0, row) for row in layers]
-    total_us = sum(time_us for time_us, _ in timed)
-    slowest = sorted(timed, key=lambda pair: -pair[0])[:SHOWN_LAYERS]
-    rows = [
-        [row["engine_layer"], row["unit"], duration(time_us), percent(time_us / total_us), row["board_bound"]]
-        for time_us, row in slowest
-    ]
-    return table((f"slowest of {len(layers)} layers", "Unit", "Time", "Share", "Bound"), rows, left=(0, 1, 4))
+    def time_us(row: OverlayLayersRow) -> float:
+        return row["kernel_latency_likely_us"] or 0.0
+
+    total_us = sum(map(time_us, layers))
+    columns: Table[OverlayLayersRow] = Table(
+        TableColumn(f"slowest of {len(layers)} layers", lambda row: row["engine_layer"]),
+        TableColumn("Unit", lambda row: row["unit"], is_left=True),
+        TableColumn("Time", lambda row: duration(time_us(row))),
+        TableColumn("Share", lambda row: percent(time_us(row) / total_us)),
+        TableColumn("Bound", lambda row: row["board_bound"], is_left=True),
+    )
+    return columns.text(sorted(layers, key=lambda row: -time_us(row))[:SHOWN_LAYERS])

@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
-import pandas as pd
+from common.view.tables import Table, TableColumn
+from common.view.text import MISSING, duration, joules, percent, quantity, significant
 
-from common.view.text import MISSING, duration, joules, percent, quantity, significant, table
+if TYPE_CHECKING:
+    from common.table_rows import EfficiencyDocument, EnergySummaryDocument, OpsProfileRow
 
 TOP = 10
-_CAUSES = ("compute", "movement", "static")
 
 
 def energy_report(
-    profile: pd.DataFrame,
+    profile: Sequence[OpsProfileRow],
     run_us: float,
-    summary: Mapping[str, Any],
-    efficiency: Mapping[str, Any],
+    summary: EnergySummaryDocument,
+    efficiency: EfficiencyDocument,
     million: Mapping[str, Mapping[str, Any] | None],
     *,
     labels: Mapping[str, str],
@@ -25,7 +27,7 @@ def energy_report(
     """Return the totals, the largest nodes, the efficiency, and the cost of a million inferences.
 
     Args:
-        profile: ops_profile.
+        profile: rows of ops_profile.
         run_us: latency of one inference.
         summary: energy_summary.
         efficiency: efficiency.
@@ -51,27 +53,42 @@ def energy_report(
     return "\n".join(lines)
 
 
-def node_table(profile: pd.DataFrame, summary: Mapping[str, Any], labels: Mapping[str, str]) -> str:
-    """Return the nodes that take most energy, the rest in one row, and the total."""
-    ranked = profile.sort_values("energy_uj", ascending=False, kind="stable")
-    rows = [
-        _row(labels[cells["executed_node"]], cells["op_type"], cells) for cells in ranked.head(TOP).to_dict("records")
-    ]
-    rest = ranked.iloc[TOP:]
-    if len(rest):
-        columns = ["energy_uj", "energy_share", *(f"{cause}_energy_uj" for cause in _CAUSES)]
-        rows.append(_row(f"({len(rest)} more)", "", rest[columns].sum(min_count=1).to_dict()))
-    rows.append(_row("(one inference)", "", {**summary, "energy_share": profile["energy_share"].sum(min_count=1)}))
-    return table(("node", "op", "energy", "share", *_CAUSES), rows, left=(0, 1))
+def node_table(profile: Sequence[OpsProfileRow], summary: EnergySummaryDocument, labels: Mapping[str, str]) -> str:
+    """Return the nodes that take most energy, the others in one row, and the total."""
+    columns: Table[OpsProfileRow] = Table(
+        TableColumn("node", lambda row: labels[row["executed_node"]]),
+        TableColumn("op", lambda row: row["op_type"], is_left=True),
+        TableColumn("energy", lambda row: joules(row["energy_uj"])),
+        TableColumn("share", lambda row: percent(row["energy_share"])),
+        TableColumn("compute", lambda row: joules(row["compute_energy_uj"])),
+        TableColumn("movement", lambda row: joules(row["movement_energy_uj"])),
+        TableColumn("static", lambda row: joules(row["static_energy_uj"])),
+    )
+    ranked = sorted(profile, key=lambda row: -(row["energy_uj"] or 0.0))
+    last = []
+    if others := ranked[TOP:]:
+        parts_uj = (
+            known_sum(row["compute_energy_uj"] for row in others),
+            known_sum(row["movement_energy_uj"] for row in others),
+            known_sum(row["static_energy_uj"] for row in others),
+        )
+        energy = joules(known_sum(row["energy_uj"] for row in others))
+        share = percent(known_sum(row["energy_share"] for row in others))
+        last.append([f"({len(others)} more)", "", energy, share, *map(joules, parts_uj)])
+    totals_uj = summary["compute_energy_uj"], summary["movement_energy_uj"], summary["static_energy_uj"]
+    share = percent(known_sum(row["energy_share"] for row in profile))
+    last.append(["(one inference)", "", joules(summary["energy_uj"]), share, *map(joules, totals_uj)])
+    return columns.text(ranked[:TOP], last=last)
 
 
-def _row(name: str, op_type: str, cells: Mapping[Any, Any]) -> list[str]:
-    causes = [joules(cells[f"{cause}_energy_uj"]) for cause in _CAUSES]
-    return [name, op_type, joules(cells["energy_uj"]), percent(cells["energy_share"]), *causes]
+def known_sum(values: Iterable[float | None]) -> float | None:
+    """Return the sum of the known values; None where none is known."""
+    known = [value for value in values if value is not None]
+    return sum(known) if known else None
 
 
 def _number(value: float | None) -> str:
-    return MISSING if value is None or pd.isna(value) else significant(value)
+    return MISSING if value is None or math.isnan(value) else significant(value)
 
 
 def _million_lines(million: Mapping[str, Mapping[str, Any] | None]) -> list[str]:

@@ -2,38 +2,53 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, TypedDict
 
-from common.view.text import duration, percent, quantity, table
+from common.view.tables import Table, TableColumn, table_of_cells
+from common.view.text import duration, percent, quantity
+
+if TYPE_CHECKING:
+    from common.table_rows import LatencySummaryDocument
 
 SHOWN_NODES = 10
-FIGURES = ("p50", "p90", "p95", "p99", "p99_9", "mean", "jitter")
-MEMORY = {"in use": "peak_memory", "arena": "arena", "process": "peak_resident"}
+FIGURES = table_of_cells("", "value", "low", "high")
 
 
-def latency_report(summary: Mapping[str, Any], nodes: Sequence[Mapping[str, Any]]) -> str:
+class NodeLatencyRow(TypedDict):
+    """What is shown of a row of op_latency."""
+
+    executed_node: str
+    op_type: str
+    raw_median_us: float | None
+    raw_mean_us: float | None
+    corrected_median_us: float | None
+    corrected_mean_us: float | None
+    is_correction_dominated: bool
+
+
+def latency_report(summary: LatencySummaryDocument, nodes: Sequence[NodeLatencyRow]) -> str:
     """Return percentiles of the unprofiled runs, the cost of profiling, and the slowest nodes."""
-    total_us = summary["p50_us"] or summary["mean_us"]
+    total_us = summary["p50_us"] or summary["mean_us"] or 0.0
+    overhead = summary["profiling_overhead_fraction"] or 0.0
     lines = [
         f"latency of {summary['sample_count']} unprofiled runs at {summary['threads']} threads, {summary['provider']}",
         _steady_line(summary),
-        table(("", "value", "low", "high"), [_figure_row(summary, name) for name in FIGURES]),
+        FIGURES.text(_figures(summary)),
         f"min {duration(summary['min_us'])}, max {duration(summary['max_us'])}; cold: session "
         f"{duration(summary['session_creation_us'])}, first run {duration(summary['first_run_us'])}",
         f"profiled runs take {duration(summary['profiled_median_us'])}: "
-        f"{100 * summary['profiling_overhead_fraction']:+.1f} % compared with unprofiled runs",
+        f"{100 * overhead:+.1f} % compared with unprofiled runs",
         _memory_line(summary),
         "",
-        table(("executed node", "op_type", "raw", "corrected", "share"), _node_rows(total_us, nodes), left=(0, 1)),
+        _slowest(nodes, total_us),
     ]
     return "\n".join(lines)
 
 
-def imported_report(summary: Mapping[str, Any], nodes: Sequence[Mapping[str, Any]]) -> str:
+def imported_report(summary: LatencySummaryDocument, nodes: Sequence[NodeLatencyRow]) -> str:
     """Return the text for an imported trace: its runs, and the slowest nodes with their share of the kernel time."""
-    nodes = [*map(_with_median, nodes)]
-    kernel_us = sum(row["raw_median_us"] for row in nodes)
+    kernel_us = sum(_raw_us(row) for row in nodes)
     runs = "an unknown number of" if summary["profiled_sample_count"] is None else summary["profiled_sample_count"]
     lines = [
         f"imported trace of {runs} profiled runs at {summary['threads']} threads, {summary['provider']}",
@@ -41,44 +56,56 @@ def imported_report(summary: Mapping[str, Any], nodes: Sequence[Mapping[str, Any
         f"{duration(kernel_us)}, not corrected",
         _memory_line(summary),
         "",
-        table(("executed node", "op_type", "raw", "corrected", "share"), _node_rows(kernel_us, nodes), left=(0, 1)),
+        _slowest(nodes, kernel_us),
     ]
     return "\n".join(lines)
 
 
-def _with_median(row: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the row of a node; where its profile has a mean only, that stands for the median."""
-    kinds = ("raw", "corrected")
-    means = {f"{kind}_median_us": row[f"{kind}_mean_us"] for kind in kinds if row[f"{kind}_median_us"] is None}
-    return {**row, **means}
+def _raw_us(row: NodeLatencyRow) -> float:
+    """Return the median of a node, or its mean where its profile has no other figure."""
+    return row["raw_mean_us"] or 0.0 if row["raw_median_us"] is None else row["raw_median_us"]
 
 
-def _steady_line(summary: Mapping[str, Any]) -> str:
+def _corrected_us(row: NodeLatencyRow) -> float:
+    return row["corrected_mean_us"] or 0.0 if row["corrected_median_us"] is None else row["corrected_median_us"]
+
+
+def _steady_line(summary: LatencySummaryDocument) -> str:
     warmup = f"the first {summary['warmup_count']} runs are left out"
     if summary["steady_start_index"] is None:
         return f"no steady state: the latency level still changes; {warmup}"
     return f"steady state: {summary['steady_state']}, from run {summary['steady_start_index']}; {warmup}"
 
 
-def _memory_line(summary: Mapping[str, Any]) -> str:
-    peaks = ", ".join(f"{label} {quantity(summary[f'{name}_bytes'], 'B')}" for label, name in MEMORY.items())
+def _memory_line(summary: LatencySummaryDocument) -> str:
+    peaks = f"in use {quantity(summary['peak_memory_bytes'], 'B')}, arena {quantity(summary['arena_bytes'], 'B')}"
+    process = quantity(summary["peak_resident_bytes"], "B")
     balance = summary["pool_balance_share"]
-    return f"peak memory: {peaks}" + ("" if balance is None else f"; pool balance {percent(balance)}")
+    shared = "" if balance is None else f"; pool balance {percent(balance)}"
+    return f"peak memory: {peaks}, process {process}{shared}"
 
 
-def _figure_row(summary: Mapping[str, Any], name: str) -> list[str]:
-    keys = (f"{name}_us", f"{name}_low_us", f"{name}_high_us")
-    return [name.replace("_", "."), *(duration(summary[key], 4) for key in keys)]
+def _figures(summary: LatencySummaryDocument) -> list[list[str]]:
+    figures = {
+        "p50": (summary["p50_us"], summary["p50_low_us"], summary["p50_high_us"]),
+        "p90": (summary["p90_us"], summary["p90_low_us"], summary["p90_high_us"]),
+        "p95": (summary["p95_us"], summary["p95_low_us"], summary["p95_high_us"]),
+        "p99": (summary["p99_us"], summary["p99_low_us"], summary["p99_high_us"]),
+        "p99.9": (summary["p99_9_us"], summary["p99_9_low_us"], summary["p99_9_high_us"]),
+        "mean": (summary["mean_us"], summary["mean_low_us"], summary["mean_high_us"]),
+        "jitter": (summary["jitter_us"], summary["jitter_low_us"], summary["jitter_high_us"]),
+    }
+    return [[name, *(duration(time_us, 4) for time_us in times_us)] for name, times_us in figures.items()]
 
 
-def _node_rows(total_us: float, nodes: Sequence[Mapping[str, Any]]) -> list[list[str]]:
-    ranked = sorted(
-        (row for row in nodes if not row["is_correction_dominated"]), key=lambda row: -row["corrected_median_us"]
+def _slowest(nodes: Sequence[NodeLatencyRow], total_us: float) -> str:
+    """Return the slowest nodes with their shares of a time; those that the correction dominates are left out."""
+    columns: Table[NodeLatencyRow] = Table(
+        TableColumn("executed node", lambda row: row["executed_node"]),
+        TableColumn("op_type", lambda row: row["op_type"], is_left=True),
+        TableColumn("raw", lambda row: duration(_raw_us(row))),
+        TableColumn("corrected", lambda row: duration(_corrected_us(row))),
+        TableColumn("share", lambda row: percent(_corrected_us(row) / total_us)),
     )
-    rows = []
-    for row in ranked[:SHOWN_NODES]:
-        raw, corrected = row["raw_median_us"], row["corrected_median_us"]
-        rows.append(
-            [row["executed_node"], row["op_type"], duration(raw), duration(corrected), percent(corrected / total_us)]
-        )
-    return rows
+    ranked = sorted((row for row in nodes if not row["is_correction_dominated"]), key=lambda row: -_corrected_us(row))
+    return columns.text(ranked[:SHOWN_NODES])

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import pandas as pd
+from common.view.tables import Table, TableColumn
+from common.view.text import MISSING, duration, percent, significant
 
-from common.view.text import MISSING, duration, percent, significant, table
+if TYPE_CHECKING:
+    from common.table_rows import CriticalPathRow
 
 TOP = 10
 
@@ -31,7 +33,7 @@ class PathTotals:
 
 def path_report(
     totals: PathTotals,
-    path: pd.DataFrame,
+    path: Sequence[CriticalPathRow],
     unranked: Collection[str],
     cases: Sequence[Mapping[str, Any]],
     labels: Mapping[str, str],
@@ -40,7 +42,7 @@ def path_report(
 
     Args:
         totals: the figures of the whole graph.
-        path: critical_path.
+        path: rows of critical_path.
         unranked: nodes whose time the profiler's own cost dominates.
         cases: ``name``, ``factor``, ``node_count``, ``span_us`` and ``sequential_us`` of each what-if.
         labels: of every executed node.
@@ -63,40 +65,49 @@ def totals_lines(totals: PathTotals) -> str:
     return "\n".join(f"{label:<12} {value:>8}  {meaning}" for label, value, meaning in rows)
 
 
-def path_table(totals: PathTotals, path: pd.DataFrame, unranked: Collection[str], labels: Mapping[str, str]) -> str:
+def path_table(
+    totals: PathTotals, path: Sequence[CriticalPathRow], unranked: Collection[str], labels: Mapping[str, str]
+) -> str:
     """Return the largest nodes in path order; nodes that profiling dominates are summed up and not ranked."""
-    is_unranked = path["executed_node"].isin(list(unranked))
-    ranked = path[~is_unranked].sort_values("node_latency_us", ascending=False, kind="stable")
-    rows = [
-        [labels[row["executed_node"]], row["op_type"], *_times(row), duration(row["cumulative_us"])]
-        for row in ranked.head(TOP).sort_values("position_index").to_dict("records")
+    columns: Table[CriticalPathRow] = Table(
+        TableColumn("node", lambda row: labels[row["executed_node"]]),
+        TableColumn("op", lambda row: row["op_type"], is_left=True),
+        TableColumn("latency", lambda row: duration(row["node_latency_us"])),
+        TableColumn("of span", lambda row: percent(row["span_share"])),
+        TableColumn("finish", lambda row: duration(row["cumulative_us"])),
+    )
+    ranked = [row for row in path if row["executed_node"] not in unranked]
+    ranked.sort(key=lambda row: -row["node_latency_us"])
+    dominated = [row for row in path if row["executed_node"] in unranked]
+    last = [
+        *_sums("more", ranked[TOP:]),
+        *_sums("unranked: within the cost of profiling", dominated),
     ]
-    for label, rest in (("more", ranked.iloc[TOP:]), ("unranked: within the cost of profiling", path[is_unranked])):
-        if len(rest):
-            sums = rest[["node_latency_us", "span_share"]].sum(min_count=1)
-            rows.append([f"({len(rest)} {label})", "", *_times(sums.to_dict()), ""])
     title = f"critical path: {len(path)} of {totals.node_count} nodes"
-    return f"{title}\n{table(('node', 'op', 'latency', 'of span', 'finish'), rows, left=(0, 1))}"
+    shown = sorted(ranked[:TOP], key=lambda row: row["position_index"])
+    return f"{title}\n{columns.text(shown, last=last)}"
+
+
+def _sums(label: str, rows: Sequence[CriticalPathRow]) -> list[list[str]]:
+    """Return the cells of some nodes together; none for no nodes."""
+    if not rows:
+        return []
+    shares = [share for row in rows if (share := row["span_share"]) is not None]
+    time = duration(sum(row["node_latency_us"] for row in rows))
+    return [[f"({len(rows)} {label})", "", time, percent(sum(shares) if shares else None), ""]]
 
 
 def what_if_table(totals: PathTotals, cases: Sequence[Mapping[str, Any]]) -> str:
     """Return span and makespan of each what-if case, with their gains."""
-    rows = [
-        [
-            f"{case['name']} {case['factor']:g}x faster",
-            str(case["node_count"]),
-            duration(case["span_us"]),
-            _gain(totals.span_us, case["span_us"]),
-            duration(case["sequential_us"]),
-            _gain(totals.makespan_us, case["sequential_us"]),
-        ]
-        for case in cases
-    ]
-    return table(("what if", "nodes", "span", "gain", "makespan", "gain"), rows)
-
-
-def _times(row: Mapping[Any, Any]) -> tuple[str, str]:
-    return duration(row["node_latency_us"]), percent(row["span_share"])
+    columns: Table[Mapping[str, Any]] = Table(
+        TableColumn("what if", lambda case: f"{case['name']} {case['factor']:g}x faster"),
+        TableColumn("nodes", lambda case: str(case["node_count"])),
+        TableColumn("span", lambda case: duration(case["span_us"])),
+        TableColumn("gain", lambda case: _gain(totals.span_us, case["span_us"])),
+        TableColumn("makespan", lambda case: duration(case["sequential_us"])),
+        TableColumn("gain", lambda case: _gain(totals.makespan_us, case["sequential_us"])),
+    )
+    return columns.text(cases)
 
 
 def _gain(before_us: float, after_us: float | None) -> str:

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from textwrap import wrap
-from typing import Any
+from typing import TYPE_CHECKING
 
-from common.view.text import WIDTH, duration, percent, table
+from common.view.tables import Table, TableColumn
+from common.view.text import WIDTH, duration, percent
+
+if TYPE_CHECKING:
+    from common.table_rows import ProviderLayersRow
 
 LABELS = (
     ("package", "package"),
@@ -17,16 +21,22 @@ LABELS = (
 )
 INDENT = 11
 SHOWN_LAYERS = 10
+PROVIDERS: Table[Mapping[str, str]] = Table(
+    TableColumn("name", lambda row: row["name"]),
+    TableColumn("name in ONNX Runtime", lambda row: row["full_name"], is_left=True),
+    TableColumn("present", lambda row: row["present"], is_left=True),
+)
+LAYERS: Table[ProviderLayersRow] = Table(
+    TableColumn("provider's layer", lambda row: row["layer"]),
+    TableColumn("layer_type", lambda row: row["layer_type"], is_left=True),
+    TableColumn("mean", lambda row: duration(row["layer_mean_us"])),
+    TableColumn("share", lambda row: percent(row["layer_share"])),
+)
 
 
 def provider_report(rows: Sequence[Mapping[str, str]]) -> str:
     """Return which providers are present, and for each its package, platforms, trace and options."""
-    present = table(("name", "name in ONNX Runtime", "present"), _present(rows), left=(0, 1, 2))
-    return "\n\n".join([present, *(_details(row) for row in rows)])
-
-
-def _present(rows: Sequence[Mapping[str, str]]) -> list[list[str]]:
-    return [[row["name"], row["full_name"], row["present"]] for row in rows]
+    return "\n\n".join([PROVIDERS.text(rows), *(_details(row) for row in rows)])
 
 
 def _details(row: Mapping[str, str]) -> str:
@@ -43,15 +53,11 @@ def _details(row: Mapping[str, str]) -> str:
     return "\n".join(lines)
 
 
-def layer_report(layers: Sequence[Mapping[str, Any]]) -> str:
+def layer_report(layers: Sequence[ProviderLayersRow]) -> str:
     """Return the slowest layers by the provider's own counters; empty where there are none."""
     if not layers:
         return ""
     ranked = sorted(layers, key=lambda layer: -layer["layer_mean_us"])[:SHOWN_LAYERS]
-    rows = [
-        [layer["layer"], layer["layer_type"], duration(layer["layer_mean_us"]), percent(layer["layer_share"])]
-        for layer in ranked
-    ]
     total_us = sum(layer["layer_mean_us"] for layer in layers)
-    rows.append([f"all {len(layers)} layers", "", duration(total_us), percent(1.0)])
-    return "\n\n" + table(("provider's layer", "layer_type", "mean", "share"), rows, left=(0, 1))
+    last = [[f"all {len(layers)} layers", "", duration(total_us), percent(1.0)]]
+    return "\n\n" + LAYERS.text(ranked, last=last)

@@ -3,67 +3,134 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence, Set
-
-import pandas as pd
+from collections.abc import Iterable, Mapping, Sequence, Set
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
 
 from common.names import printable
-from common.view.text import percent, quantity, table
+from common.view.tables import Table, TableColumn, table_of_cells
+from common.view.text import percent, quantity
 
-FIGURES = ["macs", "flops", "weight_bytes", "bytes"]
+if TYPE_CHECKING:
+    from common.table_rows import OpMetricsRow
+
+Figure = Literal["macs", "flops", "weight_bytes", "bytes"]
+EXPRESSIONS: Mapping[str, Literal["macs_expression", "flops_expression", "bytes_expression"]] = {
+    "macs": "macs_expression",
+    "flops": "flops_expression",
+    "bytes": "bytes_expression",
+}
+SYMBOLIC = table_of_cells("op_type", "nodes", "MACs", left=(0, 2))
+
+
+@dataclass(frozen=True, slots=True)
+class WorkTotals:
+    """Sums over some nodes; a figure that is unknown for all of them is None."""
+
+    name: str
+    node_count: int
+    macs: int | None
+    flops: int | None
+    weight_bytes: int | None
+    moved_bytes: int | None
+
+    @classmethod
+    def of(cls, name: str, rows: Sequence[OpMetricsRow]) -> WorkTotals:
+        """Add up the known figures of some nodes."""
+        figures = (_known_sum(rows, figure) for figure in ("macs", "flops", "weight_bytes", "bytes"))
+        return cls(name, len(rows), *figures)
+
+
+def _known_sum(rows: Iterable[OpMetricsRow], figure: Figure) -> int | None:
+    known = [value for row in rows if (value := row[figure]) is not None]
+    return sum(known) if known else None
 
 
 def symbolic_report(
-    metrics: pd.DataFrame, macs: Mapping[str, str], totals: Mapping[str, str], *, of_either: Set[str] = frozenset()
+    metrics: Sequence[OpMetricsRow],
+    macs: Mapping[str, str],
+    totals: Mapping[str, str],
+    *,
+    of_either: Set[str] = frozenset(),
 ) -> str:
     """Return MACs by operator type as expressions over the unbound dimensions, and the totals.
 
     Args:
-        metrics: op_metrics.
+        metrics: rows of op_metrics.
         macs: sum of the MACs by operator type, for types that have any.
         totals: sum over all nodes by figure.
         of_either: nodes of branches of equal cost, which is that of their If.
     """
-    nodes = Counter(metrics["op_type"])
-    rows = [(name, str(nodes[name]), text) for name, text in macs.items()]
-    own = metrics[~metrics["source_node"].isin(of_either)]
-    unknown = {name: int((own[name].isna() & own[f"{name}_expression"].eq("")).sum()) for name in totals}
+    node_counts = Counter(row["op_type"] for row in metrics)
+    counted = [row for row in metrics if row["source_node"] not in of_either]
+    unknown = {name: _unknown_count(counted, name) for name in totals}
     lines = [
         f"{name} = {printable(text)}{f', and {unknown[name]} unknown' if unknown[name] else ''}"
         for name, text in totals.items()
         if text != "0" or not unknown[name]
     ]
-    return "\n".join([table(("op_type", "nodes", "MACs"), rows, left=(0, 2)), *lines])
+    return "\n".join([SYMBOLIC.text((name, str(node_counts[name]), text) for name, text in macs.items()), *lines])
 
 
-def work_report(metrics: pd.DataFrame, bounds: Mapping[str, float | None], *, of_either: Set[str] = frozenset()) -> str:
+def _unknown_count(rows: Iterable[OpMetricsRow], name: str) -> int:
+    """Return how many nodes have neither a number nor an expression for a figure."""
+    figure: Figure = "macs" if name == "macs" else "flops" if name == "flops" else "bytes"
+    return sum(row[figure] is None and not row[EXPRESSIONS[name]] for row in rows)
+
+
+def work_report(
+    metrics: Sequence[OpMetricsRow], bounds: Mapping[str, float | None], *, of_either: Set[str] = frozenset()
+) -> str:
     """Return counts, MACs, FLOPs and bytes by operator type, the largest first; sums leave out unknowns.
 
     Args:
-        metrics: op_metrics.
+        metrics: rows of op_metrics.
         bounds: the most that a total can be, by figure; None where there is no bound.
         of_either: nodes of branches of equal cost, which is that of their If.
     """
-    own = metrics[~metrics["source_node"].isin(of_either)]
-    known = metrics[["op_type", *FIGURES]].astype(dict.fromkeys(FIGURES, "float64"))  # 64-bit sums would wrap
-    figures = known.groupby("op_type")[FIGURES].sum(min_count=1)
-    figures.insert(0, "nodes", metrics.groupby("op_type").size())
-    figures = figures.sort_values(["macs", "flops", "nodes"], ascending=False, kind="stable")
-    total = known[FIGURES].sum(min_count=1)
-    total = total.mask(own[FIGURES].isna().any() & total.eq(0))  # an unknown total is empty, never zero
-    rows = [_row(str(name), row, total["flops"]) for name, row in figures.iterrows()]
-    header = ("op_type", "nodes", "MACs", "FLOPs", "share", "weights", "bytes")
-    total_row = _row("total", pd.Series({"nodes": len(metrics), **total}), total["flops"])
-    unknown = int(own["flops"].isna().sum())
-    lines = [f"totals leave out {unknown} of {len(metrics)} nodes, whose work is unknown"] if unknown else []
-    open_bounds = {name: value for name, value in bounds.items() if own[name].isna().any()}
-    return "\n".join([table(header, [*rows, total_row]), *lines, *_bound_line(open_bounds)])
+    counted = [row for row in metrics if row["source_node"] not in of_either]
+    unknown = {name: sum(row[name] is None for row in counted) for name in ("macs", "flops", "weight_bytes", "bytes")}
+    by_type: dict[str, list[OpMetricsRow]] = {}
+    for row in metrics:
+        by_type.setdefault(row["op_type"], []).append(row)
+    types = [WorkTotals.of(op_type, by_type[op_type]) for op_type in sorted(by_type)]
+    types.sort(key=lambda totals: (_or_less(totals.macs), _or_less(totals.flops), totals.node_count), reverse=True)
+    summed = WorkTotals.of("total", metrics)
+    total = WorkTotals(
+        "total",
+        len(metrics),
+        *(
+            None if unknown[name] and not value else value  # an unknown total is empty, never zero
+            for name, value in (
+                ("macs", summed.macs),
+                ("flops", summed.flops),
+                ("weight_bytes", summed.weight_bytes),
+                ("bytes", summed.moved_bytes),
+            )
+        ),
+    )
+    columns: Table[WorkTotals] = Table(
+        TableColumn("op_type", lambda totals: totals.name),
+        TableColumn("nodes", lambda totals: str(totals.node_count)),
+        TableColumn("MACs", lambda totals: quantity(totals.macs, "")),
+        TableColumn("FLOPs", lambda totals: quantity(totals.flops, "")),
+        TableColumn("share", lambda totals: percent(_share(totals.flops, total.flops))),
+        TableColumn("weights", lambda totals: quantity(totals.weight_bytes, "B")),
+        TableColumn("bytes", lambda totals: quantity(totals.moved_bytes, "B")),
+    )
+    lines = [columns.text([*types, total])]
+    if unknown["flops"]:
+        lines.append(f"totals leave out {unknown['flops']} of {len(metrics)} nodes, whose work is unknown")
+    return "\n".join([*lines, *_bound_line({name: value for name, value in bounds.items() if unknown[name]})])
 
 
-def _row(name: str, row: pd.Series, total_flops: float) -> list[str]:
-    share = None if pd.isna(total_flops) or not total_flops else row["flops"] / total_flops
-    sizes = [quantity(row[key], "B") for key in ("weight_bytes", "bytes")]
-    return [name, f"{row['nodes']:.0f}", quantity(row["macs"], ""), quantity(row["flops"], ""), percent(share), *sizes]
+def _or_less(value: float | None) -> float:
+    """Return a figure by which types are ordered; unknowns come last."""
+    return -1.0 if value is None else value
+
+
+def _share(part: float | None, whole: float | None) -> float | None:
+    return None if part is None or not whole else part / whole
 
 
 def _bound_line(bounds: Mapping[str, float | None]) -> list[str]:
@@ -78,47 +145,56 @@ def _label(name: str) -> str:
 
 
 def left_out(
-    metrics: pd.DataFrame, unbound: Sequence[str], *, settled: Set[str] = frozenset(), of_either: Set[str] = frozenset()
+    metrics: Sequence[OpMetricsRow],
+    unbound: Sequence[str],
+    *,
+    settled: Set[str] = frozenset(),
+    of_either: Set[str] = frozenset(),
 ) -> list[str]:
     """Return notes on what the totals leave out, by operator type, and why.
 
     Args:
-        metrics: op_metrics.
+        metrics: rows of op_metrics.
         unbound: dimensions that are symbols.
         settled: nodes whose shapes given inputs settle.
         of_either: nodes of branches of equal cost, which is that of their If.
     """
-    is_symbolic = metrics["flops_expression"].ne("")
-    is_open = metrics["flops"].isna() & metrics["is_counted"] & ~is_symbolic & ~metrics["source_node"].isin(of_either)
-    repeats = metrics["execution_count"].isna() & is_open
-    is_settled = metrics["source_node"].isin(settled)
+    is_open = [
+        row
+        for row in metrics
+        if row["flops"] is None
+        and row["is_counted"]
+        and not row["flops_expression"]
+        and row["source_node"] not in of_either
+    ]
+    once = [row for row in is_open if row["execution_count"] is not None]
     open_dims = ", or follow no polynomial of the unbound dimensions," if unbound else ""
     bind = "bind them with <dim>, or " if unbound else ""
     run = "<op_roofline> counts them by the shapes that run"
     reasons = (
-        (~metrics["is_counted"], "no work formula for", "add one in common/onnx_graph/work"),
         (
-            is_open & ~repeats & is_settled,
+            [row for row in metrics if not row["is_counted"]],
+            "no work formula for",
+            "add one in common/onnx_graph/work",
+        ),
+        (
+            [row for row in once if row["source_node"] in settled],
             f"shapes depend on data{open_dims} in",
             f"{bind}give values with <input>; {run}",
         ),
         (
-            is_open & ~repeats & ~is_settled,
+            [row for row in once if row["source_node"] not in settled],
             f"shapes depend on data that only a run computes{open_dims} in",
             f"{bind}{run}",
         ),
         (
-            repeats,
+            [row for row in is_open if row["execution_count"] is None],
             "how often they run depends on data:",
             "upper_bound_flops where there is one; <op_roofline> counts them",
         ),
     )
-    return [
-        f"{why} {_by_type(metrics[chosen])}: totals leave them out; {remedy}"
-        for chosen, why, remedy in reasons
-        if chosen.any()
-    ]
+    return [f"{why} {_by_type(rows)}: totals leave them out; {remedy}" for rows, why, remedy in reasons if rows]
 
 
-def _by_type(metrics: pd.DataFrame) -> str:
-    return ", ".join(f"{op_type} ({count})" for op_type, count in Counter(metrics["op_type"]).items())
+def _by_type(rows: Iterable[OpMetricsRow]) -> str:
+    return ", ".join(f"{op_type} ({count})" for op_type, count in Counter(row["op_type"] for row in rows).items())

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 from itertools import groupby
-
-import pandas as pd
+from typing import TYPE_CHECKING
 
 from common.names import shorten
 from common.view.text import duration, percent, quantity
+
+if TYPE_CHECKING:
+    from common.table_rows import ExecutedEdgesRow, OpRooflineRow
 
 FEW_BLOCKS, MOST_BLOCKS = 12, 40
 # A block that takes less of the latency is not split into its modules: while there are few blocks, and later.
@@ -60,23 +63,29 @@ class Box:
         return self.left + self.width / 2
 
 
-def blocks_of(roofline: pd.DataFrame, modules: Mapping[str, Path], on_card: Iterable[str] | None) -> list[Block]:
+def blocks_of(
+    roofline: Iterable[OpRooflineRow], modules: Mapping[str, Path], on_card: Iterable[str] | None
+) -> list[Block]:
     """Return the blocks of a model in the order of execution.
 
     Args:
-        roofline: op_roofline.
+        roofline: rows of op_roofline.
         modules: of each executed node, the outermost first.
         on_card: executed nodes that a plan computes on the card; None without a plan.
     """
-    nodes = roofline[roofline["row_kind"] != "gap"].sort_values("execution_index", kind="stable")
-    if not len(nodes):
+    nodes = [row for row in roofline if row["row_kind"] != "gap"]
+    nodes.sort(key=lambda row: math.inf if row["execution_index"] is None else row["execution_index"])
+    if not nodes:
         return []
-    share = dict(zip(nodes["executed_node"], nodes["latency_share"].astype(float), strict=True))
-    groups = _by_module([*nodes["executed_node"]], modules, share)
+    share = {row["executed_node"]: row["latency_share"] for row in nodes}
+    groups = _by_module([*share], modules, share)
     if len(groups) > MOST_BLOCKS:
         groups = _in_stretches(groups)
-    by_name, card = nodes.set_index("executed_node"), None if on_card is None else set(on_card)
-    return [_block("/".join(path) or "outside the modules", by_name.loc[names], card) for path, names in groups]
+    by_name, card = {row["executed_node"]: row for row in nodes}, None if on_card is None else set(on_card)
+    return [
+        _block("/".join(path) or "outside the modules", [by_name[name] for name in names], card)
+        for path, names in groups
+    ]
 
 
 def _by_module(
@@ -113,33 +122,34 @@ def _in_stretches(groups: Sequence[tuple[Path, list[str]]]) -> list[tuple[Path, 
     return stretches
 
 
-def _block(name: str, rows: pd.DataFrame, on_card: set[str] | None) -> Block:
-    times = rows["node_latency_us"].astype(float)
-    bounds = times[rows["bound"] != ""].groupby(rows["bound"]).sum()
-    total = float(times.sum())
-    card = None if on_card is None else float(times[rows.index.isin(on_card)].sum())
+def _block(name: str, rows: Sequence[OpRooflineRow], on_card: set[str] | None) -> Block:
+    total_us = sum(row["node_latency_us"] for row in rows)
+    time_of_bound: dict[str, float] = {}
+    for row in rows:
+        if row["bound"]:
+            time_of_bound[row["bound"]] = time_of_bound.get(row["bound"], 0.0) + row["node_latency_us"]
+    card_us = sum(row["node_latency_us"] for row in rows if on_card and row["executed_node"] in on_card)
     return Block(
         name,
-        tuple(rows.index),
-        total,
-        float(rows["latency_share"].sum()),
-        str(bounds.idxmax()) if len(bounds) else "",
-        None if card is None else card / total if total else 0.0,
+        tuple(row["executed_node"] for row in rows),
+        total_us,
+        sum(row["latency_share"] for row in rows),
+        max(sorted(time_of_bound), key=lambda bound: time_of_bound[bound], default=""),
+        None if on_card is None else card_us / total_us if total_us else 0.0,
     )
 
 
-def edges_between(blocks: Sequence[Block], edges: pd.DataFrame) -> dict[tuple[int, int], float]:
+def edges_between(blocks: Sequence[Block], edges: Iterable[ExecutedEdgesRow]) -> dict[tuple[int, int], float]:
     """Return the bytes that pass between two blocks, by their places."""
     place = {name: index for index, block in enumerate(blocks) for name in block.nodes}
     between: dict[tuple[int, int], float] = {}
-    columns = (edges[name].tolist() for name in ("producer", "consumer", "tensor", "tensor_bytes"))
     seen: set[tuple[int, int, str]] = set()
-    for producer, consumer, tensor, size in zip(*columns, strict=True):
-        ends = place.get(producer), place.get(consumer)
-        if ends[0] is None or ends[1] is None or ends[0] == ends[1] or (*ends, tensor) in seen:
+    for edge in edges:
+        first, last = place.get(edge["producer"]), place.get(edge["consumer"])
+        if first is None or last is None or first == last or (first, last, edge["tensor"]) in seen:
             continue
-        seen.add((ends[0], ends[1], tensor))
-        between[ends[0], ends[1]] = between.get((ends[0], ends[1]), 0.0) + (0.0 if pd.isna(size) else float(size))
+        seen.add((first, last, edge["tensor"]))
+        between[first, last] = between.get((first, last), 0.0) + (edge["tensor_bytes"] or 0.0)
     return between
 
 
@@ -152,17 +162,17 @@ def levels(count: int, edges: Iterable[tuple[int, int]]) -> list[int]:
     return level
 
 
-def block_graph(blocks: Sequence[Block], edges: pd.DataFrame | None, numbers: Mapping[str, int]) -> str:
+def block_graph(blocks: Sequence[Block], edges: Iterable[ExecutedEdgesRow], numbers: Mapping[str, int]) -> str:
     """Return the graph as HTML: boxes coloured by time, bound or plan, chosen without a script.
 
     Args:
         blocks: in the order of execution.
-        edges: executed_edges; None where the table is absent.
+        edges: rows of executed_edges.
         numbers: of the executed nodes.
     """
     if not blocks:
         return ""
-    between = {} if edges is None else edges_between(blocks, edges)
+    between = edges_between(blocks, edges)
     level = levels(len(blocks), between) if between else [*range(len(blocks))]
     places, height = _places(level)
     lines = [

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
-from typing import Any
-
-import pandas as pd
+from typing import TYPE_CHECKING
 
 from common.view.findings import Findings
 from common.view.groups import by_op_type, leading_gap
@@ -15,7 +13,16 @@ from common.view.html import bullet_list
 from common.view.plan.fpga_text import judgement
 from common.view.text import MISSING, duration, joules, percent, significant
 
-TAILS = ("p99_9", "p99", "p95", "p90")
+if TYPE_CHECKING:
+    from common.table_rows import (
+        DesignPointsRow,
+        EfficiencyDocument,
+        EnergySummaryDocument,
+        LatencySummaryDocument,
+        LoadSummaryDocument,
+        OffloadVerdictRow,
+        OpScheduleRow,
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,11 +41,11 @@ def key_figures(findings: Findings) -> list[KeyFigure]:
     return [
         *_latency(documents.get("latency_summary")),
         *_operators(findings),
-        *_chain(tables.get("op_schedule")),
+        *_chain(tables.get("op_schedule", ())),
         *_energy(documents.get("energy_summary"), documents.get("efficiency")),
-        *_offload(tables.get("offload_verdict")),
+        *_offload(tables.get("offload_verdict", ())),
         *_load(documents.get("load_summary")),
-        *_design(tables.get("design_points")),
+        *_design(tables.get("design_points", ())),
     ]
 
 
@@ -70,26 +77,31 @@ def _about(findings: Findings) -> str:
     return " · ".join(filter(None, (model, host, runtime)))
 
 
-def _latency(summary: Mapping[str, Any] | None) -> list[KeyFigure]:
+def _latency(summary: LatencySummaryDocument | None) -> list[KeyFigure]:
     if summary is None:
         return []
     if summary["p50_us"] is None:
         of_trace = summary["profiled_median_us"]
         runs = f"{summary['profiled_sample_count']} profiled runs"
         return [] if of_trace is None else [KeyFigure("Latency, median", duration(of_trace), runs, "pictures")]
-    basis = f"{_span(summary, 'p50')}{summary['sample_count']} unprofiled runs"
+    basis = f"{_span(summary['p50_low_us'], summary['p50_high_us'])}{summary['sample_count']} unprofiled runs"
     figures = [KeyFigure("Latency, median", duration(summary["p50_us"]), basis, "pictures")]
-    if tail := next((name for name in TAILS if summary[f"{name}_us"] is not None), None):
-        name = tail.replace("_", ".")
-        detail = f"{_span(summary, tail)}at most {duration(summary['max_us'])}"
-        figures.append(KeyFigure(f"Latency, {name}", duration(summary[f"{tail}_us"]), detail, "pictures"))
+    tails = {
+        "p99.9": (summary["p99_9_us"], summary["p99_9_low_us"], summary["p99_9_high_us"]),
+        "p99": (summary["p99_us"], summary["p99_low_us"], summary["p99_high_us"]),
+        "p95": (summary["p95_us"], summary["p95_low_us"], summary["p95_high_us"]),
+        "p90": (summary["p90_us"], summary["p90_low_us"], summary["p90_high_us"]),
+    }
+    if name := next((name for name, (tail_us, _, _) in tails.items() if tail_us is not None), None):
+        tail_us, *limits_us = tails[name]
+        detail = f"{_span(*limits_us)}at most {duration(summary['max_us'])}"
+        figures.append(KeyFigure(f"Latency, {name}", duration(tail_us), detail, "pictures"))
     return figures
 
 
-def _span(summary: Mapping[str, Any], name: str, ahead: str = "") -> str:
+def _span(low_us: float | None, high_us: float | None) -> str:
     """Return the interval of a percentile with a comma behind it; nothing where it has none."""
-    low, high = (summary[f"{ahead}{name}_{end}_us"] for end in ("low", "high"))
-    return "" if low is None else f"{duration(low)} to {duration(high)}, "
+    return "" if low_us is None else f"{duration(low_us)} to {duration(high_us)}, "
 
 
 def _operators(findings: Findings) -> list[KeyFigure]:
@@ -102,7 +114,7 @@ def _operators(findings: Findings) -> list[KeyFigure]:
     bound = f", {most.bound}-bound" if most.bound else ""
     figures = [KeyFigure("Most time", f"{most.node_count} {most.name}", detail + bound, "operators")]
     if keys := findings.keys():
-        row = roofline.loc[roofline["executed_node"] == keys[0].name].iloc[0]
+        row = next(row for row in roofline if row["executed_node"] == keys[0].name)
         detail = f"{duration(keys[0].latency_us)}, {percent(row['latency_share'])} of the latency"
         figures.append(KeyFigure("Slowest node", keys[0].label, detail, "nodes"))
     if (gap := leading_gap(roofline)) is not None:
@@ -110,19 +122,20 @@ def _operators(findings: Findings) -> list[KeyFigure]:
     return figures
 
 
-def _chain(schedule: pd.DataFrame | None) -> list[KeyFigure]:
-    if schedule is None or not len(schedule):
+def _chain(schedule: Sequence[OpScheduleRow]) -> list[KeyFigure]:
+    if not schedule:
         return []
-    work_us, span_us = float(schedule["node_latency_us"].sum()), float(schedule["earliest_finish_us"].max())
+    work_us = sum(row["node_latency_us"] for row in schedule)
+    span_us = max(row["earliest_finish_us"] for row in schedule)
     detail = f"work {duration(work_us)}, longest chain {duration(span_us)}"
     value = significant(work_us / span_us) if span_us else MISSING
     return [KeyFigure("Parallelism", value, detail, "path")]
 
 
-def _energy(summary: Mapping[str, Any] | None, efficiency: Mapping[str, Any] | None) -> list[KeyFigure]:
+def _energy(summary: EnergySummaryDocument | None, efficiency: EfficiencyDocument | None) -> list[KeyFigure]:
     if summary is None or summary["energy_uj"] is None:
         return []
-    limits = [joules(summary[f"energy_{end}_uj"]) for end in ("low", "high")]
+    limits = [joules(summary["energy_low_uj"]), joules(summary["energy_high_uj"])]
     span = "" if MISSING in limits else f", {' to '.join(limits)}"
     per_joule = efficiency["inferences_per_joule"] if efficiency else None
     more = "" if per_joule is None else f"; {significant(per_joule)} inferences per joule"
@@ -130,31 +143,29 @@ def _energy(summary: Mapping[str, Any] | None, efficiency: Mapping[str, Any] | N
     return [KeyFigure("Energy of an inference", joules(summary["energy_uj"]), detail, "energy-table")]
 
 
-def _offload(verdicts: pd.DataFrame | None) -> list[KeyFigure]:
-    return [
-        KeyFigure(
-            f"Offloading: {row['objective']}",
-            MISSING if pd.isna(row["likely"]) else f"{significant(row['likely'])}x",
-            judgement(row).replace(f": {significant(row['likely'])}x,", ":"),
-            "speedup",
-        )
-        for row in (() if verdicts is None else verdicts.to_dict("records"))
-    ]
+def _offload(verdicts: Sequence[OffloadVerdictRow]) -> list[KeyFigure]:
+    figures = []
+    for row in verdicts:
+        factor = MISSING if row["likely"] is None else f"{significant(row['likely'])}x"
+        detail = judgement(row).replace(f": {factor},", ":")
+        figures.append(KeyFigure(f"Offloading: {row['objective']}", factor, detail, "speedup"))
+    return figures
 
 
-def _load(summary: Mapping[str, Any] | None) -> list[KeyFigure]:
+def _load(summary: LoadSummaryDocument | None) -> list[KeyFigure]:
     if summary is None:
         return []
     rate = f"{significant(summary['answered_requests_per_s'])} requests/s"
     if summary["request_p99_us"] is None:
         return [KeyFigure("Load test", rate, summary["validity"], "load")]
-    detail = f"{_span(summary, 'p99', 'request_')}at {rate}, {summary['validity']}"
+    limits = _span(summary["request_p99_low_us"], summary["request_p99_high_us"])
+    detail = f"{limits}at {rate}, {summary['validity']}"
     return [KeyFigure("Load test, p99", duration(summary["request_p99_us"]), detail, "load")]
 
 
-def _design(points: pd.DataFrame | None) -> list[KeyFigure]:
-    known = None if points is None else points[points["edp_pj_cycles"].notna()]
-    if known is None or not len(known):
+def _design(points: Sequence[DesignPointsRow]) -> list[KeyFigure]:
+    products = [(edp, point["design"]) for point in points if (edp := point["edp_pj_cycles"]) is not None]
+    if not products:
         return []
-    best = known.sort_values("edp_pj_cycles", kind="stable").iloc[0]
-    return [KeyFigure("Best accelerator", str(best["design"]), f"EDP {best['edp_pj_cycles']:.4e} pJ·cycles", "design")]
+    edp, design = min(products, key=lambda product: product[0])
+    return [KeyFigure("Best accelerator", design, f"EDP {edp:.4e} pJ·cycles", "design")]

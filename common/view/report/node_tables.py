@@ -2,106 +2,104 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
-import pandas as pd
-
-from common.names import printable
 from common.view.findings import Findings
-from common.view.html import html_table
-from common.view.report.host_tables import ROOF
+from common.view.tables import Table, TableColumn
 from common.view.text import MISSING, duration, joules, percent, quantity, significant
 
-INTENSITY = "arithmetic_intensity_flop_per_byte"
-CAUSES = ("compute", "movement", "static")
+if TYPE_CHECKING:
+    from common.table_rows import CriticalPathRow, OpRooflineRow, OpsProfileRow
 
 
 def node_table(findings: Findings, most_rows: int) -> str:
     """Return the executed nodes, the slowest first: what each of the tables knows of it, and its full name at last."""
-    roofline, labels, numbers = findings.tables["op_roofline"], findings.labels(), findings.numbers()
-    every = roofline[roofline["row_kind"] != "gap"]
-    nodes = every.nlargest(most_rows, "node_latency_us", keep="first")
-    others = _others(findings)
-    rows = [
-        [
-            labels[row["executed_node"]],
-            "+".join(row["op_types"]) or row["op_type"],
-            duration(row["node_latency_us"]) + (" *" if row["is_correction_dominated"] else ""),
-            percent(row["latency_share"]),
-            quantity(row["flops"], "FLOP"),
-            quantity(row["bytes"], "B"),
-            MISSING if pd.isna(row[INTENSITY]) else significant(row[INTENSITY]),
-            quantity(row["attained_flop_per_s"], "FLOP/s"),
-            percent(row["roof_share"], 0) + (" above" if row["is_above_roof"] else ""),
-            row["bound"],
-            *(of.get(row["executed_node"], MISSING) for of in others.values()),
-            printable(row["executed_node"]),
-        ]
-        for row in nodes.to_dict("records")
-    ]
-    header = ("node", "operators", "time", "latency", "work", "traffic", "FLOP/byte", *ROOF, *others, "executed as")
-    starred = "* dominated by the profiler's correction. " if nodes["is_correction_dominated"].any() else ""
-    about = [[numbers[name]] for name in nodes["executed_node"]]
-    return html_table(header, rows, starred + _more(every, len(rows), "op_roofline.csv"), about)
+    labels, numbers = findings.labels(), findings.numbers()
+    every = [row for row in findings.tables["op_roofline"] if row["row_kind"] != "gap"]
+    nodes = sorted(every, key=lambda row: -row["node_latency_us"])[:most_rows]
+    columns: Table[OpRooflineRow] = Table(
+        TableColumn("node", lambda row: labels[row["executed_node"]]),
+        TableColumn("operators", lambda row: "+".join(row["op_types"]) or row["op_type"]),
+        TableColumn("time", lambda row: duration(row["node_latency_us"]) + " *" * row["is_correction_dominated"]),
+        TableColumn("latency", lambda row: percent(row["latency_share"])),
+        TableColumn("work", lambda row: quantity(row["flops"], "FLOP")),
+        TableColumn("traffic", lambda row: quantity(row["bytes"], "B")),
+        TableColumn("FLOP/byte", _intensity),
+        TableColumn("attained", lambda row: quantity(row["attained_flop_per_s"], "FLOP/s")),
+        TableColumn("of roof", lambda row: percent(row["roof_share"], 0) + " above" * row["is_above_roof"]),
+        TableColumn("bound", lambda row: row["bound"]),
+        *(_looked_up(header, texts) for header, texts in _of_other_tables(findings).items()),
+        TableColumn("executed as", lambda row: row["executed_node"]),
+    )
+    starred = "* dominated by the profiler's correction. " * any(row["is_correction_dominated"] for row in nodes)
+    about = [[numbers[row["executed_node"]]] for row in nodes]
+    return columns.html(nodes, starred + _more(every, nodes, "op_roofline.csv"), about)
 
 
-def _others(findings: Findings) -> dict[str, dict[str, str]]:
+def _intensity(row: OpRooflineRow) -> str:
+    intensity = row["arithmetic_intensity_flop_per_byte"]
+    return MISSING if intensity is None else significant(intensity)
+
+
+def _looked_up(header: str, texts: Mapping[str, str]) -> TableColumn[OpRooflineRow]:
+    return TableColumn(header, lambda row: texts.get(row["executed_node"], MISSING))
+
+
+def _of_other_tables(findings: Findings) -> dict[str, dict[str, str]]:
     """Return energy, slack and place of the nodes by their names, as far as tables tell them."""
-    tables, others = findings.tables, {}
-    if "ops_profile" in tables:
-        profile = tables["ops_profile"]
-        others["energy"] = dict(zip(profile["executed_node"], map(joules, profile["energy_uj"]), strict=True))
-    if "op_schedule" in tables:
-        columns = (tables["op_schedule"][name] for name in ("executed_node", "is_critical", "slack_us"))
-        rows = zip(*columns, strict=True)
-        others["slack"] = {name: "critical" if critical else duration(slack_us) for name, critical, slack_us in rows}
+    columns: dict[str, dict[str, str]] = {}
+    if profile := findings.tables.get("ops_profile"):
+        columns["energy"] = {row["executed_node"]: joules(row["energy_uj"]) for row in profile}
+    if schedule := findings.tables.get("op_schedule"):
+        columns["slack"] = {
+            row["executed_node"]: "critical" if row["is_critical"] else duration(row["slack_us"]) for row in schedule
+        }
     if (on_card := findings.on_card()) is not None:
-        others["plan"] = {name: "card" if name in on_card else "host" for name in findings.labels()}
-    return others
+        columns["plan"] = {name: "card" if name in on_card else "host" for name in findings.labels()}
+    return columns
 
 
 def path_table(findings: Findings, most_rows: int) -> str:
     """Return the nodes of the critical path, from the input."""
     path, labels, numbers = findings.tables["critical_path"], findings.labels(), findings.numbers()
-    shown = path.head(most_rows)
-    rows = [
-        [
-            str(row["position_index"]),
-            labels[row["executed_node"]],
-            row["op_type"],
-            duration(row["node_latency_us"]),
-            duration(row["cumulative_us"]),
-            percent(row["span_share"]),
-        ]
-        for row in shown.to_dict("records")
-    ]
-    header = ("", "node", "operator", "time", "finishes at", "of span")
-    about = [[numbers[name]] for name in shown["executed_node"]]
-    return html_table(header, rows, _more(path, len(rows), "critical_path.csv"), about)
+    columns: Table[CriticalPathRow] = Table(
+        TableColumn("", lambda row: str(row["position_index"])),
+        TableColumn("node", lambda row: labels[row["executed_node"]]),
+        TableColumn("operator", lambda row: row["op_type"]),
+        TableColumn("time", lambda row: duration(row["node_latency_us"])),
+        TableColumn("finishes at", lambda row: duration(row["cumulative_us"])),
+        TableColumn("of span", lambda row: percent(row["span_share"])),
+    )
+    shown = path[:most_rows]
+    about = [[numbers[row["executed_node"]]] for row in shown]
+    return columns.html(shown, _more(path, shown, "critical_path.csv"), about)
 
 
 def energy_table(findings: Findings, most_rows: int) -> str:
     """Return the nodes, and the gap, by the energy that they take."""
     profile, labels, numbers = findings.tables["ops_profile"], findings.labels(), findings.numbers()
-    ranked = profile.sort_values("energy_uj", ascending=False, kind="stable").head(most_rows)
-    rows = [[labels[row["executed_node"]], *_energy_cells(row)] for row in ranked.to_dict("records")]
-    header = ("node", "operator", "energy", "interval", "of energy", "of latency", *CAUSES, "source")
-    about = [[numbers[name]] for name in ranked["executed_node"]]
-    return html_table(header, rows, _more(profile, len(rows), "ops_profile.csv"), about)
+    columns: Table[OpsProfileRow] = Table(
+        TableColumn("node", lambda row: labels[row["executed_node"]]),
+        TableColumn("operator", lambda row: row["op_type"]),
+        TableColumn("energy", lambda row: joules(row["energy_uj"])),
+        TableColumn("interval", lambda row: f"{joules(row['energy_low_uj'])} to {joules(row['energy_high_uj'])}"),
+        TableColumn("of energy", lambda row: percent(row["energy_share"])),
+        TableColumn("of latency", lambda row: percent(row["latency_share"])),
+        TableColumn("compute", lambda row: joules(row["compute_energy_uj"])),
+        TableColumn("movement", lambda row: joules(row["movement_energy_uj"])),
+        TableColumn("static", lambda row: joules(row["static_energy_uj"])),
+        TableColumn("source", lambda row: row["energy_source"]),
+    )
+    shown = sorted(profile, key=_energy_last_if_unknown)[:most_rows]
+    about = [[numbers[row["executed_node"]]] for row in shown]
+    return columns.html(shown, _more(profile, shown, "ops_profile.csv"), about)
 
 
-def _energy_cells(row: Mapping[Any, Any]) -> list[str]:
-    return [
-        row["op_type"],
-        joules(row["energy_uj"]),
-        f"{joules(row['energy_low_uj'])} to {joules(row['energy_high_uj'])}",
-        percent(row["energy_share"]),
-        percent(row["latency_share"]),
-        *(joules(row[f"{cause}_energy_uj"]) for cause in CAUSES),
-        row["energy_source"],
-    ]
+def _energy_last_if_unknown(row: OpsProfileRow) -> tuple[bool, float]:
+    energy_uj = row["energy_uj"]
+    return energy_uj is None, -(energy_uj or 0.0)
 
 
-def _more(rows: pd.DataFrame, shown: int, file: str) -> str:
-    return f"{shown} of {len(rows)} rows; all of them in {file}" if len(rows) > shown else ""
+def _more(rows: Sequence[object], shown: Sequence[object], file: str) -> str:
+    return f"{len(shown)} of {len(rows)} rows; all of them in {file}" if len(rows) > len(shown) else ""

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from html import escape
 from pathlib import Path
-
-import pandas as pd
+from typing import TypeVar
 
 from common.view.comparison.comparison_html import difference_table
 from common.view.comparison.history_html import history_section
@@ -19,11 +19,12 @@ from common.view.report.blocks import block_graph, blocks_of
 from common.view.report.head import head
 from common.view.report.host_tables import ceiling_table, operator_table, provenance_tables
 from common.view.report.node_tables import energy_table, node_table, path_table
-from common.view.report.plan_tables import candidate_table, comparison_table, front_table, plan_table, speedup_table
+from common.view.report.plan_tables import COMPARISON, FRONT, PLAN, SPEEDUP, candidate_table
 from common.view.report.warnings_text import TITLES, first_warnings, sorted_warnings
 from common.view.trace.bottleneck_html import bottleneck_table
 
 STYLE, SCRIPT = (Path(__file__).with_suffix(suffix).read_text(encoding="utf-8") for suffix in (".css", ".js"))
+Rows = TypeVar("Rows")
 MOST_BYTES = 2_900_000
 MOST_ROWS = (2_500, 1_000, 300, 60)  # of the nodes: as many as the page has room for
 CAPTIONS = {
@@ -71,58 +72,60 @@ def report_html(
 
 
 def _page(findings: Findings, summary: str, drawings: str, plain: Callable[[str], str], most_rows: int) -> str:
-    tables, found = findings.tables, sorted_warnings(findings, plain)
+    tables, documents = findings.tables, findings.documents
+    warnings = sorted_warnings(findings, plain)
+    plan, front = tables.get("offload_plan", ()), tables.get("offload_front", ())
+    compared, speedup = tables.get("offload_comparison", ()), tables.get("speedup", ())
     sections = {
-        "graph": ("The model by blocks", _from(tables, "op_roofline", lambda _: graph(findings))),
+        "graph": ("The model by blocks", graph(findings) if "op_roofline" in tables else ""),
         "pictures": ("Pictures", drawings),
-        "operators": ("By operator type", _from(tables, "op_roofline", operator_table)),
-        "nodes": ("Nodes", _from(tables, "op_roofline", lambda _: node_table(findings, most_rows))),
-        "path": ("Critical path", _from(tables, "critical_path", lambda _: path_table(findings, most_rows))),
-        "bottlenecks": ("Bottlenecks", _from(tables, "bottlenecks", lambda rows: bottleneck_table(rows, findings))),
+        "operators": ("By operator type", _of(tables.get("op_roofline"), operator_table)),
+        "nodes": ("Nodes", node_table(findings, most_rows) if "op_roofline" in tables else ""),
+        "path": ("Critical path", path_table(findings, most_rows) if "critical_path" in tables else ""),
+        "bottlenecks": ("Bottlenecks", _of(tables.get("bottlenecks"), partial(bottleneck_table, findings))),
         "npu-bottlenecks": (
             "Bottlenecks of the NPU",
-            _from(tables, "npu_bottlenecks", lambda rows: bottleneck_table(rows, findings)),
+            _of(tables.get("npu_bottlenecks"), partial(bottleneck_table, findings)),
         ),
-        "energy-table": ("Energy", _from(tables, "ops_profile", lambda _: energy_table(findings, most_rows))),
-        "candidates": (
-            "Candidates",
-            _from(tables, "fpga_candidates", lambda rows: candidate_table(rows, findings.marks())),
-        ),
-        "plan": ("Offload plan", _from(tables, "offload_plan", plan_table)),
-        "comparison": ("Plan, baselines and what-if plans", _from(tables, "offload_comparison", comparison_table)),
-        "front": ("Front: latency, throughput, energy", _from(tables, "offload_front", front_table)),
-        "speedup": ("Speedup, term by term", _from(tables, "speedup", speedup_table)),
-        "since": ("Compared with the baseline", _from(tables, "comparison", difference_table)),
-        "pair": ("Two models that ran in turn", _from(tables, "paired_comparison", difference_table)),
+        "energy-table": ("Energy", energy_table(findings, most_rows) if "ops_profile" in tables else ""),
+        "candidates": ("Candidates", _of(tables.get("fpga_candidates"), partial(candidate_table, findings.marks()))),
+        "plan": ("Offload plan", PLAN.html(plan)),
+        "comparison": ("Plan, baselines and what-if plans", COMPARISON.html(compared)),
+        "front": ("Front: latency, throughput, energy", FRONT.html(front)),
+        "speedup": ("Speedup, term by term", SPEEDUP.html(speedup)),
+        "since": ("Compared with the baseline", _of(tables.get("comparison"), difference_table)),
+        "pair": ("Two models that ran in turn", _of(tables.get("paired_comparison"), difference_table)),
         "history": ("Recorded runs", history_section(tables)),
         "design": ("Design space", design_tables(tables)),
-        "load": ("Load tests", load_section(tables, findings.documents)),
-        "ceilings": ("Host ceilings", ceiling_table(findings.documents.get("host_ceilings"))),
-        "notes": ("Notes and warnings", note_groups(found)),
+        "load": ("Load tests", load_section(tables, documents)),
+        "ceilings": ("Host ceilings", ceiling_table(documents.get("host_ceilings"))),
+        "notes": ("Notes and warnings", note_groups(warnings)),
         "summary": ("Summary", f"<details><summary>as text</summary><pre>{escape(summary)}</pre></details>"),
         "provenance": ("Provenance", provenance_tables(findings.stages)),
     }
     links = "".join(f'<a href="#{name}">{title}</a>' for name, (title, content) in sections.items() if content)
     model = next((stage.model_path for stage in findings.stages if stage.model_path), "no model")
-    top = [f"<h1>Inference profile of {escape(model)}</h1>", head(findings, first_warnings(found))]
+    top = [f"<h1>Inference profile of {escape(model)}</h1>", head(findings, first_warnings(warnings))]
     parts = (section(name, *content) for name, content in sections.items())
     return page(f"Profile of {model}", [*top, f"<nav>{links}</nav>", *parts], STYLE, SCRIPT)
 
 
-def _from(tables: Mapping[str, pd.DataFrame], name: str, build: Callable[[pd.DataFrame], str]) -> str:
+def _of(rows: Rows | None, build: Callable[[Rows], str]) -> str:
     """Build one part of the page from a table; return an empty string where the table is absent."""
-    return build(tables[name]) if name in tables else ""
+    return "" if rows is None else build(rows)
 
 
 def graph(findings: Findings) -> str:
     """Return the graph of the model by blocks."""
     roofline = findings.tables["op_roofline"]
     blocks = blocks_of(roofline, modules_of(roofline), findings.on_card())
-    return block_graph(blocks, findings.tables.get("executed_edges"), findings.numbers())
+    return block_graph(blocks, findings.tables.get("executed_edges", ()), findings.numbers())
 
 
-def note_groups(found: Mapping[str, Sequence[str]]) -> str:
+def note_groups(warnings: Mapping[str, Sequence[str]]) -> str:
     """Return all notes by what they endanger, the most important first."""
     return "\n".join(
-        f"<h3>{escape(TITLES[endangered])}</h3>\n{bullet_list(lines)}" for endangered, lines in found.items() if lines
+        f"<h3>{escape(TITLES[endangered])}</h3>\n{bullet_list(lines)}"
+        for endangered, lines in warnings.items()
+        if lines
     )

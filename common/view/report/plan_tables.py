@@ -2,107 +2,100 @@
 
 from __future__ import annotations
 
-import pandas as pd
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-from common.view.html import html_table
 from common.view.marks import Marks
-from common.view.plan.fpga_text import CASES, INTERVAL, LABELS, value_text
+from common.view.plan.fpga_text import (
+    CASES,
+    ENERGY_GAIN,
+    INTERVAL_ON_CARD,
+    LATENCY_GAIN,
+    ON_CARD,
+    ON_HOST,
+    term_name,
+    value_text,
+)
+from common.view.tables import Table, TableColumn
 from common.view.text import MISSING, duration, joules, percent, quantity
 
+if TYPE_CHECKING:
+    from common.table_rows import (
+        FpgaCandidatesRow,
+        OffloadComparisonRow,
+        OffloadFrontRow,
+        OffloadPlanRow,
+        SpeedupRow,
+    )
+
 MOST_ROWS = 200
+CANDIDATES: Table[FpgaCandidatesRow] = Table(
+    TableColumn("", lambda row: row["candidate"]),
+    TableColumn("kernel", lambda row: row["kernel"] or MISSING),
+    TableColumn("class", lambda row: row["kernel_class"]),
+    TableColumn("pattern", lambda row: row["pattern"]),
+    TableColumn("host time", lambda row: duration(row["host_latency_us"])),
+    TableColumn("latency", lambda row: percent(row["host_latency_share"])),
+    TableColumn("energy", lambda row: percent(row["host_energy_share"])),
+    TableColumn("work", lambda row: quantity(row["flops"], "FLOP")),
+    TableColumn("why", lambda row: row["reason"]),
+)
+PLAN: Table[OffloadPlanRow] = Table(
+    TableColumn("kernel", lambda row: row["kernel"]),
+    TableColumn("engine", lambda row: row["engine"]),
+    TableColumn("board", lambda row: f"{row['board']} {row['region']}, {row['precision']}"),
+    TableColumn("groups", lambda row: f"{row['group_count']} in {row['call_count']} calls"),
+    TableColumn("latency", lambda row: percent(row["host_latency_share"])),
+    TableColumn("energy", lambda row: percent(row["host_energy_share"])),
+    TableColumn("bound", lambda row: row["board_bound"] or MISSING),
+    *(ON_HOST, ON_CARD, INTERVAL_ON_CARD),
+    TableColumn("launch", lambda row: duration(row["launch_us"])),
+    TableColumn("LUT", lambda row: f"{row['lut_count']:,.0f}"),
+    TableColumn("FF", lambda row: f"{row['ff_count']:,.0f}"),
+    TableColumn("BRAM", lambda row: f"{row['bram36_count']:,.0f}"),
+    TableColumn("URAM", lambda row: f"{row['uram_count']:,.0f}"),
+    TableColumn("DSP", lambda row: f"{row['dsp_count']:,.0f}"),
+    TableColumn("channels", lambda row: f"{row['memory_channel_count']:,.0f}"),
+    TableColumn("comment", lambda row: row["comment"]),
+)
+COMPARISON: Table[OffloadComparisonRow] = Table(
+    TableColumn("", lambda row: row["alternative"]),
+    TableColumn("on", lambda row: f"{row['board']}, {row['precision']}, {row['clock_mhz']:g} MHz"),
+    TableColumn("status", lambda row: row["plan_status"] or MISSING),
+    TableColumn(CASES[0], lambda row: duration(row["plan_latency_pessimistic_us"])),
+    TableColumn(CASES[1], lambda row: duration(row["plan_latency_likely_us"])),
+    TableColumn(CASES[2], lambda row: duration(row["plan_latency_optimistic_us"])),
+    *(LATENCY_GAIN, ENERGY_GAIN),
+)
+FRONT: Table[OffloadFrontRow] = Table(
+    TableColumn("best for", lambda row: row["objective"]),
+    TableColumn("operation", lambda row: row["operation"]),
+    TableColumn("batch", lambda row: str(row["inference_count"])),
+    TableColumn("in flight", lambda row: str(row["in_flight_count"])),
+    TableColumn(f"latency, {CASES[0]}", lambda row: duration(row["batch_latency_pessimistic_us"])),
+    TableColumn(f"latency, {CASES[1]}", lambda row: duration(row["batch_latency_likely_us"])),
+    TableColumn(f"latency, {CASES[2]}", lambda row: duration(row["batch_latency_optimistic_us"])),
+    TableColumn(f"rate, {CASES[0]}", lambda row: value_text(row["pessimistic_inferences_per_s"], "per_s")),
+    TableColumn(f"rate, {CASES[1]}", lambda row: value_text(row["likely_inferences_per_s"], "per_s")),
+    TableColumn(f"rate, {CASES[2]}", lambda row: value_text(row["optimistic_inferences_per_s"], "per_s")),
+    TableColumn(f"energy of one, {CASES[0]}", lambda row: joules(row["inference_energy_pessimistic_uj"])),
+    TableColumn(f"energy of one, {CASES[1]}", lambda row: joules(row["inference_energy_likely_uj"])),
+    TableColumn(f"energy of one, {CASES[2]}", lambda row: joules(row["inference_energy_optimistic_uj"])),
+    TableColumn("engines", lambda row: ", ".join(row["engines"]) or MISSING),
+    TableColumn("on the front", lambda row: "yes" if row["is_on_front"] else ""),
+)
+SPEEDUP: Table[SpeedupRow] = Table(
+    TableColumn("", lambda row: row["objective"]),
+    TableColumn("term", term_name),
+    TableColumn(CASES[0], lambda row: value_text(row["pessimistic"], row["term_unit"])),
+    TableColumn(CASES[1], lambda row: value_text(row["likely"], row["term_unit"])),
+    TableColumn(CASES[2], lambda row: value_text(row["optimistic"], row["term_unit"])),
+)
 
 
-def candidate_table(candidates: pd.DataFrame, marks: Marks) -> str:
+def candidate_table(marks: Marks, candidates: Sequence[FpgaCandidatesRow]) -> str:
     """Return every group of nodes, chosen or not, and why."""
-    shown = candidates.head(MOST_ROWS)
-    rows = [
-        [
-            row["candidate"],
-            row["kernel"] or MISSING,
-            row["kernel_class"],
-            row["pattern"],
-            duration(row["host_latency_us"]),
-            percent(row["host_latency_share"]),
-            percent(row["host_energy_share"]),
-            quantity(row["flops"], "FLOP"),
-            row["reason"],
-        ]
-        for row in shown.to_dict("records")
-    ]
-    header = ("", "kernel", "class", "pattern", "host time", "latency", "energy", "work", "why")
-    more = f"{len(rows)} of {len(candidates)} rows; all of them in fpga_candidates.csv"
-    nodes = [marks.of([name]) for name in shown["candidate"]]
-    return html_table(header, rows, more if len(candidates) > len(rows) else "", nodes)
-
-
-def plan_table(plan: pd.DataFrame) -> str:
-    """Return the kernels of the plan with their engines."""
-    rows = [
-        [
-            row["kernel"],
-            row["engine"],
-            f"{row['board']} {row['region']}, {row['precision']}",
-            f"{row['group_count']} in {row['call_count']} calls",
-            percent(row["host_latency_share"]),
-            percent(row["host_energy_share"]),
-            row["board_bound"] or MISSING,
-            duration(row["host_latency_us"]),
-            duration(row["kernel_latency_likely_us"]),
-            f"{duration(row['kernel_latency_optimistic_us'])} to {duration(row['kernel_latency_pessimistic_us'])}",
-            duration(row["launch_us"]),
-            *(f"{row[f'{kind}_count']:,.0f}" for kind in ("lut", "ff", "bram36", "uram", "dsp", "memory_channel")),
-            row["comment"],
-        ]
-        for row in plan.to_dict("records")
-    ]
-    columns = "kernel|engine|board|groups|latency|energy|bound|on host|on card|interval|launch"
-    return html_table((*columns.split("|"), "LUT", "FF", "BRAM", "URAM", "DSP", "channels", "comment"), rows)
-
-
-def comparison_table(compared: pd.DataFrame) -> str:
-    """Return the plan, its baselines, and the what-if plans."""
-    rows = [
-        [
-            row["alternative"],
-            f"{row['board']}, {row['precision']}, {row['clock_mhz']:g} MHz",
-            row["plan_status"] or MISSING,
-            *(duration(row[f"plan_latency_{case}_us"]) for case in CASES),
-            *(value_text(row[f"{objective}_speedup_factor"], "ratio") for objective in ("latency", "energy")),
-        ]
-        for row in compared.to_dict("records")
-    ]
-    header = ("", "on", "status", *CASES, "latency", "energy")
-    return html_table(header, rows)
-
-
-def front_table(front: pd.DataFrame) -> str:
-    """Return the plans for each objective, by batch and as a stream; those that no other one beats are marked."""
-    rows = [
-        [
-            row["objective"],
-            row["operation"],
-            *(str(row[f"{name}_count"]) for name in ("inference", "in_flight")),
-            *(duration(row[f"batch_latency_{case}_us"]) for case in CASES),
-            *(value_text(row[f"{case}_inferences_per_s"], "per_s") for case in CASES),
-            *(joules(row[f"inference_energy_{case}_uj"]) for case in CASES),
-            ", ".join(row["engines"]) or MISSING,
-            "yes" if row["is_on_front"] else "",
-        ]
-        for row in front.to_dict("records")
-    ]
-    header = ["best for", "operation", "batch", "in flight"]
-    header += [f"{name}, {case}" for name in ("latency", "rate", "energy of one") for case in CASES]
-    return html_table((*header, "engines", "on the front"), rows)
-
-
-def speedup_table(speedup: pd.DataFrame) -> str:
-    """Return the terms of Amdahl's law, a row for each."""
-    rows = [
-        [
-            row["objective"],
-            {**LABELS, **(INTERVAL if row["objective"] == "throughput" else {})}.get(row["term"], row["term"]),
-            *(value_text(row[case], row["term_unit"]) for case in CASES),
-        ]
-        for row in speedup.to_dict("records")
-    ]
-    return html_table(("", "term", *CASES), rows)
+    shown = candidates[:MOST_ROWS]
+    more = f"{len(shown)} of {len(candidates)} rows; all of them in fpga_candidates.csv"
+    nodes = [marks.of([row["candidate"]]) for row in shown]
+    return CANDIDATES.html(shown, more if len(candidates) > len(shown) else "", nodes)

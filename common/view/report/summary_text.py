@@ -4,21 +4,36 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
-
-import pandas as pd
+from typing import TYPE_CHECKING
 
 from common.view.design.text_tables import verdict_lines
 from common.view.findings import Findings
-from common.view.groups import by_op_type, leading_gap
+from common.view.groups import OperatorTypeTotals, by_op_type, leading_gap
 from common.view.plan.verdict_text import offload_lines, outlook_lines
 from common.view.report.warnings_text import MOST_IN_SUMMARY, first_warnings, sorted_warnings
-from common.view.text import MISSING, WIDTH, duration, joules, percent, quantity, significant, table
+from common.view.tables import Table, TableColumn
+from common.view.text import MISSING, WIDTH, duration, joules, percent, quantity, significant
+
+if TYPE_CHECKING:
+    from common.table_rows import (
+        DesignSummaryDocument,
+        Documents,
+        HardwareCountersDocument,
+        LatencySummaryDocument,
+        OpRooflineRow,
+    )
 
 TOP = 3
 INDENT = 13  # of the text beside a label
 BULLET = "  - "
-PERCENTILES = ("p90", "p95", "p99", "p99_9")
+OPERATORS: Table[OperatorTypeTotals] = Table(
+    TableColumn("operator", lambda group: f"{group.name} x{group.node_count}"),
+    TableColumn("time", lambda group: duration(group.latency_us)),
+    TableColumn("share", lambda group: percent(group.latency_share)),
+    TableColumn("attained", lambda group: quantity(group.attained_flop_per_s, "FLOP/s")),
+    TableColumn("of roof", lambda group: percent(group.roof_share, 0)),
+    TableColumn("bound", lambda group: group.bound, is_left=True),
+)
 
 
 def closing_summary(findings: Findings, plain: Callable[[str], str] = str) -> str:
@@ -28,8 +43,8 @@ def closing_summary(findings: Findings, plain: Callable[[str], str] = str) -> st
         findings: tables, documents and records of the stages.
         plain: spells out the names in angle brackets; it sees our sentences, and no name of the model.
     """
-    found = sorted_warnings(findings, plain)
-    doubts = first_warnings(found)
+    warnings = sorted_warnings(findings, plain)
+    doubts = first_warnings(warnings)
     sections = {
         "READ FIRST": bullets(doubts.pop("every time")),
         "LATENCY": [
@@ -42,16 +57,16 @@ def closing_summary(findings: Findings, plain: Callable[[str], str] = str) -> st
         "OFFLOAD": offload_lines(findings.tables),
         "WHAT WOULD CHANGE THE VERDICT": list(map(plain, outlook_lines(findings.tables))),
         "DESIGN SPACE": design_lines(findings.documents.get("design_summary")),
-        "WARNINGS": [*bullets(line for lines in doubts.values() for line in lines), *left_out_line(found)],
+        "WARNINGS": [*bullets(line for lines in doubts.values() for line in lines), *left_out_line(warnings)],
     }
     parts = [heading(findings)]
     parts += ["\n".join([title, *map(wrapped, lines)]) for title, lines in sections.items() if lines]
     return "\n\n".join(parts)
 
 
-def left_out_line(found: Mapping[str, Sequence[str]]) -> list[str]:
+def left_out_line(warnings: Mapping[str, Sequence[str]]) -> list[str]:
     """Return how many warnings the summary leaves out, if any, and where they are."""
-    count = sum(map(len, found.values())) - MOST_IN_SUMMARY
+    count = sum(map(len, warnings.values())) - MOST_IN_SUMMARY
     return [f"  {count} more in report.html, by what they endanger"] if count > 0 else []
 
 
@@ -89,7 +104,7 @@ def interval(value: float | None, low: float | None, high: float | None) -> str:
     return f"{duration(value)} ({duration(low)} to {duration(high)})"
 
 
-def latency_lines(summary: Mapping[str, Any] | None) -> list[str]:
+def latency_lines(summary: LatencySummaryDocument | None) -> list[str]:
     """Return percentiles with their intervals, the spread, the warm-up and the cost of profiling."""
     if summary is None:
         return []
@@ -98,9 +113,14 @@ def latency_lines(summary: Mapping[str, Any] | None) -> list[str]:
             return entry("profiled", "times of layers of an imported profile, which does not tell how long a run took")
         median = duration(summary["profiled_median_us"])
         return entry("profiled", f"median {median} of {summary['profiled_sample_count']} runs of an imported trace")
-    tails = {name: [summary[f"{name}{end}_us"] for end in ("", "_low", "_high")] for name in PERCENTILES}
-    known = [f"{name.replace('_', '.')} {interval(*limits)}" for name, limits in tails.items() if limits[0] is not None]
-    absent = [name.replace("_", ".") for name, limits in tails.items() if limits[0] is None]
+    tails = {
+        "p90": (summary["p90_us"], summary["p90_low_us"], summary["p90_high_us"]),
+        "p95": (summary["p95_us"], summary["p95_low_us"], summary["p95_high_us"]),
+        "p99": (summary["p99_us"], summary["p99_low_us"], summary["p99_high_us"]),
+        "p99.9": (summary["p99_9_us"], summary["p99_9_low_us"], summary["p99_9_high_us"]),
+    }
+    known = [f"{name} {interval(*limits)}" for name, limits in tails.items() if limits[0] is not None]
+    absent = [name for name, limits in tails.items() if limits[0] is None]
     p50 = interval(summary["p50_us"], summary["p50_low_us"], summary["p50_high_us"])
     jitter = f"standard deviation {duration(summary['jitter_us'])}, " if summary["jitter_us"] is not None else ""
     confidence = "no interval" if summary["p50_low_us"] is None else "95 % confidence"
@@ -116,7 +136,7 @@ def latency_lines(summary: Mapping[str, Any] | None) -> list[str]:
     return lines + entry("profiling", f"adds {percent(summary['profiling_overhead_fraction'])} to a run")
 
 
-def counter_lines(counters: Mapping[str, Any] | None) -> list[str]:
+def counter_lines(counters: HardwareCountersDocument | None) -> list[str]:
     """Return what the processor's counters measured during the runs."""
     if counters is None:
         return []
@@ -131,40 +151,29 @@ def group_lines(findings: Findings) -> list[str]:
     if "op_roofline" not in findings.tables:
         return []
     roofline, gap = findings.tables["op_roofline"], _gap(findings)
-    rows = [
-        [
-            f"{group.name} x{group.node_count}",
-            duration(group.latency_us),
-            percent(group.latency_share),
-            quantity(group.attained_flop_per_s, "FLOP/s"),
-            percent(group.roof_share, 0),
-            group.bound,
-        ]
-        for group in by_op_type(roofline)[:TOP]
-    ]
+    first = []
     if gap is not None and leading_gap(roofline) is not None:
-        rows.insert(0, ["gap between nodes", duration(gap[0]), percent(gap[1]), MISSING, MISSING, ""])
-    return indented(table(("operator", "time", "share", "attained", "of roof", "bound"), rows, left=(0, 5), width=78))
+        first = [["gap between nodes", duration(gap[0]), percent(gap[1]), MISSING, MISSING, ""]]
+    return indented(OPERATORS.text(by_op_type(roofline)[:TOP], first=first, width=78))
 
 
 def node_lines(findings: Findings) -> list[str]:
     """Return the slowest nodes, numbered as in the pictures."""
-    roofline = findings.tables.get("op_roofline")
-    keys = findings.keys()[:TOP]
-    if roofline is None or not keys:
+    keys = {key.name: key for key in findings.keys()[:TOP]}
+    by_name = {row["executed_node"]: row for row in findings.tables.get("op_roofline", ())}
+    if not by_name or not keys:
         return []
-    rows = []
-    for key in keys:
-        row = roofline.loc[roofline["executed_node"] == key.name].iloc[0]
-        cells = [
-            duration(key.latency_us),
-            percent(row["latency_share"]),
-            quantity(row["attained_flop_per_s"], "FLOP/s"),
-        ]
-        rows.append([f"{key.number} {key.label}", *cells, percent(row["roof_share"], 0), row["bound"]])
-    return indented(
-        table(("slowest node", "time", "share", "attained", "of roof", "bound"), rows, left=(0, 5), width=78)
+    columns: Table[OpRooflineRow] = Table(
+        TableColumn(
+            "slowest node", lambda row: f"{keys[row['executed_node']].number} {keys[row['executed_node']].label}"
+        ),
+        TableColumn("time", lambda row: duration(row["node_latency_us"])),
+        TableColumn("share", lambda row: percent(row["latency_share"])),
+        TableColumn("attained", lambda row: quantity(row["attained_flop_per_s"], "FLOP/s")),
+        TableColumn("of roof", lambda row: percent(row["roof_share"], 0)),
+        TableColumn("bound", lambda row: row["bound"], is_left=True),
     )
+    return indented(columns.text((by_name[name] for name in keys), width=78))
 
 
 def indented(text: str) -> list[str]:
@@ -175,10 +184,11 @@ def indented(text: str) -> list[str]:
 def schedule_lines(findings: Findings) -> list[str]:
     """Return span, work, and the makespan of the sequential executor."""
     schedule = findings.tables.get("op_schedule")
-    if schedule is None or not len(schedule):
+    if not schedule:
         return []
-    work_us, span_us = float(schedule["node_latency_us"].sum()), float(schedule["earliest_finish_us"].max())
-    chain = int(schedule["is_critical"].sum())
+    work_us = sum(row["node_latency_us"] for row in schedule)
+    span_us = max(row["earliest_finish_us"] for row in schedule)
+    chain = sum(row["is_critical"] for row in schedule)
     parallelism = significant(work_us / span_us) if span_us else MISSING
     lines = entry("span", f"{duration(span_us)}: the longest chain, {chain} of {len(schedule)} nodes")
     lines += entry("work", f"{duration(work_us)}: all nodes; parallelism = work / span = {parallelism}")
@@ -192,23 +202,27 @@ def schedule_lines(findings: Findings) -> list[str]:
 
 def _gap(findings: Findings) -> tuple[float, float] | None:
     """Return the time between nodes in µs, and its share of the latency."""
-    for name in ("op_roofline", "ops_profile"):
-        nodes = findings.tables.get(name)
-        if nodes is not None and (rows := nodes[nodes["row_kind"] == "gap"]).size:
-            return float(rows["node_latency_us"].iloc[0]), float(rows["latency_share"].iloc[0])
+    for nodes in (findings.tables.get("op_roofline", ()), findings.tables.get("ops_profile", ())):
+        for row in nodes:
+            if row["row_kind"] == "gap":
+                return row["node_latency_us"], row["latency_share"]
     return None
 
 
-def energy_lines(documents: Mapping[str, Mapping[str, Any]]) -> list[str]:
+def energy_lines(documents: Documents) -> list[str]:
     """Return the energy with its source, its split by cause, and the efficiency."""
     summary, efficiency = documents.get("energy_summary"), documents.get("efficiency")
     if summary is None or summary["energy_uj"] is None:
         return [] if summary is None else entry("energy", "unavailable; give <avg_power_w>")
-    limits = [joules(summary[f"energy_{end}_uj"]) for end in ("low", "high")]
+    limits = [joules(summary["energy_low_uj"]), joules(summary["energy_high_uj"])]
     span = "no interval" if MISSING in limits else " to ".join(limits)
     lines = entry("energy", f"{joules(summary['energy_uj'])} per inference ({summary['energy_source']}), {span}")
-    parts = {"compute": "compute", "movement": "data movement", "static": "static"}
-    shares = {name: _ratio(summary[f"{cause}_energy_uj"], summary["energy_uj"]) for cause, name in parts.items()}
+    parts_uj = {
+        "compute": summary["compute_energy_uj"],
+        "data movement": summary["movement_energy_uj"],
+        "static": summary["static_energy_uj"],
+    }
+    shares = {name: _ratio(part_uj, summary["energy_uj"]) for name, part_uj in parts_uj.items()}
     split = ", ".join(f"{name} {percent(share, 0)}" for name, share in shares.items() if share is not None)
     lines += entry("split", f"{split} (modelled)") if split else []
     if efficiency:
@@ -218,11 +232,11 @@ def energy_lines(documents: Mapping[str, Mapping[str, Any]]) -> list[str]:
     return lines
 
 
-def design_lines(best: Mapping[str, Any] | None) -> list[str]:
+def design_lines(best: DesignSummaryDocument | None) -> list[str]:
     """Return the best accelerator with its bound, and what fusion saves."""
     lines = [] if best is None else verdict_lines(best).splitlines()
     return [entry("" if number else "best", line)[0] for number, line in enumerate(lines)]
 
 
 def _ratio(part: float | None, whole: float) -> float | None:
-    return None if part is None or pd.isna(part) or not whole else part / whole
+    return None if part is None or not whole else part / whole

@@ -5,15 +5,16 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from typing import Any
-
-import pandas as pd
+from typing import TYPE_CHECKING
 
 from common.host_doubts import BUSY, EXPECTED_GAP_SHARE, NOT_JUDGED
 from common.view.findings import Findings
 from common.view.groups import gap_share, leading_gap
 from common.view.node_labels import with_labels
 from common.view.text import percent
+
+if TYPE_CHECKING:
+    from common.table_rows import HostCeilingsDocument, LatencySummaryDocument, OpRooflineRow
 
 MAX_OVERHEAD = 0.10  # of the unprofiled median: above it, node times are more correction than measurement
 MAX_HALVES_DIFFERENCE = 0.05
@@ -131,41 +132,35 @@ def _once(found: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
     return kept
 
 
-def _ceiling_warnings(ceilings: Mapping[str, Any] | None) -> list[str]:
+def _ceiling_warnings(ceilings: HostCeilingsDocument | None) -> list[str]:
     if ceilings is None or ceilings["stable"]:
         return []
-    kinds = {"compute": "peak", "int8": "int8", "memory": "memory"}
-    shares = {f"between two halves of {kind}": f"{name}_halves_difference_share" for kind, name in kinds.items()}
-    shares["between all threads and one"] = "lost_to_threads_share"
-    shown = [
-        f"{difference} {percent(ceilings[name])}" for difference, name in shares.items() if _is_large(ceilings[name])
-    ]
+    shares = {
+        "between two halves of compute": ceilings["peak_halves_difference_share"],
+        "between two halves of int8": ceilings["int8_halves_difference_share"],
+        "between two halves of memory": ceilings["memory_halves_difference_share"],
+        "between all threads and one": ceilings["lost_to_threads_share"],
+    }
+    large = [f"{name} {percent(share)}" for name, share in shares.items() if share and share > MAX_HALVES_DIFFERENCE]
     return [
-        f"the ceilings are unstable (differences {', '.join(shown)}), so shares of the roof are as uncertain; stop "
+        f"the ceilings are unstable (differences {', '.join(large)}), so shares of the roof are as uncertain; stop "
         "other work on the host, and rerun <host_ceilings> and <op_roofline>"
     ]
 
 
-def _is_large(share: float | None) -> bool:
-    return share is not None and share > MAX_HALVES_DIFFERENCE
-
-
-def _latency_warnings(summary: Mapping[str, Any] | None) -> list[str]:
-    if summary is None:
+def _latency_warnings(summary: LatencySummaryDocument | None) -> list[str]:
+    overhead = summary["profiling_overhead_fraction"] if summary else None
+    if overhead is None or overhead <= MAX_OVERHEAD:
         return []
-    lines = []
-    overhead = summary["profiling_overhead_fraction"]
-    if overhead is not None and overhead > MAX_OVERHEAD:
-        lines.append(
-            f"profiling adds {percent(overhead)} to a run; node times depend on the correction: compare groups of "
-            "nodes, not single short ones"
-        )
-    return lines
+    return [
+        f"profiling adds {percent(overhead)} to a run; node times depend on the correction: compare groups of "
+        "nodes, not single short ones"
+    ]
 
 
-def _gap_warnings(roofline: pd.DataFrame) -> list[str]:
+def _gap_warnings(roofline: Sequence[OpRooflineRow]) -> list[str]:
     (low, high), share = EXPECTED_GAP_SHARE, gap_share(roofline)
-    if not (roofline["row_kind"] == "gap").any() or low <= share <= high:
+    if not any(row["row_kind"] == "gap" for row in roofline) or low <= share <= high:
         return []
     return [
         f"the gap between nodes is {percent(share)} of the latency, not {percent(low, 0)} to {percent(high, 0)}: "
@@ -174,13 +169,15 @@ def _gap_warnings(roofline: pd.DataFrame) -> list[str]:
     ]
 
 
-def _node_warnings(roofline: pd.DataFrame) -> list[str]:
-    nodes = roofline[roofline["row_kind"] != "gap"]
+def _node_warnings(roofline: Sequence[OpRooflineRow]) -> list[str]:
+    nodes = [row for row in roofline if row["row_kind"] != "gap"]
     lines = []
-    dominated = nodes[nodes["is_correction_dominated"]]
-    if dominated["latency_share"].sum() > MAX_DOMINATED:  # a note of the profiling stage has their number in any case
+    dominated = [row for row in nodes if row["is_correction_dominated"]]
+    if (
+        sum(row["latency_share"] for row in dominated) > MAX_DOMINATED
+    ):  # the profile has a note with their number in any case
         lines.append(f"dominated by the profiler's correction: {_count(dominated, nodes)}; drawn hollow and not ranked")
-    if len(above := nodes[nodes["is_above_roof"]]):
+    if above := [row for row in nodes if row["is_above_roof"]]:
         lines.append(
             f"above the roof: {_count(above, nodes)}; operands came from a cache, or the ceilings are too low (then "
             "rerun <host_ceilings>)"
@@ -188,5 +185,7 @@ def _node_warnings(roofline: pd.DataFrame) -> list[str]:
     return lines
 
 
-def _count(flagged: pd.DataFrame, nodes: pd.DataFrame) -> str:
-    return f"{len(flagged)} of {len(nodes)} nodes, {percent(float(flagged['latency_share'].sum()))} of the latency"
+def _count(flagged: Sequence[OpRooflineRow], nodes: Sequence[OpRooflineRow]) -> str:
+    return (
+        f"{len(flagged)} of {len(nodes)} nodes, {percent(sum(row['latency_share'] for row in flagged))} of the latency"
+    )

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-from common.view.text import WIDTH, percent, quantity, table
+from common.view.tables import table_of_cells
+from common.view.text import WIDTH, percent, quantity
+
+if TYPE_CHECKING:
+    from common.table_rows import HostCeilingsDocument
 
 RATE_UNITS = {"memory": "B/s", "cache": "B/s", "int8": "OP/s"}
-HALVES = {"compute": "peak", "int8": "int8", "memory": "memory"}
 MAX_OTHER_LOAD = 0.5  # processors that the operating system itself may occupy
 Row = tuple[str, str, int, float]
 
 
-def ceilings_report(ceilings: Mapping[str, Any], rows: Sequence[Row]) -> str:
+def ceilings_report(ceilings: HostCeilingsDocument, rows: Sequence[Row]) -> str:
     """Return a line per operator, the ridge points, and whether two halves of the measurement agree.
 
     Args:
@@ -31,7 +34,7 @@ def ceilings_report(ceilings: Mapping[str, Any], rows: Sequence[Row]) -> str:
         [
             f"ceilings at {threads} threads, best of {ceilings['slice_count']} slices each",
             str(ceilings["cpu_model"])[:WIDTH],
-            table(header, _body(rows, counts)),
+            table_of_cells(*header).text(_body(rows, counts)),
             f"ridge points {shown}",
             f"{verdict}: two halves differ by {_differences(ceilings)}",
         ]
@@ -45,12 +48,16 @@ def _body(rows: Sequence[Row], counts: Sequence[int]) -> list[list[str]]:
     return [[label, *(rates.get((label, count), "") for count in counts)] for label in labels]
 
 
-def _differences(ceilings: Mapping[str, Any]) -> str:
-    shares = {kind: ceilings[f"{name}_halves_difference_share"] for kind, name in HALVES.items()}
+def _differences(ceilings: HostCeilingsDocument) -> str:
+    shares = {
+        "compute": ceilings["peak_halves_difference_share"],
+        "int8": ceilings["int8_halves_difference_share"],
+        "memory": ceilings["memory_halves_difference_share"],
+    }
     return ", ".join(f"{percent(share)} ({kind})" for kind, share in shares.items() if share is not None)
 
 
-def ceiling_notes(ceilings: Mapping[str, Any], processor_count: int) -> list[str]:
+def ceiling_notes(ceilings: HostCeilingsDocument, processor_count: int) -> list[str]:
     """Return notes on what limits the ceilings, each with its remedy.
 
     Args:
@@ -65,7 +72,8 @@ def ceiling_notes(ceilings: Mapping[str, Any], processor_count: int) -> list[str
         )
     if ceilings["int8_op_per_s"] is None:
         notes.append("the runtime has no int8 product on this processor: int8 nodes are judged by the fp32 roof")
-    lacking = [name for name in ("fp16", "bf16") if ceilings[f"{name}_flop_per_s"] is None]
+    half_rates = {"fp16": ceilings["fp16_flop_per_s"], "bf16": ceilings["bf16_flop_per_s"]}
+    lacking = [name for name, rate in half_rates.items() if rate is None]
     if lacking:
         notes.append(f"the runtime has no MatMul in {' or '.join(lacking)} on this processor: no roof for it")
     if busy + ceilings["threads"] > processor_count + MAX_OTHER_LOAD:

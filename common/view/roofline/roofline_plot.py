@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
+from common.view.frames import frame_of
 from common.view.groups import by_op_type, gap_share, gap_text, leading_gap
 from common.view.key_nodes import KeyNode
 from common.view.placing import place_around
@@ -28,6 +29,9 @@ from common.view.style import (
 )
 from common.view.text import duration, percent
 
+if TYPE_CHECKING:
+    from common.table_rows import OpRooflineRow
+
 COLOURS = {"compute": VERMILLION, "memory": BLUE, "": GREEN}
 SHAPES = ("o", "s", "^", "D", "v")
 OTHER_SHAPE = "P"
@@ -38,16 +42,17 @@ MOST_POINTS = 3_000  # more than a picture of a few hundred kB holds
 MARK_LAYER = 4  # above the roofs and their labels
 
 
-def draw_roofline(roofline: pd.DataFrame, keys: Sequence[KeyNode], roof: Roof | None) -> Figure:
+def draw_roofline(rows: Sequence[OpRooflineRow], keys: Sequence[KeyNode], roof: Roof | None) -> Figure:
     """Draw arithmetic intensity against attained FLOP/s.
 
     Args:
-        roofline: op_roofline.
+        rows: rows of op_roofline.
         keys: nodes to mark by number.
         roof: None where no ceilings are known.
     """
+    roofline = frame_of(rows)
     drawn = _drawable(roofline)
-    figure = new_figure(_title(roofline, roof), _subtitle(roofline, drawn))
+    figure = new_figure(_title(rows, roof), _subtitle(roofline, drawn))
     axes, side = with_side_column(figure)
     _scale(axes, drawn, roof)
     if roof:
@@ -66,7 +71,7 @@ def _drawable(roofline: pd.DataFrame) -> pd.DataFrame:
     return roofline[known.fillna(False).astype(bool)].nlargest(MOST_POINTS, "node_latency_us", keep="first")
 
 
-def _title(roofline: pd.DataFrame, roof: Roof | None) -> str:
+def _title(roofline: Sequence[OpRooflineRow], roof: Roof | None) -> str:
     groups = by_op_type(roofline)
     if roof is None or not groups:
         return "Executed nodes by arithmetic intensity (no ceilings known)"

@@ -2,39 +2,59 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
-import pandas as pd
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from common.view.groups import OperatorTypeTotals, by_op_type
-from common.view.text import duration, percent, quantity, table
+from common.view.tables import Table, TableColumn
+from common.view.text import duration, percent, quantity
+
+if TYPE_CHECKING:
+    from common.table_rows import OpRooflineRow
+
+OPERATORS: Table[OperatorTypeTotals] = Table(
+    TableColumn("op_type", lambda group: group.name),
+    TableColumn("nodes", lambda group: str(group.node_count)),
+    TableColumn("time", lambda group: duration(group.latency_us)),
+    TableColumn("share", lambda group: percent(group.latency_share)),
+    TableColumn("FLOP/s", lambda group: quantity(group.attained_flop_per_s, "")),
+    TableColumn("B/s", lambda group: quantity(group.attained_bytes_per_s, "")),
+    TableColumn("of roof", lambda group: percent(group.roof_share, 0)),
+    TableColumn("bound", lambda group: ", ".join(group.bounds), is_left=True),
+)
 
 
 def roofline_report(
-    roofline: pd.DataFrame, peaks: Mapping[str, float], bandwidth: float, coverage: float, median_us: float | None
+    roofline: Sequence[OpRooflineRow],
+    peaks: Mapping[str, float],
+    bandwidth: float,
+    coverage: float,
+    median_us: float | None,
 ) -> str:
     """Return a line per operator type, the slowest first, and one for the gap; rates hold for all nodes of a type.
 
     Args:
-        roofline: op_roofline.
+        roofline: rows of op_roofline.
         peaks: FLOP/s by name of the roof; peaks that no node is compared with are not shown.
         bandwidth: bytes/s.
         coverage: share of the traced time that has an owner.
         median_us: of the unprofiled runs; None where it is unknown, and with it the gap.
     """
-    nodes = roofline[roofline["row_kind"] != "gap"]
-    rows = [_type_row(group) for group in by_op_type(roofline)]
-    for _, gap in roofline.loc[roofline["row_kind"] == "gap"].iterrows():
-        rows.append(["(gap)", "", duration(gap["node_latency_us"]), percent(gap["latency_share"]), *[""] * 4])
-    total_us = float(roofline["node_latency_us"].sum())
-    rows.append(["total", str(len(nodes)), duration(total_us), percent(total_us / (median_us or total_us)), *[""] * 4])
-    header = ("op_type", "nodes", "time", "share", "FLOP/s", "B/s", "of roof", "bound")
+    nodes = [row for row in roofline if row["row_kind"] != "gap"]
+    last = [
+        ["(gap)", "", duration(row["node_latency_us"]), percent(row["latency_share"]), *[""] * 4]
+        for row in roofline
+        if row["row_kind"] == "gap"
+    ]
+    total_us = sum(row["node_latency_us"] for row in roofline)
+    last.append(["total", str(len(nodes)), duration(total_us), percent(total_us / (median_us or total_us)), *[""] * 4])
+    judging = {row["roof"] for row in nodes}
     lines = [
-        *_ceilings({name: peak for name, peak in peaks.items() if (nodes["roof"] == name).any()}, bandwidth),
-        table(header, rows, left=(0, 7)),
+        *_ceilings({name: peak for name, peak in peaks.items() if name in judging}, bandwidth),
+        OPERATORS.text(by_op_type(roofline), last=last),
         f"coverage {100 * coverage:.2f} % of the traced kernel time has an owner",
     ]
-    if nodes["is_correction_dominated"].any():
+    if any(row["is_correction_dominated"] for row in nodes):
         lines.append("no rates for types of which every node takes less than four times its profiling overhead")
     return "\n".join(lines)
 
@@ -46,12 +66,6 @@ def _ceilings(peaks: Mapping[str, float], bandwidth: float) -> list[str]:
         f"{quantity(bandwidth, 'B/s')}, ridge {peak / bandwidth:.1f} FLOP/byte"
         for name, peak in peaks.items()
     ]
-
-
-def _type_row(group: OperatorTypeTotals) -> list[str]:
-    rates = [quantity(rate, "") for rate in (group.attained_flop_per_s, group.attained_bytes_per_s)]
-    time = [duration(group.latency_us), percent(group.latency_share)]
-    return [group.name, str(group.node_count), *time, *rates, percent(group.roof_share, 0), ", ".join(group.bounds)]
 
 
 def contraction_report(
@@ -72,12 +86,13 @@ def contraction_report(
     )
 
 
-def work_line(roofline: pd.DataFrame) -> str:
+def work_line(roofline: Sequence[OpRooflineRow]) -> str:
     """Return how many MACs are counted from the model's shapes, and how many from the shapes that ran."""
-    nodes = roofline[roofline["row_kind"] != "gap"]
-    whole, ran = (sum(rows["macs"].dropna().tolist()) for rows in (nodes, nodes[nodes["work_source"] == "executed"]))
+    nodes = [row for row in roofline if row["row_kind"] != "gap"]
+    whole = sum(row["macs"] or 0 for row in nodes)
+    ran = sum(row["macs"] or 0 for row in nodes if row["work_source"] == "executed")
     parts = [f"{whole - ran:,} MACs counted from the model's shapes"]
     parts += [f"{ran:,} ({percent(ran / whole)}) from the shapes that ran"] if ran else []
-    if unknown := int(nodes["flops"].isna().sum()):
+    if unknown := sum(row["flops"] is None for row in nodes):
         parts.append(f"work unknown for {unknown} of {len(nodes)} nodes")
     return ", ".join(parts)

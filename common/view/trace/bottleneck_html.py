@@ -2,45 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
-import pandas as pd
-
-from common.names import printable
 from common.view.findings import Findings
-from common.view.html import html_table
+from common.view.tables import Table, TableColumn
 from common.view.text import duration, significant
-from common.view.trace.bottleneck_text import interval, spoken, subject
+from common.view.trace.bottleneck_text import FINDING, GAIN, INTERVAL, subject_column
+
+if TYPE_CHECKING:
+    from common.table_rows import BottlenecksRow
 
 MOST_ROWS = 40
 
 
-def bottleneck_table(bottlenecks: pd.DataFrame, findings: Findings) -> str:
+def bottleneck_table(findings: Findings, bottlenecks: Sequence[BottlenecksRow]) -> str:
     """Return a row for each finding, those that gain most first."""
-    labels, marks = findings.labels(), findings.marks()
-    rows = [
-        [
-            printable(subject(row, labels)),
-            spoken(row["finding"]),
-            duration(row["gain_us"]),
-            interval(row),
-            duration(row["span_gain_us"]),
-            evidence_text(row["evidence"]),
-            row["remedy"],
-            row["hazard"],
-        ]
-        for row in bottlenecks.head(MOST_ROWS).to_dict("records")
-    ]
-    about = [marks.of(names) for names in bottlenecks["executed_nodes"].head(MOST_ROWS)]
-    header = ("where", "finding", "gains at most", "interval", "of the span", "evidence", "remedy", "hazard")
-    aside = "A gain is the most that mending can take off one inference, by the critical path evaluated again. "
-    more = (
-        f"{len(rows)} of {len(bottlenecks)} rows; all of them in bottlenecks.csv"
-        if len(bottlenecks) > len(rows)
-        else ""
+    columns: Table[BottlenecksRow] = Table(
+        subject_column("where", findings.labels()),
+        FINDING,
+        GAIN.called("gains at most"),
+        INTERVAL,
+        TableColumn("of the span", lambda row: duration(row["span_gain_us"])),
+        TableColumn("evidence", lambda row: evidence_text(row["evidence"])),
+        TableColumn("remedy", lambda row: row["remedy"]),
+        TableColumn("hazard", lambda row: row["hazard"]),
     )
-    return html_table(header, rows, f"{aside}Gains overlap and do not add up. {more}", about)
+    shown, marks = bottlenecks[:MOST_ROWS], findings.marks()
+    aside = "A gain is the most that mending can take off one inference, by the critical path evaluated again. "
+    more = f"{len(shown)} of {len(bottlenecks)} rows; all of them in bottlenecks.csv" * (len(bottlenecks) > len(shown))
+    about = [marks.of(row["executed_nodes"]) for row in shown]
+    return columns.html(shown, f"{aside}Gains overlap and do not add up. {more}", about)
 
 
 def evidence_text(evidence: Mapping[str, Mapping[str, Any]]) -> str:

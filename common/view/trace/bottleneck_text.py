@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Mapping, Sequence
-from typing import Any
-
-import pandas as pd
+from typing import TYPE_CHECKING
 
 from common.names import printable
-from common.view.text import MISSING, WIDTH, duration, percent, table
+from common.view.tables import Table, TableColumn
+from common.view.text import MISSING, WIDTH, duration, percent
+
+if TYPE_CHECKING:
+    from common.table_rows import BottlenecksRow
 
 MOST_ROWS = 8
 MOST_OF_A_KIND = 3
-Row = Mapping[Any, Any]
 
 
 def bottleneck_report(
-    rows: Sequence[Row],
+    rows: Sequence[BottlenecksRow],
     median_us: float | None = None,
     labels: Mapping[str, str] | None = None,
     doubts: Sequence[str] = (),
@@ -35,17 +36,15 @@ def bottleneck_report(
     if not rows:
         return "No bottleneck found by the rules."
     first = _first(rows)
-    cells = [
-        (
-            subject(row, labels or {}),
-            spoken(row["finding"]),
-            duration(row["gain_us"]),
-            interval(row),
-            percent(row["gain_us"] / median_us if median_us and row["gain_us"] is not None else None),
-        )
-        for row in first
-    ]
-    lines = [table(("bottleneck", "finding", "gain", "interval", "of median"), cells, left=(0, 1))]
+
+    def of_median(row: BottlenecksRow) -> str:
+        gain_us = row["gain_us"]
+        return percent(gain_us / median_us if median_us and gain_us is not None else None)
+
+    columns: Table[BottlenecksRow] = Table(
+        subject_column("bottleneck", labels or {}), FINDING, GAIN, INTERVAL, TableColumn("of median", of_median)
+    )
+    lines = [columns.text(first)]
     if len(rows) > len(first):
         lines.append(f"{len(rows) - len(first)} more in {file}, with evidence, hazard and source")
     lines.append("A gain is the most that mending can take off one inference; gains overlap.")
@@ -54,9 +53,9 @@ def bottleneck_report(
     return "\n".join([*lines, "", *_remedies(first)])
 
 
-def _first(rows: Sequence[Row]) -> list[Row]:
+def _first(rows: Sequence[BottlenecksRow]) -> list[BottlenecksRow]:
     """Return the findings that gain most, few of each kind."""
-    shown: list[Row] = []
+    shown: list[BottlenecksRow] = []
     for row in rows:
         alike = sum(row["finding"] == other["finding"] for other in shown)
         if alike < MOST_OF_A_KIND and len(shown) < MOST_ROWS:
@@ -64,30 +63,37 @@ def _first(rows: Sequence[Row]) -> list[Row]:
     return shown
 
 
-def subject(row: Row, labels: Mapping[str, str]) -> str:
-    """Return what a finding is about, with the label of its node or of the first of its nodes."""
-    name, nodes = row["finding_subject"], row["executed_nodes"]
-    if name in labels or not nodes or nodes[0] not in labels:
-        return labels.get(name, name)
-    return f"{len(nodes)} nodes from {labels[nodes[0]]}"
+def subject_column(header: str, labels: Mapping[str, str]) -> TableColumn[BottlenecksRow]:
+    """Return the column with what a finding is about: the label of its node, or of the first of its nodes."""
+
+    def subject(row: BottlenecksRow) -> str:
+        name, nodes = row["finding_subject"], row["executed_nodes"]
+        if name in labels or not nodes or nodes[0] not in labels:
+            return labels.get(name, name)
+        return f"{len(nodes)} nodes from {labels[nodes[0]]}"
+
+    return TableColumn(header, subject)
 
 
-def spoken(finding: str) -> str:
+def _spoken(finding: str) -> str:
     """Return the name of a rule as words."""
     return finding.replace("_", " ")
 
 
-def interval(row: Row) -> str:
-    """Return the interval of a gain."""
-    if pd.isna(row["gain_low_us"]):
-        return MISSING
-    return f"{duration(row['gain_low_us'], 2)} to {duration(row['gain_high_us'], 2)}"
+def _interval(row: BottlenecksRow) -> str:
+    low_us, high_us = row["gain_low_us"], row["gain_high_us"]
+    return MISSING if low_us is None else f"{duration(low_us, 2)} to {duration(high_us, 2)}"
 
 
-def _remedies(rows: Sequence[Row]) -> list[str]:
+FINDING: TableColumn[BottlenecksRow] = TableColumn("finding", lambda row: _spoken(row["finding"]), is_left=True)
+GAIN: TableColumn[BottlenecksRow] = TableColumn("gain", lambda row: duration(row["gain_us"]))
+INTERVAL: TableColumn[BottlenecksRow] = TableColumn("interval", _interval)
+
+
+def _remedies(rows: Sequence[BottlenecksRow]) -> list[str]:
     """Return what to do about each kind of finding, once."""
     by_finding = {row["finding"]: row["remedy"] for row in rows}
     return [
-        textwrap.fill(printable(f"{spoken(finding)}: {remedy}"), WIDTH, subsequent_indent="  ")
+        textwrap.fill(printable(f"{_spoken(finding)}: {remedy}"), WIDTH, subsequent_indent="  ")
         for finding, remedy in by_finding.items()
     ]

@@ -3,31 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from html import escape
 from typing import TYPE_CHECKING, Any
 
-from common.names import printable
-from common.view.html import bullet_list, html_table, page, section
+from common.view.html import bullet_list, page, section
+from common.view.tables import Table, TableColumn, table_of_cells
 from common.view.text import MISSING, percent
-from common.view.trace.npu_text import (
-    CHANGE_COLUMNS,
-    CHIP_COLUMNS,
-    SECTIONS,
-    change_rows,
-    chip_rows,
-    heading,
-    precision_rows,
-    value_text,
-)
+from common.view.trace.npu_text import CHANGES, CHIPS, PRECISION, SECTIONS, count_text, heading, precision_rows
 
 if TYPE_CHECKING:
-    from common.table_rows import Tables
+    from common.table_rows import NpuChipNodesRow, NpuNodesRow, Tables
 
 NODE_COLUMNS = (
     *("npu_node", "qnn_op_type", "source_nodes", "fused_into", "htp_op_count", "hvx_op_count", "hmx_op_count"),
     *("dma_op_count", "dram_read_bytes", "dram_write_bytes", "vtcm_read_bytes", "vtcm_write_bytes", "spill_bytes"),
 )
-Row = Mapping[str, Any]
+CYCLE_COLUMNS = ("npu_cycles", "npu_cycles_share", "attributed_npu_time_us")
+FIGURES = table_of_cells("figure", "value", "source")
+UNAVAILABLE = table_of_cells("figure", "why")
 
 
 def npu_page(document: Mapping[str, Any], tables: Tables) -> str:
@@ -37,7 +31,7 @@ def npu_page(document: Mapping[str, Any], tables: Tables) -> str:
     sections = {
         "figures": ("Figures", _figures(document)),
         "changes": ("Since the baseline", _changes(document["since_baseline"])),
-        "chips": ("Chips", _chips(tables.get("npu_chips", ()))),
+        "chips": ("Chips", CHIPS.html(tables.get("npu_chips", ()))),
         "moved": ("Nodes that a chip places otherwise than the first one", _moved(tables.get("npu_chip_nodes", ()))),
         "precision": ("Results against the CPU's", _precision(document)),
         "unavailable": ("Unavailable", _unavailable(document)),
@@ -56,12 +50,12 @@ def npu_page(document: Mapping[str, Any], tables: Tables) -> str:
 
 def _figures(document: Mapping[str, Any]) -> str:
     rows = [
-        [name, value_text(value), document["source"][title][name]]
+        [name, count_text(value), document["source"][title][name]]
         for title in SECTIONS
         for name, value in document[title].items()
         if value is not None
     ]
-    return html_table(("figure", "value", "source"), rows)
+    return FIGURES.html(rows)
 
 
 def _unavailable(document: Mapping[str, Any]) -> str:
@@ -69,44 +63,41 @@ def _unavailable(document: Mapping[str, Any]) -> str:
     level = document["profiling_level"]
     if level and level["unavailable"]:
         rows.append(["profiling_level", level["unavailable"]])
-    return html_table(("figure", "why"), rows)
+    return UNAVAILABLE.html(rows)
 
 
-def _changes(since: Row | None) -> str:
-    if since is None:
-        return ""
-    return html_table(CHANGE_COLUMNS, change_rows(since)) + bullet_list(since["doubts"])
+def _changes(since: Mapping[str, Any] | None) -> str:
+    return "" if since is None else CHANGES.html(since["changes"]) + bullet_list(since["doubts"])
 
 
-def _chips(chips: Sequence[Row]) -> str:
-    return html_table([label for label, _ in CHIP_COLUMNS], chip_rows(chips))
-
-
-def _moved(rows: Sequence[Row]) -> str:
-    moved = [row for row in rows if row["is_moved"]]
-    columns = ("soc_model", *NODE_COLUMNS)
-    return html_table(columns, ([_cell(row[column]) for column in columns] for row in moved))
+def _moved(rows: Sequence[NpuChipNodesRow]) -> str:
+    return _columns("soc_model", *NODE_COLUMNS).html(row for row in rows if row["is_moved"])
 
 
 def _precision(document: Mapping[str, Any]) -> str:
     rows = precision_rows(document)
-    header = ("result", "largest error", "largest value on the CPU")
-    return html_table(header, rows) if rows else f"<p>{escape(document['precision_unavailable'])}</p>"
+    return PRECISION.html(rows) if rows else f"<p>{escape(document['precision_unavailable'])}</p>"
 
 
-def _nodes(nodes: Sequence[Row], *, is_emulated: bool) -> str:
+def _nodes(nodes: Sequence[NpuNodesRow], *, is_emulated: bool) -> str:
     """Return all nodes; the emulator's cycles are left out, because they order nothing."""
-    columns = (
-        NODE_COLUMNS if is_emulated else (*NODE_COLUMNS, "npu_cycles", "npu_cycles_share", "attributed_npu_time_us")
-    )
-    return html_table(columns, ([_cell(row[column], column) for column in columns] for row in nodes))
+    return _columns(*NODE_COLUMNS, *(() if is_emulated else CYCLE_COLUMNS)).html(nodes)
 
 
-def _cell(value: Any, column: str = "") -> str:
-    if value is None or value == "":
-        return MISSING
-    if column == "npu_cycles_share":
-        return percent(value)
-    if isinstance(value, list):
-        return printable(", ".join(value)) or MISSING
-    return printable(value) if isinstance(value, str) else value_text(value)
+def _columns(*names: str) -> Table[Mapping[str, Any]]:
+    """Return a table of columns as the CSV file names them."""
+    return Table(*(TableColumn(name, partial(_cell, name)) for name in names))
+
+
+def _cell(name: str, row: Mapping[str, Any]) -> str:
+    match row[name]:
+        case None | "" | []:
+            return MISSING
+        case float(share) if name == "npu_cycles_share":
+            return percent(share)
+        case list(names):
+            return ", ".join(names)
+        case str(text):
+            return text
+        case value:
+            return count_text(value)

@@ -7,22 +7,48 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from common.names import printable, shorten
-from common.view.text import MISSING, WIDTH, percent, quantity, significant, table
+from common.view.tables import Table, TableColumn, table_of_cells
+from common.view.text import MISSING, WIDTH, percent, quantity, significant
 
 if TYPE_CHECKING:
-    from common.table_rows import Tables
+    from common.table_rows import NpuChipsRow, NpuNodesRow, Tables
 
 MOST_NODES = 15
 KINDS_WIDTH = 14
 ERROR_COLUMNS = ("max_error", "max_magnitude")
-Row = Mapping[str, Any]
-CHANGE_COLUMNS = ("figure", "baseline", "now", "change")
 SECTIONS = ("execution_summary", "resource_utilization")
-CHIP_COLUMNS = (
-    *(("SoC", "soc_model"), ("nodes", "npu_node_count"), ("fused", "fused_node_count"), ("moved", "moved_node_count")),
-    *(("HTP", "htp_op_count"), ("HVX", "hvx_op_count"), ("HMX", "hmx_op_count"), ("DRAM read", "dram_read_bytes")),
-    *(("written", "dram_write_bytes"), ("spilled", "spill_bytes"), ("VTCM", "vtcm_peak_bytes")),
+
+
+def count_text(value: float | None) -> str:
+    """Write a figure: a whole number in full, another one with four digits."""
+    if value is None:
+        return MISSING
+    return f"{value:,.0f}" if value == int(value) else significant(value, 4)
+
+
+CHANGES: Table[Mapping[str, Any]] = Table(
+    TableColumn("figure", lambda change: change["figure"]),
+    TableColumn("baseline", lambda change: count_text(change["before"])),
+    TableColumn("now", lambda change: count_text(change["now"])),
+    TableColumn(
+        "change",
+        lambda change: MISSING if change["change_share"] is None else f"{100 * change['change_share']:+.1f} %",
+    ),
 )
+CHIPS: Table[NpuChipsRow] = Table(
+    TableColumn("SoC", lambda chip: count_text(chip["soc_model"])),
+    TableColumn("nodes", lambda chip: count_text(chip["npu_node_count"])),
+    TableColumn("fused", lambda chip: count_text(chip["fused_node_count"])),
+    TableColumn("moved", lambda chip: count_text(chip["moved_node_count"])),
+    TableColumn("HTP", lambda chip: count_text(chip["htp_op_count"])),
+    TableColumn("HVX", lambda chip: count_text(chip["hvx_op_count"])),
+    TableColumn("HMX", lambda chip: count_text(chip["hmx_op_count"])),
+    TableColumn("DRAM read", lambda chip: count_text(chip["dram_read_bytes"])),
+    TableColumn("written", lambda chip: count_text(chip["dram_write_bytes"])),
+    TableColumn("spilled", lambda chip: count_text(chip["spill_bytes"])),
+    TableColumn("VTCM", lambda chip: count_text(chip["vtcm_peak_bytes"])),
+)
+PRECISION = table_of_cells("result", "largest error", "largest value on the CPU")
 
 
 def npu_report(document: Mapping[str, Any], tables: Tables) -> str:
@@ -33,41 +59,22 @@ def npu_report(document: Mapping[str, Any], tables: Tables) -> str:
     """
     nodes = tables["npu_nodes"]
     parts = [heading(document, nodes), *(_figures(document, title) for title in SECTIONS), _precision(document)]
-    parts += [_since(document["since_baseline"]), _chips(tables.get("npu_chips", ())), _reasons(document)]
+    parts += [
+        _since(document["since_baseline"]),
+        CHIPS.text(chips) if (chips := tables.get("npu_chips")) else "",
+        _reasons(document),
+    ]
     return "\n\n".join(part for part in [*parts, _nodes(nodes) if nodes else ""] if part)
 
 
-def change_rows(since: Row) -> list[tuple[str, ...]]:
-    """Return the cells of each change: the figure, before, now, and the change as a percentage."""
-    return [
-        (
-            row["figure"],
-            *(MISSING if row[key] is None else value_text(row[key]) for key in ("before", "now")),
-            MISSING if row["change_share"] is None else f"{100 * row['change_share']:+.1f} %",
-        )
-        for row in since["changes"]
-    ]
-
-
-def chip_rows(chips: Sequence[Row]) -> list[list[str]]:
-    """Return the cells of each chip, as CHIP_COLUMNS has them."""
-    return [
-        [MISSING if row[column] is None else value_text(row[column]) for _, column in CHIP_COLUMNS] for row in chips
-    ]
-
-
-def _since(since: Row | None) -> str:
+def _since(since: Mapping[str, Any] | None) -> str:
     if since is None:
         return ""
     doubts = [textwrap.fill(printable(doubt), WIDTH) for doubt in since["doubts"]]
-    return "\n".join([table(CHANGE_COLUMNS, change_rows(since)), *doubts])
+    return "\n".join([CHANGES.text(since["changes"]), *doubts])
 
 
-def _chips(chips: Sequence[Row]) -> str:
-    return table([label for label, _ in CHIP_COLUMNS], chip_rows(chips)) if chips else ""
-
-
-def heading(document: Mapping[str, Any], nodes: Sequence[Row]) -> str:
+def heading(document: Mapping[str, Any], nodes: Sequence[NpuNodesRow]) -> str:
     """Return what was profiled, and whether its times are valid."""
     where = "the HTP emulator" if document["is_emulated"] else "a device"
     chips = "".join(f", SoC model {model}" for model in document["soc_models"])
@@ -78,7 +85,7 @@ def heading(document: Mapping[str, Any], nodes: Sequence[Row]) -> str:
 
 
 def _figures(document: Mapping[str, Any], title: str) -> str:
-    known = {name: value_text(value) for name, value in document[title].items() if value is not None}
+    known = {name: count_text(value) for name, value in document[title].items() if value is not None}
     if not known:
         return ""
     width, digits = max(map(len, known)), max(map(len, known.values()))
@@ -98,17 +105,12 @@ def precision_rows(document: Mapping[str, Any]) -> list[tuple[str, ...]]:
 def _precision(document: Mapping[str, Any]) -> str:
     """Return how far the results are from the CPU's, where both were computed."""
     if rows := precision_rows(document):
-        return table(("result", "largest error", "largest value on the CPU"), rows)
+        return PRECISION.text(rows)
     return textwrap.fill(f"precision: unknown, because {document['precision_unavailable']}", WIDTH)
 
 
 def _wrapped(start: str, text: str) -> str:
     return textwrap.fill(text, WIDTH, initial_indent=start, subsequent_indent=" " * len(start))
-
-
-def value_text(value: float) -> str:
-    """Write a figure: a whole number in full, another one with four digits."""
-    return f"{value:,.0f}" if value == int(value) else significant(value, 4)
 
 
 def _reasons(document: Mapping[str, Any]) -> str:
@@ -124,23 +126,22 @@ def _reasons(document: Mapping[str, Any]) -> str:
     return "\n".join(["unavailable", *paragraphs]) if paragraphs else ""
 
 
-def _nodes(nodes: Sequence[Row]) -> str:
+def _nodes(nodes: Sequence[NpuNodesRow]) -> str:
     moved = {row["npu_op_id"]: _sum(row["dram_read_bytes"], row["dram_write_bytes"]) for row in nodes}
     shown = sorted(nodes, key=lambda row: -moved[row["npu_op_id"]])[:MOST_NODES]
     kinds = _computed_kinds(nodes)
-    rows = [
-        (
-            row["npu_node"],
-            kinds[row["npu_node"]],
-            *(quantity(row[column], "B") for column in ("dram_read_bytes", "dram_write_bytes", "vtcm_read_bytes")),
-            *(MISSING if row[column] is None else f"{row[column]}" for column in ("hvx_op_count", "hmx_op_count")),
-            percent(row["npu_cycles_share"]),
-        )
-        for row in shown
-    ]
-    header = ("node", "computes", "DRAM read", "written", "VTCM read", "HVX", "HMX", "cycles")
+    columns: Table[NpuNodesRow] = Table(
+        TableColumn("node", lambda row: row["npu_node"]),
+        TableColumn("computes", lambda row: kinds[row["npu_node"]], is_left=True),
+        TableColumn("DRAM read", lambda row: quantity(row["dram_read_bytes"], "B")),
+        TableColumn("written", lambda row: quantity(row["dram_write_bytes"], "B")),
+        TableColumn("VTCM read", lambda row: quantity(row["vtcm_read_bytes"], "B")),
+        TableColumn("HVX", lambda row: MISSING if row["hvx_op_count"] is None else str(row["hvx_op_count"])),
+        TableColumn("HMX", lambda row: MISSING if row["hmx_op_count"] is None else str(row["hmx_op_count"])),
+        TableColumn("cycles", lambda row: percent(row["npu_cycles_share"])),
+    )
     more = f"\n{len(nodes) - len(shown)} more nodes in npu_nodes.csv" if len(nodes) > len(shown) else ""
-    return table(header, rows, left=(0, 1)) + more
+    return columns.text(shown) + more
 
 
 def _sum(*values: int | None) -> int:
@@ -148,7 +149,7 @@ def _sum(*values: int | None) -> int:
     return sum(value or 0 for value in values)
 
 
-def _computed_kinds(nodes: Sequence[Row]) -> dict[str, str]:
+def _computed_kinds(nodes: Sequence[NpuNodesRow]) -> dict[str, str]:
     """Return the kinds of operators that each node computes: those that were fused into it, and its own."""
     kinds: dict[str, list[str]] = {row["npu_node"]: [] for row in nodes}
     for row in nodes:

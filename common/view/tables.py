@@ -1,0 +1,101 @@
+"""A table as one specification: the header and the cell of each column; a terminal, a page and Markdown show it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from operator import itemgetter
+from typing import Generic, TypeVar
+
+from common.names import printable
+from common.view.html import html_table
+from common.view.text import WIDTH, text_table
+
+Row_contra = TypeVar("Row_contra", contravariant=True)  # a column of fewer keys serves rows of more
+
+
+@dataclass(frozen=True, slots=True)
+class TableColumn(Generic[Row_contra]):
+    """A column; its cell is the text of a row. Where it is not aligned left, it is aligned right.
+
+    A page aligns its columns by what their cells hold.
+    """
+
+    header: str
+    cell: Callable[[Row_contra], str]
+    is_left: bool = False
+
+    def called(self, header: str) -> TableColumn[Row_contra]:
+        """Return the same column under another header."""
+        return replace(self, header=header)
+
+
+class Table(Generic[Row_contra]):
+    """Columns in their order; the first one is aligned left."""
+
+    def __init__(self, *columns: TableColumn[Row_contra]) -> None:
+        """Take the columns."""
+        self.columns = (replace(columns[0], is_left=True), *columns[1:])
+
+    @property
+    def header(self) -> list[str]:
+        """Return the headers of the columns."""
+        return [column.header for column in self.columns]
+
+    def cells(self, rows: Iterable[Row_contra]) -> list[list[str]]:
+        """Return the cells of each row, without line ends and marks of direction."""
+        return [[printable(column.cell(row)) for column in self.columns] for row in rows]
+
+    def text(
+        self,
+        rows: Iterable[Row_contra],
+        *,
+        first: Iterable[Sequence[str]] = (),
+        last: Iterable[Sequence[str]] = (),
+        width: int = WIDTH,
+    ) -> str:
+        """Return the table for a terminal.
+
+        Args:
+            rows: the rows.
+            first: cells of rows above.
+            last: cells of rows below, such as sums.
+            width: columns of the terminal; the first cells are shortened where the table would be wider.
+        """
+        left = [place for place, column in enumerate(self.columns) if column.is_left]
+        return text_table(self.header, [*first, *self.cells(rows), *last], left=left, width=width)
+
+    def html(
+        self,
+        rows: Iterable[Row_contra],
+        aside: str = "",
+        nodes: Sequence[Sequence[int]] = (),
+        *,
+        last: Iterable[Sequence[str]] = (),
+    ) -> str:
+        """Return the table for a page, or nothing for no rows.
+
+        Args:
+            rows: the rows.
+            aside: a text below.
+            nodes: numbers of the executed nodes that each row is about.
+            last: cells of rows below, such as sums.
+        """
+        return html_table(self.header, [*self.cells(rows), *last], aside, nodes)
+
+    def markdown(self, rows: Iterable[Row_contra]) -> str:
+        """Return the table as Markdown."""
+        marks = ["---" if column.is_left else "---:" for column in self.columns]
+        lines = [self.header, marks, *self.cells(rows)]
+        return "\n".join(f"| {' | '.join(map(escaped, cells))} |" for cells in lines)
+
+
+def table_of_cells(*header: str, left: Iterable[int] = (0,)) -> Table[Sequence[str]]:
+    """Return a table whose rows are their cells, because each row has its own meaning."""
+    return Table(*(TableColumn(name, itemgetter(place), place in left) for place, name in enumerate(header)))
+
+
+def escaped(text: str) -> str:
+    """Return a text that stays in its cell of Markdown, and is no HTML."""
+    safe = printable(text).replace("\\", "\\\\").replace("|", "\\|").replace("<", "&lt;")
+    return safe.replace("`", "\\`").replace("*", "\\*").replace("_", "\\_") if safe.strip("-:") else safe
