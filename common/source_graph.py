@@ -91,19 +91,19 @@ def build(op_types: Iterable[tuple[str, str]], flows: Iterable[EdgeBytes]) -> So
     Raises:
         UpstreamError: a tensor names a node that is not among the nodes, or a node reads what a later one writes.
     """
-    kinds = dict(op_types)
+    type_of = dict(op_types)
     flows = tuple(flows)
-    inputs: dict[str, dict[str, None]] = {name: {} for name in kinds}
-    outputs: dict[str, dict[str, None]] = {name: {} for name in kinds}
+    inputs: dict[str, dict[str, None]] = {name: {} for name in type_of}
+    outputs: dict[str, dict[str, None]] = {name: {} for name in type_of}
     for flow in flows:
         edge = flow.edge
         for name, ends in ((edge.producer, outputs), (edge.consumer, inputs)):
-            if name and name not in kinds:
+            if name and name not in type_of:
                 problem = f"tensor {shown(edge.tensor)} names {shown(name)}, which is no node of the model"
                 raise UpstreamError("op_edges.csv", problem, "rerun <op_metrics>")
             if name:
                 ends[name][edge.tensor] = None
-    nodes = {name: Node(name, kinds[name], "", tuple(inputs[name]), tuple(outputs[name])) for name in kinds}
+    nodes = {name: Node(name, type_of[name], "", tuple(inputs[name]), tuple(outputs[name])) for name in type_of}
     graph = SourceGraph(
         nodes=nodes,
         position={name: index for index, name in enumerate(nodes)},

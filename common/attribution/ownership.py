@@ -61,8 +61,8 @@ def owned_sources(matches: Iterable[Match]) -> dict[str, tuple[str, ...]]:
 
 def computed_sources(source: Graph, executed: Graph) -> dict[str, list[tuple[str, str]]]:
     """Return name and operator type of the source nodes that each executed node computes, in graph order."""
-    kinds, sources = {node.name: node.op_type for node in source.nodes}, owners(source, executed).sources
-    return {node.name: [(name, kinds[name]) for name in sources.get(node.name, ())] for node in executed.nodes}
+    op_types, sources = {node.name: node.op_type for node in source.nodes}, owners(source, executed).sources
+    return {node.name: [(name, op_types[name]) for name in sources.get(node.name, ())] for node in executed.nodes}
 
 
 def owners(source: Graph, executed: Graph) -> Attribution:

@@ -108,8 +108,8 @@ def _islands(graph: ExecutedGraph, conversions: Sequence[str]) -> Iterator[Judge
         inside = set(part)
         around = [name for name in conversions if inside & {*graph.readers[name], *graph.writers[name]}]
         if around:
-            kinds = Counter(graph.types[name] for name in part)
-            enclosed = {"enclosed_count": len(part), "enclosed_types": dict(kinds.most_common())}
+            op_types = Counter(graph.types[name] for name in part)
+            enclosed = {"enclosed_count": len(part), "enclosed_types": dict(op_types.most_common())}
             yield _group(graph, around, "executed_edges", enclosed)
 
 

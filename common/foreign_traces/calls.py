@@ -171,31 +171,31 @@ def _sources(
 
 def _call_token(call: TorchCall, *, sized: bool) -> Token:
     name = call.operator
-    kind = PYTORCH.get(name) or PYTORCH.get(name.strip("_")) or name.strip("_").replace("_", "").lower()
-    return _token(kind, [prod(shape) for shape in call.shapes if shape], sized=sized)
+    operation = PYTORCH.get(name) or PYTORCH.get(name.strip("_")) or name.strip("_").replace("_", "").lower()
+    return _token(operation, [prod(shape) for shape in call.shapes if shape], sized=sized)
 
 
 def _node_token(node: Node, graph: Graph, *, sized: bool) -> Token:
-    kind = ONNX.get(node.op_type, node.op_type.lower())
+    operation = ONNX.get(node.op_type, node.op_type.lower())
     tensors = [graph.tensors[name] for name in operands(node)]
-    if kind == "add" and any(tensor.kind == "weight" for tensor in tensors):
-        kind = "bias"  # PyTorch adds it within the operation before
+    if operation == "add" and any(tensor.kind == "weight" for tensor in tensors):
+        operation = "bias"  # PyTorch adds it within the operation before
     counts = [tensor.element_count for tensor in tensors if tensor.shape]
-    return _token(kind, [count for count in counts if isinstance(count, int)], sized=sized)
+    return _token(operation, [count for count in counts if isinstance(count, int)], sized=sized)
 
 
-def _token(kind: str, counts: Sequence[int], *, sized: bool) -> Token:
+def _token(operation: str, counts: Sequence[int], *, sized: bool) -> Token:
     """Return what must be equal: the operation; of a contraction both operands' sizes, of others the first one's."""
-    if not sized or kind in (SOFTMAX, "reshape", "transpose", "concat", "gather"):
-        return (kind,)
-    if kind == MATMUL:  # a bias may be the first, the second or the third
-        return (kind, *sorted(counts, reverse=True)[:2])
-    return (kind, *counts[: 2 if kind == CONV else 1])
+    if not sized or operation in (SOFTMAX, "reshape", "transpose", "concat", "gather"):
+        return (operation,)
+    if operation == MATMUL:  # a bias may be the first, the second or the third
+        return (operation, *sorted(counts, reverse=True)[:2])
+    return (operation, *counts[: 2 if operation == CONV else 1])
 
 
 def _require_sizes(path: Path, calls: Sequence[TorchCall], left: Sequence[Token], right: Sequence[Token]) -> None:
-    known, kinds = {*right}, {token[0] for token in right}
-    places = [place for place, token in enumerate(left) if token[0] in (CONV, MATMUL) and token[0] in kinds]
+    known, operations = {*right}, {token[0] for token in right}
+    places = [place for place, token in enumerate(left) if token[0] in (CONV, MATMUL) and token[0] in operations]
     strange = [place for place in places if left[place] not in known]
     if places and 2 * len(strange) > len(places):
         call = calls[strange[0]]

@@ -78,11 +78,11 @@ class TorchCalls:
 class _Events:
     """What is kept of each operator, in arrays: a file may hold millions."""
 
-    kinds: dict[TorchCall, int] = field(default_factory=dict)
+    call_indices: dict[TorchCall, int] = field(default_factory=dict)
     start_us: array[float] = field(default_factory=lambda: array("d"))
     time_us: array[float] = field(default_factory=lambda: array("d"))
     thread: array[int] = field(default_factory=lambda: array("q"))
-    kind: array[int] = field(default_factory=lambda: array("q"))
+    call_index: array[int] = field(default_factory=lambda: array("q"))
     number: array[int] = field(default_factory=lambda: array("q"))  # External id, or -1
     threads: dict[tuple[str, str], int] = field(default_factory=dict)
     kernel_us: defaultdict[int, float] = field(default_factory=lambda: defaultdict(float))
@@ -94,7 +94,7 @@ def read_calls(path: Path) -> TorchCalls:
     events = _Events()
     for event in exported_items(path, "traceEvents", WHAT):
         _enter(path, events, event)
-    if not events.kinds:
+    if not events.call_indices:
         raise PipelineError(path, "holds no operator", "record it with ProfilerActivity.CPU")
     return _calls(path, events)
 
@@ -111,7 +111,7 @@ def _enter(path: Path, events: _Events, event: object) -> None:
         call = TorchCall(name.rpartition("::")[2], _shapes(args.get("Input Dims")))
         events.start_us.append(start_us)
         events.time_us.append(time_us)
-        events.kind.append(events.kinds.setdefault(call, len(events.kinds)))
+        events.call_index.append(events.call_indices.setdefault(call, len(events.call_indices)))
         thread = (str(event.get("pid")), str(event.get("tid")))
         events.thread.append(events.threads.setdefault(thread, len(events.threads)))
         events.number.append(_number(args))
@@ -158,15 +158,15 @@ def _calls(path: Path, events: _Events) -> TorchCalls:
     worked = np.bincount(thread[outer], weights=time_us[outer])
     chosen = [int(index) for index in outer if thread[index] == int(worked.argmax())]
     times = _kernel_times(events, owner) if events.kernel_us else time_us
-    runs = _runs(path, chosen, start_us, np.array(events.kind), sorted(events.steps))
-    kinds = [*events.kinds]
-    sequences = Counter(tuple(int(events.kind[index]) for index in run) for run in runs)
+    runs = _runs(path, chosen, start_us, np.array(events.call_index), sorted(events.steps))
+    calls = [*events.call_indices]
+    sequences = Counter(tuple(int(events.call_index[index]) for index in run) for run in runs)
     common = sequences.most_common(1)[0][0]
-    kept = [run for run in runs if tuple(int(events.kind[index]) for index in run) == common]
+    kept = [run for run in runs if tuple(int(events.call_index[index]) for index in run) == common]
     starts = [float(start_us[run[0]]) for run in kept]
     ends = [float(start_us[run[-1]] + time_us[run[-1]]) for run in kept]
     return TorchCalls(
-        tuple(kinds[kind] for kind in common),
+        tuple(calls[index] for index in common),
         tuple(tuple(float(times[index]) for index in run) for run in kept),
         tuple(starts),
         tuple(end - start for start, end in zip(starts, ends, strict=True)),
@@ -199,14 +199,14 @@ def _kernel_times(events: _Events, owner: Indices) -> Times:
 
 
 def _runs(
-    path: Path, chosen: Sequence[int], start_us: Times, kind: Indices, steps: Sequence[tuple[float, float]]
+    path: Path, chosen: Sequence[int], start_us: Times, call_index: Indices, steps: Sequence[tuple[float, float]]
 ) -> list[list[int]]:
     if steps:
         runs = [[index for index in chosen if begin <= start_us[index] < end] for begin, end in steps]
         if not any(runs):
             raise PipelineError(path, "holds no operator within its steps", "record it again")
         return [run for run in runs if run]
-    length = _period([int(kind[index]) for index in chosen])
+    length = _period([int(call_index[index]) for index in chosen])
     return [[*chosen[begin : begin + length]] for begin in range(0, len(chosen), length)]
 
 

@@ -35,16 +35,16 @@ class Padding:
     """Pairs of output and input channels that a convolution computes, and those of them that are not all zeros."""
 
     computed: int
-    own: int
+    used: int
 
     def without(self, macs: Count) -> Count:
         """Return the MACs without those of the padded channels."""
-        return macs * self.own // self.computed
+        return macs * self.used // self.computed
 
 
 def padding_notes(path: Path, graph: Graph, counts: Mapping[str, NodeCount]) -> list[str]:
     """Return a note with the MACs that are counted, and those of them that are not padding; none without padding."""
-    padded = {name: padding for name, padding in paddings(path, graph).items() if padding.own < padding.computed}
+    padded = {name: padding for name, padding in paddings(path, graph).items() if padding.used < padding.computed}
     macs = {name: count.figure("macs") for name, count in counts.items()}
     known = {name: figure for name, figure in macs.items() if figure is not None}
     if not padded.keys() & known.keys():
@@ -72,7 +72,7 @@ def paddings(path: Path, graph: Graph) -> dict[str, Padding]:
         {name: _padding(array, block) for name, array in known.items() if array.shape[0] % block == 0}
         for block in _blocks([array.shape for array in known.values()])
     )
-    return min(candidates, key=lambda of_block: sum(padding.own for padding in of_block.values()))
+    return min(candidates, key=lambda of_block: sum(padding.used for padding in of_block.values()))
 
 
 def _bits(tensor: onnx.TensorProto) -> Array | None:
@@ -105,9 +105,9 @@ def _padding(weight: Array, block: int) -> Padding:
         if is_blocked
         else weight.reshape(outputs // block, 1, -1, 1, block)
     )
-    own_outputs = outputs - block + _used(lanes[-1], -1)
-    own_inputs = inputs - block + _used(lanes[:, -1], -2) if is_blocked else inputs
-    return Padding(outputs * inputs, own_outputs * own_inputs)
+    used_outputs = outputs - block + _used(lanes[-1], -1)
+    used_inputs = inputs - block + _used(lanes[:, -1], -2) if is_blocked else inputs
+    return Padding(outputs * inputs, used_outputs * used_inputs)
 
 
 def _used(lanes: Array, axis: int) -> int:
