@@ -45,7 +45,7 @@ def test_a_filter_of_zeros_is_not_padding_and_neither_is_a_zero_before_the_last_
     assert found(tmp_path, np.zeros((16, 16, 1, 1), np.float32))["conv"] == Padding(256, 256)
     filters = np.ones((19, 13), np.float32)
     filters[3:11], filters[:, 5] = 0, 0
-    assert found(tmp_path, blocked(filters, 8))["conv"].own == 19 * 13
+    assert found(tmp_path, blocked(filters, 8))["conv"].used == 19 * 13
 
 
 def network():
