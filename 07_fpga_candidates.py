@@ -41,7 +41,7 @@ from common.artifacts.frames import records
 from common.configuration import Section
 from common.errors import CommandLineError
 from common.fpga.coefficients import load_models
-from common.fpga.device.board import PLAN_PRECISIONS, Board
+from common.fpga.device.board import DEFAULT_PRECISION, PLAN_PRECISIONS, Board
 from common.fpga.device.board_files import load_board
 from common.fpga.hand_off.files import hand_off_files
 from common.fpga.kernels.overlay import OverlayEngine
@@ -69,7 +69,7 @@ def arguments() -> cli.Parser:
     parser = cli.Parser(SCRIPT, __doc__ or "")
     add = parser.setting
     add("--board", default="u280", metavar="NAME", help="board: a name in configs/boards, or a YAML file")
-    add("--precision", default="fp32", choices=PLAN_PRECISIONS, help="number format of the kernels")
+    add("--precision", default=DEFAULT_PRECISION, choices=PLAN_PRECISIONS, help="number format of the kernels")
     add("--launch-per", choices=LAUNCH_PER, help="launch a kernel for each group, or for each phase on the card")
     text = "measured or simulated speedup of a kernel of the plan over the host, instead of the modelled one"
     add("--kernel-speedup", type=kernel_speedup, action="append", metavar="K1=3.2", help=text)

@@ -58,8 +58,11 @@ def tables(tmp_path_factory):
     return run(write_tables(tmp_path_factory.mktemp("small"), *small()))
 
 
+FP32 = ("--precision", "fp32")  # the formats of most tests here; a later flag overrides it
+
+
 def run(out: Path, *flags: str) -> dict[str, pd.DataFrame]:
-    assert stage.main(["--out", str(out), *flags]) == 0
+    assert stage.main(["--out", str(out), *FP32, *flags]) == 0
     tables = Folder(out, Provenance("test", "test"))
     return {name: tables.table(name) for name in TABLES}
 
@@ -70,7 +73,7 @@ def term(tables: dict[str, pd.DataFrame], objective: str, name: str) -> pd.Serie
 
 
 def shell(out: Path, *flags: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, SCRIPT, "--out", str(out), *flags]
+    command = [sys.executable, SCRIPT, "--out", str(out), *FP32, *flags]
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
 
 
@@ -494,7 +497,7 @@ def test_unknown_dimensions_leave_cells_empty_and_name_the_flag(tmp_path):
         (("--what-if", "clock-mhz=1e300"), "such a device cannot run at 1e.300 MHz; give 1 to 1000"),
         (("--kernel-speedup", "K1=1e300"), "--kernel-speedup: 1e.300 is no speedup of a kernel; give 0.001 to 1e.06"),
         (
-            ("--board", "kv260", "--engine", "dpu-b4096"),
+            ("--board", "kv260", "--engine", "dpu-b4096", "--precision", "fp32"),
             "--engine: dpu-b4096 computes in int8 only; give --precision int8",
         ),
         (("--batch", "1025"), "--batch: 1025 is no batch that is planned for; give 1 to 1024"),

@@ -14,6 +14,7 @@ from common.number_formats import PRECISION_BITS
 
 # Number formats of plans; fp64 is only for estimates of single kernels.
 PLAN_PRECISIONS = tuple(precision for precision in PRECISION_BITS if precision != "fp64")
+DEFAULT_PRECISION = "int8"  # what boards are bought for; an overlay engine computes in it as well
 
 PORTS_TO_ONE_CHANNEL = 4  # the high-performance ports of a Zynq UltraScale+ (UG1085, S_AXI_HP0 to HP3)
 
