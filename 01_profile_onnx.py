@@ -166,7 +166,7 @@ def add_runs(transaction: Transaction, measurement: Measurement, observer: Obser
     """Stage the raw trace and every table with times, on the clock of run_latency; return the slow runs in words."""
     transaction.add_table("run_latency", pd.DataFrame(run_columns(measurement)))
     for name, rows, holes in observer.tables(measurement.start_s):
-        transaction.add_rows(name, rows)
+        transaction.add_rows_by_name(name, rows)
         transaction.mark_incomplete(holes, name)
     transaction.add_document("hardware_counters", observer.counters(measurement.run_count))
     disturbed, worst = observer.disturbances(observed_runs(measurement))
@@ -301,7 +301,7 @@ def add_unmeasured(transaction: Transaction) -> None:
     """Stage the tables that no profile from elsewhere tells of."""
     transaction.add_document("hardware_counters", counter_figures(HardwareCounts(0.0), 0))
     for name in ("provider_layers", "power_samples", "host_samples", "os_events", "run_disturbances"):
-        transaction.add_rows(name, [])
+        transaction.add_rows_by_name(name, [])
 
 
 def main(argv: Sequence[str] | None = None) -> int:

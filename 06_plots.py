@@ -86,9 +86,9 @@ def gather(folder: Folder, ceilings: Path) -> Findings:
             continue
         try:
             if ARTIFACTS[name].form == "table":
-                tables[name] = folder.rows(name, path)
+                tables[name] = folder.rows_by_name(name, path)
             else:
-                documents[name] = folder.document(name, path)
+                documents[name] = folder.document_by_name(name, path)
         except UpstreamError as error:
             refused.append(f"left out: {error}")
     if not tables and documents.keys() <= {"host_ceilings"} and not (refused or folder.record.notes):

@@ -160,8 +160,8 @@ def prepare_plan(stage: cli.StageRun, settings: cli.Settings) -> Callable[[], Re
     questions = {
         text: what_if_request(target, text, board, partial(overlay, settings)) for text in settings.what_if or []
     }
-    rows = {name: records(tables.table(name)) for name in TABLES}
-    documents = {name: tables.document(name) for name in DOCUMENTS}
+    rows = {name: tables.rows_by_name(name) for name in TABLES}
+    documents = {name: tables.document_by_name(name) for name in DOCUMENTS}
     notes = tables.provenance("latency_summary").notes
     with tables.content():
         work = workload_from_rows(rows, documents, notes)
@@ -195,7 +195,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             if settings.hand_off:
                 texts.update(hand_off_files(results.plan, Path(stage.record.model_path).name))
             stage.note(*results.notes)
-            written = {name: transaction.add_rows(name, rows) for name, rows in results.rows.items()}
+            written = {name: transaction.add_rows_by_name(name, rows) for name, rows in results.rows.items()}
         tables = {name: records(frame) for name, frame in written.items()}
         stage.show(offload_report(cast("Tables", tables), stage.plain))
     return 0

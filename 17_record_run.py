@@ -54,7 +54,7 @@ def exported_figures(folder: Folder) -> list[ExportedFigure]:
     figures = []
     for name in (name for name in EXPORTED if folder.has(name)):
         try:
-            document = folder.document(name)
+            document = folder.document_by_name(name)
         except UpstreamError:
             continue  # a note says so
         for column in exported_columns(name):

@@ -10,7 +10,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 import onnx
 import pandas as pd
@@ -24,6 +24,9 @@ from common.artifacts.provenance import Provenance
 from common.artifacts.transaction import Transaction
 from common.host_identity import host_identity
 from common.onnx_graph.reading.scan import scan
+
+if TYPE_CHECKING:
+    from common.table_rows import LatencySummaryDocument
 
 EMPTY: dict[str, Any] = {"string": "", "integer": 0, "number": 0.0, "boolean": False, **dict.fromkeys(JSON_KINDS, ())}
 RUNS = 10
@@ -115,7 +118,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     record.model_id, record.model_path, record.dimensions = counted.model_id, counted.model_path, counted.dimensions
     with Transaction(given.folder, record) as transaction:
         transaction.add_table("op_latency", pd.DataFrame(rows))
-        transaction.add_document("latency_summary", summary(rows))
+        transaction.add_document("latency_summary", cast("LatencySummaryDocument", summary(rows)))
         transaction.add_bytes("executed_graph", model.SerializeToString())
 
 

@@ -8,7 +8,7 @@ from dataclasses import asdict
 from pathlib import Path
 from time import perf_counter
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 from common.errors import PipelineError, UnusableValueError
 from common.latency.run import RunSeries
@@ -26,6 +26,9 @@ from common.sensors.sample_rows import counter_figures, host_rows, power_rows
 from common.sensors.sampler import IDLE, RUN, Sampler, sample_idle
 from common.sensors.sensor import Sample
 from common.sensors.sinks import SampleSink
+
+if TYPE_CHECKING:
+    from common.table_rows import HardwareCountersDocument, RunDisturbancesRow
 
 LEAST_RATE_HZ, MOST_RATE_HZ = 0.1, 1000.0
 WATCH_HZ, CLOCK = 1.0, "cpu_frequency_mhz"
@@ -109,18 +112,19 @@ class Observer:
         yield "host_samples", host_rows(self._samples, origin_s), holes
         yield "os_events", event_rows(self._events.events, origin_s), self._events.incomplete
 
-    def counters(self, run_count: int) -> dict[str, Any]:
+    def counters(self, run_count: int) -> HardwareCountersDocument:
         """Return the fields of hardware_counters, which cover ``run_count`` runs."""
         return counter_figures(self._counters.result, run_count)
 
-    def disturbances(self, runs: Iterable[RunSeries]) -> tuple[Iterator[Row], list[str]]:
+    def disturbances(self, runs: Iterable[RunSeries]) -> tuple[list[RunDisturbancesRow], list[str]]:
         """Return the rows of run_disturbances, one per slow run, and the worst of them in words.
 
         Args:
             runs: both series; slow profiled runs have node spans.
         """
         disturbed = disturbances(runs, self._events.events)
-        return (asdict(disturbance) for disturbance in disturbed), disturbance_lines(disturbed)
+        rows = cast("list[RunDisturbancesRow]", [asdict(disturbance) for disturbance in disturbed])
+        return rows, disturbance_lines(disturbed)
 
 
 def slow_calls(series: Iterable[RunSeries], events: OsEventRecorder) -> tuple[list[Row], list[str]]:

@@ -96,21 +96,29 @@ class Folder(TypedReader):
 
         def rows(self, name: str, path: Path | None = None) -> Any:
             """Read a table as rows; an unknown is None. Arguments and errors are those of :meth:`table`."""
-            from common.artifacts.frames import records
-
-            return records(self.table(name, path))
+            return self.rows_by_name(name, path)
 
         def document(self, name: str, path: Path | None = None) -> Any:
             """Read a flat JSON document; an unknown is None. Arguments and errors are those of :meth:`table`."""
-            return self._checked(name, path, _read_document)
+            return self.document_by_name(name, path)
+
+    def rows_by_name(self, name: str, path: Path | None = None) -> list[Any]:
+        """Do what :meth:`rows` does for a name that is not written out, so that no type is known."""
+        from common.artifacts.frames import records
+
+        return records(self.table(name, path))
+
+    def document_by_name(self, name: str, path: Path | None = None) -> Any:
+        """Do what :meth:`document` does for a name that is not written out."""
+        return self._checked(name, path, _read_document)
 
     def tables(self, names: Iterable[str]) -> Tables:
         """Read several tables as rows."""
-        return cast("Tables", {name: self.rows(name) for name in names})
+        return cast("Tables", {name: self.rows_by_name(name) for name in names})
 
     def documents(self, names: Iterable[str]) -> Documents:
         """Read several documents."""
-        return cast("Documents", {name: self.document(name) for name in names})
+        return cast("Documents", {name: self.document_by_name(name) for name in names})
 
     def foreign(self, name: str, read: Callable[[Path], Content]) -> Content:
         """Read an artifact of a foreign format. Errors are those of :meth:`table`.

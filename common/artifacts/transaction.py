@@ -130,15 +130,19 @@ class Transaction(TypedWriter):
 
         def add_rows(self, name: str, rows: Iterable[Mapping[str, Any]]) -> pd.DataFrame:
             """Check a table that is given as rows, and stage it; there may be no rows."""
-            from common.artifacts.frames import frame_of
-
-            return self.add_table(name, frame_of(rows, [column.name for column in ARTIFACTS[name].columns]))
+            return self.add_rows_by_name(name, rows)
 
         def add_document(self, name: str, content: Mapping[str, Any]) -> None:
             """Check a flat document and stage it."""
             require_document(name, content)
             ordered = {column.name: content[column.name] for column in ARTIFACTS[name].columns}
             self.add_text(name, json.dumps(ordered, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
+
+    def add_rows_by_name(self, name: str, rows: Iterable[Mapping[str, Any]]) -> pd.DataFrame:
+        """Do what :meth:`add_rows` does for a name that is not written out, so that no type is known."""
+        from common.artifacts.frames import frame_of
+
+        return self.add_table(name, frame_of(rows, [column.name for column in ARTIFACTS[name].columns]))
 
     def add_text(self, name: str, text: str) -> None:
         """Stage a text artifact."""

@@ -42,11 +42,11 @@ class MeasuredFolder(Protocol):
         """Whether an artifact is there."""
         ...
 
-    def rows(self, name: str) -> list[Any]:
+    def rows_by_name(self, name: str) -> list[Any]:
         """Return the rows of a table."""
         ...
 
-    def document(self, name: str) -> Any:
+    def document_by_name(self, name: str) -> Any:
         """Return the fields of a document."""
         ...
 
@@ -65,15 +65,15 @@ def read_side(folder: MeasuredFolder, nodes_us: Mapping[str, Samples]) -> tuple[
     Raises:
         UpstreamError: run_latency or latency_summary cannot be used, or another table that the times need.
     """
-    tables = {name: folder.rows(name) for name in TIME_TABLES if name == "run_latency" or folder.has(name)}
+    tables = {name: folder.rows_by_name(name) for name in TIME_TABLES if name == "run_latency" or folder.has(name)}
     documents: dict[str, Any] = {}
     notes = []
     for name in (name for name in (*DOCUMENTS, *PLAN_TABLES) if folder.has(name)):
         try:
             if name in DOCUMENTS:
-                documents[name] = folder.document(name)
+                documents[name] = folder.document_by_name(name)
             else:
-                tables[name] = folder.rows(name)
+                tables[name] = folder.rows_by_name(name)
         except UpstreamError as error:
             if name == "latency_summary":
                 raise

@@ -8,11 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, cast
 
 from common.latency.histogram import Histogram
 from common.latency.statistics import QUANTILES, estimate_columns
 from common.monitor.feed import Samples, whole_figures
 from common.monitor.store import LEVELS_S, Store
+
+if TYPE_CHECKING:
+    from common.table_rows import DashboardSummaryDocument
 
 Figures = Mapping[str, float | None]
 DIGITS = 6  # significant ones of a stored figure
@@ -78,12 +82,12 @@ class History:
             self._forgot_s = time_s
             self._store.forget(time_s)
 
-    def summary(self) -> dict[str, float | None]:
+    def summary(self) -> DashboardSummaryDocument:
         """Return figures of all runs until now, percentiles with their limits at 95 % confidence."""
         runs, named = self._all, dict[str, float | None]()
         for name, quantile in QUANTILES.items():
             named |= estimate_columns(name, runs.percentile_us(quantile))
-        return {
+        figures = {
             "run_count": runs.count,
             **named,
             "mean_us": runs.mean_us if runs.count else None,
@@ -91,6 +95,7 @@ class History:
             "min_us": runs.min_ns / 1e3 if runs.count else None,
             "max_us": runs.max_ns / 1e3 if runs.count else None,
         }
+        return cast("DashboardSummaryDocument", figures)  # names that are put together are no literals
 
     def _step(self, length_s: int, time_s: float) -> Stretch:
         """Return the step that a time is in; a new one where the last has ended."""

@@ -50,7 +50,7 @@ class ProfiledFolder(Protocol):
         """Whether an artifact is there."""
         ...
 
-    def rows(self, name: str) -> list[Any]:
+    def rows_by_name(self, name: str) -> list[Any]:
         """Return the rows of a table."""
         ...
 
@@ -71,8 +71,8 @@ def recorded_node_runs(folder: ProfiledFolder, bodies_of: Callable[[Path], Bodie
     """
     if not all(folder.has(name) for name in ("ort_trace", "executed_graph", "op_latency")):
         return {}
-    runs: list[RunLatencyRow] = folder.rows("run_latency")
-    nodes: list[OpLatencyRow] = folder.rows("op_latency")
+    runs: list[RunLatencyRow] = folder.rows_by_name("run_latency")
+    nodes: list[OpLatencyRow] = folder.rows_by_name("op_latency")
     bodies = folder.foreign("executed_graph", bodies_of)
     profiled = [row for row in runs if row["is_profiled"]]
     clocks = [(1e-6 * row["start_us"], row["latency_us"]) for row in profiled]

@@ -27,7 +27,7 @@ from common.profiling.trace_file import RUNTIME_CUT
 from common.profiling.utilization import run_utilization
 
 if TYPE_CHECKING:
-    from common.table_rows import LatencySummaryDocument
+    from common.table_rows import LatencySummaryDocument, RunLatencyRow
 
 NOT_CORRECTED = "node times are not corrected: what the profiler adds to them on the recording machine is unknown"
 NO_PERCENTILES = "the trace has profiled runs only: the latency of unprofiled runs and its percentiles are unknown"
@@ -302,7 +302,7 @@ def recording_figures(recording: Recording, latencies: Sequence[NodeLatency]) ->
     return cast("LatencySummaryDocument", figures)  # names that are put together are no literals
 
 
-def recorded_runs(recording: Recording) -> list[dict[str, Any]]:
+def recorded_runs(recording: Recording) -> list[RunLatencyRow]:
     """Return the rows of run_latency: the ``model_run`` events, from the start of the first one."""
     trace = recording.trace
     times = zip(trace.run_start_us, trace.run_duration_us, strict=True)

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from common.sensors.hardware_counters import HardwareCounts
-from common.sensors.hardware_events import GENERIC, VECTOR, value_of
+from common.sensors.hardware_events import value_of
 from common.sensors.quantities import POWER
 from common.sensors.sensor import Sample
+
+if TYPE_CHECKING:
+    from common.table_rows import HardwareCountersDocument
 
 
 def power_rows(samples: Mapping[str, Iterable[Sample]], origin_s: float) -> Iterator[dict[str, Any]]:
@@ -30,14 +33,18 @@ def host_rows(samples: Mapping[str, Iterable[Sample]], origin_s: float) -> Itera
             yield {**_common(phase, sample, origin_s), "quantity": sample.quantity, "value": sample.value}
 
 
-def counter_figures(counted: HardwareCounts, run_count: int) -> dict[str, Any]:
+def counter_figures(counted: HardwareCounts, run_count: int) -> HardwareCountersDocument:
     """Return the fields of hardware_counters for a window that held ``run_count`` runs."""
     shares = [count.counted_share for count in counted.counts.values() if count.counted_share is not None]
     return {
         "counter_source": "perf stat" if counted.counts else None,
         "window_s": counted.window_s,
         "run_count": run_count,
-        **{f"{name}_count": value_of(counted.counts, name) for name in (*GENERIC, VECTOR)},
+        "instructions_count": value_of(counted.counts, "instructions"),
+        "cycles_count": value_of(counted.counts, "cycles"),
+        "cache_references_count": value_of(counted.counts, "cache_references"),
+        "cache_misses_count": value_of(counted.counts, "cache_misses"),
+        "vector_instructions_count": value_of(counted.counts, "vector_instructions"),
         "instructions_per_cycle": counted.instructions_per_cycle,
         "cache_miss_share": counted.cache_miss_share,
         "vector_instruction_share": counted.vector_instruction_share,
