@@ -95,6 +95,7 @@ def test_fields_that_are_missing_or_unknown():
         require_document("facts", [SOUND])
 
 
+@pytest.mark.slow
 def test_a_stage_that_has_no_table_spares_what_tables_take():
     check = "import sys; import common.cli, common.artifacts.transaction; print({'pandas', 'pandera'} & {*sys.modules})"
     done = subprocess.run([sys.executable, "-c", check], cwd=ROOT, capture_output=True, text=True, check=True)

@@ -80,6 +80,7 @@ def expected(folder, script, text):
     return content(folder)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # the child of the fork does nothing but write files
 @pytest.mark.parametrize("script", SOME_STAGES)
 def test_killed_at_each_rename_everything_is_old_or_new_at_the_next_start(tmp_path, script):

@@ -249,6 +249,7 @@ def test_leftovers_of_a_killed_stage_are_swept_and_files_of_others_are_not(tmp_p
     assert (tmp_path / ".thesis.tmp" / "chapter").read_text() == "not ours"
 
 
+@pytest.mark.slow
 def test_killed_in_mid_stage(tmp_path):
     """SIGKILL: nothing can be tidied, and still the next stage writes and the earlier table stands."""
     write(tmp_path)

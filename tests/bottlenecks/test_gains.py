@@ -34,6 +34,7 @@ def longest(times, edges):
     return max(sum(times[index] for index in path) for start in range(len(times)) for path in paths(start))
 
 
+@pytest.mark.slow
 @given(graphs())
 def test_makespan_and_span_fall_by_what_the_nodes_lose(made):
     times, edges, shares = made
@@ -108,6 +109,7 @@ def test_the_interval_covers_the_true_median(sigma, count):
     assert covered / 300 > 0.92
 
 
+@pytest.mark.slow
 @given(graphs(), st.sampled_from(sorted(RULES)))
 def test_no_gain_is_more_than_removing_the_nodes_gives(made, name):
     times, edges, shares = made

@@ -408,6 +408,7 @@ def test_an_error_is_one_line_of_what_can_be_seen(tmp_path):
     assert r"unrecognized arguments: \x07zz" in line and len(line) < 320
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("encoding", ["ascii", "latin-1", "utf-8"])
 def test_a_path_that_is_no_text_and_a_poor_encoding_cost_nothing(tmp_path, encoding):
     out = os.fsencode(tmp_path) + b"/\xff-\xe5\x8d\xb7"
@@ -454,6 +455,7 @@ def process(body, **options):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("body", "code", "stderr"),
     [
@@ -486,6 +488,7 @@ def test_the_interpreter_does_not_end_beside_a_solver_that_was_left_alone(left, 
     assert (ran.returncode, ran.stdout, ran.stderr) == (3, printed, "")
 
 
+@pytest.mark.slow
 def test_a_bug_shows_its_traceback():
     ran = process("raise ZeroDivisionError")
     assert ran.returncode == 1
@@ -501,6 +504,7 @@ def test_a_reader_that_has_gone_gives_no_traceback(flag):
     assert ran.stderr == "code 0\n"
 
 
+@pytest.mark.slow
 def test_head_of_a_long_output_gives_no_traceback():
     body = "settings = cli.Settings({'quiet': False}, {}, ''); cli.show(settings, 'row\\\\n' * 100_000)"
     program = PROGRAM.replace("{body}", body.replace("\\\\n", "\\n"))

@@ -187,6 +187,7 @@ def test_a_shift_of_all_nodes_is_no_noise_between_sessions():
     assert {*verdicts(before, after).values()} == {"regressed"}
 
 
+@pytest.mark.slow
 def test_sessions_that_scatter_raise_the_floor_of_every_node():
     rng = np.random.default_rng(7)
     before = {node: 500 * (1 + 0.002 * rng.standard_normal(100)) for node in range(31)}

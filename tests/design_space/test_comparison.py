@@ -31,6 +31,7 @@ def point(cycles, energy, area, problem=None, design="d"):
     return row | dict(zip(NAMES, (cycles, energy, area), strict=True)) | {"bound_edp_pj_cycles": 0, "gap_share": 0}
 
 
+@pytest.mark.slow
 @given(COSTS)
 def test_a_tuple_is_on_the_front_unless_another_one_dominates_it(costs):
     def is_beaten(mine):
@@ -40,6 +41,7 @@ def test_a_tuple_is_on_the_front_unless_another_one_dominates_it(costs):
     assert pareto(costs) == [not is_beaten(mine) for mine in costs]
 
 
+@pytest.mark.slow
 @given(COSTS)
 def test_a_front_does_not_depend_on_the_order(costs):
     assert pareto(costs[::-1]) == pareto(costs)[::-1]
@@ -56,6 +58,7 @@ def test_without_areas_the_front_is_that_of_latency_and_energy():
     assert [row["is_pareto"] for row in with_front(points)] == [True, False, True]
 
 
+@pytest.mark.slow
 @given(COSTS.filter(bool), st.lists(st.integers(0, 7).map(float), max_size=4))
 def test_the_best_within_an_area_is_the_best_of_all_that_are_as_small(costs, budgets):
     points = [point(*cost, design=str(index)) for index, cost in enumerate(costs)]
@@ -70,6 +73,7 @@ def test_the_best_within_an_area_is_the_best_of_all_that_are_as_small(costs, bud
         assert chosen[2] == row["chip_mm2"] <= row["area_budget_mm2"]
 
 
+@pytest.mark.slow
 @given(COSTS.filter(bool))
 def test_without_given_areas_every_step_is_a_gain_and_none_is_missing(costs):
     rows = best_within([point(*cost) for cost in costs], [])

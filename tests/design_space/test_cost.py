@@ -147,6 +147,7 @@ def walked_fills(operand, level, levels, shape, keeps_halo):
 loops = st.lists(st.tuples(st.sampled_from(LOOPS), st.integers(2, 3)), max_size=2, unique_by=lambda pair: pair[0])
 
 
+@pytest.mark.slow
 @settings(max_examples=80)
 @given(st.lists(loops, min_size=4, max_size=4), st.integers(1, 3), st.integers(1, 2), st.booleans())
 def test_fills_are_those_of_loops_that_are_walked(levels, stride, dilation, keeps_halo):

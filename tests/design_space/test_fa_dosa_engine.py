@@ -146,6 +146,7 @@ def test_a_size_that_depends_on_data_leaves_it_without_a_result_and_says_so():
     assert "some depend on data" in found.point["problem"]
 
 
+@pytest.mark.slow
 def test_experiments_on_one_buffer_have_its_row_or_name_it_as_missing(tmp_path):
     model = tmp_path / "model.onnx"
     model.write_bytes(BUILDERS["tiny-cnn"]().SerializeToString())

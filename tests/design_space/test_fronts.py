@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from itertools import pairwise, product
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from pytest import approx
@@ -24,6 +25,7 @@ def joined(first, second):
     ]
 
 
+@pytest.mark.slow
 @given(st.lists(points, min_size=1, max_size=4))
 def test_the_least_product_of_sums_is_a_sum_of_supported_points(parts):
     everything, hulls = supported(parts[0]), lower_left_hull(supported(parts[0]))
@@ -57,6 +59,7 @@ parts_with_repeats = st.lists(
 )
 
 
+@pytest.mark.slow
 @given(parts_with_repeats)
 def test_the_chosen_points_are_the_best_of_all_choices(parts):
     chosen = sum_of_fronts(

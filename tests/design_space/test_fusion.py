@@ -193,6 +193,7 @@ def test_without_fusion_no_worse_than_the_prototype(kib):
     assert best(fused_front(graph, buffer_of(kib), most_layers=1)).edp <= BLIND[kib]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "kib", [128, *(pytest.param(kib, marks=pytest.mark.exhaustive) for kib in (256, 512, 1024, 2048))]
 )

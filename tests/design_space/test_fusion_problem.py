@@ -152,6 +152,7 @@ def test_without_fusion_only_the_tilings_are_chosen():
     assert problem.choice_sizes == (*[TILINGS] * 5, *[1] * 5)
 
 
+@pytest.mark.slow
 def test_random_groups_are_searched_under_the_budget_and_never_below_the_optimum():
     problem = FusionProblem(diamond(), SingleBuffer(700, 3.0, 1000.0, 100.0, 2.5, 0.25))
     optimum = best(fused_front(problem.graph, problem.buffer)).edp

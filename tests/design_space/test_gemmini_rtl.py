@@ -86,6 +86,7 @@ def rows(count=60):
     return pd.DataFrame(lines, columns=[*names, "mapping.mapping"])
 
 
+@pytest.mark.slow
 def test_the_fit_finds_the_costs_that_made_the_rows(monkeypatch):
     monkeypatch.setattr(design_rtl, "EVALUATIONS", 600)
     table = rows()

@@ -107,6 +107,7 @@ def resnet18():
     return {f"{name}.{index}": nest for name, found in nests.items() for index, nest in enumerate(found)}
 
 
+@pytest.mark.slow
 def test_resnet_18_on_gemmini_has_its_known_optimum():
     assert sum(nest.macs for nest in resnet18().values()) == 1_814_073_344
     found = exact(resnet18(), GEMMINI)

@@ -54,6 +54,7 @@ def kinds_of(value):
     return type(value).__name__, value
 
 
+@pytest.mark.slow
 @given(VALUES)
 def test_a_value_comes_back_from_its_text(value):
     assert kinds_of(value_of(text_of(value), (Pair,))) == kinds_of(value)

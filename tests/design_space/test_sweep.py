@@ -64,6 +64,7 @@ def test_both_sides_of_an_array_go_on(text, sides):
     assert [(hardware.array.rows, hardware.array.columns) for hardware in found.values()] == sides
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "sweep",
     [

@@ -59,6 +59,7 @@ def compare_nest(nest, tiling):
     assert counted.peak <= tiling.peak_bits
 
 
+@pytest.mark.slow
 @FEW
 @given(nests(), st.data())
 def test_a_nest_moves_what_the_formula_says(nest, data):
@@ -157,6 +158,7 @@ def compare_group(group, tiling):
     assert counted.peak == tiling.peak_bits
 
 
+@pytest.mark.slow
 @FEW
 @given(tileable, st.data())
 def test_a_fused_group_moves_and_holds_what_the_formula_says(group, data):

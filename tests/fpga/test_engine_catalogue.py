@@ -67,6 +67,7 @@ def test_lanes_in_fp32_have_exponentials_only_where_a_task_needs_them(models):
     assert widest_norm > widest_exp  # what lanes save in operators they have in number
 
 
+@pytest.mark.slow
 def test_an_engine_that_computes_no_task_is_not_offered(models):
     u280 = load_board("u280", CONFIGS / "boards")
     kinds = {engine.kind for engine in engines_for(u280, "int8", models, [pool("int8")])}
@@ -77,6 +78,7 @@ def test_an_engine_that_computes_no_task_is_not_offered(models):
     assert [engine.lane for engine in engines_for(u280, "int8", models, [moved])] == [{}] * len(ROWWISE_SHARES)
 
 
+@pytest.mark.slow
 def test_heads_are_split_over_the_regions(models):
     """Twelve heads of BERT on an U280 of three regions: a team, which is quicker than its member and fits the board."""
     u280 = load_board("u280", CONFIGS / "boards")
@@ -107,6 +109,7 @@ def test_images_are_split_over_the_regions(images, members, models):
         assert team.resources.fits(u280.total_budget)
 
 
+@pytest.mark.slow
 def test_fp32_arrays_use_the_floating_point_units_of_versal(models):
     """A V80's 7,810 DSPs in the budget are 4.69 TFLOP/s; on UltraScale+ logic its arrays stopped at 1.38."""
     v80 = load_board("v80", CONFIGS / "boards")
@@ -154,6 +157,7 @@ def every_kind(board, precision, models):
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("precision", ["fp32", "int8"])
 def test_every_engine_has_a_clock_interval_by_its_luts_and_regions(precision, models):
     """Shares of the board's 300 MHz: LUTs of the design over those of its regions, counted here."""
@@ -182,6 +186,7 @@ def test_a_given_clock_is_reached(models):
         assert set(engine.clock_cases_mhz.cases) == {211.0}
 
 
+@pytest.mark.slow
 def test_an_unknown_clock_widens_the_time_of_a_stream(models):
     """What is computed at 0.83 of the clock takes at least 1 / 0.83 of the time, whatever else is uncertain."""
     u280 = load_board("u280", CONFIGS / "boards")

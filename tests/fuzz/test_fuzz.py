@@ -88,6 +88,7 @@ def results(tmp_path, count, cases=7):
     return {result.case: result for result in pool.results(lambda case: case >= cases)}
 
 
+@pytest.mark.slow
 def test_a_hang_and_a_crash_cost_their_own_case_only(tmp_path):
     found = results(tmp_path, 2)
     assert sorted(found) == list(range(BATCH))  # whole batches
@@ -98,6 +99,7 @@ def test_a_hang_and_a_crash_cost_their_own_case_only(tmp_path):
     }
 
 
+@pytest.mark.slow
 def test_a_case_follows_from_its_seed_and_number_alone(tmp_path):
     one, two = results(tmp_path / "1", 1), results(tmp_path / "2", 3)
     assert {case: result.story for case, result in one.items()} == {case: two[case].story for case in one}

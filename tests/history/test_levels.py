@@ -41,6 +41,7 @@ def test_of_many_figures_together_seldom_one_has_a_change(family):
     assert alarms <= FALSE_ALARMS * histories + 3 * (FALSE_ALARMS * histories) ** 0.5
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("place", [5, 10, 15])
 def test_a_step_is_found_where_it_was_planted(place):
     found = 0
@@ -51,6 +52,7 @@ def test_a_step_is_found_where_it_was_planted(place):
     assert found >= 45
 
 
+@pytest.mark.slow
 def test_two_steps_are_found_one_in_each_part():
     found = 0
     for seed in range(53):
@@ -113,6 +115,7 @@ def test_the_next_run_is_seldom_beyond_the_floor(count, family):
     assert beyond <= expected + 4 * expected**0.5
 
 
+@pytest.mark.slow
 def test_the_interval_holds_the_true_difference_of_nineteen_in_twenty():
     generator, held = np.random.default_rng(5), 0
     for _ in range(2000):

@@ -233,6 +233,7 @@ def test_what_all_rooms_share_knows_no_room():
     assert {room for name in SHARED for room in rooms_used(ROOT / "common" / f"{name}.py")} <= SHARED | TYPES_ALONE
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("package", "rooms"), ONLY_IN.items(), ids=lambda value: value if isinstance(value, str) else ""
 )
@@ -311,6 +312,7 @@ def test_no_modules_import_each_other():
     assert found == []
 
 
+@pytest.mark.slow
 def test_no_rooms_depend_on_each_other():
     arrows = [(path, file) for path in ROOM_FILES if path.stem not in DOORS for file in modules_imported(path)]
     subjects = [(subject_of(path), subject_of(file)) for path, file in arrows]

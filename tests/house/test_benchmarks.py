@@ -46,6 +46,7 @@ def test_every_computed_stage_has_a_budget() -> None:
     }
 
 
+@pytest.mark.slow
 def test_stages_run_on_a_copy_with_the_flags_they_ran_with(finished: Path) -> None:
     before = sorted(finished.iterdir())
     times = stages.measure(finished, 2)
@@ -81,6 +82,7 @@ def test_a_folder_that_is_not_finished_is_one_line(tmp_path: Path, capsys: pytes
     assert capsys.readouterr().err == f"stages.py: error: {missing}: not found; run 02_shapes_flops_bytes.py\n"
 
 
+@pytest.mark.slow
 def test_a_stage_that_fails_is_one_line(finished: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (finished.parent / "04_critical_path.py").write_text("raise SystemExit('no luck')")
     assert stages.main(["--out", str(finished)]) == 1
@@ -97,6 +99,7 @@ def python(code: str, *, timeout_s: float = 60.0, memory_bytes: int = 8 * GIB) -
     return process.run([sys.executable, "-S", "-c", code], timeout_s=timeout_s, memory_bytes=memory_bytes)
 
 
+@pytest.mark.slow
 def test_the_peak_is_that_of_the_command_and_not_of_who_started_it() -> None:
     held = bytearray(200 * MIB)
     small = python("pass")
@@ -125,6 +128,7 @@ def test_a_command_that_takes_too_long_is_killed() -> None:
     assert scaling.figures(run) == ["> 0", "-"]
 
 
+@pytest.mark.slow
 def test_the_first_failure_ends_the_repetitions(tmp_path: Path) -> None:
     count = f"open({str(tmp_path / 'runs')!r}, 'a').write('x')"
     options = {"timeout_s": 60.0, "memory_bytes": 8 * GIB}

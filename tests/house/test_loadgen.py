@@ -73,6 +73,7 @@ def test_a_model_that_is_not_there(tmp_path, capsys):
     assert len(capsys.readouterr().err.splitlines()) == 1
 
 
+@pytest.mark.slow
 def test_what_stays_out_fails(monkeypatch, tmp_path, capsys):
     pytest.importorskip("mlperf_loadgen")
     onnx.save(build_tiny_mlp(batch=1), tmp_path / "mlp.onnx")

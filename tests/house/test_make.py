@@ -175,6 +175,7 @@ def test_load_is_tested_only_where_it_is_asked_for(pipeline: Pipeline) -> None:
     assert pipeline.make(*load) == ["10"]  # the search stays
 
 
+@pytest.mark.slow
 def test_a_long_load_is_a_target_of_its_own(pipeline: Pipeline) -> None:
     assert pipeline.make("endurance", "RATE=20", "DURATION=1h") == ["19"]
     assert pipeline.flags["19"] == "--model models/model.onnx --rate 20 --duration 1h --out out"
@@ -191,6 +192,7 @@ def test_the_view_takes_the_design_space_where_it_is_and_never_runs_it(pipeline:
     assert "08" not in pipeline.make()
 
 
+@pytest.mark.slow
 def test_every_stage_gets_its_flags(pipeline: Pipeline) -> None:
     pipeline.write("x.npy", "")
     pipeline.write("y.png", "")
@@ -213,6 +215,7 @@ def test_every_stage_gets_its_flags(pipeline: Pipeline) -> None:
     }
 
 
+@pytest.mark.slow
 def test_the_measured_ceilings_are_passed_on_from_the_shared_folder(pipeline: Pipeline) -> None:
     pipeline.make("OUT=out/b", "THREADS=2")
     assert pipeline.flags["00"] == "--threads 2 --out out"
@@ -220,6 +223,7 @@ def test_the_measured_ceilings_are_passed_on_from_the_shared_folder(pipeline: Pi
     assert with_ceilings == ["03", "05", "06"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("setting", "stages"),
     [
@@ -348,6 +352,7 @@ def test_settings_count_however_they_are_written(
     assert pipeline.make(*words.split()) == []
 
 
+@pytest.mark.slow
 def test_the_configured_board_is_planned_for_and_watched(pipeline: Pipeline) -> None:
     pipeline.write("configs/settings.ini", "# board = u280\n[07_fpga_candidates]\nboard = u50  # in the lab\n")
     pipeline.make()

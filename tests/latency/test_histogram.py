@@ -22,6 +22,7 @@ def close(value):
     return None if value is None else pytest.approx(value, rel=0.0005, abs=1e-6)
 
 
+@pytest.mark.slow
 @settings(max_examples=200, deadline=None)
 @given(LATENCIES)
 def test_every_percentile_and_its_limits_are_within_half_a_thousandth(values):
@@ -41,6 +42,7 @@ def test_count_ends_mean_and_deviation_are_exact(values):
     assert found.deviation_us == close(deviation(np.array(values) / 1e3))
 
 
+@pytest.mark.slow
 @settings(max_examples=100, deadline=None)
 @given(LATENCIES, LATENCIES)
 def test_merged_is_as_counted_together(first, second):

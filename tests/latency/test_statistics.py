@@ -114,6 +114,7 @@ def test_neighbours_that_are_alike_widen_the_limits_of_the_mean():
     assert alike.high - alike.low == pytest.approx(2 * 2 * 1.645 / math.sqrt(4000), rel=0.2)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("count", "phi", "least"), [(100, 0.0, 0.88), (1000, 0.5, 0.88)])
 def test_nine_limits_in_ten_hold(count, phi, least):
     holds = np.zeros(4)

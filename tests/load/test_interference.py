@@ -71,6 +71,7 @@ def test_services_take_turns_and_meet_the_same_arrivals_alone_and_together():
     assert row["request_p99_slowdown_factor"] == row["answered_rate_factor"] == 1
 
 
+@pytest.mark.slow
 def test_more_than_one_host_can_answer_is_an_overload_without_latencies():
     host = Host(lambda index, own: poisson(150, 2.0, 10 * index + own), slower=(1.2, 2.0))
     rows = rows_of(host)

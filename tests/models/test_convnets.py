@@ -17,6 +17,7 @@ def model() -> onnx.ModelProto:
     return build_densenet121(batch=1)
 
 
+@pytest.mark.slow
 def test_parameters_by_arithmetic(model: onnx.ModelProto) -> None:
     convolutions, normed, channels = 64 * 3 * 7 * 7, 64, 64
     for number, layers in enumerate((6, 12, 24, 16)):
@@ -89,6 +90,7 @@ def test_names_follow_the_exporter(model: onnx.ModelProto) -> None:
     assert {"features.denseblock1.denselayer1.norm1.running_var", "features.transition3.conv.weight"} <= weights
 
 
+@pytest.mark.slow
 def test_it_is_valid_and_its_logits_are_finite_and_alive(model: onnx.ModelProto) -> None:
     onnx.checker.check_model(model, full_check=True)
     session = ort.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])

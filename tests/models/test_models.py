@@ -21,6 +21,7 @@ def parameters(model):
     return {tensor.name: numpy_helper.to_array(tensor) for tensor in model.graph.initializer}
 
 
+@pytest.mark.slow
 def test_parameters_by_arithmetic(model):
     """Convolutions, two per channel of every BatchNorm, and the classifier; two running statistics per channel."""
     convolutions, channels = 64 * 3 * 7 * 7, 64
@@ -74,6 +75,7 @@ def test_multiply_accumulates_from_the_shapes(model):
     assert shape["output"] == [1, 1000]
 
 
+@pytest.mark.slow
 def test_the_checker_and_the_versions_that_the_runtime_takes(model):
     onnx.checker.check_model(model, full_check=True)
     assert (model.ir_version, model.opset_import[0].version) == (7, 12)

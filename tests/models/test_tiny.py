@@ -179,6 +179,7 @@ def test_a_bad_command_line_exits_with_2(flags: tuple[str, ...], capsys: pytest.
     assert "python -m models: error: " in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_a_path_that_cannot_be_written_is_one_line(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     path = tmp_path / "file" / "model.onnx"

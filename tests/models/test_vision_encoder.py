@@ -52,6 +52,7 @@ def parameters(model: onnx.ModelProto) -> int:
     return sum(math.prod(t.dims) for t in model.graph.initializer if t.data_type == onnx.TensorProto.FLOAT)
 
 
+@pytest.mark.slow
 def test_the_parameters_by_arithmetic() -> None:
     """One layer of the twelve: the rest is the same again."""
     embedding, norm = 768 * 3 * 16 * 16 + 768 + 1024 * 768, 2 * 768
@@ -145,6 +146,7 @@ def test_it_is_valid_named_and_seeded(tiny) -> None:
 # --- what the pipeline sees -----------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_stage_02_counts_it_exactly(tables) -> None:
     metrics = tables["op_metrics"]
     layer = 36 * (4 * 21 * 21 + 2 * 21 * 37) + 2 * 36 * 36 * 21

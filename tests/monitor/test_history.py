@@ -41,6 +41,7 @@ def points_of(store, now_s, duration_s, step_s=None):
     return answer["step_s"], answer["points"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("step", LEVELS_S)
 def test_figures_of_a_step_are_those_of_its_runs(store, step):
     _, runs = recorded(store, 127)
@@ -124,6 +125,7 @@ while True:
 """
 
 
+@pytest.mark.slow
 def test_a_killed_process_loses_nothing_that_was_entered(tmp_path):
     path = tmp_path / "history.sqlite"
     with subprocess.Popen([sys.executable, "-c", KILLED, path], cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:

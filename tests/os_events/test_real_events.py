@@ -154,6 +154,7 @@ def overlap_us(start_us, end_us, interval):
     return max(0.0, min(end_us, interval.end_us) - max(start_us, interval.start_us))
 
 
+@pytest.mark.slow
 def test_who_ran_instead_and_the_node_that_it_hit_are_what_the_kernel_recorded(
     tmp_path, one_processor, competitor, monkeypatch
 ):
@@ -264,6 +265,7 @@ def preempted_by_own(recording):
     return [event for event in recording.events if event.is_own_thread]
 
 
+@pytest.mark.slow
 def test_a_thread_made_later_is_known_as_ours(one_processor):
     with TracefsRecorder() as recording:
         found = preempted_by_own(recording)
@@ -285,6 +287,7 @@ print(json.dumps([os.getpid(), recording.notes, has_main, sorted(recording.own_t
 """
 
 
+@pytest.mark.slow
 def test_in_a_process_namespace_threads_are_known_by_the_kernels_numbers():
     inside = ["unshare", "--pid", "--fork", "--mount-proc", sys.executable, "-c", IN_A_CONTAINER]
     result = subprocess.run(inside, capture_output=True, text=True, cwd=ROOT, check=False)

@@ -154,6 +154,7 @@ def test_an_if_inside_a_loop(tmp_path, optimization):
     assert all_us(trace) == top_level_us(events, "loop")
 
 
+@pytest.mark.slow
 def test_names_that_are_missing_or_taken_do_not_hinder_the_measurement(tmp_path):
     node = loop(name="", inner=[choice(name="", reads="h", writes="g")])
     path = saved(tmp_path, node)

@@ -63,6 +63,7 @@ def test_a_chain_is_a_valid_model_of_so_many_nodes():
     assert (len(model.graph.node), model.ir_version, feeds["x0"].shape) == (7, 8, (5, 5))
 
 
+@pytest.mark.slow
 def test_measured_costs_have_an_interval_each(tmp_path):
     kinds = [OverheadClass(False, 1), OverheadClass(False, 3)]
     found = estimate(kinds, 1, tmp_path)

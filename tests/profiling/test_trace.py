@@ -202,6 +202,7 @@ def test_no_microsecond_is_lost_or_invented(events):
     assert [*trace.nodes] == sorted(trace.nodes)  # 0 starts before 0/0, and 0/0 before 1
 
 
+@pytest.mark.slow
 def test_many_events_are_nested_in_one_pass():
     """Each event is put on the stack and taken from it once: so many comparisons as events, and not their square."""
     count = 20011
@@ -272,6 +273,7 @@ def test_the_runtimes_own_cut_is_refused(tmp_path, runs, remedy):
 TWO_RUNS = [node("ä", 0, 3), node("b", 4, 7), RUN, node("ä", 20, 11), node("b", 31, 13), RUN]
 
 
+@pytest.mark.slow
 def test_a_trace_without_its_end_gives_its_complete_runs_wherever_it_ends(tmp_path):
     whole = written(tmp_path / "whole.json", TWO_RUNS).read_bytes()
     closed = [whole.index(b"}", at) + 1 for at in (whole.index(b"model_run"), whole.rindex(b"model_run"))]

@@ -203,6 +203,7 @@ zone $P/intel-rapl:1/intel-rapl:1:0 dram 65712999613 211
 """
 
 
+@pytest.mark.slow
 def test_the_real_pyrapl_on_two_sockets_in_another_order_than_their_zones(private_sys):
     later = [
         "intel-rapl:0=1120",
@@ -228,6 +229,7 @@ zone $P/intel-rapl:1/intel-rapl:1:0 dram 65712999613 7
 """
 
 
+@pytest.mark.slow
 def test_where_the_real_pyrapl_is_wrong_powercap_reads(private_sys):
     """Two dies are one package to pyRAPL, so it gives up; the note says who reads instead, and why."""
     ran = private_sys(TWO_DIES, READ_TWICE, "intel-rapl:0=26", "intel-rapl:1=12", "intel-rapl:1/intel-rapl:1:0=20")
@@ -240,6 +242,7 @@ def test_where_the_real_pyrapl_is_wrong_powercap_reads(private_sys):
     ]
 
 
+@pytest.mark.slow
 def test_the_real_pyrapl_beside_a_socket_without_memory_counters(private_sys):
     """It gives up on all memory counters where one socket has none; asked for one socket at a time, it does not."""
     tree = TWO_SOCKETS + "rm -r $P/intel-rapl:1/intel-rapl:1:0\n"

@@ -73,6 +73,7 @@ def all_paths(nodes, edges):
     return complete
 
 
+@pytest.mark.slow
 @given(small_graphs())
 def test_brute_force_over_all_paths(graph):
     latency_us, edges = graph
@@ -87,6 +88,7 @@ def test_brute_force_over_all_paths(graph):
         assert row.earliest_start_us == pytest.approx(max(before), abs=1e-9)
 
 
+@pytest.mark.slow
 @given(small_graphs())
 def test_slack_is_zero_exactly_on_a_longest_path_and_never_negative(graph):
     latency_us, edges = graph
@@ -100,6 +102,7 @@ def test_slack_is_zero_exactly_on_a_longest_path_and_never_negative(graph):
     assert ends[-1] == dag.work_us >= dag.span_us
 
 
+@pytest.mark.slow
 @given(small_graphs())
 def test_networkx_finds_the_same_length(graph):
     """A node's latency on each of its outgoing edges, and on an edge to one common end."""

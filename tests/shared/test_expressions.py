@@ -32,6 +32,7 @@ def calculated(tree, leaf):
     return operation(calculated(one, leaf), calculated(other, leaf))
 
 
+@pytest.mark.slow
 @given(trees(ARITHMETIC))
 def test_sums_and_products_are_written_as_sympy_expands_them(tree):
     found, expected = calculated(tree, dimension), sympy.expand(calculated(tree, SYMBOLS.get))
@@ -69,6 +70,7 @@ def reference(tree, sizes):
     return min(values) if operation is smaller else operation(*values)
 
 
+@pytest.mark.slow
 @given(trees(ARITHMETIC), trees(ARITHMETIC))
 def test_equal_sums_are_one_key(one, other):
     found = [calculated((operator.mul, (operator.add, *pair), "c"), dimension) for pair in ((one, other), (other, one))]

@@ -122,6 +122,7 @@ def tensorrt_profile(path, model):
     return path
 
 
+@pytest.mark.slow
 def test_a_profile_of_tensorrt(model, counted, tmp_path):
     out = tmp_path / "out"
     done = bring_in(model, out, tensorrt_profile(tmp_path / "profile.json", model))

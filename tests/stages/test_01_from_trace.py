@@ -91,6 +91,7 @@ def events(recorded, name):
     return [event for event in document(recorded.trace) if event["name"] == name]
 
 
+@pytest.mark.slow
 def test_node_times_are_those_of_the_trace(recorded, imported):
     nodes = pd.read_csv(imported / "op_latency.csv").set_index("executed_node")
     assert list(nodes.index) == ["first", "squash", "second"]
@@ -178,6 +179,7 @@ def test_ceilings_of_a_host_are_taken_with_a_note_that_the_host_of_the_profile_i
     assert f"measured on {model}; the processor of the profile is unknown" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_without_warmup_the_first_run_and_the_slow_ones_after_it_are_left_out(recorded, tmp_path):
     written = document(recorded.trace)
     runs = [event for event in written if event["name"] == "model_run"]
@@ -196,6 +198,7 @@ def test_without_warmup_the_first_run_and_the_slow_ones_after_it_are_left_out(re
     assert "the first 3 of 11 runs count as warm-up" in meta["notes"]
 
 
+@pytest.mark.slow
 def test_threads_come_from_the_trace_where_it_has_a_pool(tmp_path):
     recorded = record(tmp_path / "recorded", chain_model(width=256), batch=64, threads=3)
     kernels = [event["args"] for event in document(recorded.trace) if event["name"].endswith("_kernel_time")]
@@ -294,6 +297,7 @@ def test_a_trace_that_ends_early(recorded, tmp_path):
     refused(recorded, tmp_path / "out", r"cut\.json: is cut short \(line \d+ is no whole event\); copy it", trace=path)
 
 
+@pytest.mark.slow
 def test_a_trace_that_the_runtime_cut_gives_its_complete_runs(recorded, tmp_path):
     written = [*document(recorded.trace)[:-1], {"name": "profile_truncated", "cat": "Session"}]
     path = tmp_path / "long.json"

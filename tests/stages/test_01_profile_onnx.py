@@ -80,6 +80,7 @@ def test_five_runs_have_no_tails_and_a_note(profiled):
     assert any(note.startswith("p90, p95, p99, p99.9 left empty: 5 runs") for note in notes)
 
 
+@pytest.mark.slow
 def test_runs_and_warm_up_of_both_series(profiled):
     runs = pd.read_csv(profiled / "run_latency.csv")
     counts = runs.groupby(["is_profiled", "is_warmup"]).size().to_dict()
@@ -144,6 +145,7 @@ def test_the_operator_that_does_the_work_names_a_node_in_the_printed_table(tmp_p
     assert "/stem/Relu_output_0_nchwc," in table  # tables keep the full name
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["tiny-mlp", "tiny-unnamed", "tiny-transformer", "tiny-two-inputs"])
 def test_every_tiny_model_profiles(tmp_path, name):
     dims = ("--dim", "seq=7") if name in ("tiny-transformer", "tiny-two-inputs") else ()
@@ -260,6 +262,7 @@ def refused(folder, kind):
     return path
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["no-file", "not-onnx", "truncated", "ir-version", "opset", "operator"])
 def test_a_refused_model_is_one_line_and_leaves_earlier_artifacts(tmp_path, profiled, kind):
     out = tmp_path / "out"
@@ -274,6 +277,7 @@ def test_a_refused_model_is_one_line_and_leaves_earlier_artifacts(tmp_path, prof
     assert all((out / name).read_bytes() == (profiled / name).read_bytes() for name in WRITTEN)
 
 
+@pytest.mark.slow
 def test_a_graph_that_the_runtime_folds_away_has_nothing_to_profile(tmp_path):
     y = helper.make_tensor_value_info("y", TensorProto.FLOAT, [3, 5])
     weight = numpy_helper.from_array(np.ones((3, 5), np.float32), "w")

@@ -94,6 +94,7 @@ def test_a_layer_of_bert_base_has_a_twelfth_of_its_polynomial(run):
     assert 12 * total(metrics, "macs") == 84_934_656 * BATCH * SEQ + 18_432 * BATCH * SEQ**2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("batch", "seq"), [(1, 7), (3, 29), (5, 113)])
 @pytest.mark.parametrize(
     "build", [partial(build_bert, layers=2, width=21, heads=3, feed=37, vocabulary=97, positions=127), build_tiny_scan]
@@ -138,12 +139,14 @@ def test_a_table_smaller_than_the_samples_is_not_taken_for_a_constant(run, seq):
     assert differing(symbolic, bound, {"batch": 3, "seq": seq}) == []
 
 
+@pytest.mark.slow
 def test_one_dimension_may_be_bound_and_the_other_not(run):
     metrics, printed = run(build_tiny_bert(), "--dim", "seq=13")
     assert total(metrics, "macs") == (6636 * 13 + 84 * 13**2) * BATCH
     assert "macs = 100464*batch" in printed.out.splitlines()
 
 
+@pytest.mark.slow
 def test_a_vision_transformer_is_linear_in_its_batch(run):
     metrics, _ = run(build_tiny_vit())
     per_image, _ = run(build_tiny_vit(), "--dim", "batch=1")
@@ -164,6 +167,7 @@ def test_symbolic_shapes_are_text_in_the_shape_cells(run):
     assert pd.isna(row["macs"])
 
 
+@pytest.mark.slow
 def test_a_dimension_that_follows_no_polynomial_is_unknown_and_said_so(run):
     """A convolution by 2 halves the height, rounded: no polynomial; bound, it is known."""
     node = helper.make_node("Conv", ["x", "w"], ["y"], name="conv", strides=[2, 1])
@@ -200,6 +204,7 @@ def test_nested_loops_multiply(run):
     assert sorted(products["macs"]) == [5 * 3 * 121, 15 * 3 * 121]
 
 
+@pytest.mark.slow
 def test_a_scan_runs_as_often_as_its_sequence_is_long(run):
     metrics, printed = run(build_tiny_scan())
     assert total(metrics, "macs") == 2 * (13 * 11 + 11 * 11) * BATCH * SEQ
@@ -277,6 +282,7 @@ def reshaped():
     return model(nodes, inputs, {"y": None, "t": None})
 
 
+@pytest.mark.slow
 def test_given_values_make_shapes_known(run, tmp_path):
     metrics, printed = run(reshaped())
     assert metrics.loc["tile", ["bytes", "output_bytes", "upper_bound_bytes"]].isna().all()
@@ -360,6 +366,7 @@ def router(width):
     return model(nodes, {"x": (7, width)}, {"y": None}, weights)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("width", "is_settled"), [(64, True), (65, False)])
 def test_the_note_claims_that_inputs_settle_a_shape_only_where_they_do(run, tmp_path, width, is_settled):
     _, printed = run(router(width))

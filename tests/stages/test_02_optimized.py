@@ -71,6 +71,7 @@ BASIC, EXTENDED, ALL = (
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("build", "level"),
     [

@@ -50,6 +50,7 @@ def paper_convolutions():
             inputs, side = 4 * width, output_side
 
 
+@pytest.mark.slow
 def test_resnet50_macs_layer_by_layer(resnet):
     expected = sorted(
         side * side * channels * kernel * kernel * filters for side, channels, kernel, filters in paper_convolutions()

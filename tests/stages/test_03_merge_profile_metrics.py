@@ -119,6 +119,7 @@ def number(text):
 # --- the tables -----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_fused_node_has_the_work_and_the_traffic_of_its_group(out):
     row = merged(out, *BOTH).loc["fused"]
     assert json.loads(row["source_nodes"]) == ["multiply", "relu"]
@@ -134,6 +135,7 @@ def test_a_fused_node_has_the_work_and_the_traffic_of_its_group(out):
     assert (row["bound"], number(row["latency_share"])) == ("memory", pytest.approx(13 / 23))
 
 
+@pytest.mark.slow
 def test_an_inserted_node_moves_its_operands_and_serves_its_reader(out):
     row = merged(out, *BOTH).loc["reorder"]
     assert (row["row_kind"], row["layout_of"], row["source_nodes"]) == ("inserted", "fused", "[]")
@@ -153,6 +155,7 @@ def test_the_gap_is_what_is_left_of_the_median(out, p50_us, gap_us):
     assert table.index[-1] == "(gap)"
 
 
+@pytest.mark.slow
 def test_node_map_and_executed_edges(out):
     merged(out, *BOTH)
     node_map = pd.read_csv(out / "node_map.csv")
@@ -166,12 +169,14 @@ def test_node_map_and_executed_edges(out):
     ]
 
 
+@pytest.mark.slow
 def test_a_share_above_one_is_kept_and_marked(out):
     table = merged(out, "--peak-flops", "1e6", "--mem-bw", "1e12")
     assert number(table.loc["fused", "roof_share"]) == pytest.approx(2093 / 13)  # 2093 / 13 µs over 1e6
     assert table["is_above_roof"].to_dict() == {"reorder": False, "fused": True, "(gap)": False}
 
 
+@pytest.mark.slow
 def test_the_printed_table(out, capsys):
     merged(out, *BOTH)
     printed, said = capsys.readouterr()
@@ -187,6 +192,7 @@ def test_the_printed_table(out, capsys):
 # --- coverage -------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_coverage_below_the_limit_fails_and_writes_nothing(out):
     write_profile(out, lonely_total_us=1.0)  # 184 of 185
     with pytest.raises(PipelineError, match=r"op_latency.csv: only 99\.46% of its time has an owner; ") as caught:
@@ -195,6 +201,7 @@ def test_coverage_below_the_limit_fails_and_writes_nothing(out):
     assert not (out / "op_roofline.csv").exists()
 
 
+@pytest.mark.slow
 def test_work_that_the_executed_shapes_deny_fails_and_writes_nothing(out):
     write_counts(out, macs=3 * MACS)
     with pytest.raises(
@@ -204,6 +211,7 @@ def test_work_that_the_executed_shapes_deny_fails_and_writes_nothing(out):
     assert not (out / "op_roofline.csv").exists()
 
 
+@pytest.mark.slow
 def test_coverage_above_the_limit_passes_and_is_printed(out, capsys):
     write_profile(out, lonely_total_us=0.125)  # 184 of 184.125
     assert merged(out, *BOTH).loc["lonely", "layout_of"] == ""
@@ -219,6 +227,7 @@ def test_a_host_computes_at_some_rate(tmp_path, rate):
         write_ceilings(tmp_path, **{rate: 0.0})
 
 
+@pytest.mark.slow
 def test_both_given_need_no_file(out):
     merged(out, *BOTH)
     assert "host_ceilings.json" not in json.loads((out / "op_roofline.meta.json").read_text())["reads"]
@@ -262,11 +271,13 @@ def test_a_quantized_product_is_judged_by_the_int8_roof(out, capsys, flags, int8
     assert ("ceilings int8 4.00 kOP/s, 1.00 MB/s, ridge 0.0 FLOP/byte" in printed) == (roof == "int8")
 
 
+@pytest.mark.slow
 def test_the_file_may_stand_elsewhere(out, tmp_path):
     path = write_ceilings(tmp_path / "other", peak_flop_per_s=1e3, memory_bytes_per_s=1e6)
     assert number(merged(out, "--ceilings", str(path)).loc["fused", "attainable_flop_per_s"]) == 1e3
 
 
+@pytest.mark.slow
 def test_unstable_ceilings_are_noted(out, capsys):
     write_ceilings(out, stable=False)
     merged(out)
@@ -349,6 +360,7 @@ def test_a_table_without_rows_with_a_right_sidecar(out, name):
     assert f"{name}.csv: corrupt (it has no rows); run {WRITTEN_BY[name]}\n" in ran.stderr
 
 
+@pytest.mark.slow
 def test_a_stale_table(out):
     """It was made from a table that has been written again since."""
     table = Folder(out, provenance("a reader")).table("op_edges")
@@ -367,6 +379,7 @@ def test_tables_of_another_model(out):
         stage.main(["--out", str(out), *BOTH])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("flags", "code", "problem"),
     [

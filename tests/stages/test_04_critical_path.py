@@ -89,6 +89,7 @@ def test_a_model_that_runs_in_no_time_has_no_shares(out, capsys):
     assert printed.splitlines()[-1].split() == ["view", "2x", "faster", "1", "0", "s", "–", "3.00", "µs", "1.00x"]
 
 
+@pytest.mark.slow
 def test_the_same_tables_give_the_same_bytes(out):
     write_executed(out)
     run(out)
@@ -97,6 +98,7 @@ def test_the_same_tables_give_the_same_bytes(out):
     assert [(out / f"{name}.csv").read_bytes() for name in ("critical_path", "op_schedule")] == before
 
 
+@pytest.mark.slow
 def test_a_large_graph(out):
     """The stage agrees with the sum along its own path on 2,003 nodes, three edges into each."""
     source = random.Random(7)
@@ -181,6 +183,7 @@ def test_quiet_says_nothing(out, capsys):
     assert capsys.readouterr() == ("", "")
 
 
+@pytest.mark.slow
 def test_the_sidecar_keeps_lineage_and_settings(out):
     write_executed(out)
     run(out, "--what-if", "Conv=2")
@@ -330,6 +333,7 @@ def test_help_shows_an_example_that_is_true(out, tmp_path):
     assert found == wanted
 
 
+@pytest.mark.slow
 def test_start_up_imports_neither_onnx_nor_matplotlib_nor_scipy(out, tmp_path):
     write_executed(out)
     program = (

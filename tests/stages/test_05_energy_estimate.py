@@ -60,6 +60,7 @@ def assert_closes(profile, summary):
 # --- where the power comes from -------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_the_model_alone(out, capsys):
     write_upstream(out, ceilings={})
     profile, summary, _ = run(out)
@@ -103,6 +104,7 @@ POWER = [
 MEASURED_W = (1 * 5.0 + 2 * 11.0) / 3 + 2.0
 
 
+@pytest.mark.slow
 def test_sensors_come_before_the_model(out):
     write_upstream(out, power=POWER, ceilings={})
     profile, summary, _ = run(out)
@@ -122,6 +124,7 @@ IDLE = [
 ]
 
 
+@pytest.mark.slow
 def test_what_the_idle_host_took_is_static(out):
     write_upstream(out, power=[*IDLE, *POWER])
     profile, summary, _ = run(out)
@@ -188,6 +191,7 @@ def test_unknown_work_is_noted_and_its_totals_stay_empty(out, capsys):
     assert "unknown for gemm_b; the mean power of the other nodes is assumed; register" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_where_no_work_is_known_nodes_have_no_energy(out, capsys):
     nothing = {
         "flops": None,
@@ -212,6 +216,7 @@ def test_where_no_work_is_known_nodes_have_no_energy(out, capsys):
     assert set(profile["energy_source"]) == {"unavailable"}
 
 
+@pytest.mark.slow
 def test_a_cache_resident_node_moves_its_bytes_from_the_cache(out):
     write_upstream(out, rows={"gemm_b": {"is_above_roof": True, "bound": "memory"}}, ceilings={})
     profile, _, _ = run(out)
@@ -256,6 +261,7 @@ def test_without_ceilings_all_bytes_are_taken_from_dram(out, capsys):
     assert "last-level cache is unknown" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_ceilings_of_the_shared_folder_and_of_a_path(out, tmp_path):
     write_upstream(out, ceilings={"peak_flop_per_s": 1e12})
     for folder, peak in ((tmp_path / "out", 4e10), (tmp_path / "other", 8e10)):
@@ -269,6 +275,7 @@ def test_ceilings_of_the_shared_folder_and_of_a_path(out, tmp_path):
 # --- what is printed ------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_the_table_fits_80_columns_and_ends_in_the_total(out, capsys):
     long = tuple((f"/model/stage{k}/block/convolution_with_a_long_name/Conv_{k}", *NODES[0][1:]) for k in range(13))
     write_upstream(out, nodes=(*long, NODES[3]), ceilings={}, latency={"p50_us": 13 * 503.0 + 65.0})
@@ -282,6 +289,7 @@ def test_the_table_fits_80_columns_and_ends_in_the_total(out, capsys):
     assert_closes(profile, summary)
 
 
+@pytest.mark.slow
 def test_a_closure_factor_outside_the_models_bounds_is_a_warning(out, capsys):
     write_upstream(out, ceilings={})
     run(out, "--avg-power-w", "1.9", "--static-power-w", "1.48")
@@ -293,12 +301,14 @@ def test_a_closure_factor_outside_the_models_bounds_is_a_warning(out, capsys):
     assert "measure the idle host and give --static-power-w" in error
 
 
+@pytest.mark.slow
 def test_quiet_says_nothing(out, capsys):
     write_upstream(out)
     run(out, "--quiet")
     assert capsys.readouterr() == ("", "")
 
 
+@pytest.mark.slow
 def test_sidecars_keep_the_notes_the_lineage_and_the_settings(out):
     write_upstream(out, ceilings={})
     run(out, "--avg-power-w", "65")
@@ -316,6 +326,7 @@ def test_sidecars_keep_the_notes_the_lineage_and_the_settings(out):
     assert sidecar["model_path"] == "synthetic.onnx"
 
 
+@pytest.mark.slow
 def test_the_same_tables_give_the_same_bytes(out):
     write_upstream(out, ceilings={})
     run(out)
@@ -343,6 +354,7 @@ def test_ceilings_that_were_named_must_be_there(out, tmp_path):
         stage.main(["--out", str(out), "--ceilings", str(tmp_path / "gone.json")])
 
 
+@pytest.mark.slow
 def test_a_table_of_another_model_is_refused(out):
     write_upstream(out)
     with Transaction(out, provenance("03_merge_profile_metrics.py", model_id="cd" * 32)) as other:
@@ -366,6 +378,7 @@ def test_a_power_that_is_none(out, value):
         stage.main(["--out", str(out), "--avg-power-w", value])
 
 
+@pytest.mark.slow
 def test_a_configuration_of_ones_own(out, tmp_path):
     write_upstream(out)
     content = yaml.safe_load((ROOT / "configs" / "energy.yaml").read_text(encoding="utf-8"))

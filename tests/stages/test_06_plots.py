@@ -192,6 +192,7 @@ def test_ceilings_may_stand_in_the_shared_folder_or_where_the_flag_says(tmp_path
     assert "unstable" in run(out)
 
 
+@pytest.mark.slow
 def test_ceilings_that_the_flag_names_must_exist(out, tmp_path):
     with pytest.raises(
         UpstreamError, match=r"none.json: not found; run 00_host_ceilings.py first, or leave --ceilings"

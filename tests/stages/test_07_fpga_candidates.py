@@ -77,6 +77,7 @@ def shell(out: Path, *flags: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
 
 
+@pytest.mark.slow
 def test_every_microsecond_of_the_trace_is_in_one_group_or_stays_with_the_host(tables):
     found = tables["fpga_candidates"]
     found = found[found["group_count"] == 1]
@@ -101,6 +102,7 @@ def test_a_chain_costs_the_host_what_its_groups_cost(tables):
         assert cost[chain] == pytest.approx(sum(cost[name] for name in members))
 
 
+@pytest.mark.slow
 def test_the_timeline_adds_up_to_the_terms(out):
     """From the intervals alone: what each lane does, and when the last one ends."""
     tables = run(out, "--precision", "int8")
@@ -135,6 +137,7 @@ def test_no_lane_does_two_things_at_once_and_the_host_keeps_its_order(planned):
     assert [order.index(item) for item in host["item"]] == sorted(order.index(item) for item in host["item"])
 
 
+@pytest.mark.slow
 def test_what_stands_on_the_board_is_the_sum_of_its_engines_and_closes(planned):
     tables = planned("--precision", "int8")
     plan, board = tables["offload_plan"], tables["board_resources"].set_index(["region", "resource"])
@@ -147,6 +150,7 @@ def test_what_stands_on_the_board_is_the_sum_of_its_engines_and_closes(planned):
     assert regions["dsp"] == board.loc[("board", "dsp"), "total_count"] == 9_024
 
 
+@pytest.mark.slow
 def test_the_plan_is_no_worse_than_its_baselines_and_no_better_than_its_bound(planned):
     for precision in ("int8", "fp32"):
         found = planned("--precision", precision)["offload_comparison"].set_index("alternative")
@@ -159,6 +163,7 @@ def test_the_plan_is_no_worse_than_its_baselines_and_no_better_than_its_bound(pl
         assert finish["host alone"] == pytest.approx(64_000.0 * 0.93, rel=0.2)
 
 
+@pytest.mark.slow
 def test_pessimistic_is_worse_for_the_decision_in_every_table(out):
     tables = run(out)
     speedup = tables["speedup"].set_index(["objective", "term"])
@@ -535,6 +540,7 @@ def test_a_question_is_checked_before_anything_is_read(tmp_path, question, compl
         stage.main(["--out", str(tmp_path), "--what-if", question])
 
 
+@pytest.mark.slow
 def test_a_mapping_to_a_node_that_the_model_lacks_is_refused(tmp_path):
     model, executed = small()
     executed.nodes.append(("ghost", "node", ["/ghost"], 3.0, 5.0))
@@ -542,6 +548,7 @@ def test_a_mapping_to_a_node_that_the_model_lacks_is_refused(tmp_path):
         run(write_tables(tmp_path, model, executed))
 
 
+@pytest.mark.slow
 def test_tables_of_two_models_are_refused(out):
     schedule = Folder(out, Provenance("test", "test")).table("op_schedule")
     with Transaction(out, Provenance("04_critical_path.py", "04", model_id="ef" * 32)) as transaction:
@@ -564,6 +571,7 @@ def test_settings_record_where_each_threshold_came_from(out, tmp_path):
     assert plan["host_latency_us"][0] / plan["kernel_latency_likely_us"][0] == pytest.approx(3.2)
 
 
+@pytest.mark.slow
 def test_a_configured_precision_that_no_flag_would_take_is_refused(out, tmp_path):
     config = tmp_path / "settings.ini"
     config.write_text("[07_fpga_candidates]\nprecision = fp64\n")

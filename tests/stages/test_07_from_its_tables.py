@@ -94,6 +94,7 @@ def chosen_nodes(tables):
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", CASES)
 def test_the_host_and_what_moves_follow_from_the_profile(tables, case):
     times, run = tables.host_us(case)

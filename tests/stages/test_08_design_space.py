@@ -178,6 +178,7 @@ def test_a_layer_that_runs_often_weighs_as_often():
     assert often.cycles == pytest.approx(3 * often.layers["a"].cycles + often.layers["b"].cycles)
 
 
+@pytest.mark.slow
 def test_a_loop_counts_with_its_passes(folders):
     _, found, _ = run(folders["tiny-loop"])
     assert found["design_mappings"]["execution_count"].max() > 1
@@ -392,6 +393,7 @@ def test_engines_choose_groups_of_one_buffer_and_none_is_below_the_optimum(folde
     assert summary["gap_share"] == pytest.approx(summary["edp_pj_cycles"] / optimum["bound_edp_pj_cycles"] - 1)
 
 
+@pytest.mark.slow
 def test_groups_follow_from_the_search_and_add_up(tables):
     done, found, summary = run(tables, "--hardware", "fa-dosa", "--sweep", "buffer_kib=8")
     layers = layer_graph(*source_rows(BUILDERS["tiny-resnet8"](), batch=1))
@@ -419,6 +421,7 @@ def test_groups_follow_from_the_search_and_add_up(tables):
     assert max(map(len, lines[4:])) <= 80
 
 
+@pytest.mark.slow
 def test_a_larger_buffer_is_never_further_from_its_bound_here_and_single_layers_save_nothing(tables):
     _, found, _ = run(tables, "--hardware", "fa-dosa", "--sweep", "buffer_kib=4,16,64", "--most-layers", 1)
     points = found["design_points"]
@@ -427,6 +430,7 @@ def test_a_larger_buffer_is_never_further_from_its_bound_here_and_single_layers_
     assert (found["design_groups"]["layer_count"] == 1).all()
 
 
+@pytest.mark.slow
 def test_what_counts_as_traffic_alone_is_named_once(folders):
     done, _, _ = run(folders["tiny-transformer"], "--hardware", "fa-dosa", "--sweep", "buffer_kib=29")
     (line,) = [line for line in done.stderr.splitlines() if line.startswith("note: ")]

@@ -144,6 +144,7 @@ def test_a_cache_that_cannot_be_written_is_noted_and_costs_nothing_else(tables, 
 # --- several processes ----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("jobs", [2, pytest.param(3, marks=pytest.mark.exhaustive)])
 @pytest.mark.parametrize(
     "sweep", [SWEEP, pytest.param(("--sweep", "array=4x4,8x8 scratchpad_kib=0.0001,32"), marks=pytest.mark.exhaustive)]
@@ -178,6 +179,7 @@ def is_there(group):
     return False
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("jobs", [1, pytest.param(2, marks=pytest.mark.exhaustive)])
 def test_after_a_kill_the_same_command_computes_only_what_is_missing(tables, tmp_path, searched, jobs):
     _, expected = run(tables, *LONG_SWEEP, "--cache-mb", 0)
@@ -200,6 +202,7 @@ def test_after_a_kill_the_same_command_computes_only_what_is_missing(tables, tmp
         time.sleep(0.01)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("jobs", [1, pytest.param(2, marks=pytest.mark.exhaustive)])
 def test_ctrl_c_keeps_the_designs_that_are_finished(tables, tmp_path, searched, jobs):
     _, expected = run(tables, *LONG_SWEEP, "--cache-mb", 0)

@@ -99,6 +99,7 @@ def profiled(folder, made, *flags, profile=profile):
     return set(pd.read_csv(out / "bottlenecks.csv")["finding"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("rule", "fault", "sound", "flags"),
     [
@@ -141,6 +142,7 @@ def stored(tables, name):
     return pd.read_csv(tables / f"{name}.csv")
 
 
+@pytest.mark.slow
 def test_evidence_is_that_of_the_tables(tables):
     rows = stored(tables, "bottlenecks")
     checked = 0
@@ -178,6 +180,7 @@ def test_09_shows_the_first_and_the_report_has_a_section(tables):
     assert "take off one inference" in page
 
 
+@pytest.mark.slow
 def test_without_03_the_runs_alone_are_judged(tables):
     for name in ("op_roofline", "executed_edges", "node_map"):
         (tables / f"{name}.csv").unlink()
@@ -221,6 +224,7 @@ def test_a_trace_of_a_machine_with_a_gpu(tables):
     assert sum(one["tensor_bytes"] for one in evidence) == crossing["tensor_bytes"].sum()
 
 
+@pytest.mark.slow
 def test_a_wrong_file_of_rules_is_one_line(tables):
     before, rules = (tables / "bottlenecks.csv").read_bytes(), tables.parent / "rules.yaml"
     rules.write_text("rules: {own: {about: nothing}}")
@@ -245,6 +249,7 @@ def test_a_device_that_waits_for_vtcm(tmp_path):
     assert "vtcm wait" in done.stdout
 
 
+@pytest.mark.slow
 def test_a_profile_of_an_npu_beside_the_tables_of_the_host(tables, tmp_path):
     runs = [device_run([("conv", 17, 3)], {"Time for initial VTCM acquire": 2_000})] * 3
     rules = ("--rules", tables.parent / "rules.yaml")

@@ -80,6 +80,7 @@ def test_runs_are_those_of_the_table(tables):
     assert sorted(e["ts"] for e in slices(events, "runs")) == pytest.approx(sorted(runs["start_us"]))
 
 
+@pytest.mark.slow
 def test_times_of_nodes_are_those_of_the_table(tables):
     """With all runs shown, the median of a node's events after the warm-up is the table's, and so is their sum."""
     _, events = report(tables, "--runs", "all")
@@ -97,6 +98,7 @@ def test_times_of_nodes_are_those_of_the_table(tables):
         assert durations.sum() == pytest.approx(latencies.loc[name, "raw_total_us"])
 
 
+@pytest.mark.slow
 def test_nodes_lie_within_their_run(tables):
     _, events = report(tables)
     runs = {e["args"]["run_index"]: e for e in slices(events, "runs") if "role" in e["args"]}
@@ -107,6 +109,7 @@ def test_nodes_lie_within_their_run(tables):
         assert node["ts"] + node["dur"] <= run["ts"] + run["dur"] + 1
 
 
+@pytest.mark.slow
 def test_a_node_opens_with_its_work_and_energy(tables):
     _, events = report(tables)
     profile = pd.read_csv(tables / "ops_profile.csv").set_index("executed_node")
@@ -119,6 +122,7 @@ def test_a_node_opens_with_its_work_and_energy(tables):
         assert "bound" in facts or not facts["macs"]
 
 
+@pytest.mark.slow
 def test_arrows_follow_the_critical_path(tables):
     done, events = report(tables)
     chain = pd.read_csv(tables / "critical_path.csv")
@@ -215,6 +219,7 @@ def test_a_later_load_test_makes_no_bottleneck_stale(tables, loaded):
     assert done.returncode == 0 and "stale" not in done.stderr
 
 
+@pytest.mark.slow
 def test_a_load_test_of_another_model_is_left_out(tables, loaded):
     add_load(loaded, "tiny-mlp", tables)
     done, events = report(tables)
@@ -251,6 +256,7 @@ def plan_sums(out):
     return sums, max(e["ts"] + e["dur"] for e in events if e["ph"] == "X" and e["pid"] == 2)
 
 
+@pytest.mark.slow
 def test_times_of_the_plan_are_those_of_its_tables(tables):
     report(tables)
     sums, finish_us = plan_sums(tables)

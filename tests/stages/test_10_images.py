@@ -7,6 +7,7 @@ from tests.support.load_runs import load_test, refused
 STAGES = ("decode", "resize", "normalize", "assemble", "session_run", "postprocess")
 
 
+@pytest.mark.slow
 def test_every_stage_is_timed_for_requests_and_batches(cnn, photos, tmp_path):
     flags = ("--rate", "300", "--duration", "300ms", "--batch-max", "3", "--batch-wait", "2ms")
     left = load_test(cnn, tmp_path, *flags, "--images", photos, "--top-k", "3")

@@ -21,6 +21,7 @@ from tests.support.energy_tables import provenance
 from tests.support.load_runs import SCRIPT, document, load_test
 
 
+@pytest.mark.slow
 def test_the_tables_of_an_open_loop(mlp, tmp_path):
     flags = ("--rate", "400", "--duration", "500ms", "--batch-max", "4", "--batch-wait", "2ms", "--seed", "3")
     left = load_test(mlp, tmp_path, *flags)
@@ -63,6 +64,7 @@ def test_batches_are_filled_up_to_the_next_preferred_size(mlp, tmp_path):
     assert batches["padding_share"].tolist() == batches["padding_flops_share"].tolist() == [0, 0, 0.5]
 
 
+@pytest.mark.slow
 def test_requests_have_lengths_of_a_distribution(tokens, tmp_path):
     flags = ("--lengths", "uniform:2,9", "--length-dim", "seq", "--rate", "200", "--duration", "1s", "--batch-max", "4")
     left = load_test(tokens, tmp_path, *flags)
@@ -75,6 +77,7 @@ def test_requests_have_lengths_of_a_distribution(tokens, tmp_path):
     assert left.summary["padding_share"] == pytest.approx(1 - asked.sum() / done.sum())
 
 
+@pytest.mark.slow
 def test_users_of_a_closed_loop(mlp, tmp_path):
     flags = ("--users", "3", "--duration", "100ms", "--sessions", "2", "--replicate", "2", "--think", "1ms")
     left = load_test(mlp, tmp_path, *flags)
@@ -82,6 +85,7 @@ def test_users_of_a_closed_loop(mlp, tmp_path):
     assert left.requests["intended_us"].max() < 100_000
 
 
+@pytest.mark.slow
 def test_a_signal_leaves_what_was_measured(mlp, tmp_path, monkeypatch):
     """SIGINT as Ctrl-C and a batch system's SIGTERM both raise KeyboardInterrupt in the main thread."""
     serve = sessions.SessionService.run
@@ -103,6 +107,7 @@ def test_a_signal_leaves_what_was_measured(mlp, tmp_path, monkeypatch):
     assert sidecar["incomplete"]
 
 
+@pytest.mark.slow
 def test_a_slow_call_has_a_row_with_what_disturbed_it(mlp, tmp_path, monkeypatch):
     """One call of 100 waits; nothing else on the host needs to hold it up."""
     serve = sessions.SessionService.run
@@ -124,6 +129,7 @@ def test_a_slow_call_has_a_row_with_what_disturbed_it(mlp, tmp_path, monkeypatch
     assert "note: call 57 (+" in left.done.stderr
 
 
+@pytest.mark.slow
 def test_a_session_that_throws_in_one_of_a_hundred_requests(mlp, tmp_path, monkeypatch):
     serve = sessions.SessionService.run
 
@@ -156,6 +162,7 @@ def test_a_stuck_request_fails_after_the_timeout_and_the_others_balance(mlp, tmp
     assert given_up.is_set()
 
 
+@pytest.mark.slow
 def test_a_disk_that_fills_while_tables_are_written_leaves_the_earlier_ones(mlp, tmp_path, monkeypatch):
     load_test(mlp, tmp_path, "--rate", "300", "--duration", "50ms")
     before = {path: path.read_bytes() for path in tmp_path.iterdir() if path.is_file()}
@@ -170,6 +177,7 @@ def test_a_disk_that_fills_while_tables_are_written_leaves_the_earlier_ones(mlp,
     assert {path: path.read_bytes() for path in before} == before
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("brings_images", [False, True])
 def test_space_for_the_tables_is_set_aside_before_the_load(cnn, photos, tmp_path, monkeypatch, brings_images):
     reserved, serve = [], sessions.SessionService.run
@@ -208,6 +216,7 @@ def add_best(folder, model, rate_hz, bound_us):
         transaction.add_document("load_best", {**found, **empty, **counts, **margins, "is_bound_met": True})
 
 
+@pytest.mark.slow
 def test_the_configuration_of_a_search_is_loaded(mlp, cnn, tmp_path):
     add_best(tmp_path, mlp, rate_hz=200.0, bound_us=1.0)
     done = run_stage(SCRIPT, "--model", mlp, "--best", "--duration", "300ms", "--out", tmp_path)

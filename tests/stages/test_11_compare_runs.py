@@ -126,6 +126,7 @@ def test_several_folders_stand_against_several_baselines(tmp_path):
     assert latency(second)["baseline_run_count"] == 2 * RUNS
 
 
+@pytest.mark.slow
 def test_another_model_is_compared_only_if_asked(main, tmp_path):
     out = measurement(tmp_path / "out", 1200.0, seed=1, model_id="n" * 64)
     done = run_stage(SCRIPT, "--out", out, "--baseline", main)
@@ -184,6 +185,7 @@ def profiled(tmp_path_factory):
     return folder
 
 
+@pytest.mark.slow
 def test_a_graph_aligns_with_itself_node_by_node(profiled, tmp_path):
     shutil.copytree(profiled / "all", tmp_path / "again")
     _, table = compared(tmp_path / "again", "--baseline", profiled / "all")

@@ -52,6 +52,7 @@ def test_a_device_with_its_qhas(tmp_path):
     assert [*runs["qnn_execute_us"]] == [12_500] * 3
 
 
+@pytest.mark.slow
 def test_a_device_has_a_trace_and_the_emulator_none(tmp_path):
     path = write_csv(tmp_path / "device.csv", *[device_run([("conv", 17, 3), ("relu", 23, 9)])] * 3)
     report(tmp_path / "out", "--qnn-csv", path)
@@ -65,6 +66,7 @@ def test_a_device_has_a_trace_and_the_emulator_none(tmp_path):
     assert not (tmp_path / "out" / "npu_trace.json").exists()
 
 
+@pytest.mark.slow
 def test_two_reports_are_the_same(tmp_path):
     for folder in ("a", "b"):
         report(tmp_path / folder, *recorded_flags("fp16"))
@@ -107,6 +109,7 @@ def test_files_of_an_earlier_session_do_not_stand_beside_a_new_one(tmp_path):
     assert not [name for name in old if (out / name).exists()]
 
 
+@pytest.mark.slow
 def test_one_of_several_graphs_is_reported(tmp_path):
     blocks = [device_run([("conv", 17, 3)]), device_run([("relu", 23, 9)])]
     path = write_csv(tmp_path / "device.csv", *blocks)
@@ -120,6 +123,7 @@ def test_one_of_several_graphs_is_reported(tmp_path):
     assert (missing.returncode, missing.stderr.count("\n")) == (2, 1)
 
 
+@pytest.mark.slow
 def test_a_baseline(tmp_path):
     report(tmp_path / "a", *recorded_flags("fp16"))
     done, summary, _ = report(tmp_path / "b", *recorded_flags("qdq"), "--baseline", tmp_path / "a")
@@ -133,6 +137,7 @@ def test_a_baseline(tmp_path):
     assert max(map(len, done.stdout.splitlines())) <= 80
 
 
+@pytest.mark.slow
 def test_a_report_may_be_its_own_baseline(tmp_path):
     report(tmp_path, *recorded_flags("fp16"))
     _, summary, _ = report(tmp_path, *recorded_flags("fp16"), "--baseline", tmp_path)

@@ -56,6 +56,7 @@ def test_an_inserted_node_is_named_and_the_others_are_compared_in_pairs(tmp_path
     assert "baseline: A (a.onnx)" in done.stdout
 
 
+@pytest.mark.slow
 def test_the_view_draws_the_differences_of_the_pair(tmp_path):
     models = network(tmp_path / "a.onnx"), network(tmp_path / "b.onnx", with_inserted=True)
     compared(out := tmp_path / "out", "--ab", *models, *TURNS)

@@ -122,6 +122,7 @@ def test_a_changed_file_makes_the_run_dirty(tmp_path):
     assert f"at {commit}+: recorded" in append(tmp_path, 1009.0, 0).stdout
 
 
+@pytest.mark.slow
 def test_without_a_working_tree_the_commit_is_unknown_and_may_be_given(tmp_path):
     append(tmp_path, 1009.0, 0)
     append(tmp_path, 1009.0, 1, "--commit", "v7")
@@ -169,6 +170,7 @@ def test_what_stays_on_its_level_is_unchanged(tmp_path):
     assert trends.set_index("compared_figure").loc["peak_memory_bytes", "comparison_verdict"] == "unchanged"
 
 
+@pytest.mark.slow
 def test_few_runs_decide_nothing_and_say_how_many_would(tmp_path):
     append(tmp_path, 1009.0, 0)
     append(tmp_path, 2003.0, 1)
@@ -227,6 +229,7 @@ def test_a_busy_run_is_kept_and_decides_nothing(tmp_path):
     assert doubted["level_value"].tolist() == [""]
 
 
+@pytest.mark.slow
 def test_the_last_runs_alone_count(tmp_path):
     for run in range(6):
         append(tmp_path, 1009.0, run)

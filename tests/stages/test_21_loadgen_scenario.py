@@ -31,6 +31,7 @@ def test_loadgen_sends_the_requests_and_judges_the_run(mlp, tmp_path, scenario):
     assert not (tmp_path / "loadgen_summary.txt").exists()  # it is of no load in the folder
 
 
+@pytest.mark.slow
 def test_loadgen_sends_images_to_sessions_in_processes(cnn, photos, tmp_path):
     flags = ("--scenario", "server", "--rate", "50", "--duration", "200ms", "--p99-bound", "10s")
     left = load_test(cnn, tmp_path, *flags, "--images", photos, "--workers", "processes", script=SCRIPT)

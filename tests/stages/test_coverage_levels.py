@@ -172,6 +172,7 @@ def test_every_executed_node_has_sources_or_serves_a_node_that_has(tables):
     assert set(nodes.loc[nodes["source_nodes"].map(bool), "layout_of"]) == {""}
 
 
+@pytest.mark.slow
 def test_every_source_node_is_mapped_once(tables):
     roofline, node_map, metrics, _ = tables
     assert sorted(node_map["source_node"]) == sorted(metrics["source_node"])
@@ -200,6 +201,7 @@ def test_all_traced_time_is_in_the_rows(tables):
     assert roofline["latency_share"].sum() == pytest.approx(1, abs=1e-9)
 
 
+@pytest.mark.slow
 def test_the_traced_time_is_that_of_the_raw_trace(merged, tables):
     """A second way that shares no code: sum the kernel events of the runs after the warm-up run."""
     events = json.loads((merged[2] / "ort_trace.json").read_text())

@@ -116,6 +116,7 @@ OF_LOADGEN = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("flags", "problem"), [*REQUESTS, *BATCHES, *SESSIONS, *PAYLOADS, *BEST])
 def test_what_cannot_be_is_refused_in_one_line(cnn, tmp_path, flags, problem):
     assert problem in refused(cnn, tmp_path, *flags)

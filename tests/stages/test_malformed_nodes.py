@@ -41,6 +41,7 @@ def names(tensors: list[Tensor | None]) -> tuple[str, ...]:
     return tuple(tensor.name if tensor else "" for tensor in tensors)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("infer", "table"), [(contrib_outputs, RULES), (upper_bound, BOUNDS)], ids=["rule", "bound"])
 def test_of_a_malformed_node_nothing_impossible_is_known(infer, table):
     draw = random.Random(7)
@@ -58,6 +59,7 @@ def test_of_a_malformed_node_nothing_impossible_is_known(infer, table):
     assert answered > len(table)  # the draw is not only of nonsense
 
 
+@pytest.mark.slow
 def test_a_malformed_node_is_counted_or_named_in_one_line():
     draw = random.Random(7)
     counted = refused = 0
@@ -101,6 +103,7 @@ def test_a_bug_in_a_formula_is_no_malformed_model(monkeypatch):
         measure(Graph((), {}, ()), Node("odd", "Faulty", "", (), ()))
 
 
+@pytest.mark.slow
 def test_a_malformed_control_flow_node_is_named_or_inferred(tmp_path):
     draw = random.Random(7)
     refused = inferred = 0

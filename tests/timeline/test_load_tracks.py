@@ -2,6 +2,7 @@
 
 import numpy as np
 import pandas as pd
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -110,6 +111,7 @@ def test_as_many_wait_as_the_table_says_when_a_request_comes():
     assert steps[-1].value == 0
 
 
+@pytest.mark.slow
 @given(st.lists(st.tuples(st.integers(0, 97), st.integers(1, 31)), max_size=60))
 def test_lanes_hold_one_request_at_a_time_and_are_as_few_as_can_be(spans):
     rows = [{"intended_us": start, "ended_us": start + length} for start, length in sorted(spans)]

@@ -88,6 +88,7 @@ def test_names_are_the_sizes_that_tell_designs_apart():
     assert design_names(points([point("gemmini")])) == ({"gemmini": "gemmini"}, "")
 
 
+@pytest.mark.slow
 def test_the_front_names_the_best_and_lists_what_none_beats():
     rows = [*swept(), point("gemmini scratchpad_kib=32 array=4x4", modelled_cycles=1e9, is_pareto=False)]
     figure = draw_design_front(points([*rows, misfit("gemmini scratchpad_kib=1 array=8x8")]))
@@ -183,6 +184,7 @@ def test_a_mapping_is_read_from_dram_to_the_registers():
     ]
 
 
+@pytest.mark.slow
 def test_the_nest_is_that_of_the_costliest_contraction_of_the_best_design():
     rows = [layer("gemmini", "small", 2e6, runs=2), layer("gemmini", "large", 6e6), layer("other", "none", 9e9)]
     best = points([point("gemmini", modelled_energy_pj=10e6), point("other", modelled_energy_pj=9e9)])
@@ -215,6 +217,7 @@ def test_a_design_without_mappings_has_no_nest():
     assert draw_design_nest(points([point("fa-dosa")]), mappings([])) is None
 
 
+@pytest.mark.slow
 def test_each_search_is_a_line_of_steps_down_to_its_last_evaluation():
     searches = {"random": ([9e12, 6e12, 5.6e12], 4000), "cma": ([8e12, 5.2e12], 3000), "exact": ([5e12], 7000)}
     rows = [

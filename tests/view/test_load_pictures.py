@@ -144,6 +144,7 @@ def test_a_pair_of_the_same_model_or_of_long_names_stays_inside(name):
     assert min(starts) > figure.axes[0].get_window_extent().x1
 
 
+@pytest.mark.slow
 def test_a_pair_without_a_latency_is_no_error():
     factors = [
         f"{name}{end}_factor" for name in ("request_p50_slowdown", "request_p99_slowdown") for end in ("", "_low")

@@ -120,6 +120,7 @@ def test_the_title_says_the_gain_of_both(gains, kernels):
     assert found[1] == "K1 systolic-32x32x4-fp32, K2 streaming-16 on u280 in fp32 · estimated, not measured"
 
 
+@pytest.mark.slow
 def test_only_what_is_drawn_is_in_the_legend(gains, kernels):
     found = texts(draw_offload(records(gains), records(kernels)))
     assert {"conversion", "card static", "kernels: memory", "hidden by overlap"} <= set(found)
@@ -141,6 +142,7 @@ def test_a_plan_without_kernels_has_no_picture(gains):
     assert draw_offload(records(gains.assign(**dict.fromkeys(CASES, pd.NA))), None) is None
 
 
+@pytest.mark.slow
 def test_more_kernels_than_the_title_holds_are_counted(gains, kernels):
     many = pd.concat([kernels] * 3)
     assert " and 2 more on u280" in head(draw_offload(records(gains), records(many)))[1]
@@ -218,6 +220,7 @@ def test_a_slower_plan_is_called_slower():
 # --- board ----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_the_board_names_its_tightest_resource():
     figure = draw_resources(board())
     assert head(figure)[0] == "The tightest resource is DSP in SLR0: 94 % of the timing limit"  # 2,048 / 2,186.4
@@ -237,6 +240,7 @@ def test_the_shell_and_the_limit_of_timing_are_drawn_to_scale():
     assert used == pytest.approx([2_048 / 2_880, 0, 0, 2_048 / 8_640])
 
 
+@pytest.mark.slow
 def test_what_spans_regions_is_said_to_be_in_none():
     table = board()
     assert "spans" not in head(draw_resources(table))[1]
@@ -369,6 +373,7 @@ def test_time_that_is_bought_with_energy_is_said(gains):
     assert "bought" not in "\n".join(verdict_lines(records(verdicts(better)), Terms.of(records(better))))
 
 
+@pytest.mark.slow
 def test_a_disturbed_host_is_said_first_and_nothing_is_said_to_pay(gains, kernels):
     judged = verdicts(gains, ["one run in ten takes over 17% longer than the median", "the gap between nodes is +38 %"])
     tables = {"offload_plan": kernels, "speedup": gains, "offload_verdict": judged}
@@ -399,6 +404,7 @@ def test_the_front_marks_what_no_plan_beats():
     assert max(map(len, lines)) <= WIDTH
 
 
+@pytest.mark.slow
 def test_the_front_is_drawn_with_what_no_plan_beats_in_a_list():
     figure = draw_front(records(front(TOTAL_US)))
     found = texts(figure)

@@ -68,6 +68,7 @@ def is_rank(text):
     return text.get_text().isdigit() and text.get_fontweight() == "bold"
 
 
+@pytest.mark.slow
 def test_the_roofline_names_both_ceilings_the_ridge_and_the_ten_slowest_nodes(tables, keys):
     figure = draw_roofline(records(tables["op_roofline"]), keys, ROOF)
     found = texts(figure)
@@ -79,6 +80,7 @@ def test_the_roofline_names_both_ceilings_the_ridge_and_the_ten_slowest_nodes(ta
     assert "above the roof: cache" in found
 
 
+@pytest.mark.slow
 def test_the_roofline_draws_every_roof_with_its_label(tables, keys):
     figure = draw_roofline(records(tables["op_roofline"]), keys, ROOF)
     others = {
@@ -107,6 +109,7 @@ def test_no_two_labels_of_roofs_touch(tables, ratio):
     assert overlapping(figure, lambda text: text.get_text().startswith("peak ")) == []
 
 
+@pytest.mark.slow
 def test_each_number_format_that_judges_has_its_ridge(tables, keys):
     roof = roof_from(MEASURED, None, None, {"fp32", "int8"})
     found = texts(draw_roofline(records(tables["op_roofline"]), keys, roof))
@@ -119,10 +122,12 @@ def test_one_thread_and_missing_formats_have_no_line_of_their_own():
     assert [line.text for line in roof.slopes] == ["memory, 1 thread: 8.00 GB/s", "cache, 1 thread: 24.0 GB/s"]
 
 
+@pytest.mark.slow
 def test_no_two_numbers_of_the_roofline_touch(tables, keys):
     assert overlapping(draw_roofline(records(tables["op_roofline"]), keys, ROOF), is_rank) == []
 
 
+@pytest.mark.slow
 def test_no_number_covers_the_label_of_a_peak(tables, keys):
     """The slowest nodes lie at the peak, below its label."""
     table = tables["op_roofline"].assign(attained_flop_per_s=0.97 * PEAK)
@@ -131,11 +136,13 @@ def test_no_number_covers_the_label_of_a_peak(tables, keys):
     assert overlapping(figure, lambda text: is_rank(text) or text.get_text().startswith("fp32, 2 threads")) == []
 
 
+@pytest.mark.slow
 def test_nodes_that_have_no_place_on_logarithmic_axes_are_counted(tables, keys):
     found = texts(draw_roofline(records(tables["op_roofline"]), keys, ROOF))
     assert any("1 without FLOPs or time not drawn" in text for text in found)
 
 
+@pytest.mark.slow
 def test_without_ceilings_the_nodes_are_drawn_without_a_roof(tables, keys):
     found = texts(draw_roofline(records(tables["op_roofline"]), keys, None))
     assert "Executed nodes by arithmetic intensity (no ceilings known)" in found
@@ -149,6 +156,7 @@ def test_a_roofline_of_nodes_without_flops_has_roofs_alone(tables):
     assert any(text.startswith("0 executed nodes") for text in found)
 
 
+@pytest.mark.slow
 def test_hollow_marks_and_other_operators_are_explained():
     table = all_tables(many_nodes(12))["op_roofline"]
     table.loc[:7, "op_type"] = [f"Op{n}" for n in range(8)]
@@ -184,6 +192,7 @@ def test_small_energies_are_in_microjoules(tables):
     assert "energy (µJ)" in texts(draw_energy(tiny, None, (), labels_of(records(tiny))))
 
 
+@pytest.mark.slow
 def test_the_schedule_draws_every_node_of_a_resnet_once_in_each_order(tables, keys):
     schedule = tables["op_schedule"]
     figure = draw_schedule(schedule, keys)
@@ -207,6 +216,7 @@ def test_nodes_side_by_side_have_lanes_of_their_own(tables):
         )
 
 
+@pytest.mark.slow
 def test_a_wide_graph_fills_its_lanes_with_the_longest_and_says_what_is_left_out():
     # 23 independent nodes of 1 to 23 µs: the longest is critical, eight fit beside it
     nodes = [
@@ -230,6 +240,7 @@ def test_two_thousand_nodes_stay_readable():
     assert "short nodes, not drawn one by one" in found
 
 
+@pytest.mark.slow
 def test_latency_marks_the_percentiles_that_exist_and_says_which_do_not(tables):
     figure = draw_latency(tables["run_latency"], tables["latency_summary"])
     found = texts(figure)
@@ -251,6 +262,7 @@ def test_a_series_of_warm_up_alone_is_drawn(tables):
     assert any("10 of them warm-up" in text for text in texts(draw_latency(warmup, None)))
 
 
+@pytest.mark.slow
 def test_the_picture_of_many_runs_is_no_larger_than_that_of_few(tables):
     """Each marker would take 150 bytes of an SVG: a million runs, 150 MB."""
     runs = tables["run_latency"]
@@ -325,6 +337,7 @@ def test_names_that_look_alike_once_they_are_escaped_stay_two_nodes():
     assert all(text.replace("\n", "").isprintable() for drawn in figures.values() for text in texts(drawn))
 
 
+@pytest.mark.slow
 def test_ticks_of_less_than_a_decade_are_numbers_and_no_formulas(tables):
     """The dollars of a formula would be drawn as dollars."""
     table = (

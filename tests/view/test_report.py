@@ -46,6 +46,7 @@ def left_of(attributes):
     return min(float(x) for x, _ in re.findall(r"(-?[\d.]+) (-?[\d.]+)", re.search(r' ?\bd="([^"]*)"', attributes)[1]))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("nodes", [None, many_nodes(211)])
 def test_points_of_the_roofline_are_the_nodes_at_their_intensity(nodes):
     """Points from left to right are nodes by rising intensity, whatever order and groups they are drawn in."""
@@ -78,6 +79,7 @@ def test_bars_of_the_schedule_are_the_nodes_at_their_start(found, pictures):
     assert [number for _, number in sorted(lane)] == [found.numbers()[row["executed_node"]] for row in order]
 
 
+@pytest.mark.slow
 def test_one_node_is_marked_in_every_picture_and_table(found, pictures):
     key = found.keys()[0]
     number = str(found.numbers()[key.name])
@@ -121,6 +123,7 @@ def test_blocks_hold_every_node_once_and_all_of_the_time(found):
         assert block.card_share == pytest.approx(on_card / block.latency_us)
 
 
+@pytest.mark.slow
 def test_a_model_is_split_into_its_modules_although_a_node_outside_takes_most_of_the_time():
     nodes = many_nodes(101)
     roofline = all_tables(nodes)["op_roofline"]
@@ -133,6 +136,7 @@ def test_a_model_is_split_into_its_modules_although_a_node_outside_takes_most_of
     assert len(blocks) == 1 + 26
 
 
+@pytest.mark.slow
 def test_a_model_without_modules_is_shown_in_a_few_stretches():
     nodes = [{**node, "name": f"node_{index}"} for index, node in enumerate(many_nodes(307))]
     roofline = all_tables(nodes)["op_roofline"].assign(source_nodes=[[]] * 308, op_types=[[]] * 308)

@@ -44,6 +44,7 @@ def findings(tables, *names, stages=(), notes=(), **documents):
     return Findings(frames, plain, tuple(stages), tuple(notes))
 
 
+@pytest.mark.slow
 def test_the_summary_fits_a_terminal_and_names_each_finding(tables):
     stages = [
         record("01_profile_onnx.py", "a note with a remedy"),

@@ -47,6 +47,7 @@ def test_what_a_step_has_too_much_is_no_longer_its_own_and_no_other_gets_it():
     assert divided_run([30.0, 50.0], [6.0, 10.0], 40.0) == ([12.0, 20.0], 8.0)
 
 
+@pytest.mark.slow
 @example([(1e-308, 0.0)], 2.0, True)
 @given(st.lists(st.tuples(st.floats(0, 1e5), st.floats(0, 1)), max_size=9), st.floats(1, 1e6), st.booleans())
 def test_the_steps_and_the_gap_are_the_run(parts, run_us, is_gap_divided):
@@ -63,6 +64,7 @@ def test_a_run_that_takes_no_time_is_refused():
         HostTotals(ThreePoint(0.0, 1.0, 1.0), None, None)
 
 
+@pytest.mark.slow
 @given(
     st.lists(st.tuples(st.floats(1, 1e5), st.floats(0, 1)), min_size=2, max_size=9),
     st.floats(1, 1e6),

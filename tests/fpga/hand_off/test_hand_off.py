@@ -148,6 +148,7 @@ def test_ports_of_a_zynq_are_used_again_where_they_run_out():
 # --- specifications ---------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_calls_add_up_to_the_plans_kernel(handed):
     for row in table(handed, "offload_plan").itertuples():
         kernel = document(handed, f"{row.kernel}.json")
@@ -344,6 +345,7 @@ def test_a_plan_that_leaves_all_on_the_host_says_so(tmp_path):
     assert f"wrote {tmp_path / 'off'} (3 files)" in ran.stderr
 
 
+@pytest.mark.slow
 def test_an_edited_folder_is_refused_before_the_search(tmp_path, handed):
     folder = tmp_path / "off"
     folder.mkdir()

@@ -135,6 +135,7 @@ def call_of_product(rows, depth, columns, limits):
     return [*map(ctypes.c_int32, integers), *map(ctypes.c_float, limits), *map(ctypes.c_int32, (0, 0))]
 
 
+@pytest.mark.slow
 def test_a_transposed_convolution_reads_pixels_that_are_apart(kernels):
     """Each input pixel adds its window; the call gathers from pixels that are two and three apart."""
     random, (height, width), (top, left) = np.random.default_rng(3), (3, 5), (1, 2)

@@ -141,6 +141,7 @@ def scaled(factor):
     return round(factor * 2.0**shift), shift
 
 
+@pytest.mark.slow
 @needs_compiler
 def test_floats_are_close_to_numpy(kernels):
     random = np.random.default_rng(8)

@@ -89,6 +89,7 @@ def test_a_normalization(kernels, precision, width, is_centred):
     assert np.abs(found - real).max() < (2 if precision == "int16" else 0.52)
 
 
+@pytest.mark.slow
 @needs_compiler
 def test_a_normalization_of_maps_with_channels_last(kernels):
     """InstanceNormalization: a row is a channel of an image, whose elements are apart in memory."""

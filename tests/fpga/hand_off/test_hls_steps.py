@@ -75,6 +75,7 @@ def test_a_residual_a_factor_per_channel_and_a_tensor_in_another_order(kernels, 
     np.testing.assert_array_equal(found, expected.astype(np.int64))
 
 
+@pytest.mark.slow
 @needs_compiler
 def test_parts_of_tensors_are_joined_split_and_padded(kernels):
     x, y = random_of("int8", (3, 5, 7, 2)), random_of("int8", (3, 5, 11, 2), seed=7)

@@ -110,6 +110,7 @@ def test_numbers_are_those_of_numpy(kernels, precision, engine_vectors, products
             np.testing.assert_array_equal(found, expected[product, v])
 
 
+@pytest.mark.slow
 def test_floats_are_close_to_numpy(kernels):
     random = np.random.default_rng(5)
     a, x = random.standard_normal((7, 23)).astype("<f4"), random.standard_normal(23).astype("<f4")

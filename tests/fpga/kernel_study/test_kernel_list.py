@@ -294,6 +294,7 @@ def test_seed003_writes_its_tables_with_provenance(made) -> None:
         assert (out / "plots" / f"{name}.svg").read_text().startswith("<?xml")
 
 
+@pytest.mark.slow
 def test_seed003_prints_both_tables_in_80_columns(made) -> None:
     lines = made[1].stdout.splitlines()
     assert max(map(len, lines)) <= 80

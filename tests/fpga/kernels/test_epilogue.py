@@ -98,6 +98,7 @@ def test_operators_keep_up_with_the_folds_and_one_fewer_would_not(rows, cols, si
     assert comparators * cycles >= most > (comparators - 1) * cycles
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("precision", "slack"), [("int8", 0.25), ("fp32", 0.05)])
 def test_arrays_of_a_plan_pay_for_their_epilogue_and_still_fit(precision, slack):
     """A residual block: the same arrays as for bare products, larger by their epilogue, which is a small part."""

@@ -116,6 +116,7 @@ def walk(matmul, tile, is_rows_outside):
     return a, b, matmul.m * matmul.n
 
 
+@pytest.mark.slow
 @settings(max_examples=200, deadline=None)
 @given(st.tuples(*[st.integers(1, 23)] * 3), st.tuples(*[st.integers(1, 9)] * 3))
 def test_tile_traffic_is_what_walking_the_tiles_counts(extents, tile):
@@ -264,6 +265,7 @@ sizes = st.tuples(st.integers(2, 20), st.integers(2, 20), st.sampled_from([1, 2,
 extents = st.tuples(*[st.integers(1, 300)] * 3)
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None)
 @given(sizes, extents, st.integers(0, 2))
 def test_more_work_never_takes_less_time(size, extent, which):
@@ -400,6 +402,7 @@ def test_a_chain_is_kept_in_ultraram_where_there_is_room():
     assert (a.kind, b.kind) != ("ultra", "ultra") or 72 / 1000 <= 36 * 2 / 1000
 
 
+@pytest.mark.slow
 @settings(max_examples=200, deadline=None)
 @given(kept=st.integers(0, 10**7), bram=st.integers(0, 2000), uram=st.integers(0, 1000))
 def test_memories_stay_within_their_share_and_no_other_way_keeps_more(kept, bram, uram):

@@ -111,6 +111,7 @@ def random_energy(given, seed):
     return StreamEnergy(*parts, host_w=chance.randint(0, 3), card_w=chance.randint(0, 3))
 
 
+@pytest.mark.slow
 @pytest.mark.no_cover
 @pytest.mark.parametrize(
     "first", [0, *(pytest.param(first, marks=pytest.mark.exhaustive) for first in range(15, 180, 15))]

@@ -40,6 +40,7 @@ def test_the_host_works_while_the_card_does():
     assert evaluate(DIAMOND, Assignment((KernelCall(0), KernelCall(1)))).finish_us == pytest.approx(188)
 
 
+@pytest.mark.slow
 @pytest.mark.no_cover
 @pytest.mark.parametrize(
     "first", [0, *(pytest.param(first, marks=pytest.mark.exhaustive) for first in range(40, 320, 40))]
@@ -86,6 +87,7 @@ def relaxed_ns(given):
     return search.bound_ns
 
 
+@pytest.mark.slow
 @pytest.mark.no_cover
 @pytest.mark.parametrize(
     "first", [0, *(pytest.param(first, marks=pytest.mark.exhaustive) for first in range(20, 320, 20))]
@@ -196,6 +198,7 @@ def test_the_same_problem_has_the_same_plan():
     assert optimize(given, Effort(0.2)) == optimize(given, Effort(0.2))
 
 
+@pytest.mark.slow
 def test_without_time_to_search_a_plan_comes_back_all_the_same():
     given = branches(30, 2)
     found = optimize(given, Effort(1e-6))

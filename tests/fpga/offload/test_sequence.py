@@ -44,6 +44,7 @@ def in_sequence(given, left=50.0):
     return search.bound_ns, best[0], len(parts)
 
 
+@pytest.mark.slow
 @pytest.mark.no_cover
 @pytest.mark.parametrize(
     "first", [1000, *(pytest.param(at, marks=pytest.mark.exhaustive) for at in range(1040, 1320, 40))]
@@ -61,6 +62,7 @@ def test_segments_bound_every_plan(first):
     assert tight > cut / 2
 
 
+@pytest.mark.slow
 @pytest.mark.no_cover
 @pytest.mark.parametrize(
     "first", [1, *(pytest.param(at, marks=pytest.mark.exhaustive) for at in range(1001, 1401, 40))]
@@ -86,6 +88,7 @@ def test_segments_bound_every_plan_whatever_is_loose(monkeypatch, given_by, firs
     assert tight > 0
 
 
+@pytest.mark.slow
 @pytest.mark.no_cover
 @pytest.mark.parametrize(
     "first", [1, *(pytest.param(at, marks=pytest.mark.exhaustive) for at in range(2001, 2401, 40))]
@@ -202,6 +205,7 @@ def solver_runs(monkeypatch):
     return runs
 
 
+@pytest.mark.slow
 def test_equal_blocks_are_solved_once(monkeypatch):
     runs = solver_runs(monkeypatch)
     few = in_sequence(blocks(6))
@@ -221,6 +225,7 @@ def disturbed(given, chance, by):
     return dataclasses.replace(given, items=tuple(items))
 
 
+@pytest.mark.slow
 @pytest.mark.no_cover
 @pytest.mark.parametrize(
     "first", [2000, *(pytest.param(at, marks=pytest.mark.exhaustive) for at in range(2040, 2240, 40))]
@@ -255,6 +260,7 @@ def solved(part):
     return search
 
 
+@pytest.mark.slow
 @pytest.mark.no_cover
 @pytest.mark.parametrize(
     "first", [3000, *(pytest.param(at, marks=pytest.mark.exhaustive) for at in range(3025, 3125, 25))]
@@ -362,6 +368,7 @@ def test_many_steps_of_the_host_are_one_job_of_a_schedule():
     assert [bar.start_us for bar in host] == pytest.approx(starts)
 
 
+@pytest.mark.slow
 def test_a_clock_that_leaves_time_changes_no_plan():
     given = blocks(9, 3)
     assert optimize(given, Effort(1.0), Clock(10**9)) == optimize(given, Effort(1.0))

@@ -89,6 +89,7 @@ def test_a_front_has_a_row_for_each_objective_way_and_batch(front):
     assert all(set(row) == declared for row in front.values())
 
 
+@pytest.mark.slow
 def test_the_row_of_one_inference_is_the_plan_and_its_pipeline(front, plan, models):
     terms = {(row.objective, row.term): row for row in plan_speedup(plan, models.energy)}
     alone, stream = (front["latency", way, 1] for way in ("one by one", "streaming"))
@@ -148,6 +149,7 @@ def test_the_front_is_what_no_row_beats(front):
     assert any(row["is_on_front"] for row in front.values())
 
 
+@pytest.mark.slow
 def test_without_the_hosts_energy_no_plan_is_the_best_for_it(models):
     unknown = replace(EXECUTED, nodes=[(*node[:4], None) for node in EXECUTED.nodes])
     work = workload_of(unknown)

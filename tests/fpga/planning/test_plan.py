@@ -80,6 +80,7 @@ def plan(workload, models):
     return make_plan(workload, requested(), models)
 
 
+@pytest.mark.slow
 def test_the_host_alone_takes_the_sum_of_all_steps(plan):
     assert plan.problem.host_only_us == pytest.approx(HOST_US)
     assert [step.name for step in plan.workload.steps] == ["G1", "G2", "reorder", "(gap)"]
@@ -131,6 +132,7 @@ def test_a_schedule_starts_with_the_host_alone(plan):
     assert before[-1]["interval_finish_us"] == pytest.approx(HOST_US)
 
 
+@pytest.mark.slow
 def test_notes_name_settings_in_brackets_and_no_flag(plan, workload, models):
     notes = plan_notes(plan, plan_speedup(plan, models.energy))
     assert notes[0].startswith("all figures are estimates")
@@ -141,6 +143,7 @@ def test_notes_name_settings_in_brackets_and_no_flag(plan, workload, models):
     assert any("the given kernel speedups were applied to it afterwards" in note for note in told)
 
 
+@pytest.mark.slow
 def test_a_given_speedup_sets_the_time_of_its_kernel_and_leaves_no_proof(workload, models):
     plan = make_plan(workload, requested(given_speedups={"K1": 4.0}), models)
     (first, *_) = plan.kernels
@@ -150,6 +153,7 @@ def test_a_given_speedup_sets_the_time_of_its_kernel_and_leaves_no_proof(workloa
     assert [row.alternative for row in baselines(plan)] == ["host alone"]
 
 
+@pytest.mark.slow
 def test_a_speedup_for_a_kernel_that_the_plan_lacks_is_refused(workload, models):
     with pytest.raises(UnusableValueError, match="<kernel_speedup>: K9 is no kernel of this plan; its kernels: K1"):
         make_plan(workload, requested(given_speedups={"K9": 2.0}), models)

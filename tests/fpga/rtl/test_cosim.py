@@ -51,6 +51,7 @@ def test_every_tensor_uses_its_range(model):
             assert np.abs(tensors[node.output[0]].values).max() > 1 << 8, node.name
 
 
+@pytest.mark.slow
 def test_multiply_accumulates_are_those_of_the_paper(plan):
     # By hand: stem, then two 3×3 convolutions a stage, two 1×1 shortcuts, and the classifier.
     stages = 32**2 * 16 * 9 * (3 + 16 + 16) + 16**2 * 32 * (9 * 16 + 9 * 32 + 16) + 8**2 * 64 * (9 * 32 + 9 * 64 + 32)

@@ -73,6 +73,7 @@ def test_a_kernel_by_hand(coefficients):
     assert power.optimistic == pytest.approx(39.2 + (2e9 * 1.1e-6 + 1e7 * 31e-6) / 5_003)
 
 
+@pytest.mark.slow
 @given(
     st.sampled_from(("fp32", "int8", "int4")),
     st.integers(0, 10**13),

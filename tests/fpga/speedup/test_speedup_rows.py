@@ -198,6 +198,7 @@ def plans(draw):
     return alone, PlanTotals(case(), case(), case()), work
 
 
+@pytest.mark.slow
 @given(plans())
 def test_the_terms_of_latency_add_up_to_the_finish_of_the_schedule(plan):
     alone, totals, work = plan
@@ -213,6 +214,7 @@ def test_the_terms_of_latency_add_up_to_the_finish_of_the_schedule(plan):
         assert law == pytest.approx(cell["total_speedup"], rel=1e-4)
 
 
+@pytest.mark.slow
 @given(plans())
 def test_the_terms_of_energy_add_up_to_the_new_total(plan):
     alone, totals, work = plan
@@ -227,6 +229,7 @@ def test_the_terms_of_energy_add_up_to_the_new_total(plan):
         assert cell["total_speedup"] == pytest.approx(cell["host_total"] / cell["new_total"])
 
 
+@pytest.mark.slow
 @given(st.lists(st.tuples(st.sampled_from(("host", "h2d", "engine", "d2h")), st.integers(1, 20)), min_size=1))
 def test_a_pipeline_with_that_interval_exists(jobs):
     """A chain of jobs, one inference after another: every resource does its jobs in fixed slots of the interval."""
@@ -245,6 +248,7 @@ def test_a_pipeline_with_that_interval_exists(jobs):
             taken |= cells
 
 
+@pytest.mark.slow
 @given(plans())
 def test_no_pipeline_is_slower_than_one_inference_or_faster_than_its_busiest_part(plan):
     alone, totals, work = plan
@@ -312,6 +316,7 @@ def test_a_plan_that_moves_nothing_is_1_in_every_case(likely_us, short, long, en
         assert (row.pessimistic, row.likely, row.optimistic) == (1, 1, 1)
 
 
+@pytest.mark.slow
 @given(plans(), st.floats(0.5, 1), st.floats(1, 2))
 def test_a_short_host_is_worse_for_every_plan(plan, short, long):
     """The case that is named pessimistic is the one with the lower speedup, whatever stays on the host."""

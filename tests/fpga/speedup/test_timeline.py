@@ -161,6 +161,7 @@ def schedules(draw):
     return made, evaluate(made, Assignment(tuple(KernelCall(option) for option in range(len(options)))))
 
 
+@pytest.mark.slow
 @given(schedules())
 def test_whatever_the_schedule_its_terms_add_up_and_hide_no_more_than_there_is(drawn):
     _, schedule = drawn
@@ -173,6 +174,7 @@ def test_whatever_the_schedule_its_terms_add_up_and_hide_no_more_than_there_is(d
     assert found.without_launch_us(rest_us) <= schedule.finish_us
 
 
+@pytest.mark.slow
 @given(schedules())
 def test_whatever_the_schedule_its_intervals_carry_its_time(drawn):
     made, schedule = drawn

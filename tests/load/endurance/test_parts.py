@@ -45,6 +45,7 @@ def memory(leak=0.0, parts=PARTS):
     return [Reading(t, "memory_resident_bytes", 3e8 + leak * RATE_HZ * (t - BEGIN_S)) for t in times]
 
 
+@pytest.mark.slow
 def test_each_minute_has_a_row():
     parts = load()
     rows = minute_rows(parts, [*memory(), Reading(BEGIN_S + 90, "handle_count", 17.0)])
@@ -74,6 +75,7 @@ def test_a_leak_is_in_bytes_per_inference(leak):
     assert found.low <= leak <= found.high
 
 
+@pytest.mark.slow
 def test_samples_outside_the_load_do_not_count():
     before = [Reading(BEGIN_S - 500 + t, "memory_resident_bytes", 1e6 * t) for t in range(500)]
     after = [Reading(BEGIN_S + PARTS * PART_S + t, "memory_resident_bytes", 1e9 + 1e6 * t) for t in range(500)]
@@ -123,12 +125,14 @@ def begins(parts):
     return [(part.start_s, part.is_interrupted, part.sent_count, part.figures) for part in parts]
 
 
+@pytest.mark.slow
 def test_an_interrupted_load_keeps_what_was_measured():
     parts = load(parts=3)
     cut = [parts[0], replace(parts[1], is_interrupted=True), parts[2]]
     assert begins(endure(lambda index, seconds: cut[index], 600.0)) == begins(cut[:2])
 
 
+@pytest.mark.slow
 def test_a_signal_between_two_minutes_keeps_what_was_measured():
     parts = load(parts=3)
 

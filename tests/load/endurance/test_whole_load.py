@@ -22,6 +22,7 @@ def part(seed, rate=300, seconds=7.0):
     return simulate(OpenLoop(poisson(rate, seconds, seed)), lambda batch, now_ns: 2 * MS, BatchPolicy())
 
 
+@pytest.mark.slow
 def test_the_percentiles_of_all_parts_are_those_of_all_their_requests():
     whole, parts = WholeLoad(), [part(seed) for seed in range(5)]
     for record in parts:

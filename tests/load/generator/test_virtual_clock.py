@@ -157,6 +157,7 @@ def test_what_is_not_answered_at_the_end_is_cancelled():
     assert record.counts == {"pending": 0, "completed": 9, "rejected": 0, "failed": 0, "cancelled": 91}
 
 
+@pytest.mark.slow
 @given(
     gaps=st.lists(st.integers(0, 5), min_size=1, max_size=60),
     most=st.integers(1, 7),

@@ -126,6 +126,7 @@ def test_stages_of_a_request_without_an_answer_are_unknown():
     assert columns["assemble_us"][:2].tolist() == [1000, 1000] and np.isnan(columns["assemble_us"][2])
 
 
+@pytest.mark.slow
 @given(st.data())
 def test_the_overlap_of_copies_with_runs_of_other_workers(data):
     """Against a count of every nanosecond; a worker's stages follow one another."""

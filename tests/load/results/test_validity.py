@@ -31,6 +31,7 @@ def test_a_rate_five_per_cent_too_high_is_an_overload(seed):
     assert (validity.status, validity.reason[:15]) == ("overload", "the queue grows")
 
 
+@pytest.mark.slow
 def test_an_overload_of_workers_that_rest_is_that_of_the_load_test_itself():
     log = Log()
     for index in range(200):  # of twice the requests that can be answered; a call takes half of the time
@@ -42,6 +43,7 @@ def test_an_overload_of_workers_that_rest_is_that_of_the_load_test_itself():
     assert "itself" not in judge(at(1.05, 1), is_open=True, most_running=1).reason
 
 
+@pytest.mark.slow
 def test_bursts_that_the_queue_absorbs_are_no_overload():
     arrivals = bursty(500, 40, Bursts(peak=3, share=0.2, mean_s=0.5), seed=1)
     record = simulate(OpenLoop(arrivals), lambda batch, now_ns: MS, BatchPolicy())
@@ -49,6 +51,7 @@ def test_bursts_that_the_queue_absorbs_are_no_overload():
     assert not grows(record, 1)
 
 
+@pytest.mark.slow
 def test_requests_that_are_turned_away_are_an_overload():
     rejecting = at(1.3, 1, policy=BatchPolicy(capacity=5))
     expiring = at(1.3, 1, policy=BatchPolicy(timeout_ns=7 * MS))

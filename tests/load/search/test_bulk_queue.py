@@ -61,6 +61,7 @@ def shares_by_roots(rate, service, most):
     return sizes, service / (service + left[0] / rate)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("load", [0.2, 0.5, 0.8, 0.95])
 def test_batches_of_one_service_time_have_bailey_s_sizes(load):
     service = 0.0137
@@ -111,6 +112,7 @@ def test_random_queues_are_those_of_a_simulation(seed):
     assert found.quantile_s(0.99) == pytest.approx(np.quantile(played, 0.99), rel=0.06)
 
 
+@pytest.mark.slow
 def test_a_queue_that_grows_has_no_prediction():
     service = [np.array([0.01]), np.array([0.015])]
     assert load_factor(2 / 0.015, service) == pytest.approx(1.0)

@@ -76,6 +76,7 @@ def test_the_time_of_batches_by_size_is_measured_first(found):
         assert row["requests_per_joule"] == pytest.approx(row["full_requests_per_s"] / 23)
 
 
+@pytest.mark.slow
 def test_the_best_sustains_nearly_what_any_configuration_does(found):
     """Two sessions of one thread answer more than one session of two; batches of eight more than others."""
     text = best_document(found)

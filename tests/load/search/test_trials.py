@@ -57,6 +57,7 @@ def test_the_limits_hold_the_percentile_of_a_loaded_queue():
     assert alone <= 0.3 * tries
 
 
+@pytest.mark.slow
 def test_limits_stand_around_the_value():
     found = trial(run(3, 40_000, 50.0), LoadValidity("valid"), SETUP, RATE_HZ)
     assert found.p50_us.low <= found.p50_us.value <= found.p50_us.high

@@ -91,6 +91,7 @@ def test_all_batches_are_served_in_other_processes(mlp, concurrency, processes):
     assert not any(map(is_there, pids(service)))
 
 
+@pytest.mark.slow
 def test_the_usual_sessions_stay_in_this_process_unless_compared(mlp):
     assert isinstance(opened(mlp, Concurrency()), SessionService)
     (pid,) = pids(service := opened(mlp, Concurrency(), is_hosted=True))
@@ -115,6 +116,7 @@ def test_a_shared_pool_replaces_those_of_the_sessions(mlp):
     assert thread_count(replace(SHARED, inter_threads=3), 3, 4) == bare + 3 * 4 - 1 + 3 - 1
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(len(available_processors()) < 2, reason="each thread needs a processor of its own")
 def test_threads_and_their_caller_stay_where_they_are_put(mlp):
     first, last = available_processors()[0], available_processors()[-1]
@@ -147,6 +149,7 @@ def test_a_model_that_is_refused_there_says_why(tmp_path):
         opened(tmp_path / "model.onnx", PROCESSES)
 
 
+@pytest.mark.slow
 def test_a_failing_run_arrives_and_the_service_goes_on(mlp):
     plan = replace(plan_of(mlp, PROCESSES, 1), samples=[{"input": np.zeros((1, 11), np.float32)}])
     service = open_service(plan, PROCESSES)
@@ -174,6 +177,7 @@ def test_what_a_dead_process_does_not_answer_has_failed(mlp):
     assert any("ended by itself" in reason for reason in record.failures)
 
 
+@pytest.mark.slow
 def test_a_run_is_stopped_in_its_process(tmp_path):
     onnx.save(endless_loop(), path := tmp_path / "loop.onnx")
     samples = [{"x": np.zeros((1,), np.float32), "count": np.array(10**15)}]

@@ -20,6 +20,7 @@ def bert(tmp_path_factory):
     return path
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("batch", "length"), SIZES)
 def test_flops_of_a_call_by_batch_and_length(bert, batch, length):
     flops = served_model(bert, {}, {}, {}, length_dim="seq", length=31).flops(batch, length)

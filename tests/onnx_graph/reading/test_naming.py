@@ -90,6 +90,7 @@ NODES = st.recursive(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(st.lists(NODES, max_size=7))
 def test_any_names_become_unique_and_unique_ones_stay(nodes):

@@ -203,6 +203,7 @@ def test_small_constants_of_a_body_keep_their_values_and_large_ones_do_not(tmp_p
         assert not left.HasField("raw_data")
 
 
+@pytest.mark.slow
 def test_weights_in_the_file_are_not_mapped_in_one_by_one(tmp_path):
     """Payloads of 128 KiB: the pages around each would add up to 16 times what may stay."""
     path, size = tmp_path / "model.onnx", 2**17
@@ -293,6 +294,7 @@ def load_or_refuse(content: bytes) -> None:
             assert len(works) > 0
 
 
+@pytest.mark.slow
 @settings(max_examples=200, deadline=None)
 @given(st.binary(max_size=300))
 def test_random_bytes_are_a_model_or_refused(content):

@@ -55,6 +55,7 @@ def is_large(name):
     return not name.startswith("tiny-")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=[pytest.mark.exhaustive] if is_large(name) else []) for name in BUILDERS]
 )

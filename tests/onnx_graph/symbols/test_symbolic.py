@@ -134,6 +134,7 @@ BUILDERS = [SMALL_BERT, build_tiny_vit, build_tiny_cnn, build_tiny_mlp, build_ti
             build_tiny_loop, build_tiny_loop_nested, build_tiny_scan]  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("build", BUILDERS, ids=lambda build: getattr(build, "__name__", "bert"))
 def test_expressions_agree_with_bound_models(tmp_path, build):
     """At three bindings that no sample used; every figure of every node, and every shape."""

@@ -166,6 +166,7 @@ def test_fused_matmul_transposes_and_scales():
 extents = st.integers(1, 4)
 
 
+@pytest.mark.slow
 @settings(max_examples=40, deadline=None)
 @given(
     spatial=st.lists(st.integers(3, 7), min_size=1, max_size=2),

@@ -170,6 +170,7 @@ def pairwise(equation: str, arrays: list[np.ndarray]) -> tuple[int, np.ndarray]:
     return products, np.einsum(f"{current}->{right}", result)
 
 
+@pytest.mark.slow
 @settings(max_examples=40, deadline=None)
 @given(terms=st.lists(labels, min_size=1, max_size=3), data=st.data())
 def test_einsum(terms, data):
