@@ -160,8 +160,7 @@ def prepare_plan(stage: cli.StageRun, settings: cli.Settings) -> Callable[[], Re
     questions = {
         text: what_if_request(target, text, board, partial(overlay, settings)) for text in settings.what_if or []
     }
-    rows = {name: tables.rows_by_name(name) for name in TABLES}
-    documents = {name: tables.document_by_name(name) for name in DOCUMENTS}
+    rows, documents = tables.tables(TABLES), tables.documents(DOCUMENTS)
     notes = tables.provenance("latency_summary").notes
     with tables.content():
         work = workload_from_rows(rows, documents, notes)

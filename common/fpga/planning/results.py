@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from common.fpga.coefficients import Models
 from common.fpga.planning.comparison import Alternative, alternative, baselines
@@ -23,9 +23,8 @@ from common.workload.layer_rows import layers_by_node
 from common.workload.workload import Workload, make_workload
 
 if TYPE_CHECKING:
-    from common.table_rows import OpEdgesRow, OpMetricsRow
+    from common.table_rows import Documents, OpLatencyRow, OpScheduleRow, OpsProfileRow, Tables
 
-TableRow = Mapping[str, Any]
 MOST_STEPS = 100  # of a plan that is searched again for the other way to launch
 
 
@@ -33,14 +32,12 @@ MOST_STEPS = 100  # of a plan that is searched again for the other way to launch
 class Results:
     """Rows by table, notes for the reader, and the plan."""
 
-    rows: Mapping[str, Sequence[TableRow]]
+    rows: Mapping[str, Sequence[Mapping[str, Any]]]
     notes: tuple[str, ...]
     plan: Plan
 
 
-def workload_from_rows(
-    tables: Mapping[str, Sequence[TableRow]], documents: Mapping[str, TableRow], notes: Iterable[str] = ()
-) -> Workload:
+def workload_from_rows(tables: Tables, documents: Documents, notes: Iterable[str] = ()) -> Workload:
     """Return the groups of the source graph and their cost on the host.
 
     Args:
@@ -50,7 +47,7 @@ def workload_from_rows(
         notes: of the measurement.
     """
     metrics, profile = tables["op_metrics"], tables["ops_profile"]
-    graph = from_rows(cast("Sequence[OpMetricsRow]", metrics), cast("Sequence[OpEdgesRow]", tables["op_edges"]))
+    graph = from_rows(metrics, tables["op_edges"])
     sources: dict[str, list[str]] = {}
     for row in tables["node_map"]:
         sources.setdefault(row["executed_node"], []).append(row["source_node"])
@@ -67,34 +64,37 @@ def workload_from_rows(
 
 
 def _host_totals(
-    profile: Sequence[TableRow], nodes: Iterable[TableRow], documents: Mapping[str, TableRow], notes: Iterable[str]
+    profile: Sequence[OpsProfileRow], nodes: Iterable[OpLatencyRow], documents: Documents, notes: Iterable[str]
 ) -> HostTotals:
     summary, energy = documents["latency_summary"], documents["energy_summary"]
     gap_us = sum(row["node_latency_us"] for row in profile if row["row_kind"] == "gap")
-    doubts = host_doubts(summary, gap_us, sum(row["events_per_run_count"] for row in nodes), notes)
+    doubts = host_doubts(summary, gap_us, sum(row["events_per_run_count"] or 0 for row in nodes), notes)
     latency = run_latency(sum(row["node_latency_us"] for row in profile), summary)
     energy_uj, source = run_energy(energy, latency), energy["energy_source"]
     return HostTotals(latency, energy_uj, energy["static_power_w"], doubts, source)
 
 
 def _executed(
-    profile: Iterable[TableRow], schedule: Iterable[TableRow], latencies: Iterable[TableRow]
+    profile: Iterable[OpsProfileRow], schedule: Iterable[OpScheduleRow], latencies: Iterable[OpLatencyRow]
 ) -> list[ExecutedCost]:
     """Return every executed node in the order of execution, without the gap; nodes without a place in it come last."""
-    scheduled = {row["executed_node"]: row for row in schedule if row["execution_index"] is not None}
+    scheduled = {
+        row["executed_node"]: (index, row["is_critical"])
+        for row in schedule
+        if (index := row["execution_index"]) is not None
+    }
     corrections = {row["executed_node"]: row for row in latencies}
     nodes = [row for row in profile if row["row_kind"] != "gap"]
-    last = {"execution_index": len(nodes), "is_critical": False}
-    placed = [(row, scheduled.get(row["executed_node"], last)) for row in nodes]
+    placed = [(row, *scheduled.get(row["executed_node"], (len(nodes), False))) for row in nodes]
     return [
         ExecutedCost(
             row["executed_node"],
             row["node_latency_us"],
             row["energy_uj"],
-            bool(place["is_critical"]),
+            is_critical,
             surplus_us(row["node_latency_us"], corrections.get(row["executed_node"])),
         )
-        for row, place in sorted(placed, key=lambda pair: pair[1]["execution_index"])
+        for row, _, is_critical in sorted(placed, key=lambda place: place[1])
     ]
 
 
@@ -126,20 +126,17 @@ def plan_results(
     for text, changed in what_if.items():
         other = make_plan(workload, changed, models)
         rows.append(alternative(text, other, plan_speedup(other, models.energy)))
-    return Results(
-        {
-            "fpga_candidates": candidate_rows(plan),
-            "offload_plan": kernel_rows(plan),
-            "offload_schedule": schedule_rows(plan),
-            "offload_comparison": list(map(asdict, rows)),
-            "board_resources": list(map(asdict, resource_rows(plan))),
-            "speedup": list(map(asdict, speedup)),
-            "offload_verdict": list(map(asdict, judged)),
-            "offload_front": front_rows(workload, request, models, plan, most_batch),
-        },
-        tuple(plan_notes(plan, speedup)),
-        plan,
-    )
+    tables: dict[str, Sequence[Mapping[str, Any]]] = {
+        "fpga_candidates": candidate_rows(plan),
+        "offload_plan": kernel_rows(plan),
+        "offload_schedule": schedule_rows(plan),
+        "offload_comparison": list(map(asdict, rows)),
+        "board_resources": list(map(asdict, resource_rows(plan))),
+        "speedup": list(map(asdict, speedup)),
+        "offload_verdict": list(map(asdict, judged)),
+        "offload_front": front_rows(workload, request, models, plan, most_batch),
+    }
+    return Results(tables, tuple(plan_notes(plan, speedup)), plan)
 
 
 def _launched_otherwise(plan: Plan, models: Models) -> Alternative | None:
