@@ -268,7 +268,7 @@ npu: $(QNN_VENV)/.ready $(if $(wildcard $(MODEL_FILE)),,$(MODEL_FILE))  ## set u
 
 # One worker runs all tests of a module: they share what it prepares.
 WORKERS := --numprocesses logical --maxprocesses 8 --dist loadscope --no-loadscope-reorder
-COVERAGE :=  # flags of pytest-cov: .ci/run counts the quick tests and the slow ones together
+COVERAGE :=  # flags of pytest-cov. .ci/run counts the quick tests and the slow ones of rooms: processes double their time
 
 # Tests start hundreds of processes. Without bytecode, each of them compiles what it imports.
 test test-slow test-random fuzz: export PYTHONDONTWRITEBYTECODE :=
@@ -276,9 +276,9 @@ test test-slow test-random fuzz: export PYTHONDONTWRITEBYTECODE :=
 test: lint  ## set up, then lint, types and the quick tests (five minutes)
 	@$(PYTHON) -m pytest $(COVERAGE) $(WORKERS)
 
-test-slow: $(DEV_READY)  ## run what `make test` leaves out: the slow tests, then the exhaustive ones (twenty minutes)
-	@$(PYTHON) -m pytest -m "slow and not exhaustive" $(COVERAGE) $(WORKERS)
-	@$(PYTHON) -m pytest -m exhaustive $(WORKERS)
+test-slow: $(DEV_READY)  ## run what `make test` leaves out: slow tests of rooms, then slow ones of stages and exhaustive ones (twenty minutes)
+	@$(PYTHON) -m pytest -m "slow and not exhaustive and not stage" $(COVERAGE) $(WORKERS)
+	@$(PYTHON) -m pytest -m "exhaustive or (slow and stage)" $(WORKERS)
 
 test-random: $(DEV_READY)  ## run the property tests on examples that no run before has tried
 	@$(PYTHON) -m pytest -m hypothesis --hypothesis-profile random $(WORKERS)

@@ -22,6 +22,9 @@ signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 # A worker takes one module after another. The longest go first, so that none runs alone at the end.
 LONGEST = (
+    "test_fuzz",
+    "test_best_schedule",
+    "test_optimum",
     "test_07_fpga_candidates",
     "test_06_plots",
     "test_coverage_levels",
@@ -30,8 +33,12 @@ LONGEST = (
 )
 
 
+@pytest.hookimpl(tryfirst=True)  # before tests are chosen by their marks
 def pytest_collection_modifyitems(items):
-    """Order the modules of tests by their time; within a module nothing moves."""
+    """Mark the tests of stages. Order the modules of tests by their time; within a module nothing moves."""
+    for item in items:
+        if "stages" in item.path.parts:
+            item.add_marker(pytest.mark.stage)
     rank = {name: place for place, name in enumerate(LONGEST)}
     items.sort(key=lambda item: rank.get(item.path.stem, len(LONGEST)))
 
