@@ -66,7 +66,6 @@ HALVES = {"peak": "fp32", "int8": "int8", "memory": "memory"}
 
 
 def arguments() -> cli.Parser:
-    """The flags of this stage."""
     parser = cli.Parser(SCRIPT, __doc__ or "")
     parser.setting(
         "--threads",
@@ -85,7 +84,6 @@ def arguments() -> cli.Parser:
 
 
 def host_ceilings(slices: Sequence[Slices], threads: int) -> dict[str, Any]:
-    """Return the fields of host_ceilings that follow from the slices."""
     pooled, single = ({name: of_roof(slices, roof, count) for name, roof in RATES.items()} for count in (threads, 1))
     rates, single_rates = ({name: rate(operators) for name, operators in part.items()} for part in (pooled, single))
     fp32, int8, cache = (best(pooled[name]) for name in ("peak_flop_per_s", "int8_op_per_s", "cache_bytes_per_s"))
@@ -109,7 +107,6 @@ def host_ceilings(slices: Sequence[Slices], threads: int) -> dict[str, Any]:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the stage."""
     with cli.stage(arguments(), argv) as stage:
         settings = stage.settings
         if settings.seconds > MAX_SECONDS:

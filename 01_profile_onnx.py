@@ -86,7 +86,6 @@ MEASURING = ("runs", "duration", "provider", "optimization", "seed", "sensor_rat
 
 
 def arguments() -> cli.Parser:
-    """The flags of this stage."""
     parser = cli.Parser(SCRIPT, __doc__ or "")
     parser.model_settings()
     parser.setting("--runs", type=cli.at_least(5), metavar="N", help=f"unprofiled runs (default: {DEFAULT_RUNS})")
@@ -133,7 +132,6 @@ def op_latency(latencies: Sequence[NodeLatency], graph: Graph, warmup: int) -> p
 
 
 def operand_counts(graph: Graph) -> dict[str, int]:
-    """Count the operands of every node."""
     return {node.name: sum(map(bool, node.inputs)) for node in graph.nodes}
 
 
@@ -292,7 +290,6 @@ def import_layers(stage: cli.StageRun, model: LoadedModel, program: Format) -> N
 
 
 def imported_files(settings: cli.Settings) -> dict[str, Any]:
-    """Return the names of the imported files, for the sidecars."""
     files = {"trace": settings.from_trace, "executed_graph": settings.executed_graph}
     return {name: path.name for name, path in files.items() if path}
 
@@ -305,7 +302,6 @@ def add_unmeasured(transaction: Transaction) -> None:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the stage."""
     with cli.stage(arguments(), argv) as stage:
         settings = stage.settings
         if settings.from_trace or settings.executed_graph:

@@ -48,7 +48,6 @@ SCRIPT = "05_energy_estimate.py"
 
 
 def arguments() -> cli.Parser:
-    """The flags of this stage."""
     parser = cli.Parser(SCRIPT, __doc__ or "")
     watts: dict[str, Any] = {"type": cli.positive_float, "metavar": "W"}
     file: dict[str, Any] = {"type": Path, "metavar": "FILE"}
@@ -84,7 +83,6 @@ def known_host(stage: cli.StageRun, threads: int) -> Host:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the stage."""
     with cli.stage(arguments(), argv) as stage:
         settings, tables = stage.settings, stage.tables
         configured = read_energy_configuration(Section.of_file(settings.energy_config))

@@ -54,7 +54,6 @@ FIRST = "01_profile_onnx.py"
 
 
 def arguments() -> cli.Parser:
-    """Return the flags of this stage."""
     parser = cli.Parser(SCRIPT, __doc__ or "")
     text = "host_ceilings.json (default: out/host_ceilings.json, or the one in --out)"
     parser.setting("--ceilings", type=cli.path, metavar="FILE", help=text)
@@ -119,7 +118,6 @@ def stage_records(folder: Folder, ceilings: Path) -> list[StageRecord]:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the stage."""
     with cli.stage(arguments(), argv, lenient=True) as stage:
         findings = gather(stage.tables, ceilings_path(stage.tables, stage.settings.ceilings))
         stage.note(*findings.notes)

@@ -65,7 +65,6 @@ DOCUMENTS = ("latency_summary", "energy_summary")
 
 
 def arguments() -> cli.Parser:
-    """Return the parser with the flags of this stage."""
     parser = cli.Parser(SCRIPT, __doc__ or "")
     add = parser.setting
     add("--board", default="u280", metavar="NAME", help="board: a name in configs/boards, or a YAML file")
@@ -101,7 +100,6 @@ def add_rule_flags(parser: cli.Parser) -> None:
 
 
 def add_search_flags(parser: cli.Parser) -> None:
-    """Add the limits of the search."""
     text = "end the search for all plans after this time, as Ctrl-C does, with the best plans so far and their gaps"
     parser.setting("--time-limit", type=cli.positive_float, metavar="SECONDS", help=text)
     text = "end the search after this work per 1,000 steps of the host, in the solver's deterministic seconds"
@@ -115,7 +113,6 @@ def kernel_speedup(text: str) -> tuple[str, float]:
 
 
 def batch(text: str) -> int:
-    """Parse the largest batch."""
     return require_batch(cli.positive_int(text))
 
 
@@ -130,13 +127,11 @@ def overlay(settings: cli.Settings, board: Board) -> OverlayEngine | None:
 
 
 def with_planning_defaults(settings: cli.Settings) -> cli.Settings:
-    """Return the settings with the defaults of the FPGA configuration."""
     path = settings.fpga_config
     return settings.with_defaults(read_assumptions(Section.of_file(path)), path.name)
 
 
 def request(settings: cli.Settings, watch: cli.SearchWatch) -> Request:
-    """Return what to plan for."""
     target = board(settings.board)
     return Request(
         target,
@@ -183,7 +178,6 @@ def hand_off(stage: cli.StageRun, settings: cli.Settings) -> AbstractContextMana
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the stage."""
     with cli.stage(arguments(), argv) as stage:
         settings = with_planning_defaults(stage.settings)
         stage.record.settings = settings.record()

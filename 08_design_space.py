@@ -69,7 +69,6 @@ MEGABYTE = 1_000_000
 
 
 def arguments() -> cli.Parser:
-    """The flags of this stage."""
     parser = cli.Parser(SCRIPT, __doc__ or "")
     count: dict[str, Any] = {"type": cli.positive_int, "metavar": "N"}
     parser.setting(
@@ -127,7 +126,6 @@ def searches_of(settings: cli.Settings, hardware: Hardware) -> EngineComparison:
 
 
 def summary(best: DesignPointsRow, points: Sequence[DesignPointsRow], objective: str) -> DesignSummaryDocument:
-    """Return design_summary."""
     count = len({point["design"] for point in points})
     return {**best, "problem": None, "design_objective": objective, "design_count": count}
 
@@ -151,7 +149,6 @@ def searched(
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the stage."""
     with cli.stage(arguments(), argv) as stage:
         settings, watch = stage.settings, cli.DesignWatch(stage.settings)
         variants = designs(load_hardware(settings.hardware, FOLDER), settings.sweep or "")

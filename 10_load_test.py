@@ -66,7 +66,6 @@ SCRIPT = "10_load_test.py"
 
 
 def arguments() -> cli.Parser:
-    """The flags of this stage."""
     parser = cli.Parser(SCRIPT, __doc__ or "")
     parser.model_settings()
     load_stage.schedule_flags(parser, KINDS)
@@ -112,7 +111,6 @@ def require_searched_model(stage: cli.StageRun, model_id: str) -> None:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the stage."""
     with cli.stage(arguments(), argv) as stage:
         given = stage.settings
         values = checked(given.values, given.given)

@@ -48,7 +48,6 @@ PASSED_ON = ("model", "dim", "input", "provider", "optimization", "images", "nor
 
 
 def arguments() -> cli.Parser:
-    """The flags of this stage."""
     parser = cli.Parser(SCRIPT, __doc__ or "")
     parser.model_settings()
     load_stage.bound_flags(parser)
@@ -66,7 +65,6 @@ def arguments() -> cli.Parser:
 
 
 def write(transaction: Transaction, optimum: Optimum) -> None:
-    """Write what the search found."""
     transaction.add_rows("load_search", trial_rows(optimum))
     transaction.add_rows("load_batch_times", batch_rows(optimum))
     transaction.add_document("load_best", best_document(optimum))
@@ -80,7 +78,6 @@ def next_command(given: cli.Settings) -> str:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the stage."""
     with cli.stage(arguments(), argv) as stage:
         given = stage.settings
         values = checked(given.values, given.given)

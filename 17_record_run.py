@@ -50,7 +50,6 @@ def arguments() -> cli.Parser:
 
 
 def exported_figures(folder: Folder) -> list[ExportedFigure]:
-    """Return the figures that the documents of a folder state."""
     figures = []
     for name in (name for name in EXPORTED if folder.has(name)):
         try:

@@ -44,7 +44,6 @@ SCRIPT = "18_load_fleet.py"
 
 
 def arguments() -> cli.Parser:
-    """The flags of this stage."""
     parser = cli.Parser(SCRIPT, __doc__ or "")
     parser.setting("--models", type=cli.paths, default=(), metavar="FILE,…", help="ONNX files, or names in models/")
     parser.dimension_setting()
@@ -61,14 +60,12 @@ def arguments() -> cli.Parser:
 
 
 def tasks(given: cli.Settings, task: ModelTask) -> list[ModelTask]:
-    """Return what to measure, a task per model."""
     paths = [cli.model_path(str(name), "--models") for name in given.models]
     configured = [cli.configured_bindings(given.config, path) for path in paths]
     return tasks_of(paths, configured, task, is_sent=bool(given.cluster))
 
 
 def measure(stage: cli.StageRun, transaction: Transaction, models: Sequence[ModelTask]) -> None:
-    """Measure every model, and write a row for each."""
     given, paths = stage.settings, list[Path](task.path for task in models)
     workers = Workers(1, given.cluster or "", given.cluster_address)
     results = workers.results([task.measured for task in models])
@@ -80,7 +77,6 @@ def measure(stage: cli.StageRun, transaction: Transaction, models: Sequence[Mode
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the stage."""
     with cli.stage(arguments(), argv) as stage:
         given = stage.settings
         if not given.models:

@@ -50,7 +50,6 @@ SCRIPT = "19_endurance_test.py"
 
 
 def arguments() -> cli.Parser:
-    """The flags of this stage."""
     parser = cli.Parser(SCRIPT, __doc__ or "")
     parser.model_settings()
     load_stage.schedule_flags(parser, KINDS, duration_s=3600.0)
@@ -83,7 +82,6 @@ def endure(stage: cli.StageRun, transaction: Transaction, harness: Harness) -> N
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the stage."""
     with cli.stage(arguments(), argv) as stage:
         given = stage.settings
         settings = LoadSettings.of(checked(given.values, given.given))

@@ -49,7 +49,6 @@ SCRIPT = "20_load_interference.py"
 
 
 def arguments() -> cli.Parser:
-    """The flags of this stage."""
     parser = cli.Parser(SCRIPT, __doc__ or "")
     parser.model_settings()
     parser.setting("--with-model", "--with", metavar="FILE", help="the other model")
@@ -67,7 +66,6 @@ def arguments() -> cli.Parser:
 
 
 def other_harness(given: cli.Settings, settings: LoadSettings) -> Harness:
-    """Return the service of the other model."""
     path = cli.model_path(given.with_model, "--with")
     other = OtherModel(dict(given.with_dim), given.with_rate)
     return settings.beside(path, cli.configured_bindings(given.config, path), other)
@@ -91,7 +89,6 @@ def interfere(stage: cli.StageRun, transaction: Transaction, harness: Harness, o
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the stage."""
     with cli.stage(arguments(), argv) as stage:
         given = stage.settings
         if given.with_model is None:

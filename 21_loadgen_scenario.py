@@ -43,7 +43,6 @@ SCRIPT = "21_loadgen_scenario.py"
 
 
 def arguments() -> cli.Parser:
-    """The flags of this stage."""
     parser = cli.Parser(SCRIPT, __doc__ or "")
     parser.model_settings()
     parser.setting("--scenario", choices=tuple(SCENARIOS), default="server", help="of MLPerf LoadGen")
@@ -76,7 +75,6 @@ def load(stage: cli.StageRun, transaction: Transaction, harness: Harness) -> Non
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the stage."""
     with cli.stage(arguments(), argv) as stage:
         given = stage.settings
         settings = LoadSettings.of(checked(given.values, given.given))

@@ -37,7 +37,6 @@ SCRIPT = "22_provider_comparison.py"
 
 
 def arguments() -> cli.Parser:
-    """The flags of this stage."""
     parser = cli.Parser(SCRIPT, __doc__ or "")
     parser.model_settings()
     parser.setting("--threads", type=cli.positive_int, metavar="N", help="intra-op threads (default: all processors)")
@@ -48,7 +47,6 @@ def arguments() -> cli.Parser:
 
 
 def compare(stage: cli.StageRun) -> list[ProviderComparisonRow]:
-    """Return a row per provider and output."""
     given = stage.settings
     path = cli.model_path(given.model)
     model = RequestContent.of(given.values).model(path, cli.configured_bindings(given.config, path))
@@ -57,7 +55,6 @@ def compare(stage: cli.StageRun) -> list[ProviderComparisonRow]:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the stage."""
     with cli.stage(arguments(), argv) as stage:
         with stage.writing() as transaction:
             rows = compare(stage)

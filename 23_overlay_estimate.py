@@ -38,7 +38,6 @@ CONFIGS = cli.ROOT / "configs"
 
 
 def arguments() -> cli.Parser:
-    """Return the parser with the flags of this stage."""
     parser = cli.Parser(SCRIPT, __doc__ or "")
     parser.setting("--board", default="zcu104", metavar="NAME", help="board: a name in configs/boards, or a YAML file")
     text = "overlay engine: a name in configs/engines, or a YAML file"
@@ -58,7 +57,6 @@ def chosen_engine(settings: cli.Settings) -> OverlayEngine:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the stage."""
     with cli.stage(arguments(), argv) as stage:
         engine = chosen_engine(stage.settings)
         metrics, edges = stage.tables.rows("op_metrics"), stage.tables.rows("op_edges")

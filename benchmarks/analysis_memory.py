@@ -35,12 +35,10 @@ class Discarding(io.StringIO):
     """A file that keeps nothing."""
 
     def write(self, text: str, /) -> int:
-        """Take the text."""
         return len(text)
 
 
 def recorded(count: int) -> Recorder:
-    """Return a recorder that was given so many runs."""
     random, runs, now_ns = np.random.default_rng(0), Recorder(), 10**12
     for done in range(0, count, CHUNK):
         lengths = RUN_NS * (1 + 0.03 * np.abs(random.standard_normal(min(CHUNK, count - done))))

@@ -46,7 +46,6 @@ class Judged:
 
 
 def by_family(ratios: Iterable[tuple[str, float]]) -> dict[str, list[float]]:
-    """Return the ratios of each family."""
     found: dict[str, list[float]] = {}
     for family, ratio in ratios:
         found.setdefault(family, []).append(ratio)
@@ -54,7 +53,6 @@ def by_family(ratios: Iterable[tuple[str, float]]) -> dict[str, list[float]]:
 
 
 def chosen_band(points: Sequence[Timed]) -> tuple[Rates, Band]:
-    """Return the rates and the interval that the points give."""
     rates = fit_rates(points)
     return rates, band_of(by_family((point.family, point.ratio(rates)) for point in points))
 
@@ -180,7 +178,6 @@ def _rows(title: str, rows: Sequence[Judged], unit: float) -> Iterator[str]:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Print the report."""
     argparse.ArgumentParser(prog="python -m benchmarks.array_coverage", description=__doc__).parse_args(argv)
     print(report())
     return 0

@@ -97,14 +97,12 @@ def ports_of(design: Design) -> MemoryPorts:
 
 
 def dpu_ports(board: str, clock_mhz: float) -> MemoryPorts:
-    """Return the ports of a DPU on an embedded board."""
     memory = load_board(board, CONFIGS / "boards").memory
     count, bits = DPU_PORTS
     return MemoryPorts(count, bits, clock_mhz, 1, memory.bytes_per_s, memory.efficiency, 0.0)
 
 
 def array_of(design: Design) -> SystolicArray:
-    """Return a design as the model builds it."""
     rate = design.macs_per_dsp
     if rate is None:
         rate = load_board(design.board, CONFIGS / "boards").macs_per_dsp[design.precision]
@@ -164,7 +162,6 @@ def _networks() -> Iterator[Timed]:
 
 @cache
 def counted_network(name: str) -> tuple[Network, tuple[Task, ...]]:
-    """Return a network, and its products and convolutions as tasks."""
     net = network(NETWORKS[name]())
     candidates = task_candidates(net.graph, fuse(net.graph), net.layers, "int8", longest_chain=1)
     return net, tuple(found.task for found in candidates if found.task is not None and found.task.macs)

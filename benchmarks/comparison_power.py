@@ -57,7 +57,6 @@ class Tally:
     busy: int = 0
 
     def enter(self, rows: list[Row]) -> str:
-        """Count a comparison, and return it as a line."""
         judged = next(row for row in rows if row["compared_kind"] == "end_to_end")
         self.busy += "busy" in judged["verdict_reason"]
         self.shares.append(float(judged["difference_share"]))
@@ -76,7 +75,6 @@ class Tally:
         return any(part in source for source in sources for part in self.touched)
 
     def summary(self, name: str) -> str:
-        """Return the counts."""
         pairs = len(self.alarms)
         named = f"named {self.found} of {pairs}, " if self.source else ""
         busy = f" ({self.busy} of them on a busy host, which judges no time)" if self.busy else ""
@@ -133,7 +131,6 @@ def profiled(path: Path, out: Path, options: argparse.Namespace) -> Path:
 
 
 def rows_of(file: Path) -> list[Row]:
-    """Return the rows of a comparison."""
     with file.open(newline="") as lines:
         return list(csv.DictReader(lines))
 

@@ -78,7 +78,6 @@ class ArrayCall:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Plan, simulate and compare."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--board", default="kv260", help="default: kv260")
     parser.add_argument("--seed", type=int, default=0, help="of the weights and the image (default: 0)")
@@ -97,7 +96,6 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def image_of(seed: int) -> dict[str, NDArray[np.float32]]:
-    """Return the input of the network."""
     return {"input": np.random.default_rng(seed + 1).standard_normal((1, 3, 32, 32)).astype(np.float32)}
 
 

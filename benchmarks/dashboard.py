@@ -35,8 +35,6 @@ ASKED = 20
 
 
 class Figure(NamedTuple):
-    """A measured figure and its limit."""
-
     name: str
     value: float
     limit: float
@@ -45,7 +43,6 @@ class Figure(NamedTuple):
 
     @property
     def is_met(self) -> bool:
-        """Whether the limit holds."""
         return self.value >= self.limit if self.is_least else self.value <= self.limit
 
 
@@ -216,7 +213,6 @@ def fill_an_hour(folder: Path) -> None:
 
 
 def answer_s(ask: Callable[[str], bytes], path: str) -> float:
-    """Return the median time of an answer."""
     taken_s = []
     for _ in range(ASKED):
         began_s = time.perf_counter()
@@ -241,7 +237,6 @@ def killed(model: Path, folder: Path) -> list[Figure]:
 
 
 def measured(model: Path, folder: Path, seconds: float) -> list[Figure]:
-    """Return every figure."""
     hour = folder / "hour"
     hour.mkdir()
     fill_an_hour(hour)

@@ -41,8 +41,6 @@ HEADER = ("model", "layers", "nodes", "hardware", "seconds", "peak MB", "ms a la
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """08 on one model and one accelerator."""
-
     model: str
     layers: int
     nodes: int

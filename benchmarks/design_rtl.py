@@ -38,7 +38,6 @@ EVALUATIONS = 3000
 
 
 def modelled(rows: MappedRows, costs: RtlCosts) -> np.ndarray:
-    """Return the cycles of all rows."""
     return np.concatenate([rtl_cycles(mappings, nests, costs) for _, nests, mappings, _ in rows.batches()])
 
 

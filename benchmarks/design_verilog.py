@@ -81,7 +81,6 @@ class TileRun:
 
     @classmethod
     def drawn(cls, design: Design, nest: LoopNest, seed: int = 0) -> TileRun:
-        """Return a tile with operands from a seed."""
         random = np.random.default_rng(seed)
         image = random.integers(-HALF, HALF, (nest.c, nest.stored_height, nest.stored_width))
         return cls(design, nest, image, random.integers(-HALF, HALF, (nest.k, nest.c, nest.r, nest.s)))

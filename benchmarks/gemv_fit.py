@@ -29,7 +29,6 @@ CHOSEN = "row + stall"
 
 
 def load() -> StreamingModel:
-    """Return the configured model."""
     return read_streaming(Section.of_file(CONFIG))
 
 

@@ -37,8 +37,6 @@ STALL_S = 0.2
 
 
 class Figure(NamedTuple):
-    """A measured figure and its limit."""
-
     name: str
     value: float
     limit: float
@@ -54,7 +52,6 @@ class Sleeper:
         self.worker_count, self._service_s, self._stall_at = workers, service_s, stall_at
 
     def run(self, worker: int, batch: Batch) -> tuple[int, ...]:
-        """Sleep."""
         if self._service_s:
             time.sleep(self._service_s + (STALL_S if batch.index == self._stall_at else 0))
         return ()

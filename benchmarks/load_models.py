@@ -92,7 +92,6 @@ class Row:
 
 
 def open_service(path: Path, session_count: int, threads: int, concurrency: Concurrency = USUAL) -> SessionService:
-    """Return sessions of a model, warm."""
     graph = load_model(path, {}, {"batch": 1, "N": 1}).graph
     settings = concurrency.settings_of(session_count, SessionSettings(threads))
     sessions = [create_session(path, each) for each in settings]
@@ -139,7 +138,6 @@ def compare(service: SessionService, rate_hz: float, count: int, seed: int, roun
 
 
 def against_loadgen(model: str, service: SessionService, times: ServiceTimes, options: argparse.Namespace) -> list[Row]:
-    """Return the rows of a model at all rates."""
     rows = list[Row]()
     for load in LOADS:
         rate_hz = round(load / float(times[1].mean()), 2)
@@ -195,7 +193,6 @@ def of_models(options: argparse.Namespace, folder: Path) -> Iterator[Row]:
 
 
 def arguments(argv: Sequence[str] | None) -> argparse.Namespace:
-    """Parse the flags."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--models", nargs="+", choices=BUILDERS, default=[*BUILDERS], metavar="NAME")
     parser.add_argument("--requests", type=int, default=500, help="of a run, at least 150 (default: 500)")
@@ -208,7 +205,6 @@ def arguments(argv: Sequence[str] | None) -> argparse.Namespace:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Print the tables."""
     options = arguments(argv)
     try:
         require_loadgen()

@@ -168,7 +168,6 @@ def _vision_transformer(folder: Path) -> Path:
 
 
 def arguments(argv: Sequence[str] | None) -> argparse.Namespace:
-    """Parse the flags."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", type=Path, help="an ONNX file (default: a vision transformer of four layers)")
     parser.add_argument(
@@ -180,7 +179,6 @@ def arguments(argv: Sequence[str] | None) -> argparse.Namespace:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Print the comparison."""
     options = arguments(argv)
     try:
         loadgen = importlib.import_module("mlperf_loadgen")

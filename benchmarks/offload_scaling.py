@@ -275,11 +275,9 @@ class Limit(Endless):
     """A clock that leaves so many seconds."""
 
     def __init__(self, limit_s: float) -> None:
-        """Start the clock."""
         self.end_s = time.monotonic() + limit_s
 
     def left_s(self) -> float:
-        """Return the seconds left."""
         return self.end_s - time.monotonic()
 
 

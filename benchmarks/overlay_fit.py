@@ -99,12 +99,10 @@ def network(model: onnx.ModelProto) -> Network:
 
 
 def configured(engine: str, board: str) -> OverlayEngine:
-    """Return an engine as configured."""
     return load_engine(engine, CONFIGS / "engines", load_board(board, CONFIGS / "boards"))
 
 
 def with_rates(engine: OverlayEngine, rates: Rates) -> OverlayEngine:
-    """Return the engine with other rates."""
     config = engine.config
     call_us = CALL_FRACTION * rates["host_us"]
     input_ns = (1 - CALL_FRACTION) * rates["host_us"] / INPUT_ELEMENTS * 1e3
@@ -120,7 +118,6 @@ def with_rates(engine: OverlayEngine, rates: Rates) -> OverlayEngine:
 
 
 def predicted(net: Network, engine: OverlayEngine) -> WholeModel:
-    """Predict one network on the engine."""
     return whole_model(net.graph, net.layers, engine)
 
 
@@ -188,7 +185,6 @@ def report() -> str:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Print the fit."""
     argparse.ArgumentParser(prog="python -m benchmarks.overlay_fit", description=__doc__).parse_args(argv)
     print(report())
     return 0

@@ -109,7 +109,6 @@ def _coverage(compared: Sequence[Comparison]) -> Iterator[str]:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Print the table."""
     argparse.ArgumentParser(prog="python -m benchmarks.overlay_held_out", description=__doc__).parse_args(argv)
     print(report())
     return 0

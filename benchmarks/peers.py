@@ -16,5 +16,4 @@ PEERS = {
 
 
 def command(peer: str, model: Path) -> list[str]:
-    """Return the command with which a peer reads a model."""
     return [sys.executable, "-c", PEERS[peer], str(model)]

@@ -102,7 +102,6 @@ def empty(columns: Iterable[Column]) -> dict[str, Any]:
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Write the tables into a folder that has those of 02."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("model", type=Path)
     parser.add_argument("folder", type=Path)

@@ -63,7 +63,6 @@ class Operator:
 
     @property
     def label(self) -> str:
-        """Label that is unique among the operators."""
         return f"{self.family}-{'x'.join(map(str, self.shapes[0]))}"
 
     @property
@@ -121,7 +120,6 @@ def family(
     three: int,
     depthwise: int,
 ) -> list[Operator]:
-    """Return one operator of each kind."""
     padded = {"pads": [1, 1, 1, 1]}
     return [
         Operator("Relu", "Relu", ((1, relu),)),
@@ -279,7 +277,6 @@ def line(cells: Iterable[object]) -> str:
 
 
 def shown(row: Row, threads: int) -> str:
-    """Return a row of the table."""
     numbers = (row.raw_us, row.corrected_us, row.oracle_us, row.spread_us, row.difference_us, row.limit_us(threads))
     return line((row.label, row.kind, *(f"{number:.1f}" for number in numbers), row.verdict(threads)))
 

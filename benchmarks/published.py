@@ -132,7 +132,6 @@ def network_figures() -> Iterator[NetworkFigures]:
 
 
 def closures() -> list[Closure]:
-    """Return the published closures of a clock."""
     return [
         Closure(
             design=section.text("design"),

@@ -30,7 +30,6 @@ class Whole:
 
     @property
     def floats(self) -> NDArray[np.float32]:
-        """The numbers that it stands for."""
         whole = (self.values - _along_channels(self.zero, self.values)).astype(np.float32)
         numbers: NDArray[np.float32] = whole * _along_channels(self.scale, self.values)
         return numbers

@@ -22,7 +22,6 @@ LATENCY_NS = 1_234_567  # added to each reading, so that the histogram works as 
 
 
 def loop_ns(record: Callable[[int, int], None] | None) -> float:
-    """Return the time of one turn."""
     clock = time.perf_counter_ns
     begin = clock()
     if record is None:

@@ -65,7 +65,6 @@ def cost(sensors: Sequence[Sensor], rate_hz: float, seconds: float) -> tuple[flo
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Print a row for each set."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rate-hz", type=float, default=100.0)
     parser.add_argument("--seconds", type=float, default=1.0, help="for each set, seven times")

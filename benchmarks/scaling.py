@@ -50,7 +50,6 @@ class Case:
 
     @property
     def title(self) -> str:
-        """Name in the table."""
         return f"{self.kind}, {self.weights_gib} GiB" if self.weights_gib else self.kind
 
     def build(self, folder: Path) -> tuple[Path, int]:
@@ -86,7 +85,6 @@ Measure = Callable[[Sequence[str]], CommandRun]
 
 
 def stage(name: str, model: Path, folder: Path) -> list[str]:
-    """Return the command of a stage."""
     flags = ["--model", str(model)] if name == "02" else []
     return [sys.executable, *STAGES[name], *flags, "--out", str(folder), "--quiet"]
 

@@ -52,7 +52,6 @@ DEEP_LIMIT = 0.05  # LUTs of further products are counted, not fitted
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run one of the two commands."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("command", choices=("fit", "check"))
     parser.add_argument("--all", action="store_true", help="check every R and C from 4 to 16")

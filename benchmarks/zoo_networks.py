@@ -33,7 +33,6 @@ def _unit(
     groups: int = 1,
     has_relu: bool = True,
 ) -> str:
-    """Add a convolution, BatchNorm and ReLU."""
     y = batch_norm(builder, conv(builder, x, path, shape, stride=stride, groups=groups), f"{path}/bn", shape[0])
     return builder.node("Relu", [y], f"{path}/relu") if has_relu else y
 
@@ -66,7 +65,6 @@ def _bottleneck(builder: GraphBuilder, x: str, path: str, channels: int, width: 
 
 
 def _mobilenet_v1(share: float, image: int) -> onnx.ModelProto:
-    """MobileNet v1 with a share of the channels."""
     builder = GraphBuilder("mobilenet_v1", has_weights=False)
     channels = int(STEM * share)
     x = _unit(builder, "input", "stem", (channels, 3, 3, 3), stride=2)
@@ -79,7 +77,6 @@ def _mobilenet_v1(share: float, image: int) -> onnx.ModelProto:
 
 
 def _mobilenet_v2(share: float) -> onnx.ModelProto:
-    """MobileNet v2 with a share of the channels, each a multiple of eight."""
     builder = GraphBuilder("mobilenet_v2", has_weights=False)
     channels = _of_eight(32 * share)
     x = _unit(builder, "input", "stem", (channels, 3, 3, 3), stride=2)

@@ -76,7 +76,6 @@ class Section:
         return cls(path, load_yaml(path))
 
     def __contains__(self, key: str) -> bool:
-        """Whether the file gives the key."""
         return key in self._content
 
     def __iter__(self) -> Iterator[str]:
@@ -91,7 +90,6 @@ class Section:
         return ".".join(filter(None, (self.name, key)))
 
     def value(self, key: str) -> Any:
-        """Return the value of a key, of any type."""
         if key not in self._content:
             raise self.error(key, "is missing", "see the files of configs/")
         self._unread.discard(key)
@@ -105,7 +103,6 @@ class Section:
         return text.strip()
 
     def choice(self, key: str, allowed: tuple[str, ...]) -> str:
-        """Return one of the allowed words."""
         if (word := self.value(key)) not in allowed:
             raise self.error(key, f"is {quoted(word)}", f"it takes {' or '.join(allowed)}")
         return str(word)
@@ -119,7 +116,6 @@ class Section:
         return value
 
     def entries(self, key: str) -> list[Any]:
-        """Return a list of at least one entry."""
         entries = self.value(key)
         if not isinstance(entries, list) or not entries:
             raise self.error(key, "is not a list of at least one entry")
@@ -159,7 +155,6 @@ class Section:
         return Constant(low, likely, high, *below.origin())
 
     def constants(self, key: str) -> dict[str, Constant]:
-        """Return every constant of the section at a key, by name."""
         below = self.section(key)
         return {name: below.constant(name) for name in below}
 

@@ -88,7 +88,6 @@ class Expression:
 
     @property
     def names(self) -> frozenset[str]:
-        """Names of the dimensions that it depends on."""
         factors = [factor for product in self.terms for factor, _ in product]
         names = frozenset(factor.name for factor in factors if isinstance(factor, Dimension))
         inner = (operand for factor in factors for operand in factor.operands if isinstance(operand, Expression))
@@ -121,7 +120,6 @@ class Expression:
     __radd__, __rmul__ = __add__, __mul__
 
     def __pow__(self, power: int) -> Count:
-        """Return a whole power, not negative."""
         return prod([self] * power)
 
     def __floordiv__(self, divisor: Count) -> Count:
@@ -258,7 +256,6 @@ def _text(count: Count, divisor: int = 1) -> str:
 
 
 def _term_text(product: Product, coefficient: Fraction) -> str:
-    """Return a product and its coefficient: ``3*a**2*b/2``."""
     words = [str(factor) if power == 1 else f"{factor}**{power}" for factor, power in product]
     number = abs(coefficient.numerator)
     shown = "*".join([*([str(number)] if number != 1 or not words else []), *words])

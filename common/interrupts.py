@@ -97,7 +97,6 @@ class FirstNoted:
         self.has_come = False
 
     def __enter__(self) -> FirstNoted:
-        """Note signals from now on."""
         known = {number: signal.getsignal(number) for number in self._numbers}
         try:
             for number in (number for number in known if known[number] != signal.SIG_IGN):
@@ -113,7 +112,6 @@ class FirstNoted:
         self._hear()
 
     def __exit__(self, *_: object) -> None:
-        """Handle the signals as before."""
         while self._before:
             signal.signal(*self._before.popitem())
 
@@ -122,7 +120,6 @@ class Deferred:
     """A context that holds signals back; the first one takes effect when it has ended."""
 
     def __enter__(self) -> None:
-        """Note the signals from now on."""
         self._held: list[int] = []
         self._handlers = [signal.signal(number, lambda number, _: self._held.append(number)) for number in SIGNALS]
 

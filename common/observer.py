@@ -84,7 +84,6 @@ class Observer:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        """Stop sampling and counting."""
         self._stack.close()
 
     def drain_events(self) -> None:

@@ -59,7 +59,6 @@ class Workers:
     address: str = ""
 
     def are_here(self, call_count: int) -> bool:
-        """Return whether calls are computed in this process."""
         return not self.cluster and min(self.processes, call_count) < 2
 
     def results(
@@ -101,7 +100,6 @@ def _from_futures(
     is_ended: Callable[[], bool],
     most_open: int,
 ) -> Iterator[tuple[int, Result]]:
-    """Yield the results of an executor, which has at most so many calls at a time."""
     with executor as submit:
         waiting, version = iter(enumerate(calls)), _version()
         places: dict[Future[Any], int] = {}
@@ -123,7 +121,6 @@ def _version() -> str:
 
 
 def _answer(call: Callable[[], Result], around: Around | None, version: str) -> Result | PipelineError:
-    """Return the result of a call, or why there is none; this runs where a worker is."""
     if _version() != version:
         problem = "a worker runs another version of this project, or of a package that computes"
         return WorkersLostError("<cluster>", problem, "give all workers the same packages, and start them anew")
@@ -242,7 +239,6 @@ def _ray(address: str) -> Iterator[Submit]:
 
 
 def _answers(address: str) -> bool:
-    """Return whether something listens at an address."""
     host, _, port = address.rpartition("/")[-1].rpartition(":")
     try:
         socket.create_connection((host, int(port)), CONNECT_S).close()

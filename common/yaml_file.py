@@ -81,7 +81,6 @@ def _require_shallow(path: Path, text: str) -> None:
 
 
 def _place(error: Exception) -> str:
-    """Return what is wrong in a YAML text, and where."""
     if isinstance(error, yaml.MarkedYAMLError):
         mark = error.problem_mark
         return f"{error.problem}" + (f", line {mark.line + 1}" if mark else "")

@@ -46,7 +46,6 @@ class GraphBuilder:
         return inner
 
     def weight(self, name: str, array: npt.NDArray[np.generic]) -> str:
-        """Add an initializer and return its name."""
         self.initializers.append(numpy_helper.from_array(array, name))
         return name
 

@@ -45,7 +45,6 @@ def _add(name: str, file: str, form: Form, description: str, columns: str = "", 
 
 
 def _table(name: str, description: str, key: str, columns: str) -> None:
-    """A table; its key columns come first."""
     _add(name, f"{name}.csv", "table", description, f"{key} {columns}", key)
 
 

@@ -108,7 +108,6 @@ def _count(name: str, description: str, **options: Any) -> None:
 
 
 def _amount(name: str, description: str, **options: Any) -> None:
-    """A number that cannot be negative."""
     declare(name, "number", description, **{"minimum": 0, **options})
 
 

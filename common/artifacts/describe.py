@@ -9,7 +9,6 @@ from common.artifacts.stages import STAGES, WRITER
 
 
 def describe_stage(script: str) -> str:
-    """Describe the artifacts that a script writes, as Markdown."""
     return "\n".join(describe(ARTIFACTS[name]) for name in STAGES[script].leaves)
 
 

@@ -70,7 +70,6 @@ def _problem(column: Column, value: Any) -> str:
 
 
 def _is_of(kind: str, value: Any) -> bool:
-    """Whether JSON gives a value in the type of its kind."""
     if kind in CELLS:
         return CELLS[kind][0](value)
     if kind in _TYPES:

@@ -42,7 +42,6 @@ class Folder(TypedReader):
     """
 
     def __init__(self, path: Path, record: Provenance, *, lenient: bool = False) -> None:
-        """Read nothing yet."""
         self.root = path
         self.record = record
         self.lenient = lenient
@@ -117,7 +116,6 @@ class Folder(TypedReader):
         return cast("Tables", {name: self.rows_by_name(name) for name in names})
 
     def documents(self, names: Iterable[str]) -> Documents:
-        """Read several documents."""
         return cast("Documents", {name: self.document_by_name(name) for name in names})
 
     def foreign(self, name: str, read: Callable[[Path], Content]) -> Content:

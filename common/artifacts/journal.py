@@ -198,7 +198,6 @@ def _clear(folder: Path) -> None:
 
 
 def _complete(folder: Path) -> None:
-    """Do the renames of the journal that are left."""
     staging = folder / STAGING
     files, obsolete = _entries(staging / JOURNAL)
     for name in obsolete:

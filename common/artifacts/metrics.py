@@ -22,7 +22,6 @@ OPENTELEMETRY = {"peak_resident_bytes": "`process.memory.usage` (ours is its pea
 
 
 def exported_columns(document: str) -> Iterable[Column]:
-    """Yield the columns of a document that are figures."""
     return (column for column in ARTIFACTS[document].columns if column.kind in ("integer", "number"))
 
 

@@ -45,7 +45,6 @@ class TypedWriter:
 
 
 def row_types() -> str:
-    """Return the source of the module."""
     tables = [artifact for artifact in ARTIFACTS.values() if artifact.form == "table"]
     documents = [artifact for artifact in ARTIFACTS.values() if artifact.form == "document"]
     parts = [
@@ -92,5 +91,4 @@ def _collection(name: str, what: str, artifacts: Sequence[Artifact]) -> str:
 
 
 def _overload(method: str, artifact: Artifact, argument: str, result: str) -> str:
-    """Return the signature of a method for one artifact."""
     return f'    @overload\n    def {method}(self, name: Literal["{artifact.name}"], {argument}) -> {result}: ...'

@@ -33,7 +33,6 @@ READ_AS = {"string": "str", **dict.fromkeys(JSON_KINDS, "str"), "integer": "Int6
 
 @cache
 def schema(name: str) -> pa.DataFrameSchema:
-    """Pandera schema of a table."""
     artifact = ARTIFACTS[name]
     columns = {column.name: _pandera_column(column) for column in artifact.columns}
     return pa.DataFrameSchema(columns, strict=True, ordered=True, unique=list(artifact.key) or None)

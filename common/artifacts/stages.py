@@ -37,7 +37,6 @@ class Stage:
 
     @property
     def leaves(self) -> tuple[str, ...]:
-        """All artifacts that it writes."""
         return (*self.writes, *self.writes_too)
 
 

@@ -41,7 +41,6 @@ class Transaction(TypedWriter):
     """
 
     def __init__(self, folder: Path, record: Provenance, inherited: Sequence[str] = ()) -> None:
-        """Stage nothing yet."""
         self.folder = folder
         self.record = record
         self._written: set[Path] = set()
@@ -94,7 +93,6 @@ class Transaction(TypedWriter):
     # --- staging --------------------------------------------------------------------------------------------------
 
     def path(self, name: str) -> Path:
-        """Path at which the artifact will stand."""
         return self.targets / ARTIFACTS[name].file
 
     def add_table(self, name: str, frame: pd.DataFrame) -> pd.DataFrame:
@@ -145,11 +143,9 @@ class Transaction(TypedWriter):
         return self.add_table(name, frame_of(rows, [column.name for column in ARTIFACTS[name].columns]))
 
     def add_text(self, name: str, text: str) -> None:
-        """Stage a text artifact."""
         self._write(self._staged_as(name), text)
 
     def add_bytes(self, name: str, content: bytes) -> None:
-        """Stage a binary artifact."""
         with self._reporting():
             self._staged_as(name).write_bytes(content)
 
@@ -158,7 +154,6 @@ class Transaction(TypedWriter):
         self._staged.append((temporary, self.path(name)))
 
     def add_copy(self, name: str, source: Path) -> None:
-        """Stage a copy of a file."""
         with self._reporting():
             shutil.copyfile(source, self._staged_as(name))
 

@@ -20,7 +20,6 @@ def fail_flag(parser: Parser) -> None:
 
 
 def folder_flags(parser: Parser) -> None:
-    """Add which folders are compared."""
     folders = REPEATED | {"type": flags.path, "metavar": "FOLDER"}
     parser.setting(
         "--baseline", help="folder of the tables to compare with; repeatable: repeats of one measurement", **folders

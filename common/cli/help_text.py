@@ -14,7 +14,6 @@ LEAST_FLAGS = 6  # lines that are kept for flags, however long the rest is
 
 
 def terminal_columns() -> int:
-    """Return the width that a text is wrapped to."""
     return max(shutil.get_terminal_size((MOST_COLUMNS, 24)).columns, 60)
 
 
@@ -59,7 +58,6 @@ def _wrap(text: str, columns: int, indent: str = "") -> list[str]:
 
 
 def _flag_lines(action: Action, columns: int) -> list[str]:
-    """Return one flag with its help, as argparse would show it."""
     metavar = action.metavar if isinstance(action.metavar, str) else ""
     if isinstance(action.metavar, tuple):
         metavar = " ".join(action.metavar)

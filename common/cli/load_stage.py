@@ -50,7 +50,6 @@ def duration_flags(parser: Parser, duration_s: float = 10.0) -> None:
 
 
 def seed_flag(parser: Parser) -> None:
-    """Add the seed."""
     parser.setting("--seed", type=flags.non_negative_int, default=0, metavar="N", help="seed of arrivals and inputs")
 
 
@@ -61,7 +60,6 @@ def user_flags(parser: Parser) -> None:
 
 
 def length_flags(parser: Parser) -> None:
-    """Add lengths of requests."""
     text = "lengths of requests: uniform:1,512, normal:128,40,512, lognormal:64,0.8,512"
     parser.setting("--lengths", metavar="D", help=text)
     parser.setting("--length-dim", metavar="NAME", help="dimension that is the length of a request, such as seq")
@@ -78,7 +76,6 @@ def payload_flags(parser: Parser, normalizations: Sequence[str]) -> None:
 
 
 def batching_flags(parser: Parser) -> None:
-    """Add how requests are batched."""
     parser.setting("--batch-max", help="largest batch (default: 1; of a search: 16)", **COUNT)
     parser.setting("--batch-wait", help="how long the oldest request waits for others (default: not at all)", **TIME)
     parser.setting("--batch-preferred", type=flags.sizes, default=(), metavar="N,…", help="sizes that are sent at once")

@@ -15,7 +15,6 @@ class Interruptible:
     """A context within which the first Ctrl-C ends this search and every later one with what they have."""
 
     def __init__(self) -> None:
-        """Note nothing yet."""
         self._signal = interrupts.FirstNoted()
 
     def __enter__(self) -> Self:
@@ -48,7 +47,6 @@ class SearchWatch(Interruptible):
         self._last_s: float | None = None  # when all searches must have ended
 
     def begin(self) -> None:
-        """Start the clock of a search."""
         self._begun_s, self._plan_us = time.monotonic(), 0.0
         self._last_s = self._begun_s + self._limit_s if self._last_s is None else self._last_s
         self._share_s = max(0.0, self._last_s - self._begun_s) / 2
@@ -81,7 +79,6 @@ class DesignWatch(Interruptible):
     """The line that shows the best energy-delay product of a search so far, its bound and the gap."""
 
     def __init__(self, settings: Settings) -> None:
-        """Show nothing yet."""
         super().__init__()
         self._draw = search_line(settings, "evaluations")
         self._bound = 0.0

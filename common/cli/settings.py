@@ -33,7 +33,6 @@ class Parser(argparse.ArgumentParser):
     """An argument parser that prints the script's docstring as help and keeps defaults apart from given values."""
 
     def __init__(self, script: str, doc: str) -> None:
-        """Add the flags that every stage has."""
         super().__init__(
             prog=script,
             description=wrapped(doc, terminal_columns()),
@@ -101,10 +100,7 @@ class Parser(argparse.ArgumentParser):
 
 
 class _HelpAll(argparse.Action):
-    """Print the whole help, and exit."""
-
     def __call__(self, parser: argparse.ArgumentParser, *_: object) -> NoReturn:
-        """Print it as argparse prints its own."""
         assert isinstance(parser, Parser)
         parser._print_message(parser.format_help_all(), sys.stdout)
         parser.exit()
@@ -114,13 +110,11 @@ class Settings:
     """Effective settings as attributes, and the origin of each."""
 
     def __init__(self, values: Mapping[str, Any], origins: Mapping[str, str], command: str) -> None:
-        """Copy values and origins."""
         self.values = dict(values)
         self.origins = dict(origins)
         self.command = command
 
     def __getattr__(self, name: str) -> Any:
-        """Value of the setting ``name``."""
         try:
             return self.__dict__["values"][name]
         except KeyError:
@@ -155,7 +149,6 @@ class Settings:
         return Settings(values, {**self.origins, **dict.fromkeys(missing, origin)}, self.command)
 
     def changed(self, **values: Any) -> Settings:
-        """Return these settings with other values."""
         return Settings({**self.values, **values}, self.origins, self.command)
 
     def record(self) -> dict[str, dict[str, Any]]:
@@ -164,7 +157,6 @@ class Settings:
 
 
 def _plain(value: Any) -> Any:
-    """Return a value as JSON can hold it."""
     if isinstance(value, list):
         return [str(item) if isinstance(item, Path) else item for item in value]
     return value if isinstance(value, bool | int | float | dict) or value is None else str(value)

@@ -71,7 +71,6 @@ def configured_bindings(path: Path, model: Path) -> dict[str, int]:
 
 
 def _sections(path: Path) -> dict[str, dict[str, str]]:
-    """Return the texts of all settings, by section and by name."""
     parser = configparser.RawConfigParser(
         delimiters=("=",),
         comment_prefixes=("#",),
@@ -87,7 +86,6 @@ def _sections(path: Path) -> dict[str, dict[str, str]]:
 
 
 def _place(error: configparser.Error) -> str:
-    """Return the line that is wrong, and what stands there."""
     match error:
         case configparser.DuplicateSectionError():
             return f"line {error.lineno}: a second [{shown(error.section)}]"
@@ -110,7 +108,6 @@ def _require_known(path: Path, script: str, section: Mapping[str, str], known: C
 
 
 def _read_as_flag(action: argparse.Action, text: str) -> Any:
-    """Convert and check a text as argparse does with that of a flag."""
     if action.nargs == 0:  # a switch
         if text not in SWITCHES:
             raise ValueError(f"{quoted(text)} is not true or false")

@@ -114,7 +114,6 @@ class StageRun:
 
     @property
     def has_written(self) -> bool:
-        """Whether files of this run are in place."""
         return bool(self._written)
 
     def close(self) -> None:

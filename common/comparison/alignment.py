@@ -93,7 +93,6 @@ class _Sets:
             self._above[second] = first
 
     def members(self) -> list[list[Key]]:
-        """Return the members of each set, in the order of their firsts."""
         found: dict[Key, list[Key]] = {}
         for key in self._above:
             found.setdefault(self.find(key), []).append(key)

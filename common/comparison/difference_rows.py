@@ -42,7 +42,6 @@ class Question:
 
     @property
     def compare(self) -> Compare:
-        """How two series are compared."""
         return paired_difference if self.is_paired else difference
 
 

@@ -60,7 +60,6 @@ class MeasuredSide:
         return np.asarray(np.sum(known, axis=0)) if known else np.zeros(0)
 
     def has_times(self, nodes: Sequence[str]) -> bool:
-        """Whether any of these nodes has a time; so have no nodes at all."""
         return not nodes or any(name in self.nodes_us for name in nodes)
 
     def by_op_type(self) -> dict[str, Samples]:

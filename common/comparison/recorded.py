@@ -34,21 +34,13 @@ LEAST_STEADY_SHARE = 0.25  # of the runs: a shorter steady part is compared with
 
 
 class MeasuredFolder(Protocol):
-    """What is asked of a folder with a measurement."""
-
     root: Path
 
-    def has(self, name: str) -> bool:
-        """Whether an artifact is there."""
-        ...
+    def has(self, name: str) -> bool: ...
 
-    def rows_by_name(self, name: str) -> list[Any]:
-        """Return the rows of a table."""
-        ...
+    def rows_by_name(self, name: str) -> list[Any]: ...
 
-    def document_by_name(self, name: str) -> Any:
-        """Return the fields of a document."""
-        ...
+    def document_by_name(self, name: str) -> Any: ...
 
     def provenance(self, name: str) -> Any:
         """Return the sidecar of an artifact that has been read."""
@@ -198,7 +190,6 @@ def _conditions(origin: Mapping[str, Any], documents: Documents, tables: Tables)
 
 
 def _plan_conditions(rows: Sequence[OffloadPlanRow]) -> dict[str, str]:
-    """Return the board and what stands on it, where there is a plan."""
     if not rows:
         return {}
     engines = [f"{row['engine']} for {row['group_count']} groups" for row in rows]

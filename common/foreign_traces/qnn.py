@@ -86,7 +86,6 @@ def _known_us(run: QnnRun) -> float:
 
 
 def _cycles(run: QnnRun) -> int:
-    """Return the cycles of all nodes; 0 where one is unknown."""
     cycles = [value for value in run.node_cycles.values() if value is not None]
     return sum(cycles) if len(cycles) == len(run.node_cycles) else 0
 

@@ -146,7 +146,6 @@ def estimate_help(name: str, kind: KernelKind) -> str:
 
 
 def example(name: str, kind: KernelKind) -> str:
-    """Return an example of the command, from the kernel's name on."""
     return " ".join([name, *(f"{flag(quantity)} {value}" for quantity, value in kind.example.items())])
 
 
@@ -171,7 +170,6 @@ COMMANDS = {
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one of the commands."""
     return cli.run_command(COMMANDS, __doc__ or "", argv)
 
 

@@ -154,12 +154,10 @@ def closing(engine: Closing, board: Board, models: Models) -> Closing:
 
 
 def array_ports(board: Board, channels: int | None = None) -> MemoryPorts:
-    """Return the ports of an array."""
     return MemoryPorts.of(board.memory, channels or port_count(board, "array"), board.clock_mhz, 0.0)
 
 
 def _part(room: Resources, share: float) -> Resources:
-    """Return a share of the logic with all memory channels."""
     part = room.times(share)
     return Resources(part.lut, part.ff, part.bram36, part.uram, part.dsp, room.memory_channels)
 
@@ -206,7 +204,6 @@ def _attention(
 
 
 def _teams(board: Board, models: Models, engines: Sequence[AttentionEngine | SystolicArray]) -> list[Team]:
-    """Return the quickest engine of which every region holds one, as a team of all regions."""
     count, start_cycles = len(board.regions), models.systolic.timing.call_cycles
     everywhere = (engine for engine in engines if all(engine.resources.fits(budget) for budget in board.budgets))
     teams = [Team(engine, count, start_cycles) for engine in everywhere] if count > 1 else []

@@ -55,7 +55,6 @@ class Record:
     recorded_at: str = ""
 
     def series(self, *, is_across_models: bool = False) -> tuple[Any, ...]:
-        """Return what all records of one history agree in."""
         settings = tuple(self.conditions.get(name) for name in SERIES)
         model = "" if is_across_models else self.model_id
         return (model, *sorted(self.dimensions.items()), *settings)

@@ -99,7 +99,6 @@ class RecordFile:
 
     @contextmanager
     def _opened(self, *, is_writing: bool) -> Iterator[sqlite3.Connection]:
-        """Open the file, and turn what SQLite raises into one line."""
         try:
             address = f"{self._path.resolve().as_uri()}?mode={'rwc' if is_writing else 'ro'}"
             with closing(sqlite3.connect(address, WAIT_S, isolation_level=None, uri=True)) as base:

@@ -86,7 +86,6 @@ class Histogram:
 
     @property
     def mean_us(self) -> float:
-        """Mean in µs."""
         return self._sum_ns / self.count / 1e3
 
     @property

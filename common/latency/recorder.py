@@ -31,7 +31,6 @@ class Recorder:
         self._durations_ns = array("q", [0]) * capacity
 
     def record(self, start_ns: int, end_ns: int) -> None:
-        """Store one run."""
         index = self.count
         if index < self.capacity:
             self._starts_ns[index] = start_ns
@@ -42,7 +41,6 @@ class Recorder:
 
     @property
     def stored_count(self) -> int:
-        """Runs that are stored one by one."""
         return min(self.count, self.capacity)
 
     @property

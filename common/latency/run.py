@@ -39,7 +39,6 @@ class Run:
 
     @property
     def end_s(self) -> float:
-        """End of the run in s."""
         return self.start_s + 1e-6 * self.latency_us
 
 
@@ -62,18 +61,15 @@ class RunSeries:
     node_spans: Mapping[int, Sequence[NodeSpan]] = field(default_factory=dict)
 
     def __len__(self) -> int:
-        """Count the runs."""
         return len(self.run_indices)
 
     def runs(self) -> Iterator[Run]:
-        """Yield each run."""
         for position in range(len(self)):
             index, start_s = int(self.run_indices[position]), float(self.starts_s[position])
             spans = self.node_spans.get(index, ())
             yield Run(self.is_profiled, index, start_s, float(self.latencies_us[position]), spans)
 
     def where(self, chosen: npt.NDArray[np.bool_]) -> RunSeries:
-        """Return the chosen runs."""
         return replace(
             self,
             run_indices=self.run_indices[chosen],

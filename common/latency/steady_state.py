@@ -47,7 +47,6 @@ class Segment:
 
     @property
     def length(self) -> int:
-        """Number of runs."""
         return self.end - self.start
 
 
@@ -173,7 +172,6 @@ def _is_slope(points: Samples, changes: list[int], variance: float) -> bool:
 
 
 def _last_level(segments: tuple[Segment, ...]) -> float:
-    """Return the level of the longest segment that reaches into the last quarter."""
     last_quarter = 0.75 * segments[-1].end
     late = (segment for segment in segments if segment.end > last_quarter)
     return max(late, key=lambda segment: segment.length).level_us

@@ -138,7 +138,6 @@ class ModelTask:
 
     @property
     def _threads(self) -> int:
-        """Threads of each session on this host."""
         return self.options.threads or max(1, usable_threads(None) // self.session_count)
 
     def _shape(self) -> SessionShape:
@@ -181,7 +180,6 @@ class ModelTask:
 
 
 def host_figures() -> Fields:
-    """Return which host this is, and which runtime it has."""
     host = host_identity()
     values = (host["hostname"], host["cpu_model"], usable_threads(None), version("onnxruntime"))
     return dict(zip(HOST, values, strict=True))

@@ -223,7 +223,6 @@ class SearchSettings:
         return cls(_bound(values), _options(values, processors), *shared, values["usd_per_hour"], values["seed"])
 
     def shape(self, session_count: int, threads: int, concurrency: Concurrency) -> SessionShape:
-        """Return so many sessions of so many threads."""
         return SessionShape(session_count, replace(self.options, threads=threads), concurrency, self.replicas)
 
 

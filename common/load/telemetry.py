@@ -155,7 +155,6 @@ class TelemetryClient:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        """Post what is left, and end."""
         self._is_over.set()
         self._thread.join(2 * TIMEOUT_S)  # a message that is under way, and the last one
 

@@ -32,7 +32,6 @@ class Alarm:
     meaning: str
 
     def is_beyond(self, value: float) -> bool:
-        """Whether a value is beyond the threshold."""
         return (self.above is not None and value > self.above) or (self.below is not None and value < self.below)
 
 
@@ -54,7 +53,6 @@ class AlarmWatch:
 
 
 def _values(figure: str, figures: Mapping[str, float | None]) -> Iterable[float]:
-    """Yield what is known of a figure, at all its places."""
     return (value for key, value in figures.items() if value is not None and figure in (key, key.partition(":")[0]))
 
 

@@ -53,15 +53,12 @@ class ContinuousRuns:
         self._thread = threading.Thread(target=self._work, name="model", daemon=True)
 
     def __enter__(self) -> ContinuousRuns:
-        """Start nothing yet."""
         return self
 
     def begin(self) -> None:
-        """Start the thread."""
         self._thread.start()
 
     def __exit__(self, *_: object) -> None:
-        """End after the run that is going on, which is given up."""
         self._over.set()
         if self.model is not None:
             self.model.give_up()

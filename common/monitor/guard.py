@@ -81,7 +81,6 @@ class Bucket:
         self.left = self.burst
 
     def take(self, now_s: float) -> bool:
-        """Take one, if there is one."""
         self.left = min(self.burst, self.left + (now_s - self.filled_s) * self.rate_hz)
         self.filled_s = now_s
         if self.left < 1:
@@ -90,7 +89,6 @@ class Bucket:
         return True
 
     def is_empty(self, now_s: float) -> bool:
-        """Whether there is none to take."""
         return min(self.burst, self.left + (now_s - self.filled_s) * self.rate_hz) < 1
 
 

@@ -61,7 +61,6 @@ class Hub:
         self._slots.discard(slot)
 
     def publish(self, message: str) -> None:
-        """Put a message into every slot."""
         for slot in self._slots:
             slot.put(message)
 

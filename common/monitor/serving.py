@@ -30,8 +30,6 @@ END_S = 1
 
 @dataclass(frozen=True, slots=True)
 class Certificate:
-    """Files of TLS."""
-
     certificate: Path
     key: Path
 

@@ -115,7 +115,6 @@ class Store:
         return f'{{"step_s":{step},"points":[{points}]}}'
 
     def runs(self) -> list[dict[str, Any]]:
-        """Return the runs of the monitor, newest first."""
         names = ("run_id", "model", "started_s", "ended_s", "run_count", "settings")
         with self._past_lock, self._reported():
             rows = self._past.execute(f"SELECT {', '.join(names)} FROM runs ORDER BY run_id DESC LIMIT 1000")

@@ -38,8 +38,6 @@ _VALUE = Annotated[float, Field(ge=-1e30, le=1e30, allow_inf_nan=False)]
 
 
 class NodeTime(BaseModel):
-    """What a node takes of the time of a run."""
-
     node: str = Field(max_length=300, description="name of the executed node")
     op_type: str = Field(default="", max_length=100, description="its operator")
     share: float = Field(ge=0, le=1, description="of the time of all nodes, itself without what runs inside it")
@@ -79,16 +77,12 @@ class Accepted(BaseModel):
 
 
 class Health(BaseModel):
-    """Whether the dashboard works."""
-
     status: str = Field(description="ok, waiting (no run yet) or failing")
     problem: str = Field(description="what is wrong, in a line; empty while all is well")
     uptime_s: float
 
 
 class Tick(BaseModel):
-    """The figures of now."""
-
     tick: int = Field(description="number of the tick; a client that misses one sees a gap")
     time_s: float = Field(description="Unix time")
     model: str
@@ -187,7 +181,6 @@ class WebService:
             raise fastapi.HTTPException(401, "the token is missing or wrong", {"WWW-Authenticate": "Bearer"})
 
     async def page(self, request: Request) -> Response:
-        """Return a file of the page."""
         content, kind = page_files()[request.url.path]
         return Response(content, media_type=kind)
 
@@ -198,7 +191,6 @@ class WebService:
         return Health(status=status, problem=source.problem, uptime_s=time.monotonic() - self._started_s)
 
     async def current(self) -> Response:
-        """The newest tick."""
         return Response(self._monitor.newest, media_type="application/json")
 
     async def history(

@@ -47,7 +47,6 @@ def read_baseline(folder: Path) -> dict[str, object]:
 
 
 def since_baseline(before: Mapping[str, object], now: Mapping[str, object]) -> SinceBaseline:
-    """Compare two summaries."""
     rows = []
     for title in SECTIONS:
         old, new = _section(before, title), _section(now, title)

@@ -117,7 +117,6 @@ def _hosts(profile: QnnProfile, schematic: Schematic, computed: Mapping[int, obj
 
 
 def _nearest(op_id: int, towards: Mapping[int, Sequence[int]], computed: Mapping[int, object]) -> list[int]:
-    """Return the first nodes with operators on every path from a node."""
     nearest, seen, waiting = [], {op_id}, deque(towards.get(op_id, ()))
     while waiting:
         node = waiting.popleft()

@@ -30,7 +30,6 @@ class OpTrace:
 
 
 def read_op_trace(path: Path) -> OpTrace:
-    """Read the file."""
     content = read_json(path, MOST_BYTES, WHAT)
     nodes = {}
     for graph in listed_mappings(path, content, "subgraph_traces", WHAT):

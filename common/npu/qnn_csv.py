@@ -63,8 +63,6 @@ Runs = list[tuple[QnnRun, Mapping[int, QnnNode]]]
 
 @dataclass(frozen=True, slots=True)
 class _Row:
-    """One row; ``number`` is its line."""
-
     number: int
     message: str
     time: str

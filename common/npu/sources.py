@@ -38,7 +38,6 @@ class Sources:
 
 
 def read_sources(files: Mapping[str, Path | None], graph_index: int | None = None) -> Sources:
-    """Read the files, which must be of one graph."""
     profile, schematic, qhas, trace = (files.get(name) for name in FILES)
     if profile is None:
         raise UnusableValueError("qnn_csv", "is missing", "give the profile that QNN wrote as CSV, or <model>")

@@ -80,7 +80,6 @@ def times(figure: Count | None, count: Count | None) -> Count | None:
 
 
 def enclosing(graph: Graph, body: str) -> set[str]:
-    """Return the names of the body and of all bodies around it."""
     bodies = set()
     while body:
         bodies.add(body)

@@ -142,7 +142,6 @@ def _usual(others: Iterable[RunEvents], run_count: int) -> _Usual:
 
 
 def _median_over(amounts: Sequence[float], run_count: int) -> float:
-    """Return the median over all runs, where those without an amount count as 0."""
     return float(np.median(np.pad(amounts, (0, run_count - len(amounts)))))
 
 

@@ -123,7 +123,6 @@ class EventLog:
     """
 
     def __init__(self, limit: int = MAX_EVENTS) -> None:
-        """Start empty."""
         self.dropped_count = 0
         self._limit = limit
         self._events: list[OsEvent] = []

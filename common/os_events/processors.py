@@ -59,5 +59,4 @@ class Processors:
         return shares
 
     def others(self, processor: int) -> list[int]:
-        """Return every other processor that a switch was recorded on."""
         return [other for other in self._slices if other != processor]

@@ -71,7 +71,6 @@ class CounterRecorder:
     name = PSUTIL
 
     def __init__(self, read: Callable[[], Counts] = read_counts, *, clock: Clock = time.perf_counter) -> None:
-        """Start without a reading."""
         self._read = read
         self._clock = clock
         self._log = EventLog()
@@ -99,12 +98,10 @@ class CounterRecorder:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        """Take the last reading."""
         self._take()
 
     @property
     def is_recording(self) -> bool:
-        """Whether the counters can be read."""
         return not self._problems
 
     def restart(self) -> None:
@@ -113,7 +110,6 @@ class CounterRecorder:
         self._log = EventLog()
 
     def drain_if_due(self) -> None:
-        """Read the counters if a reading is due."""
         now_s, before_s = self._clock(), self._called_s
         self._called_s = now_s
         was_long = now_s - before_s >= LONG_RUN_S

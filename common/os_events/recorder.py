@@ -34,7 +34,6 @@ class OsEventRecorder:
 
     @property
     def notes(self) -> list[str]:
-        """Notes of both recorders."""
         fallback = [FALLBACK_NOTE] if self.name == self._counters.name else []
         return [*self._scheduler.notes, *fallback, *self._counters.notes]
 
@@ -44,7 +43,6 @@ class OsEventRecorder:
         return [note for note in self.notes if note.startswith(INCOMPLETE)]
 
     def __enter__(self) -> OsEventRecorder:
-        """Start both recorders."""
         self._stack.enter_context(self._counters)
         if self._stack.enter_context(self._scheduler).is_recording:
             self.name = self._scheduler.name
@@ -53,7 +51,6 @@ class OsEventRecorder:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        """Stop both recorders."""
         self._stack.close()
 
     def restart(self) -> None:

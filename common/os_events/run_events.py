@@ -30,7 +30,6 @@ class LostInterval:
 
     @property
     def length_us(self) -> float:
-        """Length of the interval."""
         return self.end_us - self.start_us
 
     @property
@@ -71,11 +70,9 @@ class RunEvents:
         return sum(event.lost_us or 0.0 for event in self.counts if event.event_kind == "stolen")
 
     def count(self, kind: EventKind) -> int:
-        """Return the number of events of a kind."""
         return sum(event.event_count or 0 for event in self.counts if event.event_kind == kind)
 
     def by_thread(self) -> dict[int, list[LostInterval]]:
-        """Return the intervals of each thread of this process."""
         intervals: dict[int, list[LostInterval]] = {}
         for interval in self.intervals:
             if interval.event.thread_id is not None:
@@ -88,7 +85,6 @@ class RunEvents:
         return RunEvents(kept, self.counts)
 
     def by_competitor(self) -> dict[Competitor, list[LostInterval]]:
-        """Return the intervals in which each competitor ran instead."""
         intervals: dict[Competitor, list[LostInterval]] = {}
         for interval in self.intervals:
             if (competitor := interval.competitor) is not None:

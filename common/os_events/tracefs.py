@@ -91,7 +91,6 @@ class TracefsRecorder:
 
     @property
     def switch_count(self) -> int:
-        """Number of switches read."""
         return self._trace.switch_count
 
     @property

@@ -68,7 +68,6 @@ class RunEnergy:
 
     @property
     def is_divided(self) -> bool:
-        """Whether the energy of the nodes is known."""
         return not np.isnan(self.division.closure_factor)
 
 

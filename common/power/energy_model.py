@@ -86,7 +86,6 @@ def _model(name: str, section: Section) -> EnergyModel:
 
 
 def _cost(factors: Section, key: str) -> Constant:
-    """Read a cost, which may be zero."""
     cost = factors.constant(key, positive=False)
     if cost.low < 0:
         raise factors.error(key, "is negative")

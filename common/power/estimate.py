@@ -95,6 +95,5 @@ def summarise(energy: RunEnergy, run_us: float, static_power: BoundedValue) -> E
 
 
 def _sum(values: Iterable[float]) -> float | None:
-    """Return the sum; None if a value is unknown (NaN)."""
     amount = math.fsum(values)
     return None if math.isnan(amount) else amount

@@ -67,7 +67,6 @@ def idle_power(samples: Sequence[PowerSample], domains: Sequence[str]) -> Bounde
 
 
 def _by_domain(samples: Sequence[PowerSample]) -> dict[str, list[PowerSample]]:
-    """Return the samples of each domain, ordered by time."""
     series: dict[str, list[PowerSample]] = {}
     for sample in sorted(samples, key=lambda sample: sample.time_s):
         series.setdefault(sample.sensor_domain, []).append(sample)

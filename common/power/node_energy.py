@@ -64,7 +64,6 @@ class DynamicEnergy:
 
     @property
     def total_uj(self) -> float:
-        """Energy of all nodes."""
         return float(self.compute_uj.sum() + self.movement_uj.sum())
 
 

@@ -49,7 +49,6 @@ def measured_power(
 
 
 def profile_rows(roofline: Sequence[OpRooflineRow], energy: RunEnergy) -> list[OpsProfileRow]:
-    """Return the rows of op_roofline with their energy."""
     division, total = energy.division, energy.total
     source = total.source if total and energy.is_divided else "unavailable"
     vectors = (division.compute_uj, division.movement_uj, division.static_uj, division.energy_uj)

@@ -55,7 +55,6 @@ class Operator:
 
     @property
     def operand_bytes(self) -> int:
-        """Size of each input."""
         return math.prod(self.shape) * self.kind.itemsize
 
     def operand(self) -> Array:

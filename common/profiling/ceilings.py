@@ -51,7 +51,6 @@ class Slices:
 
     @property
     def best(self) -> float:
-        """Rate of the fastest slice."""
         return max(*self.first, *self.second)
 
 

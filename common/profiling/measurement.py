@@ -88,7 +88,6 @@ class Measurement:
 
     @property
     def run_count(self) -> int:
-        """Runs of both sessions."""
         return self.plain.runs.count + self.profiled.runs.count
 
     @property
@@ -152,7 +151,6 @@ def _read(trace_file: Path) -> tuple[Trace, str]:
 
 
 def _lacks(trace: Trace, kept: Sequence[bool], profiled_count: int) -> tuple[str, ...]:
-    """Say what the trace lacks."""
     lacks = []
     if 0 < trace.run_count < profiled_count:
         lacks.append(f"the trace holds {trace.run_count} of {profiled_count} runs ({trace.cut}); was the disk full?")

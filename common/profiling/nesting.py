@@ -33,7 +33,6 @@ class Span:
 
 
 def is_node_event(event: Event) -> bool:
-    """Whether an event is that of a node's kernel."""
     return event.get("cat") == "Node" and str(event.get("name", "")).endswith(KERNEL_SUFFIX)
 
 

@@ -44,19 +44,11 @@ def node_runs(
 
 
 class ProfiledFolder(Protocol):
-    """What is asked of a folder with a profile."""
+    def has(self, name: str) -> bool: ...
 
-    def has(self, name: str) -> bool:
-        """Whether an artifact is there."""
-        ...
+    def rows_by_name(self, name: str) -> list[Any]: ...
 
-    def rows_by_name(self, name: str) -> list[Any]:
-        """Return the rows of a table."""
-        ...
-
-    def foreign(self, name: str, read: Callable[[Path], Content]) -> Content:
-        """Read an artifact of a foreign format."""
-        ...
+    def foreign(self, name: str, read: Callable[[Path], Content]) -> Content: ...
 
 
 def recorded_node_runs(folder: ProfiledFolder, bodies_of: Callable[[Path], Bodies]) -> dict[str, Samples]:

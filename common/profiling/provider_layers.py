@@ -58,7 +58,6 @@ def provider_layers(folder: Path, feeds: Feeds, settings: SessionSettings, sourc
 
 
 def _counted(openvino: OpenVino, folder: Path, feeds: Feeds, settings: SessionSettings) -> LayerCounters:
-    """Read the counters, in runs that alternate with those of a session of the provider."""
     write_static(folder / GIVEN_GRAPH, folder / "static.onnx", feeds)
     session = create_session(folder / GIVEN_GRAPH, settings)
     beside = partial(run, session, operands(session, feeds))

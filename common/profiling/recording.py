@@ -61,7 +61,6 @@ class Recording:
 
     @property
     def run_count(self) -> int:
-        """Runs after the warm-up."""
         return self.trace.run_count - self.warmup
 
     @property

@@ -56,7 +56,6 @@ class Budget:
         return min(CAPACITY, self.warmup + timed)
 
     def share(self, runs: int, elapsed_s: float) -> float:
-        """Share of the budget that is spent, at most 1."""
         return min((elapsed_s if self.duration_s else runs) / self.total, 1.0)
 
 

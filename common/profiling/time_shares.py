@@ -16,8 +16,6 @@ MOST_RUNS, LONGEST_S = 5, 2.0  # of the runs that count
 
 
 class TimeShare(NamedTuple):
-    """A node, its operator, and its share of the time of all nodes."""
-
     node: str
     op_type: str
     share: float

@@ -151,7 +151,6 @@ class _Reader:
         self._event_count = self._recorded_count = 0
 
     def add(self, event: Event) -> None:
-        """Take the next event."""
         self._recorded_count += 1
         if is_node_event(event):
             self._pending.append(event)
@@ -183,7 +182,6 @@ class _Reader:
             node.uses_thread_pool = node.pool is not None
 
     def trace(self) -> Trace:
-        """Return the complete runs."""
         for node in self._nodes.values():
             node.extend(len(self._runs))
         spans, starts, durations, orderly = zip(*self._runs, strict=True) if self._runs else ((),) * 4

@@ -76,7 +76,6 @@ class PoolUse:
             values[run] += value
 
     def kept(self, runs: Sequence[bool]) -> PoolUse:
-        """Return the kept runs only."""
         return PoolUse(self.pool_size, *(array("d", compress(values, runs)) for values in self.series()))
 
 

@@ -25,7 +25,6 @@ class TracedShapes:
     latest: ShapeVariant | None = None
 
     def add(self, args: Mapping[str, Any]) -> None:
-        """Count one event."""
         described = args.get("input_type_shape"), args.get("output_type_shape")
         if self.latest is None or described != self.latest.described:
             key = repr(described)

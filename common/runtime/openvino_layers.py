@@ -49,8 +49,6 @@ class _InfoList(ctypes.Structure):
 
 
 class _Version(ctypes.Structure):
-    """``ov_version_t``."""
-
     _fields_ = (("build", ctypes.c_char_p), ("description", ctypes.c_char_p))
 
 

@@ -174,12 +174,10 @@ def resolve_provider(name: str) -> str:
 
 
 def plug_in_devices(full_name: str) -> list[Any]:
-    """List the devices that a plug-in provider offers."""
     return [device for device in ort.get_ep_devices() if device.ep_name == full_name]
 
 
 def provider_options(full_name: str, threads: int) -> dict[str, str]:
-    """Return the options that a session passes to a provider."""
     row = find_provider(full_name)
     if row is None:
         return {}

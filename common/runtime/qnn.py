@@ -86,7 +86,6 @@ class QnnFiles:
 
     @property
     def no_errors(self) -> str:
-        """Why there are no errors."""
         return "" if self.errors else "the CPU cannot run a model that was compiled for the HTP (EPContext)"
 
 

@@ -43,8 +43,6 @@ Session: TypeAlias = ort.InferenceSession
 
 @dataclass(frozen=True, slots=True)
 class SessionSettings:
-    """Settings that all sessions of one measurement share."""
-
     threads: int
     provider: str = CPU
     optimization: str = "all"
@@ -127,7 +125,6 @@ def _chosen(options: ort.SessionOptions, settings: SessionSettings) -> dict[str,
 def _options(
     settings: SessionSettings, trace_prefix: Path | None, optimized: Path | None = None, weights: str = ""
 ) -> ort.SessionOptions:
-    """Return the options of a session; ``weights`` is the path of their file, from the folder of ``optimized``."""
     options = ort.SessionOptions()
     options.log_severity_level = SILENT
     options.graph_optimization_level = OPTIMIZATIONS[settings.optimization]

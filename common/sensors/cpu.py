@@ -34,7 +34,6 @@ class HostUtilization:
     period_s = SLOW_PERIOD_S
 
     def __init__(self, clock: Clock) -> None:
-        """Start with no reading."""
         self._clock = clock
         self._previous: Any = None
 

@@ -44,7 +44,6 @@ class GpmSensor:
     period_s = SLOW_PERIOD_S
 
     def __init__(self, device: Device) -> None:
-        """Allocate the two samples."""
         nvml = device.pynvml
         support = device.call("nvmlGpmQueryDeviceSupport")
         if not support.isSupportedDevice:

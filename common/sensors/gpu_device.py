@@ -22,7 +22,6 @@ class Device:
 
     @property
     def domain(self) -> str:
-        """Name of the device in the tables."""
         return f"gpu-{self.index}"
 
     def call(self, function: str, *arguments: Any) -> Any:
@@ -39,13 +38,11 @@ class Device:
             raise self.error(f"this nvidia-ml-py has no {function}") from error
 
     def error(self, problem: str) -> PipelineError:
-        """Return an error about this device."""
         return PipelineError(f"nvml {self.domain}", f"cannot be read ({problem})")
 
     def gauge(
         self, quantities: tuple[str, ...], read: Callable[[], Sequence[float]], period_s: float, name: str = "nvml"
     ) -> GaugeSensor:
-        """Return a gauge of this device."""
         return GaugeSensor(name, self.domain, quantities, read, clock=self.clock, period_s=period_s)
 
     def supported(self, sensors: Sequence[Sensor]) -> tuple[list[Sensor], list[str]]:

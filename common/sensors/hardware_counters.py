@@ -88,7 +88,6 @@ class HardwareCounters:
         self._start_s = 0.0
 
     def __enter__(self) -> HardwareCounters:
-        """Attach perf and switch the counters on."""
         if not self._perf:
             self._notes.append("perf: not found; install the package linux-perf (Debian) or linux-tools (Ubuntu)")
         elif self.events:
@@ -149,7 +148,6 @@ class HardwareCounters:
         return bool(ready) and os.read(answer, 16).startswith(b"ack")
 
     def _detach(self) -> str:
-        """Stop perf and return its output."""
         if self._pipes is None:
             return ""
         os.close(self._pipes[1])

@@ -25,7 +25,6 @@ class OtherWork:
     """
 
     def __init__(self) -> None:
-        """Know nothing yet."""
         self.processors: float | None = None
         self.processor_count: int | None = None
         self._before: tuple[Any, float] | None = None

@@ -100,7 +100,6 @@ class CounterSensor:
         limit: float = MAX_DOMAIN_POWER_W,
         period_s: float = 0.0,
     ) -> None:
-        """Start without a reading."""
         self.name = name
         self.domain = domain
         self.quantities = (quantity,)
@@ -167,7 +166,6 @@ class GaugeSensor:
         """Do nothing: a gauge keeps no reading."""
 
     def sample(self) -> Sequence[Sample]:
-        """Return the present values."""
         values = self._read()
         now_s = self._clock()
         return [

@@ -62,8 +62,6 @@ class Process:
 
 @dataclass(frozen=True, slots=True)
 class ChromeTrace:
-    """What a viewer shows."""
-
     processes: Sequence[Process]
     chain: Sequence[Slice] = ()
     chain_name: str = ""

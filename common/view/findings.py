@@ -20,8 +20,6 @@ KEYS = {"executed_node", "item", "finding_subject"}  # compared, so they stay as
 
 @dataclass(frozen=True, slots=True)
 class StageRecord:
-    """One stage as the sidecar of its artifacts records it."""
-
     script: str
     writes: tuple[str, ...]
     command: str
@@ -93,7 +91,6 @@ class Findings:
         return Marks(of_names, {number: facts.get(number, labels[name]) for name, number in numbers.items()})
 
     def writer(self, artifact: str) -> StageRecord | None:
-        """Return the record of the stage that writes an artifact."""
         return next((stage for stage in self.stages if artifact in stage.writes), None)
 
     def setting(self, artifact: str, name: str) -> Any:
@@ -112,7 +109,6 @@ def _facts_of(row: RankedRow) -> list[str]:
 
 
 def _shown(value: Any) -> Any:
-    """Return a value of any kind with all texts in it printable."""
     match value:
         case str():
             return printable(value)

@@ -53,7 +53,6 @@ class NodePath:
 
     @property
     def path(self) -> Path:
-        """Module and operator."""
         return (*self.module, *filter(None, (self.operator,)))
 
 
@@ -181,7 +180,6 @@ def _without_repeats(module: Path) -> Path:
 
 
 def _common(modules: Sequence[Path]) -> Path:
-    """Return the leading parts that all modules share."""
     shared = []
     for parts in zip(*modules, strict=False):
         if len(set(parts)) > 1:

@@ -76,7 +76,6 @@ class LogLabels(LogFormatter):
     """
 
     def __init__(self, write: Callable[[float], str]) -> None:
-        """Write each value by ``write``."""
         super().__init__()
         self.write = write
 

@@ -34,12 +34,10 @@ class Table(Generic[Row_contra]):
     """Columns in their order; the first one is aligned left."""
 
     def __init__(self, *columns: TableColumn[Row_contra]) -> None:
-        """Take the columns."""
         self.columns = (replace(columns[0], is_left=True), *columns[1:])
 
     @property
     def header(self) -> list[str]:
-        """Return the headers of the columns."""
         return [column.header for column in self.columns]
 
     def cells(self, rows: Iterable[Row_contra]) -> list[list[str]]:
@@ -84,7 +82,6 @@ class Table(Generic[Row_contra]):
         return html_table(self.header, [*self.cells(rows), *last], aside, nodes)
 
     def markdown(self, rows: Iterable[Row_contra]) -> str:
-        """Return the table as Markdown."""
         marks = ["---" if column.is_left else "---:" for column in self.columns]
         lines = [self.header, marks, *self.cells(rows)]
         return "\n".join(f"| {' | '.join(map(escaped, cells))} |" for cells in lines)

@@ -60,7 +60,6 @@ def joules(energy_uj: float | None) -> str:
 
 
 def percent(share: float | None, decimals: int = 1) -> str:
-    """Write a share as a percentage."""
     return MISSING if share is None or pd.isna(share) else f"{100 * share:.{decimals}f} %"
 
 

@@ -42,8 +42,6 @@ class SourceWork:
 
 @dataclass(slots=True)
 class HostCost:
-    """Cost of one group on the host in one run."""
-
     latency_us: float = 0.0
     surplus_us: float = 0.0
     energy_uj: float | None = 0.0

@@ -38,12 +38,10 @@ class HostTotals:
 
     @property
     def latency_us(self) -> float:
-        """Return the likely time of one run."""
         return self.latency.likely
 
     @property
     def energy_uj(self) -> float | None:
-        """Return the likely energy of one run."""
         return None if self.energy is None else self.energy.likely
 
 

@@ -67,7 +67,6 @@ def _are_sizes(extents: Any) -> bool:
 
 
 def _shape(row: Row, index: int) -> Shape | None:
-    """Return the shape of an operand; None where there is no such operand."""
     shapes: Sequence[Shape | None] = row["input_shapes"]
     return shapes[index] if index < len(shapes) else None
 
@@ -233,7 +232,6 @@ def _rowwise(row: Row, graph: SourceGraph) -> Layers:
 
 
 def _size(value: Any) -> int:
-    """Return an attribute that is a size; 1 where it is not given, or is none."""
     return value if type(value) is int and value > 0 else 1
 
 

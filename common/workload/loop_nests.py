@@ -77,7 +77,6 @@ class LoopNest:
 
     @property
     def bounds(self) -> dict[str, int]:
-        """Extent of each loop."""
         extents = (self.n, self.groups, self.k, self.c, self.p, self.q, self.r, self.s)
         return dict(zip(LOOPS, extents, strict=True))
 
@@ -88,12 +87,10 @@ class LoopNest:
 
     @property
     def stored_height(self) -> int:
-        """Input rows that are stored."""
         return self.height or window_extent(self.p, self.r, self.stride_p, self.dilation_r)
 
     @property
     def stored_width(self) -> int:
-        """Input columns that are stored."""
         return self.width or window_extent(self.q, self.s, self.stride_q, self.dilation_s)
 
     @property
@@ -108,7 +105,6 @@ class LoopNest:
 
     @property
     def operand_bits(self) -> dict[str, int]:
-        """Bits of one stored element of each operand."""
         return {"input": self.input_bits, "weight": self.weight_bits, "output": self.output_bits}
 
     @property

@@ -46,7 +46,6 @@ class FeatureMap:
 
     @property
     def elements(self) -> int:
-        """Elements of all images."""
         return self.images * self.channels * self.rows * self.columns
 
 
@@ -275,7 +274,6 @@ class _Reader:
     def _maps(
         self, group: Group, nests: tuple[LoopNest, ...], source: str, written: str
     ) -> tuple[FeatureMap, Window, FeatureMap] | None:
-        """Return the map below, the window and the map that is written, of the only layer that is no epilogue."""
         bits = (self._bits(source), self._bits(written))
         found = [layer for name in group.nodes for layer in self.layers[name] or ()]
         if len(nests) == 1 and nests[0].has_weight:
@@ -320,7 +318,6 @@ def maps_of_nest(nest: LoopNest, bits: tuple[int, int]) -> tuple[FeatureMap, Win
 
 
 def maps_of_pool(pool: Pooling, pads: Any, bits: tuple[int, int]) -> tuple[FeatureMap, Window, FeatureMap]:
-    """Return the map below, the window and the result of a pool."""
     given = pads if isinstance(pads, list | tuple) and len(pads) in (2, 4) else (0, 0, 0, 0)
     before = (0, given[0]) if len(given) == 2 else (given[0], given[1])
     window = Window(

@@ -22,7 +22,6 @@ def card_bytes(size_bytes: int | None, dtype: str, precision: str) -> int | None
 
 
 def element_bits(dtype: str, precision: str) -> int:
-    """Return the bits of a stored element on the card."""
     return PRECISION_BITS[precision] if dtype in FLOAT_FORMATS else number_formats.element_bits(dtype) or 8
 
 

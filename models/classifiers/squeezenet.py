@@ -35,7 +35,6 @@ def build_squeezenet(*, seed: int = 0, batch: Dim = "N", image: int = 227, has_w
 
 
 def _fire(builder: GraphBuilder, x: str, path: str, channels: int, squeezed: int, expanded: int) -> str:
-    """A 1×1 that squeezes; a 1×1 and a 3×3 that expand it, side by side in the output."""
     y = builder.node(
         "Relu", [conv(builder, x, f"{path}/squeeze1x1", (squeezed, channels, 1, 1), bias=True)], f"{path}/squeeze1x1"
     )

@@ -201,6 +201,5 @@ def _state_to_state(builder: GraphBuilder, batch: Dim) -> onnx.ModelProto:
 
 
 def _bodies(graph: onnx.GraphProto) -> list[onnx.GraphProto]:
-    """Every graph inside, however deep."""
     inside = [attribute.g for node in graph.node for attribute in node.attribute if attribute.HasField("g")]
     return inside + [body for part in inside for body in _bodies(part)]

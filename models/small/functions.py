@@ -39,7 +39,6 @@ def _dense() -> onnx.FunctionProto:
 
 
 def _leaky() -> onnx.FunctionProto:
-    """LeakyRelu with the slope of its caller."""
     nodes = [_with_slope(helper.make_node("LeakyRelu", ["x"], ["y"], name="LeakyRelu"), "alpha")]
     return helper.make_function(DOMAIN, "Leaky", ["x"], ["y"], nodes, [helper.make_opsetid("", OPSET)], ["slope"])
 

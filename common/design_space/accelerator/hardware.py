@@ -152,7 +152,6 @@ class Hardware:
         raise UnusableValueError("level", f"{self.name} has no level {name}", f"known: {known}")
 
     def copies(self, level: Level) -> int:
-        """Return how many copies of a memory there are."""
         return {"one": 1, "column": self.array.columns, "element": self.array.elements}[level.copies]
 
     @property

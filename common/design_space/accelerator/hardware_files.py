@@ -112,7 +112,6 @@ def _fanout(section: Section) -> Fanout:
 
 
 def _words(section: Section, key: str, allowed: tuple[str, ...]) -> list[str]:
-    """Return a list of distinct words, each of them allowed."""
     words = section.entries(key)
     if any(word not in allowed for word in words) or len(set(words)) < len(words):
         raise section.error(key, "has a word that is not known, or one twice", f"it takes {', '.join(allowed)}")

@@ -136,7 +136,6 @@ class SeedWorkload:
         return cls(kernels)
 
     def notes(self, hardware: Hardware) -> tuple[str, ...]:
-        """Return what the accounting leaves out."""
         return (NOTE,)
 
     def searched(self, design: DesignTask, observer: SearchObserver = UNOBSERVED) -> DesignResult:

@@ -77,7 +77,6 @@ def best_schedule(
 
 
 def _step(layer: ModelLayer, chosen: ExecutionOption, points: Mapping[str, SupportedPoint[str]]) -> LayerStep:
-    """Return a step of a schedule, its mappings as text."""
     mapped = {}
     for name, point in points.items():
         mapped[name] = MappedLayer(chosen.nests[name], point.choice, point.cycles, point.energy_pj, chosen.runs)
@@ -114,7 +113,6 @@ class _Paths:
         return bool(np.isfinite(self._distances(self._sums(np.where(fits, 0.0, np.inf)))[-1]))
 
     def _sums(self, weights: np.ndarray) -> np.ndarray:
-        """Return the weight of each plan from those of its ways."""
         return np.asarray(np.add.reduceat(weights[self.of_plans], self.first_of_plan))
 
     def best(self, energy_weight: float, cycle_weight: float) -> SupportedPoint[Sequence[Chosen]]:

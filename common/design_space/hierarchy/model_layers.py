@@ -71,7 +71,6 @@ def model_layers(metrics: Sequence[OpMetricsRow], graph: SourceGraph) -> tuple[L
 
 
 def _are_all(row: OpMetricsRow, nests: Sequence[LoopNest]) -> bool:
-    """Return whether the nests of a node are all that it multiplies."""
     return runs_of(row) * sum(nest.macs for nest in nests) == (row["macs"] or row["upper_bound_macs"] or 0)
 
 

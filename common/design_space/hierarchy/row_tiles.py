@@ -123,7 +123,6 @@ class _RowTiledGroup:
 
     @cached_property
     def _weight_words(self) -> list[int]:
-        """Weights that stay, by layer."""
         return [
             self._nest(number)[1].elements["weight"] if stays else 0
             for number, stays in enumerate(self.resident_weights)

@@ -74,7 +74,6 @@ def _resident_bytes(step: LayerStep, hardware: Hardware) -> float:
 
 
 def _energy_parts(cost: MappingCost, hardware: Hardware) -> dict[str, float]:
-    """Return the energy of the multipliers and of each memory for one nest."""
     return {name: _first(part) for name, part in zip(_part_names(hardware), cost.energy_parts_pj, strict=True)}
 
 
@@ -108,7 +107,6 @@ def group_rows(design: str, schedule: MappedSchedule, hardware: Hardware) -> Ite
 
 
 def _group_energy_parts(steps: Sequence[LayerStep], hardware: Hardware) -> dict[str, float]:
-    """Return the energy of the multipliers and of each memory for all that a group does."""
     total = dict.fromkeys(_part_names(hardware), 0.0)
     for step in steps:
         costs = step.costs(hardware)
@@ -136,5 +134,4 @@ def _peak_bytes(step: LayerStep, hardware: Hardware) -> float:
 
 
 def _first(batch: Array) -> float:
-    """Return the figure of the only mapping of a batch."""
     return float(np.asarray(batch)[0])

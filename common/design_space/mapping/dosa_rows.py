@@ -81,7 +81,6 @@ def _counts(table: pd.DataFrame, name: str) -> np.ndarray:
 
 
 def _variants(table: pd.DataFrame, hardware: Hardware) -> tuple[tuple[Hardware, ...], np.ndarray]:
-    """Return the distinct accelerators of a table, and which one each row has."""
     sizes = np.stack([_counts(table, name) for name in SIZES], axis=-1)
     if {"accumulator", "scratchpad"} - {level.name for level in hardware.levels}:
         problem = f"gives sizes of an accumulator and a scratchpad, and {hardware.name} has other levels"
@@ -119,7 +118,6 @@ def row_error(row: int, problem: str, remedy: str) -> PipelineError:
 
 
 def _first(is_bad: npt.NDArray[np.bool_]) -> int | None:
-    """Return the index of the first true entry."""
     return int(np.argmax(is_bad)) if is_bad.any() else None
 
 

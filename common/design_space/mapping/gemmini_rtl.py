@@ -44,7 +44,6 @@ class _MappedLayers(NamedTuple):
 
     @property
     def side(self) -> Numbers:
-        """The side of the array that each mapping runs on."""
         copies = self.spatial.prod(axis=-2).max(axis=-1)
         return np.asarray(SIDES[np.minimum(np.searchsorted(SIDES, copies), len(SIDES) - 1)])
 

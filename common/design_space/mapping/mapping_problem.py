@@ -177,7 +177,6 @@ class MappingDescent:
         return [tuple(split.tolist()) for split in nearest]
 
     def _cost(self, choices: Choices, growth: Tensor) -> MappingCost:
-        """Return what mappings cost, when each of their factors is multiplied by its growth, which is 1."""
         xp, problem = torch_namespace(), self.problem
         mappings = problem.mappings(choices)
         temporal, spatial, order = map(xp.asarray, (mappings.temporal, mappings.spatial, mappings.order))

@@ -121,7 +121,6 @@ def mapping_space(nest: LoopNest, hardware: Hardware, placement: Placement = IN_
 
 
 def _tiles(nest: LoopNest) -> np.ndarray:
-    """Return every tile whose extents divide the loops, by tile and loop."""
     axes = np.meshgrid(*(divisors(nest.bounds[loop]) for loop in LOOPS), indexing="ij")
     return np.stack([axis.ravel() for axis in axes], axis=-1)
 

@@ -75,7 +75,6 @@ class Nesting:
 
     @classmethod
     def of(cls, nests: Nests, mappings: Mappings, xp: Namespace = NUMPY) -> Nesting:
-        """Return mapped nests."""
         levels = mappings.temporal.shape[-2]
         order = mappings.order
         ordered = xp.along(mappings.temporal, order, -1)

@@ -92,7 +92,6 @@ class ResultCache:
             self._close()
 
     def _do(self, action: Callable[[sqlite3.Connection], Result]) -> Result | None:
-        """Return what an action on the database returns; None where the database fails."""
         try:
             return None if self.problem else action(self._connected())
         except sqlite3.Error as error:

@@ -68,5 +68,4 @@ def _decoded(value: Any, kinds: Mapping[str, type]) -> Any:
 
 
 def code_version() -> str:
-    """Return the version of the code and the packages that these results follow from."""
     return version_of(SOURCES, PACKAGES)

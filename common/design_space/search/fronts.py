@@ -49,7 +49,6 @@ def lower_left_hull(points: Iterable[SupportedPoint[Choice]]) -> Front[Choice]:
 
 
 def _turns_left(first: SupportedPoint[Choice], second: SupportedPoint[Choice], third: SupportedPoint[Choice]) -> bool:
-    """Return whether the second point lies below the line from the first to the third."""
     rise = (second.energy_pj - first.energy_pj) * (third.cycles - first.cycles)
     return rise < (third.energy_pj - first.energy_pj) * (second.cycles - first.cycles)
 

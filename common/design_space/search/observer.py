@@ -24,8 +24,6 @@ class SearchObserver(Protocol):
 
 
 class Unobserved:
-    """An observer that ignores what it hears."""
-
     is_interrupted = False
 
     def begin(self, bound: float) -> None:

@@ -140,7 +140,6 @@ def search(
 def _begin(
     parts: Mapping[Part, ModelPart[Schedule]], engine: Engine, evaluation_count: int, seed: int
 ) -> dict[Part, _Turns[Schedule]]:
-    """Return the turns of each part, its vector of zeros evaluated."""
     if evaluation_count < len(parts):
         problem = f"{evaluation_count} is fewer than one for each of {len(parts)} distinct parts of the model"
         raise UnusableValueError("evaluations", problem, f"give {len(parts)} or more")

@@ -90,7 +90,6 @@ def _map_bytes(graph: LayerGraph, tensor: str) -> float:
 
 
 def _read_bits(form: MapForm, tensor: str) -> int:
-    """Return the bits of a tensor that one layer must read at least."""
     if tensor in form.added:
         return form.result.elements * form.result.bits
     window, below = form.window, form.below

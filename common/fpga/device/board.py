@@ -185,7 +185,6 @@ class Board:
 
     @property
     def total_budget(self) -> Resources:
-        """Budget of all designs on the board together."""
         return self._with_channels(self.usable.scaled(self.closure))
 
     @property
@@ -253,7 +252,6 @@ class BoardCeilings:
 
 
 def board_ceilings(board: Board) -> BoardCeilings:
-    """Compute the ceilings of a board."""
     theoretical = board.memory.bytes_per_s
     return BoardCeilings(
         name=board.name,

@@ -40,7 +40,6 @@ class Resources:
         return next((name for name, needed, limit in pairs if needed > limit * (1 + 1e-9)), "")
 
     def fits(self, available: Resources) -> bool:
-        """Return whether every resource suffices."""
         return not self.shortfall(available)
 
 
@@ -49,5 +48,4 @@ amounts: Callable[[Resources], tuple[float, ...]] = attrgetter(*RESOURCE_NAMES) 
 
 
 def total(parts: Iterable[Resources]) -> Resources:
-    """Return the sum over parts."""
     return sum(parts, Resources())

@@ -130,7 +130,6 @@ def _attention(engine: AttentionEngine) -> Sizes:
 
 
 def _bursts(engine: StreamingGemv | RowwiseEngine | AttentionEngine) -> Sizes:
-    """Return the burst buffers of the ports."""
     return _buffer("bursts", "block RAM", len(port_names(engine)), BURST_WORDS, engine.ports.port_bits)
 
 

@@ -22,7 +22,6 @@ class KernelPort:
 
     @property
     def burst_words(self) -> int:
-        """Words of its longest burst."""
         return min(MOST_BURST_WORDS, PAGE_BYTES * 8 // self.bits)
 
 

@@ -54,7 +54,6 @@ def _kernels(plan: Plan, units: Sequence[ComputeUnit], calls: Sequence[Call]) ->
 
 
 def _designs(generated: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """Yield the files of the designs, with what they are."""
     for path in generated:
         if path.startswith("rtl/"):
             yield path, "Verilog of the array alone, in the planned size; operands and sums are its ports"

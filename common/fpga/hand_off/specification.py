@@ -112,5 +112,4 @@ def _product(engine: SystolicArray, product: MappedProduct) -> dict[str, Any]:
 
 
 def cases(stem: str, unit: str, estimate: ThreePoint) -> Mapping[str, float]:
-    """Return one entry for each case."""
     return {f"{stem}_{case}{unit}": value for case, value in zip(CASES, estimate.cases, strict=True)}

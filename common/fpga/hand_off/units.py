@@ -60,7 +60,6 @@ def _members(kernel: PlannedKernel, board: Board) -> Iterator[tuple[str, Engine,
 
 
 def by_kernel(units: Sequence[ComputeUnit]) -> Mapping[str, list[ComputeUnit]]:
-    """Return the units of each kernel."""
     kernels: dict[str, list[ComputeUnit]] = {}
     for unit in units:
         kernels.setdefault(unit.kernel, []).append(unit)
@@ -68,7 +67,6 @@ def by_kernel(units: Sequence[ComputeUnit]) -> Mapping[str, list[ComputeUnit]]:
 
 
 def by_memory(units: Sequence[ComputeUnit]) -> dict[str, list[str]]:
-    """Return the units at each memory channel."""
     names: dict[str, list[str]] = {}
     for unit in units:
         for memory in dict.fromkeys(port.memory for port in unit.ports):

@@ -79,7 +79,6 @@ def convolution(request: KernelRequest) -> Convolution:
 
 
 def _on_an_array(request: KernelRequest, board: Board, models: Models, task: Task) -> BuiltKernel:
-    """Return the kernel on the requested array, or on the quickest one that fits."""
     if request.precision not in ELEMENT_BYTES:
         known = ", ".join(ELEMENT_BYTES)
         raise UnusableValueError(

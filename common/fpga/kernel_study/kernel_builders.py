@@ -204,7 +204,6 @@ def rowwise(request: KernelRequest, board: Board, models: Models) -> BuiltKernel
 
 
 def _ports(request: KernelRequest, board: Board, usual: MemoryPorts) -> MemoryPorts:
-    """Return the requested number of ports, or the usual ones."""
     if request.channels is None:
         return usual
     return MemoryPorts.of(board.memory, request.channels, board.clock_mhz, usual.stall_share)

@@ -42,7 +42,6 @@ class Kernel:
         return _bytes(self.operands, precision)
 
     def weight_bytes(self, precision: str) -> int:
-        """Return the size of the weights."""
         return _bytes((operand for operand in self.operands if operand.is_weight), precision)
 
     def fused_bytes(self, precision: str) -> int:
@@ -141,7 +140,6 @@ def _size(entry: Section, key: str, dimensions: Mapping[str, int]) -> int:
 
 
 def _on_chip(entry: Section) -> frozenset[str]:
-    """Return the operands that stay on the chip."""
     names = entry.entries("on_chip") if "on_chip" in entry else []
     if unknown := [name for name in names if name not in OPERANDS]:
         raise entry.error("on_chip", f"has an unknown {quoted(unknown[0])}", f"it takes {', '.join(OPERANDS)}")

@@ -56,7 +56,6 @@ class Heads:
 
     @property
     def scores(self) -> int:
-        """Elements of the score matrices."""
         return self.count * self.queries * self.keys
 
 
@@ -123,7 +122,6 @@ class AttentionEngine(OnPorts):
 
     @property
     def kind(self) -> str:
-        """Kernel model."""
         return "attention"
 
     @property
@@ -177,7 +175,6 @@ class AttentionEngine(OnPorts):
         return ""
 
     def estimate(self, task: Task) -> KernelEstimate | None:
-        """Estimate one call for all heads."""
         heads = heads_of(task)
         if heads is None or self.refusal(task):
             return None

@@ -38,9 +38,7 @@ class Engine(Protocol):
         ...
 
     @property
-    def clock_mhz(self) -> float:
-        """Clock in which cycles are counted."""
-        ...
+    def clock_mhz(self) -> float: ...
 
     @property
     def clock_cases_mhz(self) -> ThreePoint:

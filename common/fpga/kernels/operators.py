@@ -61,7 +61,6 @@ class DataflowCosts:
     ii_cycles: ThreePoint
 
     def on(self, dsp_type: str) -> DataflowCosts:
-        """Return the costs on a device with these DSPs."""
         if dsp_type != "DSP58":
             return self
         lanes = {**self.mac_lanes, **self.dsp58.mac_lanes}

@@ -138,12 +138,10 @@ class OverlayEngine:
 
     @property
     def name(self) -> str:
-        """Name of its configuration."""
         return self.config.name
 
     @property
     def kind(self) -> str:
-        """Kernel model."""
         return "overlay"
 
     @property
@@ -153,12 +151,10 @@ class OverlayEngine:
 
     @property
     def clock_cases_mhz(self) -> ThreePoint:
-        """The vendor's clock in all cases."""
         return ThreePoint.exactly(self.clock_mhz)
 
     @property
     def resources(self) -> Resources:
-        """Resources of all engine instances."""
         return self.config.resources
 
     @property
@@ -168,7 +164,6 @@ class OverlayEngine:
 
     @property
     def peak_macs_per_us(self) -> float:
-        """Peak of one engine."""
         return self.config.shape.macs_per_cycle * self.config.clock_mhz
 
     def step(

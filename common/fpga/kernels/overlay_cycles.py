@@ -125,5 +125,4 @@ def weight_elements(layer: Layer) -> int:
 
 
 def images(layers: Iterable[Layer]) -> int:
-    """Return the batch size of the layers."""
     return max((layer.batch for layer in layers if isinstance(layer, Convolution | Pooling)), default=1)

@@ -15,14 +15,10 @@ class ChannelMemory(Protocol):
     """The properties of a board's memory that ports depend on."""
 
     @property
-    def channel_count(self) -> int:
-        """Number of independent channels."""
-        ...
+    def channel_count(self) -> int: ...
 
     @property
-    def channel_bytes_per_s(self) -> float:
-        """Theoretical rate of one channel."""
-        ...
+    def channel_bytes_per_s(self) -> float: ...
 
     @property
     def efficiency(self) -> ThreePoint:
@@ -30,14 +26,10 @@ class ChannelMemory(Protocol):
         ...
 
     @property
-    def port_bits(self) -> int:
-        """Width of the widest port to one channel."""
-        ...
+    def port_bits(self) -> int: ...
 
     @property
-    def limit_bytes_per_s(self) -> float:
-        """Limit for all channels together."""
-        ...
+    def limit_bytes_per_s(self) -> float: ...
 
 
 class OnPorts:
@@ -48,7 +40,6 @@ class OnPorts:
 
     @property
     def clock_mhz(self) -> float:
-        """Clock of the engine and its ports."""
         return self.ports.clock_mhz
 
     @property
@@ -114,7 +105,6 @@ class MemoryPorts:
 
     @property
     def word_bytes(self) -> float:
-        """Size of one word."""
         return self.port_bits / 8
 
     @property
@@ -124,7 +114,6 @@ class MemoryPorts:
 
     @property
     def port_rate_bytes_per_s(self) -> float:
-        """Rate of the ports with one word in every cycle."""
         return self.count * self.word_bytes * self.clock_mhz * 1e6
 
     @property

@@ -73,7 +73,6 @@ class RowwiseEngine(OnPorts):
 
     @property
     def kind(self) -> str:
-        """Kernel model."""
         return "rowwise"
 
     @property
@@ -83,7 +82,6 @@ class RowwiseEngine(OnPorts):
 
     @property
     def is_integer(self) -> bool:
-        """Whether lanes compute in integers."""
         return self.precision in INTEGERS
 
     @property

@@ -98,7 +98,6 @@ class StreamingGemv(OnPorts):
 
     @property
     def kind(self) -> str:
-        """Kernel model."""
         return "streaming"
 
     @property
@@ -233,7 +232,6 @@ def read_streaming(file: Section) -> StreamingModel:
 
 
 def _measurements(section: Section) -> tuple[PublishedSize, ...]:
-    """Return the published sizes in the order of the file."""
     section.text("source")
     return tuple(_measurement(section.section(name)) for name in section if name != "source")
 

@@ -126,7 +126,6 @@ class SystolicArray(OnPorts):
 
     @property
     def kind(self) -> str:
-        """Kernel model."""
         return "systolic"
 
     @property
@@ -225,7 +224,6 @@ class SystolicArray(OnPorts):
         return tuple(MappedProduct(matmul, False, "rows", 0.0, self.compute_cycles(matmul), 0.0) for matmul in matmuls)
 
     def _single(self, layer: Matmul | Convolution, task: Task) -> MappedProduct:
-        """Return the better orientation of a product."""
         matmul = layer.as_matmul() if isinstance(layer, Convolution) else layer
         parts = self._with_border(operands(layer, ELEMENT_BYTES[self.precision], self.tile), matmul, task)
         transposed = Matmul(matmul.n, matmul.k, matmul.m, matmul.batch, matmul.has_weight)

@@ -39,18 +39,15 @@ class Buffer:
 
     @property
     def resources(self) -> Resources:
-        """Resources of all banks."""
         return bank(self.bits, self.depth, self.kind).times(self.count)
 
     @property
     def memory(self) -> str:
-        """What the banks are made of."""
         needed = self.resources
         return "UltraRAM" if needed.uram else "block RAM" if needed.bram36 else "LUT RAM"
 
     @property
     def content_bytes(self) -> float:
-        """Bytes that all banks hold."""
         return self.count * self.depth * self.bits / 8
 
 

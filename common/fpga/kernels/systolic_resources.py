@@ -29,7 +29,6 @@ class Fit:
     worst_error: float
 
     def at(self, values: Mapping[str, float]) -> float:
-        """Return the cell count."""
         return sum(weight * values[name] for name, weight in self.coefficients.items())
 
 
@@ -41,7 +40,6 @@ class FloatLogic:
     per_element: float
 
     def at(self, elements: int, simd: int) -> float:
-        """Return the cells of an array."""
         return elements * (simd * self.per_mac + self.per_element)
 
 

@@ -53,7 +53,6 @@ class Operands:
 
     @property
     def total(self) -> float:
-        """Bytes of all three operands."""
         return self.a + self.b + self.c
 
 
@@ -143,7 +142,6 @@ def _edges(matmul: Matmul, tile: Tile) -> tuple[Extents, Extents, Extents]:
 
 
 def _extents(whole: int, full: int, edge: int) -> list[tuple[int, int]]:
-    """Return extent and number of the full tiles, and of the last one."""
     before = ceil(whole / full) - 1
     return [(full, before), (edge, 1)] if before else [(edge, 1)]
 

@@ -42,7 +42,6 @@ class Team:
 
     @property
     def kind(self) -> str:
-        """Kernel model."""
         return self.member.kind
 
     @property
@@ -52,12 +51,10 @@ class Team:
 
     @property
     def clock_mhz(self) -> float:
-        """Clock of every member."""
         return self.member.clock_mhz
 
     @property
     def clock_cases_mhz(self) -> ThreePoint:
-        """Clocks at which its members close."""
         return self.member.clock_cases_mhz
 
     @property
@@ -67,13 +64,11 @@ class Team:
 
     @property
     def ports(self) -> MemoryPorts:
-        """Ports of all members."""
         ports = self.member.ports
         return replace(ports, count=self.count * ports.count, channel_count=round(self.resources.memory_channels))
 
     @property
     def resources(self) -> Resources:
-        """Resources of all members."""
         return self.member.resources.times(self.count)
 
     def estimate(self, task: Task) -> KernelEstimate | None:

@@ -38,7 +38,6 @@ class Endless:
         """Start nothing."""
 
     def left_s(self) -> float:
-        """Return that there is always time left."""
         return math.inf
 
     def hear(self, plan_us: float, bound_us: float) -> None:
@@ -87,7 +86,6 @@ class Spending:
 
     @property
     def is_late(self) -> bool:
-        """Return whether the watch has run out."""
         return self.watch.left_s() <= 0
 
     def wait_for(self, work: Callable[[], Any], stop: Callable[[], None] | None = None) -> Any:

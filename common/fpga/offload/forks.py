@@ -32,7 +32,6 @@ def _producers(problem: Problem, wiring: Wiring, item: int) -> list[int]:
 
 
 def _meet(parents: list[int], sources: list[int]) -> int:
-    """Return the last common dominator."""
     common = sources[0]
     for source in sources[1:]:
         other = source

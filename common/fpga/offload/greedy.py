@@ -113,7 +113,6 @@ class _GreedySearch:
         return None
 
     def take(self, call: KernelCall, finish_us: float) -> None:
-        """Add a call to the plan."""
         option = self.problem.options[call.option]
         if (option.engine, call.instance) not in self._standing():
             self.fitting.clear()

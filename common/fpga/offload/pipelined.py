@@ -117,7 +117,6 @@ class _Program:
         return self.choices.model.new_int_var(0, self.horizon_ns, "")
 
     def _busy(self) -> list[Any]:
-        """Return the busy time of each resource."""
         choices, flows = self.choices, self.problem.flows
         items = zip(self.problem.items, choices.on_host, strict=True)
         busy: list[Any] = [sum(nanoseconds(item.host_us) * here for item, here in items)]

@@ -132,13 +132,11 @@ class _PlanSearch:
 
     @property
     def plan(self) -> Assignment:
-        """Return the best plan so far."""
         assert self.whole.plan is not None
         return self.whole.plan
 
     @property
     def bound_ns(self) -> int:
-        """Return the best bound so far."""
         return self.whole.bound_ns
 
     def run(self) -> None:

@@ -81,7 +81,6 @@ class Schedule:
 
     @property
     def is_serial(self) -> bool:
-        """Return whether nothing overlaps."""
         busy_us = sum(bar.finish_us - bar.start_us for bar in self.bars)
         return busy_us <= self.finish_us * (1 + 1e-9)
 
@@ -104,7 +103,6 @@ class Scheduler:
         self.case = case
 
     def value(self, estimate: ThreePoint) -> float:
-        """Return the value in this scheduler's case."""
         return float(getattr(estimate, self.case))
 
     def finish_us(self, assignment: Assignment) -> float:
@@ -125,7 +123,6 @@ class Scheduler:
         }
 
     def run(self, assignment: Assignment) -> Schedule:
-        """Return the whole schedule."""
         jobs = self.jobs(assignment)
         starts = _starts(jobs, assignment)
         bars = [
@@ -229,7 +226,6 @@ class Scheduler:
                 jobs[reader].after.append((len(jobs) - 1, lag_us))
 
     def _transfer(self, index: int, producer: Place | None, is_to_card: bool) -> tuple[Job, float]:
-        """Return the transfer of a tensor and the delay after it."""
         flow = self.problem.flows[index]
         if is_to_card:
             after = [] if producer is None else [producer]

@@ -37,7 +37,6 @@ class GateStep:
 
     @property
     def lower_ns(self) -> int:
-        """Return the least time from gate to gate."""
         return self.search.bound_ns
 
     @property
@@ -267,7 +266,6 @@ def _fewer(counts: Counts, used: Mapping[Instance, float]) -> Iterator[Counts]:
 
 
 def shortest(table: Table, time: Callable[[GateStep], int]) -> tuple[int, list[GateStep]]:
-    """Return the least sum of times from gate to gate, and its steps."""
     reached: dict[bool, tuple[int, Any]] = {False: (0, None)}  # by side of the gate: time, and the steps up to it
     for steps in table:
         after: dict[bool, tuple[int, Any]] = {}

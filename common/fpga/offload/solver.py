@@ -54,8 +54,6 @@ def best_schedule(
 
 @dataclass(frozen=True, slots=True)
 class _Run:
-    """A run of the solver, with its solution if it found one."""
-
     solver: Any
     is_proved: bool
     bound: int

@@ -40,7 +40,6 @@ def _stretches(problem: Problem) -> Iterator[list[int]]:
 
 
 def _readers(problem: Problem, wiring: Wiring, item: int) -> set[int]:
-    """Return the items that read what an item writes, and the item itself."""
     return {item, *(reader for flow in wiring.written_by[item] for reader in problem.flows[flow].consumers)}
 
 

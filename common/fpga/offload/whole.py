@@ -194,7 +194,6 @@ class WholeSearch:
             self.bound_ns, self.is_final = NEVER, True
 
     def _judge(self) -> None:
-        """Compare plan and bound."""
         if self.plan is not None and self.finish_ns * (1 - 2 * TOLERANCE) <= self.bound_ns + 1:
             self.is_final = True
 

@@ -33,7 +33,6 @@ class Alternative:
 
 
 def alternative(name: str, plan: Plan, rows: Sequence[SpeedupRow]) -> Alternative:
-    """Return the row of a plan with its speedup."""
     request, terms = plan.request, {(row.objective, row.term): row for row in rows}
     pessimistic, likely, optimistic = (schedule.finish_us for schedule in plan.schedules)
     return Alternative(
@@ -113,7 +112,6 @@ def what_if_request(
 
 
 def _values(text: str) -> dict[str, str]:
-    """Return the values of a question by key."""
     values: dict[str, str] = {}
     for part in text.split(","):
         key, _, value = part.strip().partition("=")

@@ -131,7 +131,6 @@ class _Batch:
 
     @cached_property
     def flows(self) -> tuple[OffloadFlow, ...]:
-        """Return the tensors of the whole batch."""
         if self.count == 1:
             return self.problem.flows
         return tuple(
@@ -155,7 +154,6 @@ class _Batch:
         return CardWork(self.request.precision, sum(estimate.flops for estimate in estimates), moved, link_bytes)
 
     def host(self, options: Sequence[int], moved_us: ThreePoint) -> HostRun:
-        """Return the batch on the host alone, and what these options move of it."""
         offers, host = self.formulation.offers, self.workload.host
         groups = [group for option in options for group in self.formulation.candidates[offers[option].candidate].covers]
         moved_uj = total(self.workload.costs[group].energy_uj for group in groups)
@@ -212,7 +210,6 @@ def _plans(batch: _Batch, soonest: Assignment, status: Status) -> Iterator[Front
 
 
 def _stream_cost(problem: Problem, energy: StreamEnergy | None, assignment: Assignment) -> float:
-    """Return what a stream's search minimises."""
     if energy is None:
         return interval_us(evaluate(problem, assignment, "likely"))
     return stream_energy_uj(problem, assignment, energy)

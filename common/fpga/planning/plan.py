@@ -107,7 +107,6 @@ class Plan:
 
     @property
     def likely(self) -> Schedule:
-        """Return the schedule of one inference in the likely case."""
         return self.schedules[CASES.index("likely")]
 
     @property
@@ -122,15 +121,12 @@ class Plan:
 
     @cached_property
     def kernel_of_option(self) -> dict[int, PlannedKernel]:
-        """Return the kernel that computes each chosen option."""
         return {option: kernel for kernel in self.kernels for option in kernel.options}
 
     def candidate(self, option: int) -> TaskCandidate:
-        """Return the candidate that an option computes."""
         return self.formulation.candidates[self.formulation.offers[option].candidate]
 
     def groups_of(self, kernel: PlannedKernel) -> tuple[int, ...]:
-        """Return the groups that a kernel computes."""
         return tuple(group for option in kernel.options for group in self.candidate(option).covers)
 
     @property

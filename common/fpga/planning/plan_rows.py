@@ -227,7 +227,6 @@ def schedule_rows(plan: Plan) -> list[dict[str, Any]]:
 
 
 def resource_rows(plan: Plan) -> list[ResourceUse]:
-    """Return the resources that the engines use in each region."""
     used: dict[str, Resources] = {}
     spanning = Resources()
     for kernel in plan.kernels:

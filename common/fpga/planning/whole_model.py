@@ -271,7 +271,6 @@ def _notes(engine: OverlayEngine, rows: Sequence[LayerTime], calls: int) -> tupl
 
 
 def layer_rows(estimate: WholeModel) -> list[OverlayLayersRow]:
-    """Return overlay_layers."""
     return [
         {
             "engine_layer": layer.name,
@@ -292,7 +291,6 @@ def layer_rows(estimate: WholeModel) -> list[OverlayLayersRow]:
 
 
 def summary_of(estimate: WholeModel, engine: OverlayEngine) -> OverlaySummaryDocument:
-    """Return overlay_summary."""
     latency, rate = estimate.latency_us, estimate.frames_per_second
     return {
         "engine": estimate.engine,

@@ -11,7 +11,6 @@ from common.errors import PipelineError
 
 
 def is_there(tool: str) -> bool:
-    """Return whether a tool is on the PATH."""
     return shutil.which(tool) is not None
 
 

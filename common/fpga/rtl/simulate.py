@@ -43,7 +43,6 @@ class ArrayProduct:
 
     @property
     def folds(self) -> int:
-        """Number of folds."""
         return self.row_tiles * self.col_tiles
 
 

@@ -31,12 +31,10 @@ class Cells:
 
     @property
     def ff(self) -> int:
-        """Flip-flops."""
         return sum(self.by_type.get(name, 0) for name in FLIP_FLOPS)
 
     @property
     def dsp(self) -> int:
-        """DSP48E2 slices."""
         return self.by_type.get("DSP48E2", 0)
 
     @property

@@ -85,7 +85,6 @@ def _uj(count: float, pj_each: ThreePoint) -> ThreePoint:
 
 
 def kernel_dynamic_uj(work: CardWork, card: Card, coefficients: CardEnergy) -> ThreePoint:
-    """Return the dynamic energy of one kernel, all causes together."""
     return combine(lambda *parts: sum(parts), *dynamic_uj(work, card, coefficients).values())
 
 

@@ -54,13 +54,11 @@ class AmdahlTerms:
 
     @property
     def amounts(self) -> dict[str, Sequence[float]]:
-        """Return all parts that have a row of their own."""
         split = self.kernels if len(self.kernels) > 1 else {}
         return {**split, **self.added, **self.hidden}
 
 
 def row(objective: Objective, term: str, values: Cases, unit: str) -> SpeedupRow:
-    """Return the row of one term."""
     pessimistic, likely, optimistic = values
     return SpeedupRow(objective, term, pessimistic, likely, optimistic, unit)
 
@@ -100,7 +98,6 @@ def _derived(terms: AmdahlTerms, totals: Sequence[float]) -> dict[str, Cases]:
 
 
 def _derived_case(terms: AmdahlTerms, total: float, case: int) -> tuple[float | None, ...]:
-    """Return the terms of ``_NAMES`` in one case."""
     moved, kernel, overhead = terms.moved[case], terms.kernel(case), terms.overhead(case)
     new = total - moved + kernel + overhead
     fraction = moved / total

@@ -23,8 +23,6 @@ ACTIVITY: Mapping[str, Activity] = {
 
 @dataclass(frozen=True, slots=True)
 class LaneInterval:
-    """One interval in which a lane does one thing."""
-
     interval_index: int
     scenario: Scenario
     lane: str

@@ -134,7 +134,6 @@ class CardWork:
 
     @property
     def buffered_bytes(self) -> int:
-        """Return the bytes through buffers on the chip."""
         return BUFFER_ACCESSES * self.memory_bytes if self.on_chip_bytes is None else self.on_chip_bytes
 
 
@@ -158,5 +157,4 @@ class Card:
 
     @classmethod
     def of_board(cls, board: Board) -> Card:
-        """Return the card's figures of a board."""
         return cls(board.static_w, board.limit_w, board.memory.kind, board.link.kind, board.link.bytes_per_s)

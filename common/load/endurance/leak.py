@@ -58,7 +58,6 @@ def memory_slope(inferences: npt.NDArray[np.int64], resident_bytes: npt.NDArray[
 
 
 def _slope(inferences: npt.NDArray[np.int64], resident_bytes: npt.NDArray[np.int64], left_out: float) -> Slope | None:
-    """Return the slope after a share of the inferences."""
     first, last = (int(inferences[0]), int(inferences[-1])) if len(inferences) else (0, 0)
     edges = np.linspace(first + left_out * (last - first), last, BLOCKS + 1)
     places = np.searchsorted(edges, inferences, side="right") - 1

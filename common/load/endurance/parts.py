@@ -82,7 +82,6 @@ class LoadPart:
 
 
 def part_of(record: LoadRecord, validity: LoadValidity) -> LoadPart:
-    """Reduce a record to what is kept of it."""
     batches = record.batches
     seconds = batches.ended_ns // 10**9
     own_us = (batches.ended_ns - batches.started_ns) / 1e3
@@ -268,7 +267,6 @@ HELD = {MEMORY: "resident_bytes", HANDLES: "handle_count", THREADS: "process_thr
 
 
 def _last(series: tuple[Samples, Samples] | None, part: LoadPart) -> float | None:
-    """Return the last sample within a part, or None."""
     if series is None:
         return None
     times_s, values = series

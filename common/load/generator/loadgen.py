@@ -55,7 +55,6 @@ class Issued:
         self._is_ended = False
 
     def attach(self, now_ns: Callable[[], int], wake: Callable[[], None]) -> None:
-        """Take the clock of the load, and what wakes its generator."""
         self._now_ns, self._wake = now_ns, wake
 
     def issue(self, ids: Sequence[int]) -> None:

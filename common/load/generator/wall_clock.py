@@ -65,8 +65,6 @@ class _Running:
 
 
 class _Run:
-    """The state of one load, which its lock guards."""
-
     def __init__(self, stream: ServedStream, drain_s: float, wake_ups: WakeUps) -> None:
         source, service, policy = stream.source, stream.service, stream.policy
         self.log, self.source, self.service, self.policy = Log(), source, service, policy

@@ -55,7 +55,6 @@ class Demand:
         return CLOSED if not self.is_open else REPLAY if self.file else self.kind
 
     def part(self, index: int, duration_s: float) -> Demand:
-        """Return the demand of a part of this load, with arrivals of its own."""
         return replace(self, duration_s=duration_s, seed=self.seed + index)
 
     def schedule(self) -> Arrivals | None:

@@ -185,7 +185,6 @@ class Log:
     def end(
         self, batch: Batch, started_ns: int, ended_ns: int, stages_ns: Sequence[int] = (), failure: str = ""
     ) -> None:
-        """Enter when a batch started and ended, and how."""
         self._batches[2][batch.index], self._batches[3][batch.index] = started_ns, ended_ns
         if stages_ns:
             self._stages[batch.index] = stages_ns

@@ -64,7 +64,6 @@ class OpenLoop:
 
     @property
     def is_over(self) -> bool:
-        """Whether the last request has come."""
         return self._next == len(self._intended_ns)
 
 
@@ -125,5 +124,4 @@ class ClosedLoop:
 
     @property
     def is_over(self) -> bool:
-        """Whether every user is done."""
         return not self._in_flight and not (self._waiting and self._may_send)

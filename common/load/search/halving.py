@@ -54,7 +54,6 @@ class Configuration:
 
     @property
     def shape(self) -> Shape:
-        """All of it but the batches."""
         return self.session_count, self.thread_count, self.concurrency
 
 

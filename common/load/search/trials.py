@@ -50,8 +50,6 @@ def _estimate(latencies_us: Samples, quantile: float) -> Estimate:
 
 
 class SearchHarness(Protocol):
-    """What runs loads on a service."""
-
     def run(self, shape: Shape, source: Source, policy: BatchPolicy, last_ns: int | None) -> LoadRecord:
         """Let requests come to a service of a shape; ``last_ns`` is when the last one comes, where that is known."""
         ...

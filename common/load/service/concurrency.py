@@ -83,11 +83,9 @@ class Concurrency:
             raise UnusableValueError(name, problem, remedy)
 
     def is_possible(self, sessions: int, base: SessionSettings, replicas: int = 1) -> bool:
-        """Return whether the runtime does it."""
         return not self._problems(sessions, base, replicas)
 
     def _problems(self, sessions: int, base: SessionSettings, replicas: int) -> list[tuple[str, str, str]]:
-        """Return quantity, problem and remedy of each contradiction."""
         own, found = "give <pool> own", list[tuple[str, str, str]]()
         if self.pool == "shared":
             if self.workers == "processes":

@@ -101,7 +101,6 @@ class HostedService:
 
 
 def _started(worker_count: int) -> _Host:
-    """Start a process, which waits for its plan."""
     pairs = [Pipe() for _ in range(worker_count + 1)]
     there = [str(pipe.fileno()) for _, pipe in pairs]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path or "." for path in sys.path)}
@@ -143,7 +142,6 @@ def _end(hosts: Sequence[_Host]) -> None:
 
 
 def _serve(service: SessionService, worker: int, pipe: Connection) -> None:
-    """Answer the batches of one worker."""
     with contextlib.suppress(*GONE):
         while True:
             batch: Batch = pipe.recv()

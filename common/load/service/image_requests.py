@@ -76,7 +76,6 @@ def image_requests(path: Path, graph: Graph, normalization: str) -> ImageRequest
 
 
 def _image_input(graph: Graph) -> tuple[str, ImageForm]:
-    """Return the first input that takes images."""
     for name, tensor in graph.tensors.items():
         if tensor.kind == "input":
             try:

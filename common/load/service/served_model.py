@@ -166,7 +166,6 @@ def _batch_dimensions(free: LoadedModel) -> frozenset[str]:
 
 
 def _axes(free: LoadedModel, sample: Collection[str], dimension: str) -> dict[str, int]:
-    """Return the axis of each input that has the size of a dimension."""
     sizes = {name: [*map(str, free.graph.tensors[name].shape or ())] for name in sample}
     return {name: own.index(dimension) for name, own in sizes.items() if dimension in own}
 

@@ -69,7 +69,6 @@ def used_bindings(
 
 
 def shape_bindings(model: onnx.ModelProto, values: Mapping[str, Array]) -> dict[str, int]:
-    """Return the bindings that follow from the shapes of given input values."""
     bindings = {}
     for value in graph_inputs(model):
         extents = values[value.name].shape if value.name in values else ()

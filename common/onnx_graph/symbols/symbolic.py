@@ -142,7 +142,6 @@ class _Fit:
         return None
 
     def _affine_times(self, chosen: tuple[int, ...], extents: tuple[int, ...]) -> _Form | None:
-        """Return the form if the extents are the product of the chosen symbols and an affine form."""
         samples = self._samples[: len(extents)]
         factors = [_product(sample[index] for index in chosen) for sample in samples]
         if any(extent % factor for extent, factor in zip(extents, factors, strict=True)):

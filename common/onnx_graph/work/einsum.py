@@ -32,7 +32,6 @@ class Equation:
     extents: Mapping[str, Count]
 
     def size(self, labels: Sequence[str]) -> Count:
-        """Number of combinations of the given labels."""
         return prod(self.extents[label] for label in labels)
 
 

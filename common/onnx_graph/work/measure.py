@@ -26,7 +26,6 @@ class Work:
 
     @property
     def bytes(self) -> Count | None:
-        """Compulsory traffic."""
         return total((self.weight_bytes, self.input_bytes, self.output_bytes))
 
 

@@ -82,7 +82,6 @@ def count_tensor_scatter(operation: Operation) -> Cost:
 
 @formula("SplitToSequence", "ConcatFromSequence")
 def count_sequence_parts(operation: Operation) -> Cost:
-    """Count the parts together as the whole."""
     data, output = operation.required(0), operation.required_output()
     if operation.node.op_type == "SplitToSequence":
         return Cost(writes={0: data.size_bytes if data else None})

@@ -33,7 +33,6 @@ def named_categories(graph: Graph, name: str) -> list[str] | list[int]:
 
 
 def _listed(node: Node, lists: tuple[str, ...]) -> list[Any]:
-    """Return the items of the first of the lists that a node has."""
     items = next((node.attributes[name] for name in lists if node.attributes.get(name)), ())
     listed = items if isinstance(items, list | tuple) else ()
     return [item.decode("utf-8", "replace") if isinstance(item, bytes) else item for item in listed]

@@ -111,7 +111,6 @@ def resized(image: Image, form: ImageForm) -> Image:
 
 
 def normalized(image: Image, form: ImageForm, normalization: Normalization | None) -> Array:
-    """Return the values of an image as a batch of one."""
     pixels = np.asarray(image)
     if normalization is not None:
         mean, deviation = (np.array(one, np.float32) for one in (normalization.mean, normalization.deviation))

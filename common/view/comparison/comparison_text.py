@@ -28,16 +28,12 @@ UNITS = (
 
 
 class FigureRow(TypedDict):
-    """What rows of comparisons and of histories say of their figure."""
-
     compared_kind: str
     compared_figure: str
     compared_subject: str
 
 
 class DifferenceRow(FigureRow):
-    """What rows of comparisons and of trends say of a difference."""
-
     comparison_verdict: str
     difference_share: float | None
     difference_low_share: float | None
@@ -89,18 +85,15 @@ def undecided_reasons(rows: Sequence[ComparisonRow]) -> list[str]:
 
 
 def change_text(row: DifferenceRow) -> str:
-    """Return the difference as a signed percentage."""
     return MISSING if row["difference_share"] is None else f"{100 * row['difference_share']:+.1f} %"
 
 
 def interval_text(row: DifferenceRow) -> str:
-    """Return the interval of the difference."""
     low, high = row["difference_low_share"], row["difference_high_share"]
     return MISSING if low is None or high is None else f"{100 * low:+.1f} to {100 * high:+.1f} %"
 
 
 def value_text(figure: str, value: float | None) -> str:
-    """Return a value in the unit of its figure."""
     if figure.endswith("_us"):
         return duration(value)
     for suffix, unit, scale in UNITS:

@@ -105,7 +105,6 @@ def _draw(axes: Axes, rows: Sequence[RunHistoryRow], trend: HistoryTrendsRow, ru
 
 
 def _scale(figure: str, largest: float) -> tuple[float, str]:
-    """Return what the values of a figure are multiplied by, and the unit that they then have."""
     if not figure.endswith("_us"):
         return 1.0, ""
     return (1e-3, "ms") if largest >= US_PER_MS else (1.0, "µs")

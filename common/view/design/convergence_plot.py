@@ -58,7 +58,6 @@ def draw_design_convergence(points: pd.DataFrame, convergence: pd.DataFrame) -> 
 
 
 def _curves(points: pd.DataFrame, convergence: pd.DataFrame) -> list[SearchCurve]:
-    """Return the searches of one design, the nearest to the bound first."""
     found = []
     for point in points.to_dict("records"):
         steps = convergence[convergence["search_engine"] == point["search_engine"]]

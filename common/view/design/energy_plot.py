@@ -83,7 +83,6 @@ def _subtitle(best: Sequence[Mapping[Any, Any]], there: pd.DataFrame, names: Des
 
 
 def _draw_bars(axes: Axes, rows: pd.DataFrame, colours: Mapping[str, str], title: str) -> None:
-    """Draw a stacked bar for each row, with its sum."""
     joules = rows.fillna(0.0) * PICO
     left = pd.Series(0.0, index=range(len(rows)))
     for part in joules:

@@ -108,13 +108,11 @@ def _number(axes: Axes, front: np.ndarray, beaten: np.ndarray) -> None:
 
 
 def _draw_product(axes: Axes, edp_pj_cycles: float) -> None:
-    """Draw the line on which every design is as good as the best."""
     cycles = np.geomspace(*axes.get_xlim(), 2)
     axes.plot(cycles, edp_pj_cycles * PICO / cycles, color=ORANGE, linestyle="--", linewidth=1.2, zorder=0)
 
 
 def _draw_best_within(axes: Axes, there: pd.DataFrame) -> None:
-    """Draw the least product of all designs up to each area."""
     ordered = there.sort_values("chip_mm2")
     least = ordered["edp_pj_cycles"].cummin()
     axes.step(ordered["chip_mm2"], least, where="post", color=ORANGE, linewidth=1.2, zorder=0)

@@ -71,7 +71,6 @@ GROUPS: Table[DesignGroupsRow] = Table(
 
 
 def design_tables(tables: Tables) -> str:
-    """Return the tables of the design space that are there."""
     if "design_points" not in tables:
         return ""
     points = sorted(tables["design_points"], key=_product_or_last)

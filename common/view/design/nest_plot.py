@@ -54,7 +54,6 @@ class Sheet:
 
     @classmethod
     def of(cls, axes: Axes, levels: list[Loops]) -> Sheet:
-        """Return a sheet on which all levels have room."""
         loops = sum(len(level.steps) + len(level.copies) for level in levels)
         count = max(LINES, 3.0 + 1.4 * len(levels) + loops)
         axes.set(xlim=(0, 1), ylim=(count, 0))
@@ -62,7 +61,6 @@ class Sheet:
         return cls(axes, indent, min(FONT_POINTS, OF_LINE * HEIGHT_POINTS / count))
 
     def write(self, x: float, line: float, text: str, **look: Any) -> None:
-        """Write a text in the middle of a line."""
         self.axes.text(x, line, text, va="center", fontsize=look.pop("fontsize", self.points), **look)
 
 

@@ -29,7 +29,6 @@ def latency_text(summary: EnduranceSummaryDocument) -> list[str]:
 
 
 def leak_text(summary: EnduranceSummaryDocument) -> str:
-    """Return what memory does."""
     slope = summary["leak_bytes_per_inference"]
     if slope is None:
         return "memory: too few samples to say whether it grows"

@@ -71,7 +71,6 @@ def _shortened(text: str) -> str:
 
 
 def _draw_latencies(axes: Axes, models: pd.DataFrame) -> None:
-    """Draw median and p99 of each model, with their limits."""
     for name, colour, marker in (("p50", GREEN, "o"), ("p99", ORANGE, "D")):
         known = models[models[f"request_{name}_us"].notna()]
         values_ms = known[f"request_{name}_us"] / 1e3

@@ -14,7 +14,6 @@ if TYPE_CHECKING:
 
 
 def _rate(row: LoadFleetRow, requests_per_s: float | None) -> str:
-    """Write a rate of a model that was sent requests."""
     return MISSING if requests_per_s is None or not row["sent_count"] else significant(requests_per_s)
 
 

@@ -31,7 +31,6 @@ CURVE: Table[LoadSearchRow] = Table(
 
 
 def load_section(tables: Tables, documents: Documents) -> str:
-    """Return the tables of load tests that are there."""
     parts = []
     if "load_summary" in documents:
         parts.append(_text(load_report(documents["load_summary"])))
@@ -62,6 +61,5 @@ def _curve(trials: Sequence[LoadSearchRow]) -> str:
 
 
 def _fleet(models: Sequence[LoadFleetRow]) -> str:
-    """Return a row per model, with the host that measured it."""
     left_out = len(models) - MOST_ROWS
     return FLEET.html(models[:MOST_ROWS], f"{left_out} more in load_fleet.csv" if left_out > 0 else "")

@@ -26,7 +26,6 @@ LATENCY = table_of_cells("latency from the intended start", "value", "low", "hig
 
 
 def load_report(summary: LoadSummaryDocument) -> str:
-    """Return the closing text of a load test."""
     lines = [
         f"{summary['sent_count']} requests sent ({summary['arrivals']}): {summary['completed_count']} completed, "
         f"{summary['rejected_count']} rejected, {summary['failed_count']} failed, "

@@ -25,7 +25,6 @@ def setup_label(setup: Mapping[str, Any]) -> str:
 
 
 def _sharing(setup: Mapping[str, Any]) -> list[str]:
-    """Return what is unusual in how sessions share the host."""
     unusual = []
     if setup["session_workers"] == "processes":
         unusual.append("each in a process")
@@ -50,7 +49,6 @@ BATCHES: Table[LoadBatchTimesRow] = Table(
 
 
 def search_report(best: LoadBestDocument, batches: Iterable[LoadBatchTimesRow]) -> str:
-    """Return the closing text of a search."""
     return "\n".join([BATCHES.text(batches), *_verdict(best)])
 
 

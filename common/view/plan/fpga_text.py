@@ -69,7 +69,6 @@ class Terms(dict[tuple[str, str], "SpeedupRow"]):
 
     @classmethod
     def of(cls, speedup: Iterable[SpeedupRow]) -> Terms:
-        """Take the rows of the table."""
         return cls({(row["objective"], row["term"]): row for row in speedup})
 
     def __missing__(self, key: tuple[str, str]) -> SpeedupRow:
@@ -109,7 +108,6 @@ def _calls(row: OffloadPlanRow) -> str:
 
 
 def kernel_interval(row: OffloadPlanRow) -> str:
-    """Return the interval of a kernel's time."""
     return f"{duration(row['kernel_latency_optimistic_us'])} to {duration(row['kernel_latency_pessimistic_us'])}"
 
 
@@ -153,7 +151,6 @@ TIMES: Table[OffloadPlanRow] = Table(
 
 
 def term_name(row: SpeedupRow) -> str:
-    """Return a term of the speedup table in words."""
     of_objective = INTERVAL if row["objective"] == "throughput" else {}
     return {**LABELS, **of_objective}.get(row["term"], row["term"])
 

@@ -174,7 +174,6 @@ def _list(side: Axes, points: Sequence[Point], roof: Roof) -> None:
 
 
 def _joined(names: Sequence[str]) -> str:
-    """Join as many names as fit."""
     shown: list[str] = []
     for name in names:
         if shown and len(", ".join([*shown, name])) > NAMES_WIDTH:

@@ -56,7 +56,6 @@ def offload_lines(tables: Tables) -> list[str]:
 
 
 def is_planned(terms: Terms) -> bool:
-    """Return whether any kernel was chosen."""
     row = terms.get(("latency", "kernel_speedup"))
     return row is not None and row["likely"] is not None
 

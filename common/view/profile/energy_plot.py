@@ -81,7 +81,6 @@ def _by_node(nodes: pd.DataFrame, keys: Sequence[KeyNode], labels: Mapping[str, 
 
 
 def _draw_bars(axes: Axes, rows: pd.DataFrame, title: str, names: Sequence[str] = ()) -> None:
-    """Draw a bar for each row; ``names`` are those of the nodes, where the rows are nodes."""
     scale, prefix = _prefix(float(rows["energy_uj"].max()))
     places = range(len(rows))
     left = pd.Series(0.0, index=rows.index)

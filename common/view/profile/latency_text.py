@@ -16,8 +16,6 @@ FIGURES = table_of_cells("", "value", "low", "high")
 
 
 class NodeLatencyRow(TypedDict):
-    """What is shown of a row of op_latency."""
-
     executed_node: str
     op_type: str
     raw_median_us: float | None

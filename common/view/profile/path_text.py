@@ -54,7 +54,6 @@ def path_report(
 
 
 def totals_lines(totals: PathTotals) -> str:
-    """Return each total with its meaning."""
     gap = f"work + gap of {duration(totals.gap_us)}" if totals.gap_us is not None else "work; the gap is unknown"
     rows = (
         ("span", duration(totals.span_us), "longest chain of dependent nodes: no executor is faster"),

@@ -134,7 +134,6 @@ def _share(part: float | None, whole: float | None) -> float | None:
 
 
 def _bound_line(bounds: Mapping[str, float | None]) -> list[str]:
-    """Return a line with the upper bounds of the totals, where there are any."""
     known = {name: value for name, value in bounds.items() if value is not None}
     texts = [f"{quantity(value, 'B' if name == 'bytes' else '')} {_label(name)}" for name, value in known.items()]
     return [f"at most {', '.join(texts)}, including nodes whose work depends on data"] if texts else []

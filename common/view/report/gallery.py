@@ -95,7 +95,6 @@ def draw_designs(tables: Tables) -> dict[str, Figure | None]:
 
 
 def draw_loads(tables: Tables, documents: Documents) -> dict[str, Figure | None]:
-    """Draw the load tests that are there."""
     figures: dict[str, Figure | None] = {}
     requests, batches = tables.get("load_requests"), tables.get("load_batches")
     if requests and batches and "load_summary" in documents:

@@ -35,7 +35,6 @@ SETTINGS = table_of_cells("stage", "setting", "value", "from")
 
 
 def operator_table(roofline: Sequence[OpRooflineRow]) -> str:
-    """Return a row for each operator type, and the gap."""
     gaps = [
         ["gap between nodes", MISSING, duration(row["node_latency_us"]), percent(row["latency_share"])]
         for row in roofline
@@ -45,7 +44,6 @@ def operator_table(roofline: Sequence[OpRooflineRow]) -> str:
 
 
 def ceiling_table(ceilings: HostCeilingsDocument | None) -> str:
-    """Return the measured ceilings of the host."""
     if ceilings is None:
         return ""
     rates = (

@@ -61,7 +61,6 @@ def _of_other_tables(findings: Findings) -> dict[str, dict[str, str]]:
 
 
 def path_table(findings: Findings, most_rows: int) -> str:
-    """Return the nodes of the critical path, from the input."""
     path, labels, numbers = findings.tables["critical_path"], findings.labels(), findings.numbers()
     columns: Table[CriticalPathRow] = Table(
         TableColumn("", lambda row: str(row["position_index"])),

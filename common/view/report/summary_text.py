@@ -71,7 +71,6 @@ def left_out_line(warnings: Mapping[str, Sequence[str]]) -> list[str]:
 
 
 def bullets(lines: Iterable[str]) -> list[str]:
-    """Return each line behind a bullet."""
     return [f"{BULLET}{line}" for line in lines]
 
 
@@ -93,7 +92,6 @@ def heading(findings: Findings) -> str:
 
 
 def entry(label: str, text: str) -> list[str]:
-    """Return a line with a label and the text beside it."""
     return [f"  {label:<{INDENT - 2}}{text}"]
 
 

@@ -113,7 +113,6 @@ def sorted_warnings(findings: Findings, plain: Callable[[str], str] = str) -> di
 
 
 def _subject(note: str, usual: str) -> str:
-    """Return what a note endangers."""
     return next((name for name, pattern in SUBJECTS.items() if pattern.match(note)), usual)
 
 
@@ -123,7 +122,6 @@ def _is_passed_on(note: str, said: AbstractSet[str]) -> bool:
 
 
 def _once(found: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
-    """Return each warning in the first place that it has."""
     seen: set[str] = set()
     kept: dict[str, list[str]] = {}
     for name, lines in found.items():

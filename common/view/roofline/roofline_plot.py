@@ -122,7 +122,6 @@ def _area(latency_share: float) -> float:
 
 
 def _draw_nodes(axes: Axes, drawn: pd.DataFrame, shapes: dict[str, str]) -> None:
-    """Draw the nodes, one collection for all that look alike."""
     shape_of = drawn["op_type"].map(shapes).fillna(OTHER_SHAPE)
     looks = [shape_of, drawn["bound"], drawn["is_correction_dominated"], drawn["is_above_roof"]]
     for look, rows in drawn.groupby(looks, sort=True):
@@ -182,7 +181,6 @@ def _details(roofline: pd.DataFrame, keys: Sequence[KeyNode]) -> dict[str, str]:
 
 
 def _explain(side: Axes, drawn: pd.DataFrame, shapes: dict[str, str]) -> None:
-    """Explain the colours, shapes and rims that occur."""
     names = {"compute": "compute-bound", "memory": "memory-bound", "": "no roof known"}
     marks = [
         _mark("o", names[bound], color=COLOURS[bound], markeredgecolor="white")

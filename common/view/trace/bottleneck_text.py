@@ -76,7 +76,6 @@ def subject_column(header: str, labels: Mapping[str, str]) -> TableColumn[Bottle
 
 
 def _spoken(finding: str) -> str:
-    """Return the name of a rule as words."""
     return finding.replace("_", " ")
 
 

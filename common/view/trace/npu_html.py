@@ -25,7 +25,6 @@ UNAVAILABLE = table_of_cells("figure", "why")
 
 
 def npu_page(document: Mapping[str, Any], tables: Tables) -> str:
-    """Return the page of an npu_summary and its tables."""
     nodes = tables["npu_nodes"]
     title = f"NPU profile of {document['model']}" if document["model"] else "NPU profile"
     sections = {
@@ -85,7 +84,6 @@ def _nodes(nodes: Sequence[NpuNodesRow], *, is_emulated: bool) -> str:
 
 
 def _columns(*names: str) -> Table[Mapping[str, Any]]:
-    """Return a table of columns as the CSV file names them."""
     return Table(*(TableColumn(name, partial(_cell, name)) for name in names))
 
 

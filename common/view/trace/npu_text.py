@@ -114,7 +114,6 @@ def _wrapped(start: str, text: str) -> str:
 
 
 def _reasons(document: Mapping[str, Any]) -> str:
-    """Return the unavailable figures, those of one reason together."""
     by_reason: dict[str, list[str]] = {}
     for title in SECTIONS:
         for name, reason in document["unavailable"][title].items():
@@ -150,7 +149,6 @@ def _sum(*values: int | None) -> int:
 
 
 def _computed_kinds(nodes: Sequence[NpuNodesRow]) -> dict[str, str]:
-    """Return the kinds of operators that each node computes: those that were fused into it, and its own."""
     kinds: dict[str, list[str]] = {row["npu_node"]: [] for row in nodes}
     for row in nodes:
         for host in (*row["fused_into"], row["npu_node"]):

@@ -31,7 +31,6 @@ PACKAGES = {FA_DOSA: "torch", "gradient": "torch", "cma": "cma", "nevergrad": "n
 
 
 def is_installed(name: str) -> bool:
-    """Return whether the package of an engine is there."""
     return name not in PACKAGES or find_spec(PACKAGES[name]) is not None
 
 

@@ -106,7 +106,6 @@ def multi_head_attention(call: OperatorCall) -> list[Output]:
 
 
 def _keys_and_values(call: OperatorCall, heads: int) -> tuple[Dim, Dim, Dim]:
-    """Return the number of keys, head size of the keys, head size of the values."""
     if not call.has(1):
         _, length, _, _, head_size = call.dims(0, 5)
         return length, head_size, head_size
@@ -164,7 +163,6 @@ def group_query_attention(call: OperatorCall) -> list[Output]:
 
 
 def _lengths(call: OperatorCall, sequence: Dim) -> tuple[Dim, Dim]:
-    """Return the total length, and the length of the caches."""
     reached = call.scalar(6)
     if not call.has(3):
         return (reached or sequence,) * 2
