@@ -46,8 +46,8 @@ from common.fpga.device.board_files import load_board
 from common.fpga.hand_off.files import hand_off_files
 from common.fpga.kernels.overlay import OverlayEngine
 from common.fpga.kernels.overlay_config import load_engine
+from common.fpga.offload.baselines import Thresholds
 from common.fpga.offload.effort import Effort
-from common.fpga.offload.rule import Thresholds
 from common.fpga.planning.assumptions import read_assumptions, require_batch, require_kernel, require_speedup
 from common.fpga.planning.comparison import what_if_request
 from common.fpga.planning.plan import Request

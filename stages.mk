@@ -153,14 +153,14 @@ CODE_07 := common/artifacts/catalogue.py common/artifacts/cells.py common/artifa
     common/fpga/kernels/ports.py common/fpga/kernels/rowwise.py common/fpga/kernels/streaming.py \
     common/fpga/kernels/systolic.py common/fpga/kernels/systolic_buffers.py common/fpga/kernels/systolic_resources.py \
     common/fpga/kernels/systolic_tiling.py common/fpga/kernels/systolic_timing.py common/fpga/kernels/team.py \
-    common/fpga/offload/choices.py common/fpga/offload/effort.py common/fpga/offload/floorplan.py \
-    common/fpga/offload/forks.py common/fpga/offload/gates.py common/fpga/offload/greedy.py \
-    common/fpga/offload/hints.py common/fpga/offload/jobs.py common/fpga/offload/parts.py \
+    common/fpga/offload/choices.py common/fpga/offload/effort.py common/fpga/offload/problem.py \
+    common/fpga/offload/timing.py common/fpga/offload/segments.py common/fpga/offload/baselines.py \
+    common/fpga/offload/solver.py common/fpga/offload/jobs.py common/fpga/offload/segments.py \
     common/fpga/offload/pipelined.py common/fpga/offload/problem.py common/fpga/offload/program.py \
-    common/fpga/offload/reasons.py common/fpga/offload/relaxation.py common/fpga/offload/rule.py \
+    common/fpga/offload/reasons.py common/fpga/offload/solver.py common/fpga/offload/baselines.py \
     common/fpga/offload/schedule.py common/fpga/offload/sequence.py common/fpga/offload/solver.py \
-    common/fpga/offload/stretches.py common/fpga/offload/timing.py common/fpga/offload/whole.py \
-    common/fpga/offload/windows.py common/fpga/planning/assumptions.py common/fpga/planning/comparison.py \
+    common/fpga/offload/program.py common/fpga/offload/timing.py common/fpga/offload/whole.py \
+    common/fpga/offload/timing.py common/fpga/planning/assumptions.py common/fpga/planning/comparison.py \
     common/fpga/planning/front.py common/fpga/planning/plan.py common/fpga/planning/plan_notes.py \
     common/fpga/planning/plan_rows.py common/fpga/planning/planned_kernels.py common/fpga/planning/problem_builder.py \
     common/fpga/planning/results.py common/fpga/planning/rule_classes.py common/fpga/rtl/generate.py \

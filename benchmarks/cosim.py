@@ -36,8 +36,8 @@ from common.fpga.device.board_files import load_board
 from common.fpga.hand_off.calls import Call, calls_in_order
 from common.fpga.hand_off.verilog import array_design
 from common.fpga.kernels.systolic import SystolicArray
+from common.fpga.offload.baselines import Thresholds
 from common.fpga.offload.effort import Effort
-from common.fpga.offload.rule import Thresholds
 from common.fpga.planning.plan import Plan, Request, make_plan
 from common.fpga.rtl.programs import is_there
 from common.fpga.rtl.simulate import ArrayProduct, Outcome, simulate

@@ -9,8 +9,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, Literal
 
 from common.fpga.device.resources import RESOURCE_NAMES, Resources
-from common.fpga.offload.floorplan import Instance
-from common.fpga.offload.problem import Problem, Wiring
+from common.fpga.offload.problem import Instance, Problem, Wiring
 from common.intervals import ThreePoint
 
 if TYPE_CHECKING:

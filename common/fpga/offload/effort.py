@@ -51,8 +51,7 @@ class Endless:
 class Effort:
     """Limit of a search in CP-SAT's deterministic seconds per 1,000 steps of the host, and its seed.
 
-    Deterministic seconds are equal on every machine.
-    One of them is 5 to 15 seconds of a core on these programs.
+    Deterministic seconds are equal on every machine. One is 5 to 15 seconds of a core on these programs.
     """
 
     deterministic_limit: float = 1.0
@@ -61,15 +60,9 @@ class Effort:
 
 @dataclass
 class Spending:
-    """What is left of an effort, and a watch. A search whose watch leaves time is the same on every machine.
+    """What is left of an effort, and a watch. A search whose watch leaves time is the same on every machine."""
 
-    Attributes:
-        left: deterministic seconds.
-        seed: of the solvers.
-        watch: the caller's clock.
-    """
-
-    left: float
+    left: float  # deterministic seconds
     seed: int = 7
     watch: Watch = field(default_factory=Endless)
 

@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from common.fpga.offload.baselines import possible_options
 from common.fpga.offload.choices import Choices, nanoseconds
 from common.fpga.offload.effort import Effort, Spending, Watch
-from common.fpga.offload.greedy import possible_options
 from common.fpga.offload.problem import Problem
 from common.fpga.offload.schedule import Assignment, Schedule, Scheduler
 from common.fpga.offload.solver import best_choices
@@ -73,15 +73,7 @@ def best_stream(
     energy: StreamEnergy | None = None,
     watch: Watch | None = None,
 ) -> Stream:
-    """Return the plan with the shortest interval in the likely case or, given energies, with the least energy.
-
-    Args:
-        problem: what to plan.
-        known: a plan; the result is no worse.
-        effort: of the search.
-        energy: what to minimise instead of the interval.
-        watch: ends the search earlier.
-    """
+    """Return the plan of the shortest likely interval or, given energies, of the least energy; no worse than known."""
     scheduler = Scheduler(problem)
 
     def value(plan: Assignment) -> float:
@@ -96,9 +88,8 @@ def best_stream(
     spending = Spending.of(effort, len(problem.items), watch)
     spending.watch.begin()
     answer = best_choices(choices, spending, spending.left)
-    found = [plan for plan in (answer.plan, Assignment()) if plan and math.isfinite(scheduler.finish_us(plan))]
-    best = min([known, *found], key=value)
-    return Stream(best, answer.is_proved and answer.plan in found)
+    finite = [plan for plan in (answer.plan, Assignment()) if plan and math.isfinite(scheduler.finish_us(plan))]
+    return Stream(min([known, *finite], key=value), answer.is_proved and answer.plan in finite)
 
 
 class _Program:
@@ -121,9 +112,9 @@ class _Program:
         items = zip(self.problem.items, choices.on_host, strict=True)
         busy: list[Any] = [sum(nanoseconds(item.host_us) * here for item, here in items)]
         for way in ("h2d", "d2h"):
-            times = {index: (flow.h2d_us if way == "h2d" else flow.d2h_us).likely for index, flow in enumerate(flows)}
-            over = [nanoseconds(times[index]) * takes for (one, index), takes in choices.travels.items() if one == way]
-            busy.append(sum(over))
+            times_ns = [nanoseconds((flow.h2d_us if way == "h2d" else flow.d2h_us).likely) for flow in flows]
+            travels = ((index, crosses) for (to, index), crosses in choices.travels.items() if to == way)
+            busy.append(sum(times_ns[index] * crosses for index, crosses in travels))
         for instance in choices.used:
             modes = [mode for mode in choices.modes if mode.instance == instance]
             busy.append(sum(mode.duration_ns * mode.chosen for mode in modes))
@@ -137,7 +128,7 @@ class _Program:
             choices.model.add(on_card >= self.interval).only_enforce_if(used)
         stays = sum(_pj(uj) * here for uj, here in zip(energy.item_uj, choices.on_host, strict=True))
         calls = sum(_pj(energy.option_uj[mode.option]) * mode.chosen for mode in choices.modes)
-        link = sum(_pj(energy.flow_uj[index]) * takes for (_, index), takes in choices.travels.items())
+        link = sum(_pj(energy.flow_uj[index]) * crosses for (_, index), crosses in choices.travels.items())
         static = round(1e3 * energy.host_w) * self.interval + round(1e3 * energy.card_w) * on_card
         return stays + calls + link + static
 

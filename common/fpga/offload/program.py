@@ -15,17 +15,15 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from common.errors import PipelineError
+from common.fpga.offload.baselines import MANY_ITEMS, extended, greedy, possible_options
 from common.fpga.offload.choices import nanoseconds
 from common.fpga.offload.effort import Effort, Endless, Spending, Watch
-from common.fpga.offload.floorplan import place
-from common.fpga.offload.gates import segments
-from common.fpga.offload.greedy import MANY_ITEMS, extended, greedy, possible_options
 from common.fpga.offload.jobs import JobKey
-from common.fpga.offload.problem import Problem
-from common.fpga.offload.relaxation import TOLERANCE
+from common.fpga.offload.problem import Item, OffloadFlow, Problem, Wiring, place
 from common.fpga.offload.schedule import Assignment, KernelCall, Scheduler
+from common.fpga.offload.segments import segments
 from common.fpga.offload.sequence import SequenceSearch
-from common.fpga.offload.stretches import with_joined_stretches
+from common.fpga.offload.solver import TOLERANCE
 from common.fpga.offload.whole import WholeSearch
 from common.intervals import ThreePoint
 
@@ -73,11 +71,6 @@ def require_solvers() -> None:
 def optimize(problem: Problem, effort: Effort | None = None, watch: Watch | None = None) -> Solution:
     """Find the plan that finishes earliest in the likely case; among equals, with fewest engines, then fewest calls.
 
-    Args:
-        problem: what to plan.
-        effort: deterministic limit of the search.
-        watch: ends the search earlier, and hears how far it has come.
-
     Raises:
         PipelineError: a solver is not installed.
     """
@@ -103,16 +96,8 @@ def _in_nanoseconds(problem: Problem) -> Problem:
         return ThreePoint.exactly(max(least_ns, nanoseconds(estimate.likely)) / 1000)
 
     items = (replace(item, host_us=nanoseconds(item.host_us) / 1000) for item in problem.items)
-    flows = (
-        replace(
-            flow,
-            h2d_us=whole(flow.h2d_us),
-            d2h_us=whole(flow.d2h_us),
-            h2d_convert_us=whole(flow.h2d_convert_us),
-            d2h_convert_us=whole(flow.d2h_convert_us),
-        )
-        for flow in problem.flows
-    )
+    names = ("h2d_us", "d2h_us", "h2d_convert_us", "d2h_convert_us")
+    flows = (replace(flow, **{name: whole(getattr(flow, name)) for name in names}) for flow in problem.flows)
     options = (
         replace(option, time_us=whole(option.time_us, 1), launch_us=whole(option.launch_us))
         for option in problem.options
@@ -218,3 +203,48 @@ class _PlanSearch:
 
     def _tell(self) -> None:
         self.budget.watch.hear(self.whole.finish_ns / 1000, self.whole.bound_ns / 1000)
+
+
+def with_joined_stretches(problem: Problem) -> Problem:
+    """Return the problem with each stretch of the host's work that nothing on the card can enter as one item.
+
+    Options and tensors keep their numbers, and plans stay plans. An item that no call computes begins when the one
+    before it ends, unless it reads what a call may write. If besides no call reads what that one writes, the schedules
+    of the two and of one item are equal. A detector has thousands of such items.
+    """
+    stretches = list(_stretches(problem))
+    at = {item: number for number, stretch in enumerate(stretches) for item in stretch}
+    return replace(
+        problem,
+        items=tuple(_joined([problem.items[item] for item in stretch]) for stretch in stretches),
+        flows=tuple(_moved(flow, at) for flow in problem.flows),
+        options=tuple(replace(option, covers=tuple(at[item] for item in option.covers)) for option in problem.options),
+    )
+
+
+def _stretches(problem: Problem) -> Iterator[list[int]]:
+    wiring, flows = Wiring(problem), problem.flows
+    may_move = {item for option in problem.options for item in option.covers}
+    stretch: list[int] = []
+    for item in range(len(problem.items)):
+        waits = any(flows[flow].producer in may_move for flow in wiring.read_by[item])
+        if stretch and (waits or item in may_move or not may_move.isdisjoint(_readers(problem, wiring, stretch[-1]))):
+            yield stretch
+            stretch = []
+        stretch.append(item)
+    if stretch:
+        yield stretch
+
+
+def _readers(problem: Problem, wiring: Wiring, item: int) -> set[int]:
+    return {item, *(reader for flow in wiring.written_by[item] for reader in problem.flows[flow].consumers)}
+
+
+def _joined(items: list[Item]) -> Item:
+    return items[0] if len(items) == 1 else Item("", sum(nanoseconds(item.host_us) for item in items) / 1000)
+
+
+def _moved(flow: OffloadFlow, at: dict[int, int]) -> OffloadFlow:
+    producer = None if flow.producer is None else at[flow.producer]
+    readers = dict.fromkeys(at[item] for item in flow.consumers)
+    return replace(flow, producer=producer, consumers=tuple(item for item in readers if item != producer))

@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from common.fpga.offload.floorplan import Instance, misfit, place, shortfall
-from common.fpga.offload.problem import Problem
+from common.fpga.offload.problem import Instance, Problem, misfit, place, shortfall
 from common.fpga.offload.schedule import Assignment, KernelCall, Scheduler, instance_name
 
 ReasonKind = Literal["taken", "covered", "resources", "memory", "cycle", "no gain"]

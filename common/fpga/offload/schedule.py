@@ -12,9 +12,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
-from common.fpga.offload.floorplan import Floorplan
 from common.fpga.offload.jobs import Job, JobKey, JobKind, in_order, list_schedule
-from common.fpga.offload.problem import Case, Problem, Wiring
+from common.fpga.offload.problem import Case, Floorplan, Problem, Wiring
 from common.intervals import ThreePoint
 
 Place = tuple[int, float]  # the job that computes an item, and when the item is done, after the job's finish

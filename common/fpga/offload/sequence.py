@@ -14,13 +14,11 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from common.fpga.offload.effort import Spending
-from common.fpga.offload.floorplan import Instance, misfit, place
-from common.fpga.offload.gates import NetworkSegment
 from common.fpga.offload.jobs import JobKey
-from common.fpga.offload.parts import Part, Parts
-from common.fpga.offload.problem import Problem, Wiring
-from common.fpga.offload.relaxation import TOLERANCE
+from common.fpga.offload.problem import Instance, Problem, Wiring, misfit, place
 from common.fpga.offload.schedule import Assignment, KernelCall
+from common.fpga.offload.segments import NetworkSegment, Part, Parts
+from common.fpga.offload.solver import TOLERANCE
 from common.fpga.offload.whole import NEVER, WholeSearch
 
 LIMITS = (0.02, 0.1, 0.5, 2.5, 12.5)  # deterministic seconds for one segment, round by round

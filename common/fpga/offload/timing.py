@@ -1,22 +1,14 @@
-"""Time variables and their constraints, added to the choices of a plan.
-
-One variable per item is the time at which it is done, on host or card. For every tensor from p to i the model requires
-
-    done[i] >= done[p] + own time of i + transfer * (the tensor crosses),
-
-which is linear in the choices and needs no big-M constant. Along a chain these rows add up to a shortest path with cut
-costs, whose relaxation is nearly integral, so the bounds are tight. Where branches join, the work of each resource
-between fork and join adds up too. Only the overlap is left to branching.
-"""
+"""The times of a plan for CP-SAT: variables, and the constraints that bind them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
+from functools import partial, reduce
+from itertools import accumulate
 from typing import Any
 
 from common.fpga.offload.choices import Choices, Direction, nanoseconds
-from common.fpga.offload.forks import between_forks
-from common.fpga.offload.windows import HostWindows
+from common.fpga.offload.problem import Problem, Wiring
 
 Delays = dict[int, Any]
 
@@ -54,7 +46,7 @@ class Timing:
         clock: Any = 0  # when the host is free, after the items so far
         for index, item in enumerate(self.problem.items):
             done, host_ns, on_host = self.done[index], nanoseconds(item.host_us), self.choices.on_host[index]
-            self.model.add(done >= self._own(index))  # an item without inputs has no other row
+            self.model.add(done >= self._work(index))  # an item without inputs has no other row
             if not self.choices.modes_of[index]:
                 self.model.add(done >= clock + host_ns)
                 clock = done
@@ -66,7 +58,7 @@ class Timing:
             clock = after
         self.model.add(self.finish >= clock)
 
-    def _own(self, item: int, without: Iterable[int | None] = ()) -> Any:
+    def _work(self, item: int, without: Iterable[int | None] = ()) -> Any:
         """Return the time of an item; calls that also cover one of the items ``without`` do not count."""
         others = set(without)
         host = nanoseconds(self.problem.items[item].host_us) * self.choices.on_host[item]
@@ -91,7 +83,7 @@ class Timing:
         to_card, to_host = self._to_card(index, made), self._to_host(index, made)
         for item in dict.fromkeys(self.problem.flows[index].consumers):
             delay = to_card.get(item, 0) + to_host.get(item, 0)
-            self.model.add(self.done[item] >= made + delay + self._own(item, [source]))
+            self.model.add(self.done[item] >= made + delay + self._work(item, [source]))
 
     def _to_card(self, index: int, made: Any) -> Delays:
         """Add the transfer to the card, if an item there may read the tensor, and return the delay of each reader."""
@@ -102,8 +94,8 @@ class Timing:
         arrives_ns, delays = self.choices.arrival_ns("h2d", index), {}
         for item in (item for item in dict.fromkeys(flow.consumers) if self.choices.modes_of[item]):
             crosses = self._crosses("h2d", index, item)
-            own = self._own(item, [flow.producer])
-            self.model.add(self.done[item] >= start + arrives_ns + own).only_enforce_if(crosses)
+            work = self._work(item, [flow.producer])
+            self.model.add(self.done[item] >= start + arrives_ns + work).only_enforce_if(crosses)
             delays[item] = arrives_ns * crosses
         return delays
 
@@ -120,8 +112,8 @@ class Timing:
         delays = {}
         for item in dict.fromkeys(flow.consumers):
             crosses = self._crosses("d2h", index, item)
-            own_ns = nanoseconds(self.problem.items[item].host_us)
-            self.model.add(self.done[item] >= start + link_ns + own_ns).only_enforce_if(crosses)
+            host_ns = nanoseconds(self.problem.items[item].host_us)
+            self.model.add(self.done[item] >= start + link_ns + host_ns).only_enforce_if(crosses)
             delays[item] = arrives_ns * crosses
         return delays
 
@@ -148,15 +140,15 @@ class Timing:
         items, options = self.problem.items, self.problem.options
         for fork, join, between in between_forks(self.problem, self.choices.wiring):
             since: Any = 0 if fork is None else self.done[fork]
-            own = self._own(join, [fork])
+            join_time = self._work(join, [fork])
             host = sum(nanoseconds(items[item].host_us) * self.choices.on_host[item] for item in sorted(between))
-            self.model.add(self.done[join] >= since + host + own)
+            self.model.add(self.done[join] >= since + host + join_time)
             loads: dict[Any, list[Any]] = {}
             for mode in self.choices.modes:
                 if between.issuperset(options[mode.option].covers):
                     loads.setdefault(mode.instance, []).append(mode.duration_ns * mode.chosen)
             for load in loads.values():
-                self.model.add(self.done[join] >= since + sum(load) + own)
+                self.model.add(self.done[join] >= since + sum(load) + join_time)
 
     def _hide_calls(self) -> None:
         """Require that the host waits for the part of a call that nothing else which it could do meanwhile hides."""
@@ -194,3 +186,76 @@ class Timing:
                     load.append(link_ns * travels)
             self.model.add_no_overlap(intervals)
             self.model.add(self.finish >= sum(load))
+
+
+class HostWindows:
+    """Windows in which the host can hide a call: between the last item that it must do before, and the first after.
+
+    The host works in order, so a call starts after the former, and the latter starts after the call. Where the host's
+    other work between the two is shorter than the call, it waits.
+
+    Attributes:
+        opens: for each item the last item before it, by tensors, that only the host computes; -1 without one.
+        closes: for each item the first such item after it; the number of items without one.
+        host_ns: time of each item on the host.
+    """
+
+    def __init__(self, problem: Problem, wiring: Wiring, may_move: Sequence[bool]) -> None:
+        size = len(problem.items)
+        self.opens, self.closes = [-1] * size, [size] * size
+        self.host_ns = [nanoseconds(item.host_us) for item in problem.items]
+        self._before_ns = [0, *accumulate(self.host_ns)]
+        producers = [{problem.flows[flow].producer for flow in wiring.read_by[item]} - {None} for item in range(size)]
+        edges = [(source, item) for item, sources in enumerate(producers) for source in sources if source is not None]
+        for source, item in edges:
+            self.opens[item] = max(self.opens[item], self.opens[source] if may_move[source] else source)
+        for source, item in reversed(edges):
+            self.closes[source] = min(self.closes[source], self.closes[item] if may_move[item] else item)
+
+    def hidden_ns(self, item: int, covers: Iterable[int]) -> int:
+        """Return how much of a call the host can hide: all that it may do in the item's window, beside the call."""
+        begin, end = self.opens[item] + 1, self.closes[item]
+        moved_ns = sum(self.host_ns[other] for other in covers if begin <= other < end)
+        return self._before_ns[end] - self._before_ns[begin] - moved_ns
+
+
+MOST_ITEMS = 60  # between fork and join; a longer stretch gives a weak bound
+
+
+def between_forks(problem: Problem, wiring: Wiring) -> Iterator[tuple[int | None, int, set[int]]]:
+    """Yield fork, join and the items between for every join; a fork of None is the start of the run.
+
+    The fork is the immediate dominator of the join (Cooper, Harvey and Kennedy 2001, A Simple, Fast Dominance
+    Algorithm). Items are in topological order, so one pass is enough.
+    """
+    producers = [_producers(problem, wiring, item) for item in range(len(problem.items))]
+    parents: list[int] = []
+    for item, sources in enumerate(producers):
+        parents.append(reduce(partial(_meet, parents), sources) if sources else -1)
+        if len(sources) > 1:
+            fork = parents[item]
+            if between := _ancestors_after(producers, item, fork):
+                yield (None if fork < 0 else fork), item, between
+
+
+def _producers(problem: Problem, wiring: Wiring, item: int) -> list[int]:
+    """Return the items that this item reads from; -1 stands for a graph input."""
+    sources = {problem.flows[flow].producer for flow in wiring.read_by[item]}
+    return sorted(-1 if source is None else source for source in sources)
+
+
+def _meet(parents: list[int], first: int, second: int) -> int:
+    while first != second:
+        first, second = (parents[first], second) if first > second else (first, parents[second])
+    return first
+
+
+def _ancestors_after(producers: list[list[int]], join: int, fork: int) -> set[int]:
+    between: set[int] = set()
+    waiting = [source for source in producers[join] if source > fork]
+    while waiting and len(between) <= MOST_ITEMS:
+        item = waiting.pop()
+        if item not in between:
+            between.add(item)
+            waiting += [source for source in producers[item] if source > fork]
+    return between if len(between) <= MOST_ITEMS else set()

@@ -17,10 +17,9 @@ from typing import Any
 
 from common.fpga.offload.choices import Choices, nanoseconds
 from common.fpga.offload.effort import Spending
-from common.fpga.offload.problem import Problem
-from common.fpga.offload.relaxation import TOLERANCE, lower_bound
+from common.fpga.offload.problem import Problem, Wiring
 from common.fpga.offload.schedule import Assignment, KernelCall, Scheduler
-from common.fpga.offload.solver import Answer, best_choices, best_schedule
+from common.fpga.offload.solver import TOLERANCE, Answer, best_choices, best_schedule, lower_bound
 from common.fpga.offload.timing import Timing
 
 NEVER = 1 << 60  # nanoseconds
@@ -37,17 +36,16 @@ def least_ns(problem: Problem) -> int:
     for option in problem.options:
         for item in option.covers:
             may_move[item] = True
-            own = nanoseconds(option.time_us.likely) if len(option.covers) == 1 else 0
-            shortest[item] = min(shortest[item], own)
-    sources: list[list[int]] = [[] for _ in shortest]
-    for flow in problem.flows:
-        for item in flow.consumers if flow.producer is not None else ():
-            sources[item].append(flow.producer or 0)
-    done, host_ns = [0] * len(shortest), 0
-    for item, own in enumerate(shortest):
-        begin = max((done[source] for source in sources[item]), default=0)
-        done[item] = max(begin, 0 if may_move[item] else host_ns) + own
+            call_ns = nanoseconds(option.time_us.likely) if len(option.covers) == 1 else 0
+            shortest[item] = min(shortest[item], call_ns)
+    begins, done, host_ns = [0] * len(shortest), [0] * len(shortest), 0
+    readers = Wiring(problem)
+    for item, item_ns in enumerate(shortest):
+        done[item] = max(begins[item], 0 if may_move[item] else host_ns) + item_ns
         host_ns = host_ns if may_move[item] else done[item]
+        for flow in readers.written_by[item]:
+            for reader in problem.flows[flow].consumers:
+                begins[reader] = max(begins[reader], done[item])
     return max(done, default=0)
 
 
@@ -165,9 +163,9 @@ class WholeSearch:
             return
         timing = self._timing()
         timing.model.minimize(_size(timing.choices))
-        found = best_schedule(timing, self.plan, self.scheduler, self.budget, limit).plan
-        if found is not None and nanoseconds(self.scheduler.finish_us(found)) <= self.finish_ns:
-            self.plan = found
+        smallest = best_schedule(timing, self.plan, self.scheduler, self.budget, limit).plan
+        if smallest is not None and nanoseconds(self.scheduler.finish_us(smallest)) <= self.finish_ns:
+            self.plan = smallest
 
     def _is_one_step(self) -> bool:
         """Return whether no two calls, and no two transfers, can wait for each other, so that nothing is ordered."""

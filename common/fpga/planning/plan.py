@@ -11,11 +11,10 @@ from common.fpga.coefficients import Models
 from common.fpga.device.board import AI_ENGINE_FORMATS, PLAN_PRECISIONS, Board
 from common.fpga.engine_catalogue import engines_for
 from common.fpga.kernels.overlay import OverlayEngine
+from common.fpga.offload.baselines import GroupClass, RulePlan, Thresholds, apply_rule, greedy
 from common.fpga.offload.effort import Effort, Endless, Watch
-from common.fpga.offload.greedy import greedy
 from common.fpga.offload.problem import CASES, Case, Problem
 from common.fpga.offload.program import Solution, Status, optimize
-from common.fpga.offload.rule import GroupClass, RulePlan, Thresholds, apply_rule
 from common.fpga.offload.schedule import Schedule, evaluate
 from common.fpga.planning.planned_kernels import PlannedKernel, name_kernels, planned_kernels, with_given_speedups
 from common.fpga.planning.problem_builder import LAUNCH_PER, Formulation, LaunchPer, formulate, launch_rule

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from common.fpga.kernels.systolic import SystolicArray
-from common.fpga.offload.floorplan import misfit
+from common.fpga.offload.problem import misfit
 from common.fpga.planning.plan import Plan
 from common.fpga.speedup.energy_basis import boundary
 from common.fpga.speedup.terms import SpeedupRow

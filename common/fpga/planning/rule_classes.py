@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from common.fpga.offload.rule import GroupClass, Thresholds
+from common.fpga.offload.baselines import GroupClass, Thresholds
 from common.fpga.planning.problem_builder import Formulation
 from common.sums import total
 from common.workload.layers import Convolution

@@ -6,14 +6,12 @@ import random
 import networkx as nx
 import pytest
 
-from common.fpga.offload.floorplan import misfit, place
-from common.fpga.offload.forks import between_forks
-from common.fpga.offload.greedy import greedy, possible_options
-from common.fpga.offload.problem import Wiring
+from common.fpga.offload.baselines import GroupClass, Thresholds, apply_rule, greedy, possible_options
+from common.fpga.offload.problem import Wiring, misfit, place
 from common.fpga.offload.program import optimize
 from common.fpga.offload.reasons import Reasons
-from common.fpga.offload.rule import GroupClass, Thresholds, apply_rule
 from common.fpga.offload.schedule import Assignment, KernelCall, Scheduler, evaluate
+from common.fpga.offload.timing import between_forks
 from tests.support.offload_problems import engine, flow, option, problem, random_problem
 
 CHAIN = problem(

@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from common.errors import PipelineError
+from common.fpga.offload.baselines import greedy, possible_options
 from common.fpga.offload.effort import Effort, Spending
-from common.fpga.offload.greedy import greedy, possible_options
 from common.fpga.offload.program import optimize
 from common.fpga.offload.schedule import Assignment, KernelCall, Scheduler, evaluate
 from common.fpga.offload.whole import WholeSearch

@@ -7,14 +7,14 @@ import threading
 import pytest
 
 from common import interrupts
-from common.fpga.offload import gates, program
+from common.fpga.offload import program
+from common.fpga.offload import segments as gates
+from common.fpga.offload.baselines import extended, possible_options
 from common.fpga.offload.effort import Effort, Spending
-from common.fpga.offload.gates import segments
-from common.fpga.offload.greedy import extended, possible_options
-from common.fpga.offload.parts import Parts
 from common.fpga.offload.problem import Wiring
 from common.fpga.offload.program import optimize
 from common.fpga.offload.schedule import Assignment, KernelCall, Scheduler, evaluate
+from common.fpga.offload.segments import Parts, segments
 from common.fpga.offload.sequence import GateStep, SequenceSearch
 from common.fpga.offload.whole import WholeSearch
 from tests.support.offload_problems import earliest_finish, engine, flow, option, problem, random_problem, random_towers

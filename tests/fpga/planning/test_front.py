@@ -9,9 +9,9 @@ import pytest
 from common.artifacts.catalogue import ARTIFACTS
 from common.fpga.coefficients import load_models
 from common.fpga.device.board_files import load_board
+from common.fpga.offload.baselines import Thresholds
 from common.fpga.offload.effort import Effort
 from common.fpga.offload.pipelined import Stream, best_stream
-from common.fpga.offload.rule import Thresholds
 from common.fpga.offload.schedule import Assignment
 from common.fpga.planning.front import batch_sizes, front_rows
 from common.fpga.planning.plan import Request, make_plan, plan_speedup

@@ -10,8 +10,8 @@ from common.artifacts.catalogue import ARTIFACTS
 from common.errors import UnusableValueError
 from common.fpga.coefficients import load_models
 from common.fpga.device.board_files import load_board
+from common.fpga.offload.baselines import Thresholds
 from common.fpga.offload.effort import Effort
-from common.fpga.offload.rule import Thresholds
 from common.fpga.planning.comparison import alternative, baselines
 from common.fpga.planning.plan import Request, make_plan, plan_speedup
 from common.fpga.planning.plan_notes import plan_notes

@@ -10,8 +10,8 @@ import pytest
 from common.configuration import Section
 from common.errors import ConfigurationError, UnusableValueError
 from common.fpga.device.board_files import load_board
+from common.fpga.offload.baselines import GroupClass, Thresholds, obstacle
 from common.fpga.offload.effort import Effort
-from common.fpga.offload.rule import GroupClass, Thresholds, obstacle
 from common.fpga.planning.assumptions import read_assumptions, require_speedup
 from common.fpga.planning.comparison import what_if_request
 from common.fpga.planning.plan import Request
