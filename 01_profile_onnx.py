@@ -31,7 +31,7 @@ if __name__ == "__main__":
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
@@ -39,37 +39,21 @@ from common import cli
 from common.artifacts.transaction import Transaction
 from common.attribution.ownership import computed_sources
 from common.errors import CommandLineError, PipelineError
-from common.foreign_traces.latency_rows import known_threads, latency_rows, limits, run_rows, summary_figures, warm_up
-from common.foreign_traces.layer_graph import layer_graph
-from common.foreign_traces.layers import Layer, LayerProfile
-from common.foreign_traces.owners import owners
-from common.foreign_traces.programs import Format, read_profile, recognised
+from common.foreign_traces.programs import recognised
 from common.graph import Graph
+from common.imported_profile import RecordedSession, imported_layers, imported_trace
 from common.observer import Observer
-from common.onnx_graph.executed import graph_bytes, load_executed_graph, without_weights
-from common.onnx_graph.load import LoadedModel, load_model
+from common.onnx_graph.executed import load_executed_graph, without_weights
+from common.onnx_graph.load import load_model
 from common.onnx_graph.reading.naming import named_model, naming_notes, rename_saved
 from common.onnx_graph.reading.side_files import require_unchanged
-from common.profiling.correction import NodeLatency, correct
-from common.profiling.figures import latency_figures, node_figures, run_columns
+from common.profiling.correction import NodeLatency, correct, operand_counts
+from common.profiling.figures import latency_figures, node_rows, run_columns
 from common.profiling.latency_notes import latency_notes
 from common.profiling.measurement import Measurement, conclude
-from common.profiling.nesting import Bodies
 from common.profiling.observed import observed_runs
 from common.profiling.provider_layers import provider_layers
-from common.profiling.recording import (
-    conclude_recording,
-    read_recorded_trace,
-    recorded_latencies,
-    recorded_runs,
-    recording_figures,
-    require_dimensions_of,
-    require_graph_of,
-    require_model_of,
-)
 from common.profiling.runs import Budget, interleave, prepare
-from common.profiling.trace import Trace
-from common.profiling.traced_names import model_names
 from common.runtime.inputs.given import given_arrays, make_feeds
 from common.runtime.provider_table import resolve_provider
 from common.runtime.session import OPTIMIZATIONS, SessionSettings
@@ -77,74 +61,50 @@ from common.runtime.threads import usable_threads
 from common.sensors.hardware_counters import HardwareCounts
 from common.sensors.sample_rows import counter_figures
 from common.view.node_labels import label_nodes, with_labels
-from common.view.profile.latency_text import NodeLatencyRow, imported_report, latency_report
+from common.view.profile.latency_text import imported_report, latency_report
 from common.view.profile.provider_text import layer_report
+
+if TYPE_CHECKING:
+    from common.table_rows import OpLatencyRow
 
 SCRIPT = "01_profile_onnx.py"
 DEFAULT_RUNS = 100
+UNMEASURED = ("provider_layers", "power_samples", "host_samples", "os_events", "run_disturbances")
 MEASURING = ("runs", "duration", "provider", "optimization", "seed", "sensor_rate_hz", "idle", "powercap_root")
 
 
 def arguments() -> cli.Parser:
     parser = cli.Parser(SCRIPT, __doc__ or "")
+    add, count = parser.setting, {"type": cli.positive_int, "metavar": "N"}
     parser.model_settings()
-    parser.setting("--runs", type=cli.at_least(5), metavar="N", help=f"unprofiled runs (default: {DEFAULT_RUNS})")
-    parser.setting(
-        "--duration", type=cli.duration, metavar="T", help="measuring time instead of a run count: 30s, 10m, 500ms"
-    )
-    parser.setting("--warmup", type=cli.positive_int, default=10, metavar="N", help="minimum number of warm-up runs")
-    parser.setting(
-        "--threads",
-        type=cli.positive_int,
-        metavar="N",
-        help="intra-op threads (default: all that this process may use)",
-    )
-    parser.setting(
-        "--provider", default="cpu", metavar="NAME", help="execution provider; python -m common.runtime lists them"
-    )
-    parser.setting("--optimization", choices=tuple(OPTIMIZATIONS), default="all", help="graph optimization level")
-    parser.setting("--seed", type=cli.non_negative_int, default=0, metavar="N", help="seed of the random inputs")
-    parser.setting(
-        "--sensor-rate-hz",
-        type=cli.positive_float,
-        default=10.0,
-        metavar="HZ",
-        help="readings per second of each sensor",
-    )
-    parser.setting(
-        "--idle", type=cli.duration, default=2.0, metavar="T", help="idle-power sampling time before the runs"
-    )
-    parser.setting(
-        "--powercap-root", type=cli.path, metavar="FOLDER", help="folder of the RAPL counters, if not the system's"
-    )
-    parser.setting(
-        "--from-trace", type=cli.path, metavar="FILE", help="import a profile recorded elsewhere (ONNX Runtime, …)"
-    )
-    parser.setting("--executed-graph", type=cli.path, metavar="FILE", help="graph that the recorded session saved")
+    add("--runs", type=cli.at_least(5), metavar="N", help=f"unprofiled runs (default: {DEFAULT_RUNS})")
+    add("--duration", type=cli.duration, metavar="T", help="measuring time instead of a run count: 30s, 10m, 500ms")
+    add("--warmup", default=10, help="minimum number of warm-up runs", **count)
+    add("--threads", help="intra-op threads (default: all that this process may use)", **count)
+    add("--provider", default="cpu", metavar="NAME", help="execution provider; python -m common.runtime lists them")
+    add("--optimization", choices=tuple(OPTIMIZATIONS), default="all", help="graph optimization level")
+    add("--seed", type=cli.non_negative_int, default=0, metavar="N", help="seed of the random inputs")
+    text = "readings per second of each sensor"
+    add("--sensor-rate-hz", type=cli.positive_float, default=10.0, metavar="HZ", help=text)
+    add("--idle", type=cli.duration, default=2.0, metavar="T", help="idle-power sampling time before the runs")
+    text = "folder of the RAPL counters, if not the system's"
+    add("--powercap-root", type=cli.path, metavar="FOLDER", help=text)
+    text = "import a profile recorded elsewhere (ONNX Runtime, …)"
+    add("--from-trace", type=cli.path, metavar="FILE", help=text)
+    add("--executed-graph", type=cli.path, metavar="FILE", help="graph that the recorded session saved")
     return parser
-
-
-def op_latency(latencies: Sequence[NodeLatency], graph: Graph, warmup: int) -> pd.DataFrame:
-    """Return op_latency, with one row per executed node."""
-    domains = {node.name: node.domain for node in graph.nodes}
-    rows = [{"domain": domains[latency.node.name], **node_figures(latency, warmup)} for latency in latencies]
-    return pd.DataFrame(rows)
-
-
-def operand_counts(graph: Graph) -> dict[str, int]:
-    return {node.name: sum(map(bool, node.inputs)) for node in graph.nodes}
 
 
 def add_nodes(
     transaction: Transaction, measurement: Measurement, dims: Mapping[str, int]
-) -> tuple[Measurement, list[NodeLatency]]:
+) -> tuple[Measurement, list[NodeLatency], list[OpLatencyRow]]:
     """Stage executed_graph and op_latency.
 
     Returns:
-        The measurement, with unique names of the nodes or with a failure, and the latencies of the nodes.
+        The measurement, with unique names of the nodes or with a failure, the nodes' latencies, and their rows.
     """
     if not measurement.trace.nodes:
-        return measurement, []  # the trace was lost
+        return measurement, [], []  # the trace was lost
     folder = measurement.trace_file.parent
     traced = [(node.name, node.op_type) for node in measurement.trace.nodes.values()]
     try:
@@ -153,11 +113,11 @@ def add_nodes(
         measurement = measurement.renamed(bodies)
         graph = load_executed_graph(transaction.temporary("executed_graph.onnx"), dims)
         latencies = correct(measurement, operand_counts(graph), folder)
-        transaction.add_table("op_latency", op_latency(latencies, graph, measurement.profiled_warmup))
+        transaction.add_rows("op_latency", rows := node_rows(latencies, graph, measurement.profiled_warmup))
     except PipelineError as error:
-        return measurement.failed(error), []
+        return measurement.failed(error), [], []
     transaction.mark_incomplete(measurement.lacks, "op_latency", "ort_trace")
-    return measurement, latencies
+    return measurement, latencies, rows
 
 
 def add_runs(transaction: Transaction, measurement: Measurement, observer: Observer) -> list[str]:
@@ -173,132 +133,61 @@ def add_runs(transaction: Transaction, measurement: Measurement, observer: Obser
     return worst
 
 
-def labelled_nodes(
-    stage: cli.StageRun, latencies: Sequence[NodeLatency], source: Graph, executed: Path
-) -> list[NodeLatencyRow]:
-    """Return the figures of the executed nodes under labels, which the printed notes use as well."""
-    if not latencies:
-        return []
-    labels = label_nodes(computed_sources(source, load_executed_graph(executed, stage.record.dimensions)))
+def labelled(stage: cli.StageRun, rows: Sequence[OpLatencyRow], source: Graph, executed: Graph) -> list[OpLatencyRow]:
+    """Return the rows of the executed nodes under labels, which the printed notes use as well."""
+    labels = label_nodes(computed_sources(source, executed))
     stage.print_notes_as(partial(with_labels, labels=labels))
-    rows = [node_figures(latency, 0) | {"executed_node": labels[latency.node.name]} for latency in latencies]
-    return cast("list[NodeLatencyRow]", rows)  # their statistics have names that are put together
+    return [{**row, "executed_node": labels[row["executed_node"]]} for row in rows]
 
 
-def flagged(settings: cli.Settings, name: str) -> Any:
-    """Return a setting that is given on the command line, or None."""
-    return settings.values[name] if settings.origins[name] == "flag" else None
-
-
-def require_import(settings: cli.Settings) -> None:
-    """Refuse an executed graph without its profile, and an import that has settings of a measurement.
+def recorded_session(settings: cli.Settings) -> RecordedSession:
+    """Return what is given of a session that was recorded elsewhere.
 
     Raises:
-        CommandLineError: one of these is the case; the error names the flag.
+        CommandLineError: the profile is missing, or a setting of a measurement is given; the error names the flag.
     """
+
+    def flagged(name: str) -> Any:
+        return settings.values[name] if settings.origins[name] == "flag" else None
+
     if not settings.from_trace:
         raise CommandLineError("<executed_graph>", "needs <from_trace>", "give the profile of the same session")
     for name in MEASURING:
-        if flagged(settings, name) is not None:
+        if flagged(name) is not None:
             raise CommandLineError(f"<{name}>", "does not go with <from_trace>: nothing is measured", "leave it out")
+    return RecordedSession(settings.from_trace, settings.executed_graph, flagged("threads"), flagged("warmup"))
 
 
 def import_profile(stage: cli.StageRun) -> None:
-    """Write the tables of a profile that was recorded elsewhere."""
-    settings = stage.settings
-    require_import(settings)
-    program = recognised(settings.from_trace)
-    path = cli.model_path(settings.model)
+    """Write the tables of a profile that was recorded elsewhere; those that no profile gives have no rows."""
+    settings, session = stage.settings, recorded_session(stage.settings)
+    program, path = recognised(session.profile), cli.model_path(settings.model)
     values = given_arrays({name: Path(file) for name, file in settings.input})
     model = load_model(path, dict(settings.dim), cli.configured_bindings(settings.config, path), values=values)
     stage.set_model(model.model_id, path.name, model.dimensions)
-    if program == "ONNX Runtime":
-        import_trace(stage, model)
-    else:
-        import_layers(stage, model, program)
-
-
-def traced_graph(stage: cli.StageRun, model: LoadedModel, trace: Trace) -> tuple[bytes, Bodies]:
-    """Return the executed graph of a trace, without weights, and how nodes of its bodies are told apart.
-
-    Where the recorded session saved none, it is the model's graph, cut as the names in the trace tell.
-    """
-    path = stage.settings.from_trace
-    if stage.settings.executed_graph:
-        traced = [(node.name, node.op_type) for node in trace.nodes.values()]
-        return rename_saved(without_weights(stage.settings.executed_graph, traced))
-    layers = tuple(Layer(node.name, node.op_type, model_names(node.name)) for node in trace.nodes.values())
-    profile = LayerProfile("ONNX Runtime", "onnxruntime", layers, trace.run_count)
-    owner, notes = owners(path, model.graph, profile)
-    stage.note("without <executed_graph>, what a node computes is read from its name", *notes)
-    return graph_bytes(layer_graph(path, model.graph, layers, owner, profile.domain)), {}
-
-
-def import_trace(stage: cli.StageRun, model: LoadedModel) -> None:
-    """Write the tables of a trace of ONNX Runtime, from it and its executed graph."""
-    settings = stage.settings
-    path, trace = settings.from_trace, read_recorded_trace(settings.from_trace)
-    content, bodies = traced_graph(stage, model, trace)
-    trace = read_recorded_trace(path, bodies) if bodies else trace
-    recording = conclude_recording(path, trace, flagged(settings, "threads"), flagged(settings, "warmup"))
-    stage.set_imported(imported_files(settings) | recording.facts, MEASURING)
-    with stage.writing() as transaction:
-        transaction.add_bytes("executed_graph", content)
-        executed = load_executed_graph(transaction.temporary("executed_graph.onnx"), model.dimensions)
-        require_graph_of(path, executed, recording.trace)
-        if settings.executed_graph:
-            require_model_of(settings.executed_graph, executed, model.graph)
-        require_dimensions_of(path, model.graph, executed, recording.trace)
-        latencies = recorded_latencies(recording, operand_counts(executed))
-        transaction.add_table("op_latency", op_latency(latencies, executed, recording.warmup))
-        transaction.add_rows("run_latency", recorded_runs(recording))
-        transaction.add_document("latency_summary", summary := recording_figures(recording, latencies))
-        transaction.add_copy("ort_trace", path)
-        add_unmeasured(transaction)
-        transaction.mark_incomplete(recording.lacks, "op_latency", "run_latency", "ort_trace")
-        stage.note(*recording.notes, *recording.lacks)
-    nodes = labelled_nodes(stage, latencies, model.graph, transaction.path("executed_graph"))
-    stage.show(imported_report(summary, nodes))
-
-
-def import_layers(stage: cli.StageRun, model: LoadedModel, program: Format) -> None:
-    """Write the tables of a profile of another program, and the graph of its layers."""
-    settings = stage.settings
-    path, file = settings.from_trace, settings.executed_graph
-    profile = read_profile(program, path, file, model.graph)
-    threads, warmup = (
-        known_threads(profile, flagged(settings, "threads")),
-        warm_up(profile, flagged(settings, "warmup")),
-    )
-    owner, notes = owners(path, model.graph, profile)
-    graph = layer_graph(path, model.graph, profile.layers, owner, profile.domain)
-    facts = {"program": program, "run_count": profile.run_count, "threads": threads, "warmup": warmup}
-    stage.set_imported(imported_files(settings) | facts, MEASURING)
-    with stage.writing() as transaction:
-        transaction.add_bytes("executed_graph", graph_bytes(graph))
-        transaction.add_rows("op_latency", rows := [*latency_rows(profile, graph, warmup)])
-        transaction.add_rows("run_latency", run_rows(profile, warmup))
-        transaction.add_document("latency_summary", summary := summary_figures(profile, threads, warmup))
-        transaction.remove("ort_trace")
-        add_unmeasured(transaction)
-        stage.note(*profile.notes, *notes, *limits(profile, warmup))
-    labels = label_nodes(computed_sources(model.graph, graph))
-    stage.print_notes_as(partial(with_labels, labels=labels))
-    for row in rows:
-        row["executed_node"] = labels[row["executed_node"]]
-    stage.show(imported_report(summary, rows))
-
-
-def imported_files(settings: cli.Settings) -> dict[str, Any]:
-    files = {"trace": settings.from_trace, "executed_graph": settings.executed_graph}
-    return {name: path.name for name, path in files.items() if path}
-
-
-def add_unmeasured(transaction: Transaction) -> None:
-    """Stage the tables that no profile from elsewhere tells of."""
-    transaction.add_document("hardware_counters", counter_figures(HardwareCounts(0.0), 0))
-    for name in ("provider_layers", "power_samples", "host_samples", "os_events", "run_disturbances"):
-        transaction.add_rows_by_name(name, [])
+    with stage.writing() as transaction, transaction.scratch() as folder:
+        if program == "ONNX Runtime":
+            profile = imported_trace(session, model.graph, model.dimensions, folder)
+        else:
+            profile = imported_layers(session, program, model.graph)
+        files = {"trace": session.profile, "executed_graph": session.executed}
+        names = {name: file.name for name, file in files.items() if file}
+        stage.set_imported({**names, **profile.facts}, MEASURING)
+        stage.note(*profile.notes)
+        transaction.add_bytes("executed_graph", profile.executed_graph)
+        transaction.add_rows("op_latency", profile.op_latency)
+        transaction.add_rows("run_latency", profile.run_latency)
+        transaction.add_document("latency_summary", profile.latency_summary)
+        transaction.add_document("hardware_counters", counter_figures(HardwareCounts(0.0), 0))
+        for name in UNMEASURED:
+            transaction.add_rows_by_name(name, [])
+        if profile.has_trace:
+            transaction.add_copy("ort_trace", session.profile)
+            transaction.mark_incomplete(profile.lacks, "op_latency", "run_latency", "ort_trace")
+        else:
+            transaction.remove("ort_trace")
+    nodes = labelled(stage, profile.op_latency, model.graph, profile.executed)
+    stage.show(imported_report(profile.latency_summary, nodes))
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -327,7 +216,7 @@ def main(argv: Sequence[str] | None = None) -> int:
                     runs = interleave(sessions, budget, bar, observer.drain_events)
             measurement = conclude(sessions, runs)
             transaction.release()
-            measurement, latencies = add_nodes(transaction, measurement, model.dimensions)
+            measurement, latencies, rows = add_nodes(transaction, measurement, model.dimensions)
             if measurement.failure:
                 transaction.set_aside(measurement.failure)
             summary = latency_figures(measurement, latencies)
@@ -339,8 +228,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             layers = provider_layers(folder, feeds, options, model.graph)
             transaction.add_rows("provider_layers", layers.rows)
             stage.note(*layers.notes, *add_runs(transaction, measurement, observer))
-        executed = transaction.path("executed_graph")
-        nodes = labelled_nodes(stage, latencies, model.graph, executed)
+        executed = partial(load_executed_graph, transaction.path("executed_graph"), model.dimensions)
+        nodes = labelled(stage, rows, model.graph, executed()) if rows else []
         stage.show("".join(f"{note}\n" for note in busy) + latency_report(summary, nodes) + layer_report(layers.rows))
     if measurement.failure:
         remedy = f"what was measured is in {transaction.targets}, marked incomplete"

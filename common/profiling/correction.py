@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from common.errors import PipelineError
+from common.graph import Graph
 from common.latency.statistics import Samples, summary
 from common.profiling.measurement import Measurement
 from common.profiling.overhead import DOMINATED_BELOW, Overhead, OverheadClass, OverheadCost, estimate
@@ -44,6 +45,11 @@ class NodeLatency:
         statistics = {**summary(raw, "raw"), **summary(raw, "corrected")}
         events = _events_per_run(node, warmup)
         return cls(node, input_count, len(raw), events, None, statistics, float(raw.sum()), False)
+
+
+def operand_counts(executed: Graph) -> dict[str, int]:
+    """Return the number of operands that each node has; an absent optional one does not count."""
+    return {node.name: sum(map(bool, node.inputs)) for node in executed.nodes}
 
 
 def correct(measurement: Measurement, input_counts: Mapping[str, int], folder: Path) -> list[NodeLatency]:

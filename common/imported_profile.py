@@ -1,0 +1,152 @@
+"""A profile that was recorded elsewhere, as the tables of a measurement; what it does not give is empty."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from common.foreign_traces.latency_rows import known_threads, latency_rows, limits, run_rows, summary_figures, warm_up
+from common.foreign_traces.layer_graph import layer_graph
+from common.foreign_traces.layers import Layer, LayerProfile
+from common.foreign_traces.owners import owners
+from common.foreign_traces.programs import Format, read_profile
+from common.graph import Graph
+from common.onnx_graph.executed import graph_bytes, load_executed_graph, without_weights
+from common.onnx_graph.reading.naming import rename_saved
+from common.profiling.correction import operand_counts
+from common.profiling.figures import node_rows
+from common.profiling.nesting import Bodies
+from common.profiling.recording import (
+    conclude_recording,
+    read_recorded_trace,
+    recorded_latencies,
+    recorded_runs,
+    recording_figures,
+    require_dimensions_of,
+    require_graph_of,
+    require_model_of,
+)
+from common.profiling.trace import Trace
+from common.profiling.traced_names import model_names
+
+if TYPE_CHECKING:
+    from common.table_rows import LatencySummaryDocument, OpLatencyRow, RunLatencyRow
+
+GRAPH_FROM_NAMES = "without <executed_graph>, what a node computes is read from its name"
+
+
+@dataclass(frozen=True, slots=True)
+class ImportedProfile:
+    """A profile as the tables of 01.
+
+    Attributes:
+        executed: the executed graph, which ``executed_graph`` is the file of.
+        facts: what the profile states of the recorded session, for the sidecars.
+        lacks: why the tables are incomplete.
+        has_trace: whether the profile is a trace of ONNX Runtime.
+    """
+
+    executed: Graph
+    executed_graph: bytes
+    op_latency: list[OpLatencyRow]
+    run_latency: list[RunLatencyRow]
+    latency_summary: LatencySummaryDocument
+    facts: Mapping[str, object]
+    notes: list[str]
+    lacks: tuple[str, ...] = ()
+    has_trace: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedSession:
+    """The files of a session that was recorded elsewhere, and what the user knows of it.
+
+    Attributes:
+        profile: what the program wrote.
+        executed: the graph that it executed, None where it saved none.
+        threads: intra-op threads; None: as the profile states them.
+        warmup: runs to leave out at the start; None: those that the profile shows.
+    """
+
+    profile: Path
+    executed: Path | None
+    threads: int | None
+    warmup: int | None
+
+
+def imported_layers(session: RecordedSession, program: Format, model: Graph) -> ImportedProfile:
+    """Read a profile of another program than ONNX Runtime.
+
+    Raises:
+        PipelineError: the file is no such profile, is cut short, or is of another model.
+        UnusableValueError: the threads are unknown, or the warm-up leaves no run.
+    """
+    profile = read_profile(program, session.profile, session.executed, model)
+    threads, warmup = known_threads(profile, session.threads), warm_up(profile, session.warmup)
+    owner, notes = owners(session.profile, model, profile)
+    executed = layer_graph(session.profile, model, profile.layers, owner, profile.domain)
+    return ImportedProfile(
+        executed,
+        graph_bytes(executed),
+        latency_rows(profile, executed, warmup),
+        run_rows(profile, warmup),
+        summary_figures(profile, threads, warmup),
+        {"program": program, "run_count": profile.run_count, "threads": threads, "warmup": warmup},
+        [*profile.notes, *notes, *limits(profile, warmup)],
+    )
+
+
+def imported_trace(
+    session: RecordedSession, model: Graph, dimensions: Mapping[str, int], folder: Path
+) -> ImportedProfile:
+    """Read a trace of ONNX Runtime and the graph that it executed.
+
+    Args:
+        session: the trace and its graph.
+        model: the model with its dimensions bound.
+        dimensions: the sizes of these dimensions.
+        folder: where the executed graph is kept while it is read.
+
+    Raises:
+        PipelineError: a file is damaged, or they are not of one session of this model.
+        UnusableValueError: the threads are unknown, or the warm-up leaves no run.
+    """
+    path, trace = session.profile, read_recorded_trace(session.profile)
+    content, bodies, notes = _traced_graph(session, model, trace)
+    trace = read_recorded_trace(path, bodies) if bodies else trace
+    recording = conclude_recording(path, trace, session.threads, session.warmup)
+    (file := folder / "executed.onnx").write_bytes(content)
+    executed = load_executed_graph(file, dimensions)
+    require_graph_of(path, executed, recording.trace)
+    if session.executed:
+        require_model_of(session.executed, executed, model)
+    require_dimensions_of(path, model, executed, recording.trace)
+    latencies = recorded_latencies(recording, operand_counts(executed))
+    return ImportedProfile(
+        executed,
+        content,
+        node_rows(latencies, executed, recording.warmup),
+        recorded_runs(recording),
+        recording_figures(recording, latencies),
+        recording.facts,
+        [*notes, *recording.notes, *recording.lacks],
+        recording.lacks,
+        has_trace=True,
+    )
+
+
+def _traced_graph(session: RecordedSession, model: Graph, trace: Trace) -> tuple[bytes, Bodies, list[str]]:
+    """Return the executed graph of a trace without weights, how nodes of its bodies are told apart, and notes.
+
+    Where the recorded session saved none, it is the model's graph, cut as the names in the trace say.
+    """
+    if session.executed:
+        traced = [(node.name, node.op_type) for node in trace.nodes.values()]
+        return *rename_saved(without_weights(session.executed, traced)), []
+    layers = tuple(Layer(node.name, node.op_type, model_names(node.name)) for node in trace.nodes.values())
+    profile = LayerProfile("ONNX Runtime", "onnxruntime", layers, trace.run_count)
+    owner, notes = owners(session.profile, model, profile)
+    graph = layer_graph(session.profile, model, layers, owner, profile.domain)
+    return graph_bytes(graph), {}, [GRAPH_FROM_NAMES, *notes]
