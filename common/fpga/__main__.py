@@ -61,7 +61,6 @@ NO_QUANTITY = {"out", "config", "quiet", "board", "clock_mhz"}  # settings that 
 
 
 def kernels(argv: Sequence[str], folder: Path = Path(cli.DEFAULT_OUT)) -> int:
-    """Write the tables and plots of a kernel list."""
     parser = cli.Parser(f"{PROGRAM} kernels", KERNELS_HELP)
     default = CONFIGS / "kernels" / "vision-encoder.yaml"
     parser.setting(
@@ -90,7 +89,6 @@ def kernels(argv: Sequence[str], folder: Path = Path(cli.DEFAULT_OUT)) -> int:
 
 
 def plot(kernel_list: KernelList, table: Any, ceilings: Any, board: str) -> Mapping[str, bytes]:
-    """Draw one table under the roof of one board; return the files by suffix."""
     from common.view.plan.kernel_roofline_plot import draw_kernels  # an estimate needs no matplotlib
     from common.view.style import render
 
@@ -99,7 +97,6 @@ def plot(kernel_list: KernelList, table: Any, ceilings: Any, board: str) -> Mapp
 
 
 def estimate(argv: Sequence[str]) -> int:
-    """Print the estimate of one kernel on one board as a JSON object."""
     kind = argv[0] if argv else ""
     if kind in ("", "-h", "--help"):
         print(__doc__)
@@ -121,7 +118,6 @@ def estimate(argv: Sequence[str]) -> int:
 
 
 def estimate_arguments(kind: str) -> cli.Parser:
-    """Derive the flags of one kernel from its quantities."""
     parser = cli.Parser(f"{PROGRAM} estimate {kind}", estimate_help(kind, KERNELS[kind]))
     for quantity in (*KERNELS[kind].quantities, *COMMON):
         parser.setting(
@@ -135,7 +131,6 @@ def estimate_arguments(kind: str) -> cli.Parser:
 
 
 def estimate_help(name: str, kind: KernelKind) -> str:
-    """Return what the help says above the flags."""
     return (
         f"{kind.meaning}\n\n"
         "Prints one JSON object. cycles and time_us are the likely values; each estimate also has a pessimistic\n"

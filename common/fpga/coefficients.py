@@ -14,8 +14,6 @@ from common.fpga.speedup.card_energy import CardEnergy, read_card_energy
 
 @dataclass(frozen=True, slots=True)
 class Models:
-    """Coefficients by kernel model, and those of the card's energy."""
-
     systolic: ResourceModels
     streaming: StreamingModel
     dataflow: DataflowCosts

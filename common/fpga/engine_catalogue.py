@@ -77,7 +77,6 @@ def engines_for(
 
 
 def port_count(board: Board, use: str) -> int:
-    """Return the number of ports of an engine: a share of the card's channels, or of the ports to shared memory."""
     most = MOST_PORTS[use] * max(1, board.memory_port_count // CHANNELS_OF_MOST)
     return min(most, max(1, round(board.memory_port_count * PORT_SHARES[use])))
 
@@ -163,7 +162,6 @@ def _part(room: Resources, share: float) -> Resources:
 
 
 def _total_us(array: SystolicArray, tasks: Mapping[Task, int]) -> float:
-    """Return the likely time of all tasks, each as often as it occurs."""
     estimates = ((array.estimate(task), count) for task, count in tasks.items())
     return sum(estimate.time_us.likely * count for estimate, count in estimates if estimate is not None)
 

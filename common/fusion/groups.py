@@ -66,7 +66,6 @@ class _Grower:
         return seed
 
     def take(self, seed: _Seed, node: Node) -> None:
-        """Append a node, whose output now leaves the group."""
         self.owner[node.name] = seed
         seed.nodes.append(node.name)
         seed.tail = node.outputs[0] if len(node.outputs) == 1 else ""

@@ -23,7 +23,6 @@ def batched(task: Task, count: int) -> Task:
 
 
 def batched_layer(layer: Layer, count: int) -> Layer:
-    """Return a layer over several inferences."""
     match layer:
         case Matmul(has_weight=True):
             return replace(layer, m=count * layer.m)

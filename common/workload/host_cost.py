@@ -34,8 +34,6 @@ class ExecutedCost:
 
 @dataclass(frozen=True, slots=True)
 class SourceWork:
-    """Work of one source node; None is unknown."""
-
     macs: int | None
     flops: int | None
 

@@ -17,7 +17,6 @@ class Matmul:
 
     @property
     def macs(self) -> int:
-        """Multiply-accumulates of all products."""
         return self.batch * self.m * self.k * self.n
 
 

@@ -82,7 +82,6 @@ class LoopNest:
 
     @property
     def macs(self) -> int:
-        """Multiply-accumulates: points of the nest."""
         return prod(self.bounds.values())
 
     @property
@@ -109,7 +108,6 @@ class LoopNest:
 
     @property
     def operand_bytes(self) -> dict[str, int]:
-        """Stored bytes of each operand; formats below a byte are packed."""
         bits = self.operand_bits
         return {operand: ceil(count * bits[operand] / 8) for operand, count in self.elements.items()}
 

@@ -39,7 +39,6 @@ class Task:
 
     @property
     def macs(self) -> int:
-        """Multiply-accumulates of the contractions."""
         return sum(layer.macs for layer in self.layers if isinstance(layer, Matmul | Convolution))
 
     @property

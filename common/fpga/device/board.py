@@ -219,7 +219,6 @@ class Board:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Notes that belong to the numbers of any plan for this board."""
         engines = self.ai_engines and (
             f"{self.title}: its {self.ai_engines.count} AI engines ({self.ai_engines.int8_op_per_s / 1e12:g} INT8 TOPS "
             f"by the vendor) are not modelled; {self.ai_engines.published}"

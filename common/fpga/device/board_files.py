@@ -146,7 +146,6 @@ def _total_and_usable(region: Section) -> tuple[Resources, Resources]:
 
 
 def _resources(file: Section, key: str) -> Resources:
-    """Return the amount of each kind of logic; a device may have none of a kind."""
     below = file.section(key)
     amounts = {kind: below.constant(kind, positive=False).likely for kind in LOGIC}
     if negative := [kind for kind, amount in amounts.items() if amount < 0]:

@@ -23,7 +23,6 @@ class Resources:
         return Resources(*(mine + more for mine, more in zip(amounts(self), amounts(other), strict=True)))
 
     def times(self, factor: float) -> Resources:
-        """Multiply all amounts by one factor."""
         return Resources(*(amount * factor for amount in amounts(self)))
 
     def scaled(self, factors: Resources) -> Resources:

@@ -45,13 +45,11 @@ class Call:
 
 
 def calls_in_order(plan: Plan) -> list[Call]:
-    """Return all calls by their likely start."""
     calls = [call for kernel in plan.kernels for call in calls_of(plan, kernel)]
     return sorted(calls, key=lambda call: call.start_us)
 
 
 def calls_of(plan: Plan, kernel: PlannedKernel) -> Iterator[Call]:
-    """Yield the calls of one kernel by their likely start."""
     options = {plan.problem.options[option].name: option for option in kernel.options}
     wiring, flows = Wiring(plan.problem), plan.problem.flows
     for bar in plan.likely.bars:

@@ -31,13 +31,11 @@ POWERS = [round(65536 * 2 ** -(index / 256)) for index in range(257)]
 
 
 def hls_files(units: Iterable[ComputeUnit]) -> dict[str, str]:
-    """Return the C++ of each design that there is some for, by its path."""
     texts = {unit.design: cpp(unit.engine, unit.design, unit.ports) for unit in units}
     return {f"hls/{design}.cpp": text for design, text in texts.items() if text is not None}
 
 
 def cpp(engine: Engine, design: str, ports: Sequence[KernelPort]) -> str | None:
-    """Return the text of one design; None for a vendor's engine."""
     match engine:
         case SystolicArray():
             values, arguments = _array(engine), _all_ports(ports)

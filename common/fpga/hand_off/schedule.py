@@ -61,7 +61,6 @@ def _call(plan: Plan, call: Call) -> dict[str, Any]:
 
 
 def _host(plan: Plan) -> dict[str, dict[str, Any]]:
-    """Return every step of the host by its name: groups, and what the runtime adds."""
     wiring, flows = Wiring(plan.problem), plan.problem.flows
     group_of = {item: group for group, item in plan.formulation.item_of.items()}
 

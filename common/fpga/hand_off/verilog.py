@@ -20,6 +20,5 @@ def array_design(engine: Engine) -> Design | None:
 
 
 def verilog_files(units: Iterable[ComputeUnit]) -> dict[str, str]:
-    """Return the Verilog of each design by its path."""
     designs = {unit.design: array_design(unit.engine) for unit in units}
     return {f"rtl/{name}.v": design.verilog() for name, design in designs.items() if design is not None}

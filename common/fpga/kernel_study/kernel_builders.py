@@ -65,7 +65,6 @@ class KernelRequest:
         return self.channels or max(1, min(MOST_CHANNELS, available))
 
     def bytes_of(self, elements: int) -> int:
-        """Return the size of a number of elements in the number format."""
         return -(-elements * PRECISION_BITS[self.precision] // 8)
 
 
@@ -187,7 +186,6 @@ def _attention(request: KernelRequest, heads: Heads, engine: AttentionEngine) ->
 
 
 def rowwise(request: KernelRequest, board: Board, models: Models) -> BuiltKernel:
-    """Build the row-wise kernel that a plan would have."""
     rows, width = request.size("rows"), request.size("width")
     moved = request.bytes_of(rows * width)
     layer = Rowwise(ROWWISE[request.kind], rows, width)

@@ -38,7 +38,6 @@ class Kernel:
     operands: tuple[Operand, ...]
 
     def bytes(self, precision: str) -> int:
-        """Return the size of all operands (a 4-bit element takes half a byte)."""
         return _bytes(self.operands, precision)
 
     def weight_bytes(self, precision: str) -> int:
@@ -107,7 +106,6 @@ def _analysis(section: Section, dimensions: Mapping[str, int]) -> Analysis:
 
 
 def _kernel(entry: Section, dimensions: Mapping[str, int]) -> Kernel:
-    """Return a product where ``k`` is given, else an operator on rows."""
 
     def size(key: str, default: int | None = None) -> int:
         return default if default is not None and key not in entry else _size(entry, key, dimensions)
@@ -127,7 +125,6 @@ def _kernel(entry: Section, dimensions: Mapping[str, int]) -> Kernel:
 
 
 def _size(entry: Section, key: str, dimensions: Mapping[str, int]) -> int:
-    """Return an extent that is given as a number or by the name of a dimension."""
     value = entry.value(key)
     if isinstance(value, str) and value in dimensions:
         return dimensions[value]

@@ -84,7 +84,6 @@ def roof_of(ceilings: BoardCeilings, precision: str) -> Ceilings:
 
 
 def ceiling_rows(ceilings: Iterable[BoardCeilings], precisions: Iterable[str]) -> Iterator[KernelCeilingsRow]:
-    """Yield a row per board and number format for which the board has a peak."""
     wanted = tuple(precisions)
     for board in ceilings:
         for precision in (name for name in wanted if name in board.peak_flop_per_s):
@@ -100,7 +99,6 @@ def ceiling_rows(ceilings: Iterable[BoardCeilings], precisions: Iterable[str]) -
 
 
 def absent_peaks(ceilings: Iterable[BoardCeilings], precisions: Iterable[str]) -> list[str]:
-    """Return a note for each number format for which a board has no peak."""
     wanted = tuple(precisions)
     return [
         f"{board.name} has no {precision} peak: {board.absent.get(precision, 'none is given')}"

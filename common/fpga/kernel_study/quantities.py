@@ -136,5 +136,4 @@ KERNELS: Mapping[str, KernelKind] = {
 
 
 def number_format(name: str) -> str:
-    """Return this project's name of a number format: ``float32`` is ``fp32``."""
     return OTHER_FORMAT_NAMES.get(name.lower(), name.lower())

@@ -51,7 +51,6 @@ class Heads:
 
     @property
     def macs(self) -> int:
-        """Multiply-accumulates of both products."""
         return self.count * self.queries * self.keys * (self.head_dim + self.value_dim)
 
     @property
@@ -136,7 +135,6 @@ class AttentionEngine(OnPorts):
 
     @property
     def element_bytes(self) -> float:
-        """Size of one element of Q, K, V and the result."""
         return PRECISION_BITS[self.precision] / 8
 
     @property
@@ -232,7 +230,6 @@ class AttentionEngine(OnPorts):
         return scores, exponentials, (keys + 1) * ceil(heads.value_dim / self.row_lanes)
 
     def tile_cycles(self, heads: Heads) -> float:
-        """Return the cycles of one tile of query rows with all keys of its head."""
         blocks, rest = divmod(heads.keys, self.key_block)
         steps = blocks * max(self.stages(self.key_block, heads))
         steps += max(self.stages(rest, heads)) if rest else 0
@@ -253,7 +250,6 @@ class AttentionEngine(OnPorts):
         return heads.keys * (heads.head_dim + heads.value_dim) * self.element_bytes
 
     def _border_bytes(self, heads: Heads) -> float:
-        """Return the size of Q, K, V and the result together."""
         rows = heads.queries + heads.keys
         return heads.count * rows * (heads.head_dim + heads.value_dim) * self.element_bytes
 

@@ -58,7 +58,6 @@ def _fused(task: Task) -> Iterator[FusedProduct]:
 def epilogue(
     size: tuple[int, int, int], precision: str, products: Iterable[FusedProduct], costs: DataflowCosts
 ) -> Resources:
-    """Return the resources of the operators that an array needs behind its products."""
     counts = widest(_counts(size, precision, fused) for fused in products)
     return costs.of(is_integer=precision in INTEGERS, **counts)
 

@@ -123,7 +123,6 @@ def _on_dsp58(section: Section) -> OnDsp58:
 
 
 def _resources(section: Section) -> Resources:
-    """Return the amounts of one part, which share one source; a kind that is not given is not used."""
     amounts = {name: section.number(name) for name in RESOURCE_NAMES if name in section}
     section.origin()
     if negative := [name for name, amount in amounts.items() if amount < 0]:

@@ -121,7 +121,6 @@ class OverlayStep:
 
     @property
     def bound(self) -> Bound:
-        """The largest part of the time."""
         parts: dict[Bound, float] = {
             "compute": self.compute_us,
             "memory": self.memory_us,

@@ -71,7 +71,6 @@ def _on_board(file: Section, name: str, board: Board) -> dict[str, Any]:
 
 
 def _build(section: Section) -> tuple[float, Resources]:
-    """Return clock in MHz and resources of the engine on one board."""
     amounts = section.section("resources")
     resources = Resources(*(amounts.constant(kind, positive=False).likely for kind in RESOURCE_NAMES))
     return section.constant("clock_mhz").likely, resources

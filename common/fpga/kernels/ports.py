@@ -12,8 +12,6 @@ from common.intervals import ThreePoint, combine
 
 
 class ChannelMemory(Protocol):
-    """The properties of a board's memory that ports depend on."""
-
     @property
     def channel_count(self) -> int: ...
 
@@ -100,7 +98,6 @@ class MemoryPorts:
 
     @property
     def clock_cases_mhz(self) -> ThreePoint:
-        """Clocks at which such designs close."""
         return combine(lambda factor: factor * self.clock_mhz, self.clock_factors)
 
     @property
@@ -123,7 +120,6 @@ class MemoryPorts:
 
     @property
     def sustained_bytes_per_s(self) -> float:
-        """Rate of the channels in long bursts."""
         return self.channel_rate_bytes_per_s * self.efficiency.optimistic
 
     @property

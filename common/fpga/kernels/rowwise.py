@@ -98,7 +98,6 @@ class RowwiseEngine(OnPorts):
         return (self.costs.control + units + ports + channels).whole()
 
     def refusal(self, task: Task) -> str:
-        """Return why the engine cannot compute a task, or an empty string."""
         if task.precision != self.precision:
             return f"it is built for {self.precision}"
         if task.on_chip_bytes:
@@ -174,7 +173,6 @@ class RowwiseEngine(OnPorts):
 
 
 def task_lane(task: Task) -> Counts:
-    """Return the operators of a lane for a task of row-wise operators, pools and element-wise operators."""
     op_types = (layer.op_type for layer in task.layers if isinstance(layer, Rowwise | Pointwise | Pooling))
     return lane_of(op_types, is_integer=task.precision in INTEGERS)
 
@@ -193,7 +191,6 @@ def held_elements(pool: Pooling) -> int:
 
 
 def _elements(layer: Layer) -> int:
-    """Return the values that the lanes take, one per lane and cycle."""
     if isinstance(layer, Rowwise):
         return layer.rows * layer.width
     if isinstance(layer, Pooling):

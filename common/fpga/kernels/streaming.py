@@ -112,7 +112,6 @@ class StreamingGemv(OnPorts):
 
     @property
     def lanes(self) -> int:
-        """Multiply-accumulates per cycle."""
         return self.ports.count * self.lanes_per_port * self.vectors
 
     @property
@@ -125,7 +124,6 @@ class StreamingGemv(OnPorts):
         return (self.costs.control + lanes + ports + channels).whole()
 
     def refusal(self, task: Task) -> str:
-        """Return why the engine cannot compute a task, or an empty string."""
         matmuls = [layer for layer in task.layers if isinstance(layer, Matmul)]
         if task.precision != self.precision:
             return f"it is built for {self.precision}"

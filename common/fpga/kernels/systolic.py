@@ -83,7 +83,6 @@ class MappedProduct:
 
     @property
     def cost(self) -> tuple[float, float, float]:
-        """Bytes moved, compute cycles and total cycles."""
         return self.moved_bytes, self.busy_cycles, self.cycles
 
 
@@ -130,7 +129,6 @@ class SystolicArray(OnPorts):
 
     @property
     def peak_macs_per_cycle(self) -> int:
-        """Multiply-accumulates per cycle with every multiplier busy."""
         return self.rows * self.cols * self.simd
 
     def estimate(self, task: Task) -> KernelEstimate | None:

@@ -52,7 +52,6 @@ class Buffer:
 
 
 def buffers(size: tuple[int, int, int], precision: str, tile: Tile) -> tuple[Buffer, ...]:
-    """Return the double buffers of both operands, a bank per row and column, the sums and the results per column."""
     rows, cols, simd = size
     bits, sum_bits = PRECISION_BITS[precision], SUM_BITS[precision]
     row_folds, col_folds, steps = ceil(tile.rows / rows), ceil(tile.cols / cols), ceil(tile.depth / simd)

@@ -38,7 +38,6 @@ class ArrayTiming:
 
     @property
     def stall_share(self) -> float:
-        """Stall cycles per word of a port."""
         return 1 / self.port_share - 1
 
 
@@ -60,7 +59,6 @@ class ClockClosure:
 
 
 def read_timing(section: Section) -> ArrayTiming:
-    """Read the section ``timing`` of configs/systolic_rtl.yaml."""
     return ArrayTiming(
         section.constant("array_fraction").likely,
         section.constant("port_fraction").likely,
@@ -70,7 +68,6 @@ def read_timing(section: Section) -> ArrayTiming:
 
 
 def read_closure(section: Section) -> ClockClosure:
-    """Read the section ``clock_share`` of configs/systolic_rtl.yaml."""
     dense = section.constant("dense_lut_fraction").likely
     regions = {name: section.section(name) for name in (ONE_REGION, SEVERAL_REGIONS)}
     return ClockClosure(

@@ -46,7 +46,6 @@ class Team:
 
     @property
     def precision(self) -> str:
-        """Number format of the operands."""
         return self.member.precision
 
     @property

@@ -202,8 +202,6 @@ class GroupClass:
 
 @dataclass(frozen=True, slots=True)
 class Thresholds:
-    """Thresholds for large, intense and fusable."""
-
     min_share: float
     min_intensity_flop_per_byte: float
     min_fused_share: float
@@ -211,8 +209,6 @@ class Thresholds:
 
 @dataclass(frozen=True, slots=True)
 class RulePlan:
-    """The plan that the rule gives, and its reason for each class by label."""
-
     assignment: Assignment
     reasons: Mapping[str, str]
 

@@ -20,7 +20,6 @@ RESOURCE_GRAIN = 1000  # resources are counted in thousandths: needs are rounded
 
 
 def nanoseconds(value_us: float) -> int:
-    """Round microseconds to whole nanoseconds."""
     return round(value_us * 1000)
 
 

@@ -68,13 +68,11 @@ class Spending:
 
     @classmethod
     def of(cls, effort: Effort, steps: int, watch: Watch | None = None) -> Spending:
-        """Return the whole budget of an effort for so many steps of the host."""
         whole = effort.deterministic_limit * max(LEAST_STEPS, steps) / 1000
         return cls(whole, effort.seed, watch or Endless())
 
     @property
     def is_spent(self) -> bool:
-        """Return whether the search must end."""
         return self.left <= 0 or self.is_late
 
     @property

@@ -76,8 +76,6 @@ class EngineType:
 
 @dataclass(frozen=True, slots=True)
 class RegionBudget:
-    """Budget of one region of the board; memory channels are limited for the whole board only."""
-
     name: str
     budget: Resources
 
@@ -138,7 +136,6 @@ class Problem:
 
     @property
     def host_only_us(self) -> float:
-        """Return the time of the run without a card."""
         return sum(item.host_us for item in self.items)
 
 

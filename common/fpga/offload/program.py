@@ -144,7 +144,6 @@ class _PlanSearch:
 
     @property
     def gap(self) -> float:
-        """Return how much earlier another plan could finish at most, as a share of the best plan's finish."""
         return 1 - self.whole.bound_ns / max(1, self.whole.finish_ns)
 
     def _take_steps(self, steps: Iterator[Callable[[], None]]) -> None:

@@ -72,8 +72,6 @@ class Totals:
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """The schedule of one run: its bars by start, and their sums."""
-
     finish_us: float
     bars: tuple[TimelineBar, ...]
     totals: Totals

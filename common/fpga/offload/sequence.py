@@ -39,7 +39,6 @@ class GateStep:
 
     @property
     def upper_ns(self) -> int:
-        """Return the time of the best plan."""
         return self.search.finish_ns
 
     def calls(self) -> list[KernelCall]:

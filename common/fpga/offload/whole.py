@@ -115,7 +115,6 @@ class WholeSearch:
         self.is_final |= more.is_final and more.plan is None
 
     def bounded(self) -> None:
-        """Find a first plan and a bound by the solvers."""
         self.is_bounded = True
         for step in (self.without_overlap, self.relaxed):
             if not self.is_final and not self.budget.is_late:
@@ -138,7 +137,6 @@ class WholeSearch:
         self._refuse(answer)
 
     def relaxed(self) -> None:
-        """Raise the bound by the linear relaxation."""
         timing = self._timing()
         self.raise_bound(lower_bound(timing.model, timing.finish, self.budget))
 

@@ -133,7 +133,6 @@ def _is_known(key: str, value: str) -> bool:
 
 
 def _board(board_of: Callable[[str], Board], name: str) -> Board:
-    """Return the board of a question; a board that cannot be used is the question's fault."""
     try:
         return board_of(name)
     except UnusableValueError as error:

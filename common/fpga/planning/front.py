@@ -110,8 +110,6 @@ def _batch(count: int, workload: Workload, request: Request, models: Models) -> 
 
 @dataclass(frozen=True)
 class _Batch:
-    """What a batch of some size takes on host and card."""
-
     count: int
     formulation: Formulation
     problem: Problem

@@ -68,7 +68,6 @@ def candidate_rows(plan: Plan) -> list[dict[str, Any]]:
 
 
 def _no_engine(candidate: TaskCandidate) -> str:
-    """Return why no engine on this board computes a task."""
     task = candidate.task
     if task is not None and candidate.kind == "chain" and any(isinstance(layer, Pooling) for layer in task.layers):
         return "no engine computes a pool within a chain"
@@ -102,7 +101,6 @@ def _group_facts(workload: Workload, candidate: TaskCandidate) -> dict[str, Any]
 
 
 def _work(workload: Workload, calls: Sequence[Sequence[int]]) -> dict[str, Any]:
-    """Return the work of several calls, each over a group or a chain; traffic within a chain does not count."""
     groups = [group for call in calls for group in call]
     flops = total(workload.flops(group) for group in groups)
     moved = total(workload.bytes(call) for call in calls)

@@ -30,8 +30,6 @@ MOST_STEPS = 100  # of a plan that is searched again for the other way to launch
 
 @dataclass(frozen=True, slots=True)
 class Results:
-    """Rows by table, notes for the reader, and the plan."""
-
     rows: Mapping[str, Sequence[Mapping[str, Any]]]
     notes: tuple[str, ...]
     plan: Plan

@@ -16,8 +16,6 @@ REGULAR_KINDS = frozenset({"conv", "gemm", "attention"})
 
 @dataclass(frozen=True, slots=True)
 class RuleCriteria:
-    """Criteria of the rule of thumb for one kernel class."""
-
     is_large: bool
     is_regular: bool
     is_intense: bool

@@ -155,7 +155,6 @@ def _on_engine(graph: SourceGraph, groups: Sequence[Group], rows: Mapping[str, T
 def _row(
     graph: SourceGraph, group: Group, layers: LayersByNode, engine: OverlayEngine, places: Mapping[str, int]
 ) -> TimedLayer:
-    """Time one group on the engine if it has units for all of its layers, else on the host."""
     name = group.heads[0] if group.heads else group.nodes[0]
     group_layers = tuple(layer for node in group.nodes for layer in layers[node] or ())
     macs = sum(layer.macs for layer in group_layers if isinstance(layer, Convolution | Matmul))

@@ -83,7 +83,6 @@ class Design:
 
     @property
     def parameters(self) -> dict[str, int]:
-        """Parameters of the module ``systolic_array``."""
         return {
             "ROWS": self.rows,
             "COLS": self.cols,
@@ -120,5 +119,4 @@ def modules() -> str:
 
 
 def connect(values: dict[str, int]) -> str:
-    """Return parameters or ports by name, as an instance lists them."""
     return ", ".join(f".{name}({value})" for name, value in values.items())

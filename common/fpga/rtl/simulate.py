@@ -87,7 +87,6 @@ def _check(product: ArrayProduct) -> None:
 
 
 def _limit_cycles(product: ArrayProduct) -> int:
-    """Return more cycles than any correct schedule takes."""
     rows, cols = product.design.rows, product.design.cols
     return (product.folds + 2) * (product.steps + 4 * (rows + cols))
 

@@ -17,8 +17,6 @@ FLIP_FLOPS = ("FDRE", "FDSE", "FDCE", "FDPE")
 
 @dataclass(frozen=True, slots=True)
 class Cells:
-    """Cells after synthesis, by type."""
-
     by_type: Mapping[str, int]
 
     @property

@@ -44,11 +44,9 @@ class AmdahlTerms:
     hidden: Mapping[str, Sequence[float]]
 
     def kernel(self, case: int) -> float:
-        """Return the cost of the moved part on the card."""
         return sum(values[case] for values in self.kernels.values())
 
     def overhead(self, case: int) -> float:
-        """Return the overheads less the hidden amounts."""
         plus, minus = (sum(values[case] for values in part.values()) for part in (self.added, self.hidden))
         return plus - minus
 

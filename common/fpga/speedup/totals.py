@@ -36,7 +36,6 @@ class HostRun:
 
     @property
     def rest_us(self) -> ThreePoint:
-        """Return the time of the part that stays on the host."""
         return combine(lambda whole, moved: whole - moved, self.latency_us, self.offloaded_us)
 
     @property
@@ -108,7 +107,6 @@ class PlanTotals:
 
     @property
     def cases(self) -> tuple[CaseTotals, CaseTotals, CaseTotals]:
-        """Return the pessimistic, likely and optimistic case."""
         return self.pessimistic, self.likely, self.optimistic
 
 
