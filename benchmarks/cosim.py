@@ -33,8 +33,8 @@ from common.artifacts.provenance import Provenance
 from common.errors import PipelineError
 from common.fpga.coefficients import load_models
 from common.fpga.device.board_files import load_board
-from common.fpga.hand_off.calls import Call, calls_in_order
-from common.fpga.hand_off.verilog import array_design
+from common.fpga.hand_off.designs import array_design
+from common.fpga.hand_off.schedule import Call, calls_in_order
 from common.fpga.kernels.systolic import SystolicArray
 from common.fpga.offload.baselines import Thresholds
 from common.fpga.offload.effort import Effort
@@ -45,8 +45,7 @@ from common.fusion.groups import fuse
 from common.intervals import ThreePoint
 from common.source_graph import from_rows
 from common.view.text import text_table
-from common.workload.host_cost import ExecutedCost, SourceWork
-from common.workload.host_run import HostTotals
+from common.workload.host_cost import ExecutedCost, HostTotals, SourceWork
 from common.workload.layer_rows import layers_by_node
 from common.workload.workload import Workload, make_workload
 from models.classifiers.resnet8 import build_tiny_resnet8

@@ -33,12 +33,13 @@ from common.configuration import Section
 from common.errors import CommandLineError
 from common.fpga.coefficients import load_models
 from common.fpga.device.board_files import load_board, load_ceilings
-from common.fpga.kernel_study.kernel_list import KernelList, read_kernel_list
-from common.fpga.kernel_study.kernel_list_rows import (
+from common.fpga.kernel_study.kernel_list import (
+    KernelList,
     absent_peaks,
     ceiling_rows,
     corrected_rows,
     correction_of,
+    read_kernel_list,
     roof_of,
     stated_rows,
 )

@@ -9,7 +9,7 @@ from common.configuration import Section
 from common.fpga.kernels.operators import DataflowCosts, read_dataflow
 from common.fpga.kernels.streaming import StreamingModel, read_streaming
 from common.fpga.kernels.systolic_resources import ResourceModels, read_systolic
-from common.fpga.speedup.card_energy import CardEnergy, read_card_energy
+from common.fpga.speedup.energy import CardEnergy, read_card_energy
 
 
 @dataclass(frozen=True, slots=True)

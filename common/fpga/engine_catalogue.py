@@ -20,7 +20,7 @@ from common.fpga.device.resources import Resources
 from common.fpga.kernels.attention import AttentionEngine
 from common.fpga.kernels.epilogue import epilogue, fused_products
 from common.fpga.kernels.estimate import Engine
-from common.fpga.kernels.lanes import INTEGERS, is_simple, widest
+from common.fpga.kernels.operators import INTEGERS, is_simple, widest
 from common.fpga.kernels.overlay import OverlayEngine
 from common.fpga.kernels.ports import MemoryPorts
 from common.fpga.kernels.rowwise import RowwiseEngine, held_elements, is_streamed, task_lane

@@ -1,14 +1,22 @@
 """Chains of groups in which only the next group reads a result, so that the result need not leave the chip.
 
 A chain is a candidate beside its members. A plan decides which candidates it takes; it takes each group at most once.
+
+A map is cut into bands of full rows. So there is a halo in one direction only, and each band is one contiguous piece of
+memory. Fused layers can either recompute the rows where bands overlap, or keep them (Alwani et al., MICRO 2016,
+"Fused-layer CNN accelerators", section III: D = S·D' + K − S, with reuse or with recomputation). Here they are kept:
+K − S rows cost a few kilobytes. Recomputation costs multiply-accumulates in every band, and more of them the deeper the
+chain is; :func:`recomputed_share` returns how many.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from math import ceil
 
 from common.fusion.groups import Group
-from common.fusion.halo import ChainStage
 from common.source_graph import SourceGraph
 
 LONGEST_CHAIN = 4
@@ -60,3 +68,113 @@ def _links(graph: SourceGraph, groups: Sequence[Group], stages: Mapping[int, Cha
 
 def _input_extents(stage: ChainStage) -> tuple[int, int, int]:
     return stage.images, stage.in_rows, stage.in_row_elements
+
+
+# Positions of a band: enough to fill the rows of an array.
+FEWEST_POSITIONS = 64
+
+
+@dataclass(frozen=True, slots=True)
+class ChainStage:
+    """One layer of a chain as rows of a map. A matrix product is a map of one column whose window is one row.
+
+    ``window_rows`` is the span of the kernel: (K − 1) · dilation + 1.
+    """
+
+    images: int
+    in_rows: int
+    in_row_elements: int
+    out_rows: int
+    out_row_elements: int
+    out_row_positions: int
+    window_rows: int
+    stride_rows: int
+    macs: int
+
+
+def rows_read(stage: ChainStage, rows: int) -> int:
+    """Return the input rows that consecutive output rows need: S·(D' − 1) + K, padding not counted."""
+    return min(stage.in_rows, (rows - 1) * stage.stride_rows + stage.window_rows)
+
+
+def rows_computed(stages: Sequence[ChainStage], band_rows: int) -> list[int]:
+    """Return the output rows of each stage that one band of the last stage needs: the pyramid of Alwani et al."""
+    rows = [min(band_rows, stages[-1].out_rows)]
+    for stage in reversed(stages[1:]):
+        rows.append(rows_read(stage, rows[-1]))
+    return rows[::-1]
+
+
+def rows_held(stages: Sequence[ChainStage], band_rows: int) -> list[int]:
+    """Return how many rows of each tensor between two stages are alive at once when overlaps are kept.
+
+    In each band a stage computes only new rows: D' in the last stage, ∏S·D' in those before. Together with the K − S
+    rows kept from the previous band, S·D' − S + K rows of its input are alive. A window below its stride keeps none.
+    """
+    fresh, held = min(band_rows, stages[-1].out_rows), []
+    for stage in reversed(stages[1:]):
+        made = min(stage.in_rows, fresh * stage.stride_rows)
+        held.append(max(made, rows_read(stage, fresh)))
+        fresh = made
+    return held[::-1]
+
+
+def recomputed_share(stages: Sequence[ChainStage], band_rows: int) -> float:
+    """Return the additional share of multiply-accumulates if every band recomputes overlaps; 0.25 is a quarter more.
+
+    All bands count as tall as the inner ones: the share is exact without padding, and slightly too large with it.
+    """
+    bands = ceil(stages[-1].out_rows / band_rows)
+    rows = rows_computed(stages, band_rows)
+    computed = sum(stage.macs * bands * made / stage.out_rows for stage, made in zip(stages, rows, strict=True))
+    return computed / sum(stage.macs for stage in stages) - 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Holding:
+    """How a chain runs, and what it holds on the chip; ``weight_bytes`` is 0 where weights are streamed once."""
+
+    band_rows: int
+    band_count: int
+    buffer_bytes: int
+    weight_bytes: int
+
+    @property
+    def bytes(self) -> int:
+        """On-chip bytes that the chain needs beside the buffers of its engine."""
+        return self.buffer_bytes + self.weight_bytes
+
+
+def hold(stages: Sequence[ChainStage], element_bits: int, weight_bytes: int, *, keeps_input: bool = False) -> Holding:
+    """Return the cheaper of two ways to read every weight only once: hold few rows and all weights, or whole maps.
+
+    Args:
+        stages: the layers of the chain.
+        element_bits: width of a stored activation.
+        weight_bytes: weights of all its layers.
+        keeps_input: whether the end of the chain adds the input of its beginning (a residual block).
+    """
+    banded, whole = _banded(stages, element_bits, weight_bytes, keeps_input), _whole(stages, element_bits, keeps_input)
+    return min(banded, whole, key=lambda holding: holding.bytes)
+
+
+def _banded(stages: Sequence[ChainStage], element_bits: int, weight_bytes: int, keeps_input: bool) -> Holding:
+    last = stages[-1]
+    band_rows = min(last.out_rows, ceil(FEWEST_POSITIONS / last.out_row_positions))
+    elements = sum(
+        rows * stage.in_row_elements for rows, stage in zip(rows_held(stages, band_rows), stages[1:], strict=True)
+    )
+    if keeps_input:  # from the oldest row that is still to be added to the newest row that the first layer has read
+        lag = band_rows + sum(stage.window_rows - 1 for stage in stages)
+        elements += min(lag, stages[0].in_rows) * stages[0].in_row_elements
+    band_count = last.images * ceil(last.out_rows / band_rows)
+    return Holding(band_rows, band_count, ceil(elements * element_bits / 8), weight_bytes)
+
+
+def _whole(stages: Sequence[ChainStage], element_bits: int, keeps_input: bool) -> Holding:
+    """Run one layer after the other over all images: the input and the output of a layer are alive at once."""
+    maps = [0, *(stage.images * stage.in_rows * stage.in_row_elements for stage in stages[1:]), 0]
+    elements = max(read + written for read, written in pairwise(maps))
+    if keeps_input:
+        elements += stages[0].images * stages[0].in_rows * stages[0].in_row_elements
+    return Holding(stages[-1].out_rows, 1, ceil(elements * element_bits / 8), 0)

@@ -21,11 +21,10 @@ from common.names import shown
 from common.number_formats import stored_elements
 from common.operators import COPIES, POINTWISE, QUANTIZERS
 from common.source_graph import SourceGraph
-from common.workload.element_counts import in_elements
 from common.workload.layer_rows import layers_by_node
 from common.workload.layers import Layer, Pooling, Rowwise
 from common.workload.loop_nests import LoopNest
-from common.workload.nest_rows import nests_by_node, require_bound
+from common.workload.nest_rows import in_elements, nests_by_node, require_bound
 
 IN_PLACE = QUANTIZERS | COPIES | {"Cast"}  # between the operand in memory and the window: element by element
 STAYS_IN_PLACE = POINTWISE | ROWS | QUANTIZERS  # the result of each has the extents of its operand

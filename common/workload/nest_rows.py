@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from common import number_formats
 from common.errors import UpstreamError
 from common.names import shown
+from common.number_formats import stored_elements
 from common.source_graph import SourceGraph
 from common.workload.layer_rows import layers_by_node
 from common.workload.layers import Convolution, Layer, Matmul
@@ -82,3 +84,22 @@ def _operand_bits(row: Mapping[str, Any], graph: SourceGraph) -> dict[str, int]:
 
 def _bits(dtype: str) -> int:
     return number_formats.element_bits(dtype) or UNKNOWN_WIDTH_BITS
+
+
+ONE_BYTE = "uint8"
+
+
+def in_elements(graph: SourceGraph) -> SourceGraph:
+    """Return the graph with one byte for each element; a tensor whose elements have no fixed width keeps its bytes."""
+
+    def elements(tensor: str, size_bytes: int | None) -> int | None:
+        counted = None if size_bytes is None else stored_elements(size_bytes, graph.dtypes[tensor])
+        return size_bytes if counted is None else counted
+
+    return replace(
+        graph,
+        dtypes=dict.fromkeys(graph.dtypes, ONE_BYTE),
+        sizes={tensor: elements(tensor, size) for tensor, size in graph.sizes.items()},
+        reads={ends: elements(ends[0], size) for ends, size in graph.reads.items()},
+        written={tensor: elements(tensor, size) for tensor, size in graph.written.items()},
+    )

@@ -6,14 +6,13 @@ from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 
 from common.fusion.border import border
-from common.fusion.chains import LONGEST_CHAIN, find_chains
+from common.fusion.chains import LONGEST_CHAIN, ChainStage, Holding, find_chains, hold
 from common.fusion.groups import Group
-from common.fusion.halo import ChainStage, Holding, hold
 from common.fusion.patterns import INDEX_TYPES, ROW_REDUCTIONS, ROWS
 from common.source_graph import SourceGraph
+from common.workload.flows import bytes_by_role, element_bits
 from common.workload.layers import Convolution, Layer, Matmul, Pointwise, Pooling, Rowwise, extents_of
 from common.workload.tasks import Task
-from common.workload.tensor_bytes import bytes_by_role, element_bits
 
 LayersByNode = Mapping[str, tuple[Layer, ...] | None]
 

@@ -1,10 +1,14 @@
-"""Tasks: the fused layers that one kernel call computes, and the bytes that cross their border in the card's memory."""
+"""Tasks: the fused layers that one kernel call computes, and the bytes that cross their border in the card's memory.
+
+A batch of inferences stacks rows of a product with a weight, images of a window and rows of a row-wise operator, so the
+weights cross the border once for the batch. Products of two activations are as many as before for each inference.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from common.workload.layers import Convolution, Layer, Matmul
+from common.workload.layers import Convolution, Layer, Matmul, Pointwise, Pooling, Rowwise
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,3 +49,25 @@ class Task:
     def border_bytes(self) -> int:
         """Bytes that must cross the border once."""
         return self.weight_bytes + self.read_bytes + self.written_bytes
+
+
+def batched(task: Task, count: int) -> Task:
+    """Return the task of several inferences in one call: the same weights, and everything else as many times."""
+    return replace(
+        task,
+        layers=tuple(batched_layer(layer, count) for layer in task.layers),
+        read_bytes=count * task.read_bytes,
+        written_bytes=count * task.written_bytes,
+    )
+
+
+def batched_layer(layer: Layer, count: int) -> Layer:
+    match layer:
+        case Matmul(has_weight=True):
+            return replace(layer, m=count * layer.m)
+        case Matmul() | Convolution() | Pooling():
+            return replace(layer, batch=count * layer.batch)
+        case Rowwise():
+            return replace(layer, rows=count * layer.rows)
+        case Pointwise():
+            return replace(layer, elements=count * layer.elements)

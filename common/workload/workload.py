@@ -13,8 +13,7 @@ from common.graph import GAP
 from common.source_graph import SourceGraph
 from common.sums import total
 from common.workload.flows import executed_order, tensor_flows
-from common.workload.host_cost import ExecutedCost, HostCost, SourceWork, divide_over_groups
-from common.workload.host_run import HostTotals, divided_run
+from common.workload.host_cost import ExecutedCost, HostCost, HostTotals, SourceWork, divide_over_groups, divided_run
 from common.workload.layers import Layer
 
 Case = Literal["pessimistic", "likely", "optimistic"]

@@ -12,9 +12,8 @@ import pytest
 from onnx import helper
 
 from common.fusion.border import border
-from common.fusion.chains import find_chains
+from common.fusion.chains import ChainStage, find_chains, hold, recomputed_share, rows_computed, rows_held, rows_read
 from common.fusion.groups import fuse
-from common.fusion.halo import ChainStage, hold, recomputed_share, rows_computed, rows_held, rows_read
 from tests.support.fpga_tables import Model
 from tests.support.fusion_graphs import conv_block, random_model
 from tests.support.onnx_models import model

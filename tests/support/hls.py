@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from common.fpga.hand_off.ports import KernelPort
+from common.fpga.hand_off.units import KernelPort
 
 WORD_BYTES = 16
 FLAGS = ("-std=c++14", "-O1", "-Wall", "-Wextra", "-Werror", "-Wno-unknown-pragmas", "-Wno-unused-label")

@@ -11,8 +11,7 @@ import numpy as np
 from common.fpga.coefficients import load_models
 from common.fpga.device.board_files import load_board
 from common.fpga.engine_catalogue import rowwise
-from common.fpga.hand_off.hls import cpp
-from common.fpga.hand_off.number_types import ARITHMETIC
+from common.fpga.hand_off.designs import ARITHMETIC, cpp
 from common.workload.layers import Rowwise
 from common.workload.tasks import Task
 from tests.support.hls import BITS, Memory, Program, View, as_bytes, compiled, elements, port_names

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from common.workload.batches import batched, batched_layer
 from common.workload.layers import Convolution, Matmul, Pointwise, Pooling, Rowwise
-from common.workload.tasks import Task
+from common.workload.tasks import Task, batched, batched_layer
 
 CONVOLUTION = Convolution(1, 3, 17, 19, 23, 15, 17, 3, 3)
 LAYERS = [

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from common.errors import UpstreamError
 from common.intervals import ThreePoint
-from common.workload.host_run import HostTotals, divided_run, run_energy, run_latency, surplus_us
+from common.workload.host_cost import HostTotals, divided_run, run_energy, run_latency, surplus_us
 
 SUMMARY = {"p50_us": 1_009.0, "p50_low_us": 997.0, "p50_high_us": 1_103.0}
 

@@ -10,16 +10,15 @@ import pytest
 from onnx import helper
 
 from common.fusion.border import crossings, traffic
+from common.fusion.chains import rows_held, rows_read
 from common.fusion.groups import Group, fuse
-from common.fusion.halo import rows_held, rows_read
 from common.source_graph import SourceGraph
-from common.workload.flows import TensorFlow, executed_order, tensor_flows
+from common.workload.flows import TensorFlow, card_bytes, element_bits, executed_order, tensor_flows
 from common.workload.host_cost import ExecutedCost, HostCost, SourceWork, divide_over_groups
 from common.workload.layer_rows import layers_by_node
 from common.workload.layers import Convolution, Matmul, Pointwise, Pooling, Rowwise
 from common.workload.task_candidates import TaskCandidate, group_layers, stage_of, task_candidates
 from common.workload.tasks import Task
-from common.workload.tensor_bytes import card_bytes, element_bits
 from models.__main__ import BUILDERS
 from tests.support.fpga_tables import Model
 from tests.support.fusion_graphs import gelu, layer_norm

@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING
 
 from common.design_space.single_buffer.bound import other_bytes
 from common.source_graph import SourceGraph
-from common.workload.element_counts import in_elements
 from common.workload.loop_nests import LoopNest
 from common.workload.map_layers import LayerGraph, MapLayer, layer_graph
-from common.workload.nest_rows import nests_by_node, runs_of
+from common.workload.nest_rows import in_elements, nests_by_node, runs_of
 
 if TYPE_CHECKING:
     from common.table_rows import OpMetricsRow

@@ -1,19 +1,21 @@
-"""All files of a hand-off, by their path in its folder."""
+"""All files of a hand-off by their path in its folder, and the page for the engineer."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from string import Template
 from typing import Any
 
-from common.fpga.hand_off.calls import calls_in_order
-from common.fpga.hand_off.connectivity import connectivity
-from common.fpga.hand_off.hls import hls_files
-from common.fpga.hand_off.readme import readme
-from common.fpga.hand_off.schedule import schedule
+from common.fpga.hand_off.designs import array_design, hls_files, verilog_files
+from common.fpga.hand_off.schedule import Call, calls_in_order, schedule
 from common.fpga.hand_off.specification import specification
-from common.fpga.hand_off.units import by_kernel, compute_units
-from common.fpga.hand_off.verilog import verilog_files
+from common.fpga.hand_off.units import ComputeUnit, by_kernel, by_memory, compute_units, connectivity
+from common.fpga.kernels.systolic import SystolicArray
 from common.fpga.planning.plan import Plan
+from common.fpga.rtl.generate import FORMATS
+from common.workload.layers import Convolution
 
 
 def hand_off_files(plan: Plan, model: str) -> dict[str, str]:
@@ -47,3 +49,102 @@ def hand_off_files(plan: Plan, model: str) -> dict[str, str]:
 
 def _json(content: dict[str, Any]) -> str:
     return json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+MOST_AXES = 2  # of a convolution in C++
+TEMPLATE = Path(__file__).resolve().parent / "templates" / "readme.md"
+
+
+def readme(
+    plan: Plan, model: str, units: Sequence[ComputeUnit], calls: Sequence[Call], generated: Sequence[str]
+) -> str:
+    """Return the text of ``README.md``.
+
+    Args:
+        plan: the plan.
+        model: name of the model.
+        units: compute units of its kernels.
+        calls: all calls in order.
+        generated: paths of the other files.
+    """
+    return Template(TEMPLATE.read_text(encoding="utf-8")).substitute(
+        model=model,
+        board=plan.request.board.name,
+        precision=plan.request.precision,
+        finish_us=f"{plan.likely.finish_us:,.1f}",
+        host_us=f"{plan.workload.host.latency_us:,.1f}",
+        kernels="\n".join(_kernels(plan, units, calls)),
+        generated="\n".join(f"| `{path}` | {text} |" for path, text in _designs(generated)),
+        assumed="\n".join(f"* {line}" for line in _assumed(plan, units, calls)),
+    )
+
+
+def _kernels(plan: Plan, units: Sequence[ComputeUnit], calls: Sequence[Call]) -> Iterator[str]:
+    if not plan.kernels:
+        yield "The plan leaves everything on the host: there is nothing to build."
+        return
+    yield "| unit | design | region | calls | clock, MHz |\n|---|---|---|--:|--:|"
+    for unit in units:
+        count = sum(call.kernel == unit.kernel for call in calls)
+        region = unit.region or "spans the board"
+        yield f"| {unit.name} | `{unit.design}` | {region} | {count} | {unit.engine.clock_mhz:g} |"
+
+
+def _designs(generated: Sequence[str]) -> Iterator[tuple[str, str]]:
+    for path in generated:
+        if path.startswith("rtl/"):
+            yield path, "Verilog of the array alone, in the planned size; operands and sums are its ports"
+        if path.startswith("hls/"):
+            yield path, "C++ for Vitis HLS: right numbers with any compiler, the plan's sizes as pragmas; not yet quick"
+
+
+def _assumed(plan: Plan, units: Sequence[ComputeUnit], calls: Sequence[Call]) -> Iterator[str]:
+    yield "Every kernel closes timing at its clock."
+    yield "A tensor lies evenly over the memory channels of the kernel that reads it, word by word."
+    for unit in units:
+        if not unit.ports:
+            yield f"{unit.name} is a vendor's engine: its files and its connections come from the vendor."
+        elif array_design(unit.engine) is None and isinstance(unit.engine, SystolicArray):
+            yield f"{unit.name} has no Verilog: there is some for {', '.join(FORMATS)} only."
+    for kernel, members in by_kernel(units).items():
+        if len(members) > 1:
+            yield (
+                f"{kernel} is a team: each call is divided into {len(members)} shares of its heads or its batch. The"
+                " plan has not checked that each member finds room in its region beside other kernels."
+            )
+    if any(len(call.groups) > 1 for call in calls):
+        yield "A call of several groups (a chain) is one call of the C++ for each; the plan keeps them on the chip."
+    convolutions = [layer for call in calls for layer in call.task.layers if isinstance(layer, Convolution)]
+    if any(layer.is_transposed for layer in convolutions):
+        yield "The C++ of a transposed convolution also multiplies the zeros between its pixels; the plan does not."
+    if any(layer.axes > MOST_AXES for layer in convolutions):
+        yield "The C++ has no convolution over three axes."
+    if any(bar.kind == "convert" for bar in plan.likely.bars):
+        yield "Something on the card converts number formats (steps `convert`): no kernel here does."
+    yield from _between(units, calls)
+    if plan.request.board.memory.channel_count == 1:
+        yield (
+            "The board has one memory channel. The tables count it once for each kernel; here each port takes the next"
+            " way to it, because the times assume as many ways as a kernel has ports."
+        )
+    for memory, names in by_memory(units).items():
+        if len(names) > 1:
+            yield f"{', '.join(names)} share {memory}: in the plan, neither slows the other down."
+
+
+def _between(units: Sequence[ComputeUnit], calls: Sequence[Call]) -> Iterator[str]:
+    """Name the kernels that read what others write: their ports differ."""
+    ports = {kernel: sum(len(unit.ports) for unit in members) for kernel, members in by_kernel(units).items()}
+    made_by = {tensor: call.kernel for call in calls for tensor in call.writes}
+    pairs = dict.fromkeys(
+        (made_by[tensor], call.kernel)
+        for call in calls
+        for tensor in call.reads
+        if made_by.get(tensor, call.kernel) != call.kernel
+    )
+    for writer, reader in pairs:
+        yield (
+            f"{reader} (ports: {ports[reader]}) reads tensors that {writer} (ports: {ports[writer]}) writes"
+            " (`schedule.json`, `tensors`). Their channels and layouts differ: let the ports of one reach the memory of"
+            " both, at the cost of its switch, or copy the tensors."
+        )

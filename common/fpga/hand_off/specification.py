@@ -1,23 +1,26 @@
-"""The specification of one kernel as JSON: its sizes, ports, buffers and loops, and its calls in order."""
+"""The specification of a kernel as JSON: the sizes, loops and buffers of its engine, its units and its calls."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
+from math import ceil
 from typing import Any
 
-from common.fpga.hand_off.calls import Call
-from common.fpga.hand_off.engine_sizes import engine_sizes
-from common.fpga.hand_off.ports import KernelPort
-from common.fpga.hand_off.units import ComputeUnit
+from common.fpga.hand_off.schedule import Call
+from common.fpga.hand_off.units import ComputeUnit, KernelPort, port_names
 from common.fpga.kernels.attention import AttentionEngine, heads_of
 from common.fpga.kernels.estimate import Engine
+from common.fpga.kernels.operators import BURST_WORDS
+from common.fpga.kernels.rowwise import RowwiseEngine
 from common.fpga.kernels.streaming import StreamingGemv
 from common.fpga.kernels.systolic import MappedProduct, SystolicArray
+from common.fpga.kernels.systolic_tiling import SUM_BITS
 from common.fpga.kernels.team import shared
 from common.fpga.offload.problem import CASES
 from common.fpga.planning.planned_kernels import PlannedKernel
 from common.intervals import ThreePoint
+from common.number_formats import PRECISION_BITS
 from common.workload.layers import Matmul
 from common.workload.tasks import Task
 
@@ -113,3 +116,125 @@ def _product(engine: SystolicArray, product: MappedProduct) -> dict[str, Any]:
 
 def cases(stem: str, unit: str, estimate: ThreePoint) -> Mapping[str, float]:
     return {f"{stem}_{case}{unit}": value for case, value in zip(CASES, estimate.cases, strict=True)}
+
+
+Sizes = dict[str, Any]
+
+# The loops of each engine, from the outermost to the innermost, without those that hardware unrolls.
+ARRAY_LOOPS = (  # the call says whose tiles come first
+    "product of the batch",
+    "tiles of the outer loop",
+    "tiles of the inner loop",
+    "tiles along k",
+    "folds along the rows of the tile",
+    "folds along the columns of the tile",
+    "steps of s products",
+)
+STREAMING_LOOPS = ("product of the batch", "turns of the vectors", "rows of a port", "words of a row")
+ROWWISE_LOOPS = (
+    "rows of a unit, or positions of a pool",
+    "passes over the row (one that reduces, one that writes), or steps of channels of a pool",
+    "steps of elements of the row, or values of the pool's window",
+)
+ATTENTION_LOOPS = (
+    "heads of a unit",
+    "tiles of query rows",
+    "blocks of keys",
+    "keys of the block, in the stages scores, exponentials and values",
+    "steps of elements of a key or of a value",
+)
+
+
+def engine_sizes(engine: Engine) -> Sizes:
+    """Return sizes, tile, loops from the outermost, initiation interval and buffers; for an overlay its clock only."""
+    match engine:
+        case SystolicArray():
+            return _array(engine)
+        case StreamingGemv():
+            return _streaming(engine)
+        case RowwiseEngine():
+            return _rowwise(engine)
+        case AttentionEngine():
+            return _attention(engine)
+        case _:
+            return {"sizes": {"clock_mhz": engine.clock_mhz}}
+
+
+def _array(engine: SystolicArray) -> Sizes:
+    held = [each for each in engine.buffers if each.depth]
+    return {
+        "sizes": {"rows": engine.rows, "columns": engine.cols, "products_per_element": engine.simd},
+        "sum_bits": SUM_BITS[engine.precision],
+        "sums_per_column_and_cycle": engine.sums_per_cycle,
+        "schedule": engine.schedule,
+        "tile": {"rows": engine.tile.rows, "columns": engine.tile.cols, "depth": engine.tile.depth},
+        "loop_order": list(ARRAY_LOOPS),
+        "initiation_interval_cycles": 1,
+        "buffers": [_buffer(each.name, each.memory, each.count, each.depth, each.bits) for each in held],
+    }
+
+
+def _streaming(engine: StreamingGemv) -> Sizes:
+    return {
+        "sizes": {
+            "matrix_ports": engine.ports.count,
+            "lanes_per_port": engine.lanes_per_port,
+            "vectors": engine.vectors,
+        },
+        "sum_bits": SUM_BITS[engine.precision],
+        "tile": {"rows": engine.ports.count, "columns": engine.lanes_per_port, "vectors": engine.vectors},
+        "loop_order": list(STREAMING_LOOPS),
+        "initiation_interval_cycles": 1,
+        "row_drain_cycles": engine.timing.row_drain_cycles,
+        "buffers": [_bursts(engine)],
+    }
+
+
+def _rowwise(engine: RowwiseEngine) -> Sizes:
+    bits = PRECISION_BITS[engine.precision] if engine.is_integer else 32
+    rows = _buffer(
+        "rows", "block RAM", engine.ports.count, ceil(engine.row_limit / engine.lanes), 2 * engine.lanes * bits
+    )
+    return {
+        "sizes": {"units": engine.ports.count, "lanes": engine.lanes, "row_limit": engine.row_limit},
+        "lane_operators": dict(engine.lane),
+        "tile": {"rows": engine.ports.count, "columns": engine.lanes},
+        "loop_order": list(ROWWISE_LOOPS),
+        "initiation_interval_cycles": engine.ii_cycles,
+        "row_drain_cycles": engine.row_drain_cycles,
+        "buffers": [rows, _bursts(engine)],
+    }
+
+
+def _attention(engine: AttentionEngine) -> Sizes:
+    bits, rows = PRECISION_BITS[engine.precision], engine.query_rows * engine.heads_parallel
+    kv_bits, memory = 2 * engine.row_lanes * bits, "UltraRAM" if engine.uses_uram else "block RAM"
+    return {
+        "sizes": {
+            "query_rows": engine.query_rows,
+            "row_lanes": engine.row_lanes,
+            "exponential_lanes": engine.exp_lanes,
+            "heads_parallel": engine.heads_parallel,
+            "head_dim_limit": engine.head_dim_limit,
+        },
+        "sum_bits": 32,
+        "tile": {"rows": engine.query_rows, "keys": engine.key_block},
+        "loop_order": list(ATTENTION_LOOPS),
+        "initiation_interval_cycles": engine.ii_cycles,
+        "buffers": [
+            _buffer("keys and values", memory, engine.heads_parallel, ceil(engine.buffer_bytes * 8 / kv_bits), kv_bits),
+            _buffer("queries", "LUT RAM", rows, 2 * engine.head_dim_limit, bits),
+            _buffer("results", "LUT RAM", rows, engine.head_dim_limit, 32),
+            _buffer("scores", "LUT RAM", rows, 2 * engine.key_block, 32),
+            _buffer("exponentials", "LUT RAM", rows, 2 * engine.key_block, bits),
+            _bursts(engine),
+        ],
+    }
+
+
+def _bursts(engine: StreamingGemv | RowwiseEngine | AttentionEngine) -> Sizes:
+    return _buffer("bursts", "block RAM", len(port_names(engine)), BURST_WORDS, engine.ports.port_bits)
+
+
+def _buffer(name: str, memory: str, banks: int, depth: int, bits: int) -> Sizes:
+    return {"buffer": name, "memory": memory, "bank_count": banks, "depth_words": depth, "width_bits": bits}

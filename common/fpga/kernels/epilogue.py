@@ -15,9 +15,8 @@ from itertools import dropwhile
 from math import ceil
 
 from common.fpga.device.resources import Resources
-from common.fpga.kernels.lanes import INTEGERS, Counts, lane_of, widest
-from common.fpga.kernels.operators import DataflowCosts
-from common.fpga.kernels.systolic_buffers import sums_per_cycle
+from common.fpga.kernels.operators import INTEGERS, Counts, DataflowCosts, lane_of, widest
+from common.fpga.kernels.systolic_tiling import sums_per_cycle
 from common.workload.layers import Convolution, Matmul, Pointwise
 from common.workload.tasks import Task
 

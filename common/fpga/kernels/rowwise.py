@@ -15,7 +15,7 @@ the same buffer; where they do not fit, they are read again for every row of res
 ⌈elements / (lanes · units)⌉ and no drain; next to a row-wise operator they add no cycles to its stream. Concat, Split,
 Slice and Pad move contiguous elements as these operators do.
 
-A lane has the arithmetic operators of the tasks that the engine is built for (common/fpga/kernels/lanes.py).
+A lane has the arithmetic operators of the tasks that the engine is built for (common/fpga/kernels/operators.py).
 """
 
 from __future__ import annotations
@@ -25,8 +25,20 @@ from math import ceil
 
 from common.fpga.device.resources import Resources
 from common.fpga.kernels.estimate import KernelEstimate
-from common.fpga.kernels.lanes import FLOPS, FOLDS, INTEGERS, NORMALIZERS, STREAMED, Counts, is_simple, lane_of, widest
-from common.fpga.kernels.operators import DataflowCosts, RowwiseEfficiency, buffer
+from common.fpga.kernels.operators import (
+    FLOPS,
+    FOLDS,
+    INTEGERS,
+    NORMALIZERS,
+    STREAMED,
+    Counts,
+    DataflowCosts,
+    RowwiseEfficiency,
+    buffer,
+    is_simple,
+    lane_of,
+    widest,
+)
 from common.fpga.kernels.ports import MemoryPorts, OnPorts
 from common.number_formats import PRECISION_BITS
 from common.operators import GELUS

@@ -21,18 +21,21 @@ from typing import Literal
 from common.fpga.device.resources import Resources
 from common.fpga.kernels.estimate import KernelEstimate, scattered, widened
 from common.fpga.kernels.ports import MemoryPorts, OnPorts
-from common.fpga.kernels.systolic_buffers import SUM_BITS, Buffer, buffers, sums_per_cycle, with_room_for
-from common.fpga.kernels.systolic_resources import ResourceModels, array_resources
+from common.fpga.kernels.systolic_resources import ArrayTiming, ResourceModels, array_resources
 from common.fpga.kernels.systolic_tiling import (
     BANK_WORDS,
+    SUM_BITS,
+    Buffer,
     Operands,
     OuterLoop,
     Tile,
+    buffers,
     operands,
+    sums_per_cycle,
     tile_traffic,
     tiled_cycles,
+    with_room_for,
 )
-from common.fpga.kernels.systolic_timing import ArrayTiming
 from common.intervals import ThreePoint, combine
 from common.number_formats import PRECISION_BITS
 from common.workload.layers import Convolution, Matmul, Pointwise

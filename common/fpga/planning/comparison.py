@@ -11,7 +11,7 @@ from common.fpga.kernels.overlay import OverlayEngine
 from common.fpga.planning.assumptions import KERNEL_NAME, require_speedup
 from common.fpga.planning.plan import Plan, Request
 from common.fpga.planning.problem_builder import LAUNCH_PER, LaunchPer
-from common.fpga.speedup.terms import SpeedupRow
+from common.fpga.speedup.amdahl import SpeedupRow
 from common.names import quoted, shown
 
 

@@ -21,14 +21,13 @@ from common.fpga.offload.program import Status, optimize
 from common.fpga.offload.schedule import Assignment, Schedule, evaluate
 from common.fpga.planning.plan import Plan, Request
 from common.fpga.planning.problem_builder import Formulation, formulate
+from common.fpga.speedup.amdahl import Objective
 from common.fpga.speedup.energy import energy_rows, kernel_dynamic_uj
-from common.fpga.speedup.terms import Objective
-from common.fpga.speedup.timeline import case_totals
-from common.fpga.speedup.totals import Card, CardWork, HostRun, PlanTotals
+from common.fpga.speedup.totals import Card, CardWork, HostRun, PlanTotals, case_totals
 from common.intervals import ThreePoint, combine
 from common.sums import total
-from common.workload.batches import batched
 from common.workload.task_candidates import task_candidates
+from common.workload.tasks import batched
 from common.workload.workload import Workload
 
 STREAM_SHARE = 0.1  # of the effort, for each search that has no order to find

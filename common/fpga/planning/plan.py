@@ -19,11 +19,10 @@ from common.fpga.offload.schedule import Schedule, evaluate
 from common.fpga.planning.planned_kernels import PlannedKernel, name_kernels, planned_kernels, with_given_speedups
 from common.fpga.planning.problem_builder import LAUNCH_PER, Formulation, LaunchPer, formulate, launch_rule
 from common.fpga.planning.rule_classes import group_classes
-from common.fpga.speedup.card_energy import CardEnergy
+from common.fpga.speedup.amdahl import SpeedupRow
+from common.fpga.speedup.energy import CardEnergy
 from common.fpga.speedup.speedup_rows import speedup_rows
-from common.fpga.speedup.terms import SpeedupRow
-from common.fpga.speedup.timeline import case_totals
-from common.fpga.speedup.totals import Card, CardWork, HostRun, PlanTotals
+from common.fpga.speedup.totals import Card, CardWork, HostRun, PlanTotals, case_totals
 from common.intervals import ThreePoint
 from common.names import quoted
 from common.sums import total

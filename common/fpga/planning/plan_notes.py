@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 from common.fpga.kernels.systolic import SystolicArray
 from common.fpga.offload.problem import misfit
 from common.fpga.planning.plan import Plan
-from common.fpga.speedup.energy_basis import boundary
-from common.fpga.speedup.terms import SpeedupRow
+from common.fpga.speedup.amdahl import SpeedupRow
+from common.fpga.speedup.verdict import boundary
 from common.host_doubts import NOT_JUDGED
 
 NOTICED_EXCESS = 0.001

@@ -16,7 +16,7 @@ from common.fpga.planning.plan import Plan
 from common.fpga.planning.planned_kernels import PlannedKernel
 from common.fpga.planning.rule_classes import RuleCriteria, kernel_class, rule_criteria
 from common.fpga.speedup.board_use import WHOLE_BOARD, ResourceUse, resource_use
-from common.fpga.speedup.timeline import timeline
+from common.fpga.speedup.totals import timeline
 from common.intervals import ThreePoint
 from common.sums import total
 from common.workload.layers import Pooling

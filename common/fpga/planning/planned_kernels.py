@@ -10,8 +10,7 @@ from common.fpga.kernels.estimate import Bound, Engine, KernelEstimate
 from common.fpga.offload.problem import Problem
 from common.fpga.offload.schedule import Assignment, KernelCall, instance_name
 from common.fpga.planning.problem_builder import Formulation
-from common.fpga.speedup.card_energy import CardEnergy
-from common.fpga.speedup.energy import kernel_energy_uj, kernel_power_w
+from common.fpga.speedup.energy import CardEnergy, kernel_energy_uj, kernel_power_w
 from common.fpga.speedup.totals import Card, CardWork
 from common.intervals import ThreePoint, combine
 

@@ -17,8 +17,7 @@ from common.fpga.speedup.verdict import verdicts
 from common.fusion.groups import fuse
 from common.host_doubts import host_doubts
 from common.source_graph import from_rows
-from common.workload.host_cost import ExecutedCost, SourceWork
-from common.workload.host_run import HostTotals, run_energy, run_latency, surplus_us
+from common.workload.host_cost import ExecutedCost, HostTotals, SourceWork, run_energy, run_latency, surplus_us
 from common.workload.layer_rows import layers_by_node
 from common.workload.workload import Workload, make_workload
 

@@ -1,4 +1,4 @@
-"""Energy of one inference with the card, by cause, and the power of a kernel.
+"""Energy of one inference with the card, by cause, and the power of a kernel (configs/card_energy.yaml).
 
 E = host busy + host idle + card static + FLOPs × pJ/FLOP + bytes × pJ/byte (memory, buffers, link): the energy roofline
 (Choi, Bedard, Fowler, Vuduc, IPDPS 2013) with the static energy of the side that waits. W × µs = µJ.
@@ -7,11 +7,15 @@ E = host busy + host idle + card static + FLOPs × pJ/FLOP + bytes × pJ/byte (m
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
-from common.fpga.speedup.card_energy import CardEnergy
-from common.fpga.speedup.terms import AmdahlTerms, SpeedupRow, amdahl_rows
+from common.configuration import Section
+from common.errors import PipelineError
+from common.fpga.speedup.amdahl import AmdahlTerms, SpeedupRow, amdahl_rows
 from common.fpga.speedup.totals import Card, CardWork, HostRun, PlanTotals
 from common.intervals import ThreePoint, combine
+from common.names import quoted
+from common.number_formats import PRECISION_BITS
 
 PJ_PER_UJ = 1e6
 KERNEL_PARTS = ("card_compute", "card_memory", "card_on_chip")
@@ -102,3 +106,62 @@ def kernel_power_w(work: CardWork, time_us: ThreePoint, card: Card, coefficients
     dynamic = kernel_dynamic_uj(work, card, coefficients)
     fastest_last = ThreePoint(time_us.optimistic, time_us.likely, time_us.pessimistic)
     return combine(lambda w, uj, us: min(w + uj / us, card.limit_w), card.static_w, dynamic, fastest_last)
+
+
+MEMORIES = ("hbm", "ddr", "on_chip")
+LINKS = ("pcie", "shared_memory")
+
+
+@dataclass(frozen=True, slots=True)
+class CardEnergy:
+    """Energy per FLOP by number format, and per byte by memory and by link; pessimistic is the highest."""
+
+    compute_pj_per_flop: Mapping[str, ThreePoint]
+    memory_pj_per_byte: Mapping[str, ThreePoint]
+    link_pj_per_byte: Mapping[str, ThreePoint]
+
+    def memory(self, kind: str) -> ThreePoint:
+        """Return the energy per byte of a board's memory; ``hbm2`` counts as ``hbm``.
+
+        Raises:
+            PipelineError: the kind is neither HBM nor DDR.
+        """
+        family = next((name for name in ("hbm", "ddr") if name in kind.lower()), None)
+        if family is None:
+            raise PipelineError("memory.kind", f"no energy per byte is known for {quoted(kind)}", "known: hbm, ddr")
+        return self.memory_pj_per_byte[family]
+
+    def link(self, kind: str) -> ThreePoint:
+        """Return the energy per byte of the link between host and card.
+
+        Raises:
+            PipelineError: the link is unknown.
+        """
+        if kind not in self.link_pj_per_byte:
+            raise PipelineError(
+                "host_link.kind", f"no energy per byte is known for {quoted(kind)}", f"known: {', '.join(LINKS)}"
+            )
+        return self.link_pj_per_byte[kind]
+
+
+def read_card_energy(file: Section) -> CardEnergy:
+    """Read configs/card_energy.yaml.
+
+    Raises:
+        ConfigurationError: a key is missing or unknown, or a number is unusable or has no source.
+    """
+    parts = [
+        _costs(file, key, names)
+        for key, names in (
+            ("compute_pj_per_flop", tuple(PRECISION_BITS)),
+            ("memory_pj_per_byte", MEMORIES),
+            ("link_pj_per_byte", LINKS),
+        )
+    ]
+    file.close()
+    return CardEnergy(*parts)
+
+
+def _costs(file: Section, key: str, names: tuple[str, ...]) -> dict[str, ThreePoint]:
+    below = file.section(key)
+    return {name: below.constant(name).as_cost() for name in names}

@@ -1,13 +1,30 @@
-"""Rows of the speedup table: latency, energy and throughput, one term per row."""
+"""Rows of the speedup table by objective: latency, energy and throughput, one term per row."""
 
 from __future__ import annotations
 
-from common.fpga.speedup.card_energy import CardEnergy
-from common.fpga.speedup.energy import energy_rows
-from common.fpga.speedup.latency import latency_rows
-from common.fpga.speedup.terms import SpeedupRow
-from common.fpga.speedup.throughput import throughput_rows
-from common.fpga.speedup.totals import Card, CardWork, HostRun, PlanTotals
+from collections.abc import Iterable, Sequence
+
+from common.fpga.speedup.amdahl import (
+    AmdahlTerms,
+    SpeedupRow,
+    amdahl_rows,
+    break_even_batch,
+    break_even_launch_us,
+    payback_count,
+    row,
+)
+from common.fpga.speedup.energy import CardEnergy, energy_rows
+from common.fpga.speedup.totals import (
+    HOST,
+    NOT_ENGINES,
+    TO_CARD,
+    TO_HOST,
+    Card,
+    CardWork,
+    CaseTotals,
+    HostRun,
+    PlanTotals,
+)
 
 
 def speedup_rows(
@@ -30,3 +47,78 @@ def speedup_rows(
         *energy_rows(host, totals, work, card, coefficients),
         *throughput_rows(host, totals),
     ]
+
+
+def latency_rows(host: HostRun, totals: PlanTotals, work: CardWork, card: Card) -> list[SpeedupRow]:
+    """Return the rows of the latency: rest + kernels + transfer + conversion + launch - overlap = finish."""
+    cases = totals.cases
+    terms = AmdahlTerms(
+        total=host.latency_us.cases,
+        moved=host.offloaded_us.cases,
+        kernels={"kernel": [case.kernel_us for case in cases]},
+        added={
+            "transfer": [case.transfer_us for case in cases],
+            "conversion": [case.conversion_us for case in cases],
+            "launch": [case.launch_us for case in cases],
+        },
+        hidden={"overlap": [case.overlap_us(rest_us) for case, rest_us in zip(cases, host.rest_us.cases, strict=True)]},
+    )
+    load_us = [1e6 * work.weight_bytes / rate for rate in card.link_bytes_per_s.cases]
+    return [*amdahl_rows("latency", "us", terms), *_break_even_rows(host, totals, load_us)]
+
+
+def _break_even_rows(host: HostRun, totals: PlanTotals, load_us: Sequence[float]) -> list[SpeedupRow]:
+    launches: list[float | None] = []
+    batches: list[float | None] = []
+    paybacks: list[float | None] = []
+    of_host = zip(host.latency_us.cases, host.rest_us.cases, strict=True)
+    for case, load, (alone_us, rest_us) in zip(totals.cases, load_us, of_host, strict=True):
+        times_us = alone_us, case.finish_us, case.without_launch_us(rest_us)
+        launches.append(break_even_launch_us(*times_us, case.launch_us, case.launch_count))
+        batches.append(break_even_batch(*times_us) if case.launch_count else None)
+        paybacks.append(payback_count(load, alone_us, case.finish_us))
+    return [
+        row("latency", "break_even_launch", launches, "us"),
+        row("latency", "break_even_batch", batches, "count"),
+        row("latency", "weight_load", load_us, "us"),
+        row("latency", "payback_runs", paybacks, "count"),
+    ]
+
+
+MICROSECONDS = 1e6
+
+
+def initiation_interval_us(busy_us: Iterable[float]) -> float:
+    """Return the least time between two inferences: the busy time of the busiest resource.
+
+    A full pipeline reaches it if buffers let every resource run ahead. A single inference gets no faster.
+    """
+    return max(busy_us, default=0.0)
+
+
+def throughput_rows(host: HostRun, totals: PlanTotals) -> list[SpeedupRow]:
+    """Return the rows of the throughput: busy time by kind of resource, interval, and rate before and after.
+
+    Before offloading, one inference follows the other, because the host is the only resource.
+    """
+    busy = {
+        "busy_host": [case.busy_us.get(HOST, 0.0) for case in totals.cases],
+        "busy_engine": [_busiest_engine_us(case) for case in totals.cases],
+        "busy_h2d": [case.busy_us.get(TO_CARD, 0.0) for case in totals.cases],
+        "busy_d2h": [case.busy_us.get(TO_HOST, 0.0) for case in totals.cases],
+    }
+    intervals = [initiation_interval_us(case.busy_us.values()) for case in totals.cases]
+    alone = host.latency_us.cases
+    speedups = [us / interval for us, interval in zip(alone, intervals, strict=True)]
+    return [
+        row("throughput", "host_total", alone, "us"),
+        *(row("throughput", name, values, "us") for name, values in busy.items()),
+        row("throughput", "new_total", intervals, "us"),
+        row("throughput", "host_rate", [MICROSECONDS / us for us in alone], "per_s"),
+        row("throughput", "new_rate", [MICROSECONDS / interval for interval in intervals], "per_s"),
+        row("throughput", "total_speedup", speedups, "ratio"),
+    ]
+
+
+def _busiest_engine_us(case: CaseTotals) -> float:
+    return max((busy for name, busy in case.busy_us.items() if name not in NOT_ENGINES), default=0.0)

@@ -19,9 +19,8 @@ import pytest
 from common.fpga.coefficients import load_models
 from common.fpga.device.board_files import load_board
 from common.fpga.engine_catalogue import ARRAY_SIDES, ARRAY_SIMD, array_ports, streaming
-from common.fpga.hand_off.connectivity import connectivity
-from common.fpga.hand_off.units import compute_units
-from common.fpga.hand_off.verilog import array_design
+from common.fpga.hand_off.designs import array_design
+from common.fpga.hand_off.units import compute_units, connectivity
 from common.fpga.kernels.systolic import build_array
 from common.fpga.planning.planned_kernels import PlannedKernel
 from common.intervals import ThreePoint

@@ -12,8 +12,7 @@ import pytest
 from common.fpga.coefficients import load_models
 from common.fpga.device.board_files import load_board
 from common.fpga.engine_catalogue import array_ports
-from common.fpga.hand_off.hls import cpp
-from common.fpga.hand_off.number_types import ARITHMETIC
+from common.fpga.hand_off.designs import ARITHMETIC, cpp
 from common.fpga.kernels.systolic import build_array
 from common.fpga.kernels.systolic_tiling import Tile
 from tests.support.hls import (

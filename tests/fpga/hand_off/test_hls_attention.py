@@ -13,8 +13,7 @@ import pytest
 from common.fpga.coefficients import load_models
 from common.fpga.device.board_files import load_board
 from common.fpga.engine_catalogue import attention
-from common.fpga.hand_off.hls import cpp
-from common.fpga.hand_off.number_types import ARITHMETIC
+from common.fpga.hand_off.designs import ARITHMETIC, cpp
 from tests.support.hls import (
     BITS,
     SUM,

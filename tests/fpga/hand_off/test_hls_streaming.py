@@ -13,9 +13,8 @@ import pytest
 from common.fpga.coefficients import load_models
 from common.fpga.device.board_files import load_board
 from common.fpga.engine_catalogue import streaming
-from common.fpga.hand_off.hls import cpp
-from common.fpga.hand_off.number_types import ARITHMETIC
-from common.fpga.hand_off.ports import KernelPort, port_names
+from common.fpga.hand_off.designs import ARITHMETIC, cpp
+from common.fpga.hand_off.units import KernelPort, port_names
 from tests.support.hls import BITS, SUM, WORD_BYTES, Memory, Program, Step, View, as_bytes, compiled, elements, pointer
 from tests.support.paths import ROOT
 

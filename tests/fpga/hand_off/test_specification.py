@@ -11,10 +11,9 @@ import pytest
 from common.fpga.coefficients import load_models
 from common.fpga.device.board_files import load_board
 from common.fpga.engine_catalogue import array_ports, attention, rowwise, streaming
-from common.fpga.hand_off.calls import Call
-from common.fpga.hand_off.connectivity import connectivity
+from common.fpga.hand_off.schedule import Call
 from common.fpga.hand_off.specification import specification
-from common.fpga.hand_off.units import compute_units
+from common.fpga.hand_off.units import compute_units, connectivity
 from common.fpga.kernels.systolic import build_array
 from common.fpga.kernels.team import Team
 from common.fpga.planning.planned_kernels import PlannedKernel

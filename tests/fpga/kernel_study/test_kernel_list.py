@@ -20,12 +20,13 @@ from common.errors import ConfigurationError
 from common.fpga.__main__ import PROGRAM, main
 from common.fpga.device.board import BoardCeilings
 from common.fpga.device.board_files import load_ceilings
-from common.fpga.kernel_study.kernel_list import KernelList, read_kernel_list
-from common.fpga.kernel_study.kernel_list_rows import (
+from common.fpga.kernel_study.kernel_list import (
+    KernelList,
     absent_peaks,
     ceiling_rows,
     corrected_rows,
     correction_of,
+    read_kernel_list,
     stated_rows,
 )
 from common.intervals import ThreePoint

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from common.fpga.device.resources import Resources
 from common.fpga.kernels.estimate import Engine
-from common.fpga.kernels.lanes import ELEMENTWISE, FLOPS, FOLDS, GELU_FLOPS, NORMALIZERS, lane_of, widest
+from common.fpga.kernels.operators import ELEMENTWISE, FLOPS, FOLDS, GELU_FLOPS, NORMALIZERS, lane_of, widest
 from common.fpga.kernels.rowwise import held_elements, task_lane
 from common.onnx_graph.work.elementwise import PER_INPUT, PER_OUTPUT
 from common.operators import MICROSOFT, ONNX

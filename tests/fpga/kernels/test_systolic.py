@@ -16,16 +16,26 @@ from common.fpga.device.resources import Resources, total
 from common.fpga.kernels.estimate import widened
 from common.fpga.kernels.ports import MemoryPorts
 from common.fpga.kernels.systolic import SystolicArray, build_array, fold_cycles
-from common.fpga.kernels.systolic_buffers import Buffer, bank, buffers, with_room_for
 from common.fpga.kernels.systolic_resources import (
+    ArrayTiming,
+    ClockClosure,
     array_resources,
     cell_resources,
     dsp_count,
     read_systolic,
     terms,
 )
-from common.fpga.kernels.systolic_tiling import Operands, Tile, operands, tile_traffic, tiled_cycles
-from common.fpga.kernels.systolic_timing import ArrayTiming, ClockClosure
+from common.fpga.kernels.systolic_tiling import (
+    Buffer,
+    Operands,
+    Tile,
+    bank,
+    buffers,
+    operands,
+    tile_traffic,
+    tiled_cycles,
+    with_room_for,
+)
 from common.intervals import ThreePoint
 from common.workload.layers import Convolution, Matmul, Pointwise, Rowwise
 from common.workload.tasks import Task

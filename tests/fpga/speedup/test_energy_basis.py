@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from common.fpga.speedup.energy_basis import boundary, weaker_side
-from common.fpga.speedup.terms import SpeedupRow
-from common.fpga.speedup.verdict import verdicts
+from common.fpga.speedup.amdahl import SpeedupRow
+from common.fpga.speedup.verdict import boundary, verdicts, weaker_side
 
 # On the host 70 to 160; of it 0.7, 0.8 and 0.9 move; with the card 21 + 30, 20 + 20 and 16 + 10.
 HOST, MOVED, NEW = (70.0, 100.0, 160.0), (0.7, 0.8, 0.9), (51.0, 40.0, 26.0)

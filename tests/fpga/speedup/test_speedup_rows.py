@@ -9,11 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from common.fpga.speedup.amdahl import total_speedup
-from common.fpga.speedup.card_energy import CardEnergy
-from common.fpga.speedup.speedup_rows import speedup_rows
-from common.fpga.speedup.terms import SpeedupRow
-from common.fpga.speedup.throughput import initiation_interval_us
+from common.fpga.speedup.amdahl import SpeedupRow, total_speedup
+from common.fpga.speedup.energy import CardEnergy
+from common.fpga.speedup.speedup_rows import initiation_interval_us, speedup_rows
 from common.fpga.speedup.totals import Card, CardWork, CaseTotals, HostRun, PlanTotals
 from common.fpga.speedup.verdict import verdicts
 from common.intervals import ThreePoint

@@ -13,8 +13,7 @@ from common.fpga.device.resources import RESOURCE_NAMES, Resources
 from common.fpga.offload.problem import EngineType, Item, OffloadFlow, Option, Problem, RegionBudget
 from common.fpga.offload.schedule import Assignment, KernelCall, evaluate
 from common.fpga.speedup.board_use import resource_use
-from common.fpga.speedup.timeline import case_totals, timeline
-from common.fpga.speedup.totals import Card
+from common.fpga.speedup.totals import Card, case_totals, timeline
 from common.intervals import ThreePoint
 from tests.support.paths import CONFIGS, ROOT
 

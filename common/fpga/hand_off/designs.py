@@ -1,24 +1,20 @@
-"""C++ for high-level synthesis of the engines of a plan: loops, buffers and ports as pragmas, and right numbers.
-
-Every design begins with the same three parts (``templates``): its memory, the program of a call (the operators beside
-its sums, step by step), and the arithmetic of its number format. The loops of its engine follow.
-"""
+"""The designs of a plan's engines: C++ for Vitis HLS from templates, and the Verilog of arrays."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from math import ceil
 from pathlib import Path
 from string import Template
 
-from common.fpga.hand_off.number_types import ARITHMETIC
-from common.fpga.hand_off.ports import KernelPort
-from common.fpga.hand_off.units import ComputeUnit
+from common.fpga.hand_off.units import ComputeUnit, KernelPort
 from common.fpga.kernels.attention import AttentionEngine
 from common.fpga.kernels.estimate import Engine
 from common.fpga.kernels.rowwise import RowwiseEngine
 from common.fpga.kernels.streaming import StreamingGemv
 from common.fpga.kernels.systolic import SystolicArray
+from common.fpga.rtl.generate import FORMATS, Design
 from common.number_formats import PRECISION_BITS
 
 Values = Mapping[str, object]
@@ -174,3 +170,69 @@ def _streaming(engine: StreamingGemv, ports: Sequence[KernelPort]) -> Values:
         **{f"{side}_names": ", ".join(of_side) for side, of_side in sides.items()},
         **cases,
     }
+
+
+@dataclass(frozen=True, slots=True)
+class Arithmetic:
+    """A number format in C++: its types, its file, and how an element is taken from bytes and put into bytes."""
+
+    element: str
+    total: str
+    unpack: str
+    pack: str
+    is_integer: bool = True
+
+
+PUT_BYTES = """\
+        uint8_t bytes[sizeof(stored_t)];
+        std::memcpy(bytes, &stored, sizeof(stored_t));
+        const unsigned size = sizeof(stored_t);
+        for (unsigned i = 0; i < size; ++i) byte($port_names, index * size + i, bytes[i], 0xff);"""
+
+
+def _whole_bytes(element: str, total: str, *, is_integer: bool = True) -> Arithmetic:
+    put = f"        typedef {element} stored_t;\n        const stored_t stored = value;\n" + PUT_BYTES
+    return Arithmetic(element, total, f"        return value<{element}>($port_names, index);", put, is_integer)
+
+
+ARITHMETIC: Mapping[str, Arithmetic] = {
+    "int16": _whole_bytes("int16_t", "int64_t"),
+    "int8": _whole_bytes("int8_t", "int32_t"),
+    "fp32": _whole_bytes("float", "float", is_integer=False),
+    "int4": Arithmetic(
+        "int8_t",
+        "int32_t",
+        "        const int8_t both = int8_t(byte($port_names, index / 2));\n"
+        "        return index % 2 ? int8_t(both >> 4) : int8_t(int8_t(both << 4) >> 4);",
+        "        const bool is_upper = index % 2;\n"
+        "        byte($port_names, index / 2, uint8_t(is_upper ? value << 4 : value), is_upper ? 0xf0 : 0x0f);",
+    ),
+    "bf16": Arithmetic(
+        "float",
+        "float",
+        "        const uint32_t bits = uint32_t(value<uint16_t>($port_names, index)) << 16;\n"
+        "        float result;\n"
+        "        std::memcpy(&result, &bits, sizeof result);\n"
+        "        return result;",
+        "        uint32_t bits;\n"
+        "        std::memcpy(&bits, &value, sizeof bits);\n"
+        "        const uint32_t rounded = bits + 0x7fff + (bits >> 16 & 1);  // to the nearest, ties to even\n"
+        "        byte($port_names, 2 * index, uint8_t(rounded >> 16), 0xff);\n"
+        "        byte($port_names, 2 * index + 1, uint8_t(rounded >> 24), 0xff);",
+        is_integer=False,
+    ),
+}
+
+
+def array_design(engine: Engine) -> Design | None:
+    """Return the design of an array; None for any other engine, and for formats that the generator does not have."""
+    if not isinstance(engine, SystolicArray) or engine.precision not in FORMATS:
+        return None
+    overlaps = engine.schedule == "overlapped"
+    sums = engine.sums_per_cycle if overlaps else 1
+    return Design(engine.rows, engine.cols, engine.precision, overlaps, engine.simd, sums)
+
+
+def verilog_files(units: Iterable[ComputeUnit]) -> dict[str, str]:
+    designs = {unit.design: array_design(unit.engine) for unit in units}
+    return {f"rtl/{name}.v": design.verilog() for name, design in designs.items() if design is not None}
