@@ -70,45 +70,33 @@ MEGABYTE = 1_000_000
 
 def arguments() -> cli.Parser:
     parser = cli.Parser(SCRIPT, __doc__ or "")
+    add = parser.setting
     count: dict[str, Any] = {"type": cli.positive_int, "metavar": "N"}
-    parser.setting(
-        "--hardware", default="gemmini", metavar="NAME", help="a file of configs/hardware, or the path of one"
-    )
-    parser.setting(
-        "--sweep",
-        default="",
-        metavar="SIZES",
-        help='sizes to try, all combinations: "buffer_kib=8,16,…,2048 array=16x16,32x32"',
-    )
-    parser.setting(
-        "--objective", choices=comparison.OBJECTIVES, default="edp", help="what the best design has the least of"
-    )
-    parser.setting(
-        "--area-budget-mm2",
-        type=cli.positive_float,
-        action="append",
-        default=[],
-        metavar="AREA",
-        help="area within which to name the best design; repeatable",
-    )
+    add("--hardware", default="gemmini", metavar="NAME", help="a file of configs/hardware, or the path of one")
+    text = 'sizes to try, all combinations: "buffer_kib=8,16,…,2048 array=16x16,32x32"'
+    add("--sweep", default="", metavar="SIZES", help=text)
+    text = "what the best design has the least of"
+    add("--objective", choices=comparison.OBJECTIVES, default="edp", help=text)
+    area: dict[str, Any] = {"type": cli.positive_float, "action": "append", "default": [], "metavar": "AREA"}
+    add("--area-budget-mm2", help="area within which to name the best design; repeatable", **area)
     text = "exact goes through all schedules, two-step and random need no package, the others requirements-search.txt"
     text += "; fa-dosa (FA-DOSA's own) is for one buffer"
-    parser.setting("--engine", choices=ENGINES, default=EXACT, help=text)
-    parser.setting("--experiments", action="store_true", help="compare every engine that is installed")
+    add("--engine", choices=ENGINES, default=EXACT, help=text)
+    add("--experiments", action="store_true", help="compare every engine that is installed")
     text = "schedules whose cost an engine may compute, of all contractions together"
-    parser.setting("--evaluations", default=10_000, help=text, **count)
-    parser.setting("--seed", type=cli.non_negative_int, default=0, metavar="N", help="of all that an engine draws")
+    add("--evaluations", default=10_000, help=text, **count)
+    add("--seed", type=cli.non_negative_int, default=0, metavar="N", help="of all that an engine draws")
     text = "one buffer: honest, or FA-DOSA's own, where each kernel moves each tensor once whatever the buffer holds"
-    parser.setting("--accounting", choices=ACCOUNTINGS, default=HONEST, help=text)
-    parser.setting("--most-layers", default=6, help="one buffer: layers of a group at most", **count)
-    parser.setting("--jobs", default=1, help="designs that are searched at once, each in a process", **count)
-    parser.setting("--cluster", choices=CLUSTERS, help="search them on a cluster that runs instead")
+    add("--accounting", choices=ACCOUNTINGS, default=HONEST, help=text)
+    add("--most-layers", default=6, help="one buffer: layers of a group at most", **count)
+    add("--jobs", default=1, help="designs that are searched at once, each in a process", **count)
+    add("--cluster", choices=CLUSTERS, help="search them on a cluster that runs instead")
     text = "of the cluster (default: DASK_SCHEDULER_ADDRESS or RAY_ADDRESS)"
-    parser.setting("--cluster-address", default="", metavar="ADDRESS", help=text)
+    add("--cluster-address", default="", metavar="ADDRESS", help=text)
     text = "what earlier runs found; it may be deleted at any time"
-    parser.setting("--cache", type=cli.path, default=default_folder(), metavar="FOLDER", help=text)
+    add("--cache", type=cli.path, default=default_folder(), metavar="FOLDER", help=text)
     text = "size of the cache at most; 0 for none"
-    parser.setting("--cache-mb", type=cli.non_negative_int, default=256, metavar="N", help=text)
+    add("--cache-mb", type=cli.non_negative_int, default=256, metavar="N", help=text)
     return parser
 
 

@@ -36,7 +36,7 @@ from typing import Any
 
 from common import cli
 from common.configuration import Section
-from common.errors import CommandLineError, PipelineError
+from common.errors import PipelineError
 from common.ingest import TOKEN_FILE
 from common.monitor.alarms import AlarmWatch, read_alarms
 from common.monitor.continuous import ContinuousRuns, LiveModel
@@ -50,16 +50,15 @@ from common.monitor.serving import (
     EVERYWHERE,
     LOOPBACK,
     Certificate,
+    certificate_of,
     listening,
     own_names,
     require_server,
-    require_usable,
     serve,
 )
 from common.monitor.slow_runs import SlowRuns
 from common.monitor.store import Store
 from common.power.energy_model import read_energy_configuration
-from common.power.measured import PowerSample, average_power, counted_domains
 
 SCRIPT = "12_dashboard.py"
 PORT = 8765
@@ -68,46 +67,27 @@ HISTORY = "dashboard.sqlite"
 
 def arguments() -> cli.Parser:
     parser = cli.Parser(SCRIPT, __doc__ or "")
+    add, file = parser.setting, {"type": cli.path, "metavar": "FILE"}
     parser.model_settings()
-    parser.setting("--attach", action="store_true", default=False, help="run no model: show what others post")
-    parser.setting("--port", type=cli.non_negative_int, default=PORT, metavar="N", help="port; 0 takes a free one")
-    parser.setting("--threads", type=cli.positive_int, metavar="N", help="intra-op threads (default: all)")
-    parser.setting("--provider", default="cpu", metavar="NAME", help="execution provider")
-    parser.setting("--optimization", default="all", metavar="LEVEL", help="graph optimization level, as in 01")
-    parser.setting("--seed", type=cli.non_negative_int, default=0, metavar="N", help="seed of the inputs")
-    watts: dict[str, Any] = {"type": cli.positive_float, "metavar": "W"}
-    parser.setting("--avg-power-w", help="mean power, where no sensor measures it", **watts)
-    parser.setting("--usd-per-hour", type=cli.positive_float, metavar="USD", help="price of this host")
-    parser.setting("--ceilings", type=cli.path, metavar="FILE", help="measured ceilings (default: as 03 finds them)")
-    thresholds = cli.ROOT / "configs" / "dashboard.yaml"
-    parser.setting("--alarms", type=cli.path, default=thresholds, metavar="FILE", help="thresholds of the alarms")
-    parser.setting("--public", metavar="NAME", help="let others reach this host by this name; needs both files of TLS")
-    parser.setting("--tls-cert", type=cli.path, metavar="FILE", help="certificate chain, PEM")
-    parser.setting("--tls-key", type=cli.path, metavar="FILE", help="private key of the certificate, PEM")
+    add("--attach", action="store_true", default=False, help="run no model: show what others post")
+    add("--port", type=cli.non_negative_int, default=PORT, metavar="N", help="port; 0 takes a free one")
+    add("--threads", type=cli.positive_int, metavar="N", help="intra-op threads (default: all)")
+    add("--provider", default="cpu", metavar="NAME", help="execution provider")
+    add("--optimization", default="all", metavar="LEVEL", help="graph optimization level, as in 01")
+    add("--seed", type=cli.non_negative_int, default=0, metavar="N", help="seed of the inputs")
+    text = "mean power, where no sensor measures it"
+    add("--avg-power-w", type=cli.positive_float, metavar="W", help=text)
+    add("--usd-per-hour", type=cli.positive_float, metavar="USD", help="price of this host")
+    add("--ceilings", help="measured ceilings (default: as 03 finds them)", **file)
+    add("--alarms", default=cli.ROOT / "configs" / "dashboard.yaml", help="thresholds of the alarms", **file)
+    add("--public", metavar="NAME", help="let others reach this host by this name; needs both files of TLS")
+    add("--tls-cert", help="certificate chain, PEM", **file)
+    add("--tls-key", help="private key of the certificate, PEM", **file)
     return parser
 
 
 def certificate(settings: cli.Settings) -> Certificate | None:
-    """Return the files of TLS; None where only this host is answered without.
-
-    Raises:
-        CommandLineError: others shall reach the host without them, or without a token that its owner has seen.
-    """
-    files = (settings.tls_cert, settings.tls_key)
-    if settings.public and not all(files):
-        raise CommandLineError("<public>", "needs TLS", "give <tls_cert> FILE and <tls_key> FILE")
-    if settings.public and not (settings.out / TOKEN_FILE).is_file():
-        remedy = "start once without <public>, which makes one, and hand it to whom it is for"
-        raise CommandLineError("<public>", f"needs a token in {settings.out / TOKEN_FILE}", remedy)
-    if any(files) and not all(files):
-        raise CommandLineError("<tls_cert>", "is one of two files", "give <tls_key> as well, or neither")
-    missing = next((file for file in files if file and not file.is_file()), None)
-    if missing:
-        raise CommandLineError("<tls_cert>", f"{missing} is no file", "give the paths of both files")
-    if not all(files):
-        return None
-    require_usable(given := Certificate(*files))
-    return given
+    return certificate_of(settings.tls_cert, settings.tls_key, settings.public or "", settings.out / TOKEN_FILE)
 
 
 def conditions(stage: cli.StageRun) -> Conditions:
@@ -144,7 +124,7 @@ def live_model(stage: cli.StageRun) -> LiveModel:
     feeds = make_feeds(model.graph, files, settings.seed)
     nodes = []
     try:
-        nodes = [NodeShare(*one) for one in time_shares(path, options, feeds)]
+        nodes = [NodeShare(*share) for share in time_shares(path, options, feeds)]
     except PipelineError as error:  # a model that cannot be run at all says so below
         stage.note(f"the time of the nodes is unknown: {error}")
     runs = StoppableRuns(create_session(path, options), path)
@@ -159,25 +139,18 @@ def live_model(stage: cli.StageRun) -> LiveModel:
 def sampled(given_w: float | None) -> Iterator[tuple[Sensed, Callable[[], float | None]]]:
     """Sample the sensors meanwhile; yield what has the newest samples, and what returns the power of the window."""
     from common.monitor.feed import WINDOW_S
+    from common.observer import mean_power_w
     from common.sensors.discover import available_sensors
     from common.sensors.sampler import Sampler
 
     sensed = Sensed()
 
     def power_w() -> float | None:
-        readings = [PowerSample(one.time_s, one.sensor_domain, one.value) for one in sensed.power()]
-        domains = counted_domains({one.sensor_domain for one in readings}, with_gpu=False)
         now_s = time.perf_counter()
-        found = average_power(readings, domains, now_s - WINDOW_S, now_s) if readings else None
-        return found.likely if found else None
+        return given_w or mean_power_w(sensed.power(), now_s - WINDOW_S, now_s)
 
     with Sampler(available_sensors()[0], sensed):
-        yield sensed, (lambda: given_w) if given_w else power_w
-
-
-def shown_address(port: int, settings: cli.Settings, token: str, *, is_tls: bool) -> str:
-    """Return the address of the page, with the token in the part that is sent to no server."""
-    return f"http{'s' if is_tls else ''}://{settings.public or LOOPBACK}:{port}/#token={token}"
+        yield sensed, power_w
 
 
 def serve_live(stage: cli.StageRun, store: Store, token: str, watch: AlarmWatch, known: Conditions) -> History:
@@ -185,10 +158,11 @@ def serve_live(stage: cli.StageRun, store: Store, token: str, watch: AlarmWatch,
     settings, hub, tls = stage.settings, Hub(), certificate(stage.settings)
     name = "posted" if settings.attach else Path(settings.model).name
     bound = listening(EVERYWHERE if settings.public else LOOPBACK, settings.port)
-    guard = Guard(token, own_names(bound, settings.public or ""), "https" if tls else "http")
+    port, scheme = bound.getsockname()[1], "https" if tls else "http"
+    guard = Guard(token, own_names(bound, settings.public or ""), scheme)
     source = LiveSource(name)
     history = History(store, store.begin(name, time.time(), {"threads": settings.threads, "attach": settings.attach}))
-    stage.show(shown_address(bound.getsockname()[1], settings, token, is_tls=bool(tls)))
+    stage.show(f"{scheme}://{settings.public or LOOPBACK}:{port}/#token={token}")  # what is behind # is sent to nobody
     runs = ContinuousRuns(source, lambda: live_model(stage), slow := SlowRuns(source.feed))
     on_ready = (lambda: None) if settings.attach else runs.begin
     with runs, sampled(settings.avg_power_w) as (sensed, power_w):

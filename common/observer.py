@@ -137,6 +137,14 @@ def _of_call(disturbance: Disturbance) -> dict[str, Any]:
     return {name: value for name, value in asdict(disturbance).items() if name not in OF_RUNS}
 
 
+def mean_power_w(samples: Iterable[Sample], begin_s: float, end_s: float) -> float | None:
+    """Return the processor's mean power between two times, from samples of power; None where they give none."""
+    readings = [PowerSample(sample.time_s, sample.sensor_domain, sample.value) for sample in samples]
+    domains = counted_domains({reading.sensor_domain for reading in readings}, with_gpu=False)
+    mean = average_power(readings, domains, begin_s, end_s) if readings else None
+    return mean.likely if mean else None
+
+
 @contextlib.contextmanager
 def power_meter(given_w: float | None) -> Iterator[Callable[[float, float], float | None]]:
     """Yield what returns the mean power of the processor between two times: the given one, or what sensors measure.
@@ -144,14 +152,10 @@ def power_meter(given_w: float | None) -> Iterator[Callable[[float, float], floa
     Where neither is known it returns None.
     """
     samples: list[Sample] = []
-    sensors = [] if given_w else [one for one in available_sensors()[0] if POWER in one.quantities]
+    sensors = [] if given_w else [sensor for sensor in available_sensors()[0] if POWER in sensor.quantities]
 
     def measured_w(begin_s: float, end_s: float) -> float | None:
-        power = [one for one in [*samples] if one.quantity == POWER]
-        readings = [PowerSample(one.time_s, one.sensor_domain, one.value) for one in power]
-        domains = counted_domains({one.sensor_domain for one in readings}, with_gpu=False)
-        found = average_power(readings, domains, begin_s, end_s)
-        return found.likely if found else None
+        return mean_power_w([sample for sample in [*samples] if sample.quantity == POWER], begin_s, end_s)
 
     with Sampler(sensors, samples):
         yield (lambda begin_s, end_s: given_w) if given_w else measured_w

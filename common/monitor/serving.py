@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from common.errors import PipelineError, UnusableValueError
+from common.errors import CommandLineError, PipelineError, UnusableValueError
 from common.interrupts import SIGNALS
 from common.monitor.guard import Guard, GuardedApp
 from common.monitor.hub import Hub, tick_forever
@@ -50,12 +50,34 @@ def require_server() -> None:
     del fastapi, uvicorn, websockets
 
 
-def require_usable(files: Certificate) -> None:
-    """Check that a certificate and its key can be used, before anything waits for them.
+def certificate_of(tls_cert: Path | None, tls_key: Path | None, public_name: str, token: Path) -> Certificate | None:
+    """Return the files of TLS, which can be used; None where only this host is answered without.
+
+    Args:
+        tls_cert: the certificate chain, PEM.
+        tls_key: its private key, PEM.
+        public_name: the name by which others reach this host, or "".
+        token: the file of the token.
 
     Raises:
+        CommandLineError: others shall reach the host without them, or without a token that its owner has seen.
         UnusableValueError: they cannot be read, are none, or do not belong together, or the key is encrypted.
     """
+    files = [file for file in (tls_cert, tls_key) if file]
+    if public_name and len(files) < 2:
+        raise CommandLineError("<public>", "needs TLS", "give <tls_cert> FILE and <tls_key> FILE")
+    if public_name and not token.is_file():
+        remedy = "start once without <public>, which makes one, and hand it to whom it is for"
+        raise CommandLineError("<public>", f"needs a token in {token}", remedy)
+    if len(files) == 1:
+        raise CommandLineError("<tls_cert>", "is one of two files", "give <tls_key> as well, or neither")
+    for file in files:
+        if not file.is_file():
+            raise CommandLineError("<tls_cert>", f"{file} is no file", "give the paths of both files")
+    return _usable(Certificate(*files)) if files else None
+
+
+def _usable(files: Certificate) -> Certificate:
     import ssl
 
     try:
@@ -63,6 +85,7 @@ def require_usable(files: Certificate) -> None:
     except (OSError, ValueError) as error:  # an SSLError is an OSError
         remedy = "give a certificate and its own key, both as PEM and the key without a passphrase"
         raise UnusableValueError("tls_cert", f"cannot be used with its key ({error})", remedy) from error
+    return files
 
 
 def listening(host: str, port: int) -> socket.socket:
