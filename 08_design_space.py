@@ -83,19 +83,19 @@ def arguments() -> cli.Parser:
     text += "; fa-dosa (FA-DOSA's own) is for one buffer"
     add("--engine", choices=ENGINES, default=EXACT, help=text)
     add("--experiments", action="store_true", help="compare every engine that is installed")
-    text = "schedules whose cost an engine may compute, of all contractions together"
+    text = "most schedules that an engine may evaluate, over all contractions"
     add("--evaluations", default=10_000, help=text, **count)
-    add("--seed", type=cli.non_negative_int, default=0, metavar="N", help="of all that an engine draws")
+    add("--seed", type=cli.non_negative_int, default=0, metavar="N", help="seed of the random choices of an engine")
     text = "one buffer: honest, or FA-DOSA's own, where each kernel moves each tensor once whatever the buffer holds"
     add("--accounting", choices=ACCOUNTINGS, default=HONEST, help=text)
-    add("--most-layers", default=6, help="one buffer: layers of a group at most", **count)
-    add("--jobs", default=1, help="designs that are searched at once, each in a process", **count)
-    add("--cluster", choices=CLUSTERS, help="search them on a cluster that runs instead")
-    text = "of the cluster (default: DASK_SCHEDULER_ADDRESS or RAY_ADDRESS)"
+    add("--most-layers", default=6, help="one buffer: most layers in a group", **count)
+    add("--jobs", default=1, help="number of designs that are searched at once, each in a process", **count)
+    add("--cluster", choices=CLUSTERS, help="search designs on a running cluster instead")
+    text = "address of the cluster (default: DASK_SCHEDULER_ADDRESS or RAY_ADDRESS)"
     add("--cluster-address", default="", metavar="ADDRESS", help=text)
-    text = "what earlier runs found; it may be deleted at any time"
+    text = "folder of earlier results; it may be deleted at any time"
     add("--cache", type=cli.path, default=default_folder(), metavar="FOLDER", help=text)
-    text = "size of the cache at most; 0 for none"
+    text = "largest size of the cache; 0 for none"
     add("--cache-mb", type=cli.non_negative_int, default=256, metavar="N", help=text)
     return parser
 

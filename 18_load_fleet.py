@@ -53,7 +53,7 @@ def arguments() -> cli.Parser:
     text = "search the best configuration of each model first"
     parser.setting("--search", action="store_true", default=False, help=text)
     load_stage.bound_flags(parser)
-    parser.setting("--cluster", choices=CLUSTERS, help="measure on a cluster that runs")
+    parser.setting("--cluster", choices=CLUSTERS, help="measure on a running cluster")
     text = "of the cluster (default: DASK_SCHEDULER_ADDRESS or RAY_ADDRESS)"
     parser.setting("--cluster-address", default="", metavar="ADDRESS", help=text)
     return parser

@@ -53,7 +53,7 @@ def arguments() -> cli.Parser:
     parser = cli.Parser(SCRIPT, __doc__ or "")
     parser.model_settings()
     load_stage.schedule_flags(parser, KINDS, duration_s=3600.0)
-    parser.setting("--part", type=cli.duration, default=60.0, metavar="T", help="time of one part")
+    parser.setting("--part", type=cli.duration, default=60.0, metavar="T", help="length of one part")
     load_stage.user_flags(parser)
     load_stage.length_flags(parser)
     load_stage.payload_flags(parser, tuple(NORMALIZATIONS))

@@ -15,23 +15,26 @@ FOUND_REGRESSION = 4  # exit code
 
 def fail_flag(parser: Parser) -> None:
     """Add the slowdown above which a comparison fails."""
-    text = "exit with 4 above this slowdown, such as 5%; what is surely below is unchanged (else: above 5%)"
+    text = "exit with code 4 at a slowdown above this share, such as 5%; a difference that is surely smaller counts as "
+    text += "unchanged (without this flag: smaller than 5%)"
     parser.setting("--fail-above", type=flags.percentage, metavar="SHARE", help=text)
 
 
 def folder_flags(parser: Parser) -> None:
     folders = REPEATED | {"type": flags.path, "metavar": "FOLDER"}
     parser.setting(
-        "--baseline", help="folder of the tables to compare with; repeatable: repeats of one measurement", **folders
+        "--baseline", help="folder of the baseline's tables; repeatable, for repeats of one measurement", **folders
     )
-    parser.setting("--candidate", help="folder that is compared, instead of the one in --out; repeatable", **folders)
+    parser.setting("--candidate", help="folder to compare with the baseline, instead of --out; repeatable", **folders)
     _across_models_flag(parser, "compare different models, by operator type")
 
 
 def history_flags(parser: Parser) -> None:
     """Add which history is read, and how far back."""
     parser.setting("--history", type=flags.path, metavar="FILE", help="the history, to which `make record` adds")
-    parser.setting("--last", type=flags.at_least(2), default=20, metavar="N", help="newest records that are compared")
+    parser.setting(
+        "--last", type=flags.at_least(2), default=20, metavar="N", help="number of newest records to compare"
+    )
     _across_models_flag(parser, "compare records of different models")
 
 

@@ -119,6 +119,14 @@ def duration(text: str) -> float:
     return seconds
 
 
+def duration_text(seconds: float) -> str:
+    """Return a duration as :func:`duration` reads it, in the largest unit that it is a whole number of."""
+    for unit in ("h", "m", "s"):
+        if seconds >= SECONDS[unit] and seconds % SECONDS[unit] == 0:
+            return f"{seconds / SECONDS[unit]:g}{unit}"
+    return f"{seconds:g}s" if seconds >= 1 else f"{seconds / SECONDS['ms']:g}ms"
+
+
 def _bounded(convert: Callable[[str], Number], text: str, minimum: int, wanted: str) -> Number:
     try:
         value = convert(text)

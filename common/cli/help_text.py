@@ -64,7 +64,7 @@ def _flag_lines(action: Action, columns: int) -> list[str]:
     if action.choices is not None and not metavar:
         words = "|".join(map(str, action.choices))
         metavar = words if len(words) < columns // 2 else "NAME"
-    name = f"{action.option_strings[-1]} {metavar}".rstrip()
+    name = f"{[flag for flag in action.option_strings if '_' not in flag][-1]} {metavar}".rstrip()
     text = _wrap((action.help or "").replace("%%", "%"), columns - FLAG_COLUMN)
     if len(name) >= FLAG_COLUMN - 1:
         return [*_wrap(name, columns), *(" " * FLAG_COLUMN + line for line in text)]

@@ -37,7 +37,7 @@ def schedule_flags(parser: Parser, processes: Sequence[str], duration_s: float =
         duration_s: the time in which requests come, unless a flag gives it.
     """
     parser.setting("--rate", type=flags.positive_float, default=10.0, metavar="HZ", help="requests per second, mean")
-    parser.setting("--arrivals", choices=processes, default=processes[0], help="how they arrive")
+    parser.setting("--arrivals", choices=processes, default=processes[0], help="how requests arrive")
     text = "bursty: peak over mean rate, share of the time, mean length in s"
     parser.setting("--burst", default="4,0.1,1", metavar="P,S,T", help=text)
     duration_flags(parser, duration_s)
@@ -45,7 +45,7 @@ def schedule_flags(parser: Parser, processes: Sequence[str], duration_s: float =
 
 def duration_flags(parser: Parser, duration_s: float = 10.0) -> None:
     """Add the time in which requests come, and the seed."""
-    parser.setting("--duration", default=duration_s, help="time in which requests come", **TIME)
+    parser.setting("--duration", default=duration_s, help="time during which requests arrive", **TIME)
     seed_flag(parser)
 
 
@@ -55,7 +55,7 @@ def seed_flag(parser: Parser) -> None:
 
 def user_flags(parser: Parser) -> None:
     """Add users, who wait for answers."""
-    parser.setting("--users", help="closed loop instead: so many users, who wait for each answer", **COUNT)
+    parser.setting("--users", help="closed loop instead: number of users, each of whom waits for an answer", **COUNT)
     parser.setting("--think", help="closed loop: time of a user between an answer and the next request", **TIME)
 
 
@@ -68,20 +68,26 @@ def length_flags(parser: Parser) -> None:
 
 def payload_flags(parser: Parser, normalizations: Sequence[str]) -> None:
     """Add what requests bring and are answered, beside the model's run."""
-    text = "each request brings an image of this folder, which its call decodes, resizes and normalizes"
+    text = "folder of images: each request brings one, and its call decodes, resizes and normalizes it"
     parser.setting("--images", type=flags.path, metavar="PATH", help=text)
     text = "how values of the images are scaled"
     parser.setting("--normalize", choices=normalizations, default=normalizations[0], help=text)
-    parser.setting("--top-k", help="answer with so many likeliest classes of the first output", **COUNT)
+    parser.setting("--top-k", help="number of likeliest classes of the first output in an answer", **COUNT)
 
 
 def batching_flags(parser: Parser) -> None:
     parser.setting("--batch-max", help="largest batch (default: 1; of a search: 16)", **COUNT)
     parser.setting("--batch-wait", help="how long the oldest request waits for others (default: not at all)", **TIME)
-    parser.setting("--batch-preferred", type=flags.sizes, default=(), metavar="N,…", help="sizes that are sent at once")
+    parser.setting(
+        "--batch-preferred",
+        type=flags.sizes,
+        default=(),
+        metavar="N,…",
+        help="batch sizes that do not wait for more requests",
+    )
     text = "fill each batch up to the next preferred size, or the largest"
     parser.setting("--batch-pad", action="store_true", default=False, help=text)
-    parser.setting("--queue-max", help="waiting requests above which further ones are rejected", **COUNT)
+    parser.setting("--queue-max", help="most waiting requests; further ones are rejected", **COUNT)
     parser.setting("--timeout", help="longest wait of a request, and longest run of a batch", **TIME)
 
 
@@ -93,7 +99,7 @@ def session_flags(parser: Parser, levels: Sequence[str], sharing: Mapping[str, S
         levels: of graph optimization.
         sharing: how sessions may share the host, by subject, the usual way first.
     """
-    parser.setting("--sessions", default=1, help="sessions, each with a worker of its own", **COUNT)
+    parser.setting("--sessions", default=1, help="number of sessions, each with its own worker", **COUNT)
     text = "intra-op threads of each session (default: an equal share of all)"
     sharing_flags(parser, levels, sharing, text)
 
@@ -102,7 +108,7 @@ def sharing_flags(
     parser: Parser, levels: Sequence[str], sharing: Mapping[str, Sequence[str]], threads: str, more: str = ""
 ) -> None:
     """Add threads, and how sessions share the host; ``more`` is what several values of a flag do."""
-    parser.setting("--replicate", default=1, help="runs that share a session at a time", **COUNT)
+    parser.setting("--replicate", default=1, help="most runs of one session at a time", **COUNT)
     parser.setting("--threads", help=threads, **COUNT)
     for name, (text, is_chosen) in SHARING.items():
         ways, default = sharing[name], sharing[name][:1] if is_chosen else ()
@@ -116,13 +122,13 @@ def sharing_flags(
 
 def bound_flags(parser: Parser) -> None:
     """Add what a search is asked for."""
-    parser.setting("--p99-bound", default=0.05, help="99th percentile of the latency at most", **TIME)
-    parser.setting("--budget", default=60.0, help="time of the search", **TIME)
+    parser.setting("--p99-bound", default=0.05, help="highest 99th percentile of the latency", **TIME)
+    parser.setting("--budget", default=60.0, help="longest time of the search", **TIME)
 
 
 def telemetry_flags(parser: Parser) -> None:
     """Add the dashboard that is told of the load while it lasts."""
-    text = "tell this dashboard what happens, ten times a second, such as http://127.0.0.1:8765"
+    text = "send telemetry to this dashboard ten times a second, such as http://127.0.0.1:8765"
     parser.setting("--post", metavar="URL", help=text)
     text = "its token (default: dashboard.token in the folder of the tables)"
     parser.setting("--post-token", type=flags.path, metavar="FILE", help=text)

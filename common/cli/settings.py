@@ -68,8 +68,8 @@ class Parser(argparse.ArgumentParser):
 
     def setting(self, *flags: str, default: Any = None, help: str = "", **options: Any) -> None:
         """Add a flag; its value comes from the command line, else from the configuration, else from ``default``."""
-        text = "x".join(map(str, default)) if isinstance(default, tuple) else default
-        shown = "" if default is None or default is False or default == [] else f" (default: {text})"
+        has_default = default is not None and default is not False and default not in ("", [], ())
+        shown = f" (default: {_default_text(default, options.get('type'))})" if has_default else ""
         action = self.add_argument(*flags, help=f"{help}{shown}".replace("%", "%%"), **options)
         self.defaults[action.dest] = default
         self.flags[action.dest] = flags[0]
@@ -97,6 +97,15 @@ class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         """Raise one line instead of printing the usage."""
         raise CommandLineError("command line", message, f"see {self.prog} --help")
+
+
+def _default_text(default: Any, convert: Any) -> str:
+    """Return a default as a user would give it on the command line."""
+    if convert is flags.duration:
+        return flags.duration_text(default)
+    if isinstance(default, Path) and default.is_relative_to(ROOT):
+        return str(default.relative_to(ROOT))
+    return ",".join(map(str, default)) if isinstance(default, list | tuple) else str(default)
 
 
 class _HelpAll(argparse.Action):

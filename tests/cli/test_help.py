@@ -7,7 +7,9 @@ import shutil
 import pytest
 
 from common.artifacts.stages import STAGES
+from common.cli import flags
 from common.cli.help_text import MOST_COLUMNS, MOST_LINES, wrapped
+from tests.support.paths import ROOT
 
 SCRIPTS = sorted(script for script in STAGES if script.endswith(".py"))
 
@@ -43,3 +45,23 @@ def test_paragraphs_follow_the_terminal_and_examples_stay(columns):
     assert max(len(line) for block in blocks[:2] for line in block.splitlines()) <= columns
     assert [line[:8] for line in blocks[1].splitlines() if line[0] != " "] == ["Reads   ", "Writes  "]
     assert blocks[2] == doc.rstrip().split("\n\n")[2]
+
+
+@pytest.mark.parametrize("script", SCRIPTS)
+def test_a_default_can_be_given_on_the_command_line(script):
+    """No path of this machine, no float for a duration, and no empty one."""
+    text = parser_of(script).format_help_all()
+    assert str(ROOT) not in text
+    assert "(default: )" not in " ".join(text.split())
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"), [("50ms", 0.05), ("2s", 2.0), ("1m", 60.0), ("90s", 90.0), ("1h", 3600.0), ("1.5s", 1.5)]
+)
+def test_a_duration_is_written_as_it_is_read(text, seconds):
+    assert flags.duration_text(seconds) == text
+    assert flags.duration(text) == seconds
+
+
+def test_a_default_of_zero_is_shown():
+    assert "seed of the random inputs (default: 0)" in " ".join(parser_of("01_profile_onnx.py").format_help().split())
