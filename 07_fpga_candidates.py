@@ -48,10 +48,15 @@ from common.fpga.kernels.overlay import OverlayEngine
 from common.fpga.kernels.overlay_config import load_engine
 from common.fpga.offload.baselines import Thresholds
 from common.fpga.offload.effort import Effort
-from common.fpga.planning.assumptions import read_assumptions, require_batch, require_kernel, require_speedup
-from common.fpga.planning.comparison import what_if_request
-from common.fpga.planning.plan import Request
 from common.fpga.planning.problem_builder import LAUNCH_PER
+from common.fpga.planning.request import (
+    Request,
+    read_assumptions,
+    require_batch,
+    require_kernel,
+    require_speedup,
+    what_if_request,
+)
 from common.fpga.planning.results import Results, plan_results, workload_from_rows
 from common.view.plan.fpga_text import offload_report
 

@@ -38,7 +38,8 @@ from common.fpga.hand_off.schedule import Call, calls_in_order
 from common.fpga.kernels.systolic import SystolicArray
 from common.fpga.offload.baselines import Thresholds
 from common.fpga.offload.effort import Effort
-from common.fpga.planning.plan import Plan, Request, make_plan
+from common.fpga.planning.plan import Plan, make_plan
+from common.fpga.planning.request import Request
 from common.fpga.rtl.programs import is_there
 from common.fpga.rtl.simulate import ArrayProduct, Outcome, simulate
 from common.fusion.groups import fuse

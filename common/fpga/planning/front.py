@@ -10,7 +10,10 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from common.table_rows import OffloadFrontRow
 
 from common.fpga.coefficients import Models
 from common.fpga.engine_catalogue import engines_for
@@ -19,8 +22,9 @@ from common.fpga.offload.pipelined import StreamEnergy, best_stream, interval_us
 from common.fpga.offload.problem import CASES, Case, OffloadFlow, Problem
 from common.fpga.offload.program import Status, optimize
 from common.fpga.offload.schedule import Assignment, Schedule, evaluate
-from common.fpga.planning.plan import Plan, Request
+from common.fpga.planning.plan import Plan
 from common.fpga.planning.problem_builder import Formulation, formulate
+from common.fpga.planning.request import Request
 from common.fpga.speedup.amdahl import Objective
 from common.fpga.speedup.energy import energy_rows, kernel_dynamic_uj
 from common.fpga.speedup.totals import Card, CardWork, HostRun, PlanTotals, case_totals
@@ -31,63 +35,24 @@ from common.workload.tasks import batched
 from common.workload.workload import Workload
 
 STREAM_SHARE = 0.1  # of the effort, for each search that has no order to find
-Operation = Literal["one by one", "streaming"]
-Cases = tuple[float, float, float]
-
-
-@dataclass(frozen=True, slots=True)
-class FrontPlan:
-    """One plan of the front, operated in one way.
-
-    Attributes:
-        objective: what no other plan of the batch does better, as far as the search could prove.
-        operation: the next batch starts when the last one has ended, or as soon as every resource can take it.
-        inference_count: inferences that each call computes together.
-        in_flight_count: least number of inferences that are under way at once at the given rate (Little's law).
-        status: what the search proved.
-        latency_us: of one batch that nothing else delays.
-        rate_per_s: of inferences.
-        energy_uj: of one inference; None is unknown.
-        engines: on the board.
-        call_count: calls of one batch.
-    """
-
-    objective: Objective
-    operation: Operation
-    inference_count: int
-    in_flight_count: int
-    status: Status
-    latency_us: Cases
-    rate_per_s: Cases
-    energy_uj: Cases | None
-    engines: tuple[str, ...]
-    call_count: int
-
-    @property
-    def merits(self) -> tuple[float, float, float]:
-        """Return what a plan is compared by in the likely case; more is better."""
-        return -self.latency_us[1], self.rate_per_s[1], -self.energy_uj[1] if self.energy_uj else 0.0
+Operation = Literal["one by one", "streaming"]  # the next batch starts at the last one's end, or as soon as it can
+LIKELY = CASES.index("likely")
 
 
 def front_rows(
     workload: Workload, request: Request, models: Models, plan: Plan, most_batch: int
-) -> list[dict[str, Any]]:
+) -> list[OffloadFrontRow]:
     """Return a row for each plan of the front, with the batch doubled up to the largest.
 
-    Args:
-        workload: groups and their host cost.
-        request: what to plan for.
-        models: coefficients of the kernel models.
-        plan: the plan with the earliest finish of one inference.
-        most_batch: largest batch.
+    ``plan`` is the one with the earliest finish of a single inference.
     """
-    one = _Batch(1, plan.formulation, plan.problem, workload, request, models)
-    plans = list(_plans(one, plan.solution.assignment, plan.solution.status))
+    single = _Batch(1, plan.formulation, plan.problem, workload, request, models)
+    rows = list(_plans(single, plan.solution.assignment, plan.solution.status))
     for count in batch_sizes(most_batch):
         batch = _batch(count, workload, request, models)
         solution = optimize(batch.likely, request.effort, request.watch)
-        plans += _plans(batch, solution.assignment, solution.status)
-    return [_row(each, plans) for each in plans]
+        rows += _plans(batch, solution.assignment, solution.status)
+    return [{**row, "is_on_front": not _is_beaten(row, rows)} for row in rows]
 
 
 def batch_sizes(most: int) -> list[int]:
@@ -188,11 +153,11 @@ def _item_energies(workload: Workload) -> list[float] | None:
     return [max(0.0, uj - static_w * step.host_us) for uj, step in zip(known, workload.steps, strict=True)]
 
 
-def _plans(batch: _Batch, soonest: Assignment, status: Status) -> Iterator[FrontPlan]:
+def _plans(batch: _Batch, soonest: Assignment, status: Status) -> Iterator[OffloadFrontRow]:
     """Yield the plan with the earliest finish in both operations, and the best streams."""
     effort = Effort(STREAM_SHARE * batch.request.effort.deterministic_limit, batch.request.effort.seed)
-    yield _front_plan(batch, soonest, status, "latency", "one by one")
-    yield _front_plan(batch, soonest, status, "latency", "streaming")
+    yield _front_row(batch, soonest, status, "latency", "one by one")
+    yield _front_row(batch, soonest, status, "latency", "streaming")
     searches: dict[Objective, StreamEnergy | None] = {"throughput": None}
     if batch.stream_energy is not None:
         searches["energy"] = batch.stream_energy
@@ -202,8 +167,8 @@ def _plans(batch: _Batch, soonest: Assignment, status: Status) -> Iterator[Front
         # A search that ended early may know less than the other one found.
         known = [streams[objective].assignment, *(stream.assignment for stream in streams.values())]
         best = min(known, key=partial(_stream_cost, batch.likely, energy))
-        found: Status = "optimal" if streams[objective].is_proved else "feasible"
-        yield _front_plan(batch, best, found, objective, "streaming")
+        stream_status: Status = "optimal" if streams[objective].is_proved else "feasible"
+        yield _front_row(batch, best, stream_status, objective, "streaming")
 
 
 def _stream_cost(problem: Problem, energy: StreamEnergy | None, assignment: Assignment) -> float:
@@ -212,68 +177,66 @@ def _stream_cost(problem: Problem, energy: StreamEnergy | None, assignment: Assi
     return stream_energy_uj(problem, assignment, energy)
 
 
-def _front_plan(
+def _front_row(
     batch: _Batch, assignment: Assignment, status: Status, objective: Objective, operation: Operation
-) -> FrontPlan:
+) -> OffloadFrontRow:
+    """Return the row of a plan that is operated in one way; whether it is on the front is not known yet.
+
+    At the given rate so many inferences are under way at once, at the least (Little's law).
+    """
     schedules = [evaluate(batch.in_case(case), assignment, case) for case in CASES]
-    latency_us = _three([schedule.finish_us for schedule in schedules])
-    is_stream = operation == "streaming"
-    every_us = _three([interval_us(schedule) for schedule in schedules]) if is_stream else latency_us
-    likely = CASES.index("likely")
-    totals = schedules[likely].totals
-    return FrontPlan(
-        objective,
-        operation,
-        batch.count,
-        batch.count * math.ceil(latency_us[likely] / every_us[likely] - 1e-9),
-        status,
-        latency_us,
-        _three([batch.count * 1e6 / us for us in every_us]),
-        _energy_uj(batch, assignment, schedules, every_us),
-        tuple(totals.engine_us),
-        totals.call_count,
-    )
+    latency_us = [schedule.finish_us for schedule in schedules]
+    every_us = [interval_us(schedule) for schedule in schedules] if operation == "streaming" else latency_us
+    energy_uj = _energy_uj(batch, assignment, schedules, every_us)
+    rate_per_s = [batch.count * 1e6 / us for us in every_us]
+    totals = schedules[LIKELY].totals
+    return {
+        "objective": objective,
+        "operation": operation,
+        "inference_count": batch.count,
+        "in_flight_count": batch.count * math.ceil(latency_us[LIKELY] / every_us[LIKELY] - 1e-9),
+        "plan_status": status,
+        "batch_latency_pessimistic_us": latency_us[0],
+        "batch_latency_likely_us": latency_us[1],
+        "batch_latency_optimistic_us": latency_us[2],
+        "pessimistic_inferences_per_s": rate_per_s[0],
+        "likely_inferences_per_s": rate_per_s[1],
+        "optimistic_inferences_per_s": rate_per_s[2],
+        "inference_energy_pessimistic_uj": energy_uj[0],
+        "inference_energy_likely_uj": energy_uj[1],
+        "inference_energy_optimistic_uj": energy_uj[2],
+        "engines": list(totals.engine_us),
+        "batch_call_count": totals.call_count,
+        "is_on_front": False,
+    }
 
 
 def _energy_uj(
     batch: _Batch, assignment: Assignment, schedules: Sequence[Schedule], every_us: Sequence[float]
-) -> Cases | None:
+) -> list[float | None]:
     """Return the energy of one inference in each case: static power is drawn from one batch to the next."""
     options = [call.option for call in assignment.calls]
-    likely = schedules[CASES.index("likely")]
-    transferred = [bar.label for bar in likely.bars if bar.kind in ("h2d", "d2h")]
+    transferred = [bar.label for bar in schedules[LIKELY].bars if bar.kind in ("h2d", "d2h")]
     host = batch.host(options, ThreePoint(*(schedule.totals.offloaded_host_us for schedule in schedules)))
-    cases = [replace(case_totals(one), finish_us=us) for one, us in zip(schedules, every_us, strict=True)]
+    pairs = zip(schedules, every_us, strict=True)
+    totals = PlanTotals(*(replace(case_totals(schedule), finish_us=us) for schedule, us in pairs))
     card, work = Card.of_board(batch.request.board), batch.work(options, transferred)
-    rows = energy_rows(host, PlanTotals(*cases), work, card, batch.models.energy)
-    row = next(row for row in rows if row.term == "new_total")
-    known = [value / batch.count for value in (row.pessimistic, row.likely, row.optimistic) if value is not None]
-    return _three(known) if len(known) == len(CASES) else None
+    energy = energy_rows(host, totals, work, card, batch.models.energy)
+    row = next(row for row in energy if row["term"] == "new_total")
+    known = [value for value in (row["pessimistic"], row["likely"], row["optimistic"]) if value is not None]
+    return [value / batch.count for value in known] if len(known) == len(CASES) else [None] * len(CASES)
 
 
-def _three(values: Sequence[float]) -> Cases:
-    pessimistic, likely, optimistic = values
-    return pessimistic, likely, optimistic
+def _merits(row: OffloadFrontRow) -> tuple[float, float, float]:
+    """Return what a plan is compared by in the likely case; more is better."""
+    energy_uj = row["inference_energy_likely_uj"]
+    return -row["batch_latency_likely_us"], row["likely_inferences_per_s"], -energy_uj if energy_uj else 0.0
 
 
-def _row(plan: FrontPlan, plans: Sequence[FrontPlan]) -> dict[str, Any]:
-    energy = plan.energy_uj or (None,) * len(CASES)
-    return {
-        "objective": plan.objective,
-        "operation": plan.operation,
-        "inference_count": plan.inference_count,
-        "in_flight_count": plan.in_flight_count,
-        "plan_status": plan.status,
-        **{f"batch_latency_{case}_us": us for case, us in zip(CASES, plan.latency_us, strict=True)},
-        **{f"{case}_inferences_per_s": rate for case, rate in zip(CASES, plan.rate_per_s, strict=True)},
-        **{f"inference_energy_{case}_uj": uj for case, uj in zip(CASES, energy, strict=True)},
-        "engines": list(plan.engines),
-        "batch_call_count": plan.call_count,
-        "is_on_front": not any(_beats(other, plan) for other in plans),
-    }
-
-
-def _beats(plan: FrontPlan, other: FrontPlan) -> bool:
-    """Return whether a plan is as good as another in everything and better in something."""
-    pairs = list(zip(plan.merits, other.merits, strict=True))
-    return all(one >= two for one, two in pairs) and any(one > two for one, two in pairs)
+def _is_beaten(row: OffloadFrontRow, rows: Sequence[OffloadFrontRow]) -> bool:
+    """Return whether another plan is as good in everything and better in something."""
+    merits = _merits(row)
+    return any(
+        theirs != merits and all(their >= merit for their, merit in zip(theirs, merits, strict=True))
+        for theirs in map(_merits, rows)
+    )

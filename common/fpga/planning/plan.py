@@ -2,77 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import TYPE_CHECKING
 
-from common.errors import UnusableValueError
+if TYPE_CHECKING:
+    from common.table_rows import SpeedupRow
+
 from common.fpga.coefficients import Models
-from common.fpga.device.board import AI_ENGINE_FORMATS, PLAN_PRECISIONS, Board
 from common.fpga.engine_catalogue import engines_for
-from common.fpga.kernels.overlay import OverlayEngine
-from common.fpga.offload.baselines import GroupClass, RulePlan, Thresholds, apply_rule, greedy
-from common.fpga.offload.effort import Effort, Endless, Watch
+from common.fpga.offload.baselines import GroupClass, RulePlan, apply_rule, greedy
 from common.fpga.offload.problem import CASES, Case, Problem
 from common.fpga.offload.program import Solution, Status, optimize
 from common.fpga.offload.schedule import Schedule, evaluate
 from common.fpga.planning.planned_kernels import PlannedKernel, name_kernels, planned_kernels, with_given_speedups
-from common.fpga.planning.problem_builder import LAUNCH_PER, Formulation, LaunchPer, formulate, launch_rule
+from common.fpga.planning.problem_builder import Formulation, formulate, launch_rule
+from common.fpga.planning.request import Request
 from common.fpga.planning.rule_classes import group_classes
-from common.fpga.speedup.amdahl import SpeedupRow
 from common.fpga.speedup.energy import CardEnergy
 from common.fpga.speedup.speedup_rows import speedup_rows
 from common.fpga.speedup.totals import Card, CardWork, HostRun, PlanTotals, case_totals
 from common.intervals import ThreePoint
-from common.names import quoted
 from common.sums import total
 from common.workload.task_candidates import TaskCandidate, task_candidates
 from common.workload.workload import Workload
 
 NO_LAUNCH = ThreePoint.exactly(0.0)
-
-
-@dataclass(frozen=True, slots=True)
-class Request:
-    """What to plan for.
-
-    Attributes:
-        board: with its budgets, memory and link.
-        precision: number format of the kernels.
-        launch_per: whether the host launches each group, or each phase on the card.
-        thresholds: of the rule of thumb, a baseline.
-        given_speedups: known speedups of kernels over the host, by kernel name.
-        effort: of the search.
-        overlay: an overlay engine that the plan may use besides the engines of the catalogue.
-        watch: ends the search when its time is up, and hears how far it has come.
-    """
-
-    board: Board
-    precision: str
-    launch_per: LaunchPer
-    thresholds: Thresholds
-    given_speedups: Mapping[str, float]
-    effort: Effort
-    overlay: OverlayEngine | None = None
-    watch: Watch = field(default_factory=Endless)
-
-    def __post_init__(self) -> None:
-        """Refuse values that no plan can have, wherever they came from."""
-        for quantity, value, allowed in (
-            ("precision", self.precision, PLAN_PRECISIONS),
-            ("launch_per", self.launch_per, LAUNCH_PER),
-        ):
-            if value not in allowed:
-                raise UnusableValueError(quantity, f"{quoted(value)} is unknown", f"known: {', '.join(allowed)}")
-        if (engines := self.board.ai_engines) is not None and self.precision in AI_ENGINE_FORMATS:
-            problem = (
-                f"{self.board.name} computes {self.precision} in its {engines.count} AI engines, which have no model: "
-                f"a plan of its DSPs alone would understate it; {engines.published}"
-            )
-            raise UnusableValueError("board, precision", problem, "give another board, or bf16 or int4 for the DSPs")
-        if self.overlay is not None and self.precision != "int8":
-            problem = f"{self.overlay.name} computes in int8 only"
-            raise UnusableValueError("engine", problem, "give <precision> int8 with it")
 
 
 @dataclass(frozen=True)
@@ -114,7 +69,6 @@ class Plan:
 
     @cached_property
     def rule_us(self) -> float:
-        """Return the finish of the rule-of-thumb baseline."""
         return evaluate(self.formulation.problem, self.rule.assignment).finish_us
 
     @cached_property
@@ -181,14 +135,13 @@ def in_case(problem: Problem, workload: Workload, case: Case) -> Problem:
 def relaunched(plan: Plan, request: Request) -> Plan:
     """Return the plan with the same calls, launched as the request says."""
     models = zip(plan.problem.engines, plan.formulation.engines, strict=True)
-    engines = tuple(replace(one, launch_per=launch_rule(model, request.launch_per)) for one, model in models)
+    engines = tuple(replace(engine, launch_per=launch_rule(model, request.launch_per)) for engine, model in models)
     problem = replace(plan.problem, engines=engines)
     schedules = (evaluate(in_case(problem, plan.workload, case), plan.solution.assignment, case) for case in CASES)
     return replace(plan, request=request, problem=problem, schedules=tuple(schedules))
 
 
 def plan_speedup(plan: Plan, energy: CardEnergy) -> list[SpeedupRow]:
-    """Return every term of the plan's speedup in latency, energy and throughput, in three cases."""
     workload, request, assignment = plan.workload, plan.request, plan.solution.assignment
     free = replace(plan.problem, options=tuple(replace(option, launch_us=NO_LAUNCH) for option in plan.problem.options))
     totals = PlanTotals(

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from common.table_rows import SpeedupRow
 
 from common.fpga.kernels.systolic import SystolicArray
 from common.fpga.offload.problem import misfit
 from common.fpga.planning.plan import Plan
-from common.fpga.speedup.amdahl import SpeedupRow
 from common.fpga.speedup.verdict import boundary
 from common.host_doubts import NOT_JUDGED
 
@@ -31,8 +34,8 @@ def plan_notes(plan: Plan, rows: Sequence[SpeedupRow]) -> list[str]:
             "building anything"
         )
     notes += [*_clock_notes(plan), *_search_notes(plan), *_power_notes(plan), *_host_notes(plan)]
-    energy = next(row for row in rows if (row.objective, row.term) == ("energy", "total_speedup"))
-    if energy.likely is not None:
+    energy = next(row for row in rows if (row["objective"], row["term"]) == ("energy", "total_speedup"))
+    if energy["likely"] is not None:
         notes.append(boundary(plan.workload.host.energy_source))
     else:
         notes.append(

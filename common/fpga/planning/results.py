@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from common.fpga.coefficients import Models
-from common.fpga.planning.comparison import Alternative, alternative, baselines
+from common.fpga.planning.board_rows import timeline
 from common.fpga.planning.front import front_rows
-from common.fpga.planning.plan import Plan, Request, make_plan, plan_speedup, relaunched
+from common.fpga.planning.plan import Plan, make_plan, plan_speedup, relaunched
 from common.fpga.planning.plan_notes import plan_notes
-from common.fpga.planning.plan_rows import candidate_rows, kernel_rows, resource_rows, schedule_rows
+from common.fpga.planning.plan_rows import candidate_rows, kernel_rows, resource_rows
 from common.fpga.planning.problem_builder import LAUNCH_PER
+from common.fpga.planning.request import Request
 from common.fpga.speedup.verdict import verdicts
 from common.fusion.groups import fuse
 from common.host_doubts import host_doubts
@@ -22,14 +23,22 @@ from common.workload.layer_rows import layers_by_node
 from common.workload.workload import Workload, make_workload
 
 if TYPE_CHECKING:
-    from common.table_rows import Documents, OpLatencyRow, OpScheduleRow, OpsProfileRow, Tables
+    from common.table_rows import (
+        Documents,
+        OffloadComparisonRow,
+        OpLatencyRow,
+        OpScheduleRow,
+        OpsProfileRow,
+        SpeedupRow,
+        Tables,
+    )
 
 MOST_STEPS = 100  # of a plan that is searched again for the other way to launch
 
 
 @dataclass(frozen=True, slots=True)
 class Results:
-    rows: Mapping[str, Sequence[Mapping[str, Any]]]
+    rows: Mapping[str, Sequence[Mapping[str, object]]]
     notes: tuple[str, ...]
     plan: Plan
 
@@ -37,11 +46,7 @@ class Results:
 def workload_from_rows(tables: Tables, documents: Documents, notes: Iterable[str] = ()) -> Workload:
     """Return the groups of the source graph and their cost on the host.
 
-    Args:
-        tables: rows of op_metrics, op_edges, node_map, op_latency, ops_profile (whose latencies add up to the
-            unprofiled median, the gap included) and op_schedule.
-        documents: latency_summary and energy_summary.
-        notes: of the measurement.
+    The latencies of ops_profile add up to the unprofiled median, the gap included.
     """
     metrics, profile = tables["op_metrics"], tables["ops_profile"]
     graph = from_rows(metrics, tables["op_edges"])
@@ -102,53 +107,91 @@ def plan_results(
     what_if: Mapping[str, Request],
     most_batch: int = 1,
 ) -> Results:
-    """Return the tables of the plan, with its baselines and the what-if plans.
-
-    Args:
-        workload: groups and their host cost.
-        request: what to plan for.
-        models: coefficients of the kernel models.
-        what_if: what to plan for besides, by what-if question (:func:`what_if_request`).
-        most_batch: largest batch of the front.
+    """Return the tables of the plan, with its baselines, the what-if plans by question, and the front.
 
     Raises:
         UnusableValueError: a kernel that a speedup is given for is not in the plan.
     """
     plan = make_plan(workload, request, models)
     speedup = plan_speedup(plan, models.energy)
-    judged = verdicts(speedup, workload.host.doubts, workload.host.energy_source)
     rows = [alternative("plan", plan, speedup), *baselines(plan)]
     otherwise = _launched_otherwise(plan, models)
-    rows += [otherwise] if otherwise is not None and otherwise.alternative not in what_if else []
+    rows += [otherwise] if otherwise is not None and otherwise["alternative"] not in what_if else []
     for text, changed in what_if.items():
         other = make_plan(workload, changed, models)
         rows.append(alternative(text, other, plan_speedup(other, models.energy)))
-    tables: dict[str, Sequence[Mapping[str, Any]]] = {
+    tables: dict[str, Sequence[Mapping[str, object]]] = {
         "fpga_candidates": candidate_rows(plan),
         "offload_plan": kernel_rows(plan),
-        "offload_schedule": schedule_rows(plan),
-        "offload_comparison": list(map(asdict, rows)),
-        "board_resources": list(map(asdict, resource_rows(plan))),
-        "speedup": list(map(asdict, speedup)),
-        "offload_verdict": list(map(asdict, judged)),
+        "offload_schedule": timeline(plan.problem.items, plan.likely),
+        "offload_comparison": rows,
+        "board_resources": resource_rows(plan),
+        "speedup": speedup,
+        "offload_verdict": verdicts(speedup, workload.host.doubts, workload.host.energy_source),
         "offload_front": front_rows(workload, request, models, plan, most_batch),
     }
     return Results(tables, tuple(plan_notes(plan, speedup)), plan)
 
 
-def _launched_otherwise(plan: Plan, models: Models) -> Alternative | None:
+def alternative(name: str, plan: Plan, rows: Sequence[SpeedupRow]) -> OffloadComparisonRow:
+    likely = {row["objective"]: row["likely"] for row in rows if row["term"] == "total_speedup"}
+    finish_us = [schedule.finish_us for schedule in plan.schedules]
+    return _row(name, plan, plan.status or "", finish_us, likely["latency"], likely["energy"])
+
+
+def baselines(plan: Plan) -> list[OffloadComparisonRow]:
+    """Return the baselines of a plan in the likely case: the host alone, two simpler plans, and the proven bound.
+
+    If kernel speedups are given, only the calls of the plan have them, so the host is the only baseline.
+    """
+    host_us = plan.workload.host.latency_us
+    finishes = {"host alone": host_us}
+    if plan.status is not None:
+        finishes |= {
+            "greedy": plan.greedy_us,
+            "rule of thumb": plan.rule_us,
+            "proven bound": plan.solution.bound_us,
+        }
+    return [_row(name, plan, "", (None, us, None), host_us / us, None) for name, us in finishes.items()]
+
+
+def _row(
+    name: str,
+    plan: Plan,
+    status: str,
+    finish_us: Sequence[float | None],
+    latency_speedup: float | None,
+    energy_speedup: float | None,
+) -> OffloadComparisonRow:
+    request, (pessimistic_us, likely_us, optimistic_us) = plan.request, finish_us
+    return {
+        "alternative": name,
+        "board": request.board.name,
+        "precision": request.precision,
+        "clock_mhz": request.board.clock_mhz,
+        "launch_per": request.launch_per,
+        "plan_status": status,
+        "plan_latency_pessimistic_us": pessimistic_us,
+        "plan_latency_likely_us": likely_us,
+        "plan_latency_optimistic_us": optimistic_us,
+        "latency_speedup_factor": latency_speedup,
+        "energy_speedup_factor": energy_speedup,
+    }
+
+
+def _launched_otherwise(plan: Plan, models: Models) -> OffloadComparisonRow | None:
     """Return the plan with the other way to launch, made for that way, or on a long network with the same calls.
 
-    Given speedups hold for the kernels of one plan, so there is none with them.
+    Given speedups are valid for the kernels of one plan, so there is none with them.
     """
     request = plan.request
-    other = next(name for name in LAUNCH_PER if name != request.launch_per)
-    name, changed = f"launch-per={other}", replace(request, launch_per=other)
     if request.given_speedups:
         return None
+    launch_per = next(name for name in LAUNCH_PER if name != request.launch_per)
+    name, changed = f"launch-per={launch_per}", replace(request, launch_per=launch_per)
     if len(plan.problem.items) <= MOST_STEPS:
         planned = make_plan(plan.workload, changed, models)
         return alternative(name, planned, plan_speedup(planned, models.energy))
     same = relaunched(plan, changed)
     row = alternative(f"{name}, same calls", same, plan_speedup(same, models.energy))
-    return replace(row, plan_status=None)
+    return {**row, "plan_status": ""}

@@ -9,26 +9,19 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from common.table_rows import SpeedupRow
 
 
 def total_speedup(accelerated_fraction: float, kernel_speedup: float, overhead_fraction: float = 0.0) -> float:
-    """Return 1 / ((1 - f) + f / S_k + o): below 1, offloading makes the whole slower.
-
-    Args:
-        accelerated_fraction: f, the fraction of the former total that moves, 0 to 1.
-        kernel_speedup: S_k, the speedup of that fraction.
-        overhead_fraction: o, added time less overlapped time, as a fraction of the former total.
-    """
+    """Return 1 / ((1 - f) + f / S_k + o), with overlapped time as a negative o: below 1, the whole gets slower."""
     return 1.0 / ((1.0 - accelerated_fraction) + accelerated_fraction / kernel_speedup + overhead_fraction)
 
 
 def break_even_kernel_speedup(accelerated_fraction: float, overhead_fraction: float) -> float | None:
-    """Return the S_k at which the total speedup is 1: f / (f - o).
-
-    Returns:
-        None if the overhead alone costs as much as the part that moves: no kernel is fast enough.
-    """
+    """Return the S_k at which the total speedup is 1, f / (f - o); None if no kernel is fast enough."""
     if overhead_fraction >= accelerated_fraction:
         return None
     return accelerated_fraction / (accelerated_fraction - overhead_fraction)
@@ -38,15 +31,7 @@ def break_even_batch(host_us: float, finish_us: float, without_launch_us: float)
     """Return the smallest batch with a total speedup of at least 1 if each call is launched once per batch.
 
     B inferences take B·H on the host and B·F₀ + L with the card, where L = F - F₀ is the part of the finish due to
-    launches: B >= L / (H - F₀).
-
-    Args:
-        host_us: H, one inference on the host alone.
-        finish_us: F, one inference with the card.
-        without_launch_us: F₀, one inference with the card and free launches.
-
-    Returns:
-        None if even free launches do not pay.
+    launches: B >= L / (H - F₀). The batch is None if even free launches do not pay.
     """
     if finish_us <= host_us:
         return 1
@@ -61,17 +46,8 @@ def break_even_launch_us(
 
     The finish is a convex function of that time, and its slope is at most the number of launches. The estimate follows
     the chord below the present time and the steepest slope above it. It is exact if nothing overlaps with a launch;
-    otherwise it is too small, never too large.
-
-    Args:
-        host_us: one inference on the host alone.
-        finish_us: one inference with the card.
-        without_launch_us: one inference with the card and free launches.
-        launch_us: time of all launches of one inference.
-        launch_count: launches of one inference.
-
-    Returns:
-        None if there is no launch, or if even free launches do not pay.
+    otherwise it is too small, never too large. It is None if there is no launch, or if even free launches do not pay.
+    ``launch_us`` is the time of all launches of one inference.
     """
     if not launch_count or without_launch_us > host_us:
         return None
@@ -100,12 +76,6 @@ def predicted_frames_per_second(
 
     f is the stage's share of the sum of all stages and S_k its speedup. The measured rate is multiplied by the total
     speedup, which assumes that a frame's time outside the stages shrinks in proportion.
-
-    Args:
-        frames_per_second_before: measured rate before the change.
-        stages_before_ms: times of the stages before the change.
-        stage: index of the stage that changes.
-        stage_after_ms: its new time.
     """
     stage_ms = stages_before_ms[stage]
     return frames_per_second_before * total_speedup(stage_ms / sum(stages_before_ms), stage_ms / stage_after_ms)
@@ -114,18 +84,6 @@ def predicted_frames_per_second(
 Objective = Literal["latency", "energy", "throughput"]
 Cases = Sequence[float | None]
 UNKNOWN: Cases = (None, None, None)
-
-
-@dataclass(frozen=True, slots=True)
-class SpeedupRow:
-    """One term of one objective, in three cases."""
-
-    objective: Objective
-    term: str
-    pessimistic: float | None
-    likely: float | None
-    optimistic: float | None
-    term_unit: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,7 +119,14 @@ class AmdahlTerms:
 
 def row(objective: Objective, term: str, values: Cases, unit: str) -> SpeedupRow:
     pessimistic, likely, optimistic = values
-    return SpeedupRow(objective, term, pessimistic, likely, optimistic, unit)
+    return {
+        "objective": objective,
+        "term": term,
+        "pessimistic": pessimistic,
+        "likely": likely,
+        "optimistic": optimistic,
+        "term_unit": unit,
+    }
 
 
 def amdahl_rows(objective: Objective, unit: str, terms: AmdahlTerms) -> list[SpeedupRow]:

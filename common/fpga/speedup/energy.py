@@ -8,14 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from common.configuration import Section
 from common.errors import PipelineError
-from common.fpga.speedup.amdahl import AmdahlTerms, SpeedupRow, amdahl_rows
+from common.fpga.speedup.amdahl import AmdahlTerms, amdahl_rows
 from common.fpga.speedup.totals import Card, CardWork, HostRun, PlanTotals
 from common.intervals import ThreePoint, combine
 from common.names import quoted
 from common.number_formats import PRECISION_BITS
+
+if TYPE_CHECKING:
+    from common.table_rows import SpeedupRow
 
 PJ_PER_UJ = 1e6
 KERNEL_PARTS = ("card_compute", "card_memory", "card_on_chip")

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
 
 from common.fpga.speedup.amdahl import (
     AmdahlTerms,
-    SpeedupRow,
     amdahl_rows,
     break_even_batch,
     break_even_launch_us,
@@ -21,23 +21,18 @@ from common.fpga.speedup.totals import (
     TO_HOST,
     Card,
     CardWork,
-    CaseTotals,
     HostRun,
     PlanTotals,
 )
+
+if TYPE_CHECKING:
+    from common.table_rows import SpeedupRow
 
 
 def speedup_rows(
     host: HostRun, totals: PlanTotals, work: CardWork, card: Card, coefficients: CardEnergy
 ) -> list[SpeedupRow]:
-    """Return all terms of all objectives.
-
-    Args:
-        host: one inference on the host alone.
-        totals: sums of the plan's schedule in each case.
-        work: work of one inference on the card, in the kernels' number format.
-        card: power and link of the board.
-        coefficients: energy per operation and byte.
+    """Return all terms of all objectives, for the work of one inference on the card.
 
     Raises:
         PipelineError: the energy per byte of the card's memory or link is unknown.
@@ -85,14 +80,8 @@ def _break_even_rows(host: HostRun, totals: PlanTotals, load_us: Sequence[float]
     ]
 
 
-MICROSECONDS = 1e6
-
-
 def initiation_interval_us(busy_us: Iterable[float]) -> float:
-    """Return the least time between two inferences: the busy time of the busiest resource.
-
-    A full pipeline reaches it if buffers let every resource run ahead. A single inference gets no faster.
-    """
+    """Return the busy time of the busiest resource; a full pipeline reaches it if buffers let every one run ahead."""
     return max(busy_us, default=0.0)
 
 
@@ -103,7 +92,10 @@ def throughput_rows(host: HostRun, totals: PlanTotals) -> list[SpeedupRow]:
     """
     busy = {
         "busy_host": [case.busy_us.get(HOST, 0.0) for case in totals.cases],
-        "busy_engine": [_busiest_engine_us(case) for case in totals.cases],
+        "busy_engine": [
+            max((us for name, us in case.busy_us.items() if name not in NOT_ENGINES), default=0.0)
+            for case in totals.cases
+        ],
         "busy_h2d": [case.busy_us.get(TO_CARD, 0.0) for case in totals.cases],
         "busy_d2h": [case.busy_us.get(TO_HOST, 0.0) for case in totals.cases],
     }
@@ -114,11 +106,7 @@ def throughput_rows(host: HostRun, totals: PlanTotals) -> list[SpeedupRow]:
         row("throughput", "host_total", alone, "us"),
         *(row("throughput", name, values, "us") for name, values in busy.items()),
         row("throughput", "new_total", intervals, "us"),
-        row("throughput", "host_rate", [MICROSECONDS / us for us in alone], "per_s"),
-        row("throughput", "new_rate", [MICROSECONDS / interval for interval in intervals], "per_s"),
+        row("throughput", "host_rate", [1e6 / us for us in alone], "per_s"),
+        row("throughput", "new_rate", [1e6 / interval for interval in intervals], "per_s"),
         row("throughput", "total_speedup", speedups, "ratio"),
     ]
-
-
-def _busiest_engine_us(case: CaseTotals) -> float:
-    return max((busy for name, busy in case.busy_us.items() if name not in NOT_ENGINES), default=0.0)

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
 
 from common.fpga.device.board import Board
-from common.fpga.offload.problem import Item
-from common.fpga.offload.schedule import Schedule, TimelineBar
+from common.fpga.offload.schedule import Schedule
 from common.intervals import ThreePoint, combine
 
 HOST, TO_CARD, TO_HOST = "host", "h2d", "d2h"
@@ -161,35 +159,8 @@ class Card:
         return cls(board.static_w, board.limit_w, board.memory.kind, board.link.kind, board.link.bytes_per_s)
 
 
-Scenario = Literal["before", "after"]
-Activity = Literal["host", "launch", "kernel", "transfer", "conversion"]
-ACTIVITY: Mapping[str, Activity] = {
-    "host": "host",
-    "call": "kernel",
-    "h2d": "transfer",
-    "d2h": "transfer",
-    "convert": "conversion",
-}
-
-
-@dataclass(frozen=True, slots=True)
-class LaneInterval:
-    interval_index: int
-    scenario: Scenario
-    lane: str
-    activity: Activity
-    item: str
-    interval_start_us: float
-    interval_finish_us: float
-
-
 def case_totals(schedule: Schedule, finish_without_launch_us: float | None = None) -> CaseTotals:
-    """Return the sums of one schedule.
-
-    Args:
-        schedule: in one case.
-        finish_without_launch_us: finish of the same assignment with free launches, if it was computed.
-    """
+    """Return the sums of a schedule; the other finish is that of the same assignment with free launches, if known."""
     sums = schedule.totals
     busy_us = {HOST: sums.host_us, TO_CARD: sums.h2d_us, TO_HOST: sums.d2h_us, **sums.engine_us}
     return CaseTotals(
@@ -202,30 +173,3 @@ def case_totals(schedule: Schedule, finish_without_launch_us: float | None = Non
         launch_count=sums.launch_count,
         finish_without_launch_us=finish_without_launch_us,
     )
-
-
-def timeline(items: Sequence[Item], schedule: Schedule) -> list[LaneInterval]:
-    """Return the host's items one after the other (before) and the schedule (after), launches apart from kernels.
-
-    Anything that takes no time has no interval.
-    """
-    spans = [*_before(items), *(part for bar in schedule.bars for part in _parts(bar))]
-    shown = (span for span in spans if span[-1] > span[-2])
-    return [LaneInterval(index, *span) for index, span in enumerate(shown)]
-
-
-Span = tuple[Scenario, str, Activity, str, float, float]
-
-
-def _before(items: Sequence[Item]) -> Iterator[Span]:
-    clock_us = 0.0
-    for item in items:
-        yield "before", HOST, "host", item.name, clock_us, clock_us + item.host_us
-        clock_us += item.host_us
-
-
-def _parts(bar: TimelineBar) -> Iterator[Span]:
-    begin_us = bar.start_us + bar.launch_us
-    if bar.launch_us:
-        yield "after", bar.resource, "launch", bar.label, bar.start_us, begin_us
-    yield "after", bar.resource, ACTIVITY[bar.kind], bar.label, begin_us, bar.finish_us

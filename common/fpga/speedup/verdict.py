@@ -3,73 +3,51 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
-from common.fpga.speedup.amdahl import Objective, SpeedupRow
+if TYPE_CHECKING:
+    from common.table_rows import OffloadVerdictRow, SpeedupRow
+
 
 Judgement = Literal["pays", "likely pays", "likely does not pay", "does not pay", "host alone", "not judged", "unknown"]
 
 
-@dataclass(frozen=True, slots=True)
-class Verdict:
-    """Verdict on one objective.
+def verdicts(
+    rows: Sequence[SpeedupRow], doubts: tuple[str, ...], energy_source: str = "unavailable"
+) -> list[OffloadVerdictRow]:
+    """Return the verdict on each objective of the speedup; with a doubt about the host's times, nothing is judged.
 
-    Attributes:
-        objective: latency, energy or throughput.
-        verdict: the plan pays if its whole interval lies above 1, and likely pays if its likely case does.
-        pessimistic: speedup in the pessimistic case; None is unknown.
-        likely: in the likely case.
-        optimistic: in the optimistic case.
-        doubts: why the host's times decide nothing; with any, nothing is judged.
-        weaker_side: which side of the energy is known less well, host or card; empty for other objectives.
-        boundary: what the energy covers; empty for other objectives.
+    A plan pays if its whole interval is above 1, and likely pays if its likely case is.
     """
-
-    objective: Objective
-    verdict: Judgement
-    pessimistic: float | None
-    likely: float | None
-    optimistic: float | None
-    doubts: tuple[str, ...]
-    weaker_side: str = ""
-    boundary: str = ""
-
-
-def verdicts(rows: Sequence[SpeedupRow], doubts: tuple[str, ...], energy_source: str = "unavailable") -> list[Verdict]:
-    """Return the verdict on each objective of the speedup.
-
-    Args:
-        rows: all terms of all objectives.
-        doubts: why the host's times decide nothing.
-        energy_source: how the host's energy is known.
-    """
-    moved = next(row for row in rows if (row.objective, row.term) == ("latency", "accelerated_fraction"))
-    totals = [row for row in rows if row.term == "total_speedup"]
+    terms = {(row["objective"], row["term"]): row for row in rows}
+    is_offloaded = bool(terms["latency", "accelerated_fraction"]["likely"])
     return [
-        Verdict(
-            row.objective,
-            "not judged" if doubts else _judge(row, is_offloaded=bool(moved.likely)),
-            row.pessimistic,
-            row.likely,
-            row.optimistic,
-            doubts,
-            *((weaker_side(energy_source, rows), boundary(energy_source)) if row.objective == "energy" else ()),
-        )
-        for row in totals
+        {
+            "objective": row["objective"],
+            "verdict": "not judged" if doubts else _judge(row, is_offloaded=is_offloaded),
+            "pessimistic": row["pessimistic"],
+            "likely": row["likely"],
+            "optimistic": row["optimistic"],
+            "doubts": doubts,
+            "weaker_side": weaker_side(energy_source, rows) if row["objective"] == "energy" else "",
+            "boundary": boundary(energy_source) if row["objective"] == "energy" else "",
+        }
+        for row in rows
+        if row["term"] == "total_speedup"
     ]
 
 
 def _judge(row: SpeedupRow, *, is_offloaded: bool) -> Judgement:
-    if row.pessimistic is None or row.likely is None or row.optimistic is None:
+    pessimistic, likely, optimistic = row["pessimistic"], row["likely"], row["optimistic"]
+    if pessimistic is None or likely is None or optimistic is None:
         return "unknown"
     if not is_offloaded:
         return "host alone"
-    if row.pessimistic > 1:
+    if pessimistic > 1:
         return "pays"
-    if row.optimistic < 1:
+    if optimistic < 1:
         return "does not pay"
-    return "likely pays" if row.likely > 1 else "likely does not pay"
+    return "likely pays" if likely > 1 else "likely does not pay"
 
 
 HOST_COVERS = {
@@ -85,11 +63,6 @@ NOT_COUNTED = (
 
 
 def boundary(host_source: str) -> str:
-    """Return what the energy of both sides covers, and what it leaves out.
-
-    Args:
-        host_source: how the host's energy is known.
-    """
     covered = HOST_COVERS.get(host_source, "what its source covers")
     return f"energy counts for the host {covered}, and for {CARD_COVERS}; it does not count {NOT_COUNTED}"
 
@@ -100,7 +73,8 @@ def weaker_side(host_source: str, rows: Sequence[SpeedupRow]) -> str:
     The card's energy is modelled throughout, so it is the weaker side beside a measured or given host. Beside a
     modelled host, the weaker one is that with the wider interval.
     """
-    terms = {row.term: (row.pessimistic, row.likely, row.optimistic) for row in rows if row.objective == "energy"}
+    energy = (row for row in rows if row["objective"] == "energy")
+    terms = {row["term"]: (row["pessimistic"], row["likely"], row["optimistic"]) for row in energy}
     host, fraction, new = (terms[name] for name in ("host_total", "accelerated_fraction", "new_total"))
     known = [cell for cells in (host, fraction, new) for cell in cells if cell is not None]
     if len(known) < 9 or not fraction[1]:

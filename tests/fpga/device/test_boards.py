@@ -12,7 +12,7 @@ from common.errors import ConfigurationError, UnusableValueError
 from common.fpga.device.board import Board, BoardCeilings, Memory, peak_flop_per_s
 from common.fpga.device.board_files import load_board, load_ceilings, read_board, read_ceilings
 from common.fpga.device.resources import Resources
-from common.fpga.planning.assumptions import read_assumptions
+from common.fpga.planning.request import read_assumptions
 from common.intervals import ThreePoint, combine
 from common.number_formats import PRECISION_BITS
 from common.yaml_file import load_yaml

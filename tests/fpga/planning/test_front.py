@@ -14,7 +14,8 @@ from common.fpga.offload.effort import Effort
 from common.fpga.offload.pipelined import Stream, best_stream
 from common.fpga.offload.schedule import Assignment
 from common.fpga.planning.front import batch_sizes, front_rows
-from common.fpga.planning.plan import Request, make_plan, plan_speedup
+from common.fpga.planning.plan import make_plan, plan_speedup
+from common.fpga.planning.request import Request
 from common.fpga.planning.results import workload_from_rows
 from tests.support.fpga_tables import Executed, Model, upstream_rows
 from tests.support.paths import ROOT
@@ -91,13 +92,13 @@ def test_a_front_has_a_row_for_each_objective_way_and_batch(front):
 
 @pytest.mark.slow
 def test_the_row_of_one_inference_is_the_plan_and_its_pipeline(front, plan, models):
-    terms = {(row.objective, row.term): row for row in plan_speedup(plan, models.energy)}
+    terms = {(row["objective"], row["term"]): row for row in plan_speedup(plan, models.energy)}
     alone, stream = (front["latency", way, 1] for way in ("one by one", "streaming"))
     for case in CASES:
-        assert alone[f"batch_latency_{case}_us"] == pytest.approx(getattr(terms["latency", "new_total"], case))
-        assert alone[f"inference_energy_{case}_uj"] == pytest.approx(getattr(terms["energy", "new_total"], case))
+        assert alone[f"batch_latency_{case}_us"] == pytest.approx(terms["latency", "new_total"][case])
+        assert alone[f"inference_energy_{case}_uj"] == pytest.approx(terms["energy", "new_total"][case])
         assert alone[f"{case}_inferences_per_s"] * alone[f"batch_latency_{case}_us"] == pytest.approx(1e6)
-        assert stream[f"{case}_inferences_per_s"] == pytest.approx(getattr(terms["throughput", "new_rate"], case))
+        assert stream[f"{case}_inferences_per_s"] == pytest.approx(terms["throughput", "new_rate"][case])
         assert stream["batch_latency_likely_us"] == alone["batch_latency_likely_us"]
     in_flight = stream["batch_latency_likely_us"] * stream["likely_inferences_per_s"] / 1e6
     assert stream["in_flight_count"] - 1 < in_flight <= stream["in_flight_count"]

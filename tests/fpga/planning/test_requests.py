@@ -12,9 +12,7 @@ from common.errors import ConfigurationError, UnusableValueError
 from common.fpga.device.board_files import load_board
 from common.fpga.offload.baselines import GroupClass, Thresholds, obstacle
 from common.fpga.offload.effort import Effort
-from common.fpga.planning.assumptions import read_assumptions, require_speedup
-from common.fpga.planning.comparison import what_if_request
-from common.fpga.planning.plan import Request
+from common.fpga.planning.request import Request, read_assumptions, require_speedup, what_if_request
 from common.fpga.planning.rule_classes import rule_criteria
 from tests.support.paths import ROOT
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from common.fpga.speedup.amdahl import SpeedupRow
+from common.fpga.speedup.amdahl import row
 from common.fpga.speedup.verdict import boundary, verdicts, weaker_side
 
 # On the host 70 to 160; of it 0.7, 0.8 and 0.9 move; with the card 21 + 30, 20 + 20 and 16 + 10.
@@ -13,8 +13,8 @@ HOST, MOVED, NEW = (70.0, 100.0, 160.0), (0.7, 0.8, 0.9), (51.0, 40.0, 26.0)
 
 def rows(host=HOST, moved=MOVED, new=NEW):
     cells = {"host_total": host, "accelerated_fraction": moved, "new_total": new, "total_speedup": (1.1, 2.0, 3.0)}
-    latency = SpeedupRow("latency", "accelerated_fraction", 0.5, 0.5, 0.5, "share")
-    return [latency, *(SpeedupRow("energy", term, *cases, "uj") for term, cases in cells.items())]
+    latency = row("latency", "accelerated_fraction", (0.5, 0.5, 0.5), "share")
+    return [latency, *(row("energy", term, cases, "uj") for term, cases in cells.items())]
 
 
 def test_the_modelled_card_is_weaker_than_a_host_with_a_meter():
@@ -44,4 +44,6 @@ def test_the_boundary_says_what_is_counted_and_what_is_not():
 
 def test_only_the_verdict_on_energy_has_a_basis():
     verdict = verdicts(rows(), (), "given")
-    assert [(row.objective, bool(row.weaker_side), bool(row.boundary)) for row in verdict] == [("energy", True, True)]
+    assert [(each["objective"], bool(each["weaker_side"]), bool(each["boundary"])) for each in verdict] == [
+        ("energy", True, True)
+    ]

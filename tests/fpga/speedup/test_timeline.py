@@ -12,8 +12,8 @@ from common.fpga.device.board_files import load_board
 from common.fpga.device.resources import RESOURCE_NAMES, Resources
 from common.fpga.offload.problem import EngineType, Item, OffloadFlow, Option, Problem, RegionBudget
 from common.fpga.offload.schedule import Assignment, KernelCall, evaluate
-from common.fpga.speedup.board_use import resource_use
-from common.fpga.speedup.totals import Card, case_totals, timeline
+from common.fpga.planning.board_rows import resource_use, timeline
+from common.fpga.speedup.totals import Card, case_totals
 from common.intervals import ThreePoint
 from tests.support.paths import CONFIGS, ROOT
 
@@ -71,7 +71,10 @@ def test_without_a_second_schedule_overlap_is_taken_to_hide_launches_first():
 def test_intervals_before_and_after_by_hand():
     spans = timeline(problem().items, evaluate(problem(), PLAN))
     drawn = {
-        (span.scenario, span.lane, span.activity, span.item): (span.interval_start_us, span.interval_finish_us)
+        (span["scenario"], span["lane"], span["activity"], span["item"]): (
+            span["interval_start_us"],
+            span["interval_finish_us"],
+        )
         for span in spans
     }
     assert drawn == {
@@ -89,13 +92,13 @@ def test_intervals_before_and_after_by_hand():
         ("after", "d2h", "transfer", "b"): (69, 76),
         ("after", "host", "host", "D"): (76, 87),
     }
-    assert [span.interval_index for span in spans] == list(range(13))
+    assert [span["interval_index"] for span in spans] == list(range(13))
 
 
 def test_what_takes_no_time_is_not_drawn():
     spans = timeline(problem().items, evaluate(problem(launch_us=0), PLAN))
-    assert all(span.interval_finish_us > span.interval_start_us for span in spans)
-    assert "launch" not in {span.activity for span in spans}
+    assert all(span["interval_finish_us"] > span["interval_start_us"] for span in spans)
+    assert "launch" not in {span["activity"] for span in spans}
 
 
 @pytest.fixture(scope="module")
@@ -107,17 +110,18 @@ def test_resources_by_region_and_of_the_board(u280):
     names = [region.name for region in u280.regions]
     used = {names[0]: Resources(lut=101, dsp=7), names[1]: Resources(dsp=11)}
     rows = {
-        (row.region, row.resource): row for row in resource_use(u280, used, Resources(dsp=1_000, memory_channels=8))
+        (row["region"], row["resource"]): row
+        for row in resource_use(u280, used, Resources(dsp=1_000, memory_channels=8))
     }
     assert len(rows) == (len(RESOURCE_NAMES) - 1) * len(names) + len(RESOURCE_NAMES)
-    assert rows[names[0], "dsp"].used_count == 7
-    assert rows[names[-1], "dsp"].used_count == 0
-    assert rows["board", "dsp"].used_count == 7 + 11 + 1_000
-    assert rows["board", "memory_channels"].used_count == 8
-    assert rows["board", "dsp"].total_count == 9_024
-    assert rows["board", "dsp"].usable_count == 2_733 + 2_877 + 2_880
+    assert rows[names[0], "dsp"]["used_count"] == 7
+    assert rows[names[-1], "dsp"]["used_count"] == 0
+    assert rows["board", "dsp"]["used_count"] == 7 + 11 + 1_000
+    assert rows["board", "memory_channels"]["used_count"] == 8
+    assert rows["board", "dsp"]["total_count"] == 9_024
+    assert rows["board", "dsp"]["usable_count"] == 2_733 + 2_877 + 2_880
     for row in rows.values():
-        assert row.budget_count <= row.usable_count <= row.total_count
+        assert row["budget_count"] <= row["usable_count"] <= row["total_count"]
 
 
 def test_a_card_is_what_its_board_says(u280):
@@ -180,14 +184,14 @@ def test_whatever_the_schedule_its_intervals_carry_its_time(drawn):
     spans = timeline(made.items, schedule)
     sums = dict.fromkeys(("host", "launch", "kernel", "transfer", "conversion"), 0.0)
     lanes = {}
-    for span in (span for span in spans if span.scenario == "after"):
-        sums[span.activity] += span.interval_finish_us - span.interval_start_us
-        lanes.setdefault(span.lane, []).append((span.interval_start_us, span.interval_finish_us))
+    for span in (span for span in spans if span["scenario"] == "after"):
+        sums[span["activity"]] += span["interval_finish_us"] - span["interval_start_us"]
+        lanes.setdefault(span["lane"], []).append((span["interval_start_us"], span["interval_finish_us"]))
     totals = schedule.totals
     expected = (totals.host_us, totals.launch_us, totals.kernel_us, totals.h2d_us + totals.d2h_us, totals.convert_us)
     assert list(sums.values()) == pytest.approx(list(expected), abs=1e-6)
     for lane, found in lanes.items():
         ends = zip(sorted(found), sorted(found)[1:], strict=False)
         assert lane.startswith("convert") or all(one[1] <= other[0] + 1e-6 for one, other in ends)
-    before = [span for span in spans if span.scenario == "before"]
-    assert before[-1].interval_finish_us == pytest.approx(sum(item.host_us for item in made.items))
+    before = [span for span in spans if span["scenario"] == "before"]
+    assert before[-1]["interval_finish_us"] == pytest.approx(sum(item.host_us for item in made.items))

@@ -1,0 +1,173 @@
+"""What to plan for: the request, its defaults (configs/fpga.yaml), and the requests of what-if questions."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from common.configuration import Section
+from common.errors import UnusableValueError
+from common.fpga.device.board import AI_ENGINE_FORMATS, PLAN_PRECISIONS, Board
+from common.fpga.kernels.overlay import OverlayEngine
+from common.fpga.offload.baselines import Thresholds
+from common.fpga.offload.effort import Effort, Endless, Watch
+from common.fpga.planning.problem_builder import LAUNCH_PER, LaunchPer
+from common.names import quoted, shown
+
+THRESHOLDS = ("min_share", "min_intensity_flop_per_byte", "min_fused_share")
+KERNEL_NAME = re.compile(r"K[1-9][0-9]{0,3}")
+LARGEST_BATCH = 1024  # every doubling is a plan of its own
+LEAST_SPEEDUP, LARGEST_SPEEDUP = 1e-3, 1e6  # of a kernel over the host; a value outside is a mistake
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What to plan for.
+
+    Attributes:
+        board: with its budgets, memory and link.
+        precision: number format of the kernels.
+        launch_per: whether the host launches each group, or each phase on the card.
+        thresholds: of the rule of thumb, a baseline.
+        given_speedups: known speedups of kernels over the host, by kernel name.
+        effort: of the search.
+        overlay: an overlay engine that the plan may use besides the engines of the catalogue.
+        watch: ends the search when its time is up, and hears how far it has come.
+    """
+
+    board: Board
+    precision: str
+    launch_per: LaunchPer
+    thresholds: Thresholds
+    given_speedups: Mapping[str, float]
+    effort: Effort
+    overlay: OverlayEngine | None = None
+    watch: Watch = field(default_factory=Endless)
+
+    def __post_init__(self) -> None:
+        """Refuse values that no plan can have, wherever they came from."""
+        for quantity, value, allowed in (
+            ("precision", self.precision, PLAN_PRECISIONS),
+            ("launch_per", self.launch_per, LAUNCH_PER),
+        ):
+            if value not in allowed:
+                raise UnusableValueError(quantity, f"{quoted(value)} is unknown", f"known: {', '.join(allowed)}")
+        if (engines := self.board.ai_engines) is not None and self.precision in AI_ENGINE_FORMATS:
+            problem = (
+                f"{self.board.name} computes {self.precision} in its {engines.count} AI engines, which have no model: "
+                f"a plan of its DSPs alone would understate it; {engines.published}"
+            )
+            raise UnusableValueError("board, precision", problem, "give another board, or bf16 or int4 for the DSPs")
+        if self.overlay is not None and self.precision != "int8":
+            problem = f"{self.overlay.name} computes in int8 only"
+            raise UnusableValueError("engine", problem, "give <precision> int8 with it")
+
+
+def require_kernel(name: str) -> str:
+    if not KERNEL_NAME.fullmatch(name):
+        raise UnusableValueError("kernel_speedup", f"{quoted(name)} is no kernel", "known: K1, K2 and so on")
+    return name
+
+
+def require_speedup(value: float) -> float:
+    if not LEAST_SPEEDUP <= value <= LARGEST_SPEEDUP:
+        limits = f"give {LEAST_SPEEDUP:g} to {LARGEST_SPEEDUP:g}"
+        raise UnusableValueError("kernel_speedup", f"{value:g} is no speedup of a kernel", limits)
+    return value
+
+
+def require_batch(count: int) -> int:
+    if not 1 <= count <= LARGEST_BATCH:
+        raise UnusableValueError("batch", f"{count} is no batch that is planned for", f"give 1 to {LARGEST_BATCH}")
+    return count
+
+
+def read_assumptions(file: Section) -> dict[str, Any]:
+    """Return the default of each setting that the file gives.
+
+    Raises:
+        ConfigurationError: a key is missing or unknown, or a number is unusable or has no source.
+    """
+    limits = file.section("thresholds")
+    defaults: dict[str, Any] = {name: limits.constant(name, positive=False).likely for name in THRESHOLDS}
+    defaults["launch_per"] = file.choice("launch_per", LAUNCH_PER)
+    for name in ("time_limit", "effort"):
+        defaults[name] = file.number(name)
+        if defaults[name] <= 0:
+            raise file.error(name, f"is {defaults[name]:g}, which is no search time", "give a positive number")
+    file.close()
+    return defaults
+
+
+def what_if_request(
+    request: Request,
+    text: str,
+    board_of: Callable[[str], Board],
+    overlay_of: Callable[[Board], OverlayEngine | None],
+) -> Request:
+    """Return the request with the values of a what-if question, ``board=u50,precision=int8,launch-per=phase,K1=3.2``.
+
+    Values that the text does not name stay, with one exception: kernel speedups are given for the kernels of one
+    board, number format, clock and way to launch, and do not hold for another.
+
+    Raises:
+        UnusableValueError: a key or a value is unknown.
+    """
+    values = _values(text)
+    board = _board(board_of, values["board"]) if "board" in values else request.board
+    precision = values.get("precision", request.precision)
+    launch_per = next(mode for mode in LAUNCH_PER if mode == values.get("launch-per", request.launch_per))
+    overlay = request.overlay if board is request.board else overlay_of(board)
+    if "clock-mhz" in values:  # applied last, to the board of the question
+        board = board.clocked(_positive(text, values["clock-mhz"]))
+    is_same = (board, precision, launch_per) == (request.board, request.precision, request.launch_per)
+    kernels = filter(KERNEL_NAME.fullmatch, values)
+    given = {kernel: require_speedup(_positive(text, values[kernel])) for kernel in kernels}
+    return replace(
+        request,
+        board=board,
+        precision=precision,
+        launch_per=launch_per,
+        given_speedups={**(request.given_speedups if is_same else {}), **given},
+        overlay=overlay if precision == "int8" else None,
+    )
+
+
+def _values(text: str) -> dict[str, str]:
+    values: dict[str, str] = {}
+    for part in text.split(","):
+        key, _, value = part.strip().partition("=")
+        if key in values:
+            raise UnusableValueError("what_if", f"{quoted(text)}: {shown(key)} is given more than once", "give it once")
+        if not _is_known(key, value):
+            formats, launches = "|".join(PLAN_PRECISIONS), "|".join(LAUNCH_PER)
+            known = f"board=NAME, precision={formats}, clock-mhz=MHZ, launch-per={launches}, K1=SPEEDUP"
+            raise UnusableValueError("what_if", f"{quoted(part.strip())} is unknown", f"known: {known}")
+        values[key] = value
+    return values
+
+
+def _is_known(key: str, value: str) -> bool:
+    choices: Mapping[str, Sequence[str]] = {"precision": PLAN_PRECISIONS, "launch-per": LAUNCH_PER}
+    if key in choices:
+        return value in choices[key]
+    return key in ("board", "clock-mhz") or KERNEL_NAME.fullmatch(key) is not None
+
+
+def _board(board_of: Callable[[str], Board], name: str) -> Board:
+    try:
+        return board_of(name)
+    except UnusableValueError as error:
+        raise UnusableValueError("what_if", f"board={shown(name)}: {error.problem}", error.remedy) from error
+
+
+def _positive(text: str, value: str) -> float:
+    try:
+        number = float(value)
+    except ValueError:
+        number = 0.0
+    if not 0 < number < float("inf"):
+        raise UnusableValueError("what_if", f"{quoted(text)}: {quoted(value)} is no positive number")
+    return number
