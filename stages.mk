@@ -154,19 +154,18 @@ CODE_07 := common/artifacts/catalogue.py common/artifacts/cells.py common/artifa
     common/fpga/offload/pipelined.py common/fpga/offload/problem.py common/fpga/offload/program.py \
     common/fpga/offload/reasons.py common/fpga/offload/schedule.py common/fpga/offload/segments.py \
     common/fpga/offload/sequence.py common/fpga/offload/solver.py common/fpga/offload/timing.py \
-    common/fpga/offload/whole.py common/fpga/planning/assumptions.py common/fpga/planning/comparison.py \
-    common/fpga/planning/front.py common/fpga/planning/plan.py common/fpga/planning/plan_notes.py \
-    common/fpga/planning/plan_rows.py common/fpga/planning/planned_kernels.py common/fpga/planning/problem_builder.py \
+    common/fpga/offload/whole.py common/fpga/planning/board_rows.py common/fpga/planning/front.py \
+    common/fpga/planning/plan.py common/fpga/planning/plan_notes.py common/fpga/planning/plan_rows.py \
+    common/fpga/planning/planned_kernels.py common/fpga/planning/problem_builder.py common/fpga/planning/request.py \
     common/fpga/planning/results.py common/fpga/planning/rule_classes.py common/fpga/rtl/generate.py \
-    common/fpga/speedup/amdahl.py common/fpga/speedup/board_use.py common/fpga/speedup/energy.py \
-    common/fpga/speedup/speedup_rows.py common/fpga/speedup/totals.py common/fpga/speedup/verdict.py \
-    common/fusion/border.py common/fusion/chains.py common/fusion/groups.py common/fusion/patterns.py common/graph.py \
-    common/host_doubts.py common/host_identity.py common/interrupts.py common/intervals.py common/names.py \
-    common/number_formats.py common/operators.py common/small_file.py common/source_graph.py common/sums.py \
-    common/view/html.css common/view/html.py common/view/plan/fpga_text.py common/view/plan/front_text.py \
-    common/view/tables.py common/view/text.py common/workload/flows.py common/workload/host_cost.py \
-    common/workload/layer_rows.py common/workload/layers.py common/workload/task_candidates.py \
-    common/workload/tasks.py common/workload/workload.py common/yaml_file.py
+    common/fpga/speedup/amdahl.py common/fpga/speedup/energy.py common/fpga/speedup/speedup_rows.py \
+    common/fpga/speedup/totals.py common/fpga/speedup/verdict.py common/fusion/border.py common/fusion/chains.py \
+    common/fusion/groups.py common/fusion/patterns.py common/graph.py common/host_doubts.py common/host_identity.py \
+    common/interrupts.py common/intervals.py common/names.py common/number_formats.py common/operators.py \
+    common/small_file.py common/source_graph.py common/sums.py common/view/html.css common/view/html.py \
+    common/view/plan/fpga_text.py common/view/plan/front_text.py common/view/tables.py common/view/text.py \
+    common/workload/flows.py common/workload/host_cost.py common/workload/layer_rows.py common/workload/layers.py \
+    common/workload/task_candidates.py common/workload/tasks.py common/workload/workload.py common/yaml_file.py
 
 SCRIPT_23 := 23_overlay_estimate.py
 TABLE_23 := overlay_layers.csv

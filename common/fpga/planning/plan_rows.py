@@ -34,7 +34,7 @@ Cases = tuple[float | None, float | None, float | None]
 UNKNOWN: Cases = (None, None, None)
 
 
-class Work(TypedDict):
+class _Work(TypedDict):
     """Work of several calls, each over a group or a chain; traffic within a chain does not count."""
 
     macs: int | None
@@ -43,7 +43,7 @@ class Work(TypedDict):
     arithmetic_intensity_flop_per_byte: float | None
 
 
-def _work(workload: Workload, calls: Sequence[Sequence[int]]) -> Work:
+def _work(workload: Workload, calls: Sequence[Sequence[int]]) -> _Work:
     groups = [group for call in calls for group in call]
     flops = total(workload.flops(group) for group in groups)
     moved = total(workload.bytes(call) for call in calls)
