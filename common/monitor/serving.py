@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from common.errors import CommandLineError, PipelineError, UnusableValueError
+from common.errors import PipelineError, UnusableValueError
 from common.interrupts import SIGNALS
 from common.monitor.guard import Guard, GuardedApp
 from common.monitor.hub import Hub, tick_forever
@@ -60,20 +60,20 @@ def certificate_of(tls_cert: Path | None, tls_key: Path | None, public_name: str
         token: the file of the token.
 
     Raises:
-        CommandLineError: others shall reach the host without them, or without a token that its owner has seen.
-        UnusableValueError: they cannot be read, are none, or do not belong together, or the key is encrypted.
+        UnusableValueError: others shall reach the host without them, or without a token that its owner has seen; they
+            cannot be read, are none, or do not belong together, or the key is encrypted.
     """
     files = [file for file in (tls_cert, tls_key) if file]
     if public_name and len(files) < 2:
-        raise CommandLineError("<public>", "needs TLS", "give <tls_cert> FILE and <tls_key> FILE")
+        raise UnusableValueError("public", "needs TLS", "give <tls_cert> FILE and <tls_key> FILE")
     if public_name and not token.is_file():
         remedy = "start once without <public>, which makes one, and hand it to whom it is for"
-        raise CommandLineError("<public>", f"needs a token in {token}", remedy)
+        raise UnusableValueError("public", f"needs a token in {token}", remedy)
     if len(files) == 1:
-        raise CommandLineError("<tls_cert>", "is one of two files", "give <tls_key> as well, or neither")
+        raise UnusableValueError("tls_cert", "is one of two files", "give <tls_key> as well, or neither")
     for file in files:
         if not file.is_file():
-            raise CommandLineError("<tls_cert>", f"{file} is no file", "give the paths of both files")
+            raise UnusableValueError("tls_cert", f"{file} is no file", "give the paths of both files")
     return _usable(Certificate(*files)) if files else None
 
 
