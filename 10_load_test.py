@@ -6,7 +6,7 @@ Writes  load_requests.csv (when each request was intended, queued, batched, star
         disturbed them).
 
 Requests come by a schedule that waits for nobody (open loop), and their latency counts from the intended start: a
-service that stands still for 200 ms shows it in every request that came meanwhile. With --users, users send the next
+service that stops for 200 ms shows it in every request that came meanwhile. With --users, users send the next
 request when they have the answer (closed loop); that hides such a stall from all requests but a few.
 
 With --images each request brings an encoded image: decoding, resizing and normalizing it are stages of its call, timed

@@ -143,7 +143,7 @@ def runs_in_turn(
 
 
 def executed_by(measurement: Measurement, model: LoadedModel) -> tuple[Executed, Bodies, dict[str, str]]:
-    """Return what a session executed, how nodes of its bodies are told apart, and the operator of each node."""
+    """Return what a session executed, the naming of the nodes of its bodies, and the operator of each node."""
     traced = [(node.name, node.op_type) for node in measurement.trace.nodes.values()]
     graph, bodies = saved_graph(measurement.trace_file.parent / "executed.onnx", traced, model.dimensions)
     attribution = owners(model.graph, graph)

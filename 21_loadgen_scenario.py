@@ -48,7 +48,7 @@ def arguments() -> cli.Parser:
     parser.setting("--scenario", choices=tuple(SCENARIOS), default="server", help="scenario of MLPerf LoadGen")
     text = "server: requests per second, mean"
     parser.setting("--rate", type=cli.positive_float, default=10.0, metavar="HZ", help=text)
-    text = "server: 99th percentile of the latency at most"
+    text = "server: highest 99th percentile of the latency"
     parser.setting("--p99-bound", type=cli.duration, default=0.05, metavar="T", help=text)
     load_stage.duration_flags(parser)
     load_stage.payload_flags(parser, tuple(NORMALIZATIONS))

@@ -30,7 +30,7 @@ from onnx import helper, numpy_helper
 from models.__main__ import BUILDERS
 
 ROOT = Path(__file__).resolve().parents[1]
-WIDENED, BEHIND = "conv10", "pool10"  # the last convolution, and what stands behind it
+WIDENED, BEHIND = "conv10", "pool10"  # the last convolution, and the layer behind it
 INSERTED, BEFORE_IT, AROUND = "inserted", "fire2", ("fire2/", "fire3/")  # the neighbours may get other layouts
 MORE_CHANNELS = 0.06  # the runtime computes 16 at a time: 67 blocks instead of 63
 LOUD = ("regressed", "improved")
@@ -39,7 +39,7 @@ Row = Mapping[str, str]
 
 @dataclass
 class Tally:
-    """What was found of one kind of pairs.
+    """The verdicts on one kind of pairs.
 
     Attributes:
         source: a source node that must be named as slower; empty for equal models.

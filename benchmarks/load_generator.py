@@ -32,7 +32,7 @@ from common.load.results.validity import judge
 LOADGEN_RATES_HZ = (40.0, 80.0, 120.0)
 LOADGEN_S = 10.0
 SEED = 7
-STALL_AT = 500  # the batch in which the service stands still
+STALL_AT = 500  # the batch in which the service stops
 STALL_S = 0.2
 
 

@@ -1,4 +1,4 @@
-"""What tells a version of the code, and of the packages that it computes with, from any other."""
+"""An identity of the code, and of the packages that it computes with."""
 
 from __future__ import annotations
 

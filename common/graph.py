@@ -13,7 +13,7 @@ from common import expressions
 TensorKind = Literal["input", "weight", "activation", "output"]
 Count: TypeAlias = expressions.Count  # an int, or an expression over the dimensions that were left unbound
 Dim: TypeAlias = Any  # a count, or None: unknown
-GAP = "(gap)"  # stands for the time between nodes where a table names nodes; no node has this name
+GAP = "(gap)"  # the time between nodes where a table names nodes; no node has this name
 Shape = tuple[Dim, ...] | None  # None: even the rank is unknown
 
 

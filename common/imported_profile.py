@@ -138,7 +138,7 @@ def imported_trace(
 
 
 def _traced_graph(session: RecordedSession, model: Graph, trace: Trace) -> tuple[bytes, Bodies, list[str]]:
-    """Return the executed graph of a trace without weights, how nodes of its bodies are told apart, and notes.
+    """Return the executed graph of a trace without weights, the naming of the nodes of its bodies, and notes.
 
     Where the recorded session saved none, it is the model's graph, cut as the names in the trace say.
     """

@@ -1,4 +1,4 @@
-"""What a program posts to a live dashboard about its runs: declared once, for who sends and who receives.
+"""The messages that a program posts to a live dashboard: declared once, for sender and receiver.
 
 docs/DASHBOARD.md describes the message. The receiver checks it; a sender stays within the limits.
 """
@@ -16,7 +16,7 @@ MOST_FIGURES, MOST_NODES = 64, 1000
 
 
 class NodeShareMessage(TypedDict):
-    """What a node takes of the time of a run: its name, its operator, its share of the time of all nodes."""
+    """A node's part of the time of a run: its name, its operator, its share of the time of all nodes."""
 
     node: str
     op_type: str

@@ -1,4 +1,4 @@
-"""What a signal does: it ends a program that starts or ends, raises in one that works, and waits for a commit.
+"""The effect of a signal: it ends a program that starts or ends, raises in one that works, and waits for a commit.
 
 The scripts import this module first. It imports next to nothing, because a signal that comes before it is ready still
 ends in a traceback of the interpreter.

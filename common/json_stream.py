@@ -23,7 +23,7 @@ class CutShortError(Exception):
 def list_items(path: Path, key: str, what: str) -> Iterator[Any]:
     """Yield the items of a list: of the file itself, or the one under a key of the file's object.
 
-    Memory does not grow with the file. What stands beside the list is passed over.
+    Memory does not grow with the file. Everything beside the list is skipped.
 
     Args:
         path: the file.

@@ -31,7 +31,7 @@ def printable(text: str) -> str:
 
 
 def shorten(text: str, width: int, size: Callable[[str], int] = len) -> str:
-    """Shorten a name by cutting its middle, because the ends tell nodes apart.
+    """Shorten a name by cutting its middle, because the ends distinguish nodes.
 
     Args:
         text: the name.

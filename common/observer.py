@@ -39,7 +39,7 @@ Row = Mapping[str, Any]
 class Observer:
     """Observes the runs that are made while its ``with`` block runs.
 
-    The block stands inside one of :meth:`recording`, and :meth:`drain_events` is called between the runs.
+    The block is inside one of :meth:`recording`, and :meth:`drain_events` is called between the runs.
 
     Args:
         powercap_root: folder of the RAPL counters; None for that of the system.
@@ -170,7 +170,7 @@ def process_watch(samples: SampleSink) -> Iterator[Sampler]:
 
 
 def process_figures() -> dict[str, int | None]:
-    """Return what this process holds now, by its columns; None for what the system does not tell."""
+    """Return what this process holds now, by its columns; None for what the system does not report."""
     columns = {"resident_bytes": "memory_resident_bytes", "handle_count": "handle_count"}
     columns["process_thread_count"] = "thread_count"
     try:

@@ -1,4 +1,4 @@
-"""The text of a configuration file, which is small and lies on a disk."""
+"""The text of a configuration file, which is small and on a disk."""
 
 from __future__ import annotations
 

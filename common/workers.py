@@ -1,4 +1,4 @@
-"""Who computes independent calls: this process, processes of this machine, or a cluster of Dask or Ray that runs.
+"""Executors of independent calls: this process, processes of this machine, or a cluster of Dask or Ray that runs.
 
 All of them are executors with futures. A cluster gets this project's code with the calls, so its workers need Python
 and the packages only. joblib has backends for both clusters too, but Ray's gives all results at the end, and Dask's
@@ -41,12 +41,12 @@ Around = Callable[[], contextlib.AbstractContextManager[None]]
 
 
 class WorkersLostError(PipelineError):
-    """Who computed is gone; what was found before is kept."""
+    """The executor is gone; its earlier results are kept."""
 
 
 @dataclass(frozen=True, slots=True)
 class Workers:
-    """Who computes.
+    """The choice of an executor.
 
     Attributes:
         processes: of this machine.
@@ -116,7 +116,7 @@ def _from_futures(
 
 
 def _version() -> str:
-    """Return what tells this project, and the packages that it computes with, from any other."""
+    """Return the identity of this project, and of the packages that it computes with."""
     return code_version(SOURCES, PACKAGES)
 
 
@@ -249,7 +249,7 @@ def _answers(address: str) -> bool:
 
 @contextlib.contextmanager
 def _archive() -> Iterator[Path]:
-    """Yield an archive of this project's modules; its name tells versions apart."""
+    """Yield an archive of this project's modules; its name differs with the version."""
     package = Path(__file__).parent
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, f"onnx_profile_{_version()[:16]}.zip")

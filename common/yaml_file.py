@@ -48,7 +48,7 @@ class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[mi
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> Any:
         """Return a mapping; of two values for one key, only one could take effect."""
-        pairs = node.value if isinstance(node, yaml.MappingNode) else []  # a tag may stand before anything
+        pairs = node.value if isinstance(node, yaml.MappingNode) else []  # anything may have a tag
         keys = [key.value for key, _ in pairs if isinstance(key, yaml.ScalarNode)]
         if twice := next((key for key in keys if keys.count(key) > 1), None):
             problem = f"key {quoted(twice)} is given twice"

@@ -454,7 +454,7 @@ _add(
     "npu_summary.json",
     "file",
     "Figures of an NPU's profile: `execution_summary` and `resource_utilization`, with the `source` of each figure, or "
-    "why it is `unavailable` (then null). Units stand in the names; kb is 1024 bytes, mbps is 10⁶ bytes/s. `precision` "
+    "why it is `unavailable` (then null). Units are in the names; kb is 1024 bytes, mbps is 10⁶ bytes/s. `precision` "
     "compares each result of the NPU with the CPU's, where both were computed.",
 )
 _add("npu_page", "npu_summary.html", "page", "The same as a page: figures, sources, chips, changes, and all nodes.")
@@ -648,14 +648,14 @@ for _name, _description in (
     ("paired_differences", "Differences between two models that ran in turn, and what a repeat scatters"),
     ("design_progress", "The best product of each search so far, over the bound, by evaluations"),
 ):
-    _description += "; a PNG of the same picture stands beside it. The report's sidecar covers both."
+    _description += "; a PNG of the same picture is beside it. The report's sidecar covers both."
     _add(f"{_name}_plot", f"plots/{_name}.svg", "picture", _description)
 for _name, _file in (("kernels", "kernel_roofline"), ("kernels_corrected", "kernel_roofline_corrected")):
     _add(
         f"{_name}_plot",
         f"plots/{_file}.svg",
         "picture",
-        f"{_name}.csv under the roofs of the board; a PNG of the same picture stands beside it.",
+        f"{_name}.csv under the roofs of the board; a PNG of the same picture is beside it.",
     )
-_add("report", "report.html", "file", "Tables and pictures of everything that stands in the folder, in one file.")
+_add("report", "report.html", "file", "Tables and pictures of everything in the folder, in one file.")
 _add("summary", "summary.txt", "file", "The closing summary: what an engineer needs to decide.")

@@ -172,7 +172,7 @@ _text(
     allowed=("node", "inserted", "gap"),
 )
 _text("layout_of", "For an inserted node: the executed node downstream whose layout it serves", nullable=True)
-_text("body", "Body of a control-flow node that the node stands in, `<owner>.<attribute>`; empty at the top level")
+_text("body", "Body of a control-flow node that the node is in, `<owner>.<attribute>`; empty at the top level")
 _list("source_nodes", "names", "Source nodes that the executed node computes")
 _list("executed_nodes", "names", "Executed nodes, in execution order")
 _list("op_types", "names", "Operator types of the group, in graph order")
@@ -289,8 +289,8 @@ for _kind, _phrase in (
     _amount(f"{_kind}_std_us", f"Standard deviation of the node's time over runs, {_phrase}", nullable=True)
 _amount(
     "raw_total_us",
-    "Sum of the node's exclusive time over all measured profiled runs; of one run, where a profile from elsewhere does "
-    "not tell how many there were",
+    "Sum of the node's exclusive time over all measured profiled runs; of one run, where an imported profile has no "
+    "number of runs",
 )
 _interval(
     "correction",
@@ -547,7 +547,7 @@ _cases("clock", "_mhz", "Clock at which designs like the kernel close", nullable
 _flag("is_chosen", "Whether the candidate is in the plan")
 _text("reason", "Why the candidate is in the plan or not")
 _text("comment", "What is fused into the kernel, its speedup, and its share of the critical path")
-_count("group_count", "Fused groups that the row stands for", minimum=1)
+_count("group_count", "Fused groups that the row counts", minimum=1)
 _amount("host_latency_us", "Time of the group on the host in one run")
 _amount("host_latency_share", "Time of the group on the host over the unprofiled median")
 _amount("host_energy_uj", "Energy of the group on the host in one run", nullable=True)
@@ -666,7 +666,7 @@ _count("total_fused_bytes", "Bytes of all calls that still cross the card's memo
 _amount("roof_us", "Time of all calls under the roof of the board, unfused: a bound, not an estimate")
 _amount("fused_roof_us", "Time of all calls under the roof of the board with the fused traffic")
 _amount("kernel_peak_flop_per_s", "Peak of the board in the number format of the kernel")
-_amount("board_memory_bytes_per_s", "Bandwidth of the board's memory that the ceiling stands for")
+_amount("board_memory_bytes_per_s", "Bandwidth of the board's memory behind the ceiling")
 _amount("ridge_flop_per_byte", "Intensity at which peak and bandwidth meet")
 _text("ceiling_source", "Origin of the ceilings")
 
@@ -757,7 +757,7 @@ for _name, _description in (
     ("rpc_execute_us", "The remote call in it: RPC (execute) time; only devices have it"),
     ("qnn_accelerator_us", "The device's side of the call: QNN accelerator (execute) time; only devices have it"),
     ("accelerator_us", "The execution of the graph: Accelerator (execute) time"),
-    ("accelerator_busy_us", "The execution of the graph without waiting; only devices tell it"),
+    ("accelerator_busy_us", "The execution of the graph without waiting; only devices report it"),
     ("vtcm_acquire_us", "Time for initial VTCM acquire"),
     ("power_up_us", "Time for HVX + HMX power on and acquire"),
 ):
@@ -810,7 +810,7 @@ _interval(
 )
 _amount("span_gain_us", "By how much the span would fall at most", nullable=True)
 _list("conditions", "names", "What was tested: the rule's conditions with their thresholds")
-_mapping("evidence", "Figures of the finding, by the table that they stand in or follow from")
+_mapping("evidence", "Figures of the finding, by the table that they are in or follow from")
 _text("hazard", "What can go wrong with the remedy, or with the finding")
 _text("remedy", "What to do")
 _text("rule_source", "Where the rule comes from")
@@ -992,7 +992,7 @@ _count("processor_count", "Processors that the process may use there", minimum=1
 _text("runtime_version", "Version of ONNX Runtime there")
 _count("untimed_shape_count", "Ways to divide and share the host for which the budget was too short")
 _count("trial_count", "Runs of the search and of the curve")
-_count("invalid_trial_count", "Runs of the search that were invalid, and told nothing of the bound")
+_count("invalid_trial_count", "Runs of the search that were invalid, and cannot be judged against the bound")
 _text("invalid_trial_reason", "Why the last one of them was", nullable=True)
 _list("prediction_doubts", "names", "Why prediction and measurement differ, for each rate at which they do")
 _count("part_index", "Number of the part: a minute of a long load")

@@ -33,9 +33,9 @@ class Folder(TypedReader):
     """The artifacts of one folder.
 
     Args:
-        path: where the artifacts stand.
+        path: of the folder of the artifacts.
         record: the sidecar of what this stage will write; reads, notes and the workload are entered as they are read.
-        lenient: accept stale tables and tables of another model with a note (the view draws what stands there).
+        lenient: accept stale tables and tables of another model with a note (the view draws what there is).
 
     Attributes:
         inherited: why artifacts that were read are incomplete; so is everything that is made from them.
@@ -49,7 +49,7 @@ class Folder(TypedReader):
         self._read: dict[str, tuple[Path, Provenance, str]] = {}
 
     def path(self, name: str) -> Path:
-        """Path at which the artifact stands, or would stand."""
+        """Path of the artifact, whether or not it exists."""
         return self.root / ARTIFACTS[name].file
 
     def has(self, name: str) -> bool:
@@ -65,7 +65,7 @@ class Folder(TypedReader):
 
         Args:
             name: the artifact.
-            path: of its file where it stands in another folder.
+            path: of its file if that is in another folder.
 
         Raises:
             UpstreamError: it is missing, corrupt, stale or of another model.
@@ -195,10 +195,10 @@ class Folder(TypedReader):
 
 
 def is_there(path: Path) -> bool:
-    """Whether something stands at a path.
+    """Whether there is something at a path.
 
     Raises:
-        UpstreamError: nobody can tell, because a folder on the way may not be searched or a name is too long.
+        UpstreamError: unknown, because a folder on the way may not be searched or a name is too long.
     """
     try:
         return path.exists()
@@ -207,7 +207,7 @@ def is_there(path: Path) -> bool:
 
 
 def absence_notes(names: Iterable[str]) -> list[str]:
-    """Return a note for each stage that has not written its artifacts; one that stands aside need not have run."""
+    """Return a note for each stage that has not written its artifacts; optional stages need not have run."""
     files: dict[str, list[str]] = {}
     for name in names:
         if not STAGES[WRITER[name]].is_aside:

@@ -28,7 +28,7 @@ from common.errors import PipelineError
 from common.names import quoted
 
 _NO_WAIT = os.O_NOFOLLOW | os.O_NONBLOCK  # no link is followed, and no pipe is waited for
-STAGING = ".onnx-profile-staging"  # nobody else's name: what stands there is deleted
+STAGING = ".onnx-profile-staging"  # nobody else's name: anything there is deleted
 LOCK, JOURNAL = ".lock", "journal.json"
 HOLDER = re.compile(r"(\S.* \(process \d+\))?")  # what a lock of ours says
 WAIT_S = 0.01
@@ -56,7 +56,7 @@ def holding(folder: Path, holder: str) -> Iterator[Path]:
     """Hold a folder, complete what was cut short in it, and yield a staging folder, which goes with the block.
 
     Args:
-        folder: where the files will stand.
+        folder: of the files.
         holder: who holds it, in the error of whoever else wants to.
 
     Raises:
@@ -135,7 +135,7 @@ def require_replaceable(target: Path) -> None:
     """Refuse what a rename cannot replace.
 
     Raises:
-        PipelineError: a folder stands there, or its own folder may not be changed or is on another disk.
+        PipelineError: the path is a folder, or its own folder may not be changed or is on another disk.
         OSError: it cannot be looked at.
     """
     if target.is_dir() and not target.is_symlink():
@@ -151,7 +151,7 @@ def _stands(path: Path) -> bool:
     """Return whether anything is at a path, a link included.
 
     Raises:
-        OSError: nobody can tell.
+        OSError: unknown.
     """
     try:
         path.lstat()

@@ -12,7 +12,7 @@ def parse(text: str, *, holds_paths: bool = False) -> Any:
 
     Args:
         text: the JSON.
-        holds_paths: whether bytes of a path that are no text may stand in it, each as half of a surrogate pair.
+        holds_paths: whether bytes of a path that are no text may be in it, each as half of a surrogate pair.
 
     Raises:
         ValueError: it is none, or a number or a text in it has no place in an artifact.

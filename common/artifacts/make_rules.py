@@ -63,7 +63,7 @@ def _number(script: str) -> str:
 def modules_of(script: str) -> set[Path]:
     """Return every module of this project that a script imports for its tables, directly or through another module.
 
-    The style or script of a page stands beside the module that writes it, under the same name.
+    The style or script of a page is in the folder of the module that writes it, under the same name.
     """
     reached: set[Path] = set()
     waiting = [ROOT / script]
@@ -91,7 +91,7 @@ def _imported_names(path: Path) -> Iterator[str]:
 
 
 def _files_of(names: Iterable[str]) -> Iterator[Path]:
-    """Source files of the modules that belong to this project, with the packages that they stand in."""
+    """Source files of the modules that belong to this project, with their packages."""
     for name in names:
         parts = name.split(".")
         if parts[0] != "common":

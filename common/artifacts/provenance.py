@@ -31,7 +31,7 @@ class Provenance:
         swept: dimensions that differ between its rows; each row says their sizes in its key column ``dimensions``.
         reads: SHA-256 of every file of the folder that was read.
         incomplete: what the artifact lacks, one reason each; empty for a complete one.
-        imported: the files of a measurement that was recorded elsewhere, and what they tell of it; ``host`` is then
+        imported: the files of a measurement that was recorded elsewhere, and the facts in them; ``host`` is then
             empty, because it is unknown.
     """
 

@@ -1,4 +1,4 @@
-"""What one stage writes into a folder: staged as temporaries, and put in place all together or not at all."""
+"""The output of one stage in a folder: staged as temporaries, and put in place all together or not at all."""
 
 from __future__ import annotations
 
@@ -256,7 +256,7 @@ class Transaction(TypedWriter):
 
     @contextlib.contextmanager
     def _opened(self, temporary: Path) -> Iterator[IO[str]]:
-        """Open a file for text; where a path holds bytes that are no UTF-8, question marks stand in it."""
+        """Open a file for text; where a path holds bytes that are no UTF-8, they become question marks."""
         with self._reporting(), temporary.open("w", encoding="utf-8", errors="replace", newline="") as file:
             yield file
 

@@ -23,7 +23,7 @@ LISTING = "files.json"
 
 @contextlib.contextmanager
 def whole_folder(folder: Path, quantity: str) -> Iterator[dict[str, str]]:
-    """Yield an empty mapping; when the block ends well, the texts that it then holds by path stand in the folder.
+    """Yield an empty mapping of paths to texts; when the block ends well, those texts are the files of the folder.
 
     Args:
         folder: new, empty, or as an earlier run left it.

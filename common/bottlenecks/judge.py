@@ -32,7 +32,7 @@ class Gain:
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """What a node keeps of its time at best: a share of it, and no less than a time that its work takes."""
+    """The least time that a node can keep: a share of its time, and no less than its work takes."""
 
     share: float = 0.0
     least_us: float = 0.0

@@ -1,4 +1,4 @@
-"""What rules are about: single nodes, all nodes of a kind, islands, patterns, borders, the runs, an NPU's nodes."""
+"""Subjects of the rules: single nodes, all nodes of a kind, islands, patterns, borders, the runs, an NPU's nodes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SUMMED = ("node_latency_us", "latency_share", "bytes", "pool_wait_us")
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """What a rule judges: its name, its figures by table, and the executed nodes that a remedy would make faster."""
+    """The subject of a rule: its name, its figures by table, and the executed nodes that a remedy would make faster."""
 
     name: str
     facts: Facts

@@ -1,4 +1,4 @@
-"""What the scripts of load tests do alike: their flags, by subject, and the tables of one load."""
+"""The common part of the scripts of load tests: their flags, by subject, and the tables of one load."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ def bound_flags(parser: Parser) -> None:
 
 
 def telemetry_flags(parser: Parser) -> None:
-    """Add the dashboard that is told of the load while it lasts."""
+    """Add the dashboard that receives the load's figures while it lasts."""
     text = "send telemetry to this dashboard ten times a second, such as http://127.0.0.1:8765"
     parser.setting("--post", metavar="URL", help=text)
     text = "its token (default: dashboard.token in the folder of the tables)"

@@ -54,7 +54,7 @@ class StageRun:
         """Say in the sidecars that the measurement was recorded elsewhere, on an unknown host.
 
         Args:
-            facts: the imported files, and what they tell of the recording.
+            facts: the imported files, and the facts of the recording in them.
             unused: settings that do not bear on an import.
         """
         record = self.record

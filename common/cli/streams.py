@@ -22,7 +22,7 @@ from common.errors import PipelineError
 from common.names import printable
 
 REDRAW_S = 0.1
-bar_end: list[str] = []  # what ends the line of a progress bar that stands unfinished on stderr
+bar_end: list[str] = []  # what ends the line of an unfinished progress bar on stderr
 NOTHING_DONE = "nothing was replaced"
 YOUNG_OBJECTS = 200_000  # graphs consist of small objects that live long: frequent garbage collection finds nothing
 

@@ -23,7 +23,7 @@ Key = tuple[str, str]  # kind and name of what a group holds
 
 @dataclass(frozen=True, slots=True)
 class Executed:
-    """What one side executed.
+    """The executed nodes of one side.
 
     Attributes:
         sources: source nodes by executed node, in the order of execution; empty for an inserted node.

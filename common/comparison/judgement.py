@@ -16,7 +16,7 @@ SIGNIFICANCE = 0.05  # of all tests of a family together
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """What a difference means, why, and how many runs would decide an undecided one."""
+    """The meaning of a difference, its reason, and how many runs would decide an undecided one."""
 
     outcome: Outcome
     reason: str = ""
@@ -70,7 +70,7 @@ def _too_little(difference: Difference) -> tuple[str, int | None]:
     """Return why nothing can be said, and the least number of runs."""
     runs = [count for count in (difference.baseline_runs, difference.candidate_runs) if count is not None]
     if runs and min(runs) < LEAST_RUNS:
-        return "1 run tells nothing" if min(runs) == 1 else f"{min(runs)} runs tell nothing", LEAST_RUNS
+        return "1 run is too few" if min(runs) == 1 else f"{min(runs)} runs are too few", LEAST_RUNS
     if not runs:
         return "one value each, without an interval: repeat both measurements", None
     return "the baseline takes no time that the clock can measure", None
@@ -79,7 +79,7 @@ def _too_little(difference: Difference) -> tuple[str, int | None]:
 def _doubt(low: float, high: float, floor: float, share: float) -> str:
     if low <= 0 <= high:
         return "the interval holds zero and more than the margin"
-    return "a repeat scatters as much" if abs(share) <= floor else "the test does not tell it from chance"
+    return "a repeat scatters as much" if abs(share) <= floor else "the test cannot rule out chance"
 
 
 def _runs_needed(difference: Difference, reach: float, margin_share: float) -> int | None:

@@ -19,7 +19,7 @@ Statement = Mapping[str, Any]  # the figures of a document, or of a row, by the 
 
 @dataclass(frozen=True)
 class MeasuredSide:
-    """What was measured.
+    """One side of a comparison.
 
     Attributes:
         name: its folder or its model.

@@ -83,14 +83,14 @@ def recorded_side(
     tables: Tables,
     nodes_us: Mapping[str, Samples],
 ) -> MeasuredSide:
-    """Return what the tables of a folder tell of one measurement.
+    """Return one measurement from the tables of a folder.
 
     Args:
         name: of the folder.
         origin: fields of the sidecar of run_latency.
         documents: those of ``DOCUMENTS`` that are there.
         tables: rows of run_latency, and of other tables where they are there.
-        nodes_us: times of each executed node, run by run; empty where no trace tells them.
+        nodes_us: times of each executed node, run by run; empty without a trace.
     """
     summary = documents.get("latency_summary", {})
     busy = [note.partition(";")[0] for note in origin["notes"] if note.startswith(BUSY)]
@@ -127,7 +127,7 @@ def _steady_runs(runs: Sequence[RunLatencyRow], steady_start: int) -> Samples:
 
 
 def _typical_times(rows: Sequence[OpLatencyRow]) -> dict[str, Samples]:
-    """Return the median of each node as its only value, or its mean, where a profile tells no more."""
+    """Return the median of each node as its only value, or its mean, where a profile has no more."""
     typical_us = {}
     for row in rows:
         times_us = (row["corrected_median_us"], row["raw_median_us"], row["corrected_mean_us"], row["raw_mean_us"])
@@ -136,7 +136,7 @@ def _typical_times(rows: Sequence[OpLatencyRow]) -> dict[str, Samples]:
 
 
 def _executed(tables: Tables) -> Executed:
-    """Return which source nodes each executed node computes; without node_map each node stands for itself."""
+    """Return which source nodes each executed node computes; without node_map each node computes itself."""
     sources: dict[str, list[str]] = {row["executed_node"]: [] for row in tables.get("op_latency", ())}
     if "node_map" not in tables:
         return Executed({name: [name] for name in sources})

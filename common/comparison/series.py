@@ -11,7 +11,7 @@ and the floor is that of their median.
 
 Of many nodes some have quarters that agree by chance. So a node's floor also follows from its own scatter between
 blocks, times how much larger the steps between quarters are in the median of all nodes (:func:`with_common_floor`).
-Nodes also differ between two sessions by more than within one, because their memory lies elsewhere. Most nodes are
+Nodes also differ between two sessions by more than within one, because their memory is elsewhere. Most nodes are
 alike in both measurements, so the scatter of their differences says how much more (Efron 2004, J. Am. Stat. Assoc. 99:
 the empirical null), beside a step of the clock, which is much for a short node. What moved all nodes alike is left out
 of that scatter: it is a difference, and no noise.
@@ -49,7 +49,7 @@ Key = TypeVar("Key")
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """How much a figure differs from its baseline, as shares of the baseline; None where nothing tells.
+    """How much a figure differs from its baseline, as shares of the baseline; None where unknown.
 
     Attributes:
         baseline: median of the baseline.
@@ -84,7 +84,7 @@ def difference(baseline: Samples, candidate: Samples, resolution: float = 0.0) -
     Args:
         baseline: a series of times or other amounts that are not negative.
         candidate: the series that is compared with it.
-        resolution: smallest step of the clock; no smaller difference is told from noise.
+        resolution: smallest step of the clock; a smaller difference is noise.
     """
     before, after = float(np.median(baseline)), float(np.median(candidate))
     counts = (len(baseline), len(candidate))

@@ -19,7 +19,7 @@ class ComparedFigure:
 
     Attributes:
         kind: what the figure is about.
-        document: where it stands.
+        document: its file.
         name: its column.
         spread: ``interval``: two columns are its limits; ``cases``: two columns are it where all that nobody knows is
             worse, and better: both sides know as little, so each case is compared with itself; ``halves``: a column

@@ -1,4 +1,4 @@
-"""What mapped layers cost on an accelerator.
+"""The cost of mapped layers on an accelerator.
 
     python -m common.design_space estimate     cycles, energy and DRAM traffic of every row of a table of mapped layers
 

@@ -76,7 +76,7 @@ class TorchCalls:
 
 @dataclass(slots=True)
 class _Events:
-    """What is kept of each operator, in arrays: a file may hold millions."""
+    """Figures of each operator, in arrays: a file may hold millions."""
 
     call_indices: dict[TorchCall, int] = field(default_factory=dict)
     start_us: array[float] = field(default_factory=lambda: array("d"))

@@ -19,7 +19,7 @@ from common.names import listed
 
 @dataclass(slots=True)
 class _Border:
-    """What crosses the border of a layer, in graph order; keys only."""
+    """The tensors that cross the border of a layer, in graph order; keys only."""
 
     reads: dict[str, None] = field(default_factory=dict)
     writes: dict[str, None] = field(default_factory=dict)

@@ -146,7 +146,7 @@ def example(name: str, kind: KernelKind) -> str:
 
 
 def pair(text: str) -> tuple[int, int]:
-    """Convert ``13x16`` to two numbers; a single number stands for both."""
+    """Convert ``13x16`` to two numbers; a single number means both."""
     first, _, second = text.lower().partition("x")
     return cli.positive_int(first), cli.positive_int(second or first)
 

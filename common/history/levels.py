@@ -1,4 +1,4 @@
-"""Where a series of few independent values changes its level, and what the next value on a level may be.
+"""Changes of level in a series of few independent values, and the range of the next value on a level.
 
 A value is a figure of one record: a session of its own, days after the last one. There are tens of them, without
 the correlation of neighbours, and nothing says that they are normally distributed. So the change points of a latency
@@ -6,7 +6,7 @@ series (:mod:`common.latency.steady_state`), which need hundreds of runs and est
 suit. Here a change is tested by ranks: of all places where the series could be cut, the one counts where the ranks
 before and after differ most (Pettitt 1979, J. R. Stat. Soc. C 28(2), with the cut's own standard deviation), and the
 p-value is the share of shuffled series with a larger maximum. It holds whatever the distribution is. Where there is a
-change, the cut stands where two medians fit the values best; both parts are tested again.
+change, the cut is where two medians fit the values best; both parts are tested again.
 """
 
 from __future__ import annotations

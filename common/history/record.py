@@ -66,7 +66,7 @@ def record_of(side: MeasuredSide, revision: Revision, digests: Sequence[str], mo
     Args:
         side: what was measured.
         revision: the commit that was measured.
-        digests: SHA-256 of its tables of times, those of runs and of nodes; some profiles tell no single runs.
+        digests: SHA-256 of its tables of times, those of runs and of nodes; some profiles have no single runs.
         model_path: file of the model.
     """
     return Record(

@@ -1,4 +1,4 @@
-"""The commit of a working tree, as git tells it."""
+"""The commit of a working tree, as git reports it."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ WAIT_S = 30.0  # a status of a large tree on a slow disk
 
 @dataclass(frozen=True, slots=True)
 class Revision:
-    """What was measured.
+    """The measured revision.
 
     Attributes:
         commit: its full name, or ``unknown``.
-        is_dirty: whether tracked files differ from it; None where nobody can tell.
+        is_dirty: whether tracked files differ from it; None where unknown.
     """
 
     commit: str = UNKNOWN

@@ -22,7 +22,7 @@ NORMAL_DEVIATION_PER_MAD = 1.4826
 
 
 def slow_limit_us(latencies_us: Sequence[float] | Samples) -> float:
-    """Return the latency above which a run of a series is slow; infinite for a series too short to tell."""
+    """Return the latency above which a run of a series is slow; infinite for a series that is too short."""
     if len(latencies_us) < LEAST_RUNS:
         return float("inf")
     median = float(np.median(latencies_us))

@@ -16,7 +16,7 @@ DRAWS = 1000
 MOST_BLOCKS = 1000
 BATCHES = 10  # of a series whose neighbours depend on each other
 LEAST_SAMPLES = 10  # for limits of the mean
-BINOMIAL_REACH = 12  # standard deviations; what lies beyond has a probability below 1e-20
+BINOMIAL_REACH = 12  # standard deviations; beyond it the probability is below 1e-20
 
 Samples = npt.NDArray[np.float64]
 

@@ -86,7 +86,7 @@ def steady_state(latencies_us: Samples) -> SteadyState:
     start = _steady_start(segments)
     if start is None or _is_slope(points, changes, variance) or _drifts(points[-(-start // width) :], variance):
         return SteadyState("no steady state", None, segments)
-    # A change lies somewhere within its block, so the steady part begins with the next block.
+    # A change is somewhere within its block, so the steady part begins with the next block.
     return SteadyState(_kind(segments, start), start + width - 1 if start else 0, segments)
 
 

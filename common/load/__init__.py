@@ -1,1 +1,1 @@
-"""Load: when requests arrive, how they are batched, the loop that serves them, and what the record of it tells."""
+"""Load: when requests arrive, how they are batched, the loop that serves them, and the figures of its record."""

@@ -31,7 +31,7 @@ def find_best(
         model: what is served.
         settings: what the search is asked for.
         power_w: returns the mean power between two times of ``time.perf_counter``, or None.
-        listener: told of each load when it begins.
+        listener: called with each load when it begins.
 
     Raises:
         PipelineError: the runtime refuses the model.

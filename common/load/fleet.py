@@ -49,10 +49,10 @@ COLUMNS = ("model_file", *HOST, *SETUP, *SHARING, *FIGURES)
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """What a search before the run looks for.
+    """The aim of a search before the run.
 
     Attributes:
-        p99_us: 99th percentile of the latency at most.
+        p99_us: highest 99th percentile of the latency.
         budget_s: time of the search.
         batch_max: largest batch.
     """
@@ -222,7 +222,7 @@ def fleet_rows(
     Args:
         paths: files of the models.
         results: the place of each model and its row, as they come.
-        progress: told how many models of how many are measured.
+        progress: called with the number of measured models and of all.
 
     Raises:
         PipelineError: the workers were lost before any model was measured.
@@ -245,7 +245,7 @@ def fleet_rows(
 def _files_of(path: Path) -> dict[str, bytes]:
     """Return the content of a model's file, and of the files in its folder that its weights are in, by their places.
 
-    One that is missing or stands outside of the folder is left out, as are those of a file that is no model: who loads
+    One that is missing or outside of the folder is left out, as are those of a file that is no model: who loads
     it says what is wrong.
     """
     found = {path.name: _content(path)}

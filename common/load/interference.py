@@ -63,7 +63,7 @@ RoundsByState = Mapping[tuple[str, str], Rounds]  # by role, and by alone or tog
 
 @dataclass(frozen=True, slots=True)
 class Interference:
-    """What loading two services alone and together leaves.
+    """The records of two services, loaded alone and together.
 
     Attributes:
         last: the last test of the main service beside the other one.

@@ -1,4 +1,4 @@
-"""What a load test is asked for: made once of the values that the user gave, and checked here."""
+"""Settings of a load test: made once of the user's values, and checked here."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def checked(values: FlagValues, given: Collection[str]) -> FlagValues:
 
 @dataclass(frozen=True, slots=True)
 class RequestContent:
-    """What a request brings to the model, and what it is answered.
+    """Inputs and answers of requests.
 
     Attributes:
         dimensions: given sizes of dynamic dimensions.
@@ -158,7 +158,7 @@ class LoadSettings:
         Args:
             path: the model's file.
             configured: sizes of dynamic dimensions, of lower precedence.
-            listener: told of each load when it begins.
+            listener: called with each load when it begins.
         """
         arrivals = self.demand.schedule()
         length = padded_length(self.demand, arrivals, self.policy.buckets, self.content.length_dim)
@@ -183,7 +183,7 @@ class LoadSettings:
 
 @dataclass(frozen=True, slots=True)
 class OtherModel:
-    """What is asked of the other one of two models.
+    """Settings of the other one of two models.
 
     Attributes:
         dimensions: given sizes of its dynamic dimensions.
@@ -196,7 +196,7 @@ class OtherModel:
 
 @dataclass(frozen=True, slots=True)
 class SearchSettings:
-    """What a search is asked for.
+    """Settings of a search.
 
     Attributes:
         bound: p99, time and largest batch; see :class:`~common.load.fleet.Bound`.

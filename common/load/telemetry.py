@@ -39,7 +39,7 @@ REASONS = {
 
 @dataclass(frozen=True, slots=True)
 class Dashboard:
-    """Where messages go.
+    """The receiver of messages.
 
     Attributes:
         host: name or address.
@@ -90,7 +90,7 @@ def dashboard_at(address: str, token_file: Path) -> Dashboard:
 
 
 class LoadDelta:
-    """What a load has got since the last look.
+    """Figures of a load since the last look.
 
     Args:
         log: the record while it is written.
@@ -121,7 +121,7 @@ class LoadDelta:
 
 
 class TelemetryClient:
-    """Posts the figures of loads, as a context; :meth:`listen` is told of each load when it begins.
+    """Posts the figures of loads, as a context; :meth:`listen` is called with each load when it begins.
 
     Args:
         dashboard: where to.
@@ -216,7 +216,7 @@ class TelemetryClient:
 
 @contextmanager
 def telemetry_to(address: str | None, token_file: Path, model: str, note: Callable[..., None]) -> Iterator[Listener]:
-    """Yield what is told of each load when it begins, and posts its figures until the block ends.
+    """Yield the listener of loads, which posts their figures until the block ends.
 
     Args:
         address: of the dashboard; None: nothing is posted.

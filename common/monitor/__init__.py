@@ -1,1 +1,1 @@
-"""What a model does right now: its figures ten times a second for every client, their history, and alarms."""
+"""Live figures of a model: ten times a second for every client, their history, and alarms."""

@@ -1,4 +1,4 @@
-"""Alarms: a figure beyond a threshold for a while. Thresholds stand in a configuration."""
+"""Alarms: a figure beyond a threshold for a while. Thresholds are in a configuration."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ MILLION = 1e6
 
 @dataclass(frozen=True, slots=True)
 class Conditions:
-    """What the figures are worth, as far as it is known; the work of a run becomes known when the model is loaded.
+    """The known facts behind derived figures; the work of a run becomes known when the model is loaded.
 
     Attributes:
         flop_count: operations of a run.

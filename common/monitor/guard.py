@@ -1,4 +1,4 @@
-"""Who may ask: a token in a file, the names that this server answers to, limits, and headers for the browser.
+"""Access control: a token in a file, the names that this server answers to, limits, and headers for the browser.
 
 A page of another site can send requests to this host's own address from the user's browser. It cannot set our token. It
 could rebind its own name to this address, so the name in ``Host`` must be ours, and an ``Origin``, where there is one,

@@ -1,4 +1,4 @@
-"""What is kept of each second: its figures, those of its 10 s and of its minute, and those of the whole.
+"""The stored figures: those of each second, those of its 10 s and of its minute, and those of the whole.
 
 A percentile of a minute is not the mean of 60 percentiles: runs are counted in a histogram per step, and the figures
 are those of the histogram. Gauges are means over the seconds of the step.

@@ -33,7 +33,7 @@ class NodeShare:
 
 @dataclass(slots=True)
 class LiveSource:
-    """What is shown: a model that this process runs, or what another process posts.
+    """The source of the figures: a model that this process runs, or what another process posts.
 
     Attributes:
         model: its name.
@@ -111,7 +111,7 @@ class Monitor:
             own: figures of the dashboard itself.
 
         Raises:
-            PipelineError: the model cannot even be loaded. One that fails later is a problem that the tick tells.
+            PipelineError: the model cannot even be loaded. One that fails later is a problem in the tick.
         """
         if self.source.error is not None and not self.source.is_ready:
             raise self.source.error

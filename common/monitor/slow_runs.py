@@ -18,7 +18,7 @@ KEPT = 8
 
 
 class SlowRuns:
-    """What the operating system did to the runs of a feed.
+    """Actions of the operating system during the runs of a feed.
 
     The thread of the runs enters it before the runtime makes its threads, and calls :meth:`between` between two runs.
     Another thread calls :meth:`look`.

@@ -71,7 +71,7 @@ class Ingested(BaseModel):
 
 
 class Accepted(BaseModel):
-    """What became of posted runs."""
+    """The reception of posted runs."""
 
     run_count: int = Field(description="runs since the start, of all messages")
 
@@ -137,7 +137,7 @@ class WebService:
     """Answers requests; all of it runs in the thread of the event loop.
 
     Args:
-        monitor: what there is to tell.
+        monitor: the source of all answers.
         hub: clients of the ticks.
         store: the history.
         guard: who may ask.
@@ -203,7 +203,7 @@ class WebService:
         return Response(text, media_type="application/json")
 
     async def nodes(self) -> list[NodeTime]:
-        """What each node takes of the time of a run, the longest first; empty while nothing is known."""
+        """Shares of the nodes in the time of a run, the longest first; empty while nothing is known."""
         return [NodeTime(**asdict(node)) for node in self._monitor.source.nodes]
 
     async def runs(self) -> list[PastRun]:

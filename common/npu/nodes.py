@@ -55,7 +55,7 @@ class NpuNode:
 
     @property
     def placement(self) -> tuple[object, ...]:
-        """What decides where it runs: the nodes that compute it, and its operators by unit and by kind."""
+        """The place of its execution: the nodes that compute it, and its operators by unit and by kind."""
         ops = None if self.ops is None else tuple(sorted((op.name, tuple(sorted(op.flags))) for op in self.ops))
         return self.fused_into, ops
 
@@ -149,7 +149,7 @@ def _source_nodes(node: QnnNode, trace: OpTrace | None) -> tuple[str, ...]:
 
 
 class PlacementCells(TypedDict):
-    """What the compiler decided of a node: the columns that npu_nodes and npu_chip_nodes share."""
+    """The compiler's decisions about a node: the columns that npu_nodes and npu_chip_nodes share."""
 
     npu_op_id: int
     npu_node: str

@@ -32,7 +32,7 @@ class ResultError(TypedDict):
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """What a session left.
+    """The record of a session on an NPU.
 
     Attributes:
         files: ``qnn_csv``, and ``schematic``, ``qhas``, ``op_trace`` where there are any.

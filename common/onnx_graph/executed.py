@@ -60,7 +60,7 @@ def load_executed_graph(path: Path, dimensions: Mapping[str, int]) -> Graph:
 
 
 def saved_graph(path: Path, traced: Iterable[tuple[str, str]], dimensions: Mapping[str, int]) -> tuple[Graph, Bodies]:
-    """Return the graph that the runtime saved, with a name for each node, and how nodes of bodies are told apart.
+    """Return the graph that the runtime saved, with a name for each node, and the naming of the nodes of bodies.
 
     Arguments are those of :func:`without_weights` and :func:`load_executed_graph`. The file is replaced by the graph.
     """

@@ -1,6 +1,6 @@
 """Scheduler events from Linux's tracefs: a private trace instance, on the processors that this process may use.
 
-The trace records all threads on these processors, for two reasons: only the switches of all threads tell which one ran
+The trace records all threads on these processors, for two reasons: only the switches of all threads show which one ran
 instead, and another process that holds one processor makes two threads of this process share the other, which their own
 switches do not explain.
 

@@ -1,4 +1,4 @@
-"""Quantities with the interval that they lie in and the way in which they are known."""
+"""Quantities with their interval and the way in which they are known."""
 
 from __future__ import annotations
 

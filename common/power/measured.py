@@ -10,7 +10,7 @@ from itertools import pairwise
 
 from common.power.bounded_value import BoundedValue
 
-NORMAL_95 = 1.96  # 95 % of a normal distribution lies within this many standard errors of the mean
+NORMAL_95 = 1.96  # 95 % of a normal distribution is within this many standard errors of the mean
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ def average_power(
 ) -> BoundedValue | None:
     """Return the mean power from ``start_s`` to ``end_s``, summed over domains.
 
-    Each sample stands for the time since the previous one. The interval is ±1.96 standard errors of the mean, where the
+    Each sample covers the time since the previous one. The interval is ±1.96 standard errors of the mean, where the
     errors of the domains add in quadrature. The result is None if a domain has fewer than two samples in the span: a
     sum without the domain would be another quantity, and one sample has no spread.
     """
@@ -56,7 +56,7 @@ def average_power(
 def idle_power(samples: Sequence[PowerSample], domains: Sequence[str]) -> BoundedValue | None:
     """Return the mean power over all samples of the idle host, summed over domains.
 
-    The time that the first sample stands for is unknown; the median time of the other samples is assumed.
+    The time that the first sample covers is unknown; the median time of the other samples is assumed.
     """
     series = [readings for domain, readings in _by_domain(samples).items() if domain in domains]
     steps_s = [later.time_s - earlier.time_s for readings in series for earlier, later in pairwise(readings)]

@@ -6,7 +6,7 @@ hierarchies", IBM Systems Journal, 1970): a reuse hits the cache if the bytes to
 
 * Activations were written by a node shortly before. They come from the last-level cache if all bytes of the node fit
   into it, else from DRAM.
-* A weight is read once per run, so a whole run lies between two uses. It comes from the cache only if all bytes of the
+* A weight is read once per run, so two uses are a whole run apart. It comes from the cache only if all bytes of the
   model fit.
 * A memory-bound node above the roof moved its bytes faster than DRAM can. All of them came from the cache.
 

@@ -1,4 +1,4 @@
-"""What an energy estimate takes from tables, the work of nodes and the measured power, and the rows that it gives."""
+"""Inputs of an energy estimate from tables (the work of nodes, the measured power), and its rows."""
 
 from __future__ import annotations
 
@@ -79,5 +79,5 @@ def profile_rows(roofline: Sequence[OpRooflineRow], energy: RunEnergy) -> list[O
 
 
 def _known(value: float) -> float | None:
-    """Return a value; None for NaN, which stands for an unknown in vectors."""
+    """Return a value; None for NaN, which is the unknown in vectors."""
     return None if math.isnan(value) else value

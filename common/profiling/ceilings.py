@@ -1,10 +1,10 @@
-"""What the host reaches through ONNX Runtime: operators take turns in short slices, and the best slice counts.
+"""Rates that the host reaches through ONNX Runtime: operators take turns in short slices, and the best slice counts.
 
 ONNX Runtime, which is judged by the roof, also measures it, at the same thread count. So no share of the roof is lost
 to the kernels of another library. Other work on the host can only slow a slice down, so the best slice counts
-(McCalpin, STREAM). Where memory lies, and on which processor a thread of a pool wakes, is settled when a session is
-created. Sessions and arrays are therefore made anew several times. The two halves of the slices share neither, so they
-can disagree.
+(McCalpin, STREAM). A new session settles the place of its memory, and the processor on which a thread of a pool wakes.
+Sessions and arrays are therefore made anew several times. The two halves of the slices share neither, so they can
+disagree.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Clock = Callable[[], float]
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """What a rate belongs to: its roof, the thread count, the operator, and the size of the operator's inputs."""
+    """The key of a rate: its roof, the thread count, the operator, and the size of the operator's inputs."""
 
     roof: str
     threads: int

@@ -53,7 +53,7 @@ class Measurement:
         profiled: profiled runs.
         trace: the kept runs of the trace; a lost trace has no nodes.
         recorded: all runs of the trace.
-        trace_file: where the trace stands.
+        trace_file: the trace.
         kept: for each run in ``recorded``, whether ``trace`` has it; a jump of the wall clock spoils the run's times in
             the trace, not its latency.
         steady: the steady part of the unprofiled runs.
@@ -61,7 +61,7 @@ class Measurement:
         settings: settings of both sessions.
         failure: why the measurement ended early; empty if it did not.
         lacks: what the trace lacks.
-        bodies: how nodes of bodies are told apart; see :func:`common.profiling.trace.read_trace`.
+        bodies: the naming of the nodes of bodies; see :func:`common.profiling.trace.read_trace`.
     """
 
     plain: Series

@@ -1,4 +1,4 @@
-"""Nesting of a trace's events: those of a subgraph's body lie within the event of the node that owns the body."""
+"""Nesting of a trace's events: those of a subgraph's body are within the event of the node that owns the body."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ that wait for a thread or for memory must not make the cost higher.
 The chains of the thread pool compute much and hold little. An operator that streams through more than a core's own
 cache pays for the profiler's memory traffic as well, and would charge it to all other nodes of its class.
 
-After the second clock read the runtime stores the event. That time lies between nodes; within a body it is part of the
+After the second clock read the runtime stores the event. That time is between nodes; within a body it is part of the
 control-flow node's own time. The time between the events of the profiled chain is this cost around.
 """
 
@@ -38,7 +38,7 @@ LENGTH = 16  # k
 WARMUP_ROUNDS = 3
 BLOCKS = 12
 BLOCK_ROUNDS = 5
-# Below this multiple of the correction, a node's time tells more about the profiler than about the node.
+# Below this multiple of the correction, a node's time is more that of the profiler than that of the node.
 DOMINATED_BELOW = 4
 
 Shape = tuple[int, ...]

@@ -53,7 +53,7 @@ def measured_in_turn(
 
 
 def shares_of_runs(runs: int) -> list[int]:
-    """Divide runs among new sessions: where its memory lies moves a node by percents while a session lives."""
+    """Divide runs among new sessions: the place of its memory moves a node by percents while a session lives."""
     parts = max(1, min(SESSION_ROUNDS, runs // LEAST_ROUND))
     return [len(part) for part in np.array_split(np.arange(runs), parts)]
 

@@ -34,7 +34,7 @@ NO_PERCENTILES = "the trace has profiled runs only: the latency of unprofiled ru
 # Providers whose kernels a node only starts, unless it must wait for a result.
 ASYNCHRONOUS = ("CUDA", "ROCM", "MIGraphX", "Dml", "Js", "WebGpu")
 EMPTY = (
-    "a trace does not tell these, so they are empty: provider_layers, power_samples, host_samples, os_events, "
+    "a trace does not contain these, so they are empty: provider_layers, power_samples, host_samples, os_events, "
     "run_disturbances, hardware_counters"
 )
 
@@ -65,7 +65,7 @@ class Recording:
 
     @property
     def facts(self) -> dict[str, Any]:
-        """What the trace tells of the recorded session."""
+        """The facts of the recorded session in its trace."""
         events, runs = self.trace.recorded_count, self.trace.run_count
         return {
             "event_count": events,
@@ -106,9 +106,9 @@ def conclude_recording(path: Path, recorded: Trace, threads: int | None, warmup:
     """Find out which runs of a recorded trace count.
 
     Args:
-        path: where the trace stands.
+        path: of the trace.
         recorded: all runs of the trace.
-        threads: the recorded thread count; None: as the trace tells it.
+        threads: the recorded thread count; None: the one in the trace.
         warmup: runs to leave out at the start; None: see the module's rule.
 
     Raises:
@@ -145,13 +145,13 @@ def _require_sequence(path: Path, trace: Trace) -> None:
 
 
 def _threads(trace: Trace, given: int | None) -> int:
-    """Return the thread count; a trace does not tell the one thread of a session without a pool.
+    """Return the thread count; a trace does not state the one thread of a session without a pool.
 
     Threads that never started share one entry in the trace, so that more may be given than the trace has.
     """
     traced = max((node.pool.pool_size for node in trace.nodes.values() if node.pool), default=None)
     if given is None and traced is None:
-        raise UnusableValueError("threads", "is not given, and the trace does not tell it", "give the recorded count")
+        raise UnusableValueError("threads", "is not given, and the trace does not state it", "give the recorded count")
     if given and traced and given < traced:
         raise UnusableValueError("threads", f"{given} contradicts the trace: its thread pool has {traced} threads")
     return given or traced or 1
@@ -170,7 +170,7 @@ def _notes(trace: Trace, warmup: int, providers: Mapping[str, float]) -> tuple[s
     if not warmup and trace.run_count == 1:
         notes.append("the trace has one run only, which is a cold one")
     if not any(node.output_shapes for node in trace.nodes.values()):
-        notes.append("the trace does not tell shapes (ONNX Runtime before 1.11), so work by executed shapes is unknown")
+        notes.append("the trace has no shapes (ONNX Runtime before 1.11), so work by executed shapes is unknown")
     asynchronous = [name for name in providers if name.startswith(ASYNCHRONOUS)]
     if asynchronous:
         notes.append(
@@ -188,7 +188,7 @@ def require_graph_of(path: Path, executed: Graph, trace: Trace) -> None:
     """Check that a trace was recorded from an executed graph.
 
     Args:
-        path: where the trace stands.
+        path: of the trace.
         executed: the executed graph.
         trace: the trace.
 
@@ -228,7 +228,7 @@ def require_dimensions_of(path: Path, model: Graph, executed: Graph, trace: Trac
     """Check that the model's dimensions are bound to the sizes that the trace was recorded with.
 
     Args:
-        path: where the trace stands.
+        path: of the trace.
         model: the model with its dimensions bound.
         executed: the executed graph.
         trace: the trace.
@@ -245,7 +245,7 @@ def require_dimensions_of(path: Path, model: Graph, executed: Graph, trace: Trac
 
 
 def _traced_shapes(executed: Graph, trace: Trace) -> Iterator[tuple[str, list[Any]]]:
-    """Yield each tensor whose shape the trace tells; the trace leaves out weights that the runtime has packed."""
+    """Yield each tensor whose shape is in the trace; the trace leaves out weights that the runtime has packed."""
     for traced in trace.nodes.values():
         node = executed.by_name[traced.name]
         yield from zip(node.outputs, traced.output_shapes, strict=False)

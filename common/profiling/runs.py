@@ -37,7 +37,7 @@ class Budget:
     duration_s: float | None = None
 
     def __post_init__(self) -> None:
-        """Refuse a warm-up beyond the stored runs: later runs could not be told from it.
+        """Refuse a warm-up beyond the stored runs: later runs could not be distinguished from it.
 
         Raises:
             UnusableValueError: the warm-up is that long.

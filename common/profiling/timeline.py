@@ -2,7 +2,7 @@
 
 The runtime stamps its events with the wall clock, which is set now and then (by NTP, or after a suspend). The caller
 takes the time before and after each run on a clock that never jumps. Both clocks have the same rate, so one offset
-converts between them until the wall clock is set. A run whose ``model_run`` lies in [s, e] on the trace's clock and in
+converts between them until the wall clock is set. A run whose ``model_run`` is in [s, e] on the trace's clock and in
 [S, E] on the caller's has an offset between e - E and s - S. If two runs have no offset in common, the clock jumped
 between them. A run that fits the offsets on both sides of a jump may contain the jump.
 """

@@ -102,7 +102,7 @@ def _timed(path: Path, event: Event) -> Event:
 
 
 def _has_sound_pool(args: Event) -> bool:
-    """Whether what an event tells of the thread pool, if anything, is of the runtime's making."""
+    """Whether an event's statistics of the thread pool, if any, were written by the runtime."""
     pool = args.get("thread_scheduling_stats")
     if not isinstance(pool, dict):
         return True

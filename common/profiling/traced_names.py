@@ -1,4 +1,4 @@
-"""What the names in a trace tell of the model's nodes, for a trace whose executed graph was not saved.
+"""The model's nodes that the names in a trace denote, for a trace whose executed graph was not saved.
 
 The runtime names what it fuses or moves to another layout after a node or a tensor of the model:
 ``<tensor>[_bn|_mul]_nchwc``, ``<node>_token_<number>``, ``<node>/<name of the fusion>``, ``fused <node>``,
@@ -15,7 +15,7 @@ _FUSION = re.compile(r"/\w+Fusion/?$")
 
 
 def model_names(traced: str) -> tuple[str, ...]:
-    """Return the names of the model that a traced name may stand for, the longest first."""
+    """Return the names of the model that a traced name may denote, the longest first."""
     return tuple(dict.fromkeys(_readings(traced.removeprefix("fused "))))
 
 

@@ -22,7 +22,7 @@ STATUS = Path("/proc/self/status")
 
 @dataclass(frozen=True, slots=True)
 class NodeUtilization:
-    """Utilisation by one node; None where the trace does not tell.
+    """Utilisation by one node; None where the trace has none.
 
     The memory figures are those of the node's first run. Weights count in the first two of them if the session put them
     into the arena.
@@ -46,7 +46,7 @@ class NodeUtilization:
 
 @dataclass(frozen=True, slots=True)
 class RunUtilization:
-    """Utilisation by all runs; None where the trace does not tell.
+    """Utilisation by all runs; None where the trace has none.
 
     ``peak_memory_bytes`` is the maximum in use in the arena since the creation of the session began; ``arena_bytes`` is
     the maximum size of the arena.
@@ -103,7 +103,7 @@ def _balance(pools: Sequence[PoolUse], warmup: int) -> float | None:
 
 
 def peak_resident_bytes(status: Path = STATUS) -> int | None:
-    """Return the peak resident memory of this process; None where the system does not tell."""
+    """Return the peak resident memory of this process; None where the system does not report it."""
     try:
         lines = status.read_text(encoding="ascii", errors="replace").splitlines()
     except OSError:

@@ -66,7 +66,7 @@ class ProviderLayer:
 class LayerCounters:
     """Layers with a time, in order, and the latencies of the counted runs and of the session's runs between them.
 
-    A layer without a time is fused into another one or takes less than a microsecond; OpenVINO does not tell which.
+    A layer without a time is fused into another one or takes less than a microsecond; OpenVINO does not say which.
     """
 
     layers: tuple[ProviderLayer, ...]

@@ -45,7 +45,7 @@ class OutputDistance:
 
 @dataclass(frozen=True, slots=True)
 class ProviderResult:
-    """What one provider did.
+    """The outcome of one provider.
 
     Attributes:
         provider: its name.

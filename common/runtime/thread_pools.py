@@ -24,7 +24,7 @@ _shared: list[tuple[int, int]] = []  # sizes of this process's shared pools, onc
 
 @dataclass(frozen=True, slots=True, order=True)
 class ThreadPools:
-    """What a session does with its threads; their number stands beside it.
+    """The behaviour of a session's threads; their number is a setting of its own.
 
     Attributes:
         inter_threads: threads that compute different nodes at once, in parallel execution mode; 0: one node at a time.

@@ -2,7 +2,7 @@
 
 The energy counter exists from Volta on, counts mJ and is updated every 20 to 100 ms. Sampled power is an average over
 up to a second, which the driver chooses, so it blurs short runs. Without a driver there is no sensor; a reading of 0 W
-never stands for a missing one.
+never means a missing one.
 """
 
 from __future__ import annotations

@@ -52,7 +52,7 @@ def pyrapl_sensors(zones: Iterable[Zone], clock: Clock) -> tuple[list[Sensor], l
 def _reader(pyrapl: ModuleType, device: int, socket: int) -> Callable[[], int]:
     """Return a reader of one counter.
 
-    ``Sensor.energy()`` lists package and memory of socket 0, of socket 1, and so on; -1 stands for a missing counter.
+    ``Sensor.energy()`` lists package and memory of socket 0, of socket 1, and so on; -1 means a missing counter.
     """
     sensor = pyrapl.Sensor(devices=[device], socket_ids=[socket])
 

@@ -1,4 +1,4 @@
-"""What is written at the nodes of the model's graph: counted work, and the time and energy of their execution."""
+"""Annotations of the nodes of the model's graph: counted work, and the time and energy of their execution."""
 
 from __future__ import annotations
 

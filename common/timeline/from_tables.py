@@ -34,7 +34,7 @@ NODE_FACTS = (
 
 @dataclass(frozen=True, slots=True)
 class Timeline:
-    """What the timeline of a measurement shows.
+    """The contents of a measurement's timeline.
 
     Attributes:
         nodes: executed nodes of some runs, by provider, and by thread where there are several.

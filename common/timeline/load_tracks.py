@@ -27,7 +27,7 @@ BATCH_FACTS = (
 
 @dataclass(frozen=True, slots=True)
 class LoadTimeline:
-    """What the timeline of a load test shows, from top to bottom, how many of it, and what it leaves out."""
+    """The contents of a load test's timeline from top to bottom, their number, and those that it leaves out."""
 
     processes: Sequence[Process]
     counts: Mapping[str, int]

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class TimedRow(TypedDict):
-    """What the tables of executed nodes and their gap have in common."""
+    """The common columns of executed nodes and their gap."""
 
     executed_node: str
     op_type: str

@@ -10,7 +10,7 @@ COUNT = 10
 
 
 class RankedRow(TypedDict):
-    """What every table of executed nodes with times has; some mark the gap and what the correction dominates."""
+    """Columns of every table of executed nodes with times; some mark the gap and what the correction dominates."""
 
     executed_node: str
     node_latency_us: float

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from common.table_rows import OpMetricsRow
 
 LABEL_WIDTH = 28
-# Operator types by the work that they do, most first; what is in none of these stands between the last two.
+# Operator types by the work that they do, most first; one that is in none of these is between the last two.
 REDUCING = NORMALIZATIONS | REDUCTIONS | POOLS | SOFTMAX | GELUS | {"Erf"}  # Erf: the heart of a Gelu written out
 MOVING = MOVEMENT | COPIES | QUANTIZERS | SHAPE_CONSTANTS | {"Cast"}
 Source = tuple[str, str]  # name and operator type of a source node; the type is empty where it is unknown
@@ -57,7 +57,7 @@ class NodePath:
 
 
 class NodeRow(TypedDict):
-    """What every table of executed nodes has. Some have ``source_nodes``, ``op_types``, ``row_kind``, ``layout_of``."""
+    """Columns of tables of executed nodes. Some have ``source_nodes``, ``op_types``, ``row_kind``, ``layout_of``."""
 
     executed_node: str
 
@@ -104,7 +104,7 @@ def _sources(row: Mapping[str, Any]) -> list[Source]:
 
 
 def typed_sources(names: Sequence[str], op_types: Sequence[str] = ()) -> list[Source]:
-    """Return source nodes with their operator types; where these are unknown, the names tell them."""
+    """Return source nodes with their operator types; where these are unknown, the names."""
     if len(op_types) != len(names):
         op_types = [re.sub(r"_\d+$", "", name.rpartition("/")[2]) for name in names]
     return list(zip(names, op_types, strict=True))
@@ -130,7 +130,7 @@ def source_labels(sources: Mapping[str, Sequence[str]], metrics: Iterable[OpMetr
 
     Args:
         sources: names of the source nodes that each computes.
-        metrics: rows of op_metrics, which tell operators.
+        metrics: rows of op_metrics, which have the operators.
     """
     kinds = {row["source_node"]: row["op_type"] for row in metrics}
     return label_nodes({name: [(source, kinds.get(source, "")) for source in of] for name, of in sources.items()})

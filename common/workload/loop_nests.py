@@ -46,8 +46,8 @@ class LoopNest:
         dilation_s: input columns between two columns of the window.
         pad_p: rows of zeros above the input that the window reads; the input is not stored with them.
         pad_q: columns of zeros left of the input that the window reads.
-        height: stored input rows; 0 stands for every row that the window reads.
-        width: stored input columns; 0 stands for every column that the window reads.
+        height: stored input rows; 0 means every row that the window reads.
+        width: stored input columns; 0 means every column that the window reads.
         input_bits: of one stored input element.
         weight_bits: of one stored weight.
         output_bits: of one stored output element.

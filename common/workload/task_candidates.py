@@ -90,7 +90,7 @@ def _why_not(graph: SourceGraph, group: Group, layers: LayersByNode, in_bodies: 
     if all(graph.is_free(name) for name in group.nodes):
         return "moves nothing: free on either side"
     if not in_bodies.isdisjoint(group.nodes):
-        return "stands in the body of a loop or a branch"
+        return "is in the body of a loop or a branch"
     if group.kind == "none":
         node = graph.nodes[group.nodes[0]]
         types = {graph.dtypes.get(tensor, "") for tensor in (*graph.variables(node), *node.outputs)}

@@ -37,7 +37,7 @@ class Workload:
         groups: the groups of the graph, in an order in which they can run.
         layers: what each source node computes.
         work: MACs and FLOPs of each source node.
-        in_bodies: source nodes that stand in a loop or a branch.
+        in_bodies: source nodes inside of a loop or a branch.
         costs: host cost of each group.
         executed: nodes of one run on the host, in order.
         inserted: names of those that the runtime inserted.
@@ -144,7 +144,7 @@ def make_workload(
         groups: the groups of the graph.
         layers: what each source node computes.
         work: MACs and FLOPs of each source node.
-        in_bodies: source nodes that stand in a loop or a branch.
+        in_bodies: source nodes inside of a loop or a branch.
         executed: nodes of one run, in order.
         sources: source nodes that each executed node computes; a node that is missing was inserted by the runtime.
         host: the whole run.

@@ -20,7 +20,7 @@ def found(share, low, high, floor, runs=100):
         ((-0.07, -0.09, -0.05, 0.03), 0.001, "improved"),
         ((0.07, 0.05, 0.09, 0.08), 0.001, "undecided"),  # a repeat scatters as much
         ((0.07, -0.01, 0.15, 0.03), 0.001, "undecided"),  # the interval holds zero
-        ((0.07, 0.05, 0.09, 0.03), 0.06, "undecided"),  # the test does not tell it from chance
+        ((0.07, 0.05, 0.09, 0.03), 0.06, "undecided"),  # the test cannot rule out chance
         ((0.01, -0.01, 0.03, 0.03), 0.3, "unchanged"),
         ((0.01, -0.01, 0.03, 0.07), 0.3, "undecided"),  # a change as large as the margin would not be seen
         ((0.01, -0.07, 0.03, 0.03), 0.3, "undecided"),

@@ -71,7 +71,7 @@ def test_what_is_written_is_read_as_the_same_loops(levels):
         (TEXT.replace("P28", "K28"), "has a loop twice"),
         (
             TEXT.replace("L2[WI]", "L2[WIO]"),
-            "holds input, output, weight stands where gemmini has scratchpad; that holds input, weight",
+            "holds input, output, weight is where gemmini has scratchpad; that holds input, weight",
         ),
         ("", "has 1 levels"),
         (" -  -  - ", "'' is not the name of a level"),

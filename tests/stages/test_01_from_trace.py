@@ -217,7 +217,7 @@ def test_threads_come_from_the_trace_where_it_has_a_pool(tmp_path):
 
 def test_an_unknown_thread_count_is_asked_for(recorded, tmp_path):
     files = ("--model", recorded.model, "--from-trace", recorded.trace, "--executed-graph", recorded.graph)
-    with pytest.raises(PipelineError, match=r"--threads: is not given, and the trace does not tell it; give the"):
+    with pytest.raises(PipelineError, match=r"--threads: is not given, and the trace does not state it; give the"):
         profile.main([*map(str, (*files, "--dim", "batch=5", "--out", tmp_path / "out"))])
 
 

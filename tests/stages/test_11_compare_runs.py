@@ -308,5 +308,5 @@ def test_nodes_of_another_runtime_that_tells_means_alone_are_executed_on_both_si
     times_us = pd.read_csv(tmp_path / "openvino/op_latency.csv")["corrected_mean_us"]
     assert len(table) == 5 and {*table["comparison_verdict"]} == {"undecided"}
     assert table["baseline_value"].sum() == pytest.approx(times_us.sum())
-    assert "5 groups of nodes: 5 undecided (1 run tells nothing)" in done.stdout
+    assert "5 groups of nodes: 5 undecided (1 run is too few)" in done.stdout
     assert "figure" not in done.stdout and "| figure" not in (tmp_path / "onnxruntime/comparison.md").read_text()

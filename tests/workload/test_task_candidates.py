@@ -175,7 +175,7 @@ def test_a_transformer_is_a_plan_and_not_a_gap():
 def test_why_no_kernel_serves_a_group():
     _, groups, found = candidates_of(BUILDERS["tiny-loop"](), batch=2)
     why = {groups[one.covers[0]].pattern: one.why_not for one in found if one.task is None and len(one.covers) == 1}
-    assert "stands in the body of a loop or a branch" in why.values()
+    assert "is in the body of a loop or a branch" in why.values()
     assert why["Loop"] in ("no kernel computes Loop", "works on indices, shapes or masks")
     _, groups, found = candidates_of(BUILDERS["tiny-mlp"]())  # the batch is left open
     gemm = next(one for one in found if groups[one.covers[0]].kind == "gemm")

@@ -1,6 +1,6 @@
 """Accelerators: an array of multipliers under a hierarchy of memories.
 
-The levels stand from the outermost (DRAM) to the innermost (registers). A level holds some of the three operands of a
+Levels are ordered from the outermost (DRAM) to the innermost (registers). A level holds some of the three operands of a
 layer; the others bypass it. Below a level, loops may be laid out in space over the rows or the columns of the array.
 """
 
@@ -25,7 +25,7 @@ class NothingFitsError(UnusableValueError):
 
 @dataclass(frozen=True, slots=True)
 class Fanout:
-    """Loops that are laid out in space below a level, and the axis of the array that they lie along."""
+    """Loops that are laid out in space below a level, and their axis of the array."""
 
     loops: tuple[str, ...]
     axis: Axis

@@ -1,4 +1,4 @@
-"""What FA-DOSA's gradient moves: a tile for each layer, and for each group the probability that it is fused."""
+"""The variables of FA-DOSA's gradient: a tile for each layer, and for each group the probability that it is fused."""
 
 from __future__ import annotations
 

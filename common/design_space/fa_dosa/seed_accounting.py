@@ -47,7 +47,7 @@ class SeedKernel:
 
 @dataclass(frozen=True, slots=True)
 class SeedCost:
-    """What all kernels cost, one after the other."""
+    """The cost of all kernels, one after the other."""
 
     moved_bytes: int
     cycles: float

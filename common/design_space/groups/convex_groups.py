@@ -17,7 +17,7 @@ MOST_CLOSED_SETS = 2_000
 
 @dataclass(frozen=True)
 class ConvexGroups:
-    """The groups of a model. Sets of layers are bit sets: bit i stands for layer i.
+    """The groups of a model. Sets of layers are bit sets: bit i is layer i.
 
     Attributes:
         before: for each layer, the layers that it reads from.

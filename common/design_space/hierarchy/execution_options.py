@@ -21,7 +21,7 @@ NOTHING: frozenset[str] = frozenset()
 
 @dataclass(frozen=True, slots=True)
 class Places:
-    """Where the tensors of a layer are; those that are not named are in DRAM.
+    """Places of the tensors of a layer; those that are not named are in DRAM.
 
     Attributes:
         inherited: tensors that it reads on the chip, where an earlier layer left them.

@@ -1,4 +1,4 @@
-"""What mapped nests cost on an accelerator: words moved at each level, cycles and energy.
+"""The cost of mapped nests on an accelerator: words moved at each level, cycles and energy.
 
 docs/DESIGN_SPACE.md has the equations, and says how far they are from what Timeloop counts. The function takes a batch,
 and has a gradient when its arrays are PyTorch's.
@@ -25,7 +25,7 @@ WORD_DIGITS = 6  # of a word; further digits are rounding errors of the sums
 
 @dataclass(frozen=True, slots=True)
 class Accounting:
-    """What is counted.
+    """The counts of a mapped nest.
 
     Attributes:
         halo: which input words that two successive tiles share stay: those that the innermost loop outside steps over
@@ -147,7 +147,7 @@ def cost(
 
 @dataclass(frozen=True)
 class _Moved:
-    """What an operand moves: words read, words written, and blocks of both, by level."""
+    """The traffic of an operand: words read, words written, and blocks of both, by level."""
 
     reads: Mapping[int, Array]
     writes: Mapping[int, Array]
@@ -274,7 +274,7 @@ def _sums(updates: Array, tiles: Array, size: Array, is_outermost: bool) -> tupl
 
 @dataclass(frozen=True, slots=True)
 class StreamCost:
-    """What operators without a loop nest cost: cycles, and the energy of the multipliers and of each level."""
+    """The cost of operators without a loop nest: cycles, and the energy of the multipliers and of each level."""
 
     cycles: float
     energy_parts_pj: tuple[float, ...]

@@ -4,7 +4,7 @@ In text a mapping is what DOSA's rows and Timeloop's summaries write (Parashar e
 
     L3[WIO] P28 Q56 K8 S7 - L2[WI] N1 K4X - L1[O] K2 R7 Q2 C3X - L0[W] P4
 
-The levels stand from the outermost to the innermost, each with the operands that it holds and its loops, the outermost
+Levels are ordered from the outermost to the innermost, each with its operands and its loops, the outermost
 first. ``K8`` runs eight steps over output channels, ``K4X`` lays four out in space. ``N1`` is no loop.
 """
 
@@ -116,9 +116,7 @@ def _checked(mapping: list[LevelLoops], hardware: Hardware) -> list[LevelLoops]:
     """Return a mapping whose levels hold the operands that the accelerator's do; refuse another."""
     for part, level in zip(mapping, hardware.levels, strict=True):
         if part.holds != level.holds:
-            problem = (
-                f"a level that holds {', '.join(sorted(part.holds))} stands where {hardware.name} has {level.name}"
-            )
+            problem = f"a level that holds {', '.join(sorted(part.holds))} is where {hardware.name} has {level.name}"
             raise UnusableValueError("mapping", problem, f"that holds {', '.join(sorted(level.holds))}")
     return mapping
 

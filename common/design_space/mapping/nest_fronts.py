@@ -25,7 +25,7 @@ ALONE: Setting = (IN_MEMORY, 0.0)
 
 @dataclass(frozen=True)
 class NestFronts:
-    """What the mappings of a nest cost in some settings.
+    """The costs of a nest's mappings in some settings.
 
     Attributes:
         mapping_count: mappings of the space.

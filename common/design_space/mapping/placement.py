@@ -1,4 +1,4 @@
-"""Where the operands of a layer are, and the words that move beside its loop nest.
+"""Places of the operands of a layer, and the words that move beside its loop nest.
 
 A map may be resident as a whole, in the outermost memory on the chip that holds inputs. Layers then read or write it
 there, and nothing of it moves at DRAM.
@@ -17,12 +17,12 @@ from common.design_space.accelerator.hardware import Hardware
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """Where the operands of a loop nest are, and what moves beside it.
+    """Places of the operands of a loop nest, and the words that move beside it.
 
     Attributes:
         on_chip: resident operands; the others are in DRAM.
         side_words: for each level the words that are read or written there beside the nest, one count for each stream.
-            No levels stand for no words.
+            Without levels there are no words.
     """
 
     on_chip: frozenset[str] = frozenset()

@@ -1,1 +1,1 @@
-"""What searches found: rows of tables, their comparison, and the cache of earlier results."""
+"""Results of searches: rows of tables, their comparison, and the cache of earlier results."""

@@ -1,4 +1,4 @@
-"""What a search found on one accelerator, as rows of the tables."""
+"""The result of a search on one accelerator, as rows of the tables."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class DesignTask:
 
 @dataclass(frozen=True, slots=True)
 class DesignResult:
-    """What was found for one design.
+    """The result for one design.
 
     Attributes:
         point: the row of the design; it has a ``problem`` and no costs where nothing fits.
@@ -46,7 +46,7 @@ class DesignResult:
 
 
 class Costed(Protocol):
-    """What a schedule of the whole model costs: cycles, pJ, and their product."""
+    """The cost of a schedule of the whole model: cycles, pJ, and their product."""
 
     @property
     def cycles(self) -> float: ...

@@ -10,7 +10,7 @@ class SearchInterruptedError(Exception):
 
 
 class SearchObserver(Protocol):
-    """What a search reports to, and what may end it."""
+    """The receiver of a search's reports, which may end it."""
 
     @property
     def is_interrupted(self) -> bool:

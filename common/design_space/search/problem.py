@@ -77,7 +77,7 @@ def at_points(points: NDArray[np.float64], problem: SearchProblem[object]) -> Ch
     """Return the choices at points of the unit cube, whose side each choice divides equally.
 
     Args:
-        points: by point and choice; further columns stand for nothing.
+        points: by point and choice; further columns are ignored.
         problem: what is searched.
     """
     sizes = np.array(problem.choice_sizes)

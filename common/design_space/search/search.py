@@ -35,7 +35,7 @@ class ModelPart(Generic[Schedule]):
 
 @dataclass(frozen=True, slots=True)
 class Searched(Generic[Part, Schedule]):
-    """What a search has found.
+    """The findings of a search.
 
     Attributes:
         schedules: the supported point of each part, whose choice is the problem's schedule; costs are those of one run.

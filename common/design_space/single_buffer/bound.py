@@ -16,7 +16,7 @@ from common.workload.map_layers import LayerGraph, MapForm, MapLayer
 
 @dataclass(frozen=True, slots=True)
 class LowerBound:
-    """What no schedule can go below."""
+    """The lower bound of all schedules."""
 
     macs: int
     moved_bytes: float

@@ -55,7 +55,7 @@ class FusionChoices:
 
     @cached_property
     def fronts(self) -> GroupFronts:
-        """What each group costs; it is computed when it is first asked for."""
+        """The cost of each group; it is computed on first use."""
         return GroupFronts(self.graph, self.buffer, keeps=self.most_layers > 1)
 
     @cached_property

@@ -1,4 +1,4 @@
-"""What a fused group costs, for every size of its tiles: exact traffic, multiply-accumulates and peak residency.
+"""The cost of a fused group, for every size of its tiles: exact traffic, multiply-accumulates and peak residency.
 
 The group is computed image by image, in strips of columns, each strip in tiles of rows from top to bottom, and within
 a tile stage by stage. Of each map that is read from memory there are two ways: it is held, with all channels, from
@@ -53,7 +53,7 @@ class GroupTiling:
 class _Axis:
     """The tiles of all sizes along one axis, side by side; ``starts`` says where the tiles of each size begin.
 
-    The tiles that stand here are distinct: most tiles of a size are alike. ``sums`` count all of them.
+    The tiles here are distinct: most tiles of a size are alike. ``sums`` count all of them.
     """
 
     sizes: tuple[int, ...]

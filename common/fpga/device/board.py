@@ -122,7 +122,7 @@ class AiEngines:
 
     @property
     def published(self) -> str:
-        """What networks attain, in words."""
+        """The attained share of networks, in words."""
         least, most = self.fp32_flop_per_s.pessimistic / 1e12, self.fp32_flop_per_s.optimistic / 1e12
         return f"networks attain {least:g} to {most:g} TFLOP/s in fp32 on them (CHARM, FPGA 2023)"
 

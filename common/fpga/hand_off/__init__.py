@@ -1,1 +1,1 @@
-"""What an engineer starts from: a plan as specifications, Verilog, C++, a linker configuration and a host schedule."""
+"""Start of an implementation: a plan as specifications, Verilog, C++, a linker configuration and a host schedule."""

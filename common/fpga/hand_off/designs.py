@@ -92,7 +92,7 @@ def _interface(port: KernelPort) -> str:
 
 
 def _all_ports(ports: Sequence[KernelPort]) -> Values:
-    """Return the values of memory.cpp for tensors that lie over all ports."""
+    """Return the values of memory.cpp for tensors that are spread over all ports."""
     return _named_ports([port.name for port in ports])
 
 

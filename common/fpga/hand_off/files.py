@@ -100,7 +100,7 @@ def _designs(generated: Sequence[str]) -> Iterator[tuple[str, str]]:
 
 def _assumed(plan: Plan, units: Sequence[ComputeUnit], calls: Sequence[Call]) -> Iterator[str]:
     yield "Every kernel closes timing at its clock."
-    yield "A tensor lies evenly over the memory channels of the kernel that reads it, word by word."
+    yield "A tensor is spread evenly over the memory channels of the kernel that reads it, word by word."
     for unit in units:
         if not unit.ports:
             yield f"{unit.name} is a vendor's engine: its files and its connections come from the vendor."

@@ -96,7 +96,7 @@ def interval(
     """Return a three-point estimate: the model's time, and the interval around it that published efficiencies imply.
 
     t_case = max(ideal compute / efficiency_case, ideal memory / memory efficiency_case) + fixed (Williams et al. 2009,
-    CACM 52:4, with an efficiency on each roof). The model's time stays the likely one and lies within the interval.
+    CACM 52:4, with an efficiency on each roof). The model's time stays the likely one and is within the interval.
 
     Args:
         likely_us: time that the model gives.

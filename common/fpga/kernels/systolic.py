@@ -99,11 +99,11 @@ class SystolicArray(OnPorts):
         simd: s, products that a processing element adds per cycle.
         precision: fp32, bf16, int16, int8 or int4.
         tile: content of each half of the double buffers.
-        buffers: memories on the chip; those of the operands also keep what lies between the layers of a chain.
+        buffers: memories on the chip; those of the operands also keep the tensors between the layers of a chain.
         ports: ports to the card's memory; their clock is the array's.
         resources: resources of array and buffers, see :func:`build_array`.
         timing: what a call takes beyond the cycles of the schedule, and the interval around it.
-        resource_bands: factors of the likely resources between which published designs lie, by resource.
+        resource_bands: lowest and highest factor of the likely resources in published designs, by resource.
         schedule: schedule of the folds.
         spans_regions: whether it may span several super logic regions.
     """

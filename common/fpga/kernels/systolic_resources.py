@@ -69,7 +69,7 @@ class ResourceModels:
         port_ff: flip-flops of the same.
         port_bram36: block RAMs of the same.
         timing: what a call takes beyond the array's own cycles, and the interval around it.
-        resource_bands: factors of the likely amounts between which published designs lie, by resource.
+        resource_bands: lowest and highest factor of the likely amounts in published designs, by resource.
         clock: shares of the board's clock at which designs close.
     """
 
@@ -241,7 +241,7 @@ ONE_REGION, SEVERAL_REGIONS = "one_region", "several_regions"
 
 @dataclass(frozen=True, slots=True)
 class ArrayTiming:
-    """What published arrays take beyond the cycles of their equations.
+    """Time of published arrays beyond the cycles of their equations.
 
     Attributes:
         array_share: share of the cycles in which the elements have operands.

@@ -61,7 +61,7 @@ def extended(plan: Assignment, options: Sequence[int], scheduler: Scheduler, bud
 
 
 def _with_call(plan: Assignment, index: int, problem: Problem) -> Iterator[Assignment]:
-    """Yield the plan with one more call, on each engine that can stand; none if another call computes its items."""
+    """Yield the plan with one more call, on each engine that fits; none if another call computes its items."""
     options, option = problem.options, problem.options[index]
     covered = {item for call in plan.calls for item in options[call.option].covers}
     weight_bytes = sum(options[call.option].weight_bytes for call in plan.calls) + option.weight_bytes
@@ -107,7 +107,7 @@ class _GreedySearch:
         return best
 
     def best_saving(self) -> tuple[KernelCall, float] | None:
-        """Return the call that saves most if nothing overlaps, on the first engine that can stand, or None."""
+        """Return the call that saves most if nothing overlaps, on the first engine that fits, or None."""
         while self.ranked and self.ranked[0][0] < 0:
             saving_us, index = heapq.heappop(self.ranked)
             is_current = self.saving_us.get(index) == -saving_us

@@ -1,4 +1,4 @@
-"""What a search may spend: deterministic effort, and time on a clock that its caller holds."""
+"""The budget of a search: deterministic effort, and time on a clock that its caller holds."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class Effort:
 
 @dataclass
 class Spending:
-    """What is left of an effort, and a watch. A search whose watch leaves time is the same on every machine."""
+    """The rest of an effort, and a watch. A search whose watch leaves time is the same on every machine."""
 
     left: float  # deterministic seconds
     seed: int = 7

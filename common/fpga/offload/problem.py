@@ -1,4 +1,4 @@
-"""What a plan decides: the items of the host, the engines, their options and the board; and which engines fit on it."""
+"""Decisions of a plan: the items of the host, the engines and their options; and which engines fit on the board."""
 
 from __future__ import annotations
 

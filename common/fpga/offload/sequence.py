@@ -2,7 +2,7 @@
 
 For given engines the segments depend on each other only through the side on which each gate is computed, host or card:
 a shortest path over the two sides of every gate adds their least times up to a bound of every plan, and their plans to
-a plan. Equal segments are solved once. Which engines stand on the board is decided around it, best bound first: if the
+a plan. Equal segments are solved once. The engines on the board are chosen around it, best bound first: if the
 engines of the best path do not fit together, each better plan has fewer of one of them.
 """
 

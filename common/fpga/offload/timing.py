@@ -239,7 +239,7 @@ def between_forks(problem: Problem, wiring: Wiring) -> Iterator[tuple[int | None
 
 
 def _producers(problem: Problem, wiring: Wiring, item: int) -> list[int]:
-    """Return the items that this item reads from; -1 stands for a graph input."""
+    """Return the items that this item reads from; -1 is a graph input."""
     sources = {problem.flows[flow].producer for flow in wiring.read_by[item]}
     return sorted(-1 if source is None else source for source in sources)
 

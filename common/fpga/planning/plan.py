@@ -37,7 +37,7 @@ class Plan:
     Attributes:
         workload: what the plan divides between host and card.
         request: what to plan for.
-        formulation: the offload problem and what its indices stand for.
+        formulation: the offload problem and the meaning of its indices.
         problem: the offload problem with the times in force, given kernel speedups applied.
         solution: result of the search, which uses the models' times only.
         kernels: engines on the board.

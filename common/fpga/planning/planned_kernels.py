@@ -97,7 +97,7 @@ def planned_kernels(
     """Return every engine of a plan.
 
     Args:
-        formulation: what the problem's indices stand for.
+        formulation: the meaning of the problem's indices.
         problem: with the times in force.
         assignment: calls and regions of the plan.
         named: calls by kernel name.

@@ -34,7 +34,7 @@ class Offer:
 
 @dataclass(frozen=True, slots=True)
 class Formulation:
-    """An offload problem in plain values, and what its indices stand for.
+    """An offload problem in plain values, and the meaning of its indices.
 
     Attributes:
         problem: in plain values.

@@ -1,4 +1,4 @@
-"""What to plan for: the request, its defaults (configs/fpga.yaml), and the requests of what-if questions."""
+"""The request of a plan, its defaults (configs/fpga.yaml), and the requests of what-if questions."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ LEAST_SPEEDUP, LARGEST_SPEEDUP = 1e-3, 1e6  # of a kernel over the host; a value
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What to plan for.
+    """The request of a plan.
 
     Attributes:
         board: with its budgets, memory and link.

@@ -264,7 +264,7 @@ def _notes(engine: OverlayEngine, rows: Sequence[LayerTime], calls: int) -> tupl
         layers = f"{alike[0].name}{others} ({'+'.join(op_types)})"
         notes.append(f"{layers}: no unit on {engine.name}, {time_us:,.0f} us on the host")
     if calls > 1:
-        notes.append(f"the engine is called {calls} times, because layers on the host lie between")
+        notes.append(f"the engine is called {calls} times, because there are layers on the host between")
     return tuple(notes)
 
 

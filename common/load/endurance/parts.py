@@ -1,7 +1,7 @@
 """A load of an hour or more, part by part: what each minute delivered, whether memory grows, and whether it slows down.
 
 Each part is a load of its own, whose record is dropped once its figures are taken. So an hour needs no more memory than
-a minute, and what is kept of it stands in a file: neither can look like a leak. At the end of each part the queue runs
+a minute, and its log is in a file: neither can look like a leak. At the end of each part the queue runs
 empty.
 """
 
@@ -46,7 +46,7 @@ class Sampled(Protocol):
 
 
 class ProcessWatch(Protocol):
-    """What samples this process: a context that yields its own notes."""
+    """The sampler of this process: a context that yields its own notes."""
 
     @property
     def notes(self) -> list[str]: ...
@@ -54,7 +54,7 @@ class ProcessWatch(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class LoadPart:
-    """What is kept of one part.
+    """The record of one part.
 
     Attributes:
         start_s: its begin on the clock of ``time.perf_counter``.
@@ -129,7 +129,7 @@ def endure(run_part: Callable[[int, float], LoadPart], duration_s: float, part_s
 
 @dataclass(frozen=True, slots=True)
 class Endurance:
-    """What a load test of many parts leaves.
+    """The record of a load test of many parts.
 
     Attributes:
         last: the last part.

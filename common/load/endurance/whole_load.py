@@ -18,7 +18,7 @@ class WholeLoad:
         self._weighted = dict.fromkeys(QUANTILES, 0.0)  # requests times how much more they vary than independent ones
 
     def add(self, record: LoadRecord, validity: LoadValidity) -> None:
-        """Count the answered requests of a part, unless it tells nothing of latencies."""
+        """Count the answered requests of a part, unless it has no latencies."""
         latencies_us = record.latencies_us
         if validity.status != "valid":
             return

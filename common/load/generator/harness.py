@@ -31,7 +31,7 @@ class Harness:
         arrivals: when; None where that depends on answers.
         model: what is served.
         shape: how many sessions there are, and how they are set up.
-        listener: told of each load when it begins.
+        listener: called with each load when it begins.
     """
 
     service: Service
@@ -68,7 +68,7 @@ class Harness:
 
     @property
     def figures(self) -> dict[str, object]:
-        """What requests bring, how they are batched, and how the sessions are set up."""
+        """The inputs of requests, their batching, and the set-up of the sessions."""
         return {
             "arrivals": self.demand.name,
             **self.shape.figures,

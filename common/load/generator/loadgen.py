@@ -36,7 +36,7 @@ SCENARIOS = {
 SUMMARY, DETAIL = "mlperf_log_summary.txt", "mlperf_log_detail.txt"
 PREFIX = ":::MLLOG "
 PROBES = 20  # calls that say how fast the service is
-KNOWN_SAMPLES = 1024  # numbers that LoadGen draws from; all stand for the same few inputs
+KNOWN_SAMPLES = 1024  # numbers that LoadGen draws from; all mean the same few inputs
 
 
 class Issued:
@@ -144,7 +144,7 @@ def drive(
         bound_s: the latency that LoadGen's rules hold the server scenario to.
         duration_s: least length of the load.
         seed: of the arrivals; the server scenario has those of ``schedules.poisson``.
-        listener: told when the load begins.
+        listener: called when the load begins.
 
     Raises:
         KeyboardInterrupt: a signal came before LoadGen began.

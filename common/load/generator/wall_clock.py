@@ -32,7 +32,7 @@ Started = Callable[[Callable[[], int], Callable[[], None]], None]
 LOOK_S = 0.5  # a signal that the system hands to another thread does not wake the main one
 WakeUps: TypeAlias = "SimpleQueue[None]"  # of the thread that waits: a load is over, or a signal has come
 
-Listener = Callable[[Log, BatchQueue], None]  # told of a load when it begins; it may read, and must not wait
+Listener = Callable[[Log, BatchQueue], None]  # called with a load when it begins; it may read, and must not wait
 
 
 def nobody(log: Log, queue: BatchQueue) -> None:
@@ -48,7 +48,7 @@ class ServedStream:
         service: what answers them.
         policy: how they are batched.
         last_ns: when the last request comes; the drain begins there. None: the source knows by itself.
-        listener: told when the load begins.
+        listener: called when the load begins.
     """
 
     source: Source
@@ -262,7 +262,7 @@ def serve(
         drain_s: see above.
         started: called at the start with the clock of the load and with what wakes the generator; for requests that
             another program sends.
-        listener: told when the load begins.
+        listener: called when the load begins.
     """
     stream = ServedStream(source, service, policy, last_ns, listener)
     return serve_together([stream], drain_s=drain_s, started=started)[0]

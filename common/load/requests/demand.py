@@ -21,7 +21,7 @@ DEFAULT_BURSTS = Bursts()
 
 @dataclass(frozen=True, slots=True)
 class Demand:
-    """What is asked for.
+    """The demand on a service.
 
     Attributes:
         rate_hz: mean requests per second of a schedule that is made.

@@ -20,7 +20,7 @@ LONGEST = 1_000_000
 class Lengths:
     """A distribution of whole lengths, cut off below 1 and above the longest.
 
-    What is cut off is drawn again. The middle of the distribution lies within, so at least about half of it remains.
+    What is cut off is drawn again. The middle of the distribution is inside, so at least about half of it remains.
 
     Attributes:
         kind: ``uniform``, ``normal`` or ``lognormal``, which is exp of a normal distribution.

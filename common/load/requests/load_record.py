@@ -1,4 +1,4 @@
-"""What a load leaves: a row of times per request and per batch, kept as arrays (40 bytes a request)."""
+"""The record of a load: a row of times per request and per batch, kept as arrays (40 bytes a request)."""
 
 from __future__ import annotations
 

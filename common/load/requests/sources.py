@@ -1,4 +1,4 @@
-"""Where requests come from: a schedule that waits for nobody (open loop), or users who wait for answers (closed)."""
+"""Sources of requests: a schedule that waits for nobody (open loop), or users who wait for answers (closed)."""
 
 from __future__ import annotations
 

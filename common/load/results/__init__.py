@@ -1,1 +1,1 @@
-"""What a record says: its validity, its figures, its tables."""
+"""Results of a load test: validity, figures, tables."""

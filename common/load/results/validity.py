@@ -92,7 +92,7 @@ def grows(record: LoadRecord, most_running: int) -> bool:
     """Whether the queue grows: it never empties in the second half, and its growth in sixteen blocks is no chance.
 
     A queue that does not grow returns to where it was: its growths add up to its last depth, which is small beside
-    their scatter. So Student's t of the growths tells the two apart without a threshold in requests.
+    their scatter. So Student's t of the growths separates the two without a threshold in requests.
     """
     if len(record) < LEAST_REQUESTS:
         return False

@@ -1,4 +1,4 @@
-"""What batches of each size take, and what response times and rates follow from that."""
+"""Times of batches by size, and the response times and rates that follow."""
 
 from __future__ import annotations
 

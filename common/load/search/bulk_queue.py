@@ -24,7 +24,7 @@ import numpy.typing as npt
 
 from common.latency.statistics import Samples
 
-ATOMS = 8  # service times that stand for the measured ones of a size
+ATOMS = 8  # service times that replace the measured ones of a size
 MOMENTS = 48  # of a service at which a request comes
 AGES = 12  # of the oldest request, and moments of a wait
 RESTS = 64  # steps of the wait
@@ -38,7 +38,7 @@ LEVELS = (np.arange(AGES) + 0.5) / AGES  # of equally likely values
 
 @dataclass(frozen=True, slots=True)
 class Prediction:
-    """What the queue is predicted to do.
+    """The prediction of a queue.
 
     Attributes:
         utilization: share of the time during which the session runs a batch.
@@ -78,7 +78,7 @@ def predict(rate_per_s: float, service_s: Sequence[Samples], wait_s: float = 0.0
 
 
 def _atoms(samples: Samples) -> Samples:
-    """Return equally likely values that stand for a sample, with the same mean."""
+    """Return equally likely values that replace a sample, with the same mean."""
     ordered = np.sort(np.asarray(samples, dtype=float))
     if ordered[0] == ordered[-1]:
         return ordered[:1]

@@ -68,7 +68,7 @@ class Trial:
         completed_hz: requests per second that were answered.
         p50_us: median from the intended start to the answer.
         p99_us: the same for p99; without a value where the trial is overloaded.
-        problem: why the trial tells nothing of the bound, such as a generator that was late; empty where it does.
+        problem: why the trial cannot be judged against the bound, such as a late generator; empty where it can.
         is_overloaded: whether the queue grew without limit.
         power_w: mean power during the trial, where it is known.
     """
@@ -98,7 +98,7 @@ class Trial:
 
 @dataclass(slots=True)
 class Standing:
-    """What is known of a configuration: its trials, and the rates between which it leaves the bound."""
+    """Knowledge of a configuration: its trials, and the rates between which it leaves the bound."""
 
     configuration: Configuration
     bound_us: float
@@ -152,7 +152,7 @@ class Standing:
 
     @property
     def retest_hz(self) -> float:
-        """The rate of the next retest: the one that stands, a lower one after it failed, or one that narrows limits."""
+        """The rate of the next retest: the current one, a lower one after it failed, or one that narrows limits."""
         retests = [one for one in self.trials if one.rung == self.retest_rung and not one.problem]
         if self.is_retested or self.rate_hz is None:
             return self.next_hz
@@ -189,7 +189,7 @@ Measure = Callable[[Configuration, float, float, int], Trial]  # configuration, 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What a search found.
+    """The result of a search.
 
     Attributes:
         standings: all configurations that ran.
@@ -297,7 +297,7 @@ def _climb(
 
 
 def _retest(standings: Sequence[Standing], rung: int, measure: Measure, left_s: Callable[[], float]) -> None:
-    """Run what stands best again for longer, until each of these has a rate that holds; then narrow their limits.
+    """Run the best ones again for longer, until each of these has a rate that holds; then narrow their limits.
 
     A retest is never shorter than a trial that it judges: where the time does not suffice for that, it ends. Which ones
     are retested is settled before. Otherwise each that loses its rate would give way to one with short trials alone.

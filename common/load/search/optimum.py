@@ -25,7 +25,7 @@ S_PER_HOUR = 3600.0
 
 @dataclass(frozen=True, slots=True)
 class SearchTask:
-    """What is asked.
+    """The question of a search.
 
     Attributes:
         bound_us: p99 at most.
@@ -70,7 +70,7 @@ class SearchTask:
 
 @dataclass(frozen=True, slots=True)
 class Optimum:
-    """What was found: times of batches by shape, the search, and the curve of the best configuration.
+    """The result of a search: times of batches by shape, the search, and the curve of the best configuration.
 
     A signal may have ended it early.
     """

@@ -32,7 +32,7 @@ def trial(
     rung: int | None = None,
     power_w: float | None = None,
 ) -> Trial:
-    """Return what a trial at a mean rate tells; without percentiles where the queue grew or the trial is invalid."""
+    """Return figures of a trial at a mean rate; without percentiles where the queue grew or the trial is invalid."""
     answered_us = record.latencies_us
     latencies_us = answered_us[int(FILLING_SHARE * len(answered_us)) :]
     answered = record.counts["completed"]
@@ -96,7 +96,7 @@ class SessionHarness:
     Args:
         open_service: makes a service of so many sessions with so many threads each, which share the host in some way.
         power_w: returns the mean power between two times of ``time.perf_counter``, or None.
-        listener: told of each trial when it begins.
+        listener: called with each trial when it begins.
     """
 
     def __init__(

@@ -1,1 +1,1 @@
-"""What answers requests: sessions of a model, in this process or in others."""
+"""Services that answer requests: sessions of a model, in this process or in others."""

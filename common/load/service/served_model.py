@@ -159,7 +159,7 @@ def served_model(
 
 
 def _batch_dimensions(free: LoadedModel) -> frozenset[str]:
-    """Return the unbound dimensions that stand first in an input: those that batching chooses."""
+    """Return the unbound dimensions that are the first of an input: those that batching chooses."""
     inputs = (tensor.shape for tensor in free.graph.tensors.values() if tensor.kind == "input")
     firsts = {str(shape[0]).strip("'") for shape in inputs if shape}
     return frozenset(firsts & {*free.unbound})

@@ -1,4 +1,4 @@
-"""What serves batches: the seam between the load and whatever is measured under it."""
+"""The server of batches: the seam between the load and whatever is measured under it."""
 
 from __future__ import annotations
 

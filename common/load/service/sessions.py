@@ -27,7 +27,7 @@ BATCH_AXIS = 0
 
 @dataclass(frozen=True, slots=True)
 class Inputs:
-    """What requests bring.
+    """The inputs of requests.
 
     Attributes:
         samples: one request each, of batch size 1 and of the longest length; requests take them in turn.

@@ -1,4 +1,4 @@
-"""What a request takes in the service beside the model's run: its image is prepared, its answer is made."""
+"""Work on a request in the service beside the model's run: its image is prepared, its answer is made."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class SideWork:
 
     @property
     def figures(self) -> dict[str, object]:
-        """What requests bring and are answered, by its columns."""
+        """The inputs and answers of requests, by columns."""
         return {
             "sample_image_count": len(self.images.images) if self.images else None,
             "image_normalization": self.images.normalization if self.images else None,

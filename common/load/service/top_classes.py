@@ -14,7 +14,7 @@ from common.runtime.inputs.images import Array
 
 @dataclass(frozen=True, slots=True)
 class TopClasses:
-    """What is answered: so many classes per request, the likeliest first."""
+    """The answer: so many classes per request, the likeliest first."""
 
     count: int
 

@@ -1,4 +1,4 @@
-"""What a graph must hold before anything is read from it; ONNX Runtime refuses the same graphs.
+"""The rules that a graph must keep before anything is read from it; ONNX Runtime refuses the same graphs.
 
 Every value is defined once and before it is read, each node is one that its operator allows, and a stored tensor has as
 many bytes as its type and shape say. Nodes may be in any order, as in ONNX Runtime: they are sorted here.

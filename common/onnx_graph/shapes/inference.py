@@ -26,7 +26,7 @@ LARGEST_PROPAGATED = 65_536  # elements of a graph's input
 
 @dataclass(slots=True)
 class Learned:
-    """What inference of a model at one binding of its dimensions says for the other bindings.
+    """The outcome of inference at one binding of a model's dimensions, for the other bindings.
 
     Attributes:
         region: the model's region with any types, from which the others take their nodes.

@@ -43,7 +43,7 @@ NORMALIZATIONS: dict[str, Normalization | None] = {
 
 @dataclass(frozen=True, slots=True)
 class ImageForm:
-    """What an input takes: an image of a size, with its channels first (NCHW) or last (NHWC), in a type."""
+    """The format of an image input: its size, with its channels first (NCHW) or last (NHWC), in a type."""
 
     height: int
     width: int

@@ -1,4 +1,4 @@
-"""Short names of accelerators of one sweep: the sizes that tell them apart."""
+"""Short names of accelerators of one sweep: the sizes in which they differ."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ HEIGHT_POINTS, OF_LINE = 360, 0.8  # of the drawing, and the share of a line tha
 
 @dataclass(frozen=True, slots=True)
 class Loops:
-    """What runs at one memory, from the outermost loop to the innermost: letter and count."""
+    """The loops at one memory, from the outermost loop to the innermost: letter and count."""
 
     memory: str
     holds: tuple[str, ...]

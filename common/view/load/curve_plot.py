@@ -1,4 +1,4 @@
-"""What a service delivers: latency against the rate, measured and predicted, and all configurations that were tried."""
+"""The curve of a service: latency against the rate, measured and predicted, and all configurations that were tried."""
 
 from __future__ import annotations
 

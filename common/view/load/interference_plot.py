@@ -37,7 +37,7 @@ def draw_interference(services: pd.DataFrame) -> Figure | None:
 
 
 def _names(together: list[Any]) -> list[str]:
-    """Return the name of each service; a model beside itself is told by its role."""
+    """Return the name of each service; a model beside itself is named by its role."""
     models = [row["served_model"].removesuffix(".onnx") for row in together]
     short = distinct(models, LABEL_WIDTH)
     if len({*models}) == len(models):

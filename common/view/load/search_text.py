@@ -80,7 +80,7 @@ def _invalid(best: LoadBestDocument) -> list[str]:
     if not (count := best["invalid_trial_count"]):
         return []
     share = f"{count} of {best['trial_count']} runs"
-    return [f"  {share} are invalid and told nothing; the last one: {best['invalid_trial_reason']}"]
+    return [f"  {share} are invalid and cannot be judged; the last one: {best['invalid_trial_reason']}"]
 
 
 def _nearest(nearest: Mapping[str, Any]) -> str:

@@ -48,7 +48,7 @@ LABELS = {
     "payback_runs": "inferences that repay it",
 }
 INTERVAL = {"host_total": "one after the other", "new_total": "pipelined, interval"}  # of throughput
-INDENT = " " * 10  # of what stands below a verdict
+INDENT = " " * 10  # of the lines below a verdict
 UNPROVEN = " †"
 NOT_JUDGED = "not judged: rerun <op_latency> on an idle host"
 AMDAHL = table_of_cells("", *CASES)

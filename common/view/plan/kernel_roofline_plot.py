@@ -64,7 +64,7 @@ def _title(title: str, points: Sequence[Point], roof: Roof) -> str:
 
 
 def _subtitle(shown: pd.DataFrame, precision: str, ceilings: pd.DataFrame) -> str:
-    alike = "kernels that lie on one place share a number; a mark is what the roof allows, not what a kernel attains"
+    alike = "kernels at one place share a number; a mark is what the roof allows, not what a kernel attains"
     return f"{len(shown)} kernels in {precision.upper()} on {ceilings['board'].iloc[0]}; {alike}"
 
 
@@ -147,7 +147,7 @@ def _number(axes: Axes, points: Sequence[Point], roof: Roof) -> None:
     box = axes.get_window_extent()
     corners = (box.x0 + 8, box.y0 + 8), (box.x1 - 8, box.y1 - 8)
     lines = roofs_on_screen(axes, roof)
-    others += [*lines, *((x - BESIDE_PX, y + BESIDE_PX) for x, y in lines)]  # above a roof stands its label
+    others += [*lines, *((x - BESIDE_PX, y + BESIDE_PX) for x, y in lines)]  # the label is above the roof
     places = place_around(marked, [radius] * len(marked), others, CLEARANCE_PX, *corners)
     for number, (point, (x, y), (label_x, label_y)) in enumerate(zip(points, marked, places, strict=True), 1):
         axes.annotate(

@@ -36,7 +36,7 @@ class KeyFigure:
 
 
 def key_figures(findings: Findings) -> list[KeyFigure]:
-    """Return the figures that the tables of a folder tell, the most important first."""
+    """Return the figures in the tables of a folder, the most important first."""
     tables, documents = findings.tables, findings.documents
     return [
         *_latency(documents.get("latency_summary")),

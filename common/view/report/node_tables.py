@@ -47,7 +47,7 @@ def _looked_up(header: str, texts: Mapping[str, str]) -> TableColumn[OpRooflineR
 
 
 def _of_other_tables(findings: Findings) -> dict[str, dict[str, str]]:
-    """Return energy, slack and place of the nodes by their names, as far as tables tell them."""
+    """Return energy, slack and place of the nodes by their names, as far as tables have them."""
     columns: dict[str, dict[str, str]] = {}
     if profile := findings.tables.get("ops_profile"):
         columns["energy"] = {row["executed_node"]: joules(row["energy_uj"]) for row in profile}

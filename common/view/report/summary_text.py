@@ -108,7 +108,7 @@ def latency_lines(summary: LatencySummaryDocument | None) -> list[str]:
         return []
     if not summary["sample_count"]:
         if summary["profiled_median_us"] is None:
-            return entry("profiled", "times of layers of an imported profile, which does not tell how long a run took")
+            return entry("profiled", "times of layers of an imported profile, which has no times of runs")
         median = duration(summary["profiled_median_us"])
         return entry("profiled", f"median {median} of {summary['profiled_sample_count']} runs of an imported trace")
     tails = {

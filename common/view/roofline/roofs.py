@@ -20,8 +20,8 @@ PEAKS = {name: (column, "OP/s" if name == INT8 else "FLOP/s") for name, column i
 SLOPES = {"memory": "memory_bytes_per_s", "cache": "cache_bytes_per_s"}
 ROOF_STEPS = 120  # closer together than a label is wide
 LABEL_POINTS, LABEL_HEIGHT_PX = 7.5, 13.0
-COLUMN_SHARE = 0.27  # of the width: what the label of a peak takes, when the next stands beside it
-ALONG = (0.62, 0.3, 0.46)  # where on its line the label of a slope stands, in turn: parallels are close
+COLUMN_SHARE = 0.27  # of the width: what the label of a peak takes, when the next is beside it
+ALONG = (0.62, 0.3, 0.46)  # where on its line the label of a slope is, in turn: parallels are close
 BEHIND = {"facecolor": "white", "edgecolor": "none", "alpha": 0.75, "pad": 0.8}
 
 

@@ -1,1 +1,1 @@
-"""What 09 and 13 print: timelines, bottlenecks, profiles of NPUs."""
+"""The output of 09 and 13: timelines, bottlenecks, profiles of NPUs."""

@@ -36,7 +36,7 @@ def bottleneck_table(findings: Findings, bottlenecks: Sequence[BottlenecksRow]) 
 
 
 def evidence_text(evidence: Mapping[str, Mapping[str, Any]]) -> str:
-    """Return the figures of a finding, by the table that they stand in."""
+    """Return the figures of a finding, by their table."""
     return "; ".join(
         f"{table}: {', '.join(f'{name} {_value(value)}' for name, value in figures.items())}"
         for table, figures in evidence.items()

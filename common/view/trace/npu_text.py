@@ -54,7 +54,7 @@ PRECISION = table_of_cells("result", "largest error", "largest value on the CPU"
 def npu_report(document: Mapping[str, Any], tables: Tables) -> str:
     """Return the figures of npu_summary, what changed since the baseline, the chips, and the nodes of npu_nodes.
 
-    Nodes are in the order of their DRAM traffic, or where no schematic tells it in that of the graph. The cycles of
+    Nodes are in the order of their DRAM traffic, or without a schematic in that of the graph. The cycles of
     an emulator order nothing.
     """
     nodes = tables["npu_nodes"]

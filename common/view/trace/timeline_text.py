@@ -1,4 +1,4 @@
-"""What a timeline shows, as text."""
+"""The contents of a timeline, as text."""
 
 from __future__ import annotations
 
