@@ -28,12 +28,11 @@ from common.sensors.sensor import Sample
 from common.sensors.sinks import SampleSink
 
 if TYPE_CHECKING:
-    from common.table_rows import HardwareCountersDocument, RunDisturbancesRow
+    from common.table_rows import HardwareCountersDocument, LoadDisturbancesRow, RunDisturbancesRow
 
 LEAST_RATE_HZ, MOST_RATE_HZ = 0.1, 1000.0
 WATCH_HZ, CLOCK = 1.0, "cpu_frequency_mhz"
 OF_RUNS = ("is_profiled", "run_index", "hit_node", "hit_us")  # what a call of a load test has not
-Row = Mapping[str, Any]
 
 
 class Observer:
@@ -100,7 +99,7 @@ class Observer:
         sampled = (note for sampler in self._samplers for note in sampler.notes)
         return [*self._missing, *sampled, *self._counters.result.notes, *self._events.notes]
 
-    def tables(self, origin_s: float) -> Iterator[tuple[str, Iterable[Row], list[str]]]:
+    def tables(self, origin_s: float) -> Iterator[tuple[str, Iterable[Mapping[str, object]], list[str]]]:
         """Yield each table: its name, its rows, and what the rows lack.
 
         Args:
@@ -126,11 +125,12 @@ class Observer:
         return rows, disturbance_lines(disturbed)
 
 
-def slow_calls(series: Iterable[RunSeries], events: OsEventRecorder) -> tuple[list[Row], list[str]]:
+def slow_calls(series: Iterable[RunSeries], events: OsEventRecorder) -> tuple[list[LoadDisturbancesRow], list[str]]:
     """Return slow calls of batches with what disturbed them, by the number of the batch, and the worst in words."""
-    found = disturbances(series, events.events)
-    rows: list[Row] = [{"load_batch_index": one.run_index, **_of_call(one)} for one in found]
-    return rows, disturbance_lines(found, noun="call") + (events.notes if found else [])
+    disturbed = disturbances(series, events.events)
+    rows = [{"load_batch_index": call.run_index, **_of_call(call)} for call in disturbed]
+    notes = disturbance_lines(disturbed, noun="call") + (events.notes if disturbed else [])
+    return cast("list[LoadDisturbancesRow]", rows), notes
 
 
 def _of_call(disturbance: Disturbance) -> dict[str, Any]:

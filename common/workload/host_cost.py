@@ -9,11 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from common.errors import UpstreamError
 from common.intervals import ThreePoint, combine
 from common.names import shown
+
+if TYPE_CHECKING:
+    from common.table_rows import EnergySummaryDocument, LatencySummaryDocument
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +138,7 @@ class HostTotals:
         return None if self.energy is None else self.energy.likely
 
 
-def run_latency(total_us: float, summary: Mapping[str, Any]) -> ThreePoint:
+def run_latency(total_us: float, summary: LatencySummaryDocument) -> ThreePoint:
     """Return the time of one run with the interval of its median.
 
     A plan is judged by the typical run, so the interval is that of the median and not the spread of single runs.
@@ -144,13 +147,13 @@ def run_latency(total_us: float, summary: Mapping[str, Any]) -> ThreePoint:
         total_us: the unprofiled median; the sum of the node times where nothing ran unprofiled.
         summary: fields of the latency summary.
     """
-    median, low, high = (summary[f"p50{end}_us"] for end in ("", "_low", "_high"))
+    median, low, high = summary["p50_us"], summary["p50_low_us"], summary["p50_high_us"]
     if not median or low is None or high is None:
         return ThreePoint.exactly(total_us)
     return ThreePoint(total_us * low / median, total_us, total_us * high / median)
 
 
-def run_energy(energy: Mapping[str, Any], latency: ThreePoint) -> ThreePoint | None:
+def run_energy(energy: EnergySummaryDocument, latency: ThreePoint) -> ThreePoint | None:
     """Return the energy of one run: both its power and its time are uncertain.
 
     Args:
@@ -160,8 +163,7 @@ def run_energy(energy: Mapping[str, Any], latency: ThreePoint) -> ThreePoint | N
     likely = energy["energy_uj"]
     if likely is None:
         return None
-    ends = (likely if energy[f"energy_{end}_uj"] is None else energy[f"energy_{end}_uj"] for end in ("low", "high"))
-    low, high = ends
+    low, high = (likely if end is None else end for end in (energy["energy_low_uj"], energy["energy_high_uj"]))
     return combine(lambda uj, us: uj * us / latency.likely, ThreePoint(low, likely, high), latency)
 
 

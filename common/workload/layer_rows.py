@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from math import prod
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 from common.fusion.patterns import READ_AS, ROW_REDUCTIONS, ROWS
 from common.number_formats import stored_elements
@@ -25,12 +25,14 @@ from common.operators import (
 from common.source_graph import SourceGraph
 from common.workload.layers import Convolution, Layer, Matmul, Pointwise, Pooling, Rowwise
 
-Row = Mapping[str, Any]
+if TYPE_CHECKING:
+    from common.table_rows import OpMetricsRow
+
 Shape = Sequence[int]
 Layers = tuple[Layer, ...] | None
 
 
-def layers_by_node(metrics: Iterable[Row], graph: SourceGraph) -> dict[str, tuple[Layer, ...] | None]:
+def layers_by_node(metrics: Iterable[OpMetricsRow], graph: SourceGraph) -> dict[str, tuple[Layer, ...] | None]:
     """Return what each source node computes in one pass.
 
     Args:
@@ -44,7 +46,7 @@ def layers_by_node(metrics: Iterable[Row], graph: SourceGraph) -> dict[str, tupl
     return {row["source_node"]: _layers(row, graph) for row in metrics}
 
 
-def _layers(row: Row, graph: SourceGraph) -> Layers:
+def _layers(row: OpMetricsRow, graph: SourceGraph) -> Layers:
     op_type = row["op_type"]
     if graph.is_free(row["source_node"]):
         return ()
@@ -55,7 +57,7 @@ def _layers(row: Row, graph: SourceGraph) -> Layers:
     return read(row, graph) if read is not None else None
 
 
-def _is_known(row: Row) -> bool:
+def _is_known(row: OpMetricsRow) -> bool:
     """Return whether every extent is a number above 0; an absent optional operand has no shape and needs none."""
     present = [shape for shape in row["input_shapes"] if shape is not None]
     shapes = [*present, *row["output_shapes"]]
@@ -66,9 +68,13 @@ def _are_sizes(extents: Any) -> bool:
     return isinstance(extents, list | tuple) and all(type(size) is int and size > 0 for size in extents)
 
 
-def _shape(row: Row, index: int) -> Shape | None:
-    shapes: Sequence[Shape | None] = row["input_shapes"]
+def _shape(row: OpMetricsRow, index: int) -> Shape | None:
+    shapes = cast("Sequence[Shape | None]", row["input_shapes"])
     return shapes[index] if index < len(shapes) else None
+
+
+def _results(row: OpMetricsRow) -> Sequence[Shape]:
+    return cast("Sequence[Shape]", row["output_shapes"])
 
 
 def _are_per_axis(axes: int, *extents: Any) -> bool:
@@ -79,17 +85,17 @@ def _are_per_axis(axes: int, *extents: Any) -> bool:
 # --- convolutions and pools -----------------------------------------------------------------------------------------
 
 
-def _convolution(row: Row, graph: SourceGraph) -> Layers:
+def _convolution(row: OpMetricsRow, graph: SourceGraph) -> Layers:
     op_type, dilations = row["op_type"], row["attributes"].get("dilations")
     data, weight = _shape(row, 0), _shape(row, CONVOLUTION_WEIGHT[op_type])
     groups, transposed = row["groups"] or 1, op_type in TRANSPOSED_CONVOLUTIONS
-    if weight is None or data is None or not 3 <= len(weight) == len(data) == len(row["output_shapes"][0]):
+    if weight is None or data is None or not 3 <= len(weight) == len(data) == len(_results(row)[0]):
         return None
     if not _are_per_axis(len(data) - 2, row["strides"], dilations):
         return None
     channels = (weight[0], weight[1] * groups) if transposed else (weight[1] * groups, weight[0])
     source = _channels_first(data, channels[0], row)
-    result = _channels_first(row["output_shapes"][0], channels[1], row)
+    result = _channels_first(_results(row)[0], channels[1], row)
     windows = (source[2:], result[2:], weight[2:], row["strides"], dilations)
     (in_height, in_width), (out_height, out_width), kernel, strides, steps = map(_folded, windows)
     return (
@@ -114,22 +120,22 @@ def _convolution(row: Row, graph: SourceGraph) -> Layers:
     )
 
 
-def _channels_first(shape: Shape, channels: int, row: Row) -> Shape:
+def _channels_first(shape: Shape, channels: int, row: OpMetricsRow) -> Shape:
     """Move the channels to axis 1: operators of the runtime may have them last, and some of its layouts do."""
     is_named = row["op_type"].startswith("Nhwc") or bool(row["attributes"].get("channels_last"))
     is_last = is_named or (shape[1] != channels and shape[-1] == channels)
     return (shape[0], shape[-1], *shape[1:-1]) if is_last else shape
 
 
-def _folded(extents: Shape | None) -> tuple[int, int]:
+def _folded(extents: Sequence[Any] | None) -> tuple[int, int]:
     """Return height and width; a single axis is the width, and the first two of three axes are one height."""
     if not extents:
         return 1, 1
     return prod(extents[:-1]), extents[-1]
 
 
-def _pooling(row: Row, graph: SourceGraph) -> Layers:
-    source, result = _shape(row, 0), row["output_shapes"][0]
+def _pooling(row: OpMetricsRow, graph: SourceGraph) -> Layers:
+    source, result = _shape(row, 0), _results(row)[0]
     if source is None or not 3 <= len(source) == len(result):
         return None
     if not _are_per_axis(len(source) - 2, row["kernel_shape"], row["strides"], row["attributes"].get("dilations")):
@@ -145,10 +151,10 @@ def _pooling(row: Row, graph: SourceGraph) -> Layers:
 # --- products ---------------------------------------------------------------------------------------------------------
 
 
-def _matmul(row: Row, graph: SourceGraph) -> Layers:
+def _matmul(row: OpMetricsRow, graph: SourceGraph) -> Layers:
     """Return the product as counted, or the transposed product, (B'A')' = AB, where the left operand is the weight."""
-    batch, rows, inner, columns = (row[f"{axis}_count"] for axis in ("batch", "m", "k", "n"))
-    if None in (batch, rows, inner, columns) or 0 in (batch, rows, inner, columns):
+    batch, rows, inner, columns = row["batch_count"], row["m_count"], row["k_count"], row["n_count"]
+    if not (batch and rows and inner and columns):
         return None
     right = _is_constant(row, graph, RIGHT_OPERAND.get(row["op_type"], 1))
     if not right and batch == 1 and _is_constant(row, graph, 0):
@@ -156,7 +162,7 @@ def _matmul(row: Row, graph: SourceGraph) -> Layers:
     return (Matmul(rows, inner, columns, batch, has_weight=right),)
 
 
-def _is_constant(row: Row, graph: SourceGraph, index: int) -> bool:
+def _is_constant(row: OpMetricsRow, graph: SourceGraph, index: int) -> bool:
     """Return whether an operand is the same in all runs.
 
     Edges name each operand of a node once, and leave out absent ones. Where a node reads one tensor twice, positions
@@ -168,7 +174,7 @@ def _is_constant(row: Row, graph: SourceGraph, index: int) -> bool:
     present = [shape is not None for shape in shapes]
     if sum(present) == len(inputs):
         return inputs[sum(present[:index])] in graph.constants
-    elements = prod(shapes[index])
+    elements = prod(_shape(row, index) or ())
     alike = [tensor for tensor in inputs if _element_count(graph, tensor) == elements]
     return bool(alike) and alike[min(index, len(alike) - 1)] in graph.constants
 
@@ -178,7 +184,7 @@ def _element_count(graph: SourceGraph, tensor: str) -> int | None:
     return None if size is None else stored_elements(size, graph.dtypes[tensor])
 
 
-def _attention(row: Row, graph: SourceGraph) -> Layers:
+def _attention(row: OpMetricsRow, graph: SourceGraph) -> Layers:
     """Scores, softmax and values; None where the operator does more (a cache, projections of its own)."""
     if row["op_type"] == "Attention" and row["domain"] == MICROSOFT:
         return None  # its second operand is the weight of its projections
@@ -186,12 +192,12 @@ def _attention(row: Row, graph: SourceGraph) -> Layers:
     heads = _heads(row)
     if query is None or key is None or value is None or heads is None or not row["macs"]:
         return None
-    if not 3 <= len(query) == len(key) == len(value) == len(row["output_shapes"][0]) <= 4:
+    if not 3 <= len(query) == len(key) == len(value) == len(_results(row)[0]) <= 4:
         return None
     apart = len(query) == 4
     batch, queries = query[0], query[2] if apart else query[1]
     width = query[3] if apart else query[2] // heads
-    keys, value_width = key[-2], value[3] if apart else row["output_shapes"][0][-1] // heads
+    keys, value_width = key[-2], value[3] if apart else _results(row)[0][-1] // heads
     products = batch * heads
     scores = Matmul(queries, width, keys, products, has_weight=False)
     values = Matmul(queries, keys, value_width, products, has_weight=False)
@@ -200,7 +206,7 @@ def _attention(row: Row, graph: SourceGraph) -> Layers:
     return (scores, softmax, values) if passes * (scores.macs + values.macs) == row["macs"] else None
 
 
-def _heads(row: Row) -> int | None:
+def _heads(row: OpMetricsRow) -> int | None:
     """Return the number of query heads: the second of four axes, else an attribute."""
     query, attributes = _shape(row, 0), row["attributes"]
     if query is not None and len(query) == 4:
@@ -212,14 +218,14 @@ def _heads(row: Row) -> int | None:
 # --- rows -------------------------------------------------------------------------------------------------------------
 
 
-def _rowwise(row: Row, graph: SourceGraph) -> Layers:
+def _rowwise(row: OpMetricsRow, graph: SourceGraph) -> Layers:
     """Return rows and width, from the scale of a normalization, the result of a reduction or the axes of a softmax."""
     op_type, source, attributes = row["op_type"], _shape(row, 0), row["attributes"]
     if not source:
         return None
     elements, width = prod(source), source[-1]
     if op_type in ROW_REDUCTIONS:
-        width = elements // prod(row["output_shapes"][0])
+        width = elements // prod(_results(row)[0])
     elif op_type in SCALE_OPERAND:
         width = prod(_shape(row, SCALE_OPERAND[op_type]) or (0,))
     elif op_type == "InstanceNormalization":
@@ -239,14 +245,14 @@ def _are_axes(axes: Any, rank: int) -> bool:
     return isinstance(axes, list | tuple) and all(type(axis) is int and -rank <= axis < rank for axis in axes)
 
 
-def _pointwise(row: Row, graph: SourceGraph) -> Layers:
-    shapes = row["output_shapes"]
+def _pointwise(row: OpMetricsRow, graph: SourceGraph) -> Layers:
+    shapes = _results(row)
     operand_count = len(graph.variables(graph.nodes[row["source_node"]]))
     width = shapes[0][-1] if shapes[0] else 1
     return (Pointwise(row["op_type"], sum(map(prod, shapes)), max(operand_count, 1), width),)
 
 
-READERS: dict[str, Callable[[Row, SourceGraph], Layers]] = {
+READERS: dict[str, Callable[[OpMetricsRow, SourceGraph], Layers]] = {
     **dict.fromkeys(POINTWISE | MOVEMENT | READ_AS, _pointwise),
     **dict.fromkeys(ROW_REDUCTIONS | ROWS, _rowwise),
     **dict.fromkeys(POOLS, _pooling),

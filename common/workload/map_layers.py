@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from common import number_formats
 from common.fusion.border import border, unfused_bytes
@@ -25,6 +25,9 @@ from common.workload.layer_rows import layers_by_node
 from common.workload.layers import Layer, Pooling, Rowwise
 from common.workload.loop_nests import LoopNest
 from common.workload.nest_rows import in_elements, nests_by_node, require_bound
+
+if TYPE_CHECKING:
+    from common.table_rows import OpMetricsRow
 
 IN_PLACE = QUANTIZERS | COPIES | {"Cast"}  # between the operand in memory and the window: element by element
 STAYS_IN_PLACE = POINTWISE | ROWS | QUANTIZERS  # the result of each has the extents of its operand
@@ -135,7 +138,7 @@ class LayerGraph:
 
 
 def layer_graph(
-    metrics: Iterable[Mapping[str, Any]],
+    metrics: Iterable[OpMetricsRow],
     graph: SourceGraph,
     *,
     counts_elements: bool = False,
@@ -181,7 +184,7 @@ def linked(layers: Sequence[MapLayer], returned: frozenset[str]) -> LayerGraph:
 class _Reader:
     """Reads groups of one model as layers. ``maps`` holds the map of each tensor that a layer before has written."""
 
-    def __init__(self, rows: Mapping[str, Mapping[str, Any]], graph: SourceGraph) -> None:
+    def __init__(self, rows: Mapping[str, OpMetricsRow], graph: SourceGraph) -> None:
         require_bound(rows.values())
         self.rows, self.graph = rows, graph
         self.nests, self.layers = nests_by_node(rows.values(), graph), layers_by_node(rows.values(), graph)
@@ -303,7 +306,7 @@ class _Reader:
         return number_formats.element_bits(self.graph.dtypes[tensor]) or 8
 
 
-def _is_unknown(row: Mapping[str, Any]) -> bool:
+def _is_unknown(row: OpMetricsRow) -> bool:
     """Return whether data decide what an operator moves or multiplies."""
     return row["bytes"] is None or (row["m_count"] is not None and row["macs"] is None)
 

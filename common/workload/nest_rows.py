@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from common import number_formats
 from common.errors import UpstreamError
@@ -15,10 +15,13 @@ from common.workload.layer_rows import layers_by_node
 from common.workload.layers import Convolution, Layer, Matmul
 from common.workload.loop_nests import LoopNest, nest_of
 
+if TYPE_CHECKING:
+    from common.table_rows import OpMetricsRow
+
 UNKNOWN_WIDTH_BITS = 8  # of an element type without a fixed width, which no contraction has
 
 
-def require_bound(metrics: Iterable[Mapping[str, Any]]) -> None:
+def require_bound(metrics: Iterable[OpMetricsRow]) -> None:
     """Refuse rows of op_metrics whose work depends on dimensions without a size.
 
     Raises:
@@ -30,12 +33,12 @@ def require_bound(metrics: Iterable[Mapping[str, Any]]) -> None:
             raise UpstreamError("op_metrics.csv", problem, "rerun <op_metrics> with a size for each of them")
 
 
-def runs_of(row: Mapping[str, Any]) -> int:
+def runs_of(row: OpMetricsRow) -> int:
     """Return how often a node runs in one inference; once where nobody knows."""
     return row["execution_count"] or 1
 
 
-def nests_by_node(metrics: Iterable[Mapping[str, Any]], graph: SourceGraph) -> dict[str, tuple[LoopNest, ...]]:
+def nests_by_node(metrics: Iterable[OpMetricsRow], graph: SourceGraph) -> dict[str, tuple[LoopNest, ...]]:
     """Return the loop nests of one pass of each source node, in the order of computation.
 
     Args:
@@ -51,7 +54,7 @@ def nests_by_node(metrics: Iterable[Mapping[str, Any]], graph: SourceGraph) -> d
     return {name: _nests(row, graph, layers[name] or ()) for name, row in rows.items()}
 
 
-def _nests(row: Mapping[str, Any], graph: SourceGraph, layers: tuple[Layer, ...]) -> tuple[LoopNest, ...]:
+def _nests(row: OpMetricsRow, graph: SourceGraph, layers: tuple[Layer, ...]) -> tuple[LoopNest, ...]:
     contractions = [layer for layer in layers if isinstance(layer, Convolution | Matmul)]
     if not contractions:
         return ()
@@ -68,7 +71,7 @@ def _pads_before(pads: Any) -> tuple[int, int]:
     return (0, pads[0]) if len(pads) == 2 else (pads[0], pads[1])
 
 
-def _operand_bits(row: Mapping[str, Any], graph: SourceGraph) -> dict[str, int]:
+def _operand_bits(row: OpMetricsRow, graph: SourceGraph) -> dict[str, int]:
     """Return the bits of an element of the first activation, of the largest constant, and of the result."""
     node = graph.nodes[row["source_node"]]
     variables = graph.variables(node) or node.inputs

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
@@ -15,11 +14,14 @@ from common.view.load.search_text import setup_label
 from common.view.style import BLACK, BLUE, GREEN, GREY, ORANGE, PURPLE, SKY, VERMILLION, LogLabels, new_figure
 from common.view.text import duration, significant
 
+if TYPE_CHECKING:
+    from common.table_rows import LoadBestDocument
+
 SESSION_COLOURS = (BLUE, ORANGE, GREEN, PURPLE, SKY, VERMILLION)
 MARKERS = "osD^vP*X"
 
 
-def draw_load_curve(trials: pd.DataFrame, best: Mapping[str, Any]) -> Figure | None:
+def draw_load_curve(trials: pd.DataFrame, best: LoadBestDocument) -> Figure | None:
     """Draw the curve of the best configuration, and the rate and p99 of every run.
 
     Args:
@@ -101,7 +103,7 @@ def _draw_trials(axes: Axes, judged: pd.DataFrame) -> None:
     axes.step(front["answered_requests_per_s"], front["request_p99_us"] / 1e3, where="pre", color=GREY, linewidth=0.8)
 
 
-def _title(best: Mapping[str, Any]) -> str:
+def _title(best: LoadBestDocument) -> str:
     bound = duration(best["bound_us"])
     if best["best_by"]:
         first = best["best_by"]["rate"]

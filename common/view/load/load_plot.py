@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
@@ -14,11 +13,14 @@ from matplotlib.gridspec import GridSpec
 from common.view.style import BLUE, GREEN, GREY, ORANGE, new_figure
 from common.view.text import duration, percent, quantity, significant
 
+if TYPE_CHECKING:
+    from common.table_rows import LoadSummaryDocument
+
 MOST_POINTS = 2000
 MOST_BARS = 64
 
 
-def draw_load(requests: pd.DataFrame, batches: pd.DataFrame, summary: Mapping[str, Any]) -> Figure | None:
+def draw_load(requests: pd.DataFrame, batches: pd.DataFrame, summary: LoadSummaryDocument) -> Figure | None:
     """Draw a load run.
 
     Args:
@@ -75,15 +77,15 @@ def _draw_padding(axes: Axes, batches: pd.DataFrame) -> None:
     axes.grid(visible=True)
 
 
-def _title(summary: Mapping[str, Any]) -> str:
+def _title(summary: LoadSummaryDocument) -> str:
     rate = quantity(summary["offered_requests_per_s"], "requests/s")
     if summary["validity"] != "valid":
         return f"{summary['validity']} at {rate}: {summary['validity_reason']}"
-    p50, p99 = (duration(summary[f"request_{name}_us"]) for name in ("p50", "p99"))
+    p50, p99 = duration(summary["request_p50_us"]), duration(summary["request_p99_us"])
     return f"{rate}: median {p50}, p99 {p99} from the intended start"
 
 
-def _subtitle(summary: Mapping[str, Any]) -> str:
+def _subtitle(summary: LoadSummaryDocument) -> str:
     mean, busy = summary["mean_request_count"], summary["utilization_share"]
     parts = [f"workers busy {percent(busy)}"]
     if mean is not None:

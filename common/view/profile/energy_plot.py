@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
 import pandas as pd
 from matplotlib.axes import Axes
@@ -14,6 +14,9 @@ from common.view.key_nodes import KeyNode
 from common.view.style import BLUE, ORANGE, PALE, mark, new_figure
 from common.view.text import joules, percent, quantity
 
+if TYPE_CHECKING:
+    from common.table_rows import EnergySummaryDocument
+
 CAUSES = {"compute": ORANGE, "movement": BLUE, "static": PALE}
 LABELS = {"compute": "compute", "movement": "data movement", "static": "static"}
 COLUMNS = [f"{cause}_energy_uj" for cause in CAUSES]
@@ -21,7 +24,7 @@ GROUPS, NODES = 6, 10
 
 
 def draw_energy(
-    profile: pd.DataFrame, summary: Mapping[str, Any] | None, keys: Sequence[KeyNode], labels: Mapping[str, str]
+    profile: pd.DataFrame, summary: EnergySummaryDocument | None, keys: Sequence[KeyNode], labels: Mapping[str, str]
 ) -> Figure:
     """Draw stacked bars by operator type and by node.
 
@@ -42,7 +45,7 @@ def draw_energy(
     return figure
 
 
-def _title(profile: pd.DataFrame, summary: Mapping[str, Any] | None) -> str:
+def _title(profile: pd.DataFrame, summary: EnergySummaryDocument | None) -> str:
     source = profile["energy_source"].iloc[0]
     total_uj = summary["energy_uj"] if summary else profile["energy_uj"].sum()
     parts = profile[COLUMNS].sum()
@@ -51,7 +54,7 @@ def _title(profile: pd.DataFrame, summary: Mapping[str, Any] | None) -> str:
     return f"One inference takes {joules(total_uj)} ({source}), {share} of it {LABELS[most]}"
 
 
-def _subtitle(profile: pd.DataFrame, summary: Mapping[str, Any] | None) -> str:
+def _subtitle(profile: pd.DataFrame, summary: EnergySummaryDocument | None) -> str:
     if not summary:
         return "energy_summary.json is absent: no interval"
     span = f"{joules(summary['energy_low_uj'])} to {joules(summary['energy_high_uj'])}"

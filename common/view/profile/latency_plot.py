@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, cast
 
 import pandas as pd
 from matplotlib.axes import Axes
@@ -14,6 +14,9 @@ from common.view.placing import spread
 from common.view.style import BLUE, GREY, ORANGE, PALE, new_figure
 from common.view.text import duration, percent
 
+if TYPE_CHECKING:
+    from common.table_rows import LatencySummaryDocument
+
 PERCENTILES = {"p50": 0.5, "p90": 0.9, "p95": 0.95, "p99": 0.99, "p99_9": 0.999}
 SERIES = ((False, "unprofiled", BLUE, "o"), (True, "profiled", ORANGE, "^"))
 MARGIN_SHARE = 0.06  # of the range of the measured runs, above and below them
@@ -21,7 +24,7 @@ MOST_MARKERS = 10_000  # more of them become one image in an SVG, which would ta
 LABEL_GAP_SHARE = 0.045  # of the height, between two labels
 
 
-def draw_latency(runs: pd.DataFrame, summary: Mapping[str, Any] | None) -> Figure:
+def draw_latency(runs: pd.DataFrame, summary: LatencySummaryDocument | None) -> Figure:
     """Draw the series and the distribution on one latency axis.
 
     Args:
@@ -37,7 +40,8 @@ def draw_latency(runs: pd.DataFrame, summary: Mapping[str, Any] | None) -> Figur
     series.set_ylim(low_ms, high_ms)
     _draw_series(series, runs)
     _draw_distribution(distribution, runs)
-    _mark_percentiles(distribution, summary or {})
+    if summary:
+        _mark_percentiles(distribution, summary)
     series.legend(ncols=3, loc="lower left", bbox_to_anchor=(-0.02, 1.0), borderpad=0, handletextpad=0.3)
     return figure
 
@@ -51,26 +55,26 @@ def _range(runs: pd.DataFrame) -> tuple[float, float]:
     return max(low - margin, 0.0), high + margin
 
 
-def _title(runs: pd.DataFrame, summary: Mapping[str, Any] | None) -> str:
+def _title(runs: pd.DataFrame, summary: LatencySummaryDocument | None) -> str:
     if not summary or summary["p50_us"] is None:
         measured = runs[~runs["is_warmup"]]
         plain = measured[~measured["is_profiled"]]
         kind, shown = ("", plain) if len(plain) else ("profiled ", measured)
         return f"Median of {len(shown)} {kind}runs: {duration(float(shown['latency_us'].median()))}"
     overhead = percent(summary["profiling_overhead_fraction"])
-    tail = next((name for name in ("p99_9", "p99", "p95", "p90") if summary[f"{name}_us"] is not None), None)
-    tails = f", {_label(tail)} {duration(summary[f'{tail}_us'])}" if tail else ""
+    tail = next((name for name in ("p99_9", "p99", "p95", "p90") if _figure(summary, name) is not None), None)
+    tails = f", {_label(tail)} {duration(_figure(summary, tail))}" if tail else ""
     return f"Median latency {duration(summary['p50_us'])}{tails}; profiling adds {overhead}"
 
 
-def _subtitle(runs: pd.DataFrame, hidden: pd.DataFrame, summary: Mapping[str, Any] | None) -> str:
+def _subtitle(runs: pd.DataFrame, hidden: pd.DataFrame, summary: LatencySummaryDocument | None) -> str:
     warmup = int(runs["is_warmup"].sum())
     text = f"{len(runs)} runs, {warmup} of them warm-up and in no statistic"
     if summary and summary["sample_count"] and summary["steady_start_index"] is None:
         text += "; no steady state"
     if len(hidden):
         text += f"; {len(hidden)} beyond the scale, up to {duration(float(hidden['latency_us'].max()))}"
-    absent = [_label(name) for name in PERCENTILES if summary and summary[f"{name}_us"] is None]
+    absent = [_label(name) for name in PERCENTILES if summary and _figure(summary, name) is None]
     if summary and summary["sample_count"] and absent:
         text += f"; too few for {', '.join(absent)}"
     return text
@@ -113,16 +117,23 @@ def _draw_distribution(axes: Axes, runs: pd.DataFrame) -> None:
     axes.grid(visible=True)
 
 
-def _mark_percentiles(axes: Axes, summary: Mapping[str, Any]) -> None:
+def _figure(summary: LatencySummaryDocument, name: str) -> float | None:
+    """Return a percentile, or one of its limits, by its name without the unit."""
+    return cast("Mapping[str, float | None]", summary)[f"{name}_us"]
+
+
+def _mark_percentiles(axes: Axes, summary: LatencySummaryDocument) -> None:
     """Mark each percentile on the curve, with its confidence interval and a label to the right."""
-    known = {name: summary[f"{name}_us"] for name in PERCENTILES if summary.get(f"{name}_us") is not None}
+    known = {name: value for name in PERCENTILES if (value := _figure(summary, name)) is not None}
     low, high = axes.get_ylim()
     places = spread([value * 1e-3 for value in known.values()], LABEL_GAP_SHARE * (high - low))
     for (name, value_us), place in zip(known.items(), places, strict=True):
         axes.plot([PERCENTILES[name]], [value_us * 1e-3], marker="D", color=BLUE, markersize=5, clip_on=False, zorder=5)
-        limits = [summary[f"{name}_{end}_us"] for end in ("low", "high")]
+        limits = [_figure(summary, f"{name}_{end}") for end in ("low", "high")]
         if None not in limits:
-            axes.plot([PERCENTILES[name]] * 2, [limit * 1e-3 for limit in limits], color=BLUE, linewidth=4, alpha=0.4)
+            axes.plot(
+                [PERCENTILES[name]] * 2, [limit * 1e-3 for limit in limits if limit], color=BLUE, linewidth=4, alpha=0.4
+            )
         line, text = [PERCENTILES[name], 1.0, 1.04], f"{_label(name)} {duration(value_us)}"
         axes.plot(line, [value_us * 1e-3] * 2 + [place], color=GREY, linewidth=0.6, clip_on=False)
         axes.text(1.05, place, text, va="center", fontsize=8.5)

@@ -115,4 +115,4 @@ def roof_of(findings: Findings) -> Roof | None:
     peak, bandwidth = (findings.setting("op_roofline", name) for name in ("peak_flops", "mem_bw"))
     judging = {row["roof"] for row in findings.tables.get("op_roofline", ())}
     measured = findings.documents.get("host_ceilings")
-    return roof_from(measured or {}, float(peak) if peak else None, float(bandwidth) if bandwidth else None, judging)
+    return roof_from(measured, float(peak) if peak else None, float(bandwidth) if bandwidth else None, judging)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import atan2, degrees, log10
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 from matplotlib.axes import Axes
 from matplotlib.text import Annotation
@@ -14,6 +14,9 @@ from common.number_formats import INT8, MEASURED_PEAKS
 from common.view.placing import Point
 from common.view.style import BLACK, BLUE, GREY, VERMILLION
 from common.view.text import quantity
+
+if TYPE_CHECKING:
+    from common.table_rows import HostCeilingsDocument
 
 # Column and unit of each peak, by the name that op_roofline's column roof has.
 PEAKS = {name: (column, "OP/s" if name == INT8 else "FLOP/s") for name, column in MEASURED_PEAKS.items()}
@@ -53,12 +56,15 @@ class Roof:
 
 
 def roof_from(
-    measured: Mapping[str, Any], peak: float | None, bandwidth: float | None, judging: Collection[str] = ("fp32",)
+    measured: HostCeilingsDocument | None,
+    peak: float | None,
+    bandwidth: float | None,
+    judging: Collection[str] = ("fp32",),
 ) -> Roof | None:
     """Return the given roofs, and measured ones in place of those not given; None where peak or slope is unknown.
 
     Args:
-        measured: host_ceilings; may be empty.
+        measured: host_ceilings, or None.
         peak: given peak for all number formats, or None.
         bandwidth: given memory bandwidth, or None.
         judging: names of the peaks that nodes are compared with.
@@ -73,9 +79,10 @@ def roof_from(
     return Roof(tuple(peaks), tuple(slopes)) if peaks and slopes else None
 
 
-def _lines(measured: Mapping[str, Any], name: str, column: str, unit: str, judges: bool) -> list[Ceiling]:
+def _lines(measured: HostCeilingsDocument, name: str, column: str, unit: str, judges: bool) -> list[Ceiling]:
     """Return the line at all threads and, if there are several, the one at one thread; an unmeasured rate has none."""
-    threads, rate, single = measured["threads"], measured[column], measured[f"one_thread_{column}"]
+    rates = cast("Mapping[str, float | None]", measured)
+    threads, rate, single = measured["threads"], rates[column], rates[f"one_thread_{column}"]
     lines = []
     if rate is not None:
         text = f"{name}, {threads} thread{'s' * (threads > 1)}: {quantity(rate, unit)}"
