@@ -2,6 +2,7 @@
 
 import os
 import signal
+import threading
 import time
 
 import pytest
@@ -55,10 +56,15 @@ def test_the_seed_and_the_rate_are_those_that_were_asked_for(tmp_path):
 
 
 def test_a_signal_while_the_service_is_probed_starts_no_loadgen(tmp_path):
+    released = threading.Event()
+
     class Interrupted(Sleeper):
+        """One signal, and no call after it: a second one would reach the tests themselves."""
+
         def run(self, worker, batch):
             os.kill(os.getpid(), signal.SIGINT)
-            return super().run(worker, batch)
+            released.wait()
+            return ()
 
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
@@ -66,4 +72,5 @@ def test_a_signal_while_the_service_is_probed_starts_no_loadgen(tmp_path):
             drive("offline", Interrupted(), BatchPolicy(), tmp_path, rate_hz=1.0, bound_s=1.0, duration_s=0.02)
     finally:
         signal.signal(signal.SIGINT, before)
+        released.set()
     assert not any(tmp_path.iterdir())
