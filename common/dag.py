@@ -69,7 +69,7 @@ class Dag:
 
     @property
     def parallelism(self) -> float | None:
-        """Work over span, the largest speedup by parallel execution; None where no node takes any time."""
+        """Work over span, the largest speedup by parallel execution; None where all latencies are zero."""
         return self.work_us / self.span_us if self.span_ps else None
 
     def with_faster(self, faster: Mapping[str, float]) -> Dag:

@@ -86,7 +86,7 @@ class _Claims:
 
 
 def match_nodes(source: SourceGraph, executed: Graph, contractions: Set[str]) -> list[Match]:
-    """Match every source node to an executed node; an epilogue takes none of the ``contractions``."""
+    """Match every source node to an executed node; an epilogue contains none of the ``contractions``."""
     claims = _Claims(source, _idle(source))
     executed = without_casts(executed, source.nodes, {*source.producer, *source.consumers})
     for rule in (_claim_by_blocked_name, _claim_by_derived_name, _claim_by_tensor, _claim_by_node_name):

@@ -31,7 +31,7 @@ AXES = range(-(2**31), 2**31)  # ONNX's inference cuts an axis to 32 bits after 
 _TERM = rb"[A-Za-z ]*(?:\.\.\.[A-Za-z ]*)?"
 EQUATION = re.compile(rb"%b(?:,%b)*(?:->%b)?" % (_TERM, _TERM, _TERM))  # ONNX's inference does not end on any other
 MOST_NAMED = 3  # names in an error
-MOST_AXES = 32  # numpy takes tensors of more axes in some versions only, and then says so
+MOST_AXES = 32  # some versions of numpy hold no more
 _STAND_IN = onnx.helper.make_graph([], "body", [], [])  # the checker would check a body without what it captures
 
 
@@ -118,7 +118,7 @@ def _define(graph: onnx.GraphProto, outer: Set[str]) -> None:
     counts = Counter(_defined(graph))
     if repeated := [name for name, count in counts.items() if count > 1]:
         raise _InvalidError(f"it defines twice: {_quoted(repeated)}")
-    reads = [read_by(node) for node in graph.node]  # what bodies read as well, which takes long where they are deep
+    reads = [read_by(node) for node in graph.node]  # bodies included; slow for deep ones
     needed = chain(dict.fromkeys(chain.from_iterable(reads)), (value.name for value in graph.output))
     if unknown := [name for name in needed if name not in counts and name not in outer]:
         raise _InvalidError(f"nothing defines {_quoted(unknown)}")

@@ -92,7 +92,7 @@ def _inferred_by_onnx(model: onnx.ModelProto) -> onnx.ModelProto:
 
 
 def _has_small_inputs(graph: onnx.GraphProto) -> bool:
-    """Return whether values may be propagated, which takes ONNX 200 bytes per element of a tensor with one axis."""
+    """Return whether values may be propagated: ONNX then holds 200 bytes per element of a tensor with one axis."""
     types = (value_type(value.type) for value in graph.input)
     counts = [known.element_count for known in types if isinstance(known, TensorType)]
     return all(count is not None and count <= LARGEST_PROPAGATED for count in counts)

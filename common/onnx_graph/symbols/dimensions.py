@@ -79,7 +79,7 @@ def shape_bindings(model: onnx.ModelProto, values: Mapping[str, Array]) -> dict[
 
 
 def fitting_values(model: onnx.ModelProto, values: Mapping[str, Array]) -> dict[str, Array]:
-    """Return the values that an input takes by name and element type; the others are reported later."""
+    """Return the values whose name and element type are those of an input; the others are reported later."""
     declared = {value.name: value.type.tensor_type.elem_type for value in graph_inputs(model)}
     return {name: value for name, value in values.items() if declared.get(name, 0) == _element_type(value)}
 
@@ -118,7 +118,7 @@ def _binding(name: str) -> str:
 
 
 def _escaped(character: str) -> str:
-    r"""Return a character as ``$'…'`` of a shell takes it: a line break is ``\u000a``."""
+    r"""Return a character as a shell reads it in ``$'…'``: a line break is ``\u000a``."""
     return character if character.isprintable() and character not in "\\'" else f"\\U{ord(character):08x}"
 
 

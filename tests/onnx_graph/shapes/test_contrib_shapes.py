@@ -13,7 +13,7 @@ from onnxruntime.capi import onnxruntime_pybind11_state as bindings
 
 from common.graph import Tensor
 from common.onnx_graph.shapes.contrib import contrib_outputs
-from common.onnx_graph.shapes.contrib.registry import RULES, nothing_known
+from common.onnx_graph.shapes.contrib.registry import RULES
 from common.onnx_graph.shapes.types import dtype_name
 from common.onnx_graph.shapes.types import element_type as element_type_of
 from tests.support.contrib_attention_cases import ATTENTION
@@ -52,7 +52,7 @@ def test_the_rule_agrees_with_the_runtime(case: Case) -> None:
     expected = [real.get(name) for name in node.output]
 
     with_values = contrib_outputs(node, tensors_of(case.operands), case.value)
-    without = contrib_outputs(node, tensors_of(case.operands), nothing_known)
+    without = contrib_outputs(node, tensors_of(case.operands), {}.get)
 
     assert with_values is not None and without is not None
     if not case.unknowable:
@@ -92,7 +92,7 @@ NOT_EXECUTED = {
 
 def without_values(op_type: str, *operands: Any, domain: str = MICROSOFT, outputs: int = 1, **attributes: Any) -> Any:
     case = Case(op_type, operands, attributes, outputs, domain)
-    return contrib_outputs(case.node, tensors_of(case.operands))
+    return contrib_outputs(case.node, tensors_of(case.operands), {}.get)
 
 
 def with_values(op_type: str, *operands: Any, outputs: int = 1, **attributes: Any) -> Any:
@@ -183,17 +183,17 @@ def test_the_names_of_element_types_lead_back_to_them() -> None:
 
 
 def test_an_operator_without_a_rule() -> None:
-    assert contrib_outputs(helper.make_node("Gelu", ["x"], ["y"], domain="my.own"), [None]) is None
-    assert contrib_outputs(helper.make_node("EPContext", ["x"], ["y"], domain=MICROSOFT), [None]) is None
+    assert contrib_outputs(helper.make_node("Gelu", ["x"], ["y"], domain="my.own"), [None], {}.get) is None
+    assert contrib_outputs(helper.make_node("EPContext", ["x"], ["y"], domain=MICROSOFT), [None], {}.get) is None
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_unknown_operands_give_no_wrong_shape(case: Case) -> None:
     """Of operands of unknown rank, of unknown dimensions, and of another rank than the operator takes."""
     node, known = case.node, tensors_of(case.operands)
-    told = contrib_outputs(node, known, nothing_known)
+    told = contrib_outputs(node, known, {}.get)
     for blurred in (_without_shape, _without_dimensions, _with_another_rank):
-        answer = contrib_outputs(node, [tensor and blurred(tensor) for tensor in known], nothing_known)
+        answer = contrib_outputs(node, [tensor and blurred(tensor) for tensor in known], {}.get)
         assert answer is not None and told is not None
         assert len(answer) == len(node.output)
         if blurred is not _with_another_rank:
@@ -218,4 +218,4 @@ def test_a_symbolic_dimension_is_unknown_and_the_others_survive() -> None:
     query = Tensor("x0", "float16", 16, ("batch", 5, 48), "input")
     weights = Tensor("x1", "float16", 16, (48, 36), "weight")
     node = helper.make_node("Attention", ["x0", "x1"], ["y"], domain=MICROSOFT, num_heads=3)
-    assert contrib_outputs(node, [query, weights]) == [(TensorProto.FLOAT16, (None, 5, 12))]
+    assert contrib_outputs(node, [query, weights], {}.get) == [(TensorProto.FLOAT16, (None, 5, 12))]

@@ -17,8 +17,8 @@ from common.operators import MICROSOFT, NCHWC, NHWC
 
 TREES = "the depth that a sample reaches depends on its values"
 REGIONS = "the size of a region is a value"
-PACKED = "how long each packed sequence is stands in a tensor"
-SPARSE = "which scores are computed stands in a tensor"
+PACKED = "the length of each packed sequence is a value"
+SPARSE = "values decide which scores are computed"
 SEARCH = "runs a decoder until a token ends it"
 TRAINING = "trains a model"
 UNWRITTEN = "no exporter writes it into a model that is run"
@@ -69,7 +69,7 @@ NOT_COUNTED = {
     (MICROSOFT, "SparseAttentionIndexer"): SPARSE,
     (MICROSOFT, "PackedSparseAttentionIndexer"): SPARSE,
     (MICROSOFT, "SparsePagedAttention"): SPARSE,
-    (MICROSOFT, "SparseToDenseMatMul"): "how many elements of the sparse operand are stored is not in its shape",
+    (MICROSOFT, "SparseToDenseMatMul"): "the sparse operand stores as many elements as it has, whatever its shape",
     (MICROSOFT, "PackedAttention"): PACKED,
     (MICROSOFT, "PackedMultiHeadAttention"): PACKED,
     (MICROSOFT, "PagedAttention"): PACKED,

@@ -99,13 +99,8 @@ Rule = Callable[[OperatorCall], Sequence[Output]]
 RULES = rule = ByOperator[Rule](MICROSOFT)  # the table, and the decorator that enters a function
 
 
-def nothing_known(_name: str) -> None:
-    """Return None: the ``find_value`` of a caller that knows no values."""
-    return
-
-
 def contrib_outputs(
-    node: onnx.NodeProto, operands: Sequence[Tensor | None], find_value: FindValue = nothing_known
+    node: onnx.NodeProto, operands: Sequence[Tensor | None], find_value: FindValue
 ) -> list[Output] | None:
     """Return (ONNX element type, shape) of each output; None for one that is unknown, or without a rule at all."""
     infer = RULES.of(node)
