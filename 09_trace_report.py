@@ -1,9 +1,8 @@
 """Show the runs that 01 measured as one timeline, and find the bottlenecks of an inference.
 
 Reads   run_latency.csv, latency_summary.json, op_latency.csv, ort_trace.json, executed_graph.onnx; where they are, the
-        other tables of 01, and op_metrics.csv, op_roofline.csv, executed_edges.csv, critical_path.csv, ops_profile.csv,
-        fpga_candidates.csv, offload_schedule.csv, npu_runs.csv and npu_nodes.csv; load_requests.csv, load_batches.csv
-        and load_summary.json, which are enough by themselves.
+        other tables of 01 to 05, 07 and 13; load_requests.csv, load_batches.csv and load_summary.json, which are enough
+        by themselves.
 Writes  trace.json and plan_trace.json (the plan of 07) for Perfetto or chrome://tracing, flamegraph.folded (node times
         by module path) for speedscope or flamegraph.pl, annotated.onnx (the model's graph without weights) for Netron,
         bottlenecks.csv (a row per finding).

@@ -39,13 +39,14 @@ from pathlib import Path
 
 from common import cli
 from common.artifacts.columns import COLUMNS
+from common.artifacts.transaction import Transaction
 from common.bottlenecks.judge import finding_rows, findings
 from common.bottlenecks.rules import read_rules
 from common.bottlenecks.subjects import measured
 from common.configuration import Section
 from common.errors import CommandLineError
 from common.npu.earlier_summary import read_baseline
-from common.npu.report import ResultError, Session, report_of
+from common.npu.report import NpuReport, ResultError, Session, report_of
 from common.npu.sources import FILES
 from common.onnx_graph.load import load_model
 from common.runtime.inputs.given import given_arrays, make_feeds
@@ -59,6 +60,7 @@ from common.view.trace.npu_text import npu_report
 SCRIPT = "13_npu_profile.py"
 MEASURING = ("model", "dim", "input", "runs", "soc", "level", "performance", "seed")
 RECORDED = {"qnn_csv": "qnn_profile", "schematic": "qnn_schematic", "op_trace": "qnn_op_trace"}
+OF_SOME_SESSIONS = ("npu_trace", "npu_chips", "npu_chip_nodes", *RECORDED.values())
 
 
 def arguments() -> cli.Parser:
@@ -124,6 +126,20 @@ def given_session(stage: cli.StageRun) -> tuple[list[Session], dict[str, object]
     return [Session(files)], {"model": None, "profiling_level": None}
 
 
+def add_report(transaction: Transaction, report: NpuReport, document: dict[str, object], model: object) -> None:
+    """Stage the summary and the tables; of a device also a trace, of several chips their tables."""
+    tables = report.tables
+    transaction.add_text("npu_summary", json.dumps(document, indent=2, ensure_ascii=False) + "\n")
+    transaction.add_page("npu_page", npu_page(document, tables))
+    if process := npu_process(tables["npu_runs"], tables["npu_nodes"]):
+        transaction.add_text("npu_trace", trace_json(ChromeTrace([process]), {"model": model}))
+    transaction.add_rows("npu_nodes", tables["npu_nodes"])
+    transaction.add_rows("npu_runs", tables["npu_runs"])
+    if "npu_chips" in tables:
+        transaction.add_rows("npu_chips", tables["npu_chips"])
+        transaction.add_rows("npu_chip_nodes", tables["npu_chip_nodes"])
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     with cli.stage(arguments(), argv) as stage:
         settings = stage.settings
@@ -133,28 +149,14 @@ def main(argv: Sequence[str] | None = None) -> int:
         with stage.writing() as transaction, transaction.scratch() as folder:
             sessions, facts = recorded_sessions(stage, folder) if is_recorded else given_session(stage)
             report = report_of(sessions, settings.graph, facts, before)
-            text = stage.plain(json.dumps(report.document, indent=2, ensure_ascii=False, allow_nan=False))
-            document = json.loads(text)
+            document = json.loads(stage.plain(json.dumps(report.document, ensure_ascii=False, allow_nan=False)))
             bottlenecks = [*finding_rows(findings(rules, measured(report.tables, npu_summary=document)))]
             transaction.add_rows("npu_bottlenecks", bottlenecks)
-            transaction.add_text("npu_summary", text + "\n")
-            transaction.add_page("npu_page", npu_page(document, report.tables))
-            process = npu_process(report.tables["npu_runs"], report.tables["npu_nodes"])
-            traces = {"npu_trace": trace_json(ChromeTrace([process]), {"model": facts["model"]})} if process else {}
-            transaction.add_or_remove(traces, "npu_trace")
-            transaction.add_rows("npu_nodes", report.tables["npu_nodes"])
-            transaction.add_rows("npu_runs", report.tables["npu_runs"])
-            if "npu_chips" in report.tables:
-                transaction.add_rows("npu_chips", report.tables["npu_chips"])
-                transaction.add_rows("npu_chip_nodes", report.tables["npu_chip_nodes"])
-            else:
-                transaction.remove("npu_chips")
-                transaction.remove("npu_chip_nodes")
+            add_report(transaction, report, document, facts["model"])
             for key, name in RECORDED.items():
                 if is_recorded and (file := sessions[0].files[key]) and file.is_relative_to(folder):
                     transaction.add_copy(name, file)
-                else:
-                    transaction.remove(name)  # of another session
+            transaction.remove_others(OF_SOME_SESSIONS)
         advice = bottleneck_report(bottlenecks, file="npu_bottlenecks.csv")
         stage.show(f"{npu_report(document, report.tables)}\n\n{advice}")
     return 0

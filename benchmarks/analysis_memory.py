@@ -82,7 +82,6 @@ def analyse(runs: Recorder) -> Iterator[str]:
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Print a row per step."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--runs", type=int, default=18_000_000, help="default: an hour")
     given = parser.parse_args(argv)

@@ -10,7 +10,7 @@ overwrites, which no program here counts; a non-temporal store does not, so its 
 OpenBLAS chooses its kernels by the processor's name and may choose narrower vectors than it has
 (``OPENBLAS_VERBOSE=2`` says which); ``OPENBLAS_CORETYPE=SkylakeX`` gives those of AVX-512.
 
-No test depends on a figure. BLAS takes its thread count from the environment, which is set before numpy is
+No test depends on a figure. BLAS reads its thread count from the environment, which is set before numpy is
 imported, so a process is started for each thread count.
 """
 
@@ -66,7 +66,7 @@ def stream_triad(threads: int) -> Peer | None:
 
 
 def timed(amount: float, run: Callable[[], object]) -> Peer:
-    """Return a peer that repeats a run for a while and takes the quickest."""
+    """Return a peer that repeats a run for a while, of which the quickest counts."""
 
     def measure() -> float:
         best, start = float("inf"), time.perf_counter()
@@ -148,7 +148,6 @@ def compare(threads: int, rounds: int) -> None:
 
 
 def main() -> None:
-    """Start a process for each thread count."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--threads", type=int, action="append", help="default: 1, and all that the process may use")
     parser.add_argument("--rounds", type=int, default=5)

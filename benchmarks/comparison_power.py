@@ -2,7 +2,7 @@
 
 Run by ``make check-comparison`` on a quiet host; no test depends on it. The model is SqueezeNet. Two changes are
 planted in it, both in the graph that the runtime executes. In one, the last convolution has 6 % more channels, so it
-takes about 5 % longer. In the other, a node is inserted behind the first group of convolutions.
+runs about 5 % longer. In the other, a node is inserted behind the first group of convolutions.
 
 In each round 15 measures and compares three pairs, run by run in turn: the model with itself, and with each changed
 one. The claim: at most one alarm in 20 pairs of equal models, and both changes found by the names of their nodes in 20
@@ -27,9 +27,9 @@ import numpy as np
 import onnx
 from onnx import helper, numpy_helper
 
+from benchmarks.process import ROOT
 from models.__main__ import BUILDERS
 
-ROOT = Path(__file__).resolve().parents[1]
 WIDENED, BEHIND = "conv10", "pool10"  # the last convolution, and the layer behind it
 INSERTED, BEFORE_IT, AROUND = "inserted", "fire2", ("fire2/", "fire3/")  # the neighbours may get other layouts
 MORE_CHANNELS = 0.06  # the runtime computes 16 at a time: 67 blocks instead of 63
@@ -44,14 +44,14 @@ class Tally:
     Attributes:
         source: a source node that must be named as slower; empty for equal models.
         touched: parts of names of the source nodes that the change may move as well.
-        found: pairs in which it was named.
+        named_count: pairs in which it was named.
         alarms: what else was said to differ, by pair.
         shares: measured change of the latency.
     """
 
     source: str
     touched: tuple[str, ...] = ()
-    found: int = 0
+    named_count: int = 0
     alarms: list[set[str]] = field(default_factory=list)
     shares: list[float] = field(default_factory=list)
     busy: int = 0
@@ -64,7 +64,7 @@ class Tally:
         if self.source:
             loud = [row for row in loud if row["compared_kind"] == "node"]
         named = [row for row in loud if self.source and self.source in json.loads(row["source_nodes"])]
-        self.found += any(row["comparison_verdict"] == "regressed" for row in named)
+        self.named_count += any(row["comparison_verdict"] == "regressed" for row in named)
         others = [row for row in loud if not self._is_touched(row)]
         self.alarms.append({row["compared_subject"] or row["compared_figure"] for row in others})
         texts = [f"{row['compared_subject'] or row['compared_figure']} {_percent(row)}" for row in [*named, *others]]
@@ -76,7 +76,7 @@ class Tally:
 
     def summary(self, name: str) -> str:
         pairs = len(self.alarms)
-        named = f"named {self.found} of {pairs}, " if self.source else ""
+        named = f"named {self.named_count} of {pairs}, " if self.source else ""
         busy = f" ({self.busy} of them on a busy host, which judges no time)" if self.busy else ""
         middle = sorted(self.shares)[pairs // 2]
         return (
@@ -113,11 +113,6 @@ def insert_node(model: onnx.ModelProto) -> None:
 
 
 def run(script: str, *flags: object) -> None:
-    """Run a stage.
-
-    Raises:
-        CalledProcessError: it failed.
-    """
     subprocess.run([sys.executable, str(ROOT / script), *map(str, flags), "--quiet"], check=True, cwd=ROOT)
 
 
@@ -157,7 +152,6 @@ def paired_round(
 
 
 def main() -> None:
-    """Print a row per pair, and the counts."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--pairs", type=int, default=20)
     parser.add_argument("--runs", type=int, default=200)

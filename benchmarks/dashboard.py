@@ -1,7 +1,7 @@
-"""Measure the live dashboard beside a model that takes all processors: rate, gaps, cost, start, history, a kill.
+"""Measure the live dashboard beside a model that uses all processors: rate, gaps, cost, start, history, a kill.
 
 Run by ``make check-dashboard`` on a quiet host; no test depends on its figures. Exits 1 if a figure misses its limit.
-Clients run in a process of their own and take processor time, too: as much as a browser would, or less.
+Clients run in a process of their own and use processor time, too: as much as a browser would, or less.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from typing import Any, NamedTuple
 import numpy as np
 import psutil
 
+from benchmarks.process import ROOT
 from common.monitor.history import History
 from common.monitor.store import Store
 
-ROOT = Path(__file__).resolve().parent.parent
 CLIENTS, MANY, DEAD = 5, 200, 50
 BOUND = ["--dim", "N=1"]  # of the models in models/ that are measured here
 PAIRS, PAIR_S = 5, 12.0
 TICKING_S, TICK_MS = 20.0, 2.0  # the time that counts, and a limit of our own: a fiftieth of a processor
 HOUR_S = 3600
-ASKED = 20
+REQUESTS = 20
 
 
 class Figure(NamedTuple):
@@ -51,8 +51,8 @@ class Dashboard:
 
     def __init__(self, model: Path | None, folder: Path) -> None:
         """Start nothing yet; without a model it is one that others post to."""
-        what = ["--attach"] if model is None else ["--model", model.resolve(), *BOUND]
-        flags = [*what, "--out", folder, "--port", 0]
+        source = ["--attach"] if model is None else ["--model", model.resolve(), *BOUND]
+        flags = [*source, "--out", folder, "--port", 0]
         self._has_model = model is not None
         self._command = [sys.executable, "-u", "12_dashboard.py", *map(str, flags)]
 
@@ -122,9 +122,10 @@ def rates(ticks: Sequence[Sequence[tuple[int, float]]]) -> tuple[float, int, flo
 
     The rate is the slope of a least-squares line, so that a first or last tick that comes late is no slower rate.
     """
-    gaps_s = [np.diff([time_s for _, time_s in one]) for one in ticks]
-    lowest = min(1 / float(np.polyfit(np.arange(len(one)), [time_s for _, time_s in one], 1)[0]) for one in ticks)
-    missed = sum(int(np.sum(np.diff([number for number, _ in one]) - 1)) for one in ticks)
+    times_s = [[time_s for _, time_s in of_client] for of_client in ticks]
+    gaps_s = [*map(np.diff, times_s)]
+    lowest = min(1 / float(np.polyfit(np.arange(len(of_client)), of_client, 1)[0]) for of_client in times_s)
+    missed = sum(int(np.sum(np.diff([number for number, _ in of_client]) - 1)) for of_client in ticks)
     return lowest, missed, float(np.quantile(np.concatenate(gaps_s), 0.99))
 
 
@@ -213,12 +214,12 @@ def fill_an_hour(folder: Path) -> None:
 
 
 def answer_s(ask: Callable[[str], bytes], path: str) -> float:
-    taken_s = []
-    for _ in range(ASKED):
+    answers_s = []
+    for _ in range(REQUESTS):
         began_s = time.perf_counter()
         ask(path)
-        taken_s.append(time.perf_counter() - began_s)
-    return float(np.median(taken_s))
+        answers_s.append(time.perf_counter() - began_s)
+    return float(np.median(answers_s))
 
 
 def killed(model: Path, folder: Path) -> list[Figure]:
@@ -249,7 +250,6 @@ def measured(model: Path, folder: Path, seconds: float) -> list[Figure]:
 
 
 def main() -> int:
-    """Print the figures beside their limits."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--model", type=Path, default=ROOT / "models" / "mobilenet-v1-fp32.onnx")
     parser.add_argument("--seconds", type=float, default=60.0, help="time in which ticks are counted")

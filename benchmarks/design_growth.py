@@ -76,7 +76,6 @@ def searched(hardware: str, folder: Path) -> tuple[CommandRun, float]:
 
 
 def measured(depths: Sequence[int], hardware: Sequence[str]) -> Iterator[Row]:
-    """Run 08 on each model, depth and accelerator."""
     for model in MODELS:
         for layers in depths:
             with tempfile.TemporaryDirectory() as scratch:
@@ -102,7 +101,6 @@ def _line(row: Row, before: Row | None) -> list[str]:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Print the table; return 1 where a run fails, or a whole model is above a limit."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--depths", type=int, nargs="+", default=DEPTHS, metavar="N", help="layers of the models")
     parser.add_argument("--hardware", nargs="+", default=HARDWARE, help="files of configs/hardware")

@@ -1,8 +1,8 @@
 """Map the layers of models on an accelerator one by one: the optimum, the time, and how far engines stay above it.
 
 Models are built without weights and counted by 02; of other models, give the folders of 02's tables. The peak is that
-of the whole process. Below each model stands what engines find with 1,000 evaluations per distinct layer, over the
-optimum, for three seeds. An engine whose package is not installed has no line.
+of the whole process. The lines below a model are the products that engines find with 1,000 evaluations per distinct
+layer, over the optimum, for three seeds. An engine whose package is not installed has no line.
 
     gemmini          layers distinct  evaluated  seconds    MB   uJ·cycles
     resnet18             21       12    200,960      1.7   137  4.3562e+10
@@ -59,8 +59,8 @@ def nests_in(folder: Path) -> dict[str, LoopNest]:
     """Return the loop nests of a model, from the tables that 02 wrote of it."""
     tables = Folder(folder, Provenance("", ""))
     metrics = tables.rows("op_metrics")
-    found = nests_by_node(metrics, from_rows(metrics, tables.rows("op_edges")))
-    return {f"{node}.{index}": nest for node, nests in found.items() for index, nest in enumerate(nests)}
+    by_node = nests_by_node(metrics, from_rows(metrics, tables.rows("op_edges")))
+    return {f"{node}.{index}": nest for node, nests in by_node.items() for index, nest in enumerate(nests)}
 
 
 def products(nests: Mapping[str, LoopNest], hardware: Hardware, name: str) -> list[float]:
@@ -70,7 +70,6 @@ def products(nests: Mapping[str, LoopNest], hardware: Hardware, name: str) -> li
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Print a line per model; return 1 where a limit is not kept."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--hardware", default="gemmini", help="a file of configs/hardware")
     parser.add_argument("--models", nargs="*", default=MODELS, help="models that can be built without weights")
@@ -86,15 +85,15 @@ def main(argv: Sequence[str] | None = None) -> int:
         models |= {folder.name: nests_in(folder) for folder in given.tables}
         for name, nests in models.items():
             start = time.perf_counter()
-            found = exact(nests, hardware)
+            optimum = exact(nests, hardware)
             seconds = time.perf_counter() - start
             peak_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1000
             figures = (
-                f"{len(nests):>7}{len(set(nests.values())):>9}{found.evaluations:>11,}{seconds:>9.1f}{peak_mb:>6.0f}"
+                f"{len(nests):>7}{len(set(nests.values())):>9}{optimum.evaluations:>11,}{seconds:>9.1f}{peak_mb:>6.0f}"
             )
-            print(f"{name:<16}{figures}{found.edp * 1e-6:>12.4e}")
+            print(f"{name:<16}{figures}{optimum.edp * 1e-6:>12.4e}")
             for other in filter(is_installed, given.engines):
-                ratios = [f"{edp / found.edp:.3f}" for edp in products(nests, hardware, other)]
+                ratios = [f"{edp / optimum.edp:.3f}" for edp in products(nests, hardware, other)]
                 print(f"  {other:<16}{' '.join(ratios)}")
             is_kept &= seconds <= LARGEST_S and peak_mb <= LARGEST_MB
     return int(not is_kept)

@@ -21,12 +21,12 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from benchmarks.process import ROOT
 from common.design_space.accelerator.hardware import Hardware
 from common.design_space.accelerator.hardware_files import load_hardware
 from common.design_space.mapping.cost import cost
 from common.design_space.mapping.dosa_rows import MappedRows, estimate, read_rows
 
-ROOT = Path(__file__).resolve().parents[1]
 ROWS = ROOT.parent / "shared" / "data" / "dosa" / "timeloop_rows.csv.gz"
 LIMITS = {"cycles": 0.00005, "energy": 0.0016}  # mean absolute errors of DOSA's own code: 0.000039 and 0.00160
 LARGEST_US = 20.0
@@ -65,7 +65,6 @@ def microseconds_per_mapping(rows: MappedRows, hardware: Hardware) -> float:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Print the comparison; return 1 where a limit is not kept."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", type=Path, default=ROWS, help="DOSA's rows of Timeloop")
     path = parser.parse_args(argv).rows

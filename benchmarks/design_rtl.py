@@ -24,7 +24,7 @@ import numpy as np
 import pandas as pd
 from scipy.optimize import minimize
 
-from benchmarks.design_rows import ROOT
+from benchmarks.process import ROOT
 from common.design_space.accelerator.hardware import RtlCosts
 from common.design_space.accelerator.hardware_files import load_hardware
 from common.design_space.mapping.dosa_rows import MappedRows, estimate, read_rows

@@ -28,7 +28,6 @@ def medians(sessions: list[Session], feeds: Feeds, runs: int) -> float:
 
 
 def main() -> None:
-    """Print a row per round."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--model", type=Path, default=Path("models/resnet50-fp32.onnx"))
     parser.add_argument("--dim", action="append", default=["N=1"], metavar="NAME=N")

@@ -57,7 +57,7 @@ class Sleeper:
         return ()
 
     def give_up(self, worker: int) -> None:
-        """Do nothing."""
+        """A sleeper has nothing to give up."""
 
 
 def late_shares() -> Iterator[Figure]:
@@ -95,7 +95,7 @@ def hour() -> Iterator[Figure]:
 
 
 def stall() -> str:
-    """Return what an open and a closed loop show of a service that once stands still."""
+    """Return what an open and a closed loop show of a service that once pauses."""
     opened = serve(OpenLoop(constant(500, 4)), Sleeper(1e-3, stall_at=STALL_AT), BatchPolicy())
     closed = serve(ClosedLoop(1, 10**11, most_requests=2000), Sleeper(1e-3, stall_at=STALL_AT), BatchPolicy())
     shown = [np.quantile(record.latencies_us, 0.999) / 1e3 for record in (opened, closed)]
@@ -112,16 +112,15 @@ def against_loadgen() -> Iterator[Figure]:
             drive(
                 "server", service, policy, Path(folder), rate_hz=rate_hz, bound_s=1.0, duration_s=LOADGEN_S, seed=SEED
             )
-            found = results(Path(folder))
+            theirs = results(Path(folder))
         ours_us = serve(OpenLoop(poisson(rate_hz, LOADGEN_S, SEED)), service, policy).latencies_us
         for name, share in (("50.00", 0.5), ("90.00", 0.9), ("99.00", 0.99)):
-            their_us = float(found[f"result_{name}_percentile_latency_ns"]) / 1e3
+            their_us = float(theirs[f"result_{name}_percentile_latency_ns"]) / 1e3
             differs = 100 * abs(float(np.quantile(ours_us, share)) / their_us - 1)
             yield Figure(f"p{float(name):g} at {rate_hz:g} requests/s, ours to LoadGen's", differs, 5.0, "%")
 
 
 def main() -> int:
-    """Print a row per figure."""
     print(stall(), flush=True)
     is_within = True
     for figures in (late_shares(), costs(), hour(), against_loadgen()):

@@ -103,7 +103,6 @@ def open_service(path: Path, session_count: int, threads: int, concurrency: Conc
 
 
 def run(service: SessionService, source: Source, policy: BatchPolicy) -> LoadRecord:
-    """Let requests come to the service."""
     return wall_clock.serve(source, service, policy)
 
 
@@ -112,9 +111,9 @@ def by_loadgen(service: SessionService, rate_hz: float, duration_s: float, seed:
     with tempfile.TemporaryDirectory() as folder:
         policy, place = BatchPolicy(), Path(folder)
         drive("server", service, policy, place, rate_hz=rate_hz, bound_s=NO_BOUND_S, duration_s=duration_s, seed=seed)
-        found = results(Path(folder))
-    times_us = np.array([float(found[f"result_{name}_percentile_latency_ns"]) for name in SHARES]) / NS_PER_US
-    return times_us, str(found["result_validity"]), int(found["result_query_count"])
+        figures = results(place)
+    times_us = np.array([float(figures[f"result_{name}_percentile_latency_ns"]) for name in SHARES]) / NS_PER_US
+    return times_us, str(figures["result_validity"]), int(figures["result_query_count"])
 
 
 def compare(service: SessionService, rate_hz: float, count: int, seed: int, rounds: int) -> list[Row]:
@@ -165,14 +164,14 @@ def prediction_table(model: str, points: Sequence[CurvePoint]) -> str:
 
 
 def _prediction_row(point: CurvePoint) -> list[str]:
-    response, found = point.response, point.trial
+    response, measured = point.response, point.trial
     predicted = (None, None, None) if response is None else (response.p50_us, response.p99_us, response.utilization)
     return [
-        f"{significant(found.rate_hz)}/s",
+        f"{significant(measured.rate_hz)}/s",
         percent(predicted[2]),
-        duration(found.p50_us.value, 4),
+        duration(measured.p50_us.value, 4),
         duration(predicted[0], 4),
-        duration(found.p99_us.value, 4),
+        duration(measured.p99_us.value, 4),
         duration(predicted[1], 4),
         point.doubt,
     ]

@@ -5,7 +5,7 @@ model, and our recorder times that run, inside the query. So LoadGen's latency i
 call of the run, and the report of completion: some microseconds, never negative. The last line shows this offset, query
 by query, from LoadGen's trace.
 
-The percentiles are LoadGen's own (``mlperf_log_detail.txt``, in whole ns), not computed again here. It takes the sample
+The percentiles are LoadGen's own (``mlperf_log_detail.txt``, in whole ns), not computed again here. It uses the sample
 of rank n·q rounded down, we interpolate at (n - 1)·q. For 1,000·k + 1 queries both are the same sample, so the number
 of queries has this form. Agreement is a difference within 100 µs or the gap to the neighbouring samples, whichever is
 larger. On a busy machine another process may run between the two clock readings, so a percentile that disagrees is
@@ -161,7 +161,7 @@ def rounds(loadgen: Any, options: argparse.Namespace, folder: Path) -> bool:
 
 
 def _vision_transformer(folder: Path) -> Path:
-    """Write a model that takes some milliseconds, four layers of a ViT of width 192, and return its path."""
+    """Write a model of some milliseconds, four layers of a ViT of width 192, and return its path."""
     path = folder / "vit.onnx"
     onnx.save(build_vit(depth=4, width=192, heads=3, feed=768), path)
     return path

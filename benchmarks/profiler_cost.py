@@ -163,7 +163,6 @@ def build(branches: Iterable[tuple[Operator, int]]) -> tuple[bytes, Feeds]:
 
 
 def value(name: str, shape: Shape) -> onnx.ValueInfoProto:
-    """Declare a float tensor."""
     return helper.make_tensor_value_info(name, TensorProto.FLOAT, shape)
 
 
@@ -173,9 +172,6 @@ def oracle_us(operator: Operator, k: int, settings: SessionSettings, rounds: int
     sessions = [create_session(short, settings), create_session(build([(operator, 2 * k)])[0], settings)]
     walls = np.array([[lap_us(session, feeds) for session in sessions] for _ in range(WARMUP + rounds)])[WARMUP:]
     return float(np.median(walls[:, 1] - walls[:, 0])) / k
-
-
-# --- the figures under test -----------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,9 +208,6 @@ def gathered(latencies: Iterable[NodeLatency], label: str) -> Figures:
         for kind in ("raw", "corrected")
     )
     return Figures(raw, corrected, any(latency.is_correction_dominated for latency in copies))
-
-
-# --- the verdict ----------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -302,7 +295,6 @@ def rows(group: Group, settings: SessionSettings, sweeps: int, rounds: int) -> l
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Print the table; return 1 if a row is out of its limit."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--threads", type=int, default=available_threads())
     parser.add_argument("--optimization", choices=("disable", "all"), default="all")

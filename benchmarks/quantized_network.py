@@ -22,7 +22,7 @@ Product = Callable[[str, Matrix, Matrix], Matrix]  # name of the node, (m, k), (
 
 @dataclass(frozen=True, slots=True)
 class Whole:
-    """Integers that stand for ``(values - zero) * scale``; scale and zero are scalars or have one entry per channel."""
+    """Integers that mean ``(values - zero) * scale``; scale and zero are scalars or have one entry per channel."""
 
     values: Matrix
     scale: NDArray[np.float32]
@@ -63,9 +63,6 @@ def run(model: onnx.ModelProto, feeds: Mapping[str, NDArray[Any]], product: Prod
     return tensors
 
 
-# --- contractions -----------------------------------------------------------------------------------------------------
-
-
 def _convolution(operands: list[Any], attributes: Mapping[str, Any], multiply: Callable[..., Matrix]) -> Whole:
     x, w, *bias = operands
     top, left, bottom, right = attributes["pads"]
@@ -96,9 +93,6 @@ def _constant(x: Whole, weights: Matrix, bias: list[Whole]) -> Matrix:
 
 
 CONTRACTIONS: Mapping[str, Callable[..., Whole]] = {"Conv": _convolution, "Gemm": _gemm}
-
-
-# --- the rest ---------------------------------------------------------------------------------------------------------
 
 
 def _quantize(operands: list[Any], _: Mapping[str, Any]) -> NDArray[Any]:

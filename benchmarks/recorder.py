@@ -44,7 +44,6 @@ def compare(capacity: int) -> tuple[float, float, float]:
 
 
 def main() -> int:
-    """Print a row for the series and one for the histogram."""
     print(f"{'into':<10} {'without ns':>10} {'with ns':>8} {'ratio':>6} {'cost ns':>8} {'limit ns':>8}")
     costs = []
     for name, capacity in (("series", ROUNDS * TURNS), ("histogram", 0)):

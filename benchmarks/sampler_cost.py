@@ -56,7 +56,7 @@ def sensor_sets() -> Iterator[dict[str, list[Sensor]]]:
 
 
 def cost(sensors: Sequence[Sensor], rate_hz: float, seconds: float) -> tuple[float, int, int]:
-    """Return the share of one core that the sampler's thread takes, the samples taken and the sample times missed."""
+    """Return the share of one core that the sampler's thread uses, the samples, and how many sample times it missed."""
     start_s = time.perf_counter()
     samples: list[Sample] = []
     with Sampler(sensors, samples, rate_hz) as sampler:

@@ -19,7 +19,6 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks.peers import PEERS, command
 from benchmarks.process import ROOT, CommandRun, best
 from common.view.text import text_table
 
@@ -38,6 +37,14 @@ STAGES = {
     "04": ["04_critical_path.py"],
 }
 IMPORTS = "import numpy, onnx, pandas, pandera.pandas"
+# Programs that infer shapes or count work as 02 does; each reads the path of the model from its argument.
+PEERS = {
+    # ONNX's own shape inference: load the weights, infer every shape. It counts no work.
+    "onnx": "import onnx, sys; onnx.shape_inference.infer_shapes(onnx.load(sys.argv[1]), data_prop=True)",
+    # The counter behind onnxsim's table: MACs, parameters, memory access. It simplifies nothing here.
+    "onnxsim": "import onnx, sys; from onnxsim.model_info import ModelInfo; ModelInfo(onnx.load(sys.argv[1])).macs",
+    "onnx-tool": "import onnx_tool, sys; onnx_tool.model_profile(sys.argv[1])",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,8 +80,6 @@ CASES = (
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """Run of one program on one model."""
-
     case: Case
     node_count: int
     program: str
@@ -89,6 +94,10 @@ def stage(name: str, model: Path, folder: Path) -> list[str]:
     return [sys.executable, *STAGES[name], *flags, "--out", str(folder), "--quiet"]
 
 
+def peer_command(peer: str, model: Path) -> list[str]:
+    return [sys.executable, "-c", PEERS[peer], str(model)]
+
+
 def measure(cases: Sequence[Case], run: Measure) -> Iterator[Row]:
     """Run 02 and its peers on every model, then 03 and 04 on the tables of 02 for the transformers."""
     with tempfile.TemporaryDirectory() as scratch:
@@ -98,7 +107,7 @@ def measure(cases: Sequence[Case], run: Measure) -> Iterator[Row]:
             counted = run(stage("02", model, folder))
             yield Row(case, count, "02", counted)
             for peer in PEERS:
-                yield Row(case, count, peer, run(command(peer, model)))
+                yield Row(case, count, peer, run(peer_command(peer, model)))
             if case.kind == "transformer" and not case.weights_gib and not counted.failure:
                 make = [sys.executable, "-m", "benchmarks.profiled", str(model), str(folder)]
                 subprocess.run(make, cwd=ROOT, check=True)
@@ -131,14 +140,12 @@ def figures(run: CommandRun) -> list[str]:
 
 
 def within(row: Row) -> str:
-    """Return the budget of 02, marked if it is exceeded."""
     seconds, megabytes = BUDGETS[row.case.nodes]
     text = f"{seconds} s" + (f", {megabytes:.0f} MB" if megabytes else "")
     return text if is_kept(row) else f"{text}: above"
 
 
 def is_kept(row: Row) -> bool:
-    """Return whether 02 is within its budget of time and memory."""
     seconds, megabytes = BUDGETS[row.case.nodes]
     in_memory = megabytes is None or row.run.peak_bytes <= megabytes * MEGABYTE
     return not row.run.failure and row.run.seconds <= seconds and in_memory
@@ -169,7 +176,6 @@ def further(smaller: Sequence[Row], row: Row) -> list[str]:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Print the tables; return 1 if 02 is above a budget or a stage fails."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--repetitions", type=int, default=3, metavar="N", help="runs of each program (default: 3)")
     parser.add_argument("--timeout-s", type=float, default=60.0, metavar="S", help="of a run (default: 60)")
@@ -188,8 +194,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     start_up = run([sys.executable, "-c", IMPORTS])
     print(f"{against_peers(rows)}\n\n{growth(rows)}\n")
     print(f"of which imports (numpy, onnx, pandas, pandera): {' s, '.join(figures(start_up))} MB")
-    own = [row for row in rows if row.program in STAGES]
-    return int(any(row.run.failure or (row.program == "02" and not is_kept(row)) for row in own))
+    of_stages = [row for row in rows if row.program in STAGES]
+    return int(any(row.run.failure or (row.program == "02" and not is_kept(row)) for row in of_stages))
 
 
 if __name__ == "__main__":

@@ -20,13 +20,13 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from benchmarks.process import ROOT
 from common.artifacts import provenance
 from common.artifacts.catalogue import ARTIFACTS
 from common.artifacts.stages import STAGES
 from common.errors import PipelineError
 from common.view.text import text_table
 
-ROOT = Path(__file__).resolve().parent.parent
 COMPUTED = [name for name, stage in STAGES.items() if name.endswith(".py") and name >= "02" and not stage.is_aside]
 BUDGET_S = {script: 6.0 if script == "06_plots.py" else 2.0 for script in COMPUTED}
 
@@ -80,7 +80,6 @@ def report(times: dict[str, list[float]]) -> str:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Print the table; return 1 if a stage is above its budget."""
     parser = argparse.ArgumentParser(
         prog="stages.py", description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )

@@ -37,7 +37,7 @@ class Builder:
     side_bytes: int = 0
 
     def add(self, op_type: str, *inputs: str, **attributes: Any) -> str:
-        """A node; returns the name of its only output."""
+        """Add a node, and return the name of its only output."""
         name = f"{op_type}_{len(self.nodes)}"
         self.nodes.append(helper.make_node(op_type, inputs, [f"{name}_out"], name=name, **attributes))
         return f"{name}_out"
@@ -155,7 +155,6 @@ def _normalised_convolution(builder: Builder, value: str, width: int) -> str:
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Build one model and print how many nodes it has."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("kind", choices=("transformer", "unbound", "convolutional"))
     parser.add_argument("nodes", type=int)

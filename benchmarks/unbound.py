@@ -36,22 +36,20 @@ def compare(model: Path, bindings: Sequence[str], folder: Path, repetitions: int
         [run(command, timeout_s=TIMEOUT_S, memory_bytes=16 * GIB) for command in commands] for _ in range(repetitions)
     ]
     unbound, bound = ([*runs] for runs in zip(*turns, strict=True))
-    for failed in (one for one in (*unbound, *bound) if one.failure):
+    for failed in (turn for turn in (*unbound, *bound) if turn.failure):
         raise SystemExit(f"02 on {model} fails: {failed.failure}")
     return shortest(unbound), shortest(bound)
 
 
 def is_kept(unbound: CommandRun, bound: CommandRun) -> bool:
-    """Return whether the unbound run is within its limits of time and memory."""
     ratio = unbound.processor_seconds / bound.processor_seconds
     return ratio <= LARGEST_RATIO and unbound.peak_bytes <= LARGEST_PEAK_MB * MEGABYTE
 
 
 def report(node_count: int, unbound: CommandRun, bound: CommandRun) -> str:
-    """Return the figures as a table of one row."""
     verdict = "within" if is_kept(unbound, bound) else "above"
-    times = [f"{one.processor_seconds:.2f}" for one in (unbound, bound)]
-    peaks = [f"{one.peak_bytes / MEGABYTE:.0f}" for one in (unbound, bound)]
+    times = [f"{side.processor_seconds:.2f}" for side in (unbound, bound)]
+    peaks = [f"{side.peak_bytes / MEGABYTE:.0f}" for side in (unbound, bound)]
     ratio = f"{unbound.processor_seconds / bound.processor_seconds:.2f}"
     header = ("nodes", "unbound s", "bound s", "ratio", "unbound MB", "bound MB", "")
     limits = f"{verdict} {LARGEST_RATIO} and {LARGEST_PEAK_MB:.0f} MB"

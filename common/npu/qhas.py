@@ -21,7 +21,7 @@ WHAT = "a QNN HTP analysis summary (QHAS) as JSON"
 MOST_BYTES = 50_000_000
 OVERALL, STATED = "htp_overall_summary", "resource_utilization"
 TRAFFIC = ("total_dram_read", "total_dram_write")
-UNCLASSIFIED = "UNK"  # what the viewer calls threads that it cannot tell apart
+UNCLASSIFIED = "UNK"  # what the viewer calls threads that it cannot distinguish
 KIB = 1024
 UNITS = ("HVX", "HMX")
 

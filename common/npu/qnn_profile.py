@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from common.table_rows import NpuRunsRow
 
 DEVICE_FIELDS = frozenset({"rpc_execute_us", "qnn_accelerator_us", "accelerator_busy_us"})
-DEVICE, EMULATOR, UNTOLD = "a device", "the HTP emulator", "untold"
+DEVICE, EMULATOR, UNKNOWN = "a device", "the HTP emulator", "unknown"
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +81,7 @@ def origin_of(values: Mapping[str, int | None]) -> str:
     threads = values.get("hvx_thread_count")
     if threads or values.keys() & DEVICE_FIELDS:
         return DEVICE
-    return UNTOLD if threads is None else EMULATOR
+    return UNKNOWN if threads is None else EMULATOR
 
 
 def run_rows(profile: QnnProfile) -> list[NpuRunsRow]:

@@ -1,6 +1,6 @@
 """The report of a profile: its summary as a document, its tables, and the comparison of several chips.
 
-What the compiler decided for a chip (bytes, operators, placement) is as valid on the emulator as on a device.
+The compiler decides bytes, operators and placement for a chip. So these are as valid on the emulator as on a device.
 """
 
 from __future__ import annotations

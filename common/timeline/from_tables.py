@@ -108,14 +108,14 @@ def _node_slices(
     """
     names_thread = len({span.thread_id for run in shown for span in run.spans}) > 1
     is_few = event_count(shown) <= MOST_FACTS
-    told: set[str] = set()
+    described: set[str] = set()
     slices: dict[int, list[Slice]] = {}
     for run in shown:
         slices[run.run_index] = parts = []
         for span in run.spans:
             node = nodes.get(span.executed_node, {})
-            facts = known_facts(node, NODE_FACTS) if is_few or span.executed_node not in told else {}
-            told.add(span.executed_node)
+            facts = known_facts(node, NODE_FACTS) if is_few or span.executed_node not in described else {}
+            described.add(span.executed_node)
             track = str(node.get("provider", "nodes")) + (f", thread {span.thread_id}" if names_thread else "")
             facts = {"run_index": run.run_index, **facts}
             label = labels.get(span.executed_node, span.executed_node)

@@ -7,7 +7,7 @@ from pathlib import Path
 import onnx
 import pytest
 
-from benchmarks import peers, process, profiled, scaling, stages, synthetic, unbound
+from benchmarks import process, profiled, scaling, stages, synthetic, unbound
 from benchmarks.process import CommandRun
 from common.artifacts.catalogue import ARTIFACTS
 from common.artifacts.provenance import Provenance, sidecar
@@ -217,8 +217,8 @@ def test_growth_is_per_further_node() -> None:
 
 
 def test_every_peer_is_a_program_that_compiles() -> None:
-    for peer in peers.PEERS:
-        command = peers.command(peer, Path("model.onnx"))
+    for peer in scaling.PEERS:
+        command = scaling.peer_command(peer, Path("model.onnx"))
         compile(command[2], peer, "exec")
         assert command[3] == "model.onnx"
 
