@@ -17,7 +17,6 @@ from common.onnx_graph.executed import graph_bytes, load_executed_graph, without
 from common.onnx_graph.reading.naming import rename_saved
 from common.profiling.correction import operand_counts
 from common.profiling.figures import node_rows
-from common.profiling.nesting import Bodies
 from common.profiling.recording import (
     conclude_recording,
     read_recorded_trace,
@@ -28,8 +27,9 @@ from common.profiling.recording import (
     require_graph_of,
     require_model_of,
 )
-from common.profiling.trace import Trace
-from common.profiling.traced_names import model_names
+from common.profiling.trace.names import model_names
+from common.profiling.trace.nesting import Bodies
+from common.profiling.trace.reader import Trace
 
 if TYPE_CHECKING:
     from common.table_rows import LatencySummaryDocument, OpLatencyRow, RunLatencyRow

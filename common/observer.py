@@ -18,10 +18,10 @@ from common.os_events.recorder import OsEventRecorder
 from common.power.measured import PowerSample, average_power, counted_domains
 from common.sensors.cpu import process_state
 from common.sensors.discover import available_sensors
-from common.sensors.hardware_counters import HardwareCounters
+from common.sensors.hardware.counters import HardwareCounters
 from common.sensors.other_work import OtherWork
-from common.sensors.powercap import DEFAULT_ROOT
 from common.sensors.quantities import POWER
+from common.sensors.rapl.powercap import DEFAULT_ROOT
 from common.sensors.sample_rows import counter_figures, host_rows, power_rows
 from common.sensors.sampler import IDLE, RUN, Sampler, sample_idle
 from common.sensors.sensor import Sample

@@ -11,9 +11,9 @@ import numpy as np
 from common.errors import PipelineError
 from common.graph import Graph
 from common.latency.statistics import Samples, summary
-from common.profiling.measurement import Measurement
 from common.profiling.overhead import DOMINATED_BELOW, Overhead, OverheadClass, OverheadCost, estimate
-from common.profiling.trace import NodeTrace, Trace
+from common.profiling.runs.measurement import Measurement
+from common.profiling.trace.reader import NodeTrace, Trace
 
 
 @dataclass(frozen=True, slots=True)

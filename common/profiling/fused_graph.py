@@ -17,7 +17,7 @@ import onnx
 from onnx import helper
 
 from common.errors import PipelineError
-from common.profiling.trace import NodeTrace, Trace
+from common.profiling.trace.reader import NodeTrace, Trace
 from common.runtime.provider_table import compiles
 from common.runtime.providers import AssignedNode, assigned_nodes
 from common.runtime.session import GIVEN_GRAPH, Session

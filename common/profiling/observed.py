@@ -8,7 +8,7 @@ import numpy as np
 
 from common.latency.run import RunSeries
 from common.latency.slow_runs import slow_limit_us
-from common.profiling.measurement import Measurement, Series
+from common.profiling.runs.measurement import Measurement, Series
 
 
 def observed_runs(measurement: Measurement) -> tuple[RunSeries, RunSeries]:

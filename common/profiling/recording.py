@@ -21,10 +21,10 @@ from common.graph import Graph, Node
 from common.latency.slow_runs import leading_slow_runs
 from common.latency.statistics import QUANTILES, Estimate, estimate_columns
 from common.profiling.correction import NodeLatency, traced_input_counts
-from common.profiling.nesting import Bodies
-from common.profiling.trace import NodeTrace, Trace, keep_runs, read_complete_runs
-from common.profiling.trace_file import RUNTIME_CUT
-from common.profiling.utilization import run_utilization
+from common.profiling.trace.events import RUNTIME_CUT
+from common.profiling.trace.nesting import Bodies
+from common.profiling.trace.reader import NodeTrace, Trace, keep_runs, read_complete_runs
+from common.profiling.trace.utilization import run_utilization
 
 if TYPE_CHECKING:
     from common.table_rows import LatencySummaryDocument, RunLatencyRow
@@ -86,7 +86,7 @@ def read_recorded_trace(path: Path, bodies: Bodies | None = None) -> Trace:
 
     Args:
         path: the trace.
-        bodies: see :func:`common.profiling.trace.read_trace`.
+        bodies: see :func:`common.profiling.trace.reader.read_trace`.
 
     Raises:
         PipelineError: the file is no trace, is cut short, or has no complete run.

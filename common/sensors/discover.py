@@ -7,10 +7,10 @@ from pathlib import Path
 
 from common.errors import PipelineError
 from common.sensors.cpu import cpu_sensors
-from common.sensors.nvml import nvml_sensors
-from common.sensors.powercap import DEFAULT_ROOT, Zone, find_zones, powercap_sensors
+from common.sensors.gpu.nvml import nvml_sensors
 from common.sensors.quantities import POWER
-from common.sensors.rapl import pyrapl_sensors
+from common.sensors.rapl.powercap import DEFAULT_ROOT, Zone, find_zones, powercap_sensors
+from common.sensors.rapl.pyrapl import pyrapl_sensors
 from common.sensors.sensor import Clock, Sensor
 
 WITHOUT_SENSORS = "give <avg_power_w>, or an energy model predicts the energy"

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from common.sensors.hardware_counters import HardwareCounts
-from common.sensors.hardware_events import value_of
+from common.sensors.hardware.counters import HardwareCounts
+from common.sensors.hardware.events import value_of
 from common.sensors.quantities import POWER
 from common.sensors.sensor import Sample
 

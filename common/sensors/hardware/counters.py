@@ -1,0 +1,175 @@
+"""Hardware counters over a window, by ``perf stat`` attached to this process: IPC, cache misses, vector instructions.
+
+perf starts before the window with its counters off. Its control pipes switch the counters on and off, and perf
+acknowledges each command, so the window is exactly the block. All threads of the process count, including those
+created in the block, and so do processes that it starts. If perf is missing, not permitted or cannot count an event,
+the counter is None with a note and a remedy; it is never zero.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+
+from common.sensors.hardware.events import (
+    FLOPS,
+    VECTOR,
+    Count,
+    known_events,
+    parse_counts,
+    problem_notes,
+    value_of,
+)
+
+_ANSWER_S = 10.0  # perf answers within milliseconds, unless it does not start at all
+_PARANOID = Path("/proc/sys/kernel/perf_event_paranoid")
+_REMEDY = "sudo sysctl kernel.perf_event_paranoid=2, or run as root"
+
+
+@dataclass(frozen=True, slots=True)
+class HardwareCounts:
+    """Counts of a window, in user mode, over all threads; a ratio is None if one of its counts is."""
+
+    window_s: float
+    counts: Mapping[str, Count] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+
+    @property
+    def instructions_per_cycle(self) -> float | None:
+        """Instructions per cycle (IPC)."""
+        return self._ratio("instructions", "cycles")
+
+    @property
+    def cache_miss_share(self) -> float | None:
+        """Cache misses over cache references, as the processor defines perf's generic events."""
+        return self._ratio("cache_misses", "cache_references")
+
+    @property
+    def vector_instruction_share(self) -> float | None:
+        """Vector instructions over all instructions; AMD from Zen 4 on counts up to two operations per instruction."""
+        return self._ratio(VECTOR, "instructions")
+
+    def _ratio(self, part: str, whole: str) -> float | None:
+        above, below = value_of(self.counts, part), value_of(self.counts, whole)
+        return None if above is None or not below else above / below
+
+
+class HardwareCounters:
+    """Counts hardware events while a ``with`` block runs; ``result`` holds the counts afterwards.
+
+    Args:
+        flops: count floating-point operations instead of all other events; they must be counted alone.
+        perf: the program; by default the one on the PATH.
+    """
+
+    def __init__(self, *, flops: bool = False, perf: str | None = None) -> None:
+        """Choose the events; start nothing."""
+        known = known_events()
+        self.events = {name: event for name, event in known.items() if (name == FLOPS) == flops}
+        self.result = HardwareCounts(0.0)
+        self._notes: list[str] = []
+        if VECTOR not in known:
+            self._notes.append("perf: no vector event is known for this processor")
+        if flops and not self.events:
+            self._notes.append("perf: no count of floating-point operations is known for this processor")
+        self._perf = perf or shutil.which("perf") or ""
+        self._process: subprocess.Popen[str] | None = None
+        self._pipes: tuple[int, int, int, int] | None = None
+        self._is_on = False
+        self._start_s = 0.0
+
+    def __enter__(self) -> HardwareCounters:
+        if not self._perf:
+            self._notes.append("perf: not found; install the package linux-perf (Debian) or linux-tools (Ubuntu)")
+        elif self.events:
+            self._attach()
+        self._start_s = time.perf_counter()
+        self._is_on = self._command("enable")
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """Switch the counters off and read them."""
+        was_on = self._is_on and self._command("disable")
+        window_s = time.perf_counter() - self._start_s
+        output = self._detach()
+        counts: dict[str, Count] = {}
+        if was_on:
+            counts = parse_counts(output, self.events, window_s, os.cpu_count() or 1)
+            self._notes += problem_notes(counts)
+        elif self._process is not None:
+            self._notes.append(_refusal(output))
+        self.result = HardwareCounts(window_s, counts, tuple(self._notes))
+
+    def _attach(self) -> None:
+        control_end, control = os.pipe()
+        answer, answer_end = os.pipe()
+        self._pipes = (control_end, control, answer, answer_end)
+        events = ",".join(f"{event}:u" for event in self.events.values())
+        command = [self._perf, "stat", "-x,", "-D", "-1", "-e", events, "-p", str(os.getpid())]
+        try:
+            self._process = subprocess.Popen(
+                [*command, "--control", f"fd:{control_end},{answer_end}"],
+                pass_fds=(control_end, answer_end),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.PIPE,
+                encoding="utf-8",
+                errors="replace",
+                env={**os.environ, "LC_ALL": "C"},
+                start_new_session=True,  # an interrupt from the terminal is ours to handle
+            )
+        except OSError as error:
+            self._notes.append(f"perf: {self._perf} does not start ({error.strerror})")
+        # closed here, so that the pipe of answers ends with perf
+        os.close(control_end)
+        os.close(answer_end)
+
+    def _command(self, word: str) -> bool:
+        """Send a command to perf; return whether perf acknowledged it."""
+        if self._process is None or self._pipes is None:
+            return False
+        _, control, answer, _ = self._pipes
+        try:
+            os.write(control, f"{word}\n".encode())
+        except BrokenPipeError:
+            return False
+        ready, _, _ = select.select([answer], [], [], _ANSWER_S)
+        return bool(ready) and os.read(answer, 16).startswith(b"ack")
+
+    def _detach(self) -> str:
+        if self._pipes is None:
+            return ""
+        os.close(self._pipes[1])
+        os.close(self._pipes[2])
+        if self._process is None:
+            return ""
+        self._process.send_signal(signal.SIGINT)
+        try:
+            return self._process.communicate(timeout=_ANSWER_S)[1]
+        except subprocess.TimeoutExpired:
+            os.killpg(self._process.pid, signal.SIGKILL)  # it leads a session, which includes its children
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                return self._process.communicate(timeout=_ANSWER_S)[1]
+            return ""
+
+
+def _refusal(output: str) -> str:
+    """Return why perf counted nothing: the first line of its output that is not a mere heading."""
+    lines = [line.strip() for line in output.splitlines() if line.strip(" :") not in ("", "Error")]
+    try:
+        level = _PARANOID.read_text(encoding="ascii").strip()
+    except OSError:
+        return "perf: this system has no counters for perf (perf_event_paranoid is missing)"
+    reason = lines[0] if lines else "no answer"
+    return f"perf: counts nothing here ({reason}); perf_event_paranoid is {level}: {_REMEDY}"

@@ -1,0 +1,1 @@
+"""RAPL counters, by pyRAPL and by the powercap tree."""
