@@ -121,11 +121,10 @@ CODE_05 := common/artifacts/catalogue.py common/artifacts/cells.py common/artifa
     common/cli/settings_file.py common/cli/stage.py common/cli/streams.py common/cli/wording.py \
     common/configuration.py common/errors.py common/host_identity.py common/interrupts.py common/intervals.py \
     common/names.py common/number_formats.py common/operators.py common/power/bounded_value.py \
-    common/power/division.py common/power/efficiency.py common/power/energy_model.py common/power/energy_notes.py \
-    common/power/estimate.py common/power/measured.py common/power/node_energy.py common/power/run_rows.py \
-    common/roofline.py common/small_file.py common/sums.py common/view/html.css common/view/html.py \
-    common/view/node_labels.py common/view/profile/energy_text.py common/view/tables.py common/view/text.py \
-    common/yaml_file.py
+    common/power/division.py common/power/efficiency.py common/power/energy_model.py common/power/estimate.py \
+    common/power/measured.py common/power/node_energy.py common/power/run_rows.py common/roofline.py \
+    common/small_file.py common/sums.py common/view/html.css common/view/html.py common/view/node_labels.py \
+    common/view/profile/energy_text.py common/view/tables.py common/view/text.py common/yaml_file.py
 
 SCRIPT_07 := 07_fpga_candidates.py
 TABLE_07 := offload_plan.csv

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -34,6 +34,7 @@ from common.profiling.trace.reader import Trace
 if TYPE_CHECKING:
     from common.table_rows import LatencySummaryDocument, OpLatencyRow, RunLatencyRow
 
+UNMEASURED = ("provider_layers", "power_samples", "host_samples", "os_events", "run_disturbances")
 GRAPH_FROM_NAMES = "without <executed_graph>, what a node computes is read from its name"
 
 
@@ -57,6 +58,11 @@ class ImportedProfile:
     notes: list[str]
     lacks: tuple[str, ...] = ()
     has_trace: bool = False
+
+    @property
+    def tables(self) -> dict[str, Sequence[Mapping[str, object]]]:
+        """The tables of rows by name; those that no profile gives are empty."""
+        return {"op_latency": self.op_latency, "run_latency": self.run_latency, **dict.fromkeys(UNMEASURED, ())}
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,8 +31,8 @@ def complete_executed_graph(executed: Path, session: Session, provider: str, tra
     Args:
         executed: where :func:`create_session` was asked to save it.
         session: the profiled session.
-        provider: the provider's full name.
-        trace: that session's trace.
+        provider: its full name.
+        trace: its trace.
 
     Raises:
         PipelineError: see :func:`write_fused_graph`.

@@ -171,8 +171,8 @@ def typical(traced: Samples) -> Samples:
     rounds = traced[:, WARMUP_ROUNDS:]
     place = rounds.sum(axis=0).reshape(-1, BLOCK_ROUNDS).argmin(axis=1)
     chosen = np.sort(rounds[:, place + BLOCK_ROUNDS * np.arange(len(place))], axis=0)
-    rest = len(chosen) // 4
-    return np.asarray(chosen[rest : len(chosen) - rest].mean(axis=0))
+    quarter = len(chosen) // 4
+    return np.asarray(chosen[quarter : len(chosen) - quarter].mean(axis=0))
 
 
 def lap_us(session: Session, feeds: Feeds) -> float:

@@ -41,12 +41,9 @@ EMPTY = (
 
 @dataclass(frozen=True, slots=True)
 class Recording:
-    """The sound runs of a recorded trace.
+    """The sound runs of a recorded trace, of which the first ``warmup`` are in no statistic.
 
     Attributes:
-        trace: nodes and times of these runs.
-        warmup: runs at the start that are in no statistic.
-        threads: intra-op threads of the recorded session.
         provider: the execution provider that took the most kernel time.
         lacks: why the trace is incomplete.
         notes: limits of the figures, for their reader.
@@ -82,11 +79,7 @@ class Recording:
 
 
 def read_recorded_trace(path: Path, bodies: Bodies | None = None) -> Trace:
-    """Read all runs of a recorded trace.
-
-    Args:
-        path: the trace.
-        bodies: see :func:`common.profiling.trace.reader.read_trace`.
+    """Read all runs of a recorded trace; ``bodies`` are as in :func:`common.profiling.trace.reader.read_trace`.
 
     Raises:
         PipelineError: the file is no trace, is cut short, or has no complete run.
@@ -185,12 +178,7 @@ def _notes(trace: Trace, warmup: int, providers: Mapping[str, float]) -> tuple[s
 
 
 def require_graph_of(path: Path, executed: Graph, trace: Trace) -> None:
-    """Check that a trace was recorded from an executed graph.
-
-    Args:
-        path: of the trace.
-        executed: the executed graph.
-        trace: the trace.
+    """Check that a trace, of the file ``path``, was recorded from an executed graph.
 
     Raises:
         PipelineError: naming nodes that the graph lacks, or has with another operator.
@@ -225,13 +213,7 @@ def _names(graph: Graph, kind: str) -> set[str]:
 
 
 def require_dimensions_of(path: Path, model: Graph, executed: Graph, trace: Trace) -> None:
-    """Check that the model's dimensions are bound to the sizes that the trace was recorded with.
-
-    Args:
-        path: of the trace.
-        model: the model with its dimensions bound.
-        executed: the executed graph.
-        trace: the trace.
+    """Check that the model's dimensions are bound to the sizes that the trace, of the file ``path``, was recorded with.
 
     Raises:
         PipelineError: an input or output of the model was recorded with another shape.
@@ -262,12 +244,7 @@ def _differ(size: object, traced: object) -> bool:
 
 
 def recorded_latencies(recording: Recording, input_counts: Mapping[str, int]) -> list[NodeLatency]:
-    """Return statistics of every node; the corrected times are the raw ones.
-
-    Args:
-        recording: the runs.
-        input_counts: operands of each executed node.
-    """
+    """Return statistics of every node, of which the trace omits some operands; the corrected times are the raw ones."""
     trace, warmup = recording.trace, recording.warmup
     counts = traced_input_counts(trace, input_counts)
     return [NodeLatency.uncorrected(node, counts[name], warmup) for name, node in trace.nodes.items()]

@@ -422,7 +422,7 @@ SILENT_FILES = [path for path in ROOM_FILES if room_of(path) not in ("cli", "art
 CALLS_OTHER_PROGRAMS = {
     "common/history/revision.py",
     "common/fpga/rtl/simulate.py",
-    "common/sensors/hardware/counters.py",
+    "common/sensors/hardware_counters.py",
 }  # with their flags
 FLAG = re.compile(r"(?<![\w-])--(?!enable_cuda_profiling)[a-z]")
 SCRIPT = re.compile(r"\b0[0-9]_[a-z]+|(?<![\w.:,/-])0[0-7](?![\w.:,/-])|\bstage 0?[0-9]\b")

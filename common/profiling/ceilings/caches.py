@@ -27,13 +27,7 @@ class Cache(NamedTuple):
 
 
 def last_level_cache_bytes(processors: Iterable[int], threads: int, root: Path = CPUS) -> int | None:
-    """Return the total size of the last-level caches that a number of threads can fill; None if it is unknown.
-
-    Args:
-        processors: the processors that the process may use.
-        threads: at most this many caches are counted.
-        root: folder of ``cpu0``, ``cpu1`` and so on.
-    """
+    """Return the size of the last-level caches that so many threads on these processors can fill; None if unknown."""
     caches: dict[str, int] = {}  # by the processors that share a cache; a large host has several caches
     for processor in processors:
         if known := list(_caches(processor, root)):

@@ -33,14 +33,10 @@ class Operator:
 
     Attributes:
         roof: the ceiling that its rate measures.
-        op_type: operator type of its nodes.
         label: text for the report.
         amount: FLOPs, operations or bytes of one run.
-        model: the serialized model.
-        shape: shape of each input and of the output.
         kind: element type of the inputs.
         output: element type of the output.
-        input_count: number of inputs.
     """
 
     roof: str

@@ -99,12 +99,12 @@ class Runs:
 def prepare(
     model: Path, feeds: Feeds, settings: SessionSettings, folder: Path, content: bytes | None = None
 ) -> Sessions:
-    """Create the sessions, and run the model for the first time.
+    """Create both sessions, and run the model for the first time.
 
     Args:
         model: the ONNX file.
         feeds: an array per graph input.
-        settings: settings of both sessions.
+        settings: of both sessions.
         folder: where the trace and the executed graph (``executed.onnx``) are left.
         content: what to run instead of the file's own content.
 
@@ -139,13 +139,18 @@ def _events_per_run(session: Session, feeds: Operands, model: Path) -> int:
     return trace.recorded_count if trace.nodes else 0
 
 
-def interleave(
-    sessions: Sessions, budget: Budget, progress: Progress, between_runs: Callable[[], None] = lambda: None
-) -> Runs:
-    """Run both sessions in turn, the warm-up first; profiled runs are spread evenly when they are fewer.
+def take_turns(
+    contenders: Sequence[Sessions],
+    budget: Budget,
+    progress: Progress,
+    between_runs: Callable[[], None] = lambda: None,
+) -> list[Runs]:
+    """Run all sessions in turn, the warm-up first; profiled runs are spread evenly when they are fewer.
+
+    The order of several models is turned round after each turn, so that drift meets all alike.
 
     Args:
-        sessions: new sessions.
+        contenders: new sessions of each model.
         budget: length of the measurement; it counts unprofiled runs.
         progress: called between runs with the amount done and the total, in runs or in seconds; the amount is 0 during
             the warm-up.
@@ -153,19 +158,6 @@ def interleave(
 
     Raises:
         PipelineError: a run failed before one of each session was counted.
-    """
-    return take_turns([sessions], budget, progress, between_runs)[0]
-
-
-def take_turns(
-    contenders: Sequence[Sessions],
-    budget: Budget,
-    progress: Progress,
-    between_runs: Callable[[], None] = lambda: None,
-) -> list[Runs]:
-    """Run the sessions of several models in turn, as :func:`interleave` runs those of one.
-
-    The order is turned round after each turn: what grows with time, or follows from the one before, meets all alike.
     """
     events = max(sessions.events_per_run for sessions in contenders)
     affordable = max(2 if 2 * events < RUNTIME_EVENT_LIMIT else 1, TRACE_EVENT_LIMIT // events)

@@ -10,6 +10,8 @@ import numpy as np
 
 from common.errors import PipelineError
 from common.latency.recorder import Recorder
+from common.latency.run import RunSeries
+from common.latency.slow_runs import slow_limit_us
 from common.latency.statistics import Samples
 from common.latency.steady_state import SteadyState, steady_state
 from common.profiling.fused_graph import complete_executed_graph
@@ -33,6 +35,12 @@ class Series:
         """Latencies of the stored runs that count."""
         return self.runs.latencies_us[self.warmup_count :]
 
+    def counted(self, *, is_profiled: bool) -> RunSeries:
+        """Return the stored runs that count."""
+        first, runs = self.warmup_count, self.runs
+        indices = np.arange(first, runs.stored_count)
+        return RunSeries(is_profiled, indices, runs.starts_s[first:], runs.latencies_us[first:])
+
     @property
     def clocks(self) -> list[RunClock]:
         """Start in s and latency in µs of each stored run."""
@@ -46,19 +54,14 @@ class Series:
 
 @dataclass(frozen=True, slots=True)
 class Measurement:
-    """Result of the runs.
+    """Unprofiled and profiled runs, with the trace of the profiled ones.
 
     Attributes:
-        plain: unprofiled runs.
-        profiled: profiled runs.
         trace: the kept runs of the trace; a lost trace has no nodes.
         recorded: all runs of the trace.
-        trace_file: the trace.
         kept: for each run in ``recorded``, whether ``trace`` has it; a jump of the wall clock spoils the run's times in
             the trace, not its latency.
         steady: the steady part of the unprofiled runs.
-        cold: the cold start.
-        settings: settings of both sessions.
         failure: why the measurement ended early; empty if it did not.
         lacks: what the trace lacks.
         bodies: the naming of the nodes of bodies; see :func:`common.profiling.trace.reader.read_trace`.
@@ -107,6 +110,18 @@ class Measurement:
         if not runs or not self.recorded.nodes:
             return {}
         return run_timelines(self.trace_file, self.recorded, self.profiled.clocks, runs, self.bodies)
+
+
+def observed_runs(measurement: Measurement) -> tuple[RunSeries, RunSeries]:
+    """Return every stored run after the warm-up, unprofiled and profiled; only slow profiled runs have node spans.
+
+    Node spans are left out of the other runs because reading them parses all events of the run.
+    """
+    profiled = measurement.profiled.counted(is_profiled=True)
+    slow = profiled.where(profiled.latencies_us > slow_limit_us(profiled.latencies_us))
+    timelines = measurement.timelines({*slow.run_indices.tolist()})
+    spans = {index: timeline.spans for index, timeline in timelines.items()}
+    return measurement.plain.counted(is_profiled=False), replace(profiled, node_spans=spans)
 
 
 def conclude(sessions: Sessions, runs: Runs) -> Measurement:

@@ -45,11 +45,11 @@ def measured_in_turn(
         PipelineError: the runtime refuses or fails.
     """
     sessions = []
-    for index, one in enumerate(contenders):
+    for index, side in enumerate(contenders):
         (own := folder / f"contender-{index}").mkdir()
-        sessions.append(prepare(one.model, one.feeds, one.settings, own, one.content))
+        sessions.append(prepare(side.model, side.feeds, side.settings, own, side.content))
     runs = take_turns(sessions, budget, progress)
-    yield [conclude(own, of_one) for own, of_one in zip(sessions, runs, strict=True)]
+    yield [conclude(own, own_runs) for own, own_runs in zip(sessions, runs, strict=True)]
 
 
 def shares_of_runs(runs: int) -> list[int]:
@@ -60,12 +60,12 @@ def shares_of_runs(runs: int) -> list[int]:
 
 def joined_pairs(parts: Sequence[PairedTimes]) -> PairedTimes:
     """Return the runs of several pairs of sessions one after another; nodes that one of them lacks are left out."""
-    latencies = [np.concatenate([of_part[0][side] for of_part in parts]) for side in range(2)]
+    latencies = [np.concatenate([part[0][side] for part in parts]) for side in range(2)]
     nodes = [
         {
-            name: np.concatenate([of_part[1][side][name] for of_part in parts])
+            name: np.concatenate([part[1][side][name] for part in parts])
             for name in parts[0][1][side]
-            if all(name in of_part[1][side] for of_part in parts)
+            if all(name in part[1][side] for part in parts)
         }
         for side in range(2)
     ]
@@ -76,8 +76,8 @@ def paired_runs(first: Measurement, second: Measurement) -> tuple[Samples, Sampl
     """Return the unprofiled runs of two models that took turns: those that count in both, pair by pair."""
     sides = first.plain, second.plain
     begin, end = max(side.warmup_count for side in sides), min(side.runs.stored_count for side in sides)
-    one, other = (side.runs.latencies_us[begin:end] for side in sides)
-    return one, other
+    first_us, second_us = (side.runs.latencies_us[begin:end] for side in sides)
+    return first_us, second_us
 
 
 def paired_node_runs(first: Measurement, second: Measurement) -> tuple[dict[str, Samples], dict[str, Samples]]:
@@ -89,11 +89,9 @@ def paired_node_runs(first: Measurement, second: Measurement) -> tuple[dict[str,
         PipelineError: a trace cannot be read.
     """
     begin = max(first.profiled.warmup_count, second.profiled.warmup_count)
-    kept = [
-        run >= begin and one and other for run, (one, other) in enumerate(zip(first.kept, second.kept, strict=False))
-    ]
-    one, other = (_times(measurement, kept) for measurement in (first, second))
-    return one, other
+    in_both = map(all, zip(first.kept, second.kept, strict=False))
+    kept = [run >= begin and is_kept for run, is_kept in enumerate(in_both)]
+    return _times(first, kept), _times(second, kept)
 
 
 def _times(measurement: Measurement, kept: Sequence[bool]) -> dict[str, Samples]:

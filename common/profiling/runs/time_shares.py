@@ -49,4 +49,4 @@ def shares_of(trace: Trace) -> list[TimeShare]:
     shares = (
         TimeShare(node.name, node.op_type, times_us[node.name] / total_us) for node in trace.nodes.values() if total_us
     )
-    return sorted(shares, key=lambda one: -one.share)
+    return sorted(shares, key=lambda node: -node.share)

@@ -101,10 +101,6 @@ def read_trace(path: Path, bodies: Bodies | None = None, *, partial: bool = Fals
 def read_complete_runs(path: Path, bodies: Bodies | None = None) -> Trace:
     """Read the complete runs of a trace, of which there may be none; ``cut`` says why it ends early.
 
-    Args:
-        path: the trace.
-        bodies: see :func:`read_trace`.
-
     Raises:
         PipelineError: the file is no trace of ONNX Runtime.
         OSError: it cannot be read.
@@ -200,12 +196,7 @@ class _Reader:
 
 
 def keep_runs(trace: Trace, kept: Sequence[bool]) -> Trace:
-    """Drop some runs of a trace, and the nodes that ran in no other run.
-
-    Args:
-        trace: a trace.
-        kept: for each of its runs, whether to keep it.
-    """
+    """Keep some runs of a trace, and the nodes that ran in them."""
     nodes: dict[str, NodeTrace] = {}
     for node in trace.nodes.values():
         shortened = _kept(node, kept, len(nodes))

@@ -60,7 +60,6 @@ class PoolUse:
     event_count: array[float] = field(default_factory=_times)
 
     def series(self) -> tuple[array[float], ...]:
-        """Return the sums by run."""
         return (self.loop_us, self.wait_us, self.helper_us, self.helper_count, self.event_count)
 
     def extend(self, runs: int) -> None:

@@ -58,12 +58,7 @@ class RunUtilization:
 
 
 def node_utilization(node: NodeTrace, warmup: int) -> NodeUtilization:
-    """Return the utilisation by a node.
-
-    Args:
-        node: a node of a trace.
-        warmup: runs at the start of the trace that the pool's figures leave out.
-    """
+    """Return the utilisation by a node; the pool's figures leave out the first ``warmup`` runs."""
     pool, memory = node.pool, node.memory
     events = sum(pool.event_count[warmup:]) if pool else 0
     return NodeUtilization(
@@ -77,12 +72,7 @@ def node_utilization(node: NodeTrace, warmup: int) -> NodeUtilization:
 
 
 def run_utilization(trace: Trace, warmup: int) -> RunUtilization:
-    """Return the utilisation by all nodes together; the balance is weighted by the time of their parallel loops.
-
-    Args:
-        trace: a trace.
-        warmup: runs at its start that the pool's figures leave out.
-    """
+    """Return the utilisation by all nodes together; the balance is weighted by the time of their parallel loops."""
     pools = [node.pool for node in trace.nodes.values() if node.pool]
     return RunUtilization(_balance(pools, warmup), trace.peak_memory_bytes, trace.arena_bytes)
 

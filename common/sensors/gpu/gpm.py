@@ -33,9 +33,6 @@ PCIE = frozenset(name for name in _METRICS if name.startswith("pcie"))
 class GpmSensor:
     """GPM metrics of a device, each the mean since the previous sample.
 
-    Args:
-        device: a GPU that supports GPM.
-
     Raises:
         PipelineError: the GPU does not support GPM, or not for this user.
     """
@@ -61,7 +58,6 @@ class GpmSensor:
         self._is_counting = False
 
     def restart(self) -> None:
-        """Start counting at the next sample."""
         self._is_counting = False
 
     def sample(self) -> Sequence[Sample]:

@@ -20,7 +20,6 @@ from common.profiling.runs.loop import (
     ColdStart,
     Runs,
     Sessions,
-    interleave,
     take_turns,
 )
 from common.profiling.runs.measurement import conclude
@@ -58,9 +57,9 @@ def fake_sessions(events_per_run, plain_fails_at=None, traced_fails_at=None):
 def interleaved(runs, warmup, events_per_run):
     """Which session ran, run by run, and how many of the profiled runs are warm-up."""
     (sessions, ran), seen, runs_at_calls = fake_sessions(events_per_run), [], []
-    found = interleave(
-        sessions, Budget(warmup, runs), lambda *done: seen.append(done), lambda: runs_at_calls.append(len(ran))
-    )
+    found = take_turns(
+        [sessions], Budget(warmup, runs), lambda *done: seen.append(done), lambda: runs_at_calls.append(len(ran))
+    )[0]
     assert runs_at_calls == [number for number in range(1, len(ran) + 1) if number == len(ran) or not ran[number]]
     plain, profiled = found.plain, found.profiled
     assert found.failure == ""
@@ -107,7 +106,7 @@ def test_a_duration_ends_the_runs(monkeypatch):
     clock = (0.25 * step for step in range(1000))
     monkeypatch.setattr("common.profiling.runs.loop.time.perf_counter", lambda: next(clock))
     (sessions, _), seen = fake_sessions(TRACE_EVENT_LIMIT // 9), []  # 9 fit, 3 of them in the warm-up
-    found = interleave(sessions, Budget(3, 5, duration_s=3.0), lambda *done: seen.append(done))
+    found = take_turns([sessions], Budget(3, 5, duration_s=3.0), lambda *done: seen.append(done))[0]
     assert found.plain.count == 3 + 12
     assert found.profiled.count == 9
     assert seen[:4] == [(0, 3.0)] * 3 + [(0.25, 3.0)]
@@ -135,7 +134,7 @@ def test_pairs_end_with_the_run_that_failed_in_either_model():
 @pytest.mark.parametrize(("fails", "counts"), [({"plain_fails_at": 6}, (5, 5)), ({"traced_fails_at": 6}, (6, 5))])
 def test_a_run_that_fails_ends_the_measurement_and_keeps_what_was_measured(fails, counts):
     sessions, _ = fake_sessions(10, **fails)
-    found = interleave(sessions, Budget(3, 50), lambda *done: None)
+    found = take_turns([sessions], Budget(3, 50), lambda *done: None)[0]
     assert (found.plain.count, found.profiled.count) == counts
     assert found.failure.startswith(f"failed after {counts[0]} unprofiled and {counts[1]} profiled runs (")
     assert "out of memory" in found.failure
@@ -145,7 +144,7 @@ def test_a_run_that_fails_ends_the_measurement_and_keeps_what_was_measured(fails
 def test_a_failure_before_a_run_of_each_counts_leaves_nothing_to_keep(fails):
     sessions, _ = fake_sessions(10, **fails)
     with pytest.raises(PipelineError, match="out of memory"):
-        interleave(sessions, Budget(3, 50), lambda *done: None)
+        take_turns([sessions], Budget(3, 50), lambda *done: None)
 
 
 def recorded(*latencies_us):

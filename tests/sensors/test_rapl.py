@@ -13,8 +13,8 @@ import pandas as pd
 import pytest
 
 from common.errors import PipelineError
-from common.sensors.rapl.powercap import Zone
-from common.sensors.rapl.pyrapl import import_quietly, pyrapl_sensors
+from common.sensors.powercap import Zone
+from common.sensors.rapl import import_quietly, pyrapl_sensors
 from models.__main__ import BUILDERS
 from tests.support.paths import ROOT
 

@@ -1,4 +1,4 @@
-"""RAPL through pyRAPL, wherever pyRAPL initialises; :mod:`common.sensors.rapl.powercap` reads the other zones.
+"""RAPL through pyRAPL, wherever pyRAPL initialises; :mod:`common.sensors.powercap` reads the other zones.
 
 pyRAPL (0.2.3.1) reads the counters themselves correctly, but has limits elsewhere: it returns None if a counter wraps
 between begin and end, knows neither psys nor packages of several dies, and gives up on all memory counters if one
@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable
 from types import ModuleType
 
 from common.errors import PipelineError
-from common.sensors.rapl.powercap import Zone
+from common.sensors.powercap import Zone
 from common.sensors.sensor import Clock, CounterSensor, Sensor
 
 _READABLE = re.compile(r"package-(\d+)(/dram)?")

@@ -8,7 +8,7 @@ import pytest
 
 from common.errors import PipelineError
 from common.sensors import discover
-from common.sensors.rapl.powercap import find_zones, powercap_sensors, read_counter
+from common.sensors.powercap import find_zones, powercap_sensors, read_counter
 from common.sensors.sampler import Sampler
 from common.sensors.sensor import CounterSensor, GaugeSensor, Sample, count_between
 

@@ -1,1 +1,0 @@
-"""RAPL counters, by pyRAPL and by the powercap tree."""
