@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from common.table_rows import LatencySummaryDocument, OpLatencyRow, RunLatencyRow
 
 UNMEASURED = ("provider_layers", "power_samples", "host_samples", "os_events", "run_disturbances")
-GRAPH_FROM_NAMES = "without <executed_graph>, what a node computes is read from its name"
+GRAPH_FROM_NAMES = "without <executed_graph>, the name of an executed node says what it computes"
 
 
 @dataclass(frozen=True, slots=True)

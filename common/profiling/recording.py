@@ -1,7 +1,7 @@
 """A trace that was recorded elsewhere: which of its runs count, and the figures that it gives.
 
-A trace holds profiled runs only, so it gives no latency of unprofiled runs. What the profiler adds to each node was not
-measured on the recording machine, so the nodes' times are not corrected. Such figures are left empty.
+A trace holds profiled runs only, so it gives no latency of unprofiled runs. Nobody measured the cost of profiling on
+the recording machine, so the nodes' times are not corrected. Such figures are left empty.
 
 Unless the warm-up is given, it is the first run, in which the runtime allocates its memory, and the slow runs right
 after it (slow as in :mod:`common.latency.slow_runs`).
@@ -29,7 +29,7 @@ from common.profiling.trace.utilization import run_utilization
 if TYPE_CHECKING:
     from common.table_rows import LatencySummaryDocument, RunLatencyRow
 
-NOT_CORRECTED = "node times are not corrected: what the profiler adds to them on the recording machine is unknown"
+NOT_CORRECTED = "node times are not corrected: the cost of profiling on the recording machine is unknown"
 NO_PERCENTILES = "the trace has profiled runs only: the latency of unprofiled runs and its percentiles are unknown"
 # Providers whose kernels a node only starts, unless it must wait for a result.
 ASYNCHRONOUS = ("CUDA", "ROCM", "MIGraphX", "Dml", "Js", "WebGpu")

@@ -24,8 +24,8 @@ class TimeShare(NamedTuple):
 def time_shares(model: Path, settings: SessionSettings, feeds: Mapping[str, Array]) -> list[TimeShare]:
     """Return what each node takes, the longest first; a first run, which allocates, does not count.
 
-    A node's time is its own, without the nodes of its subgraphs. What the profiler adds to each node is not taken off,
-    so that nodes of a few microseconds are shown as longer than they are.
+    A node's time is its own, without the nodes of its subgraphs. It includes the cost of profiling, so nodes of a few
+    microseconds are shown as longer than they are.
 
     Raises:
         PipelineError: the runtime refuses or fails to run the model.
