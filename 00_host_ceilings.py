@@ -38,14 +38,14 @@ from common import cli
 from common.errors import CommandLineError
 from common.host_identity import cpu_model
 from common.number_formats import MEASURED_PEAKS
-from common.profiling.caches import (
+from common.profiling.ceilings.caches import (
     last_level_cache_bytes,
     private_cache_bytes,
     resident_array_bytes,
     stream_array_bytes,
 )
-from common.profiling.ceiling_sessions import builder, operators_by_threads
-from common.profiling.ceilings import Slices, best, halves_difference_share, measure_slices, of_roof, rate
+from common.profiling.ceilings.sessions import builder, operators_by_threads
+from common.profiling.ceilings.slices import Slices, best, halves_difference_share, measure_slices, of_roof, rate
 from common.runtime.threads import available_processors, usable_threads
 from common.sensors.cpu import busy_processors
 from common.view.roofline.ceilings_text import ceiling_notes, ceilings_report

@@ -50,10 +50,9 @@ from common.onnx_graph.reading.side_files import require_unchanged
 from common.profiling.correction import NodeLatency, correct, operand_counts
 from common.profiling.figures import latency_figures, node_rows, run_columns
 from common.profiling.latency_notes import latency_notes
-from common.profiling.measurement import Measurement, conclude
-from common.profiling.observed import observed_runs
 from common.profiling.provider_layers import provider_layers
-from common.profiling.runs import Budget, interleave, prepare
+from common.profiling.runs.loop import Budget, prepare, take_turns
+from common.profiling.runs.measurement import Measurement, conclude, observed_runs
 from common.runtime.inputs.given import given_arrays, make_feeds
 from common.runtime.provider_table import resolve_provider
 from common.runtime.session import OPTIMIZATIONS, SessionSettings
@@ -69,7 +68,6 @@ if TYPE_CHECKING:
 
 SCRIPT = "01_profile_onnx.py"
 DEFAULT_RUNS = 100
-UNMEASURED = ("provider_layers", "power_samples", "host_samples", "os_events", "run_disturbances")
 MEASURING = ("runs", "duration", "provider", "optimization", "seed", "sensor_rate_hz", "idle", "powercap_root")
 
 
@@ -175,12 +173,10 @@ def import_profile(stage: cli.StageRun) -> None:
         stage.set_imported({**names, **profile.facts}, MEASURING)
         stage.note(*profile.notes)
         transaction.add_bytes("executed_graph", profile.executed_graph)
-        transaction.add_rows("op_latency", profile.op_latency)
-        transaction.add_rows("run_latency", profile.run_latency)
+        for name, rows in profile.tables.items():
+            transaction.add_rows_by_name(name, rows)
         transaction.add_document("latency_summary", profile.latency_summary)
         transaction.add_document("hardware_counters", counter_figures(HardwareCounts(0.0), 0))
-        for name in UNMEASURED:
-            transaction.add_rows_by_name(name, [])
         if profile.has_trace:
             transaction.add_copy("ort_trace", session.profile)
             transaction.mark_incomplete(profile.lacks, "op_latency", "run_latency", "ort_trace")
@@ -213,7 +209,7 @@ def main(argv: Sequence[str] | None = None) -> int:
                 require_unchanged(model.files)
                 transaction.reserve(2 * budget.expected_runs(sessions.cold.first_run_us))
                 with observer:
-                    runs = interleave(sessions, budget, bar, observer.drain_events)
+                    (runs,) = take_turns([sessions], budget, bar, observer.drain_events)
             measurement = conclude(sessions, runs)
             transaction.release()
             measurement, latencies, rows = add_nodes(transaction, measurement, model.dimensions)

@@ -49,7 +49,7 @@ from common.errors import PipelineError, UpstreamError
 from common.host_doubts import host_doubts
 from common.onnx_graph.reading.naming import traced_bodies
 from common.onnx_graph.reading.outline import Outline, annotated, outline
-from common.profiling.timeline import spans_of_runs
+from common.profiling.trace.timeline import spans_of_runs
 from common.timeline.annotations import model_texts, node_texts
 from common.timeline.chrome_trace import ChromeTrace, trace_json
 from common.timeline.flamegraph import folded_stacks

@@ -57,7 +57,7 @@ from common.load.settings import LoadSettings, checked
 from common.load.telemetry import telemetry_to
 from common.os_events.recorder import OsEventRecorder
 from common.os_events.tracefs import TracefsRecorder
-from common.profiling.utilization import peak_resident_bytes
+from common.profiling.trace.utilization import peak_resident_bytes
 from common.runtime.inputs.images import NORMALIZATIONS
 from common.runtime.session import OPTIMIZATIONS
 from common.view.load.load_text import load_report

@@ -51,7 +51,7 @@ from common.comparison.measured import MeasuredSide
 from common.comparison.recorded import differences, doubts, read_side
 from common.errors import CommandLineError
 from common.onnx_graph.reading.naming import traced_bodies
-from common.profiling.node_runs import recorded_node_runs
+from common.profiling.trace.node_runs import recorded_node_runs
 from common.timeline.flamegraph import differential_stacks
 from common.view.comparison.comparison_html import comparison_page
 from common.view.comparison.comparison_text import comparison_markdown, comparison_report

@@ -107,7 +107,7 @@ def live_model(stage: cli.StageRun) -> LiveModel:
     """Load the model, run it once, and count what a run computes; the imports take longer than the server's start."""
     from common.onnx_graph.counts import count_nodes
     from common.onnx_graph.load import load_model
-    from common.profiling.time_shares import time_shares
+    from common.profiling.runs.time_shares import time_shares
     from common.runtime.inputs.given import given_arrays, make_feeds
     from common.runtime.provider_table import resolve_provider
     from common.runtime.session import SessionSettings, create_session

@@ -45,9 +45,9 @@ from common.errors import CommandLineError
 from common.onnx_graph.executed import saved_graph
 from common.onnx_graph.load import LoadedModel, load_model
 from common.onnx_graph.reading.naming import named_model, naming_notes
-from common.profiling.measurement import Measurement
-from common.profiling.nesting import Bodies
-from common.profiling.pairs import (
+from common.profiling.runs.loop import Budget
+from common.profiling.runs.measurement import Measurement
+from common.profiling.runs.pairs import (
     Contender,
     PairedTimes,
     joined_pairs,
@@ -56,9 +56,9 @@ from common.profiling.pairs import (
     paired_runs,
     shares_of_runs,
 )
-from common.profiling.runs import Budget
-from common.runtime.given_settings import GIVEN, given_settings
+from common.profiling.trace.nesting import Bodies
 from common.runtime.inputs.given import given_arrays, make_feeds
+from common.runtime.session import GIVEN, given_settings
 from common.sensors.other_work import OtherWork
 from common.timeline.flamegraph import differential_stacks
 from common.view.comparison.comparison_html import comparison_page

@@ -37,7 +37,7 @@ from common.history.record import record_of
 from common.history.revision import Revision, revision_of
 from common.history.store import RecordFile
 from common.onnx_graph.reading.naming import traced_bodies
-from common.profiling.node_runs import recorded_node_runs
+from common.profiling.trace.node_runs import recorded_node_runs
 from common.view.comparison.history_text import commit_name
 
 SCRIPT = "17_record_run.py"

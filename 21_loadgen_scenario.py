@@ -34,7 +34,7 @@ from common.load.results.load_tables import load_tables
 from common.load.service.concurrency import SHARING
 from common.load.settings import LoadSettings, checked
 from common.load.telemetry import telemetry_to
-from common.profiling.utilization import peak_resident_bytes
+from common.profiling.trace.utilization import peak_resident_bytes
 from common.runtime.inputs.images import NORMALIZATIONS
 from common.runtime.session import OPTIMIZATIONS
 from common.view.load.load_text import load_report

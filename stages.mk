@@ -121,11 +121,10 @@ CODE_05 := common/artifacts/catalogue.py common/artifacts/cells.py common/artifa
     common/cli/settings_file.py common/cli/stage.py common/cli/streams.py common/cli/wording.py \
     common/configuration.py common/errors.py common/host_identity.py common/interrupts.py common/intervals.py \
     common/names.py common/number_formats.py common/operators.py common/power/bounded_value.py \
-    common/power/division.py common/power/efficiency.py common/power/energy_model.py common/power/energy_notes.py \
-    common/power/estimate.py common/power/measured.py common/power/node_energy.py common/power/run_rows.py \
-    common/roofline.py common/small_file.py common/sums.py common/view/html.css common/view/html.py \
-    common/view/node_labels.py common/view/profile/energy_text.py common/view/tables.py common/view/text.py \
-    common/yaml_file.py
+    common/power/division.py common/power/efficiency.py common/power/energy_model.py common/power/estimate.py \
+    common/power/measured.py common/power/node_energy.py common/power/run_rows.py common/roofline.py \
+    common/small_file.py common/sums.py common/view/html.css common/view/html.py common/view/node_labels.py \
+    common/view/profile/energy_text.py common/view/tables.py common/view/text.py common/yaml_file.py
 
 SCRIPT_07 := 07_fpga_candidates.py
 TABLE_07 := offload_plan.csv
@@ -347,14 +346,14 @@ CODE_09 := common/artifacts/catalogue.py common/artifacts/cells.py common/artifa
     common/onnx_graph/shapes/evaluation.py common/onnx_graph/shapes/inference.py \
     common/onnx_graph/shapes/inference_state.py common/onnx_graph/shapes/node_inference.py \
     common/onnx_graph/shapes/regions.py common/onnx_graph/shapes/types.py common/onnx_graph/shapes/upper_bounds.py \
-    common/onnx_graph/shapes/values.py common/operators.py common/profiling/nesting.py common/profiling/timeline.py \
-    common/profiling/trace.py common/profiling/trace_file.py common/profiling/trace_usage.py \
-    common/profiling/traced_shapes.py common/small_file.py common/sums.py common/timeline/annotations.py \
-    common/timeline/chrome_trace.py common/timeline/flamegraph.py common/timeline/from_tables.py \
-    common/timeline/load_tracks.py common/timeline/npu_trace.py common/timeline/plan_trace.py \
-    common/timeline/shown_runs.py common/view/html.css common/view/html.py common/view/node_labels.py \
-    common/view/tables.py common/view/text.py common/view/trace/bottleneck_text.py common/view/trace/timeline_text.py \
-    common/yaml_file.py
+    common/onnx_graph/shapes/values.py common/operators.py common/profiling/trace/events.py \
+    common/profiling/trace/nesting.py common/profiling/trace/reader.py common/profiling/trace/shapes.py \
+    common/profiling/trace/timeline.py common/profiling/trace/usage.py common/small_file.py common/sums.py \
+    common/timeline/annotations.py common/timeline/chrome_trace.py common/timeline/flamegraph.py \
+    common/timeline/from_tables.py common/timeline/load_tracks.py common/timeline/npu_trace.py \
+    common/timeline/plan_trace.py common/timeline/shown_runs.py common/view/html.css common/view/html.py \
+    common/view/node_labels.py common/view/tables.py common/view/text.py common/view/trace/bottleneck_text.py \
+    common/view/trace/timeline_text.py common/yaml_file.py
 
 SCRIPT_11 := 11_compare_runs.py
 TABLE_11 := comparison.csv
@@ -374,11 +373,12 @@ CODE_11 := common/artifacts/catalogue.py common/artifacts/cells.py common/artifa
     common/host_identity.py common/interrupts.py common/json_stream.py common/latency/run.py \
     common/latency/statistics.py common/names.py common/number_formats.py common/onnx_graph/reading/naming.py \
     common/onnx_graph/reading/scan.py common/onnx_graph/reading/side_files.py common/operators.py \
-    common/profiling/nesting.py common/profiling/node_runs.py common/profiling/timeline.py common/profiling/trace.py \
-    common/profiling/trace_file.py common/profiling/trace_usage.py common/profiling/traced_shapes.py \
-    common/small_file.py common/timeline/annotations.py common/timeline/chrome_trace.py common/timeline/flamegraph.py \
-    common/view/comparison/comparison_html.py common/view/comparison/comparison_text.py common/view/html.css \
-    common/view/html.py common/view/node_labels.py common/view/tables.py common/view/text.py
+    common/profiling/trace/events.py common/profiling/trace/nesting.py common/profiling/trace/node_runs.py \
+    common/profiling/trace/reader.py common/profiling/trace/shapes.py common/profiling/trace/timeline.py \
+    common/profiling/trace/usage.py common/small_file.py common/timeline/annotations.py \
+    common/timeline/chrome_trace.py common/timeline/flamegraph.py common/view/comparison/comparison_html.py \
+    common/view/comparison/comparison_text.py common/view/html.css common/view/html.py common/view/node_labels.py \
+    common/view/tables.py common/view/text.py
 
 SCRIPT_15 := 15_paired_runs.py
 TABLE_15 := paired_comparison.csv
@@ -425,9 +425,9 @@ CODE_17 := common/artifacts/catalogue.py common/artifacts/cells.py common/artifa
     common/history/store.py common/host_doubts.py common/host_identity.py common/interrupts.py common/json_stream.py \
     common/latency/run.py common/latency/statistics.py common/metric_names.py common/metric_text.py common/names.py \
     common/number_formats.py common/onnx_graph/reading/naming.py common/onnx_graph/reading/scan.py \
-    common/onnx_graph/reading/side_files.py common/profiling/nesting.py common/profiling/node_runs.py \
-    common/profiling/timeline.py common/profiling/trace.py common/profiling/trace_file.py \
-    common/profiling/trace_usage.py common/profiling/traced_shapes.py common/small_file.py \
+    common/onnx_graph/reading/side_files.py common/profiling/trace/events.py common/profiling/trace/nesting.py \
+    common/profiling/trace/node_runs.py common/profiling/trace/reader.py common/profiling/trace/shapes.py \
+    common/profiling/trace/timeline.py common/profiling/trace/usage.py common/small_file.py \
     common/view/comparison/comparison_text.py common/view/comparison/history_text.py common/view/html.css \
     common/view/html.py common/view/tables.py common/view/text.py
 

@@ -22,7 +22,7 @@ from common.latency.run import RunSeries
 from common.latency.steady_state import steady_state
 from common.os_events.disturbance import disturbances
 from common.os_events.events import MAX_EVENTS, OsEvent
-from common.profiling.utilization import peak_resident_bytes
+from common.profiling.trace.utilization import peak_resident_bytes
 
 RUN_NS, PAUSE_NS = 200_000, 20_000
 CHUNK = 1 << 18

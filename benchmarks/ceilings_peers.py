@@ -87,9 +87,9 @@ def vector_suffix(cpuinfo: Path = Path("/proc/cpuinfo")) -> str:
 
 def of_runtime(threads: int) -> Iterator[tuple[str, str, Peer]]:
     """Yield group, name and peer of the operators of stage 00."""
-    from common.profiling.caches import last_level_cache_bytes, stream_array_bytes
-    from common.profiling.ceiling_operators import SIDE, add, conv, matmul
-    from common.profiling.ceiling_sessions import builder
+    from common.profiling.ceilings.caches import last_level_cache_bytes, stream_array_bytes
+    from common.profiling.ceilings.operators import SIDE, add, conv, matmul
+    from common.profiling.ceilings.sessions import builder
     from common.runtime.threads import available_processors
 
     size = stream_array_bytes(last_level_cache_bytes(available_processors(), threads))
@@ -102,8 +102,8 @@ def of_numpy(threads: int) -> Iterator[tuple[str, str, Peer]]:
     """Yield the product by numpy's BLAS and, at one thread, numpy's addition, which is single-threaded."""
     import numpy as np
 
-    from common.profiling.caches import last_level_cache_bytes, stream_array_bytes
-    from common.profiling.ceiling_operators import SIDE
+    from common.profiling.ceilings.caches import last_level_cache_bytes, stream_array_bytes
+    from common.profiling.ceilings.operators import SIDE
     from common.runtime.threads import available_processors
 
     left, right = (np.full((SIDE, SIDE), value, np.float32) for value in (0.5, 0.25))

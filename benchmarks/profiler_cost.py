@@ -32,9 +32,9 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 from common.profiling.correction import NodeLatency, correct
-from common.profiling.measurement import conclude
 from common.profiling.overhead import lap_us
-from common.profiling.runs import Budget, interleave, prepare
+from common.profiling.runs.loop import Budget, prepare, take_turns
+from common.profiling.runs.measurement import conclude
 from common.runtime.session import SessionSettings, create_session
 from common.runtime.threads import available_threads
 
@@ -191,7 +191,7 @@ def figures(branches: Sequence[tuple[Operator, int]], settings: SessionSettings,
         model = folder / "model.onnx"
         model.write_bytes(content)
         sessions = prepare(model, feeds, settings, folder)
-        measured = conclude(sessions, interleave(sessions, Budget(WARMUP, runs), lambda done, total: None))
+        measured = conclude(sessions, take_turns([sessions], Budget(WARMUP, runs), lambda done, total: None)[0])
         executed = onnx.load(folder / "executed.onnx", load_external_data=False).graph.node
         counts = {node.name: sum(map(bool, node.input)) for node in executed}
         latencies = correct(measured, counts, folder)

@@ -20,7 +20,7 @@ from pathlib import Path
 
 from benchmarks.fake_nvml import FakeGpu, fake_driver
 from common.sensors.cpu import cpu_sensors
-from common.sensors.nvml import nvml_sensors
+from common.sensors.gpu.nvml import nvml_sensors
 from common.sensors.powercap import find_zones, powercap_sensors
 from common.sensors.sampler import Sampler
 from common.sensors.sensor import GaugeSensor, Sample, Sensor

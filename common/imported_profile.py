@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,7 +17,6 @@ from common.onnx_graph.executed import graph_bytes, load_executed_graph, without
 from common.onnx_graph.reading.naming import rename_saved
 from common.profiling.correction import operand_counts
 from common.profiling.figures import node_rows
-from common.profiling.nesting import Bodies
 from common.profiling.recording import (
     conclude_recording,
     read_recorded_trace,
@@ -28,13 +27,15 @@ from common.profiling.recording import (
     require_graph_of,
     require_model_of,
 )
-from common.profiling.trace import Trace
-from common.profiling.traced_names import model_names
+from common.profiling.trace.names import model_names
+from common.profiling.trace.nesting import Bodies
+from common.profiling.trace.reader import Trace
 
 if TYPE_CHECKING:
     from common.table_rows import LatencySummaryDocument, OpLatencyRow, RunLatencyRow
 
-GRAPH_FROM_NAMES = "without <executed_graph>, what a node computes is read from its name"
+UNMEASURED = ("provider_layers", "power_samples", "host_samples", "os_events", "run_disturbances")
+GRAPH_FROM_NAMES = "without <executed_graph>, the name of an executed node says what it computes"
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +58,11 @@ class ImportedProfile:
     notes: list[str]
     lacks: tuple[str, ...] = ()
     has_trace: bool = False
+
+    @property
+    def tables(self) -> dict[str, Sequence[Mapping[str, object]]]:
+        """The tables of rows by name; those that no profile gives are empty."""
+        return {"op_latency": self.op_latency, "run_latency": self.run_latency, **dict.fromkeys(UNMEASURED, ())}
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,9 +23,8 @@ from common.sensors.other_work import OtherWork
 from common.sensors.powercap import DEFAULT_ROOT
 from common.sensors.quantities import POWER
 from common.sensors.sample_rows import counter_figures, host_rows, power_rows
-from common.sensors.sampler import IDLE, RUN, Sampler, sample_idle
+from common.sensors.sampler import IDLE, RUN, Sampler, SampleSink, sample_idle
 from common.sensors.sensor import Sample
-from common.sensors.sinks import SampleSink
 
 if TYPE_CHECKING:
     from common.table_rows import HardwareCountersDocument, LoadDisturbancesRow, RunDisturbancesRow
@@ -42,14 +41,13 @@ class Observer:
 
     Args:
         powercap_root: folder of the RAPL counters; None for that of the system.
-        rate_hz: readings of each sensor per second.
+        rate_hz: readings per second.
 
     Raises:
         UnusableValueError: ``rate_hz`` is out of range.
     """
 
     def __init__(self, powercap_root: Path | None, rate_hz: float) -> None:
-        """Find the sensors; start nothing."""
         if not LEAST_RATE_HZ <= rate_hz <= MOST_RATE_HZ:
             problem = f"{rate_hz:g} is not from {LEAST_RATE_HZ:g} to {MOST_RATE_HZ:g}"
             raise UnusableValueError("sensor_rate_hz", problem)
@@ -164,7 +162,7 @@ def power_meter(given_w: float | None) -> Iterator[Callable[[float, float], floa
 @contextlib.contextmanager
 def process_watch(samples: SampleSink) -> Iterator[Sampler]:
     """Sample memory, handles and threads of this process, and the processor's clock, while the block runs."""
-    clocks = (one for one in available_sensors()[0] if CLOCK in one.quantities)
+    clocks = (sensor for sensor in available_sensors()[0] if CLOCK in sensor.quantities)
     with Sampler([process_state(perf_counter), *clocks], samples, WATCH_HZ) as sampler:
         yield sampler
 
@@ -189,11 +187,11 @@ def link_meter(device: str) -> Iterator[Callable[[], dict[str, Any]]]:
     """
     samples: list[Sample] = []
     names = ("pcie_tx_bytes_per_s", "pcie_rx_bytes_per_s")
-    sensors = [one for one in available_sensors()[0] if {*names} & {*one.quantities}] if device else []
+    sensors = [sensor for sensor in available_sensors()[0] if {*names} & {*sensor.quantities}] if device else []
 
     def figures() -> dict[str, Any]:
         read_until_now = [*samples]
-        values = {name: [one.value for one in read_until_now if one.quantity == name] for name in names}
+        values = {name: [sample.value for sample in read_until_now if sample.quantity == name] for name in names}
         reason = "no sensor of this host reads PCIe counters" if device else "no device is behind PCIe"
         return {
             **{name: sum(read) / len(read) if read else None for name, read in values.items()},

@@ -40,14 +40,11 @@ class Disturbance:
     """A slow run and its likely cause.
 
     Args:
-        is_profiled: series of the run: profiled or unprofiled.
-        run_index: index of the run in its series.
-        latency_us: latency of the run.
+        run_index: index of the run in its series, which ``is_profiled`` names.
         excess_us: latency beyond the median of the series.
         lost_us: time in which at least one thread of this process had no processor.
         usual_lost_us: median of ``lost_us`` over the runs of the series that are not slow.
         explained_share: share of the excess that the lost time beyond the usual explains; at most 1.
-        disturbance_cause: see :data:`Cause`.
         other_process: name of the competitor, the thread that ran instead for the most time beyond what it usually
             takes; None if unknown.
         other_process_id: the kernel's id of the competitor.
@@ -94,10 +91,10 @@ def disturbances(series: Iterable[RunSeries], events: Sequence[OsEvent]) -> list
 
     Args:
         series: the runs after the warm-up, one series per session; they do not overlap.
-        events: recorded events.
+        events: in any order.
     """
-    found = [pair for one in series for pair in _of_series(one, events)]
-    return [row for _, row in sorted(found, key=lambda pair: pair[0])]
+    slow_runs = [pair for runs in series for pair in _of_series(runs, events)]
+    return [row for _, row in sorted(slow_runs, key=lambda pair: pair[0])]
 
 
 def _of_series(series: RunSeries, events: Sequence[OsEvent]) -> list[tuple[float, Disturbance]]:
@@ -192,13 +189,7 @@ def _cause(near: RunEvents, competitor: Competitor | None, share: float, is_trac
 
 
 def disturbance_lines(rows: Sequence[Disturbance], limit: int = 5, noun: str = "run") -> list[str]:
-    """Return one line for each of the worst runs, by excess, and one line for the number of the others.
-
-    Args:
-        rows: slow runs.
-        limit: runs that get a line of their own.
-        noun: what a run is called.
-    """
+    """Return a line for each of the worst runs, by excess, and one that counts the others; ``noun`` means a run."""
     worst = sorted(rows, key=lambda row: row.excess_us, reverse=True)
     lines = [disturbance_line(row, noun) for row in worst[:limit]]
     if left := worst[limit:]:

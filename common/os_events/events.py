@@ -82,9 +82,7 @@ class EventRecorder(Protocol):
         ...
 
     @property
-    def is_recording(self) -> bool:
-        """Whether the recorder has started and not stopped."""
-        ...
+    def is_recording(self) -> bool: ...
 
     @property
     def events(self) -> list[OsEvent]:
@@ -116,11 +114,7 @@ class EventRecorder(Protocol):
 
 
 class EventLog:
-    """A bounded list of events: beyond the limit, the events with the least lost time are dropped and counted.
-
-    Args:
-        limit: events to keep.
-    """
+    """A bounded list of events: beyond the limit, the events with the least lost time are dropped and counted."""
 
     def __init__(self, limit: int = MAX_EVENTS) -> None:
         self.dropped_count = 0

@@ -28,8 +28,7 @@ class Processors:
     """Time slices of threads, by processor."""
 
     def __init__(self) -> None:
-        """Start without slices; the first thread to leave a processor has run since before the recording."""
-        self._known_since_s = float("-inf")
+        self._known_since_s = float("-inf")  # the first thread to leave a processor ran before the recording
         self._running: dict[int, tuple[float, Thread]] = {}
         self._slices: dict[int, deque[_Slice]] = {}
 

@@ -61,12 +61,7 @@ def read_counts() -> Counts:
 
 
 class CounterRecorder:
-    """Records the counters after every long run, and every ``READ_PERIOD_S`` between short runs.
-
-    Args:
-        read: returns the counters.
-        clock: returns the time in seconds.
-    """
+    """Records the counters after every long run, and every ``READ_PERIOD_S`` between short runs."""
 
     name = PSUTIL
 
@@ -90,7 +85,6 @@ class CounterRecorder:
         return [*self._problems, *([f"{INCOMPLETE}{dropped} counts were dropped"] if dropped else [])]
 
     def __enter__(self) -> CounterRecorder:
-        """Take the first reading, at which the counts start."""
         self._called_s = self._clock()
         self._take()
         return self
@@ -105,7 +99,6 @@ class CounterRecorder:
         return not self._problems
 
     def restart(self) -> None:
-        """Discard the counts so far and start anew."""
         self._take()
         self._log = EventLog()
 

@@ -13,15 +13,9 @@ FALLBACK_NOTE = "os_events: only counts by psutil; they show that another thread
 
 
 class OsEventRecorder:
-    """Both recorders as one.
-
-    Args:
-        scheduler: records scheduler events; by default from tracefs.
-        counters: records the counters of the process; by default from psutil.
-    """
+    """Both recorders as one: by default those of tracefs and of psutil."""
 
     def __init__(self, scheduler: EventRecorder | None = None, counters: EventRecorder | None = None) -> None:
-        """Create the recorders; start nothing."""
         self._scheduler = scheduler or TracefsRecorder()
         self._counters = counters or CounterRecorder()
         self._stack = contextlib.ExitStack()
@@ -54,11 +48,9 @@ class OsEventRecorder:
         self._stack.close()
 
     def restart(self) -> None:
-        """Discard the events recorded so far: the runs begin."""
         self._scheduler.restart()
         self._counters.restart()
 
     def drain_if_due(self) -> None:
-        """Read pending events of both recorders."""
         self._scheduler.drain_if_due()
         self._counters.drain_if_due()

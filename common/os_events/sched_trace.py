@@ -61,7 +61,6 @@ class SchedulerTrace:
     """
 
     def __init__(self, own: set[int], main_thread_id: int) -> None:
-        """Start with every thread either running or asleep."""
         self.switch_count = 0
         self.lost_count = 0
         self.unseen_count = 0

@@ -50,7 +50,7 @@ class TracefsRecorder:
 
     Args:
         root: folder of tracefs; None for the mounted one, or a mount for this process alone.
-        clock: returns the time of CLOCK_MONOTONIC in seconds.
+        clock: CLOCK_MONOTONIC in seconds.
         buffer_kib: size of the ring buffer per processor.
         parses_late: keep what is read as text, and parse it when the block ends. Parsing 40,000 events takes half a
             second of processor time, which is too much where something is timed meanwhile.
@@ -66,7 +66,6 @@ class TracefsRecorder:
         buffer_kib: int = BUFFER_KIB,
         parses_late: bool = False,
     ) -> None:
-        """Store the settings; start nothing."""
         self.is_recording = False
         self._root = root
         self._clock = clock
@@ -97,11 +96,6 @@ class TracefsRecorder:
     def unseen_count(self) -> int:
         """Intervals whose end the kernel did not record."""
         return self._trace.unseen_count
-
-    @property
-    def own_thread_ids(self) -> frozenset[int]:
-        """The kernel's ids of the known threads of this process."""
-        return frozenset(self._trace.own)
 
     @property
     def notes(self) -> list[str]:

@@ -23,11 +23,9 @@ class BoundedValue:
 
     @classmethod
     def exactly(cls, value: float, source: str) -> BoundedValue:
-        """Return a quantity without uncertainty."""
         return cls(value, value, value, source)
 
     def at(self, point: IntervalPoint) -> float:
-        """Return the likely value or one end of the interval."""
         return float(getattr(self, point))
 
     def times(self, factor: float) -> BoundedValue:

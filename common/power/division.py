@@ -42,19 +42,16 @@ class Division:
 
     @property
     def energy_uj(self) -> Vector:
-        """Energy of each node: the sum of the three causes."""
         return self.compute_uj + self.movement_uj + self.static_uj
 
 
 @dataclass(frozen=True, slots=True)
 class RunEnergy:
-    """Energy of one run: the total, its division, and an interval for each node.
+    """Energy of one run: the total, its division, and an interval from ``low_uj`` to ``high_uj`` for each node.
 
     Attributes:
-        total: energy of the run in µJ; None where nothing is known.
+        total: in µJ; None where nothing is known.
         division: energy of each node by cause; NaN throughout if no node's work is known.
-        low_uj: low end of each node's interval.
-        high_uj: high end of each node's interval.
         unknown: positions of the nodes whose work is not fully known. They are given the mean power of the others.
         expected_closure: range of closure factors that the intervals of the coefficients allow.
     """

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from common.names import listed
 from common.power.bounded_value import BoundedValue, value_at
 from common.power.division import RunEnergy, run_energy
 from common.power.efficiency import Host, MillionInferences, WholeRun, efficiency, million_inferences
 from common.power.energy_model import CostFactors, EnergyModel
-from common.power.energy_notes import energy_notes
 from common.power.node_energy import NodeWork, compute_roof_us, total_bytes, total_flops
 
 if TYPE_CHECKING:
     from common.table_rows import EfficiencyDocument, EnergySummaryDocument
+
+MOST_NAMED = 3  # nodes that a note names
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +52,7 @@ def estimate(
         static_power: power of the idle host, measured or given; if None, that of the model for the threads in use.
         model: divides the energy, and predicts whatever was neither measured nor given.
         factors: emissions and prices.
-        host: ceilings and cache.
+        host: as far as it is known.
 
     Raises:
         PipelineError: static power is above average power, or no node has work to divide by.
@@ -97,3 +99,41 @@ def summarise(energy: RunEnergy, run_us: float, static_power: BoundedValue) -> E
 def _sum(values: Iterable[float]) -> float | None:
     amount = math.fsum(values)
     return None if math.isnan(amount) else amount
+
+
+def energy_notes(
+    energy: RunEnergy, names: Sequence[str], model: EnergyModel, static_power: BoundedValue, host: Host
+) -> list[str]:
+    """Return one line, with a remedy, for each limit on the trust in the energy; ``names`` are those of its nodes."""
+    lines = [*_unknown_work(energy, names, model)]
+    if energy.total is None or energy.total.source == "modelled":
+        stand_in = f"the model {model.name} predicts the energy" if energy.total else "the energy is unknown"
+        remedy = "rerun <power_samples> where RAPL or NVML can be read, or give <avg_power_w>"
+        lines.append(f"energy: no measured power; {stand_in}; {remedy}")
+    elif static_power.source == "modelled":
+        lines.append(
+            f"energy: static power is modelled, {static_power.likely:.3g} W; its error counts as dynamic energy; "
+            "measure the idle host and give <static_power_w>"
+        )
+    if not host.last_level_cache_bytes:
+        lines.append(
+            "energy: the size of the last-level cache is unknown, so all bytes count as DRAM traffic; "
+            "run <host_ceilings>"
+        )
+    low, high = energy.expected_closure
+    if energy.is_divided and not low <= energy.division.closure_factor <= high:
+        lines.append(
+            f"energy: closure factor {energy.division.closure_factor:.3g} is outside {low:.2g} to {high:.2g}, "
+            f"the range of {model.name}; power and model describe different parts of the machine; check the power, "
+            "<static_power_w> and <energy_model>"
+        )
+    return lines
+
+
+def _unknown_work(energy: RunEnergy, names: Sequence[str], model: EnergyModel) -> list[str]:
+    if not energy.unknown:
+        return []
+    shown = listed([names[position] for position in energy.unknown], MOST_NAMED)
+    taken = "the mean power of the other nodes is assumed" if energy.is_divided else "the energy cannot be divided"
+    remedy = f"register a work formula, or add the dtype to {model.name}"
+    return [f"energy: FLOPs, bytes or pJ per FLOP unknown for {shown}; {taken}; {remedy}"]

@@ -11,9 +11,9 @@ import numpy as np
 from common.errors import PipelineError
 from common.graph import Graph
 from common.latency.statistics import Samples, summary
-from common.profiling.measurement import Measurement
 from common.profiling.overhead import DOMINATED_BELOW, Overhead, OverheadClass, OverheadCost, estimate
-from common.profiling.trace import NodeTrace, Trace
+from common.profiling.runs.measurement import Measurement
+from common.profiling.trace.reader import NodeTrace, Trace
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,13 +34,7 @@ class NodeLatency:
 
     @classmethod
     def uncorrected(cls, node: NodeTrace, input_count: int, warmup: int) -> NodeLatency:
-        """Make the statistics of a node whose profiling cost is unknown.
-
-        Args:
-            node: of a trace.
-            input_count: its operands.
-            warmup: runs at the start of the trace that no statistic counts.
-        """
+        """Make the statistics of a node whose profiling cost is unknown; they leave out ``warmup`` runs."""
         raw = np.array(node.run_us[warmup:])
         statistics = {**summary(raw, "raw"), **summary(raw, "corrected")}
         events = _events_per_run(node, warmup)
@@ -59,7 +53,7 @@ def correct(measurement: Measurement, input_counts: Mapping[str, int], folder: P
     contains the cost around the events of its bodies.
 
     Args:
-        measurement: the runs.
+        measurement: with its trace.
         input_counts: operands of each executed node (the trace omits prepacked weights).
         folder: where the calibration writes its traces.
 

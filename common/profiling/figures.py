@@ -12,8 +12,8 @@ from common.graph import Graph
 from common.host_doubts import NO_STEADY_STATE
 from common.latency.statistics import with_quarters
 from common.profiling.correction import NodeLatency
-from common.profiling.measurement import Measurement
-from common.profiling.utilization import node_utilization, peak_resident_bytes, run_utilization
+from common.profiling.runs.measurement import Measurement
+from common.profiling.trace.utilization import node_utilization, peak_resident_bytes, run_utilization
 
 if TYPE_CHECKING:
     from common.table_rows import LatencySummaryDocument, OpLatencyRow

@@ -17,7 +17,7 @@ import onnx
 from onnx import helper
 
 from common.errors import PipelineError
-from common.profiling.trace import NodeTrace, Trace
+from common.profiling.trace.reader import NodeTrace, Trace
 from common.runtime.provider_table import compiles
 from common.runtime.providers import AssignedNode, assigned_nodes
 from common.runtime.session import GIVEN_GRAPH, Session
@@ -31,8 +31,8 @@ def complete_executed_graph(executed: Path, session: Session, provider: str, tra
     Args:
         executed: where :func:`create_session` was asked to save it.
         session: the profiled session.
-        provider: the provider's full name.
-        trace: that session's trace.
+        provider: its full name.
+        trace: its trace.
 
     Raises:
         PipelineError: see :func:`write_fused_graph`.

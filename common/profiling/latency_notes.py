@@ -8,7 +8,7 @@ from typing import Any
 from common.host_doubts import NO_STEADY_STATE, instabilities
 from common.latency.statistics import QUANTILES
 from common.profiling.correction import NodeLatency
-from common.profiling.runs import TRACE_EVENT_LIMIT
+from common.profiling.runs.loop import TRACE_EVENT_LIMIT
 
 OVERHEAD_WARNING_FRACTION = 0.10
 

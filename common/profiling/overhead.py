@@ -30,7 +30,7 @@ import numpy.typing as npt
 from onnx import TensorProto, helper, numpy_helper
 
 from common.latency.statistics import Samples
-from common.profiling.trace import read_trace
+from common.profiling.trace.reader import read_trace
 from common.runtime.inputs.values import Feeds
 from common.runtime.session import Session, SessionSettings, create_session, run
 
@@ -171,8 +171,8 @@ def typical(traced: Samples) -> Samples:
     rounds = traced[:, WARMUP_ROUNDS:]
     place = rounds.sum(axis=0).reshape(-1, BLOCK_ROUNDS).argmin(axis=1)
     chosen = np.sort(rounds[:, place + BLOCK_ROUNDS * np.arange(len(place))], axis=0)
-    rest = len(chosen) // 4
-    return np.asarray(chosen[rest : len(chosen) - rest].mean(axis=0))
+    quarter = len(chosen) // 4
+    return np.asarray(chosen[quarter : len(chosen) - quarter].mean(axis=0))
 
 
 def lap_us(session: Session, feeds: Feeds) -> float:

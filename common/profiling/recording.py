@@ -1,7 +1,7 @@
 """A trace that was recorded elsewhere: which of its runs count, and the figures that it gives.
 
-A trace holds profiled runs only, so it gives no latency of unprofiled runs. What the profiler adds to each node was not
-measured on the recording machine, so the nodes' times are not corrected. Such figures are left empty.
+A trace holds profiled runs only, so it gives no latency of unprofiled runs. Nobody measured the cost of profiling on
+the recording machine, so the nodes' times are not corrected. Such figures are left empty.
 
 Unless the warm-up is given, it is the first run, in which the runtime allocates its memory, and the slow runs right
 after it (slow as in :mod:`common.latency.slow_runs`).
@@ -21,15 +21,15 @@ from common.graph import Graph, Node
 from common.latency.slow_runs import leading_slow_runs
 from common.latency.statistics import QUANTILES, Estimate, estimate_columns
 from common.profiling.correction import NodeLatency, traced_input_counts
-from common.profiling.nesting import Bodies
-from common.profiling.trace import NodeTrace, Trace, keep_runs, read_complete_runs
-from common.profiling.trace_file import RUNTIME_CUT
-from common.profiling.utilization import run_utilization
+from common.profiling.trace.events import RUNTIME_CUT
+from common.profiling.trace.nesting import Bodies
+from common.profiling.trace.reader import NodeTrace, Trace, keep_runs, read_complete_runs
+from common.profiling.trace.utilization import run_utilization
 
 if TYPE_CHECKING:
     from common.table_rows import LatencySummaryDocument, RunLatencyRow
 
-NOT_CORRECTED = "node times are not corrected: what the profiler adds to them on the recording machine is unknown"
+NOT_CORRECTED = "node times are not corrected: the cost of profiling on the recording machine is unknown"
 NO_PERCENTILES = "the trace has profiled runs only: the latency of unprofiled runs and its percentiles are unknown"
 # Providers whose kernels a node only starts, unless it must wait for a result.
 ASYNCHRONOUS = ("CUDA", "ROCM", "MIGraphX", "Dml", "Js", "WebGpu")
@@ -41,12 +41,9 @@ EMPTY = (
 
 @dataclass(frozen=True, slots=True)
 class Recording:
-    """The sound runs of a recorded trace.
+    """The sound runs of a recorded trace, of which the first ``warmup`` are in no statistic.
 
     Attributes:
-        trace: nodes and times of these runs.
-        warmup: runs at the start that are in no statistic.
-        threads: intra-op threads of the recorded session.
         provider: the execution provider that took the most kernel time.
         lacks: why the trace is incomplete.
         notes: limits of the figures, for their reader.
@@ -82,11 +79,7 @@ class Recording:
 
 
 def read_recorded_trace(path: Path, bodies: Bodies | None = None) -> Trace:
-    """Read all runs of a recorded trace.
-
-    Args:
-        path: the trace.
-        bodies: see :func:`common.profiling.trace.read_trace`.
+    """Read all runs of a recorded trace; ``bodies`` are as in :func:`common.profiling.trace.reader.read_trace`.
 
     Raises:
         PipelineError: the file is no trace, is cut short, or has no complete run.
@@ -185,12 +178,7 @@ def _notes(trace: Trace, warmup: int, providers: Mapping[str, float]) -> tuple[s
 
 
 def require_graph_of(path: Path, executed: Graph, trace: Trace) -> None:
-    """Check that a trace was recorded from an executed graph.
-
-    Args:
-        path: of the trace.
-        executed: the executed graph.
-        trace: the trace.
+    """Check that a trace, of the file ``path``, was recorded from an executed graph.
 
     Raises:
         PipelineError: naming nodes that the graph lacks, or has with another operator.
@@ -225,13 +213,7 @@ def _names(graph: Graph, kind: str) -> set[str]:
 
 
 def require_dimensions_of(path: Path, model: Graph, executed: Graph, trace: Trace) -> None:
-    """Check that the model's dimensions are bound to the sizes that the trace was recorded with.
-
-    Args:
-        path: of the trace.
-        model: the model with its dimensions bound.
-        executed: the executed graph.
-        trace: the trace.
+    """Check that the model's dimensions are bound to the sizes that the trace, of the file ``path``, was recorded with.
 
     Raises:
         PipelineError: an input or output of the model was recorded with another shape.
@@ -262,12 +244,7 @@ def _differ(size: object, traced: object) -> bool:
 
 
 def recorded_latencies(recording: Recording, input_counts: Mapping[str, int]) -> list[NodeLatency]:
-    """Return statistics of every node; the corrected times are the raw ones.
-
-    Args:
-        recording: the runs.
-        input_counts: operands of each executed node.
-    """
+    """Return statistics of every node, of which the trace omits some operands; the corrected times are the raw ones."""
     trace, warmup = recording.trace, recording.warmup
     counts = traced_input_counts(trace, input_counts)
     return [NodeLatency.uncorrected(node, counts[name], warmup) for name, node in trace.nodes.items()]

@@ -77,7 +77,7 @@ class LayerCounters:
 
     @property
     def latency_us(self) -> float:
-        """Mean latency of the counted runs, in µs."""
+        """Mean of the counted runs, in µs."""
         return float(np.mean(self.run_us))
 
     @property

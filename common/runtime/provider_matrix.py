@@ -29,11 +29,9 @@ class OutputDistance:
     """Errors of one output; each is None where it is not defined, as with NaN or other shapes.
 
     Attributes:
-        output: its name.
         max_abs_error: largest difference of two elements.
         max_rel_error: largest difference over the magnitude of the expected element, where that is not 0.
         cosine_error: one less the cosine of the angle between both, as vectors.
-        is_equal_shape: whether both have one shape.
     """
 
     output: str
@@ -48,7 +46,6 @@ class ProviderResult:
     """The outcome of one provider.
 
     Attributes:
-        provider: its name.
         problem: why it does not run the model; empty where it does.
         call_us: median time of a run, the first one left out.
         errors: how far each output is from the CPU's.

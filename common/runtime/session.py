@@ -5,13 +5,15 @@ from __future__ import annotations
 import os
 import re
 import tempfile
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, TypeAlias
 
 import onnxruntime as ort
 
-from common.errors import PipelineError
+from common.errors import PipelineError, UnusableValueError
+from common.names import quoted
 from common.runtime.inputs.values import Operands
 from common.runtime.provider_table import (
     CPU,
@@ -19,9 +21,11 @@ from common.runtime.provider_table import (
     compiles,
     plug_in_devices,
     provider_options,
+    resolve_provider,
 )
 from common.runtime.providers import require_assignment
 from common.runtime.thread_pools import USUAL_POOLS, ThreadPools
+from common.runtime.threads import usable_threads
 
 OPTIMIZATIONS = {
     "disable": ort.GraphOptimizationLevel.ORT_DISABLE_ALL,
@@ -39,6 +43,7 @@ SILENT = 4  # log level: the runtime also raises the errors that it logs, or wri
 _FUNCTION_END = r"\)(?:::<lambda.*?>)?(?: \[with [^\]]*\])? (?=\S)"
 SOURCE_LOCATION = re.compile(r"\s*/onnxruntime(?:_src|/onnxruntime)/\S+ .*?" + _FUNCTION_END)
 Session: TypeAlias = ort.InferenceSession
+GIVEN = ("threads", "provider", "optimization")
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +52,37 @@ class SessionSettings:
     provider: str = CPU
     optimization: str = "all"
     pools: ThreadPools = USUAL_POOLS
+
+
+def given_settings(values: Mapping[str, Any], changes: Mapping[str, str], quantity: str) -> SessionSettings:
+    """Return the settings of a session.
+
+    Args:
+        values: those of ``GIVEN``; no threads are all that this process may use.
+        changes: texts that replace some of them.
+        quantity: name of the setting that the changes come from.
+
+    Raises:
+        UnusableValueError: a setting is unknown, or does not take its value.
+    """
+    if unknown := [name for name in changes if name not in GIVEN]:
+        raise UnusableValueError(quantity, f"{quoted(unknown[0])} is no setting", f"it takes {', '.join(GIVEN)}")
+    chosen = {**{name: values[name] for name in GIVEN}, **changes}
+    if chosen["optimization"] not in OPTIMIZATIONS:
+        problem = f"{quoted(chosen['optimization'])} is no level"
+        named = quantity if "optimization" in changes else "optimization"
+        raise UnusableValueError(named, problem, f"it takes {', '.join(OPTIMIZATIONS)}")
+    threads = usable_threads(_thread_count(chosen["threads"], quantity))
+    return SessionSettings(threads, resolve_provider(chosen["provider"]), chosen["optimization"])
+
+
+def _thread_count(given: Any, quantity: str) -> int | None:
+    """Return a number of threads; a text must be a whole number above zero."""
+    if given is None or isinstance(given, int):
+        return given
+    if not (given.isascii() and given.isdigit() and int(given)):
+        raise UnusableValueError(quantity, f"threads={given} is no whole number above 0", "give one")
+    return int(given)
 
 
 def create_session(

@@ -55,7 +55,7 @@ class ThreadPools:
         if self.shared_threads:
             _share(self.shared_threads, self.inter_threads)
         if others := _known(self.processors)[1:]:  # the runtime counts processors from 1, and leaves the caller to us
-            options.add_session_config_entry(AFFINITIES, ";".join(str(one + 1) for one in others))
+            options.add_session_config_entry(AFFINITIES, ";".join(str(processor + 1) for processor in others))
 
 
 USUAL_POOLS = ThreadPools()

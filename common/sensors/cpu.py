@@ -38,7 +38,6 @@ class HostUtilization:
         self._previous: Any = None
 
     def restart(self) -> None:
-        """Start counting at the next reading."""
         self._previous = None
 
     def sample(self) -> Sequence[Sample]:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from common.errors import PipelineError
 from common.sensors.cpu import cpu_sensors
-from common.sensors.nvml import nvml_sensors
+from common.sensors.gpu.nvml import nvml_sensors
 from common.sensors.powercap import DEFAULT_ROOT, Zone, find_zones, powercap_sensors
 from common.sensors.quantities import POWER
 from common.sensors.rapl import pyrapl_sensors
@@ -23,7 +23,7 @@ def available_sensors(
 
     Args:
         powercap_root: tree of RAPL counters; pyRAPL reads the default tree only.
-        clock: returns the time of the samples in seconds.
+        clock: in seconds.
     """
     groups = (_rapl_sensors(powercap_root, clock), nvml_sensors(clock), cpu_sensors(clock))
     sensors = [sensor for group, _ in groups for sensor in group]
@@ -50,8 +50,8 @@ def _readers(sensors: list[Sensor], others: list[Sensor]) -> list[str]:
     listed = [", ".join(sensor.domain for sensor in group) for group in (sensors, others)]
     if not sensors:
         return [f"powercap: reads {listed[1]}"] if others else []
-    rest = f"; powercap reads {listed[1]}, which pyRAPL does not give" if others else ""
-    return [f"pyRAPL: reads {listed[0]}{rest}"]
+    more = f"; powercap reads {listed[1]}, which pyRAPL does not give" if others else ""
+    return [f"pyRAPL: reads {listed[0]}{more}"]
 
 
 def _unread(zones: tuple[Zone, ...], sensors: list[Sensor]) -> list[Zone]:

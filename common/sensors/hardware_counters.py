@@ -21,7 +21,6 @@ from pathlib import Path
 from types import TracebackType
 
 from common.sensors.hardware_events import (
-    FLOPS,
     VECTOR,
     Count,
     known_events,
@@ -45,7 +44,6 @@ class HardwareCounts:
 
     @property
     def instructions_per_cycle(self) -> float | None:
-        """Instructions per cycle (IPC)."""
         return self._ratio("instructions", "cycles")
 
     @property
@@ -67,20 +65,15 @@ class HardwareCounters:
     """Counts hardware events while a ``with`` block runs; ``result`` holds the counts afterwards.
 
     Args:
-        flops: count floating-point operations instead of all other events; they must be counted alone.
         perf: the program; by default the one on the PATH.
     """
 
-    def __init__(self, *, flops: bool = False, perf: str | None = None) -> None:
-        """Choose the events; start nothing."""
-        known = known_events()
-        self.events = {name: event for name, event in known.items() if (name == FLOPS) == flops}
+    def __init__(self, *, perf: str | None = None) -> None:
+        self.events = known_events()
         self.result = HardwareCounts(0.0)
         self._notes: list[str] = []
-        if VECTOR not in known:
+        if VECTOR not in self.events:
             self._notes.append("perf: no vector event is known for this processor")
-        if flops and not self.events:
-            self._notes.append("perf: no count of floating-point operations is known for this processor")
         self._perf = perf or shutil.which("perf") or ""
         self._process: subprocess.Popen[str] | None = None
         self._pipes: tuple[int, int, int, int] | None = None
@@ -90,7 +83,7 @@ class HardwareCounters:
     def __enter__(self) -> HardwareCounters:
         if not self._perf:
             self._notes.append("perf: not found; install the package linux-perf (Debian) or linux-tools (Ubuntu)")
-        elif self.events:
+        else:
             self._attach()
         self._start_s = time.perf_counter()
         self._is_on = self._command("enable")

@@ -4,7 +4,6 @@ Events are counted in user mode only (``:u``): an unprivileged user may count no
 mode. Vendor events are given as raw codes (unit mask and event), since perf knows names only for processors older than
 itself: Intel's FP_ARITH_INST_RETIRED.VECTOR (SDM volume 3, "Performance Monitoring Events"); AMD's PMCx008 by
 width from Zen 4 on, PMCx0CB before it (Processor Programming Reference, "Core Performance Monitor Counters").
-AMD's count of FLOPs (PMCx003) occupies two of the six counters and is counted alone, never beside other events.
 """
 
 from __future__ import annotations
@@ -20,16 +19,15 @@ GENERIC = {
     "cache_references": "cache-references",
     "cache_misses": "cache-misses",
 }
-VECTOR, FLOPS = "vector_instructions", "floating_point_operations"
+VECTOR = "vector_instructions"
 _INTEL = {VECTOR: "rfcc7"}
 _AMD_BEFORE_ZEN4 = {VECTOR: "r04cb"}
-_AMD_ZEN4 = {VECTOR: "r3808", FLOPS: "r0f03"}
+_AMD_ZEN4 = {VECTOR: "r3808"}
 # Zen 4 models of family 25; the other models are Zen 3. Family 26 is Zen 5 (linux/arch/x86/kernel/cpu/amd.c).
 _ZEN4_MODELS = (range(0x10, 0x20), range(0x60, 0x80), range(0xA0, 0xB0))
 MOST_PER_CYCLE = 16  # instructions retired per cycle; processors built so far retire at most 12
-# A higher rate is impossible: twice 16 instructions, or lanes of one, per cycle at 6 GHz on each processor.
+# A higher rate is impossible: twice 16 instructions per cycle at 6 GHz on each processor.
 _MOST_PER_S = 2e11
-_MOST_FLOPS_PER_S = 1.6e12
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,10 +77,9 @@ def parse_counts(output: str, events: Mapping[str, str], window_s: float, proces
         fields = line.split(",")
         if len(fields) >= 5:
             printed[fields[2].partition(":")[0]] = (fields[0], fields[4])
-    counts = {}
+    most, counts = window_s * processors * _MOST_PER_S, {}
     for name, event in events.items():
         value, share = printed.get(event, ("<not printed>", ""))
-        most = window_s * processors * (_MOST_FLOPS_PER_S if name == FLOPS else _MOST_PER_S)
         counts[name] = _count(event, value, share, most)
     return _without_contradictions(counts)
 
@@ -124,7 +121,6 @@ def _without_contradictions(counts: dict[str, Count]) -> dict[str, Count]:
 
 
 def value_of(counts: Mapping[str, Count], name: str) -> int | None:
-    """Return the value of a counter, or None."""
     return counts[name].value if name in counts else None
 
 

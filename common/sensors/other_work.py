@@ -30,14 +30,12 @@ class OtherWork:
         self._before: tuple[Any, float] | None = None
 
     def __enter__(self) -> OtherWork:
-        """Read the times before the block."""
         self._before = _reading()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        """Read the times after the block, and compare."""
         after = _reading()
         if self._before and after:
             busy_s, total_s = passed_s(self._before[0], after[0])
@@ -47,11 +45,7 @@ class OtherWork:
                 self.processors = self.processor_count * other_s / total_s
 
     def notes(self, threads: int) -> list[str]:
-        """Return a note if the work is a tenth of the host, or if it and our threads need more processors than it has.
-
-        Args:
-            threads: threads that ran the model.
-        """
+        """Return a note if the work is a tenth of the host, or with our threads needs more processors than it has."""
         took, has = self.processors, self.processor_count
         if took is None or has is None or took < LEAST_PROCESSORS:
             return []

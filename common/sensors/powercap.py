@@ -35,7 +35,6 @@ class Zone:
     counter: str = ""  # path of the counter's file as text: composing it for each reading costs more than the reading
 
     def __post_init__(self) -> None:
-        """Compose the path of the counter once."""
         object.__setattr__(self, "counter", str(self.path / "energy_uj"))
 
 

@@ -15,19 +15,14 @@ if TYPE_CHECKING:
 
 
 def power_rows(samples: Mapping[str, Iterable[Sample]], origin_s: float) -> Iterator[dict[str, Any]]:
-    """Yield the rows of power_samples.
-
-    Args:
-        samples: samples of each phase.
-        origin_s: time zero of the rows, on the clock of ``time.perf_counter``.
-    """
+    """Yield the rows of power_samples from the samples of each phase; ``origin_s`` is their time zero."""
     for phase, sample in _with_phase(samples):
         if sample.quantity == POWER:
             yield {**_common(phase, sample, origin_s), "measured_power_w": sample.value}
 
 
 def host_rows(samples: Mapping[str, Iterable[Sample]], origin_s: float) -> Iterator[dict[str, Any]]:
-    """Yield the rows of host_samples: every quantity but power. Arguments as for :func:`power_rows`."""
+    """Yield the rows of host_samples: every quantity but power."""
     for phase, sample in _with_phase(samples):
         if sample.quantity != POWER:
             yield {**_common(phase, sample, origin_s), "quantity": sample.quantity, "value": sample.value}

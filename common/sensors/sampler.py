@@ -9,14 +9,14 @@ from __future__ import annotations
 import math
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from types import TracebackType
+from typing import Protocol
 
 from common.errors import PipelineError
 from common.sensors.quantities import POWER
-from common.sensors.sensor import Clock, Sensor
-from common.sensors.sinks import SampleSink
+from common.sensors.sensor import Clock, Sample, Sensor
 
 DEFAULT_RATE_HZ = 10.0  # RAPL counters are updated every millisecond, NVML every 20 to 100 ms
 IDLE, RUN = "idle", "run"
@@ -24,6 +24,14 @@ IDLE, RUN = "idle", "run"
 _GAP_S = 2.0
 _GAP_PERIODS = 10
 _MOST_FAULTS = 100  # jumps of the clock that get a line of their own: a sampler may run for days
+
+
+class SampleSink(Protocol):
+    """Takes the samples of a sampler, from the sampler's thread and one reading at a time. A list is a sink."""
+
+    def extend(self, samples: Iterable[Sample], /) -> None:
+        """Add samples. Must return quickly: the next reading waits for it."""
+        ...
 
 
 @dataclass(slots=True)
@@ -58,7 +66,6 @@ class Sampler:
         clock: Clock = time.perf_counter,
         wait: Callable[[float], bool] | None = None,
     ) -> None:
-        """Prepare the thread without starting it."""
         self.sensors = tuple(sensors)
         self.phase = phase
         self.missed_count = 0

@@ -76,15 +76,10 @@ class CounterSensor:
     """A rate from a counter; by default power from an energy counter in µJ.
 
     Args:
-        name: reader of the domain.
-        domain: measured part of the machine.
-        read_count: returns the counter.
+        name: as of every :class:`Sensor`; so are ``domain``, ``quantity`` and ``period_s``.
         range_count: value at which the counter wraps to 0; None if it never wraps.
-        clock: returns the time in seconds.
-        quantity: name of the rate.
         unit: size of one count, in the unit of the rate times one second.
         limit: a rate above this means that the counter was reset.
-        period_s: shortest useful time between two readings.
     """
 
     def __init__(
@@ -112,7 +107,6 @@ class CounterSensor:
         self._previous: tuple[int, float] | None = None
 
     def restart(self) -> None:
-        """Start counting at the next reading."""
         self._previous = None
 
     def sample(self) -> Sequence[Sample]:
@@ -133,16 +127,7 @@ class CounterSensor:
 
 
 class GaugeSensor:
-    """Quantities as an instrument shows them.
-
-    Args:
-        name: reader of the domain.
-        domain: measured part of the machine.
-        quantities: names of the quantities, in the order of the values.
-        read: returns the values.
-        clock: returns the time in seconds.
-        period_s: shortest useful time between two readings.
-    """
+    """Quantities as an instrument shows them; ``read`` returns their values in the same order."""
 
     def __init__(
         self,
@@ -154,7 +139,6 @@ class GaugeSensor:
         clock: Clock = time.perf_counter,
         period_s: float = 0.0,
     ) -> None:
-        """Store the reader; read nothing."""
         self.name = name
         self.domain = domain
         self.quantities = quantities
@@ -163,7 +147,7 @@ class GaugeSensor:
         self._clock = clock
 
     def restart(self) -> None:
-        """Do nothing: a gauge keeps no reading."""
+        pass  # a gauge keeps no reading
 
     def sample(self) -> Sequence[Sample]:
         values = self._read()

@@ -270,9 +270,7 @@ def test_a_thread_made_later_is_known_as_ours(one_processor):
     with TracefsRecorder() as recording:
         found = preempted_by_own(recording)
     assert found
-    assert {event.thread_id for event in found} | {
-        event.other_process_id for event in found
-    } <= recording.own_thread_ids
+    assert {event.thread_id for event in found} | {event.other_process_id for event in found} <= recording._trace.own
 
 
 IN_A_CONTAINER = f"""
@@ -283,7 +281,7 @@ os.sched_setaffinity(0, {{min(os.sched_getaffinity(0))}})
 with TracefsRecorder() as recording:
     found = preempted_by_own(recording)
 has_main = any(event.is_main_thread for event in found)
-print(json.dumps([os.getpid(), recording.notes, has_main, sorted(recording.own_thread_ids)]))
+print(json.dumps([os.getpid(), recording.notes, has_main, sorted(recording._trace.own)]))
 """
 
 

@@ -82,7 +82,7 @@ def test_an_instance_of_its_own_is_set_up_and_removed(kernel):
         assert kernel.setting("trace_clock") == "mono"
         assert kernel.setting("tracing_cpumask") == mask_text(os.sched_getaffinity(0))
         assert [kernel.setting(f"events/{event}/enable") for event in tracefs.EVENTS] == ["1"] * 3
-        assert recording.own_thread_ids == {int(task.name) for task in Path("/proc/self/task").iterdir()}
+        assert recording._trace.own == {int(task.name) for task in Path("/proc/self/task").iterdir()}
         kernel.say(PREEMPTED.format(own=kernel.thread_id))
     (event,) = recording.events
     assert (event.other_process, event.is_main_thread) == ("spin", True)
@@ -141,7 +141,7 @@ def test_in_a_container_the_mark_tells_the_kernels_number(kernel):
     kernel.thread_id = 4_000_001
     with recorder(kernel) as recording:
         kernel.say(PREEMPTED.format(own=4_000_001))
-    assert recording.own_thread_ids == {4_000_001}
+    assert recording._trace.own == {4_000_001}
     assert recording.events[0].is_main_thread
     busy = threading.Event()
     thread = threading.Thread(target=busy.wait)

@@ -20,7 +20,7 @@ from common.profiling.overhead import (
     chains,
     estimate,
 )
-from common.profiling.trace import NodeTrace, Trace, read_trace
+from common.profiling.trace.reader import NodeTrace, Trace, read_trace
 from common.runtime.session import SessionSettings, create_session, run
 
 

@@ -15,7 +15,7 @@ from common.errors import PipelineError
 from common.onnx_graph.load import load_model
 from common.profiling.fused_graph import complete_executed_graph, write_static
 from common.profiling.provider_layers import RUNS, layer_node, provider_layers
-from common.profiling.trace import read_trace
+from common.profiling.trace.reader import read_trace
 from common.runtime.openvino_layers import count_layers, find_openvino
 from common.runtime.provider_table import CPU, OPENVINO, probe
 from common.runtime.providers import assignment

@@ -12,8 +12,8 @@ from common.errors import PipelineError, UnusableValueError
 from common.graph import Graph, Node, Tensor
 from common.profiling import provider_layers
 from common.profiling.fused_graph import complete_executed_graph, write_fused_graph, write_static
-from common.profiling.trace import NodeTrace, Trace
-from common.profiling.traced_providers import left_on_cpu, require_provider
+from common.profiling.trace.providers import left_on_cpu, require_provider
+from common.profiling.trace.reader import NodeTrace, Trace
 from common.runtime import openvino_layers, session
 from common.runtime.openvino_layers import LayerCounters, ProviderLayer
 from common.runtime.provider_table import (

@@ -1,5 +1,6 @@
 """The sampler's deadlines and its faults, on a clock that only the test moves."""
 
+from collections import deque
 from itertools import pairwise
 
 import pytest
@@ -9,7 +10,6 @@ from common.errors import PipelineError
 from common.sensors.quantities import QUANTITIES
 from common.sensors.sampler import IDLE, RUN, Sampler, next_deadline, sample_idle
 from common.sensors.sensor import CounterSensor, GaugeSensor
-from common.sensors.sinks import SampleRing
 from tests.support.paths import ROOT
 
 NOT_RUNNING = "the process was suspended or stopped, or the clock was set forward"
@@ -193,10 +193,10 @@ def test_hours_of_faults_take_no_more_memory_than_minutes():
     def fail():
         raise PipelineError("fake psys", f"gone at {time.now_s}")
 
-    ring = SampleRing(50)
+    ring = deque(maxlen=50)
     with Sampler([gauge(time), gauge(time, fail, "gpu-0")], ring, 10.0, clock=time.clock, wait=time.wait) as sampler:
         sampler._thread.join()
-    assert len(ring.newest()) == 50
+    assert len(ring) == 50
     assert sampler.incomplete[0].startswith("fake gpu-0: 3002 readings failed (fake psys: gone at 2")
     assert len(sampler.incomplete) == 1 + 100 + 1
     assert sampler.incomplete[-1] == "sensors: 2900 more jumps of the clock"

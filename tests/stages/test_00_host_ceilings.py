@@ -9,10 +9,9 @@ import onnxruntime as ort
 import pytest
 
 from common.errors import CommandLineError, PipelineError
-from common.profiling import ceiling_operators as operators
-from common.profiling import ceiling_sessions as sessions
-from common.profiling import ceilings
-from common.profiling.ceilings import (
+from common.profiling.ceilings import operators, sessions
+from common.profiling.ceilings import slices as ceilings
+from common.profiling.ceilings.slices import (
     Slices,
     Subject,
     TimedOperator,

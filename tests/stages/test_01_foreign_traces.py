@@ -62,7 +62,7 @@ def test_a_trace_of_an_older_runtime_with_and_without_its_graph(version, model, 
     for out, flags in ((tmp_path / "graph", ("--executed-graph", graph)), (tmp_path / "names", ())):
         done = bring_in(model, out, trace, "--threads", "2", "--warmup", "1", *flags)
         assert done.returncode == 0, done.stderr
-        assert ("what a node computes is read from its name" in done.stderr) == (not flags)
+        assert ("the name of an executed node says what it computes" in done.stderr) == (not flags)
         assert ("the trace has no shapes" in done.stderr) == (version == "1.10.0")
         assert pd.read_csv(out / "op_latency.csv")["raw_total_us"].sum() == kernel_us(trace)
         roofline = placed(model, out)

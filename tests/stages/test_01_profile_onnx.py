@@ -377,7 +377,7 @@ def test_what_was_measured_before_a_failure_is_set_aside(tmp_path, monkeypatch, 
             raise PipelineError(model, "ONNX Runtime fails to run it (out of memory)")
         run(session, feeds, model)
 
-    monkeypatch.setattr("common.profiling.runs.run", fails_at_last)
+    monkeypatch.setattr("common.profiling.runs.loop.run", fails_at_last)
     path = saved(tmp_path)
     with pytest.raises(PipelineError) as failed:
         profile(path, out, "--runs", 50, "--warmup", 3)
@@ -436,7 +436,7 @@ def test_a_model_that_is_replaced_before_it_runs_is_refused(tmp_path, monkeypatc
         (tmp_path / "other").replace(path)
         return create_session(*given, **options)
 
-    monkeypatch.setattr("common.profiling.runs.create_session", swapped)
+    monkeypatch.setattr("common.profiling.runs.loop.create_session", swapped)
     with pytest.raises(PipelineError, match=rf"{changed}: was replaced or written while it was used; run the stage"):
         profile(tmp_path / "m.onnx", tmp_path / "out", "--runs", 5)
     assert {file.name for file in (tmp_path / "out").iterdir()} == {".lock"}

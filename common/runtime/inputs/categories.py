@@ -23,8 +23,8 @@ def named_categories(graph: Graph, name: str) -> list[str] | list[int]:
     while waiting and lists:
         current = waiting.popleft()
         for node in (graph.by_name[consumer] for consumer in graph.consumers.get(current, ())):
-            if node.op_type in ENCODERS and (found := _listed(node, lists)):
-                return found
+            if node.op_type in ENCODERS and (categories := _listed(node, lists)):
+                return categories
             is_passed = node.op_type == "Concat" or (node.op_type in SELECTIONS and node.inputs[0] == current)
             new = [output for output in node.outputs if is_passed and output not in seen]
             waiting += new

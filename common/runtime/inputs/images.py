@@ -113,7 +113,7 @@ def resized(image: Image, form: ImageForm) -> Image:
 def normalized(image: Image, form: ImageForm, normalization: Normalization | None) -> Array:
     pixels = np.asarray(image)
     if normalization is not None:
-        mean, deviation = (np.array(one, np.float32) for one in (normalization.mean, normalization.deviation))
+        mean, deviation = (np.array(channels, np.float32) for channels in (normalization.mean, normalization.deviation))
         pixels = (pixels.astype(np.float32) / 255 - mean) / deviation
     planes = pixels.transpose(2, 0, 1) if form.is_channels_first else pixels
     return np.ascontiguousarray(planes[np.newaxis], form.dtype)

@@ -1,0 +1,1 @@
+"""Ceilings of the host: operators with their sessions, timed in slices."""

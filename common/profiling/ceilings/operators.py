@@ -1,0 +1,187 @@
+"""Operators that the ceilings are measured with, each as a small model."""
+
+from __future__ import annotations
+
+import math
+import platform
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from onnx import NodeProto, TensorProto, ValueInfoProto, helper, numpy_helper
+
+OPSET, IR_VERSION = 13, 8
+SIDE = 1024  # side of a product's operands: 4 MiB each in float32, as in a large layer
+CHANNELS, IMAGE, CHAIN = 256, 28, 4  # a chain of convolutions, so that the layout changes only at its two ends
+STREAM_OPERANDS = 3  # two reads and one write; reading a line before it is overwritten is not compulsory traffic
+RESIDENT_CHAIN = 64  # additions in a run: starting a run takes as long as one addition
+MEMORY, CACHE, FP32, INT8 = "memory", "cache", "fp32", "int8"
+HALF_FORMATS = {"fp16": TensorProto.FLOAT16, "bf16": TensorProto.BFLOAT16}
+INPUT, WEIGHT, ZERO_POINT, SCALE = 3, 127, 3, 0.01  # bytes and their scale; rates do not depend on them
+QUANTIZED_OPERANDS = ("xs", "xz", "w", "ws", "wz", "xs", "xz")
+X86 = ("x86_64", "amd64")
+Shape = tuple[int, ...]
+Array = npt.NDArray[Any]
+Dtype = np.dtype[Any]
+FLOAT, BYTE, WIDE = np.dtype(np.float32), np.dtype(np.int8), np.dtype(np.int32)
+
+
+@dataclass(frozen=True, slots=True)
+class Operator:
+    """A model with inputs ``x0``, ``x1`` … of one shape and type, and the output ``y`` of the same shape.
+
+    Attributes:
+        roof: the ceiling that its rate measures.
+        label: text for the report.
+        amount: FLOPs, operations or bytes of one run.
+        kind: element type of the inputs.
+        output: element type of the output.
+    """
+
+    roof: str
+    op_type: str
+    label: str
+    amount: float
+    model: bytes
+    shape: Shape
+    kind: Dtype = FLOAT
+    output: Dtype = FLOAT
+    input_count: int = 1
+
+    @property
+    def operand_bytes(self) -> int:
+        return math.prod(self.shape) * self.kind.itemsize
+
+    def operand(self) -> Array:
+        """Make an input without zeros and denormals."""
+        return np.full(self.shape, INPUT if np.issubdtype(self.kind, np.integer) else 0.5, self.kind)
+
+
+def quantized_activation() -> Dtype:
+    """Return the type that an int8 activation has when it runs.
+
+    The quantizers make signed weights. The dynamic quantizer makes unsigned activations. On x86 the runtime also turns
+    the signed activations of the static quantizer into unsigned ones, because x86 multiplies unsigned by signed bytes.
+    """
+    return np.dtype(np.uint8 if platform.machine().lower() in X86 else np.int8)
+
+
+def matmul(side: int, roof: str = FP32) -> Operator:
+    """Make a square product with a constant right operand: 2·side³ FLOPs."""
+    shape, kind = (side, side), half_dtype(roof)
+    model = _model([helper.make_node("MatMul", ["x0", "w"], ["y"])], shape, {"w": _weights(shape, kind)}, kind, kind)
+    return Operator(roof, "MatMul", _square("MatMul", roof, side), 2.0 * side**3, model, shape, kind, kind)
+
+
+def gemm(side: int) -> Operator:
+    """Make a fully connected layer with transposed weights and a bias: 2·side³ FLOPs without the bias."""
+    shape = (side, side)
+    node = helper.make_node("Gemm", ["x0", "w", "b"], ["y"], transB=1)
+    model = _model([node], shape, {"w": _weights(shape), "b": _weights((side,))})
+    return Operator(FP32, "Gemm", _square("Gemm", FP32, side), 2.0 * side**3, model, shape)
+
+
+def conv(channels: int, kernel: int) -> Operator:
+    """Make a chain of convolutions that keep the shape: 2·kernel²·channels²·pixels FLOPs each, borders included."""
+    shape, names = (1, channels, IMAGE, IMAGE), _chain_names(CHAIN)
+    nodes = [
+        helper.make_node("Conv", [names[step], "w"], [names[step + 1]], pads=[kernel // 2] * 4) for step in range(CHAIN)
+    ]
+    model = _model(nodes, shape, {"w": _weights((channels, channels, kernel, kernel))})
+    return Operator(FP32, "Conv", _window("Conv", FP32, channels, kernel), _in_chain(channels, kernel), model, shape)
+
+
+def matmul_integer(side: int) -> Operator:
+    """Make a product of bytes into 32 bits, as in dynamic quantization: 2·side³ operations."""
+    shape, kind, op_type = (side, side), quantized_activation(), "MatMulInteger"
+    model = _model([helper.make_node(op_type, ["x0", "w"], ["y"])], shape, {"w": _weights(shape, BYTE)}, kind, WIDE)
+    return Operator(INT8, op_type, _square(op_type, INT8, side), 2.0 * side**3, model, shape, kind, WIDE)
+
+
+def qlinear_matmul(side: int) -> Operator:
+    """Make a product of bytes into bytes, as in static quantization: 2·side³ operations without scaling."""
+    shape, kind, op_type = (side, side), quantized_activation(), "QLinearMatMul"
+    node = helper.make_node(op_type, ["x0", *QUANTIZED_OPERANDS], ["y"])
+    model = _model([node], shape, {"w": _weights(shape, BYTE), **_scales(kind)}, kind, kind)
+    return Operator(INT8, op_type, _square(op_type, INT8, side), 2.0 * side**3, model, shape, kind, kind)
+
+
+def qlinear_conv(channels: int, kernel: int) -> Operator:
+    """Make the chain of convolutions in bytes; scaling is not counted."""
+    shape, kind, names, op_type = (
+        (1, channels, IMAGE, IMAGE),
+        quantized_activation(),
+        _chain_names(CHAIN),
+        "QLinearConv",
+    )
+    nodes = [
+        helper.make_node(op_type, [names[step], *QUANTIZED_OPERANDS], [names[step + 1]], pads=[kernel // 2] * 4)
+        for step in range(CHAIN)
+    ]
+    weights = {"w": _weights((channels, channels, kernel, kernel), BYTE), **_scales(kind)}
+    model, label = _model(nodes, shape, weights, kind, kind), _window(op_type, INT8, channels, kernel)
+    return Operator(INT8, op_type, label, _in_chain(channels, kernel), model, shape, kind, kind)
+
+
+def add(size: int, roof: str = MEMORY, chain: int = 1) -> Operator:
+    """Make a chain of additions, each of which reads two arrays of ``size`` bytes and writes a third."""
+    names, shape = _chain_names(chain), (size // FLOAT.itemsize,)
+    nodes = [helper.make_node("Add", [names[step], "x1"], [names[step + 1]]) for step in range(chain)]
+    text = f"{size / 2**20:.0f} MiB" if size >= 2**20 else f"{size / 2**10:.0f} KiB"
+    label, moved = f"Add {roof}, 3 arrays of {text}", float(STREAM_OPERANDS * size * chain)
+    return Operator(roof, "Add", label, moved, _model(nodes, shape, {}, input_count=2), shape, input_count=2)
+
+
+def half_dtype(roof: str) -> Dtype:
+    """Return the element type of a 16-bit format; float32 for any other name."""
+    return np.dtype(helper.tensor_dtype_to_np_dtype(HALF_FORMATS.get(roof, TensorProto.FLOAT)))
+
+
+def _square(op_type: str, roof: str, side: int) -> str:
+    return f"{op_type} {roof}, {side}×{side}×{side}"
+
+
+def _window(op_type: str, roof: str, channels: int, kernel: int) -> str:
+    return f"{op_type} {roof}, {kernel}×{kernel}, {channels} channels of {IMAGE}×{IMAGE}"
+
+
+def _in_chain(channels: int, kernel: int) -> float:
+    return 2.0 * CHAIN * kernel**2 * channels**2 * IMAGE**2
+
+
+def _chain_names(length: int) -> list[str]:
+    return ["x0", *(f"h{step}" for step in range(1, length)), "y"]
+
+
+def _weights(shape: Shape, kind: Dtype = FLOAT) -> Array:
+    """Draw seeded weights; floats have variance 1 / fan-in, so that nothing overflows."""
+    random = np.random.default_rng(0)
+    if np.issubdtype(kind, np.integer):
+        return random.integers(-WEIGHT, WEIGHT + 1, shape, dtype=kind)
+    return (random.standard_normal(shape, dtype=np.float32) / np.float32(np.sqrt(np.prod(shape[1:])))).astype(kind)
+
+
+def _scales(kind: Dtype) -> dict[str, Array]:
+    scale = np.array(SCALE, FLOAT)
+    return {"xs": scale, "ws": scale, "xz": np.array(ZERO_POINT, kind), "wz": np.array(0, BYTE)}
+
+
+def _model(
+    nodes: list[NodeProto],
+    shape: Shape,
+    weights: dict[str, Array],
+    kind: Dtype = FLOAT,
+    output: Dtype = FLOAT,
+    input_count: int = 1,
+) -> bytes:
+    takes = [_value(f"x{index}", shape, kind) for index in range(input_count)]
+    constants = [numpy_helper.from_array(array, name) for name, array in weights.items()]
+    graph = helper.make_graph(nodes, "ceiling", takes, [_value("y", shape, output)], constants)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", OPSET)])
+    model.ir_version = IR_VERSION
+    return bytes(model.SerializeToString())
+
+
+def _value(name: str, shape: Shape, kind: Dtype) -> ValueInfoProto:
+    return helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(kind), shape)

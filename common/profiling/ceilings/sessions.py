@@ -1,0 +1,99 @@
+"""Sessions of the ceiling operators, whose runs allocate and copy nothing, and the number formats that count.
+
+A format counts only where the runtime computes in it. On most processors the runtime accepts a float16 product but
+computes it in float32, between two casts.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+
+import onnx
+
+from common.errors import PipelineError
+from common.operators import QUANTIZERS
+from common.profiling.ceilings import operators
+from common.profiling.ceilings.operators import CACHE, CHANNELS, RESIDENT_CHAIN, SIDE, STREAM_OPERANDS, Operator
+from common.profiling.ceilings.slices import Subject, TimedOperator
+from common.runtime.inputs.values import Value, bound_run, value_of
+from common.runtime.session import SessionSettings, create_session
+
+CONVERSIONS = QUANTIZERS | {"Cast", "DynamicQuantizeLinear"}
+
+
+def operators_by_threads(stream_bytes: int, resident_bytes: Mapping[int, Iterable[int]]) -> dict[int, list[Operator]]:
+    """List the operators to measure, by thread count.
+
+    Args:
+        stream_bytes: of each array that streams from memory.
+        resident_bytes: of the arrays that stay in a cache, by thread count.
+    """
+    narrow = [
+        operators.matmul_integer(SIDE),
+        operators.qlinear_matmul(SIDE),
+        operators.qlinear_conv(CHANNELS, 3),
+        *(operators.matmul(SIDE, name) for name in operators.HALF_FORMATS),
+    ]
+    at_any_thread_count = [
+        operators.matmul(SIDE),
+        operators.gemm(SIDE),
+        operators.conv(CHANNELS, 3),
+        operators.conv(2 * CHANNELS, 1),
+        *filter(is_computed, narrow),
+        operators.add(stream_bytes),
+    ]
+    return {
+        threads: [*at_any_thread_count, *(operators.add(size, CACHE, RESIDENT_CHAIN) for size in sizes)]
+        for threads, sizes in resident_bytes.items()
+    }
+
+
+def is_computed(operator: Operator) -> bool:
+    """Whether the runtime computes in the operator's own number format: the executed graph has no cast."""
+    with tempfile.TemporaryDirectory() as folder:
+        optimized = Path(folder) / "optimized.onnx"
+        try:
+            create_session(operator.model, SessionSettings(1), optimized=optimized)
+        except PipelineError:  # the runtime has no kernel for it
+            return False
+        op_types = {node.op_type for node in onnx.load(optimized, load_external_data=False).graph.node}
+        return operator.op_type in op_types and not op_types & CONVERSIONS
+
+
+def builder(by_threads: Mapping[int, Sequence[Operator]]) -> Callable[[], list[TimedOperator]]:
+    """Return a function that makes all sessions anew; those at different thread counts share their arrays."""
+
+    def build() -> list[TimedOperator]:
+        arrays: dict[str, tuple[Value, ...]] = {}
+        timed = []
+        for threads, operators_at in by_threads.items():
+            for operator in operators_at:
+                values = arrays.get(operator.label) or arrays.setdefault(operator.label, _operands(operator))
+                timed.append(_timed_operator(operator, threads, values))
+        return timed
+
+    return build
+
+
+def _operands(operator: Operator) -> tuple[Value, ...]:
+    """Make the inputs and the output.
+
+    Raises:
+        PipelineError: they do not fit into memory.
+    """
+    try:
+        inputs = [value_of(operator.operand()) for _ in range(operator.input_count)]
+        return (*inputs, value_of(operator.operand().astype(operator.output, copy=False)))
+    except MemoryError as error:
+        size = f"{STREAM_OPERANDS} arrays of {operator.operand_bytes:,} bytes"
+        raise PipelineError("memory", f"too little for {size}", "free some, or give <mem_bw>") from error
+
+
+def _timed_operator(operator: Operator, threads: int, values: tuple[Value, ...]) -> TimedOperator:
+    """Create a session with its inputs and its output bound."""
+    session = create_session(operator.model, SessionSettings(threads))
+    run = bound_run(session, {f"x{index}": value for index, value in enumerate(values[:-1])}, {"y": values[-1]})
+    subject = Subject(operator.roof, threads, operator.op_type, operator.label, operator.operand_bytes)
+    return TimedOperator(subject, operator.amount, run, values)

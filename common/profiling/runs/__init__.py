@@ -1,0 +1,1 @@
+"""The loop of runs, and what was measured in it."""

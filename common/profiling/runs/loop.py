@@ -1,0 +1,208 @@
+"""The loop of runs: unprofiled and profiled runs of two sessions alternate, which also measures the cost of profiling.
+
+Both sessions see the same machine in the same minute; only unprofiled runs give the latency. There are as many profiled
+runs, unless the trace would exceed ``TRACE_EVENT_LIMIT`` events; fewer ones are spread evenly over the unprofiled runs.
+A run that fails ends the loop; what was measured until then is kept and marked as incomplete.
+"""
+
+from __future__ import annotations
+
+import math
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, NamedTuple
+
+from common.errors import PipelineError, UnusableValueError
+from common.latency.recorder import CAPACITY, Recorder
+from common.profiling.trace.reader import read_trace
+from common.runtime.inputs.values import Feeds, Operands, operands
+from common.runtime.session import Session, SessionSettings, create_session, nameless_path, run
+
+TRACE_EVENT_LIMIT = 40_000
+RUNTIME_EVENT_LIMIT = 1_000_000  # beyond it the runtime drops events
+ROUNDING = 1e-9  # error of a share times a whole number
+
+Progress = Callable[[float, float], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """Length of the measurement: ``warmup`` runs, then ``duration_s`` seconds, or ``runs`` runs if that is None."""
+
+    warmup: int
+    runs: int
+    duration_s: float | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse a warm-up beyond the stored runs: later runs could not be distinguished from it.
+
+        Raises:
+            UnusableValueError: the warm-up is that long.
+        """
+        if self.warmup >= CAPACITY:
+            raise UnusableValueError("warmup", f"{self.warmup} is not below {CAPACITY:,}", "give fewer runs")
+
+    @property
+    def total(self) -> float:
+        """Total amount, in seconds or runs."""
+        return self.duration_s or self.runs
+
+    def expected_runs(self, first_run_us: float) -> float:
+        """Expected runs of one session, at most those that are stored; the first run may take ten times as long."""
+        timed = 1e7 * self.duration_s / first_run_us if self.duration_s else self.runs
+        return min(CAPACITY, self.warmup + timed)
+
+    def share(self, runs: int, elapsed_s: float) -> float:
+        return min((elapsed_s if self.duration_s else runs) / self.total, 1.0)
+
+
+class ColdStart(NamedTuple):
+    """Cold start: creating the unprofiled session, and its first run."""
+
+    session_creation_us: float
+    first_run_us: float
+
+
+@dataclass(frozen=True, slots=True)
+class Sessions:
+    """An unprofiled and a profiled session of one model, their inputs, and the times of the cold start.
+
+    ``model`` is the model's file, which errors name.
+    ``executed`` is where the executed graph is saved, with its small weights: a link to a file without a name, which
+    no kill leaves behind. It is there as long as the sessions.
+    """
+
+    model: Path
+    plain: Session
+    traced: Session
+    feeds: Operands
+    events_per_run: int
+    cold: ColdStart
+    settings: SessionSettings
+    executed: Path
+    nameless: IO[bytes] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Runs:
+    """Recorded runs of both sessions, the requested warm-up, and why the runs ended early (empty if they did not)."""
+
+    plain: Recorder
+    profiled: Recorder
+    warmup: int
+    failure: str = ""
+
+
+def prepare(
+    model: Path, feeds: Feeds, settings: SessionSettings, folder: Path, content: bytes | None = None
+) -> Sessions:
+    """Create both sessions, and run the model for the first time.
+
+    Args:
+        model: the ONNX file.
+        feeds: an array per graph input.
+        settings: of both sessions.
+        folder: where the trace and the executed graph (``executed.onnx``) are left.
+        content: what to run instead of the file's own content.
+
+    Raises:
+        PipelineError: the runtime refuses or fails.
+    """
+    start = time.perf_counter()
+    plain = create_session(model, settings, content=content)
+    session_creation_us = 1e6 * (time.perf_counter() - start)
+    fed = operands(plain, feeds)
+    first = Recorder(1)
+    _lap(plain, fed, first, model)
+    counted = create_session(model, settings, content=content, trace_prefix=folder / "count")
+    events = _events_per_run(counted, fed, model)
+    if not events:
+        remedy = "<optimization> disable runs it unchanged"
+        raise PipelineError(model, "ONNX Runtime ran no node: it folded the whole graph", remedy)
+    executed = folder / "executed.onnx"
+    nameless = tempfile.TemporaryFile(dir=folder)  # noqa: SIM115
+    executed.symlink_to(nameless_path(nameless))
+    traced = create_session(model, settings, content=content, trace_prefix=folder / "trace", optimized=executed)
+    cold = ColdStart(session_creation_us, float(first.latencies_us[0]))
+    return Sessions(model, plain, traced, fed, events, cold, settings, executed, nameless)
+
+
+def _events_per_run(session: Session, feeds: Operands, model: Path) -> int:
+    """Count the trace events of one run; 0 if no node ran. A loop makes more events than the graph has nodes."""
+    run(session, feeds, model)
+    trace_file = Path(session.end_profiling())
+    trace = read_trace(trace_file)
+    trace_file.unlink()
+    return trace.recorded_count if trace.nodes else 0
+
+
+def take_turns(
+    contenders: Sequence[Sessions],
+    budget: Budget,
+    progress: Progress,
+    between_runs: Callable[[], None] = lambda: None,
+) -> list[Runs]:
+    """Run all sessions in turn, the warm-up first; profiled runs are spread evenly when they are fewer.
+
+    The order of several models is turned round after each turn, so that drift meets all alike.
+
+    Args:
+        contenders: new sessions of each model.
+        budget: length of the measurement; it counts unprofiled runs.
+        progress: called between runs with the amount done and the total, in runs or in seconds; the amount is 0 during
+            the warm-up.
+        between_runs: work to do while no run is timed, such as reading the events recorded so far.
+
+    Raises:
+        PipelineError: a run failed before one of each session was counted.
+    """
+    events = max(sessions.events_per_run for sessions in contenders)
+    affordable = max(2 if 2 * events < RUNTIME_EVENT_LIMIT else 1, TRACE_EVENT_LIMIT // events)
+    warmup_due = min(budget.warmup, affordable // 2)
+    due, stored = affordable - warmup_due, CAPACITY
+    if budget.duration_s is None:
+        due, stored = min(budget.runs, due), min(budget.warmup + budget.runs, CAPACITY)
+    turns = [(sessions, Recorder(stored), Recorder(warmup_due + due)) for sessions in contenders]
+    failure = ""
+    try:
+        for step in range(1, budget.warmup + 1):
+            _turn(turns, step, step * warmup_due // budget.warmup)
+            progress(0, budget.total)
+            between_runs()
+        share, step, start_s = 0.0, 0, time.perf_counter()
+        while share < 1:
+            step += 1
+            share = budget.share(step, time.perf_counter() - start_s)
+            _turn(turns, step, warmup_due + math.ceil(due * share - ROUNDING))
+            progress(share * budget.total, budget.total)
+            between_runs()
+    except PipelineError as error:
+        if not all(plain.count > budget.warmup and profiled.count > warmup_due for _, plain, profiled in turns):
+            raise
+        counts = "; ".join(
+            f"{plain.count} unprofiled and {profiled.count} profiled runs" for _, plain, profiled in turns
+        )
+        failure = f"failed after {counts} ({error.problem})"
+    return [Runs(plain, profiled, budget.warmup, failure) for _, plain, profiled in turns]
+
+
+def _turn(turns: Sequence[tuple[Sessions, Recorder, Recorder]], step: int, profiled_due: int) -> None:
+    """Let each model have its runs once, the first one last in every second turn."""
+    for sessions, plain, profiled in turns[:: 1 if step % 2 else -1]:
+        _step(sessions, plain, profiled, profiled_due)
+
+
+def _step(sessions: Sessions, plain: Recorder, profiled: Recorder, profiled_due: int) -> None:
+    """Do an unprofiled run, and a profiled one if fewer than are due have been done."""
+    _lap(sessions.plain, sessions.feeds, plain, sessions.model)
+    if profiled.count < profiled_due:
+        _lap(sessions.traced, sessions.feeds, profiled, sessions.model)
+
+
+def _lap(session: Session, feeds: Operands, runs: Recorder, model: Path) -> None:
+    start_ns = time.perf_counter_ns()
+    run(session, feeds, model)
+    runs.record(start_ns, time.perf_counter_ns())

@@ -1,0 +1,175 @@
+"""The measurement: its runs, which of them count, and which of them the trace times reliably."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import numpy as np
+
+from common.errors import PipelineError
+from common.latency.recorder import Recorder
+from common.latency.run import RunSeries
+from common.latency.slow_runs import slow_limit_us
+from common.latency.statistics import Samples
+from common.latency.steady_state import SteadyState, steady_state
+from common.profiling.fused_graph import complete_executed_graph
+from common.profiling.runs.loop import ColdStart, Runs, Sessions
+from common.profiling.trace.nesting import Bodies
+from common.profiling.trace.providers import require_provider
+from common.profiling.trace.reader import Trace, keep_runs, read_trace
+from common.profiling.trace.timeline import RunClock, RunTimeline, run_timelines, sound_runs
+from common.runtime.session import SessionSettings
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    """Runs of one session; the first ``warmup_count`` are in no statistic."""
+
+    runs: Recorder
+    warmup_count: int
+
+    @property
+    def counted_us(self) -> Samples:
+        """Latencies of the stored runs that count."""
+        return self.runs.latencies_us[self.warmup_count :]
+
+    def counted(self, *, is_profiled: bool) -> RunSeries:
+        """Return the stored runs that count."""
+        first, runs = self.warmup_count, self.runs
+        indices = np.arange(first, runs.stored_count)
+        return RunSeries(is_profiled, indices, runs.starts_s[first:], runs.latencies_us[first:])
+
+    @property
+    def clocks(self) -> list[RunClock]:
+        """Start in s and latency in µs of each stored run."""
+        return list(zip(self.runs.starts_s.tolist(), self.runs.latencies_us.tolist(), strict=True))
+
+    @property
+    def sample_count(self) -> int:
+        """Runs that count, stored or not."""
+        return self.runs.count - self.warmup_count
+
+
+@dataclass(frozen=True, slots=True)
+class Measurement:
+    """Unprofiled and profiled runs, with the trace of the profiled ones.
+
+    Attributes:
+        trace: the kept runs of the trace; a lost trace has no nodes.
+        recorded: all runs of the trace.
+        kept: for each run in ``recorded``, whether ``trace`` has it; a jump of the wall clock spoils the run's times in
+            the trace, not its latency.
+        steady: the steady part of the unprofiled runs.
+        failure: why the measurement ended early; empty if it did not.
+        lacks: what the trace lacks.
+        bodies: the naming of the nodes of bodies; see :func:`common.profiling.trace.reader.read_trace`.
+    """
+
+    plain: Series
+    profiled: Series
+    trace: Trace
+    recorded: Trace
+    trace_file: Path
+    kept: tuple[bool, ...]
+    steady: SteadyState
+    cold: ColdStart
+    settings: SessionSettings
+    failure: str = ""
+    lacks: tuple[str, ...] = ()
+    bodies: Bodies = field(default_factory=dict)
+
+    def failed(self, error: PipelineError) -> Measurement:
+        """Return the measurement with a failure, unless it already has one."""
+        return replace(self, failure=self.failure or str(error))
+
+    @property
+    def start_s(self) -> float:
+        """Start of the first run in s, on the clock of ``time.perf_counter``."""
+        return float(self.plain.runs.starts_s[0])
+
+    @property
+    def run_count(self) -> int:
+        return self.plain.runs.count + self.profiled.runs.count
+
+    @property
+    def profiled_warmup(self) -> int:
+        """Warm-up runs at the start of the trace."""
+        return sum(self.kept[: self.profiled.warmup_count])
+
+    def renamed(self, bodies: Bodies) -> Measurement:
+        """Tell apart the nodes of bodies to which the runtime gave one name; see :func:`read_trace`."""
+        if not bodies:
+            return self
+        trace = keep_runs(read_trace(self.trace_file, bodies, partial=True), self.kept)
+        return replace(self, trace=trace, bodies=bodies)
+
+    def timelines(self, runs: Collection[int]) -> dict[int, RunTimeline]:
+        """Return when each node ran in some profiled runs; runs that the trace lacks or times wrongly are left out."""
+        if not runs or not self.recorded.nodes:
+            return {}
+        return run_timelines(self.trace_file, self.recorded, self.profiled.clocks, runs, self.bodies)
+
+
+def observed_runs(measurement: Measurement) -> tuple[RunSeries, RunSeries]:
+    """Return every stored run after the warm-up, unprofiled and profiled; only slow profiled runs have node spans.
+
+    Node spans are left out of the other runs because reading them parses all events of the run.
+    """
+    profiled = measurement.profiled.counted(is_profiled=True)
+    slow = profiled.where(profiled.latencies_us > slow_limit_us(profiled.latencies_us))
+    timelines = measurement.timelines({*slow.run_indices.tolist()})
+    spans = {index: timeline.spans for index, timeline in timelines.items()}
+    return measurement.plain.counted(is_profiled=False), replace(profiled, node_spans=spans)
+
+
+def conclude(sessions: Sessions, runs: Runs) -> Measurement:
+    """End the profiling, and find the steady part of the runs and the sound runs of the trace.
+
+    Without a steady part all runs after the warm-up count. Profiled runs count from the same moment on; if none of
+    these is sound, they count from the end of the warm-up on.
+
+    Raises:
+        PipelineError: nodes ran on another provider than the one asked for.
+    """
+    trace_file = Path(sessions.traced.end_profiling())
+    steady = steady_state(runs.plain.latencies_us)
+    recorded, lost = _read(trace_file)
+    require_provider(recorded, sessions.settings.provider)
+    if recorded.nodes:
+        complete_executed_graph(sessions.executed, sessions.traced, sessions.settings.provider, recorded)
+    kept = sound_runs(recorded, Series(runs.profiled, 0).clocks)
+    cut = max(runs.warmup, steady.start_index or 0)
+    cuts = [int(np.searchsorted(runs.profiled.starts_s, runs.plain.starts_s[first])) for first in (cut, runs.warmup)]
+    return Measurement(
+        plain=Series(runs.plain, cut),
+        profiled=Series(runs.profiled, next((first for first in cuts if any(kept[first:])), cuts[-1])),
+        trace=keep_runs(recorded, kept),
+        recorded=recorded,
+        trace_file=trace_file,
+        kept=kept,
+        steady=steady,
+        cold=sessions.cold,
+        settings=sessions.settings,
+        failure=runs.failure or lost,
+        lacks=_lacks(recorded, kept, runs.profiled.count),
+    )
+
+
+def _read(trace_file: Path) -> tuple[Trace, str]:
+    """Read the trace, or say why there is none: the disk was full, or the runtime crashed while writing."""
+    try:
+        return read_trace(trace_file, partial=True), ""
+    except PipelineError as error:
+        return Trace({}, 0, 0), str(error)
+
+
+def _lacks(trace: Trace, kept: Sequence[bool], profiled_count: int) -> tuple[str, ...]:
+    lacks = []
+    if 0 < trace.run_count < profiled_count:
+        lacks.append(f"the trace holds {trace.run_count} of {profiled_count} runs ({trace.cut}); was the disk full?")
+    spoiled = [str(index) for index, is_kept in enumerate(kept[:profiled_count]) if not is_kept]
+    if spoiled:
+        lacks.append(f"the clock jumped during profiled runs {', '.join(spoiled)}; they are left out of the nodes")
+    return tuple(lacks)

@@ -1,0 +1,164 @@
+"""Reader of a trace file, event by event: ONNX Runtime writes a JSON list with one event per line.
+
+The file is written when the session ends. If the disk gets full or the process is killed meanwhile, the list has no
+end, but the events before that are whole.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Collection, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from common.errors import PipelineError
+from common.json_stream import MOST_VALUE, CutShortError, list_items
+from common.profiling.trace.nesting import Event, is_node_event
+
+TAIL_BYTES = 4096  # at the end of a trace the runtime says whether it cut the trace
+TRUNCATED = "profile_truncated"
+RUN = "model_run"
+TRACE = "a trace of ONNX Runtime (a list of events)"
+RUNTIME_CUT = "the runtime cut the trace at 1,000,000 events"
+
+
+class TraceCutError(Exception):
+    """The trace ends early; the message says how."""
+
+
+def read_events(path: Path) -> Iterator[Event]:
+    """Yield the events of a trace, in the order in which they ended.
+
+    Raises:
+        TraceCutError: after the last whole event, where the file ends early or the runtime dropped events.
+        PipelineError: the file holds JSON, but no list of events.
+        OSError: the file cannot be read.
+    """
+    if not _has_lines(path):
+        yield from _whole(path)
+        return
+    with path.open("rb") as file:
+        file.readline()
+        for number, line in enumerate(iter(partial(file.readline, MOST_VALUE), b""), start=2):
+            if line.strip() == b"]":
+                return
+            event = _event(path, line, number)
+            if event.get("name") == TRUNCATED:
+                raise TraceCutError(RUNTIME_CUT)
+            yield _timed(path, event)
+    raise TraceCutError("it has no end")
+
+
+def _has_lines(path: Path) -> bool:
+    """Whether the file has one event per line, as the runtime writes it; other programs may reformat it."""
+    with path.open("rb") as file:
+        if file.readline(MOST_VALUE).strip() != b"[":
+            return False
+        try:
+            return isinstance(_parsed(file.readline(MOST_VALUE)), dict)
+        except ValueError:
+            return False
+
+
+def _parsed(line: bytes) -> Any:
+    return json.loads(line.strip().removesuffix(b","))
+
+
+def _event(path: Path, line: bytes, number: int) -> Event:
+    try:
+        event = _parsed(line)
+    except ValueError as error:
+        raise TraceCutError(f"line {number} is no whole event") from error
+    if not isinstance(event, dict):
+        raise PipelineError(path, "is no trace of ONNX Runtime (a list of events)")
+    return event
+
+
+def _whole(path: Path) -> Iterator[Event]:
+    try:
+        for event in list_items(path, "traceEvents", TRACE):
+            if not isinstance(event, dict):
+                raise PipelineError(path, "is no trace of ONNX Runtime (a list of events)")
+            if event.get("name") == TRUNCATED:
+                raise TraceCutError(RUNTIME_CUT)
+            yield _timed(path, event)
+    except CutShortError as error:
+        raise TraceCutError(str(error)) from error
+
+
+def _timed(path: Path, event: Event) -> Event:
+    """Check that the event of a node or a run has its times, and that of a node its thread and its arguments."""
+    is_node = is_node_event(event)
+    if is_node or event.get("name") == RUN:
+        has_times = all(isinstance(event.get(field), int | float) for field in ("ts", "dur"))
+        if not has_times or (is_node and not ("tid" in event and isinstance(event.get("args"), dict))):
+            problem = f"is no trace of ONNX Runtime (the event {event.get('name')} lacks its time, thread or arguments)"
+            raise PipelineError(path, problem)
+        if is_node and not _has_sound_pool(event["args"]):
+            raise PipelineError(path, f"is damaged: the event {event['name']} has odd figures of its thread pool")
+    return event
+
+
+def _has_sound_pool(args: Event) -> bool:
+    """Whether an event's statistics of the thread pool, if any, were written by the runtime."""
+    pool = args.get("thread_scheduling_stats")
+    if not isinstance(pool, dict):
+        return True
+    main, others = pool.get("main_thread") or {}, pool.get("sub_threads") or {}
+    if not isinstance(main, dict) or not isinstance(others, dict):
+        return False
+    return all(isinstance(tasks, dict) and str(tasks.get("num_run", 0)).isdecimal() for tasks in others.values())
+
+
+def was_cut_by_runtime(path: Path) -> bool:
+    """Whether the runtime cut the trace because it had too many events; only the end of the file is read."""
+    with path.open("rb") as file:
+        file.seek(max(0, file.seek(0, os.SEEK_END) - TAIL_BYTES))
+        return f'"{TRUNCATED}"'.encode() in file.read()
+
+
+def count_runs(path: Path) -> int:
+    """Count the complete runs of a trace without parsing its events."""
+    with path.open("rb") as file:
+        return sum(f'"{RUN}"'.encode() in line for line in file)
+
+
+def events_by_run(path: Path, runs: Collection[int]) -> Iterator[tuple[int, list[Event]]]:
+    """Yield the events of some complete runs; with one event per line, other runs are not parsed.
+
+    Args:
+        path: the trace.
+        runs: positions of the wanted runs in the trace.
+
+    Yields:
+        The position of a run, and its events before the ``model_run`` that closes it.
+    """
+    if not _has_lines(path):
+        yield from _grouped(path, runs)
+        return
+    lines: list[bytes] = []
+    index = 0
+    with path.open("rb") as file:
+        next(file)
+        for line in file:
+            if f'"{RUN}"'.encode() not in line:
+                if index in runs:
+                    lines.append(line)
+                continue
+            if index in runs:
+                yield index, [_parsed(kept) for kept in lines]
+            lines, index = [], index + 1
+
+
+def _grouped(path: Path, runs: Collection[int]) -> Iterator[tuple[int, list[Event]]]:
+    events: list[Event] = []
+    index = 0
+    for event in _whole(path):
+        if event.get("name") != RUN:
+            events.append(event)
+            continue
+        if index in runs:
+            yield index, events
+        events, index = [], index + 1

@@ -1,0 +1,73 @@
+"""How long each executed node took in each profiled run that counts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+import numpy as np
+
+from common.latency.statistics import Samples
+from common.profiling.trace.nesting import Bodies
+from common.profiling.trace.reader import keep_runs, read_trace
+from common.profiling.trace.timeline import RunClock, sound_runs
+
+if TYPE_CHECKING:
+    from common.table_rows import OpLatencyRow, RunLatencyRow
+
+Content = TypeVar("Content")
+
+
+def node_runs(
+    trace_file: Path, clocks: Sequence[RunClock], warmup: int, bodies: Bodies, corrections_us: Mapping[str, float]
+) -> dict[str, Samples]:
+    """Return the times in µs of every node, run by run, without the warm-up and less what profiling adds.
+
+    Args:
+        trace_file: the trace of the profiled session.
+        clocks: clocks of all profiled runs.
+        warmup: how many of them are not counted.
+        bodies: see :func:`common.profiling.trace.reader.read_trace`.
+        corrections_us: the profiler's own cost in each node.
+
+    Raises:
+        PipelineError: the trace cannot be read.
+    """
+    trace = read_trace(trace_file, bodies, partial=True)
+    sound = sound_runs(trace, clocks)
+    kept = keep_runs(trace, [is_sound and run >= warmup for run, is_sound in enumerate(sound)])
+    return {
+        name: np.maximum(np.array(node.run_us) - corrections_us.get(name, 0.0), 0.0)
+        for name, node in kept.nodes.items()
+    }
+
+
+class ProfiledFolder(Protocol):
+    def has(self, name: str) -> bool: ...
+
+    def rows_by_name(self, name: str) -> list[Any]: ...
+
+    def foreign(self, name: str, read: Callable[[Path], Content]) -> Content: ...
+
+
+def recorded_node_runs(folder: ProfiledFolder, bodies_of: Callable[[Path], Bodies]) -> dict[str, Samples]:
+    """Return the times in µs of every node of a recorded profile; none where it has no trace of ONNX Runtime.
+
+    Args:
+        folder: the tables of the profile.
+        bodies_of: reads the bodies of an executed graph, as :func:`node_runs` needs them.
+
+    Raises:
+        PipelineError: the trace cannot be read.
+    """
+    if not all(folder.has(name) for name in ("ort_trace", "executed_graph", "op_latency")):
+        return {}
+    runs: list[RunLatencyRow] = folder.rows_by_name("run_latency")
+    nodes: list[OpLatencyRow] = folder.rows_by_name("op_latency")
+    bodies = folder.foreign("executed_graph", bodies_of)
+    profiled = [row for row in runs if row["is_profiled"]]
+    clocks = [(1e-6 * row["start_us"], row["latency_us"]) for row in profiled]
+    warmup = sum(row["is_warmup"] for row in profiled)
+    corrections_us = {row["executed_node"]: row["correction_us"] or 0.0 for row in nodes}
+    return folder.foreign("ort_trace", lambda trace: node_runs(trace, clocks, warmup, bodies, corrections_us))

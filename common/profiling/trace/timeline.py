@@ -1,0 +1,153 @@
+"""Align the trace's clock with the caller's: which runs the trace times reliably, and when each node ran.
+
+The runtime stamps its events with the wall clock, which is set now and then (by NTP, or after a suspend). The caller
+takes the time before and after each run on a clock that never jumps. Both clocks have the same rate, so one offset
+converts between them until the wall clock is set. A run whose ``model_run`` is in [s, e] on the trace's clock and in
+[S, E] on the caller's has an offset between e - E and s - S. If two runs have no offset in common, the clock jumped
+between them. A run that fits the offsets on both sides of a jump may contain the jump.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from common.latency.run import NodeSpan
+from common.profiling.trace.events import events_by_run
+from common.profiling.trace.nesting import Bodies, Span, is_node_event, nest
+from common.profiling.trace.reader import Trace, read_trace
+
+JUMP_US = 100.0  # clocks are set by more than this; less is a difference in rate
+RunClock = tuple[float, float]  # start in s on time.perf_counter, latency in µs
+
+
+@dataclass(frozen=True, slots=True)
+class _Window:
+    """Bounds of the offset of the trace's clock from the caller's, in µs."""
+
+    low: float
+    high: float
+
+    def cut(self, other: _Window) -> _Window:
+        return _Window(max(self.low, other.low), min(self.high, other.high))
+
+    @property
+    def width_us(self) -> float:
+        """Width in µs; negative if the window is empty."""
+        return self.high - self.low
+
+
+@dataclass(frozen=True, slots=True)
+class RunTimeline:
+    """Node spans of one run in the order of their starts; all may be shifted together by ``uncertainty_us``."""
+
+    run_index: int
+    uncertainty_us: float
+    spans: tuple[NodeSpan, ...]
+
+
+def sound_runs(trace: Trace, clocks: Sequence[RunClock]) -> tuple[bool, ...]:
+    """Return for each run of the trace whether its times are reliable.
+
+    Two kinds of jumps are not found: one that is smaller than the difference between the run's latency and its
+    ``model_run``, and a backward jump in the last run that is shorter than the node it hits.
+
+    Args:
+        trace: the whole trace.
+        clocks: clocks of every profiled run that ended, in order. A last run that failed is in the trace as well, but
+            is not sound.
+    """
+    offsets = _offsets(trace, clocks)
+    return tuple(run in offsets for run in range(trace.run_count))
+
+
+def _offsets(trace: Trace, clocks: Sequence[RunClock]) -> dict[int, _Window]:
+    """Return the offset window of each sound run, narrowed by the other runs between the same two jumps."""
+    windows = {run: window for run, window in enumerate(_windows(trace, clocks)) if window.width_us >= 0}
+    offsets: dict[int, _Window] = {}
+    members: list[int] = []  # runs since the last jump
+    for run, window in windows.items():
+        common = offsets[members[-1]].cut(window) if members else window
+        if common.width_us < 0:
+            if common.width_us < -JUMP_US:
+                _drop_hit(offsets, members, windows, window)
+            _settle(offsets, members)
+            members, common = [], window
+        members.append(run)
+        offsets[run] = common
+    _settle(offsets, members)
+    return offsets
+
+
+def _windows(trace: Trace, clocks: Sequence[RunClock]) -> list[_Window]:
+    """Return the window of each run (times are cut to whole µs); empty if the clock visibly jumped inside."""
+    windows = []
+    runs = zip(clocks, trace.run_start_us, trace.run_duration_us, trace.run_is_orderly, strict=False)
+    for (start_s, latency_us), traced_us, duration_us, is_orderly in runs:
+        start_us = 1e6 * start_s
+        low, high = traced_us + duration_us - start_us - latency_us, traced_us + 1 - start_us
+        windows.append(_Window(low, high) if is_orderly else _Window(0.0, -1.0))
+    return windows
+
+
+def _drop_hit(offsets: dict[int, _Window], members: list[int], windows: Mapping[int, _Window], after: _Window) -> None:
+    """Drop the last runs before a jump that may contain it: they also fit the offset after the jump."""
+    while members and windows[members[-1]].cut(after).width_us >= 0:
+        del offsets[members.pop()]
+
+
+def _settle(offsets: dict[int, _Window], members: Sequence[int]) -> None:
+    """Give all runs between two jumps the window of the last one, which is the narrowest."""
+    for run in members:
+        offsets[run] = offsets[members[-1]]
+
+
+def run_timelines(
+    path: Path, trace: Trace, clocks: Sequence[RunClock], runs: Collection[int], bodies: Bodies | None = None
+) -> dict[int, RunTimeline]:
+    """Return when each node ran, on the clock of ``time.perf_counter``; only the wanted runs are parsed.
+
+    Args:
+        path: of the trace.
+        trace: the whole of it.
+        clocks: clocks of every profiled run, in order.
+        runs: positions of the wanted runs in the trace.
+        bodies: see :func:`common.profiling.trace.reader.read_trace`.
+
+    Returns:
+        Timelines by position; runs in which the clock jumped are left out.
+    """
+    offsets = _offsets(trace, clocks)
+    timelines = {}
+    for run, events in events_by_run(path, {run for run in runs if run in offsets}):
+        spans = nest(filter(is_node_event, events), bodies)
+        timelines[run] = RunTimeline(run, offsets[run].width_us / 2, _placed(spans, offsets[run]))
+    return timelines
+
+
+def _placed(spans: Sequence[Span], offset: _Window) -> tuple[NodeSpan, ...]:
+    shift_us = (offset.low + offset.high) / 2
+    starts_us = [span.event["ts"] - shift_us for span in spans]
+    return tuple(
+        NodeSpan(span.name, start_us, start_us + span.event["dur"], span.event["tid"])
+        for span, start_us in zip(spans, starts_us, strict=True)
+    )
+
+
+def spans_of_runs(
+    trace_file: Path, clocks: Sequence[RunClock], wanted: Collection[int], bodies: Bodies
+) -> dict[int, tuple[NodeSpan, ...]]:
+    """Return the nodes of some profiled runs by run index; a run in which the clock was set is left out.
+
+    Args:
+        trace_file: the trace of the profiled session.
+        clocks: clocks of all profiled runs.
+        wanted: indices of the wanted runs.
+        bodies: see :func:`common.profiling.trace.reader.read_trace`.
+
+    Raises:
+        PipelineError: the trace cannot be read.
+    """
+    timelines = run_timelines(trace_file, read_trace(trace_file, bodies, partial=True), clocks, wanted, bodies)
+    return {index: timelines[index].spans for index in sorted(timelines)}

@@ -1,0 +1,102 @@
+"""Thread-pool balance and memory of nodes and runs, from the trace.
+
+The balance is the share of the pool's time in parallel loops that was work: (the session's own thread without its
+waiting + the whole loop for each other thread that took part) / (threads of the pool x time of the loops). The trace
+does not say how long another thread worked, so this is an upper bound: a thread that came late, finished early or lost
+its processor to another program counts as busy throughout. 1 means that all threads took part and the session's own
+thread never waited; 1/threads means that it did all the work alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+
+from common.profiling.trace.reader import NodeTrace, Trace
+from common.profiling.trace.usage import PoolUse
+
+STATUS = Path("/proc/self/status")
+
+
+@dataclass(frozen=True, slots=True)
+class NodeUtilization:
+    """Utilisation by one node; None where the trace has none.
+
+    The memory figures are those of the node's first run. Weights count in the first two of them if the session put them
+    into the arena.
+
+    Attributes:
+        pool_thread_count: mean number of threads that took part in its parallel loops, the session's own included.
+        pool_balance_share: median of the balance over runs.
+        pool_wait_us: time that the session's own thread waited for the others, median over runs.
+        peak_memory_bytes: most memory known to be in use in the arena while the node ran, padding included.
+        live_memory_bytes: requested bytes that were alive when the node began or ended, without padding.
+        allocated_bytes: bytes that the node requested less those that it gave back.
+    """
+
+    pool_thread_count: float | None
+    pool_balance_share: float | None
+    pool_wait_us: float | None
+    peak_memory_bytes: int | None
+    live_memory_bytes: int | None
+    allocated_bytes: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class RunUtilization:
+    """Utilisation by all runs; None where the trace has none.
+
+    ``peak_memory_bytes`` is the maximum in use in the arena since the creation of the session began; ``arena_bytes`` is
+    the maximum size of the arena.
+    """
+
+    pool_balance_share: float | None
+    peak_memory_bytes: int | None
+    arena_bytes: int | None
+
+
+def node_utilization(node: NodeTrace, warmup: int) -> NodeUtilization:
+    """Return the utilisation by a node; the pool's figures leave out the first ``warmup`` runs."""
+    pool, memory = node.pool, node.memory
+    events = sum(pool.event_count[warmup:]) if pool else 0
+    return NodeUtilization(
+        pool_thread_count=1 + sum(pool.helper_count[warmup:]) / events if pool and events else None,
+        pool_balance_share=_balance([pool], warmup) if pool else None,
+        pool_wait_us=median(pool.wait_us[warmup:]) if pool and events else None,
+        peak_memory_bytes=memory.peak_bytes if memory else None,
+        live_memory_bytes=memory.live_bytes if memory else None,
+        allocated_bytes=memory.allocated_bytes if memory else None,
+    )
+
+
+def run_utilization(trace: Trace, warmup: int) -> RunUtilization:
+    """Return the utilisation by all nodes together; the balance is weighted by the time of their parallel loops."""
+    pools = [node.pool for node in trace.nodes.values() if node.pool]
+    return RunUtilization(_balance(pools, warmup), trace.peak_memory_bytes, trace.arena_bytes)
+
+
+def _balance(pools: Sequence[PoolUse], warmup: int) -> float | None:
+    """Return the median balance over runs, so that a preempted run weighs no more than another.
+
+    None if the loops took less time than the trace's clock resolves.
+    """
+    runs = min((len(pool.loop_us) for pool in pools), default=0)
+    shares = []
+    for run in range(warmup, runs):
+        available_us = sum(pool.pool_size * pool.loop_us[run] for pool in pools)
+        busy_us = sum(pool.loop_us[run] - pool.wait_us[run] + pool.helper_us[run] for pool in pools)
+        if available_us > 0:
+            shares.append(busy_us / available_us)
+    return median(shares) if shares else None
+
+
+def peak_resident_bytes(status: Path = STATUS) -> int | None:
+    """Return the peak resident memory of this process; None where the system does not report it."""
+    try:
+        lines = status.read_text(encoding="ascii", errors="replace").splitlines()
+    except OSError:
+        return None
+    peaks = [line.split()[1] for line in lines if line.startswith("VmHWM:")]
+    return 1024 * int(peaks[0]) if peaks else None
