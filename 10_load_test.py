@@ -46,14 +46,14 @@ from common.artifacts.transaction import Transaction
 from common.cli import load_stage
 from common.errors import UpstreamError
 from common.ingest import TOKEN_FILE
-from common.load.best_configuration import contradictions, with_best
+from common.load.best_configuration import contradictions
 from common.load.generator.harness import Harness
 from common.load.requests.demand import KINDS
 from common.load.results.load_figures import steady
 from common.load.results.load_tables import LoadTables, load_tables
 from common.load.results.slow_calls import call_series, slow_call_rows
 from common.load.service.concurrency import SHARING
-from common.load.settings import LoadSettings, checked
+from common.load.settings import LoadSettings, checked, with_best
 from common.load.telemetry import telemetry_to
 from common.os_events.recorder import OsEventRecorder
 from common.os_events.tracefs import TracefsRecorder

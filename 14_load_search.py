@@ -36,7 +36,7 @@ from common.load.best_configuration import find_best
 from common.load.search.optimum import Optimum
 from common.load.search.search_tables import batch_rows, best_document, trial_rows
 from common.load.service.concurrency import SHARING
-from common.load.settings import RequestContent, SearchSettings, checked
+from common.load.settings import RequestContent, checked, search_settings
 from common.load.telemetry import telemetry_to
 from common.runtime.inputs.images import NORMALIZATIONS
 from common.runtime.session import OPTIMIZATIONS
@@ -81,7 +81,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     with cli.stage(arguments(), argv) as stage:
         given = stage.settings
         values = checked(given.values, given.given)
-        settings, content = SearchSettings.of(values), RequestContent.of(values)
+        settings, content = search_settings(values), RequestContent.of(values)
         with stage.writing() as transaction:
             path = cli.model_path(given.model)
             token_file = given.post_token or given.out / TOKEN_FILE

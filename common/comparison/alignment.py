@@ -47,8 +47,6 @@ def aligned(baseline: Executed, candidate: Executed, renamed: Mapping[str, str] 
     """Return the groups of both sides in the order of the baseline; what only the candidate has comes last.
 
     Args:
-        baseline: what one side executed.
-        candidate: what the other one did.
         renamed: the baseline's name of each source node of the candidate that has another one there.
     """
     renamed = renamed or {}
@@ -105,14 +103,7 @@ def renamed_sources(
     baseline_edges: Sequence[OpEdgesRow],
     candidate_edges: Sequence[OpEdgesRow],
 ) -> dict[str, str]:
-    """Return the baseline's name of each source node of the candidate that the baseline does not know by its own.
-
-    Args:
-        baseline: rows of op_metrics.
-        candidate: likewise.
-        baseline_edges: rows of op_edges.
-        candidate_edges: likewise.
-    """
+    """Return the baseline's name of each source node of the candidate that the baseline does not know by its own."""
     known = {row["source_node"] for row in baseline}
     strangers = [row["source_node"] for row in candidate if row["source_node"] not in known]
     if not strangers:

@@ -28,9 +28,6 @@ class MeasuredSide:
         latencies_us: unprofiled runs in their order, without the warm-up.
         nodes_us: time of each executed node in each profiled run that counts.
         executed: which source nodes each executed node computes.
-        op_types: operator of each executed node.
-        metrics: rows of op_metrics.
-        edges: rows of op_edges.
         stated: what tables state as single values: by table and by what a row of it is about.
         conditions: what the measurement depends on: host, versions, settings, clocks.
         doubts: why its times decide nothing.

@@ -86,7 +86,6 @@ def recorded_side(
     """Return one measurement from the tables of a folder.
 
     Args:
-        name: of the folder.
         origin: fields of the sidecar of run_latency.
         documents: those of ``DOCUMENTS`` that are there.
         tables: rows of run_latency, and of other tables where they are there.

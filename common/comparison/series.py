@@ -83,7 +83,6 @@ def difference(baseline: Samples, candidate: Samples, resolution: float = 0.0) -
 
     Args:
         baseline: a series of times or other amounts that are not negative.
-        candidate: the series that is compared with it.
         resolution: smallest step of the clock; a smaller difference is noise.
     """
     before, after = float(np.median(baseline)), float(np.median(candidate))
@@ -113,9 +112,7 @@ def paired_difference(baseline: Samples, candidate: Samples, resolution: float =
     """Compare two series whose runs took turns, run by run: what moved both of a pair cancels.
 
     Args:
-        baseline: runs of one model.
         candidate: the run beside each of them.
-        resolution: smallest step of the clock.
     """
     before, after = float(np.median(baseline)), float(np.median(candidate))
     count = len(baseline)

@@ -93,9 +93,6 @@ def figure_difference(
     """Return the difference of a figure from one baseline or several; None where a side does not have it.
 
     Args:
-        figure: what is compared.
-        baselines: documents that state it.
-        candidate: likewise.
         floor_share: the noise floor of the latency. What is computed from the host's times scatters no further.
     """
     known = [one for one in baselines if one.get(figure.name) is not None]

@@ -40,7 +40,6 @@ def changes(values: Sequence[float], family: int, *, is_exact: bool = False) -> 
     """Return where the level of a series changes, in order.
 
     Args:
-        values: a value per record, in their order.
         family: how many series are judged together.
         is_exact: whether the values are computed, and do not scatter: any difference is a change.
     """

@@ -35,7 +35,6 @@ class Record:
     Attributes:
         identity: SHA-256 of its tables of times: a measurement that is recorded again is the same record.
         folder: where its tables stood.
-        model_path: file of the model.
         conditions: what its figures depend on: host, versions, settings, clocks.
         doubts: why its times decide nothing.
         number: its place in the history, counted from 1.
@@ -64,10 +63,7 @@ def record_of(side: MeasuredSide, revision: Revision, digests: Sequence[str], mo
     """Return a measurement as a record of the history.
 
     Args:
-        side: what was measured.
-        revision: the commit that was measured.
         digests: SHA-256 of its tables of times, those of runs and of nodes; some profiles have no single runs.
-        model_path: file of the model.
     """
     return Record(
         sha256("".join(digests).encode()).hexdigest(),

@@ -72,12 +72,11 @@ class RecordFile:
                 base.execute("PRAGMA journal_mode = WAL")
         return number, is_new
 
-    def newest(self, count: int, number: int | None = None, *, is_across_models: bool = False) -> list[Record]:
+    def newest(self, count: int, *, is_across_models: bool = False) -> list[Record]:
         """Return the newest records of one series, oldest first, with their figures.
 
         Args:
             count: at most so many.
-            number: the record that they end with; without one, it is the newest.
             is_across_models: whether another version of the model belongs to the series.
 
         Raises:
@@ -89,8 +88,8 @@ class RecordFile:
         with self._opened(is_writing=False) as base, base:
             base.execute("BEGIN")  # one state of the file, whatever is recorded meanwhile
             self._require_ours(base, is_writing=False)
-            query = f"SELECT {_COLUMNS} FROM runs WHERE run_number <= ? ORDER BY run_number"
-            records = [self._read(row) for row in base.execute(query, (number or 2**62,))]
+            query = f"SELECT {_COLUMNS} FROM runs ORDER BY run_number"
+            records = [self._read(row) for row in base.execute(query)]
             if not records:
                 raise UpstreamError(self._path, "has no record", "record a measurement first, with <append_to>")
             series = records[-1].series(is_across_models=is_across_models)

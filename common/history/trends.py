@@ -51,8 +51,6 @@ def history_failures(
     """Return what regressed by more than a share: in the newest record, or with the newest level of a figure.
 
     Args:
-        values: rows as :func:`history_rows` returns them.
-        trends: likewise.
         limit: a node must add as much to the latency.
     """
     newest: dict[FigureName, RunHistoryRow] = {}

@@ -128,7 +128,7 @@ class Histogram:
         """Estimate a quantile in µs from the cells; see :func:`common.latency.statistics.percentile`."""
         lower, upper = limit_ranks(self.count, quantile)
         if upper is None:
-            return Estimate(None, None, None)
+            return Estimate()
         position = quantile * (self.count - 1)
         rank = int(position)
         below, above, low, high = self._at_ranks([rank + 1, min(rank + 2, self.count), max(lower, 1), upper])

@@ -25,14 +25,14 @@ Samples = npt.NDArray[np.float64]
 class Estimate:
     """A figure and its limits, each at 95 % confidence; None where there are too few samples."""
 
-    value: float | None
-    low: float | None
-    high: float | None
+    value: float | None = None
+    low: float | None = None
+    high: float | None = None
 
     def about(self, value: float | None, narrower: float) -> Estimate:
         """Return the estimate of a longer series: around its value, with proportionally narrower limits."""
         if not value or not self.value or not self.low or not self.high:
-            return Estimate(value, None, None)
+            return Estimate(value)
         low, high = (value * (limit / self.value) ** narrower for limit in (self.low, self.high))
         return Estimate(value, low, high)
 
@@ -42,7 +42,7 @@ def percentile(samples: Samples, quantile: float) -> Estimate:
     ordered = np.sort(samples)
     lower, upper = limit_ranks(len(ordered), quantile)
     if upper is None:
-        return Estimate(None, None, None)
+        return Estimate()
     low = float(ordered[lower - 1]) if lower else None
     return Estimate(float(np.quantile(ordered, quantile)), low, float(ordered[upper - 1]))
 
@@ -136,7 +136,7 @@ def mean_and_deviation(samples: Samples) -> tuple[Estimate, Estimate]:
     """
     mean, std = float(np.mean(samples)), deviation(samples)
     if std is None or len(samples) < LEAST_SAMPLES:
-        return Estimate(mean, None, None), Estimate(std, None, None)
+        return Estimate(mean), Estimate(std)
     if std <= np.finfo(float).eps * abs(mean):
         return Estimate(mean, mean, mean), Estimate(std, std, std)
     means, squares = _block_means((samples - mean) / std)
@@ -194,9 +194,13 @@ def figures(samples: Samples, estimate: Estimator = percentile) -> dict[str, flo
     }
 
 
-def estimate_columns(name: str, estimate: Estimate) -> dict[str, float | None]:
+def estimate_columns(name: str, estimate: Estimate, unit: str = "us") -> dict[str, float | None]:
     """Return an estimate as ``name_us``, ``name_low_us`` and ``name_high_us``."""
-    return {f"{name}_us": estimate.value, f"{name}_low_us": estimate.low, f"{name}_high_us": estimate.high}
+    return {
+        f"{name}_{unit}": estimate.value,
+        f"{name}_low_{unit}": estimate.low,
+        f"{name}_high_{unit}": estimate.high,
+    }
 
 
 def summary(samples: Samples, prefix: str) -> dict[str, float | None]:

@@ -18,16 +18,15 @@ from typing import TYPE_CHECKING, cast
 
 from common.errors import PipelineError
 from common.host_identity import host_identity
+from common.load.best_configuration import SearchSettings, find_best
 from common.load.generator.harness import prepare
 from common.load.requests.batching import BatchPolicy
 from common.load.requests.demand import Demand
 from common.load.results.load_figures import steady, summary
 from common.load.search.halving import Configuration
-from common.load.search.optimum import SearchTask, chosen, find_optimum
-from common.load.search.trials import SessionHarness
+from common.load.search.optimum import SearchTask, chosen
 from common.load.service.concurrency import USUAL, Concurrency
 from common.load.service.served_model import ServedModel, SessionShape, served_model
-from common.load.service.service import Service
 from common.onnx_graph.reading.scan import scan
 from common.runtime.session import SessionSettings
 from common.runtime.threads import usable_threads
@@ -49,13 +48,7 @@ COLUMNS = ("model_file", *HOST, *SETUP, *SHARING, *FIGURES)
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """The aim of a search before the run.
-
-    Attributes:
-        p99_us: highest 99th percentile of the latency.
-        budget_s: time of the search.
-        batch_max: largest batch.
-    """
+    """The aim of a search before the run."""
 
     p99_us: float
     budget_s: float
@@ -67,18 +60,11 @@ class ModelTask:
     """One model to measure.
 
     Attributes:
-        path: its file.
         sent: content of the file and of those beside it with its weights, by their places in its folder, for a worker
             that may not have them; empty: the worker reads the file.
-        dimensions: given sizes of dynamic dimensions.
         configured: sizes of lower precedence.
-        demand: which requests come.
-        policy: how they are batched.
         options: provider and optimization level of the sessions; its threads are at most those of the host, and 0 for
             an equal share of them.
-        session_count: sessions.
-        concurrency: how they share the host.
-        replicas: runs that share each session.
         bound: what to search first; None to run as asked.
     """
 
@@ -151,22 +137,12 @@ class ModelTask:
             KeyboardInterrupt: a signal ended the search.
         """
         processors = usable_threads(self.options.threads or None)
-
-        def shape(session_count: int, threads: int, kind: Concurrency) -> SessionShape:
-            return SessionShape(session_count, replace(self.options, threads=threads), kind, self.replicas)
-
-        def opened(session_count: int, threads: int, kind: Concurrency) -> Service:
-            return model.service(shape(session_count, threads, kind))
-
-        is_batched = bool(model.service(shape(1, 1, USUAL)).inputs.batched)
-        asked = (bound.p99_us, bound.budget_s, bound.batch_max if is_batched else 1, processors)
-        found = find_optimum(
-            SessionHarness(opened, lambda begin_s, end_s: None),
-            SearchTask(*asked, seed=self.demand.seed, concurrencies=(self.concurrency,)),
-        )
-        if found.is_interrupted:
+        aim, host = (bound.p99_us, bound.budget_s, bound.batch_max), (processors, None, self.demand.seed)
+        task = SearchTask(*aim, *host, (self.concurrency,))
+        optimum, _ = find_best(model, SearchSettings(task, self.options, self.replicas))
+        if optimum.is_interrupted:
             raise KeyboardInterrupt
-        return self._with(*chosen(found))
+        return self._with(*chosen(optimum))
 
     def _with(self, setup: Configuration, rate_hz: float) -> ModelTask:
         return replace(
@@ -200,9 +176,7 @@ def tasks_of(
     """Return a task like this one for each model.
 
     Args:
-        paths: files of the models.
         configured: sizes of dynamic dimensions of each.
-        task: what is the same for all.
         is_sent: send the files to workers, which may be on other hosts.
 
     Raises:
@@ -220,7 +194,6 @@ def fleet_rows(
     """Return a row per model in their order, and what is missing: those before a signal or a lost worker are kept.
 
     Args:
-        paths: files of the models.
         results: the place of each model and its row, as they come.
         progress: called with the number of measured models and of all.
 

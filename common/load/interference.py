@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
-from common.latency.statistics import Estimate, Samples, dependent_percentile
+from common.latency.statistics import Estimate, Samples, dependent_percentile, estimate_columns
 from common.load.generator.harness import Harness, load_together
 from common.load.requests.load_record import OUTCOMES
 from common.load.results.load_figures import LoadTest
@@ -67,7 +67,6 @@ class Interference:
 
     Attributes:
         last: the last test of the main service beside the other one.
-        rows: load_interference.
         lacks: why these are incomplete; empty where they are not.
     """
 
@@ -81,8 +80,6 @@ def load_alone_and_together(main: Harness, other: Harness, models: Sequence[str]
 
     Args:
         main: the service whose demand has the time of each of the three loads.
-        other: the other one.
-        models: names of both models.
     """
     duration_s = main.demand.duration_s / ROUNDS
 
@@ -134,20 +131,15 @@ def ratio(together: Rounds, alone: Rounds, figure: Callable[[Rounds, int | None]
 
     value, parts = log_ratio(None), np.array([log_ratio(index) for index in range(count)])
     if math.isnan(value):
-        return Estimate(None, None, None)
+        return Estimate()
     if count < ROUNDS or np.isnan(parts).any():
-        return Estimate(math.exp(value), None, None)
+        return Estimate(math.exp(value))
     reach = STUDENT_7 * math.sqrt((count - 1) / count * float(((parts - parts.mean()) ** 2).sum()))
     return Estimate(math.exp(value), math.exp(value - reach), math.exp(value + reach))
 
 
 def interference_rows(states: RoundsByState, models: Mapping[str, str]) -> list[LoadInterferenceRow]:
-    """Return a row per service and state; those of both together have ratios to those alone.
-
-    Args:
-        states: what was measured.
-        models: the model of each role.
-    """
+    """Return a row per service and state; those of both together have ratios to those alone."""
     return [_row(states, role, state, models[role]) for role in ROLES for state in (ALONE, TOGETHER)]
 
 
@@ -169,13 +161,13 @@ def _row(states: RoundsByState, role: str, state: str, model: str) -> LoadInterf
         "utilization_share": _utilization(own),
     }
     for name, quantile in QUANTILES.items():
-        known = dependent_percentile(latencies_us, quantile) if valid[state] else Estimate(None, None, None)
-        row |= _limits(f"request_{name}", "_us", known)
+        known = dependent_percentile(latencies_us, quantile) if valid[state] else Estimate()
+        row |= estimate_columns(f"request_{name}", known)
         is_compared = state == TOGETHER and all(valid.values()) and known.value is not None
-        found = ratio(own, alone, _quantile(quantile)) if is_compared else Estimate(None, None, None)
-        row |= _limits(f"request_{name}_slowdown", "_factor", found)
-    rates = ratio(own, alone, Rounds.answered_hz) if state == TOGETHER else Estimate(None, None, None)
-    return cast("LoadInterferenceRow", row | _limits("answered_rate", "_factor", rates))
+        slowdown = ratio(own, alone, _quantile(quantile)) if is_compared else Estimate()
+        row |= estimate_columns(f"request_{name}_slowdown", slowdown, "factor")
+    rates = ratio(own, alone, Rounds.answered_hz) if state == TOGETHER else Estimate()
+    return cast("LoadInterferenceRow", row | estimate_columns("answered_rate", rates, "factor"))
 
 
 def interference_figures(rows: Iterable[LoadInterferenceRow]) -> dict[str, dict[str, object]]:
@@ -204,7 +196,3 @@ def _utilization(state: Rounds) -> float | None:
 
 def _quantile(quantile: float) -> Callable[[Rounds, int | None], float]:
     return lambda state, left_out: float(np.quantile(state.latencies_us(left_out), quantile))
-
-
-def _limits(stem: str, unit: str, found: Estimate) -> dict[str, float | None]:
-    return {f"{stem}{unit}": found.value, f"{stem}_low{unit}": found.low, f"{stem}_high{unit}": found.high}

@@ -2,25 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+import math
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from common.errors import UnusableValueError
+from common.load.best_configuration import SearchSettings
 from common.load.fleet import Bound, ModelTask
 from common.load.generator.harness import Harness, prepare
 from common.load.generator.wall_clock import Listener, nobody
 from common.load.interference import ROUNDS
 from common.load.requests.batching import NEVER_NS, BatchPolicy
-from common.load.requests.demand import Demand, padded_length
+from common.load.requests.demand import POISSON, Demand, padded_length
 from common.load.requests.lengths import Lengths
 from common.load.requests.schedules import Bursts
+from common.load.search.optimum import SearchTask
 from common.load.service.concurrency import SHARING, Concurrency, every_concurrency
 from common.load.service.served_model import ServedModel, SessionShape, served_model
 from common.runtime.provider_table import resolve_provider
 from common.runtime.session import SessionSettings
 from common.runtime.threads import usable_threads
+
+if TYPE_CHECKING:
+    from common.table_rows import LoadBestDocument, LoadSearchRow
 
 FlagValues = Mapping[str, Any]  # by quantity; of the type that its flag reads
 SEARCHED_BATCH = 16  # largest batch of a search that names none
@@ -78,12 +84,9 @@ class RequestContent:
     """Inputs and answers of requests.
 
     Attributes:
-        dimensions: given sizes of dynamic dimensions.
         input_files: inputs from files; the others are random.
-        seed: of random inputs.
         length_dim: the dimension that is the length of a request.
         images: folder or file of the images that requests bring.
-        normalization: how values of the images are scaled.
         top_k: likeliest classes that are answered.
     """
 
@@ -111,7 +114,6 @@ class RequestContent:
         """Return a model with such requests.
 
         Args:
-            path: its file.
             configured: sizes of dynamic dimensions, of lower precedence.
             length: the longest request; 0 where all have one size.
         """
@@ -129,14 +131,7 @@ class RequestContent:
 
 @dataclass(frozen=True, slots=True)
 class LoadSettings:
-    """One load.
-
-    Attributes:
-        demand: which requests come.
-        policy: how they are batched.
-        shape: how many sessions answer, and how they are set up.
-        content: what a request brings.
-    """
+    """One load."""
 
     demand: Demand
     policy: BatchPolicy
@@ -156,7 +151,6 @@ class LoadSettings:
         """Return a warm service of a model, and the demand that it meets.
 
         Args:
-            path: the model's file.
             configured: sizes of dynamic dimensions, of lower precedence.
             listener: called with each load when it begins.
         """
@@ -186,7 +180,6 @@ class OtherModel:
     """Settings of the other one of two models.
 
     Attributes:
-        dimensions: given sizes of its dynamic dimensions.
         rate_hz: requests per second; None: as many as to the first one.
     """
 
@@ -194,36 +187,38 @@ class OtherModel:
     rate_hz: float | None
 
 
-@dataclass(frozen=True, slots=True)
-class SearchSettings:
-    """Settings of a search.
+def search_settings(values: FlagValues) -> SearchSettings:
+    """Return what checked values ask of a search."""
+    processors, bound = usable_threads(values["threads"]), _bound(values)
+    priced = (values["usd_per_hour"], values["seed"], _concurrencies(values))
+    task = SearchTask(bound.p99_us, bound.budget_s, bound.batch_max, processors, *priced)
+    return SearchSettings(task, _options(values, processors), values["replicate"])
 
-    Attributes:
-        bound: p99, time and largest batch; see :class:`~common.load.fleet.Bound`.
-        options: provider and optimization level of the sessions.
-        processors: that sessions may use.
-        concurrencies: ways in which sessions may share the host.
-        replicas: runs that share each session.
-        usd_per_hour: price of the host.
-        seed: of the arrivals.
+
+def with_best(values: FlagValues, best: LoadBestDocument, trials: Sequence[LoadSearchRow]) -> FlagValues:
+    """Return the values of quantities with the best configuration by rate, and the rate that it sustains.
+
+    Where nothing meets the bound it is the trial whose p99 is nearest, or the one with the lowest rate.
     """
-
-    bound: Bound
-    options: SessionSettings
-    processors: int
-    concurrencies: list[Concurrency]
-    replicas: int
-    usd_per_hour: float | None
-    seed: int
-
-    @classmethod
-    def of(cls, values: FlagValues) -> SearchSettings:
-        processors = usable_threads(values["threads"])
-        shared = (processors, _concurrencies(values), values["replicate"])
-        return cls(_bound(values), _options(values, processors), *shared, values["usd_per_hour"], values["seed"])
-
-    def shape(self, session_count: int, threads: int, concurrency: Concurrency) -> SessionShape:
-        return SessionShape(session_count, replace(self.options, threads=threads), concurrency, self.replicas)
+    lowest = min(trials, key=lambda trial: trial["offered_requests_per_s"] or math.inf)
+    setup: Mapping[str, Any] = best["best_by"].get("rate") or best["nearest"] or lowest
+    return {
+        **values,
+        "workers": (setup["session_workers"],),
+        "pool": (setup["thread_pool"],),
+        "execution": (setup["execution_mode"],),
+        "inter_threads": (setup["inter_op_threads"],) if setup["inter_op_threads"] else (),
+        "spinning": (setup["spinning"],),
+        "affinity": (setup["affinity"],),
+        "arrivals": POISSON,
+        "rate": setup.get("sustained_requests_per_s") or setup["offered_requests_per_s"],
+        "batch_max": setup["batch_max_count"],
+        "batch_wait": setup["batch_wait_us"] / 1e6,
+        "batch_preferred": (),
+        "batch_pad": False,
+        "sessions": setup["session_count"],
+        "threads": setup["threads"],
+    }
 
 
 def fleet_task(values: FlagValues) -> ModelTask:

@@ -39,14 +39,7 @@ REASONS = {
 
 @dataclass(frozen=True, slots=True)
 class Dashboard:
-    """The receiver of messages.
-
-    Attributes:
-        host: name or address.
-        port: of the dashboard.
-        is_tls: whether it is reached by TLS.
-        token: what it asks for.
-    """
+    """The receiver of messages."""
 
     host: str
     port: int
@@ -90,12 +83,7 @@ def dashboard_at(address: str, token_file: Path) -> Dashboard:
 
 
 class LoadDelta:
-    """Figures of a load since the last look.
-
-    Args:
-        log: the record while it is written.
-        queue: of the load.
-    """
+    """Figures of a load since the last look."""
 
     def __init__(self, log: Log, queue: BatchQueue) -> None:
         self._log, self._queue = log, queue
@@ -124,7 +112,6 @@ class TelemetryClient:
     """Posts the figures of loads, as a context; :meth:`listen` is called with each load when it begins.
 
     Args:
-        dashboard: where to.
         model: what the dashboard shows as the name.
 
     Attributes:
@@ -220,8 +207,6 @@ def telemetry_to(address: str | None, token_file: Path, model: str, note: Callab
 
     Args:
         address: of the dashboard; None: nothing is posted.
-        token_file: holds the dashboard's token.
-        model: what the dashboard shows as the name.
         note: takes what the dashboard did not take.
 
     Raises:

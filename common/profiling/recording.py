@@ -252,7 +252,7 @@ def recorded_latencies(recording: Recording, input_counts: Mapping[str, int]) ->
 
 def recording_figures(recording: Recording, latencies: Sequence[NodeLatency]) -> LatencySummaryDocument:
     """Return the fields of latency_summary; those that need unprofiled runs are None."""
-    unknown = Estimate(None, None, None)
+    unknown = Estimate()
     names = (*QUANTILES, "mean", "jitter")
     figures = {
         "provider": recording.provider,

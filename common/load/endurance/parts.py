@@ -58,15 +58,10 @@ class LoadPart:
 
     Attributes:
         start_s: its begin on the clock of ``time.perf_counter``.
-        duration_s: its length.
-        sent_count: requests that came.
-        counts: requests by outcome.
-        validity: whether its percentiles count.
         figures: percentiles in µs, none where they do not count.
         call_ends_s: when each second with calls ended, from the begin; ``call_us`` and ``answered`` belong to it.
         call_us: median time of a call in that second.
         answered: requests that were answered in it.
-        is_interrupted: whether a signal ended it.
     """
 
     start_s: float
@@ -110,8 +105,6 @@ def endure(run_part: Callable[[int, float], LoadPart], duration_s: float, part_s
 
     Args:
         run_part: runs the part of this number for this long.
-        duration_s: of all parts.
-        part_s: of one part.
     """
     parts, count = Spool[LoadPart](), part_count(duration_s, part_s)
     for index in range(count):
@@ -132,9 +125,6 @@ class Endurance:
     """The record of a load test of many parts.
 
     Attributes:
-        last: the last part.
-        rows: endurance, a row per part.
-        summary: endurance_summary.
         lacks: why these are incomplete; empty where they are not.
         notes: what the samples of the process lack.
     """
@@ -153,7 +143,6 @@ def load_by_parts(
 
     Args:
         harness: the service, and the demand for the whole time.
-        part_s: length of one part.
         watched: samples this process into a spool meanwhile.
     """
     spool, last, whole = Spool[Sampled](), list[LoadTest](), WholeLoad()

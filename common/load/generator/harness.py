@@ -25,13 +25,7 @@ class Harness:
     """A service that is warm, and the demand that it meets.
 
     Attributes:
-        service: sessions that have run once.
-        policy: how requests are batched.
-        demand: which requests come.
         arrivals: when; None where that depends on answers.
-        model: what is served.
-        shape: how many sessions there are, and how they are set up.
-        listener: called with each load when it begins.
     """
 
     service: Service

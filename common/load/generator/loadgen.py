@@ -107,8 +107,6 @@ def load_by_scenario(
     """Let LoadGen send the requests of a scenario; return the test, and LoadGen's results unless a signal ended it.
 
     Args:
-        harness: the service, and the rate, duration and seed of the demand.
-        scenario: one of ``SCENARIOS``.
         bound_s: the latency that LoadGen's rules hold the server scenario to.
         folder: where LoadGen writes its logs.
     """
@@ -137,14 +135,10 @@ def drive(
 
     Args:
         scenario: one of ``SCENARIOS``.
-        service: what answers them.
-        policy: how they are batched.
-        folder: where LoadGen writes its logs.
         rate_hz: of the server scenario; the others send as fast as the service answers.
         bound_s: the latency that LoadGen's rules hold the server scenario to.
         duration_s: least length of the load.
         seed: of the arrivals; the server scenario has those of ``schedules.poisson``.
-        listener: called when the load begins.
 
     Raises:
         KeyboardInterrupt: a signal came before LoadGen began.

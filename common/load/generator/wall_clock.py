@@ -44,11 +44,7 @@ class ServedStream:
     """Requests, and the service that answers them.
 
     Attributes:
-        source: where requests come from.
-        service: what answers them.
-        policy: how they are batched.
         last_ns: when the last request comes; the drain begins there. None: the source knows by itself.
-        listener: called when the load begins.
     """
 
     source: Source
@@ -255,14 +251,9 @@ def serve(
     KeyboardInterrupt. Requests that are not answered within ``drain_s`` after the last one came are cancelled, too.
 
     Args:
-        source: where requests come from.
-        service: what answers them.
-        policy: how they are batched.
         last_ns: when the last request comes; the drain begins there. None: the source knows by itself.
-        drain_s: see above.
         started: called at the start with the clock of the load and with what wakes the generator; for requests that
             another program sends.
-        listener: called when the load begins.
     """
     stream = ServedStream(source, service, policy, last_ns, listener)
     return serve_together([stream], drain_s=drain_s, started=started)[0]

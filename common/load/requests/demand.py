@@ -26,9 +26,7 @@ class Demand:
     Attributes:
         rate_hz: mean requests per second of a schedule that is made.
         duration_s: time in which requests come.
-        seed: of the arrivals.
         kind: how they come, one of ``KINDS``.
-        bursts: of bursty arrivals.
         file: arrivals to replay instead.
         users: users who wait for answers instead; None for an open loop.
         think_s: time of a user between an answer and the next request.

@@ -77,11 +77,7 @@ class LoadRecord:
         outcomes: what became of it, as an index into ``OUTCOMES``.
         batch_indices: its batch, or ``NO_BATCH``.
         lengths: its own length; 0 where there is no variable axis.
-        batches: times of the batches.
-        stages: names of the stages of the service.
         failures: how many requests failed, by reason.
-        ended_ns: end of the load.
-        is_interrupted: whether a signal ended it.
     """
 
     start_s: float

@@ -36,12 +36,6 @@ class Arrivals:
     def __len__(self) -> int:
         return len(self.intended_ns)
 
-    @property
-    def rate_hz(self) -> float | None:
-        """Requests per second between the first and the last; None for fewer than two."""
-        span_ns = int(self.intended_ns[-1] - self.intended_ns[0]) if len(self) > 1 else 0
-        return (len(self) - 1) / (span_ns / NS_PER_S) if span_ns else None
-
 
 @dataclass(frozen=True, slots=True)
 class Bursts:

@@ -31,9 +31,6 @@ class LoadTest:
     """A record with what was asked for.
 
     Attributes:
-        record: the load.
-        policy: how requests were batched.
-        worker_count: workers of the service.
         is_open: whether the requests came by a schedule.
         flops: FLOPs of one call by its batch size and length; None where they are unknown.
     """
@@ -238,7 +235,6 @@ def latency_shares(record: LoadRecord, first: int = 0) -> dict[str, float]:
     """Return which part of the latency of all answered requests each stage took; a request waits for its whole batch.
 
     Args:
-        record: the load.
         first: the first request that counts.
     """
     done = np.flatnonzero(record.is_completed)

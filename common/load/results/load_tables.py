@@ -21,9 +21,6 @@ class LoadTables:
     """The tables of one load.
 
     Attributes:
-        requests: load_requests.
-        batches: load_batches.
-        summary: load_summary.
         lacks: why they are incomplete; empty where they are not.
     """
 
@@ -42,7 +39,6 @@ def load_tables(test: LoadTest, setup: Mapping[str, object], process: Mapping[st
     """Return requests, batches and summary of a load.
 
     Args:
-        test: what was measured.
         setup: how it was set up, and what else is known of it, by field of the summary.
         process: what this process holds at the end, by field of the summary.
     """

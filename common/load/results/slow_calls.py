@@ -19,7 +19,6 @@ def call_series(record: LoadRecord, first: int = 0) -> list[RunSeries]:
     """Return the calls of each kind that has enough of them to say what is usual.
 
     Args:
-        record: the load.
         first: the first batch of the steady part.
     """
     batches = record.batches

@@ -110,7 +110,6 @@ def standard_metrics(record: LoadRecord, process: Mapping[str, int | None]) -> d
     """Return the figures of a load by their standard names; without those of the process that are unknown.
 
     Args:
-        record: the load.
         process: what the process held at its end, by the columns of endurance.
     """
     held = {metric.name: value for metric in PROCESS if (value := process.get(metric.column)) is not None}

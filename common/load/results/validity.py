@@ -39,7 +39,6 @@ def judge(record: LoadRecord, *, is_open: bool, most_running: int) -> LoadValidi
     """Judge a load.
 
     Args:
-        record: the load.
         is_open: whether its requests came by a schedule; users who wait for answers overload nothing.
         most_running: requests that the service can run at once.
     """

@@ -17,7 +17,7 @@ from common.load.search.bulk_queue import predict
 from common.load.search.halving import Configuration
 
 FEWEST_BATCHES, MOST_BATCHES = 5, 2000  # of a size and worker
-SIMULATED_REQUESTS = 20_000
+SIMULATED_REQUESTS, SEED = 20_000, 0
 LIGHTEST, FULLEST = 0.02, 0.97  # of the capacity: rates between which the bound is sought
 HALVINGS = 6
 
@@ -46,9 +46,6 @@ def measure_times(load: Load, worker_count: int, sizes: Sequence[int], budget_s:
     form the next batch, which is most of it for the smallest models.
 
     Args:
-        load: runs a source under a policy.
-        worker_count: workers that serve it.
-        sizes: of the batches.
         budget_s: time for all sizes; a size gets its share of it, and no less than ``FEWEST_BATCHES`` per worker.
     """
     return {size: _measured(load, size, size * worker_count, budget_s / len(sizes)) for size in sizes}
@@ -78,7 +75,7 @@ def every_size(times: ServiceTimes, most: int) -> list[Samples]:
     return found
 
 
-def predicted(times: ServiceTimes, setup: Configuration, rate_hz: float, seed: int = 0) -> Response | None:
+def predicted(times: ServiceTimes, setup: Configuration, rate_hz: float) -> Response | None:
     """Predict the response to Poisson arrivals; None where the queue would grow.
 
     One session is the queue of :mod:`common.load.search.bulk_queue`. For several sessions the same queue is simulated.
@@ -87,22 +84,22 @@ def predicted(times: ServiceTimes, setup: Configuration, rate_hz: float, seed: i
     if rate_hz >= capacity_hz(times, setup):
         return None
     if setup.session_count > 1:
-        return _simulated(service_s, setup, rate_hz, seed)
+        return _simulated(service_s, setup, rate_hz)
     found = predict(rate_hz, service_s, setup.wait_s)
     if found is None:
         return None
     return Response(1e6 * found.quantile_s(0.5), 1e6 * found.quantile_s(0.99), found.utilization)
 
 
-def _simulated(service_s: Sequence[Samples], setup: Configuration, rate_hz: float, seed: int) -> Response:
-    random = np.random.default_rng(seed)
+def _simulated(service_s: Sequence[Samples], setup: Configuration, rate_hz: float) -> Response:
+    random = np.random.default_rng(SEED)
 
     def service_ns(batch: Batch, now_ns: int) -> int:
         times_s = service_s[len(batch.requests) - 1]
         return round(1e9 * float(times_s[random.integers(times_s.size)]))  # `choice` takes ten times as long
 
     policy = BatchPolicy(most=setup.batch_max, wait_ns=round(1e9 * setup.wait_s))
-    source = OpenLoop(poisson(rate_hz, SIMULATED_REQUESTS / rate_hz, seed))
+    source = OpenLoop(poisson(rate_hz, SIMULATED_REQUESTS / rate_hz, SEED))
     record = simulate(source, service_ns, policy, workers=setup.session_count)
     p50, p99 = np.quantile(record.latencies_us, [0.5, 0.99])
     busy_ns = float((record.batches.ended_ns - record.batches.started_ns).sum())

@@ -85,9 +85,6 @@ def curve(
     """Load a configuration at rising rates, with equally many requests each, and yield each with what is predicted.
 
     Args:
-        harness: runs it.
-        setup: the configuration.
-        times: what its batches take.
         budget_s: time for all trials.
         seed: of the arrivals of the first trial; the others have the next ones.
     """

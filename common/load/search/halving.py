@@ -39,11 +39,8 @@ class Configuration:
     """How a service is set up.
 
     Attributes:
-        batch_max: largest batch.
         wait_s: how long its oldest request waits.
-        session_count: sessions.
         thread_count: threads of each session.
-        concurrency: how sessions share the host.
     """
 
     batch_max: int
@@ -62,7 +59,6 @@ class Trial:
     """One trial under load.
 
     Attributes:
-        configuration: what ran.
         rung: of the search; None for a trial outside it.
         rate_hz: requests per second that came.
         completed_hz: requests per second that were answered.
@@ -192,10 +188,8 @@ class Found:
     """The result of a search.
 
     Attributes:
-        standings: all configurations that ran.
         best: the best by each objective that is known; empty where nothing met the bound.
         nearest: the trial with the lowest p99; None where every one was overloaded.
-        is_interrupted: whether a signal ended the search.
     """
 
     standings: Sequence[Standing]
@@ -242,10 +236,6 @@ def search(
 
     Args:
         first_hz: the rate that each configuration is predicted to sustain.
-        bound_us: p99 at most.
-        budget_s: time for all trials.
-        measure: runs a configuration under a load.
-        clock: returns the time in s.
         costs_per_s: what each configuration costs in a second.
         most_hz: the rate that each configuration can answer at most.
     """

@@ -28,14 +28,7 @@ class SearchTask:
     """The question of a search.
 
     Attributes:
-        bound_us: p99 at most.
-        budget_s: time for all trials.
-        batch_max: largest batch to try.
-        processors: that may be used.
         usd_per_hour: price of the host; a configuration costs its share of the processors.
-        seed: of the arrivals.
-        concurrencies: ways in which sessions may share the host.
-        is_possible: whether the runtime takes a shape.
     """
 
     bound_us: float
@@ -81,9 +74,6 @@ class Optimum:
     found: Found
     curve: Sequence[CurvePoint]
     is_interrupted: bool = False
-
-    def times_of(self, setup: Configuration) -> ServiceTimes:
-        return self.times[setup.shape]
 
 
 class ShapeTimes:

@@ -21,7 +21,6 @@ from common.load.service.service import Service
 from common.load.service.sessions import warm_up
 
 FILLING_SHARE = 0.25  # of a trial: the queue starts empty, and its first requests wait less than later ones
-UNKNOWN = Estimate(None, None, None)
 
 
 def trial(
@@ -37,7 +36,7 @@ def trial(
     latencies_us = answered_us[int(FILLING_SHARE * len(answered_us)) :]
     answered = record.counts["completed"]
     is_judged = validity.status == "valid"
-    p50, p99 = (_estimate(latencies_us, quantile) if is_judged else UNKNOWN for quantile in (0.5, 0.99))
+    p50, p99 = (_estimate(latencies_us, quantile) if is_judged else Estimate() for quantile in (0.5, 0.99))
     problem = validity.reason if validity.status == "invalid" else ""
     completed_hz = answered / (record.ended_ns / 1e9) if record.ended_ns else 0.0
     return Trial(setup, rung, rate_hz, completed_hz, p50, p99, problem, validity.status == "overload", power_w)
@@ -46,7 +45,7 @@ def trial(
 def _estimate(latencies_us: Samples, quantile: float) -> Estimate:
     """Return a quantile; for too few requests without limits."""
     found = dependent_percentile(latencies_us, quantile)
-    return found if found.value is not None else Estimate(float(np.quantile(latencies_us, quantile)), None, None)
+    return found if found.value is not None else Estimate(float(np.quantile(latencies_us, quantile)))
 
 
 class SearchHarness(Protocol):
@@ -96,7 +95,6 @@ class SessionHarness:
     Args:
         open_service: makes a service of so many sessions with so many threads each, which share the host in some way.
         power_w: returns the mean power between two times of ``time.perf_counter``, or None.
-        listener: called with each trial when it begins.
     """
 
     def __init__(

@@ -139,12 +139,8 @@ def every_concurrency(
     """Return all combinations.
 
     Args:
-        workers: one or more of those in ``SHARING``, as the others.
-        pools: whose the threads are.
-        executions: modes.
         inter_threads: of parallel execution; empty for ``INTER_THREADS``.
         spinnings: when threads spin; empty for what is usual: a shared pool spins always, others while runs last.
-        affinities: where threads stay.
 
     Raises:
         UnusableValueError: there are inter-op threads, but every execution is sequential.

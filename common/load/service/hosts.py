@@ -35,7 +35,6 @@ def open_service(
     """Create the sessions of a plan, in this process or in others.
 
     Args:
-        plan: the sessions, with settings for this concurrency.
         concurrency: whether they need other processes.
         is_hosted: let them have other processes in any case, so that each one pays the same for the way there.
 

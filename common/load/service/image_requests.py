@@ -33,9 +33,6 @@ class ImageRequests:
 
     Attributes:
         images: content of the files.
-        input_name: the input that takes them.
-        form: size, layout and type of that input.
-        normalization: one of ``NORMALIZATIONS``.
     """
 
     images: Sequence[bytes]

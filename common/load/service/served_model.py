@@ -39,9 +39,7 @@ class SessionShape:
     """How many sessions answer, and how they are set up.
 
     Attributes:
-        session_count: sessions.
         options: threads, provider and optimization level of each.
-        concurrency: how they share the host.
         replicas: runs that share each session at a time.
     """
 
@@ -82,12 +80,10 @@ class ServedModel:
     """A model and one request of it.
 
     Attributes:
-        path: its file.
         bound: the model with the dimensions of one request bound.
         flops: FLOPs of a call by its batch size and its length.
         samples: different requests, of the longest length.
         variable: the axis of each input whose size is the length of the request.
-        side_work: what a request takes beside the run.
     """
 
     path: Path
@@ -130,13 +126,11 @@ def served_model(
     """Load a model, and make requests of it.
 
     Args:
-        path: its file.
         dimensions: given sizes of dynamic dimensions.
         configured: sizes of lower precedence.
         files: inputs from files; the others are random.
         length_dim: the dimension that is the length of a request.
         length: the longest request; 0 where all have one size.
-        seed: of random inputs.
 
     Raises:
         PipelineError: the model cannot be read.

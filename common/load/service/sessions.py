@@ -49,9 +49,6 @@ def require_batches(model: Path, inputs: Inputs, most: int, worker_count: int = 
     """Refuse batches that the model does not take, or the memory does not hold.
 
     Args:
-        model: its file.
-        inputs: what requests bring.
-        most: requests of the largest batch.
         worker_count: each has room for such a batch.
 
     Raises:
@@ -97,12 +94,8 @@ class SessionService:
     """Sessions that serve batches, each for one worker or for several at once.
 
     Args:
-        sessions: one or more of the same model.
-        model: what an error names.
-        inputs: what requests bring.
         replicas: workers that share each session, for concurrent runs.
         processors: on which the worker of each session stays; empty: on any.
-        side_work: what a request takes beside the run.
         device: see :class:`~common.runtime.stoppable.StoppableRuns`.
     """
 
@@ -175,12 +168,8 @@ class ServicePlan:
     """A service that can be opened in this process or in another one.
 
     Attributes:
-        model: its file.
-        sessions: settings of each session.
         samples: one request each; see :class:`Inputs`.
         variable: as in :class:`Inputs`.
-        replicas: workers that share each session.
-        side_work: what a request takes beside the run.
     """
 
     model: Path

@@ -14,12 +14,7 @@ Feeds = Mapping[str, Array]
 
 @dataclass(frozen=True, slots=True)
 class SideWork:
-    """Preparation and post-processing of requests; None where there is none.
-
-    Attributes:
-        images: what requests bring.
-        top_classes: what they are answered.
-    """
+    """Preparation and post-processing of requests; None where there is none."""
 
     images: ImageRequests | None = None
     top_classes: TopClasses | None = None
