@@ -75,15 +75,15 @@ def interfere(stage: cli.StageRun, transaction: Transaction, harness: Harness, o
     """Load both services alone and together, and write the tables."""
     transaction.reserve(load_stage.ROWS_RESERVED * harness.expected_count)
     with observer.link_meter(harness.device) as link:
-        found = load_alone_and_together(harness, other, (harness.model.path.name, other.model.path.name))
-        setup = {**harness.figures, **link(), "interference": interference_figures(found.rows)}
+        interference = load_alone_and_together(harness, other, (harness.model.path.name, other.model.path.name))
+        setup = {**harness.figures, **link(), "interference": interference_figures(interference.rows)}
     transaction.release()  # the disk may have filled meanwhile
     process = {**observer.process_figures(), "peak_resident_bytes": peak_resident_bytes()}
-    tables = load_tables(found.last, setup, process)
-    transaction.add_rows("load_interference", found.rows)
-    transaction.mark_incomplete(found.lacks, "load_interference")
-    stage.note(*found.lacks, *tables.lacks)
-    stage.show(stage.plain(interference_report(found.rows)))
+    tables = load_tables(interference.last, setup, process)
+    transaction.add_rows("load_interference", interference.rows)
+    transaction.mark_incomplete(interference.lacks, "load_interference")
+    stage.note(*interference.lacks, *tables.lacks)
+    stage.show(stage.plain(interference_report(interference.rows)))
     load_stage.add_load(transaction, tables)
     stage.show(load_report(tables.summary))
 

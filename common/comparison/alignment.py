@@ -66,10 +66,10 @@ def aligned(baseline: Executed, candidate: Executed, renamed: Mapping[str, str] 
 
 
 def _group(members: Iterable[Key]) -> NodeGroup:
-    found: dict[str, list[str]] = {"source": [], "a": [], "b": []}
+    names: dict[str, list[str]] = {"source": [], "a": [], "b": []}
     for kind, name in members:
-        found[kind].append(name)
-    return NodeGroup(tuple(found["source"]), tuple(found["a"]), tuple(found["b"]))
+        names[kind].append(name)
+    return NodeGroup(tuple(names["source"]), tuple(names["a"]), tuple(names["b"]))
 
 
 class _Sets:
@@ -91,10 +91,10 @@ class _Sets:
             self._above[second] = first
 
     def members(self) -> list[list[Key]]:
-        found: dict[Key, list[Key]] = {}
+        members: dict[Key, list[Key]] = {}
         for key in self._above:
-            found.setdefault(self.find(key), []).append(key)
-        return [*found.values()]
+            members.setdefault(self.find(key), []).append(key)
+        return [*members.values()]
 
 
 def renamed_sources(
@@ -111,15 +111,15 @@ def renamed_sources(
     missing = known - {row["source_node"] for row in candidate}
     before = _fingerprints(baseline, baseline_edges)
     after = _fingerprints(candidate, candidate_edges)
-    found: dict[str, str] = {}
+    renamed: dict[str, str] = {}
     for kind in (lambda up, down: (up, down), lambda up, _: up, lambda _, down: down):
-        free = [name for name in before if name in missing and name not in found.values()]
+        free = [name for name in before if name in missing and name not in renamed.values()]
         theirs = _by_value({name: kind(*before[name]) for name in free})
-        ours = _by_value({name: kind(*after[name]) for name in strangers if name not in found})
+        ours = _by_value({name: kind(*after[name]) for name in strangers if name not in renamed})
         for value, names in ours.items():
             if len(names) == len(theirs.get(value, ())):
-                found |= dict(zip(names, theirs[value], strict=True))
-    return found
+                renamed |= dict(zip(names, theirs[value], strict=True))
+    return renamed
 
 
 def is_same_structure(
@@ -134,10 +134,10 @@ def is_same_structure(
 
 
 def _by_value(values: Mapping[str, Hashable]) -> dict[Hashable, list[str]]:
-    found: dict[Hashable, list[str]] = {}
+    names: dict[Hashable, list[str]] = {}
     for name, value in values.items():
-        found.setdefault(value, []).append(name)
-    return found
+        names.setdefault(value, []).append(name)
+    return names
 
 
 def _fingerprints(metrics: Sequence[OpMetricsRow], edges: Sequence[OpEdgesRow]) -> dict[str, tuple[int, int]]:

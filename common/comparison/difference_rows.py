@@ -92,17 +92,17 @@ def _model(side: MeasuredSide) -> str:
 def _latency_rows(baseline: MeasuredSide, candidate: MeasuredSide, question: Question) -> Iterator[ComparisonRow]:
     if not (len(baseline.latencies_us) and len(candidate.latencies_us)):
         return
-    found = question.compare(baseline.latencies_us, candidate.latencies_us, 0.0)
+    change = question.compare(baseline.latencies_us, candidate.latencies_us, 0.0)
     yield _row(
-        "end_to_end", "p50_us", "", found, judge(found, question.margin_share, found.p_value, is_less_better=True)
+        "end_to_end", "p50_us", "", change, judge(change, question.margin_share, change.p_value, is_less_better=True)
     )
 
 
 def _op_type_rows(baseline: MeasuredSide, candidate: MeasuredSide, question: Question) -> Iterator[ComparisonRow]:
     before, after = baseline.by_op_type(), candidate.by_op_type()
     pairs = {kind: (before.get(kind, np.zeros(0)), after.get(kind, np.zeros(0))) for kind in {**before, **after}}
-    for kind, (found, judgement) in _judged(pairs, question).items():
-        yield _row("op_type", "node_latency_us", kind, found, judgement, median_us=baseline.median_us)
+    for kind, (change, judgement) in _judged(pairs, question).items():
+        yield _row("op_type", "node_latency_us", kind, change, judgement, median_us=baseline.median_us)
 
 
 def _node_rows(baseline: MeasuredSide, candidate: MeasuredSide, question: Question) -> Iterator[ComparisonRow]:
@@ -118,8 +118,8 @@ def _node_rows(baseline: MeasuredSide, candidate: MeasuredSide, question: Questi
         for name, group in names.items()
         if baseline.has_times(group.baseline) and candidate.has_times(group.candidate)
     }
-    for name, (found, judgement) in _judged(pairs, question).items():
-        yield _row("node", "node_latency_us", name, found, judgement, names[name], baseline.median_us)
+    for name, (change, judgement) in _judged(pairs, question).items():
+        yield _row("node", "node_latency_us", name, change, judgement, names[name], baseline.median_us)
 
 
 def _subjects(groups: Sequence[NodeGroup]) -> dict[str, NodeGroup]:
@@ -138,14 +138,14 @@ def _judged(
 ) -> dict[str, tuple[Difference, Judgement]]:
     """Compare many pairs of series at once: their tests and their noise floors are those of a family."""
     both = {name: pair for name, pair in pairs.items() if len(pair[0]) and len(pair[1])}
-    found = with_common_floor({name: question.compare(*pair, TRACE_STEP_US) for name, pair in both.items()})
-    adjusted = dict(zip(found, holm([one.p_value for one in found.values()]), strict=True))
+    changes = with_common_floor({name: question.compare(*pair, TRACE_STEP_US) for name, pair in both.items()})
+    adjusted = dict(zip(changes, holm([one.p_value for one in changes.values()]), strict=True))
     result = {}
     for name, (before, after) in pairs.items():
-        if name not in found:
+        if name not in changes:
             result[name] = _one_sided(before, after)
             continue
-        one = replace(found[name], p_value=adjusted[name])
+        one = replace(changes[name], p_value=adjusted[name])
         result[name] = (one, judge(one, question.margin_share, one.p_value, is_less_better=True))
     return result
 
@@ -156,14 +156,14 @@ def _one_sided(before: Samples, after: Samples) -> tuple[Difference, Judgement]:
     median = float(np.median(present)) if len(present) else 0.0
     runs = (len(before) or None, len(after) or None)
     if len(after):
-        found, outcome, reason = (
+        change, outcome, reason = (
             Difference(0.0, median, baseline_runs=runs[0], candidate_runs=runs[1]),
             "regressed",
             NEW,
         )
     else:
-        found, outcome, reason = Difference(median, 0.0, -1.0, baseline_runs=runs[0]), "improved", GONE
-    return found, Judgement(outcome if median > TRACE_STEP_US else "unchanged", reason)  # type: ignore[arg-type]
+        change, outcome, reason = Difference(median, 0.0, -1.0, baseline_runs=runs[0]), "improved", GONE
+    return change, Judgement(outcome if median > TRACE_STEP_US else "unchanged", reason)  # type: ignore[arg-type]
 
 
 def _figure_rows(
@@ -173,21 +173,21 @@ def _figure_rows(
         for subject, after in candidate.stated.get(figure.document, {}).items():
             stated = (side.stated.get(figure.document, {}) for side in baselines)
             known = [of_side[subject] for of_side in stated if subject in of_side]
-            found = figure_difference(figure, known, after, floor)
-            if found is None:
+            change = figure_difference(figure, known, after, floor)
+            if change is None:
                 continue
             if figure.spread == "exact":
-                judgement = judge_exact(found, is_less_better=figure.is_less_better)
+                judgement = judge_exact(change, is_less_better=figure.is_less_better)
             else:
-                judgement = judge(found, margin, None, is_less_better=figure.is_less_better)
-            yield _row(figure.kind, figure.name, subject, found, judgement)
+                judgement = judge(change, margin, None, is_less_better=figure.is_less_better)
+            yield _row(figure.kind, figure.name, subject, change, judgement)
 
 
 def _row(
     kind: str,
     figure: str,
     subject: str,
-    found: Difference,
+    change: Difference,
     judgement: Judgement,
     group: NodeGroup | None = None,
     median_us: float | None = None,
@@ -199,17 +199,17 @@ def _row(
         "compared_figure": figure,
         "compared_subject": subject,
         "comparison_verdict": judgement.outcome,
-        "baseline_value": found.baseline,
-        "candidate_value": found.candidate,
-        "difference_share": found.share,
-        "difference_low_share": found.low_share,
-        "difference_high_share": found.high_share,
-        "noise_floor_share": found.noise_floor_share,
-        "latency_change_share": (found.candidate - found.baseline) / median_us if median_us else None,
-        "adjusted_p_value": found.p_value,
-        "cliffs_delta": found.cliffs_delta,
-        "baseline_run_count": found.baseline_runs,
-        "candidate_run_count": found.candidate_runs,
+        "baseline_value": change.baseline,
+        "candidate_value": change.candidate,
+        "difference_share": change.share,
+        "difference_low_share": change.low_share,
+        "difference_high_share": change.high_share,
+        "noise_floor_share": change.noise_floor_share,
+        "latency_change_share": (change.candidate - change.baseline) / median_us if median_us else None,
+        "adjusted_p_value": change.p_value,
+        "cliffs_delta": change.cliffs_delta,
+        "baseline_run_count": change.baseline_runs,
+        "candidate_run_count": change.candidate_runs,
         "runs_needed_count": judgement.runs_needed,
         "verdict_reason": judgement.reason,
         "source_nodes": list(group.source_nodes) if group else [],

@@ -148,17 +148,17 @@ def _executed(tables: Tables) -> Executed:
 def _stated(documents: Documents, tables: Tables) -> dict[str, dict[str, Statement]]:
     """Return what documents and the tables of a plan state, by table and by what a row is about."""
     best = documents.get("load_best", {}).get("best_by", {})
-    found: dict[str, dict[str, Statement]] = {
+    statements: dict[str, dict[str, Statement]] = {
         name: {"": row} for name, row in cast("Mapping[str, Statement]", documents).items() if name != "load_best"
     }
-    found["load_best"] = {"": best["rate"]} if "rate" in best else {}
+    statements["load_best"] = {"": best["rate"]} if "rate" in best else {}
     used: dict[str, float] = {}
     for row in tables.get("board_resources", ()):
         used[row["resource"]] = used.get(row["resource"], 0.0) + row["used_count"]
     powers = [row["kernel_power_likely_w"] for row in tables.get("offload_plan", ())]
     plan = [row for row in tables.get("offload_comparison", ()) if row["alternative"] == "plan"]
     return {
-        **found,
+        **statements,
         "offload_verdict": {f"speedup in {row['objective']}": row for row in tables.get("offload_verdict", ())},
         "offload_comparison": {"": plan[0]} if plan else {},
         "offload_plan": {"": {"kernel_power_likely_w": sum(powers)}} if powers and None not in powers else {},

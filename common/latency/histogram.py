@@ -117,12 +117,12 @@ class Histogram:
             factor: by how much the variance exceeds that of independent durations;
                 see :func:`common.latency.statistics.dependent_percentile`.
         """
-        found, count = self.percentile_us(quantile), int(self.count / factor)
+        estimate, count = self.percentile_us(quantile), int(self.count / factor)
         ranks = [rank and math.ceil(rank / count * self.count) for rank in limit_ranks(count, quantile)]
-        if found.value is None:
-            return found
+        if estimate.value is None:
+            return estimate
         low, high = (self._at_ranks([rank])[0] if rank else None for rank in ranks)
-        return Estimate(found.value, low, high)
+        return Estimate(estimate.value, low, high)
 
     def percentile_us(self, quantile: float) -> Estimate:
         """Estimate a quantile in µs from the cells; see :func:`common.latency.statistics.percentile`."""

@@ -53,16 +53,16 @@ def dependent_percentile(samples: Samples, quantile: float) -> Estimate:
     The limits are those of as many independent samples as tell as much: the samples over the variance factor of whether
     one exceeds the quantile. A limit is None where these are too few; the value is that of :func:`percentile`.
     """
-    found = percentile(samples, quantile)
-    if found.value is None:
-        return found
-    count = int(len(samples) / variance_factor(samples > found.value))
+    estimate = percentile(samples, quantile)
+    if estimate.value is None:
+        return estimate
+    count = int(len(samples) / variance_factor(samples > estimate.value))
     lower, upper = limit_ranks(count, quantile)
     ordered = np.sort(samples)
     low, high = (
         float(ordered[math.ceil(rank / count * len(ordered)) - 1]) if rank else None for rank in (lower, upper)
     )
-    return Estimate(found.value, low, high)
+    return Estimate(estimate.value, low, high)
 
 
 def variance_factor(events: npt.NDArray[np.bool_]) -> float:

@@ -221,13 +221,13 @@ def _files_of(path: Path) -> dict[str, bytes]:
     One that is missing or outside of the folder is left out, as are those of a file that is no model: who loads
     it says what is wrong.
     """
-    found = {path.name: _content(path)}
+    contents = {path.name: _content(path)}
     with contextlib.suppress(PipelineError):
         for file in (one for one in scan(path).files if one.is_relative_to(path.parent) and one.is_file()):
             place = file.relative_to(path.parent)
             if file != path and ".." not in place.parts:
-                found[str(place)] = _content(file)
-    return found
+                contents[str(place)] = _content(file)
+    return contents
 
 
 def _content(path: Path) -> bytes:

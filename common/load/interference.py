@@ -101,12 +101,12 @@ def measure_interference(loads: Loads) -> RoundsByState:
     states = {(role, state): Rounds() for role in ROLES for state in (ALONE, TOGETHER)}
     for index in range(ROUNDS):
         try:
-            found = dict(_round(loads, index))
+            tests = dict(_round(loads, index))
         except KeyboardInterrupt:
             if not index:
                 raise
             break
-        for key, test in found.items():
+        for key, test in tests.items():
             states[key].tests.append(test)
     return states
 

@@ -212,10 +212,10 @@ def _cause(parts: Sequence[LoadPart], steadiness: SteadyState, clock: tuple[Samp
 
 def by_quantity(samples: Iterable[Sampled]) -> dict[str, tuple[Samples, Samples]]:
     """Return times and values of each quantity, in their order."""
-    found: dict[str, list[tuple[float, float]]] = {}
+    pairs_of: dict[str, list[tuple[float, float]]] = {}
     for sample in samples:
-        found.setdefault(sample.quantity, []).append((sample.time_s, sample.value))
-    return {name: (np.array(pairs)[:, 0], np.array(pairs)[:, 1]) for name, pairs in found.items()}
+        pairs_of.setdefault(sample.quantity, []).append((sample.time_s, sample.value))
+    return {name: (np.array(pairs)[:, 0], np.array(pairs)[:, 1]) for name, pairs in pairs_of.items()}
 
 
 def _leak(parts: Sequence[LoadPart], times_s: Samples, resident_bytes: Samples) -> Slope | None:
@@ -263,17 +263,17 @@ def _last(series: tuple[Samples, Samples] | None, part: LoadPart) -> float | Non
     return float(values[within][-1]) if within.any() else None
 
 
-def summary(found: Course, parts: Sequence[LoadPart]) -> dict[str, object]:
+def summary(course: Course, parts: Sequence[LoadPart]) -> dict[str, object]:
     """Return whether memory grows, and whether the service slows down."""
-    leak, steadiness = found.leak, found.steadiness
+    leak, steadiness = course.leak, course.steadiness
     return {
         "leak_bytes_per_inference": leak.value if leak else None,
         "leak_low_bytes_per_inference": leak.low if leak else None,
         "leak_high_bytes_per_inference": leak.high if leak else None,
         "is_leak": bool(leak and leak.is_leak),
         "call_steady_state": steadiness.kind if steadiness else None,
-        "call_drift_share": found.drift,
-        "slowdown_cause": found.cause or None,
+        "call_drift_share": course.drift,
+        "slowdown_cause": course.cause or None,
         "call_levels": _levels(steadiness, parts) if steadiness else {},
     }
 

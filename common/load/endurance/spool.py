@@ -31,7 +31,7 @@ class Spool(Generic[Item]):
         """Return all items, once nothing more is added."""
         end = self._file.seek(0, 2)
         self._file.seek(0)
-        found = list[Item]()
+        items = list[Item]()
         while self._file.tell() < end:
-            found.append(pickle.load(self._file))
-        return found
+            items.append(pickle.load(self._file))
+        return items

@@ -30,10 +30,10 @@ class WholeLoad:
     def figures(self) -> dict[str, float | int | None]:
         """Return how many requests count, and their percentiles with limits."""
         count = self._histogram.count
-        found = {
+        estimates = {
             name: self._histogram.dependent_percentile_us(quantile, self._weighted[name] / max(1, count))
             for name, quantile in (QUANTILES if count else {}).items()
         }
         empty = {f"{name}{end}_us": None for name in QUANTILES for end in ("", "_low", "_high")}
-        columns = {**empty, **percentile_columns(found)}
+        columns = {**empty, **percentile_columns(estimates)}
         return {"counted_request_count": count, **{f"request_{name}": value for name, value in columns.items()}}

@@ -68,12 +68,12 @@ class Issued:
 
     def due(self, now_ns: int) -> list[Arrival]:
         """Return the requests that have come since the last call."""
-        found = []
+        arrivals = []
         while self._new:
             number, issued_ns = self._new.popleft()
             self._ids.append(number)
-            found.append((issued_ns, 0))
-        return found
+            arrivals.append((issued_ns, 0))
+        return arrivals
 
     def expected_ns(self, count: int) -> int | None:
         """Return None: only LoadGen knows."""
@@ -115,8 +115,8 @@ def load_by_scenario(
     record = drive(
         scenario, harness.service, harness.policy, folder, **limits, seed=demand.seed, listener=harness.listener
     )
-    found = {} if record.is_interrupted else results(folder)
-    return harness.test_of(record, is_open=scenario == "server"), found
+    results_of_log = {} if record.is_interrupted else results(folder)
+    return harness.test_of(record, is_open=scenario == "server"), results_of_log
 
 
 def drive(

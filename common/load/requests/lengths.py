@@ -41,9 +41,9 @@ class Lengths:
         Raises:
             UnusableValueError: it names none, or one without a length between 1 and its longest.
         """
-        kind, _, rest = text.partition(":")
+        kind, _, parameters = text.partition(":")
         try:
-            numbers = [float(number) for number in rest.split(",")]
+            numbers = [float(number) for number in parameters.split(",")]
         except ValueError:
             numbers = []
         if len(numbers) != PARAMETERS.get(kind) or not all(map(math.isfinite, numbers)):
@@ -59,11 +59,11 @@ class Lengths:
         random = np.random.default_rng((seed, 1))  # other numbers than those of the arrivals
         if self.kind == "uniform":
             return random.integers(round(self.place), self.most, count, endpoint=True)
-        found = np.zeros(0, np.int64)
-        while len(found) < count:
+        kept = np.zeros(0, np.int64)
+        while len(kept) < count:
             drawn = np.rint(self._drawn(random, count))
-            found = np.concatenate([found, drawn[(drawn >= 1) & (drawn <= self.most)].astype(np.int64)])
-        return found[:count]
+            kept = np.concatenate([kept, drawn[(drawn >= 1) & (drawn <= self.most)].astype(np.int64)])
+        return kept[:count]
 
     def _drawn(self, random: np.random.Generator, count: int) -> npt.NDArray[np.float64]:
         if self.kind == "normal":

@@ -99,12 +99,12 @@ class ClosedLoop:
 
     def due(self, now_ns: int) -> list[Arrival]:
         """Return what the users have sent since the last call."""
-        found: list[Arrival] = []
+        sent: list[Arrival] = []
         while self._waiting and self._waiting[0] <= now_ns and self._may_send:
-            found.append((heapq.heappop(self._waiting), self._lengths[self._sent % len(self._lengths)]))
+            sent.append((heapq.heappop(self._waiting), self._lengths[self._sent % len(self._lengths)]))
             self._sent += 1
-        self._in_flight += len(found)
-        return found
+        self._in_flight += len(sent)
+        return sent
 
     @property
     def _may_send(self) -> bool:

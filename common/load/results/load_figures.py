@@ -119,10 +119,10 @@ def _padding(test: LoadTest, work: Flops) -> Samples:
     is_batched = record.batch_indices != NO_BATCH
     lengths, inverse = np.unique(record.lengths[is_batched], return_inverse=True)
     single = np.array([work(1, int(length)) for length in lengths], float)
-    asked = np.bincount(record.batch_indices[is_batched], single[inverse], minlength=len(batches.sizes))
+    wanted = np.bincount(record.batch_indices[is_batched], single[inverse], minlength=len(batches.sizes))
     shapes, inverse = np.unique(np.stack([batches.padded_sizes, batches.lengths]), axis=1, return_inverse=True)
     done = np.array([work(int(size), int(length)) for size, length in shapes.T], float)[inverse]
-    return np.asarray(np.maximum(0.0, 1 - asked / np.maximum(done, 1)))
+    return np.asarray(np.maximum(0.0, 1 - wanted / np.maximum(done, 1)))
 
 
 def compute_us(record: LoadRecord) -> Samples:
@@ -147,8 +147,8 @@ def steady(record: LoadRecord) -> SteadyState:
     known = np.flatnonzero(~np.isnan(ratios))
     if not len(known):
         return SteadyState("no steady state", None, ())
-    found = steady_state(1e3 * ratios[known])
-    return SteadyState(found.kind, None if found.start_index is None else int(known[found.start_index]), found.segments)
+    state = steady_state(1e3 * ratios[known])
+    return SteadyState(state.kind, None if state.start_index is None else int(known[state.start_index]), state.segments)
 
 
 def warmup_count(record: LoadRecord, state: SteadyState) -> int:
@@ -215,10 +215,10 @@ def _padding_figures(test: LoadTest) -> dict[str, float | None]:
 def _latencies(counted_us: Samples | None) -> dict[str, float | None]:
     """Return percentiles, mean and deviation of the request latencies, each with its limits."""
     names = [f"{name}{end}" for name in NO_LATENCY for end in ("_us", "_low_us", "_high_us")]
-    found = (
+    known = (
         dict.fromkeys([*names, "min_us", "max_us"]) if counted_us is None else figures(counted_us, dependent_percentile)
     )
-    return {f"request_{name}": value for name, value in found.items()}
+    return {f"request_{name}": value for name, value in known.items()}
 
 
 def _queueing(record: LoadRecord, first: int | None) -> dict[str, float | None]:

@@ -32,7 +32,7 @@ def call_series(record: LoadRecord, first: int = 0) -> list[RunSeries]:
     return [RunSeries(False, own, starts_s[own], taken_us[own]) for own in chosen if len(own) >= LEAST_RUNS]
 
 
-def slow_call_rows(record: LoadRecord, found: Iterable[Mapping[str, Any]]) -> list[LoadDisturbancesRow]:
+def slow_call_rows(record: LoadRecord, slow_calls: Iterable[Mapping[str, Any]]) -> list[LoadDisturbancesRow]:
     """Return what is known of slow calls, with the worker and the size of the batch of each."""
     batches = record.batches
     rows = [
@@ -41,6 +41,6 @@ def slow_call_rows(record: LoadRecord, found: Iterable[Mapping[str, Any]]) -> li
             "worker_index": int(batches.workers[row["load_batch_index"]]),
             "request_count": int(batches.sizes[row["load_batch_index"]]),
         }
-        for row in found
+        for row in slow_calls
     ]
     return cast("list[LoadDisturbancesRow]", rows)

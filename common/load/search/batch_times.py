@@ -68,11 +68,11 @@ def every_size(times: ServiceTimes, most: int) -> list[Samples]:
     """
     sizes = sorted(times)
     means = [float(times[size].mean()) for size in sizes]
-    found = []
+    scaled = []
     for size in range(1, most + 1):
         near = min((own for own in sizes if own >= size), default=sizes[-1])
-        found.append(times[near] * (np.interp(size, sizes, means) / times[near].mean()))
-    return found
+        scaled.append(times[near] * (np.interp(size, sizes, means) / times[near].mean()))
+    return scaled
 
 
 def predicted(times: ServiceTimes, setup: Configuration, rate_hz: float) -> Response | None:
@@ -85,10 +85,10 @@ def predicted(times: ServiceTimes, setup: Configuration, rate_hz: float) -> Resp
         return None
     if setup.session_count > 1:
         return _simulated(service_s, setup, rate_hz)
-    found = predict(rate_hz, service_s, setup.wait_s)
-    if found is None:
+    prediction = predict(rate_hz, service_s, setup.wait_s)
+    if prediction is None:
         return None
-    return Response(1e6 * found.quantile_s(0.5), 1e6 * found.quantile_s(0.99), found.utilization)
+    return Response(1e6 * prediction.quantile_s(0.5), 1e6 * prediction.quantile_s(0.99), prediction.utilization)
 
 
 def _simulated(service_s: Sequence[Samples], setup: Configuration, rate_hz: float) -> Response:
@@ -123,6 +123,6 @@ def sustainable_hz(times: ServiceTimes, setup: Configuration, bound_us: float) -
     low, high = (share * capacity_hz(times, alone) for share in (LIGHTEST, FULLEST))
     for _ in range(HALVINGS):
         rate_hz = (low * high) ** 0.5
-        found = predicted(means, alone, rate_hz)
-        low, high = (rate_hz, high) if found and found.p99_us <= bound_us else (low, rate_hz)
+        response = predicted(means, alone, rate_hz)
+        low, high = (rate_hz, high) if response and response.p99_us <= bound_us else (low, rate_hz)
     return low * setup.session_count

@@ -150,7 +150,7 @@ class _Queue:
         No request at the end is a wait for the first one, and then the whole wait.
         """
         times_s, left = self._split(present)
-        found = np.zeros((self.most, RESTS + 1))
+        shares = np.zeros((self.most, RESTS + 1))
         for time_s in times_s if left < self.most else ():
             come = _poisson(np.array(self.rate * time_s), self.most - left) / len(times_s)
             waiting = np.arange(left, self.most)
@@ -160,8 +160,8 @@ class _Queue:
                 ages_s = time_s * LEVELS ** (1 / np.maximum(waiting, 1))[:, None]
                 ages_s[0] = 0.0
             weights = np.broadcast_to(come[:, None] / ages_s.shape[1], ages_s.shape)
-            np.add.at(found, (np.broadcast_to(waiting[:, None], ages_s.shape), self._rest_cells(ages_s)), weights)
-        return found
+            np.add.at(shares, (np.broadcast_to(waiting[:, None], ages_s.shape), self._rest_cells(ages_s)), weights)
+        return shares
 
     def _rest_cells(self, ages_s: Samples) -> npt.NDArray[np.int64]:
         """Return the rest of the wait of oldest requests of these ages, in steps."""
@@ -249,21 +249,21 @@ class _Queue:
     def _waits_in_service(self) -> None:
         """Enter the requests that come while a batch runs."""
         # By place in the batch, time until it may start, and by how much the oldest one there is older.
-        found = np.zeros((self.most + 1, CELLS + 2, RESTS + 1))
+        met = np.zeros((self.most + 1, CELLS + 2, RESTS + 1))
         for present in np.flatnonzero(self.start_shares > NEGLIGIBLE) + 1:
             times_s, left = self._split(int(present))
             weights = self.rate * times_s * self.start_shares[present - 1] / len(times_s)
             for time_s, weight in zip(times_s, weights, strict=True):
-                self._meet(found, float(weight), float(time_s), left)
+                self._meet(met, float(weight), float(time_s), left)
         held = np.zeros((self.most, CELLS + 2, RESTS + 1))  # by requests there, time so far, and rest of the wait
         for place in range(1, self.most + 1):
-            cells, lags = np.nonzero(found[place])
-            self._complete(held, place, cells, self.rests_s[lags], found[place][cells, lags])
+            cells, lags = np.nonzero(met[place])
+            self._complete(held, place, cells, self.rests_s[lags], met[place][cells, lags])
         for waiting in range(1, self.most):
             cells, rests = np.nonzero(held[waiting])
             self._enter_held(waiting, cells * self.cell_s, rests, held[waiting][cells, rests])
 
-    def _meet(self, found: Samples, weight: float, time_s: float, left: int) -> None:
+    def _meet(self, met: Samples, weight: float, time_s: float, left: int) -> None:
         """Add the requests that come during one service."""
         moments_s = time_s * (np.arange(MOMENTS) + 0.5) / MOMENTS
         most_come = math.ceil(self.rate * time_s + 7 * math.sqrt(self.rate * time_s) + 8)
@@ -274,7 +274,7 @@ class _Queue:
         lags = np.where(before == 0, 0, RESTS - self._rest_cells(lags_s))
         cells = self._cells((time_s - moments_s)[:, None] + batches * self.means[-1])
         shares = weight / MOMENTS * _poisson(self.rate * moments_s, most_come)
-        np.add.at(found, (np.broadcast_to(before + 1, shares.shape), cells, lags), shares)
+        np.add.at(met, (np.broadcast_to(before + 1, shares.shape), cells, lags), shares)
 
     def _complete(
         self, held: Samples, place: int, cells: npt.NDArray[np.int64], lags_s: Samples, weights: Samples

@@ -64,9 +64,9 @@ def _pairs(response: Response, measured: Trial) -> tuple[tuple[float, Estimate],
 def _agrees(response: Response, measured: Trial, *, also_within_limits: bool = False) -> bool:
     """Whether each predicted percentile is near the measured one, or, if asked, within its limits."""
     return all(
-        abs(guess / (found.value or guess) - 1) <= AGREEMENT
-        or (also_within_limits and (found.low or 0) <= guess <= (found.high or np.inf))
-        for guess, found in _pairs(response, measured)
+        abs(guess / (known.value or guess) - 1) <= AGREEMENT
+        or (also_within_limits and (known.low or 0) <= guess <= (known.high or np.inf))
+        for guess, known in _pairs(response, measured)
     )
 
 
@@ -90,10 +90,10 @@ def curve(
     """
     capacity, inverse = capacity_hz(times, setup), sum(1 / load for load in CURVE_LOADS)
     for own_seed, load in enumerate(CURVE_LOADS, start=seed):
-        found, record = measured(harness, setup, load * capacity, budget_s / (load * inverse), None, own_seed)
+        trial, record = measured(harness, setup, load * capacity, budget_s / (load * inverse), None, own_seed)
         factor = _call_factor(record, times, setup)
-        own = predicted(times_under_load(record, times, setup), setup, found.rate_hz)
-        yield CurvePoint(found, predicted(times, setup, found.rate_hz), factor, own)
+        own = predicted(times_under_load(record, times, setup), setup, trial.rate_hz)
+        yield CurvePoint(trial, predicted(times, setup, trial.rate_hz), factor, own)
 
 
 def times_under_load(record: LoadRecord, times: ServiceTimes, setup: Configuration) -> ServiceTimes:
@@ -101,7 +101,7 @@ def times_under_load(record: LoadRecord, times: ServiceTimes, setup: Configurati
     factor, timed = _call_factor(record, times, setup), every_size(times, setup.batch_max)
     taken_s = (record.batches.ended_ns - record.batches.started_ns) / 1e9
     own = {size: taken_s[record.batches.sizes == size] for size in range(1, setup.batch_max + 1)}
-    return {size: found if len(found) >= LEAST_CALLS else factor * timed[size - 1] for size, found in own.items()}
+    return {size: taken if len(taken) >= LEAST_CALLS else factor * timed[size - 1] for size, taken in own.items()}
 
 
 def _call_factor(record: LoadRecord, times: ServiceTimes, setup: Configuration) -> float:

@@ -184,7 +184,7 @@ Measure = Callable[[Configuration, float, float, int], Trial]  # configuration, 
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class SearchResult:
     """The result of a search.
 
     Attributes:
@@ -229,7 +229,7 @@ def search(
     clock: Callable[[], float],
     costs_per_s: Mapping[Configuration, float] | None = None,
     most_hz: Mapping[Configuration, float] | None = None,
-) -> Found:
+) -> SearchResult:
     """Find the best configurations within a time budget.
 
     A signal (KeyboardInterrupt) ends the search with what it has.
@@ -249,7 +249,7 @@ def search(
         _halve(standings, budget_s, measure, clock)
     except KeyboardInterrupt:
         is_interrupted = True
-    return _found([standing for standing in standings if standing.trials], is_interrupted=is_interrupted)
+    return _result([standing for standing in standings if standing.trials], is_interrupted=is_interrupted)
 
 
 def _halve(standings: Sequence[Standing], budget_s: float, measure: Measure, clock: Callable[[], float]) -> None:
@@ -306,8 +306,8 @@ def _retest(standings: Sequence[Standing], rung: int, measure: Measure, left_s: 
 
 def _leaders(standings: Sequence[Standing]) -> list[Standing]:
     """Return the best by each objective that is known, and the runner-up by rate."""
-    found = _found(standings, is_interrupted=False)
-    leaders = [*found.best.values(), *([found.runner_up] if found.runner_up else [])]
+    ranking = _result(standings, is_interrupted=False)
+    leaders = [*ranking.best.values(), *([ranking.runner_up] if ranking.runner_up else [])]
     return [one for place, one in enumerate(leaders) if all(one is not other for other in leaders[:place])]
 
 
@@ -327,13 +327,12 @@ def _ranked(standings: Iterable[Standing], objective: str, *, is_sure: bool = Tr
 
     A rate that a longer trial has confirmed goes before others. Where an objective is unknown for all, the rate orders.
     """
-    found = [*standings]
 
     def key(standing: Standing) -> tuple[bool, float, float]:
         rate = standing.rate_hz if is_sure else standing.next_hz
         return not standing.is_retested, standing.score(objective, rate), standing.score("rate", rate)
 
-    return sorted(found, key=key)
+    return sorted(standings, key=key)
 
 
 def _try_lightly(standings: Sequence[Standing], rung: int, measure: Measure, left_s: float) -> None:
@@ -348,7 +347,7 @@ def _p99(trial: Trial) -> float:
     return math.inf if trial.p99_us.value is None or trial.problem else trial.p99_us.value
 
 
-def _found(standings: Sequence[Standing], *, is_interrupted: bool) -> Found:
+def _result(standings: Sequence[Standing], *, is_interrupted: bool) -> SearchResult:
     meeting = [standing for standing in standings if standing.rate_hz]
     best = {}
     for objective in OBJECTIVES:
@@ -357,7 +356,7 @@ def _found(standings: Sequence[Standing], *, is_interrupted: bool) -> Found:
             best[objective] = ranked[0]
     trials = [trial for standing in standings for trial in standing.trials]
     nearest = min((trial for trial in trials if _p99(trial) < math.inf), key=_p99, default=None)
-    return Found(standings, best, nearest, is_interrupted)
+    return SearchResult(standings, best, nearest, is_interrupted)
 
 
 def on_front(trials: Sequence[Trial]) -> list[bool]:

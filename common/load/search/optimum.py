@@ -13,7 +13,7 @@ from itertools import count
 from common.latency.statistics import Samples
 from common.load.search.batch_times import ServiceTimes, capacity_hz, measure_times, powers_of_two, sustainable_hz
 from common.load.search.curve import CurvePoint, curve
-from common.load.search.halving import Configuration, Found, Shape, Trial, search
+from common.load.search.halving import Configuration, SearchResult, Shape, Trial, search
 from common.load.search.trials import SearchHarness, Unending, measured
 from common.load.service.concurrency import USUAL, Concurrency
 
@@ -71,7 +71,7 @@ class Optimum:
     task: SearchTask
     times: Mapping[Shape, ServiceTimes]
     powers_w: Mapping[tuple[Shape, int], float | None]
-    found: Found
+    result: SearchResult
     curve: Sequence[CurvePoint]
     is_interrupted: bool = False
 
@@ -94,8 +94,8 @@ class ShapeTimes:
             each_s = max(0.0, left_s) / ((len(shapes) - index) * len(sizes))
             for size in sizes:
                 load = Unending(harness, shape)
-                found = measure_times(load, shape[0], [size], each_s)
-                self.times.setdefault(shape, {}).update(found)
+                times_s = measure_times(load, shape[0], [size], each_s)
+                self.times.setdefault(shape, {}).update(times_s)
                 self.powers_w[shape, size] = load.power_w
 
     def full_hz(self, shape: Shape, size: int) -> float:
@@ -119,28 +119,30 @@ def find_optimum(harness: SearchHarness, task: SearchTask) -> Optimum:
     except KeyboardInterrupt:
         if not times:
             raise
-        nothing = Found([], {}, None, is_interrupted=True)
+        nothing = SearchResult([], {}, None, is_interrupted=True)
         return Optimum(task, times, timing.powers_w, nothing, [], is_interrupted=True)
-    found, points = _searched(harness, task, {shape: times[shape] for shape in kept}, end_s), list[CurvePoint]()
-    is_interrupted = found.is_interrupted
+    result, points = _searched(harness, task, {shape: times[shape] for shape in kept}, end_s), list[CurvePoint]()
+    is_interrupted = result.is_interrupted
     try:
-        for point in () if is_interrupted else _curve_of_best(harness, task, times, found):
+        for point in () if is_interrupted else _curve_of_best(harness, task, times, result):
             points.append(point)
     except KeyboardInterrupt:
         is_interrupted = True
-    return Optimum(task, times, timing.powers_w, found, points, is_interrupted)
+    return Optimum(task, times, timing.powers_w, result, points, is_interrupted)
 
 
 def _curve_of_best(
-    harness: SearchHarness, task: SearchTask, times: Mapping[Shape, ServiceTimes], found: Found
+    harness: SearchHarness, task: SearchTask, times: Mapping[Shape, ServiceTimes], result: SearchResult
 ) -> Iterator[CurvePoint]:
     """Yield the points of the best configuration's curve; none where nothing met the bound."""
-    if best := found.best.get("rate"):
+    if best := result.best.get("rate"):
         own = times[best.configuration.shape]
         yield from curve(harness, best.configuration, own, CURVE_SHARE * task.budget_s, task.seed)
 
 
-def _searched(harness: SearchHarness, task: SearchTask, times: Mapping[Shape, ServiceTimes], end_s: float) -> Found:
+def _searched(
+    harness: SearchHarness, task: SearchTask, times: Mapping[Shape, ServiceTimes], end_s: float
+) -> SearchResult:
     """Return the search in some shapes up to a time; it begins with what the times of batches predict."""
     setups = task.configurations(times)
     first_hz = {one: sustainable_hz(times[one.shape], one, task.bound_us) for one in setups}
@@ -179,8 +181,8 @@ def chosen(optimum: Optimum) -> tuple[Configuration, float]:
 
     Where nothing meets the bound it is the trial that is nearest, or the one with the lowest rate.
     """
-    found = optimum.found
-    if (best := found.best.get("rate")) and best.rate_hz:
+    result = optimum.result
+    if (best := result.best.get("rate")) and best.rate_hz:
         return best.configuration, best.rate_hz
-    run = found.nearest or min(found.trials, key=lambda one: one.rate_hz)
+    run = result.nearest or min(result.trials, key=lambda one: one.rate_hz)
     return run.configuration, run.rate_hz

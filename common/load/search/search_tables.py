@@ -64,8 +64,8 @@ def _batch_row(shape: Shape, size: int, taken_s: Samples, power_w: float | None)
 
 def trial_rows(optimum: Optimum) -> list[LoadSearchRow]:
     """Return a row per trial of the search and of the curve; those of the curve have predictions."""
-    trials = [*optimum.found.trials, *(point.trial for point in optimum.curve)]
-    points = [*(None for _ in optimum.found.trials), *optimum.curve]
+    trials = [*optimum.result.trials, *(point.trial for point in optimum.curve)]
+    points = [*(None for _ in optimum.result.trials), *optimum.curve]
     rows = zip(trials, points, on_front(trials), strict=True)
     return [_trial_row(optimum.task, index, *row) for index, row in enumerate(rows)]
 
@@ -120,20 +120,20 @@ def _p99_columns(trial: Trial) -> P99Columns:
 
 def best_document(optimum: Optimum) -> LoadBestDocument:
     """Return what is best, by how much, and, where nothing meets the bound, what is nearest."""
-    task, found = optimum.task, optimum.found
-    margin, nearest = found.margin, found.nearest
-    problems = [one.problem for one in found.trials if one.problem]
+    task, result = optimum.task, optimum.result
+    margin, nearest = result.margin, result.nearest
+    problems = [one.problem for one in result.trials if one.problem]
     return {
         "bound_us": task.bound_us,
-        "is_bound_met": bool(found.best),
-        "best_by": {name: _standing(task, found.best[name]) for name in OBJECTIVES if name in found.best},
-        "runner_up": _standing(task, found.runner_up) if found.runner_up else {},
+        "is_bound_met": bool(result.best),
+        "best_by": {name: _standing(task, result.best[name]) for name in OBJECTIVES if name in result.best},
+        "runner_up": _standing(task, result.runner_up) if result.runner_up else {},
         "margin_share": margin.value if margin else None,
         "margin_low_share": margin.low if margin else None,
         "margin_high_share": margin.high if margin else None,
         "nearest": {} if nearest is None else _nearest(nearest),
         "untimed_shape_count": len(task.shapes) - len(optimum.times),
-        "trial_count": len(found.trials) + len(optimum.curve),
+        "trial_count": len(result.trials) + len(optimum.curve),
         "invalid_trial_count": len(problems),
         "invalid_trial_reason": problems[-1] if problems else None,
         "prediction_doubts": sorted({point.doubt for point in optimum.curve if point.doubt}),

@@ -44,8 +44,8 @@ def trial(
 
 def _estimate(latencies_us: Samples, quantile: float) -> Estimate:
     """Return a quantile; for too few requests without limits."""
-    found = dependent_percentile(latencies_us, quantile)
-    return found if found.value is not None else Estimate(float(np.quantile(latencies_us, quantile)))
+    estimate = dependent_percentile(latencies_us, quantile)
+    return estimate if estimate.value is not None else Estimate(float(np.quantile(latencies_us, quantile)))
 
 
 class SearchHarness(Protocol):

@@ -86,24 +86,24 @@ class Concurrency:
         return not self._problems(sessions, base, replicas)
 
     def _problems(self, sessions: int, base: SessionSettings, replicas: int) -> list[tuple[str, str, str]]:
-        own, found = "give <pool> own", list[tuple[str, str, str]]()
+        own, problems = "give <pool> own", list[tuple[str, str, str]]()
         if self.pool == "shared":
             if self.workers == "processes":
-                found.append(("pool", "shared, but sessions in processes of their own cannot share one", own))
+                problems.append(("pool", "shared, but sessions in processes of their own cannot share one", own))
             if self.spinning != "always":
                 problem = (
                     f"{self.spinning} is unavailable for a shared pool: ONNX Runtime for Python lets it spin always"
                 )
-                found.append(("spinning", problem, own))
+                problems.append(("spinning", problem, own))
             if self.affinity == "pinned":
                 problem = "pinned is unavailable for a shared pool: ONNX Runtime for Python ignores it"
-                found.append(("affinity", problem, own))
+                problems.append(("affinity", problem, own))
         if self.inter_threads and base.provider != CPU:
             problem = f"parallel is for the CPU alone; with {base.provider} ONNX Runtime may compute one node at a time"
-            found.append(("execution", problem, "give <execution> sequential"))
+            problems.append(("execution", problem, "give <execution> sequential"))
         if self.affinity == "pinned":
-            found += _pinning_problems(sessions * base.threads, replicas, self.inter_threads)
-        return found
+            problems += _pinning_problems(sessions * base.threads, replicas, self.inter_threads)
+        return problems
 
     def settings_of(self, sessions: int, base: SessionSettings) -> list[SessionSettings]:
         shared = sessions * base.threads if self.pool == "shared" else 0
@@ -117,15 +117,17 @@ USUAL = Concurrency()
 
 def _pinning_problems(threads: int, replicas: int, inter_threads: int) -> list[tuple[str, str, str]]:
     processors, free = len(available_processors()), "give <affinity> free"
-    found = []
+    problems = []
     if threads > processors:
         problem = f"pinned, but there are {threads} threads and {processors} processors"
-        found.append(("affinity", problem, "give fewer <sessions> or <threads>"))
+        problems.append(("affinity", problem, "give fewer <sessions> or <threads>"))
     if replicas > 1:
-        found.append(("affinity", "pinned, but all runs of a session would share a processor", "leave <replicate> out"))
+        problems.append(
+            ("affinity", "pinned, but all runs of a session would share a processor", "leave <replicate> out")
+        )
     if inter_threads:
-        found.append(("affinity", "pinned holds for intra-op threads alone", free))
-    return found
+        problems.append(("affinity", "pinned holds for intra-op threads alone", free))
+    return problems
 
 
 def every_concurrency(

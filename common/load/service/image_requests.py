@@ -91,11 +91,11 @@ def _files(path: Path) -> list[Path]:
         files = sorted(file for file in path.iterdir() if file.is_file()) if path.is_dir() else [path]
     except OSError as error:
         raise UnusableValueError("images", f"{shown(path)}: cannot be read ({error.strerror})") from error
-    found = [file for file in files if file.suffix.lower() in IMAGE_SUFFIXES]
-    if not found:
+    images = [file for file in files if file.suffix.lower() in IMAGE_SUFFIXES]
+    if not images:
         kinds = ", ".join(sorted(IMAGE_SUFFIXES))
         raise UnusableValueError("images", f"{shown(path)}: holds no image", f"give a file or a folder of {kinds}")
-    return found[:MOST_IMAGES]
+    return images[:MOST_IMAGES]
 
 
 def _checked(file: Path, form: ImageForm) -> bytes:

@@ -52,6 +52,6 @@ def top_classes(scores: Array, count: int) -> tuple[Array, Array]:
     return classes, np.take_along_axis(shares, classes, 1)
 
 
-def _no_scores(count: int, found: str) -> UnusableValueError:
+def _no_scores(count: int, output: str) -> UnusableValueError:
     remedy = "it takes a model whose first output is a row of at least so many scores for each request"
-    return UnusableValueError("top_k", f"{count}, but the model's first output is {found}", remedy)
+    return UnusableValueError("top_k", f"{count}, but the model's first output is {output}", remedy)

@@ -85,7 +85,7 @@ def test_the_best_sustains_nearly_what_any_configuration_does(found):
     most = max(
         rate
         for rate in np.linspace(500, 800, 13)
-        if (response := predicted(found.times[2, 1, USUAL], found.found.best["rate"].configuration, rate))
+        if (response := predicted(found.times[2, 1, USUAL], found.result.best["rate"].configuration, rate))
         and response.p99_us <= BOUND_US
     )
     assert 0.8 * most <= best["sustained_requests_per_s"] <= 1.08 * most
@@ -219,7 +219,7 @@ def test_ways_to_share_the_host_are_compared_in_one_table_and_searched():
         assert row["call_mean_us"] == pytest.approx(expected_us, rel=0.02)
     best = best_document(found)["best_by"]["rate"]
     assert (best["spinning"], best["session_workers"]) == ("never", "threads")
-    searched = {one.configuration.shape for one in found.found.standings}
+    searched = {one.configuration.shape for one in found.result.standings}
     assert {shape[2].spinning for shape in searched} == {"never"}  # the best two of each division
 
 
@@ -266,7 +266,7 @@ def test_a_signal_ends_the_search_with_what_was_measured():
     timing, searching, drawing = (find_optimum(EndedHarness(n), task) for n in (5, 13, len(whole.policies)))
     assert all(one.is_interrupted for one in (timing, searching, drawing))
     assert [len(batch_rows(one)) for one in (timing, searching, drawing)] == [2, 4, 4]
-    assert [len(one.found.trials) for one in (timing, searching)] == [0, 4]
+    assert [len(one.result.trials) for one in (timing, searching)] == [0, 4]
     assert best_document(timing)["best_by"] == {} and best_document(timing)["nearest"] == {}
     assert searching.curve == [] and len(trial_rows(searching)) == 4
-    assert len(drawing.curve) == 6 and drawing.found.best
+    assert len(drawing.curve) == 6 and drawing.result.best
