@@ -38,7 +38,7 @@ def judge(difference: Difference, margin_share: float, p_value: float | None, *,
     """Judge a difference.
 
     It is real if the test says so, its interval leaves zero out and it exceeds the noise floor. It is unchanged if the
-    floor and the interval lie within the margin.
+    floor and the interval are within the margin.
 
     Args:
         difference: with its interval and noise floor.

@@ -2,9 +2,9 @@
 
 Neighbouring runs are correlated, and the level of a shared host wanders. So no figure here takes single runs for
 independent. Test and interval work on the medians of blocks of neighbours. The noise floor comes from how far the
-medians of neighbouring quarters of one series lie apart. Half of their mean square is the Allan variance (Allan 1966,
+medians of neighbouring quarters of one series differ. Half of their mean square is the Allan variance (Allan 1966,
 Proc. IEEE 54(2)). For noise that wanders (flicker), it does not depend on the length of the quarters: the medians of
-two whole series then lie apart as the medians of two quarters do. For independent runs the floor is twice too high.
+two whole series then differ as the medians of two quarters do. For independent runs the floor is twice too high.
 
 Between runs that take turns, what wanders cancels, and each block has sessions of its own. So blocks are independent,
 and the floor is that of their median.
@@ -168,7 +168,7 @@ def with_common_floor(family: Mapping[Key, Difference]) -> dict[Key, Difference]
 def _session_share(shares: Samples, deviations: Samples) -> float:
     """Return the standard deviation between sessions that the scatter of all nodes shows beside that within them.
 
-    It is the one at which four fifths of the standardized differences lie as near to their median as those of a normal
+    It is the one at which four fifths of the standardized differences are as near to their median as those of a normal
     distribution, found by bisection. The half of them says too little where a trace counts whole microseconds: most
     small nodes then do not differ at all. More than a fifth may have changed.
     """

@@ -50,7 +50,7 @@ def percentile(samples: Samples, quantile: float) -> Estimate:
 def dependent_percentile(samples: Samples, quantile: float) -> Estimate:
     """Estimate a quantile of a series in which neighbours depend on each other, as requests do that queue together.
 
-    The limits are those of as many independent samples as tell as much: the samples over the variance factor of whether
+    The limits are those of as many independent samples as say as much: the samples over the variance factor of whether
     one exceeds the quantile. A limit is None where these are too few; the value is that of :func:`percentile`.
     """
     estimate = percentile(samples, quantile)

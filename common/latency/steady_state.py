@@ -69,7 +69,7 @@ class SteadyState:
 def steady_state(latencies_us: Samples) -> SteadyState:
     """Find the steady part of a series of one or more runs, in their order.
 
-    The steady part is the longest end of the series whose segments lie within ``TOLERANCE`` of its level, except for
+    The steady part is the longest end of the series whose segments are within ``TOLERANCE`` of its level, except for
     ``DISTURBED_SHARE`` of it. It has at least ``LEAST_RUNS`` runs and ``LEAST_SHARE`` of all runs, and the level of its
     last quarter equals that of its first. A series that a straight line fits equally well has no steady part. Changes
     are sought in series of twelve runs or more; a step of 5 % is found in 100 runs with 3 % noise.
