@@ -17,16 +17,16 @@ from typing import TypeVar
 from common.fpga.coefficients import Models
 from common.fpga.device.board import Board
 from common.fpga.device.resources import Resources
-from common.fpga.kernels.attention import AttentionEngine
-from common.fpga.kernels.epilogue import epilogue, fused_products
+from common.fpga.kernels.dataflow.attention import AttentionEngine
+from common.fpga.kernels.dataflow.operators import INTEGERS, is_simple, widest
+from common.fpga.kernels.dataflow.rowwise import RowwiseEngine, held_elements, is_streamed, task_lane
+from common.fpga.kernels.dataflow.streaming import StreamingGemv
 from common.fpga.kernels.estimate import Engine
-from common.fpga.kernels.operators import INTEGERS, is_simple, widest
-from common.fpga.kernels.overlay import OverlayEngine
+from common.fpga.kernels.overlay.engine import OverlayEngine
 from common.fpga.kernels.ports import MemoryPorts
-from common.fpga.kernels.rowwise import RowwiseEngine, held_elements, is_streamed, task_lane
-from common.fpga.kernels.streaming import StreamingGemv
-from common.fpga.kernels.systolic import SystolicArray, build_array
-from common.fpga.kernels.systolic_resources import dsp_count
+from common.fpga.kernels.systolic.array import SystolicArray, build_array
+from common.fpga.kernels.systolic.array_resources import dsp_count
+from common.fpga.kernels.systolic.epilogue import epilogue, fused_products
 from common.fpga.kernels.team import Team, shared
 from common.number_formats import PRECISION_BITS
 from common.operators import GELUS

@@ -12,7 +12,7 @@ from common.fpga.hand_off.designs import array_design, hls_files, verilog_files
 from common.fpga.hand_off.schedule import Call, calls_in_order, schedule
 from common.fpga.hand_off.specification import specification
 from common.fpga.hand_off.units import ComputeUnit, by_kernel, by_memory, compute_units, connectivity
-from common.fpga.kernels.systolic import SystolicArray
+from common.fpga.kernels.systolic.array import SystolicArray
 from common.fpga.planning.plan import Plan
 from common.fpga.rtl.generate import FORMATS
 from common.workload.layers import Convolution

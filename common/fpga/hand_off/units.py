@@ -10,9 +10,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from common.fpga.device.board import Board
+from common.fpga.kernels.dataflow.streaming import StreamingGemv
 from common.fpga.kernels.estimate import Engine
 from common.fpga.kernels.ports import MemoryPorts
-from common.fpga.kernels.streaming import StreamingGemv
 from common.fpga.kernels.team import Team
 from common.fpga.planning.planned_kernels import PlannedKernel
 

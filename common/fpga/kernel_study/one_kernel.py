@@ -21,7 +21,7 @@ from common.fpga.kernel_study.kernel_builders import (
     shortage,
 )
 from common.fpga.kernels.estimate import Engine, KernelEstimate
-from common.fpga.kernels.systolic import SystolicArray
+from common.fpga.kernels.systolic.array import SystolicArray
 from common.fpga.speedup.energy import CardEnergy, kernel_power_w
 from common.fpga.speedup.totals import Card, CardWork
 from common.intervals import ThreePoint

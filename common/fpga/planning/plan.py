@@ -13,8 +13,8 @@ from common.fpga.coefficients import Models
 from common.fpga.engine_catalogue import engines_for
 from common.fpga.offload.baselines import GroupClass, RulePlan, apply_rule, greedy
 from common.fpga.offload.problem import CASES, Case, Problem
-from common.fpga.offload.program import Solution, Status, optimize
 from common.fpga.offload.schedule import Schedule, evaluate
+from common.fpga.offload.search.plan_search import Solution, Status, optimize
 from common.fpga.planning.planned_kernels import PlannedKernel, name_kernels, planned_kernels, with_given_speedups
 from common.fpga.planning.problem_builder import Formulation, formulate, launch_rule
 from common.fpga.planning.request import Request

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, TypedDict
 
 from common.fpga.device.resources import Resources
-from common.fpga.kernels.systolic import SystolicArray
+from common.fpga.kernels.systolic.array import SystolicArray
 from common.fpga.offload.reasons import Reasons
 from common.fpga.planning.board_rows import WHOLE_BOARD, resource_use
 from common.fpga.planning.plan import Plan

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING
 
 from common.errors import PipelineError
 from common.fpga.kernels.estimate import Bound, scattered
-from common.fpga.kernels.overlay import OverlayEngine, OverlayStep
-from common.fpga.kernels.overlay_cycles import PLACED, elements, ends, moved, places_of, unsupported, weight_elements
+from common.fpga.kernels.overlay.cycles import PLACED, elements, ends, moved, places_of, unsupported, weight_elements
+from common.fpga.kernels.overlay.engine import OverlayEngine, OverlayStep
 from common.fusion.border import board_phases, crossings
 from common.fusion.groups import Group, fuse
 from common.intervals import ThreePoint, combine

@@ -8,10 +8,10 @@ import pytest
 
 from common.fpga.offload.baselines import GroupClass, Thresholds, apply_rule, greedy, possible_options
 from common.fpga.offload.problem import Wiring, misfit, place
-from common.fpga.offload.program import optimize
+from common.fpga.offload.program.timing import between_forks
 from common.fpga.offload.reasons import Reasons
 from common.fpga.offload.schedule import Assignment, KernelCall, Scheduler, evaluate
-from common.fpga.offload.timing import between_forks
+from common.fpga.offload.search.plan_search import optimize
 from tests.support.offload_problems import engine, flow, option, problem, random_problem
 
 CHAIN = problem(

@@ -21,7 +21,7 @@ from math import ceil
 from common.configuration import Section
 from common.fpga.device.resources import Resources, total
 from common.fpga.kernels.ports import MemoryPorts
-from common.fpga.kernels.systolic_tiling import Buffer
+from common.fpga.kernels.systolic.tiling import Buffer
 from common.fpga.rtl.generate import FORMATS
 from common.intervals import ThreePoint
 

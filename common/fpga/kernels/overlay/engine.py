@@ -17,7 +17,7 @@ from math import ceil
 
 from common.fpga.device.resources import Resources
 from common.fpga.kernels.estimate import Bound, KernelEstimate, scattered
-from common.fpga.kernels.overlay_cycles import (
+from common.fpga.kernels.overlay.cycles import (
     OverlayShape,
     array_cycles,
     images,

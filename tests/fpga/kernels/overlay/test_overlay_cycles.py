@@ -6,7 +6,7 @@ from itertools import product
 
 import pytest
 
-from common.fpga.kernels.overlay_cycles import (
+from common.fpga.kernels.overlay.cycles import (
     OverlayShape,
     array_cycles,
     pass_cycles,

@@ -7,12 +7,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from common.fpga.offload.choices import Choices, Mode, nanoseconds
 from common.fpga.offload.effort import Spending
 from common.fpga.offload.jobs import JobKey
 from common.fpga.offload.problem import Problem, place
+from common.fpga.offload.program.choices import Choices, Mode, nanoseconds
+from common.fpga.offload.program.timing import Timing
 from common.fpga.offload.schedule import Assignment, KernelCall, Scheduler
-from common.fpga.offload.timing import Timing
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,12 +15,12 @@ from collections.abc import Sequence
 from itertools import product
 from typing import Any
 
-from common.fpga.offload.choices import Choices, nanoseconds
 from common.fpga.offload.effort import Spending
 from common.fpga.offload.problem import Problem, Wiring
+from common.fpga.offload.program.choices import Choices, nanoseconds
+from common.fpga.offload.program.solver import TOLERANCE, Answer, best_choices, best_schedule, lower_bound
+from common.fpga.offload.program.timing import Timing
 from common.fpga.offload.schedule import Assignment, KernelCall, Scheduler
-from common.fpga.offload.solver import TOLERANCE, Answer, best_choices, best_schedule, lower_bound
-from common.fpga.offload.timing import Timing
 
 NEVER = 1 << 60  # nanoseconds
 QUICK = 0.2  # deterministic seconds for a plan without overlap

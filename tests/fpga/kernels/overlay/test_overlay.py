@@ -15,9 +15,9 @@ from common.configuration import Section
 from common.errors import ConfigurationError, PipelineError, UnusableValueError
 from common.fpga.device.board_files import load_board
 from common.fpga.device.resources import Resources
-from common.fpga.kernels.overlay import OverlayConfig, OverlayEngine, OverlayHost, OverlayPorts
-from common.fpga.kernels.overlay_config import load_engine, read_engine
-from common.fpga.kernels.overlay_cycles import OverlayShape
+from common.fpga.kernels.overlay.cycles import OverlayShape
+from common.fpga.kernels.overlay.engine import OverlayConfig, OverlayEngine, OverlayHost, OverlayPorts
+from common.fpga.kernels.overlay.engine_files import load_engine, read_engine
 from common.fpga.planning.whole_model import whole_model
 from common.intervals import ThreePoint
 from common.workload.layers import Convolution, Matmul, Pointwise, Pooling, Rowwise

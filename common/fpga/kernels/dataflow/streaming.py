@@ -19,8 +19,8 @@ from math import ceil
 from common.configuration import Section
 from common.errors import UnusableValueError
 from common.fpga.device.resources import Resources
+from common.fpga.kernels.dataflow.operators import DataflowCosts
 from common.fpga.kernels.estimate import KernelEstimate
-from common.fpga.kernels.operators import DataflowCosts
 from common.fpga.kernels.ports import MemoryPorts, OnPorts
 from common.intervals import ThreePoint
 from common.number_formats import PRECISION_BITS

@@ -8,9 +8,9 @@ import random
 import pytest
 
 from common.fpga.offload.effort import Effort
-from common.fpga.offload.pipelined import StreamEnergy, best_stream, interval_us, stream_energy_uj
-from common.fpga.offload.program import optimize
 from common.fpga.offload.schedule import Assignment, evaluate
+from common.fpga.offload.search.pipelined import StreamEnergy, best_stream, interval_us, stream_energy_uj
+from common.fpga.offload.search.plan_search import optimize
 from tests.support.offload_problems import engine, flow, option, problem, random_problem, started_by_others
 
 
@@ -158,6 +158,6 @@ def test_the_card_rests_where_its_static_power_costs_more_than_it_saves():
 
 
 def test_a_program_that_is_too_large_leaves_the_known_plan(monkeypatch):
-    monkeypatch.setattr("common.fpga.offload.pipelined.MOST_OPTIONS", 1)
+    monkeypatch.setattr("common.fpga.offload.search.pipelined.MOST_OPTIONS", 1)
     known = optimize(TWO).assignment
     assert best_stream(TWO, known, Effort()).assignment is known

@@ -7,16 +7,16 @@ import threading
 import pytest
 
 from common import interrupts
-from common.fpga.offload import program
-from common.fpga.offload import segments as gates
 from common.fpga.offload.baselines import extended, possible_options
 from common.fpga.offload.effort import Effort, Spending
 from common.fpga.offload.problem import Wiring
-from common.fpga.offload.program import optimize
+from common.fpga.offload.program.whole import WholeSearch
 from common.fpga.offload.schedule import Assignment, KernelCall, Scheduler, evaluate
-from common.fpga.offload.segments import Parts, segments
-from common.fpga.offload.sequence import GateStep, SequenceSearch
-from common.fpga.offload.whole import WholeSearch
+from common.fpga.offload.search import plan_search
+from common.fpga.offload.search import segments as gates
+from common.fpga.offload.search.plan_search import optimize
+from common.fpga.offload.search.segments import Parts, segments
+from common.fpga.offload.search.sequence import GateStep, SequenceSearch
 from tests.support.offload_problems import earliest_finish, engine, flow, option, problem, random_problem, random_towers
 
 
@@ -141,8 +141,8 @@ def test_calls_of_loose_items_join_the_plan_of_the_segments():
 def test_a_plan_that_loose_items_cannot_mend_is_not_tried_with_them(monkeypatch):
     """The greedy plan is best at 3,620; the plan of the segments is not, and the loose item takes 10 of its 4,030."""
     given, tried = two_towers(201), []
-    monkeypatch.setattr(program, "extended", lambda plan, *more: tried.append(plan) or extended(plan, *more))
-    monkeypatch.setattr(program, "FEW_OPTIONS", 0)
+    monkeypatch.setattr(plan_search, "extended", lambda plan, *more: tried.append(plan) or extended(plan, *more))
+    monkeypatch.setattr(plan_search, "FEW_OPTIONS", 0)
     assert optimize(given, Effort(0.2)).finish_us == 3620
     assert tried == []
 

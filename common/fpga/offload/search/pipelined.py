@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from common.fpga.offload.baselines import possible_options
-from common.fpga.offload.choices import Choices, nanoseconds
 from common.fpga.offload.effort import Effort, Spending, Watch
 from common.fpga.offload.problem import Problem
+from common.fpga.offload.program.choices import Choices, nanoseconds
+from common.fpga.offload.program.solver import best_choices
 from common.fpga.offload.schedule import Assignment, Schedule, Scheduler
-from common.fpga.offload.solver import best_choices
 
 MOST_OPTIONS = 3000  # a larger program takes too much memory: the known plan stays
 

@@ -13,10 +13,10 @@ from benchmarks import gemv_fit
 from common.configuration import Section
 from common.errors import ConfigurationError, UnusableValueError
 from common.fpga.device.resources import Resources
+from common.fpga.kernels.dataflow.operators import buffer, read_dataflow
+from common.fpga.kernels.dataflow.streaming import StreamingGemv, host_call_us, read_streaming
 from common.fpga.kernels.estimate import Engine
-from common.fpga.kernels.operators import buffer, read_dataflow
 from common.fpga.kernels.ports import MemoryPorts
-from common.fpga.kernels.streaming import StreamingGemv, host_call_us, read_streaming
 from common.intervals import ThreePoint
 from common.workload.layers import Convolution, Matmul, Pointwise
 from common.yaml_file import load_yaml

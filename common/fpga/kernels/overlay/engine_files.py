@@ -10,8 +10,8 @@ from common.configuration import Section, find_file
 from common.errors import UnusableValueError
 from common.fpga.device.board import Board
 from common.fpga.device.resources import RESOURCE_NAMES, Resources
-from common.fpga.kernels.overlay import OverlayConfig, OverlayEngine, OverlayHost, OverlayPorts
-from common.fpga.kernels.overlay_cycles import OverlayShape
+from common.fpga.kernels.overlay.cycles import OverlayShape
+from common.fpga.kernels.overlay.engine import OverlayConfig, OverlayEngine, OverlayHost, OverlayPorts
 
 
 def load_engine(name: str, folder: Path, board: Board) -> OverlayEngine:

@@ -15,8 +15,8 @@ from common.errors import ConfigurationError
 from common.fpga.device.resources import Resources, total
 from common.fpga.kernels.estimate import widened
 from common.fpga.kernels.ports import MemoryPorts
-from common.fpga.kernels.systolic import SystolicArray, build_array, fold_cycles
-from common.fpga.kernels.systolic_resources import (
+from common.fpga.kernels.systolic.array import SystolicArray, build_array, fold_cycles
+from common.fpga.kernels.systolic.array_resources import (
     ArrayTiming,
     ClockClosure,
     array_resources,
@@ -25,7 +25,7 @@ from common.fpga.kernels.systolic_resources import (
     read_systolic,
     terms,
 )
-from common.fpga.kernels.systolic_tiling import (
+from common.fpga.kernels.systolic.tiling import (
     Buffer,
     Operands,
     Tile,

@@ -5,8 +5,8 @@ from dataclasses import replace
 
 import pytest
 
-from common.fpga.offload.program import optimize, with_joined_stretches
 from common.fpga.offload.schedule import Assignment, KernelCall, Scheduler
+from common.fpga.offload.search.plan_search import optimize, with_joined_stretches
 from tests.support.offload_problems import (
     earliest_finish,
     engine,

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from benchmarks.published import attention_shares
 from common.fpga.device.resources import Resources
-from common.fpga.kernels.attention import Heads, heads_of
+from common.fpga.kernels.dataflow.attention import Heads, heads_of
 from common.fpga.kernels.estimate import Engine
 from common.intervals import ThreePoint
 from common.workload.layers import Convolution, Matmul, Pointwise, Rowwise

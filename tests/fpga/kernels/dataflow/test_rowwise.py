@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from common.fpga.device.resources import Resources
+from common.fpga.kernels.dataflow.operators import ELEMENTWISE, FLOPS, FOLDS, GELU_FLOPS, NORMALIZERS, lane_of, widest
+from common.fpga.kernels.dataflow.rowwise import held_elements, task_lane
 from common.fpga.kernels.estimate import Engine
-from common.fpga.kernels.operators import ELEMENTWISE, FLOPS, FOLDS, GELU_FLOPS, NORMALIZERS, lane_of, widest
-from common.fpga.kernels.rowwise import held_elements, task_lane
 from common.onnx_graph.work.elementwise import PER_INPUT, PER_OUTPUT
 from common.operators import MICROSOFT, ONNX
 from common.workload.layers import Matmul, Pointwise, Pooling, Rowwise

@@ -7,8 +7,8 @@ from functools import partial, reduce
 from itertools import accumulate
 from typing import Any
 
-from common.fpga.offload.choices import Choices, Direction, nanoseconds
 from common.fpga.offload.problem import Problem, Wiring
+from common.fpga.offload.program.choices import Choices, Direction, nanoseconds
 
 Delays = dict[int, Any]
 

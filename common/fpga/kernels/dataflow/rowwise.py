@@ -15,7 +15,7 @@ the same buffer; where they do not fit, they are read again for every row of res
 ⌈elements / (lanes · units)⌉ and no drain; next to a row-wise operator they add no cycles to its stream. Concat, Split,
 Slice and Pad move contiguous elements as these operators do.
 
-A lane has the arithmetic operators of the tasks that the engine is built for (common/fpga/kernels/operators.py).
+A lane has the arithmetic operators of the tasks that the engine is built for (`operators.py`).
 """
 
 from __future__ import annotations
@@ -24,8 +24,7 @@ from dataclasses import dataclass
 from math import ceil
 
 from common.fpga.device.resources import Resources
-from common.fpga.kernels.estimate import KernelEstimate
-from common.fpga.kernels.operators import (
+from common.fpga.kernels.dataflow.operators import (
     FLOPS,
     FOLDS,
     INTEGERS,
@@ -39,6 +38,7 @@ from common.fpga.kernels.operators import (
     lane_of,
     widest,
 )
+from common.fpga.kernels.estimate import KernelEstimate
 from common.fpga.kernels.ports import MemoryPorts, OnPorts
 from common.number_formats import PRECISION_BITS
 from common.operators import GELUS

@@ -16,10 +16,10 @@ from typing import Any
 from common.fpga.offload.effort import Spending
 from common.fpga.offload.jobs import JobKey
 from common.fpga.offload.problem import Instance, Problem, Wiring, misfit, place
+from common.fpga.offload.program.solver import TOLERANCE
+from common.fpga.offload.program.whole import NEVER, WholeSearch
 from common.fpga.offload.schedule import Assignment, KernelCall
-from common.fpga.offload.segments import NetworkSegment, Part, Parts
-from common.fpga.offload.solver import TOLERANCE
-from common.fpga.offload.whole import NEVER, WholeSearch
+from common.fpga.offload.search.segments import NetworkSegment, Part, Parts
 
 LIMITS = (0.02, 0.1, 0.5, 2.5, 12.5)  # deterministic seconds for one segment, round by round
 Counts = tuple[int, ...]  # instances that may be used, by engine type

@@ -21,8 +21,8 @@ from typing import Literal
 from common.fpga.device.resources import Resources
 from common.fpga.kernels.estimate import KernelEstimate, scattered, widened
 from common.fpga.kernels.ports import MemoryPorts, OnPorts
-from common.fpga.kernels.systolic_resources import ArrayTiming, ResourceModels, array_resources
-from common.fpga.kernels.systolic_tiling import (
+from common.fpga.kernels.systolic.array_resources import ArrayTiming, ResourceModels, array_resources
+from common.fpga.kernels.systolic.tiling import (
     BANK_WORDS,
     SUM_BITS,
     Buffer,

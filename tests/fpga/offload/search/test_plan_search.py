@@ -9,9 +9,9 @@ import pytest
 from common.errors import PipelineError
 from common.fpga.offload.baselines import greedy, possible_options
 from common.fpga.offload.effort import Effort, Spending
-from common.fpga.offload.program import optimize
+from common.fpga.offload.program.whole import WholeSearch
 from common.fpga.offload.schedule import Assignment, KernelCall, Scheduler, evaluate
-from common.fpga.offload.whole import WholeSearch
+from common.fpga.offload.search.plan_search import optimize
 from tests.support.offload_problems import (
     earliest_finish,
     engine,

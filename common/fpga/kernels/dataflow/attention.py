@@ -27,8 +27,8 @@ from dataclasses import dataclass
 from math import ceil
 
 from common.fpga.device.resources import Resources
+from common.fpga.kernels.dataflow.operators import DataflowCosts, buffer
 from common.fpga.kernels.estimate import KernelEstimate
-from common.fpga.kernels.operators import DataflowCosts, buffer
 from common.fpga.kernels.ports import MemoryPorts, OnPorts
 from common.intervals import ThreePoint
 from common.number_formats import PRECISION_BITS

@@ -15,8 +15,8 @@ from itertools import dropwhile
 from math import ceil
 
 from common.fpga.device.resources import Resources
-from common.fpga.kernels.operators import INTEGERS, Counts, DataflowCosts, lane_of, widest
-from common.fpga.kernels.systolic_tiling import sums_per_cycle
+from common.fpga.kernels.dataflow.operators import INTEGERS, Counts, DataflowCosts, lane_of, widest
+from common.fpga.kernels.systolic.tiling import sums_per_cycle
 from common.workload.layers import Convolution, Matmul, Pointwise
 from common.workload.tasks import Task
 

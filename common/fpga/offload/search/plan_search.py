@@ -3,8 +3,8 @@
 The search has a plan and a bound from its first moment on, and ends once they meet:
 
 1. The greedy plan, and the longest path as a bound.
-2. The network segment by segment between its gates (:mod:`common.fpga.offload.sequence`).
-3. If that leaves a gap, the whole network as one program (:mod:`common.fpga.offload.whole`).
+2. The network segment by segment between its gates (:mod:`common.fpga.offload.search.sequence`).
+3. If that leaves a gap, the whole network as one program (:mod:`common.fpga.offload.program.whole`).
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from typing import Literal
 
 from common.errors import PipelineError
 from common.fpga.offload.baselines import MANY_ITEMS, extended, greedy, possible_options
-from common.fpga.offload.choices import nanoseconds
 from common.fpga.offload.effort import Effort, Endless, Spending, Watch
 from common.fpga.offload.jobs import JobKey
 from common.fpga.offload.problem import Item, OffloadFlow, Problem, Wiring, place
+from common.fpga.offload.program.choices import nanoseconds
+from common.fpga.offload.program.solver import TOLERANCE
+from common.fpga.offload.program.whole import WholeSearch
 from common.fpga.offload.schedule import Assignment, KernelCall, Scheduler
-from common.fpga.offload.segments import segments
-from common.fpga.offload.sequence import SequenceSearch
-from common.fpga.offload.solver import TOLERANCE
-from common.fpga.offload.whole import WholeSearch
+from common.fpga.offload.search.segments import segments
+from common.fpga.offload.search.sequence import SequenceSearch
 from common.intervals import ThreePoint
 
 CLOSE = 0.001  # gap that is close enough on a network of MANY_ITEMS: the whole program takes long to close it
