@@ -57,12 +57,7 @@ def engines_for(
 ) -> tuple[Engine, ...]:
     """Return the engines that fit the board and can compute at least one of the tasks.
 
-    Args:
-        board: clock, budgets and memory.
-        precision: number format of the kernels.
-        models: coefficients of the kernel models.
-        tasks: work of the model.
-        overlay: another candidate; it is left out where it is built for another board.
+    An overlay that is built for another board is left out.
     """
     room = max(board.budgets, key=lambda budget: budget.dsp)
     systolic = arrays(board, precision, models, tasks, room)
@@ -125,10 +120,7 @@ def close_to_largest(
 ) -> list[SystolicArray]:
     """Return the arrays that have at least a share of the multipliers of the largest one that fits.
 
-    Args:
-        sizes: rows, columns and products per element.
-        share: of the largest array's multipliers.
-        built: the array of a size; None where it does not fit.
+    ``built`` returns the array of a size, or None where it does not fit.
     """
     fitting: list[SystolicArray] = []
     for size in sorted(sizes, key=prod, reverse=True):

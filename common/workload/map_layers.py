@@ -149,8 +149,8 @@ def layer_graph(
     Args:
         metrics: rows of op_metrics.
         graph: the same model's graph.
-        counts_elements: whether each element counts as one byte, whatever its format is.
-        groups: the nodes of each layer, in an order in which they can run; those of :func:`fuse` by default.
+        counts_elements: whether each element counts as one byte.
+        groups: nodes of each layer, in an order in which they can run; by default those of :func:`fuse`.
 
     Raises:
         UpstreamError: dimensions of the model are unbound.
@@ -163,12 +163,7 @@ def layer_graph(
 
 
 def linked(layers: Sequence[MapLayer], returned: frozenset[str]) -> LayerGraph:
-    """Return layers, in an order in which they can run, with the tensors between them.
-
-    Args:
-        layers: the layers.
-        returned: tensors that the model returns.
-    """
+    """Return layers, in an order in which they can run, with the tensors between them and those that it returns."""
     consumers: dict[str, list[int]] = {}
     for index, layer in enumerate(layers):
         for tensor in layer.reads:

@@ -28,15 +28,7 @@ from common.workload.tasks import Task
 def specification(
     kernel: PlannedKernel, board: str, precision: str, units: Sequence[ComputeUnit], calls: Sequence[Call]
 ) -> dict[str, Any]:
-    """Return the content of ``K1.json``.
-
-    Args:
-        kernel: the kernel.
-        board: name of the board.
-        precision: number format.
-        units: its compute units; a team has several.
-        calls: its calls in order.
-    """
+    """Return the content of ``K1.json``, for a kernel with its units and its calls in order."""
     engine = units[0].engine
     return {
         "kernel": kernel.name,

@@ -160,21 +160,15 @@ class AttentionEngine(OnPorts):
         units = (lanes + softmax + tiles + kv).times(self.heads_parallel)
         return (self.costs.control + units + ports + channels).whole()
 
-    def refusal(self, task: Task) -> str:
-        """Return why the engine cannot compute a task, or an empty string."""
-        if task.precision != self.precision:
-            return f"it is built for {self.precision}"
-        if task.on_chip_bytes:
-            return "it keeps nothing on the chip but keys and values"
-        if (heads := heads_of(task)) is None:
-            return "it computes softmax between two products of the same rows"
-        if max(heads.head_dim, heads.value_dim) > self.head_dim_limit:
-            return f"its tiles hold heads of {self.head_dim_limit} at most"
-        return ""
+    def can_compute(self, task: Task) -> bool:
+        """Return whether a task is a softmax between two products, of heads that the tile's registers hold."""
+        if task.precision != self.precision or task.on_chip_bytes or (heads := heads_of(task)) is None:
+            return False
+        return max(heads.head_dim, heads.value_dim) <= self.head_dim_limit
 
     def estimate(self, task: Task) -> KernelEstimate | None:
         heads = heads_of(task)
-        if heads is None or self.refusal(task):
+        if heads is None or not self.can_compute(task):
             return None
         return self.estimate_attention(heads, bytes_beside=max(0, task.border_bytes - round(self._border_bytes(heads))))
 

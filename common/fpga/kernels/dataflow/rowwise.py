@@ -109,24 +109,15 @@ class RowwiseEngine(OnPorts):
         units = (lane.times(self.lanes) + once + rows).times(self.ports.count)
         return (self.costs.control + units + ports + channels).whole()
 
-    def refusal(self, task: Task) -> str:
-        if task.precision != self.precision:
-            return f"it is built for {self.precision}"
-        if task.on_chip_bytes:
-            return "it keeps nothing on the chip but rows"
-        for layer in task.layers:
-            if not isinstance(layer, Rowwise | Pointwise | Pooling):
-                return "it computes no products"
-            if layer.op_type not in STREAMED:
-                return f"it has no {layer.op_type}"
-        needed = task_lane(task)
-        if lacking := [name for name, count in needed.items() if count > self.lane.get(name, 0)]:
-            return f"its lanes lack a further {lacking[0]}"
-        return "" if task.layers else "there is nothing to compute"
+    def can_compute(self, task: Task) -> bool:
+        """Return whether a task has no product, and the lanes have every operator that it needs."""
+        if task.precision != self.precision or not is_streamed(task):
+            return False
+        return all(count <= self.lane.get(name, 0) for name, count in task_lane(task).items())
 
     def estimate(self, task: Task) -> KernelEstimate | None:
         """Estimate one call: row-wise operators and pools run one after the other, others within their streams."""
-        if self.refusal(task):
+        if not self.can_compute(task):
             return None
         reductions = [layer for layer in task.layers if isinstance(layer, Rowwise) and layer.op_type not in GELUS]
         pools = [layer for layer in task.layers if isinstance(layer, Pooling)]

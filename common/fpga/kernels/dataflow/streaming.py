@@ -123,19 +123,15 @@ class StreamingGemv(OnPorts):
         ports = self.costs.ports(self.ports.count + 2 * self.vectors, self.ports.port_bits)
         return (self.costs.control + lanes + ports + channels).whole()
 
-    def refusal(self, task: Task) -> str:
-        matmuls = [layer for layer in task.layers if isinstance(layer, Matmul)]
-        if task.precision != self.precision:
-            return f"it is built for {self.precision}"
-        if task.on_chip_bytes:
-            return "it keeps nothing on the chip"
-        if len(matmuls) != 1 or not all(isinstance(layer, Matmul | Pointwise) for layer in task.layers):
-            return "it computes one matrix product and element-wise operators on its result"
-        return ""
+    def can_compute(self, task: Task) -> bool:
+        """Return whether a task is one matrix product, with element-wise operators on its result."""
+        products = [layer for layer in task.layers if isinstance(layer, Matmul)]
+        are_known = all(isinstance(layer, Matmul | Pointwise) for layer in task.layers)
+        return task.precision == self.precision and not task.on_chip_bytes and len(products) == 1 and are_known
 
     def estimate(self, task: Task) -> KernelEstimate | None:
         """Estimate one call. The second operand is streamed; its columns are the rows of the GEMV."""
-        if self.refusal(task):
+        if not self.can_compute(task):
             return None
         product = next(layer for layer in task.layers if isinstance(layer, Matmul))
         bits = PRECISION_BITS[self.precision]

@@ -27,10 +27,6 @@ def load_engine(name: str, folder: Path, board: Board) -> OverlayEngine:
 def read_engine(file: Section, board: Board) -> OverlayEngine:
     """Make an engine from its YAML file, whose name is the engine's, for one board.
 
-    Args:
-        file: one of configs/engines.
-        board: gives the bandwidth of the memory and of the link to a card.
-
     Raises:
         UnusableValueError: the vendor does not build the engine for the board.
         ConfigurationError: a key is missing or unknown, or a number is unusable or has no source.

@@ -182,21 +182,10 @@ def array_resources(
     ports: MemoryPorts,
     macs_per_dsp: float,
     models: ResourceModels,
-    schedule: str = "overlapped",
 ) -> Resources:
-    """Return the likely resources of the array with its buffers, ports and control.
-
-    Args:
-        size: rows, columns, products per element.
-        precision: number format.
-        held: memories on the chip.
-        ports: ports to the card's memory, with an adapter each.
-        macs_per_dsp: the board's rate in this format.
-        models: coefficients.
-        schedule: schedule of the folds.
-    """
+    """Return the likely resources of the array with its buffers, ports and control; each port has an adapter."""
     rows, cols, simd = size
-    cells = cell_resources(size, precision, models, schedule, is_hard_float=macs_per_dsp >= 1)
+    cells = cell_resources(size, precision, models, is_hard_float=macs_per_dsp >= 1)
     words = ports.count * ports.port_bits / PORT_BITS
     adapters = Resources(models.port_lut, models.port_ff, models.port_bram36).times(words)
     channels = Resources(memory_channels=ports.channel_count)
@@ -214,12 +203,7 @@ def cell_resources(
 ) -> Resources:
     """Return LUTs and flip-flops of the processing elements, their skew registers and their control.
 
-    Args:
-        size: rows, columns, products per element.
-        precision: number format.
-        models: coefficients.
-        schedule: schedule of the folds.
-        is_hard_float: whether a DSP multiplies and adds floating-point numbers by itself.
+    With ``is_hard_float`` a DSP multiplies and adds floating-point numbers by itself.
     """
     rows, cols, simd = size
     if precision not in FORMATS:

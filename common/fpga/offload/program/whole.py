@@ -127,12 +127,12 @@ class WholeSearch:
         else:
             self.bounded()
 
-    def without_overlap(self, limit: float = QUICK) -> None:
+    def without_overlap(self) -> None:
         """Find the best plan without overlap, of equal ones the smallest."""
         choices = Choices(self.problem, self.options)
         most = (len(choices.used) + 1) * (len(choices.on_host) + 1)
         choices.model.minimize(choices.serial_ns() * most + _size(choices))
-        answer = best_choices(choices, self.budget, limit)
+        answer = best_choices(choices, self.budget, QUICK)
         self.offer(answer.plan)
         self._refuse(answer)
 

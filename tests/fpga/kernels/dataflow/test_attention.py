@@ -261,9 +261,9 @@ def test_heads_of_a_group():
     group = task_of(SCORES, Pointwise("Div", 429), SOFTMAX, VALUES, Pointwise("Transpose", 195), kind="attention")
     assert heads_of(group) == Heads(13, 3, 11, 7, 5)
     engine = attention()
-    assert engine.refusal(group) == ""
     assert engine.estimate(group) == engine.estimate_attention(heads_of(group))
-    assert attention(head_dim_limit=7).refusal(group) == ""
+    assert attention(head_dim_limit=7).estimate(group) is not None
+    assert attention(head_dim_limit=6).estimate(group) is None
 
 
 def test_what_a_group_reads_beyond_its_operands_counts():
@@ -273,21 +273,20 @@ def test_what_a_group_reads_beyond_its_operands_counts():
 
 
 @pytest.mark.parametrize(
-    ("task", "words"),
+    "task",
     [
-        (task_of(SCORES, SOFTMAX, VALUES, precision="int8"), "built for fp32"),
-        (task_of(SCORES, VALUES), "softmax between"),
-        (task_of(SCORES, SOFTMAX), "softmax between"),
-        (task_of(SCORES, Rowwise("LayerNormalization", 39, 11), VALUES), "softmax between"),
-        (task_of(SCORES, SOFTMAX, VALUES, Convolution(1, 3, 5, 5, 7, 5, 5)), "softmax between"),
-        (task_of(SCORES, SOFTMAX, Matmul(3, 12, 5, 13)), "softmax between"),
-        (task_of(SCORES, Rowwise("Softmax", 143, 3), VALUES), "softmax between"),
-        (task_of(Matmul(3, 65, 11, 13, False), SOFTMAX, VALUES), "heads of 64 at most"),
-        (task_of(SCORES, SOFTMAX, VALUES, on_chip_bytes=1), "nothing on the chip"),
+        task_of(SCORES, SOFTMAX, VALUES, precision="int8"),
+        task_of(SCORES, VALUES),
+        task_of(SCORES, SOFTMAX),
+        task_of(SCORES, Rowwise("LayerNormalization", 39, 11), VALUES),
+        task_of(SCORES, SOFTMAX, VALUES, Convolution(1, 3, 5, 5, 7, 5, 5)),
+        task_of(SCORES, SOFTMAX, Matmul(3, 12, 5, 13)),
+        task_of(SCORES, Rowwise("Softmax", 143, 3), VALUES),
+        task_of(Matmul(3, 65, 11, 13, False), SOFTMAX, VALUES),
+        task_of(SCORES, SOFTMAX, VALUES, on_chip_bytes=1),
     ],
 )
-def test_what_it_cannot_compute(task, words):
-    assert words in attention().refusal(task)
+def test_what_it_cannot_compute(task):
     assert attention().estimate(task) is None
 
 

@@ -186,18 +186,17 @@ def test_more_units_clock_lanes_or_room_never_slow_it(rows, width, units):
 
 
 @pytest.mark.parametrize(
-    ("task", "words"),
+    "task",
     [
-        (rows_task("Softmax", 3, 5, precision="int8"), "built for fp32"),
-        (task_of(Matmul(3, 5, 7)), "no products"),
-        (task_of(Pointwise("Transpose", 15)), "no Transpose"),
-        (task_of(Rowwise("LogSoftmax", 3, 5)), "no LogSoftmax"),
-        (task_of(), "nothing to compute"),
-        (rows_task("Softmax", 3, 5, on_chip_bytes=1), "nothing on the chip"),
+        rows_task("Softmax", 3, 5, precision="int8"),
+        task_of(Matmul(3, 5, 7)),
+        task_of(Pointwise("Transpose", 15)),
+        task_of(Rowwise("LogSoftmax", 3, 5)),
+        task_of(),
+        rows_task("Softmax", 3, 5, on_chip_bytes=1),
     ],
 )
-def test_what_it_cannot_compute(task, words):
-    assert words in rowwise().refusal(task)
+def test_what_it_cannot_compute(task):
     assert rowwise().estimate(task) is None
 
 
@@ -409,8 +408,8 @@ def test_a_lane_has_the_operators_of_its_most_demanding_task():
     engine = rowwise(lane=widest([task_lane(norm), task_lane(both)]))
     assert engine.lane == {"add": 4, "multiply": 3}
     assert engine.estimate(norm) is not None
-    assert "lack a further exponential" in engine.refusal(task_of(Rowwise("Softmax", 3, 5)))
-    assert "lack a further add" in rowwise(lane=task_lane(both)).refusal(norm)
+    assert engine.estimate(task_of(Rowwise("Softmax", 3, 5))) is None  # its lanes lack an exponential
+    assert rowwise(lane=task_lane(both)).estimate(norm) is None  # they lack further additions
 
 
 def test_integers_take_tables_for_what_fp32_takes_exponentials():

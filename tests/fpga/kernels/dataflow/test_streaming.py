@@ -230,19 +230,17 @@ def test_what_a_fused_group_reads_beside_its_product_counts():
 
 
 @pytest.mark.parametrize(
-    ("task", "words"),
+    "task",
     [
-        (task_of(Matmul(1, 5, 7), precision="int8"), "built for fp32"),
-        (task_of(Matmul(1, 5, 7), Matmul(1, 7, 5)), "one matrix product"),
-        (task_of(Convolution(1, 3, 5, 5, 7, 5, 5)), "one matrix product"),
-        (task_of(), "one matrix product"),
-        (task_of(Matmul(1, 5, 7), on_chip_bytes=1), "nothing on the chip"),
+        task_of(Matmul(1, 5, 7), precision="int8"),
+        task_of(Matmul(1, 5, 7), Matmul(1, 7, 5)),
+        task_of(Convolution(1, 3, 5, 5, 7, 5, 5)),
+        task_of(),
+        task_of(Matmul(1, 5, 7), on_chip_bytes=1),
     ],
 )
-def test_what_it_cannot_compute(task, words):
-    engine = bare_gemv()
-    assert words in engine.refusal(task)
-    assert engine.estimate(task) is None
+def test_what_it_cannot_compute(task):
+    assert bare_gemv().estimate(task) is None
 
 
 def test_extents_below_one_are_refused():
