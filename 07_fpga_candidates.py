@@ -99,8 +99,8 @@ def add_rule_flags(parser: cli.Parser) -> None:
         ("--min-intensity-flop-per-byte", cli.positive_float, "arithmetic intensity"),
         ("--min-fused-share", cli.share, "share of the traffic that fusing saves"),
     )
-    for flag, kind, what in thresholds:
-        text = f"rule of thumb: smallest {what} at which a class of groups goes to the card"
+    for flag, kind, quantity in thresholds:
+        text = f"rule of thumb: smallest {quantity} at which a class of groups goes to the card"
         parser.setting(flag, type=kind, metavar="X", help=text)
 
 

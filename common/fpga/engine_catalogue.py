@@ -86,12 +86,12 @@ def dsp_rate(board: Board, precision: str) -> float | None:
 
 def arrays(board: Board, precision: str, models: Models, tasks: Iterable[Task], room: Resources) -> list[SystolicArray]:
     """Return the arrays with the least time for all products of the tasks: on all regions, and on shares of one."""
-    given = list(tasks)
-    counts = Counter(task.nameless for task in given if task.macs and task.kind != "chain")
+    all_tasks = list(tasks)
+    counts = Counter(task.nameless for task in all_tasks if task.macs and task.kind != "chain")
     if not counts:
         return []
     rate, ports = board.macs_per_dsp[precision], array_ports(board)
-    kept_bytes = max((task.on_chip_bytes for task in given), default=0)
+    kept_bytes = max((task.on_chip_bytes for task in all_tasks), default=0)
     products, costs = fused_products(counts), models.dataflow.on(board.dsp_type)
     rooms = [(_part(room, share), False) for share in ARRAY_SHARES]
     if len(board.regions) > 1:
@@ -102,9 +102,9 @@ def arrays(board: Board, precision: str, models: Models, tasks: Iterable[Task], 
         def built(size: Size, budget: Resources = budget, spans: bool = spans) -> SystolicArray | None:
             if dsp_count(*size, precision, rate) > budget.dsp:
                 return None
-            given = (size, precision, ports, rate, models.systolic)
+            parameters = (size, precision, ports, rate, models.systolic)
             behind = epilogue(size, precision, products, costs)
-            array = build_array(*given, spans_regions=spans, kept_bytes=kept_bytes, room=budget, epilogue=behind)
+            array = build_array(*parameters, spans_regions=spans, kept_bytes=kept_bytes, room=budget, epilogue=behind)
             return closing(array, board, models) if array.resources.fits(budget) else None
 
         sizes = product(ARRAY_SIDES, ARRAY_SIDES, ARRAY_SIMD)
@@ -134,7 +134,7 @@ def close_to_largest(
 def closing(engine: Closing, board: Board, models: Models) -> Closing:
     """Return the engine at the clock at which such designs close, unless the clock is given.
 
-    Only an array crosses regions within a cycle. Ports and lanes of the others can lie in one region each.
+    Only an array crosses regions within a cycle. Ports and lanes of the others can be in one region each.
     """
     if board.is_clock_given:
         return engine

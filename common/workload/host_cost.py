@@ -9,14 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from common.errors import UpstreamError
 from common.intervals import ThreePoint, combine
 from common.names import shown
 
 if TYPE_CHECKING:
-    from common.table_rows import EnergySummaryDocument, LatencySummaryDocument
+    from common.table_rows import EnergySummaryDocument, LatencySummaryDocument, OpLatencyRow
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +151,7 @@ def run_energy(energy: EnergySummaryDocument, latency: ThreePoint) -> ThreePoint
     return combine(lambda uj, us: uj * us / latency.likely, ThreePoint(low, likely, high), latency)
 
 
-def surplus_us(node_us: float, correction: Mapping[str, Any] | None) -> float:
+def surplus_us(node_us: float, correction: OpLatencyRow | None) -> float:
     """Return by how much the corrected time of a node in one run may be too long: too little was subtracted."""
     if correction is None or correction["correction_us"] is None or correction["correction_high_us"] is None:
         return 0.0

@@ -272,14 +272,14 @@ class _Reader:
         self, group: Group, nests: tuple[LoopNest, ...], source: str, written: str
     ) -> tuple[FeatureMap, Window, FeatureMap] | None:
         bits = (self._bits(source), self._bits(written))
-        found = [layer for name in group.nodes for layer in self.layers[name] or ()]
+        layers = [layer for name in group.nodes for layer in self.layers[name] or ()]
         if len(nests) == 1 and nests[0].has_weight:
             return maps_of_nest(nests[0], bits)
-        pools = [layer for layer in found if isinstance(layer, Pooling)]
+        pools = [layer for layer in layers if isinstance(layer, Pooling)]
         if group.kind == "pool" and len(pools) == 1 and pools[0].axes <= 2:
             return maps_of_pool(pools[0], self.rows[group.heads[0]]["attributes"].get("pads"), bits)
         if group.kind in ("rowwise", "pointwise") and not nests and set(group.op_types) <= STAYS_IN_PLACE:
-            return self._same_map(source, found, bits)
+            return self._same_map(source, layers, bits)
         return None
 
     def _same_map(

@@ -55,8 +55,8 @@ def _nests(row: OpMetricsRow, graph: SourceGraph, layers: tuple[Layer, ...]) -> 
         return ()
     bits, pads = _operand_bits(row, graph), _pads_before(row["attributes"].get("pads"))
     nests = [nest_of(layer, bits, pads) for layer in contractions]
-    found = tuple(nest for nest in nests if nest is not None)
-    return found if len(found) == len(nests) else ()
+    known = tuple(nest for nest in nests if nest is not None)
+    return known if len(known) == len(nests) else ()
 
 
 def _pads_before(pads: Any) -> tuple[int, int]:

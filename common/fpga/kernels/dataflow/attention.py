@@ -224,9 +224,9 @@ class AttentionEngine(OnPorts):
         return scores, exponentials, (keys + 1) * ceil(heads.value_dim / self.row_lanes)
 
     def tile_cycles(self, heads: Heads) -> float:
-        blocks, rest = divmod(heads.keys, self.key_block)
+        blocks, last_keys = divmod(heads.keys, self.key_block)
         steps = blocks * max(self.stages(self.key_block, heads))
-        steps += max(self.stages(rest, heads)) if rest else 0
+        steps += max(self.stages(last_keys, heads)) if last_keys else 0
         return self.ii_cycles * (steps + ceil(heads.value_dim / self.row_lanes))
 
     def _fill_cycles(self, heads: Heads) -> float:

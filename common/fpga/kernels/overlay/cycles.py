@@ -8,8 +8,8 @@ of the DPUCZDX8G). The extents of a layer are rounded up to whole steps:
                     because of channel augmentation (PG338, Channel Augmentation)
     window cycles = ceil(H_out / window_pixels) · W_out · ceil(C / out_channels) · K_h · K_w
 
-The window unit (PG338, DepthwiseConv (ALU)) computes depthwise convolutions, poolings and additions. That the pixels
-lie in one column is an assumption, made before the fit because the buffer has as many banks as there are pixels.
+The window unit (PG338, DepthwiseConv (ALU)) computes depthwise convolutions, poolings and additions. The model
+assumes that the pixels are in one column, because the buffer has as many banks as there are pixels.
 
 A feature map that fits a bank of the buffer stays on the chip and is neither written to memory nor read. The inputs of
 a Concat are stored in its result's buffer, so a Concat moves nothing.

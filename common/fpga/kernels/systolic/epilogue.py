@@ -36,7 +36,7 @@ class FusedProduct:
 
 def fused_products(tasks: Iterable[Task]) -> frozenset[FusedProduct]:
     """Return the distinct products of the tasks that an array computes in one call each."""
-    return frozenset(found for task in tasks for found in _fused(task))
+    return frozenset(product for task in tasks for product in _fused(task))
 
 
 def _fused(task: Task) -> Iterator[FusedProduct]:

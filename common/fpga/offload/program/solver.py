@@ -190,8 +190,8 @@ def lower_bound(model: Any, objective: Any, budget: Spending | None = None) -> i
     relaxed = (budget or Spending(math.inf)).wait_for(
         lambda: linprog(cost, A_ub=both, b_ub=limits, bounds=ends / grain[:, None], method="highs")
     )
-    found = relaxed is not None and relaxed.status == 0
-    return math.floor(relaxed.fun * TIME_GRAIN * (1 - TOLERANCE)) if found else 0
+    is_solved = relaxed is not None and relaxed.status == 0
+    return math.floor(relaxed.fun * TIME_GRAIN * (1 - TOLERANCE)) if is_solved else 0
 
 
 def _matrix(rows: Sequence[LinearRow], grain: Any) -> tuple[Any, Any, Any]:

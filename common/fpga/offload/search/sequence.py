@@ -11,7 +11,6 @@ from __future__ import annotations
 import heapq
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from common.fpga.offload.effort import Spending
 from common.fpga.offload.jobs import JobKey
@@ -262,10 +261,13 @@ def _fewer(counts: Counts, used: Mapping[Instance, float]) -> Iterator[Counts]:
         yield (*counts[:engine], number - 1, *counts[engine + 1 :])
 
 
+Trail = tuple[GateStep, "Trail"] | None  # the last step, and the trail before it
+
+
 def shortest(table: Table, time: Callable[[GateStep], int]) -> tuple[int, list[GateStep]]:
-    reached: dict[bool, tuple[int, Any]] = {False: (0, None)}  # by side of the gate: time, and the steps up to it
+    reached: dict[bool, tuple[int, Trail]] = {False: (0, None)}  # by side of the gate: time, and the steps up to it
     for steps in table:
-        after: dict[bool, tuple[int, Any]] = {}
+        after: dict[bool, tuple[int, Trail]] = {}
         for (entry, leave), step in steps.items():
             if entry in reached:
                 sum_ns, trail = reached[entry][0] + time(step), reached[entry][1]
