@@ -44,8 +44,8 @@ from common.fpga.coefficients import load_models
 from common.fpga.device.board import DEFAULT_PRECISION, PLAN_PRECISIONS, Board
 from common.fpga.device.board_files import load_board
 from common.fpga.hand_off.files import hand_off_files
-from common.fpga.kernels.overlay import OverlayEngine
-from common.fpga.kernels.overlay_config import load_engine
+from common.fpga.kernels.overlay.engine import OverlayEngine
+from common.fpga.kernels.overlay.engine_files import load_engine
 from common.fpga.offload.baselines import Thresholds
 from common.fpga.offload.effort import Effort
 from common.fpga.planning.problem_builder import LAUNCH_PER
@@ -99,8 +99,8 @@ def add_rule_flags(parser: cli.Parser) -> None:
         ("--min-intensity-flop-per-byte", cli.positive_float, "arithmetic intensity"),
         ("--min-fused-share", cli.share, "share of the traffic that fusing saves"),
     )
-    for flag, kind, what in thresholds:
-        text = f"rule of thumb: smallest {what} at which a class of groups goes to the card"
+    for flag, kind, quantity in thresholds:
+        text = f"rule of thumb: smallest {quantity} at which a class of groups goes to the card"
         parser.setting(flag, type=kind, metavar="X", help=text)
 
 

@@ -26,8 +26,8 @@ from collections.abc import Sequence
 from common import cli
 from common.errors import CommandLineError
 from common.fpga.device.board_files import load_board
-from common.fpga.kernels.overlay import OverlayEngine
-from common.fpga.kernels.overlay_config import load_engine
+from common.fpga.kernels.overlay.engine import OverlayEngine
+from common.fpga.kernels.overlay.engine_files import load_engine
 from common.fpga.planning.whole_model import layer_rows, summary_of, whole_model
 from common.source_graph import from_rows
 from common.view.plan.overlay_text import overlay_report

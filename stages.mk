@@ -144,27 +144,29 @@ CODE_07 := common/artifacts/catalogue.py common/artifacts/cells.py common/artifa
     common/fpga/device/board.py common/fpga/device/board_files.py common/fpga/device/resources.py \
     common/fpga/engine_catalogue.py common/fpga/hand_off/designs.py common/fpga/hand_off/files.py \
     common/fpga/hand_off/schedule.py common/fpga/hand_off/specification.py common/fpga/hand_off/units.py \
-    common/fpga/kernels/attention.py common/fpga/kernels/epilogue.py common/fpga/kernels/estimate.py \
-    common/fpga/kernels/operators.py common/fpga/kernels/overlay.py common/fpga/kernels/overlay_config.py \
-    common/fpga/kernels/overlay_cycles.py common/fpga/kernels/ports.py common/fpga/kernels/rowwise.py \
-    common/fpga/kernels/streaming.py common/fpga/kernels/systolic.py common/fpga/kernels/systolic_resources.py \
-    common/fpga/kernels/systolic_tiling.py common/fpga/kernels/team.py common/fpga/offload/baselines.py \
-    common/fpga/offload/choices.py common/fpga/offload/effort.py common/fpga/offload/jobs.py \
-    common/fpga/offload/pipelined.py common/fpga/offload/problem.py common/fpga/offload/program.py \
-    common/fpga/offload/reasons.py common/fpga/offload/schedule.py common/fpga/offload/segments.py \
-    common/fpga/offload/sequence.py common/fpga/offload/solver.py common/fpga/offload/timing.py \
-    common/fpga/offload/whole.py common/fpga/planning/board_rows.py common/fpga/planning/front.py \
-    common/fpga/planning/plan.py common/fpga/planning/plan_notes.py common/fpga/planning/plan_rows.py \
-    common/fpga/planning/planned_kernels.py common/fpga/planning/problem_builder.py common/fpga/planning/request.py \
-    common/fpga/planning/results.py common/fpga/planning/rule_classes.py common/fpga/rtl/generate.py \
-    common/fpga/speedup/amdahl.py common/fpga/speedup/energy.py common/fpga/speedup/speedup_rows.py \
-    common/fpga/speedup/totals.py common/fpga/speedup/verdict.py common/fusion/border.py common/fusion/chains.py \
-    common/fusion/groups.py common/fusion/patterns.py common/graph.py common/host_doubts.py common/host_identity.py \
-    common/interrupts.py common/intervals.py common/names.py common/number_formats.py common/operators.py \
-    common/small_file.py common/source_graph.py common/sums.py common/view/html.css common/view/html.py \
-    common/view/plan/fpga_text.py common/view/plan/front_text.py common/view/tables.py common/view/text.py \
-    common/workload/flows.py common/workload/host_cost.py common/workload/layer_rows.py common/workload/layers.py \
-    common/workload/task_candidates.py common/workload/tasks.py common/workload/workload.py common/yaml_file.py
+    common/fpga/kernels/dataflow/attention.py common/fpga/kernels/dataflow/operators.py \
+    common/fpga/kernels/dataflow/rowwise.py common/fpga/kernels/dataflow/streaming.py common/fpga/kernels/estimate.py \
+    common/fpga/kernels/overlay/cycles.py common/fpga/kernels/overlay/engine.py \
+    common/fpga/kernels/overlay/engine_files.py common/fpga/kernels/ports.py common/fpga/kernels/systolic/array.py \
+    common/fpga/kernels/systolic/array_resources.py common/fpga/kernels/systolic/epilogue.py \
+    common/fpga/kernels/systolic/tiling.py common/fpga/kernels/team.py common/fpga/offload/baselines.py \
+    common/fpga/offload/effort.py common/fpga/offload/jobs.py common/fpga/offload/problem.py \
+    common/fpga/offload/program/choices.py common/fpga/offload/program/solver.py common/fpga/offload/program/timing.py \
+    common/fpga/offload/program/whole.py common/fpga/offload/reasons.py common/fpga/offload/schedule.py \
+    common/fpga/offload/search/pipelined.py common/fpga/offload/search/plan_search.py \
+    common/fpga/offload/search/segments.py common/fpga/offload/search/sequence.py common/fpga/planning/board_rows.py \
+    common/fpga/planning/front.py common/fpga/planning/plan.py common/fpga/planning/plan_notes.py \
+    common/fpga/planning/plan_rows.py common/fpga/planning/planned_kernels.py common/fpga/planning/problem_builder.py \
+    common/fpga/planning/request.py common/fpga/planning/results.py common/fpga/planning/rule_classes.py \
+    common/fpga/rtl/generate.py common/fpga/speedup/amdahl.py common/fpga/speedup/energy.py \
+    common/fpga/speedup/speedup_rows.py common/fpga/speedup/totals.py common/fpga/speedup/verdict.py \
+    common/fusion/border.py common/fusion/chains.py common/fusion/groups.py common/fusion/patterns.py common/graph.py \
+    common/host_doubts.py common/host_identity.py common/interrupts.py common/intervals.py common/names.py \
+    common/number_formats.py common/operators.py common/small_file.py common/source_graph.py common/sums.py \
+    common/view/html.css common/view/html.py common/view/plan/fpga_text.py common/view/plan/front_text.py \
+    common/view/tables.py common/view/text.py common/workload/flows.py common/workload/host_cost.py \
+    common/workload/layer_rows.py common/workload/layers.py common/workload/task_candidates.py \
+    common/workload/tasks.py common/workload/workload.py common/yaml_file.py
 
 SCRIPT_23 := 23_overlay_estimate.py
 TABLE_23 := overlay_layers.csv
@@ -180,13 +182,14 @@ CODE_23 := common/artifacts/catalogue.py common/artifacts/cells.py common/artifa
     common/cli/settings_file.py common/cli/stage.py common/cli/streams.py common/cli/wording.py \
     common/configuration.py common/errors.py common/expressions.py common/fpga/device/board.py \
     common/fpga/device/board_files.py common/fpga/device/resources.py common/fpga/kernels/estimate.py \
-    common/fpga/kernels/overlay.py common/fpga/kernels/overlay_config.py common/fpga/kernels/overlay_cycles.py \
-    common/fpga/planning/whole_model.py common/fusion/border.py common/fusion/chains.py common/fusion/groups.py \
-    common/fusion/patterns.py common/graph.py common/host_identity.py common/interrupts.py common/intervals.py \
-    common/names.py common/number_formats.py common/operators.py common/small_file.py common/source_graph.py \
-    common/sums.py common/view/html.css common/view/html.py common/view/plan/overlay_text.py common/view/tables.py \
-    common/view/text.py common/workload/flows.py common/workload/host_cost.py common/workload/layer_rows.py \
-    common/workload/layers.py common/workload/task_candidates.py common/workload/tasks.py common/yaml_file.py
+    common/fpga/kernels/overlay/cycles.py common/fpga/kernels/overlay/engine.py \
+    common/fpga/kernels/overlay/engine_files.py common/fpga/planning/whole_model.py common/fusion/border.py \
+    common/fusion/chains.py common/fusion/groups.py common/fusion/patterns.py common/graph.py common/host_identity.py \
+    common/interrupts.py common/intervals.py common/names.py common/number_formats.py common/operators.py \
+    common/small_file.py common/source_graph.py common/sums.py common/view/html.css common/view/html.py \
+    common/view/plan/overlay_text.py common/view/tables.py common/view/text.py common/workload/flows.py \
+    common/workload/host_cost.py common/workload/layer_rows.py common/workload/layers.py \
+    common/workload/task_candidates.py common/workload/tasks.py common/yaml_file.py
 
 SCRIPT_08 := 08_design_space.py
 TABLE_08 := design_points.csv

@@ -22,7 +22,7 @@ from benchmarks.overlay_fit import CONFIGS
 from benchmarks.published import Closure, attention_shares, closures, designs
 from common.fpga.device.board_files import load_board
 from common.fpga.engine_catalogue import closing
-from common.fpga.kernels.systolic_resources import ONE_REGION, SEVERAL_REGIONS, FloatLogic
+from common.fpga.kernels.systolic.array_resources import ONE_REGION, SEVERAL_REGIONS, FloatLogic
 
 RECALLED = "(recalled)"
 

@@ -19,10 +19,10 @@ from common.fpga.coefficients import load_models
 from common.fpga.device.board_files import load_board
 from common.fpga.device.resources import Resources
 from common.fpga.engine_catalogue import array_ports
-from common.fpga.kernels.overlay import OverlayEngine
+from common.fpga.kernels.overlay.engine import OverlayEngine
 from common.fpga.kernels.ports import MemoryPorts
-from common.fpga.kernels.systolic import ELEMENT_BYTES, SystolicArray, build_array
-from common.fpga.kernels.systolic_resources import FloatLogic
+from common.fpga.kernels.systolic.array import ELEMENT_BYTES, SystolicArray, build_array
+from common.fpga.kernels.systolic.array_resources import FloatLogic
 from common.fusion.groups import fuse
 from common.workload.layers import Convolution, Matmul
 from common.workload.task_candidates import task_candidates

@@ -35,7 +35,7 @@ from common.fpga.coefficients import load_models
 from common.fpga.device.board_files import load_board
 from common.fpga.hand_off.designs import array_design
 from common.fpga.hand_off.schedule import Call, calls_in_order
-from common.fpga.kernels.systolic import SystolicArray
+from common.fpga.kernels.systolic.array import SystolicArray
 from common.fpga.offload.baselines import Thresholds
 from common.fpga.offload.effort import Effort
 from common.fpga.planning.plan import Plan, make_plan

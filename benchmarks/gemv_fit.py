@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from common.configuration import Section
-from common.fpga.kernels.streaming import PublishedSize, StreamingModel, host_call_us, read_streaming
+from common.fpga.kernels.dataflow.streaming import PublishedSize, StreamingModel, host_call_us, read_streaming
 
 CONFIG = Path(__file__).resolve().parent.parent / "configs" / "streaming.yaml"
 # A form is the set of fitted delays, which keep the kernel from taking a word in every cycle.

@@ -23,7 +23,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from common.fpga.device.resources import Resources
 from common.fpga.offload.effort import Effort, Endless
 from common.fpga.offload.problem import EngineType, Item, OffloadFlow, Option, Problem, RegionBudget
-from common.fpga.offload.program import optimize
+from common.fpga.offload.search.plan_search import optimize
 from common.intervals import ThreePoint
 
 HOST_MACS_PER_US, HOST_BYTES_PER_US, LINK_BYTES_PER_US, CARD_BYTES_PER_US = 6.3e4, 1.1e4, 1.05e4, 3.1e5

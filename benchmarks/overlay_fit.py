@@ -28,8 +28,8 @@ import numpy.typing as npt
 import onnx
 
 from common.fpga.device.board_files import load_board
-from common.fpga.kernels.overlay import OverlayEngine
-from common.fpga.kernels.overlay_config import load_engine
+from common.fpga.kernels.overlay.engine import OverlayEngine
+from common.fpga.kernels.overlay.engine_files import load_engine
 from common.fpga.planning.whole_model import WholeModel, whole_model
 from common.onnx_graph.counts import count_nodes
 from common.onnx_graph.load import load_model

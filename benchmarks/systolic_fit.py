@@ -22,7 +22,7 @@ import yaml
 
 from common.configuration import Section
 from common.errors import PipelineError
-from common.fpga.kernels.systolic_resources import ResourceModels, cell_resources, dsp_count, read_systolic, terms
+from common.fpga.kernels.systolic.array_resources import ResourceModels, cell_resources, dsp_count, read_systolic, terms
 from common.fpga.rtl.generate import FORMATS, Design
 from common.fpga.rtl.synthesize import Cells, synthesize
 

@@ -61,13 +61,13 @@ Writes  kernels.csv (the list as its source states it), kernels_corrected.csv (w
 NO_QUANTITY = {"out", "config", "quiet", "board", "clock_mhz"}  # settings that no kernel builder reads
 
 
-def kernels(argv: Sequence[str], folder: Path = Path(cli.DEFAULT_OUT)) -> int:
+def kernels(argv: Sequence[str]) -> int:
     parser = cli.Parser(f"{PROGRAM} kernels", KERNELS_HELP)
     default = CONFIGS / "kernels" / "vision-encoder.yaml"
     parser.setting(
         "--list", type=cli.path, default=default, metavar="FILE", help="kernel list, like those of configs/kernels"
     )
-    parser.defaults["out"] = folder
+    parser.defaults["out"] = Path(cli.DEFAULT_OUT)
     with cli.stage(parser, argv) as stage:
         kernel_list = read_kernel_list(Section.of_file(stage.settings.list))
         boards = (kernel_list.as_stated.board, kernel_list.corrected.board)

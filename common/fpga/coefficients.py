@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from common.configuration import Section
-from common.fpga.kernels.operators import DataflowCosts, read_dataflow
-from common.fpga.kernels.streaming import StreamingModel, read_streaming
-from common.fpga.kernels.systolic_resources import ResourceModels, read_systolic
+from common.fpga.kernels.dataflow.operators import DataflowCosts, read_dataflow
+from common.fpga.kernels.dataflow.streaming import StreamingModel, read_streaming
+from common.fpga.kernels.systolic.array_resources import ResourceModels, read_systolic
 from common.fpga.speedup.energy import CardEnergy, read_card_energy
 
 

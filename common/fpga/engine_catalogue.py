@@ -17,16 +17,16 @@ from typing import TypeVar
 from common.fpga.coefficients import Models
 from common.fpga.device.board import Board
 from common.fpga.device.resources import Resources
-from common.fpga.kernels.attention import AttentionEngine
-from common.fpga.kernels.epilogue import epilogue, fused_products
+from common.fpga.kernels.dataflow.attention import AttentionEngine
+from common.fpga.kernels.dataflow.operators import INTEGERS, is_simple, widest
+from common.fpga.kernels.dataflow.rowwise import RowwiseEngine, held_elements, is_streamed, task_lane
+from common.fpga.kernels.dataflow.streaming import StreamingGemv
 from common.fpga.kernels.estimate import Engine
-from common.fpga.kernels.operators import INTEGERS, is_simple, widest
-from common.fpga.kernels.overlay import OverlayEngine
+from common.fpga.kernels.overlay.engine import OverlayEngine
 from common.fpga.kernels.ports import MemoryPorts
-from common.fpga.kernels.rowwise import RowwiseEngine, held_elements, is_streamed, task_lane
-from common.fpga.kernels.streaming import StreamingGemv
-from common.fpga.kernels.systolic import SystolicArray, build_array
-from common.fpga.kernels.systolic_resources import dsp_count
+from common.fpga.kernels.systolic.array import SystolicArray, build_array
+from common.fpga.kernels.systolic.array_resources import dsp_count
+from common.fpga.kernels.systolic.epilogue import epilogue, fused_products
 from common.fpga.kernels.team import Team, shared
 from common.number_formats import PRECISION_BITS
 from common.operators import GELUS
@@ -57,12 +57,7 @@ def engines_for(
 ) -> tuple[Engine, ...]:
     """Return the engines that fit the board and can compute at least one of the tasks.
 
-    Args:
-        board: clock, budgets and memory.
-        precision: number format of the kernels.
-        models: coefficients of the kernel models.
-        tasks: work of the model.
-        overlay: another candidate; it is left out where it is built for another board.
+    An overlay that is built for another board is left out.
     """
     room = max(board.budgets, key=lambda budget: budget.dsp)
     systolic = arrays(board, precision, models, tasks, room)
@@ -91,12 +86,12 @@ def dsp_rate(board: Board, precision: str) -> float | None:
 
 def arrays(board: Board, precision: str, models: Models, tasks: Iterable[Task], room: Resources) -> list[SystolicArray]:
     """Return the arrays with the least time for all products of the tasks: on all regions, and on shares of one."""
-    given = list(tasks)
-    counts = Counter(task.nameless for task in given if task.macs and task.kind != "chain")
+    all_tasks = list(tasks)
+    counts = Counter(task.nameless for task in all_tasks if task.macs and task.kind != "chain")
     if not counts:
         return []
     rate, ports = board.macs_per_dsp[precision], array_ports(board)
-    kept_bytes = max((task.on_chip_bytes for task in given), default=0)
+    kept_bytes = max((task.on_chip_bytes for task in all_tasks), default=0)
     products, costs = fused_products(counts), models.dataflow.on(board.dsp_type)
     rooms = [(_part(room, share), False) for share in ARRAY_SHARES]
     if len(board.regions) > 1:
@@ -107,9 +102,9 @@ def arrays(board: Board, precision: str, models: Models, tasks: Iterable[Task], 
         def built(size: Size, budget: Resources = budget, spans: bool = spans) -> SystolicArray | None:
             if dsp_count(*size, precision, rate) > budget.dsp:
                 return None
-            given = (size, precision, ports, rate, models.systolic)
+            parameters = (size, precision, ports, rate, models.systolic)
             behind = epilogue(size, precision, products, costs)
-            array = build_array(*given, spans_regions=spans, kept_bytes=kept_bytes, room=budget, epilogue=behind)
+            array = build_array(*parameters, spans_regions=spans, kept_bytes=kept_bytes, room=budget, epilogue=behind)
             return closing(array, board, models) if array.resources.fits(budget) else None
 
         sizes = product(ARRAY_SIDES, ARRAY_SIDES, ARRAY_SIMD)
@@ -125,10 +120,7 @@ def close_to_largest(
 ) -> list[SystolicArray]:
     """Return the arrays that have at least a share of the multipliers of the largest one that fits.
 
-    Args:
-        sizes: rows, columns and products per element.
-        share: of the largest array's multipliers.
-        built: the array of a size; None where it does not fit.
+    ``built`` returns the array of a size, or None where it does not fit.
     """
     fitting: list[SystolicArray] = []
     for size in sorted(sizes, key=prod, reverse=True):
@@ -142,7 +134,7 @@ def close_to_largest(
 def closing(engine: Closing, board: Board, models: Models) -> Closing:
     """Return the engine at the clock at which such designs close, unless the clock is given.
 
-    Only an array crosses regions within a cycle. Ports and lanes of the others can lie in one region each.
+    Only an array crosses regions within a cycle. Ports and lanes of the others can be in one region each.
     """
     if board.is_clock_given:
         return engine

@@ -66,11 +66,8 @@ def executed_traffic(
 ) -> dict[str, Traffic]:
     """Return the compulsory traffic of every executed node.
 
-    Args:
-        source: the model's graph.
-        executed: the graph that the runtime executed.
-        owned: source nodes of each executed node that has some; the others were inserted by the runtime.
-        sizes: bytes of each tensor of the executed graph.
+    ``owned`` has the source nodes of each executed node that the runtime did not insert, ``sizes`` the bytes of each
+    tensor of the executed graph.
     """
     return {
         node.name: traffic(source, owned[node.name]) if node.name in owned else whole_traffic(node, sizes)
@@ -103,51 +100,29 @@ def unfused_bytes(graph: SourceGraph, group: Group) -> int | None:
     return total((*read, *written))
 
 
-@dataclass(frozen=True, slots=True)
-class Crossing:
-    """A tensor that is transferred between host and board once in a run. ``node`` is its end on the board."""
-
-    tensor: str
-    node: str
-    to_board: bool
-    size_bytes: int | None
-
-
-def crossings(graph: SourceGraph, on_board: Set[str]) -> tuple[Crossing, ...]:
+def crossings(graph: SourceGraph, on_board: Set[str]) -> tuple[str, ...]:
     """Return the tensors to transfer when the nodes ``on_board`` run on the board and all others on the host.
 
     A view is not transferred: its bytes are those of the tensor behind it. Constants are loaded before the first run.
     """
-    at_host = {graph.storage.get(tensor, tensor): "" for tensor in graph.returned}
-    at_board: dict[str, str] = {}
+    at_host = {graph.storage.get(tensor, tensor) for tensor in graph.returned}
+    at_board: set[str] = set()
     for name, node in graph.nodes.items():
         for tensor in graph.variables(node):
             if graph.reads[tensor, name] != 0:
                 readers = at_board if name in on_board else at_host
-                readers.setdefault(graph.storage.get(tensor, tensor), name)
-    transfers = []
-    for tensor, reader in at_board.items():
-        if graph.producer.get(tensor) not in on_board:
-            transfers.append(Crossing(tensor, reader, True, graph.sizes[tensor]))
-    for tensor in at_host:
-        if (writer := graph.producer.get(tensor, "")) in on_board:
-            transfers.append(Crossing(tensor, writer, False, graph.sizes[tensor]))
-    return tuple(transfers)
+                readers.add(graph.storage.get(tensor, tensor))
+    to_board = {tensor for tensor in at_board if graph.producer.get(tensor) not in on_board}
+    to_host = {tensor for tensor in at_host if graph.producer.get(tensor) in on_board}
+    return tuple(sorted(to_board | to_host))
 
 
 def board_phases(graph: SourceGraph, groups: Iterable[Group], on_board: Set[str]) -> dict[str, int]:
-    """Number the phases in which host and board take turns, for each group on the board.
+    """Number the phases in which host and board take turns: the phase by the last node of each group on the board.
 
     A group runs in the phase of the latest group that it waits for, or in the next phase if that group is on the other
-    side. Groups of one phase need no synchronization with the host between them.
-
-    Args:
-        graph: the source graph.
-        groups: what it is divided into, in an order in which they can run.
-        on_board: nodes on the board.
-
-    Returns:
-        Phase by the last node of each group on the board.
+    side. Groups of one phase need no synchronization with the host between them. The groups are in an order in which
+    they can run.
     """
     phase_of_node: dict[str, int] = {}
     phases: dict[str, int] = {}

@@ -6,7 +6,7 @@ A map is cut into bands of full rows. So there is a halo in one direction only, 
 memory. Fused layers can either recompute the rows where bands overlap, or keep them (Alwani et al., MICRO 2016,
 "Fused-layer CNN accelerators", section III: D = S·D' + K − S, with reuse or with recomputation). Here they are kept:
 K − S rows cost a few kilobytes. Recomputation costs multiply-accumulates in every band, and more of them the deeper the
-chain is; :func:`recomputed_share` returns how many.
+chain is.
 """
 
 from __future__ import annotations
@@ -29,14 +29,8 @@ def find_chains(
 ) -> tuple[tuple[int, ...], ...]:
     """Return every run of two to ``longest`` groups that pass on rows; at least one of them has a contraction.
 
-    Args:
-        graph: the source graph.
-        groups: the groups of the graph.
-        stages: the groups that work row by row; others are in no chain.
-        longest: most groups of a chain. A chain holds all its weights or whole maps, so longer ones do not fit anyway.
-
-    Returns:
-        Chains as indices of their groups.
+    Groups without a stage do not work row by row and are in no chain. A chain holds all its weights or whole maps, so
+    longer ones do not fit anyway.
     """
     follows = _links(graph, groups, stages)
     chains = []
@@ -97,14 +91,6 @@ def rows_read(stage: ChainStage, rows: int) -> int:
     return min(stage.in_rows, (rows - 1) * stage.stride_rows + stage.window_rows)
 
 
-def rows_computed(stages: Sequence[ChainStage], band_rows: int) -> list[int]:
-    """Return the output rows of each stage that one band of the last stage needs: the pyramid of Alwani et al."""
-    rows = [min(band_rows, stages[-1].out_rows)]
-    for stage in reversed(stages[1:]):
-        rows.append(rows_read(stage, rows[-1]))
-    return rows[::-1]
-
-
 def rows_held(stages: Sequence[ChainStage], band_rows: int) -> list[int]:
     """Return how many rows of each tensor between two stages are alive at once when overlaps are kept.
 
@@ -117,17 +103,6 @@ def rows_held(stages: Sequence[ChainStage], band_rows: int) -> list[int]:
         held.append(max(made, rows_read(stage, fresh)))
         fresh = made
     return held[::-1]
-
-
-def recomputed_share(stages: Sequence[ChainStage], band_rows: int) -> float:
-    """Return the additional share of multiply-accumulates if every band recomputes overlaps; 0.25 is a quarter more.
-
-    All bands count as tall as the inner ones: the share is exact without padding, and slightly too large with it.
-    """
-    bands = ceil(stages[-1].out_rows / band_rows)
-    rows = rows_computed(stages, band_rows)
-    computed = sum(stage.macs * bands * made / stage.out_rows for stage, made in zip(stages, rows, strict=True))
-    return computed / sum(stage.macs for stage in stages) - 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,11 +123,7 @@ class Holding:
 def hold(stages: Sequence[ChainStage], element_bits: int, weight_bytes: int, *, keeps_input: bool = False) -> Holding:
     """Return the cheaper of two ways to read every weight only once: hold few rows and all weights, or whole maps.
 
-    Args:
-        stages: the layers of the chain.
-        element_bits: width of a stored activation.
-        weight_bytes: weights of all its layers.
-        keeps_input: whether the end of the chain adds the input of its beginning (a residual block).
+    With ``keeps_input`` the end of the chain adds the input of its beginning (a residual block).
     """
     banded, whole = _banded(stages, element_bits, weight_bytes, keeps_input), _whole(stages, element_bits, keeps_input)
     return min(banded, whole, key=lambda holding: holding.bytes)

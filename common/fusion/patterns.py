@@ -60,9 +60,7 @@ def pointwise_region(graph: SourceGraph, tensor: str) -> tuple[str, ...]:
     """Return the fewest point-wise nodes that include every reader of ``tensor`` and have one result.
 
     Examples are Relu alone, Sigmoid and Mul (SiLU), or the five nodes of an erf-GELU. Other operands are constants.
-
-    Returns:
-        Node names in graph order; empty where another node reads the tensor too, or the graph returns it.
+    There is none where another node reads the tensor too, or the graph returns it.
     """
     return closed_region(graph, tensor, POINTWISE)
 
@@ -81,14 +79,8 @@ def closed_region(
 ) -> tuple[str, ...]:
     """Return the fewest nodes of the allowed operators that include every reader of ``tensor`` and have one result.
 
-    Args:
-        graph: the source graph.
-        tensor: where the region begins.
-        allowed: operators that it may contain.
-        free: further tensors that its nodes may read; they exist before the region begins.
-
-    Returns:
-        Node names in graph order; empty where there is no such region.
+    The nodes are in graph order; there are none without such a region. They may also read ``free`` tensors, which exist
+    before the region begins.
     """
     readers = graph.consumers.get(tensor, ())
     inside: dict[str, None] = {}

@@ -37,13 +37,7 @@ class TensorFlow:
 
 
 def tensor_flows(graph: SourceGraph, groups: Sequence[Group], precision: str) -> list[TensorFlow]:
-    """Return every tensor that leaves its group, and every input of the model that a group reads, each once.
-
-    Args:
-        graph: the source graph.
-        groups: the groups of the graph.
-        precision: number format of the kernels.
-    """
+    """Return every tensor that leaves its group, and every input of the model that a group reads, each once."""
     owner = {name: index for index, group in enumerate(groups) for name in group.nodes}
     readers: dict[str, set[int]] = {}
     for name, node in graph.nodes.items():
@@ -71,11 +65,6 @@ def executed_order(flows: Iterable[TensorFlow], costs: Sequence[HostCost], execu
     The last executed node that computes part of a group decides. If the first one did, a group could come before its
     operands: the runtime may compute a convolution early, and add another result to it much later. A group that no
     executed node computes (views, folded constants) comes as soon as its operands are ready.
-
-    Args:
-        flows: tensors between the groups.
-        costs: host cost of each group, with the executed nodes that compute it.
-        executed: names of the executed nodes, in the order of execution.
     """
     position = {name: index for index, name in enumerate(executed)}
     finished = [max((position[name] for name in cost.executed_nodes), default=-1) for cost in costs]

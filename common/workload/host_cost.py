@@ -9,14 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from common.errors import UpstreamError
 from common.intervals import ThreePoint, combine
 from common.names import shown
 
 if TYPE_CHECKING:
-    from common.table_rows import EnergySummaryDocument, LatencySummaryDocument
+    from common.table_rows import EnergySummaryDocument, LatencySummaryDocument, OpLatencyRow
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,17 +60,9 @@ def divide_over_groups(
     work: Mapping[str, SourceWork],
     group_count: int,
 ) -> list[HostCost]:
-    """Divide the cost of every executed node over the groups of its source nodes.
+    """Return one cost per group. They sum up to those of the executed nodes, without the gap, that have source nodes.
 
-    Args:
-        executed: executed nodes in the order of execution, without the gap.
-        sources: source nodes that each executed node computes; a node without any was inserted by the runtime.
-        group_of: group of each source node, counted from 0.
-        work: MACs and FLOPs of each source node.
-        group_count: number of groups.
-
-    Returns:
-        One cost per group. The costs sum up to those of the executed nodes that have source nodes.
+    The runtime inserted the nodes that have none in ``sources``.
 
     Raises:
         UpstreamError: an executed node names a source node that is not in the graph.
@@ -142,10 +134,7 @@ def run_latency(total_us: float, summary: LatencySummaryDocument) -> ThreePoint:
     """Return the time of one run with the interval of its median.
 
     A plan is judged by the typical run, so the interval is that of the median and not the spread of single runs.
-
-    Args:
-        total_us: the unprofiled median; the sum of the node times where nothing ran unprofiled.
-        summary: fields of the latency summary.
+    ``total_us`` is the unprofiled median, or the sum of the node times where nothing ran unprofiled.
     """
     median, low, high = summary["p50_us"], summary["p50_low_us"], summary["p50_high_us"]
     if not median or low is None or high is None:
@@ -154,12 +143,7 @@ def run_latency(total_us: float, summary: LatencySummaryDocument) -> ThreePoint:
 
 
 def run_energy(energy: EnergySummaryDocument, latency: ThreePoint) -> ThreePoint | None:
-    """Return the energy of one run: both its power and its time are uncertain.
-
-    Args:
-        energy: fields of the energy summary, whose interval is that of the power.
-        latency: of one run.
-    """
+    """Return the energy of one run: both its power, whose interval is in the summary, and its time are uncertain."""
     likely = energy["energy_uj"]
     if likely is None:
         return None
@@ -167,13 +151,8 @@ def run_energy(energy: EnergySummaryDocument, latency: ThreePoint) -> ThreePoint
     return combine(lambda uj, us: uj * us / latency.likely, ThreePoint(low, likely, high), latency)
 
 
-def surplus_us(node_us: float, correction: Mapping[str, Any] | None) -> float:
-    """Return by how much the corrected time of a node may be too long: too little was subtracted.
-
-    Args:
-        node_us: its corrected time in one run.
-        correction: its row with the correction and its interval, if there is one.
-    """
+def surplus_us(node_us: float, correction: OpLatencyRow | None) -> float:
+    """Return by how much the corrected time of a node in one run may be too long: too little was subtracted."""
     if correction is None or correction["correction_us"] is None or correction["correction_high_us"] is None:
         return 0.0
     return min(node_us, max(0.0, float(correction["correction_high_us"] - correction["correction_us"])))

@@ -33,15 +33,9 @@ Layers = tuple[Layer, ...] | None
 
 
 def layers_by_node(metrics: Iterable[OpMetricsRow], graph: SourceGraph) -> dict[str, tuple[Layer, ...] | None]:
-    """Return what each source node computes in one pass.
+    """Return the layers that each source node of a graph computes in one pass, in the order of computation.
 
-    Args:
-        metrics: rows of op_metrics.
-        graph: the same model's graph, which knows the tensors that no run changes.
-
-    Returns:
-        Layers by source node, in the order of computation: none for a view; None where extents are unknown, or no
-        kernel model has a layer for the operator.
+    A view has none. None is a node with unknown extents, or without a layer that a kernel model has.
     """
     return {row["source_node"]: _layers(row, graph) for row in metrics}
 

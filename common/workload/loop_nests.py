@@ -111,21 +111,6 @@ class LoopNest:
         bits = self.operand_bits
         return {operand: ceil(count * bits[operand] / 8) for operand, count in self.elements.items()}
 
-    def tile_elements(self, tile: Mapping[str, int]) -> dict[str, int]:
-        """Return the elements of each operand that a tile within the nest touches, zeros of the padding included.
-
-        Args:
-            tile: extent of the tile along each loop; a loop that is not named is as long as in the nest.
-        """
-        size = self.bounds | dict(tile)
-        rows = window_extent(size["P"], size["R"], self.stride_p, self.dilation_r)
-        columns = window_extent(size["Q"], size["S"], self.stride_q, self.dilation_s)
-        return {
-            "input": size["N"] * size["G"] * size["C"] * rows * columns,
-            "weight": prod(size[loop] for loop in "GKCRS"),
-            "output": prod(size[loop] for loop in "NGKPQ"),
-        }
-
 
 def nest_of(layer: Layer, bits: Mapping[str, int], pads: tuple[int, int] = (0, 0)) -> LoopNest | None:
     """Return the loop nest of a layer; None for a layer that is none.

@@ -149,8 +149,8 @@ def layer_graph(
     Args:
         metrics: rows of op_metrics.
         graph: the same model's graph.
-        counts_elements: whether each element counts as one byte, whatever its format is.
-        groups: the nodes of each layer, in an order in which they can run; those of :func:`fuse` by default.
+        counts_elements: whether each element counts as one byte.
+        groups: nodes of each layer, in an order in which they can run; by default those of :func:`fuse`.
 
     Raises:
         UpstreamError: dimensions of the model are unbound.
@@ -163,12 +163,7 @@ def layer_graph(
 
 
 def linked(layers: Sequence[MapLayer], returned: frozenset[str]) -> LayerGraph:
-    """Return layers, in an order in which they can run, with the tensors between them.
-
-    Args:
-        layers: the layers.
-        returned: tensors that the model returns.
-    """
+    """Return layers, in an order in which they can run, with the tensors between them and those that it returns."""
     consumers: dict[str, list[int]] = {}
     for index, layer in enumerate(layers):
         for tensor in layer.reads:
@@ -277,14 +272,14 @@ class _Reader:
         self, group: Group, nests: tuple[LoopNest, ...], source: str, written: str
     ) -> tuple[FeatureMap, Window, FeatureMap] | None:
         bits = (self._bits(source), self._bits(written))
-        found = [layer for name in group.nodes for layer in self.layers[name] or ()]
+        layers = [layer for name in group.nodes for layer in self.layers[name] or ()]
         if len(nests) == 1 and nests[0].has_weight:
             return maps_of_nest(nests[0], bits)
-        pools = [layer for layer in found if isinstance(layer, Pooling)]
+        pools = [layer for layer in layers if isinstance(layer, Pooling)]
         if group.kind == "pool" and len(pools) == 1 and pools[0].axes <= 2:
             return maps_of_pool(pools[0], self.rows[group.heads[0]]["attributes"].get("pads"), bits)
         if group.kind in ("rowwise", "pointwise") and not nests and set(group.op_types) <= STAYS_IN_PLACE:
-            return self._same_map(source, found, bits)
+            return self._same_map(source, layers, bits)
         return None
 
     def _same_map(

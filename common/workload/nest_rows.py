@@ -41,13 +41,8 @@ def runs_of(row: OpMetricsRow) -> int:
 def nests_by_node(metrics: Iterable[OpMetricsRow], graph: SourceGraph) -> dict[str, tuple[LoopNest, ...]]:
     """Return the loop nests of one pass of each source node, in the order of computation.
 
-    Args:
-        metrics: rows of op_metrics.
-        graph: the same model's graph.
-
-    Returns:
-        Nests by source node. A node without any computes no contraction, or one that is no nest of this form: a
-        transposed, deformable or three-dimensional convolution, a recurrence, a shape that depends on data.
+    A node without any computes no contraction, or one that is no nest of this form: a transposed, deformable or
+    three-dimensional convolution, a recurrence, a shape that depends on data.
     """
     rows = {row["source_node"]: row for row in metrics}
     layers = layers_by_node(rows.values(), graph)
@@ -60,8 +55,8 @@ def _nests(row: OpMetricsRow, graph: SourceGraph, layers: tuple[Layer, ...]) -> 
         return ()
     bits, pads = _operand_bits(row, graph), _pads_before(row["attributes"].get("pads"))
     nests = [nest_of(layer, bits, pads) for layer in contractions]
-    found = tuple(nest for nest in nests if nest is not None)
-    return found if len(found) == len(nests) else ()
+    known = tuple(nest for nest in nests if nest is not None)
+    return known if len(known) == len(nests) else ()
 
 
 def _pads_before(pads: Any) -> tuple[int, int]:

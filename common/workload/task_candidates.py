@@ -46,15 +46,9 @@ def task_candidates(
     in_bodies: Set[str] = frozenset(),
     longest_chain: int = LONGEST_CHAIN,
 ) -> list[TaskCandidate]:
-    """Return one candidate per group, in their order, then one per chain.
+    """Return one candidate per group, in their order, then one per chain of at most ``longest_chain`` groups.
 
-    Args:
-        graph: the source graph.
-        groups: the groups of the graph.
-        layers: what each source node computes in one pass.
-        precision: number format of the kernels.
-        in_bodies: source nodes in the bodies of loops and branches; they stay on the host with their owner.
-        longest_chain: most groups of a chain.
+    Source nodes in the bodies of loops and branches (``in_bodies``) stay on the host with their owner.
     """
     unchained = [_group_candidate(graph, groups, layers, precision, in_bodies, index) for index in range(len(groups))]
     tasks = {index: candidate.task for index, candidate in enumerate(unchained) if candidate.task is not None}

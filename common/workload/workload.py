@@ -139,15 +139,7 @@ def make_workload(
 ) -> Workload:
     """Divide the host's time and energy over the groups.
 
-    Args:
-        graph: the source graph.
-        groups: the groups of the graph.
-        layers: what each source node computes.
-        work: MACs and FLOPs of each source node.
-        in_bodies: source nodes inside of a loop or a branch.
-        executed: nodes of one run, in order.
-        sources: source nodes that each executed node computes; a node that is missing was inserted by the runtime.
-        host: the whole run.
+    ``sources`` has the source nodes that each executed node computes; the runtime inserted a node that is missing.
     """
     group_of = {name: index for index, group in enumerate(groups) for name in group.nodes}
     costs = divide_over_groups(executed, sources, group_of, work, len(groups))

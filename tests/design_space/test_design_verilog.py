@@ -9,7 +9,7 @@ import pytest
 
 from benchmarks import design_verilog
 from benchmarks.design_verilog import TileRun, fill_and_drain
-from common.fpga.kernels.systolic import fold_cycles
+from common.fpga.kernels.systolic.array import fold_cycles
 from common.fpga.rtl import programs
 from common.fpga.rtl.generate import Design
 from common.fpga.rtl.simulate import Outcome

@@ -12,7 +12,7 @@ import pytest
 from onnx import helper
 
 from common.fusion.border import border
-from common.fusion.chains import ChainStage, find_chains, hold, recomputed_share, rows_computed, rows_held, rows_read
+from common.fusion.chains import ChainStage, find_chains, hold, rows_held, rows_read
 from common.fusion.groups import fuse
 from tests.support.fpga_tables import Model
 from tests.support.fusion_graphs import conv_block, random_model
@@ -214,32 +214,6 @@ def needs_every_row(stage: ChainStage, one: Layer) -> bool:
     return last >= stage.in_rows and stage.window_rows >= stage.stride_rows
 
 
-@pytest.mark.parametrize(("kernels", "band"), [((3, 3), 3), ((3, 5, 3), 5), ((5, 3, 3, 3), 11)])
-def test_recomputation_by_execution(kernels, band):
-    """Every band computes the whole pyramid below it; without padding and with whole bands the share is exact."""
-    layers = [layer(3, 3, kernel) for kernel in kernels]
-    rows = 2 * band + sum(kernel - 1 for kernel in kernels)
-    image = RNG.integers(-5, 6, (3, rows, 13)).astype(np.int64)
-    stages = stages_of(layers, image)
-    macs, parts = 0, []
-    for first in range(0, 2 * band, band):
-        tile = image[:, first : first + band + sum(kernel - 1 for kernel in kernels)]
-        heights = []
-        for one in layers:
-            tile = one.run(tile)
-            macs += tile.size * one.weight[0].size
-            heights.append(tile.shape[1])
-        assert heights == rows_computed(stages, band)
-        parts.append(tile)
-    expected = image
-    for one in layers:
-        expected = one.run(expected)
-    np.testing.assert_array_equal(np.concatenate(parts, axis=1), expected)
-    whole = sum(stage.macs for stage in stages)
-    assert recomputed_share(stages, band) == pytest.approx(macs / whole - 1)
-    assert macs > whole
-
-
 def square(rows: int, elements: int, kernel: int = 1, stride: int = 1) -> ChainStage:
     return ChainStage(1, rows, elements, rows // stride, elements, 56, kernel, stride, 7)
 
@@ -250,8 +224,6 @@ def test_rows_by_hand():
     chain = [square(24, 7, 3), square(24, 7, 3, 2), square(12, 7, 5)]
     # band of 2: the last reads 1·(2 − 1) + 5 = 6 rows; the middle makes 2 new ones of them and reads 2·(2 − 1) + 3 = 5
     assert rows_held(chain, 2) == [5, 6]
-    # nothing kept: the middle makes all 6 and reads 2·(6 − 1) + 3 = 13
-    assert rows_computed(chain, 2) == [13, 6, 2]
 
 
 def test_bottleneck_of_resnet50_by_hand():
@@ -278,11 +250,6 @@ def test_first_pair_of_vgg16_by_hand():
     ]
     found = hold(stages, 8, 38_720)
     assert (found.band_rows, found.band_count, found.buffer_bytes) == (1, 224, 3 * 224 * 64)
-    # Bands of 4 rows that keep nothing compute 6 of the first layer: half of its 3 in 67 parts more.
-    assert recomputed_share(stages, 4) == pytest.approx(0.5 * 3 / (3 + 64))
-    # Three layers of 64 channels compute 8 and 6 rows for 4.
-    deep = [stages[1]] * 3
-    assert recomputed_share(deep, 4) == pytest.approx((8 + 6 + 4) / 12 - 1)
 
 
 def test_heavy_weights_pass_once_by_whole_maps():

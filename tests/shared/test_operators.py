@@ -7,7 +7,7 @@ from itertools import combinations
 import pytest
 
 from common import operators
-from common.fpga.kernels import operators as lanes
+from common.fpga.kernels.dataflow import operators as lanes
 from common.fusion import patterns
 from common.onnx_graph.work.registry import FORMULAS
 

@@ -3,11 +3,11 @@
 from dataclasses import replace
 
 from common.configuration import Section
-from common.fpga.kernels.attention import AttentionEngine
-from common.fpga.kernels.operators import OPERATORS, RowwiseEfficiency, read_dataflow
+from common.fpga.kernels.dataflow.attention import AttentionEngine
+from common.fpga.kernels.dataflow.operators import OPERATORS, RowwiseEfficiency, read_dataflow
+from common.fpga.kernels.dataflow.rowwise import RowwiseEngine
+from common.fpga.kernels.dataflow.streaming import StreamingGemv, StreamTiming, read_streaming
 from common.fpga.kernels.ports import MemoryPorts
-from common.fpga.kernels.rowwise import RowwiseEngine
-from common.fpga.kernels.streaming import StreamingGemv, StreamTiming, read_streaming
 from common.intervals import ThreePoint
 from common.workload.tasks import Task
 from tests.support.paths import CONFIGS

@@ -68,14 +68,6 @@ def test_an_operand_moves_with_its_relevant_loops_alone(nest, data):
         assert len(distinct) == (nest.bounds[loop] if loop in loops else 1)
 
 
-def test_a_tile_has_a_halo_and_its_padding():
-    nest = LoopNest(n=2, k=7, c=5, p=11, q=13, r=3, s=5, groups=3, stride_p=2, dilation_s=2)
-    tile = nest.tile_elements({"N": 1, "G": 1, "K": 2, "P": 4, "Q": 3})
-    # rows: 3 strides of 2 and a window of 3; columns: 2 strides of 1 and a window that spans 9
-    assert tile == {"input": 5 * (3 * 2 + 3) * (2 + 9), "weight": 2 * 5 * 3 * 5, "output": 2 * 4 * 3}
-    assert nest.tile_elements({}) == nest.elements
-
-
 def test_bytes_of_formats_below_a_byte_are_packed():
     nest = LoopNest(k=3, c=5, p=7, input_bits=4, weight_bits=4, output_bits=16)
     assert nest.operand_bytes == {"input": 18, "weight": 8, "output": 2 * 21}  # 35 and 15 halves of a byte

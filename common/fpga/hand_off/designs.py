@@ -9,11 +9,11 @@ from pathlib import Path
 from string import Template
 
 from common.fpga.hand_off.units import ComputeUnit, KernelPort
-from common.fpga.kernels.attention import AttentionEngine
+from common.fpga.kernels.dataflow.attention import AttentionEngine
+from common.fpga.kernels.dataflow.rowwise import RowwiseEngine
+from common.fpga.kernels.dataflow.streaming import StreamingGemv
 from common.fpga.kernels.estimate import Engine
-from common.fpga.kernels.rowwise import RowwiseEngine
-from common.fpga.kernels.streaming import StreamingGemv
-from common.fpga.kernels.systolic import SystolicArray
+from common.fpga.kernels.systolic.array import SystolicArray
 from common.fpga.rtl.generate import FORMATS, Design
 from common.number_formats import PRECISION_BITS
 

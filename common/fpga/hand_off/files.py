@@ -12,19 +12,14 @@ from common.fpga.hand_off.designs import array_design, hls_files, verilog_files
 from common.fpga.hand_off.schedule import Call, calls_in_order, schedule
 from common.fpga.hand_off.specification import specification
 from common.fpga.hand_off.units import ComputeUnit, by_kernel, by_memory, compute_units, connectivity
-from common.fpga.kernels.systolic import SystolicArray
+from common.fpga.kernels.systolic.array import SystolicArray
 from common.fpga.planning.plan import Plan
 from common.fpga.rtl.generate import FORMATS
 from common.workload.layers import Convolution
 
 
 def hand_off_files(plan: Plan, model: str) -> dict[str, str]:
-    """Return the text of every file.
-
-    Args:
-        plan: the plan.
-        model: name of the model.
-    """
+    """Return the text of every file; ``model`` is the name of the model."""
     board, precision, calls = plan.request.board, plan.request.precision, calls_in_order(plan)
     units = compute_units(plan.kernels, board)
     of_kernel = by_kernel(units)
@@ -58,15 +53,7 @@ TEMPLATE = Path(__file__).resolve().parent / "templates" / "readme.md"
 def readme(
     plan: Plan, model: str, units: Sequence[ComputeUnit], calls: Sequence[Call], generated: Sequence[str]
 ) -> str:
-    """Return the text of ``README.md``.
-
-    Args:
-        plan: the plan.
-        model: name of the model.
-        units: compute units of its kernels.
-        calls: all calls in order.
-        generated: paths of the other files.
-    """
+    """Return the text of ``README.md``; ``generated`` are the paths of the other files."""
     return Template(TEMPLATE.read_text(encoding="utf-8")).substitute(
         model=model,
         board=plan.request.board.name,

@@ -17,12 +17,7 @@ from common.workload.tasks import Task
 
 
 def schedule(plan: Plan, calls: list[Call]) -> dict[str, Any]:
-    """Return the content of ``schedule.json`` in the likely case.
-
-    Args:
-        plan: the plan.
-        calls: its calls in order.
-    """
+    """Return the content of ``schedule.json`` in the likely case."""
     request = plan.request
     return {
         "board": request.board.name,

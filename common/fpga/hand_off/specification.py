@@ -9,13 +9,13 @@ from typing import Any
 
 from common.fpga.hand_off.schedule import Call
 from common.fpga.hand_off.units import ComputeUnit, KernelPort, port_names
-from common.fpga.kernels.attention import AttentionEngine, heads_of
+from common.fpga.kernels.dataflow.attention import AttentionEngine, heads_of
+from common.fpga.kernels.dataflow.operators import BURST_WORDS
+from common.fpga.kernels.dataflow.rowwise import RowwiseEngine
+from common.fpga.kernels.dataflow.streaming import StreamingGemv
 from common.fpga.kernels.estimate import Engine
-from common.fpga.kernels.operators import BURST_WORDS
-from common.fpga.kernels.rowwise import RowwiseEngine
-from common.fpga.kernels.streaming import StreamingGemv
-from common.fpga.kernels.systolic import MappedProduct, SystolicArray
-from common.fpga.kernels.systolic_tiling import SUM_BITS
+from common.fpga.kernels.systolic.array import MappedProduct, SystolicArray
+from common.fpga.kernels.systolic.tiling import SUM_BITS
 from common.fpga.kernels.team import shared
 from common.fpga.offload.problem import CASES
 from common.fpga.planning.planned_kernels import PlannedKernel
@@ -28,15 +28,7 @@ from common.workload.tasks import Task
 def specification(
     kernel: PlannedKernel, board: str, precision: str, units: Sequence[ComputeUnit], calls: Sequence[Call]
 ) -> dict[str, Any]:
-    """Return the content of ``K1.json``.
-
-    Args:
-        kernel: the kernel.
-        board: name of the board.
-        precision: number format.
-        units: its compute units; a team has several.
-        calls: its calls in order.
-    """
+    """Return the content of ``K1.json``, for a kernel with its units and its calls in order."""
     engine = units[0].engine
     return {
         "kernel": kernel.name,

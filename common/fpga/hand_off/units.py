@@ -10,9 +10,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from common.fpga.device.board import Board
+from common.fpga.kernels.dataflow.streaming import StreamingGemv
 from common.fpga.kernels.estimate import Engine
 from common.fpga.kernels.ports import MemoryPorts
-from common.fpga.kernels.streaming import StreamingGemv
 from common.fpga.kernels.team import Team
 from common.fpga.planning.planned_kernels import PlannedKernel
 
@@ -99,11 +99,7 @@ def engine_ports(engine: Engine, board: Board, first: int) -> tuple[tuple[Kernel
     """Return the ports of an engine, and how many memory channels it takes.
 
     On a board with one channel each port takes the next of the ways to it, and several share one where they run out.
-
-    Args:
-        engine: the engine; an overlay has no ports, because its vendor connects it.
-        board: the board.
-        first: number of the first channel that no other engine has.
+    ``first`` is the number of the first channel that no other engine has.
     """
     names, ports, one_channel = port_names(engine), memory_ports(engine), board.memory.channel_count == 1
     offsets = range(len(names)) if one_channel else names.values()

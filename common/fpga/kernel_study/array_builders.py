@@ -12,8 +12,8 @@ from common.fpga.coefficients import Models
 from common.fpga.device.board import Board
 from common.fpga.engine_catalogue import ARRAY_SIDES, ARRAY_SIMD, Size, array_ports, close_to_largest, closing
 from common.fpga.kernel_study.kernel_builders import BuiltKernel, KernelRequest, quickest, shortage
-from common.fpga.kernels.epilogue import epilogue, fused_products
-from common.fpga.kernels.systolic import ELEMENT_BYTES, SystolicArray, build_array
+from common.fpga.kernels.systolic.array import ELEMENT_BYTES, SystolicArray, build_array
+from common.fpga.kernels.systolic.epilogue import epilogue, fused_products
 from common.workload.layers import Convolution, Matmul
 from common.workload.tasks import Task
 

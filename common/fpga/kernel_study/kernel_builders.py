@@ -15,7 +15,7 @@ from common.fpga.device.board import Board
 from common.fpga.device.resources import RESOURCE_NAMES, Resources
 from common.fpga.engine_catalogue import halves, streaming
 from common.fpga.kernel_study.quantities import KERNELS
-from common.fpga.kernels.attention import AttentionEngine, Heads
+from common.fpga.kernels.dataflow.attention import AttentionEngine, Heads
 from common.fpga.kernels.estimate import Engine, KernelEstimate
 from common.fpga.kernels.ports import MemoryPorts
 from common.number_formats import PRECISION_BITS

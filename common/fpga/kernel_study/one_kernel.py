@@ -21,7 +21,7 @@ from common.fpga.kernel_study.kernel_builders import (
     shortage,
 )
 from common.fpga.kernels.estimate import Engine, KernelEstimate
-from common.fpga.kernels.systolic import SystolicArray
+from common.fpga.kernels.systolic.array import SystolicArray
 from common.fpga.speedup.energy import CardEnergy, kernel_power_w
 from common.fpga.speedup.totals import Card, CardWork
 from common.intervals import ThreePoint
@@ -38,12 +38,7 @@ BUILDERS: Mapping[str, Builder] = {
 
 
 def kernel_request(kind: str, given: Mapping[str, Any], board: Board) -> KernelRequest:
-    """Return the request for a kernel, checked against the board.
-
-    Args:
-        kind: of the kernel, a key of ``KERNELS``.
-        given: values by the name of the quantity; quantities that are absent get their defaults.
-        board: limits memory channels and number formats.
+    """Return the request for a kernel, checked against the board; absent quantities get their defaults.
 
     Raises:
         UnusableValueError: the board has fewer channels, or gives no rate for the number format.

@@ -12,10 +12,10 @@ from dataclasses import dataclass, replace
 from math import ceil
 
 from common.fpga.device.resources import Resources
-from common.fpga.kernels.attention import AttentionEngine
+from common.fpga.kernels.dataflow.attention import AttentionEngine
 from common.fpga.kernels.estimate import KernelEstimate
 from common.fpga.kernels.ports import MemoryPorts
-from common.fpga.kernels.systolic import SystolicArray
+from common.fpga.kernels.systolic.array import SystolicArray
 from common.intervals import ThreePoint, combine
 from common.workload.layers import Convolution, Layer, Matmul, Pooling, Rowwise
 from common.workload.tasks import Task

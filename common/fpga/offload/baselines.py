@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import heapq
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from common.fpga.offload.effort import Spending
@@ -182,7 +182,7 @@ class GroupClass:
     """Groups that could share one kernel, such as all 3x3 convolutions. None is unknown.
 
     Attributes:
-        label: name of the class in reasons.
+        label: name of the class.
         groups: the items of each group.
         latency_share: share of the host run of all groups together.
         energy_share: share of its energy.
@@ -207,33 +207,40 @@ class Thresholds:
     min_fused_share: float
 
 
-@dataclass(frozen=True, slots=True)
-class RulePlan:
-    assignment: Assignment
-    reasons: Mapping[str, str]
-
-
-def apply_rule(problem: Problem, classes: Sequence[GroupClass], thresholds: Thresholds) -> RulePlan:
-    """Give each class that passes the rule, in order, the fastest engine that still fits.
+def apply_rule(problem: Problem, classes: Iterable[GroupClass], thresholds: Thresholds) -> Assignment:
+    """Give each class that the rule takes, in order, the fastest engine that still fits.
 
     The rule ignores transfers, the sum of launches and the schedule. Comparing it with the plan shows what they cost.
     """
     plan = _RuleFill(problem)
-    reasons = {members.label: obstacle(members, thresholds) or plan.take(members) for members in classes}
-    floorplan = place(problem, sorted(plan.standing)) or ()
-    return RulePlan(Assignment(tuple(plan.calls), floorplan), reasons)
+    for members in classes:
+        if rule_criteria(members, thresholds).is_taken:
+            plan.take(members)
+    return Assignment(tuple(plan.calls), place(problem, sorted(plan.standing)) or ())
 
 
-def obstacle(members: GroupClass, limits: Thresholds) -> str:
-    """Return why the rule leaves a class on the host; an empty string if the class passes."""
-    largest = max((share for share in (members.latency_share, members.energy_share) if share is not None), default=0.0)
-    if not largest > limits.min_share:
-        return f"{largest:.1%} of latency or energy, not above {limits.min_share:.0%}"
-    if not members.is_regular:
-        return "not regular"
-    is_intense = (members.intensity_flop_per_byte or 0.0) >= limits.min_intensity_flop_per_byte
-    is_fusable = (members.fused_share or 0.0) >= limits.min_fused_share
-    return "" if is_intense or is_fusable else "neither intense nor fusable"
+@dataclass(frozen=True, slots=True)
+class RuleCriteria:
+    """What the rule asks of a class."""
+
+    is_large: bool
+    is_regular: bool
+    is_intense: bool
+    is_fusable: bool
+
+    @property
+    def is_taken(self) -> bool:
+        return self.is_large and self.is_regular and (self.is_intense or self.is_fusable)
+
+
+def rule_criteria(members: GroupClass, limits: Thresholds) -> RuleCriteria:
+    shares = [share for share in (members.latency_share, members.energy_share) if share is not None]
+    return RuleCriteria(
+        is_large=max(shares, default=0.0) > limits.min_share,
+        is_regular=members.is_regular,
+        is_intense=(members.intensity_flop_per_byte or 0.0) >= limits.min_intensity_flop_per_byte,
+        is_fusable=(members.fused_share or 0.0) >= limits.min_fused_share,
+    )
 
 
 class _RuleFill:
@@ -245,18 +252,17 @@ class _RuleFill:
         self.taken: set[int] = set()
         self.free_bytes = problem.memory_capacity_bytes
 
-    def take(self, members: GroupClass) -> str:
-        """Give the groups of a class to one engine; return which, or why there is none."""
+    def take(self, members: GroupClass) -> None:
+        """Give the groups of a class to the fastest engine that computes all of them and fits, if there is one."""
         groups = [group for group in members.groups if self.taken.isdisjoint(group)]
         offers = sorted(self._offers(groups))
         if not offers:
-            return "no engine that computes all its groups fits beside those already chosen"
+            return
         _, engine, options = offers[0]
         self.calls += [KernelCall(option) for option in options]
         self.standing.add((engine, 0))
         self.taken.update(item for group in groups for item in group)
         self.free_bytes -= sum(self.problem.options[option].weight_bytes for option in options)
-        return f"taken by {self.problem.engines[engine].name}"
 
     def _offers(self, groups: Sequence[tuple[int, ...]]) -> Iterator[tuple[float, int, list[int]]]:
         """Yield time, engine and options for each engine that computes all groups and fits."""

@@ -236,6 +236,6 @@ def _pack(problem: Problem, fixed: Sequence[Instance], free: list[Resources]) ->
     for region, available in enumerate(free):
         if needed.fits(available):
             left = [*free[:region], available + needed.times(-1), *free[region + 1 :]]
-            if (rest := _pack(problem, fixed[1:], left)) is not None:
-                return (region, *rest)
+            if (others := _pack(problem, fixed[1:], left)) is not None:
+                return (region, *others)
     return None

@@ -1,25 +1,12 @@
-"""Reasons why each option is or is not in a plan, as a keyword and a sentence."""
+"""Reasons why each option is or is not in a plan."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Literal
 
 from common.fpga.offload.problem import Instance, Problem, misfit, place, shortfall
 from common.fpga.offload.schedule import Assignment, KernelCall, Scheduler, instance_name
-
-ReasonKind = Literal["taken", "covered", "resources", "memory", "cycle", "no gain"]
-
-
-@dataclass(frozen=True, slots=True)
-class Reason:
-    """Reason for one option. ``change_us`` is how much later the run would finish with it; None if not computed."""
-
-    kind: ReasonKind
-    sentence: str
-    change_us: float | None = None
 
 
 class Reasons:
@@ -33,28 +20,29 @@ class Reasons:
         self.misfits = [misfit(problem, engine) for engine in range(len(problem.engines))]
         self.weight_bytes = sum(problem.options[call.option].weight_bytes for call in plan.calls)
 
-    def of(self, index: int) -> Reason:
+    def of(self, index: int) -> str:
+        """Return the reason for one option as a sentence."""
         option = self.problem.options[index]
         engine = self.problem.engines[option.engine]
         if index in self.instance_of:
             name = instance_name(self.problem, option.engine, self.instance_of[index])
-            return Reason("taken", f"computed by {name}")
+            return f"computed by {name}"
         if lacking := self.misfits[option.engine]:
-            return Reason("resources", f"{engine.name} needs more {lacking} than the board has")
+            return f"{engine.name} needs more {lacking} than the board has"
         if option.weight_bytes > self.problem.memory_capacity_bytes:
-            return Reason("memory", "its weights exceed the memory of the card")
+            return "its weights exceed the memory of the card"
         if self.scheduler.wiring.waits_for_itself(option.covers):
-            return Reason("cycle", "a path leaves its items and comes back: it would wait for its own results")
+            return "a path leaves its items and comes back: it would wait for its own results"
         rivals = [call for call in self.plan.calls if not self._covers(call).isdisjoint(option.covers)]
         if any(self._covers(call) != set(option.covers) for call in rivals):
             names = ", ".join(self.problem.options[call.option].name for call in rivals)
-            return Reason("covered", f"its items are computed in {names}")
+            return f"its items are computed in {names}"
         return self._when_forced(index, rivals)
 
     def _covers(self, call: KernelCall) -> set[int]:
         return set(self.problem.options[call.option].covers)
 
-    def _when_forced(self, index: int, rivals: Sequence[KernelCall]) -> Reason:
+    def _when_forced(self, index: int, rivals: Sequence[KernelCall]) -> str:
         """Force the option into the plan, in place of the calls that compute its items now, and compare the finish."""
         option = self.problem.options[index]
         others = [call for call in self.plan.calls if call not in rivals]
@@ -64,24 +52,20 @@ class Reasons:
         weights = self.weight_bytes + option.weight_bytes
         weights -= sum(self.problem.options[call.option].weight_bytes for call in rivals)
         if weights > self.problem.memory_capacity_bytes:
-            return Reason("memory", "its weights do not fit beside those of the plan")
+            return "its weights do not fit beside those of the plan"
         return self._compare([*others, KernelCall(index)], rivals)
 
-    def _no_room(self, engine: int, standing: set[Instance]) -> Reason:
+    def _no_room(self, engine: int, standing: set[Instance]) -> str:
         lacking = shortfall(self.problem, sorted({*standing, (engine, 0)})) or "room in any one region"
         names = ", ".join(instance_name(self.problem, *instance) for instance in sorted(standing))
-        return Reason("resources", f"{self.problem.engines[engine].name} does not fit beside {names}: {lacking}")
+        return f"{self.problem.engines[engine].name} does not fit beside {names}: {lacking}"
 
-    def _compare(self, calls: Sequence[KernelCall], rivals: Sequence[KernelCall]) -> Reason:
+    def _compare(self, calls: Sequence[KernelCall], rivals: Sequence[KernelCall]) -> str:
         change_us = self.scheduler.finish_us(Assignment(tuple(calls))) - self.finish_us
         if math.isinf(change_us):
-            return Reason("cycle", "it and another call of the plan would wait for each other")
+            return "it and another call of the plan would wait for each other"
         instead = f" instead of {self.problem.options[rivals[0].option].name}" if rivals else ""
         if change_us < -1e-3:
             # Possible only if the plan is not proved optimal.
-            return Reason(
-                "no gain",
-                f"would finish {-change_us:.1f} us earlier{instead}; the search ended before it tried this",
-                change_us,
-            )
-        return Reason("no gain", f"would finish {change_us:.1f} us later{instead}", change_us)
+            return f"would finish {-change_us:.1f} us earlier{instead}; the search ended before it tried this"
+        return f"would finish {change_us:.1f} us later{instead}"

@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 from common.fpga.coefficients import Models
 from common.fpga.engine_catalogue import engines_for
 from common.fpga.offload.effort import Effort
-from common.fpga.offload.pipelined import StreamEnergy, best_stream, interval_us, stream_energy_uj
 from common.fpga.offload.problem import CASES, Case, OffloadFlow, Problem
-from common.fpga.offload.program import Status, optimize
 from common.fpga.offload.schedule import Assignment, Schedule, evaluate
+from common.fpga.offload.search.pipelined import StreamEnergy, best_stream, interval_us, stream_energy_uj
+from common.fpga.offload.search.plan_search import Status, optimize
 from common.fpga.planning.plan import Plan
 from common.fpga.planning.problem_builder import Formulation, formulate
 from common.fpga.planning.request import Request

@@ -11,10 +11,10 @@ if TYPE_CHECKING:
 
 from common.fpga.coefficients import Models
 from common.fpga.engine_catalogue import engines_for
-from common.fpga.offload.baselines import GroupClass, RulePlan, apply_rule, greedy
+from common.fpga.offload.baselines import GroupClass, apply_rule, greedy
 from common.fpga.offload.problem import CASES, Case, Problem
-from common.fpga.offload.program import Solution, Status, optimize
-from common.fpga.offload.schedule import Schedule, evaluate
+from common.fpga.offload.schedule import Assignment, Schedule, evaluate
+from common.fpga.offload.search.plan_search import Solution, Status, optimize
 from common.fpga.planning.planned_kernels import PlannedKernel, name_kernels, planned_kernels, with_given_speedups
 from common.fpga.planning.problem_builder import Formulation, formulate, launch_rule
 from common.fpga.planning.request import Request
@@ -56,7 +56,7 @@ class Plan:
     schedules: tuple[Schedule, ...]
     greedy_us: float
     classes: tuple[GroupClass, ...]
-    rule: RulePlan
+    rule: Assignment
 
     @property
     def likely(self) -> Schedule:
@@ -69,7 +69,7 @@ class Plan:
 
     @cached_property
     def rule_us(self) -> float:
-        return evaluate(self.formulation.problem, self.rule.assignment).finish_us
+        return evaluate(self.formulation.problem, self.rule).finish_us
 
     @cached_property
     def kernel_of_option(self) -> dict[int, PlannedKernel]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from common.table_rows import SpeedupRow
 
-from common.fpga.kernels.systolic import SystolicArray
+from common.fpga.kernels.systolic.array import SystolicArray
 from common.fpga.offload.problem import misfit
 from common.fpga.planning.plan import Plan
 from common.fpga.speedup.verdict import boundary

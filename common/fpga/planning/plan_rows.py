@@ -7,12 +7,13 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, TypedDict
 
 from common.fpga.device.resources import Resources
-from common.fpga.kernels.systolic import SystolicArray
+from common.fpga.kernels.systolic.array import SystolicArray
+from common.fpga.offload.baselines import RuleCriteria, rule_criteria
 from common.fpga.offload.reasons import Reasons
 from common.fpga.planning.board_rows import WHOLE_BOARD, resource_use
 from common.fpga.planning.plan import Plan
 from common.fpga.planning.planned_kernels import PlannedKernel
-from common.fpga.planning.rule_classes import RuleCriteria, kernel_class, rule_criteria
+from common.fpga.planning.rule_classes import kernel_class, share
 from common.intervals import ThreePoint
 from common.sums import total
 from common.workload.layers import Pooling
@@ -59,11 +60,6 @@ def _cases(estimate: ThreePoint | None) -> Cases:
     return UNKNOWN if estimate is None else estimate.cases
 
 
-def share(part: float | None, whole: float | None) -> float | None:
-    """Return part over whole; None if either is unknown or the whole is not positive."""
-    return None if part is None or whole is None or whole <= 0 else part / whole
-
-
 # --- candidates -------------------------------------------------------------------------------------------------------
 
 
@@ -83,7 +79,7 @@ def candidate_rows(plan: Plan) -> list[FpgaCandidatesRow]:
         best = chosen
         if best is None and options:
             best = min(options, key=lambda option: formulation.offers[option].estimate.time_us.likely)
-        reason = why.of(best).sentence if best is not None else candidate.why_not or _no_engine(candidate)
+        reason = why.of(best) if best is not None else candidate.why_not or _no_engine(candidate)
         kernel = plan.kernel_of_option[chosen].name if chosen is not None else ""
         rows.append(_candidate_row(plan, criteria, candidate, (name, kernel, reason), best))
     return rows

@@ -94,18 +94,7 @@ def planned_kernels(
     card: Card,
     energy: CardEnergy,
 ) -> tuple[PlannedKernel, ...]:
-    """Return every engine of a plan.
-
-    Args:
-        formulation: the meaning of the problem's indices.
-        problem: with the times in force.
-        assignment: calls and regions of the plan.
-        named: calls by kernel name.
-        given: given kernel speedups, by kernel name.
-        precision: number format of the kernels.
-        card: static power and limit.
-        energy: per operation and byte.
-    """
+    """Return every engine of a plan; ``problem`` has the times in force, ``given`` the speedups by kernel name."""
     where = {(engine, instance): region for engine, instance, region in assignment.regions}
     return tuple(
         _kernel(formulation, problem, name, calls, where, name in given, precision, card, energy)

@@ -65,13 +65,7 @@ def formulate(
 ) -> Formulation:
     """Return the offload problem of a workload on a board.
 
-    Args:
-        workload: groups and their host cost.
-        candidates: its groups and chains as tasks.
-        engines: engines that the board can hold.
-        board: its budgets, memory and link.
-        precision: number format of the kernels.
-        launch_per: whether the host launches each call, or only calls that read a tensor of the host.
+    ``launch_per`` says whether the host launches each call, or only calls that read a tensor of the host.
     """
     steps, names = workload.steps, _names(workload, candidates)
     item_of = {step.group: index for index, step in enumerate(steps) if step.group is not None}

@@ -10,7 +10,7 @@ from typing import Any
 from common.configuration import Section
 from common.errors import UnusableValueError
 from common.fpga.device.board import AI_ENGINE_FORMATS, PLAN_PRECISIONS, Board
-from common.fpga.kernels.overlay import OverlayEngine
+from common.fpga.kernels.overlay.engine import OverlayEngine
 from common.fpga.offload.baselines import Thresholds
 from common.fpga.offload.effort import Effort, Endless, Watch
 from common.fpga.planning.problem_builder import LAUNCH_PER, LaunchPer

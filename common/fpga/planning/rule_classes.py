@@ -3,23 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
-from common.fpga.offload.baselines import GroupClass, Thresholds
+from common.fpga.offload.baselines import GroupClass
 from common.fpga.planning.problem_builder import Formulation
 from common.sums import total
 from common.workload.layers import Convolution
 from common.workload.workload import Workload
 
 REGULAR_KINDS = frozenset({"conv", "gemm", "attention"})
-
-
-@dataclass(frozen=True, slots=True)
-class RuleCriteria:
-    is_large: bool
-    is_regular: bool
-    is_intense: bool
-    is_fusable: bool
 
 
 def kernel_class(workload: Workload, index: int) -> str:
@@ -53,23 +44,13 @@ def _class(workload: Workload, formulation: Formulation, label: str, groups: Seq
         label=label,
         groups=tuple((formulation.item_of[group],) for group in groups),
         latency_share=workload.host_us(groups) / host.latency_us,
-        energy_share=_over(energy_uj, host.energy_uj),
+        energy_share=share(energy_uj, host.energy_uj),
         is_regular=kind in REGULAR_KINDS and macs is not None and moved is not None,
-        intensity_flop_per_byte=_over(flops, moved),
+        intensity_flop_per_byte=share(flops, moved),
         fused_share=None if unfused is None or moved is None or not unfused else 1 - moved / unfused,
     )
 
 
-def rule_criteria(members: GroupClass, limits: Thresholds) -> RuleCriteria:
-    """Return each criterion by itself; the rule takes classes that are large, regular, and intense or fusable."""
-    shares = [share for share in (members.latency_share, members.energy_share) if share is not None]
-    return RuleCriteria(
-        is_large=max(shares, default=0.0) > limits.min_share,
-        is_regular=members.is_regular,
-        is_intense=(members.intensity_flop_per_byte or 0.0) >= limits.min_intensity_flop_per_byte,
-        is_fusable=(members.fused_share or 0.0) >= limits.min_fused_share,
-    )
-
-
-def _over(part: float | None, whole: float | None) -> float | None:
-    return None if part is None or not whole else part / whole
+def share(part: float | None, whole: float | None) -> float | None:
+    """Return part over whole; None if either is unknown or the whole is not positive."""
+    return None if part is None or whole is None or whole <= 0 else part / whole

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING
 
 from common.errors import PipelineError
 from common.fpga.kernels.estimate import Bound, scattered
-from common.fpga.kernels.overlay import OverlayEngine, OverlayStep
-from common.fpga.kernels.overlay_cycles import PLACED, elements, ends, moved, places_of, unsupported, weight_elements
+from common.fpga.kernels.overlay.cycles import PLACED, elements, ends, moved, places_of, unsupported, weight_elements
+from common.fpga.kernels.overlay.engine import OverlayEngine, OverlayStep
 from common.fusion.border import board_phases, crossings
 from common.fusion.groups import Group, fuse
 from common.intervals import ThreePoint, combine
@@ -78,11 +78,6 @@ class WholeModel:
 
 def whole_model(graph: SourceGraph, layers: LayersByNode, engine: OverlayEngine) -> WholeModel:
     """Time every fused group on the engine, or on the host if the engine has no unit for it.
-
-    Args:
-        graph: the source graph with known shapes.
-        layers: layers of each node, by its name.
-        engine: overlay engine on its board.
 
     Raises:
         PipelineError: a shape is unknown, or the model has a batch above 1.
@@ -238,7 +233,7 @@ def _around_us(graph: SourceGraph, engine: OverlayEngine, on_engine: set[str], c
     """Return the host's time for calls, for scaling the input, and for tensors that cross the link."""
     host, batch = engine.config.host, engine.config.engine_count
     inputs, _ = ends(graph)
-    crossing = sum(elements(graph, tensor.tensor) for tensor in crossings(graph, on_engine))
+    crossing = sum(elements(graph, tensor) for tensor in crossings(graph, on_engine))
     return calls * host.call_us + batch * (inputs * host.input_ns * 1e-3 + crossing / host.link_bytes_per_s * 1e6)
 
 

@@ -2,7 +2,7 @@
 //
 // With SPAN = 2 the second factor is b0 + b1 * 2^F, F bits being the width of one product; with HEIGHT = 2 the first
 // one is a0 + a1 * 2^(SPAN*F). So the product holds a0*b0, a0*b1, a1*b0, a1*b1 in fields of F bits. A field reads one
-// too small where what lies below it is negative: its accumulator adds the sign bit below as its carry.
+// too small where the part below it is negative: its accumulator adds the sign bit below as its carry.
 module systolic_block #(
     parameter HEIGHT = 1,
     parameter SPAN = 2,
@@ -12,7 +12,7 @@ module systolic_block #(
     parameter B_WIDTH = 17,
     parameter OVERLAP = 0,
     parameter SIMD = 1,
-    parameter RIGHT = 1,  // whether a block stands to the right, and one below
+    parameter RIGHT = 1,  // whether there is a block to the right, and one below
     parameter DOWN = 1
 ) (
     input clk,

@@ -12,7 +12,7 @@ module systolic_tree #(
 );
   localparam LEVELS = $clog2(COUNT);
   localparam LEAVES = 1 << LEVELS;
-  // Node 1 is the root, nodes 2n and 2n + 1 stand below node n, and node LEAVES + i is field i.
+  // Node 1 is the root, nodes 2n and 2n + 1 are below node n, and node LEAVES + i is field i.
   // Split, because the bits of each depend on others of it, which looks like a loop.
   wire [2*LEAVES*SUM_BITS-1:0] nodes  /* verilator split_var */;
   wire [2*LEAVES-1:0] left  /* verilator split_var */;

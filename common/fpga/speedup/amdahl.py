@@ -1,4 +1,4 @@
-"""Rows of the speedup table: Amdahl's law with the overheads of offloading, its break-even points, and stage chains.
+"""Rows of the speedup table: Amdahl's law with the overheads of offloading, and its break-even points.
 
 Amdahl, AFIPS 1967: if a fraction f of the total becomes S_k times faster, S = 1 / ((1 - f) + f / S_k). Overheads are
 added to the denominator as fractions of the former total. Time that host and card overlap is a negative overhead.
@@ -62,23 +62,6 @@ def payback_count(one_off_us: float, host_us: float, finish_us: float) -> int | 
     if finish_us >= host_us:
         return None
     return math.ceil(one_off_us / (host_us - finish_us) - 1e-9)
-
-
-def frames_per_second(stages_ms: Sequence[float]) -> float:
-    """Return the frame rate of stages that run one after the other, one frame at a time: 1000 / Σ ms."""
-    return 1e3 / sum(stages_ms)
-
-
-def predicted_frames_per_second(
-    frames_per_second_before: float, stages_before_ms: Sequence[float], stage: int, stage_after_ms: float
-) -> float:
-    """Return the frame rate after one stage changes its time and nothing else changes.
-
-    f is the stage's share of the sum of all stages and S_k its speedup. The measured rate is multiplied by the total
-    speedup, which assumes that a frame's time outside the stages shrinks in proportion.
-    """
-    stage_ms = stages_before_ms[stage]
-    return frames_per_second_before * total_speedup(stage_ms / sum(stages_before_ms), stage_ms / stage_after_ms)
 
 
 Objective = Literal["latency", "energy", "throughput"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from common.fpga.speedup.amdahl import (
@@ -80,14 +80,10 @@ def _break_even_rows(host: HostRun, totals: PlanTotals, load_us: Sequence[float]
     ]
 
 
-def initiation_interval_us(busy_us: Iterable[float]) -> float:
-    """Return the busy time of the busiest resource; a full pipeline reaches it if buffers let every one run ahead."""
-    return max(busy_us, default=0.0)
-
-
 def throughput_rows(host: HostRun, totals: PlanTotals) -> list[SpeedupRow]:
     """Return the rows of the throughput: busy time by kind of resource, interval, and rate before and after.
 
+    The interval is the busy time of the busiest resource, which a pipeline with enough buffers reaches.
     Before offloading, one inference follows the other, because the host is the only resource.
     """
     busy = {
@@ -99,7 +95,7 @@ def throughput_rows(host: HostRun, totals: PlanTotals) -> list[SpeedupRow]:
         "busy_h2d": [case.busy_us.get(TO_CARD, 0.0) for case in totals.cases],
         "busy_d2h": [case.busy_us.get(TO_HOST, 0.0) for case in totals.cases],
     }
-    intervals = [initiation_interval_us(case.busy_us.values()) for case in totals.cases]
+    intervals = [max(case.busy_us.values()) for case in totals.cases]
     alone = host.latency_us.cases
     speedups = [us / interval for us, interval in zip(alone, intervals, strict=True)]
     return [

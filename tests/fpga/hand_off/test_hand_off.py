@@ -21,7 +21,7 @@ from common.fpga.device.board_files import load_board
 from common.fpga.engine_catalogue import ARRAY_SIDES, ARRAY_SIMD, array_ports, streaming
 from common.fpga.hand_off.designs import array_design
 from common.fpga.hand_off.units import compute_units, connectivity
-from common.fpga.kernels.systolic import build_array
+from common.fpga.kernels.systolic.array import build_array
 from common.fpga.planning.planned_kernels import PlannedKernel
 from common.intervals import ThreePoint
 from tests.support.command_lines import run_stage

@@ -13,8 +13,8 @@ from common.fpga.coefficients import load_models
 from common.fpga.device.board_files import load_board
 from common.fpga.engine_catalogue import array_ports
 from common.fpga.hand_off.designs import ARITHMETIC, cpp
-from common.fpga.kernels.systolic import build_array
-from common.fpga.kernels.systolic_tiling import Tile
+from common.fpga.kernels.systolic.array import build_array
+from common.fpga.kernels.systolic.tiling import Tile
 from tests.support.hls import (
     BITS,
     SUM,

@@ -9,7 +9,7 @@ import shutil
 import numpy as np
 import pytest
 
-from common.fpga.kernels.operators import FOLDS
+from common.fpga.kernels.dataflow.operators import FOLDS
 from common.operators import POOLS
 from tests.support.hls import (
     BITS,

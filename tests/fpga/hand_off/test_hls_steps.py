@@ -10,7 +10,7 @@ import shutil
 import numpy as np
 import pytest
 
-from common.fpga.kernels.operators import FOLDS, GELU_FLOPS, NORMALIZERS, STREAMED
+from common.fpga.kernels.dataflow.operators import FOLDS, GELU_FLOPS, NORMALIZERS, STREAMED
 from common.operators import ADDITIONS, POINTWISE, POOLS
 from tests.support.hls import (
     BITS,

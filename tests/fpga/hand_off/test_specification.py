@@ -14,7 +14,7 @@ from common.fpga.engine_catalogue import array_ports, attention, rowwise, stream
 from common.fpga.hand_off.schedule import Call
 from common.fpga.hand_off.specification import specification
 from common.fpga.hand_off.units import compute_units, connectivity
-from common.fpga.kernels.systolic import build_array
+from common.fpga.kernels.systolic.array import build_array
 from common.fpga.kernels.team import Team
 from common.fpga.planning.planned_kernels import PlannedKernel
 from common.intervals import ThreePoint

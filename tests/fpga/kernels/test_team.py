@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from common.fpga.coefficients import load_models
-from common.fpga.kernels.attention import Heads
-from common.fpga.kernels.systolic import build_array
+from common.fpga.kernels.dataflow.attention import Heads
+from common.fpga.kernels.systolic.array import build_array
 from common.fpga.kernels.team import Team, shared
 from common.workload.layers import Convolution, Matmul, Pointwise, Rowwise
 from tests.support.dataflow_kernels import PORTS, attention, task_of

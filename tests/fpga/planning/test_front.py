@@ -11,8 +11,8 @@ from common.fpga.coefficients import load_models
 from common.fpga.device.board_files import load_board
 from common.fpga.offload.baselines import Thresholds
 from common.fpga.offload.effort import Effort
-from common.fpga.offload.pipelined import Stream, best_stream
 from common.fpga.offload.schedule import Assignment
+from common.fpga.offload.search.pipelined import Stream, best_stream
 from common.fpga.planning.front import batch_sizes, front_rows
 from common.fpga.planning.plan import make_plan, plan_speedup
 from common.fpga.planning.request import Request

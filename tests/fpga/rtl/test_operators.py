@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from common.fpga.device.resources import Resources
-from common.fpga.kernels.operators import OPERATORS
+from common.fpga.kernels.dataflow.operators import OPERATORS
 from common.fpga.rtl import programs
 from common.fpga.rtl.generate import FOLDER
 from common.fpga.rtl.synthesize import synthesize_module

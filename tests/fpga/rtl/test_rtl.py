@@ -11,8 +11,8 @@ import pytest
 from benchmarks import systolic_fit
 from common.configuration import Section
 from common.errors import PipelineError
-from common.fpga.kernels.systolic import fold_cycles
-from common.fpga.kernels.systolic_resources import read_systolic
+from common.fpga.kernels.systolic.array import fold_cycles
+from common.fpga.kernels.systolic.array_resources import read_systolic
 from common.fpga.rtl import programs
 from common.fpga.rtl.generate import FORMATS, Design
 from common.fpga.rtl.simulate import ArrayProduct, simulate

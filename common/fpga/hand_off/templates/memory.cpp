@@ -19,7 +19,7 @@ struct word_t {
     uint8_t byte[WORD_BYTES];
 };
 
-// A tensor lies over the ports word by word: word w is on port w % PORTS, at `base` + w / PORTS.
+// A tensor is spread over the ports word by word: word w is on port w % PORTS, at `base` + w / PORTS.
 inline word_t read_word($port_arguments, int64_t base, int64_t word) {
 #pragma HLS INLINE
     const int64_t at = base + word / PORTS;

@@ -34,7 +34,7 @@ struct unit_t {
 
     explicit unit_t(const call_t &call) : operands(call.program), output(int64_t(call.program.result.base)) {}
 
-    // Operand 0 as it lies in memory.
+    // Operand 0 as it is in memory.
     element_t raw($port_arguments, const call_t &call, const int64_t at[4]) {
 #pragma HLS INLINE
         return operands.of[0].element($port_names, call.program.operand[0].place(at));

@@ -62,7 +62,7 @@ word:
 }  // namespace
 
 // One call: `products` matrices of (rows, columns), each times `vectors` vectors. Bases are in words of a port. Row r of a
-// matrix lies on port r % MATRIX_PORTS and begins with a word, behind the port's rows of the same matrix, which are as
+// matrix is on port r % MATRIX_PORTS and begins with a word, behind the port's rows of the same matrix, which are as
 // many on every port. Vector v is at port x(v % VECTORS) and begins with a word; vectors of one product follow each
 // other, and each product has ceil(vectors / VECTORS) of them on a port. Its results are at y(v % VECTORS), likewise. Port x0 has
 // the parameters, {int32 bias, float scale} for each row of all products, and the program with its operands, whose

@@ -1,0 +1,1 @@
+"""A vendor's programmable engine, such as a DPU."""

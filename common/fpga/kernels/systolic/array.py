@@ -1,0 +1,304 @@
+"""An output-stationary systolic array for matrix products and convolutions: R rows, C columns, s products per element.
+
+There are two schedules. Simulation of the Verilog in common/fpga/rtl confirms both cycle by cycle. Plans use the
+overlapped one.
+
+*Simple*: a fold (R x C sums) fills, computes and drains before the next one begins: folds * (2R + C + ceil(K / s) - 2)
+cycles (Samajdar et al., SCALE-Sim, arXiv 1811.02883, and ISPASS 2020, eq. 1).
+
+*Overlapped*: operands of the next fold follow at once and sums leave through registers of their own, as in AutoSA
+(Wang, Guo, Cong, FPGA 2021): max(ceil(K / s), ceil(R / d)) cycles per fold, and fill and drain once. A column gives d
+sums per cycle: as many as fit the width of the operands that enter it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from math import ceil, inf
+from typing import Literal
+
+from common.fpga.device.resources import Resources
+from common.fpga.kernels.estimate import KernelEstimate, scattered, widened
+from common.fpga.kernels.ports import MemoryPorts, OnPorts
+from common.fpga.kernels.systolic.array_resources import ArrayTiming, ResourceModels, array_resources
+from common.fpga.kernels.systolic.tiling import (
+    BANK_WORDS,
+    SUM_BITS,
+    Buffer,
+    Operands,
+    OuterLoop,
+    Tile,
+    buffers,
+    operands,
+    sums_per_cycle,
+    tile_traffic,
+    tiled_cycles,
+    with_room_for,
+)
+from common.intervals import ThreePoint, combine
+from common.number_formats import PRECISION_BITS
+from common.workload.layers import Convolution, Matmul, Pointwise
+from common.workload.tasks import Task
+
+Schedule = Literal["simple", "overlapped"]
+NO_EPILOGUE = Resources()
+ELEMENT_BYTES: Mapping[str, float] = {name: PRECISION_BITS[name] / 8 for name in SUM_BITS}
+
+
+def fold_cycles(rows: int, cols: int, steps: int, folds: int, schedule: Schedule, sums_per_cycle: int = 1) -> int:
+    """Return the cycles from the first operand in to the last sum out.
+
+    Args:
+        rows: R of the array.
+        cols: C of the array.
+        steps: ceil(K / s), the cycles in which a fold takes operands.
+        folds: ceil(M / R) * ceil(N / C).
+        schedule: ``simple``: folds * (2R + C + steps - 2); ``overlapped``: R + ceil(R / d) + C + steps - 2 for one
+            fold, and max(steps, ceil(R / d)) for each further fold.
+        sums_per_cycle: d, sums that leave a column per cycle in the overlapped schedule.
+    """
+    if schedule == "simple":
+        return folds * (2 * rows + cols + steps - 2)
+    drain = ceil(rows / sums_per_cycle)
+    return rows + drain + cols + steps - 2 + (folds - 1) * max(steps, drain)
+
+
+@dataclass(frozen=True, slots=True)
+class MappedProduct:
+    """How an array computes one contraction.
+
+    Attributes:
+        matmul: as the array sees it: m along its rows, n along its columns.
+        is_transposed: whether the operands of the layer changed sides.
+        outer_loop: whose tiles are in the outer loop.
+        moved_bytes: over the ports; 0 in a chain, whose traffic is that of its border.
+        busy_cycles: of computation with operands always present.
+        cycles: of the whole call; 0 in a chain.
+    """
+
+    matmul: Matmul
+    is_transposed: bool
+    outer_loop: OuterLoop
+    moved_bytes: float
+    busy_cycles: float
+    cycles: float
+
+    @property
+    def cost(self) -> tuple[float, float, float]:
+        return self.moved_bytes, self.busy_cycles, self.cycles
+
+
+@dataclass(frozen=True, slots=True)
+class SystolicArray(OnPorts):
+    """An engine of one array with its buffers and ports.
+
+    Attributes:
+        rows: R, rows of the result.
+        cols: C, columns of the result.
+        simd: s, products that a processing element adds per cycle.
+        precision: fp32, bf16, int16, int8 or int4.
+        tile: content of each half of the double buffers.
+        buffers: memories on the chip; those of the operands also keep the tensors between the layers of a chain.
+        ports: ports to the card's memory; their clock is the array's.
+        resources: resources of array and buffers, see :func:`build_array`.
+        timing: what a call takes beyond the cycles of the schedule, and the interval around it.
+        resource_bands: lowest and highest factor of the likely resources in published designs, by resource.
+        schedule: schedule of the folds.
+        spans_regions: whether it may span several super logic regions.
+    """
+
+    rows: int
+    cols: int
+    simd: int
+    precision: str
+    tile: Tile
+    buffers: tuple[Buffer, ...]
+    ports: MemoryPorts
+    resources: Resources
+    timing: ArrayTiming
+    resource_bands: Mapping[str, ThreePoint] = field(default_factory=dict, hash=False)
+    schedule: Schedule = "overlapped"
+    spans_regions: bool = False
+
+    @property
+    def name(self) -> str:
+        """Name such as ``systolic-32x32x8-int8``."""
+        return f"{self.kind}-{self.rows}x{self.cols}x{self.simd}-{self.precision}"
+
+    @property
+    def kind(self) -> str:
+        return "systolic"
+
+    @property
+    def peak_macs_per_cycle(self) -> int:
+        return self.rows * self.cols * self.simd
+
+    def estimate(self, task: Task) -> KernelEstimate | None:
+        """Estimate one call of products and convolutions; element-wise operators apply to the sums as they leave.
+
+        None where the task has another number format or another kind of operator, or is a chain whose intermediate
+        tensors and weights do not fit the buffers.
+        """
+        contractions = [layer for layer in task.layers if isinstance(layer, Matmul | Convolution)]
+        others = [layer for layer in task.layers if not isinstance(layer, Matmul | Convolution)]
+        if not contractions or task.precision != self.precision:
+            return None
+        if not all(isinstance(layer, Pointwise) for layer in others) or task.on_chip_bytes > self.buffer_bytes:
+            return None
+        if len(contractions) > 1 and not task.on_chip_bytes:
+            return None
+        single = contractions[0] if len(contractions) == 1 else None
+        moved, busy, cycles = self._single(single, task).cost if single else self._chain(contractions, task)
+        ideal = task.macs / self.peak_macs_per_cycle
+        cycles = max(cycles, ideal / self.timing.array_share) + self.timing.call_cycles
+        one_way = max(moved - task.written_bytes, task.written_bytes) / self.ports.port_rate_bytes_per_s * 1e6
+        band = widened(self.timing.band, self.ports.clock_factors)
+        time_us = scattered(cycles / self.clock_mhz, band, max(ideal / self.clock_mhz, one_way))
+        return KernelEstimate(
+            cycles=combine(lambda us: us * self.clock_mhz, time_us),
+            time_us=time_us,
+            bound="compute" if 2 * busy >= cycles else "memory",
+            flops=2 * task.macs,
+            moved_bytes=round(moved),
+        )
+
+    @property
+    def resource_cases(self) -> Mapping[str, ThreePoint]:
+        """Amounts of the resources of which published designs give an interval."""
+        amounts = {name: float(getattr(self.resources, name)) for name in self.resource_bands}
+        return {
+            name: combine(lambda factor, amount=amounts[name]: amount * factor, band)
+            for name, band in self.resource_bands.items()
+        }
+
+    @property
+    def buffer_bytes(self) -> float:
+        """Size of the operand buffers, both halves."""
+        return sum(held.content_bytes for held in self.buffers if held.name in ("a", "b"))
+
+    @property
+    def _fill_cycles(self) -> int:
+        return fold_cycles(self.rows, self.cols, 0, 1, self.schedule, self.sums_per_cycle)
+
+    @property
+    def _once_cycles(self) -> int:
+        """Cycles of fill and drain of a whole call; in the simple schedule each fold has its own."""
+        return self._fill_cycles if self.schedule == "overlapped" else 0
+
+    @property
+    def sums_per_cycle(self) -> int:
+        """Sums that leave a column per cycle."""
+        return sums_per_cycle(self.simd, self.precision)
+
+    def step_cycles(self, m: int, n: int, k: int, whole_k: int) -> float:
+        """Return the cycles of m x n sums over k of their ``whole_k`` products.
+
+        A fold lasts at least as long as its column of sums takes to leave; a step counts its share of that.
+        """
+        folds, steps = ceil(m / self.rows) * ceil(n / self.cols), ceil(k / self.simd)
+        if self.schedule == "simple":
+            return folds * (steps + self._fill_cycles * k / whole_k)
+        return folds * max(steps, ceil(self.rows / self.sums_per_cycle) * k / whole_k)
+
+    def compute_cycles(self, matmul: Matmul) -> float:
+        """Return the cycles of the batch with operands always present, without fill and drain of the call."""
+        sizes = (
+            (k, count)
+            for k, count in ((self.tile.depth, matmul.k // self.tile.depth), (matmul.k % self.tile.depth, 1))
+            if k and count
+        )
+        return matmul.batch * sum(self.step_cycles(matmul.m, matmul.n, k, matmul.k) * count for k, count in sizes)
+
+    def array_cycles(self, matmul: Matmul) -> int:
+        """Return the cycles of the batch from the first operand in to the last sum out, operands always present."""
+        folds = matmul.batch * ceil(matmul.m / self.rows) * ceil(matmul.n / self.cols)
+        steps = ceil(matmul.k / self.simd)
+        return fold_cycles(self.rows, self.cols, steps, folds, self.schedule, self.sums_per_cycle)
+
+    def products(self, task: Task) -> tuple[MappedProduct, ...]:
+        """Return how the array computes each contraction of a task; a chain's products keep their orientation."""
+        layers = [layer for layer in task.layers if isinstance(layer, Matmul | Convolution)]
+        if len(layers) == 1:
+            return (self._single(layers[0], task),)
+        matmuls = [layer.as_matmul() if isinstance(layer, Convolution) else layer for layer in layers]
+        return tuple(MappedProduct(matmul, False, "rows", 0.0, self.compute_cycles(matmul), 0.0) for matmul in matmuls)
+
+    def _single(self, layer: Matmul | Convolution, task: Task) -> MappedProduct:
+        matmul = layer.as_matmul() if isinstance(layer, Convolution) else layer
+        parts = self._with_border(operands(layer, ELEMENT_BYTES[self.precision], self.tile), matmul, task)
+        transposed = Matmul(matmul.n, matmul.k, matmul.m, matmul.batch, matmul.has_weight)
+        both = ((matmul, parts, False), (transposed, Operands(parts.b, parts.a, parts.c), True))
+        return min((self._oriented(*orientation) for orientation in both), key=lambda product: product.cycles)
+
+    def _oriented(self, matmul: Matmul, parts: Operands, is_transposed: bool) -> MappedProduct:
+        outer_loop, traffic = tile_traffic(matmul, self.tile, parts)
+        cycles = tiled_cycles(
+            matmul,
+            self.tile,
+            traffic,
+            lambda m, n, k: self.step_cycles(m, n, k, matmul.k),
+            self.ports.duplex_cycles,
+        )
+        moved, busy = matmul.batch * traffic.total, self.compute_cycles(matmul)
+        return MappedProduct(matmul, is_transposed, outer_loop, moved, busy, cycles + self._once_cycles)
+
+    def _with_border(self, parts: Operands, matmul: Matmul, task: Task) -> Operands:
+        """Add the other tensors that the group reads, such as a residual: once, along with the result."""
+        beside = task.border_bytes / matmul.batch - (parts.a + parts.b + parts.c)
+        return Operands(parts.a, parts.b, parts.c + max(0.0, beside))
+
+    def _chain(self, layers: list[Matmul | Convolution], task: Task) -> tuple[float, float, float]:
+        """Return bytes moved, compute cycles and total cycles of a chain: its intermediate tensors stay on the chip."""
+        matmuls = [layer.as_matmul() if isinstance(layer, Convolution) else layer for layer in layers]
+        busy = sum(self.compute_cycles(matmul) for matmul in matmuls)
+        moving = self.ports.duplex_cycles(task.weight_bytes + task.read_bytes, task.written_bytes)
+        return float(task.border_bytes), busy, max(busy, moving) + len(layers) * self._once_cycles
+
+
+def build_array(
+    size: tuple[int, int, int],
+    precision: str,
+    ports: MemoryPorts,
+    macs_per_dsp: float,
+    models: ResourceModels,
+    tile: Tile | None = None,
+    spans_regions: bool = False,
+    kept_bytes: float = 0.0,
+    room: Resources | None = None,
+    epilogue: Resources = NO_EPILOGUE,
+) -> SystolicArray:
+    """Return an array of R x C x s with its resources.
+
+    Args:
+        size: rows, columns, products per element.
+        precision: number format.
+        ports: ports to the card's memory.
+        macs_per_dsp: the board's rate in this format.
+        models: coefficients of configs/systolic_rtl.yaml.
+        tile: content of the buffers; by default a square that takes longer to compute than to load.
+        spans_regions: whether it may span several super logic regions.
+        kept_bytes: of the longest chain, which the operand buffers should hold.
+        room: budget in which memories are chosen; by default they are block RAM, as deep as the tile needs.
+        epilogue: resources of the operators behind the products; by default sums leave as they are.
+    """
+    stalling = replace(ports, stall_share=models.timing.stall_share)
+    per_cycle = stalling.count * stalling.word_bytes / stalling.word_cycles
+    most_sums = BANK_WORDS if room else inf  # deeper ones take a second block in every processing element
+    content = tile or Tile.balanced(size, ELEMENT_BYTES[precision], per_cycle, most_sums)
+    held = buffers(size, precision, content)
+    if room:
+        others = array_resources(size, precision, held[2:], stalling, macs_per_dsp, models) + epilogue
+        held = with_room_for(held, kept_bytes, room + others.times(-1))
+    resources = array_resources(size, precision, held, stalling, macs_per_dsp, models) + epilogue
+    return SystolicArray(
+        *size,
+        precision,
+        content,
+        held,
+        stalling,
+        resources,
+        models.timing,
+        models.resource_bands,
+        spans_regions=spans_regions,
+    )
