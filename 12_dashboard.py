@@ -38,15 +38,15 @@ from common import cli
 from common.configuration import Section
 from common.errors import PipelineError
 from common.ingest import TOKEN_FILE
-from common.monitor.alarms import AlarmWatch, read_alarms
 from common.monitor.continuous import ContinuousRuns, LiveModel
-from common.monitor.derived import Conditions, derived_figures
-from common.monitor.guard import Guard, read_token
+from common.monitor.figures.alarms import AlarmWatch, read_alarms
+from common.monitor.figures.derived import Conditions, derived_figures
+from common.monitor.figures.sensed import Sensed
 from common.monitor.history import Figures, History
-from common.monitor.hub import Hub
 from common.monitor.monitor import LiveSource, Monitor, NodeShare
-from common.monitor.sensed import Sensed
-from common.monitor.serving import (
+from common.monitor.server.guard import Guard, read_token
+from common.monitor.server.hub import Hub
+from common.monitor.server.serving import (
     EVERYWHERE,
     LOOPBACK,
     Certificate,
@@ -138,7 +138,7 @@ def live_model(stage: cli.StageRun) -> LiveModel:
 @contextlib.contextmanager
 def sampled(given_w: float | None) -> Iterator[tuple[Sensed, Callable[[], float | None]]]:
     """Sample the sensors meanwhile; yield what has the newest samples, and what returns the power of the window."""
-    from common.monitor.feed import WINDOW_S
+    from common.monitor.figures.feed import WINDOW_S
     from common.observer import mean_power_w
     from common.sensors.discover import available_sensors
     from common.sensors.sampler import Sampler

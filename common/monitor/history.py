@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, cast
 
 from common.latency.histogram import Histogram
 from common.latency.statistics import QUANTILES, estimate_columns
-from common.monitor.feed import Samples, whole_figures
+from common.monitor.figures.feed import Samples, whole_figures
 from common.monitor.store import LEVELS_S, Store
 
 if TYPE_CHECKING:

@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from common.errors import PipelineError
-from common.monitor.alarms import AlarmWatch
-from common.monitor.feed import Feed, Samples, cells, window_figures
+from common.monitor.figures.alarms import AlarmWatch
+from common.monitor.figures.feed import Feed, Samples, cells, window_figures
 from common.monitor.history import Figures, History
-from common.monitor.hub import RATE_HZ
+from common.monitor.server.hub import RATE_HZ
 from common.monitor.slow_runs import SlowRuns
 
 DIGITS = 6

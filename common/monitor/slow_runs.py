@@ -9,7 +9,7 @@ from types import TracebackType
 import numpy as np
 
 from common.latency.run import RunSeries
-from common.monitor.feed import Feed
+from common.monitor.figures.feed import Feed
 from common.os_events.disturbance import disturbance_line, disturbances
 from common.os_events.recorder import OsEventRecorder
 
@@ -53,8 +53,8 @@ class SlowRuns:
         with self._lock:
             events = self._recorder.events
             self._recorder.restart()
-        found = disturbances([self._series()], events)
-        worst = sorted(found, key=lambda row: row.excess_us)[-KEPT:]
+        slowed = disturbances([self._series()], events)
+        worst = sorted(slowed, key=lambda row: row.excess_us)[-KEPT:]
         self.lines.extendleft(disturbance_line(row) for row in worst)
 
     def _series(self) -> RunSeries:

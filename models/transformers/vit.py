@@ -1,7 +1,7 @@
 """Vision transformer as exporters write it (Dosovitskiy et al., ICLR 2021, arXiv:2010.11929, table 1).
 
 ViT-B/16 has 86,567,656 parameters with its head of 1000 classes. Each of its 12 layers normalizes before attention and
-before the feed-forward net; queries, keys and values come out of one matrix product and are told apart by a Gather.
+before the feed-forward net; queries, keys and values come out of one matrix product and are parted by a Gather.
 """
 
 from __future__ import annotations

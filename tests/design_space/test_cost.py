@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from common.design_space.accelerator.hardware_files import load_hardware
 from common.design_space.mapping.arrays import NUMPY, torch_namespace
-from common.design_space.mapping.cost import Accounting, Figures, cost
+from common.design_space.mapping.cost import Figures, cost
 from common.design_space.mapping.mappings import Mappings, parse_mappings
 from common.design_space.mapping.traffic import Nesting, Nests
 from common.workload.loop_nests import LOOPS, LoopNest
@@ -73,11 +73,9 @@ def test_a_halo_is_kept_by_the_innermost_loop_alone():
     assert outer.reads[0]["input"] == 4 * 4 * (5 + 3)
 
 
-@pytest.mark.parametrize(("halo", "rows"), [("none", 4 * 4), ("lines", 10), ("innermost", 4 * 4)])
-def test_each_rule_for_the_halo(halo, rows):
-    mapping = parse_mappings(["L3[WIO] P4 K5 - L2[WI] N1 - L1[O] R3 P2 - L0[W] N1"], GEMMINI)
-    result = cost(mapping, Nests.of([nest(P=8, R=3, K=5)]), GEMMINI, accounting=Accounting(halo=halo))
-    assert result.reads[0]["input"] == rows  # K is the innermost loop outside: what it finds in place is the whole tile
+def test_a_halo_is_brought_again_where_another_loop_is_the_innermost():
+    result = of_text("L3[WIO] P4 K5 - L2[WI] N1 - L1[O] R3 P2 - L0[W] N1", P=8, R=3, K=5)
+    assert result.reads[0]["input"] == 4 * 4  # K is the innermost loop outside: it finds the whole tile in place
 
 
 def test_a_tile_that_does_not_divide_its_loop_is_smaller_at_the_end():
@@ -90,11 +88,11 @@ def test_a_tile_that_does_not_divide_its_loop_is_smaller_at_the_end():
     assert result.needed_words[1] == 4 * 2 + 3 * 2
 
 
-def test_double_buffering_needs_room_for_two_tiles():
+@pytest.mark.parametrize(("scratchpad_bytes", "fits"), [(72, True), (71, False)])
+def test_a_level_holds_one_tile_of_each_of_its_operands(scratchpad_bytes, fits):
     mapping, shape = parse_mappings(["L3[WIO] K2 - L2[WI] N1 - L1[O] C8 P8 - L0[W] N1"], GEMMINI), nest(K=2, C=8, P=8)
-    tight = GEMMINI.resized(capacity_kib={"scratchpad": 72 / 1024})
-    assert cost(mapping, Nests.of([shape]), tight).fits == [True]
-    assert cost(mapping, Nests.of([shape]), tight, accounting=Accounting(is_double_buffered=True)).fits == [False]
+    sized = GEMMINI.resized(capacity_kib={"scratchpad": scratchpad_bytes / 1024})
+    assert cost(mapping, Nests.of([shape]), sized).fits == [fits]
 
 
 def test_a_level_that_holds_nothing_of_an_operand_is_passed_by():
@@ -121,7 +119,7 @@ def tile_points(operand, origin, tile, shape):
     return set(itertools.product(*axes))
 
 
-def walked_fills(operand, level, levels, shape, keeps_halo):
+def walked_fills(operand, level, levels, shape):
     """Words that enter the tile of a level without fan-outs above it, by walking all loops outside."""
     outside = [(loop, steps) for number in range(level) for loop, steps in levels[number]]
     inside = [pair for number in range(level, len(levels)) for pair in levels[number]]
@@ -137,7 +135,7 @@ def walked_fills(operand, level, levels, shape, keeps_halo):
             previous = position
             continue
         points = tile_points(operand, origin, tile, shape)
-        is_kept = keeps_halo and previous and all(position[i] == previous[i] for i in running[:-1])
+        is_kept = operand == "input" and previous and all(position[i] == previous[i] for i in running[:-1])
         kept = old if is_kept else set()
         words += len(points - kept)
         before, old, previous = here, points, position
@@ -149,8 +147,8 @@ loops = st.lists(st.tuples(st.sampled_from(LOOPS), st.integers(2, 3)), max_size=
 
 @pytest.mark.slow
 @settings(max_examples=80)
-@given(st.lists(loops, min_size=4, max_size=4), st.integers(1, 3), st.integers(1, 2), st.booleans())
-def test_fills_are_those_of_loops_that_are_walked(levels, stride, dilation, keeps_halo):
+@given(st.lists(loops, min_size=4, max_size=4), st.integers(1, 3), st.integers(1, 2))
+def test_fills_are_those_of_loops_that_are_walked(levels, stride, dilation):
     extents = {loop: math.prod(s for level in levels for other, s in level if other == loop) for loop in LOOPS}
     shape = nest(stride, dilation, **extents)
     temporal = np.ones((1, 4, len(LOOPS)))
@@ -163,8 +161,8 @@ def test_fills_are_those_of_loops_that_are_walked(levels, stride, dilation, keep
     nesting = Nesting.of(Nests.of([shape]), Mappings(temporal, np.ones_like(temporal), order), NUMPY)
     for operand in MOVERS:
         for level in range(1, 4):
-            expected = walked_fills(operand, level, levels, shape, keeps_halo and operand == "input")
-            assert nesting.fills(operand, level, "innermost" if keeps_halo else "none")[0] == pytest.approx(expected)
+            expected = walked_fills(operand, level, levels, shape)
+            assert nesting.fills(operand, level)[0] == pytest.approx(expected)
 
 
 # --- the same in PyTorch --------------------------------------------------------------------------------------------
@@ -182,26 +180,26 @@ def test_pytorch_counts_the_same():
     torch = torch_namespace()
     mappings = parse_mappings(TEXTS, GEMMINI)
     other = Mappings(*(torch.asarray(array) for array in (mappings.temporal, mappings.spatial, mappings.order)))
-    for accounting in (Accounting(), Accounting(halo="lines", is_in_blocks=False), Accounting(halo="none")):
-        ours = cost(mappings, Nests.of([SHAPE]), GEMMINI, accounting=accounting)
-        theirs = cost(other, Nests.of([SHAPE], torch), GEMMINI, accounting=accounting, xp=torch)
-        assert theirs.cycles.numpy() == pytest.approx(ours.cycles)
-        assert theirs.energy_pj.numpy() == pytest.approx(ours.energy_pj)
-        assert (theirs.fits.numpy() == ours.fits).all()
+    ours = cost(mappings, Nests.of([SHAPE]), GEMMINI)
+    theirs = cost(other, Nests.of([SHAPE], torch), GEMMINI, xp=torch)
+    assert theirs.cycles.numpy() == pytest.approx(ours.cycles)
+    assert theirs.energy_pj.numpy() == pytest.approx(ours.energy_pj)
+    assert (theirs.fits.numpy() == ours.fits).all()
 
 
 def test_the_gradient_is_the_difference_quotient():
     pytest.importorskip("torch", reason="comes with requirements-torch.txt")
     torch = torch_namespace()
-    mappings, accounting = parse_mappings(TEXTS, GEMMINI), Accounting(halo="none", is_in_blocks=False)
+    mappings = parse_mappings(TEXTS, GEMMINI)
     nests = Nests.of([SHAPE], torch)
     temporal = torch.asarray(mappings.temporal).requires_grad_()
     spatial, order = torch.asarray(mappings.spatial), torch.asarray(mappings.order)
 
-    def energy(steps):
-        return cost(Mappings(steps, spatial, order), nests, GEMMINI, accounting=accounting, xp=torch).energy_pj
+    def moved_words(steps):  # which nothing rounds up
+        result = cost(Mappings(steps, spatial, order), nests, GEMMINI, xp=torch)
+        return sum(words for level in (*result.reads, *result.writes) for words in level.values())
 
-    energy(temporal).sum().backward()
+    moved_words(temporal).sum().backward()
     moved = [
         (row, level, loop)
         for row, level, loop in itertools.product(range(3), range(3), range(len(LOOPS)))
@@ -213,7 +211,7 @@ def test_the_gradient_is_the_difference_quotient():
         for sign in (1, -1):
             steps = temporal.detach().clone()
             steps[place] += sign * 1e-5
-            ends.append(float(energy(steps)[place[0]]))
+            ends.append(float(moved_words(steps)[place[0]]))
         assert float(temporal.grad[place]) == pytest.approx((ends[0] - ends[1]) / 2e-5, rel=1e-5)
 
 

@@ -8,13 +8,13 @@ import threading
 import pytest
 
 from common.errors import PipelineError
-from common.monitor.alarms import Alarm, AlarmWatch
 from common.monitor.continuous import MOST_FAILURES, ContinuousRuns, LiveModel
-from common.monitor.derived import Conditions, derived_figures
-from common.monitor.figure_names import is_known
+from common.monitor.figures.alarms import Alarm, AlarmWatch
+from common.monitor.figures.derived import Conditions, derived_figures
+from common.monitor.figures.figure_names import is_known
+from common.monitor.figures.sensed import Sensed
 from common.monitor.history import History
 from common.monitor.monitor import POSTED_S, LiveSource, Monitor, NodeShare, enter
-from common.monitor.sensed import Sensed
 from common.monitor.slow_runs import SlowRuns
 from common.monitor.store import Store
 from common.sensors.sensor import Sample

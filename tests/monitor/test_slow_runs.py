@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from common.monitor.alarms import AlarmWatch
+from common.monitor.figures.alarms import AlarmWatch
 from common.monitor.history import History
 from common.monitor.monitor import LiveSource, Monitor
 from common.monitor.slow_runs import KEPT, SlowRuns

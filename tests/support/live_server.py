@@ -11,13 +11,13 @@ import time
 
 from websockets.sync import client
 
-from common.monitor.alarms import Alarm, AlarmWatch
-from common.monitor.derived import Conditions, derived_figures
-from common.monitor.guard import Guard
+from common.monitor.figures.alarms import Alarm, AlarmWatch
+from common.monitor.figures.derived import Conditions, derived_figures
 from common.monitor.history import History
-from common.monitor.hub import Hub
 from common.monitor.monitor import LiveSource, Monitor
-from common.monitor.serving import LOOPBACK, listening, own_names, serve
+from common.monitor.server.guard import Guard
+from common.monitor.server.hub import Hub
+from common.monitor.server.serving import LOOPBACK, listening, own_names, serve
 from common.monitor.store import Store
 
 TOKEN = "secret-" * 6

@@ -107,7 +107,7 @@ def _kernel(graph: SourceGraph, nodes: tuple[str, ...], rows: Mapping[str, OpMet
     folded = {constant for name in nodes[1:] if graph.nodes[name].op_type == NORMALIZATION
               for constant in _all_but_bias(graph, name)}  # fmt: skip
     sizes = {tensor.tensor: tensor.size_bytes or 0 for tensor in tensors if tensor.tensor not in folded}
-    added = sum(sizes.get(one.tensor, 0) for one in tensors if one.role == "read" and one.tensor not in first)
+    added = sum(sizes.get(read.tensor, 0) for read in tensors if read.role == "read" and read.tensor not in first)
     macs = sum(rows[name]["macs"] or rows[name]["upper_bound_macs"] or 0 for name in nodes)
     return SeedKernel(nodes, macs, sum(sizes.values()), added)
 

@@ -58,7 +58,7 @@ def axis_tiles(group: TiledGroup, axis: int, size: int, *, keeps_halo: bool) -> 
         size: lines of the last layers' results in each tile; the last tile may have fewer.
         keeps_halo: whether lines that the next tile needs are kept, else they are computed or read again.
     """
-    externals, extents = group.external_count, [(one.rows, one.columns)[axis] for one in group.maps]
+    externals, extents = group.external_count, [(shape.rows, shape.columns)[axis] for shape in group.maps]
     sink = extents[externals + group.sinks[0]]
     begins = np.arange(0, sink, size, dtype=np.int64)
     ends = np.minimum(begins + size, sink)

@@ -87,7 +87,7 @@ class TiledGroup:
         """Return whether one tile of rows and columns says which tile of every sink is computed."""
         extents = {(self.maps[self.external_count + sink].rows, self.maps[self.external_count + sink].columns)
                    for sink in self.sinks}  # fmt: skip
-        return len(extents) == 1 and len({one.images for one in self.maps}) == 1
+        return len(extents) == 1 and len({shape.images for shape in self.maps}) == 1
 
 
 def tiled_group(graph: LayerGraph, members: Sequence[int], resident: Set[str] = frozenset()) -> TiledGroup | None:

@@ -20,7 +20,6 @@ from common.design_space.hierarchy.row_tiles import MOST_ROW_TILED_LAYERS
 from common.design_space.hierarchy.schedule import LayerStep, MappedSchedule
 from common.design_space.hierarchy.schedule_edges import ScheduleEdges, schedule_edges
 from common.design_space.mapping.cost import StreamCost
-from common.design_space.mapping.layer_by_layer import MappedLayer
 from common.design_space.mapping.nest_fronts import NestFronts, Setting, nest_fronts
 from common.design_space.search.fronts import SupportedPoint, least_product
 from common.design_space.search.observer import UNOBSERVED, SearchInterruptedError, SearchObserver
@@ -28,9 +27,8 @@ from common.names import shown
 from common.workload.loop_nests import LoopNest
 from common.workload.map_layers import LayerGraph
 
-Chosen = tuple[
-    ExecutionOption, Mapping[str, SupportedPoint[str]]
-]  # how a layer runs, and the point of each of its nests
+# How a layer runs, and the point of each of its nests by name.
+Chosen = tuple[ExecutionOption, Mapping[str, SupportedPoint[str]]]
 
 
 def best_schedule(
@@ -71,16 +69,9 @@ def best_schedule(
     if not paths.are_there:
         raise NothingFitsError("hardware", _problem(layers, fronts, hardware), "")
     best_path = least_product(paths.best)
-    steps = tuple(_step(layers[option.layer], option, points) for option, points in best_path.choice)
+    steps = tuple(LayerStep.of(layers[option.layer], option, points) for option, points in best_path.choice)
     evaluations = sum(front.mapping_count * len({place for place, _ in front.fronts}) for front in fronts.values())
     return MappedSchedule(steps, evaluations, edges.limit)
-
-
-def _step(layer: ModelLayer, chosen: ExecutionOption, points: Mapping[str, SupportedPoint[str]]) -> LayerStep:
-    mapped = {}
-    for name, point in points.items():
-        mapped[name] = MappedLayer(chosen.nests[name], point.choice, point.cycles, point.energy_pj, chosen.runs)
-    return LayerStep(layer, chosen, mapped)
 
 
 def _problem(layers: Sequence[ModelLayer], fronts: Mapping[LoopNest, NestFronts], hardware: Hardware) -> str:
@@ -116,6 +107,7 @@ class _Paths:
         return np.asarray(np.add.reduceat(weights[self.of_plans], self.first_of_plan))
 
     def best(self, energy_weight: float, cycle_weight: float) -> SupportedPoint[Sequence[Chosen]]:
+        """Return the path of the least sum of energy and cycles, times these two weights."""
 
         def weigh(costed: SupportedPoint[str] | StreamCost) -> float:
             return energy_weight * costed.energy_pj + cycle_weight * costed.cycles

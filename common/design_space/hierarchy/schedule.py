@@ -14,6 +14,7 @@ from common.design_space.mapping.cost import MappingCost, cost
 from common.design_space.mapping.layer_by_layer import MappedLayer
 from common.design_space.mapping.mappings import parse_mappings
 from common.design_space.mapping.traffic import Nests
+from common.design_space.search.fronts import SupportedPoint
 
 
 @dataclass(frozen=True)
@@ -23,6 +24,15 @@ class LayerStep:
     layer: ModelLayer
     option: ExecutionOption
     mapped: Mapping[str, MappedLayer]
+
+    @classmethod
+    def of(cls, layer: ModelLayer, option: ExecutionOption, points: Mapping[str, SupportedPoint[str]]) -> LayerStep:
+        """Return a layer with the supported point of each of its nests by name, whose choice is the mapping."""
+        mapped = {
+            name: MappedLayer(option.nests[name], point.choice, point.cycles, point.energy_pj, option.runs)
+            for name, point in points.items()
+        }
+        return cls(layer, option, mapped)
 
     @property
     def cycles(self) -> float:

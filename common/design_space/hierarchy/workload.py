@@ -15,7 +15,7 @@ from common.design_space.hierarchy.model_layers import ModelLayer, model_layers
 from common.design_space.hierarchy.row_tiles import MOST_ROW_TILED_LAYERS
 from common.design_space.hierarchy.schedule import LayerStep, MappedSchedule
 from common.design_space.hierarchy.schedule_rows import group_rows, mapping_rows
-from common.design_space.mapping.layer_by_layer import MappedLayer, exact, least_product, repeats_of
+from common.design_space.mapping.layer_by_layer import exact, least_product, repeats_of
 from common.design_space.mapping.mapping_problem import MappingProblem
 from common.design_space.mapping.placement import Placement
 from common.design_space.results.design_result import MOST_NAMED, DesignResult, DesignTask, convergence_rows, point_row
@@ -156,7 +156,7 @@ class HierarchyWorkload:
         )
         result = search(parts, engine(settings.engine), settings.evaluations, settings.seed, observer, streams)
         steps = [
-            LayerStep(layer, option, _mapped_nests(option, result))
+            LayerStep.of(layer, option, _points(option, result))
             for layer, option in zip(self.layers, options, strict=True)
         ]
         return MappedSchedule(steps, result.evaluation_count), result
@@ -169,12 +169,8 @@ class HierarchyWorkload:
             yield f"{hardware.name} keeps every element in {word_bits} bits, where the model has {theirs}"
 
 
-def _mapped_nests(option: ExecutionOption, result: Searched[NestAt, str]) -> dict[str, MappedLayer]:
-    points = {name: result.schedules[nest, option.setting[0]] for name, nest in option.nests.items()}
-    return {
-        name: MappedLayer(option.nests[name], point.choice, point.cycles, point.energy_pj, option.runs)
-        for name, point in points.items()
-    }
+def _points(option: ExecutionOption, result: Searched[NestAt, str]) -> dict[str, SupportedPoint[str]]:
+    return {name: result.schedules[nest, option.setting[0]] for name, nest in option.nests.items()}
 
 
 def _outside_notes(layers: Sequence[ModelLayer]) -> Iterator[str]:

@@ -17,29 +17,10 @@ from common.design_space.accelerator.hardware import Hardware, Level
 from common.design_space.mapping.arrays import NUMPY, Array, Namespace
 from common.design_space.mapping.mappings import Mappings
 from common.design_space.mapping.placement import IN_MEMORY, Placement, resident_level
-from common.design_space.mapping.traffic import RELEVANT, Halo, Nesting, Nests
+from common.design_space.mapping.traffic import RELEVANT, Nesting, Nests
 
 UNBOUNDED = float("inf")
 WORD_DIGITS = 6  # of a word; further digits are rounding errors of the sums
-
-
-@dataclass(frozen=True, slots=True)
-class Accounting:
-    """The counts of a mapped nest.
-
-    Attributes:
-        halo: which input words that two successive tiles share stay: those that the innermost loop outside steps over
-            (Timeloop), whole lines of the input, or none.
-        is_in_blocks: whether energy is paid for whole blocks of a level.
-        is_double_buffered: whether a level holds the next tile beside the present one.
-    """
-
-    halo: Halo = "innermost"
-    is_in_blocks: bool = True
-    is_double_buffered: bool = False
-
-
-TIMELOOP = Accounting()
 
 
 @dataclass(frozen=True)
@@ -126,7 +107,6 @@ def cost(
     nests: Nests,
     hardware: Hardware,
     figures: Figures | None = None,
-    accounting: Accounting = Accounting(),
     xp: Namespace = NUMPY,
     placement: Placement = IN_MEMORY,
 ) -> MappingCost:
@@ -137,12 +117,11 @@ def cost(
         nests: the nests; one for each mapping of the batch, or one for all.
         hardware: what the levels hold and how they are connected.
         figures: sizes for each mapping, where they differ; those of ``hardware`` if None.
-        accounting: what is counted.
         xp: the arrays' package.
         placement: the resident operands, and the words that move beside the nests.
     """
     sizes = figures or Figures.of([hardware], xp)
-    return MappedBatch(Nesting.of(nests, mappings, xp), hardware, sizes, accounting).cost(placement)
+    return MappedBatch(Nesting.of(nests, mappings, xp), hardware, sizes).cost(placement)
 
 
 @dataclass(frozen=True)
@@ -166,7 +145,6 @@ class MappedBatch:
     nesting: Nesting
     hardware: Hardware
     figures: Figures
-    accounting: Accounting = TIMELOOP
     _known: dict[tuple[str, tuple[int, ...]], _Moved] = field(default_factory=dict)
 
     def cost(self, placement: Placement = IN_MEMORY) -> MappingCost:
@@ -180,9 +158,7 @@ class MappedBatch:
             of_level = [part for part in moved.values() if index in part.blocks]
             words = sum((part.reads[index] + part.writes.get(index, 0.0) for part in of_level), macs * 0.0)
             blocks = sum((part.blocks[index] for part in of_level), macs * 0.0)
-            side_blocks = sum(
-                ceil(count / block) if self.accounting.is_in_blocks else count / block for count in streams
-            )
+            side_blocks = sum(ceil(count / block) for count in streams)
             energies.append((blocks + side_blocks) * block * self.figures.pj_per_word[..., index])
             copies = 1.0 if level.bandwidth_of == "column" else nesting.used(index)
             # One division after the other: a product with a rate without limit has no derivative.
@@ -194,7 +170,7 @@ class MappedBatch:
             )
             for name in ("reads", "writes")
         )
-        needed = needed_words(nesting, self.hardware, self.accounting, placement)
+        needed = needed_words(nesting, self.hardware, placement)
         return MappingCost(
             reads, writes, self._steps, tuple(cycles), tuple(energies), needed, self.figures.capacity_words, xp
         )
@@ -210,8 +186,8 @@ class MappedBatch:
     def _moved(self, operand: str, placement: Placement) -> _Moved:
         holders = tuple(placement.holders(operand, self.hardware))
         if (operand, holders) not in self._known:
-            reads, writes = movement(self.nesting, operand, holders, self.accounting.halo)
-            ceiled = self.nesting.xp.rounded_up if self.accounting.is_in_blocks else (lambda blocks: blocks)
+            reads, writes = movement(self.nesting, operand, holders)
+            ceiled = self.nesting.xp.rounded_up
             sizes = {index: self.hardware.levels[index].block_words for index in holders}
             blocks = {index: ceiled(count / sizes[index]) for index, count in reads.items()}
             for index, count in writes.items():
@@ -220,25 +196,21 @@ class MappedBatch:
         return self._known[operand, holders]
 
 
-def needed_words(
-    nesting: Nesting, hardware: Hardware, accounting: Accounting = TIMELOOP, placement: Placement = IN_MEMORY
-) -> tuple[Array, ...]:
+def needed_words(nesting: Nesting, hardware: Hardware, placement: Placement = IN_MEMORY) -> tuple[Array, ...]:
     """Return the words that one copy of each level must hold, without resident maps."""
     needed = []
     for index, level in enumerate(hardware.levels):
         held = level.holds - placement.on_chip if index == resident_level(hardware) else level.holds
         tiles = [nesting.tile_words(operand, index) for operand in sorted(held)]
-        needed.append(sum(tiles, 0.0 * nesting.used(index)) * (2 if accounting.is_double_buffered else 1))
+        needed.append(sum(tiles, 0.0 * nesting.used(index)))
     return tuple(needed)
 
 
-def movement(
-    nesting: Nesting, operand: str, holders: Sequence[int], halo: Halo
-) -> tuple[dict[int, Array], dict[int, Array]]:
+def movement(nesting: Nesting, operand: str, holders: Sequence[int]) -> tuple[dict[int, Array], dict[int, Array]]:
     """Return the words of an operand that are read and written at each level that holds it."""
     reads: dict[int, Array] = {}
     writes: dict[int, Array] = {}
-    arriving = [_arriving(nesting, operand, index, halo) for index in (*holders, nesting.levels)]
+    arriving = [_arriving(nesting, operand, index) for index in (*holders, nesting.levels)]
     for place, index in enumerate(holders):
         inner = (*holders, nesting.levels)[place + 1]
         # A word for several copies below is read once; partial sums of several copies are added on their way up.
@@ -252,13 +224,13 @@ def movement(
     return reads, writes
 
 
-def _arriving(nesting: Nesting, operand: str, level: int, halo: Halo) -> Array:
+def _arriving(nesting: Nesting, operand: str, level: int) -> Array:
     """Return the words that arrive in all copies of a level; at the multipliers, one for each operation."""
     if level == nesting.levels:
         return nesting.xp.module.prod(nesting.nests.extents, axis=-1)
     if level == 0:
         return nesting.size(operand)
-    return nesting.fills(operand, level, halo) * nesting.copies(operand, 0, level)
+    return nesting.fills(operand, level) * nesting.copies(operand, 0, level)
 
 
 def _sums(updates: Array, tiles: Array, size: Array, is_outermost: bool) -> tuple[Array, Array]:

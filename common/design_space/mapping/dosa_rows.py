@@ -15,7 +15,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from common.design_space.accelerator.hardware import KIB, Hardware
-from common.design_space.mapping.cost import TIMELOOP, WORD_DIGITS, Accounting, Figures, MappingCost, cost
+from common.design_space.mapping.cost import WORD_DIGITS, Figures, MappingCost, cost
 from common.design_space.mapping.gemmini_rtl import rtl_cycles
 from common.design_space.mapping.mappings import Mappings, parse_mappings
 from common.design_space.mapping.traffic import Nests
@@ -121,7 +121,7 @@ def _first(is_bad: npt.NDArray[np.bool_]) -> int | None:
     return int(np.argmax(is_bad)) if is_bad.any() else None
 
 
-def estimate(rows: MappedRows, hardware: Hardware, accounting: Accounting = TIMELOOP) -> pd.DataFrame:
+def estimate(rows: MappedRows, hardware: Hardware) -> pd.DataFrame:
     """Return cycles, energy and DRAM traffic of every row.
 
     Raises:
@@ -130,7 +130,7 @@ def estimate(rows: MappedRows, hardware: Hardware, accounting: Accounting = TIME
     """
     parts = []
     for chosen, nests, mappings, figures in rows.batches():
-        result = cost(mappings, nests, hardware, figures, accounting)
+        result = cost(mappings, nests, hardware, figures)
         _check(chosen.start, rows, nests, mappings, result)
         columns = {"cycles": result.cycles, "energy_uj": result.energy_pj * 1e-6}
         for operand in ("weight", "input", "output"):

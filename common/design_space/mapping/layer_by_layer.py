@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from common.design_space.accelerator.hardware import Hardware
-from common.design_space.mapping.cost import TIMELOOP, Accounting
 from common.design_space.mapping.nest_fronts import ALONE, nest_fronts
 from common.design_space.search.fronts import sum_of_fronts
 from common.workload.loop_nests import LoopNest
@@ -52,12 +51,7 @@ class MappedNetwork:
         return self.cycles * self.energy_pj
 
 
-def exact(
-    nests: Mapping[str, LoopNest],
-    hardware: Hardware,
-    accounting: Accounting = TIMELOOP,
-    runs: Mapping[str, int] | None = None,
-) -> MappedNetwork:
+def exact(nests: Mapping[str, LoopNest], hardware: Hardware, runs: Mapping[str, int] | None = None) -> MappedNetwork:
     """Return the best mapping of each layer, for the least product of all energy and all cycles.
 
     Every mapping of each layer's space is evaluated. The least product of two sums takes a supported point of each
@@ -66,14 +60,13 @@ def exact(
     Args:
         nests: the layers.
         hardware: the accelerator.
-        accounting: what is counted.
         runs: how often each layer runs in one inference; once where it is not named.
 
     Raises:
         NothingFitsError: no tile of a layer fits.
     """
     repeats = repeats_of(nests, runs)
-    fronts = {nest: nest_fronts(nest, hardware, [ALONE], accounting) for nest in repeats}
+    fronts = {nest: nest_fronts(nest, hardware, [ALONE]) for nest in repeats}
     points = sum_of_fronts({nest: (front.fronts[ALONE], repeats[nest]) for nest, front in fronts.items()})
     layers = {}
     for name, nest in nests.items():

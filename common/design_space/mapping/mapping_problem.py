@@ -1,10 +1,10 @@
-"""Mappings of a contraction as real numbers: which share of each loop runs where, and which order is likely.
+"""The mapping of one contraction as choices: a tile, its copies in space, and the innermost loop at DRAM.
 
-The logarithm of each loop's extent is shared out among its *places*: steps at DRAM, steps inside the tile, and copies
-in space. The shares are a softmax. They are rounded to the nearest factors, and the cost is that of the rounded
-mapping, with the derivatives of the shares (straight through). Each loop that steps at DRAM is tried as the innermost,
-and the costs are weighted with a Gumbel softmax (Jang, Gu, Poole, "Categorical Reparameterization with Gumbel-Softmax",
-ICLR 2017).
+As real numbers, the choices are which share of each loop runs where, and which order is likely. The logarithm of each
+loop's extent is shared out among its *places*: steps at DRAM, steps inside the tile, and copies in space. The shares
+are a softmax. They are rounded to the nearest factors, and the cost is that of the rounded mapping, with the
+derivatives of the shares (straight through). Each loop that steps at DRAM is tried as the innermost, and the costs are
+weighted with a Gumbel softmax (Jang, Gu, Poole, "Categorical Reparameterization with Gumbel-Softmax", ICLR 2017).
 """
 
 from __future__ import annotations
@@ -18,14 +18,22 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from common.design_space.accelerator.hardware import Hardware
 from common.design_space.mapping.arrays import torch_module, torch_namespace
 from common.design_space.mapping.cost import MappingCost, cost
-from common.design_space.mapping.mapping_choices import MappingChoices
-from common.design_space.mapping.mapping_space import divisors, spatial_loops, tile_level
-from common.design_space.mapping.mappings import Mappings
+from common.design_space.mapping.mapping_space import (
+    ORDERS,
+    copies_in_space,
+    divisors,
+    spatial_loops,
+    tile_level,
+    tiled_mappings,
+)
+from common.design_space.mapping.mappings import Mappings, mapping_text
+from common.design_space.mapping.placement import IN_MEMORY, Placement
 from common.design_space.mapping.traffic import Nests
-from common.design_space.search.problem import Choices
-from common.workload.loop_nests import LOOPS
+from common.design_space.search.problem import Choices, Costs
+from common.workload.loop_nests import LOOPS, LoopNest
 
 if TYPE_CHECKING:
     from torch import Generator as TorchGenerator
@@ -38,8 +46,65 @@ Split = tuple[int, ...]  # a factor of a loop for each place
 
 
 @dataclass(frozen=True)
-class MappingProblem(MappingChoices):
-    """The mappings of a contraction, which a gradient can search."""
+class MappingProblem:
+    """The mappings of a contraction whose tiles divide its loops.
+
+    The first choices are the extents of the tile, then come copies in space, and last the innermost loop at DRAM,
+    which decides all orders (:mod:`common.design_space.mapping.mapping_space`). A factor in space that does not
+    divide its tile becomes the largest one below that does.
+
+    Attributes:
+        placement: where the operands are, and what moves beside the nest.
+    """
+
+    nest: LoopNest
+    hardware: Hardware
+    placement: Placement = IN_MEMORY
+
+    @cached_property
+    def tile_sizes(self) -> dict[int, np.ndarray]:
+        """Extents of a tile along each loop that has more than one."""
+        return {loop: divisors(extent) for loop, extent in enumerate(self.nest.bounds.values()) if extent > 1}
+
+    @cached_property
+    def spatial_factors(self) -> list[np.ndarray]:
+        """Copies of each loop that may be laid out in space."""
+        extents = [*self.nest.bounds.values()]
+        sizes = [(divisors(extents[loop]), room) for _, loop, room in spatial_loops(self.hardware)]
+        return [factors[factors <= room] for factors, room in sizes]
+
+    @cached_property
+    def nests(self) -> Nests:
+        return Nests.of([self.nest])
+
+    @cached_property
+    def choice_sizes(self) -> tuple[int, ...]:
+        return (*map(len, self.tile_sizes.values()), *map(len, self.spatial_factors), max(1, len(self.tile_sizes)))
+
+    @property
+    def first_choice_count(self) -> int:
+        """The tile and its copies are chosen before the order."""
+        return len(self.choice_sizes) - 1
+
+    def mappings(self, choices: Choices) -> Mappings:
+        tiles = np.ones((len(choices), len(LOOPS)))
+        for place, (loop, extents) in enumerate(self.tile_sizes.items()):
+            tiles[:, loop] = extents[choices[:, place]]
+        first = len(self.tile_sizes)
+        chosen = [factors[choices[:, first + place]] for place, factors in enumerate(self.spatial_factors)]
+        most = np.stack(chosen, axis=-1) if chosen else None
+        spatial = copies_in_space(tiles, self.hardware, most)
+        inner = np.array([*self.tile_sizes] or [0])[choices[:, -1]]
+        return tiled_mappings(self.nests, self.hardware, tiles / spatial.prod(axis=1), spatial, ORDERS[inner])
+
+    def evaluate(self, choices: Choices) -> tuple[Costs, Costs]:
+        """Return cycles and energy in pJ of each mapping of a batch; infinite where its tiles do not fit."""
+        result = cost(self.mappings(choices), self.nests, self.hardware, placement=self.placement)
+        fits = result.fits
+        return np.where(fits, result.cycles, np.inf), np.where(fits, result.energy_pj, np.inf)
+
+    def schedule(self, choices: Choices) -> str:
+        return mapping_text(self.mappings(choices[None]), 0, self.hardware)
 
     @cached_property
     def space(self) -> list[tuple[int, int, int]]:
@@ -55,15 +120,15 @@ class MappingProblem(MappingChoices):
     def log_splits(self) -> list[np.ndarray]:
         return [np.log(splits) for splits in self.splits]
 
-    def _splits(self, loop: int, rest: int, copies: Split) -> Iterator[Split]:
-        """Yield the splits of what is left of a loop beside some copies in space."""
+    def _splits(self, loop: int, extent: int, copies: Split) -> Iterator[Split]:
+        """Yield the splits of a loop whose extent is left beside some copies in space."""
         if len(copies) == len(self.space):
-            yield from ((rest // tile, tile, *copies) for tile in map(int, divisors(rest)))
+            yield from ((extent // tile, tile, *copies) for tile in map(int, divisors(extent)))
             return
         _, laid_out, room = self.space[len(copies)]
-        for factor in map(int, divisors(rest)):
+        for factor in map(int, divisors(extent)):
             if factor == 1 or (loop == laid_out and factor <= room):
-                yield from self._splits(loop, rest // factor, (*copies, factor))
+                yield from self._splits(loop, extent // factor, (*copies, factor))
 
     def choices(self, splits: Sequence[Split]) -> list[int]:
         """Return the problem's choices, but the innermost loop, for a split of each loop."""
@@ -189,7 +254,7 @@ class MappingDescent:
             copies[level] = copies[level] * growth[..., SPACE + place]
         grown = Mappings(temporal * torch.stack(steps, 1), spatial * torch.stack(copies, 1), order)
         nests = Nests.of([problem.nest], xp)
-        return cost(grown, nests, problem.hardware, accounting=problem.accounting, xp=xp, placement=problem.placement)
+        return cost(grown, nests, problem.hardware, xp=xp, placement=problem.placement)
 
     def _overflow(self, result: MappingCost) -> Tensor:
         """Return the logarithms by which tiles are larger than their memories."""

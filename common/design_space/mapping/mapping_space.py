@@ -3,12 +3,12 @@
 A mapping of the space has one tile. Its loops run at the innermost memory that is not a register, the steps from tile
 to tile at DRAM. Two choices are made here, because no other is better in any word, cycle or capacity:
 
-- Each loop that may lie along an axis of the array takes the largest factor of the tile that fits. A smaller one needs
+- Each loop that may run along an axis of the array takes the largest factor of the tile that fits. A smaller one needs
   more steps, more reads and a larger share of each copy.
 - At DRAM, the innermost loop is followed by the loops that leave the same operand in place. What the innermost loop
   moves is brought again by every loop that does not move it, in any order. What it leaves in place is not brought again
-  if all loops that leave it in place stand inside. So an order is its innermost loop, and one that has a single step
-  stands for the next. That covers all 8! orders.
+  if all loops that leave it in place are inside. So an order is its innermost loop, and one of a single step is the
+  order of the next. That covers all 8! orders.
 
 Inside the tile, the loops that leave the registers in place are the innermost.
 """

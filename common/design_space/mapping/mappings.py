@@ -49,7 +49,7 @@ class Mappings:
     Attributes:
         temporal: steps of each loop at each level.
         spatial: copies of each loop that are laid out in space below each level.
-        order: loops of each level from the innermost to the outermost, as integers; where a loop of one step stands
+        order: loops of each level from the innermost to the outermost, as integers; the place of a loop of one step
             does not matter.
     """
 

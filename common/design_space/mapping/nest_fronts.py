@@ -10,7 +10,7 @@ from itertools import pairwise
 import numpy as np
 
 from common.design_space.accelerator.hardware import Hardware
-from common.design_space.mapping.cost import TIMELOOP, Accounting, Figures, MappedBatch, MappingCost
+from common.design_space.mapping.cost import Figures, MappedBatch, MappingCost
 from common.design_space.mapping.mapping_space import mapping_space
 from common.design_space.mapping.placement import IN_MEMORY, Placement, resident_level
 from common.design_space.mapping.traffic import Nesting
@@ -36,28 +36,23 @@ class NestFronts:
     fronts: Mapping[Setting, Front[str]]
 
 
-def nest_fronts(
-    nest: LoopNest, hardware: Hardware, settings: Collection[Setting], accounting: Accounting = TIMELOOP
-) -> NestFronts:
+def nest_fronts(nest: LoopNest, hardware: Hardware, settings: Collection[Setting]) -> NestFronts:
     """Return the supported points of a nest over every mapping of its space.
 
     Args:
         nest: the nest.
         hardware: the accelerator.
         settings: where the operands are, and the words of resident maps.
-        accounting: what is counted.
 
     Raises:
         NothingFitsError: no tile fits, wherever the operands are.
     """
     sizes = replace(hardware, name="", title="")  # the name of an accelerator changes no cost
-    return _nest_fronts(nest, sizes, tuple(sorted(set(settings), key=text_of)), accounting)
+    return _nest_fronts(nest, sizes, tuple(sorted(set(settings), key=text_of)))
 
 
 @remembered(NestFronts, SupportedPoint, Placement)
-def _nest_fronts(
-    nest: LoopNest, hardware: Hardware, settings: tuple[Setting, ...], accounting: Accounting
-) -> NestFronts:
+def _nest_fronts(nest: LoopNest, hardware: Hardware, settings: tuple[Setting, ...]) -> NestFronts:
     by_placement: dict[Placement, set[float]] = defaultdict(set)
     for placement, resident in settings:
         by_placement[placement].add(resident)
@@ -65,7 +60,7 @@ def _nest_fronts(
     space, figures = mapping_space(nest, hardware, anywhere), Figures.of([hardware])
     fronts: dict[Setting, Front[int]] = dict.fromkeys(settings, ())
     for start, mappings in space.batches():
-        batch = MappedBatch(Nesting.of(space.nests, mappings), hardware, figures, accounting)
+        batch = MappedBatch(Nesting.of(space.nests, mappings), hardware, figures)
         for placement, several in by_placement.items():
             result = batch.cost(placement)
             most = np.array(sorted(several, reverse=True))

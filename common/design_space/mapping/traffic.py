@@ -3,9 +3,9 @@
 All functions take a batch: the last axes of an array are the level and the loop, those before are the batch's. The tile
 of a level is what its own loops and all further inside reach. It is replaced whenever a loop outside moves the operand:
 
-    fills = stored words x steps of the loops that do not move the operand and stand outside of the first that does
+    fills = stored words x steps of the loops that do not move the operand, outside of the first that does
 
-Loops that do not move it and stand inside of the first that does find the tile in place (Parashar et al., "Timeloop",
+Loops that do not move it, inside of the first that does, find the tile in place (Parashar et al., "Timeloop",
 ISPASS 2019; Hong et al., "DOSA", MICRO 2023).
 """
 
@@ -14,7 +14,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal
 
 import numpy as np
 
@@ -22,7 +21,6 @@ from common.design_space.mapping.arrays import NUMPY, Array, Namespace
 from common.design_space.mapping.mappings import Mappings
 from common.workload.loop_nests import LOOPS, RELEVANT_LOOPS, LoopNest
 
-Halo = Literal["innermost", "lines", "none"]
 RELEVANT = {operand: np.array([loop in loops for loop in LOOPS]) for operand, loops in RELEVANT_LOOPS.items()}
 N, G, K, C, P, Q, R, S = range(len(LOOPS))
 
@@ -137,19 +135,19 @@ class Nesting:
         is_replaced = self.xp.module.cumsum(moves & (steps > 1), axis=-1) > 0
         return self.xp.module.prod(self.xp.module.where(is_replaced & ~moves, steps, 1.0), axis=-1)
 
-    def fills(self, operand: str, level: int, halo: Halo) -> Array:
+    def fills(self, operand: str, level: int) -> Array:
         """Return the words that fill the tiles of a level over one run, a word in several copies counted once."""
-        size = self.size(operand) if operand != "input" else self._windows(level, halo)
+        size = self.size(operand) if operand != "input" else self._windows(level)
         return size * self.refetches(operand, level)
 
-    def _windows(self, level: int, halo: Halo) -> Array:
-        """Return the input elements of all tiles of a level, each tile counted once."""
+    def _windows(self, level: int) -> Array:
+        """Return the input elements of all tiles of a level, each tile counted once, without those that stay."""
         nests, tile, extents = self.nests, self.tile(level), self.nests.extents
         count = self.xp.rounded_up(extents / tile)
-        rows = _window_sum(extents, count, (P, R), (nests.stride_p, nests.dilation_r), keeps_lines=halo == "lines")
-        columns = _window_sum(extents, count, (Q, S), (nests.stride_q, nests.dilation_s), keeps_lines=False)
+        rows = _window_sum(extents, count, (P, R), (nests.stride_p, nests.dilation_r))
+        columns = _window_sum(extents, count, (Q, S), (nests.stride_q, nests.dilation_s))
         elements = extents[..., N] * extents[..., G] * extents[..., C] * rows * columns
-        return elements * self._new_share(level, tile) if halo == "innermost" else elements
+        return elements * self._new_share(level, tile)
 
     def _new_share(self, level: int, tile: Array) -> Array:
         """Return the share of the input's words that are not kept from the step before.
@@ -190,17 +188,14 @@ def tile_words(operand: str, tile: Array, nests: Nests, xp: Namespace) -> Array:
     return tile[..., N] * tile[..., G] * tile[..., C] * rows * columns
 
 
-def _window_sum(
-    extents: Array, count: Array, loops: tuple[int, int], distances: tuple[Array, Array], keeps_lines: bool
-) -> Array:
+def _window_sum(extents: Array, count: Array, loops: tuple[int, int], distances: tuple[Array, Array]) -> Array:
     """Return the sum, over all tiles along one axis, of the input positions that each of them reads.
 
     A tile of p outputs and r taps reads (p - 1)·stride + (r - 1)·dilation + 1 positions. The sum over all tiles needs
-    their number alone, so the last one may be smaller. Kept lines make all tiles of the outputs one window.
+    their number alone, so the last one may be smaller.
     """
     (output, tap), (stride, dilation) = loops, distances
-    outputs = 1 if keeps_lines else count[..., output]
-    taps = count[..., tap]
+    outputs, taps = count[..., output], count[..., tap]
     return (
         taps * stride * (extents[..., output] - outputs)
         + outputs * dilation * (extents[..., tap] - taps)

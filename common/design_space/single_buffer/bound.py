@@ -28,10 +28,6 @@ class LowerBound:
         """Energy-delay product: neither factor can be lower."""
         return self.cycles * self.energy_pj
 
-    def gap(self, edp: float) -> float:
-        """Return by which share a schedule may be above the best one: 0.03 is at most 3 % above."""
-        return edp / self.edp - 1
-
 
 def lower_bound(graph: LayerGraph, buffer: SingleBuffer) -> LowerBound:
     """Return the bound on all schedules of a model on one accelerator."""

@@ -84,7 +84,7 @@ class FusionChoices:
 
     def evaluate(self, choices: Choices) -> tuple[Costs, Costs]:
         """Return cycles and energy in pJ of each schedule of a batch; infinite where a layer fits nowhere."""
-        paths = [self.steps(one) for one in choices]
+        paths = [self.steps(schedule) for schedule in choices]
         sums = [(sum(step.point.cycles for step in path), sum(step.point.energy_pj for step in path)) if path
                 else (np.inf, np.inf) for path in paths]  # fmt: skip
         cycles, energy = np.array(sums, dtype=np.float64).reshape(-1, 2).T
@@ -98,7 +98,7 @@ class FusionChoices:
         count = len(self.graph.layers)
         tilings, picks, is_resident = np.split(choices, [count, 2 * count])
         joins = [others[pick - 1] if pick else -1 for others, pick in zip(self.neighbours, picks.tolist(), strict=True)]
-        wanted = frozenset(name for name, rest in zip(self.results, is_resident.tolist(), strict=True) if rest)
+        wanted = frozenset(name for name, stays in zip(self.results, is_resident.tolist(), strict=True) if stays)
         while True:
             path, in_the_way = self._walked(tilings.tolist(), joins, wanted)
             if not in_the_way:

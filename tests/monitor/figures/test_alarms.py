@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from common.errors import ConfigurationError
-from common.monitor.alarms import Alarm, AlarmWatch, read_alarms
+from common.monitor.figures.alarms import Alarm, AlarmWatch, read_alarms
 from tests.support.paths import ROOT
 
 SLOW = Alarm("slow", "window_p99_us", 100.0, None, 3.0, "too slow")

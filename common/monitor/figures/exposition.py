@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 
 from common.metric_text import Gauge, scrape_text
-from common.monitor.figure_names import FIGURES, metric
+from common.monitor.figures.figure_names import FIGURES, metric
 
 
 def exposition(figures: Mapping[str, float | None], active_alarms: Iterable[str], alarms: Iterable[str]) -> str:

@@ -9,8 +9,8 @@ import stat
 import pytest
 
 from common.errors import PipelineError
-from common.monitor import guard as guard_room
-from common.monitor.guard import MOST_ADDRESSES, MOST_BODY_BYTES, Bucket, Guard, GuardedApp, Limits, read_token
+from common.monitor.server import guard as guard_room
+from common.monitor.server.guard import MOST_ADDRESSES, MOST_BODY_BYTES, Bucket, Guard, GuardedApp, Limits, read_token
 
 HOST = "127.0.0.1:8765"
 TOKEN = "t" * 43

@@ -62,19 +62,6 @@ _KNOWN = re.compile(KNOWN_PATTERN)
 _QUANTILE = re.compile(r"(window|whole)_p(\d+)(?:_(\d))?_us")
 
 
-def figure_table() -> list[str]:
-    """Return the lines of the table of figures, as docs/DASHBOARD.md shows it."""
-    rows = ((name, metric(name), meaning) for name, meaning in FIGURES.items())
-    lines = [
-        f"| `{name}` | `{called}{_label_text(labels)}` | {meaning} |" for name, (called, labels, _), meaning in rows
-    ]
-    return ["| figure | metric | meaning |", "|---|---|---|", *lines]
-
-
-def _label_text(labels: dict[str, str]) -> str:
-    return "".join(f'{{{name}="{value}"}}' for name, value in labels.items())
-
-
 def is_known(key: str) -> bool:
     """Whether a message may hold this figure: its name is declared, and its place looks like that of a sensor."""
     return bool(_KNOWN.fullmatch(key))

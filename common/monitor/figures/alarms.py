@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from common.configuration import Section
-from common.monitor.figure_names import is_known
+from common.monitor.figures.figure_names import is_known
 from common.names import quoted
 
 

@@ -7,8 +7,8 @@ import pytest
 
 from common.latency.histogram import Histogram
 from common.latency.statistics import QUANTILES, limit_ranks
-from common.monitor import feed as feed_room
-from common.monitor.feed import CAPACITY, LEAST_RUNS, Feed, cells, whole_figures, window_figures
+from common.monitor.figures import feed as feed_room
+from common.monitor.figures.feed import CAPACITY, LEAST_RUNS, Feed, cells, whole_figures, window_figures
 
 MS = 1_000_000
 

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from common.monitor.hub import LATEST_S, Hub, Slot, next_tick, tick_forever
+from common.monitor.server.hub import LATEST_S, Hub, Slot, next_tick, tick_forever
 
 
 class VirtualLoop(asyncio.SelectorEventLoop):

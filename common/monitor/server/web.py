@@ -7,119 +7,36 @@ import contextlib
 import json
 import time
 from dataclasses import asdict
+from functools import cache
+from pathlib import Path
 from typing import Annotated, Any
 
 import fastapi
 from fastapi import Depends, Query, Request, Response, WebSocket, WebSocketDisconnect
 from fastapi.exceptions import RequestValidationError
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
-from pydantic import BaseModel, ConfigDict, Field
 
-from common.ingest import MOST_DURATIONS, MOST_FAILED, MOST_FIGURES, MOST_NAME, MOST_NODES, PATH
+from common.ingest import PATH
 from common.metric_text import SCRAPE_TYPE
-from common.monitor.exposition import exposition
-from common.monitor.figure_names import KNOWN_PATTERN
-from common.monitor.guard import MOST_CLIENTS, Guard
-from common.monitor.hub import Hub
+from common.monitor.figures.exposition import exposition
 from common.monitor.monitor import Monitor, NodeShare, enter
-from common.monitor.page_files import page_files
+from common.monitor.server.guard import MOST_CLIENTS, Guard
+from common.monitor.server.hub import Hub
+from common.monitor.server.messages import Accepted, Health, Ingested, NodeTime, Past, PastRun, Refusal, Tick
 from common.monitor.store import LONGEST_S, Store
 
 VERSION = "1"
 TOKEN_S = 5.0  # in which a client of the WebSocket must say its token
 SEND_S = 10.0  # a client that takes no message for so long is disconnected
 UNAUTHORIZED, FULL = 4401, 4503
-_DURATION_US = Annotated[float, Field(ge=0, le=1e12, allow_inf_nan=False)]
-_KEY = Annotated[str, Field(pattern=KNOWN_PATTERN)]
-_NO_OTHERS: Any = {"additionalProperties": False}
-_CELL = Annotated[list[float], Field(min_length=2, max_length=2)]
-_POINT = Annotated[list[int | dict[str, float]], Field(min_length=3, max_length=3)]
-_VALUE = Annotated[float, Field(ge=-1e30, le=1e30, allow_inf_nan=False)]
-
-
-class NodeTime(BaseModel):
-    node: str = Field(max_length=300, description="name of the executed node")
-    op_type: str = Field(default="", max_length=100, description="its operator")
-    share: float = Field(ge=0, le=1, description="of the time of all nodes, itself without what runs inside it")
-
-
-class Ingested(BaseModel):
-    """Runs of another process since its last message, and its gauges of now; see :mod:`common.ingest`."""
-
-    model_config = ConfigDict(
-        extra="forbid",
-        json_schema_extra={
-            "examples": [
-                {
-                    "model": "resnet50-fp32.onnx",
-                    "durations_us": [48211.5, 47960.2],
-                    "failed_run_count": 0,
-                    "figures": {"queue_depth_count": 3, "batch_size_count": 4, "offered_runs_per_s": 25},
-                }
-            ]
-        },
-    )
-    model: str = Field(default="", max_length=MOST_NAME, description="what the page shows as the name")
-    durations_us: list[_DURATION_US] = Field(default=[], max_length=MOST_DURATIONS, description="latency of each run")
-    failed_run_count: int = Field(default=0, ge=0, le=MOST_FAILED, description="runs that failed")
-    figures: dict[_KEY, _VALUE] = Field(
-        default={}, max_length=MOST_FIGURES, description="known figures, by name", json_schema_extra=_NO_OTHERS
-    )
-    nodes: list[NodeTime] = Field(
-        default=[], max_length=MOST_NODES, description="in place of those of earlier messages"
-    )
-
-
-class Accepted(BaseModel):
-    """The reception of posted runs."""
-
-    run_count: int = Field(description="runs since the start, of all messages")
-
-
-class Health(BaseModel):
-    status: str = Field(description="ok, waiting (no run yet) or failing")
-    problem: str = Field(description="what is wrong, in a line; empty while all is well")
-    uptime_s: float
-
-
-class Tick(BaseModel):
-    tick: int = Field(description="number of the tick; a client that misses one sees a gap")
-    time_s: float = Field(description="Unix time")
-    model: str
-    is_ready: bool = Field(description="whether runs have begun")
-    problem: str = Field(description="why nothing runs, or why nothing is kept")
-    figures: dict[str, float | None] = Field(description="figures by name; null is unknown")
-    cells: list[_CELL] = Field(description="histogram of the window: lower end in µs, runs")
-    alarms: list[str] = Field(description="names of the active alarms")
-    slow_runs: list[str] = Field(description="the newest slow runs and what slowed them, a look every 10 s")
-
-
-class Past(BaseModel):
-    """Figures over time."""
-
-    step_s: int = Field(description="length of a point")
-    points: list[_POINT] = Field(
-        description="Unix time of the begin, number of the run, figures of the runs of this step, means of gauges"
-    )
-
-
-class PastRun(BaseModel):
-    """A time in which a dashboard ran."""
-
-    run_id: int
-    model: str
-    started_s: float
-    ended_s: float
-    run_count: int
-    settings: dict[str, Any]
-
-
-class Refusal(BaseModel):
-    """Why there is no answer."""
-
-    detail: Any
-
-
+PAGE = Path(__file__).with_name("page")
+TYPES = {
+    ".html": "text/html; charset=utf-8",
+    ".js": "text/javascript; charset=utf-8",
+    ".css": "text/css; charset=utf-8",
+    ".txt": "text/plain; charset=utf-8",
+}
+FILES = ("index.html", "page.js", "charts.js", "page.css", "uplot.js", "uplot.css", "uplot.LICENSE.txt")
 _Responses = dict[int | str, dict[str, Any]]
 _REFUSALS: _Responses = {
     status: {"model": Refusal, "description": text}
@@ -224,8 +141,8 @@ class WebService:
         enter(source, message.durations_us, message.failed_run_count, message.figures)
         source.model = message.model or source.model
         if message.nodes:
-            given = (NodeShare(one.node, one.op_type, one.share) for one in message.nodes)
-            source.nodes = sorted(given, key=lambda one: -one.share)
+            shares = (NodeShare(node.node, node.op_type, node.share) for node in message.nodes)
+            source.nodes = sorted(shares, key=lambda node: -node.share)
         return Accepted(run_count=source.feed.count)
 
     async def ticks(self, websocket: WebSocket) -> None:
@@ -274,3 +191,13 @@ async def _gone(websocket: WebSocket) -> None:
     """Read and drop what a client says, until it goes."""
     while (await websocket.receive())["type"] != "websocket.disconnect":
         pass
+
+
+@cache
+def page_files() -> dict[str, tuple[bytes, str]]:
+    """Return the content and the type of each file by the path of its address; the page itself is ``/``.
+
+    The files are read once: what a client names is looked up here and never becomes a path.
+    """
+    files = {f"/{name}": ((PAGE / name).read_bytes(), TYPES[Path(name).suffix]) for name in FILES}
+    return {"/": files.pop("/index.html"), **files}

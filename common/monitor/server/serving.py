@@ -14,9 +14,9 @@ from typing import Any
 
 from common.errors import PipelineError, UnusableValueError
 from common.interrupts import SIGNALS
-from common.monitor.guard import Guard, GuardedApp
-from common.monitor.hub import Hub, tick_forever
 from common.monitor.monitor import Monitor
+from common.monitor.server.guard import Guard, GuardedApp
+from common.monitor.server.hub import Hub, tick_forever
 from common.monitor.store import Store
 
 LOOPBACK = "127.0.0.1"
@@ -137,7 +137,7 @@ async def serve(
     """
     import uvicorn
 
-    from common.monitor.web import WebService
+    from common.monitor.server.web import WebService
 
     app = GuardedApp(WebService(monitor, hub, store, guard, is_attached=is_attached).app(), guard)
     server = uvicorn.Server(uvicorn.Config(app, **_options(certificate)))
