@@ -59,7 +59,7 @@ from common.timeline.npu_trace import npu_process
 from common.timeline.plan_trace import plan_trace
 from common.timeline.shown_runs import Shown, chosen_runs
 from common.view.node_labels import labels_of
-from common.view.trace.bottleneck_text import bottleneck_report
+from common.view.trace.bottleneck_tables import bottleneck_report
 from common.view.trace.timeline_text import timeline_report
 
 if TYPE_CHECKING:

@@ -53,8 +53,7 @@ from common.errors import CommandLineError
 from common.onnx_graph.reading.naming import traced_bodies
 from common.profiling.trace.node_runs import recorded_node_runs
 from common.timeline.flamegraph import differential_stacks
-from common.view.comparison.comparison_html import comparison_page
-from common.view.comparison.comparison_text import comparison_markdown, comparison_report
+from common.view.comparison.comparison_tables import comparison_markdown, comparison_page, comparison_report
 from common.view.node_labels import source_labels
 
 if TYPE_CHECKING:

@@ -53,9 +53,8 @@ from common.runtime.inputs.given import given_arrays, make_feeds
 from common.runtime.qnn import LEVELS, PERFORMANCE_MODES, QnnSettings, level_gap, record, require_onnx
 from common.timeline.chrome_trace import ChromeTrace, trace_json
 from common.timeline.npu_trace import npu_process
-from common.view.trace.bottleneck_text import bottleneck_report
-from common.view.trace.npu_html import npu_page
-from common.view.trace.npu_text import npu_report
+from common.view.trace.bottleneck_tables import bottleneck_report
+from common.view.trace.npu_tables import npu_page, npu_report
 
 SCRIPT = "13_npu_profile.py"
 MEASURING = ("model", "dim", "input", "runs", "soc", "level", "performance", "seed")

@@ -61,8 +61,7 @@ from common.runtime.inputs.given import given_arrays, make_feeds
 from common.runtime.session import GIVEN, given_settings
 from common.sensors.other_work import OtherWork
 from common.timeline.flamegraph import differential_stacks
-from common.view.comparison.comparison_html import comparison_page
-from common.view.comparison.comparison_text import comparison_markdown, comparison_report
+from common.view.comparison.comparison_tables import comparison_markdown, comparison_page, comparison_report
 from common.view.node_labels import source_labels
 
 SCRIPT = "15_paired_runs.py"

@@ -34,8 +34,7 @@ from common.errors import CommandLineError
 from common.history.record import Record
 from common.history.store import RecordFile
 from common.history.trends import history_failures, history_rows
-from common.view.comparison.history_html import history_page
-from common.view.comparison.history_text import history_markdown, history_report
+from common.view.comparison.history_tables import history_markdown, history_page, history_report
 
 SCRIPT = "16_run_history.py"
 

@@ -38,7 +38,7 @@ from common.history.revision import Revision, revision_of
 from common.history.store import RecordFile
 from common.onnx_graph.reading.naming import traced_bodies
 from common.profiling.trace.node_runs import recorded_node_runs
-from common.view.comparison.history_text import commit_name
+from common.view.comparison.history_tables import commit_name
 
 SCRIPT = "17_record_run.py"
 

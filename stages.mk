@@ -354,8 +354,8 @@ CODE_09 := common/artifacts/catalogue.py common/artifacts/cells.py common/artifa
     common/timeline/annotations.py common/timeline/chrome_trace.py common/timeline/flamegraph.py \
     common/timeline/from_tables.py common/timeline/load_tracks.py common/timeline/npu_trace.py \
     common/timeline/plan_trace.py common/timeline/shown_runs.py common/view/html.css common/view/html.py \
-    common/view/node_labels.py common/view/tables.py common/view/text.py common/view/trace/bottleneck_text.py \
-    common/view/trace/timeline_text.py common/yaml_file.py
+    common/view/marks.py common/view/node_labels.py common/view/tables.py common/view/text.py \
+    common/view/trace/bottleneck_tables.py common/view/trace/timeline_text.py common/yaml_file.py
 
 SCRIPT_11 := 11_compare_runs.py
 TABLE_11 := comparison.csv
@@ -378,9 +378,8 @@ CODE_11 := common/artifacts/catalogue.py common/artifacts/cells.py common/artifa
     common/profiling/trace/events.py common/profiling/trace/nesting.py common/profiling/trace/node_runs.py \
     common/profiling/trace/reader.py common/profiling/trace/shapes.py common/profiling/trace/timeline.py \
     common/profiling/trace/usage.py common/small_file.py common/timeline/annotations.py \
-    common/timeline/chrome_trace.py common/timeline/flamegraph.py common/view/comparison/comparison_html.py \
-    common/view/comparison/comparison_text.py common/view/html.css common/view/html.py common/view/node_labels.py \
-    common/view/tables.py common/view/text.py
+    common/timeline/chrome_trace.py common/timeline/flamegraph.py common/view/comparison/comparison_tables.py \
+    common/view/html.css common/view/html.py common/view/node_labels.py common/view/tables.py common/view/text.py
 
 SCRIPT_15 := 15_paired_runs.py
 TABLE_15 := paired_comparison.csv
@@ -405,9 +404,9 @@ CODE_16 := common/artifacts/catalogue.py common/artifacts/cells.py common/artifa
     common/comparison/measured.py common/comparison/series.py common/comparison/stated_figures.py common/errors.py \
     common/history/levels.py common/history/record.py common/history/revision.py common/history/store.py \
     common/history/trends.py common/host_identity.py common/interrupts.py common/latency/statistics.py common/names.py \
-    common/number_formats.py common/small_file.py common/view/comparison/comparison_text.py \
-    common/view/comparison/history_html.py common/view/comparison/history_text.py common/view/html.css \
-    common/view/html.py common/view/tables.py common/view/text.py
+    common/number_formats.py common/small_file.py common/view/comparison/comparison_tables.py \
+    common/view/comparison/history_tables.py common/view/html.css common/view/html.py common/view/tables.py \
+    common/view/text.py
 
 SCRIPT_17 := 17_record_run.py
 TABLE_17 := metrics.prom
@@ -430,7 +429,7 @@ CODE_17 := common/artifacts/catalogue.py common/artifacts/cells.py common/artifa
     common/onnx_graph/reading/side_files.py common/profiling/trace/events.py common/profiling/trace/nesting.py \
     common/profiling/trace/node_runs.py common/profiling/trace/reader.py common/profiling/trace/shapes.py \
     common/profiling/trace/timeline.py common/profiling/trace/usage.py common/small_file.py \
-    common/view/comparison/comparison_text.py common/view/comparison/history_text.py common/view/html.css \
+    common/view/comparison/comparison_tables.py common/view/comparison/history_tables.py common/view/html.css \
     common/view/html.py common/view/tables.py common/view/text.py
 
 SCRIPT_12 := 12_dashboard.py
@@ -454,24 +453,22 @@ CODE_06 := common/artifacts/catalogue.py common/artifacts/cells.py common/artifa
     common/cli/help_text.py common/cli/output.py common/cli/search.py common/cli/settings.py \
     common/cli/settings_file.py common/cli/stage.py common/cli/streams.py common/cli/wording.py common/errors.py \
     common/host_doubts.py common/host_identity.py common/interrupts.py common/names.py common/number_formats.py \
-    common/operators.py common/small_file.py common/view/comparison/comparison_html.py \
-    common/view/comparison/comparison_plot.py common/view/comparison/comparison_text.py \
-    common/view/comparison/history_html.py common/view/comparison/history_plot.py \
-    common/view/comparison/history_text.py common/view/design/buffer_plot.py common/view/design/convergence_plot.py \
+    common/operators.py common/small_file.py common/view/comparison/comparison_plot.py \
+    common/view/comparison/comparison_tables.py common/view/comparison/history_plot.py \
+    common/view/comparison/history_tables.py common/view/design/buffer_plot.py common/view/design/convergence_plot.py \
     common/view/design/energy_plot.py common/view/design/front_plot.py common/view/design/html_tables.py \
-    common/view/design/names.py common/view/design/nest_plot.py common/view/design/text_tables.py \
-    common/view/findings.py common/view/frames.py common/view/groups.py common/view/html.css common/view/html.py \
-    common/view/key_nodes.py common/view/load/curve_plot.py common/view/load/endurance_plot.py \
-    common/view/load/endurance_text.py common/view/load/fleet_plot.py common/view/load/fleet_text.py \
-    common/view/load/html_tables.py common/view/load/interference_plot.py common/view/load/interference_text.py \
-    common/view/load/load_plot.py common/view/load/load_text.py common/view/load/search_text.py common/view/marks.py \
-    common/view/node_labels.py common/view/placing.py common/view/plan/fpga_text.py common/view/plan/front_plot.py \
-    common/view/plan/front_text.py common/view/plan/offload_plot.py common/view/plan/resource_plot.py \
-    common/view/plan/timeline_plot.py common/view/plan/verdict_text.py common/view/profile/energy_plot.py \
-    common/view/profile/latency_plot.py common/view/profile/schedule_plot.py common/view/report/blocks.py \
+    common/view/design/nest_plot.py common/view/design/text_tables.py common/view/findings.py common/view/frames.py \
+    common/view/groups.py common/view/html.css common/view/html.py common/view/key_nodes.py \
+    common/view/load/curve_plot.py common/view/load/endurance_plot.py common/view/load/endurance_text.py \
+    common/view/load/fleet_plot.py common/view/load/fleet_text.py common/view/load/html_tables.py \
+    common/view/load/interference_plot.py common/view/load/interference_text.py common/view/load/load_plot.py \
+    common/view/load/load_text.py common/view/load/search_text.py common/view/marks.py common/view/node_labels.py \
+    common/view/placing.py common/view/plan/fpga_text.py common/view/plan/front_plot.py common/view/plan/front_text.py \
+    common/view/plan/offload_plot.py common/view/plan/resource_plot.py common/view/plan/timeline_plot.py \
+    common/view/plan/verdict_text.py common/view/profile/energy_plot.py common/view/profile/latency_plot.py \
+    common/view/profile/latency_text.py common/view/profile/schedule_plot.py common/view/report/blocks.py \
     common/view/report/gallery.py common/view/report/head.py common/view/report/host_tables.py \
     common/view/report/node_tables.py common/view/report/page.css common/view/report/page.js \
     common/view/report/page.py common/view/report/plan_tables.py common/view/report/summary_text.py \
     common/view/report/warnings_text.py common/view/roofline/roofline_plot.py common/view/roofline/roofs.py \
-    common/view/style.py common/view/tables.py common/view/text.py common/view/trace/bottleneck_html.py \
-    common/view/trace/bottleneck_text.py
+    common/view/style.py common/view/tables.py common/view/text.py common/view/trace/bottleneck_tables.py

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from common.names import printable
 from common.view.key_nodes import KeyNode, RankedRow, rank_nodes
@@ -29,6 +29,15 @@ class StageRecord:
     tools: Mapping[str, str]
     settings: Mapping[str, Mapping[str, Any]]
     notes: tuple[str, ...]
+
+
+class Origin(NamedTuple):
+    """The measured model, the processor of its host, and the threads and the provider that ran it."""
+
+    model: str
+    model_id: str
+    processor: str
+    runtime: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +101,17 @@ class Findings:
 
     def writer(self, artifact: str) -> StageRecord | None:
         return next((stage for stage in self.stages if artifact in stage.writes), None)
+
+    def origin(self) -> Origin:
+        """Return which model was measured where; what no record has is empty."""
+        model = next((stage for stage in self.stages if stage.model_id), None)
+        measured, latency = self.writer("latency_summary"), self.documents.get("latency_summary")
+        return Origin(
+            model.model_path if model else "",
+            model.model_id[:12] if model else "",
+            str(measured.host.get("cpu_model", "")) if measured else "",
+            f"{latency['threads']} threads, {latency['provider']}" if latency else "",
+        )
 
     def setting(self, artifact: str, name: str) -> Any:
         """Return a setting of the stage that writes an artifact, or None where no record has it."""

@@ -60,11 +60,6 @@ def _totals(name: str, rows: Sequence[OpRooflineRow]) -> OperatorTypeTotals:
     moved = [row["bytes"] for row in rows if row["bytes"] is not None]
     is_known = len(flops) == len(moved) == len(rows) and not all(row["is_correction_dominated"] for row in rows)
     per_s = 1e6 / latency_us if is_known and latency_us > 0 else None
-    time_of_bound: dict[str, float] = {}
-    for row in rows:
-        if row["bound"]:
-            time_of_bound[row["bound"]] = time_of_bound.get(row["bound"], 0.0) + row["node_latency_us"]
-    bounds = tuple(sorted(time_of_bound))
     return OperatorTypeTotals(
         name=name,
         node_count=len(rows),
@@ -74,9 +69,18 @@ def _totals(name: str, rows: Sequence[OpRooflineRow]) -> OperatorTypeTotals:
         attained_flop_per_s=per_s and sum(flops) * per_s,
         attained_bytes_per_s=per_s and sum(moved) * per_s,
         roof_share=_mean_roof_share(rows) if per_s else None,
-        bound=max(bounds, key=lambda bound: time_of_bound[bound], default=""),
-        bounds=bounds,
+        bound=main_bound(rows),
+        bounds=tuple(sorted({row["bound"] for row in rows if row["bound"]})),
     )
+
+
+def main_bound(rows: Iterable[OpRooflineRow]) -> str:
+    """Return the bound that most of the time has; empty where none is known."""
+    times_us: dict[str, float] = {}
+    for row in rows:
+        if row["bound"]:
+            times_us[row["bound"]] = times_us.get(row["bound"], 0.0) + row["node_latency_us"]
+    return max(sorted(times_us), key=lambda bound: times_us[bound], default="")
 
 
 def _mean_roof_share(rows: Iterable[OpRooflineRow]) -> float | None:

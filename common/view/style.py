@@ -8,12 +8,15 @@ from io import BytesIO
 import matplotlib as mpl
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
+from matplotlib.axis import Axis
 from matplotlib.figure import Figure
 from matplotlib.gridspec import GridSpec
+from matplotlib.lines import Line2D
 from matplotlib.ticker import LogFormatter
 
 from common.view.key_nodes import KeyNode
 from common.view.marks import Marks, mark_id, marked
+from common.view.placing import Point, place_around
 from common.view.text import quantity
 
 # Okabe and Ito, Color Universal Design (2008): told apart with every common colour blindness.
@@ -23,6 +26,7 @@ GREY, PALE = "#767676", "#DDDDDD"
 SIZE_IN = (11.0, 6.0)
 PNG_DOTS_PER_INCH = 130
 SMALLEST_POINTS, LINE_END = 6.0, 0.95  # of title and subtitle; the end as a share of the width
+NUMBER_CLEARANCE_PX, NUMBER_LAYER = 15.0, 6  # of numbers beside marks
 LIST_ROWS = 30  # lines of text that the side column holds
 NO_MARKS = Marks()
 
@@ -88,9 +92,56 @@ def log_scales(axes: Axes) -> None:
     """Make both axes of a roofline logarithmic."""
     axes.set(xscale="log", yscale="log")
     axes.grid(visible=True, which="major")
-    for axis, write in ((axes.xaxis, "{:g}".format), (axes.yaxis, lambda rate: quantity(rate, "", 1))):
-        axis.set_major_formatter(LogLabels(write))
-        axis.set_minor_formatter(LogLabels(write))
+    label_log(axes.xaxis)
+    label_log(axes.yaxis, lambda rate: quantity(rate, "", 1))
+
+
+def label_log(axis: Axis, write: Callable[[float], str] = "{:g}".format) -> None:
+    """Label the ticks of a logarithmic axis."""
+    axis.set_major_formatter(LogLabels(write))
+    axis.set_minor_formatter(LogLabels(write))
+
+
+def on_screen(axes: Axes, places: Sequence[Point]) -> list[Point]:
+    """Return places of the drawn data in pixels."""
+    return [(float(x), float(y)) for x, y in axes.transData.transform(places)] if places else []
+
+
+def number_marks(axes: Axes, places: Mapping[int, Point], radii: Sequence[float], others: Sequence[Point]) -> None:
+    """Write a number beside each mark, clear of all others, with a line to it.
+
+    Args:
+        axes: with their limits set.
+        places: of the marks by their number, in the drawn data.
+        radii: of the marks, in pixels.
+        others: places in pixels that no number may cover.
+    """
+    pixels = on_screen(axes, [*places.values()])
+    box, per_point = axes.get_window_extent(), axes.figure.dpi / 72
+    room = (box.x0 + 8, box.y0 + 8), (box.x1 - 8, box.y1 - 8)
+    labels = place_around(pixels, radii, others, NUMBER_CLEARANCE_PX, *room)
+    for (number, place), (x, y), (label_x, label_y) in zip(places.items(), pixels, labels, strict=True):
+        axes.annotate(
+            str(number),
+            place,
+            ((label_x - x) / per_point, (label_y - y) / per_point),
+            textcoords="offset points",
+            ha="center",
+            va="center",
+            fontsize=8,
+            fontweight="bold",
+            zorder=NUMBER_LAYER,
+            arrowprops={"arrowstyle": "-", "color": BLACK, "linewidth": 0.6, "shrinkA": 4, "shrinkB": 0},
+        )
+
+
+def legend_mark(shape: str, label: str, **look: str) -> Line2D:
+    return Line2D([], [], linestyle="none", marker=shape, markersize=7, label=label, **look)  # type: ignore[arg-type]
+
+
+def explain_marks(side: Axes, marks: Sequence[Line2D]) -> None:
+    """Write a legend below the list beside a drawing."""
+    side.legend(handles=marks, loc="lower left", ncols=2, fontsize=8, borderpad=0, handletextpad=0.2, columnspacing=0.8)
 
 
 def list_keys(side: Axes, keys: Sequence[KeyNode], details: Mapping[str, str]) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence, Sized
 from dataclasses import dataclass, replace
 from operator import itemgetter
 from typing import Generic, TypeVar
@@ -85,6 +85,11 @@ class Table(Generic[Row_contra]):
         marks = ["---" if column.is_left else "---:" for column in self.columns]
         lines = [self.header, marks, *self.cells(rows)]
         return "\n".join(f"| {' | '.join(map(escaped, cells))} |" for cells in lines)
+
+
+def rows_left_out(shown: Sized, rows: Sized, file: str) -> str:
+    """Return how many rows a table shows, if not all, and which file has them."""
+    return f"{len(shown)} of {len(rows)} rows; all of them in {file}" if len(rows) > len(shown) else ""
 
 
 def table_of_cells(*header: str, left: Iterable[int] = (0,)) -> Table[Sequence[str]]:

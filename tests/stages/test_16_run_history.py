@@ -16,7 +16,7 @@ import pytest
 from common.artifacts.catalogue import ARTIFACTS
 from common.artifacts.provenance import Provenance
 from common.artifacts.transaction import Transaction
-from common.view.comparison.history_text import commit_name
+from common.view.comparison.history_tables import commit_name
 from models.__main__ import BUILDERS
 from tests.support.command_lines import run_stage
 from tests.support.paths import ROOT

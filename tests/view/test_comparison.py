@@ -7,9 +7,14 @@ import pytest
 
 from common.artifacts.frames import records
 from common.timeline.flamegraph import differential_stacks
-from common.view.comparison.comparison_html import comparison_page, difference_table
 from common.view.comparison.comparison_plot import MOST_BARS, draw_comparison
-from common.view.comparison.comparison_text import comparison_markdown, comparison_report, value_text
+from common.view.comparison.comparison_tables import (
+    comparison_markdown,
+    comparison_page,
+    comparison_report,
+    difference_table,
+    value_text,
+)
 
 
 def row(subject="", kind="node", verdict="unchanged", share=0.01, **changes):

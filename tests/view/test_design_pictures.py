@@ -12,8 +12,8 @@ from common.view.design.convergence_plot import draw_design_convergence
 from common.view.design.energy_plot import draw_design_energy
 from common.view.design.front_plot import MOST_LISTED, draw_design_front
 from common.view.design.html_tables import design_tables as html_of
-from common.view.design.names import design_names
 from common.view.design.nest_plot import Loops, draw_design_nest, nest
+from common.view.design.text_tables import design_names
 from common.view.style import render
 from tests.support.design_tables import (
     NEST,
@@ -285,5 +285,5 @@ def test_the_report_has_the_designs_and_the_best_ones_mappings():
     assert text.count("<td>/conv1/Conv</td>") == 3  # a contraction, and the first and the last layer of a group
     assert html_of({}) == ""
     long = html_of({"design_points": records(LONG)})
-    assert "60 of 100 designs; all of them in design_points.csv" in long
+    assert "60 of 100 rows; all of them in design_points.csv" in long
     assert "too small" in html_of({"design_points": records(points([misfit("gemmini buffer_kib=1")]))})

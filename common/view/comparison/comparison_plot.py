@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from common.names import shorten
-from common.view.comparison.comparison_text import LOUD, change_text
+from common.view.comparison.comparison_tables import LOUD, change_text
 from common.view.node_labels import label_nodes, typed_sources
 from common.view.style import BLACK, BLUE, GREEN, GREY, PALE, VERMILLION, new_figure
 from common.view.text import distinct, duration

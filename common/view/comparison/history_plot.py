@@ -10,8 +10,8 @@ from matplotlib.figure import Figure
 from matplotlib.gridspec import GridSpec
 
 from common.names import printable, shorten
-from common.view.comparison.comparison_text import LOUD, FigureRow, figure_text
-from common.view.comparison.history_text import changed_levels, commit_text, commits_text, history_line
+from common.view.comparison.comparison_tables import LOUD, FigureRow, figure_text
+from common.view.comparison.history_tables import changed_levels, commit_text, commits_text, history_line
 from common.view.style import BLUE, GREY, ORANGE, VERMILLION, new_figure
 
 if TYPE_CHECKING:
@@ -24,12 +24,7 @@ US_PER_MS = 1000
 
 
 def draw_history(values: Sequence[RunHistoryRow], trends: Sequence[HistoryTrendsRow]) -> Figure | None:
-    """Draw the latency, then the figures that changed most, each over the runs.
-
-    Args:
-        values: rows of run_history.
-        trends: rows of history_trends.
-    """
+    """Draw the latency, then the figures that changed most, each over the runs."""
     runs = sorted({row["history_run"] for row in values})
     if len(runs) < 2:
         return None

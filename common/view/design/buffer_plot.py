@@ -7,7 +7,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import NullLocator
 
-from common.view.style import BLUE, GREY, ORANGE, LogLabels, new_figure
+from common.view.style import BLUE, GREY, ORANGE, label_log, new_figure
 from common.view.text import percent
 
 CURVES = {
@@ -20,11 +20,7 @@ LEAST_GAP = 5e-4  # less would be written as 0.0 %
 
 
 def draw_design_buffer(points: pd.DataFrame) -> Figure | None:
-    """Draw the least of each curve at each size of the memory that has most sizes; return None where none has two.
-
-    Args:
-        points: design_points.
-    """
+    """Draw the least of design_points at each size of the memory that has most; return None where none has two."""
     there = points[points["edp_pj_cycles"].notna()]
     memory = swept_memory(there)
     if memory is None:
@@ -59,8 +55,7 @@ def _set_scales(axes: Axes, memory: str, sizes_kib: list[float]) -> None:
     ticks = sizes_kib[:: -(-len(sizes_kib) // MOST_TICKS)]
     axes.set_xticks(ticks, [f"{size:g}" for size in ticks])
     axes.xaxis.set_minor_locator(NullLocator())
-    for formatter in (axes.yaxis.set_major_formatter, axes.yaxis.set_minor_formatter):
-        formatter(LogLabels("{:.0e}".format))
+    label_log(axes.yaxis, "{:.0e}".format)
     low, high = axes.get_ylim()
     axes.grid(visible=True, which="major" if high > DECADE * low else "both", axis="y")
 

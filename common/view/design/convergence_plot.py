@@ -7,7 +7,7 @@ from typing import NamedTuple
 import pandas as pd
 from matplotlib.figure import Figure
 
-from common.view.style import BLUE, GREEN, GREY, ORANGE, PURPLE, SKY, VERMILLION, LogLabels, new_figure
+from common.view.style import BLUE, GREEN, GREY, ORANGE, PURPLE, SKY, VERMILLION, LogLabels, label_log, new_figure
 from common.view.text import percent, quantity
 
 COLOURS = (BLUE, ORANGE, GREEN, PURPLE, SKY, VERMILLION)
@@ -27,10 +27,6 @@ def draw_design_convergence(points: pd.DataFrame, convergence: pd.DataFrame) -> 
     """Draw a line of steps for each search on the design of the least product, with a mark where it ended.
 
     An exact search has a single result, at its end. Without another search there is no curve to draw.
-
-    Args:
-        points: design_points.
-        convergence: design_convergence.
     """
     there = points[points["edp_pj_cycles"].notna()].sort_values("edp_pj_cycles", kind="stable")
     there = there[there["design"].isin(convergence["design"])]
@@ -50,23 +46,22 @@ def draw_design_convergence(points: pd.DataFrame, convergence: pd.DataFrame) -> 
     axes.axhline(1, color=GREY, linestyle="--", linewidth=1.2, label="bound: none is below")
     axes.set(xscale="log", yscale="log", xlabel="schedules evaluated", ylabel="product over the bound")
     axes.xaxis.set_major_formatter(LogLabels(lambda value: quantity(value, "", 1)))
-    for formatter in (axes.yaxis.set_major_formatter, axes.yaxis.set_minor_formatter):
-        formatter(LogLabels("{:g}".format))
+    label_log(axes.yaxis)
     axes.grid(visible=True, which="major")
     axes.legend(loc="upper left", bbox_to_anchor=(1.01, 1.0), fontsize=8.5)
     return figure
 
 
 def _curves(points: pd.DataFrame, convergence: pd.DataFrame) -> list[SearchCurve]:
-    found = []
+    curves = []
     for point in points.to_dict("records"):
         steps = convergence[convergence["search_engine"] == point["search_engine"]]
         if len(steps):
             counts = [max(1, int(count)) for count in steps["evaluation_count"]]
             ratios = [float(product) / point["bound_edp_pj_cycles"] for product in steps["best_edp_pj_cycles"]]
             end = counts[-1] if pd.isna(point["evaluation_count"]) else max(counts[-1], int(point["evaluation_count"]))
-            found.append(SearchCurve(point["search_engine"], [*counts, end], [*ratios, ratios[-1]]))
-    return sorted(found, key=lambda curve: curve.ratios[-1])
+            curves.append(SearchCurve(point["search_engine"], [*counts, end], [*ratios, ratios[-1]]))
+    return sorted(curves, key=lambda curve: curve.ratios[-1])
 
 
 def _title(curves: list[SearchCurve]) -> str:

@@ -13,8 +13,7 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator
 
 from common.names import shorten
-from common.view.design.names import DesignNames, design_names
-from common.view.design.text_tables import PICO
+from common.view.design.text_tables import PICO, DesignNames, design_names
 from common.view.style import BLUE, GREEN, ORANGE, PURPLE, SKY, VERMILLION, YELLOW, new_figure
 from common.view.text import percent, quantity
 
@@ -23,12 +22,7 @@ MOST_BARS, LABEL_COLUMNS = 12, 30
 
 
 def draw_design_energy(points: pd.DataFrame, groups: pd.DataFrame) -> Figure | None:
-    """Draw stacked bars of the best designs, and of the groups of layers of the best one.
-
-    Args:
-        points: design_points.
-        groups: design_groups.
-    """
+    """Draw stacked bars of the best rows of design_points, and of the design_groups of the best one."""
     there = points[points["edp_pj_cycles"].notna()].sort_values("edp_pj_cycles", kind="stable")
     own = {str(design): _by_group(rows) for design, rows in groups.groupby("design", sort=False)}
     best = [row for row in there.head(MOST_BARS).to_dict("records") if row["design"] in own]

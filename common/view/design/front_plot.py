@@ -12,23 +12,27 @@ from matplotlib.figure import Figure
 from matplotlib.gridspec import GridSpec
 from matplotlib.lines import Line2D
 
-from common.view.design.names import DesignNames, design_names
-from common.view.design.text_tables import PICO
-from common.view.placing import place_around
-from common.view.style import BLACK, BLUE, GREY, LIST_ROWS, ORANGE, LogLabels, list_entries, new_figure
+from common.view.design.text_tables import PICO, DesignNames, design_names
+from common.view.style import (
+    BLUE,
+    GREY,
+    LIST_ROWS,
+    ORANGE,
+    label_log,
+    list_entries,
+    new_figure,
+    number_marks,
+    on_screen,
+)
 from common.view.text import quantity, significant
 
 MOST_LISTED = 12
-MARK_POINTS, CLEARANCE_PX = 5.0, 15.0
+MARK_POINTS = 5.0
 MARGIN = 1.25  # of the axes around the outermost marks, as a factor
 
 
 def draw_design_front(points: pd.DataFrame) -> Figure | None:
-    """Draw every design that fits; those that no other one beats are filled, and the best of them numbered and listed.
-
-    Args:
-        points: design_points.
-    """
+    """Draw the rows of design_points that fit; the front is filled, and its best designs are numbered and listed."""
     there = points[points["edp_pj_cycles"].notna()].sort_values("edp_pj_cycles", kind="stable")
     if len(there) < 2:
         return None
@@ -69,8 +73,7 @@ def _draw(axes: Axes, there: pd.DataFrame, x: tuple[str, str, str | None], y: tu
     axes.set(xscale="log", yscale="log", xlabel=x[1], ylabel=y[1])
     axes.set(xlim=_around(rows[x[0]]), ylim=_around(rows[y[0]]))
     for axis, unit in ((axes.xaxis, x[2]), (axes.yaxis, y[2])):
-        for formatter in (axis.set_major_formatter, axis.set_minor_formatter):
-            formatter(LogLabels("{:g}".format if unit is None else _in(unit)))
+        label_log(axis, "{:g}".format if unit is None else _in(unit))
     axes.tick_params(which="both", labelsize=8)
     axes.grid(visible=True, which="major")
     _number(axes, front[[x[0], y[0]]].to_numpy(float), beaten[[x[0], y[0]]].to_numpy(float))
@@ -87,24 +90,9 @@ def _around(values: pd.Series) -> tuple[float, float]:
 
 def _number(axes: Axes, front: np.ndarray, beaten: np.ndarray) -> None:
     """Write the number of each listed design beside its mark, with a line to it."""
-    pixels = [(float(x), float(y)) for x, y in axes.transData.transform(np.concatenate([front, beaten]))]
-    listed = pixels[: min(len(front), MOST_LISTED)]
-    box, per_point = axes.get_window_extent(), axes.figure.dpi / 72
-    room = (box.x0 + 8, box.y0 + 8), (box.x1 - 8, box.y1 - 8)
-    radius = MARK_POINTS / 2 * per_point
-    places = place_around(listed, [radius] * len(listed), pixels[len(listed) :], CLEARANCE_PX, *room)
-    for number, (place, (x, y), (label_x, label_y)) in enumerate(zip(front, listed, places, strict=False), start=1):
-        axes.annotate(
-            str(number),
-            (place[0], place[1]),
-            ((label_x - x) / per_point, (label_y - y) / per_point),
-            textcoords="offset points",
-            ha="center",
-            va="center",
-            fontsize=8,
-            fontweight="bold",
-            arrowprops={"arrowstyle": "-", "color": BLACK, "linewidth": 0.6, "shrinkA": 4, "shrinkB": 0},
-        )
+    listed = {number: (x, y) for number, (x, y) in enumerate(front[:MOST_LISTED], start=1)}
+    others = on_screen(axes, [(x, y) for x, y in (*front[MOST_LISTED:], *beaten)])
+    number_marks(axes, listed, [MARK_POINTS / 2 * axes.figure.dpi / 72] * len(listed), others)
 
 
 def _draw_product(axes: Axes, edp_pj_cycles: float) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from common.view.design.text_tables import (
     CYCLES,
@@ -19,13 +19,14 @@ from common.view.design.text_tables import (
     product,
 )
 from common.view.design.text_tables import PEAK_KIB as KIB_NUMBER
-from common.view.tables import Table, TableColumn
+from common.view.tables import Table, TableColumn, rows_left_out
 from common.view.text import MISSING, percent, quantity, significant
 
 if TYPE_CHECKING:
     from common.table_rows import DesignComparisonRow, DesignGroupsRow, DesignMappingsRow, DesignPointsRow, Tables
 
 MOST_ROWS = 60
+Row = TypeVar("Row")
 POINTS: Table[DesignPointsRow] = Table(
     TableColumn("design", lambda row: row["design"]),
     TableColumn("search", lambda row: row["search_engine"]),
@@ -75,15 +76,19 @@ def design_tables(tables: Tables) -> str:
         return ""
     points = sorted(tables["design_points"], key=_product_or_last)
     best = points[0]["design"] if points else None
-    parts = [POINTS.html(points[:MOST_ROWS], _more(points, "designs", "design_points.csv"))]
+    parts = [_first_rows(POINTS, points, "design_points.csv")]
     searches = tables.get("design_comparison", [])
     if len({row["algorithm"] for row in searches}) > 1:
         parts.append(SEARCHES.html(searches[:MOST_ROWS]))
     mappings = [row for row in tables.get("design_mappings", ()) if row["design"] == best]
-    parts.append(MAPPINGS.html(mappings[:MOST_ROWS], _more(mappings, "contractions", "design_mappings.csv")))
+    parts.append(_first_rows(MAPPINGS, mappings, "design_mappings.csv"))
     groups = [row for row in tables.get("design_groups", ()) if row["design"] == best]
-    parts.append(GROUPS.html(groups[:MOST_ROWS], _more(groups, "groups", "design_groups.csv")))
+    parts.append(_first_rows(GROUPS, groups, "design_groups.csv"))
     return "\n".join(filter(None, parts))
+
+
+def _first_rows(table: Table[Row], rows: Sequence[Row], file: str) -> str:
+    return table.html(rows[:MOST_ROWS], rows_left_out(rows[:MOST_ROWS], rows, file))
 
 
 def _product_or_last(point: DesignPointsRow) -> float:
@@ -97,7 +102,3 @@ def _is_misfit(point: DesignPointsRow) -> bool:
 
 def _mm2(area: float) -> str:
     return f"{significant(area)} mm²"
-
-
-def _more(rows: Sequence[object], what: str, file: str) -> str:
-    return f"{MOST_ROWS} of {len(rows)} {what}; all of them in {file}" if len(rows) > MOST_ROWS else ""

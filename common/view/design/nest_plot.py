@@ -65,12 +65,7 @@ class Sheet:
 
 
 def draw_design_nest(points: pd.DataFrame, mappings: pd.DataFrame) -> Figure | None:
-    """Draw the loops of the costliest contraction of the best design, and the words that each memory moves for it.
-
-    Args:
-        points: design_points.
-        mappings: design_mappings.
-    """
+    """Draw the loops of the best design's costliest row of design_mappings, and the words that each memory moves."""
     there = points[points["edp_pj_cycles"].notna()].sort_values("edp_pj_cycles", kind="stable")
     own = mappings[mappings["design"] == there.iloc[0]["design"]] if len(there) else mappings.head(0)
     if not len(own):

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from common.view.tables import Table, TableColumn
 from common.view.text import MISSING, percent, quantity, significant
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from common.table_rows import (
         DesignBudgetsRow,
         DesignComparisonRow,
@@ -36,6 +38,25 @@ def product(edp_pj_cycles: float | None, digits: int = 4) -> str:
 def short_name(design: str, hardware: str) -> str:
     """Return the sizes that a sweep gives a design; its whole name where there is no sweep."""
     return design.removeprefix(f"{hardware} ")
+
+
+class DesignNames(NamedTuple):
+    """Names by design, and what the sizes in them are; empty where the names say so themselves."""
+
+    of: dict[str, str]
+    explanation: str
+
+
+def design_names(points: pd.DataFrame) -> DesignNames:
+    """Return ``128, 64, 32x32`` for ``gemmini scratchpad_kib=128 accumulator_kib=64 array=32x32``."""
+    names = {
+        name: short_name(name, hardware) for name, hardware in zip(points["design"], points["hardware"], strict=True)
+    }
+    sizes = {design: dict(word.partition("=")[::2] for word in name.split()) for design, name in names.items()}
+    keys = {tuple(sized) for sized in sizes.values()}
+    if len(keys) != 1 or len(only := keys.pop()) < 2:
+        return DesignNames(names, "")
+    return DesignNames({design: ", ".join(sized.values()) for design, sized in sizes.items()}, ", ".join(only))
 
 
 def _interrupted(row: DesignPointsRow | DesignComparisonRow | DesignSummaryDocument) -> str:

@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from matplotlib.gridspec import GridSpec
 
 from common.view.load.search_text import setup_label
-from common.view.style import BLACK, BLUE, GREEN, GREY, ORANGE, PURPLE, SKY, VERMILLION, LogLabels, new_figure
+from common.view.style import BLACK, BLUE, GREEN, GREY, ORANGE, PURPLE, SKY, VERMILLION, label_log, new_figure
 from common.view.text import duration, significant
 
 if TYPE_CHECKING:
@@ -22,12 +22,7 @@ MARKERS = "osD^vP*X"
 
 
 def draw_load_curve(trials: pd.DataFrame, best: LoadBestDocument) -> Figure | None:
-    """Draw the curve of the best configuration, and the rate and p99 of every run.
-
-    Args:
-        trials: load_search.
-        best: load_best.
-    """
+    """Draw the best configuration's curve, and the rate and p99 of every run of load_search."""
     judged = trials[trials["request_p99_us"].notna()]
     if judged.empty:
         return None
@@ -46,8 +41,7 @@ def draw_load_curve(trials: pd.DataFrame, best: LoadBestDocument) -> Figure | No
         axes.annotate(
             "bound", (1, best["bound_us"] / 1e3), (-3, 3), ("axes fraction", "data"), "offset points", ha="right"
         )
-        axes.yaxis.set_major_formatter(LogLabels("{:g}".format))
-        axes.yaxis.set_minor_formatter(LogLabels("{:g}".format))
+        label_log(axes.yaxis)
         axes.grid(visible=True)
         axes.legend(loc="best", fontsize=8)
     left.set_title(f"the best: {setup_label(best['best_by']['rate'])}" if best["best_by"] else "")

@@ -18,12 +18,7 @@ MEGABYTE, US_PER_MIN, S_PER_MIN = 1e6, 6e7, 60.0
 
 
 def draw_endurance(parts: pd.DataFrame, summary: EnduranceSummaryDocument) -> Figure | None:
-    """Draw a row of panels over one time axis.
-
-    Args:
-        parts: endurance.
-        summary: endurance_summary.
-    """
+    """Draw the parts of endurance as panels over one time axis."""
     if len(parts) < 2:
         return None
     figure = new_figure(leak_text(summary), speed_text(summary))

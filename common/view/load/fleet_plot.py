@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.gridspec import GridSpec
 
-from common.view.style import BLUE, GREEN, ORANGE, VERMILLION, LogLabels, new_figure
+from common.view.style import BLUE, GREEN, ORANGE, VERMILLION, label_log, new_figure
 from common.view.text import distinct, duration, significant
 
 MOST_MODELS, LABEL_WIDTH, REASON_WIDTH = 24, 34, 60
@@ -17,11 +17,7 @@ LIMITS = ("low", "high")
 
 
 def draw_fleet(models: pd.DataFrame) -> Figure | None:
-    """Draw a row per model, the fastest first; those without a valid run come last, with the reason.
-
-    Args:
-        models: load_fleet.
-    """
+    """Draw a bar for each row of load_fleet, the fastest first; rows without a valid run come last, with the reason."""
     if models.empty:
         return None
     is_valid = models["validity"] == "valid"
@@ -79,8 +75,7 @@ def _draw_latencies(axes: Axes, models: pd.DataFrame) -> None:
         axes.errorbar(values_ms, known.index, xerr=bars, fmt=marker, color=colour, markersize=5, label=name)
     if models["request_p50_us"].notna().any():
         axes.set(xscale="log", xlabel="latency (ms)")
-        axes.xaxis.set_major_formatter(LogLabels("{:g}".format))
-        axes.xaxis.set_minor_formatter(LogLabels("{:g}".format))
+        label_log(axes.xaxis)
         axes.legend(loc="lower right", bbox_to_anchor=(1.0, 1.0), ncols=2)
     else:
         axes.set_axis_off()

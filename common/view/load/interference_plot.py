@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.gridspec import GridSpec
 
-from common.view.style import BLACK, BLUE, GREY, ORANGE, LogLabels, new_figure
+from common.view.style import BLACK, BLUE, GREY, ORANGE, label_log, new_figure
 from common.view.text import distinct
 
 LABEL_WIDTH = 20
@@ -19,11 +19,7 @@ FACTORS = {"request_p50_slowdown": "median", "request_p99_slowdown": "p99", "ans
 
 
 def draw_interference(services: pd.DataFrame) -> Figure | None:
-    """Draw percentiles of each service alone and together, and the ratios of both.
-
-    Args:
-        services: load_interference.
-    """
+    """Draw the percentiles of load_interference, alone and together, and the ratios of both."""
     together: list[Any] = services[services["load_state"] == "together"].to_dict("records")
     if not together:
         return None
@@ -58,7 +54,7 @@ def _draw_latencies(axes: Axes, services: pd.DataFrame, roles: list[str], names:
     for state, (colour, marker, shift) in STATES.items():
         rows = services[services["load_state"] == state].set_index("model_role").loc[roles]
         places, values, low, high = [], [], [], []
-        for place, (percentile, row) in enumerate((one, row) for _, row in rows.iterrows() for one in PERCENTILES):
+        for place, (percentile, row) in enumerate((name, row) for _, row in rows.iterrows() for name in PERCENTILES):
             value, *limits = (row[f"request_{percentile}{end}_us"] / 1e3 for end in ("", "_low", "_high"))
             places.append(place + shift)
             values.append(value)
@@ -68,8 +64,7 @@ def _draw_latencies(axes: Axes, services: pd.DataFrame, roles: list[str], names:
     axes.set(xlabel="latency (ms)", title="latency")
     if services["request_p50_us"].notna().any():
         axes.set_xscale("log")
-        axes.xaxis.set_major_formatter(LogLabels("{:g}".format))
-        axes.xaxis.set_minor_formatter(LogLabels("{:g}".format))
+        label_log(axes.xaxis)
     _label_rows(axes, [f"{name}\n{text}" for name in names for text in PERCENTILES.values()])
     axes.legend(loc="lower right", bbox_to_anchor=(1.0, 1.0), ncols=2)
 

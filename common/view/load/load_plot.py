@@ -21,13 +21,7 @@ MOST_BARS = 64
 
 
 def draw_load(requests: pd.DataFrame, batches: pd.DataFrame, summary: LoadSummaryDocument) -> Figure | None:
-    """Draw a load run.
-
-    Args:
-        requests: load_requests.
-        batches: load_batches.
-        summary: load_summary.
-    """
+    """Draw load_requests and load_batches; return None where one of them is empty."""
     if requests.empty or batches.empty:
         return None
     has_padding = bool((batches["padding_share"] > 0).any())

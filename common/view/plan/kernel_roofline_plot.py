@@ -9,15 +9,24 @@ from typing import Any
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
 
-from common.view.placing import place_around
 from common.view.roofline.roofs import Ceiling, Roof, draw_roofs, roofs_on_screen
-from common.view.style import BLACK, BLUE, GREY, VERMILLION, log_scales, new_figure, with_side_column
+from common.view.style import (
+    BLUE,
+    GREY,
+    VERMILLION,
+    explain_marks,
+    legend_mark,
+    log_scales,
+    new_figure,
+    number_marks,
+    on_screen,
+    with_side_column,
+)
 from common.view.text import duration, quantity, significant
 
 COLOURS = {"compute": VERMILLION, "memory": BLUE}
-MARK_POINTS, CLEARANCE_PX, BESIDE_PX = 9.0, 16.0, 8.0
+MARK_POINTS, BESIDE_PX = 9.0, 8.0
 LINES_A_KERNEL = 2.05
 MOST_LISTED = 11
 NAMES_WIDTH = 34
@@ -135,33 +144,13 @@ def _draw_points(axes: Axes, points: Sequence[Point], roof: Roof) -> None:
 
 def _number(axes: Axes, points: Sequence[Point], roof: Roof) -> None:
     """Write the number of each point beside it, clear of the roofs and of other marks."""
-
-    def pixels(intensities: Sequence[float]) -> list[tuple[float, float]]:
-        places = [(value, _attainable(roof, value)) for value in intensities]
-        return [(float(x), float(y)) for x, y in (axes.transData.transform(places) if places else ())]
-
-    per_point = axes.figure.dpi / 72
-    radius = MARK_POINTS / 2 * per_point
-    marked = pixels([point.intensity for point in points])
-    others = pixels([point.fused_intensity for point in points if point.fused_intensity])
-    box = axes.get_window_extent()
-    corners = (box.x0 + 8, box.y0 + 8), (box.x1 - 8, box.y1 - 8)
+    alone = {
+        number: (point.intensity, _attainable(roof, point.intensity)) for number, point in enumerate(points, start=1)
+    }
+    fused = [(at, _attainable(roof, at)) for point in points if (at := point.fused_intensity)]
     lines = roofs_on_screen(axes, roof)
-    others += [*lines, *((x - BESIDE_PX, y + BESIDE_PX) for x, y in lines)]  # the label is above the roof
-    places = place_around(marked, [radius] * len(marked), others, CLEARANCE_PX, *corners)
-    for number, (point, (x, y), (label_x, label_y)) in enumerate(zip(points, marked, places, strict=True), 1):
-        axes.annotate(
-            str(number),
-            (point.intensity, _attainable(roof, point.intensity)),
-            ((label_x - x) / per_point, (label_y - y) / per_point),
-            textcoords="offset points",
-            ha="center",
-            va="center",
-            fontsize=8.5,
-            fontweight="bold",
-            zorder=6,
-            arrowprops={"arrowstyle": "-", "color": BLACK, "linewidth": 0.6, "shrinkA": 4, "shrinkB": 3},
-        )
+    others = [*on_screen(axes, fused), *lines, *((x - BESIDE_PX, y + BESIDE_PX) for x, y in lines)]  # labels are above
+    number_marks(axes, alone, [MARK_POINTS / 2 * axes.figure.dpi / 72] * len(alone), others)
 
 
 def _list(side: Axes, points: Sequence[Point], roof: Roof) -> None:
@@ -189,11 +178,7 @@ def _detail(point: Point, roof: Roof) -> str:
 
 
 def _explain(side: Axes, has_fused: bool) -> None:
-    marks = [_mark(f"{bound}-bound", color=colour) for bound, colour in COLOURS.items()]
+    marks = [legend_mark("^", f"{bound}-bound", color=colour) for bound, colour in COLOURS.items()]
     if has_fused:
-        marks.append(_mark("fused with its neighbours", markerfacecolor="white", markeredgecolor=GREY))
-    side.legend(handles=marks, loc="lower left", ncols=2, fontsize=8, borderpad=0, handletextpad=0.2, columnspacing=0.8)
-
-
-def _mark(label: str, **style: str) -> Line2D:
-    return Line2D([], [], linestyle="none", marker="^", markersize=8, label=label, **style)  # type: ignore[arg-type]
+        marks.append(legend_mark("^", "fused with its neighbours", markerfacecolor="white", markeredgecolor=GREY))
+    explain_marks(side, marks)

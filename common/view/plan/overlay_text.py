@@ -15,12 +15,7 @@ SHOWN_LAYERS = 8
 
 
 def overlay_report(summary: OverlaySummaryDocument, layers: Sequence[OverlayLayersRow]) -> str:
-    """Return latency, frames per second and the slowest layers.
-
-    Args:
-        summary: overlay_summary.
-        layers: overlay_layers.
-    """
+    """Return latency, frames per second and the slowest layers."""
     return "\n\n".join([_headline(summary), _slowest(layers)])
 
 

@@ -29,11 +29,7 @@ COLUMNS = 3
 
 
 def draw_resources(resources: pd.DataFrame) -> Figure | None:
-    """Draw a panel for each kind of resource, a bar for each region; return None where the plan uses nothing.
-
-    Args:
-        resources: board_resources.
-    """
+    """Draw board_resources: a panel for each kind, a bar for each region; return None where the plan uses nothing."""
     if not (resources["used_count"] > 0).any():
         return None
     there = resources[resources["total_count"] > 0]

@@ -18,9 +18,10 @@ from common.view.plan.fpga_text import (
     is_not_judged,
     judgement,
     operators,
+    value_text,
 )
 from common.view.tables import Table, TableColumn
-from common.view.text import MISSING, percent, significant
+from common.view.text import percent, significant
 
 if TYPE_CHECKING:
     from common.table_rows import OffloadPlanRow, OffloadVerdictRow, Tables
@@ -30,15 +31,11 @@ COSTS = ("transfer", "conversion", "launch", "host_idle", "card_static")
 HIDDEN = "overlap"
 
 
-def _factor(value: float | None) -> str:
-    return MISSING if value is None else f"{significant(value)}x"
-
-
 VERDICTS: Table[OffloadVerdictRow] = Table(
     TableColumn("end to end", lambda row: row["objective"]),
-    TableColumn(CASES[0], lambda row: _factor(row["pessimistic"])),
-    TableColumn(CASES[1], lambda row: _factor(row["likely"])),
-    TableColumn(CASES[2], lambda row: _factor(row["optimistic"])),
+    TableColumn(CASES[0], lambda row: value_text(row["pessimistic"], "ratio")),
+    TableColumn(CASES[1], lambda row: value_text(row["likely"], "ratio")),
+    TableColumn(CASES[2], lambda row: value_text(row["optimistic"], "ratio")),
     TableColumn("verdict", lambda row: judgement(row).partition(":")[0], is_left=True),
 )
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 import pandas as pd
 from matplotlib.axes import Axes
@@ -11,13 +10,13 @@ from matplotlib.figure import Figure
 from matplotlib.gridspec import GridSpec
 
 from common.view.placing import spread
+from common.view.profile.latency_text import percentiles
 from common.view.style import BLUE, GREY, ORANGE, PALE, new_figure
 from common.view.text import duration, percent
 
 if TYPE_CHECKING:
     from common.table_rows import LatencySummaryDocument
 
-PERCENTILES = {"p50": 0.5, "p90": 0.9, "p95": 0.95, "p99": 0.99, "p99_9": 0.999}
 SERIES = ((False, "unprofiled", BLUE, "o"), (True, "profiled", ORANGE, "^"))
 MARGIN_SHARE = 0.06  # of the range of the measured runs, above and below them
 MOST_MARKERS = 10_000  # more of them become one image in an SVG, which would take 100 bytes for each
@@ -25,12 +24,7 @@ LABEL_GAP_SHARE = 0.045  # of the height, between two labels
 
 
 def draw_latency(runs: pd.DataFrame, summary: LatencySummaryDocument | None) -> Figure:
-    """Draw the series and the distribution on one latency axis.
-
-    Args:
-        runs: run_latency.
-        summary: latency_summary, or None.
-    """
+    """Draw run_latency as a series and as a distribution, on one latency axis."""
     low_ms, high_ms = _range(runs)
     hidden = runs[runs["latency_us"] * 1e-3 > high_ms]
     figure = new_figure(_title(runs, summary), _subtitle(runs, hidden, summary))
@@ -62,8 +56,8 @@ def _title(runs: pd.DataFrame, summary: LatencySummaryDocument | None) -> str:
         kind, shown = ("", plain) if len(plain) else ("profiled ", measured)
         return f"Median of {len(shown)} {kind}runs: {duration(float(shown['latency_us'].median()))}"
     overhead = percent(summary["profiling_overhead_fraction"])
-    tail = next((name for name in ("p99_9", "p99", "p95", "p90") if _figure(summary, name) is not None), None)
-    tails = f", {_label(tail)} {duration(_figure(summary, tail))}" if tail else ""
+    tail, tail_us = [(name, figures[0]) for name, figures in percentiles(summary).items() if figures[0] is not None][-1]
+    tails = "" if tail == "p50" else f", {tail} {duration(tail_us)}"
     return f"Median latency {duration(summary['p50_us'])}{tails}; profiling adds {overhead}"
 
 
@@ -74,14 +68,10 @@ def _subtitle(runs: pd.DataFrame, hidden: pd.DataFrame, summary: LatencySummaryD
         text += "; no steady state"
     if len(hidden):
         text += f"; {len(hidden)} beyond the scale, up to {duration(float(hidden['latency_us'].max()))}"
-    absent = [_label(name) for name in PERCENTILES if summary and _figure(summary, name) is None]
+    absent = [name for name, figures in percentiles(summary).items() if figures[0] is None] if summary else []
     if summary and summary["sample_count"] and absent:
         text += f"; too few for {', '.join(absent)}"
     return text
-
-
-def _label(name: str) -> str:
-    return name.replace("_", ".")
 
 
 def _draw_series(axes: Axes, runs: pd.DataFrame) -> None:
@@ -117,23 +107,18 @@ def _draw_distribution(axes: Axes, runs: pd.DataFrame) -> None:
     axes.grid(visible=True)
 
 
-def _figure(summary: LatencySummaryDocument, name: str) -> float | None:
-    """Return a percentile, or one of its limits, by its name without the unit."""
-    return cast("Mapping[str, float | None]", summary)[f"{name}_us"]
-
-
 def _mark_percentiles(axes: Axes, summary: LatencySummaryDocument) -> None:
     """Mark each percentile on the curve, with its confidence interval and a label to the right."""
-    known = {name: value for name in PERCENTILES if (value := _figure(summary, name)) is not None}
+    known = [
+        (name, float(name[1:]) / 100, value_us * 1e-3, low_us, high_us)
+        for name, (value_us, low_us, high_us) in percentiles(summary).items()
+        if value_us is not None
+    ]
     low, high = axes.get_ylim()
-    places = spread([value * 1e-3 for value in known.values()], LABEL_GAP_SHARE * (high - low))
-    for (name, value_us), place in zip(known.items(), places, strict=True):
-        axes.plot([PERCENTILES[name]], [value_us * 1e-3], marker="D", color=BLUE, markersize=5, clip_on=False, zorder=5)
-        limits = [_figure(summary, f"{name}_{end}") for end in ("low", "high")]
-        if None not in limits:
-            axes.plot(
-                [PERCENTILES[name]] * 2, [limit * 1e-3 for limit in limits if limit], color=BLUE, linewidth=4, alpha=0.4
-            )
-        line, text = [PERCENTILES[name], 1.0, 1.04], f"{_label(name)} {duration(value_us)}"
-        axes.plot(line, [value_us * 1e-3] * 2 + [place], color=GREY, linewidth=0.6, clip_on=False)
-        axes.text(1.05, place, text, va="center", fontsize=8.5)
+    places = spread([value_ms for _, _, value_ms, *_ in known], LABEL_GAP_SHARE * (high - low))
+    for (name, share, value_ms, low_us, high_us), place in zip(known, places, strict=True):
+        axes.plot([share], [value_ms], marker="D", color=BLUE, markersize=5, clip_on=False, zorder=5)
+        if low_us is not None and high_us is not None:
+            axes.plot([share] * 2, [low_us * 1e-3, high_us * 1e-3], color=BLUE, linewidth=4, alpha=0.4)
+        axes.plot([share, 1.0, 1.04], [value_ms] * 2 + [place], color=GREY, linewidth=0.6, clip_on=False)
+        axes.text(1.05, place, f"{name} {duration(value_ms * 1e3)}", va="center", fontsize=8.5)

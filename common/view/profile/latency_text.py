@@ -25,6 +25,17 @@ class NodeLatencyRow(TypedDict):
     is_correction_dominated: bool
 
 
+def percentiles(summary: LatencySummaryDocument) -> dict[str, tuple[float | None, float | None, float | None]]:
+    """Return each percentile of the unprofiled runs in µs with its limits; what has too few runs is None."""
+    return {
+        "p50": (summary["p50_us"], summary["p50_low_us"], summary["p50_high_us"]),
+        "p90": (summary["p90_us"], summary["p90_low_us"], summary["p90_high_us"]),
+        "p95": (summary["p95_us"], summary["p95_low_us"], summary["p95_high_us"]),
+        "p99": (summary["p99_us"], summary["p99_low_us"], summary["p99_high_us"]),
+        "p99.9": (summary["p99_9_us"], summary["p99_9_low_us"], summary["p99_9_high_us"]),
+    }
+
+
 def latency_report(summary: LatencySummaryDocument, nodes: Sequence[NodeLatencyRow]) -> str:
     """Return percentiles of the unprofiled runs, the cost of profiling, and the slowest nodes."""
     total_us = summary["p50_us"] or summary["mean_us"] or 0.0
@@ -85,11 +96,7 @@ def _memory_line(summary: LatencySummaryDocument) -> str:
 
 def _figures(summary: LatencySummaryDocument) -> list[list[str]]:
     figures = {
-        "p50": (summary["p50_us"], summary["p50_low_us"], summary["p50_high_us"]),
-        "p90": (summary["p90_us"], summary["p90_low_us"], summary["p90_high_us"]),
-        "p95": (summary["p95_us"], summary["p95_low_us"], summary["p95_high_us"]),
-        "p99": (summary["p99_us"], summary["p99_low_us"], summary["p99_high_us"]),
-        "p99.9": (summary["p99_9_us"], summary["p99_9_low_us"], summary["p99_9_high_us"]),
+        **percentiles(summary),
         "mean": (summary["mean_us"], summary["mean_low_us"], summary["mean_high_us"]),
         "jitter": (summary["jitter_us"], summary["jitter_low_us"], summary["jitter_high_us"]),
     }

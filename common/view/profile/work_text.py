@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from common.table_rows import OpMetricsRow
 
 Figure = Literal["macs", "flops", "weight_bytes", "bytes"]
+FIGURES: tuple[Figure, ...] = ("macs", "flops", "weight_bytes", "bytes")
 EXPRESSIONS: Mapping[str, Literal["macs_expression", "flops_expression", "bytes_expression"]] = {
     "macs": "macs_expression",
     "flops": "flops_expression",
@@ -25,7 +26,7 @@ SYMBOLIC = table_of_cells("op_type", "nodes", "MACs", left=(0, 2))
 
 @dataclass(frozen=True, slots=True)
 class WorkTotals:
-    """Sums over some nodes; a figure that is unknown for all of them is None."""
+    """Sums over some nodes, in the order of ``FIGURES``; a figure that is unknown for all of them is None."""
 
     name: str
     node_count: int
@@ -37,8 +38,7 @@ class WorkTotals:
     @classmethod
     def of(cls, name: str, rows: Sequence[OpMetricsRow]) -> WorkTotals:
         """Add up the known figures of some nodes."""
-        figures = (_known_sum(rows, figure) for figure in ("macs", "flops", "weight_bytes", "bytes"))
-        return cls(name, len(rows), *figures)
+        return cls(name, len(rows), *(_known_sum(rows, figure) for figure in FIGURES))
 
 
 def _known_sum(rows: Iterable[OpMetricsRow], figure: Figure) -> int | None:
@@ -89,26 +89,15 @@ def work_report(
         of_either: nodes of branches of equal cost, which is that of their If.
     """
     counted = [row for row in metrics if row["source_node"] not in of_either]
-    unknown = {name: sum(row[name] is None for row in counted) for name in ("macs", "flops", "weight_bytes", "bytes")}
+    unknown: dict[str, int] = {name: sum(row[name] is None for row in counted) for name in FIGURES}
     by_type: dict[str, list[OpMetricsRow]] = {}
     for row in metrics:
         by_type.setdefault(row["op_type"], []).append(row)
     types = [WorkTotals.of(op_type, by_type[op_type]) for op_type in sorted(by_type)]
     types.sort(key=lambda totals: (_or_less(totals.macs), _or_less(totals.flops), totals.node_count), reverse=True)
-    summed = WorkTotals.of("total", metrics)
-    total = WorkTotals(
-        "total",
-        len(metrics),
-        *(
-            None if unknown[name] and not value else value  # an unknown total is empty, never zero
-            for name, value in (
-                ("macs", summed.macs),
-                ("flops", summed.flops),
-                ("weight_bytes", summed.weight_bytes),
-                ("bytes", summed.moved_bytes),
-            )
-        ),
-    )
+    sums = {name: _known_sum(metrics, name) for name in FIGURES}
+    known = (None if unknown[name] and not value else value for name, value in sums.items())  # empty, never zero
+    total = WorkTotals("total", len(metrics), *known)
     columns: Table[WorkTotals] = Table(
         TableColumn("op_type", lambda totals: totals.name),
         TableColumn("nodes", lambda totals: str(totals.node_count)),

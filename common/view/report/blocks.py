@@ -10,6 +10,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING
 
 from common.names import shorten
+from common.view.groups import main_bound
 from common.view.text import duration, percent, quantity
 
 if TYPE_CHECKING:
@@ -124,17 +125,13 @@ def _in_stretches(groups: Sequence[tuple[Path, list[str]]]) -> list[tuple[Path, 
 
 def _block(name: str, rows: Sequence[OpRooflineRow], on_card: set[str] | None) -> Block:
     total_us = sum(row["node_latency_us"] for row in rows)
-    time_of_bound: dict[str, float] = {}
-    for row in rows:
-        if row["bound"]:
-            time_of_bound[row["bound"]] = time_of_bound.get(row["bound"], 0.0) + row["node_latency_us"]
     card_us = sum(row["node_latency_us"] for row in rows if on_card and row["executed_node"] in on_card)
     return Block(
         name,
         tuple(row["executed_node"] for row in rows),
         total_us,
         sum(row["latency_share"] for row in rows),
-        max(sorted(time_of_bound), key=lambda bound: time_of_bound[bound], default=""),
+        main_bound(rows),
         None if on_card is None else card_us / total_us if total_us else 0.0,
     )
 

@@ -38,12 +38,7 @@ if TYPE_CHECKING:
 
 
 def draw_all(findings: Findings, plain: Callable[[str], str] = str) -> dict[str, Figure]:
-    """Draw every picture that the tables allow; return them by name.
-
-    Args:
-        findings: tables, documents and records of the stages.
-        plain: spells out the names in angle brackets.
-    """
+    """Draw every picture that the tables allow; return them by name."""
     tables, documents, keys = findings.tables, findings.documents, findings.keys()
     nodes: Sequence[TimedRow] | None = tables.get("op_roofline", tables.get("ops_profile"))
     verdicts = tables.get("offload_verdict", [])

@@ -11,6 +11,7 @@ from common.view.findings import Findings
 from common.view.groups import by_op_type, leading_gap
 from common.view.html import bullet_list
 from common.view.plan.fpga_text import judgement
+from common.view.profile.latency_text import percentiles
 from common.view.text import MISSING, duration, joules, percent, significant
 
 if TYPE_CHECKING:
@@ -64,17 +65,10 @@ def head(findings: Findings, first: Mapping[str, list[str]]) -> str:
     )
     lines = [line for notes in first.values() for line in notes]
     notes = f'<div class="first"><h3>Read first</h3>{bullet_list(lines)}<p><a href="#notes">all notes</a></p></div>'
-    about = f'<p class="aside">{escape(_about(findings))}</p>'
+    origin = findings.origin()
+    parts = (f"model {origin.model_id}" if origin.model_id else "", origin.processor, origin.runtime)
+    about = f'<p class="aside">{escape(" · ".join(filter(None, parts)))}</p>'
     return "\n".join([about, f'<dl class="figures">\n{figures}\n</dl>' if figures else "", notes if lines else ""])
-
-
-def _about(findings: Findings) -> str:
-    """Return the id of the model, the host, the threads and the provider."""
-    model = next((f"model {stage.model_id[:12]}" for stage in findings.stages if stage.model_id), "")
-    measured, latency = findings.writer("latency_summary"), findings.documents.get("latency_summary")
-    host = str(measured.host.get("cpu_model", "")) if measured else ""
-    runtime = f"{latency['threads']} threads, {latency['provider']}" if latency else ""
-    return " · ".join(filter(None, (model, host, runtime)))
 
 
 def _latency(summary: LatencySummaryDocument | None) -> list[KeyFigure]:
@@ -86,14 +80,8 @@ def _latency(summary: LatencySummaryDocument | None) -> list[KeyFigure]:
         return [] if of_trace is None else [KeyFigure("Latency, median", duration(of_trace), runs, "pictures")]
     basis = f"{_span(summary['p50_low_us'], summary['p50_high_us'])}{summary['sample_count']} unprofiled runs"
     figures = [KeyFigure("Latency, median", duration(summary["p50_us"]), basis, "pictures")]
-    tails = {
-        "p99.9": (summary["p99_9_us"], summary["p99_9_low_us"], summary["p99_9_high_us"]),
-        "p99": (summary["p99_us"], summary["p99_low_us"], summary["p99_high_us"]),
-        "p95": (summary["p95_us"], summary["p95_low_us"], summary["p95_high_us"]),
-        "p90": (summary["p90_us"], summary["p90_low_us"], summary["p90_high_us"]),
-    }
-    if name := next((name for name, (tail_us, _, _) in tails.items() if tail_us is not None), None):
-        tail_us, *limits_us = tails[name]
+    name, (tail_us, *limits_us) = [entry for entry in percentiles(summary).items() if entry[1][0] is not None][-1]
+    if name != "p50":
         detail = f"{_span(*limits_us)}at most {duration(summary['max_us'])}"
         figures.append(KeyFigure(f"Latency, {name}", duration(tail_us), detail, "pictures"))
     return figures

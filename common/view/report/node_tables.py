@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from common.view.findings import Findings
-from common.view.tables import Table, TableColumn
+from common.view.tables import Table, TableColumn, rows_left_out
 from common.view.text import MISSING, duration, joules, percent, quantity, significant
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ def node_table(findings: Findings, most_rows: int) -> str:
     )
     starred = "* dominated by the profiler's correction. " * any(row["is_correction_dominated"] for row in nodes)
     about = [[numbers[row["executed_node"]]] for row in nodes]
-    return columns.html(nodes, starred + _more(every, nodes, "op_roofline.csv"), about)
+    return columns.html(nodes, starred + rows_left_out(nodes, every, "op_roofline.csv"), about)
 
 
 def _intensity(row: OpRooflineRow) -> str:
@@ -72,7 +72,7 @@ def path_table(findings: Findings, most_rows: int) -> str:
     )
     shown = path[:most_rows]
     about = [[numbers[row["executed_node"]]] for row in shown]
-    return columns.html(shown, _more(path, shown, "critical_path.csv"), about)
+    return columns.html(shown, rows_left_out(shown, path, "critical_path.csv"), about)
 
 
 def energy_table(findings: Findings, most_rows: int) -> str:
@@ -92,13 +92,9 @@ def energy_table(findings: Findings, most_rows: int) -> str:
     )
     shown = sorted(profile, key=_energy_last_if_unknown)[:most_rows]
     about = [[numbers[row["executed_node"]]] for row in shown]
-    return columns.html(shown, _more(profile, shown, "ops_profile.csv"), about)
+    return columns.html(shown, rows_left_out(shown, profile, "ops_profile.csv"), about)
 
 
 def _energy_last_if_unknown(row: OpsProfileRow) -> tuple[bool, float]:
     energy_uj = row["energy_uj"]
     return energy_uj is None, -(energy_uj or 0.0)
-
-
-def _more(rows: Sequence[object], shown: Sequence[object], file: str) -> str:
-    return f"{len(shown)} of {len(rows)} rows; all of them in {file}" if len(rows) > len(shown) else ""

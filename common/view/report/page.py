@@ -8,8 +8,8 @@ from html import escape
 from pathlib import Path
 from typing import TypeVar
 
-from common.view.comparison.comparison_html import difference_table
-from common.view.comparison.history_html import history_section
+from common.view.comparison.comparison_tables import difference_table
+from common.view.comparison.history_tables import history_section
 from common.view.design.html_tables import design_tables
 from common.view.findings import Findings
 from common.view.html import bullet_list, figure, page, section
@@ -21,7 +21,7 @@ from common.view.report.host_tables import ceiling_table, operator_table, proven
 from common.view.report.node_tables import energy_table, node_table, path_table
 from common.view.report.plan_tables import COMPARISON, FRONT, PLAN, SPEEDUP, candidate_table
 from common.view.report.warnings_text import TITLES, first_warnings, sorted_warnings
-from common.view.trace.bottleneck_html import bottleneck_table
+from common.view.trace.bottleneck_tables import bottleneck_table
 
 STYLE, SCRIPT = (Path(__file__).with_suffix(suffix).read_text(encoding="utf-8") for suffix in (".css", ".js"))
 Rows = TypeVar("Rows")
@@ -76,17 +76,15 @@ def _page(findings: Findings, summary: str, drawings: str, plain: Callable[[str]
     warnings = sorted_warnings(findings, plain)
     plan, front = tables.get("offload_plan", ()), tables.get("offload_front", ())
     compared, speedup = tables.get("offload_comparison", ()), tables.get("speedup", ())
+    bottlenecks = partial(bottleneck_table, labels=findings.labels(), marks=findings.marks())
     sections = {
         "graph": ("The model by blocks", graph(findings) if "op_roofline" in tables else ""),
         "pictures": ("Pictures", drawings),
         "operators": ("By operator type", _of(tables.get("op_roofline"), operator_table)),
         "nodes": ("Nodes", node_table(findings, most_rows) if "op_roofline" in tables else ""),
         "path": ("Critical path", path_table(findings, most_rows) if "critical_path" in tables else ""),
-        "bottlenecks": ("Bottlenecks", _of(tables.get("bottlenecks"), partial(bottleneck_table, findings))),
-        "npu-bottlenecks": (
-            "Bottlenecks of the NPU",
-            _of(tables.get("npu_bottlenecks"), partial(bottleneck_table, findings)),
-        ),
+        "bottlenecks": ("Bottlenecks", _of(tables.get("bottlenecks"), bottlenecks)),
+        "npu-bottlenecks": ("Bottlenecks of the NPU", _of(tables.get("npu_bottlenecks"), bottlenecks)),
         "energy-table": ("Energy", energy_table(findings, most_rows) if "ops_profile" in tables else ""),
         "candidates": ("Candidates", _of(tables.get("fpga_candidates"), partial(candidate_table, findings.marks()))),
         "plan": ("Offload plan", PLAN.html(plan)),

@@ -16,7 +16,7 @@ from common.view.plan.fpga_text import (
     term_name,
     value_text,
 )
-from common.view.tables import Table, TableColumn
+from common.view.tables import Table, TableColumn, rows_left_out
 from common.view.text import MISSING, duration, joules, percent, quantity
 
 if TYPE_CHECKING:
@@ -96,6 +96,5 @@ SPEEDUP: Table[SpeedupRow] = Table(
 def candidate_table(marks: Marks, candidates: Sequence[FpgaCandidatesRow]) -> str:
     """Return every group of nodes, chosen or not, and why."""
     shown = candidates[:MOST_ROWS]
-    more = f"{len(shown)} of {len(candidates)} rows; all of them in fpga_candidates.csv"
     nodes = [marks.of([row["candidate"]]) for row in shown]
-    return CANDIDATES.html(shown, more if len(candidates) > len(shown) else "", nodes)
+    return CANDIDATES.html(shown, rows_left_out(shown, candidates, "fpga_candidates.csv"), nodes)

@@ -10,6 +10,7 @@ from common.view.design.text_tables import verdict_lines
 from common.view.findings import Findings
 from common.view.groups import OperatorTypeTotals, by_op_type, leading_gap
 from common.view.plan.verdict_text import offload_lines, outlook_lines
+from common.view.profile.latency_text import percentiles
 from common.view.report.warnings_text import MOST_IN_SUMMARY, first_warnings, sorted_warnings
 from common.view.tables import Table, TableColumn
 from common.view.text import MISSING, WIDTH, duration, joules, percent, quantity, significant
@@ -82,12 +83,9 @@ def wrapped(line: str) -> str:
 
 def heading(findings: Findings) -> str:
     """Return the model, the host, the threads and the execution provider."""
-    model = next((f"{stage.model_path} ({stage.model_id[:12]})" for stage in findings.stages if stage.model_id), "")
-    measured = findings.writer("latency_summary")
-    host = str(measured.host.get("cpu_model", "")) if measured else ""
-    latency = findings.documents.get("latency_summary")
-    runtime = f"{latency['threads']} threads, {latency['provider']}" if latency else ""
-    lines = [model or "no model", ", ".join(filter(None, (host, runtime)))]
+    origin = findings.origin()
+    model = f"{origin.model} ({origin.model_id})" if origin.model_id else "no model"
+    lines = [model, ", ".join(filter(None, origin[2:]))]
     return "\n".join(line for text in lines if text for line in textwrap.wrap(text, WIDTH))
 
 
@@ -111,18 +109,12 @@ def latency_lines(summary: LatencySummaryDocument | None) -> list[str]:
             return entry("profiled", "times of layers of an imported profile, which has no times of runs")
         median = duration(summary["profiled_median_us"])
         return entry("profiled", f"median {median} of {summary['profiled_sample_count']} runs of an imported trace")
-    tails = {
-        "p90": (summary["p90_us"], summary["p90_low_us"], summary["p90_high_us"]),
-        "p95": (summary["p95_us"], summary["p95_low_us"], summary["p95_high_us"]),
-        "p99": (summary["p99_us"], summary["p99_low_us"], summary["p99_high_us"]),
-        "p99.9": (summary["p99_9_us"], summary["p99_9_low_us"], summary["p99_9_high_us"]),
-    }
-    known = [f"{name} {interval(*limits)}" for name, limits in tails.items() if limits[0] is not None]
-    absent = [name for name, limits in tails.items() if limits[0] is None]
-    p50 = interval(summary["p50_us"], summary["p50_low_us"], summary["p50_high_us"])
+    shown = {name: interval(*limits) for name, limits in percentiles(summary).items() if limits[0] is not None}
+    absent = [name for name, limits in percentiles(summary).items() if limits[0] is None]
+    known = [f"{name} {text}" for name, text in shown.items() if name != "p50"]
     jitter = f"standard deviation {duration(summary['jitter_us'])}, " if summary["jitter_us"] is not None else ""
     confidence = "no interval" if summary["p50_low_us"] is None else "95 % confidence"
-    lines = entry("median", f"{p50}, {confidence}, {summary['sample_count']} unprofiled runs")
+    lines = entry("median", f"{shown['p50']}, {confidence}, {summary['sample_count']} unprofiled runs")
     lines += entry("tails", ", ".join(known)) if known else []
     lines += entry("", f"too few runs for {', '.join(absent)}; raise <runs>") if absent else []
     lines += entry("spread", f"{jitter}{duration(summary['min_us'])} to {duration(summary['max_us'])}")

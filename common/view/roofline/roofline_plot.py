@@ -8,12 +8,10 @@ from typing import TYPE_CHECKING, cast
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
 
 from common.view.frames import frame_of
 from common.view.groups import by_op_type, gap_share, gap_text, leading_gap
 from common.view.key_nodes import KeyNode
-from common.view.placing import place_around
 from common.view.roofline.roofs import Roof, draw_roofs, peak_labels_on_screen, roofs_on_screen
 from common.view.style import (
     BLACK,
@@ -21,10 +19,14 @@ from common.view.style import (
     GREEN,
     GREY,
     VERMILLION,
+    explain_marks,
+    legend_mark,
     list_keys,
     log_scales,
     mark,
     new_figure,
+    number_marks,
+    on_screen,
     with_side_column,
 )
 from common.view.text import duration, percent
@@ -37,7 +39,6 @@ SHAPES = ("o", "s", "^", "D", "v")
 OTHER_SHAPE = "P"
 POINTS2_PER_SHARE = 2600.0  # marker area at the whole latency, in square points
 AREA_POINTS2 = (16.0, 1500.0)
-LABEL_CLEARANCE_PX = 15.0
 MOST_POINTS = 3_000  # more than a picture of a few hundred kB holds
 MARK_LAYER = 4  # above the roofs and their labels
 
@@ -145,31 +146,14 @@ def _number(axes: Axes, drawn: pd.DataFrame, keys: Sequence[KeyNode], roof: Roof
     if not len(drawn):
         return
     columns = ["arithmetic_intensity_flop_per_byte", "attained_flop_per_s"]
-    places_of = dict(zip(drawn["executed_node"], drawn[columns].to_numpy(float).tolist(), strict=True))
-    on_screen = axes.transData.transform(list(places_of.values()))
-    pixels = {name: (float(x), float(y)) for name, (x, y) in zip(drawn["executed_node"], on_screen, strict=True)}
-    per_point = axes.figure.dpi / 72
-    radii = dict(zip(pixels, drawn["latency_share"].map(_area) ** 0.5 / 2 * per_point, strict=True))
-    shown = [key for key in keys if key.name in pixels]
-    marked = [pixels.pop(key.name) for key in shown]
-    box = axes.get_window_extent()
-    room = (box.x0 + 8, box.y0 + 8), (box.x1 - 8, box.y1 - 8)
-    sizes = [radii[key.name] for key in shown]
-    others = [*pixels.values(), *((*roofs_on_screen(axes, roof), *peak_labels_on_screen(axes)) if roof else ())]
-    places = place_around(marked, sizes, others, LABEL_CLEARANCE_PX, *room)
-    for key, (x, y), (label_x, label_y) in zip(shown, marked, places, strict=True):
-        axes.annotate(
-            str(key.number),
-            (places_of[key.name][0], places_of[key.name][1]),
-            ((label_x - x) / per_point, (label_y - y) / per_point),
-            textcoords="offset points",
-            ha="center",
-            va="center",
-            fontsize=8,
-            fontweight="bold",
-            zorder=MARK_LAYER + 1,
-            arrowprops={"arrowstyle": "-", "color": BLACK, "linewidth": 0.6, "shrinkA": 4, "shrinkB": 0},
-        )
+    places = {name: (x, y) for name, (x, y) in zip(drawn["executed_node"], drawn[columns].to_numpy(float), strict=True)}
+    radii = dict(zip(places, drawn["latency_share"].map(_area) ** 0.5 / 2 * axes.figure.dpi / 72, strict=True))
+    shown = {key.number: key.name for key in keys if key.name in places}
+    others = on_screen(axes, [place for name, place in places.items() if name not in shown.values()])
+    if roof:
+        others += [*roofs_on_screen(axes, roof), *peak_labels_on_screen(axes)]
+    sizes = [radii[name] for name in shown.values()]
+    number_marks(axes, {number: places[name] for number, name in shown.items()}, sizes, others)
 
 
 def _details(roofline: pd.DataFrame, keys: Sequence[KeyNode]) -> dict[str, str]:
@@ -183,19 +167,15 @@ def _details(roofline: pd.DataFrame, keys: Sequence[KeyNode]) -> dict[str, str]:
 def _explain(side: Axes, drawn: pd.DataFrame, shapes: dict[str, str]) -> None:
     names = {"compute": "compute-bound", "memory": "memory-bound", "": "no roof known"}
     marks = [
-        _mark("o", names[bound], color=COLOURS[bound], markeredgecolor="white")
+        legend_mark("o", names[bound], color=COLOURS[bound], markeredgecolor="white")
         for bound in COLOURS
         if (drawn["bound"] == bound).any()
     ]
-    marks += [_mark(shape, op_type, color=GREY, markeredgecolor="white") for op_type, shape in shapes.items()]
+    marks += [legend_mark(shape, op_type, color=GREY, markeredgecolor="white") for op_type, shape in shapes.items()]
     if not drawn["op_type"].isin(shapes).all():
-        marks.append(_mark(OTHER_SHAPE, "other operators", color=GREY, markeredgecolor="white"))
+        marks.append(legend_mark(OTHER_SHAPE, "other operators", color=GREY, markeredgecolor="white"))
     if drawn["is_above_roof"].any():
-        marks.append(_mark("o", "above the roof: cache", markerfacecolor="white", markeredgecolor=BLACK))
+        marks.append(legend_mark("o", "above the roof: cache", markerfacecolor="white", markeredgecolor=BLACK))
     if drawn["is_correction_dominated"].any():
-        marks.append(_mark("o", "profiler dominates", markerfacecolor="none", markeredgecolor=GREY))
-    side.legend(handles=marks, loc="lower left", ncols=2, fontsize=8, borderpad=0, handletextpad=0.2, columnspacing=0.8)
-
-
-def _mark(shape: str, label: str, **style: str) -> Line2D:
-    return Line2D([], [], linestyle="none", marker=shape, markersize=7, label=label, **style)  # type: ignore[arg-type]
+        marks.append(legend_mark("o", "profiler dominates", markerfacecolor="none", markeredgecolor=GREY))
+    explain_marks(side, marks)

@@ -1,11 +1,13 @@
-"""A comparison as text: what differs between the measurements, the figures of the whole, and the nodes that changed."""
+"""A comparison as text, Markdown and a page: what differs beside the figures, the whole, and nodes that changed."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from html import escape
 from typing import TYPE_CHECKING, TypedDict, TypeVar
 
 from common.names import printable
+from common.view.html import bullet_list, page, section
 from common.view.tables import Table, TableColumn, escaped
 from common.view.text import MISSING, duration, percent, quantity, significant
 
@@ -143,6 +145,10 @@ FIGURES: Table[ComparisonRow] = Table(FIGURE, BEFORE, AFTER, CHANGE, INTERVAL, V
 FIGURES_WITH_FLOOR: Table[ComparisonRow] = Table(
     FIGURE, BEFORE, AFTER, CHANGE, INTERVAL, NOISE_FLOOR, VERDICT_WITH_RUNS
 )
+FOLDER: TableColumn[ComparisonRow] = TableColumn("folder", lambda row: row["compared_folder"])
+DETAILS = (BEFORE, AFTER, CHANGE, INTERVAL, NOISE_FLOOR, OF_LATENCY, VERDICT_WITH_RUNS, REASON)
+DETAILED_FIGURES: Table[ComparisonRow] = Table(FIGURE, *DETAILS)
+DIFFERENCES: Table[ComparisonRow] = Table(FOLDER, FIGURE, *DETAILS)
 
 
 def comparison_report(
@@ -187,3 +193,31 @@ def comparison_markdown(
         lines += [nodes.markdown(changed[: 2 * MOST_NODES]), ""]
     lines += [*(f"Undecided: {escaped(reason)}." for reason in undecided_reasons(figures)), node_count_line(rows) + "."]
     return "\n".join(lines) + "\n"
+
+
+def comparison_page(
+    parts: Sequence[tuple[Sequence[ComparisonRow], Sequence[str]]], labels: Mapping[str, str], baseline: str
+) -> str:
+    """Return the page.
+
+    Args:
+        parts: rows of comparison of each folder, with doubts and what differs besides the figures.
+        labels: of executed nodes of the baseline.
+        baseline: its name.
+    """
+    nodes: Table[ComparisonRow] = Table(node_column("node", labels), *DETAILS)
+    body = [f"<h1>Compared with {escape(printable(baseline))}</h1>"]
+    for number, (rows, conditions) in enumerate(parts):
+        folder = rows[0]["compared_folder"] if rows else ""
+        body.append(f"<p><strong>{escape(printable(folder))}: {escape(printable(verdict_line(rows)))}</strong></p>")
+        body.append(section(f"conditions-{number}", "Read this first", bullet_list(map(printable, conditions))))
+        body.append(section(f"figures-{number}", "Figures of the whole", DETAILED_FIGURES.html(whole(rows))))
+        body.append(section(f"changed-{number}", "Nodes that changed", nodes.html(changed_nodes(rows))))
+        every = [row for row in rows if row["compared_kind"] == "node"]
+        body.append(section(f"nodes-{number}", "All nodes", nodes.html(every, node_count_line(rows))))
+    return page("Comparison", body)
+
+
+def difference_table(rows: Sequence[ComparisonRow]) -> str:
+    """Return the figures of the whole and the nodes that changed, as the report shows them."""
+    return DIFFERENCES.html([*whole(rows), *changed_nodes(rows)], "every node: comparison.csv and comparison.html")

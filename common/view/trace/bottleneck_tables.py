@@ -1,20 +1,20 @@
-"""Bottlenecks as text: the first findings with what they gain at most, and what to do about each kind."""
+"""Bottlenecks: as text the first findings with what to do about each kind, in the report all with their evidence."""
 
 from __future__ import annotations
 
 import textwrap
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from common.names import printable
-from common.view.tables import Table, TableColumn
-from common.view.text import MISSING, WIDTH, duration, percent
+from common.view.marks import Marks
+from common.view.tables import Table, TableColumn, rows_left_out
+from common.view.text import MISSING, WIDTH, duration, percent, significant
 
 if TYPE_CHECKING:
     from common.table_rows import BottlenecksRow
 
-MOST_ROWS = 8
-MOST_OF_A_KIND = 3
+MOST_IN_TEXT, MOST_OF_A_KIND, MOST_IN_REPORT = 8, 3, 40
 
 
 def bottleneck_report(
@@ -58,7 +58,7 @@ def _first(rows: Sequence[BottlenecksRow]) -> list[BottlenecksRow]:
     shown: list[BottlenecksRow] = []
     for row in rows:
         alike = sum(row["finding"] == other["finding"] for other in shown)
-        if alike < MOST_OF_A_KIND and len(shown) < MOST_ROWS:
+        if alike < MOST_OF_A_KIND and len(shown) < MOST_IN_TEXT:
             shown.append(row)
     return shown
 
@@ -96,3 +96,36 @@ def _remedies(rows: Sequence[BottlenecksRow]) -> list[str]:
         textwrap.fill(printable(f"{_spoken(finding)}: {remedy}"), WIDTH, subsequent_indent="  ")
         for finding, remedy in by_finding.items()
     ]
+
+
+def bottleneck_table(bottlenecks: Sequence[BottlenecksRow], labels: Mapping[str, str], marks: Marks) -> str:
+    """Return a row for each finding, those that gain most first."""
+    columns: Table[BottlenecksRow] = Table(
+        subject_column("where", labels),
+        FINDING,
+        GAIN.called("gains at most"),
+        INTERVAL,
+        TableColumn("of the span", lambda row: duration(row["span_gain_us"])),
+        TableColumn("evidence", lambda row: evidence_text(row["evidence"])),
+        TableColumn("remedy", lambda row: row["remedy"]),
+        TableColumn("hazard", lambda row: row["hazard"]),
+    )
+    shown = bottlenecks[:MOST_IN_REPORT]
+    aside = "A gain is the most that mending can take off one inference, by the critical path evaluated again. "
+    more = rows_left_out(shown, bottlenecks, "bottlenecks.csv")
+    about = [marks.of(row["executed_nodes"]) for row in shown]
+    return columns.html(shown, f"{aside}Gains overlap and do not add up. {more}", about)
+
+
+def evidence_text(evidence: Mapping[str, Mapping[str, Any]]) -> str:
+    """Return the figures of a finding, by their table."""
+    return "; ".join(
+        f"{table}: {', '.join(f'{name} {_value(value)}' for name, value in figures.items())}"
+        for table, figures in evidence.items()
+    )
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, dict):
+        return ", ".join(f"{name} x{count}" for name, count in value.items())
+    return significant(value) if isinstance(value, float) else str(value)

@@ -1,17 +1,19 @@
-"""A history as text: what the last run did to each figure, and which commits changed a level."""
+"""A history as text, Markdown and a page: what the last run did to each figure, and which commits changed a level."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from html import escape
 from typing import TYPE_CHECKING
 
 from common.names import listed, printable, shorten
-from common.view.comparison.comparison_text import (
+from common.view.comparison.comparison_tables import (
     CHANGE,
     FIGURE,
     INTERVAL,
     MOST_NODES,
+    REASON,
     VERDICT,
     change_text,
     changed_nodes,
@@ -19,11 +21,12 @@ from common.view.comparison.comparison_text import (
     value_text,
     whole,
 )
+from common.view.html import bullet_list, page, section
 from common.view.tables import Table, TableColumn, escaped
 from common.view.text import percent
 
 if TYPE_CHECKING:
-    from common.table_rows import HistoryTrendsRow, RunHistoryRow
+    from common.table_rows import HistoryTrendsRow, RunHistoryRow, Tables
 
 SHORT_COMMIT = 10  # characters of its hash
 MOST_CHARACTERS = 16  # of a name
@@ -155,3 +158,47 @@ CHANGES: Table[RunHistoryRow] = Table(
     TableColumn("first run", lambda row: str(row["history_run"])),
     TableColumn("commits", commits_text, is_left=True),
 )
+TRENDS_WITH_REASONS: Table[HistoryTrendsRow] = Table(*TRENDS.columns, REASON)
+RUNS: Table[RunHistoryRow] = Table(
+    TableColumn("run", lambda row: str(row["history_run"])),
+    TableColumn("recorded", lambda row: row["recorded_at"]),
+    TableColumn("commit", commit_text),
+    TableColumn("doubt", lambda row: row["run_doubt"]),
+)
+
+
+def history_page(values: Sequence[RunHistoryRow], trends: Sequence[HistoryTrendsRow], name: str) -> str:
+    """Return the page; the arguments are those of :func:`common.view.comparison.history_tables.history_report`."""
+    nodes = [row for row in trends if row["compared_kind"] == "node"]
+    body = [
+        f"<h1>History in {escape(printable(name))}</h1>",
+        f"<p><strong>{escape(printable(history_line(values, trends)))}</strong></p>",
+        section("figures", "Figures of the whole", TRENDS_WITH_REASONS.html(whole(trends))),
+        section("changes", "Changed levels", _changes(values)),
+        section("moved", "Nodes that left their level", TRENDS_WITH_REASONS.html(changed_nodes(trends))),
+        section("nodes", "All nodes", TRENDS_WITH_REASONS.html(nodes)),
+        section("runs", "Runs", _runs(values)),
+    ]
+    return page("History", body)
+
+
+def history_section(tables: Tables) -> str:
+    """Return the figures of the whole and the changes, as the report shows them; nothing without a history."""
+    values, trends = tables.get("run_history"), tables.get("history_trends")
+    if values is None or trends is None:
+        return ""
+    moved = [*whole(trends), *changed_nodes(trends)]
+    line = f"<p><strong>{escape(printable(history_line(values, trends)))}</strong></p>"
+    return "\n".join([line, TRENDS_WITH_REASONS.html(moved), _changes(values)])
+
+
+def _changes(values: Sequence[RunHistoryRow]) -> str:
+    line, changed = changes_line(values), changed_levels(values)
+    if not changed:
+        return f"<p>{line}</p>"
+    return CHANGES.html(changed, line) + bullet_list(map(printable, causes(changed)))
+
+
+def _runs(values: Sequence[RunHistoryRow]) -> str:
+    by_run = {row["history_run"]: row for row in sorted(values, key=lambda row: bool(row["run_doubt"]))}
+    return RUNS.html([by_run[run] for run in sorted(by_run)])

@@ -1,17 +1,20 @@
-"""The profile of an NPU as text: its figures, why others are unavailable, and the nodes with the most traffic."""
+"""The profile of an NPU as text and as a page: figures with their sources, why others are unavailable, chips, nodes."""
 
 from __future__ import annotations
 
 import textwrap
 from collections.abc import Mapping, Sequence
+from functools import partial
+from html import escape
 from typing import TYPE_CHECKING, Any
 
 from common.names import printable, shorten
+from common.view.html import bullet_list, page, section
 from common.view.tables import Table, TableColumn, table_of_cells
 from common.view.text import MISSING, WIDTH, percent, quantity, significant
 
 if TYPE_CHECKING:
-    from common.table_rows import NpuChipsRow, NpuNodesRow, Tables
+    from common.table_rows import NpuChipNodesRow, NpuChipsRow, NpuNodesRow, Tables
 
 MOST_NODES = 15
 KINDS_WIDTH = 14
@@ -49,6 +52,13 @@ CHIPS: Table[NpuChipsRow] = Table(
     TableColumn("VTCM", lambda chip: count_text(chip["vtcm_peak_bytes"])),
 )
 PRECISION = table_of_cells("result", "largest error", "largest value on the CPU")
+NODE_COLUMNS = (
+    *("npu_node", "qnn_op_type", "source_nodes", "fused_into", "htp_op_count", "hvx_op_count", "hmx_op_count"),
+    *("dma_op_count", "dram_read_bytes", "dram_write_bytes", "vtcm_read_bytes", "vtcm_write_bytes", "spill_bytes"),
+)
+CYCLE_COLUMNS = ("npu_cycles", "npu_cycles_share", "attributed_npu_time_us")
+FIGURES = table_of_cells("figure", "value", "source")
+UNAVAILABLE = table_of_cells("figure", "why")
 
 
 def npu_report(document: Mapping[str, Any], tables: Tables) -> str:
@@ -153,4 +163,81 @@ def _computed_kinds(nodes: Sequence[NpuNodesRow]) -> dict[str, str]:
     for row in nodes:
         for host in (*row["fused_into"], row["npu_node"]):
             kinds[host].append(row["qnn_op_type"] or "")
-    return {name: shorten("+".join(filter(None, found)), KINDS_WIDTH) or MISSING for name, found in kinds.items()}
+    return {name: shorten("+".join(filter(None, of_node)), KINDS_WIDTH) or MISSING for name, of_node in kinds.items()}
+
+
+def npu_page(document: Mapping[str, Any], tables: Tables) -> str:
+    nodes = tables["npu_nodes"]
+    title = f"NPU profile of {document['model']}" if document["model"] else "NPU profile"
+    sections = {
+        "figures": ("Figures", _figure_table(document)),
+        "changes": ("Since the baseline", _changes(document["since_baseline"])),
+        "chips": ("Chips", CHIPS.html(tables.get("npu_chips", ()))),
+        "moved": ("Nodes that a chip places otherwise than the first one", _moved(tables.get("npu_chip_nodes", ()))),
+        "precision": ("Results against the CPU's", _precision_table(document)),
+        "unavailable": ("Unavailable", _unavailable(document)),
+        "nodes": ("Nodes", _node_table(nodes, is_emulated=document["is_emulated"])),
+    }
+    links = "".join(f'<a href="#{key}">{text}</a>' for key, (text, content) in sections.items() if content)
+    origin = "the emulator" if document["is_emulated"] else "a device"
+    lines = [
+        *heading(document, nodes).split("\n"),
+        f"Taken for a profile of {origin}: {document['is_emulated_source']}.",
+    ]
+    top = [f"<h1>{escape(title)}</h1>", *(f"<p>{escape(line)}</p>" for line in lines)]
+    body = [*top, f"<nav>{links}</nav>", *(section(key, *content) for key, content in sections.items())]
+    return page(title, body)
+
+
+def _figure_table(document: Mapping[str, Any]) -> str:
+    rows = [
+        [name, count_text(value), document["source"][title][name]]
+        for title in SECTIONS
+        for name, value in document[title].items()
+        if value is not None
+    ]
+    return FIGURES.html(rows)
+
+
+def _unavailable(document: Mapping[str, Any]) -> str:
+    rows = [[name, reason] for title in SECTIONS for name, reason in document["unavailable"][title].items()]
+    level = document["profiling_level"]
+    if level and level["unavailable"]:
+        rows.append(["profiling_level", level["unavailable"]])
+    return UNAVAILABLE.html(rows)
+
+
+def _changes(since: Mapping[str, Any] | None) -> str:
+    return "" if since is None else CHANGES.html(since["changes"]) + bullet_list(since["doubts"])
+
+
+def _moved(rows: Sequence[NpuChipNodesRow]) -> str:
+    return _columns("soc_model", *NODE_COLUMNS).html(row for row in rows if row["is_moved"])
+
+
+def _precision_table(document: Mapping[str, Any]) -> str:
+    rows = precision_rows(document)
+    return PRECISION.html(rows) if rows else f"<p>{escape(document['precision_unavailable'])}</p>"
+
+
+def _node_table(nodes: Sequence[NpuNodesRow], *, is_emulated: bool) -> str:
+    """Return all nodes; the emulator's cycles are left out, because they order nothing."""
+    return _columns(*NODE_COLUMNS, *(() if is_emulated else CYCLE_COLUMNS)).html(nodes)
+
+
+def _columns(*names: str) -> Table[Mapping[str, Any]]:
+    return Table(*(TableColumn(name, partial(_cell, name)) for name in names))
+
+
+def _cell(name: str, row: Mapping[str, Any]) -> str:
+    match row[name]:
+        case None | "" | []:
+            return MISSING
+        case float(share) if name == "npu_cycles_share":
+            return percent(share)
+        case list(names):
+            return ", ".join(names)
+        case str(text):
+            return text
+        case value:
+            return count_text(value)
