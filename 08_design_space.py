@@ -21,7 +21,7 @@ EXAMPLE of input (op_metrics.csv) and output (design_mappings.csv), some columns
     source_node,op_type,macs,m_count
     /layer4/layer4.1/conv2/Conv,Conv,115605504,49
 
-    design,source_node,macs,dram_weight_bytes,resting_operands,modelled_cycles
+    design,source_node,macs,dram_weight_bytes,resident_operands,modelled_cycles
     gemmini,/layer4/layer4.1/conv2/Conv,115605504,2359296.0,input output,453280.0
 
     python 08_design_space.py --hardware fa-dosa --sweep buffer_kib=128,512,2048

@@ -28,7 +28,7 @@ from pathlib import Path
 
 from common import cli
 from common.artifacts.folder import Folder
-from common.artifacts.metrics import EXPORTED, exported_columns
+from common.artifacts.generated.metrics import EXPORTED, exported_columns
 from common.cli.comparison_flags import record_flags
 from common.comparison.recorded import read_side
 from common.errors import CommandLineError, UpstreamError

@@ -15,8 +15,8 @@ from dataclasses import asdict
 import numpy as np
 import pandas as pd
 
+from common.artifacts.checks.schema import conform, write_csv
 from common.artifacts.frames import frame_of
-from common.artifacts.schema import conform, write_csv
 from common.latency.recorder import Recorder
 from common.latency.run import RunSeries
 from common.latency.steady_state import steady_state

@@ -20,7 +20,7 @@ class CutShortError(Exception):
     """The file ends early; the message says where."""
 
 
-def list_items(path: Path, key: str, what: str) -> Iterator[Any]:
+def list_items(path: Path, key: str, kind: str) -> Iterator[Any]:
     """Yield the items of a list: of the file itself, or the one under a key of the file's object.
 
     Memory does not grow with the file. Everything beside the list is skipped.
@@ -28,7 +28,7 @@ def list_items(path: Path, key: str, what: str) -> Iterator[Any]:
     Args:
         path: the file.
         key: of the list, where the file holds an object.
-        what: what the file should be, for messages.
+        kind: what the file should be, for messages.
 
     Raises:
         CutShortError: after the last whole item, where the file ends early.
@@ -40,17 +40,17 @@ def list_items(path: Path, key: str, what: str) -> Iterator[Any]:
             raise PipelineError(path, "is UTF-16 text", "save it as UTF-8")
     try:
         with path.open(encoding="utf-8-sig") as file:
-            scanner = _Scanner(path, file, what)
-            if scanner.symbol() == "[" or (scanner.last == "{" and _found(scanner, key)):
+            scanner = _Scanner(path, file, kind)
+            if scanner.symbol() == "[" or (scanner.last == "{" and _reach(scanner, key)):
                 yield from _items(scanner)
                 return
     except UnicodeDecodeError as error:
-        raise PipelineError(path, f"is no UTF-8 text ({error.reason})", f"give {what}") from error
-    raise PipelineError(path, f"is not {what}: it has no list {key!r}", f"give {what}")
+        raise PipelineError(path, f"is no UTF-8 text ({error.reason})", f"give {kind}") from error
+    raise PipelineError(path, f"is not {kind}: it has no list {key!r}", f"give {kind}")
 
 
-def _found(scanner: _Scanner, key: str) -> bool:
-    """Read an object up to the list under a key; return whether there is one."""
+def _reach(scanner: _Scanner, key: str) -> bool:
+    """Read an object up to the list under a key; return whether there is such a list."""
     if scanner.symbol() == "}":
         return False
     scanner.step_back()
@@ -83,8 +83,8 @@ def _items(scanner: _Scanner) -> Iterator[Any]:
 class _Scanner:
     """Reads values and single characters from a file, of which it holds one piece."""
 
-    def __init__(self, path: Path, file: TextIO, what: str) -> None:
-        self._path, self._file, self._what = path, file, what
+    def __init__(self, path: Path, file: TextIO, kind: str) -> None:
+        self._path, self._file, self._kind = path, file, kind
         self._text, self._place, self._dropped = "", 0, 0
         self._decoder = json.JSONDecoder(parse_constant=_refused)
         self.last = ""
@@ -156,7 +156,7 @@ class _Scanner:
 
     def _malformed(self, problem: str, place: int) -> PipelineError:
         return PipelineError(
-            self._path, f"is no JSON from character {self._dropped + place:,} on ({problem})", f"give {self._what}"
+            self._path, f"is no JSON from character {self._dropped + place:,} on ({problem})", f"give {self._kind}"
         )
 
 

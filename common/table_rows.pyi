@@ -623,8 +623,8 @@ class DesignMappingsRow(TypedDict):
     dram_output_bytes: float
     moved_words: Mapping[str, Any]
     dram_beside_bytes: float
-    resting_operands: str
-    resting_bytes: float
+    resident_operands: str
+    resident_tensor_bytes: float
     modelled_cycles: float | None
     modelled_energy_pj: float | None
     energy_parts_pj: Mapping[str, Any]
@@ -642,7 +642,7 @@ class DesignGroupsRow(TypedDict):
     tile_column_count: int | None
     halo: str
     resident_weight_count: int | None
-    resting_count: int
+    resident_tensor_count: int
     dram_bytes: float
     recomputed_share: float
     modelled_cycles: float | None

@@ -12,11 +12,11 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from common.artifacts.describe import describe_all
+from common.artifacts.generated.describe import describe_all
+from common.artifacts.generated.make_rules import stage_variables
+from common.artifacts.generated.metrics import describe_metrics
+from common.artifacts.generated.row_types import row_types
 from common.artifacts.journal import tidy
-from common.artifacts.make_rules import stage_variables
-from common.artifacts.metrics import describe_metrics
-from common.artifacts.row_types import row_types
 from common.errors import CommandLineError, PipelineError
 
 TEXTS = {"docs": describe_all, "metrics": describe_metrics, "make": stage_variables, "rows": row_types}

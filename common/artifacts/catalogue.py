@@ -350,14 +350,15 @@ _table(
     "The mapping of every contraction, and which of its operands are resident. No rows for one buffer.",
     "design source_node nest_index nest_row_count",
     "execution_count macs mapping array_use_share dram_weight_bytes dram_input_bytes dram_output_bytes "
-    "moved_words dram_beside_bytes resting_operands resting_bytes modelled_cycles modelled_energy_pj energy_parts_pj",
+    "moved_words dram_beside_bytes resident_operands resident_tensor_bytes modelled_cycles modelled_energy_pj "
+    "energy_parts_pj",
 )
 _table(
     "design_groups",
-    "All layers in fused groups. With several memories, a group ends where nothing rests on the chip.",
+    "All layers in fused groups. With several memories, a group ends where nothing is resident.",
     "design group_index",
-    "first_layer last_layer layer_count tile_row_count tile_column_count halo resident_weight_count resting_count "
-    "dram_bytes recomputed_share modelled_cycles modelled_energy_pj energy_parts_pj "
+    "first_layer last_layer layer_count tile_row_count tile_column_count halo resident_weight_count "
+    "resident_tensor_count dram_bytes recomputed_share modelled_cycles modelled_energy_pj energy_parts_pj "
     "buffer_peak_bytes",
 )
 _document(

@@ -727,8 +727,8 @@ _amount("array_use_share", "Multiply-accumulates over those that the array could
 for _operand in ("weight", "input", "output"):
     _amount(f"dram_{_operand}_bytes", f"Bytes of the {_operand} that one run reads and writes at DRAM")
 _amount("dram_beside_bytes", "Bytes that the operators fused to the contraction move at DRAM beside it in one run")
-_text("resting_operands", "Resident operands, which stay on the chip: input, output, weight", nullable=True)
-_amount("resting_bytes", "Bytes of all maps, and of weights of row tiles, that are resident beside its tiles")
+_text("resident_operands", "Resident operands, which stay on the chip: input, output, weight", nullable=True)
+_amount("resident_tensor_bytes", "Bytes of all maps, and of weights of row tiles, that are resident beside its tiles")
 _mapping("moved_words", "Words that one run reads and writes, by memory and operand")
 _mapping("energy_parts_pj", "Energy of the multipliers and of each memory; of a contraction, in one run")
 _count("group_index", "Position of the group in the order of computation")
@@ -739,7 +739,7 @@ _count("tile_row_count", "Rows of a tile of the group's results; empty where no 
 _count("tile_column_count", "Columns of a tile of the group's results", nullable=True)
 _text("halo", "Whether rows that two tiles share are kept or recomputed", allowed=("kept", "recomputed"), nullable=True)
 _count("resident_weight_count", "Layers whose weights stay on the chip for the whole run of the group", nullable=True)
-_count("resting_count", "Tensors that are on the chip as a whole before or after the group")
+_count("resident_tensor_count", "Tensors that are on the chip as a whole before or after the group")
 _amount("dram_bytes", "Bytes that the group reads and writes at DRAM")
 _amount("recomputed_share", "Multiply-accumulates that tiles repeat, over those of the layers")
 _amount(

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import numpy as np
 
-from common.artifacts import json_text, provenance
+from common.artifacts import provenance
 from common.artifacts.catalogue import ARTIFACTS
-from common.artifacts.documents import OtherColumnsError, require_document
+from common.artifacts.checks import json_text
+from common.artifacts.checks.documents import OtherColumnsError, require_document
 from common.artifacts.journal import settle
 from common.artifacts.lineage import VARIANT, indifferent_to, require_fresh, require_same_workload, require_variants
 from common.artifacts.provenance import Provenance
@@ -218,7 +219,7 @@ def absence_notes(names: Iterable[str]) -> list[str]:
 def _read_table(name: str, file: Path) -> pd.DataFrame:
     import pandas as pd
 
-    from common.artifacts.schema import READ_AS, conform, decode_cells
+    from common.artifacts.checks.schema import READ_AS, conform, decode_cells
 
     kinds = {column.name: column.kind for column in ARTIFACTS[name].columns}
     with np.errstate(invalid="raise"):  # a count that is infinite

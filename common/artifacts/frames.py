@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import fields
-from functools import cache
 from typing import Any
 
 import pandas as pd
@@ -28,16 +26,6 @@ def frame_of(rows: Iterable[Mapping[str, Any]], names: Iterable[str] = ()) -> pd
     columns = columns or {name: [] for name in names}
     flags = [name for name, cells in columns.items() if cells and all(isinstance(cell, bool) for cell in cells)]
     return pd.DataFrame(columns, dtype="object").astype(dict.fromkeys(flags, "bool"))
-
-
-def fields_of(row: Any) -> dict[str, Any]:
-    """Return a dataclass as a row; unlike ``asdict`` this copies nothing, and takes a tenth of the time."""
-    return {name: getattr(row, name) for name in _names(type(row))}  # type: ignore[arg-type]
-
-
-@cache
-def _names(kind: type) -> tuple[str, ...]:
-    return tuple(field.name for field in fields(kind))
 
 
 def records(frame: pd.DataFrame) -> list[dict[str, Any]]:

@@ -21,8 +21,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import IO
 
-from common.artifacts import json_text
 from common.artifacts.catalogue import ARTIFACTS
+from common.artifacts.checks import json_text
 from common.artifacts.provenance import sidecar
 from common.errors import PipelineError
 from common.names import quoted

@@ -9,7 +9,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from common.artifacts import json_text
+from common.artifacts.checks import json_text
 from common.errors import UpstreamError
 from common.names import quoted
 

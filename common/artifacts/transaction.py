@@ -14,7 +14,7 @@ from typing import IO, TYPE_CHECKING, Any
 from common import interrupts
 from common.artifacts import journal, provenance
 from common.artifacts.catalogue import ARTIFACTS
-from common.artifacts.documents import require_document
+from common.artifacts.checks.documents import require_document
 from common.artifacts.journal import ASIDE, PICTURE_SUFFIXES
 from common.artifacts.lineage import VARIANT, require_variants
 from common.artifacts.provenance import Provenance
@@ -101,7 +101,7 @@ class Transaction(TypedWriter):
         Returns:
             The table in its declared dtypes.
         """
-        from common.artifacts.schema import conform, write_csv
+        from common.artifacts.checks.schema import conform, write_csv
 
         checked = conform(name, frame)
         if VARIANT in checked:

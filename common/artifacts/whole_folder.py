@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from common import interrupts
-from common.artifacts import json_text
+from common.artifacts.checks import json_text
 from common.artifacts.provenance import sha256_of
 from common.errors import PipelineError
 
@@ -68,10 +68,10 @@ def _require_ours(folder: Path, quantity: str) -> None:
     remedy = f"give <{quantity}> a new folder"
     if folder.is_symlink() or (folder.exists() and not folder.is_dir()):
         raise PipelineError(folder, "is not a folder", remedy)
-    found = {str(path.relative_to(folder)): path for path in folder.rglob("*") if not path.is_dir()}
-    listed = _listed(found.pop(LISTING)) if LISTING in found else {}
-    for name in sorted(found.keys() | listed.keys()):
-        if name not in found or name not in listed or sha256_of(found[name]) != listed[name]:
+    present = {str(path.relative_to(folder)): path for path in folder.rglob("*") if not path.is_dir()}
+    listed = _listed(present.pop(LISTING)) if LISTING in present else {}
+    for name in sorted(present.keys() | listed.keys()):
+        if name not in present or name not in listed or sha256_of(present[name]) != listed[name]:
             raise PipelineError(folder, f"{name} is not as an earlier run left it", remedy)
 
 

@@ -5,23 +5,19 @@ stdout carries the table the user came for; stderr carries progress, notes and w
 found a regression above the given share, 130 interrupted.
 """
 
-from common.cli.commands import run_command
 from common.cli.flags import (
     assignment,
     at_least,
     binding,
-    count_or_all,
     duration,
     factor,
     non_negative_int,
     path,
     paths,
-    percentage,
     positive_float,
     positive_int,
     positive_ints,
     share,
-    sizes,
 )
 from common.cli.search import DesignWatch, SearchWatch
 from common.cli.settings import (
@@ -37,8 +33,7 @@ from common.cli.settings import (
 )
 from common.cli.settings_file import configured_bindings
 from common.cli.stage import StageRun, parsed, stage
-from common.cli.streams import progress_bar, run, say, show
-from common.cli.wording import plain
+from common.cli.streams import progress_bar, run, run_command, say, show
 
 __all__ = [
     "DEFAULT_CONFIG",
@@ -54,7 +49,6 @@ __all__ = [
     "binding",
     "ceilings_path",
     "configured_bindings",
-    "count_or_all",
     "duration",
     "factor",
     "given_flags",
@@ -64,8 +58,6 @@ __all__ = [
     "parsed",
     "path",
     "paths",
-    "percentage",
-    "plain",
     "positive_float",
     "positive_int",
     "positive_ints",
@@ -75,6 +67,5 @@ __all__ = [
     "say",
     "share",
     "show",
-    "sizes",
     "stage",
 ]

@@ -27,11 +27,6 @@ def positive_ints(text: str) -> list[int]:
     return list(dict.fromkeys(map(positive_int, text.split(","))))
 
 
-def count_or_all(text: str) -> int | None:
-    """A whole number of at least 1, or ``all``, which is None."""
-    return None if text == "all" else positive_int(text)
-
-
 def non_negative_int(text: str) -> int:
     """A whole number of at least 0."""
     return _bounded(int, text, 0, "a whole number of at least 0")
@@ -64,11 +59,8 @@ def share(text: str) -> float:
 
 def percentage(text: str) -> float:
     """``5%`` or ``0.05``, as a share above 0."""
-    number, sign, rest = text.strip().partition("%")
-    if rest:
-        raise argparse.ArgumentTypeError(f"{quoted(text)} is not a share, such as 5% or 0.05")
     try:
-        return positive_float(number) / (100 if sign else 1)
+        return positive_float(text.strip().removesuffix("%")) / (100 if text.strip().endswith("%") else 1)
     except argparse.ArgumentTypeError:
         raise argparse.ArgumentTypeError(f"{quoted(text)} is not a share, such as 5% or 0.05") from None
 
@@ -96,11 +88,11 @@ def some_of(names: Sequence[str]) -> Callable[[str], tuple[str, ...]]:
     """The type of different names out of some, separated by commas."""
 
     def convert(text: str) -> tuple[str, ...]:
-        found = tuple(dict.fromkeys(part.strip() for part in text.split(",")))
-        for name in found:
+        chosen = tuple(dict.fromkeys(part.strip() for part in text.split(",")))
+        for name in chosen:
             if name not in names:
                 raise argparse.ArgumentTypeError(f"{quoted(name)} is not one of {', '.join(names)}")
-        return found
+        return chosen
 
     return convert
 

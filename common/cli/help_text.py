@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 MOST_LINES, MOST_COLUMNS = 40, 80
 INDENT = " " * 8  # of what a stage reads and writes
 FLAG_COLUMN = 26
-LEAST_FLAGS = 6  # lines that are kept for flags, however long the rest is
+LEAST_FLAGS = 6  # lines that are kept for flags, however long the head is
 
 
 def terminal_columns() -> int:
@@ -25,31 +25,32 @@ def wrapped(doc: str, columns: int) -> str:
 def short_help(prog: str, doc: str, actions: Sequence[Action]) -> str:
     """Return what a stage reads and writes, an example, and as many of its own flags as fit."""
     columns = min(terminal_columns(), MOST_COLUMNS)
-    blocks = doc.strip().split("\n\n")
-    head = [
-        line
-        for block in blocks[:1] + [b for b in blocks if b.startswith("Reads")]
-        for line in (*_filled(block, columns), "")
-    ]
-    examples = [line for line in doc.splitlines() if line.startswith("    python ") and prog in line]
-    example = [text for text in (line.partition(" #")[0].rstrip() for line in examples) if len(text) <= columns][:1]
-    lines = [f"usage: python {prog} [FLAG ...]", "", *head, *example, *([""] if example else [])]
-    lines = lines[: MOST_LINES - LEAST_FLAGS - 1]
-    room = MOST_LINES - len(lines) - 1
-    shown = 0
-    own = [action for action in actions if action.option_strings and action.help]
-    for action in own:
-        text = _flag_lines(action, columns)
-        if len(text) > room:
+    lines = _head(prog, doc, columns)[: MOST_LINES - LEAST_FLAGS - 1]
+    documented = [action for action in actions if action.option_strings and action.help]
+    shown_count = 0
+    for action in documented:
+        entry = _flag_lines(action, columns)
+        if len(lines) + len(entry) > MOST_LINES - 1:
             break
-        lines += text
-        room -= len(text)
-        shown += 1
-    rest = len(own) - shown
-    return (
-        "\n".join([*lines, f"--help-all  everything, with {rest} more flags" if rest else "--help-all  everything"])
-        + "\n"
-    )
+        lines += entry
+        shown_count += 1
+    lines.append(f"{'--help-all':<{FLAG_COLUMN}}everything{_and_more(len(documented) - shown_count)}")
+    return "\n".join(lines) + "\n"
+
+
+def _head(prog: str, doc: str, columns: int) -> list[str]:
+    """Return what precedes the flags: the first paragraph, what is read and written, and an example."""
+    first, *others = doc.strip().split("\n\n")
+    blocks = [first, *(block for block in others if block.startswith("Reads"))]
+    examples = [line for line in doc.splitlines() if line.startswith("    python ") and prog in line]
+    commands = (line.partition(" #")[0].rstrip() for line in examples)
+    example = next((command for command in commands if len(command) <= columns), None)
+    lines = [line for block in blocks for line in (*_filled(block, columns), "")]
+    return [f"usage: python {prog} [FLAG ...]", "", *lines, *([] if example is None else [example, ""])]
+
+
+def _and_more(count: int) -> str:
+    return f", with {count} more {'flag' if count == 1 else 'flags'}" if count else ""
 
 
 def _wrap(text: str, columns: int, indent: str = "") -> list[str]:

@@ -14,8 +14,8 @@ from common.artifacts.folder import is_there
 from common.artifacts.stages import STAGES
 from common.cli import flags
 from common.cli.help_text import short_help, terminal_columns, wrapped
-from common.cli.output import write
 from common.cli.settings_file import configured_settings
+from common.cli.streams import write
 from common.cli.wording import flag
 from common.errors import CommandLineError, PipelineError
 from common.names import shown
@@ -24,9 +24,7 @@ ROOT = Path(__file__).resolve().parents[2]
 DEFAULT_OUT = "out"
 DEFAULT_CONFIG = ROOT / "configs" / "settings.ini"
 SHARED = ("help", "help_all", "out", "config", "quiet", "describe")  # flags of every script
-ONE_VALUE_A_NAME = frozenset(
-    {"dim", "with_dim", "input", "kernel_speedup"}
-)  # repeatable flags whose NAME may occur once
+ONE_VALUE_A_NAME = frozenset({"dim", "with_dim", "input", "kernel_speedup"})  # each NAME at most once
 
 
 class Parser(argparse.ArgumentParser):
@@ -60,7 +58,8 @@ class Parser(argparse.ArgumentParser):
         if self.prog not in STAGES:  # a kernel has few flags
             return super().format_help()
         own = [action for action in self._actions if action.dest not in SHARED]
-        return short_help(self.prog, self.doc, [*own, *(one for one in self._actions if one.dest in ("out", "quiet"))])
+        shared = [action for action in self._actions if action.dest in ("out", "quiet")]
+        return short_help(self.prog, self.doc, [*own, *shared])
 
     def format_help_all(self) -> str:
         """Return every flag with the whole docstring."""
@@ -103,9 +102,19 @@ def _default_text(default: Any, convert: Any) -> str:
     """Return a default as a user would give it on the command line."""
     if convert is flags.duration:
         return flags.duration_text(default)
-    if isinstance(default, Path) and default.is_relative_to(ROOT):
-        return str(default.relative_to(ROOT))
+    if isinstance(default, Path):
+        return _path_text(default)
     return ",".join(map(str, default)) if isinstance(default, list | tuple) else str(default)
+
+
+def _path_text(path: Path) -> str:
+    """Return a path as the user knows it: in this project, or from the home folder."""
+    if path.is_relative_to(ROOT):
+        return str(path.relative_to(ROOT))
+    with contextlib.suppress(RuntimeError):  # a user without a home folder
+        if path.is_relative_to(home := Path.home()):
+            return f"~/{path.relative_to(home)}"
+    return str(path)
 
 
 class _HelpAll(argparse.Action):
@@ -179,7 +188,7 @@ def parse(parser: Parser, argv: Sequence[str] | None) -> Settings:
     """
     given = vars(parser.parse_args(argv))
     if given.pop("describe", False):
-        from common.artifacts.describe import describe_stage  # only --describe needs the catalogue
+        from common.artifacts.generated.describe import describe_stage  # only --describe needs the catalogue
 
         write(describe_stage(parser.prog))
         raise SystemExit(0)

@@ -11,15 +11,16 @@ import io
 import os
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn, TextIO
 
 from common import interrupts
-from common.cli.output import abandon, write
-from common.cli.settings import Settings
-from common.errors import PipelineError
-from common.names import printable
+from common.errors import CommandLineError, PipelineError
+from common.names import printable, quoted
+
+if TYPE_CHECKING:
+    from common.cli.settings import Settings
 
 REDRAW_S = 0.1
 bar_end: list[str] = []  # what ends the line of an unfinished progress bar on stderr
@@ -39,15 +40,31 @@ def say(settings: Settings, *lines: str) -> None:
 
 
 def show(settings: Settings, text: str) -> None:
-    """Print the table on stdout.
+    """Print the table on stdout. Errors are those of :func:`write`."""
+    if settings.quiet:
+        return
+    write("\n".join(map(printable, text.split("\n"))) + "\n", "the tables are complete")
+
+
+def write(text: str, remedy: str = "") -> None:
+    """Write a text on stdout, and all that was written there before.
 
     Raises:
         PipelineError: stdout is a file on a full disk.
         BrokenPipeError: nobody reads it; :func:`run` ends the stage with success.
     """
-    if settings.quiet:
-        return
-    write("\n".join(map(printable, text.split("\n"))) + "\n", "the tables are complete")
+    try:
+        print(text, end="", flush=True)
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        abandon(sys.stdout)
+        raise PipelineError("stdout", f"cannot be written ({error.strerror})", remedy) from error
+
+
+def abandon(stream: TextIO) -> None:
+    """Send buffered output nowhere, or the interpreter fails when it flushes the stream at its exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def _print_line(line: str) -> None:
@@ -103,6 +120,24 @@ def search_line(settings: Settings, unit: str) -> Callable[[float, str], None]:
             print(f"\r{unit} {bar:<24} {figures:<52}", end="", file=sys.stderr, flush=True)
 
     return draw
+
+
+Command = Callable[[Sequence[str]], int]
+
+
+def run_command(commands: Mapping[str, Command], text: str, argv: Sequence[str] | None) -> int:
+    """Run one of the commands of a program and return its exit code; without one, print the text that lists them.
+
+    Raises:
+        CommandLineError: there is no such command.
+    """
+    name, *words = [*(sys.argv[1:] if argv is None else argv)] or ["--help"]
+    if name in ("-h", "--help"):
+        print(text)
+        return 0
+    if name not in commands:
+        raise CommandLineError("command line", f"{quoted(name)} is not a command", f"it takes {', '.join(commands)}")
+    return commands[name](words)
 
 
 def run(main: Callable[[Sequence[str] | None], int]) -> NoReturn:

@@ -9,8 +9,8 @@ import pytest
 
 from common.artifacts.catalogue import ARTIFACTS
 from common.artifacts.columns import COLUMNS, UNITS, Column, declare
-from common.artifacts.describe import describe, describe_all, describe_stage
-from common.artifacts.metrics import EXPORTED, describe_metrics, exported_columns
+from common.artifacts.generated.describe import describe, describe_all, describe_stage
+from common.artifacts.generated.metrics import EXPORTED, describe_metrics, exported_columns
 from common.artifacts.stages import STAGES, WRITER
 from common.latency.steady_state import Kind
 from common.metric_names import metric_name

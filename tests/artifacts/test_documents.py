@@ -7,9 +7,9 @@ import sys
 
 import pytest
 
-from common.artifacts import documents
+from common.artifacts.checks import documents
+from common.artifacts.checks.documents import require_document
 from common.artifacts.columns import Column
-from common.artifacts.documents import require_document
 from common.errors import PipelineError
 from tests.support.paths import ROOT
 

@@ -5,8 +5,8 @@ import pandas as pd
 import pytest
 
 from common.artifacts.catalogue import ARTIFACTS, Artifact
+from common.artifacts.checks.schema import conform, decode_cells, encode_cells, schema
 from common.artifacts.columns import Column
-from common.artifacts.schema import conform, decode_cells, encode_cells, schema
 from common.errors import PipelineError
 
 

@@ -8,7 +8,6 @@ import shutil
 import signal
 import subprocess
 import sys
-from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
@@ -20,7 +19,7 @@ from hypothesis import strategies as st
 from common.artifacts import provenance
 from common.artifacts.catalogue import ARTIFACTS, Artifact
 from common.artifacts.columns import COLUMNS
-from common.artifacts.frames import fields_of, frame_of, records
+from common.artifacts.frames import frame_of, records
 from common.artifacts.journal import STAGING
 from common.artifacts.lineage import require_fresh
 from common.artifacts.provenance import (
@@ -107,14 +106,6 @@ def test_rows_keep_flags_lists_and_unknown_numbers():
     assert (~frame["flag"]).tolist() == [False, True]
     assert records(frame) == rows
     assert frame_of([]).empty
-
-
-def test_a_dataclass_becomes_a_row_without_a_copy():
-    record = Provenance("stage", "command", notes=["one"])
-    row = fields_of(record)
-    assert list(row)[:2] == ["stage", "command"]
-    assert row["notes"] is record.notes
-    assert row == asdict(record)
 
 
 def test_a_row_that_lacks_a_key_is_a_mistake():

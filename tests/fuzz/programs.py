@@ -19,7 +19,7 @@ from tests.support.paths import ROOT
 
 SCRIPTS = sorted(name for name in STAGES if name.endswith(".py") and name != "12_dashboard.py")  # it never ends
 KERNELS = "python -m common.fpga"
-LAZY = ("ortools.sat.python.cp_model", "scipy.optimize", "onnx.reference", "common.artifacts.describe")
+LAZY = ("ortools.sat.python.cp_model", "scipy.optimize", "onnx.reference", "common.artifacts.generated.describe")
 
 
 @dataclass(frozen=True)

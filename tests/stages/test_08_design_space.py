@@ -143,13 +143,13 @@ def test_resident_tensors_spare_memory_and_a_limit_of_one_layer_allows_none(tabl
     done, found, _ = run(tables, *sweep)
     small, large = (rows for _, rows in found["design_groups"].groupby("design", sort=False))
     assert large["dram_bytes"].sum() < small["dram_bytes"].sum()
-    assert large["resting_count"].sum() > small["resting_count"].sum()
-    is_resident = found["design_mappings"]["resting_operands"].dropna()
+    assert large["resident_tensor_count"].sum() > small["resident_tensor_count"].sum()
+    is_resident = found["design_mappings"]["resident_operands"].dropna()
     assert {"input", "output", "weight"} >= {operand for cell in is_resident for operand in cell.split()} > {"weight"}
     assert "resident" in done.stdout
     _, single, _ = run(tables, *sweep, "--most-layers", 1)
     assert (single["design_groups"]["layer_count"] == 1).all()
-    assert (single["design_groups"]["resting_count"] == 0).all()
+    assert (single["design_groups"]["resident_tensor_count"] == 0).all()
     points = single["design_points"]
     assert points["edp_pj_cycles"].tolist() == pytest.approx(points["unfused_edp_pj_cycles"].tolist())
 

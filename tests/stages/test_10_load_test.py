@@ -170,7 +170,7 @@ def test_a_disk_that_fills_while_tables_are_written_leaves_the_earlier_ones(mlp,
     def fill(name, frame, file):
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr("common.artifacts.schema.write_csv", fill)
+    monkeypatch.setattr("common.artifacts.checks.schema.write_csv", fill)
     done = run_stage(SCRIPT, "--model", mlp, "--rate", "300", "--duration", "50ms", "--out", tmp_path)
     assert done.returncode == 1 and done.stderr.count("\n") == 1
     assert "the disk is full; free some space or use --out FOLDER" in done.stderr

@@ -8,7 +8,7 @@ from typing import Any
 
 import pandas as pd
 
-from common.artifacts.schema import conform
+from common.artifacts.checks.schema import conform
 from tests.support.fpga_tables import frame
 
 PARTS = ("multipliers", "dram", "scratchpad", "accumulator", "registers")
@@ -64,8 +64,8 @@ def layer(design: str, node: str, energy_pj: float, runs: int = 1, **columns: An
         "dram_output_bytes": 4093.0,
         "moved_words": {"dram weight": 1021.0, "dram input": 2039.0, "dram output": 4093.0, "registers weight": 8191.0},
         "dram_beside_bytes": 0.0,
-        "resting_operands": None,
-        "resting_bytes": 0.0,
+        "resident_operands": None,
+        "resident_tensor_bytes": 0.0,
         "modelled_cycles": 17.0,
         "modelled_energy_pj": energy_pj,
         "energy_parts_pj": parts_of(energy_pj),
@@ -89,7 +89,7 @@ def group(design: str, index: int, name: str, energy_pj: float, layers: int = 1)
         "tile_column_count": None,
         "halo": None,
         "resident_weight_count": None,
-        "resting_count": 0,
+        "resident_tensor_count": 0,
         "dram_bytes": 1021.0,
         "recomputed_share": 0.0,
         "modelled_cycles": 17.0,

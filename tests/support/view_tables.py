@@ -10,8 +10,8 @@ from typing import Any
 import pandas as pd
 
 from common.artifacts.catalogue import ARTIFACTS
+from common.artifacts.checks.schema import conform
 from common.artifacts.provenance import Provenance
-from common.artifacts.schema import conform
 from common.artifacts.stages import WRITER
 from common.artifacts.transaction import Transaction
 from tests.support.energy_tables import host_ceilings

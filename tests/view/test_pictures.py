@@ -5,8 +5,8 @@ import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.text import Text
 
+from common.artifacts.checks.schema import conform
 from common.artifacts.frames import records
-from common.artifacts.schema import conform
 from common.view.findings import Findings, StageRecord
 from common.view.key_nodes import rank_nodes
 from common.view.node_labels import labels_of

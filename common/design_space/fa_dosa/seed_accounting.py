@@ -175,7 +175,7 @@ def _group_row(design: str, index: int, kernel: SeedKernel, buffer: SingleBuffer
         "tile_column_count": None,
         "halo": "",
         "resident_weight_count": None,
-        "resting_count": 0,
+        "resident_tensor_count": 0,
         "dram_bytes": kernel.moved_bytes,
         "recomputed_share": 0.0,
         "modelled_cycles": cost.cycles,

@@ -155,7 +155,7 @@ def _group_row(design: str, index: int, plan: GroupPlan, graph: LayerGraph, buff
         "tile_column_count": fused.columns if fused else None,
         "halo": ("kept" if fused.keeps_halo else "recomputed") if fused else "",
         "resident_weight_count": sum(fused.resident_weights) if fused else None,
-        "resting_count": len(plan.resident),
+        "resident_tensor_count": len(plan.resident),
         "dram_bytes": plan.moved_bytes,
         "recomputed_share": plan.macs / macs - 1 if macs else 0.0,
         "modelled_cycles": buffer.cycles(plan.macs, plan.moved_bytes),

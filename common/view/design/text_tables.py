@@ -104,7 +104,7 @@ BUDGETS: Table[DesignBudgetsRow] = Table(
 LAST_LAYER: TableColumn[DesignGroupsRow] = TableColumn("last layer", lambda row: row["last_layer"])
 LAYERS: TableColumn[DesignGroupsRow] = TableColumn("layers", lambda row: str(row["layer_count"]))
 TILE: TableColumn[DesignGroupsRow] = TableColumn("tile", _tile)
-RESIDENT: TableColumn[DesignGroupsRow] = TableColumn("resident", lambda row: str(row["resting_count"]))
+RESIDENT: TableColumn[DesignGroupsRow] = TableColumn("resident", lambda row: str(row["resident_tensor_count"]))
 DRAM: TableColumn[DesignGroupsRow] = TableColumn("DRAM", lambda row: quantity(row["dram_bytes"], "B"))
 WORK: TableColumn[DesignGroupsRow] = TableColumn("work", lambda row: f"+{percent(row['recomputed_share'])}")
 CYCLES: TableColumn[DesignGroupsRow] = TableColumn("cycles", lambda row: quantity(row["modelled_cycles"], ""))
@@ -151,7 +151,7 @@ def design_report(
         parts.append(BUDGETS.text(budgets))
     groups_of_best = [row for row in groups if row["design"] == best["design"]]
     if mappings_of_best := [row for row in mappings if row["design"] == best["design"]]:
-        resident = [row for row in groups_of_best if row["resting_count"]]
+        resident = [row for row in groups_of_best if row["resident_tensor_count"]]
         parts += [_mappings_table(mappings_of_best)]
         parts += [ROW_TILES.text(resident) if resident else "no map is resident on the chip"]
     elif groups_of_best:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from common.artifacts.catalogue import ARTIFACTS, Artifact
-from common.artifacts.cells import CELLS
+from common.artifacts.checks.cells import CELLS
 from common.artifacts.columns import Column
 from common.errors import PipelineError
 from common.names import listed, quoted
@@ -46,9 +46,9 @@ def require_names(artifact: Artifact, given: Iterable[str]) -> None:
     missing, unknown = declared - names, names - declared
     if missing or unknown:
         parts = [
-            f"{verb} {listed(sorted(found), MOST_NAMED)}"
-            for verb, found in (("lacks", missing), ("does not know", unknown))
-            if found
+            f"{verb} {listed(sorted(columns), MOST_NAMED)}"
+            for verb, columns in (("lacks", missing), ("does not know", unknown))
+            if columns
         ]
         raise OtherColumnsError(artifact.file, f"the table {' and '.join(parts)}")
 

@@ -53,11 +53,11 @@ def row_types() -> str:
         _collection("Tables", "tables", tables),
         _collection("Documents", "documents", documents),
         READER,
-        *(_overload("rows", one, PATH, f"list[{type_name(one)}]") for one in tables),
-        *(_overload("document", one, PATH, type_name(one)) for one in documents),
+        *(_overload("rows", table, PATH, f"list[{type_name(table)}]") for table in tables),
+        *(_overload("document", document, PATH, type_name(document)) for document in documents),
         WRITER,
-        *(_overload("add_rows", one, f"rows: Iterable[{type_name(one)}]", "pd.DataFrame") for one in tables),
-        *(_overload("add_document", one, f"content: {type_name(one)}", "None") for one in documents),
+        *(_overload("add_rows", table, f"rows: Iterable[{type_name(table)}]", "pd.DataFrame") for table in tables),
+        *(_overload("add_document", document, f"content: {type_name(document)}", "None") for document in documents),
     ]
     return "\n".join(parts) + "\n"
 
@@ -68,26 +68,29 @@ def type_name(artifact: Artifact) -> str:
 
 
 def _class_of(artifact: Artifact) -> str:
-    what = "A row" if artifact.form == "table" else "The fields"
+    content = "A row" if artifact.form == "table" else "The fields"
     fields = [f"    {column.name}: {_type_of(column, artifact)}" for column in artifact.columns]
     return "\n".join(
-        ("", f"class {type_name(artifact)}(TypedDict):", f'    """{what} of {artifact.file}."""', "", *fields, "")
+        ("", f"class {type_name(artifact)}(TypedDict):", f'    """{content} of {artifact.file}."""', "", *fields, "")
     )
 
 
 def _type_of(column: Column, artifact: Artifact) -> str:
-    """Return the type of a cell. A table holds an unknown text as an empty one, a document as null."""
+    """Return the type of a cell. A table holds an unknown text as an empty artifact, a document as null."""
     may_be_none = column.nullable and (column.kind != "string" or artifact.form == "document")
     return f"{TYPES[column.kind]} | None" if may_be_none else TYPES[column.kind]
 
 
-def _collection(name: str, what: str, artifacts: Sequence[Artifact]) -> str:
+def _collection(name: str, plural: str, artifacts: Sequence[Artifact]) -> str:
     """Return the type of a folder's tables or documents by name, of which any may be absent."""
-    types = [f"list[{type_name(one)}]" if one.form == "table" else type_name(one) for one in artifacts]
-    fields = [f"    {one.name}: {kind}" for one, kind in zip(artifacts, types, strict=True)]
+    fields = [f"    {artifact.name}: {_content_type(artifact)}" for artifact in artifacts]
     return "\n".join(
-        ("", f"class {name}(TypedDict, total=False):", f'    """The {what} of a folder."""', "", *fields, "")
+        ("", f"class {name}(TypedDict, total=False):", f'    """The {plural} of a folder."""', "", *fields, "")
     )
+
+
+def _content_type(artifact: Artifact) -> str:
+    return f"list[{type_name(artifact)}]" if artifact.form == "table" else type_name(artifact)
 
 
 def _overload(method: str, artifact: Artifact, argument: str, result: str) -> str:

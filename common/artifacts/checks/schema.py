@@ -12,11 +12,11 @@ import numpy as np
 import pandas as pd
 import pandera.pandas as pa
 
-from common.artifacts import json_text
 from common.artifacts.catalogue import ARTIFACTS, Artifact
-from common.artifacts.cells import CELLS
+from common.artifacts.checks import json_text
+from common.artifacts.checks.cells import CELLS
+from common.artifacts.checks.documents import require_names
 from common.artifacts.columns import JSON_KINDS, Column
-from common.artifacts.documents import require_names
 from common.errors import PipelineError
 from common.names import quoted
 

@@ -1,0 +1,1 @@
+"""Texts that follow from the declarations: documents, make variables, row types."""
