@@ -3,12 +3,12 @@
 Reads   nothing from out/.
 Writes  host_ceilings.json, once per host and thread count; it depends on no model.
 
-MatMul, Gemm and Conv give the compute ceiling in float32; MatMulInteger, QLinearMatMul and QLinearConv give that in
-int8; MatMul gives those in float16 and bfloat16, if the runtime computes in them. An Add over arrays of four times the
-last-level cache (two reads and one write) gives the memory ceiling, an Add over arrays that stay in caches that of the
-caches. Every rate is measured at one thread as well. The operators take turns in short slices, sessions and arrays are
-created anew four times, and the best slice counts. The ceilings are marked unstable if the best slices of the two
-halves differ by more than 5 %, or if all threads reach over 5 % less than one thread.
+The compute ceiling of float32 is measured by MatMul, Gemm and Conv; that of int8 by MatMulInteger, QLinearMatMul and
+QLinearConv; those of float16 and bfloat16 by MatMul, if the runtime computes in them. The memory ceiling is measured by
+an Add (two reads and one write) over arrays of four times the last-level cache, that of the caches by an Add over
+arrays that stay in them. Every rate is measured at one thread as well. The operators take turns in short slices.
+Sessions and arrays are created anew four times, and the best slice counts. The ceilings are marked unstable if the best
+slices of the two halves differ by more than 5 %, or if all threads reach over 5 % less than one thread.
 
 EXAMPLE of input (this host) and output (host_ceilings.json), some fields:
 

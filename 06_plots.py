@@ -1,7 +1,7 @@
 """Draw the pictures, and write the report and the closing summary, of the tables in a folder.
 
-Reads   the tables of 00 to 05 and 07 to 09 that are present, and their sidecars; notes name those that are absent.
-        .
+Reads   the tables that are present, of whichever stage, and their sidecars; notes name those of `make run` that are
+        absent.
 Writes  plots/*.svg and plots/*.png, report.html (self-contained), summary.txt.
 
 A picture is drawn if the tables that it needs are present. A stale table, or a table of another model, is drawn with a

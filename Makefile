@@ -7,7 +7,7 @@
 # - A stage's stamp holds its flags and its section of configs/settings.ini. Stamps are compared while this file is
 #   parsed, and only those that differ are out of date: `make PEAK_FLOPS=2e12` runs 03 and what reads it, and `make -n`
 #   tells the truth.
-# - One primary table stands for all that a stage writes: a stage puts its files in place together or not at all. So
+# - Make knows all that a stage writes by one primary table: a stage puts its files in place together or not at all. So
 #   there is no .DELETE_ON_ERROR here: what a failed stage leaves are the earlier tables, intact.
 #
 # GNU make 3.81 or newer. Paths with spaces are make's limit; the scripts themselves take them.
@@ -53,7 +53,7 @@ BOARD_FILE := $(or $(wildcard configs/boards/$(BOARD_NAME).yaml),$(wildcard $(BO
 
 # --- virtual environment ---------------------------------------------------------------------------------------------
 # `make PYTHON=/path/to/python` uses that interpreter as it is, and sets nothing up. Taken from the command line only:
-# a PYTHON that happens to stand in the environment is rarely one that has the packages.
+# a PYTHON of the environment is rarely one that has the packages.
 
 VENV := .venv
 ifneq ($(origin PYTHON),command line)
@@ -83,17 +83,17 @@ UNFINISHED := $(wildcard $(addsuffix /.onnx-profile-staging,$(sort out $(OUT_DIR
 $(if $(UNFINISHED),$(shell $(PYTHON) -m common.artifacts settle $(dir $(UNFINISHED))))
 
 CEILINGS := out/$(TABLE_00)
-# Both ceilings given: 00 need not run. Its table is still read where it stands, for the size of the cache.
+# Both ceilings given: 00 need not run. Its table is still read where there is one, for the size of the cache.
 BOTH_GIVEN := $(and $(strip $(PEAK_FLOPS)),$(strip $(MEM_BW)))
 USED_CEILINGS := $(if $(BOTH_GIVEN),$(wildcard $(CEILINGS)),$(CEILINGS))
 RUN_STAGES := $(filter-out $(if $(BOTH_GIVEN),00) $(ASIDE),$(NUMBERS))
 
-# $(call folder,NUMBER), $(call table,NUMBER): the ceilings are the host's, so they stand in out/ whatever OUT is.
+# $(call folder,NUMBER), $(call table,NUMBER): the ceilings are the host's, so they are in out/ whatever OUT is.
 folder = $(if $(filter 00,$1),out,$(OUT_DIR))
 table = $(call folder,$1)/$(TABLE_$1)
 read_tables = $(foreach number,$(READS_$1),$(if $(filter 00,$(number)),$(USED_CEILINGS),$(if \
     $(filter $(ASIDE),$(number)),$(call written,$1,$(number)),$(call table,$(number)))))
-# Of a stage that stands aside, the sidecar of its table where there is one: it has no rule, so nothing runs that stage.
+# Of a stage that `make run` leaves out, the sidecar of its table where there is one: nothing runs that stage for it.
 # A measurement is not made again for it.
 written = $(if $(filter $1,$(MEASUREMENTS)),,$(wildcard $(basename $(call table,$2)).meta.json))
 
@@ -273,7 +273,7 @@ COVERAGE :=  # flags of pytest-cov. .ci/run counts the quick tests and the slow 
 # Tests start hundreds of processes. Without bytecode, each of them compiles what it imports.
 test test-slow test-random fuzz: export PYTHONDONTWRITEBYTECODE :=
 
-test: lint  ## set up, then lint, types and the quick tests (five minutes)
+test: lint  ## set up, then lint, types and the quick tests (six minutes of a processor)
 	@$(PYTHON) -m pytest $(COVERAGE) $(WORKERS)
 
 test-slow: $(DEV_READY)  ## run what `make test` leaves out: slow tests of rooms, then slow ones of stages and exhaustive ones (twenty minutes)

@@ -31,13 +31,7 @@ def printable(text: str) -> str:
 
 
 def shorten(text: str, width: int, size: Callable[[str], int] = len) -> str:
-    """Shorten a name by cutting its middle, because the ends distinguish nodes.
-
-    Args:
-        text: the name.
-        width: of the result, at most.
-        size: measures a text.
-    """
+    """Shorten a name to a width by cutting its middle, because the ends distinguish nodes."""
     if size(text) <= width:
         return text
     tail = (width - 1) * 2 // 3

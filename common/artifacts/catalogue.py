@@ -361,11 +361,7 @@ _table(
     "resident_tensor_count dram_bytes recomputed_share modelled_cycles modelled_energy_pj energy_parts_pj "
     "buffer_peak_bytes",
 )
-_document(
-    "design_summary",
-    "The best of the evaluated accelerators.",
-    f"design design_objective design_count {_POINT}",
-)
+_document("design_summary", "The best of the evaluated accelerators.", f"design design_objective design_count {_POINT}")
 _add(
     "trace",
     "trace.json",

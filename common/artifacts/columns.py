@@ -263,11 +263,7 @@ for _name in ("int8_op_per_s", "fp16_flop_per_s", "bf16_flop_per_s"):
     _rate(f"one_thread_{_name}", f"One-thread value of {_name}, from the same measurement", nullable=True)
 _amount("peak_halves_difference_share", "Relative difference of the best compute slices of the two halves")
 _amount("memory_halves_difference_share", "Relative difference of the best memory slices of the two halves")
-_amount(
-    "int8_halves_difference_share",
-    "Relative difference of the best int8 slices of the two halves",
-    nullable=True,
-)
+_amount("int8_halves_difference_share", "Relative difference of the best int8 slices of the two halves", nullable=True)
 _amount("lost_to_threads_share", "Largest relative shortfall of a rate at all threads against one thread; 0 if none")
 _flag("stable", "Whether the halves of each roof differ by at most 5 %, and lost_to_threads_share is at most 5 %")
 _count("slice_count", "Slices measured per operator and thread count")
@@ -280,10 +276,7 @@ _amount("start_us", "Start of the run, counted from the start of the first run")
 _amount("latency_us", "Latency of the run")
 _count("sample_count", "Measured samples, warm-up excluded", nullable=True)
 _count("events_per_run_count", "Trace events of the node in one run (above 1 inside a loop)", minimum=1, nullable=True)
-for _kind, _phrase in (
-    ("raw", "as traced"),
-    ("corrected", "less the cost of profiling, floored at 0"),
-):
+for _kind, _phrase in (("raw", "as traced"), ("corrected", "less the cost of profiling, floored at 0")):
     for _name, _long in (("median", "Median"), ("mean", "Mean"), ("min", "Minimum"), ("p95", "95th percentile")):
         _amount(f"{_kind}_{_name}_us", f"{_long} time of the node in one run, {_phrase}", nullable=True)
     _amount(f"{_kind}_std_us", f"Standard deviation of the node's time over runs, {_phrase}", nullable=True)
@@ -499,11 +492,7 @@ _text("energy_source", "How the total is known; the division over nodes is alway
 _amount("average_power_w", "Energy of one run over its latency", nullable=True)
 _amount("static_power_w", "Power that flows independently of the computation", nullable=True)
 _text("static_power_source", "How the static power is known", allowed=_SOURCES)
-_amount(
-    "closure_factor",
-    "Known dynamic energy over the modelled one; 1 where all is modelled",
-    nullable=True,
-)
+_amount("closure_factor", "Known dynamic energy over the modelled one; 1 where all is modelled", nullable=True)
 _interval("joules_per_inference", "_j", "Energy of one inference", nullable=True)
 _amount("inferences_per_joule", "Inferences per joule", nullable=True)
 _amount("model_flops", "FLOPs of one inference", nullable=True)
@@ -534,11 +523,7 @@ _text("kernel_class", "Kind and window of the groups (conv 3x3, gemm, …); the 
 _text("pattern", "Operator types of the candidate in graph order, joined by `+`")
 _mapping("pattern_counts", "Groups of the kernel by pattern: each pattern, and how many groups have it")
 _text("engine", "The engine on the board: kernel model, shape and number format", nullable=True)
-_text(
-    "engine_kind",
-    "Kernel model of the engine",
-    allowed=("systolic", "streaming", "overlay", "attention", "rowwise"),
-)
+_text("engine_kind", "Kernel model of the engine", allowed=("systolic", "streaming", "overlay", "attention", "rowwise"))
 _text("board", "Board that the figures are for")
 _text("region", "Super logic region of the board; `board` is the whole board")
 _text("precision", "Number format on the board", allowed=tuple(PRECISION_BITS))
@@ -882,8 +867,7 @@ _amount(
     "utilization_share", "Share of the workers' time in calls, between the first arrival and the last", nullable=True
 )
 _amount(
-    "generator_late_share",
-    "Share of the requests that the generator held up for over 1 ms and 1 % of their latency",
+    "generator_late_share", "Share of the requests that the generator held up for over 1 ms and 1 % of their latency"
 )
 _amount("generator_late_p99_us", "99th percentile of the generator's delay", nullable=True)
 _amount("mean_queue_depth_count", "Mean of the requests that waited when one came", nullable=True)

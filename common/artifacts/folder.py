@@ -34,7 +34,7 @@ class Folder(TypedReader):
     """The artifacts of one folder.
 
     Args:
-        path: of the folder of the artifacts.
+        path: of the folder.
         record: the sidecar of what this stage will write; reads, notes and the workload are entered as they are read.
         lenient: accept stale tables and tables of another model with a note (the view draws what there is).
 
@@ -62,11 +62,7 @@ class Folder(TypedReader):
         return self._read[name][1]
 
     def table(self, name: str, path: Path | None = None) -> pd.DataFrame:
-        """Read a table; JSON cells come back as lists and mappings, unknown numbers as NA.
-
-        Args:
-            name: the artifact.
-            path: of its file if that is in another folder.
+        """Read a table, which may be in another folder; JSON cells are lists and mappings, unknown numbers are NA.
 
         Raises:
             UpstreamError: it is missing, corrupt, stale or of another model.
@@ -120,12 +116,7 @@ class Folder(TypedReader):
         return cast("Documents", {name: self.document_by_name(name) for name in names})
 
     def foreign(self, name: str, read: Callable[[Path], Content]) -> Content:
-        """Read an artifact of a foreign format. Errors are those of :meth:`table`.
-
-        Args:
-            name: the artifact.
-            read: raises PipelineError where it cannot read the file at a path.
-        """
+        """Read an artifact of a foreign format. Errors are those of :meth:`table`; ``read`` raises PipelineError."""
         return self._checked(name, None, lambda _, file: read(file))
 
     @contextlib.contextmanager

@@ -12,11 +12,7 @@ def frame_of(rows: Iterable[Mapping[str, Any]], names: Iterable[str] = ()) -> pd
     """Make a table of rows with the same keys. The rows are consumed one at a time.
 
     Cells keep Python's types, except flags: pandas would turn whole numbers beside an unknown into floats, which are
-    rounded above 2**53.
-
-    Args:
-        rows: the rows.
-        names: columns of the table if there is no row.
+    rounded above 2**53. Without a row, the columns are ``names``.
     """
     columns: dict[str, list[Any]] = {}
     for row in rows:

@@ -55,9 +55,7 @@ def reporting(folder: Path) -> Iterator[None]:
 def holding(folder: Path, holder: str) -> Iterator[Path]:
     """Hold a folder, complete what was cut short in it, and yield a staging folder, which goes with the block.
 
-    Args:
-        folder: of the files.
-        holder: who holds it, in the error of whoever else wants to.
+    The error of whoever else wants to hold it names the ``holder``.
 
     Raises:
         PipelineError: somebody else holds it.
@@ -73,7 +71,7 @@ def holding(folder: Path, holder: str) -> Iterator[Path]:
         try:
             yield staging
         finally:
-            if not _stands(staging / JOURNAL):
+            if not _exists(staging / JOURNAL):
                 shutil.rmtree(staging, ignore_errors=True)
 
 
@@ -84,7 +82,7 @@ def settle(folder: Path) -> None:
         PipelineError: the folder cannot be read or written.
     """
     with reporting(folder):
-        while _stands(folder / STAGING / JOURNAL):
+        while _exists(folder / STAGING / JOURNAL):
             try:
                 with _locked(folder):
                     _clear(folder)
@@ -147,7 +145,7 @@ def require_replaceable(target: Path) -> None:
         raise PipelineError(parent, "cannot be written (Permission denied)", "use <out>")
 
 
-def _stands(path: Path) -> bool:
+def _exists(path: Path) -> bool:
     """Return whether anything is at a path, a link included.
 
     Raises:
@@ -191,7 +189,7 @@ def _clear(folder: Path) -> None:
     staging = folder / STAGING
     if staging.is_symlink() or not staging.is_dir():
         staging.unlink(missing_ok=True)
-    elif _stands(staging / JOURNAL):
+    elif _exists(staging / JOURNAL):
         _complete(folder)
     else:
         shutil.rmtree(staging)
@@ -203,7 +201,7 @@ def _complete(folder: Path) -> None:
     for name in obsolete:
         (folder / name).unlink(missing_ok=True)
     for staged, target in files:
-        if _stands(staging / staged):
+        if _exists(staging / staged):
             require_replaceable(folder / target)
             (staging / staged).replace(folder / target)
     for parent in {(folder / target).parent for _, target in files}:

@@ -76,9 +76,6 @@ def require_same_workload(records: Iterable[tuple[Path, Provenance, str]]) -> tu
     A table of variants binds some dimensions row by row, so those are not compared here; :func:`require_variants`
     checks its rows.
 
-    Args:
-        records: (path, provenance, remedy) of every artifact that a stage read.
-
     Returns:
         Model id, model path and dimensions; empty where no record names a model.
 
@@ -100,12 +97,7 @@ def require_same_workload(records: Iterable[tuple[Path, Provenance, str]]) -> tu
 
 
 def require_variants(variants: Iterable[Mapping[str, int]], swept: Sequence[str], bound: Mapping[str, int]) -> None:
-    """Check the binding of dimensions that each row of a table of variants states.
-
-    Args:
-        variants: the binding of each row.
-        swept: dimensions that differ between rows.
-        bound: dimensions that hold for the whole table.
+    """Check that each row binds the dimensions that its table sweeps, and none that is bound for the whole table.
 
     Raises:
         ValueError: a row binds other dimensions than the table sweeps, or a size is not a whole number.

@@ -15,7 +15,7 @@ class Stage:
         writes: artifacts that it writes there; a message about one of them names this stage.
         writes_too: artifacts of another stage that it writes in the same form.
         settings: its settings, besides those that every stage has.
-        primary: the artifact that stands for all that it writes, in make and wherever one sidecar is enough.
+        primary: the artifact by which make and messages know all that it writes; its sidecar is that of the stage.
         configurations: files of configs/ that it reads whatever its settings are.
         is_measurement: whether its tables are raw data, which an edited script does not make out of date.
         is_aside: whether it answers a question of its own, which `make run` leaves out.
@@ -146,10 +146,7 @@ STAGES: dict[str, Stage] = {
             "14_load_search.py",
             (),
             ("load_search", "load_batch_times", "load_best"),
-            (
-                *(*MODEL, "batch_max", *SHARING, *SEARCH, "usd_per_hour", "avg_power_w", *PAYLOAD, "seed"),
-                *TELEMETRY,
-            ),
+            (*(*MODEL, "batch_max", *SHARING, *SEARCH, "usd_per_hour", "avg_power_w", *PAYLOAD, "seed"), *TELEMETRY),
             primary="load_best",
             is_measurement=True,
             is_aside=True,
@@ -181,10 +178,7 @@ STAGES: dict[str, Stage] = {
             "19_endurance_test.py",
             (),
             ("endurance", "endurance_summary"),
-            (
-                *(*MODEL, *SCHEDULE, "part", *USERS, *LENGTHS, *PAYLOAD, *BATCHING, "sessions", *SHARING),
-                *TELEMETRY,
-            ),
+            (*(*MODEL, *SCHEDULE, "part", *USERS, *LENGTHS, *PAYLOAD, *BATCHING, "sessions", *SHARING), *TELEMETRY),
             primary="endurance_summary",
             is_measurement=True,
             is_aside=True,

@@ -25,9 +25,7 @@ LISTING = "files.json"
 def whole_folder(folder: Path, quantity: str) -> Iterator[dict[str, str]]:
     """Yield an empty mapping of paths to texts; when the block ends well, those texts are the files of the folder.
 
-    Args:
-        folder: new, empty, or as an earlier run left it.
-        quantity: setting that names the folder, for errors.
+    The folder is new, empty, or as an earlier run left it; ``quantity`` is the setting that names it.
 
     Raises:
         PipelineError: the folder holds something else, or cannot be written.

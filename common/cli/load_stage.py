@@ -29,13 +29,7 @@ OF_SOME_LOADS = ("load_disturbances", "loadgen_summary")  # they name batches an
 
 
 def schedule_flags(parser: Parser, processes: Sequence[str], duration_s: float = 10.0) -> None:
-    """Add what says when requests come.
-
-    Args:
-        parser: takes the flags.
-        processes: the ways in which they may arrive, the usual one first.
-        duration_s: the time in which requests come, unless a flag gives it.
-    """
+    """Add the times of the requests; of the processes in which they may arrive, the usual one is first."""
     parser.setting("--rate", type=flags.positive_float, default=10.0, metavar="HZ", help="requests per second, mean")
     parser.setting("--arrivals", choices=processes, default=processes[0], help="how requests arrive")
     text = "bursty: peak over mean rate, share of the time, mean length in s"
@@ -92,13 +86,7 @@ def batching_flags(parser: Parser) -> None:
 
 
 def session_flags(parser: Parser, levels: Sequence[str], sharing: Mapping[str, Sequence[str]]) -> None:
-    """Add how many sessions answer, and how they are set up.
-
-    Args:
-        parser: takes the flags.
-        levels: of graph optimization.
-        sharing: how sessions may share the host, by subject, the usual way first.
-    """
+    """Add how many sessions answer, at which levels of graph optimization, and how they may share the host."""
     parser.setting("--sessions", default=1, help="number of sessions, each with its own worker", **COUNT)
     text = "intra-op threads of each session (default: an equal share of all)"
     sharing_flags(parser, levels, sharing, text)

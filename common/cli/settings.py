@@ -156,12 +156,7 @@ class Settings:
         return chosen[0] if chosen else None
 
     def with_defaults(self, defaults: Mapping[str, Any], origin: str) -> Settings:
-        """Return settings in which those without a value (None) take their default from a file.
-
-        Args:
-            defaults: values by setting.
-            origin: name of the file, for the record.
-        """
+        """Return settings in which those without a value (None) take their default from a file called ``origin``."""
         missing = [name for name in defaults if self.values[name] is None]
         values = {**self.values, **{name: defaults[name] for name in missing}}
         return Settings(values, {**self.origins, **dict.fromkeys(missing, origin)}, self.command)

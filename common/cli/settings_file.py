@@ -24,12 +24,7 @@ SWITCHES = {"true": True, "false": False}
 
 
 def configured_settings(path: Path, parser: argparse.ArgumentParser, known: Collection[str]) -> dict[str, Any]:
-    """Return the settings of this script that the file gives, each value read as its flag reads it.
-
-    Args:
-        path: the file.
-        parser: of the script, whose name is ``parser.prog``.
-        known: the settings that the file may give for this script.
+    """Return those of the known settings of this script that the file gives, each value read as its flag reads it.
 
     Raises:
         ConfigurationError: a section names no script, a key names no flag, or a flag does not take its value.

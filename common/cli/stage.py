@@ -20,20 +20,9 @@ from common.host_identity import host_identity
 
 
 class StageRun:
-    """A stage while it runs.
-
-    Args:
-        settings: the effective settings.
-        flags: spelling of each setting on the command line.
-        record: the sidecar of what the stage writes.
-        lenient: accept stale tables with a note.
-
-    Attributes:
-        tables: the folder that the stage reads.
-    """
+    """A stage while it runs; ``tables`` is the folder that it reads, ``record`` the sidecar of what it writes."""
 
     def __init__(self, settings: Settings, flags: Mapping[str, str], record: Provenance, *, lenient: bool) -> None:
-        """Read and write nothing yet."""
         self.settings = settings
         self.record = record
         self.tables = Folder(settings.out, record, lenient=lenient)
@@ -124,10 +113,6 @@ class StageRun:
 @contextlib.contextmanager
 def parsed(parser: Parser, argv: Sequence[str] | None) -> Iterator[Settings]:
     """Parse a command line; where the block raises, spell out the quantities and tables that the error names.
-
-    Args:
-        parser: flags of the program.
-        argv: the command line without the program's name; None is the process's own.
 
     Raises:
         PipelineError: the command line cannot be used, or any that the block raises.

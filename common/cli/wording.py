@@ -16,12 +16,7 @@ EVERY_STAGE = {"out": "--out FOLDER", "config": "--config FILE"}
 
 
 def plain(text: str, flags: Mapping[str, str] | None = None) -> str:
-    """Replace every name that is known; other text in angle brackets stays.
-
-    Args:
-        text: as a room wrote it.
-        flags: of the running stage, by setting.
-    """
+    """Replace every known name in a room's text; ``flags`` are those of the running stage, by setting."""
 
     def spelled(match: re.Match[str]) -> str:
         name = match[1]

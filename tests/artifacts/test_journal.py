@@ -179,7 +179,7 @@ def test_weights_that_a_killed_measurement_left_go_at_the_next_start(tmp_path):
             for file in left:
                 file.write_bytes(bytes(7))
             left_folder = tmp_path / "left"
-            shutil.copytree(tmp_path / STAGING, left_folder)  # what stands there at a kill -9
+            shutil.copytree(tmp_path / STAGING, left_folder)  # what is there at a kill -9
         raise _KilledError
     assert not any(file.exists() for file in left)
     left_folder.rename(tmp_path / STAGING)

@@ -242,7 +242,7 @@ def test_leftovers_of_a_killed_stage_are_swept_and_files_of_others_are_not(tmp_p
 
 @pytest.mark.slow
 def test_killed_in_mid_stage(tmp_path):
-    """SIGKILL: nothing can be tidied, and still the next stage writes and the earlier table stands."""
+    """SIGKILL: nothing can be tidied, and still the next stage writes and the earlier table is whole."""
     write(tmp_path)
     program = f"""
 import sys, time
@@ -479,7 +479,7 @@ def test_new_ceilings_make_stale_what_holds_a_roof_and_nothing_else(tmp_path):
 
 
 def test_a_path_that_is_no_text_is_recorded_and_shown(tmp_path):
-    """Linux takes any bytes for a name; Python stands such a byte for half of a surrogate pair."""
+    """Linux takes any bytes for a name; Python makes such a byte half of a surrogate pair."""
     with store(tmp_path, "06_plots.py", notes=["caf\udce9.onnx was read"]).writing() as writing:
         writing.add_text("summary", "model caf\udce9.onnx\n")
     assert provenance.load(tmp_path / "summary.txt", "").notes == ["caf\udce9.onnx was read"]

@@ -54,7 +54,7 @@ def elements(content, count, bits):
 
 
 class Memory:
-    """Ports with their words; a tensor lies over all of them, word by word."""
+    """Ports with their words; a tensor is spread over all of them, word by word."""
 
     def __init__(self, port_count, word_bytes=WORD_BYTES):
         self.words, self.word_bytes = [[] for _ in range(port_count)], word_bytes

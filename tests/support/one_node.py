@@ -70,7 +70,7 @@ def session_of(
     opset: int = 20,
     declared: dict[int, int] | None = None,
 ) -> ort.InferenceSession:
-    """The CPU provider with the node as it stands; the operands that are no ``inputs`` are weights.
+    """The CPU provider with the node as it is; the operands that are no ``inputs`` are weights.
 
     ``declared`` are the element types of outputs that the runtime cannot infer, by position.
     """

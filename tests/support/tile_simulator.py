@@ -115,7 +115,7 @@ def run_group(group, tiling):
 
 
 class GroupRun:
-    """One execution. A position is a row and a column of a map and stands for all of its channels."""
+    """One execution. A position is a row and a column of a map, with all of its channels."""
 
     def __init__(self, group, tiling):
         self.group, self.tiling = group, tiling
