@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from math import prod
+from math import isfinite, prod
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -107,6 +107,8 @@ def _result_elements(
     """Return the most elements that a result can have; None where nothing says so."""
     if node.op_type in SEQUENCES:
         return sum(sizes)
+    if node.op_type == "Range":
+        return _range_elements(operands)
     if node.op_type in DECIDED_BY_DATA and sizes:
         return DECIDED_BY_DATA[node.op_type](sizes)
     combinations = prod(max(size, 1) for size in sizes)
@@ -115,6 +117,14 @@ def _result_elements(
         return combinations
     inferred = _inferred_elements(node, operands, opsets)
     return combinations if inferred is None and (is_by_numpy or node.domain == MACHINE_LEARNING) else inferred
+
+
+def _range_elements(operands: Sequence[Value]) -> int | None:
+    """Return the elements of a Range, which ONNX infers for some element types alone."""
+    bounds = [float(value.item()) for value in operands if isinstance(value, np.ndarray) and value.size == 1]
+    if len(bounds) < 3 or not bounds[2] or not all(map(isfinite, bounds)):
+        return None
+    return int(min(abs((bounds[1] - bounds[0]) / bounds[2]), LARGEST_OPERAND)) + 1
 
 
 def _inferred_elements(node: onnx.NodeProto, operands: Sequence[Value], opsets: Mapping[str, int]) -> int | None:

@@ -1,4 +1,4 @@
-"""A node that ONNX Runtime refuses when it loads the model is refused by name; one that only a sample forbids is not."""
+"""A node that ONNX Runtime refuses when it loads a model is refused by name; one that only a sample forbids is not."""
 
 from __future__ import annotations
 
