@@ -36,23 +36,24 @@ CODE_02 := common/artifacts/catalogue.py common/artifacts/cells.py common/artifa
     common/onnx_graph/by_operator.py common/onnx_graph/counts.py common/onnx_graph/load.py \
     common/onnx_graph/malformed.py common/onnx_graph/reading/naming.py common/onnx_graph/reading/scan.py \
     common/onnx_graph/reading/side_files.py common/onnx_graph/reading/validity.py common/onnx_graph/rows.py \
-    common/onnx_graph/shapes/contrib/__init__.py common/onnx_graph/shapes/contrib/as_onnx.py \
-    common/onnx_graph/shapes/contrib/attention.py common/onnx_graph/shapes/contrib/layouts.py \
-    common/onnx_graph/shapes/contrib/machine_learning.py common/onnx_graph/shapes/contrib/matrix.py \
-    common/onnx_graph/shapes/contrib/normalization.py common/onnx_graph/shapes/contrib/registry.py \
-    common/onnx_graph/shapes/contrib/structure.py common/onnx_graph/shapes/control_flow.py \
-    common/onnx_graph/shapes/effort.py common/onnx_graph/shapes/evaluation.py common/onnx_graph/shapes/inference.py \
-    common/onnx_graph/shapes/inference_state.py common/onnx_graph/shapes/node_inference.py \
-    common/onnx_graph/shapes/regions.py common/onnx_graph/shapes/types.py common/onnx_graph/shapes/upper_bounds.py \
-    common/onnx_graph/shapes/values.py common/onnx_graph/symbols/dimensions.py common/onnx_graph/symbols/settled.py \
-    common/onnx_graph/symbols/symbolic.py common/onnx_graph/work/__init__.py common/onnx_graph/work/attention.py \
-    common/onnx_graph/work/contractions.py common/onnx_graph/work/convolutions.py common/onnx_graph/work/einsum.py \
-    common/onnx_graph/work/elementwise.py common/onnx_graph/work/measure.py common/onnx_graph/work/movement.py \
-    common/onnx_graph/work/packed_weights.py common/onnx_graph/work/recurrent.py common/onnx_graph/work/registry.py \
-    common/onnx_graph/work/sampling.py common/onnx_graph/work/transforms.py common/operators.py \
-    common/runtime/inputs/categories.py common/runtime/inputs/given.py common/runtime/inputs/images.py \
-    common/small_file.py common/sums.py common/view/html.css common/view/html.py common/view/profile/work_text.py \
-    common/view/tables.py common/view/text.py
+    common/onnx_graph/shapes/budget.py common/onnx_graph/shapes/contrib/__init__.py \
+    common/onnx_graph/shapes/contrib/as_onnx.py common/onnx_graph/shapes/contrib/attention.py \
+    common/onnx_graph/shapes/contrib/layouts.py common/onnx_graph/shapes/contrib/machine_learning.py \
+    common/onnx_graph/shapes/contrib/matrix.py common/onnx_graph/shapes/contrib/normalization.py \
+    common/onnx_graph/shapes/contrib/registry.py common/onnx_graph/shapes/contrib/structure.py \
+    common/onnx_graph/shapes/control_flow.py common/onnx_graph/shapes/evaluation.py \
+    common/onnx_graph/shapes/inference.py common/onnx_graph/shapes/inference_state.py \
+    common/onnx_graph/shapes/node_inference.py common/onnx_graph/shapes/regions.py common/onnx_graph/shapes/types.py \
+    common/onnx_graph/shapes/upper_bounds.py common/onnx_graph/shapes/values.py \
+    common/onnx_graph/symbols/dimensions.py common/onnx_graph/symbols/settled.py common/onnx_graph/symbols/symbolic.py \
+    common/onnx_graph/work/__init__.py common/onnx_graph/work/attention.py common/onnx_graph/work/contractions.py \
+    common/onnx_graph/work/convolutions.py common/onnx_graph/work/einsum.py common/onnx_graph/work/elementwise.py \
+    common/onnx_graph/work/measure.py common/onnx_graph/work/movement.py common/onnx_graph/work/packed_weights.py \
+    common/onnx_graph/work/recurrent.py common/onnx_graph/work/registry.py common/onnx_graph/work/sampling.py \
+    common/onnx_graph/work/transforms.py common/operators.py common/runtime/inputs/categories.py \
+    common/runtime/inputs/given.py common/runtime/inputs/images.py common/small_file.py common/sums.py \
+    common/view/html.css common/view/html.py common/view/profile/work_text.py common/view/tables.py \
+    common/view/text.py
 
 SCRIPT_03 := 03_merge_profile_metrics.py
 TABLE_03 := op_roofline.csv
@@ -73,12 +74,12 @@ CODE_03 := common/artifacts/catalogue.py common/artifacts/cells.py common/artifa
     common/number_formats.py common/onnx_graph/by_operator.py common/onnx_graph/counts.py \
     common/onnx_graph/executed.py common/onnx_graph/malformed.py common/onnx_graph/reading/naming.py \
     common/onnx_graph/reading/scan.py common/onnx_graph/reading/side_files.py common/onnx_graph/reading/stripping.py \
-    common/onnx_graph/reading/validity.py common/onnx_graph/shapes/contrib/__init__.py \
-    common/onnx_graph/shapes/contrib/as_onnx.py common/onnx_graph/shapes/contrib/attention.py \
-    common/onnx_graph/shapes/contrib/layouts.py common/onnx_graph/shapes/contrib/machine_learning.py \
-    common/onnx_graph/shapes/contrib/matrix.py common/onnx_graph/shapes/contrib/normalization.py \
-    common/onnx_graph/shapes/contrib/registry.py common/onnx_graph/shapes/contrib/structure.py \
-    common/onnx_graph/shapes/effort.py common/onnx_graph/shapes/evaluation.py \
+    common/onnx_graph/reading/validity.py common/onnx_graph/shapes/budget.py \
+    common/onnx_graph/shapes/contrib/__init__.py common/onnx_graph/shapes/contrib/as_onnx.py \
+    common/onnx_graph/shapes/contrib/attention.py common/onnx_graph/shapes/contrib/layouts.py \
+    common/onnx_graph/shapes/contrib/machine_learning.py common/onnx_graph/shapes/contrib/matrix.py \
+    common/onnx_graph/shapes/contrib/normalization.py common/onnx_graph/shapes/contrib/registry.py \
+    common/onnx_graph/shapes/contrib/structure.py common/onnx_graph/shapes/evaluation.py \
     common/onnx_graph/shapes/inference_state.py common/onnx_graph/shapes/node_inference.py \
     common/onnx_graph/shapes/regions.py common/onnx_graph/shapes/types.py common/onnx_graph/shapes/upper_bounds.py \
     common/onnx_graph/shapes/values.py common/onnx_graph/symbols/dimensions.py common/onnx_graph/work/__init__.py \
@@ -235,23 +236,24 @@ CODE_08 := common/artifacts/catalogue.py common/artifacts/cells.py common/artifa
     common/onnx_graph/by_operator.py common/onnx_graph/counts.py common/onnx_graph/load.py \
     common/onnx_graph/malformed.py common/onnx_graph/reading/naming.py common/onnx_graph/reading/scan.py \
     common/onnx_graph/reading/side_files.py common/onnx_graph/reading/validity.py common/onnx_graph/rows.py \
-    common/onnx_graph/shapes/contrib/__init__.py common/onnx_graph/shapes/contrib/as_onnx.py \
-    common/onnx_graph/shapes/contrib/attention.py common/onnx_graph/shapes/contrib/layouts.py \
-    common/onnx_graph/shapes/contrib/machine_learning.py common/onnx_graph/shapes/contrib/matrix.py \
-    common/onnx_graph/shapes/contrib/normalization.py common/onnx_graph/shapes/contrib/registry.py \
-    common/onnx_graph/shapes/contrib/structure.py common/onnx_graph/shapes/control_flow.py \
-    common/onnx_graph/shapes/effort.py common/onnx_graph/shapes/evaluation.py common/onnx_graph/shapes/inference.py \
-    common/onnx_graph/shapes/inference_state.py common/onnx_graph/shapes/node_inference.py \
-    common/onnx_graph/shapes/regions.py common/onnx_graph/shapes/types.py common/onnx_graph/shapes/upper_bounds.py \
-    common/onnx_graph/shapes/values.py common/onnx_graph/symbols/dimensions.py common/onnx_graph/symbols/symbolic.py \
-    common/onnx_graph/work/__init__.py common/onnx_graph/work/attention.py common/onnx_graph/work/contractions.py \
-    common/onnx_graph/work/convolutions.py common/onnx_graph/work/einsum.py common/onnx_graph/work/elementwise.py \
-    common/onnx_graph/work/measure.py common/onnx_graph/work/movement.py common/onnx_graph/work/packed_weights.py \
-    common/onnx_graph/work/recurrent.py common/onnx_graph/work/registry.py common/onnx_graph/work/sampling.py \
-    common/onnx_graph/work/transforms.py common/operators.py common/small_file.py common/source_graph.py \
-    common/sums.py common/view/design/text_tables.py common/view/html.css common/view/html.py common/view/tables.py \
-    common/view/text.py common/workers.py common/workload/layer_rows.py common/workload/layers.py \
-    common/workload/loop_nests.py common/workload/map_layers.py common/workload/nest_rows.py common/yaml_file.py
+    common/onnx_graph/shapes/budget.py common/onnx_graph/shapes/contrib/__init__.py \
+    common/onnx_graph/shapes/contrib/as_onnx.py common/onnx_graph/shapes/contrib/attention.py \
+    common/onnx_graph/shapes/contrib/layouts.py common/onnx_graph/shapes/contrib/machine_learning.py \
+    common/onnx_graph/shapes/contrib/matrix.py common/onnx_graph/shapes/contrib/normalization.py \
+    common/onnx_graph/shapes/contrib/registry.py common/onnx_graph/shapes/contrib/structure.py \
+    common/onnx_graph/shapes/control_flow.py common/onnx_graph/shapes/evaluation.py \
+    common/onnx_graph/shapes/inference.py common/onnx_graph/shapes/inference_state.py \
+    common/onnx_graph/shapes/node_inference.py common/onnx_graph/shapes/regions.py common/onnx_graph/shapes/types.py \
+    common/onnx_graph/shapes/upper_bounds.py common/onnx_graph/shapes/values.py \
+    common/onnx_graph/symbols/dimensions.py common/onnx_graph/symbols/symbolic.py common/onnx_graph/work/__init__.py \
+    common/onnx_graph/work/attention.py common/onnx_graph/work/contractions.py common/onnx_graph/work/convolutions.py \
+    common/onnx_graph/work/einsum.py common/onnx_graph/work/elementwise.py common/onnx_graph/work/measure.py \
+    common/onnx_graph/work/movement.py common/onnx_graph/work/packed_weights.py common/onnx_graph/work/recurrent.py \
+    common/onnx_graph/work/registry.py common/onnx_graph/work/sampling.py common/onnx_graph/work/transforms.py \
+    common/operators.py common/small_file.py common/source_graph.py common/sums.py common/view/design/text_tables.py \
+    common/view/html.css common/view/html.py common/view/tables.py common/view/text.py common/workers.py \
+    common/workload/layer_rows.py common/workload/layers.py common/workload/loop_nests.py \
+    common/workload/map_layers.py common/workload/nest_rows.py common/yaml_file.py
 
 SCRIPT_14 := 14_load_search.py
 TABLE_14 := load_best.json
@@ -339,22 +341,22 @@ CODE_09 := common/artifacts/catalogue.py common/artifacts/cells.py common/artifa
     common/latency/statistics.py common/names.py common/number_formats.py common/onnx_graph/by_operator.py \
     common/onnx_graph/malformed.py common/onnx_graph/reading/naming.py common/onnx_graph/reading/outline.py \
     common/onnx_graph/reading/scan.py common/onnx_graph/reading/side_files.py common/onnx_graph/reading/stripping.py \
-    common/onnx_graph/shapes/contrib/__init__.py common/onnx_graph/shapes/contrib/as_onnx.py \
-    common/onnx_graph/shapes/contrib/attention.py common/onnx_graph/shapes/contrib/layouts.py \
-    common/onnx_graph/shapes/contrib/machine_learning.py common/onnx_graph/shapes/contrib/matrix.py \
-    common/onnx_graph/shapes/contrib/normalization.py common/onnx_graph/shapes/contrib/registry.py \
-    common/onnx_graph/shapes/contrib/structure.py common/onnx_graph/shapes/control_flow.py \
-    common/onnx_graph/shapes/effort.py common/onnx_graph/shapes/evaluation.py common/onnx_graph/shapes/inference.py \
-    common/onnx_graph/shapes/inference_state.py common/onnx_graph/shapes/node_inference.py \
-    common/onnx_graph/shapes/regions.py common/onnx_graph/shapes/types.py common/onnx_graph/shapes/upper_bounds.py \
-    common/onnx_graph/shapes/values.py common/operators.py common/profiling/nesting.py common/profiling/timeline.py \
-    common/profiling/trace.py common/profiling/trace_file.py common/profiling/trace_usage.py \
-    common/profiling/traced_shapes.py common/small_file.py common/sums.py common/timeline/annotations.py \
-    common/timeline/chrome_trace.py common/timeline/flamegraph.py common/timeline/from_tables.py \
-    common/timeline/load_tracks.py common/timeline/npu_trace.py common/timeline/plan_trace.py \
-    common/timeline/shown_runs.py common/view/html.css common/view/html.py common/view/node_labels.py \
-    common/view/tables.py common/view/text.py common/view/trace/bottleneck_text.py common/view/trace/timeline_text.py \
-    common/yaml_file.py
+    common/onnx_graph/shapes/budget.py common/onnx_graph/shapes/contrib/__init__.py \
+    common/onnx_graph/shapes/contrib/as_onnx.py common/onnx_graph/shapes/contrib/attention.py \
+    common/onnx_graph/shapes/contrib/layouts.py common/onnx_graph/shapes/contrib/machine_learning.py \
+    common/onnx_graph/shapes/contrib/matrix.py common/onnx_graph/shapes/contrib/normalization.py \
+    common/onnx_graph/shapes/contrib/registry.py common/onnx_graph/shapes/contrib/structure.py \
+    common/onnx_graph/shapes/control_flow.py common/onnx_graph/shapes/evaluation.py \
+    common/onnx_graph/shapes/inference.py common/onnx_graph/shapes/inference_state.py \
+    common/onnx_graph/shapes/node_inference.py common/onnx_graph/shapes/regions.py common/onnx_graph/shapes/types.py \
+    common/onnx_graph/shapes/upper_bounds.py common/onnx_graph/shapes/values.py common/operators.py \
+    common/profiling/nesting.py common/profiling/timeline.py common/profiling/trace.py common/profiling/trace_file.py \
+    common/profiling/trace_usage.py common/profiling/traced_shapes.py common/small_file.py common/sums.py \
+    common/timeline/annotations.py common/timeline/chrome_trace.py common/timeline/flamegraph.py \
+    common/timeline/from_tables.py common/timeline/load_tracks.py common/timeline/npu_trace.py \
+    common/timeline/plan_trace.py common/timeline/shown_runs.py common/view/html.css common/view/html.py \
+    common/view/node_labels.py common/view/tables.py common/view/text.py common/view/trace/bottleneck_text.py \
+    common/view/trace/timeline_text.py common/yaml_file.py
 
 SCRIPT_11 := 11_compare_runs.py
 TABLE_11 := comparison.csv

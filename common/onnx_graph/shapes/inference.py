@@ -14,8 +14,8 @@ import onnx
 from onnx import helper
 
 from common.onnx_graph.malformed import INVALID
+from common.onnx_graph.shapes.budget import EvaluationBudget
 from common.onnx_graph.shapes.control_flow import executions, infer_region
-from common.onnx_graph.shapes.effort import Effort
 from common.onnx_graph.shapes.evaluation import Array, Value
 from common.onnx_graph.shapes.inference_state import InferenceState
 from common.onnx_graph.shapes.node_inference import require_allowed
@@ -33,7 +33,7 @@ class Learned:
     Attributes:
         region: the model's region with any types, from which the others take their nodes.
         first: the state at the first binding. What is unknown there is unknown over symbols, whatever it is elsewhere.
-        effort: what may still be computed of values, at all bindings together.
+        budget: what may still be computed of values, at all bindings together.
         has_bounds: whether to seek bounds: all is known at the first binding, or a bound completes a shape there.
     """
 
@@ -41,7 +41,7 @@ class Learned:
     constants: dict[str, Array | None] = field(default_factory=dict)
     first: InferenceState | None = None
     bounds: InferenceState | None = None
-    effort: Effort = field(default_factory=Effort)
+    budget: EvaluationBudget = field(default_factory=EvaluationBudget)
     has_bounds: bool = True
 
     def keep(self, exact: InferenceState, bounds: InferenceState | None) -> None:
@@ -62,7 +62,7 @@ def infer_model(model: onnx.ModelProto, given: Mapping[str, Array], learned: Lea
     inferred, is_doubtful = _inferred_by_onnx(model)
     region = read_region(inferred.graph, learned.region)
     types = region.stored_types()
-    values = Values(types, opsets, dict(given), constants=learned.constants, effort=learned.effort)
+    values = Values(types, opsets, dict(given), constants=learned.constants, budget=learned.budget)
     state = _inferred(region, InferenceState(opsets, values, types, first=learned.first))
     if is_doubtful and not learned.first:
         _require_allowed(region, state, is_bound=learned.region is None)
@@ -80,7 +80,7 @@ def _require_allowed(region: Region, state: InferenceState, *, is_bound: bool) -
 def infer_bounds(region: Region, exact: InferenceState, learned: Learned) -> InferenceState:
     """Infer a model again, with the upper bound of every shape that depends on data; certain values stay."""
     certain: dict[str, Value | None] = {name: value for name, value in exact.values.known.items() if value is not None}
-    values = Values(exact.types, exact.opsets, exact.values.given, certain, exact.values.constants, learned.effort)
+    values = Values(exact.types, exact.opsets, exact.values.given, certain, exact.values.constants, learned.budget)
     state = InferenceState(exact.opsets, values, dict(exact.types), first=learned.bounds or learned.first, bounded=True)
     return _inferred(region, state)
 

@@ -14,7 +14,7 @@ import onnx
 from onnx import numpy_helper
 from onnx.external_data_helper import uses_external_data
 
-from common.onnx_graph.shapes.effort import LARGEST_OPERAND, NEVER_EVALUATED, Effort
+from common.onnx_graph.shapes.budget import LARGEST_OPERAND, NEVER_EVALUATED, EvaluationBudget
 from common.onnx_graph.shapes.evaluation import Array, Value, evaluate
 from common.onnx_graph.shapes.regions import Region
 from common.onnx_graph.shapes.types import TensorType, ValueType
@@ -29,7 +29,7 @@ class Values:
         types: known type and shape of every value; grows while the model is inferred.
         known: values found so far; None for a value that cannot be found.
         constants: values of the constants found so far, which hold at any sizes.
-        effort: what may still be computed.
+        budget: what may still be computed.
     """
 
     types: Mapping[str, ValueType]
@@ -37,7 +37,7 @@ class Values:
     given: Mapping[str, Array]
     known: dict[str, Value | None] = field(default_factory=dict)
     constants: dict[str, Array | None] = field(default_factory=dict)
-    effort: Effort = field(default_factory=Effort)
+    budget: EvaluationBudget = field(default_factory=EvaluationBudget)
     _writers: dict[str, onnx.NodeProto] = field(default_factory=dict)
     _initializers: dict[str, onnx.TensorProto] = field(default_factory=dict)
     _read: dict[str, list[str]] = field(default_factory=dict)
@@ -107,7 +107,7 @@ class Values:
         if any(value is None for value in operands.values()):
             return None
         known = {key: value for key, value in operands.items() if value is not None}
-        return evaluate(node, known, self.opsets, self.effort).get(name)
+        return evaluate(node, known, self.opsets, self.budget).get(name)
 
     def _extent(self, node: onnx.NodeProto) -> Array | None:
         operand = self.types.get(node.input[0])

@@ -13,7 +13,7 @@ from onnx import TensorProto, helper, numpy_helper
 from common.onnx_graph.load import load_model
 from common.onnx_graph.shapes import evaluation
 from common.onnx_graph.shapes import values as module
-from common.onnx_graph.shapes.effort import LARGEST_OPERAND
+from common.onnx_graph.shapes.budget import LARGEST_OPERAND
 from common.onnx_graph.shapes.regions import read_region
 from common.onnx_graph.shapes.types import TensorType
 from common.onnx_graph.shapes.values import Values, stored_value

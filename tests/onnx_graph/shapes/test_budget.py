@@ -10,8 +10,14 @@ import pytest
 from onnx import TensorProto, helper
 
 from common.onnx_graph.load import load_model
-from common.onnx_graph.shapes import effort as module
-from common.onnx_graph.shapes.effort import LARGEST_OPERAND, MOST_OPERATIONS, NODE_OPERATIONS, Effort, operations_of
+from common.onnx_graph.shapes import budget as module
+from common.onnx_graph.shapes.budget import (
+    LARGEST_OPERAND,
+    MOST_OPERATIONS,
+    NODE_OPERATIONS,
+    EvaluationBudget,
+    operations_of,
+)
 from common.onnx_graph.shapes.evaluation import evaluate
 from tests.support.body_models import body, info, node
 from tests.support.onnx_models import INT64, Typed, model
@@ -41,7 +47,7 @@ def unknown_shape(proto, folder, tensor="y"):
 def test_a_pattern_is_never_matched():
     text = np.array(["aaaa"], object)
     match = one("RegexFullMatch", 1, pattern="a+")
-    assert evaluate(match, {"x0": text}, OPSETS, Effort()) == {}
+    assert evaluate(match, {"x0": text}, OPSETS, EvaluationBudget()) == {}
 
 
 def test_a_pattern_without_end_leaves_its_shape_to_the_run(tmp_path):
@@ -109,7 +115,7 @@ def test_random_numbers_in_a_body_are_no_values(tmp_path):
 def test_a_model_does_not_set_the_locale_of_this_process():
     before = locale.setlocale(locale.LC_ALL)
     normalize = one("StringNormalizer", 1, locale="C.UTF-8", case_change_action="LOWER")
-    assert evaluate(normalize, {"x0": np.array(["A"], object)}, OPSETS, Effort()) == {}
+    assert evaluate(normalize, {"x0": np.array(["A"], object)}, OPSETS, EvaluationBudget()) == {}
     assert locale.setlocale(locale.LC_ALL) == before
 
 
@@ -158,15 +164,17 @@ def test_what_shapes_are_computed_of_is_evaluated(op_type, operands, attributes)
 
 
 def test_all_evaluations_share_one_budget(monkeypatch):
-    effort = Effort(left=3 * NODE_OPERATIONS)
-    assert [effort.allows(one("Neg", 1), [zeros(1)], OPSETS) for _ in range(5)] == [True] * 3 + [False] * 2
+    budget = EvaluationBudget(left=3 * NODE_OPERATIONS)
+    assert [budget.allows(one("Neg", 1), [zeros(1)], OPSETS) for _ in range(5)] == [True] * 3 + [False] * 2
 
 
 def test_the_budget_is_that_of_all_bindings_of_a_model(tmp_path, monkeypatch):
     """A model with an unbound dimension is inferred seven times; each time a value is computed anew."""
     spent = []
-    allows = Effort.allows
-    monkeypatch.setattr(module.Effort, "allows", lambda self, *of: spent.append(id(self)) or allows(self, *of))
+    allows = EvaluationBudget.allows
+    monkeypatch.setattr(
+        module.EvaluationBudget, "allows", lambda self, *of: spent.append(id(self)) or allows(self, *of)
+    )
     nodes = [node("Shape", "x", "s", "s"), node("Mod", "s,two", "t", "t"), node("Expand", "x,t", "y", "e")]
     onnx.save(model(nodes, {"x": ("N", 1)}, {"y": None}, {"two": np.array([1, 2])}), tmp_path / "m.onnx")
     load_model(tmp_path / "m.onnx", {}, symbolic=True)

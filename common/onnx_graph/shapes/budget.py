@@ -60,7 +60,7 @@ WINDOW = frozenset(("kernel_shape", "strides", "dilations", "size", "sampling_ra
 
 
 @dataclass(slots=True)
-class Effort:
+class EvaluationBudget:
     """The operations that may still be spent on a model."""
 
     left: int = BUDGET
