@@ -36,7 +36,7 @@ from common import cli
 from common.attribution.contraction_check import compared_contractions, contractions
 from common.attribution.known_work import work_notes
 from common.attribution.ownership import attribute, node_map_rows
-from common.attribution.roofline_rows import gap_notes, require_coverage, roofline_rows
+from common.attribution.roofline_rows import gap_notes, require_coverage, require_whole, roofline_rows
 from common.fusion.border import executed_traffic
 from common.onnx_graph.executed import (
     edge_rows,
@@ -82,7 +82,8 @@ def ceilings(stage: cli.StageRun, threads: int) -> Roofs:
     if not cpu_model:
         stage.note(f"{path}: measured on {measured['cpu_model']}; the processor of the profile is unknown")
     if not measured["stable"]:
-        stage.note(f"{path}: unstable ceilings, hence uncertain roof shares; rerun <host_ceilings> on an idle host")
+        remedy = "rerun <host_ceilings> on an idle host, or give <peak_flops> and <mem_bw>"
+        stage.note(f"{path}: unstable ceilings, so shares of the roof are empty; {remedy}")
     return roofs_of(measured, settings.peak_flops, settings.mem_bw)
 
 
@@ -98,6 +99,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         attribution = attribute(source, executed, contractions(metrics.values()))
         moved, ran = executed_traffic(source, executed, attribution.sources, sizes), with_traced_shapes(executed, nodes)
         rows = roofline_rows(nodes, metrics, attribution, moved, partial(work_in_run, ran), roofs, median_us)
+        require_whole(path, rows, median_us)
         coverage = require_coverage(path, rows, latency["trace_total_us"])
         check, notes = compared_contractions(path, nodes, metrics, attribution, rows)
         stage.note(*work_notes(rows), *notes, *missing_peak_notes(roofs, rows), *gap_notes(nodes, rows))

@@ -43,10 +43,17 @@ def number_format(op_type: str, dtype: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Roofs:
-    """Bandwidth of a machine, and its peak in each number format, or one given peak for all formats."""
+    """Bandwidth of a machine, and its peak in each number format, or one given peak for all formats.
+
+    Attributes:
+        is_stable: whether the parts of their measurement agree; shares of other roofs are not stated.
+        last_level_cache_bytes: infinite where it is unknown.
+    """
 
     memory_bytes_per_s: float
     peaks_flop_per_s: Mapping[str, float]
+    is_stable: bool = True
+    last_level_cache_bytes: float = math.inf
 
     def roof(self, op_type: str, dtype: str) -> str:
         """Return the name of the peak that judges an operator: its format's, or fp32 where that format has none."""
@@ -65,12 +72,15 @@ def given_roofs(peak_flop_per_s: float, memory_bytes_per_s: float) -> Roofs:
 
 def roofs_of(measured: HostCeilingsDocument, peak_flop_per_s: float | None, memory_bytes_per_s: float | None) -> Roofs:
     """Return the roofs of a host: the given figures, and the measured ones where none is given."""
-    bandwidth = memory_bytes_per_s or measured["memory_bytes_per_s"]
-    if peak_flop_per_s:
-        return given_roofs(peak_flop_per_s, bandwidth)
     figures: Mapping[str, object] = measured  # the names of the peaks are data
     peaks = {name: figures[key] for name, key in MEASURED_PEAKS.items()}
-    return Roofs(bandwidth, {name: peak for name, peak in peaks.items() if isinstance(peak, int | float)})
+    known = {name: float(peak) for name, peak in peaks.items() if isinstance(peak, int | float)}
+    return Roofs(
+        memory_bytes_per_s or measured["memory_bytes_per_s"],
+        {GIVEN: peak_flop_per_s} if peak_flop_per_s else known,
+        is_stable=measured["stable"],
+        last_level_cache_bytes=measured["last_level_cache_bytes"] or math.inf,
+    )
 
 
 def missing_peak_notes(roofs: Roofs, nodes: Iterable[OpRooflineRow]) -> list[str]:
@@ -106,7 +116,8 @@ def place(ceilings: Ceilings, flops: int | None, moved_bytes: int | None, latenc
     """Place an operator under the roof.
 
     An operator without FLOPs is bound by memory, and its share of the roof is its share of the bandwidth. A share above
-    1 is kept: the operands came from a cache. A latency of zero (below the profiler's own cost) gives no rate.
+    1 is kept (:mod:`common.attribution.share_reasons` finds its reason). A latency of zero (below the profiler's own
+    cost) gives no rate.
     """
     seconds = latency_us * 1e-6
     attained_flops = flops / seconds if flops is not None and seconds > 0 else None

@@ -224,6 +224,7 @@ class OpRooflineRow(TypedDict):
     roof: str
     roof_share: float | None
     is_above_roof: bool
+    roof_share_reason: str
     bound: str
 
 

@@ -176,7 +176,7 @@ _table(
     "row_kind op_type domain execution_index events_per_run_count source_nodes op_types layout_of dtype macs "
     "executed_macs flops weight_bytes input_bytes output_bytes bytes work_source raw_total_us raw_median_us "
     "node_latency_us latency_share is_correction_dominated arithmetic_intensity_flop_per_byte attained_flop_per_s "
-    "attained_bytes_per_s attainable_flop_per_s roof roof_share is_above_roof bound",
+    "attained_bytes_per_s attainable_flop_per_s roof roof_share is_above_roof roof_share_reason bound",
 )
 _table(
     "node_map",

@@ -18,7 +18,8 @@ from common.names import quoted
 # 2 - ceilings of several roofs, the steady part of the runs, power before the runs; what a table lacks.
 # 3 - attributes of the source nodes; pessimistic, likely and optimistic cases; patterns as counts.
 # 4 - shapes of nodes that ran with several; how the work of an executed node is known.
-FORMAT_VERSION = 4
+# 5 - why a share of the roof is above 1 or empty.
+FORMAT_VERSION = 5
 TOOLS = ("onnx", "onnxruntime", "numpy", "pandas", "networkx", "matplotlib")
 
 

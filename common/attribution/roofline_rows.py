@@ -5,12 +5,14 @@ Every microsecond of the trace is in one row. The gap is the unprofiled median l
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
 from common.attribution.known_work import BorderBytes, KnownWork, WorkInRun, known_work, model_shapes
 from common.attribution.ownership import Attribution
+from common.attribution.share_reasons import share_reason
 from common.errors import PipelineError
 from common.graph import GAP
 from common.host_doubts import EXPECTED_GAP_SHARE
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
     from common.table_rows import OpLatencyRow, OpMetricsRow, OpRooflineRow
 
 LEAST_COVERAGE = 0.999
+LARGEST_SUM_ERROR = 1e-9  # of a sum of doubles
 UNKNOWN_GAP = (
     "no gap between nodes is known: the profile has no unprofiled median; shares refer to the sum of node times"
 )
@@ -49,9 +52,7 @@ def roofline_rows(
         work = known_work(sources, moved[name], partial(count, timed, model_shapes(timed, sources)))
         layout_of = attribution.layout_of.get(name, "")
         rows.append(
-            node_row(
-                timed, sources, work, roofs, executed_macs=count(timed).macs, layout_of=layout_of, whole_us=whole_us
-            )
+            node_row(timed, sources, work, roofs, executed=count(timed), layout_of=layout_of, whole_us=whole_us)
         )
     return [*rows, gap_row(whole_us - nodes_us, whole_us)] if median_us else rows
 
@@ -62,18 +63,20 @@ def node_row(
     work: KnownWork,
     roofs: Roofs,
     *,
-    executed_macs: int | None,
+    executed: WorkInRun,
     layout_of: str,
     whole_us: float,
 ) -> OpRooflineRow:
     """Return the row of one executed node.
 
     ``sources`` are the source nodes that it computes; a node that the runtime inserted has none, and may serve the
-    layout of another one. ``whole_us`` is the time that its share refers to.
+    layout of another one. ``executed`` is the work of its own operator, ``whole_us`` the time that its share refers to.
     """
     latency_us, dtype = time_in_run_us(timed), next(iter(timed["output_dtypes"]), "")
     roof = roofs.roof(timed["op_type"], dtype)
-    placed = place(roofs.under(roof), work.flops, work.bytes, latency_us)
+    placed = place(ceilings := roofs.under(roof), work.flops, work.bytes, latency_us)
+    reason = share_reason(placed, ceilings, roofs, timed, sources, work, executed)
+    share = None if reason == "unstable" else placed.roof_share
     return {
         "executed_node": timed["executed_node"],
         "row_kind": "node" if sources else "inserted",
@@ -86,7 +89,7 @@ def node_row(
         "layout_of": layout_of,
         "dtype": dtype,
         "macs": work.macs,
-        "executed_macs": executed_macs,
+        "executed_macs": executed.macs,
         "flops": work.flops,
         "weight_bytes": work.weight_bytes,
         "input_bytes": work.input_bytes,
@@ -103,8 +106,9 @@ def node_row(
         "attained_bytes_per_s": placed.attained_bytes_per_s,
         "attainable_flop_per_s": placed.attainable_flop_per_s,
         "roof": roof,
-        "roof_share": placed.roof_share,
-        "is_above_roof": placed.roof_share is not None and placed.roof_share > 1,
+        "roof_share": share,
+        "is_above_roof": share is not None and share > 1,
+        "roof_share_reason": reason or "",
         "bound": placed.bound or "",
     }
 
@@ -142,6 +146,7 @@ def gap_row(gap_us: float, whole_us: float) -> OpRooflineRow:
         "roof": "",
         "roof_share": None,
         "is_above_roof": False,
+        "roof_share_reason": "",
         "bound": "",
     }
 
@@ -169,6 +174,18 @@ def require_coverage(table: object, nodes: Iterable[OpRooflineRow], trace_total_
         remedy = "attribution fails on this model; profile it with another <optimization>"
         raise PipelineError(table, f"only {share:.2%} of its time has an owner", remedy)
     return share
+
+
+def require_whole(table: object, rows: Sequence[OpRooflineRow], median_us: float | None) -> None:
+    """Check that the nodes and the gap together are the unprofiled median, where it is known.
+
+    Raises:
+        PipelineError: they are more or less; the shares of the latency would not add up.
+    """
+    total_us = math.fsum(row["node_latency_us"] for row in rows)
+    if median_us and not math.isclose(total_us, median_us, rel_tol=LARGEST_SUM_ERROR):
+        problem = f"its nodes and the gap are {total_us:g} µs, the unprofiled median is {median_us:g} µs"
+        raise PipelineError(table, problem, "rerun <op_latency>")
 
 
 def gap_notes(nodes: Sequence[OpLatencyRow], rows: Sequence[OpRooflineRow]) -> list[str]:

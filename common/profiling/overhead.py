@@ -81,7 +81,8 @@ def chains(kind: OverheadClass) -> tuple[Chain, ...]:
     count = min(kind.input_count, 3) if kind.uses_thread_pool else kind.input_count
     if not kind.uses_thread_pool:
         op_type = "Relu" if count <= 1 else "Sum"
-        return tuple(Chain(op_type, ((1, 4, 4, width),) * max(count, 1)) for width in (4, 4096 // max(count, 1)))
+        operands = max(count, 1)
+        return tuple(Chain(op_type, ((1, 4, 4, width),) * operands) for width in (4, max(4096 // operands, 1)))
     if count <= 1:
         return Chain("Softmax", ((64, 512),)), Chain("Erf", ((1, 65536),))
     if count == 2:

@@ -45,6 +45,12 @@ def test_a_class_has_two_chains_of_its_operands(pool, inputs, op_type, operands)
     assert 4 * np.prod(large.shapes[0]) <= 2**19  # input and output stay in a core's own cache
 
 
+def test_the_operands_of_a_node_of_thousands_of_inputs_hold_something():
+    """Beyond 4,096 operands, each would have had no element at all."""
+    small, large = chains(OverheadClass(False, 9000))
+    assert {shape[-1] for chain in (small, large) for shape in chain.shapes} == {1, 4}
+
+
 @pytest.mark.parametrize("inputs", [1, 2, 3])
 def test_chains_of_the_thread_pool_use_it(tmp_path, inputs):
     for chain in chains(OverheadClass(True, inputs)):

@@ -96,6 +96,8 @@ def test_another_host_is_refused_with_both_named(key, other):
 # --- number formats -------------------------------------------------------------------------------------------------
 
 MEASURED = {
+    "stable": True,
+    "last_level_cache_bytes": None,
     "memory_bytes_per_s": 17.0,
     "peak_flop_per_s": 1009.0,
     "int8_op_per_s": 4001.0,

@@ -174,6 +174,7 @@ def test_a_share_above_one_is_kept_and_marked(out):
     table = merged(out, "--peak-flops", "1e6", "--mem-bw", "1e12")
     assert number(table.loc["fused", "roof_share"]) == pytest.approx(2093 / 13)  # 2093 / 13 µs over 1e6
     assert table["is_above_roof"].to_dict() == {"reorder": False, "fused": True, "(gap)": False}
+    assert table["roof_share_reason"].to_dict() == {"reorder": "", "fused": "ceiling", "(gap)": ""}
 
 
 @pytest.mark.slow
@@ -278,10 +279,27 @@ def test_the_file_may_stand_elsewhere(out, tmp_path):
 
 
 @pytest.mark.slow
-def test_unstable_ceilings_are_noted(out, capsys):
+def test_shares_of_unstable_ceilings_are_empty_with_a_reason(out, capsys):
+    """Rates, bound and what is attainable stay; with ceilings that the user gives, the shares are there."""
     write_ceilings(out, stable=False)
-    merged(out)
-    assert "host_ceilings.json: unstable ceilings" in capsys.readouterr().err
+    table = merged(out).loc["fused"]
+    note = "host_ceilings.json: unstable ceilings, so shares of the roof are empty; rerun 00_host_ceilings.py"
+    assert note in capsys.readouterr().err
+    assert (table["roof_share"], table["is_above_roof"], table["roof_share_reason"]) == ("", False, "unstable")
+    assert number(table["attained_flop_per_s"]) > 0
+    assert table["bound"] in ("compute", "memory")
+    given = merged(out, *BOTH).loc["fused"]
+    assert number(given["roof_share"]) > 0
+    assert given["roof_share_reason"] != "unstable"
+
+
+@pytest.mark.slow
+def test_rows_that_are_not_the_median_are_refused(out, monkeypatch):
+    """The gap closes the sum; a figure that is lost on the way is no figure of this run."""
+    rows = stage.roofline_rows
+    monkeypatch.setattr(stage, "roofline_rows", lambda *given: rows(*given)[1:])
+    with pytest.raises(PipelineError, match=r"its nodes and the gap are 18 µs, the unprofiled median is 23 µs"):
+        merged(out, *BOTH)
 
 
 @pytest.mark.slow

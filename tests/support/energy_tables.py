@@ -63,6 +63,7 @@ def roofline_row(node: tuple[Any, ...]) -> dict[str, Any]:
         "roof": "" if kind == "gap" else "fp32",
         "roof_share": None,
         "is_above_roof": False,
+        "roof_share_reason": "",
         "bound": "",
     }
 

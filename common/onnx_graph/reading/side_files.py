@@ -68,7 +68,7 @@ class _SideFiles:
         """Open a file in the model's folder, if it is not the one that is open."""
         if self._opened is None or self._opened[0] != location:
             self.close()
-            side_file = (self.folder / location).resolve()
+            side_file = Path(os.path.realpath(self.folder / location))  # unlike resolve, it ends on a loop of links
             if not side_file.is_relative_to(self.folder):  # a model may name any path
                 raise ValueError(location)
             if side_file.exists() and not side_file.is_file():

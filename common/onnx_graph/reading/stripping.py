@@ -2,6 +2,7 @@
 
 The values that are kept are those from which shapes are computed: int64 tensors of at most one axis and ``KEPT_BYTES``,
 and integers among the attributes. The scales and the int32 biases of a quantized model are weights like any other.
+Vocabularies, categories and trees are learned, too: of classical machine learning only ``STRUCTURE`` is kept.
 """
 
 from __future__ import annotations
@@ -12,9 +13,22 @@ import onnx
 from google.protobuf.message import Message
 
 from common.onnx_graph.reading.scan import KEPT_BYTES
-from common.operators import MACHINE_LEARNING
+from common.operators import MACHINE_LEARNING, MICROSOFT, ONNX
 
 TEXTS = ("doc_string", "metadata_props")
+# Attributes of ai.onnx.ml from which shapes and work follow; all others hold content.
+_STRUCTURE = (
+    "aggregate_function cast_to inputdimensions kernel_type map_form max_map multi_class n_supports n_targets norm "
+    "one_class post_transform targets zeros"
+)
+STRUCTURE = frozenset(_STRUCTURE.split())
+# Attributes with content of other operators, which have some of both kinds.
+CONTENT = {
+    (ONNX, "TfIdfVectorizer"): ("pool_int64s", "pool_strings"),
+    (ONNX, "StringNormalizer"): ("stopwords",),
+    (ONNX, "RegexFullMatch"): ("pattern",),
+    (MICROSOFT, "Tokenizer"): ("separators", "tokenexp"),
+}
 STORAGE = ("external_data", "data_location")
 PAYLOADS = ("raw_data", "float_data", "int32_data", "int64_data", "double_data", "uint64_data", "string_data")
 
@@ -23,7 +37,8 @@ def strip_weights(model: onnx.ModelProto) -> None:
     """Take weights, texts and local functions out of a model, in its bodies and attributes as well.
 
     Tensors keep name, type and shape. Lists keep their length, with zeros and empty texts in them. A single number (an
-    epsilon, a factor) stays, because it was chosen and not learned; in a Constant node it is a tensor, and goes.
+    epsilon, a factor) stays, because it was chosen and not learned; in a Constant node it is a tensor, and goes. So
+    goes every number of classical machine learning that is not ``STRUCTURE``.
     """
     model.DiscardUnknownFields()
     for name in ("functions", "training_info"):
@@ -59,10 +74,28 @@ def _strip_attributes(node: onnx.NodeProto) -> None:
         attribute.floats[:] = [0.0] * len(attribute.floats)
         if node.op_type == "Constant":
             _clear(attribute, "f", "s")
-        if node.op_type == "Constant" or node.domain == MACHINE_LEARNING:  # texts, and vocabularies
             attribute.strings[:] = [b""] * len(attribute.strings)
         if len(attribute.s) > KEPT_BYTES:  # a compiled part of the model, as in EPContext
             _clear(attribute, "s")
+        if _is_content(node, attribute.name):
+            _empty(attribute)
+
+
+def _is_content(node: onnx.NodeProto, name: str) -> bool:
+    if node.domain == MACHINE_LEARNING:
+        return name not in STRUCTURE
+    return name in CONTENT.get((node.domain, node.op_type), ())
+
+
+def _empty(attribute: onnx.AttributeProto) -> None:
+    """Put zeros and empty texts into an attribute; a list keeps its length, a tensor its type and shape."""
+    attribute.strings[:] = [b""] * len(attribute.strings)
+    attribute.ints[:] = [0] * len(attribute.ints)
+    for name, nothing in (("s", b""), ("i", 0), ("f", 0.0)):
+        if attribute.HasField(name):
+            setattr(attribute, name, nothing)
+    if attribute.HasField("t"):
+        _clear(attribute.t, *STORAGE, *PAYLOADS)
 
 
 def _clear(message: Message, *names: str) -> None:

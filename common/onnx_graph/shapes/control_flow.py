@@ -61,8 +61,9 @@ def _repeated(count: Count | None, passes: Count | None) -> Count | None:
 
 
 def _steps(state: InferenceState, bodies: Sequence[Region]) -> Count | None:
+    """Return how many nodes the bodies run at most; a pass counts as one, as a body may be empty."""
     inner = ((body, _steps(state, [part for parts in body.bodies.values() for part in parts])) for body in bodies)
-    return total(product((state.passes[body.name][1], total((len(body.nodes), steps)))) for body, steps in inner)
+    return total(product((state.passes[body.name][1], total((1, len(body.nodes), steps)))) for body, steps in inner)
 
 
 def _infer_other(state: InferenceState, _node: onnx.NodeProto, bodies: Sequence[Region]) -> None:

@@ -1,12 +1,12 @@
 """Evaluate one node by ONNX's reference implementation.
 
 A model computes many shapes alike, and is inferred at several bindings of its dimensions. So nodes are compared without
-their names, and results of few numbers are kept.
+their names, and results of few numbers are kept. What may be evaluated at all is the subject of ``budget``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -15,10 +15,12 @@ import numpy.typing as npt
 import onnx
 from onnx import helper
 
+from common.onnx_graph.shapes.budget import EvaluationBudget
 from common.operators import MACHINE_LEARNING, ONNX
 
 if TYPE_CHECKING:  # only a model that computes shapes should pay for the import
     from onnx.reference import ReferenceEvaluator
+    from onnx.reference.op_run import OpRun
 
 Array: TypeAlias = npt.NDArray[Any]  # of any element type
 Value: TypeAlias = Array | list[object]  # a sequence is a list
@@ -30,12 +32,18 @@ Results: TypeAlias = tuple[Value | None, ...]
 Frozen: TypeAlias = tuple[np.dtype[np.generic], tuple[int, ...], bytes]
 
 
-def evaluate(node: onnx.NodeProto, operands: Mapping[str, Value], opsets: Mapping[str, int]) -> dict[str, Value]:
-    """Return the values of a node's outputs, or none where the reference implementation fails."""
+def evaluate(
+    node: onnx.NodeProto, operands: Mapping[str, Value], opsets: Mapping[str, int], budget: EvaluationBudget
+) -> dict[str, Value]:
+    """Return the values of a node's outputs; none where it exceeds the budget, or the implementation fails."""
     if node.domain not in (ONNX, "ai.onnx", MACHINE_LEARNING):
         return {}
+    if not budget.allows(node, [operands.get(name) for name in node.input if name], opsets):
+        return {}
     imports = tuple(opsets.items())
-    if holds_bodies(node) or not all(map(is_small, operands.values())):
+    if holds_bodies(node):
+        results = _computed(lambda: _evaluator(node, operands, imports, budget), operands)
+    elif not all(map(is_small, operands.values())):
         results = _computed(lambda: _evaluator(node, operands, imports), operands)
     else:
         results = _kept(nameless(node), tuple(frozen(operands.get(name)) for name in node.input), imports)
@@ -88,15 +96,51 @@ def forget() -> None:
     _kept_evaluator.cache_clear()
 
 
-def _evaluator(node: onnx.NodeProto, operands: Iterable[str], imports: Opsets) -> ReferenceEvaluator:
+def _evaluator(
+    node: onnx.NodeProto, operands: Iterable[str], imports: Opsets, of_bodies: EvaluationBudget | None = None
+) -> ReferenceEvaluator:
+    """Return an evaluator of one node; the nodes of its bodies spend ``of_bodies``."""
     from onnx.reference import ReferenceEvaluator
 
+    evaluator = _bounded(ReferenceEvaluator, of_bodies) if of_bodies else ReferenceEvaluator
     inputs = [helper.make_value_info(name, onnx.TypeProto()) for name in operands]
     outputs = [helper.make_value_info(name, onnx.TypeProto()) for name in node.output if name]
     opsets = [helper.make_opsetid(domain, version) for domain, version in imports]
-    return ReferenceEvaluator(
-        helper.make_model(helper.make_graph([node], "one", inputs, outputs), opset_imports=opsets)
-    )
+    return evaluator(helper.make_model(helper.make_graph([node], "one", inputs, outputs), opset_imports=opsets))
+
+
+def _bounded(evaluator: type[ReferenceEvaluator], budget: EvaluationBudget) -> type[ReferenceEvaluator]:
+    """Return an evaluator that asks before each node of a body; it builds the evaluators of inner bodies, too."""
+
+    class Bounded(evaluator):  # type: ignore[valid-type, misc]
+        def _init(self) -> None:
+            super()._init()
+            self.rt_nodes_ = [_BoundedNode(node, budget, self.opsets) for node in self.rt_nodes_]  # type: ignore[has-type]
+
+    return Bounded
+
+
+class _BoundedNode:
+    """A node of the reference implementation that runs only if the budget allows it.
+
+    To the implementation a Loop without a condition is one whose condition is false; ONNX runs it to its trip count.
+    """
+
+    def __init__(self, node: OpRun, budget: EvaluationBudget, opsets: Mapping[str, int]) -> None:
+        self._node, self._budget, self._opsets = node, budget, opsets
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._node, name)
+
+    def run(self, *operands: Value | None, **context: object) -> Sequence[Value]:
+        node = self._node.onnx_node
+        given = [value for name, value in zip(node.input, operands, strict=False) if name]
+        if not self._budget.allows(node, given, self._opsets):
+            raise RuntimeError(f"{node.op_type} takes more operations than are left")
+        if node.op_type == "Loop" and operands[1] is None:
+            operands = operands[0], np.array(True), *operands[2:]
+        results: Sequence[Value] = self._node.run(*operands, **context)  # type: ignore[no-untyped-call]
+        return results
 
 
 def _computed(build: Callable[[], ReferenceEvaluator], operands: Mapping[str, Value]) -> Results:

@@ -14,9 +14,11 @@ import onnx
 from onnx import helper
 
 from common.onnx_graph.malformed import INVALID
+from common.onnx_graph.shapes.budget import EvaluationBudget
 from common.onnx_graph.shapes.control_flow import executions, infer_region
 from common.onnx_graph.shapes.evaluation import Array, Value
 from common.onnx_graph.shapes.inference_state import InferenceState
+from common.onnx_graph.shapes.node_inference import require_allowed
 from common.onnx_graph.shapes.regions import Region, read_region
 from common.onnx_graph.shapes.types import TensorType, value_type
 from common.onnx_graph.shapes.values import Values
@@ -31,6 +33,7 @@ class Learned:
     Attributes:
         region: the model's region with any types, from which the others take their nodes.
         first: the state at the first binding. What is unknown there is unknown over symbols, whatever it is elsewhere.
+        budget: what may still be computed of values, at all bindings together.
         has_bounds: whether to seek bounds: all is known at the first binding, or a bound completes a shape there.
     """
 
@@ -38,6 +41,7 @@ class Learned:
     constants: dict[str, Array | None] = field(default_factory=dict)
     first: InferenceState | None = None
     bounds: InferenceState | None = None
+    budget: EvaluationBudget = field(default_factory=EvaluationBudget)
     has_bounds: bool = True
 
     def keep(self, exact: InferenceState, bounds: InferenceState | None) -> None:
@@ -52,19 +56,31 @@ def infer_model(model: onnx.ModelProto, given: Mapping[str, Array], learned: Lea
     bindings of its dimensions have ``learned``.
 
     Raises:
-        PipelineError: a control-flow node breaks its operator's specification.
+        PipelineError: a node breaks its operator's specification.
     """
     opsets = imported_opsets(model)
-    region = read_region(_inferred_by_onnx(model).graph, learned.region)
+    inferred, is_doubtful = _inferred_by_onnx(model)
+    region = read_region(inferred.graph, learned.region)
     types = region.stored_types()
-    values = Values(types, opsets, dict(given), constants=learned.constants)
-    return region, _inferred(region, InferenceState(opsets, values, types, first=learned.first))
+    values = Values(types, opsets, dict(given), constants=learned.constants, budget=learned.budget)
+    state = _inferred(region, InferenceState(opsets, values, types, first=learned.first))
+    if is_doubtful and not learned.first:
+        _require_allowed(region, state, is_bound=learned.region is None)
+    return region, state
+
+
+def _require_allowed(region: Region, state: InferenceState, *, is_bound: bool) -> None:
+    """Check every node; extents count outside bodies where all dimensions are bound, and those of weights anyway."""
+    for part in region.walk():
+        fixed = state.types if is_bound and part is region else {*region.initializers, *part.initializers}
+        for node in part.nodes:
+            require_allowed(state, node, fixed)
 
 
 def infer_bounds(region: Region, exact: InferenceState, learned: Learned) -> InferenceState:
     """Infer a model again, with the upper bound of every shape that depends on data; certain values stay."""
     certain: dict[str, Value | None] = {name: value for name, value in exact.values.known.items() if value is not None}
-    values = Values(exact.types, exact.opsets, exact.values.given, certain, exact.values.constants)
+    values = Values(exact.types, exact.opsets, exact.values.given, certain, exact.values.constants, learned.budget)
     state = InferenceState(exact.opsets, values, dict(exact.types), first=learned.bounds or learned.first, bounded=True)
     return _inferred(region, state)
 
@@ -81,14 +97,22 @@ def imported_opsets(model: onnx.ModelProto) -> dict[str, int]:
     return {"" if entry.domain == "ai.onnx" else entry.domain: entry.version for entry in model.opset_import}
 
 
-def _inferred_by_onnx(model: onnx.ModelProto) -> onnx.ModelProto:
-    """Return the model with the shapes that ONNX infers, or unchanged where its inference fails as a whole."""
+def _inferred_by_onnx(model: onnx.ModelProto) -> tuple[onnx.ModelProto, bool]:
+    """Return the model with the shapes that ONNX infers, and whether its inference failed at a node or as a whole.
+
+    Where it fails as a whole, the model is unchanged.
+    """
+    has_small_inputs, is_doubtful = _has_small_inputs(model.graph), False
     try:
-        inferred = onnx.shape_inference.infer_shapes(model, data_prop=_has_small_inputs(model.graph))
+        try:
+            inferred = onnx.shape_inference.infer_shapes(model, strict_mode=True, data_prop=has_small_inputs)
+        except INVALID:
+            is_doubtful = True
+            inferred = onnx.shape_inference.infer_shapes(model, data_prop=has_small_inputs)
     except (*INVALID, MemoryError):
-        return model
+        return model, True
     model.Clear()  # else it would be in memory twice
-    return inferred
+    return inferred, is_doubtful
 
 
 def _has_small_inputs(graph: onnx.GraphProto) -> bool:

@@ -7,14 +7,15 @@ shape that depends on data is replaced by its upper bound (``upper_bounds``).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Container, Sequence
 from functools import cache, lru_cache
 
 import onnx
 from onnx import helper, numpy_helper
 
 from common.graph import Tensor
-from common.onnx_graph.malformed import INVALID
+from common.onnx_graph.malformed import INVALID, MalformedNodeError
 from common.onnx_graph.shapes.contrib import contrib_outputs
 from common.onnx_graph.shapes.evaluation import (
     MOST_KEPT,
@@ -33,6 +34,9 @@ from common.onnx_graph.shapes.upper_bounds import upper_bound
 
 LARGEST_VALUE = 4096  # elements: no operator takes a shape, an axis or a bound from a larger tensor, or from a matrix
 IR_VERSION = 10
+_REASON = re.compile(
+    r"^(?:\[\w+Error\]|\(op_type:.*?\):|Inference error\(s\):|\s)+"
+)  # before the reason in an error of ONNX
 
 
 def infer_node(state: InferenceState, node: onnx.NodeProto) -> None:
@@ -95,15 +99,26 @@ def _inferred(
     version: int,
     imports: Opsets,
 ) -> tuple[ValueType | None, ...]:
+    try:
+        return _inferred_by_schema(node, types, values, version, imports)
+    except INVALID:
+        return ()
+
+
+def _inferred_by_schema(
+    node: onnx.NodeProto,
+    types: Sequence[ValueType | None],
+    values: Sequence[Array | None],
+    version: int,
+    imports: Opsets,
+) -> tuple[ValueType | None, ...]:
+    """Return the types of the outputs; ONNX raises one of ``INVALID`` for operands that the operator does not allow."""
     schema = onnx.defs.get_schema(node.op_type, version, node.domain)
     operands = [*zip(node.input, types, values, strict=True)]
     protos = {name: type_proto(known) for name, known, _ in operands if known is not None}
     data = {name: numpy_helper.from_array(value) for name, _, value in operands if value is not None}
     opsets = [helper.make_opsetid(domain, number) for domain, number in imports]
-    try:
-        inferred = onnx.shape_inference.infer_node_outputs(schema, node, protos, data, None, opsets, IR_VERSION)
-    except INVALID:
-        return ()
+    inferred = onnx.shape_inference.infer_node_outputs(schema, node, protos, data, None, opsets, IR_VERSION)
     return tuple(value_type(inferred[name]) if name in inferred else None for name in node.output)
 
 
@@ -113,6 +128,33 @@ def has_schema(op_type: str, version: int, domain: str) -> bool:
         return bool(onnx.defs.get_schema(op_type, version, domain))
     except onnx.defs.SchemaError:
         return False
+
+
+def require_allowed(state: InferenceState, node: onnx.NodeProto, fixed: Container[str]) -> None:
+    """Check the operands of a node by its operator's own inference, as ONNX Runtime does when it loads a model.
+
+    Types are those of the finished inference. Of operands that are not ``fixed`` only the rank counts, because their
+    extents may be those of a sample or of one pass.
+
+    Raises:
+        MalformedNodeError: the operator does not allow them.
+    """
+    version = state.opsets.get(node.domain, 0)
+    names = [name for name in node.input if name]
+    if holds_bodies(node) or not has_schema(node.op_type, version, node.domain) or not state.types.keys() >= {*names}:
+        return
+    types = [_of_rank(state.types[name], name in fixed) if name else None for name in node.input]
+    values = [_small_value(state, name) if name in fixed else None for name in node.input]
+    try:
+        _inferred_by_schema(node, types, values, version, tuple(state.opsets.items()))
+    except INVALID as error:
+        raise MalformedNodeError(node.name, node.op_type, _REASON.sub("", str(error).strip().splitlines()[0])) from None
+
+
+def _of_rank(known: ValueType, is_fixed: bool) -> ValueType:
+    if is_fixed or not isinstance(known, TensorType) or known.shape is None:
+        return known
+    return TensorType(known.element_type, (None,) * len(known.shape))
 
 
 def _small_value(state: InferenceState, name: str) -> Array | None:

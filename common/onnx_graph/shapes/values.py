@@ -14,15 +14,11 @@ import onnx
 from onnx import numpy_helper
 from onnx.external_data_helper import uses_external_data
 
+from common.onnx_graph.shapes.budget import LARGEST_OPERAND, NEVER_EVALUATED, EvaluationBudget
 from common.onnx_graph.shapes.evaluation import Array, Value, evaluate
 from common.onnx_graph.shapes.regions import Region
 from common.onnx_graph.shapes.types import TensorType, ValueType
 from common.operators import SHAPE_CONSTANTS
-
-LARGEST_OPERAND = 1_000_000  # elements; the reference implementation is slow, and shapes are computed from few numbers
-RANDOM = frozenset(
-    ["RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Multinomial", "Bernoulli", "Dropout"]
-)
 
 
 @dataclass(slots=True)
@@ -33,6 +29,7 @@ class Values:
         types: known type and shape of every value; grows while the model is inferred.
         known: values found so far; None for a value that cannot be found.
         constants: values of the constants found so far, which hold at any sizes.
+        budget: what may still be computed.
     """
 
     types: Mapping[str, ValueType]
@@ -40,6 +37,7 @@ class Values:
     given: Mapping[str, Array]
     known: dict[str, Value | None] = field(default_factory=dict)
     constants: dict[str, Array | None] = field(default_factory=dict)
+    budget: EvaluationBudget = field(default_factory=EvaluationBudget)
     _writers: dict[str, onnx.NodeProto] = field(default_factory=dict)
     _initializers: dict[str, onnx.TensorProto] = field(default_factory=dict)
     _read: dict[str, list[str]] = field(default_factory=dict)
@@ -82,7 +80,7 @@ class Values:
     def _is_hopeless(self, name: str) -> bool:
         """Return whether an operand has no value or is too large to be evaluated."""
         node = self._writers[name]
-        if _is_random(node):
+        if _is_never_evaluated(node):
             return True
         return any(
             (operand in self.known and self.known[operand] is None) or self._is_large(operand)
@@ -101,15 +99,15 @@ class Values:
             if name not in self.constants:
                 self.constants[name] = stored_value(stored)
             return self.constants[name]
-        if node is None or _is_random(node) or self._is_large(name):
+        if node is None or _is_never_evaluated(node) or self._is_large(name):
             return None
         if node.op_type in ("Shape", "Size") and not node.domain:
             return self._extent(node)
         operands = {operand: self.known.get(operand) for operand in self._read_by(name)}
         if any(value is None for value in operands.values()):
             return None
-        results = evaluate(node, {key: value for key, value in operands.items() if value is not None}, self.opsets)
-        return results.get(name)
+        known = {key: value for key, value in operands.items() if value is not None}
+        return evaluate(node, known, self.opsets, self.budget).get(name)
 
     def _extent(self, node: onnx.NodeProto) -> Array | None:
         operand = self.types.get(node.input[0])
@@ -122,8 +120,8 @@ class Values:
         return dims[bounds.get("start", 0) : bounds.get("end", len(dims))]
 
 
-def _is_random(node: onnx.NodeProto) -> bool:
-    return node.op_type in RANDOM and not node.domain
+def _is_never_evaluated(node: onnx.NodeProto) -> bool:
+    return node.op_type in NEVER_EVALUATED and not node.domain
 
 
 def _constant(node: onnx.NodeProto | None) -> onnx.TensorProto | None:

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 
 from common.graph import Graph, Node, Tensor, is_symbolic
 from common.onnx_graph.reading.scan import KEPT_BYTES
-from common.onnx_graph.shapes.values import LARGEST_OPERAND, RANDOM
+from common.onnx_graph.shapes.budget import LARGEST_OPERAND, NEVER_EVALUATED
 from common.operators import CONTROL_FLOW, MACHINE_LEARNING, ONNX, REDUCTIONS, SHAPE_CONSTANTS
 
 # Operands whose values decide the shape of an output; all of them, where an operator is not listed.
@@ -52,7 +52,7 @@ def _has_shape(tensor: Tensor) -> bool:
 
 
 def _is_computable(graph: Graph, node: Node) -> bool:
-    is_known = node.domain in (ONNX, MACHINE_LEARNING) and node.op_type not in RANDOM | CONTROL_FLOW
+    is_known = node.domain in (ONNX, MACHINE_LEARNING) and node.op_type not in NEVER_EVALUATED | CONTROL_FLOW
     counts = (graph.tensors[name].element_count for name in (*node.inputs, *node.outputs) if name)
     return is_known and not any(isinstance(count, int) and count > LARGEST_OPERAND for count in counts)
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from common.names import printable
+from common.operators import MACHINE_LEARNING, MICROSOFT, ONNX
 from common.view.tables import Table, TableColumn, table_of_cells
 from common.view.text import percent, quantity
 
@@ -21,6 +22,7 @@ EXPRESSIONS: Mapping[str, Literal["macs_expression", "flops_expression", "bytes_
     "flops": "flops_expression",
     "bytes": "bytes_expression",
 }
+KNOWN_DOMAINS = (ONNX, MACHINE_LEARNING, MICROSOFT)
 SYMBOLIC = table_of_cells("op_type", "nodes", "MACs", left=(0, 2))
 
 
@@ -159,11 +161,16 @@ def left_out(
     open_dims = ", or follow no polynomial of the unbound dimensions," if unbound else ""
     bind = "bind them with <dim>, or " if unbound else ""
     run = "<op_roofline> counts them by the shapes that run"
+    uncounted = [row for row in metrics if not row["is_counted"]]
+    has_custom = any(row["domain"] not in KNOWN_DOMAINS for row in uncounted)
+    of_custom = (
+        "; a custom operator that is exported as a function of ONNX's operators is counted" if has_custom else ""
+    )
     reasons = (
         (
-            [row for row in metrics if not row["is_counted"]],
-            "no work formula for",
-            "add one in common/onnx_graph/work",
+            uncounted,
+            "no formula counts the work of",
+            f"<op_roofline> has their times, but no rates{of_custom}",
         ),
         (
             [row for row in once if row["source_node"] in settled],
@@ -178,7 +185,7 @@ def left_out(
         (
             [row for row in is_open if row["execution_count"] is None],
             "how often they run depends on data:",
-            "upper_bound_flops where there is one; <op_roofline> counts them",
+            "upper_bound_flops has the most where there is one, and <op_roofline> counts a run",
         ),
     )
     return [f"{why} {_by_type(rows)}: totals leave them out; {remedy}" for rows, why, remedy in reasons if rows]

@@ -150,6 +150,15 @@ def body(*weights: TensorProto) -> onnx.GraphProto:
     return helper.make_graph([constant], "body", [], made, weights)
 
 
+def test_a_side_file_behind_a_loop_of_links_leaves_a_value_unknown(tmp_path):
+    proto = model([helper.make_node("Reshape", ["x", "s"], ["y"], name="r")], {"x": (5, 7)}, {"y": None})
+    proto.graph.initializer.append(external("s", 8, 0, "a.bin"))
+    onnx.save(proto, tmp_path / "m.onnx")
+    (tmp_path / "a.bin").symlink_to("b.bin")
+    (tmp_path / "b.bin").symlink_to("a.bin")
+    assert load_model(tmp_path / "m.onnx", {}).graph.tensors["y"].shape == (None,)
+
+
 def test_small_side_tensors_are_fetched_wherever_they_stand(tmp_path):
     """An If in a Loop's place, its Constant, a sparse weight, a local function: numbers 0, 1, 2, … by their offset."""
     (tmp_path / "side.bin").write_bytes(np.arange(1024).tobytes())

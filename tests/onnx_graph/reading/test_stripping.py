@@ -105,6 +105,122 @@ def test_payloads_outside_of_the_main_graphs_tensors():
     assert len(proto.graph.node[4].attribute[0].floats or proto.graph.node[4].attribute[1].floats) == 2
 
 
+# Every attribute of every version of the operators of ai.onnx.ml.
+STRUCTURE = {
+    "CastMap": "cast_to map_form max_map",
+    "FeatureVectorizer": "inputdimensions",
+    "LinearClassifier": "multi_class post_transform",
+    "LinearRegressor": "post_transform targets",
+    "Normalizer": "norm",
+    "OneHotEncoder": "zeros",
+    "SVMClassifier": "kernel_type post_transform",
+    "SVMRegressor": "kernel_type n_supports one_class post_transform",
+    "TreeEnsemble": "aggregate_function n_targets post_transform",
+    "TreeEnsembleClassifier": "post_transform",
+    "TreeEnsembleRegressor": "aggregate_function n_targets post_transform",
+}
+_TREE = (
+    "nodes_treeids nodes_nodeids nodes_featureids nodes_values nodes_hitrates nodes_modes nodes_truenodeids "
+    "nodes_falsenodeids nodes_missing_value_tracks_true base_values base_values_as_tensor nodes_values_as_tensor "
+    "nodes_hitrates_as_tensor "
+)
+CONTENT = {
+    "ArrayFeatureExtractor": "",
+    "Binarizer": "threshold",
+    "CastMap": "",
+    "CategoryMapper": "cats_int64s cats_strings default_int64 default_string",
+    "DictVectorizer": "int64_vocabulary string_vocabulary",
+    "FeatureVectorizer": "",
+    "Imputer": "imputed_value_floats imputed_value_int64s replaced_value_float replaced_value_int64",
+    "LabelEncoder": "classes_strings default_float default_int64 default_string default_tensor keys_floats keys_int64s "
+    "keys_strings keys_tensor values_floats values_int64s values_strings values_tensor",
+    "LinearClassifier": "classlabels_ints classlabels_strings coefficients intercepts",
+    "LinearRegressor": "coefficients intercepts",
+    "Normalizer": "",
+    "OneHotEncoder": "cats_int64s cats_strings",
+    "SVMClassifier": "classlabels_ints classlabels_strings coefficients kernel_params prob_a prob_b rho "
+    "support_vectors vectors_per_class",
+    "SVMRegressor": "coefficients kernel_params rho support_vectors",
+    "Scaler": "offset scale",
+    "TreeEnsemble": "leaf_targetids leaf_weights membership_values nodes_falseleafs nodes_falsenodeids "
+    "nodes_featureids nodes_hitrates nodes_missing_value_tracks_true nodes_modes nodes_splits nodes_trueleafs "
+    "nodes_truenodeids tree_roots",
+    "TreeEnsembleClassifier": _TREE + "class_ids class_nodeids class_treeids class_weights class_weights_as_tensor "
+    "classlabels_int64s classlabels_strings",
+    "TreeEnsembleRegressor": _TREE + "target_ids target_nodeids target_treeids target_weights target_weights_as_tensor",
+    "ZipMap": "classlabels_int64s classlabels_strings",
+}
+TEXT, NUMBER, LENGTH = b"SECRET__", 7919, 3
+ATTRIBUTE_VALUES = {
+    "FLOAT": float(NUMBER),
+    "INT": NUMBER,
+    "STRING": TEXT,
+    "FLOATS": [float(NUMBER)] * LENGTH,
+    "INTS": [NUMBER] * LENGTH,
+    "STRINGS": [TEXT] * LENGTH,
+    "TENSOR": numpy_helper.from_array(np.full(LENGTH, NUMBER, np.int64)),
+}
+
+
+def schema_attributes():
+    """Every attribute of ai.onnx.ml with its type, by operator."""
+    kinds = {}
+    for schema in onnx.defs.get_all_schemas_with_history():
+        if schema.domain == "ai.onnx.ml":
+            own = kinds.setdefault(schema.name, {})
+            own |= {name: str(about.type).rpartition(".")[2] for name, about in schema.attributes.items()}
+    return kinds
+
+
+def test_every_attribute_of_classical_machine_learning_is_content_or_structure():
+    """A release of ONNX with a new operator or attribute fails here until it is in one of the lists."""
+    listed = {name: {*words.split(), *STRUCTURE.get(name, "").split()} for name, words in CONTENT.items()}
+    assert listed == {name: {*kinds} for name, kinds in schema_attributes().items()}
+    assert not any({*CONTENT[name].split()} & {*words.split()} for name, words in STRUCTURE.items())
+
+
+@pytest.mark.parametrize("op_type", CONTENT)
+def test_content_goes_and_structure_and_lengths_stay(op_type):
+    kinds = schema_attributes()[op_type]
+    given = {name: ATTRIBUTE_VALUES[kind] for name, kind in kinds.items()}
+    proto = model([helper.make_node(op_type, ["x"], ["y"], domain="ai.onnx.ml", **given)], {"x": (3,)}, {"y": None})
+    strip_weights(proto)
+    left = {attribute.name: helper.get_attribute_value(attribute) for attribute in proto.graph.node[0].attribute}
+    assert left.keys() == given.keys()
+    assert {name: left[name] for name in STRUCTURE.get(op_type, "").split()} == {
+        name: given[name] for name in STRUCTURE.get(op_type, "").split()
+    }
+    for name in CONTENT[op_type].split():
+        if kinds[name] == "TENSOR":
+            assert (left[name].data_type, [*left[name].dims]) == (TensorProto.INT64, [LENGTH])
+            assert not left[name].raw_data
+        elif kinds[name] in ("FLOATS", "INTS", "STRINGS"):
+            assert [*left[name]] in ([0] * LENGTH, [b""] * LENGTH)
+        else:
+            assert left[name] in (0, b"")
+
+
+@pytest.mark.parametrize(
+    ("op_type", "domain", "attributes"),
+    [
+        ("TfIdfVectorizer", "", {"pool_int64s": [NUMBER] * LENGTH, "weights": [float(NUMBER)] * LENGTH}),
+        ("TfIdfVectorizer", "", {"pool_strings": [TEXT] * LENGTH}),
+        ("StringNormalizer", "", {"stopwords": [TEXT]}),
+        ("RegexFullMatch", "", {"pattern": TEXT}),
+        ("Tokenizer", "com.microsoft", {"separators": [TEXT], "tokenexp": TEXT}),
+    ],
+)
+def test_vocabularies_and_patterns_of_other_domains_go(op_type, domain, attributes):
+    kept = {"ngram_counts": [0, 1], "ngram_indexes": [0, 1, 2]} if op_type == "TfIdfVectorizer" else {}
+    proto = model(
+        [helper.make_node(op_type, ["x"], ["y"], domain=domain, **attributes, **kept)], {"x": (3,)}, {"y": None}
+    )
+    strip_weights(proto)
+    left = {attribute.name: helper.get_attribute_value(attribute) for attribute in proto.graph.node[0].attribute}
+    assert {name: [*left[name]] for name in kept} == kept
+    assert all(not any(left[name]) and len(left[name]) in (0, len(value)) for name, value in attributes.items())
+
+
 def test_what_shapes_are_computed_from_stays():
     shape, floats = numpy_helper.from_array(np.array([7, -1]), "shape"), numpy_helper.from_array(SECRET, "w")
     nodes = [

@@ -214,7 +214,7 @@ def test_every_operator_is_counted_or_listed(rows, metrics):
     bare = metrics[~metrics["is_counted"]]
     assert set(bare["op_type"]) <= NOT_COUNTED
     assert bare[["macs", "flops"]].isna().all(axis=None)
-    notes = [note for note in left_out(rows, ()) if note.startswith("no work formula for ")]
+    notes = [note for note in left_out(rows, ()) if note.startswith("no formula counts the work of ")]
     assert len(notes) == (0 if bare.empty else 1)
     assert all(f"{op_type} (" in notes[0] for op_type in set(bare["op_type"]))
 

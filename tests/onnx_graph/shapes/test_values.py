@@ -13,9 +13,10 @@ from onnx import TensorProto, helper, numpy_helper
 from common.onnx_graph.load import load_model
 from common.onnx_graph.shapes import evaluation
 from common.onnx_graph.shapes import values as module
+from common.onnx_graph.shapes.budget import LARGEST_OPERAND
 from common.onnx_graph.shapes.regions import read_region
 from common.onnx_graph.shapes.types import TensorType
-from common.onnx_graph.shapes.values import LARGEST_OPERAND, Values, stored_value
+from common.onnx_graph.shapes.values import Values, stored_value
 from tests.support.onnx_models import INT64, Typed, model
 
 

@@ -190,9 +190,9 @@ def test_an_unknown_shape_is_unknown_work_never_zero(shape):
     ("op_type", "operands", "attributes", "problem"),
     [
         ("Conv", [(1, 3, 5, 5), weight(7, 3, 3, 3)], {"group": 0}, "attribute group is missing or less than 1"),
-        ("Gemm", [(7,), (7, 5)], {}, "operand 0 has 1 dimensions instead of 2"),
+        ("Gemm", [(7,), (7, 5)], {}, "Input 0 expected to have rank 2 but has rank 1 .*"),
     ],
 )
 def test_a_node_that_breaks_its_specification_is_named(op_type, operands, attributes, problem):
-    with pytest.raises(PipelineError, match=rf"^node 'node': not a valid {op_type} \({problem}\); onnx.checker"):
+    with pytest.raises(PipelineError, match=rf"node 'node': not a valid {op_type} \({problem}\); onnx.checker"):
         work_of(op_type, operands, outputs=[(1, 7, 3, 3)], **attributes)
