@@ -46,7 +46,14 @@ from common import cli
 from common.artifacts.folder import Folder
 from common.artifacts.provenance import Provenance
 from common.cli.comparison_flags import FOUND_REGRESSION, fail_flag, folder_flags
-from common.comparison.difference_rows import DEFAULT_MARGIN_SHARE, Question, comparison_rows, failures, node_times_us
+from common.comparison.difference_rows import (
+    DEFAULT_MARGIN_SHARE,
+    Question,
+    comparison_rows,
+    failures,
+    node_times_us,
+    why_no_nodes,
+)
 from common.comparison.measured import MeasuredSide
 from common.comparison.recorded import differences, doubts, read_side
 from common.errors import CommandLineError
@@ -95,19 +102,22 @@ def measured_sides(stage: cli.StageRun) -> tuple[list[MeasuredSide], list[Measur
     return sides[: len(settings.baseline)], sides[len(settings.baseline) :]
 
 
+def compared(
+    stage: cli.StageRun, baselines: Sequence[MeasuredSide], candidate: MeasuredSide, question: Question
+) -> tuple[list[ComparisonRow], list[str]]:
+    """Return the rows of a comparison, and what their reader must know first."""
+    rows = comparison_rows(baselines, candidate, question)
+    missing = map(stage.plain, why_no_nodes(baselines[0], candidate, rows))
+    return rows, [*doubts([*baselines, candidate]), *differences(baselines[0], candidate), *missing]
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     with cli.stage(arguments(), argv) as stage:
         settings = stage.settings
         with stage.writing() as transaction:
             baselines, candidates = measured_sides(stage)
             question = Question(settings.fail_above or DEFAULT_MARGIN_SHARE, is_across_models=settings.across_models)
-            parts: list[tuple[list[ComparisonRow], list[str]]] = [
-                (
-                    comparison_rows(baselines, candidate, question),
-                    [*doubts([*baselines, candidate]), *differences(baselines[0], candidate)],
-                )
-                for candidate in candidates
-            ]
+            parts = [compared(stage, baselines, candidate, question) for candidate in candidates]
             labels = source_labels(baselines[0].executed.sources, baselines[0].metrics)
             name = ", ".join(side.name for side in baselines)
             rows = [row for rows, _ in parts for row in rows]

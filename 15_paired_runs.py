@@ -38,7 +38,14 @@ from common import cli
 from common.attribution.ownership import owners
 from common.cli.comparison_flags import FOUND_REGRESSION, fail_flag, pair_flags
 from common.comparison.alignment import Executed
-from common.comparison.difference_rows import DEFAULT_MARGIN_SHARE, Question, comparison_rows, failures, node_times_us
+from common.comparison.difference_rows import (
+    DEFAULT_MARGIN_SHARE,
+    Question,
+    comparison_rows,
+    failures,
+    node_times_us,
+    why_no_nodes,
+)
 from common.comparison.measured import MeasuredSide
 from common.comparison.recorded import differences
 from common.errors import CommandLineError
@@ -160,7 +167,7 @@ def main(argv: Sequence[str] | None = None) -> int:
                 second,
                 Question(settings.fail_above or DEFAULT_MARGIN_SHARE, is_paired=True, is_across_models=True),
             )
-            remarks = [*second.doubts, *differences(first, second)]
+            remarks = [*second.doubts, *differences(first, second), *why_no_nodes(first, second, rows)]
             labels = source_labels(first.executed.sources, first.metrics)
             stage.note(*remarks)
             transaction.add_rows("paired_comparison", rows)

@@ -75,13 +75,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         digests = [folder.provenance(name).sha256 for name in ("run_latency", "op_latency") if folder.has(name)]
         record = record_of(side, revision, digests, origin.model_path)
         labels = {"model": Path(origin.model_path).name}
-        with stage.writing() as transaction:
+        with RecordFile(settings.append_to).entering(record) as entry, stage.writing() as transaction:
             transaction.add_text("metrics", openmetrics(figures, labels))
             transaction.add_text("metric_lines", json_lines(figures, labels))
-        number, is_new = RecordFile(settings.append_to).add(record)
-        state = "recorded" if is_new else "was recorded before; its figures are those of now"
+            transaction.commit_with(entry.commit)
+        state = "recorded" if entry.is_new else "was recorded before; its figures are those of now"
         name = commit_name(revision.commit, is_dirty=revision.is_dirty is True)
-        stage.show(f"record {number} with {len(record.figures)} figures at {name}: {state}")
+        stage.show(f"record {entry.number} with {len(record.figures)} figures at {name}: {state}")
     return 0
 
 

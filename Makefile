@@ -39,7 +39,7 @@ BOUND_MS :=            # load: search the best configuration whose p99 is within
 HISTORY :=             # record: file of the history (default: runs.sqlite)
 SEED :=                # fuzz: seed of all cases (default: 0)
 MINUTES :=             # fuzz: for all campaigns together (default: 10)
-CAMPAIGNS :=           # fuzz: "models tables configurations kills disks" (default: all)
+CAMPAIGNS :=           # fuzz: "models tables configurations kills disks injection" (default: all)
 HOST := $(shell uname -n)  # 00, 01: host of the measurement; give the old name to keep tables copied from it
 
 HASH := \#

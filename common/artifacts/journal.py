@@ -17,7 +17,7 @@ import re
 import shutil
 import stat
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import IO
 
@@ -100,13 +100,19 @@ def tidy(folder: Path) -> None:
         _clear(folder)
 
 
-def put_in_place(folder: Path, files: Sequence[tuple[Path, Path]], obsolete: Iterable[Path]) -> None:
+def put_in_place(
+    folder: Path,
+    files: Sequence[tuple[Path, Path]],
+    obsolete: Iterable[Path],
+    commit_elsewhere: Callable[[], None] = lambda: None,
+) -> None:
     """Rename staged files to their targets and remove obsolete ones: all, or after a kill none until the next start.
 
     Args:
         folder: the folder, which is held.
         files: (staged, target), in the order of the renames.
         obsolete: files of the folder to remove.
+        commit_elsewhere: called when all is on the disk and nothing is replaced; where it raises, nothing will be.
 
     Raises:
         PipelineError: a target cannot be replaced; then nothing is.
@@ -124,6 +130,7 @@ def put_in_place(folder: Path, files: Sequence[tuple[Path, Path]], obsolete: Ite
     draft = folder / STAGING / f"{JOURNAL}.draft"
     draft.write_text(json.dumps(journal, indent=2), encoding="utf-8")
     _sync(draft)
+    commit_elsewhere()
     draft.replace(draft.with_name(JOURNAL))
     _sync(draft.parent)
     _complete(folder)

@@ -6,7 +6,7 @@ import contextlib
 import json
 import os
 import shutil
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
@@ -52,6 +52,7 @@ class Transaction(TypedWriter):
         self._obsolete: list[Path] = []
         self._incomplete: dict[str, list[str]] = {}
         self._swept: dict[str, list[str]] = {}  # dimensions that differ between the rows of a table
+        self._commit_elsewhere: Callable[[], None] = lambda: None
 
     def __enter__(self) -> Transaction:
         """Hold the folder.
@@ -202,6 +203,10 @@ class Transaction(TypedWriter):
         for name in names:
             self._incomplete[name] = [*self._incomplete.get(name, ()), *reasons]
 
+    def commit_with(self, commit: Callable[[], None]) -> None:
+        """Commit somewhere else, too: last before the first file is replaced; where that fails, none is."""
+        self._commit_elsewhere = commit
+
     def set_aside(self, reason: str) -> None:
         """Mark everything staged as incomplete and direct it to a subfolder, so that earlier tables stay."""
         self.mark_incomplete([reason], *STAGES[self.record.stage].leaves)
@@ -269,7 +274,7 @@ class Transaction(TypedWriter):
         primary = ARTIFACTS[STAGES[self.record.stage].primary].file
         files = sorted((*self._without_sidecar, *self._staged), key=lambda file: file[1].name == primary)
         with interrupts.Deferred():
-            journal.put_in_place(self.folder, files, self._obsolete)
+            journal.put_in_place(self.folder, files, self._obsolete, self._commit_elsewhere)
             self._written = {target for _, target in files}
 
     def _stage_sidecars(self) -> None:

@@ -149,3 +149,9 @@ def stage(parser: Parser, argv: Sequence[str] | None, *, lenient: bool = False) 
             running.close()
         except KeyboardInterrupt:
             raise KeyboardInterrupt("its files are in place" if running.has_written else "") from None
+        except BrokenPipeError:
+            raise
+        except (MemoryError, OSError, ImportError) as error:  # amid the last words
+            if running.has_written:
+                raise streams.denied(error, "the tables are complete") from error
+            raise

@@ -145,18 +145,13 @@ def run(main: Callable[[Sequence[str] | None], int]) -> NoReturn:
 
     A closed stdout (``| head``) is not an error, because the tables are written before the stage prints.
     """
-    script = Path(sys.argv[0]).name
-    _prepare_streams()
-    gc.freeze()  # objects from the imports live until the end
-    gc.set_threshold(YOUNG_OBJECTS)
     try:
-        interrupts.raise_interrupt()
         code, line = _outcome(main)
     except KeyboardInterrupt as interrupt:
         code, line = interrupts.INTERRUPTED, f"interrupted; {str(interrupt) or NOTHING_DONE}"
     interrupts.end_at_once(code)
     if line:
-        _print_line(f"{script}: {line}")
+        _print_line(f"{Path(sys.argv[0]).name}: {line}")
     _leave(code)
 
 
@@ -173,6 +168,10 @@ def _leave(code: int) -> NoReturn:
 def _outcome(main: Callable[[Sequence[str] | None], int]) -> tuple[int, str]:
     """Return the exit code of ``main``, and what went wrong in one line."""
     try:
+        _prepare_streams()
+        gc.freeze()  # objects from the imports live until the end
+        gc.set_threshold(YOUNG_OBJECTS)
+        interrupts.raise_interrupt()
         code = _exit_code(main)
         write("")
     except PipelineError as error:
@@ -180,7 +179,20 @@ def _outcome(main: Callable[[Sequence[str] | None], int]) -> tuple[int, str]:
     except BrokenPipeError:
         abandon(sys.stdout)
         return 0, ""
+    except (MemoryError, OSError, ImportError) as error:
+        return PipelineError.exit_code, f"error: {denied(error)}"
     return code, ""
+
+
+def denied(error: MemoryError | OSError | ImportError, remedy: str = "") -> PipelineError:
+    """Return what this host denied where no room expects it: a failing disk, no descriptor left, no memory left."""
+    if isinstance(error, MemoryError):
+        return PipelineError("memory", "ran out", remedy or "end other programs, or use a smaller model")
+    if isinstance(error, ImportError):
+        name = error.name or "a package"
+        return PipelineError(name, f"cannot be imported ({error})", remedy or "install the requirements again")
+    subject = os.fsdecode(error.filename) if isinstance(error.filename, str | bytes) else "this host"
+    return PipelineError(subject, f"the system denies it ({error.strerror or error})", remedy)
 
 
 def _prepare_streams() -> None:

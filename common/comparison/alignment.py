@@ -28,10 +28,12 @@ class Executed:
     Attributes:
         sources: source nodes by executed node, in the order of execution; empty for an inserted node.
         serves: the executed node that an inserted one serves, where it is known.
+        is_mapped: whether the source nodes are known; else each executed node counts as one of its own name.
     """
 
     sources: Mapping[str, Sequence[str]]
     serves: Mapping[str, str] = field(default_factory=dict)
+    is_mapped: bool = True
 
 
 @dataclass(frozen=True, slots=True)

@@ -106,7 +106,12 @@ def _op_type_rows(baseline: MeasuredSide, candidate: MeasuredSide, question: Que
 
 
 def _node_rows(baseline: MeasuredSide, candidate: MeasuredSide, question: Question) -> Iterator[ComparisonRow]:
-    """Yield a row per group of nodes whose times are known; none where the graphs have too little in common."""
+    """Yield a row per group of nodes whose times are known; none where the graphs have too little in common.
+
+    A side without its source nodes is not compared with one that has them: names of executed nodes match by chance.
+    """
+    if baseline.executed.is_mapped != candidate.executed.is_mapped:
+        return
     renamed = renamed_sources(baseline.metrics, candidate.metrics, baseline.edges, candidate.edges)
     groups = aligned(baseline.executed, candidate.executed, renamed)
     shared = sum(len(group.source_nodes) for group in groups if group.baseline and group.candidate)
@@ -120,6 +125,19 @@ def _node_rows(baseline: MeasuredSide, candidate: MeasuredSide, question: Questi
     }
     for name, (change, judgement) in _judged(pairs, question).items():
         yield _row("node", "node_latency_us", name, change, judgement, names[name], baseline.median_us)
+
+
+def why_no_nodes(baseline: MeasuredSide, candidate: MeasuredSide, rows: Sequence[ComparisonRow]) -> list[str]:
+    """Return why a comparison has no row of a node; nothing where it has one."""
+    if any(row["compared_kind"] == "node" for row in rows):
+        return []
+    for side in (baseline, candidate):
+        if not side.nodes_us:
+            return [f"no nodes are compared: {side.name} has no times of nodes"]
+    for side in (baseline, candidate):
+        if not side.executed.is_mapped:
+            return [f"no nodes are compared: {side.name} has no node_map.csv; run <node_map>"]
+    return ["no nodes are compared: the measurements share too few source nodes"]
 
 
 def _subjects(groups: Sequence[NodeGroup]) -> dict[str, NodeGroup]:

@@ -31,6 +31,7 @@ class MeasuredSide:
         stated: what tables state as single values: by table and by what a row of it is about.
         conditions: what the measurement depends on: host, versions, settings, clocks.
         doubts: why its times decide nothing.
+        plan_doubts: why its plan has no verdict; what the plan would gain is then not among what is stated.
     """
 
     name: str
@@ -45,6 +46,7 @@ class MeasuredSide:
     stated: Mapping[str, Mapping[str, Statement]] = field(default_factory=dict)
     conditions: Mapping[str, Any] = field(default_factory=dict)
     doubts: Sequence[str] = ()
+    plan_doubts: Sequence[str] = ()
 
     @property
     def median_us(self) -> float | None:
@@ -87,19 +89,24 @@ def pooled(sides: Sequence[MeasuredSide]) -> MeasuredSide:
         first.stated,
         first.conditions,
         tuple(doubt for side in sides for doubt in side.doubts),
+        tuple(doubt for side in sides for doubt in side.plan_doubts),
     )
 
 
 def changed_conditions(baseline: Mapping[str, Any], candidate: Mapping[str, Any]) -> list[str]:
     """Return what differs between two measurements besides what was measured, in words.
 
-    What one side does not state at all belongs to a table that it does not have, and is not compared.
+    An unknown is no difference: what one side does not state belongs to a table or a flag that it does not have.
     """
     return [
         f"{name.replace('_', ' ')}: {_spoken(value)} against {_spoken(candidate[name])}"
         for name, value in baseline.items()
-        if name in candidate and _differ(value, candidate[name])
+        if _is_known(value) and _is_known(candidate.get(name)) and _differ(value, candidate[name])
     ]
+
+
+def _is_known(value: Any) -> bool:
+    return value is not None and value != ""
 
 
 CLOCK_TOLERANCE = 0.02  # share by which a measured rate may differ before it is named
@@ -112,6 +119,4 @@ def _differ(one: Any, other: Any) -> bool:
 
 
 def _spoken(value: Any) -> str:
-    if isinstance(value, float):
-        return f"{value:.4g}"
-    return "unknown" if value in (None, "") else str(value)
+    return f"{value:.4g}" if isinstance(value, float) else str(value)

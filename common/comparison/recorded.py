@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, cast
@@ -30,6 +30,7 @@ CONDITIONS = {  # what a figure depends on, by the document that says it
     "load_summary": ("arrivals", "offered_requests_per_s", "batch_max_count", "batch_wait_us", "session_count"),
     "load_best": ("bound_us",),
 }
+NOT_JUDGED = "not judged"  # verdict of a plan on times that nobody trusts
 LEAST_STEADY_SHARE = 0.25  # of the runs: a shorter steady part is compared with all of them
 
 
@@ -107,6 +108,7 @@ def recorded_side(
         _stated(documents, tables),
         _conditions(origin, documents, tables),
         (*busy, *unsettled),
+        tuple(dict.fromkeys(_plan_doubts(tables))),
     )
 
 
@@ -116,8 +118,18 @@ def differences(baseline: MeasuredSide, candidate: MeasuredSide) -> list[str]:
 
 
 def doubts(sides: Sequence[MeasuredSide]) -> list[str]:
-    """Return why times decide nothing, by folder."""
-    return [f"not judged: {side.name}: {doubt}" for side in sides for doubt in side.doubts]
+    """Return why times decide nothing, and why a plan has no verdict and is not compared, by folder."""
+    return [
+        *(f"not judged: {side.name}: {doubt}" for side in sides for doubt in side.doubts),
+        *(f"not judged: the plan of {side.name}: {doubt}" for side in sides for doubt in side.plan_doubts),
+    ]
+
+
+def _plan_doubts(tables: Tables) -> Iterator[str]:
+    """Yield why a plan has no verdict: then its speedup and its latency are no figures to compare."""
+    for row in tables.get("offload_verdict", ()):
+        if row["verdict"] == NOT_JUDGED:
+            yield from row["doubts"]
 
 
 def _steady_runs(runs: Sequence[RunLatencyRow], steady_start: int) -> Samples:
@@ -138,7 +150,7 @@ def _executed(tables: Tables) -> Executed:
     """Return which source nodes each executed node computes; without node_map each node computes itself."""
     sources: dict[str, list[str]] = {row["executed_node"]: [] for row in tables.get("op_latency", ())}
     if "node_map" not in tables:
-        return Executed({name: [name] for name in sources})
+        return Executed({name: [name] for name in sources}, is_mapped=False)
     for row in tables["node_map"]:
         if row["executed_node"] in sources:
             sources[row["executed_node"]] += [row["source_node"]]
@@ -156,10 +168,12 @@ def _stated(documents: Documents, tables: Tables) -> dict[str, dict[str, Stateme
     for row in tables.get("board_resources", ()):
         used[row["resource"]] = used.get(row["resource"], 0.0) + row["used_count"]
     powers = [row["kernel_power_likely_w"] for row in tables.get("offload_plan", ())]
-    plan = [row for row in tables.get("offload_comparison", ()) if row["alternative"] == "plan"]
+    verdicts = [row for row in tables.get("offload_verdict", ()) if row["verdict"] != NOT_JUDGED]
+    is_judged = len(verdicts) == len(tables.get("offload_verdict", ()))
+    plan = [row for row in tables.get("offload_comparison", ()) if row["alternative"] == "plan" and is_judged]
     return {
         **statements,
-        "offload_verdict": {f"speedup in {row['objective']}": row for row in tables.get("offload_verdict", ())},
+        "offload_verdict": {f"speedup in {row['objective']}": row for row in verdicts},
         "offload_comparison": {"": plan[0]} if plan else {},
         "offload_plan": {"": {"kernel_power_likely_w": sum(powers)}} if powers and None not in powers else {},
         "board_resources": {resource: {"used_count": count} for resource, count in used.items()},
@@ -182,10 +196,14 @@ def _conditions(origin: Mapping[str, Any], documents: Documents, tables: Tables)
             for name in names
         },
         **_plan_conditions(tables.get("offload_plan", ())),
-        **{name: str(origin["settings"][name]["value"]) for name in SETTINGS if name in origin["settings"]},
+        **{name: str(value) for name in SETTINGS if (value := _setting(origin, name)) is not None},
         **{f"{name}_version": version for name, version in origin["tools"].items()},
         "recorded_elsewhere": ", ".join(f"{name} {value}" for name, value in imported.items()) or "no",
     }
+
+
+def _setting(origin: Mapping[str, Any], name: str) -> Any:
+    return origin["settings"].get(name, {}).get("value")
 
 
 def _plan_conditions(rows: Sequence[OffloadPlanRow]) -> dict[str, str]:

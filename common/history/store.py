@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Iterator
+import stat
+import time
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from common.errors import PipelineError, UpstreamError
 from common.history.record import FigureName, Record
@@ -23,6 +25,7 @@ from common.history.revision import Revision
 APPLICATION = 0x4F50_4855  # in the head of the file: SQLite's own field for whose database it is
 VERSION = 1  # of the tables below
 WAIT_S = 60.0  # for another writer
+ATTEMPT_S = 0.1  # of a wait within SQLite, which hears no signal
 _SCHEMA = (
     """CREATE TABLE runs (
     run_number INTEGER PRIMARY KEY AUTOINCREMENT, run_identity TEXT NOT NULL UNIQUE, recorded_at TEXT NOT NULL,
@@ -43,6 +46,16 @@ _COLUMNS = (
     "conditions, doubts"
 )
 _REMEDY = "move it away, or give another file with <history>"
+Answer = TypeVar("Answer")
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A record that is entered once ``commit`` is called; ``is_new`` is false where it was recorded before."""
+
+    number: int
+    is_new: bool
+    commit: Callable[[], None]
 
 
 class RecordFile:
@@ -55,8 +68,9 @@ class RecordFile:
     def __init__(self, path: Path) -> None:
         self._path = path
 
-    def add(self, record: Record) -> tuple[int, bool]:
-        """Enter a record; return its number, and whether it is new.
+    @contextmanager
+    def entering(self, record: Record) -> Iterator[Entry]:
+        """Yield a record that the block may commit; without a commit the file stays as it is.
 
         A measurement that is recorded again keeps its number, time and commit; its figures are entered anew.
 
@@ -65,12 +79,12 @@ class RecordFile:
         """
         with self._opened(is_writing=True) as base:
             with base:
-                base.execute("BEGIN IMMEDIATE")
+                _patiently(lambda: base.execute("BEGIN IMMEDIATE"))
                 self._require_ours(base, is_writing=True)
-                number, is_new = _entered(base, record)
+                yield Entry(*_entered(base, record), lambda: _patiently(base.commit))
+                base.rollback()  # what was not committed
             with suppress(sqlite3.OperationalError):  # another writer is faster, and does the same
                 base.execute("PRAGMA journal_mode = WAL")
-        return number, is_new
 
     def newest(self, count: int, *, is_across_models: bool = False) -> list[Record]:
         """Return the newest records of one series, oldest first, with their figures.
@@ -83,11 +97,9 @@ class RecordFile:
             UpstreamError: there is no history, or it has no record.
             PipelineError: the file is no history.
         """
-        if not self._path.exists():
-            raise UpstreamError(self._path, "not found", "record a measurement first, with <append_to>")
         with self._opened(is_writing=False) as base, base:
             base.execute("BEGIN")  # one state of the file, whatever is recorded meanwhile
-            self._require_ours(base, is_writing=False)
+            _patiently(lambda: self._require_ours(base, is_writing=False))
             query = f"SELECT {_COLUMNS} FROM runs ORDER BY run_number"
             records = [self._read(row) for row in base.execute(query)]
             if not records:
@@ -98,12 +110,37 @@ class RecordFile:
 
     @contextmanager
     def _opened(self, *, is_writing: bool) -> Iterator[sqlite3.Connection]:
+        """Yield a connection.
+
+        Raises:
+            UpstreamError: there is no file to read.
+            PipelineError: the file is no history, or cannot be used.
+        """
         try:
-            address = f"{self._path.resolve().as_uri()}?mode={'rwc' if is_writing else 'ro'}"
-            with closing(sqlite3.connect(address, WAIT_S, isolation_level=None, uri=True)) as base:
+            is_there = self._require_regular()
+            if not is_there and not is_writing:
+                raise UpstreamError(self._path, "not found", "record a measurement first, with <append_to>")
+            address = f"{self._path.absolute().as_uri()}?mode={'rwc' if is_writing else 'ro'}"
+            with closing(sqlite3.connect(address, ATTEMPT_S, isolation_level=None, uri=True)) as base:
                 yield base
-        except (sqlite3.Error, OSError) as error:
-            raise PipelineError(self._path, f"cannot be used as the history ({error})", _REMEDY) from error
+        except (sqlite3.Error, OSError, UnicodeError) as error:
+            reason = error.strerror if isinstance(error, OSError) else error
+            raise PipelineError(self._path, f"cannot be used as the history ({reason})", _REMEDY) from error
+
+    def _require_regular(self) -> bool:
+        """Return whether the file is there; refuse a pipe, on which SQLite would wait for ever, and a folder.
+
+        Raises:
+            PipelineError: it is no regular file.
+            OSError: it cannot be looked at.
+        """
+        try:
+            mode = self._path.stat().st_mode
+        except FileNotFoundError:
+            return False
+        if not stat.S_ISREG(mode):
+            raise PipelineError(self._path, "cannot be used as the history (it is not a regular file)", _REMEDY)
+        return True
 
     def _require_ours(self, base: sqlite3.Connection, *, is_writing: bool) -> None:
         """Refuse a database of something else, or of another version; give an empty one its tables."""
@@ -129,6 +166,22 @@ class RecordFile:
         revision = Revision(commit, None if is_dirty is None else bool(is_dirty))
         described = (identity, revision, folder, model_id, model_path, sizes, known, tuple(doubts))
         return Record(*described, number=number, recorded_at=recorded_at)
+
+
+def _patiently(ask: Callable[[], Answer]) -> Answer:
+    """Return an answer of the database, for which it may have to wait for another writer.
+
+    Raises:
+        sqlite3.OperationalError: the other one takes longer than ``WAIT_S``.
+    """
+    until_s = time.monotonic() + WAIT_S
+    while True:
+        try:
+            return ask()
+        except sqlite3.OperationalError as error:
+            is_busy = error.sqlite_errorcode & 0xFF == sqlite3.SQLITE_BUSY  # of an extended code, too
+            if not is_busy or time.monotonic() > until_s:
+                raise
 
 
 def _entered(base: sqlite3.Connection, record: Record) -> tuple[int, bool]:

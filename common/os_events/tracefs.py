@@ -211,10 +211,12 @@ class TracefsRecorder:
         self._problems.append(f"{INCOMPLETE}so many scheduler events came that none was kept after {after_s:.3g} s")
 
     def _read(self) -> bytes:
-        pieces = []
+        """Return what is in the buffer, and no more: where a read is an event itself, the buffer never empties."""
+        pieces, size = [], 0
         with contextlib.suppress(BlockingIOError):
-            while piece := os.read(self._pipe, 1 << 16):
+            while size < MOST_UNPARSED_BYTES and (piece := os.read(self._pipe, 1 << 16)):
                 pieces.append(piece)
+                size += len(piece)
         return b"".join(pieces)
 
     def _write(self, name: str, value: str) -> None:

@@ -10,6 +10,7 @@ from common import cli
 from common.artifacts.stages import STAGES
 from common.cli import wording
 from common.errors import PipelineError, UnusableValueError, UpstreamError
+from tests.support.command_lines import run_program
 from tests.support.dag_tables import write_executed
 from tests.support.stored_tables import edges
 
@@ -135,6 +136,32 @@ def test_an_error_of_a_room_is_spelled_out_and_nothing_more_is_printed(tmp_path,
         run(tmp_path, body)
     assert (str(raised.value), raised.value.exit_code) == (line, code)
     assert capsys.readouterr() == ("", "")
+
+
+DENIALS = [
+    (MemoryError(), "memory: ran out; "),
+    (ImportError("no module", name="pandas"), "pandas: cannot be imported (no module); "),
+    (OSError(5, "Input/output error", "a.csv"), "a.csv: the system denies it (Input/output error)"),
+    (OSError(24, "Too many open files"), "this host: the system denies it (Too many open files)"),
+]
+
+
+@pytest.mark.parametrize(("error", "line"), DENIALS, ids=lambda value: type(value).__name__)
+@pytest.mark.parametrize("has_written", [False, True])
+def test_what_the_host_denies_is_one_line_which_says_whether_the_tables_are_complete(
+    tmp_path, error, line, has_written
+):
+    def main(argv):
+        with cli.stage(parser(), argv) as stage:
+            if has_written:
+                with stage.writing() as transaction:
+                    transaction.add_rows("executed_edges", [])
+            raise error
+
+    done = run_program(SCRIPT, main, "--out", tmp_path)
+    assert (done.returncode, done.stdout, len(done.stderr.splitlines())) == (1, "", 1)
+    assert done.stderr.startswith(f"{SCRIPT}: error: {line}")
+    assert ("the tables are complete" in done.stderr) == has_written
 
 
 def test_the_model_is_that_of_the_tables_read_or_the_one_named(tmp_path):

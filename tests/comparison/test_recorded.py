@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from common.comparison.difference_rows import Question, comparison_rows, failures
+from common.comparison.difference_rows import Question, comparison_rows, failures, why_no_nodes
 from common.comparison.recorded import differences, doubts, recorded_side
 
 ORIGIN = {
@@ -66,7 +66,7 @@ def test_the_resources_of_all_regions_and_the_powers_of_all_engines_add_up():
             for region, resource, count in (("SLR0", "dsp", 3.0), ("SLR1", "dsp", 5.0), ("board", "lut", 7.0))
         ],
         offload_plan=[{**engine, "engine": name, "kernel_power_likely_w": power} for name, power in powers_w.items()],
-        offload_verdict=[{"objective": "energy", "likely": 0.7}],
+        offload_verdict=[{"objective": "energy", "verdict": "pays", "likely": 0.7}],
         offload_comparison=[{"alternative": "plan", "a": 1}, {"alternative": "greedy", "a": 2}],
     )
     assert found.stated["board_resources"] == {"dsp": {"used_count": 8.0}, "lut": {"used_count": 7.0}}
@@ -108,7 +108,7 @@ def test_a_busy_host_is_named_with_its_folder():
 
 def planned(likely, dsp):
     summary = {"steady_start_index": 0, "p50_us": None}
-    verdict = {"objective": "latency", "pessimistic": likely, "likely": likely, "optimistic": likely}
+    verdict = {"objective": "latency", "verdict": "pays", "pessimistic": likely, "likely": likely, "optimistic": likely}
     return side(
         run_latency=[run(1009.0)] * 11,
         documents={"latency_summary": summary},
@@ -127,11 +127,60 @@ def test_a_plan_that_is_slower_fails_and_one_that_pays_more_does_not(before, aft
     assert [row["compared_figure"] for row in failures(rows, 0.05)] == failed
 
 
+def speedup(likely, verdict="pays", doubts=()):
+    return {"objective": "energy", "verdict": verdict, "likely": likely, "doubts": list(doubts)}
+
+
+def plan_rows(before, after):
+    return [row for row in comparison_rows([before], after, Question(0.05)) if row["compared_kind"] == "plan"]
+
+
 def test_a_plan_on_times_that_nobody_trusts_is_not_judged():
     busy = {"notes": ["the host was busy: 2 of 3; stop it"]}
-    doubted = side(
-        origin=busy, run_latency=[run(1009.0)] * 11, offload_verdict=[{"objective": "energy", "likely": 9.0}]
-    )
-    known = side(run_latency=[run(1009.0)] * 11, offload_verdict=[{"objective": "energy", "likely": 3.0}])
-    (row,) = (row for row in comparison_rows([known], doubted, Question(0.05)) if row["compared_kind"] == "plan")
+    doubted = side(origin=busy, run_latency=[run(1009.0)] * 11, offload_verdict=[speedup(9.0)])
+    known = side(run_latency=[run(1009.0)] * 11, offload_verdict=[speedup(3.0)])
+    (row,) = plan_rows(known, doubted)
     assert (row["comparison_verdict"], row["verdict_reason"]) == ("undecided", "the host was busy: 2 of 3")
+
+
+def test_a_speedup_that_is_not_judged_is_no_figure_to_compare():
+    latency = {"alternative": "plan", "plan_latency_likely_us": 7.0}
+    doubted = side(
+        "one",
+        run_latency=[run(1009.0)] * 11,
+        offload_verdict=[speedup(36.4, "not judged", ["many slow runs"])],
+        offload_comparison=[latency],
+        board_resources=[{"resource": "dsp", "used_count": 11.0}],
+    )
+    known = side(
+        run_latency=[run(1009.0)] * 11,
+        offload_verdict=[speedup(3.0)],
+        offload_comparison=[latency],
+        board_resources=[{"resource": "dsp", "used_count": 7.0}],
+    )
+    for before, after in ((known, doubted), (doubted, known)):
+        assert [row["compared_figure"] for row in plan_rows(before, after)] == ["used_count"]
+        assert doubts([before, after]) == ["not judged: the plan of one: many slow runs"]
+
+
+def test_an_unknown_is_no_difference_of_conditions():
+    """A run that lasted for a time has no number of runs, and an import may state nothing of its host."""
+    untold = {"settings": {"runs": {"value": None, "from": "default"}}, "host": {"hostname": ""}}
+    for before, after in ((side(), side(origin=untold)), (side(origin=untold), side())):
+        assert differences(before, after) == []
+
+
+MAP = [{"executed_node": "fused", "source_node": source} for source in ("conv", "relu")]
+
+
+def test_nodes_are_not_matched_by_name_where_one_side_alone_has_its_source_nodes():
+    nodes = {"op_latency": [op_latency("fused", 5.0)], "run_latency": [run(1009.0)] * 11}
+    mapped, unmapped = side("one", **nodes, node_map=MAP, op_roofline=[]), side("two", **nodes)
+    for before, after in ((mapped, unmapped), (unmapped, mapped)):
+        rows = comparison_rows([before], after, Question(0.05))
+        assert [row for row in rows if row["compared_kind"] == "node"] == []
+        reason = "no nodes are compared: two has no node_map.csv; run <node_map>"
+        assert why_no_nodes(before, after, rows) == [reason]
+    rows = comparison_rows([unmapped], unmapped, Question(0.05))
+    assert why_no_nodes(unmapped, unmapped, rows) == []
+    assert "has no times of nodes" in why_no_nodes(mapped, side(), [])[0]

@@ -19,6 +19,7 @@ from pathlib import Path
 from models.small.tiny import build_tiny_mlp
 from tests.fuzz.configurations import Configurations
 from tests.fuzz.disks import Disks
+from tests.fuzz.injection import Injection
 from tests.fuzz.kills import Kills
 from tests.fuzz.models import Models
 from tests.fuzz.oracle import Fault, is_odd, name_of
@@ -27,11 +28,12 @@ from tests.fuzz.tables import Tables
 from tests.fuzz.workers import Campaign, Pool, Result, run_case, shared_memory
 
 SHARES: dict[Callable[[], Campaign], float] = {
-    Models: 0.48,
-    Tables: 0.15,
-    Configurations: 0.12,
-    Kills: 0.18,
+    Models: 0.4,
+    Tables: 0.13,
+    Configurations: 0.1,
+    Kills: 0.15,
     Disks: 0.07,
+    Injection: 0.15,
 }
 SHOWN = 3  # cases of one defect
 

@@ -12,6 +12,8 @@ from common.design_space.results.cache import default_folder
 from tests.fuzz.__main__ import settle_in
 from tests.fuzz.configurations import Configurations
 from tests.fuzz.disks import Disks
+from tests.fuzz.faults import Fault, run_with
+from tests.fuzz.injection import Injection
 from tests.fuzz.kills import Kills
 from tests.fuzz.models import Models
 from tests.fuzz.oracle import digests, faults_of, table_faults
@@ -148,3 +150,21 @@ def test_some_models(tmp_path):
 @pytest.mark.parametrize("campaign", [Tables, Configurations, Kills, Disks], ids=lambda campaign: campaign.name)
 def test_some_of_every_other_campaign(campaign, tmp_path):
     smoke(campaign(), tmp_path, 24)
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("kind", ["call", "import", "allocation", "signal at call", "system call"])
+def test_some_faults_of_each_kind_in_stages_that_read_and_record(kind, tmp_path):
+    smoke(Injection(("04_critical_path.py", "16_run_history.py", "17_record_run.py"), (kind,)), tmp_path, 24)
+
+
+@pytest.mark.slow
+def test_a_planted_fault_meets_the_call_that_it_names(tmp_path, monkeypatch):
+    import_all()
+    monkeypatch.chdir(tmp_path)
+    command = ("03_merge_profile_metrics.py", "--out", "out")
+    plain = run_with(None, 60.0, *command)
+    assert plain.ended.code == 3 and plain.counts["call"] > 0
+    ends = [run_with(Fault("call", number, "EMFILE"), 60.0, *command).ended for number in range(1, 6)]
+    assert {(end.code, end.trace) for end in ends} <= {(1, ""), (2, ""), (3, "")}
+    assert any("Too many open files" in end.err for end in ends)

@@ -29,15 +29,15 @@ class Trial:
     Args:
         folder: empty, for the case alone; it becomes the current folder.
         unit: CPU time in s that a tiny model takes here; the limits are multiples of it, because machines differ.
+        case: its number.
 
     Attributes:
         story: what the case is, and which commands it runs.
     """
 
-    def __init__(self, folder: Path, unit: float) -> None:
+    def __init__(self, folder: Path, unit: float, case: int = 0) -> None:
         """Enter the folder."""
-        self.folder = folder
-        self.unit = unit
+        self.folder, self.unit, self.case = folder, unit, case
         self.out = folder / "out"
         self.story: list[str] = []
         self.faults: list[Fault] = []

@@ -71,7 +71,7 @@ def run_case(campaign: Campaign, seed: int, case: int, folder: Path, unit: float
     """Run one case in this process; its random numbers follow from seed, campaign and case alone."""
     rng = random.Random(f"{seed}/{campaign.name}/{case}")
     folder.mkdir(parents=True)
-    trial = Trial(folder, unit)
+    trial = Trial(folder, unit, case)
     campaign.run(rng, trial)
     return Result(campaign.name, case, tuple(trial.story), tuple(trial.faults))
 

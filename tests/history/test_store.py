@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import multiprocessing
+import os
 import sqlite3
 from contextlib import closing
 from dataclasses import replace
@@ -24,6 +25,12 @@ def run(identity, value_us=1009.0, model_id="m" * 64, **conditions):
     return Record(*described, {"hostname": "quiet", **conditions}, (), figures)
 
 
+def add(store, record):
+    with store.entering(record) as entry:
+        entry.commit()
+    return entry.number, entry.is_new
+
+
 def rows(path, query):
     with closing(sqlite3.connect(path)) as base:
         return base.execute(query).fetchall()
@@ -31,7 +38,7 @@ def rows(path, query):
 
 def test_a_run_comes_back_as_it_was_recorded(tmp_path):
     store, first = RecordFile(tmp_path / "runs.sqlite"), run("a", clock_mhz=2100.5, threads=3, note=None)
-    assert store.add(first) == (1, True)
+    assert add(store, first) == (1, True)
     (known,) = store.newest(7)
     assert replace(known, number=0, recorded_at="") == first
     assert known.recorded_at.endswith("+00:00")
@@ -40,7 +47,7 @@ def test_a_run_comes_back_as_it_was_recorded(tmp_path):
 def test_the_file_has_a_row_per_figure_with_its_run_and_commit(tmp_path):
     path = tmp_path / "runs.sqlite"
     for identity, value in (("a", 7.0), ("b", 11.0)):
-        RecordFile(path).add(run(identity, value))
+        add(RecordFile(path), run(identity, value))
     query = "SELECT run_number, commit_name, figure_value FROM recorded WHERE compared_figure = 'p50_us'"
     assert rows(path, query) == [(1, "commit of a", 7.0), (2, "commit of b", 11.0)]
     assert rows(path, "PRAGMA journal_mode") == [("wal",)]
@@ -49,10 +56,10 @@ def test_the_file_has_a_row_per_figure_with_its_run_and_commit(tmp_path):
 
 def test_a_run_that_is_recorded_again_is_one_run_with_the_figures_of_now(tmp_path):
     store = RecordFile(tmp_path / "runs.sqlite")
-    store.add(run("a"))
-    store.add(run("b"))
+    add(store, run("a"))
+    add(store, run("b"))
     again = replace(run("a", 13.0), revision=Revision("later", is_dirty=True))
-    assert store.add(again) == (1, False)
+    assert add(store, again) == (1, False)
     known = store.newest(7)
     assert [(one.number, one.revision.commit) for one in known] == [(1, "commit of a"), (2, "commit of b")]
     assert known[0].figures[NAME] == 13.0
@@ -61,18 +68,18 @@ def test_a_run_that_is_recorded_again_is_one_run_with_the_figures_of_now(tmp_pat
 def test_the_last_runs_of_the_same_thing_are_read(tmp_path):
     store = RecordFile(tmp_path / "runs.sqlite")
     for number in range(5):
-        store.add(run(f"a{number}"))
+        add(store, run(f"a{number}"))
     for identity, changes in (("host", {"hostname": "other"}), ("threads", {"threads": 7})):
-        store.add(run(identity, **changes))
+        add(store, run(identity, **changes))
         assert [one.identity for one in store.newest(7)] == [identity]
-    store.add(run("n", model_id="n" * 64))
+    add(store, run("n", model_id="n" * 64))
     assert [one.identity for one in store.newest(7)] == ["n"]
     assert [one.identity for one in store.newest(3, is_across_models=True)] == ["a3", "a4", "n"]
 
 
 def write_many(path, writer):
     for number in range(23):
-        RecordFile(path).add(run(f"{writer} {number}"))
+        add(RecordFile(path), run(f"{writer} {number}"))
 
 
 @pytest.mark.slow
@@ -91,7 +98,7 @@ def test_two_writers_at_once_lose_nothing(tmp_path):
 
 def test_who_reads_does_not_wait_for_who_writes(tmp_path):
     path = tmp_path / "runs.sqlite"
-    RecordFile(path).add(run("a"))
+    add(RecordFile(path), run("a"))
     with closing(sqlite3.connect(path, isolation_level=None)) as writer:
         writer.execute("BEGIN IMMEDIATE")
         writer.execute("DELETE FROM figures")
@@ -105,7 +112,7 @@ def foreign(path):
 
 
 def future(path):
-    RecordFile(path).add(run("a"))
+    add(RecordFile(path), run("a"))
     with closing(sqlite3.connect(path)) as base:
         base.execute(f"PRAGMA user_version = {VERSION + 1}")
 
@@ -117,7 +124,7 @@ def empty_foreign(path):
 
 def torn(path):
     for number in range(97):
-        RecordFile(path).add(run(f"a{number}"))
+        add(RecordFile(path), run(f"a{number}"))
     content = path.read_bytes()
     path.write_bytes(content[:4096] + b"\xa5" * (len(content) - 4096))
 
@@ -130,15 +137,28 @@ def torn(path):
         (empty_foreign, "is no history of records"),
         (future, f"is a history of version {VERSION + 1}, not {VERSION}"),
         (torn, "cannot be used as the history"),
-        (lambda path: path.mkdir(), "cannot be used as the history"),
+        (lambda path: path.mkdir(), "cannot be used as the history (it is not a regular file)"),
+        (os.mkfifo, "cannot be used as the history (it is not a regular file)"),
+        (lambda path: path.symlink_to(path), "cannot be used as the history (Too many levels of symbolic links)"),
+        (lambda path: path.symlink_to(path.parent), "cannot be used as the history (it is not a regular file)"),
     ],
-    ids=["text", "foreign", "marked", "future", "torn", "folder"],
+    ids=[
+        "text",
+        "foreign",
+        "marked",
+        "future",
+        "torn",
+        "folder",
+        "pipe",
+        "loop",
+        "link to a folder",
+    ],
 )
 def test_what_is_no_history_is_named_in_one_line_and_left_as_it_is(tmp_path, make, problem):
     path = tmp_path / "runs.sqlite"
     make(path)
     before = path.read_bytes() if path.is_file() else None
-    for use in (lambda: RecordFile(path).add(run("z")), lambda: RecordFile(path).newest(7)):
+    for use in (lambda: add(RecordFile(path), run("z")), lambda: RecordFile(path).newest(7)):
         with pytest.raises(PipelineError) as failure:
             use()
         assert problem in str(failure.value)
@@ -149,7 +169,7 @@ def test_what_is_no_history_is_named_in_one_line_and_left_as_it_is(tmp_path, mak
 
 def test_conditions_that_are_no_json_are_named(tmp_path):
     path = tmp_path / "runs.sqlite"
-    RecordFile(path).add(run("a"))
+    add(RecordFile(path), run("a"))
     with closing(sqlite3.connect(path)) as base, base:
         base.execute("UPDATE runs SET conditions = '{'")
     with pytest.raises(PipelineError, match="has an unreadable record 1"):
@@ -164,17 +184,59 @@ def test_without_a_history_there_is_nothing_to_read_and_nothing_is_made(tmp_path
 
 def test_a_folder_that_cannot_be_written_is_one_line(tmp_path):
     with pytest.raises(PipelineError, match="unable to open database file"):
-        RecordFile(tmp_path / "no" / "runs.sqlite").add(run("a"))
+        add(RecordFile(tmp_path / "no" / "runs.sqlite"), run("a"))
 
 
 def test_an_empty_file_becomes_a_history(tmp_path):
     (tmp_path / "runs.sqlite").touch()
-    assert RecordFile(tmp_path / "runs.sqlite").add(run("a")) == (1, True)
+    assert add(RecordFile(tmp_path / "runs.sqlite"), run("a")) == (1, True)
 
 
 def test_a_run_that_cannot_be_entered_leaves_the_runs_before(tmp_path):
     store = RecordFile(tmp_path / "runs.sqlite")
-    store.add(run("a"))
+    add(store, run("a"))
     with pytest.raises(PipelineError, match="cannot be used"):
-        store.add(run("b", float("nan")))
+        add(store, run("b", float("nan")))
     assert [one.identity for one in store.newest(7)] == ["a"]
+
+
+def test_a_record_that_is_not_committed_leaves_no_trace(tmp_path):
+    path = tmp_path / "runs.sqlite"
+    add(RecordFile(path), run("a"))
+    with pytest.raises(ZeroDivisionError), RecordFile(path).entering(run("b")):
+        raise ZeroDivisionError
+    with RecordFile(path).entering(run("c")) as entry:
+        assert (entry.number, entry.is_new) == (2, True)
+    assert [one.identity for one in RecordFile(path).newest(7)] == ["a"]
+
+
+def test_whoever_holds_the_file_is_waited_for_in_steps_that_hear_a_signal(tmp_path, monkeypatch):
+    """The wait is ours: SQLite's own one would end before Python handles a signal."""
+    path, asked = tmp_path / "runs.sqlite", []
+    add(RecordFile(path), run("a"))
+    monkeypatch.setattr("common.history.store.ATTEMPT_S", 1e-3)
+    with closing(sqlite3.connect(path, isolation_level=None)) as writer:
+        writer.execute("BEGIN IMMEDIATE")
+
+        def time_s():
+            asked.append(1)
+            if len(asked) == 5:
+                writer.execute("ROLLBACK")
+            return 0.0
+
+        monkeypatch.setattr("common.history.store.time.monotonic", time_s)
+        assert add(RecordFile(path), run("b")) == (2, True)
+    assert len(asked) >= 5
+
+
+@pytest.mark.parametrize("text", [b"\xff\xfe", b'"\xed\xa0\x80"', b'{"a": "\\ud800"}'], ids=["bytes", "half", "escape"])
+@pytest.mark.parametrize("column", ["conditions", "folder", "model_path", "doubts", "commit_name"])
+def test_text_that_is_not_utf_8_is_named_or_read(tmp_path, text, column):
+    path = tmp_path / "runs.sqlite"
+    add(RecordFile(path), run("a"))
+    with closing(sqlite3.connect(path)) as base, base:
+        base.execute(f"UPDATE runs SET {column} = CAST(? AS TEXT)", (text,))
+    try:
+        RecordFile(path).newest(7)
+    except PipelineError as error:
+        assert str(error).startswith(f"{path}: ")

@@ -91,6 +91,17 @@ def test_an_instance_of_its_own_is_set_up_and_removed(kernel):
     assert list((kernel.root / "instances").iterdir()) == []
 
 
+def test_a_buffer_that_never_empties_is_not_read_for_ever(kernel):
+    """Under strace each read of the buffer is an event that comes into it."""
+    with recorder(kernel, parses_late=True) as recording, Path("/dev/zero").open("rb") as endless:
+        os.dup2(endless.fileno(), recording._pipe)
+        kernel.now_s += 2 * tracefs.DRAIN_PERIOD_S
+        recording.drain_if_due()
+        assert len(b"".join(recording._unparsed)) == tracefs.MOST_UNPARSED_BYTES
+        recording._unparsed.clear()
+        os.dup2(os.open(os.devnull, os.O_RDONLY), recording._pipe)
+
+
 def test_it_is_removed_after_an_exception_too(kernel):
     with pytest.raises(RuntimeError, match="a run throws"), recorder(kernel) as recording:
         kernel.say(PREEMPTED.format(own=kernel.thread_id))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 import sqlite3
@@ -16,6 +17,9 @@ import pytest
 from common.artifacts.catalogue import ARTIFACTS
 from common.artifacts.provenance import Provenance
 from common.artifacts.transaction import Transaction
+from common.history.record import Record
+from common.history.revision import Revision
+from common.history.store import VERSION, RecordFile
 from common.view.comparison.history_tables import commit_name
 from models.__main__ import BUILDERS
 from tests.support.command_lines import run_stage
@@ -263,6 +267,75 @@ def test_the_export_is_read_by_the_parser_of_prometheus(tmp_path):
     assert median.type == "gauge"
     assert median.samples[0].value == pytest.approx(1009e-6, rel=0.02)
     assert median.samples[0].labels["model"] == 'a "b".onnx'
+
+
+def foreign(path):
+    with closing(sqlite3.connect(path)) as base:
+        base.execute("CREATE TABLE runs (run_number)")
+
+
+def damaged(path, **changes):
+    """A history that is damaged after its first record: bytes in its middle, or a value in its head."""
+    record = {"identity": "a", "revision": Revision(), "folder": "out", "model_id": "m", "model_path": "m.onnx"}
+    with RecordFile(path).entering(Record(**record, dimensions={}, conditions={}, doubts=(), figures={})) as entry:
+        entry.commit()
+    for name, value in changes.items():
+        with closing(sqlite3.connect(path)) as base:
+            base.execute(f"PRAGMA {name} = {value}")
+    if not changes:
+        content = path.read_bytes()
+        path.write_bytes(content[:4096] + bytes(len(content) - 4096))
+
+
+def locked(path):
+    """A history that somebody else writes to for longer than anyone waits."""
+    damaged(path, user_version=VERSION)
+    writer = sqlite3.connect(path, isolation_level=None)
+    writer.execute("BEGIN IMMEDIATE")
+    return writer
+
+
+UNUSABLE = {
+    "text": lambda path: path.write_text("a list of runs\n" * 97),
+    "foreign": foreign,
+    "torn": damaged,
+    "too new": lambda path: damaged(path, user_version=VERSION + 1),
+    "locked": locked,
+    "folder": lambda path: path.mkdir(),
+    "pipe": os.mkfifo,
+    "loop": lambda path: path.symlink_to(path),
+    "link to a folder": lambda path: path.symlink_to(path.parent),
+    "unwritable": lambda path: path.symlink_to("/proc/version"),  # for root, too
+    "no folder": lambda path: path.symlink_to(path.parent / "no" / "file"),
+}
+
+
+@pytest.mark.parametrize("kind", UNUSABLE)
+def test_nothing_is_exported_of_what_is_not_recorded(tmp_path, monkeypatch, kind):
+    out, history = measurement(tmp_path / "out", 1009.0, 0), tmp_path / "runs.sqlite"
+    exports = [out / "metrics.prom", out / "metric_lines.jsonl"]
+    for path in exports:
+        path.write_text("of an earlier record")
+    monkeypatch.setattr("common.history.store.WAIT_S", 0.0)
+    kept_open = UNUSABLE[kind](history)
+    done = run_stage(RECORD, "--append-to", history, "--out", out)
+    assert (done.returncode, done.stdout, len(done.stderr.splitlines())) == (1, "", 1)
+    assert done.stderr.startswith(f"{RECORD}: error: {history}: ")
+    assert [path.read_text() for path in exports] == ["of an earlier record"] * 2
+    assert not list(out.glob(".onnx-profile*"))
+    if kind == "locked":
+        kept_open.close()
+        assert run_stage(RECORD, "--append-to", history, "--out", out).returncode == 0
+        assert "# EOF" in exports[0].read_text()
+
+
+def test_nothing_is_recorded_where_the_exports_cannot_be_written(tmp_path):
+    out, history = measurement(tmp_path / "out", 1009.0, 0), tmp_path / "runs.sqlite"
+    (out / "metric_lines.jsonl").mkdir()
+    done = run_stage(RECORD, "--append-to", history, "--out", out)
+    assert (done.returncode, len(done.stderr.splitlines())) == (1, 1)
+    assert "metric_lines.jsonl: cannot be written (it is a folder)" in done.stderr
+    assert not history.exists() or not history.stat().st_size
 
 
 @pytest.mark.parametrize(

@@ -73,7 +73,7 @@ def node_count_line(rows: Sequence[ComparisonRow]) -> str:
     """Return how many nodes are compared, by verdict, and why some are undecided if there is one reason."""
     nodes = [row for row in rows if row["compared_kind"] == "node"]
     if not nodes:
-        return "no nodes were compared: the measurements share too few, or have no times of nodes"
+        return "no nodes were compared"
     verdicts, reasons = [row["comparison_verdict"] for row in nodes], undecided_reasons(nodes)
     why = {"undecided": f" ({reasons[0]})"} if len(reasons) == 1 else {}
     counts = ", ".join(f"{verdicts.count(name)} {name}{why.get(name, '')}" for name in dict.fromkeys(verdicts))
