@@ -163,10 +163,10 @@ CODE_07 := common/artifacts/catalogue.py common/artifacts/cells.py common/artifa
     common/fusion/border.py common/fusion/chains.py common/fusion/groups.py common/fusion/patterns.py common/graph.py \
     common/host_doubts.py common/host_identity.py common/interrupts.py common/intervals.py common/names.py \
     common/number_formats.py common/operators.py common/small_file.py common/source_graph.py common/sums.py \
-    common/view/html.css common/view/html.py common/view/plan/fpga_text.py common/view/plan/front_text.py \
-    common/view/tables.py common/view/text.py common/workload/flows.py common/workload/host_cost.py \
-    common/workload/layer_rows.py common/workload/layers.py common/workload/task_candidates.py \
-    common/workload/tasks.py common/workload/workload.py common/yaml_file.py
+    common/view/html.css common/view/html.py common/view/plan/cases.py common/view/plan/fpga_text.py \
+    common/view/plan/front_text.py common/view/plan/headline.py common/view/tables.py common/view/text.py \
+    common/workload/flows.py common/workload/host_cost.py common/workload/layer_rows.py common/workload/layers.py \
+    common/workload/task_candidates.py common/workload/tasks.py common/workload/workload.py common/yaml_file.py
 
 SCRIPT_23 := 23_overlay_estimate.py
 TABLE_23 := overlay_layers.csv
@@ -463,12 +463,13 @@ CODE_06 := common/artifacts/catalogue.py common/artifacts/cells.py common/artifa
     common/view/load/fleet_plot.py common/view/load/fleet_text.py common/view/load/html_tables.py \
     common/view/load/interference_plot.py common/view/load/interference_text.py common/view/load/load_plot.py \
     common/view/load/load_text.py common/view/load/search_text.py common/view/marks.py common/view/node_labels.py \
-    common/view/placing.py common/view/plan/fpga_text.py common/view/plan/front_plot.py common/view/plan/front_text.py \
-    common/view/plan/offload_plot.py common/view/plan/resource_plot.py common/view/plan/timeline_plot.py \
-    common/view/plan/verdict_text.py common/view/profile/energy_plot.py common/view/profile/latency_plot.py \
-    common/view/profile/latency_text.py common/view/profile/schedule_plot.py common/view/report/blocks.py \
-    common/view/report/gallery.py common/view/report/head.py common/view/report/host_tables.py \
-    common/view/report/node_tables.py common/view/report/page.css common/view/report/page.js \
-    common/view/report/page.py common/view/report/plan_tables.py common/view/report/summary_text.py \
-    common/view/report/warnings_text.py common/view/roofline/roofline_plot.py common/view/roofline/roofs.py \
+    common/view/placing.py common/view/plan/cases.py common/view/plan/fpga_text.py common/view/plan/front_plot.py \
+    common/view/plan/front_text.py common/view/plan/headline.py common/view/plan/offload_plot.py \
+    common/view/plan/resource_plot.py common/view/plan/timeline_plot.py common/view/plan/verdict_text.py \
+    common/view/profile/energy_plot.py common/view/profile/latency_plot.py common/view/profile/latency_text.py \
+    common/view/profile/schedule_plot.py common/view/report/blocks.py common/view/report/gallery.py \
+    common/view/report/head.py common/view/report/host_tables.py common/view/report/node_tables.py \
+    common/view/report/page.css common/view/report/page.js common/view/report/page.py \
+    common/view/report/plan_tables.py common/view/report/summary_text.py common/view/report/warnings_text.py \
+    common/view/roofline/roofline_plot.py common/view/roofline/roofline_text.py common/view/roofline/roofs.py \
     common/view/style.py common/view/tables.py common/view/text.py common/view/trace/bottleneck_tables.py
