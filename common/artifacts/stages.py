@@ -236,7 +236,7 @@ STAGES: dict[str, Stage] = {
             (
                 *("run_latency", "latency_summary", "op_latency", "ort_trace", "os_events", "run_disturbances"),
                 *("power_samples", "host_samples", "op_metrics", "op_roofline", "executed_edges", "critical_path"),
-                *("ops_profile", "executed_graph", "fpga_candidates", "offload_schedule"),
+                *("ops_profile", "executed_graph", "fpga_candidates", "offload_schedule", "offload_comparison"),
                 *("load_requests", "load_batches", "load_summary", "npu_runs", "npu_nodes"),
             ),
             ("trace", "plan_trace", "flamegraph", "annotated", "bottlenecks"),

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from common.timeline.chrome_trace import ChromeTrace, Process, Slice, known_facts
 
 if TYPE_CHECKING:
-    from common.table_rows import FpgaCandidatesRow, OffloadScheduleRow
+    from common.table_rows import FpgaCandidatesRow, OffloadComparisonRow, OffloadScheduleRow
 
 TITLES = {"before": "before: the host alone", "after": "after: host, link and engines of the plan"}
 # Lanes in their order; the engines are between the two directions of the link.
@@ -21,13 +21,28 @@ CANDIDATE_FACTS = (
 )
 
 
-def plan_trace(schedule: Sequence[OffloadScheduleRow], candidates: Sequence[FpgaCandidatesRow]) -> ChromeTrace:
+def plan_trace(
+    schedule: Sequence[OffloadScheduleRow],
+    candidates: Sequence[FpgaCandidatesRow],
+    compared: Sequence[OffloadComparisonRow] = (),
+) -> ChromeTrace:
+    """Return the trace of a plan in its likely case; where ``compared`` has the plan, its title has the interval."""
+    interval = next((_interval(row) for row in compared if row["alternative"] == "plan"), "")
     facts = {row["candidate"]: known_facts(row, CANDIDATE_FACTS) for row in candidates}
     processes = []
     for scenario, title in TITLES.items():
         rows = sorted((row for row in schedule if row["scenario"] == scenario), key=_place)
-        processes.append(Process(title, [_slice(row, facts.get(row["item"], {})) for row in rows]))
+        processes.append(
+            Process(title + interval * (scenario == "after"), [_slice(row, facts.get(row["item"], {})) for row in rows])
+        )
     return ChromeTrace(processes)
+
+
+def _interval(row: OffloadComparisonRow) -> str:
+    """Return when the plan ends in the likely case, and in the cases of most and of least gain."""
+    cases_us = row["plan_latency_likely_us"], row["plan_latency_optimistic_us"], row["plan_latency_pessimistic_us"]
+    likely, most, least = (None if case_us is None else f"{case_us * 1e-3:.3g} ms" for case_us in cases_us)
+    return f", {likely} is likely ({most} with most gain, {least} with least)" if None not in cases_us else ""
 
 
 def _place(row: OffloadScheduleRow) -> tuple[int, str, float]:

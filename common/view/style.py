@@ -139,9 +139,10 @@ def legend_mark(shape: str, label: str, **look: str) -> Line2D:
     return Line2D([], [], linestyle="none", marker=shape, markersize=7, label=label, **look)  # type: ignore[arg-type]
 
 
-def explain_marks(side: Axes, marks: Sequence[Line2D]) -> None:
-    """Write a legend below the list beside a drawing."""
-    side.legend(handles=marks, loc="lower left", ncols=2, fontsize=8, borderpad=0, handletextpad=0.2, columnspacing=0.8)
+def explain_marks(side: Axes, marks: Sequence[Line2D], height: float = 0.0) -> None:
+    """Write a legend below the list beside a drawing, at a height in shares of it."""
+    look = {"fontsize": 8, "borderpad": 0, "handletextpad": 0.2, "columnspacing": 0.8}
+    side.legend(handles=marks, loc="lower left", bbox_to_anchor=(0.0, height), ncols=2, **look)
 
 
 def list_keys(side: Axes, keys: Sequence[KeyNode], details: Mapping[str, str]) -> None:

@@ -23,9 +23,11 @@ PREFIXES = (
     (1e-6, "µ"),
     (1e-9, "n"),
     (1e-12, "p"),
+    (1e-15, "f"),
+    (1e-18, "a"),
 )
 MISSING = "–"
-ROUNDING_US = 1e-6
+ROUNDING_US, ROUNDING_UJ = 1e-6, 1e-6  # a picosecond, a picojoule: less is the rounding of a difference
 
 
 def quantity(value: float | None, unit: str, digits: int = 3) -> str:
@@ -35,7 +37,9 @@ def quantity(value: float | None, unit: str, digits: int = 3) -> str:
     if value == 0 or not math.isfinite(value):
         return f"{value:g} {unit}".rstrip()
     rounded = abs(float(f"{value:.{digits - 1}e}"))  # 999.6 n is 1.00 µ: round first, then take the prefix
-    scale, prefix = next(((scale, prefix) for scale, prefix in PREFIXES if rounded >= scale), PREFIXES[-1])
+    if rounded < PREFIXES[-1][0]:
+        return f"{value:.{digits - 1}e} {unit}".rstrip()
+    scale, prefix = next((scale, prefix) for scale, prefix in PREFIXES if rounded >= scale)
     return f"{significant(value / scale, digits)} {prefix}{unit}".rstrip()
 
 
@@ -55,8 +59,10 @@ def duration(value_us: float | None, digits: int = 3) -> str:
 
 
 def joules(energy_uj: float | None) -> str:
-    """Write an energy given in µJ, in the unit that reads best."""
-    return quantity(None if energy_uj is None or pd.isna(energy_uj) else energy_uj * 1e-6, "J")
+    """Write an energy given in µJ, in the unit that reads best; below a picojoule it is a difference's rounding."""
+    if energy_uj is None or pd.isna(energy_uj):
+        return MISSING
+    return quantity(energy_uj * 1e-6 if abs(energy_uj) >= ROUNDING_UJ else 0.0, "J")
 
 
 def percent(share: float | None, decimals: int = 1) -> str:

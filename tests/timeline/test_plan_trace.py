@@ -55,3 +55,13 @@ def test_a_track_has_one_name_in_the_events():
     tracks = {(event["pid"], event["tid"]) for event in made if event["name"] == "thread_name"}
     assert {(event["pid"], event["tid"]) for event in made if event["ph"] == "X"} == tracks
     assert len(tracks) == 1 + 6
+
+
+def test_the_title_of_the_plan_has_its_interval():
+    """Without the comparison of 07 the title names the plan alone."""
+    cases = {"plan_latency_pessimistic_us": 6_900.1, "plan_latency_likely_us": 3_551.9}
+    row = {"alternative": "plan", **cases, "plan_latency_optimistic_us": 2_502.7}
+    title = "after: host, link and engines of the plan"
+    assert [process.title for process in plan_trace(SCHEDULE, CANDIDATES).processes][1] == title
+    named = plan_trace(SCHEDULE, CANDIDATES, [row]).processes[1].title
+    assert named == f"{title}, 3.55 ms is likely (2.5 ms with most gain, 6.9 ms with least)"

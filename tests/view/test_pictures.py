@@ -1,5 +1,7 @@
 """The pictures: what they say in words and numbers is read out of the figure, and their bytes do not change."""
 
+from math import hypot
+
 import pandas as pd
 import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -77,7 +79,8 @@ def test_the_roofline_names_both_ceilings_the_ridge_and_the_ten_slowest_nodes(ta
     assert head(figure)[0] == "Conv takes 95 % of the latency and reaches 52 % of its roof, mostly compute-bound"
     assert {str(number) for number in range(1, 11)} <= set(found)
     assert "conv1" in found
-    assert "above the roof: cache" in found
+    assert "above its roof: operands from a cache" in found
+    assert not any("Winograd" in text for text in found)  # no compute-bound node is above it
 
 
 @pytest.mark.slow
@@ -97,6 +100,34 @@ def test_the_roofline_draws_every_roof_with_its_label(tables, keys):
     slopes = [line.get_xydata() for line in figure.axes[0].lines if len(set(line.get_xdata())) == 2]
     rising = {round(float(y / x)) for (x, y), (_, end) in slopes if y != end}
     assert rising == {8e9, 4.8e9, 24e9, 16e9}
+
+
+@pytest.mark.slow
+def test_no_mark_covers_the_label_of_a_roof(tables, keys):
+    """Labels of peaks have room beyond the marks; those of slopes are where the marks are not."""
+    figure = draw_roofline(records(tables["op_roofline"]), keys, ROOF)
+    FigureCanvasAgg(figure).draw()
+    axes = figure.axes[0]
+    centres = [point for drawn in axes.collections for point in axes.transData.transform(drawn.get_offsets())]
+    for label in (text for text in axes.texts if "thread" in text.get_text()):
+        box = Text.get_window_extent(label)
+        inside = [(x, y) for x, y in centres if box.x0 < x < box.x1 and box.y0 < y < box.y1]
+        assert label.get_rotation() or not inside, label.get_text()
+        if label.get_rotation():  # its box is mostly empty: the text is on the diagonal
+            steps = [(box.x0 + part * box.width, box.y0 + part * box.height) for part in (0.1, 0.3, 0.5, 0.7, 0.9)]
+            assert min(hypot(x - a, y - b) for x, y in centres for a, b in steps) > 8, label.get_text()
+
+
+@pytest.mark.slow
+def test_the_legend_names_why_a_compute_bound_node_is_above_its_roof(tables, keys):
+    table = tables["op_roofline"]
+    above = table["is_above_roof"] | ((table["op_type"] == "Conv") & (table["bound"] == "compute"))
+    rows = records(table.assign(is_above_roof=above))
+    found = texts(draw_roofline(rows, keys, ROOF))
+    assert {"above its roof: operands from a cache", "above its roof: a low ceiling, Winograd or FFT"} <= set(found)
+    assert "above its roof: the ceilings are unstable" in texts(draw_roofline(rows, keys, ROOF, is_stable=False))
+    none = records(table.assign(is_above_roof=False))
+    assert not any(text.startswith("above") for text in texts(draw_roofline(none, keys, ROOF)))
 
 
 @pytest.mark.slow
@@ -176,6 +207,19 @@ def test_energy_bars_add_up_and_the_title_names_source_and_largest_cause(tables,
     found = texts(figure)
     assert head(figure)[0] == "One inference takes 428 mJ (modelled), 68 % of it compute"
     assert "energy (mJ)" in found
+
+
+def test_a_bar_too_short_to_be_seen_has_a_line_at_its_end(tables, keys):
+    """Of 400 mJ, 30 µJ are no pixel wide, and a white outline would cover what is."""
+    table = tables["ops_profile"]
+    groups, _ = draw_energy(table, tables["energy_summary"], keys, labels_of(records(table))).axes
+    ends_mj = {line.get_xdata()[0] for line in groups.lines}
+    by_type = table.groupby("op_type")["energy_uj"].sum() * 1e-3
+    slivers = by_type[(by_type > 0) & (by_type < 0.006 * by_type.max())]
+    assert len(slivers) >= 2
+    assert sorted(ends_mj) == pytest.approx(sorted(slivers))
+    widest = max(patch.get_width() for patch in groups.patches)
+    assert all(patch.get_linewidth() == 0 for patch in groups.patches if patch.get_width() < 0.003 * widest)
 
 
 def test_many_operator_types_share_a_bar(tables):

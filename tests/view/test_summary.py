@@ -12,7 +12,8 @@ from common.sensors.other_work import OtherWork
 from common.view.findings import Findings, StageRecord
 from common.view.groups import by_op_type
 from common.view.html import figure, html_table
-from common.view.plan.verdict_text import offload_lines, outlook_lines
+from common.view.plan.verdict_text import offload_lines, outlook
+from common.view.profile.latency_plot import draw_latency
 from common.view.report.page import report_html
 from common.view.report.summary_text import closing_summary
 from common.view.report.warnings_text import ENDANGERED, warnings
@@ -64,11 +65,11 @@ def test_the_summary_fits_a_terminal_and_names_each_finding(tables):
         "  work       70.4 ms: all nodes; parallelism = work / span = 1.07",
         "  energy     428 mJ per inference (modelled), 257 mJ to 857 mJ",
         "  K1 52 Conv      50.0 %  35.9 ms  22.4 ms  11.6 ms to 51.3 ms",
-        "  latency          0.781x   1.27x       1.67x  likely pays, undecided",
-        "  energy           0.262x  0.523x      0.938x  does not pay",
-        "  throughput        1.17x   2.50x       2.50x  pays",
-        "  latency pays above 1.02x for the kernels (likely 1.60x);",
-        "          at most 2.42x with infinitely fast kernels;",  # 1 / (0.4 + 0.013)
+        "  latency         0.781x   1.27x      1.67x  likely pays, undecided",
+        "  energy          0.262x  0.523x     0.938x  does not pay",
+        "  throughput       1.17x   2.50x      2.50x  pays",
+        "  - latency: pays above 1.02x for the kernels (likely 1.60x), and gains at most",
+        "    2.42x with infinitely fast ones",  # 1 / (0.4 + 0.013)
         "  - [01] a note with a remedy",
     ):
         assert line in text.splitlines()
@@ -166,7 +167,7 @@ def test_a_plan_without_kernels_says_so(tables):
     nothing["offload_verdict"] = verdicts(nothing["speedup"]).assign(verdict="host alone")
     nothing = {name: records(table) for name, table in nothing.items()}
     assert offload_lines(nothing) == ["  everything stays on the host: no plan with the card ends sooner"]
-    assert outlook_lines(nothing) == []
+    assert outlook(nothing) == []
 
 
 def test_an_unknown_energy_gain_is_a_dash_with_its_remedy(tables):
@@ -178,16 +179,14 @@ def test_an_unknown_energy_gain_is_a_dash_with_its_remedy(tables):
         if line.startswith("  energy")
     )
     assert energy.split() == ["energy", "–", "–", "–", "unknown"]
-    assert outlook_lines({"speedup": records(rows)})[-1] == "  energy  unknown; give <static_power_w>"
+    assert outlook({"speedup": records(rows)})[-1] == "energy: unknown; give <static_power_w>"
 
 
 def test_overheads_that_no_kernel_can_repay_are_named(tables):
     rows = tables["speedup"].copy()
     rows.loc[(rows["objective"] == "latency") & (rows["term"] == "break_even_kernel_speedup"), "likely"] = float("nan")
-    assert (
-        outlook_lines({"speedup": records(rows)})[0]
-        == "  latency pays at no kernel speedup for the kernels (likely 1.60x);"
-    )
+    first = outlook({"speedup": records(rows)})[0]
+    assert first.startswith("latency: pays at no kernel speedup for the kernels (likely 1.60x), and")
 
 
 def warned(tables, name, **changes):
@@ -224,7 +223,8 @@ def test_a_gap_that_takes_more_than_any_operator_leads(tables):
     first = lines.index("WHAT MATTERS") + 2
     assert lines[first].split()[:3] == ["gap", "between", "nodes"] and "88.0 %" in lines[first]
     assert lines[first + 1].split()[:2] == ["Conv", "x53"]
-    assert lines[lines.index("READ FIRST") + 1].startswith("  - the gap between nodes is 88.0 % of the latency")
+    assert lines[lines.index("WARNINGS") + 1] == "  that void the answer"
+    assert lines[lines.index("WARNINGS") + 2].startswith("  - the gap between nodes is 88.0 % of the latency")
     assert text.count("is 88.0 % of the latency") == 1
 
 
@@ -238,7 +238,7 @@ def test_a_busy_host_and_node_times_above_the_latency_are_said_before_any_figure
     found = findings({**tables, "op_roofline": roofline.assign(latency_share=share)}, stages=stages)
     text = closing_summary(found)
     lines = text.splitlines()
-    first, after = lines.index("READ FIRST"), lines.index("LATENCY")
+    first, after = lines.index("  that void the answer"), lines.index("LATENCY")
     said = " ".join(" ".join(lines[first:after]).split())
     assert first < after
     assert "- [01] the host was busy: other work took 1.3 of its 2 processors" in said
@@ -249,8 +249,84 @@ def test_a_busy_host_and_node_times_above_the_latency_are_said_before_any_figure
     assert len(warnings(found)) == len(set(warnings(found))) == 5
 
 
-def test_a_quiet_run_has_nothing_to_read_first(tables):
-    assert "READ FIRST" not in closing_summary(findings(tables, stages=[record("01_profile_onnx.py", "a note")]))
+def test_nothing_voids_the_answer_of_a_quiet_run(tables):
+    assert "that void" not in closing_summary(findings(tables, stages=[record("01_profile_onnx.py", "a note")]))
+
+
+def test_the_summary_opens_with_the_answer_and_ranks_warnings_by_what_they_do_to_it(tables):
+    """An empty p99 and a missing fp16 product change no verdict; what 07 and 01 say of times does."""
+    notes = {
+        "00_host_ceilings.py": "the runtime has no MatMul in fp16 or bf16 on this processor: no roof for it",
+        "01_profile_onnx.py": "p99, p99.9 left empty: 100 runs give no upper confidence limit",
+        "05_energy_estimate.py": "the static power is modelled",
+        "07_fpga_candidates.py": "int8: the model's accuracy in this number format is not evaluated",
+    }
+    text = closing_summary(findings(tables, stages=[record(script, note) for script, note in notes.items()]))
+    answer = "Undecided whether to offload 52 Conv, 1 Gemm to a U280 in fp32: 1.3x faster (0.78 to 1.7), likely pays"
+    assert " ".join(text.splitlines()[:2]) == answer
+    titles = [line for line in text.splitlines() if line.isupper()]
+    assert titles[:3] == ["WHAT WOULD CHANGE THE ANSWER", "WARNINGS", "LATENCY"]
+    doubts = text.partition("WARNINGS\n")[2].partition("\n\n")[0]
+    places = [
+        doubts.index(words) for words in ("that move the answer", "[07] int8", "that move its energy", "[05] the")
+    ]
+    places += [doubts.index(words) for words in ("that leave it as it is", "[00] the runtime has no MatMul")]
+    assert places == sorted(places)
+    assert [line[:4] for line in warnings(findings(tables, stages=[record(*note) for note in notes.items()]))] == [
+        *("[07]", "[05]", "[00]", "abov", "[01]")
+    ]
+    page = report_html(findings(tables), "", {})
+    assert page.index(f'<p class="answer">{answer}</p>') < page.index("What would change the answer")
+    assert page.index("What would change the answer") < page.index("<h2>Key figures</h2>")
+
+
+def test_without_a_plan_there_is_no_answer_yet(tables):
+    text = closing_summary(findings(tables, "op_roofline", "latency_summary"))
+    assert text.startswith("Not judged: there is no offload plan; run <offload_plan>\n")
+
+
+def test_what_is_not_judged_has_no_speedup_in_the_report(tables):
+    judged = verdicts(tables["speedup"], ["the host was busy"])
+    page = report_html(findings({**tables, "offload_verdict": judged}), "", {})
+    assert '<p class="answer">Not judged: the host was busy</p>' in page
+    assert "<li>rerun &lt;op_latency&gt; on an idle host</li>" in page
+    shown = re.sub(r"<svg.*?</svg>", "", page, flags=re.DOTALL)
+    assert not re.search(r">[^<]*\b\d+(\.\d+)?x\b", shown)
+    assert re.search(r">[^<]*\b\d+(\.\d+)?x\b", report_html(findings(tables), "", {}))
+
+
+@pytest.mark.parametrize(
+    ("overhead", "text"),
+    [
+        (0.039, "adds 3.9 % to a run"),
+        (-0.011, "costs no time that could be measured"),
+        (
+            -0.843,
+            "unknown: profiled runs took 84.3 % less than the others, so the host changed between them",
+        ),
+    ],
+)
+def test_profiling_never_saves_time(tables, overhead, text):
+    summary = tables["latency_summary"] | {"profiling_overhead_fraction": overhead}
+    closing = closing_summary(Findings(documents={"latency_summary": summary}))
+    assert f"profiling {text}" in " ".join(closing.split())
+    title = draw_latency(tables["run_latency"], summary).texts[0].get_text()
+    assert title.endswith(f"; profiling {text}")
+
+
+def test_above_its_roof_a_cache_serves_traffic_and_never_computes(tables):
+    """The synthetic Gemm is memory-bound and above; a convolution is compute-bound."""
+    roofline = tables["op_roofline"]
+    both = roofline["is_above_roof"] | ((roofline["op_type"] == "Conv") & (roofline["bound"] == "compute"))
+    assert set(roofline.loc[both, "bound"]) == {"memory", "compute"}
+    lines = warned(tables, "op_roofline", is_above_roof=both)
+    assert "1.4 % of the latency: operands from a cache; rerun <host_ceilings>" in lines
+    assert "of the latency: a low ceiling, Winograd or FFT; rerun <host_ceilings>" in lines
+    relu = roofline["op_type"].where(roofline["op_type"] != "Conv", "MatMul")
+    assert "of the latency: a low ceiling; rerun" in warned(tables, "op_roofline", is_above_roof=both, op_type=relu)
+    unstable = {"host_ceilings": tables["host_ceilings"] | {"stable": False}}
+    shaken = "\n".join(warnings(findings({**tables, **unstable}, "op_roofline", "host_ceilings")))
+    assert "1.4 % of the latency: the ceilings are unstable" in shaken and "cache" not in shaken
 
 
 def test_warnings_come_in_the_order_of_what_they_endanger(tables):
@@ -264,8 +340,8 @@ def test_warnings_come_in_the_order_of_what_they_endanger(tables):
         tuple(stages),
         ("absent: x.csv; run y", "y.csv: stale"),
     )
-    starts = ["y.csv: stale", "[01] said", "the gap between", "[02] said", "[00] said", "the ceilings are"]
-    starts += ["[05] said", "[07] said", "absent: x.csv"]
+    starts = ["y.csv: stale", "[07] said", "[01] said", "the gap between", "[02] said", "[05] said", "[00] said"]
+    starts += ["the ceilings are", "absent: x.csv"]
     assert [line[: len(start)] for line, start in zip(warnings(found), starts, strict=True)] == starts
 
 
@@ -280,14 +356,15 @@ def test_the_summary_has_five_notes_of_different_kinds_and_the_report_has_all_in
     ]
     found = findings(tables, stages=stages, notes=[f"x.csv: incomplete (made from {lost})", "y.csv: stale"])
     text = closing_summary(found)
-    bullets = [line.strip(" -") for line in text.splitlines() if line.startswith("  - ")]
-    assert bullets == ["[01] the host was busy: 1", "y.csv: stale", "[01] time 0", "[01] time 1", "[00] no roof"]
+    doubts = text.partition("WARNINGS\n")[2].partition("\n\n")[0]
+    bullets = [line.strip(" -") for line in doubts.splitlines() if line.startswith("  - ")]
+    assert bullets == ["y.csv: stale", "[01] the host was busy: 1", "[01] time 0", "[01] time 1", "[01] nvml: no GPU"]
     lines = warnings(found)
     assert f"  {len(lines) - 5} more in report.html" in text
     page = report_html(found, "", {})
     assert [*re.findall("<h3>([^<]*)</h3>", page)][-7:] == [
         *("Every figure: tables that are stale, foreign or damaged", "Every time", "Times of runs and nodes"),
-        *("Roofs, and shares of them", "Energy", "Single runs: what made them slow", "What is absent"),
+        *("Energy", "Roofs, and shares of them", "Single runs: what made them slow", "What is absent"),
     ]
     assert all(f"<li>{escape(line)}</li>" in page for line in lines)
     assert sum(lost in line for line in lines) == 1

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from common.artifacts.frames import records
 from common.names import shorten
 from common.view.profile.work_text import symbolic_report
-from common.view.text import MISSING, columns, duration, percent, quantity, significant, text_table
+from common.view.text import MISSING, columns, duration, joules, percent, quantity, significant, text_table
 
 
 @pytest.mark.parametrize(
@@ -29,7 +29,9 @@ from common.view.text import MISSING, columns, duration, percent, quantity, sign
         (0.09996, "s", "100 ms"),
         (-3e-3, "s", "-3.00 ms"),
         (1.5e-12, "J", "1.50 pJ"),
-        (2e-15, "J", "0.00200 pJ"),  # nor one below
+        (2e-15, "J", "2.00 fJ"),
+        (9.82e-18, "J", "9.82 aJ"),
+        (9.82e-21, "J", "9.82e-21 J"),  # nor one below
         (0.0, "J", "0 J"),
         (0, "", "0"),
         (12.0, "", "12.0"),
@@ -50,6 +52,14 @@ def test_a_quantity_keeps_its_value_and_so_many_digits(value, digits):
     assert float(number) * scale[unit.removesuffix("X")] == pytest.approx(value, rel=0.51 * 10 ** (1 - digits))
     assert 1 <= float(number) < 1000
     assert len(number.replace(".", "")) == max(digits, len(number.partition(".")[0]))
+
+
+@pytest.mark.parametrize(
+    ("energy_uj", "text"),
+    [(9.82e-12, "0 J"), (-9.82e-12, "0 J"), (1e-6, "1.00 pJ"), (2.5, "2.50 µJ"), (None, MISSING), (math.nan, MISSING)],
+)
+def test_an_energy_below_a_picojoule_is_the_rounding_of_a_difference(energy_uj, text):
+    assert joules(energy_uj) == text
 
 
 @pytest.mark.parametrize(

@@ -24,8 +24,8 @@ def plan_notes(plan: Plan, rows: Sequence[SpeedupRow]) -> list[str]:
     doubts = plan.workload.host.doubts
     notes = [
         *([f"{NOT_JUDGED}: rerun <op_latency> on an idle host ({'; '.join(doubts)})"] if doubts else []),
-        "all figures are estimates: nothing was measured on a board; the pessimistic "
-        "case takes all unfavourable assumptions together, the optimistic case all favourable ones",
+        "all figures are estimates: nothing was measured on a board; the case of least gain takes all unfavourable "
+        "assumptions together, that of most gain all favourable ones",
         *plan.request.board.notes,
     ]
     if plan.request.precision != "fp32":
@@ -67,7 +67,7 @@ def _clock_notes(plan: Plan) -> Iterator[str]:
         names, clock_mhz = ", ".join(array.name for array in spanning), spanning[0].clock_mhz
         yield (
             f"{names}: the likely clock of {clock_mhz:.0f} MHz over several regions is that of floorplanned designs; "
-            f"without a floorplan, published ones closed at {slow:.0f} MHz and more, which is the pessimistic case"
+            f"without a floorplan, published ones closed at {slow:.0f} MHz and more, which is the case of least gain"
         )
 
 

@@ -4,13 +4,26 @@ from __future__ import annotations
 
 import math
 import textwrap
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from common.errors import UpstreamError
-from common.names import shown
-from common.operators import CONTRACTIONS
+from common.view.plan.cases import (
+    CASES,
+    RESTS_ON_HOST,
+    SAME_KERNEL,
+    SAME_PLAN,
+    Terms,
+    cases_of,
+    explained,
+    interval,
+    is_host_alone,
+    is_not_judged,
+    judgement,
+    number,
+    value_text,
+)
 from common.view.plan.front_text import front_table
+from common.view.plan.headline import headline, operator_types
 from common.view.tables import Table, TableColumn, table_of_cells
 from common.view.text import MISSING, ROUNDING_US, WIDTH, duration, joules, percent, significant
 
@@ -18,8 +31,6 @@ if TYPE_CHECKING:
     from common.table_rows import OffloadComparisonRow, OffloadPlanRow, OffloadVerdictRow, SpeedupRow, Tables
 
 COMMENT_WIDTH, OPERATORS_WIDTH = 24, 20
-OBJECTIVES = ("latency", "energy", "throughput")
-CASES = ("pessimistic", "likely", "optimistic")
 LABELS = {
     "host_total": "on the host alone",
     "accelerated_fraction": "f, part that moves",
@@ -50,47 +61,12 @@ LABELS = {
 INTERVAL = {"host_total": "one after the other", "new_total": "pipelined, interval"}  # of throughput
 INDENT = " " * 10  # of the lines below a verdict
 UNPROVEN = " †"
-NOT_JUDGED = "not judged: rerun <op_latency> on an idle host"
-AMDAHL = table_of_cells("", *CASES)
-
-
-def number(value: float | None) -> float:
-    """Return a value to compute with; an unknown is NaN, which is in no order with any value."""
-    return math.nan if value is None else value
-
-
-def cases_of(row: SpeedupRow | OffloadVerdictRow) -> tuple[float | None, float | None, float | None]:
-    """Return the values in the order of ``CASES``."""
-    return row["pessimistic"], row["likely"], row["optimistic"]
-
-
-class Terms(dict[tuple[str, str], "SpeedupRow"]):
-    """Rows of the speedup table by objective and term. A row that is missed was there when the table was written."""
-
-    @classmethod
-    def of(cls, speedup: Iterable[SpeedupRow]) -> Terms:
-        return cls({(row["objective"], row["term"]): row for row in speedup})
-
-    def __missing__(self, key: tuple[str, str]) -> SpeedupRow:
-        raise UpstreamError("speedup.csv", f"corrupt (no row {' '.join(map(shown, key))})", "rerun <speedup>")
-
-    def likely(self, objective: str) -> dict[str, float]:
-        """Return the likely values of an objective by term; an unknown is NaN."""
-        return {term: number(row["likely"]) for (name, term), row in self.items() if name == objective}
+AMDAHL = table_of_cells("", *CASES.values())
 
 
 def operators(row: OffloadPlanRow) -> str:
     """Return the number of groups and the head of each pattern, as in ``53 Conv, Gemm``."""
-    heads = dict.fromkeys(_head(pattern) for pattern in row["pattern_counts"])
-    return _clip(f"{row['group_count']} {', '.join(heads)}", OPERATORS_WIDTH)
-
-
-def _head(pattern: str) -> str:
-    """Return the contraction that a pattern is named after, or its first operator."""
-    parts = pattern.split("+")
-    if "Softmax" in parts and parts.count("MatMul") > 1:
-        return "attention"
-    return next((op_type for op_type in parts if op_type in CONTRACTIONS), parts[0])
+    return _clip(f"{row['group_count']} {', '.join(operator_types(row))}", OPERATORS_WIDTH)
 
 
 def _clip(text: str, width: int) -> str:
@@ -108,7 +84,9 @@ def _calls(row: OffloadPlanRow) -> str:
 
 
 def kernel_interval(row: OffloadPlanRow) -> str:
-    return f"{duration(row['kernel_latency_optimistic_us'])} to {duration(row['kernel_latency_pessimistic_us'])}"
+    return interval(
+        (row["kernel_latency_pessimistic_us"], row["kernel_latency_likely_us"], row["kernel_latency_optimistic_us"])
+    )
 
 
 def _power(row: OffloadPlanRow) -> str:
@@ -155,10 +133,15 @@ def term_name(row: SpeedupRow) -> str:
     return {**LABELS, **of_objective}.get(row["term"], row["term"])
 
 
-def amdahl_table(speedup: Sequence[SpeedupRow]) -> str:
-    """Return the terms of each objective in the three cases, without those that are zero or unknown in all of them."""
+def amdahl_table(speedup: Sequence[SpeedupRow], *, is_judged: bool = True) -> str:
+    """Return the terms of each objective in the three cases, without those that are zero or unknown in all of them.
+
+    Where the plan is not judged, terms that divide by the host's times are left out: they would be read as speedups.
+    """
     rows: list[list[str]] = []
     for row in speedup:
+        if not is_judged and row["term"] in RESTS_ON_HOST:
+            continue
         if all(value is None or abs(value) < ROUNDING_US for value in cases_of(row)):
             continue
         head = f"{row['objective']}: " if row["term"] == "host_total" else "  "
@@ -167,28 +150,10 @@ def amdahl_table(speedup: Sequence[SpeedupRow]) -> str:
     return AMDAHL.text(rows)
 
 
-def value_text(value: float | None, unit: str) -> str:
-    """Write a value of the speedup table, in the unit that reads best."""
-    if value is None or math.isnan(value):
-        return MISSING
-    if unit in ("share", "ratio"):
-        return percent(value) if unit == "share" else f"{significant(value)}x"
-    if unit in ("count", "per_s"):
-        return f"{value:.0f}" if unit == "count" else f"{significant(value)}/s"
-    return duration(value) if unit == "us" else joules(value)
-
-
-def amount(value: float, objective: str) -> str:
-    """Write a latency in µs or an energy in µJ, in the unit that reads best."""
-    return duration(value) if objective == "latency" else joules(value)
-
-
 def verdict_lines(verdicts: Sequence[OffloadVerdictRow], terms: Terms) -> list[str]:
     """Return whether the plan pays in each objective, and where it trades energy for time."""
     if is_host_alone(verdicts):
         return ["verdict   everything stays on the host: no plan with the card ends sooner"]
-    if is_not_judged(verdicts):
-        return [f"verdict   {NOT_JUDGED}", *(f"{INDENT}{doubt}" for doubt in verdicts[0]["doubts"])]
     lines = []
     for row in verdicts:
         lines.append(f"verdict   {row['objective']} {judgement(row)}")
@@ -201,25 +166,19 @@ def verdict_lines(verdicts: Sequence[OffloadVerdictRow], terms: Terms) -> list[s
     return lines
 
 
-def is_host_alone(verdicts: Sequence[OffloadVerdictRow]) -> bool:
-    """Return whether the plan moves nothing to the card."""
-    return any(row["verdict"] == "host alone" for row in verdicts)
+def answer_lines(tables: Tables) -> list[str]:
+    """Return the answer; where the plan is not judged, every reason for that and the remedy follow."""
+    verdicts = tables["offload_verdict"]
+    lines = textwrap.wrap(headline(tables), WIDTH, subsequent_indent="  ", break_on_hyphens=False)
+    return [*lines, *(f"  - {reason}" for reason in reasons(verdicts))]
 
 
-def is_not_judged(verdicts: Sequence[OffloadVerdictRow] | None) -> bool:
-    """Return whether the host's times decide nothing."""
-    return any(row["verdict"] == "not judged" for row in verdicts or ())
-
-
-def judgement(row: OffloadVerdictRow) -> str:
-    """Write a verdict with its figures: ``likely pays, undecided: 1.61x, 0.83x to 2.87x``."""
-    word, (low, likely, high) = row["verdict"], map(number, cases_of(row))
-    if word == "not judged":
-        return NOT_JUDGED
-    if math.isnan(likely):
-        return "unknown"
-    mark = ", undecided" if word.startswith("likely") else ""
-    return f"{word}{mark}: {significant(likely)}x, {significant(low)}x to {significant(high)}x"
+def reasons(verdicts: Sequence[OffloadVerdictRow]) -> list[str]:
+    """Return every reason why a plan is not judged, and the remedy for a disturbed host."""
+    if not is_not_judged(verdicts):
+        return []
+    remedy = ["rerun <op_latency> on an idle host"] if verdicts[0]["verdict"] == "not judged" else []
+    return [*verdicts[0]["doubts"], *remedy]
 
 
 def break_even(terms: Terms) -> list[str]:
@@ -241,36 +200,39 @@ def break_even(terms: Terms) -> list[str]:
     return lines
 
 
-def comparison_table(compared: Sequence[OffloadComparisonRow]) -> str:
-    """Return the plan in the first row, then its baselines and the what-if plans, in the likely case."""
+def comparison_table(compared: Sequence[OffloadComparisonRow], *, is_judged: bool = True) -> str:
+    """Return the plan in the first row, then its baselines and the what-if plans, in the likely case.
+
+    Where the plan is not judged, nothing is compared with the host.
+    """
     plan_us = compared[0]["plan_latency_likely_us"]
+    gains: list[TableColumn[OffloadComparisonRow]] = [
+        TableColumn("vs plan", lambda row: _difference(row["plan_latency_likely_us"], plan_us)),
+        *(LATENCY_GAIN, ENERGY_GAIN),
+    ]
     columns: Table[OffloadComparisonRow] = Table(
         TableColumn("one inference", lambda row: _named(row) + UNPROVEN * (row["plan_status"] == "feasible")),
         TableColumn("likely", lambda row: duration(row["plan_latency_likely_us"])),
-        TableColumn("interval", _plan_interval),
-        TableColumn("vs plan", lambda row: _difference(row["plan_latency_likely_us"], plan_us)),
-        *(LATENCY_GAIN, ENERGY_GAIN),
+        PLAN_INTERVAL,
+        *(gains if is_judged else ()),
     )
     is_open = any(row["plan_status"] == "feasible" for row in compared)
-    return columns.text(compared) + (f"\n{UNPROVEN.strip()} not proved optimal" if is_open else "")
+    text = explained(columns.text(compared), SAME_PLAN)
+    return text + (f"\n{UNPROVEN.strip()} not proved optimal" if is_open else "")
 
 
+PLAN_INTERVAL: TableColumn[OffloadComparisonRow] = TableColumn(
+    "interval",
+    lambda row: interval(
+        (row["plan_latency_pessimistic_us"], row["plan_latency_likely_us"], row["plan_latency_optimistic_us"])
+    ),
+)
 LATENCY_GAIN: TableColumn[OffloadComparisonRow] = TableColumn(
     "latency", lambda row: value_text(row["latency_speedup_factor"], "ratio")
 )
 ENERGY_GAIN: TableColumn[OffloadComparisonRow] = TableColumn(
     "energy", lambda row: value_text(row["energy_speedup_factor"], "ratio")
 )
-
-
-def _plan_interval(row: OffloadComparisonRow) -> str:
-    cases_us = [
-        row["plan_latency_pessimistic_us"],
-        row["plan_latency_likely_us"],
-        row["plan_latency_optimistic_us"],
-    ]
-    known_us = [case_us for case_us in cases_us if case_us is not None]
-    return f"{duration(min(known_us))} to {duration(max(known_us))}" if len(known_us) == len(cases_us) else ""
 
 
 def _named(row: OffloadComparisonRow) -> str:
@@ -287,19 +249,18 @@ def _difference(value: float | None, reference: float | None) -> str:
 
 
 def offload_report(tables: Tables, plain: Callable[[str], str] = str) -> str:
-    """Return the text of the plan: kernels, engines, times, speedup, verdict and comparison.
+    """Return the answer, then what it rests on: kernels, engines, times, terms of the speedup, and other plans.
 
     Args:
         tables: offload_plan, speedup, offload_verdict and, if there are any, offload_comparison and offload_front.
         plain: spells out the names in angle brackets.
     """
     plan, speedup, verdicts = tables["offload_plan"], tables["speedup"], tables["offload_verdict"]
-    terms = Terms.of(speedup)
-    judged = list(map(plain, verdict_lines(verdicts, terms)))
-    texts = ["\n".join(judged)] if is_not_judged(verdicts) else []
-    texts += [KERNELS.text(plan), ENGINES.text(plan), TIMES.text(plan)] if plan else []
-    texts.append(amdahl_table(speedup))
-    texts += [] if is_not_judged(verdicts) else ["\n".join([*judged, *break_even(terms)])]
-    texts += [comparison_table(compared)] if (compared := tables.get("offload_comparison")) else []
+    terms, is_judged = Terms.of(speedup), not is_not_judged(verdicts)
+    texts = ["\n".join(map(plain, answer_lines(tables)))]
+    texts += [KERNELS.text(plan), ENGINES.text(plan), explained(TIMES.text(plan), SAME_KERNEL)] if plan else []
+    texts.append(amdahl_table(speedup, is_judged=is_judged))
+    texts += ["\n".join([*verdict_lines(verdicts, terms), *break_even(terms)])] if is_judged else []
+    texts += [comparison_table(compared, is_judged=is_judged)] if (compared := tables.get("offload_comparison")) else []
     texts += [front_table(tables["offload_front"])] if "offload_front" in tables else []
     return "\n\n".join(texts)

@@ -5,11 +5,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
 
 from common.view.plan.front_text import front_label
-from common.view.style import BLUE, GREEN, GREY, ORANGE, PURPLE, list_entries, log_scales, new_figure, with_side_column
+from common.view.style import (
+    BLUE,
+    GREEN,
+    ORANGE,
+    PURPLE,
+    legend_mark,
+    list_entries,
+    log_scales,
+    new_figure,
+    with_side_column,
+)
 from common.view.text import duration, joules, significant
 
 if TYPE_CHECKING:
@@ -22,7 +32,7 @@ KINDS = {
     ("throughput", "streaming"): (ORANGE, "^"),
     ("energy", "streaming"): (GREEN, "s"),
 }
-MOST_LISTED = 10
+MOST_LISTED, MARK_POINTS = 10, 6.0
 
 
 def draw_front(front: Sequence[OffloadFrontRow], warning: str = "") -> Figure:
@@ -32,15 +42,17 @@ def draw_front(front: Sequence[OffloadFrontRow], warning: str = "") -> Figure:
         front: offload_front.
         warning: the title where the host's times decide nothing.
     """
-    figure = new_figure(warning or _title(front), "latency is of a batch alone · estimated, not measured")
+    figure = new_figure(warning or _title(front), "likely case · latency is of a batch alone · estimated, not measured")
     axes, side = with_side_column(figure)
     log_scales(axes)
     axes.set(xlabel="latency of a batch (ms)", ylabel="inferences per second")
     best = sorted((row for row in front if row["is_on_front"]), key=lambda row: row["batch_latency_likely_us"])
     best = best[:MOST_LISTED]
-    for row in front:
+    for rank, row in enumerate(front):
         colour, marker = KINDS[row["objective"], row["operation"]]
-        axes.plot(*_place(row), marker, color=colour, markerfacecolor=colour if row["is_on_front"] else "none")
+        above = sum(_place(other) == _place(row) for other in front[rank + 1 :])  # drawn later, at the same place
+        face = colour if row["is_on_front"] else "none"
+        axes.plot(*_place(row), marker, color=colour, markerfacecolor=face, markersize=MARK_POINTS * (1 + above))
     numbers: dict[tuple[float, float], list[str]] = {}  # one plan may be the best for several objectives
     for number, row in enumerate(best, start=1):
         numbers.setdefault(_place(row), []).append(str(number))
@@ -48,13 +60,19 @@ def draw_front(front: Sequence[OffloadFrontRow], warning: str = "") -> Figure:
         axes.annotate(", ".join(at_place), place, (5, 4), textcoords="offset points", fontweight="bold")
     labels = [front_label(row) for row in best]
     list_entries(side, "No plan beats these", labels, [*map(_figures, best)])
-    handles = [
-        Line2D([], [], color=colour, marker=marker, linestyle="none", label=f"best for {objective}, {operation}")
-        for (objective, operation), (colour, marker) in KINDS.items()
-    ]
-    handles.append(Line2D([], [], color=GREY, marker="o", markerfacecolor="none", linestyle="none", label="beaten"))
-    axes.legend(handles=handles, loc="lower right")
+    _explain(side, front)
     return figure
+
+
+def _explain(side: Axes, front: Sequence[OffloadFrontRow]) -> None:
+    """Explain the marks that are drawn, each as it is drawn: a plan that another one beats is hollow."""
+    looks = dict.fromkeys((row["objective"], row["operation"], row["is_on_front"]) for row in front)
+    marks = []
+    for objective, operation, is_on_front in looks:
+        colour, marker = KINDS[objective, operation]
+        label = f"best for {objective}, {operation}{'' if is_on_front else ' (beaten)'}"
+        marks.append(legend_mark(marker, label, color=colour, markerfacecolor=colour if is_on_front else "none"))
+    side.legend(handles=marks, loc="lower left", fontsize=8, borderpad=0)
 
 
 def _place(row: OffloadFrontRow) -> tuple[float, float]:
@@ -62,11 +80,22 @@ def _place(row: OffloadFrontRow) -> tuple[float, float]:
 
 
 def _title(front: Sequence[OffloadFrontRow]) -> str:
-    soonest_us = min(row["batch_latency_likely_us"] for row in front)
-    fastest = max(row["likely_inferences_per_s"] for row in front)
-    energies_uj = [energy_uj for row in front if (energy_uj := row["inference_energy_likely_uj"]) is not None]
-    energy = f", or {joules(min(energies_uj))} for each" if energies_uj else ""
-    return f"With the card an inference takes {duration(soonest_us)} at least; {significant(fastest)}/s at most{energy}"
+    """Return the best of each objective and where it runs: they are different plans."""
+    soonest = min(front, key=lambda row: row["batch_latency_likely_us"])
+    fastest = max(front, key=lambda row: row["likely_inferences_per_s"])
+    parts = [
+        f"{duration(soonest['batch_latency_likely_us'])} {_side(soonest)}",
+        f"{significant(fastest['likely_inferences_per_s'])}/s {_side(fastest)}",
+    ]
+    known = [(energy_uj, row) for row in front if (energy_uj := row["inference_energy_likely_uj"]) is not None]
+    if known:
+        energy_uj, least = min(known, key=lambda plan: plan[0])
+        parts.append(f"{joules(energy_uj)} each {_side(least)}")
+    return f"The best plans, one for each aim: {', '.join(parts)}"
+
+
+def _side(row: OffloadFrontRow) -> str:
+    return "with the card" if row["engines"] else "on the host alone"
 
 
 def _figures(row: OffloadFrontRow) -> str:

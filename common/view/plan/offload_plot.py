@@ -16,7 +16,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
 from common.names import listed
-from common.view.plan.fpga_text import CASES, Terms, amount, cases_of, judgement, number
+from common.view.plan.cases import CASES, Terms, amount, cases_of, is_not_judged, judgement, number
 from common.view.style import BLACK, BLUE, GREEN, GREY, ORANGE, PURPLE, SKY, VERMILLION, YELLOW, new_figure
 from common.view.text import significant
 
@@ -48,14 +48,14 @@ LABEL_ROOM = 1.15  # of the longest bar, so that its label ends within the pictu
 HIDDEN_NAME = "hidden by overlap"
 HOST_NAME = "host alone, same case"
 HOST_MARK = {"color": BLACK, "linewidth": 1.0, "linestyle": (0, (2, 1))}
-NAMES = {case: f"with the card,\n{case}" for case in CASES}
+NAMES = {case: f"with the card,\n{name}" for case, name in CASES.items()}
 
 
 def draw_offload(
     speedup: Sequence[SpeedupRow],
     plan: Sequence[OffloadPlanRow] = (),
     verdicts: Sequence[OffloadVerdictRow] = (),
-    warning: str = "",
+    answer: str = "",
 ) -> Figure | None:
     """Draw stacked bars for latency and energy; return None where no kernel was chosen.
 
@@ -63,7 +63,7 @@ def draw_offload(
         speedup: the terms of Amdahl's law.
         plan: the kernels, where they are known.
         verdicts: whether the plan pays, where that is known.
-        warning: the title where the host's times decide nothing.
+        answer: the title; a plan that is not judged shows no speedup.
     """
     terms = Terms.of(speedup)
     known = [objective for objective in ("latency", "energy") if (objective, "total_speedup") in terms]
@@ -71,28 +71,14 @@ def draw_offload(
     if not known:
         return None
     words = {row["objective"]: judgement(row) for row in verdicts}
-    figure = new_figure(warning or _title(terms, known), _subtitle(plan))
+    figure = new_figure(answer or "One inference on the host alone and with the card", _subtitle(plan))
     grid = GridSpec(len(known), 1, figure, left=0.13, right=0.9, bottom=0.1, top=0.77, hspace=0.66)
     for row, objective in enumerate(known):
         axes = figure.add_subplot(grid[row])
-        _draw(axes, terms, objective)
-        axes.set_title(objective if warning else f"{objective} {words.get(objective, '')}", fontsize=10)
+        _draw(axes, terms, objective, is_judged=not is_not_judged(verdicts))
+        axes.set_title(f"{objective} {words.get(objective, '')}", fontsize=10)
     _explain(figure, terms, known)
     return figure
-
-
-def _title(terms: Terms, objectives: Sequence[str]) -> str:
-    gains = {objective: number(terms[objective, "total_speedup"]["likely"]) for objective in objectives}
-    return "Offloading is likely to make " + " and ".join(
-        f"{objective} {_change(gain)}" for objective, gain in gains.items()
-    )
-
-
-def _change(gain: float) -> str:
-    factor = significant(max(gain, 1 / gain))
-    if factor == significant(1.0):
-        return "neither better nor worse"
-    return f"{factor} times {'better' if gain > 1 else 'worse'}"
 
 
 def _subtitle(plan: Sequence[OffloadPlanRow]) -> str:
@@ -134,7 +120,7 @@ def _cell(terms: Terms, objective: str, term: str, case: str) -> float:
     return number(dict(zip(CASES, cases_of(terms[objective, term]), strict=True))[case])
 
 
-def _draw(axes: Axes, terms: Terms, objective: str) -> None:
+def _draw(axes: Axes, terms: Terms, objective: str, *, is_judged: bool) -> None:
     scale, unit = (1e-3, "ms") if objective == "latency" else (1e-6, "J")
     bar_parts, longest = bars(terms, objective), 0.0
     hosts = [_cell(terms, objective, "host_total", case) for case in ("likely", *CASES)]
@@ -142,7 +128,7 @@ def _draw(axes: Axes, terms: Terms, objective: str) -> None:
         end = _draw_bar(axes, place, {name: value * scale for name, value in parts.items()})
         axes.plot([host * scale] * 2, [place - BAR_HEIGHT / 2, place + BAR_HEIGHT / 2], **HOST_MARK)  # type: ignore[arg-type]
         total, longest = sum(parts.values()), max(longest, end, host * scale)
-        text = amount(total, objective) + (f", {significant(host / total)}x" if place else "")
+        text = amount(total, objective) + (f", {significant(host / total)}x" if place and is_judged else "")
         clear = {"facecolor": "white", "edgecolor": "none", "pad": 1}  # lower than a bar, so a mark behind it shows
         at = {"textcoords": "offset points", "va": "center", "fontsize": 8.5}
         axes.annotate(text, (end, place), (5, 0), bbox=clear, **at)  # type: ignore[arg-type]

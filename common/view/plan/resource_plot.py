@@ -26,13 +26,14 @@ NAMES = {
 }
 BAR_HEIGHT = 0.6
 COLUMNS = 3
+LEAST_ROWS = 3  # of a panel, so that a lone bar is no block
 
 
 def draw_resources(resources: pd.DataFrame) -> Figure | None:
     """Draw board_resources: a panel for each kind, a bar for each region; return None where the plan uses nothing."""
     if not (resources["used_count"] > 0).any():
         return None
-    there = resources[resources["total_count"] > 0]
+    there = _known_rows(resources[resources["total_count"] > 0])
     kinds = [kind for kind in NAMES if kind in set(there["resource"])]
     figure = new_figure(_title(there), _subtitle(there))
     rows = -(-len(kinds) // COLUMNS)
@@ -40,11 +41,21 @@ def draw_resources(resources: pd.DataFrame) -> Figure | None:
     regions = list(dict.fromkeys(there["region"]))
     for place, kind in enumerate(kinds):
         axes = figure.add_subplot(grid[divmod(place, COLUMNS)])
-        _draw(axes, there[there["resource"] == kind].to_dict("records"))
-        axes.set_ylim(len(regions) - 0.5, -0.85)
+        of_kind = there[there["resource"] == kind]
+        _draw(axes, of_kind.to_dict("records"), is_partial=_has_spanning(of_kind) and kind != "memory_channels")
+        axes.set_ylim(max(len(regions), LEAST_ROWS) - 0.5, -0.85)
         axes.set_title(NAMES[kind], fontsize=10)
     _explain(figure, has_excess=any(_fill(row) > 1 + 1e-9 for row in there.to_dict("records")))
     return figure
+
+
+def _known_rows(resources: pd.DataFrame) -> pd.DataFrame:
+    """Return the rows whose use is known: where every engine spans regions, those of the board alone.
+
+    An engine that spans regions uses some of each. Nobody knows how much before it is placed, so it is no use of 0.
+    """
+    is_board = (resources["region"] == "board") | (resources["resource"] == "memory_channels")
+    return resources[is_board] if not (resources.loc[~is_board, "used_count"] > 0).any() else resources
 
 
 def _fill(row: Mapping[Any, Any]) -> float:
@@ -62,14 +73,19 @@ def _title(resources: pd.DataFrame) -> str:
 def _subtitle(resources: pd.DataFrame) -> str:
     parts = [resources["board"].iloc[0], "bars are shares of the device; numbers are used / timing limit"]
     regional = resources[resources["resource"] != "memory_channels"]
-    is_whole = regional["region"] == "board"
-    used = regional["used_count"]
-    if used[is_whole].sum() > used[~is_whole].sum() * (1 + 1e-9):
+    if _has_spanning(regional):
         parts.append("engines that span regions count for the board only")
     return " · ".join(parts)
 
 
-def _draw(axes: Axes, rows: list[dict[Any, Any]]) -> None:
+def _has_spanning(resources: pd.DataFrame) -> bool:
+    """Return whether the board's use is more than that of its regions."""
+    is_whole, used = resources["region"] == "board", resources["used_count"]
+    return bool(used[is_whole].sum() > used[~is_whole].sum() * (1 + 1e-9))
+
+
+def _draw(axes: Axes, rows: list[dict[Any, Any]], *, is_partial: bool) -> None:
+    """Draw a bar for each region; where engines span regions, a region has at least the use of its own engines."""
     for place, row in enumerate(rows):
         total, used, budget = row["total_count"], row["used_count"], row["budget_count"]
         shell = 1 - row["usable_count"] / total
@@ -78,7 +94,8 @@ def _draw(axes: Axes, rows: list[dict[Any, Any]]) -> None:
         axes.barh(place, shell, BAR_HEIGHT, 1 - shell, facecolor="white", edgecolor=GREY, hatch="////", linewidth=0)
         axes.barh(place, used / total, BAR_HEIGHT * 0.62, color=colour)
         axes.plot([budget / total] * 2, [place - BAR_HEIGHT / 2, place + BAR_HEIGHT / 2], color=BLACK, linewidth=1.4)
-        text = f"{_count(used)} / {_count(math.floor(budget + 1e-9))}"
+        least = "at least " if is_partial and row["region"] != "board" else ""
+        text = f"{least}{_count(used)} / {_count(math.floor(budget + 1e-9))}"
         axes.text(0.012, place - BAR_HEIGHT / 2 - 0.02, text, fontsize=7.5, color=BLACK, va="bottom")
     axes.set_xlim(0, 1)
     axes.set_yticks(range(len(rows)), [row["region"] for row in rows])

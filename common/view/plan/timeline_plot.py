@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import pandas as pd
 from matplotlib.axes import Axes
@@ -11,8 +12,12 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
 from common.names import shorten
+from common.view.plan.cases import judgement
 from common.view.style import BLACK, BLUE, GREEN, GREY, ORANGE, PALE, PURPLE, SKY, mark, new_figure
-from common.view.text import duration, percent, significant
+from common.view.text import duration, percent
+
+if TYPE_CHECKING:
+    from common.table_rows import OffloadVerdictRow
 
 ACTIVITIES = {
     "host": (GREY, "stays on the host"),
@@ -38,11 +43,14 @@ class Bar:
     items: tuple[str, ...]
 
 
-def draw_timeline(schedule: pd.DataFrame, warning: str = "") -> Figure | None:
+def draw_timeline(
+    schedule: pd.DataFrame, verdicts: Sequence[OffloadVerdictRow] = (), warning: str = ""
+) -> Figure | None:
     """Draw the host alone above and the lanes of the plan below; return None where nothing moves to the card.
 
     Args:
         schedule: offload_schedule.
+        verdicts: whether the plan pays, where that is known.
         warning: the title where the host's times decide nothing.
     """
     before, after = (schedule[schedule["scenario"] == scenario] for scenario in ("before", "after"))
@@ -50,7 +58,7 @@ def draw_timeline(schedule: pd.DataFrame, warning: str = "") -> Figure | None:
         return None
     ends_us = float(before["interval_finish_us"].max()), float(after["interval_finish_us"].max())
     lanes = lane_order(after)
-    figure = new_figure(warning or _title(*ends_us), _subtitle(before, after))
+    figure = new_figure(warning or _title(*ends_us, verdicts), _subtitle(before, after))
     axes = figure.add_axes((0.17, 0.1, 0.71, 0.7))
     axes.set(xlim=(0, max(ends_us) * 1e-3), xlabel="time since the inference begins (ms)")
     stays = set(after.loc[after["activity"] == "host", "item"])
@@ -74,12 +82,12 @@ def lane_order(after: pd.DataFrame) -> list[str]:
     return [lane for lane in order if lane in busy_us.index]
 
 
-def _title(before_us: float, after_us: float) -> str:
-    gain = before_us / after_us
-    word = "faster" if gain >= 1 else "slower"
-    factor = significant(max(gain, 1 / gain))
+def _title(before_us: float, after_us: float, verdicts: Sequence[OffloadVerdictRow]) -> str:
+    """Return the times of the likely case, with the verdict on the latency and its interval."""
+    words = [judgement(row).replace(": ", ", ", 1) for row in verdicts if row["objective"] == "latency"]
+    verdict = f": {words[0]}" if words else ", likely case"
     times = f"{duration(before_us)} on the host and {duration(after_us)} with the card"
-    return f"One inference takes {times}, {factor} times {word}"
+    return f"One inference takes {times}{verdict}"
 
 
 def _subtitle(before: pd.DataFrame, after: pd.DataFrame) -> str:

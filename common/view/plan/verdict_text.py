@@ -6,36 +6,41 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from common.view.plan.fpga_text import (
+from common.view.plan.cases import (
     CASES,
-    INTERVAL_ON_CARD,
-    LABELS,
-    ON_CARD,
-    ON_HOST,
+    SAME_KERNEL,
     Terms,
     amount,
+    explained,
     is_host_alone,
     is_not_judged,
     judgement,
-    operators,
     value_text,
 )
+from common.view.plan.fpga_text import INTERVAL_ON_CARD, LABELS, ON_CARD, ON_HOST, operators, reasons
 from common.view.tables import Table, TableColumn
-from common.view.text import percent, significant
+from common.view.text import MISSING, duration, percent, significant
 
 if TYPE_CHECKING:
-    from common.table_rows import OffloadPlanRow, OffloadVerdictRow, Tables
+    from common.table_rows import OffloadComparisonRow, OffloadPlanRow, OffloadVerdictRow, Tables
 
 OBJECTIVES = ("latency", "energy")
 COSTS = ("transfer", "conversion", "launch", "host_idle", "card_static")
 HIDDEN = "overlap"
+BASELINES = ("plan", "host alone", "greedy", "rule of thumb", "proven bound")  # the other alternatives are what-ifs
+NOTICED_GAIN = 1.05  # of another plan over this one
+
+
+def _factor(row: OffloadVerdictRow, value: float | None) -> str:
+    """Return a speedup; where nothing is judged, none is shown."""
+    return MISSING if is_not_judged([row]) else value_text(value, "ratio")
 
 
 VERDICTS: Table[OffloadVerdictRow] = Table(
     TableColumn("end to end", lambda row: row["objective"]),
-    TableColumn(CASES[0], lambda row: value_text(row["pessimistic"], "ratio")),
-    TableColumn(CASES[1], lambda row: value_text(row["likely"], "ratio")),
-    TableColumn(CASES[2], lambda row: value_text(row["optimistic"], "ratio")),
+    TableColumn(CASES["pessimistic"], lambda row: _factor(row, row["pessimistic"])),
+    TableColumn(CASES["likely"], lambda row: _factor(row, row["likely"])),
+    TableColumn(CASES["optimistic"], lambda row: _factor(row, row["optimistic"])),
     TableColumn("verdict", lambda row: judgement(row).partition(":")[0], is_left=True),
 )
 
@@ -49,7 +54,8 @@ def offload_lines(tables: Tables) -> list[str]:
     if is_host_alone(verdicts):
         return [*lines, "  everything stays on the host: no plan with the card ends sooner"]
     basis = [] if is_not_judged(verdicts) else [text for row in verdicts if (text := row["weaker_side"])]
-    return [*lines, "", *_indent(VERDICTS.text(verdicts, width=78)), *(f"  energy: {text}" for text in basis)]
+    lines += [""] if lines else []
+    return [*lines, *_indent(VERDICTS.text(verdicts, width=78)), *(f"  energy: {text}" for text in basis)]
 
 
 def is_planned(terms: Terms) -> bool:
@@ -63,29 +69,53 @@ def _kernels(plan: Sequence[OffloadPlanRow]) -> list[str]:
         TableColumn("latency", lambda row: percent(row["host_latency_share"])),
         *(ON_HOST, ON_CARD, INTERVAL_ON_CARD),
     )
-    return _indent(columns.text(plan, width=78))
+    return _indent(explained(columns.text(plan, width=78), SAME_KERNEL))
 
 
 def _indent(text: str) -> list[str]:
     return [f"  {line}" for line in text.splitlines()]
 
 
-def outlook_lines(tables: Tables) -> list[str]:
-    """Return for each objective the break-even kernel speedup, the best possible speedup, and the largest cost.
+def outlook(tables: Tables) -> list[str]:
+    """Return what would change the answer: why it is none, or other plans, break-even points and the largest costs."""
+    terms, verdicts = Terms.of(tables.get("speedup", ())), tables.get("offload_verdict", ())
+    if is_not_judged(verdicts):
+        return reasons(verdicts)
+    costs = [line for objective in OBJECTIVES for line in _outlook(terms, objective)] if is_planned(terms) else []
+    return [*_other_plans(tables.get("offload_comparison", ())), *costs, *_stream(tables)]
 
-    All of them rest on the host's times: nothing is said where these decide nothing.
-    """
-    terms = Terms.of(tables.get("speedup", ()))
-    if not is_planned(terms) or is_not_judged(tables.get("offload_verdict")):
+
+def _other_plans(compared: Sequence[OffloadComparisonRow]) -> list[str]:
+    """Return the what-if plans that gain more than the plan in the likely case, the best first."""
+    plan = next((row["latency_speedup_factor"] for row in compared if row["alternative"] == "plan"), None)
+    gains = {row["alternative"]: row["latency_speedup_factor"] or 0.0 for row in compared}
+    better = [
+        name for name, gain in gains.items() if name not in BASELINES and gain > NOTICED_GAIN * (plan or math.inf)
+    ]
+    return [
+        f"with {name}: {significant(gains[name])}x is likely" for name in sorted(better, key=lambda name: -gains[name])
+    ]
+
+
+def _stream(tables: Tables) -> list[str]:
+    """Return what the best stream of inferences gains where one inference alone gains nothing."""
+    terms, front = Terms.of(tables.get("speedup", ())), tables.get("offload_front", ())
+    host = terms.get(("throughput", "host_rate"))
+    if not is_host_alone(tables.get("offload_verdict", ())) or host is None or not host["likely"] or not front:
         return []
-    return [line for objective in OBJECTIVES for line in _outlook(terms, objective)]
+    best = max(front, key=lambda row: row["likely_inferences_per_s"])
+    gain = best["likely_inferences_per_s"] / host["likely"]
+    if not best["engines"] or gain < NOTICED_GAIN:
+        return []
+    latency = duration(best["batch_latency_likely_us"])
+    return [f"in a stream: {significant(gain)}x as many inferences per second are likely, each in {latency}"]
 
 
 def _outlook(terms: Terms, objective: str) -> list[str]:
     rows = terms.likely(objective)
     total = rows["host_total"]
     if math.isnan(total) or math.isnan(rows["kernel_speedup"]):
-        return [f"  {objective:<8}unknown; give <static_power_w>"]
+        return [f"{objective}: unknown; give <static_power_w>"]
     needed, expected = rows["break_even_kernel_speedup"], rows["kernel_speedup"]
     pays = f"above {significant(needed)}x" if not math.isnan(needed) else "at no kernel speedup"
     added = sum(rows[name] for name in COSTS if name in rows) - rows.get(HIDDEN, 0.0)
@@ -97,8 +127,9 @@ def _outlook(terms: Terms, objective: str) -> list[str]:
     most = max(cost, key=cost.__getitem__)
     name = LABELS.get(most, most).removeprefix("+ ")
     parts = f"{amount(cost[most], objective)} of {amount(rows['new_total'], objective)}"
+    best = significant(total / least if least else math.inf)
     return [
-        f"  {objective:<8}pays {pays} for the kernels (likely {significant(expected)}x);",
-        f"          at most {significant(total / least if least else math.inf)}x with infinitely fast kernels;",
-        f"          largest part of the plan: {name}, {parts}",
+        f"{objective}: pays {pays} for the kernels (likely {significant(expected)}x), and gains at most {best}x with "
+        "infinitely fast ones",
+        f"{objective}: the largest part of the plan is {name}, {parts}",
     ]

@@ -11,16 +11,17 @@ from matplotlib.figure import Figure
 from matplotlib.gridspec import GridSpec
 
 from common.view.key_nodes import KeyNode
-from common.view.style import BLUE, ORANGE, PALE, mark, new_figure
+from common.view.style import BLUE, GREY, ORANGE, mark, new_figure
 from common.view.text import joules, percent, quantity
 
 if TYPE_CHECKING:
     from common.table_rows import EnergySummaryDocument
 
-CAUSES = {"compute": ORANGE, "movement": BLUE, "static": PALE}
+CAUSES = {"compute": ORANGE, "movement": BLUE, "static": GREY}
 LABELS = {"compute": "compute", "movement": "data movement", "static": "static"}
 COLUMNS = [f"{cause}_energy_uj" for cause in CAUSES]
 GROUPS, NODES = 6, 10
+THIN_SHARE = 0.006  # of the axis: a white outline would cover a part that is narrower, or the eye would miss a bar
 
 
 def draw_energy(
@@ -85,23 +86,36 @@ def _by_node(nodes: pd.DataFrame, keys: Sequence[KeyNode], labels: Mapping[str, 
 
 def _draw_bars(axes: Axes, rows: pd.DataFrame, title: str, names: Sequence[str] = ()) -> None:
     scale, prefix = _prefix(float(rows["energy_uj"].max()))
-    places = range(len(rows))
+    places, widest = range(len(rows)), float(rows["energy_uj"].max()) * scale
     left = pd.Series(0.0, index=rows.index)
     for cause, colour in CAUSES.items():
         width = rows[f"{cause}_energy_uj"].astype(float).fillna(0.0) * scale
         bars = axes.barh(places, width, left=left, color=colour, edgecolor="white", linewidth=0.5, label=LABELS[cause])
+        for bar in bars:
+            bar.set_linewidth(0.5 if bar.get_width() > THIN_SHARE * widest else 0.0)
         for bar, name in zip(bars, names, strict=False):
             mark(bar, [[name]])
         left += width
     for place, energy_uj, end in zip(places, rows["energy_uj"], left, strict=True):
         axes.annotate(joules(energy_uj), (end, place), (4, 0), textcoords="offset points", va="center", fontsize=8)
+    _mark_slivers(axes, rows, widest, scale)
     axes.set_yticks(places, list(rows.index))
     axes.tick_params(axis="y", length=0)
+    axes.spines["left"].set_visible(False)  # it would cover a sliver
     axes.set_xlabel(f"energy ({prefix}J)")
     axes.set_title(title, fontsize=10)
     axes.set_xlim(0, float(left.max()) * 1.05 or 1.0)
     axes.grid(visible=True, axis="x")
     axes.invert_yaxis()
+
+
+def _mark_slivers(axes: Axes, rows: pd.DataFrame, widest: float, scale: float) -> None:
+    """Draw a line at the end of each bar that is too short to be seen, in the colour of its largest part."""
+    for place, (_, row) in enumerate(rows.iterrows()):
+        end = float(row["energy_uj"]) * scale
+        if 0 < end < THIN_SHARE * widest:
+            largest = max(CAUSES, key=lambda cause: row[f"{cause}_energy_uj"])
+            axes.plot([end] * 2, [place - 0.4, place + 0.4], color=CAUSES[largest], linewidth=1.4)
 
 
 def _prefix(largest_uj: float) -> tuple[float, str]:

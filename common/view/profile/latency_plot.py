@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from matplotlib.gridspec import GridSpec
 
 from common.view.placing import spread
-from common.view.profile.latency_text import percentiles
+from common.view.profile.latency_text import percentiles, profiling_text
 from common.view.style import BLUE, GREY, ORANGE, PALE, new_figure
 from common.view.text import duration, percent
 
@@ -55,10 +55,10 @@ def _title(runs: pd.DataFrame, summary: LatencySummaryDocument | None) -> str:
         plain = measured[~measured["is_profiled"]]
         kind, shown = ("", plain) if len(plain) else ("profiled ", measured)
         return f"Median of {len(shown)} {kind}runs: {duration(float(shown['latency_us'].median()))}"
-    overhead = percent(summary["profiling_overhead_fraction"])
     tail, tail_us = [(name, figures[0]) for name, figures in percentiles(summary).items() if figures[0] is not None][-1]
     tails = "" if tail == "p50" else f", {tail} {duration(tail_us)}"
-    return f"Median latency {duration(summary['p50_us'])}{tails}; profiling adds {overhead}"
+    overhead = profiling_text(summary["profiling_overhead_fraction"])
+    return f"Median latency {duration(summary['p50_us'])}{tails}; profiling {overhead}"
 
 
 def _subtitle(runs: pd.DataFrame, hidden: pd.DataFrame, summary: LatencySummaryDocument | None) -> str:

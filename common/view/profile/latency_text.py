@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from common.table_rows import LatencySummaryDocument
 
 SHOWN_NODES = 10
+NOTICED_SAVING = 0.02  # of an unprofiled run: less is how far two medians scatter
 FIGURES = table_of_cells("", "value", "low", "high")
 
 
@@ -34,6 +35,15 @@ def percentiles(summary: LatencySummaryDocument) -> dict[str, tuple[float | None
         "p99": (summary["p99_us"], summary["p99_low_us"], summary["p99_high_us"]),
         "p99.9": (summary["p99_9_us"], summary["p99_9_low_us"], summary["p99_9_high_us"]),
     }
+
+
+def profiling_text(overhead: float | None) -> str:
+    """Return what profiling costs, as a share of a run. It cannot save time, so a saving says that the host changed."""
+    if overhead is None or overhead >= 0:
+        return f"adds {percent(overhead)} to a run"
+    if overhead > -NOTICED_SAVING:
+        return "costs no time that could be measured"
+    return f"unknown: profiled runs took {percent(-overhead)} less than the others, so the host changed between them"
 
 
 def latency_report(summary: LatencySummaryDocument, nodes: Sequence[NodeLatencyRow]) -> str:

@@ -22,8 +22,9 @@ from common.view.load.endurance_plot import draw_endurance
 from common.view.load.fleet_plot import draw_fleet
 from common.view.load.interference_plot import draw_interference
 from common.view.load.load_plot import draw_load
-from common.view.plan.fpga_text import NOT_JUDGED, is_not_judged
+from common.view.plan.cases import is_not_judged
 from common.view.plan.front_plot import draw_front
+from common.view.plan.headline import headline
 from common.view.plan.offload_plot import draw_offload
 from common.view.plan.resource_plot import draw_resources
 from common.view.plan.timeline_plot import draw_timeline
@@ -42,11 +43,13 @@ def draw_all(findings: Findings, plain: Callable[[str], str] = str) -> dict[str,
     tables, documents, keys = findings.tables, findings.documents, findings.keys()
     nodes: Sequence[TimedRow] | None = tables.get("op_roofline", tables.get("ops_profile"))
     verdicts = tables.get("offload_verdict", [])
-    warning = plain(NOT_JUDGED).capitalize() if is_not_judged(verdicts) else ""
+    answer = plain(headline(tables))
+    warning = answer if is_not_judged(verdicts) else ""
+    is_stable = "host_ceilings" not in documents or documents["host_ceilings"]["stable"]
     gap = None if nodes is None else leading_gap(nodes)
     figures: dict[str, Figure | None] = {}
     if "op_roofline" in tables:
-        figures["roofline"] = draw_roofline(tables["op_roofline"], keys, roof_of(findings))
+        figures["roofline"] = draw_roofline(tables["op_roofline"], keys, roof_of(findings), is_stable=is_stable)
     if any(row["energy_uj"] is not None for row in tables.get("ops_profile", ())):
         profile, summary = frame_of(tables["ops_profile"]), documents.get("energy_summary")
         figures["energy"] = draw_energy(profile, summary, keys, findings.labels())
@@ -55,11 +58,11 @@ def draw_all(findings: Findings, plain: Callable[[str], str] = str) -> dict[str,
     if runs := tables.get("run_latency"):
         figures["latency"] = draw_latency(frame_of(runs), documents.get("latency_summary"))
     if "speedup" in tables:
-        figures["offload"] = draw_offload(tables["speedup"], tables.get("offload_plan", ()), verdicts, warning)
+        figures["offload"] = draw_offload(tables["speedup"], tables.get("offload_plan", ()), verdicts, answer)
     if front := tables.get("offload_front"):
         figures["front"] = draw_front(front, warning)
     if intervals := tables.get("offload_schedule"):
-        figures["timeline"] = draw_timeline(frame_of(intervals), warning)
+        figures["timeline"] = draw_timeline(frame_of(intervals), verdicts, warning)
     if resources := tables.get("board_resources"):
         figures["resources"] = draw_resources(frame_of(resources))
     if tables.get("design_points"):

@@ -1,8 +1,8 @@
-"""The head of the report: the figures that decide, each with what it rests on, and the notes that come first."""
+"""The head of the report: the answer, what would change it, why to doubt it, and the figures behind it."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 from typing import TYPE_CHECKING
@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING
 from common.view.findings import Findings
 from common.view.groups import by_op_type, leading_gap
 from common.view.html import bullet_list
-from common.view.plan.fpga_text import judgement
+from common.view.plan.cases import is_not_judged, judgement
+from common.view.plan.verdict_text import outlook
 from common.view.profile.latency_text import percentiles
+from common.view.report.warnings_text import by_effect
 from common.view.text import MISSING, duration, joules, percent, significant
 
 if TYPE_CHECKING:
@@ -50,12 +52,14 @@ def key_figures(findings: Findings) -> list[KeyFigure]:
     ]
 
 
-def head(findings: Findings, first: Mapping[str, list[str]]) -> str:
-    """Return the head: model and host, key figures, and the notes that come first.
+def head(findings: Findings, answer: str, first: Mapping[str, list[str]], plain: Callable[[str], str]) -> str:
+    """Return the head: the answer, model and host, what would change the answer, the first notes, and key figures.
 
     Args:
         findings: tables, documents and records of the stages.
+        answer: in one sentence; empty where there is none.
         first: the most important notes by what they endanger.
+        plain: spells out the names in angle brackets.
     """
     figures = "\n".join(
         f'<div><dt><a href="#{figure.section}">{escape(figure.name)}</a></dt>'
@@ -63,12 +67,19 @@ def head(findings: Findings, first: Mapping[str, list[str]]) -> str:
         f'<dd class="detail">{escape(figure.detail)}</dd></div>'
         for figure in key_figures(findings)
     )
-    lines = [line for notes in first.values() for line in notes]
-    notes = f'<div class="first"><h3>Read first</h3>{bullet_list(lines)}<p><a href="#notes">all notes</a></p></div>'
+    changes = bullet_list(map(plain, outlook(findings.tables)))
+    notes = "".join(f"<h3>That {effect}</h3>{bullet_list(lines)}" for effect, lines in by_effect(first).items())
     origin = findings.origin()
-    parts = (f"model {origin.model_id}" if origin.model_id else "", origin.processor, origin.runtime)
-    about = f'<p class="aside">{escape(" · ".join(filter(None, parts)))}</p>'
-    return "\n".join([about, f'<dl class="figures">\n{figures}\n</dl>' if figures else "", notes if lines else ""])
+    facts = (f"model {origin.model_id}" if origin.model_id else "", origin.processor, origin.runtime)
+    about = f'<p class="aside">{escape(" · ".join(filter(None, facts)))}</p>'
+    parts = [
+        f'<p class="answer">{escape(answer)}</p>' if answer else "",
+        about,
+        f"<h2>What would change the answer</h2>{changes}" if changes else "",
+        f'<div class="first"><h2>Warnings</h2>{notes}<p><a href="#notes">all notes</a></p></div>' if notes else "",
+        f'<h2>Key figures</h2>\n<dl class="figures">\n{figures}\n</dl>' if figures else "",
+    ]
+    return "\n".join(filter(None, parts))
 
 
 def _latency(summary: LatencySummaryDocument | None) -> list[KeyFigure]:
@@ -135,6 +146,8 @@ def _offload(verdicts: Sequence[OffloadVerdictRow]) -> list[KeyFigure]:
     figures = []
     for row in verdicts:
         factor = MISSING if row["likely"] is None else f"{significant(row['likely'])}x"
+        if is_not_judged([row]):
+            factor = MISSING
         detail = judgement(row).replace(f": {factor},", ":")
         figures.append(KeyFigure(f"Offloading: {row['objective']}", factor, detail, "speedup"))
     return figures

@@ -1,13 +1,13 @@
 "use strict";
 (() => {
-  const FEW = 10, POWERS = {P: 15, T: 12, G: 9, M: 6, k: 3, m: -3, "\u00b5": -6, n: -9, p: -12};
+  const FEW = 10, POWERS = {P: 15, T: 12, G: 9, M: 6, k: 3, m: -3, "\u00b5": -6, n: -9, p: -12, f: -15, a: -18};
   const all = (selector, root = document) => [...root.querySelectorAll(selector)];
   const element = (name, text = "", attributes = {}) =>
     Object.assign(document.createElement(name), {textContent: text}, attributes);
 
   // The value of a cell such as "1.5 ms" or "2,048": numbers sort by what they mean, in any unit of their column.
   const valueOf = text => {
-    const found = /^[+]?(-?[\d,]*\.?\d+(?:e[-+]?\d+)?)(?: ([PTGMkm\u00b5np])?\S*)?/.exec(text);
+    const found = /^[+]?(-?[\d,]*\.?\d+(?:e[-+]?\d+)?)(?: ([PTGMkm\u00b5npfa])?\S*)?/.exec(text);
     return found ? Number(found[1].replaceAll(",", "")) * 10 ** (POWERS[found[2]] ?? 0) : null;
   };
   const order = (a, b) => {

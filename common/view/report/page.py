@@ -15,11 +15,13 @@ from common.view.findings import Findings
 from common.view.html import bullet_list, figure, page, section
 from common.view.load.html_tables import load_section
 from common.view.node_labels import modules_of
+from common.view.plan.cases import is_not_judged
 from common.view.report.blocks import block_graph, blocks_of
 from common.view.report.head import head
 from common.view.report.host_tables import ceiling_table, operator_table, provenance_tables
 from common.view.report.node_tables import energy_table, node_table, path_table
-from common.view.report.plan_tables import COMPARISON, FRONT, PLAN, SPEEDUP, candidate_table
+from common.view.report.plan_tables import FRONT, candidate_table, comparison_table, plan_table, speedup_table
+from common.view.report.summary_text import answer_of
 from common.view.report.warnings_text import TITLES, first_warnings, sorted_warnings
 from common.view.trace.bottleneck_tables import bottleneck_table
 
@@ -76,6 +78,7 @@ def _page(findings: Findings, summary: str, drawings: str, plain: Callable[[str]
     warnings = sorted_warnings(findings, plain)
     plan, front = tables.get("offload_plan", ()), tables.get("offload_front", ())
     compared, speedup = tables.get("offload_comparison", ()), tables.get("speedup", ())
+    is_judged = not is_not_judged(tables.get("offload_verdict"))
     bottlenecks = partial(bottleneck_table, labels=findings.labels(), marks=findings.marks())
     sections = {
         "graph": ("The model by blocks", graph(findings) if "op_roofline" in tables else ""),
@@ -87,10 +90,10 @@ def _page(findings: Findings, summary: str, drawings: str, plain: Callable[[str]
         "npu-bottlenecks": ("Bottlenecks of the NPU", _of(tables.get("npu_bottlenecks"), bottlenecks)),
         "energy-table": ("Energy", energy_table(findings, most_rows) if "ops_profile" in tables else ""),
         "candidates": ("Candidates", _of(tables.get("fpga_candidates"), partial(candidate_table, findings.marks()))),
-        "plan": ("Offload plan", PLAN.html(plan)),
-        "comparison": ("Plan, baselines and what-if plans", COMPARISON.html(compared)),
+        "plan": ("Offload plan", plan_table(plan, is_judged=is_judged)),
+        "comparison": ("Plan, baselines and what-if plans", comparison_table(compared, is_judged=is_judged)),
         "front": ("Front: latency, throughput, energy", FRONT.html(front)),
-        "speedup": ("Speedup, term by term", SPEEDUP.html(speedup)),
+        "speedup": ("Speedup, term by term", speedup_table(speedup, is_judged=is_judged)),
         "since": ("Compared with the baseline", _of(tables.get("comparison"), difference_table)),
         "pair": ("Two models that ran in turn", _of(tables.get("paired_comparison"), difference_table)),
         "history": ("Recorded runs", history_section(tables)),
@@ -103,7 +106,8 @@ def _page(findings: Findings, summary: str, drawings: str, plain: Callable[[str]
     }
     links = "".join(f'<a href="#{name}">{title}</a>' for name, (title, content) in sections.items() if content)
     model = next((stage.model_path for stage in findings.stages if stage.model_path), "no model")
-    top = [f"<h1>Inference profile of {escape(model)}</h1>", head(findings, first_warnings(warnings))]
+    answer = plain(answer_of(findings))
+    top = [f"<h1>Inference profile of {escape(model)}</h1>", head(findings, answer, first_warnings(warnings), plain)]
     parts = (section(name, *content) for name, content in sections.items())
     return page(f"Profile of {model}", [*top, f"<nav>{links}</nav>", *parts], STYLE, SCRIPT)
 

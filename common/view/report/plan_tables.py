@@ -6,16 +6,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from common.view.marks import Marks
-from common.view.plan.fpga_text import (
-    CASES,
-    ENERGY_GAIN,
-    INTERVAL_ON_CARD,
-    LATENCY_GAIN,
-    ON_CARD,
-    ON_HOST,
-    term_name,
-    value_text,
-)
+from common.view.plan.cases import CASES, RESTS_ON_HOST, SAME, SAME_KERNEL, value_text
+from common.view.plan.fpga_text import ENERGY_GAIN, INTERVAL_ON_CARD, LATENCY_GAIN, ON_CARD, ON_HOST, term_name
 from common.view.tables import Table, TableColumn, rows_left_out
 from common.view.text import MISSING, duration, joules, percent, quantity
 
@@ -56,41 +48,64 @@ PLAN: Table[OffloadPlanRow] = Table(
     TableColumn("URAM", lambda row: f"{row['uram_count']:,.0f}"),
     TableColumn("DSP", lambda row: f"{row['dsp_count']:,.0f}"),
     TableColumn("channels", lambda row: f"{row['memory_channel_count']:,.0f}"),
-    TableColumn("comment", lambda row: row["comment"]),
 )
-COMPARISON: Table[OffloadComparisonRow] = Table(
+COMMENT: TableColumn[OffloadPlanRow] = TableColumn("comment", lambda row: row["comment"])
+UNJUDGED_COMMENT: TableColumn[OffloadPlanRow] = TableColumn("comment", lambda row: _without_speedup(row["comment"]))
+PLANS: Table[OffloadComparisonRow] = Table(
     TableColumn("", lambda row: row["alternative"]),
     TableColumn("on", lambda row: f"{row['board']}, {row['precision']}, {row['clock_mhz']:g} MHz"),
     TableColumn("status", lambda row: row["plan_status"] or MISSING),
-    TableColumn(CASES[0], lambda row: duration(row["plan_latency_pessimistic_us"])),
-    TableColumn(CASES[1], lambda row: duration(row["plan_latency_likely_us"])),
-    TableColumn(CASES[2], lambda row: duration(row["plan_latency_optimistic_us"])),
-    *(LATENCY_GAIN, ENERGY_GAIN),
+    TableColumn(CASES["pessimistic"], lambda row: duration(row["plan_latency_pessimistic_us"])),
+    TableColumn(CASES["likely"], lambda row: duration(row["plan_latency_likely_us"])),
+    TableColumn(CASES["optimistic"], lambda row: duration(row["plan_latency_optimistic_us"])),
 )
+PLANS_AND_GAINS: Table[OffloadComparisonRow] = Table(*PLANS.columns, LATENCY_GAIN, ENERGY_GAIN)
 FRONT: Table[OffloadFrontRow] = Table(
     TableColumn("best for", lambda row: row["objective"]),
     TableColumn("operation", lambda row: row["operation"]),
     TableColumn("batch", lambda row: str(row["inference_count"])),
     TableColumn("in flight", lambda row: str(row["in_flight_count"])),
-    TableColumn(f"latency, {CASES[0]}", lambda row: duration(row["batch_latency_pessimistic_us"])),
-    TableColumn(f"latency, {CASES[1]}", lambda row: duration(row["batch_latency_likely_us"])),
-    TableColumn(f"latency, {CASES[2]}", lambda row: duration(row["batch_latency_optimistic_us"])),
-    TableColumn(f"rate, {CASES[0]}", lambda row: value_text(row["pessimistic_inferences_per_s"], "per_s")),
-    TableColumn(f"rate, {CASES[1]}", lambda row: value_text(row["likely_inferences_per_s"], "per_s")),
-    TableColumn(f"rate, {CASES[2]}", lambda row: value_text(row["optimistic_inferences_per_s"], "per_s")),
-    TableColumn(f"energy of one, {CASES[0]}", lambda row: joules(row["inference_energy_pessimistic_uj"])),
-    TableColumn(f"energy of one, {CASES[1]}", lambda row: joules(row["inference_energy_likely_uj"])),
-    TableColumn(f"energy of one, {CASES[2]}", lambda row: joules(row["inference_energy_optimistic_uj"])),
+    TableColumn(f"latency, {CASES['pessimistic']}", lambda row: duration(row["batch_latency_pessimistic_us"])),
+    TableColumn(f"latency, {CASES['likely']}", lambda row: duration(row["batch_latency_likely_us"])),
+    TableColumn(f"latency, {CASES['optimistic']}", lambda row: duration(row["batch_latency_optimistic_us"])),
+    TableColumn(f"rate, {CASES['pessimistic']}", lambda row: value_text(row["pessimistic_inferences_per_s"], "per_s")),
+    TableColumn(f"rate, {CASES['likely']}", lambda row: value_text(row["likely_inferences_per_s"], "per_s")),
+    TableColumn(f"rate, {CASES['optimistic']}", lambda row: value_text(row["optimistic_inferences_per_s"], "per_s")),
+    TableColumn(f"energy of one, {CASES['pessimistic']}", lambda row: joules(row["inference_energy_pessimistic_uj"])),
+    TableColumn(f"energy of one, {CASES['likely']}", lambda row: joules(row["inference_energy_likely_uj"])),
+    TableColumn(f"energy of one, {CASES['optimistic']}", lambda row: joules(row["inference_energy_optimistic_uj"])),
     TableColumn("engines", lambda row: ", ".join(row["engines"]) or MISSING),
     TableColumn("on the front", lambda row: "yes" if row["is_on_front"] else ""),
 )
 SPEEDUP: Table[SpeedupRow] = Table(
     TableColumn("", lambda row: row["objective"]),
     TableColumn("term", term_name),
-    TableColumn(CASES[0], lambda row: value_text(row["pessimistic"], row["term_unit"])),
-    TableColumn(CASES[1], lambda row: value_text(row["likely"], row["term_unit"])),
-    TableColumn(CASES[2], lambda row: value_text(row["optimistic"], row["term_unit"])),
+    TableColumn(CASES["pessimistic"], lambda row: value_text(row["pessimistic"], row["term_unit"])),
+    TableColumn(CASES["likely"], lambda row: value_text(row["likely"], row["term_unit"])),
+    TableColumn(CASES["optimistic"], lambda row: value_text(row["optimistic"], row["term_unit"])),
 )
+
+
+def plan_table(plan: Sequence[OffloadPlanRow], *, is_judged: bool) -> str:
+    """Return the kernels; what is not judged has no speedup, nor in its comments."""
+    is_marked = any(SAME in INTERVAL_ON_CARD.cell(row) for row in plan)
+    columns: Table[OffloadPlanRow] = Table(*PLAN.columns, COMMENT if is_judged else UNJUDGED_COMMENT)
+    return columns.html(plan, SAME_KERNEL if is_marked else "")
+
+
+def _without_speedup(comment: str) -> str:
+    """Return the comment on a kernel without the part that compares it with the host: ``kernel 18.7x (likely)``."""
+    return "; ".join(part for part in comment.split("; ") if not part.startswith("kernel "))
+
+
+def comparison_table(compared: Sequence[OffloadComparisonRow], *, is_judged: bool) -> str:
+    """Return the plan, its baselines and the what-if plans; what is not judged has no speedup."""
+    return (PLANS_AND_GAINS if is_judged else PLANS).html(compared)
+
+
+def speedup_table(speedup: Sequence[SpeedupRow], *, is_judged: bool) -> str:
+    """Return every term; what is not judged has none that divides by the host's times."""
+    return SPEEDUP.html(row for row in speedup if is_judged or row["term"] not in RESTS_ON_HOST)
 
 
 def candidate_table(marks: Marks, candidates: Sequence[FpgaCandidatesRow]) -> str:

@@ -1,4 +1,4 @@
-"""The closing summary in 80 columns: the figures that decide, and the reasons to trust or doubt them."""
+"""The closing summary in 80 columns: the answer, what would change it, why to doubt it, and the figures behind it."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING
 from common.view.design.text_tables import verdict_lines
 from common.view.findings import Findings
 from common.view.groups import OperatorTypeTotals, by_op_type, leading_gap
-from common.view.plan.verdict_text import offload_lines, outlook_lines
-from common.view.profile.latency_text import percentiles
-from common.view.report.warnings_text import MOST_IN_SUMMARY, first_warnings, sorted_warnings
+from common.view.plan.headline import headline
+from common.view.plan.verdict_text import offload_lines, outlook
+from common.view.profile.latency_text import percentiles, profiling_text
+from common.view.report.warnings_text import MOST_IN_SUMMARY, by_effect, first_warnings, sorted_warnings
 from common.view.tables import Table, TableColumn
 from common.view.text import MISSING, WIDTH, duration, joules, percent, quantity, significant
 
@@ -38,16 +39,17 @@ OPERATORS: Table[OperatorTypeTotals] = Table(
 
 
 def closing_summary(findings: Findings, plain: Callable[[str], str] = str) -> str:
-    """Return the summary; sections whose tables are absent are left out, and the warnings name those tables.
+    """Return the summary, the answer first; sections without tables are left out, and the warnings name those tables.
 
     Args:
         findings: tables, documents and records of the stages.
         plain: spells out the names in angle brackets; it sees our sentences, and no name of the model.
     """
     warnings = sorted_warnings(findings, plain)
-    doubts = first_warnings(warnings)
+    answer = plain(answer_of(findings))
     sections = {
-        "READ FIRST": bullets(doubts.pop("every time")),
+        "WHAT WOULD CHANGE THE ANSWER": bullets(map(plain, outlook(findings.tables))),
+        "WARNINGS": [*doubt_lines(first_warnings(warnings), has_answer=bool(answer)), *left_out_line(warnings)],
         "LATENCY": [
             *map(plain, latency_lines(findings.documents.get("latency_summary"))),
             *counter_lines(findings.documents.get("hardware_counters")),
@@ -56,13 +58,26 @@ def closing_summary(findings: Findings, plain: Callable[[str], str] = str) -> st
         "CHAIN": schedule_lines(findings),
         "ENERGY": list(map(plain, energy_lines(findings.documents))),
         "OFFLOAD": offload_lines(findings.tables),
-        "WHAT WOULD CHANGE THE VERDICT": list(map(plain, outlook_lines(findings.tables))),
         "DESIGN SPACE": design_lines(findings.documents.get("design_summary")),
-        "WARNINGS": [*bullets(line for lines in doubts.values() for line in lines), *left_out_line(warnings)],
     }
-    parts = [heading(findings)]
+    parts = ["\n".join([*textwrap.wrap(answer, WIDTH, break_on_hyphens=False), heading(findings)])]
     parts += ["\n".join([title, *map(wrapped, lines)]) for title, lines in sections.items() if lines]
     return "\n\n".join(parts)
+
+
+def answer_of(findings: Findings) -> str:
+    """Return the answer in one sentence; nothing where there is no profile that a plan could be made for."""
+    if "op_roofline" in findings.tables and not findings.tables.get("offload_verdict"):
+        return "Not judged: there is no offload plan; run <offload_plan>"
+    return headline(findings.tables)
+
+
+def doubt_lines(doubts: Mapping[str, Sequence[str]], *, has_answer: bool) -> list[str]:
+    """Return the warnings; beside an answer they stand below what they do to it."""
+    effects = by_effect(doubts)
+    if not has_answer:
+        return bullets(line for lines in effects.values() for line in lines)
+    return [line for effect, lines in effects.items() for line in (f"  that {effect}", *bullets(lines))]
 
 
 def left_out_line(warnings: Mapping[str, Sequence[str]]) -> list[str]:
@@ -123,7 +138,7 @@ def latency_lines(summary: LatencySummaryDocument | None) -> list[str]:
     lines += entry("warm-up", f"{state}; the first {summary['warmup_count']} runs are left out")
     cold = f"session {duration(summary['session_creation_us'])}, first run {duration(summary['first_run_us'])}"
     lines += entry("cold start", cold)
-    return lines + entry("profiling", f"adds {percent(summary['profiling_overhead_fraction'])} to a run")
+    return lines + entry("profiling", profiling_text(summary["profiling_overhead_fraction"]))
 
 
 def counter_lines(counters: HardwareCountersDocument | None) -> list[str]:

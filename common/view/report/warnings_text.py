@@ -1,4 +1,4 @@
-"""Reasons to doubt the figures: what the tables show, and what the stages noted."""
+"""Reasons to doubt the figures, ranked by what they do to the verdict on the plan: from tables and notes of stages."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from common.host_doubts import BUSY, EXPECTED_GAP_SHARE, NOT_JUDGED
 from common.view.findings import Findings
 from common.view.groups import gap_share, leading_gap
 from common.view.node_labels import with_labels
+from common.view.roofline.roofline_text import why_above
 from common.view.text import percent
 
 if TYPE_CHECKING:
@@ -20,16 +21,17 @@ MAX_OVERHEAD = 0.10  # of the unprofiled median: above it, node times are more c
 MAX_HALVES_DIFFERENCE = 0.05
 MAX_DOMINATED = 0.01  # of the latency
 MOST_IN_SUMMARY, MOST_OF_A_KIND = 5, 2
-# What a doubt endangers, the most first, each resting on those before; and a table of each stage whose notes do.
+# What a doubt endangers, in the order of what that does to the verdict; and a table of each stage whose notes do.
 ENDANGERED = {
     "everything": (),
     "every time": (),
+    "plan": ("offload_plan", "overlay_summary", "kernels"),
     "times": ("op_latency",),
     "work": ("op_metrics", "op_roofline"),
+    "energy": ("ops_profile",),
     "roofs": ("host_ceilings",),
     "chain": ("op_schedule",),
-    "energy": ("ops_profile",),
-    "plan": ("offload_plan", "overlay_summary", "kernels"),
+    "tails": (),
     "design": ("design_points",),
     "NPU": ("npu_summary", "bottlenecks"),
     "load": (
@@ -40,6 +42,16 @@ ENDANGERED = {
     "dashboard": ("dashboard_summary",),
     "single runs": (),
     "what is absent": (),
+}
+# What a doubt does to the verdict; those of all other kinds leave it as it is.
+VOIDS, MOVES, MOVES_ENERGY, LEAVES = "void the answer", "move the answer", "move its energy", "leave it as it is"
+EFFECTS = {
+    "everything": VOIDS,
+    "every time": VOIDS,
+    "plan": MOVES,
+    "times": MOVES,
+    "work": MOVES,
+    "energy": MOVES_ENERGY,
 }
 TITLES = {
     "everything": "Every figure: tables that are stale, foreign or damaged",
@@ -55,16 +67,18 @@ TITLES = {
     "load": "The load test",
     "comparison": "The comparison",
     "dashboard": "The dashboard's run",
+    "tails": "Percentiles of the latency",
     "single runs": "Single runs: what made them slow",
     "what is absent": "What is absent",
 }
 # How notes begin that endanger something else than the other notes of their stage.
 SUBJECTS = {
-    "every time": re.compile(rf"{BUSY}|{NOT_JUDGED}"),
+    "every time": re.compile(BUSY),
     "single runs": re.compile(
         r"(profiled )?run \d+ \(|and \d+ more slow runs|tracefs: |(.*: incomplete \(.*)?os_events: "
     ),
-    "energy": re.compile("(powercap|pyRAPL|nvml|power|energy): "),
+    "energy": re.compile("(powercap|pyRAPL|nvml|power|energy): |energy counts|the energy speedup"),
+    "tails": re.compile(r"p9[\d.]+(, p9[\d.]+)* left empty"),
     "what is absent": re.compile("(absent|psutil|perf): "),
 }
 
@@ -74,15 +88,24 @@ def warnings(findings: Findings, plain: Callable[[str], str] = str) -> list[str]
     return [line for lines in sorted_warnings(findings, plain).values() for line in lines]
 
 
-def first_warnings(found: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
+def first_warnings(by_kind: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
     """Return the few warnings that come first: the most important ones, not many that endanger the same."""
-    ranked = [
+    ordered = [
         (rank // MOST_OF_A_KIND, place, line)
-        for place, lines in enumerate(found.values())
+        for place, lines in enumerate(by_kind.values())
         for rank, line in enumerate(lines)
     ]
-    kept = {line for _, _, line in sorted(ranked, key=lambda entry: entry[:2])[:MOST_IN_SUMMARY]}
-    return {name: [line for line in lines if line in kept] for name, lines in found.items()}
+    kept = {line for _, _, line in sorted(ordered, key=lambda entry: entry[:2])[:MOST_IN_SUMMARY]}
+    return {name: [line for line in lines if line in kept] for name, lines in by_kind.items()}
+
+
+def by_effect(kinds: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
+    """Return warnings by what they do to the verdict, the worst first; effects without any are left out."""
+    lines: dict[str, list[str]] = {}
+    for name, of_kind in kinds.items():
+        if of_kind:
+            lines.setdefault(EFFECTS.get(name, LEAVES), []).extend(of_kind)
+    return lines
 
 
 def sorted_warnings(findings: Findings, plain: Callable[[str], str] = str) -> dict[str, list[str]]:
@@ -94,22 +117,22 @@ def sorted_warnings(findings: Findings, plain: Callable[[str], str] = str) -> di
     """
     documents, roofline, labels = findings.documents, findings.tables.get("op_roofline"), findings.labels()
     said = {note for stage in findings.stages for note in stage.notes}
-    found: dict[str, list[str]] = {endangered: [] for endangered in ENDANGERED}
+    by_kind: dict[str, list[str]] = {endangered: [] for endangered in ENDANGERED}
     for note in findings.notes:
         if not _is_passed_on(note, said):
-            found[_subject(note, "everything")].append(note)
+            by_kind[_subject(note, "everything")].append(note)
     for stage in findings.stages:
         usual = next(name for name, tables in ENDANGERED.items() if set(tables) & set(stage.writes))
         for note in stage.notes:
-            if not _is_passed_on(note, said):
-                found[_subject(note, usual)].append(f"[{stage.script[:2]}] {with_labels(note, labels)}")
-    found["times"] += map(plain, _latency_warnings(documents.get("latency_summary")))
+            if not _is_passed_on(note, said) and not note.startswith(NOT_JUDGED):  # the answer says so
+                by_kind[_subject(note, usual)].append(f"[{stage.script[:2]}] {with_labels(note, labels)}")
+    by_kind["times"] += map(plain, _latency_warnings(documents.get("latency_summary")))
     if roofline is not None:
-        found["times" if leading_gap(roofline) is None else "every time"] += map(plain, _gap_warnings(roofline))
-    found["roofs"] += map(plain, _ceiling_warnings(documents.get("host_ceilings")))
-    found["roofs"] += [] if roofline is None else map(plain, _node_warnings(roofline))
-    found["every time"].sort(key=lambda line: NOT_JUDGED not in line)
-    return _once(found)
+        by_kind["times" if leading_gap(roofline) is None else "every time"] += map(plain, _gap_warnings(roofline))
+    is_stable = "host_ceilings" not in documents or documents["host_ceilings"]["stable"]
+    by_kind["roofs"] += map(plain, _ceiling_warnings(documents.get("host_ceilings")))
+    by_kind["roofs"] += [] if roofline is None else map(plain, _node_warnings(roofline, is_stable=is_stable))
+    return _once(by_kind)
 
 
 def _subject(note: str, usual: str) -> str:
@@ -121,10 +144,10 @@ def _is_passed_on(note: str, said: AbstractSet[str]) -> bool:
     return ": incomplete (" in note and any(f"{reason})" in note for reason in said - {note})
 
 
-def _once(found: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
+def _once(by_kind: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
     seen: set[str] = set()
     kept: dict[str, list[str]] = {}
-    for name, lines in found.items():
+    for name, lines in by_kind.items():
         kept[name] = [line for line in dict.fromkeys(lines) if line not in seen]
         seen.update(lines)
     return kept
@@ -167,7 +190,7 @@ def _gap_warnings(roofline: Sequence[OpRooflineRow]) -> list[str]:
     ]
 
 
-def _node_warnings(roofline: Sequence[OpRooflineRow]) -> list[str]:
+def _node_warnings(roofline: Sequence[OpRooflineRow], *, is_stable: bool) -> list[str]:
     nodes = [row for row in roofline if row["row_kind"] != "gap"]
     lines = []
     dominated = [row for row in nodes if row["is_correction_dominated"]]
@@ -175,12 +198,14 @@ def _node_warnings(roofline: Sequence[OpRooflineRow]) -> list[str]:
         sum(row["latency_share"] for row in dominated) > MAX_DOMINATED
     ):  # the profile has a note with their number in any case
         lines.append(f"dominated by the profiler's correction: {_count(dominated, nodes)}; drawn hollow and not ranked")
-    if above := [row for row in nodes if row["is_above_roof"]]:
-        lines.append(
-            f"above the roof: {_count(above, nodes)}; operands came from a cache, or the ceilings are too low (then "
-            "rerun <host_ceilings>)"
-        )
-    return lines
+    above: dict[str, list[OpRooflineRow]] = {}
+    for row in nodes:
+        if row["is_above_roof"]:
+            above.setdefault(why_above(row, is_stable=is_stable), []).append(row)
+    return [
+        *lines,
+        *(f"above the roof: {_count(rows, nodes)}: {why}; rerun <host_ceilings>" for why, rows in above.items()),
+    ]
 
 
 def _count(flagged: Sequence[OpRooflineRow], nodes: Sequence[OpRooflineRow]) -> str:

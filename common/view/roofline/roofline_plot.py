@@ -12,12 +12,14 @@ from matplotlib.figure import Figure
 from common.view.frames import frame_of
 from common.view.groups import by_op_type, gap_share, gap_text, leading_gap
 from common.view.key_nodes import KeyNode
-from common.view.roofline.roofs import Roof, draw_roofs, peak_labels_on_screen, roofs_on_screen
+from common.view.roofline.roofline_text import why_above
+from common.view.roofline.roofs import COLUMN_SHARE, Roof, draw_roofs, peak_labels_on_screen, roofs_on_screen
 from common.view.style import (
     BLACK,
     BLUE,
     GREEN,
     GREY,
+    LIST_ROWS,
     VERMILLION,
     explain_marks,
     legend_mark,
@@ -39,17 +41,21 @@ SHAPES = ("o", "s", "^", "D", "v")
 OTHER_SHAPE = "P"
 POINTS2_PER_SHARE = 2600.0  # marker area at the whole latency, in square points
 AREA_POINTS2 = (16.0, 1500.0)
+PLACE = ["arithmetic_intensity_flop_per_byte", "attained_flop_per_s"]
 MOST_POINTS = 3_000  # more than a picture of a few hundred kB holds
 MARK_LAYER = 4  # above the roofs and their labels
 
 
-def draw_roofline(rows: Sequence[OpRooflineRow], keys: Sequence[KeyNode], roof: Roof | None) -> Figure:
+def draw_roofline(
+    rows: Sequence[OpRooflineRow], keys: Sequence[KeyNode], roof: Roof | None, *, is_stable: bool = True
+) -> Figure:
     """Draw arithmetic intensity against attained FLOP/s.
 
     Args:
         rows: rows of op_roofline.
         keys: nodes to mark by number.
         roof: None where no ceilings are known.
+        is_stable: whether two halves of the ceilings' measurement agree.
     """
     roofline = frame_of(rows)
     drawn = _drawable(roofline)
@@ -57,12 +63,12 @@ def draw_roofline(rows: Sequence[OpRooflineRow], keys: Sequence[KeyNode], roof: 
     axes, side = with_side_column(figure)
     _scale(axes, drawn, roof)
     if roof:
-        draw_roofs(axes, roof)
+        draw_roofs(axes, roof, [(x, y) for x, y in drawn[PLACE].to_numpy(float)])
     shapes = _shapes(drawn)
     _draw_nodes(axes, drawn, shapes)
     _number(axes, drawn, keys, roof)
     list_keys(side, keys, _details(roofline, keys))
-    _explain(side, drawn, shapes)
+    _explain(side, drawn, shapes, _reasons_above(rows, is_stable))
     return figure
 
 
@@ -108,7 +114,10 @@ def _scale(axes: Axes, drawn: pd.DataFrame, roof: Roof | None) -> None:
     intensities, rates = intensities or [1.0], rates or [1e9]
     axes.set(xlabel="arithmetic intensity (FLOP/byte)", ylabel="attained (FLOP/s)")
     log_scales(axes)
-    axes.set_xlim(min(intensities) / 2.5, max(intensities) * 4)
+    left, right = min(intensities) / 2.5, max(intensities) * 2
+    if roof:  # beyond the marks is room for the labels of the peaks
+        right *= (right / left) ** (COLUMN_SHARE / (1 - COLUMN_SHARE))
+    axes.set_xlim(left, right)
     axes.set_ylim(min(rates) / 3, max(rates) * 2)
 
 
@@ -145,8 +154,7 @@ def _number(axes: Axes, drawn: pd.DataFrame, keys: Sequence[KeyNode], roof: Roof
     """Write the rank of each key node beside its mark, with a line to it."""
     if not len(drawn):
         return
-    columns = ["arithmetic_intensity_flop_per_byte", "attained_flop_per_s"]
-    places = {name: (x, y) for name, (x, y) in zip(drawn["executed_node"], drawn[columns].to_numpy(float), strict=True)}
+    places = {name: (x, y) for name, (x, y) in zip(drawn["executed_node"], drawn[PLACE].to_numpy(float), strict=True)}
     radii = dict(zip(places, drawn["latency_share"].map(_area) ** 0.5 / 2 * axes.figure.dpi / 72, strict=True))
     shown = {key.number: key.name for key in keys if key.name in places}
     others = on_screen(axes, [place for name, place in places.items() if name not in shown.values()])
@@ -164,7 +172,16 @@ def _details(roofline: pd.DataFrame, keys: Sequence[KeyNode]) -> dict[str, str]:
     return details
 
 
-def _explain(side: Axes, drawn: pd.DataFrame, shapes: dict[str, str]) -> None:
+def _reasons_above(rows: Sequence[OpRooflineRow], is_stable: bool) -> dict[str, str]:
+    """Return the reasons why nodes are above their roofs, by the bound of the nodes; several are one text."""
+    reasons: dict[str, dict[str, None]] = {}
+    for row in rows:
+        if row["is_above_roof"] and row["bound"]:
+            reasons.setdefault(row["bound"], {})[why_above(row, is_stable=is_stable)] = None
+    return {bound: max(of_bound, key=len) for bound, of_bound in reasons.items()}  # the longest one names the others
+
+
+def _explain(side: Axes, drawn: pd.DataFrame, shapes: dict[str, str], above: dict[str, str]) -> None:
     names = {"compute": "compute-bound", "memory": "memory-bound", "": "no roof known"}
     marks = [
         legend_mark("o", names[bound], color=COLOURS[bound], markeredgecolor="white")
@@ -174,8 +191,11 @@ def _explain(side: Axes, drawn: pd.DataFrame, shapes: dict[str, str]) -> None:
     marks += [legend_mark(shape, op_type, color=GREY, markeredgecolor="white") for op_type, shape in shapes.items()]
     if not drawn["op_type"].isin(shapes).all():
         marks.append(legend_mark(OTHER_SHAPE, "other operators", color=GREY, markeredgecolor="white"))
-    if drawn["is_above_roof"].any():
-        marks.append(legend_mark("o", "above the roof: cache", markerfacecolor="white", markeredgecolor=BLACK))
     if drawn["is_correction_dominated"].any():
         marks.append(legend_mark("o", "profiler dominates", markerfacecolor="none", markeredgecolor=GREY))
-    explain_marks(side, marks)
+    bounds_above = dict.fromkeys(drawn.loc[drawn["is_above_roof"], "bound"])
+    for place, bound in enumerate(bound for bound in above if bound in bounds_above):
+        line = LIST_ROWS - 0.4 - 1.1 * place
+        side.plot([0.03], [line], "o", color=COLOURS[bound], markersize=6, markeredgewidth=1.2, markeredgecolor=BLACK)
+        side.text(0.065, line, f"above its roof: {above[bound]}", fontsize=8, va="center")
+    explain_marks(side, marks, 1.1 * len(above) / LIST_ROWS)

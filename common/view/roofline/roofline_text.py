@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from common.operators import CONVOLUTIONS
 from common.view.groups import OperatorTypeTotals, by_op_type
 from common.view.tables import Table, TableColumn
 from common.view.text import duration, percent, quantity
@@ -22,6 +23,19 @@ OPERATORS: Table[OperatorTypeTotals] = Table(
     TableColumn("of roof", lambda group: percent(group.roof_share, 0)),
     TableColumn("bound", lambda group: ", ".join(group.bounds), is_left=True),
 )
+
+
+def why_above(row: OpRooflineRow, *, is_stable: bool) -> str:
+    """Return why a node can be above its roof: a cache serves traffic, and never computes.
+
+    Winograd's algorithm and the Fourier transform compute a convolution with fewer multiplications than are counted
+    (Lavin, Gray 2016, CVPR, arXiv:1509.09308).
+    """
+    if not is_stable:
+        return "the ceilings are unstable"
+    if row["bound"] == "memory":
+        return "operands from a cache"
+    return "a low ceiling, Winograd or FFT" if row["op_type"] in CONVOLUTIONS else "a low ceiling"
 
 
 def roofline_report(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from math import atan2, degrees, log10
+from math import atan2, degrees, hypot, log10
 from typing import TYPE_CHECKING, Any, cast
 
 from matplotlib.axes import Axes
@@ -12,7 +12,7 @@ from matplotlib.text import Annotation
 
 from common.number_formats import INT8, MEASURED_PEAKS
 from common.view.placing import Point
-from common.view.style import BLACK, BLUE, GREY, VERMILLION
+from common.view.style import BLACK, BLUE, GREY, VERMILLION, on_screen
 from common.view.text import quantity
 
 if TYPE_CHECKING:
@@ -24,8 +24,10 @@ SLOPES = {"memory": "memory_bytes_per_s", "cache": "cache_bytes_per_s"}
 ROOF_STEPS = 120  # closer together than a label is wide
 LABEL_POINTS, LABEL_HEIGHT_PX = 7.5, 13.0
 COLUMN_SHARE = 0.27  # of the width: what the label of a peak takes, when the next is beside it
-ALONG = (0.62, 0.3, 0.46)  # where on its line the label of a slope is, in turn: parallels are close
-BEHIND = {"facecolor": "white", "edgecolor": "none", "alpha": 0.75, "pad": 0.8}
+ALONG = (0.62, 0.3, 0.46, 0.78, 0.16)  # where on its line the label of a slope may be
+SLOPE_LABEL_PX, CLEAR_PX = 120.0, 26.0  # length of such a label, and how far it keeps from marks and other labels
+LABEL_LAYER = 5  # above the marks
+BEHIND = {"facecolor": "white", "edgecolor": "none", "alpha": 0.85, "pad": 0.8}
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,8 +94,14 @@ def _lines(measured: HostCeilingsDocument, name: str, column: str, unit: str, ju
     return lines
 
 
-def draw_roofs(axes: Axes, roof: Roof) -> None:
-    """Draw every line with its label, and the ridge points of the judging lines."""
+def draw_roofs(axes: Axes, roof: Roof, marks: Sequence[Point] = ()) -> None:
+    """Draw every line with its label, and the ridge points of the judging lines.
+
+    Args:
+        axes: with their limits set.
+        roof: the lines.
+        marks: places of the drawn data that no label of a slope should cover.
+    """
     top, steepest = max(line.rate for line in roof.peaks), max(line.rate for line in roof.slopes)
     left, right = axes.get_xlim()
     for peak in roof.peaks:
@@ -102,8 +110,11 @@ def draw_roofs(axes: Axes, roof: Roof) -> None:
         axes.plot([left, top / slope.rate], [left * slope.rate, top], color=BLUE, **_style(slope))
     _draw_judging(axes, roof)
     _label_peaks(axes, roof.peaks)
-    for rank, slope in enumerate(sorted(roof.slopes, key=lambda line: line.rate)):
-        _label_slope(axes, slope, top, ALONG[rank % len(ALONG)], is_lowest=rank == 0)
+    taken = on_screen(axes, marks)
+    for rank, slope in enumerate(sorted(roof.slopes, key=lambda line: (not line.judges, line.rate))):
+        turn = rank % len(ALONG)  # parallels are close: each begins elsewhere
+        is_lowest = slope.rate == min(line.rate for line in roof.slopes)
+        taken += _label_slope(axes, slope, top, [*ALONG[turn:], *ALONG[:turn]], taken, is_lowest=is_lowest)
 
 
 def _style(line: Ceiling) -> dict[str, Any]:
@@ -138,23 +149,46 @@ def _label_peaks(axes: Axes, peaks: Iterable[Ceiling]) -> None:
         axes.annotate(peak.text, (x, peak.rate), (-3, 2), ha="right", va="bottom", **_lettering(peak, VERMILLION))
 
 
-def _label_slope(axes: Axes, slope: Ceiling, top: float, along: float, *, is_lowest: bool) -> None:
-    """Label a slope along its line; ``along`` is the position as a share of the visible part."""
+def _label_slope(
+    axes: Axes, slope: Ceiling, top: float, along: Sequence[float], taken: Sequence[Point], *, is_lowest: bool
+) -> list[Point]:
+    """Label a slope along its line where most room is; return points in pixels that the label covers.
+
+    Args:
+        axes: with their limits set.
+        slope: the line.
+        top: rate at which it ends.
+        along: possible places, as shares of the visible part; the first ones are better.
+        taken: points in pixels that the label should keep clear of.
+        is_lowest: whether no line is below.
+    """
     low = log10(max(axes.get_xlim()[0], axes.get_ylim()[0] / slope.rate))
     high = log10(top / slope.rate)
-    at = 10 ** (low + along * (high - low))
     (x0, y0), (x1, y1) = axes.transData.transform([(10**x, 10**x * slope.rate) for x in (low, high)])
+
+    def covered(share: float) -> list[Point]:
+        reach = SLOPE_LABEL_PX / max(hypot(x1 - x0, y1 - y0), 1.0) / 2
+        shares = [share + reach * step / 3 for step in range(-3, 4)]
+        return [(float(x0 + each * (x1 - x0)), float(y0 + each * (y1 - y0))) for each in shares]
+
+    def room(share: float) -> float:
+        distances = (hypot(x - a, y - b) for x, y in covered(share) for a, b in taken)
+        return min(CLEAR_PX, min(distances, default=CLEAR_PX))
+
+    best = max(along, key=room)
+    at = 10 ** (low + best * (high - low))
     turn: dict[str, Any] = {"rotation": degrees(atan2(y1 - y0, x1 - x0)), "rotation_mode": "anchor"}
     # The memory bandwidth of one thread is the lowest line and may be close to the next: its label goes beneath it.
     side: dict[str, Any] = {"va": "top"} if slope.is_one_thread and is_lowest else {}
     offset = (3, -4) if side else (-2, 3)
     axes.annotate(slope.text, (at, at * slope.rate), offset, ha="center", **side, **turn, **_lettering(slope, BLUE))
+    return covered(best)
 
 
 def _lettering(line: Ceiling, colour: str) -> dict[str, Any]:
     weight, colour = ("bold", colour) if line.judges else ("normal", GREY)
     look = {"color": colour, "fontsize": LABEL_POINTS, "fontweight": weight, "bbox": BEHIND}
-    return {"textcoords": "offset points", "annotation_clip": True, **look}
+    return {"textcoords": "offset points", "annotation_clip": True, "zorder": LABEL_LAYER, **look}
 
 
 def peak_labels_on_screen(axes: Axes) -> Sequence[Point]:

@@ -1,0 +1,102 @@
+"""The answer in one sentence: what to offload and what it gains, that nothing is worth it, or why nobody can say."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from common.names import listed
+from common.operators import CONTRACTIONS
+from common.view.plan.cases import cases_of, is_host_alone, is_not_judged
+from common.view.text import significant
+
+if TYPE_CHECKING:
+    from common.table_rows import OffloadComparisonRow, OffloadPlanRow, OffloadVerdictRow, Tables
+
+MOST_KERNELS = 3
+EXACT_FORMAT = "fp32"  # the number format in which a plan changes no output
+NAMED_BY_LETTERS = re.compile(r"[a-z]{1,3}\d+[a-z]?")  # u280, zcu104: vendors write such names in capitals
+VOWELS = ("a", "e", "i", "o", "ul")  # Ultra96; U280 begins as `you` does
+
+
+def headline(tables: Tables) -> str:
+    """Return the answer in the verdict's own words; empty where there is no verdict."""
+    verdicts = tables.get("offload_verdict", ())
+    if not verdicts:
+        return ""
+    if is_not_judged(verdicts):
+        return not_judged(verdicts)
+    where = _where(tables.get("offload_comparison", ()), tables.get("offload_plan", ()))
+    if is_host_alone(verdicts):
+        return f"Nothing is worth offloading{where}{_at_most(tables.get('offload_comparison', ()))}"
+    latency = next(row for row in verdicts if row["objective"] == "latency")
+    return _offload(latency, f"{_what(tables.get('offload_plan', ()))}{where}") + _accuracy(tables)
+
+
+def not_judged(verdicts: Sequence[OffloadVerdictRow]) -> str:
+    """Return that the plan is not judged, with the first reason."""
+    doubts = verdicts[0]["doubts"]
+    more = f" (and {len(doubts) - 1} more)" if len(doubts) > 1 else ""
+    return f"{verdicts[0]['verdict'].capitalize()}: {doubts[0] if doubts else 'the reason is unknown'}{more}"
+
+
+def _offload(row: OffloadVerdictRow, plan: str) -> str:
+    low, likely, high = cases_of(row)
+    if low is None or likely is None or high is None:
+        return f"Undecided whether to offload {plan}: the speedup is unknown"
+    word = row["verdict"]
+    advice = {"pays": "Offload", "does not pay": "Do not offload"}.get(word, "Undecided whether to offload")
+    speed = "faster" if likely >= 1 else "as fast"
+    return f"{advice} {plan}: {significant(likely, 2)}x {speed} ({_limits(low, likely, high)}), {word}"
+
+
+def _limits(low: float, likely: float, high: float) -> str:
+    """Return the interval; an end that is the likely value is left out, because it says no more."""
+    ends = [significant(value, 2) for value in (low, likely, high)]
+    if ends[0] == ends[1]:
+        return f"at most {ends[2]}" if ends[1] != ends[2] else "in every case"
+    return f"at least {ends[0]}" if ends[1] == ends[2] else f"{ends[0]} to {ends[2]}"
+
+
+def _what(plan: Sequence[OffloadPlanRow]) -> str:
+    """Return what the kernels compute, the slowest on the host first: ``53 Conv, 1 Gemm``."""
+    slowest = sorted(plan, key=lambda row: -row["host_latency_us"])
+    return listed((f"{row['group_count']} {'/'.join(operator_types(row))}" for row in slowest), MOST_KERNELS)
+
+
+def operator_types(row: OffloadPlanRow) -> list[str]:
+    """Return the head of each pattern that a kernel computes, each once."""
+    return [*dict.fromkeys(map(_head, row["pattern_counts"]))]
+
+
+def _head(pattern: str) -> str:
+    """Return the contraction that a pattern is named after, or its first operator."""
+    parts = pattern.split("+")
+    if "Softmax" in parts and parts.count("MatMul") > 1:
+        return "attention"
+    return next((op_type for op_type in parts if op_type in CONTRACTIONS), parts[0])
+
+
+def _where(compared: Sequence[OffloadComparisonRow], plan: Sequence[OffloadPlanRow]) -> str:
+    """Return the board and the number format; the plan's own row has them, also where nothing moves to the card."""
+    row = next(iter([*compared[:1], *plan[:1]]), None)
+    return "" if row is None else f" to {board_name(row['board'])} in {row['precision']}"
+
+
+def board_name(board: str) -> str:
+    """Return the name of a board with its article, as in ``a U280``."""
+    name = board.upper() if NAMED_BY_LETTERS.fullmatch(board) else board[:1].upper() + board[1:]
+    return f"{'an' if board.lower().startswith(VOWELS) else 'a'} {name}"
+
+
+def _at_most(compared: Sequence[OffloadComparisonRow]) -> str:
+    """Return what no plan exceeds in the likely case, by the proven bound."""
+    bound = next((row["latency_speedup_factor"] for row in compared if row["alternative"] == "proven bound"), None)
+    return "" if bound is None else f": at most {significant(bound)}x"
+
+
+def _accuracy(tables: Tables) -> str:
+    """Return that nobody looked at the outputs in the number format of the kernels, where it changes them."""
+    formats = dict.fromkeys(row["precision"] for row in tables.get("offload_plan", ()))
+    return "".join(f"; accuracy in {name} not judged" for name in formats if name != EXACT_FORMAT)
