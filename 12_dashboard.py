@@ -44,6 +44,7 @@ from common.monitor.figures.derived import Conditions, derived_figures
 from common.monitor.figures.sensed import Sensed
 from common.monitor.history import Figures, History
 from common.monitor.monitor import LiveSource, Monitor, NodeShare
+from common.monitor.server.doors import Doors, Room, free_descriptors
 from common.monitor.server.guard import Guard, read_token
 from common.monitor.server.hub import Hub
 from common.monitor.server.serving import (
@@ -159,7 +160,7 @@ def serve_live(stage: cli.StageRun, store: Store, token: str, watch: AlarmWatch,
     name = "posted" if settings.attach else Path(settings.model).name
     bound = listening(EVERYWHERE if settings.public else LOOPBACK, settings.port)
     port, scheme = bound.getsockname()[1], "https" if tls else "http"
-    guard = Guard(token, own_names(bound, settings.public or ""), scheme)
+    guard, doors = Guard(token, own_names(bound, settings.public or ""), scheme), Doors(Room.within(free_descriptors()))
     source = LiveSource(name)
     history = History(store, store.begin(name, time.time(), {"threads": settings.threads, "attach": settings.attach}))
     stage.show(f"{scheme}://{settings.public or LOOPBACK}:{port}/#token={token}")  # what is behind # is sent to nobody
@@ -174,7 +175,7 @@ def serve_live(stage: cli.StageRun, store: Store, token: str, watch: AlarmWatch,
 
         with Monitor(source, history, watch, sensed.figures, derived, slow) as monitor:
             how: dict[str, Any] = {"is_attached": settings.attach, "certificate": tls, "on_ready": on_ready}
-            asyncio.run(serve(bound, monitor, hub, store, guard, **how))
+            asyncio.run(serve(bound, monitor, hub, store, guard, doors, **how))
     if source.problem:
         stage.note(source.problem)
     return history
