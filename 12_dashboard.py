@@ -31,6 +31,7 @@ import contextlib
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +45,7 @@ from common.monitor.figures.derived import Conditions, derived_figures
 from common.monitor.figures.sensed import Sensed
 from common.monitor.history import Figures, History
 from common.monitor.monitor import LiveSource, Monitor, NodeShare
+from common.monitor.server.doors import Doors, Room, free_descriptors
 from common.monitor.server.guard import Guard, read_token
 from common.monitor.server.hub import Hub
 from common.monitor.server.serving import (
@@ -103,36 +105,39 @@ def conditions(stage: cli.StageRun) -> Conditions:
     return replace(known, peak_flop_per_s=peak, memory_bytes_per_s=bandwidth)
 
 
-def live_model(stage: cli.StageRun) -> LiveModel:
+def live_model(stage: cli.StageRun, live: ContinuousRuns) -> LiveModel:
     """Load the model, run it once, and count what a run computes; the imports take longer than the server's start."""
     from common.onnx_graph.counts import count_nodes
     from common.onnx_graph.load import load_model
     from common.profiling.runs.time_shares import time_shares
     from common.runtime.inputs.given import given_arrays, make_feeds
-    from common.runtime.provider_table import resolve_provider
-    from common.runtime.session import SessionSettings, create_session
+    from common.runtime.session import create_session, given_settings
     from common.runtime.stoppable import StoppableRuns
-    from common.runtime.threads import usable_threads
     from common.sums import total
+
+    def hear(runs: StoppableRuns) -> None:
+        live.stop_by(runs.stop)
 
     settings = stage.settings
     path, files = cli.model_path(settings.model), {name: Path(file) for name, file in settings.input}
     configured = cli.configured_bindings(settings.config, path)
     model = load_model(path, dict(settings.dim), configured, values=given_arrays(files))
-    provider = resolve_provider(settings.provider)
-    options = SessionSettings(usable_threads(settings.threads), provider, settings.optimization)
+    options = given_settings(settings.values, {}, "")
     feeds = make_feeds(model.graph, files, settings.seed)
     nodes = []
     try:
-        nodes = [NodeShare(*share) for share in time_shares(path, options, feeds)]
+        nodes = [NodeShare(*share) for share in time_shares(path, options, feeds, hear)]
     except PipelineError as error:  # a model that cannot be run at all says so below
+        if live.are_over:
+            raise
         stage.note(f"the time of the nodes is unknown: {error}")
     runs = StoppableRuns(create_session(path, options), path)
+    hear(runs)
     runs.run(feeds)  # the first one allocates
     counts = count_nodes(model.graph, model.bounds)
     flops, moved = (total(count.figure(name) for count in counts) for name in ("flops", "bytes"))
     known = (None if figure is None else float(figure) for figure in (flops, moved))
-    return LiveModel(lambda: runs.run(feeds), runs.stop, nodes, *known)
+    return LiveModel(lambda: runs.run(feeds), nodes, *known)
 
 
 @contextlib.contextmanager
@@ -153,17 +158,24 @@ def sampled(given_w: float | None) -> Iterator[tuple[Sensed, Callable[[], float 
         yield sensed, power_w
 
 
+def make_folder(path: Path) -> None:
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise PipelineError(path, f"cannot be made ({error.strerror})", "give another <out>") from error
+
+
 def serve_live(stage: cli.StageRun, store: Store, token: str, watch: AlarmWatch, known: Conditions) -> History:
     """Serve until Ctrl-C; return what was recorded."""
     settings, hub, tls = stage.settings, Hub(), certificate(stage.settings)
     name = "posted" if settings.attach else Path(settings.model).name
     bound = listening(EVERYWHERE if settings.public else LOOPBACK, settings.port)
     port, scheme = bound.getsockname()[1], "https" if tls else "http"
-    guard = Guard(token, own_names(bound, settings.public or ""), scheme)
+    guard, doors = Guard(token, own_names(bound, settings.public or ""), scheme), Doors(Room.within(free_descriptors()))
     source = LiveSource(name)
     history = History(store, store.begin(name, time.time(), {"threads": settings.threads, "attach": settings.attach}))
     stage.show(f"{scheme}://{settings.public or LOOPBACK}:{port}/#token={token}")  # what is behind # is sent to nobody
-    runs = ContinuousRuns(source, lambda: live_model(stage), slow := SlowRuns(source.feed))
+    runs = ContinuousRuns(source, partial(live_model, stage), slow := SlowRuns(source.feed))
     on_ready = (lambda: None) if settings.attach else runs.begin
     with runs, sampled(settings.avg_power_w) as (sensed, power_w):
 
@@ -174,7 +186,7 @@ def serve_live(stage: cli.StageRun, store: Store, token: str, watch: AlarmWatch,
 
         with Monitor(source, history, watch, sensed.figures, derived, slow) as monitor:
             how: dict[str, Any] = {"is_attached": settings.attach, "certificate": tls, "on_ready": on_ready}
-            asyncio.run(serve(bound, monitor, hub, store, guard, **how))
+            asyncio.run(serve(bound, monitor, hub, store, guard, doors, **how))
     if source.problem:
         stage.note(source.problem)
     return history
@@ -188,7 +200,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         if not settings.attach:
             cli.model_path(settings.model)
         watch, known = AlarmWatch(read_alarms(settings.alarms)), conditions(stage)
-        settings.out.mkdir(parents=True, exist_ok=True)
+        make_folder(settings.out)
         token = read_token(settings.out / TOKEN_FILE)
         with contextlib.closing(Store(settings.out / HISTORY)) as store:
             history = serve_live(stage, store, token, watch, known)

@@ -7,12 +7,14 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from common import interrupts
 from common.errors import PipelineError
 from common.monitor.monitor import LiveSource, NodeShare
 from common.monitor.slow_runs import SlowRuns
 
 MOST_FAILURES = 10  # runs in a row
-END_S = 5.0
+END_S = 5.0  # for the thread to end
+STOP_S = 0.1  # between two tries to stop a run: one that begins between them is not stopped
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,14 +23,12 @@ class LiveModel:
 
     Attributes:
         run: runs it once.
-        give_up: ends the run that is going on, if that can be done; called from another thread.
         nodes: what each node takes of the time of a run, as far as it is known.
         flop_count: operations of a run, where they are known.
         byte_count: compulsory bytes of a run, where they are known.
     """
 
     run: Callable[[], object]
-    give_up: Callable[[], None]
     nodes: Sequence[NodeShare] = ()
     flop_count: float | None = None
     byte_count: float | None = None
@@ -39,17 +39,18 @@ class ContinuousRuns:
 
     Args:
         source: where the runs are entered.
-        prepare: loads the model; called in the thread.
+        prepare: loads the model; called in the thread, with these runs.
         slow: what looks for culprits of slow runs.
 
     Attributes:
         model: what was loaded; None before.
     """
 
-    def __init__(self, source: LiveSource, prepare: Callable[[], LiveModel], slow: SlowRuns) -> None:
+    def __init__(self, source: LiveSource, prepare: Callable[[ContinuousRuns], LiveModel], slow: SlowRuns) -> None:
         self._source, self._prepare, self._slow = source, prepare, slow
         self.model: LiveModel | None = None
         self._over = threading.Event()
+        self._stops: list[Callable[[], object]] = []
         self._thread = threading.Thread(target=self._work, name="model", daemon=True)
 
     def __enter__(self) -> ContinuousRuns:
@@ -58,35 +59,47 @@ class ContinuousRuns:
     def begin(self) -> None:
         self._thread.start()
 
+    @property
+    def are_over(self) -> bool:
+        return self._over.is_set()
+
+    def stop_by(self, stop: Callable[[], object]) -> None:
+        """Take note of what ends a run that is going on, from another thread."""
+        self._stops.append(stop)
+
     def __exit__(self, *_: object) -> None:
         self._over.set()
-        if self.model is not None:
-            self.model.give_up()
-        if self._thread.ident is not None:
-            self._thread.join(END_S)
+        until_s = time.monotonic() + END_S
+        while self._thread.is_alive() and time.monotonic() < until_s:
+            for stop in [*self._stops]:
+                stop()
+            self._thread.join(STOP_S)
+        if self._thread.is_alive():
+            interrupts.leave_alone(self._thread)
 
     def _work(self) -> None:
         """Load the model and run it until the end; what went wrong is said where the figures are."""
         try:
             with self._slow:
-                self.model = self._prepare()
+                self.model = self._prepare(self)
                 self._source.nodes = self.model.nodes
                 self._source.is_ready = True
                 self._run_on(self.model.run)
         except PipelineError as error:
-            self._source.error = error
+            if not self.are_over:
+                self._source.error = error
         except BaseException as error:
             self._source.error = error
             raise
 
     def _run_on(self, run: Callable[[], object]) -> None:
         feed, in_a_row, clock_ns = self._source.feed, 0, time.perf_counter_ns
-        while not self._over.is_set():
+        while not self.are_over:
             began_ns = clock_ns()
             try:
                 run()
             except PipelineError as error:
-                if self._over.is_set():
+                if self.are_over:
                     return
                 in_a_row += 1
                 self._source.failed_run_count += 1

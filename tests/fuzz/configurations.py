@@ -34,6 +34,7 @@ GOOD = {
     "21_loadgen_scenario.py": (*MODEL, *LOAD),
     "22_provider_comparison.py": (*MODEL, "--threads", "1"),
     "11_compare_runs.py": ("--baseline", "out"),
+    "12_dashboard.py": (*MODEL, "--port", "0", "--threads", "1"),
     "15_paired_runs.py": ("--ab", "case.onnx", "case.onnx", *WORKLOADS[WORKLOAD], *PAIRS),
     "16_run_history.py": ("--history", "runs.sqlite"),
     "17_record_run.py": ("--append-to", "runs.sqlite"),

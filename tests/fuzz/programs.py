@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
-import importlib
+import importlib.util
 import os
 import signal
 import sys
@@ -15,10 +16,14 @@ from pathlib import Path
 
 from common import cli
 from common.artifacts.stages import STAGES
+from common.monitor.server import serving
 from tests.support.paths import ROOT
 
-SCRIPTS = sorted(name for name in STAGES if name.endswith(".py") and name != "12_dashboard.py")  # it never ends
+DASHBOARD = "12_dashboard.py"
+HAS_SERVER = all(importlib.util.find_spec(name) for name in ("fastapi", "uvicorn", "websockets"))
+SCRIPTS = sorted(name for name in STAGES if name.endswith(".py") and (HAS_SERVER or name != DASHBOARD))
 KERNELS = "python -m common.fpga"
+SERVED_S = 0.2
 LAZY = ("ortools.sat.python.cp_model", "scipy.optimize", "onnx.reference", "common.artifacts.generated.describe")
 
 
@@ -53,6 +58,15 @@ def import_all() -> None:
         importlib.import_module(name)
     for script in SCRIPTS:
         module_of(script)
+    if HAS_SERVER:
+        importlib.import_module("uvicorn")
+        module_of(DASHBOARD).serve = _serve_briefly
+
+
+async def _serve_briefly(*rooms, **how) -> None:
+    """Serve until Ctrl-C, as a dashboard does; the signal comes soon after the start."""
+    asyncio.get_running_loop().call_later(SERVED_S, os.kill, os.getpid(), signal.SIGINT)
+    await serving.serve(*rooms, **how)
 
 
 def run_here(script: str, *flags: str, encoding: str = "utf-8", stdout: str | None = None) -> Ended:

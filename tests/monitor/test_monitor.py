@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import threading
+import time
 
 import pytest
 
 from common.errors import PipelineError
+from common.monitor import continuous
 from common.monitor.continuous import MOST_FAILURES, ContinuousRuns, LiveModel
 from common.monitor.figures.alarms import Alarm, AlarmWatch
 from common.monitor.figures.derived import Conditions, derived_figures
@@ -82,7 +84,7 @@ def test_a_database_that_fails_is_told_and_the_ticks_go_on(store):
 
 
 def test_a_model_that_cannot_be_loaded_ends_the_dashboard(store):
-    def prepare():
+    def prepare(_):
         raise PipelineError("model.onnx", "is broken")
 
     source = LiveSource("m")
@@ -101,7 +103,7 @@ def test_runs_are_entered_until_the_block_ends():
         if source.feed.count >= 12:
             twelve.set()
 
-    with ContinuousRuns(source, lambda: LiveModel(run, lambda: None), SlowRuns(source.feed)) as runs:
+    with ContinuousRuns(source, lambda _: LiveModel(run), SlowRuns(source.feed)) as runs:
         runs.begin()
         assert twelve.wait(60)
     assert not runs._thread.is_alive()
@@ -117,11 +119,51 @@ def test_a_run_that_hangs_is_given_up_at_the_end():
         given_up.wait(60)
         raise PipelineError("model", "was stopped")
 
-    with ContinuousRuns(source, lambda: LiveModel(run, given_up.set), SlowRuns(source.feed)) as runs:
+    def prepare(runs):
+        runs.stop_by(given_up.set)
+        return LiveModel(run)
+
+    with ContinuousRuns(source, prepare, SlowRuns(source.feed)) as runs:
         runs.begin()
         assert began.wait(60)
     assert not runs._thread.is_alive()
     assert (source.failed_run_count, source.problem) == (0, "")
+
+
+def test_a_first_run_that_hangs_is_given_up_although_the_model_is_not_loaded_yet():
+    source, began, stopped = LiveSource("m"), threading.Event(), []
+
+    def prepare(runs):
+        runs.stop_by(lambda: stopped.append(runs.are_over))
+        began.set()
+        while len(stopped) < 3:  # a run that begins after a try to stop it goes on until the next one
+            time.sleep(0.001)
+        raise PipelineError("model", "was stopped")
+
+    with ContinuousRuns(source, prepare, SlowRuns(source.feed)) as runs:
+        runs.begin()
+        assert began.wait(60)
+    assert not runs._thread.is_alive()
+    assert set(stopped) == {True}
+    assert (source.is_ready, source.problem) == (False, "")
+
+
+def test_a_thread_that_nothing_ends_is_left_alone(monkeypatch):
+    monkeypatch.setattr(continuous, "END_S", 0.05)
+    left, began, end = [], threading.Event(), threading.Event()
+    monkeypatch.setattr(continuous.interrupts, "leave_alone", left.append)
+    source = LiveSource("m")
+
+    def run():
+        began.set()
+        end.wait(60)
+
+    with ContinuousRuns(source, lambda _: LiveModel(run), SlowRuns(source.feed)) as runs:
+        runs.begin()
+        assert began.wait(60)
+    assert left == [runs._thread]
+    end.set()
+    runs._thread.join()
 
 
 def test_a_run_that_fails_now_and_then_is_counted():
@@ -134,7 +176,7 @@ def test_a_run_that_fails_now_and_then_is_counted():
         if calls[-1] % 3 == 1:
             raise PipelineError("model", "fails")
 
-    with ContinuousRuns(source, lambda: LiveModel(run, lambda: None), SlowRuns(source.feed)) as runs:
+    with ContinuousRuns(source, lambda _: LiveModel(run), SlowRuns(source.feed)) as runs:
         runs.begin()
         assert enough.wait(60)
     assert source.problem == ""
@@ -148,7 +190,7 @@ def test_runs_that_fail_in_a_row_end_with_a_problem(store):
         raise PipelineError("model", "is out of memory")
 
     source = LiveSource("m")
-    runs = ContinuousRuns(source, lambda: LiveModel(run, lambda: None), SlowRuns(source.feed))
+    runs = ContinuousRuns(source, lambda _: LiveModel(run), SlowRuns(source.feed))
     with runs, monitor_of(source, store) as monitor:
         runs.begin()
         runs._thread.join()
@@ -158,7 +200,7 @@ def test_runs_that_fail_in_a_row_end_with_a_problem(store):
 
 def test_runs_that_never_begin_end_at_once():
     source = LiveSource("m")
-    with ContinuousRuns(source, lambda: LiveModel(dict, dict), SlowRuns(source.feed)):
+    with ContinuousRuns(source, lambda _: LiveModel(dict), SlowRuns(source.feed)):
         pass
     assert source.feed.count == 0
 
@@ -171,7 +213,7 @@ def test_what_the_nodes_of_the_model_take_is_known_before_its_first_run():
         seen.append(source.nodes)
         began.set()
 
-    with ContinuousRuns(source, lambda: LiveModel(run, dict, nodes), SlowRuns(source.feed)) as runs:
+    with ContinuousRuns(source, lambda _: LiveModel(run, nodes), SlowRuns(source.feed)) as runs:
         runs.begin()
         assert began.wait(60)
     assert seen[0] == nodes

@@ -14,6 +14,7 @@ from common.artifacts.catalogue import ARTIFACTS
 from models.small.tiny import build_tiny_mlp
 from tests.support.command_lines import run_stage
 from tests.support.dashboard_process import dashboard
+from tests.support.endless_loop import endless_loop
 from tests.support.paths import ROOT
 
 SCRIPT = "12_dashboard.py"
@@ -58,13 +59,54 @@ def test_what_cannot_be_served_is_one_line(tmp_path, flags, problem):
 
 
 @needs_server
+@pytest.mark.parametrize(
+    ("flags", "problem"),
+    [
+        (("--optimization", "foo"), "--optimization: 'foo' is no level; it takes disable, "),
+        (("--provider", "foo"), "--provider: "),
+        (("--input", "input=missing.npy"), "missing.npy"),
+        (("--out", "{file}"), "cannot be made (File exists); give another --out"),
+        (("--out", "{file}/out"), "cannot be made (Not a directory); give another --out"),
+    ],
+)
+def test_what_the_model_cannot_be_run_with_is_one_line(tmp_path, flags, problem):
+    model = tmp_path / "tiny-mlp.onnx"
+    onnx.save(build_tiny_mlp(), model)
+    given = ("--model", model, "--dim", "batch=1", "--port", "0", "--out", tmp_path / "out")
+    done = run_stage(SCRIPT, *given, *(flag.format(file=model) for flag in flags))
+    assert done.returncode in (1, 2)
+    assert problem in done.stderr.splitlines()[-1]
+    assert "Traceback" not in done.stderr
+
+
+@needs_server
+def test_the_first_signal_ends_a_model_that_never_ends(tmp_path):
+    """It runs in the thread of the model, and :func:`dashboard` looks how it ends."""
+    model = tmp_path / "endless.onnx"
+    onnx.save(with_count(endless_loop(), 2**60), model)
+    with dashboard("--model", model, "--dim", "N=2", "--threads", "1", "--out", tmp_path / "out") as (address, _):
+        connection = http.client.HTTPConnection(address.removeprefix("http://"), timeout=60)
+        connection.request("GET", "/healthz")
+        assert json.loads(connection.getresponse().read())["status"] == "waiting"
+        connection.close()
+
+
+def with_count(model, count):
+    """The endless loop with its count as a constant."""
+    (place,) = (index for index, given in enumerate(model.graph.input) if given.name == "count")
+    del model.graph.input[place]
+    model.graph.initializer.append(onnx.helper.make_tensor("count", onnx.TensorProto.INT64, (), [count]))
+    return model
+
+
+@needs_server
 def test_from_its_start_to_ctrl_c(tmp_path):
     model, out = tmp_path / "tiny-mlp.onnx", tmp_path / "out"
     onnx.save(build_tiny_mlp(), model)
     flags = ("--model", model, "--dim", "batch=1", "--avg-power-w", "20", "--out", out)
     with dashboard(*flags) as (address, token):
         host, tick = address.removeprefix("http://"), {"figures": {}}
-        while not tick["figures"].get("whole_run_count"):
+        while (tick["figures"].get("whole_run_count") or 0) < 100:  # enough for a median with its limits
             connection = http.client.HTTPConnection(host, timeout=60)
             connection.request("GET", "/api/metrics/current", headers={"Authorization": f"Bearer {token}"})
             tick = {"figures": {}, **json.loads(connection.getresponse().read())}

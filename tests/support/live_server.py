@@ -15,6 +15,7 @@ from common.monitor.figures.alarms import Alarm, AlarmWatch
 from common.monitor.figures.derived import Conditions, derived_figures
 from common.monitor.history import History
 from common.monitor.monitor import LiveSource, Monitor
+from common.monitor.server.doors import Doors, Room, free_descriptors
 from common.monitor.server.guard import Guard
 from common.monitor.server.hub import Hub
 from common.monitor.server.serving import LOOPBACK, listening, own_names, serve
@@ -34,8 +35,9 @@ class Running:
         self.source, self.store, self.hub = LiveSource("model.onnx"), Store(folder / "h.sqlite"), Hub()
         self.history = History(self.store, self.store.begin("model.onnx", time.time(), {}))
         self.guard = Guard(TOKEN, own_names(self.bound))
-        self.guard._requests._rate_hz = self.guard._requests._burst = 1e9
-        self.is_attached = is_attached
+        for limits in (self.guard._strangers, self.guard._holders):
+            limits._rate_hz = limits._burst = 1e9
+        self.doors, self.is_attached = Doors(Room.within(free_descriptors())), is_attached
         self.loop = asyncio.new_event_loop()
         self.thread = threading.Thread(target=self._run)
 
@@ -44,8 +46,8 @@ class Running:
             return derived_figures(rate, None, Conditions())
 
         with Monitor(self.source, self.history, AlarmWatch([DEEP]), dict, derived) as monitor:
-            serving = serve(self.bound, monitor, self.hub, self.store, self.guard, is_attached=self.is_attached)
-            self.task = self.loop.create_task(serving)
+            rooms = (self.bound, monitor, self.hub, self.store, self.guard, self.doors)
+            self.task = self.loop.create_task(serve(*rooms, is_attached=self.is_attached))
             with contextlib.suppress(asyncio.CancelledError):
                 self.loop.run_until_complete(self.task)
         self.loop.close()

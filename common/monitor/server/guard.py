@@ -1,8 +1,8 @@
 """Access control: a token in a file, the names that this server answers to, limits, and headers for the browser.
 
 A page of another site can send requests to this host's own address from the user's browser. It cannot set our token. It
-could rebind its own name to this address, so the name in ``Host`` must be ours, and an ``Origin``, where there is one,
-must be this server.
+could rebind its own name to this address, so the name in ``Host`` must be ours. An ``Origin`` must be this server, and
+``Sec-Fetch-Site`` must name no other site, where a request has them.
 """
 
 from __future__ import annotations
@@ -10,20 +10,24 @@ from __future__ import annotations
 import os
 import secrets
 import time
+from codecs import IncrementalDecoder, getincrementaldecoder
 from collections import OrderedDict
-from collections.abc import Iterable, Mapping, MutableMapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, NamedTuple
 
 from common.errors import PipelineError
+from common.monitor.server.doors import Doors
+
+if TYPE_CHECKING:
+    from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 TOKEN_BYTES = 32
 LEAST_TOKEN = 32  # characters
 MOST_BODY_BYTES = 1 << 20
 MOST_CLIENTS = 256
-REQUESTS_PER_S, BURST = 50.0, 200.0  # of one address
-WRONG_PER_S, WRONG_BURST = 0.2, 10.0  # wrong tokens of one address
+REQUESTS_PER_S, BURST = 50.0, 200.0  # of one address, with the token and without
 MOST_ADDRESSES = 1024
 HEADERS = {
     "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
@@ -88,9 +92,6 @@ class Bucket:
         self.left -= 1
         return True
 
-    def is_empty(self, now_s: float) -> bool:
-        return min(self.burst, self.left + (now_s - self.filled_s) * self.rate_hz) < 1
-
 
 class Limits:
     """A bucket per address; the addresses that were seen last are kept."""
@@ -108,8 +109,34 @@ class Limits:
         return self._buckets[address]
 
 
+class Rejection(NamedTuple):
+    """The answer to a request that gets no further."""
+
+    status: int
+    reason: str
+
+
+TOO_LARGE = Rejection(413, f"a body has at most {MOST_BODY_BYTES} bytes")
+NO_TEXT = Rejection(400, "a body is text in UTF-8")
+FULL = Rejection(503, "too many clients")
+
+
+class UnusableBodyError(Exception):
+    """A body that no answer can be made of."""
+
+    def __init__(self, rejection: Rejection) -> None:
+        super().__init__(rejection.reason)
+        self.rejection = rejection
+
+
+class ClientGoneError(Exception):
+    """The client closed its connection before its request was whole."""
+
+
 class Guard:
     """Decides what each request gets before it is read.
+
+    Who shows the token has a limit of requests apart from that of strangers, so nobody who lacks it can use that up.
 
     Args:
         token: what a client must know.
@@ -118,90 +145,122 @@ class Guard:
     """
 
     def __init__(self, token: str, hosts: Iterable[str], scheme: str = "http") -> None:
-        self._token, self._hosts, self._scheme = token, frozenset(hosts), scheme
-        self._requests, self._wrong = Limits(REQUESTS_PER_S, BURST), Limits(WRONG_PER_S, WRONG_BURST)
+        self._token, self._hosts, self._scheme = token.encode(), frozenset(hosts), scheme
+        self._strangers, self._holders = (Limits(REQUESTS_PER_S, BURST) for _ in range(2))
 
-    def refusal(self, address: str, headers: Mapping[str, str]) -> tuple[int, str] | None:
-        """Return a status and a reason for a request that gets no further; None for the others."""
+    def rejection(
+        self, address: str, headers: Mapping[str, str], *, is_holder: bool, is_websocket: bool = False
+    ) -> Rejection | None:
+        """Return why a request gets no further; None for the others.
+
+        Args:
+            address: of the client.
+            headers: of the request, with names in lower case.
+            is_holder: whether the request shows the token.
+            is_websocket: whether it begins a WebSocket, on which the token comes later. Its connection is a stranger's
+                until then, and those are few.
+        """
         if headers.get("host", "").lower() not in self._hosts:
-            return 421, "Host is not a name of this server"
-        origin = headers.get("origin")
-        if origin is not None and not self._is_ours(origin.lower()):
-            return 403, "Origin is another site"
-        if not self._requests.of(address).take(time.monotonic()):
-            return 429, "too many requests"
+            return Rejection(421, "Host is not a name of this server")
+        if not self._is_of_this_site(headers):
+            return Rejection(403, "another site asks")
+        limits = self._holders if is_holder else self._strangers
+        if not is_websocket and not limits.of(address).take(time.monotonic()):
+            return Rejection(429, "too many requests")
         length = headers.get("content-length", "0")
-        if not length.isdecimal() or int(length) > MOST_BODY_BYTES:
-            return 413, f"a body has at most {MOST_BODY_BYTES} bytes"
-        return None
+        return None if length.isdecimal() and int(length) <= MOST_BODY_BYTES else TOO_LARGE
 
-    def _is_ours(self, origin: str) -> bool:
-        scheme, _, host = origin.partition("://")
-        return scheme == self._scheme and host in self._hosts
+    def knows(self, token: str) -> bool:
+        """Return whether a token is right."""
+        return secrets.compare_digest(token.encode(errors="surrogatepass"), self._token)
 
-    def admits(self, address: str, token: str) -> bool:
-        """Whether a token is right; an address that gave too many wrong ones is not even asked."""
-        now_s, wrong = time.monotonic(), self._wrong.of(address)
-        if wrong.is_empty(now_s):
-            return False
-        if secrets.compare_digest(token.encode(), self._token.encode()):
-            return True
-        wrong.take(now_s)
-        return False
-
-
-class BodyTooLargeError(Exception):
-    """A body that is sent without its length, and is too long."""
+    def _is_of_this_site(self, headers: Mapping[str, str]) -> bool:
+        """Return whether no page of another site asks; such a page may only lead its reader here."""
+        if (origin := headers.get("origin")) is not None:
+            scheme, _, host = origin.lower().partition("://")
+            if scheme != self._scheme or host not in self._hosts:
+                return False
+        is_visit = (headers.get("sec-fetch-mode"), headers.get("sec-fetch-dest")) == ("navigate", "document")
+        return is_visit or headers.get("sec-fetch-site", "none") in ("none", "same-origin")
 
 
 class GuardedApp:
-    """An ASGI application behind a guard, with the headers for browsers on each answer."""
+    """An ASGI application behind a guard and doors, with the headers for browsers on each answer."""
 
-    def __init__(self, app: Any, guard: Guard) -> None:
-        self._app, self._guard = app, guard
+    def __init__(self, app: ASGIApp, guard: Guard, doors: Doors) -> None:
+        self._app, self._guard, self._doors = app, guard, doors
 
-    async def __call__(self, scope: MutableMapping[str, Any], receive: Any, send: Any) -> None:
-        if scope["type"] not in ("http", "websocket"):
-            await self._app(scope, receive, send)
-            return
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]}
-        address = (scope.get("client") or ("", 0))[0]
-        refusal = self._guard.refusal(address, headers)
-        if refusal is None:
-            await self._serve(scope, receive, send)
-        elif scope["type"] == "websocket":
-            await receive()
-            await send({"type": "websocket.close", "code": 1008, "reason": refusal[1]})
-        else:
-            await _answer(_with_headers(send), *refusal)
-
-    async def _serve(self, scope: MutableMapping[str, Any], receive: Any, send: Any) -> None:
-        if scope["type"] == "websocket":
-            await self._app(scope, receive, send)
+        client = scope.get("client") or ("", 0)
+        is_websocket, is_holder = scope["type"] == "websocket", self._guard.knows(_bearer(headers))
+        rejection = self._guard.rejection(client[0], headers, is_holder=is_holder, is_websocket=is_websocket)
+        if rejection is None and is_holder and not self._doors.recognise(client):
+            rejection = FULL
+        if is_websocket:
+            await (_close(receive, send, rejection) if rejection else self._app(scope, receive, send))
             return
+        send = _with_headers(send)
         try:
-            await self._app(scope, _limited(receive), _with_headers(send))
-        except BodyTooLargeError:
-            await _answer(_with_headers(send), 413, f"a body has at most {MOST_BODY_BYTES} bytes")
+            waits = rejection is not None and "expect" in headers  # for an answer, before it sends its body
+            body = b"" if waits else await _body(receive, is_kept=is_holder and not rejection)
+        except UnusableBodyError as error:
+            rejection = rejection or error.rejection
+        except ClientGoneError:
+            return
+        await (_answer(send, rejection) if rejection else self._app(scope, _with_body(body, receive), send))
 
 
-def _limited(receive: Any) -> Any:
-    """Count the bytes of a body as they come: a client may send it in chunks without saying how many."""
-    read = 0
+def _bearer(headers: Mapping[str, str]) -> str:
+    scheme, _, token = headers.get("authorization", "").partition(" ")
+    return token if scheme.lower() == "bearer" else ""
 
-    async def counted() -> Any:
-        nonlocal read
+
+async def _body(receive: Receive, *, is_kept: bool) -> bytes:
+    """Return the body of a request. One that is refused is read to its end, too: who sends it reads no answer before.
+
+    Raises:
+        UnusableBodyError: it is too large, or no text.
+        ClientGoneError: the client is gone, or took too long.
+    """
+    parts, size, decoder, is_more, is_text = list[bytes](), 0, getincrementaldecoder("utf-8")(), True, True
+    while is_more:
         message = await receive()
-        read += len(message.get("body", b""))
-        if read > MOST_BODY_BYTES:
-            raise BodyTooLargeError
-        return message
+        if message["type"] == "http.disconnect":
+            raise ClientGoneError
+        part, is_more = message.get("body", b""), message.get("more_body", False)
+        size += len(part)
+        if is_kept and size <= MOST_BODY_BYTES:
+            is_text = is_text and _is_text(decoder, part, is_last=not is_more)
+            parts.append(part)
+    if size > MOST_BODY_BYTES:
+        raise UnusableBodyError(TOO_LARGE)
+    if not is_text:
+        raise UnusableBodyError(NO_TEXT)
+    return b"".join(parts)
 
-    return counted
+
+def _is_text(decoder: IncrementalDecoder, part: bytes, *, is_last: bool) -> bool:
+    """Return whether a part of a body goes on as UTF-8; JSON in UTF-16 or UTF-32 has bytes of 0."""
+    try:
+        decoder.decode(part, is_last)
+    except UnicodeDecodeError:
+        return False
+    return b"\0" not in part
 
 
-def _with_headers(send: Any) -> Any:
-    async def sent(message: MutableMapping[str, Any]) -> None:
+def _with_body(body: bytes, receive: Receive) -> Receive:
+    """Return a function that gives a body that was read, and then what comes after it."""
+    messages: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
+
+    async def received() -> Message:
+        return messages.pop() if messages else await receive()
+
+    return received
+
+
+def _with_headers(send: Send) -> Send:
+    async def sent(message: Message) -> None:
         if message["type"] == "http.response.start":
             own = [(name.encode(), value.encode()) for name, value in HEADERS.items()]
             message["headers"] = [*message.get("headers", ()), *own]
@@ -210,7 +269,12 @@ def _with_headers(send: Any) -> Any:
     return sent
 
 
-async def _answer(send: Any, status: int, reason: str) -> None:
+async def _answer(send: Send, rejection: Rejection) -> None:
     headers = [(b"content-type", b"application/json")]
-    await send({"type": "http.response.start", "status": status, "headers": headers})
-    await send({"type": "http.response.body", "body": f'{{"detail":"{reason}"}}'.encode()})
+    await send({"type": "http.response.start", "status": rejection.status, "headers": headers})
+    await send({"type": "http.response.body", "body": f'{{"detail":"{rejection.reason}"}}'.encode()})
+
+
+async def _close(receive: Receive, send: Send, rejection: Rejection) -> None:
+    await receive()
+    await send({"type": "websocket.close", "code": 1008, "reason": rejection.reason})

@@ -10,20 +10,25 @@ import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from common.errors import PipelineError, UnusableValueError
 from common.interrupts import SIGNALS
 from common.monitor.monitor import Monitor
+from common.monitor.server.doors import Doors, Peer
 from common.monitor.server.guard import Guard, GuardedApp
 from common.monitor.server.hub import Hub, tick_forever
 from common.monitor.store import Store
+
+if TYPE_CHECKING:
+    import uvicorn
 
 LOOPBACK = "127.0.0.1"
 EVERYWHERE = "::" if socket.has_dualstack_ipv6() else "0.0.0.0"
 SEND_BUFFER_BYTES = 64 * 1024  # what waits in the system for a client that does not read is old, and is memory
 MESSAGE_BYTES = 4096  # what a client of the WebSocket has to say is its token
-MOST_CONNECTIONS = 1024  # a client of the WebSocket counts twice
+BACKLOG = 1024  # who comes before the server is ready waits
+RETRY_S = 0.1  # after a connection that could not be taken
 MOST_PORT = 65_535
 END_S = 1
 
@@ -105,7 +110,8 @@ def listening(host: str, port: int) -> socket.socket:
     bound.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER_BYTES)
     try:
         bound.bind((host, port))
-        bound.listen(MOST_CONNECTIONS)  # who comes before the server is ready waits
+        bound.listen(BACKLOG)
+        bound.setblocking(False)
     except OSError as error:
         bound.close()
         remedy = "end what uses it, or give another <port>"
@@ -126,6 +132,7 @@ async def serve(
     hub: Hub,
     store: Store,
     guard: Guard,
+    doors: Doors,
     *,
     is_attached: bool,
     certificate: Certificate | None = None,
@@ -139,30 +146,62 @@ async def serve(
 
     from common.monitor.server.web import WebService
 
-    app = GuardedApp(WebService(monitor, hub, store, guard, is_attached=is_attached).app(), guard)
+    app = GuardedApp(WebService(monitor, hub, store, guard, doors, is_attached=is_attached).app(), guard, doors)
     server = uvicorn.Server(uvicorn.Config(app, **_options(certificate)))
-    start_up = server.startup
+    server.config.load()
 
-    async def startup(sockets: list[socket.socket] | None = None) -> None:
-        await start_up(sockets)
+    async def let_in() -> None:
         on_ready()
+        await _let_in(bound, doors, server)
 
     def tick(number: int, late_s: float) -> None:
         hub.publish(monitor.tick(number, {"client_count": float(len(hub)), "tick_late_s": late_s}))
 
-    server.startup = startup
     server.capture_signals = contextlib.nullcontext  # uvicorn raises a signal again amid its own shutdown
     with _signals(lambda *_: setattr(server, "should_exit", True)):
-        serving = asyncio.create_task(server.serve([bound]))
-        ticking = asyncio.create_task(tick_forever(tick))
+        serving = asyncio.create_task(server.serve([]))  # no socket: connections are let in here
+        own = [asyncio.create_task(task) for task in (tick_forever(tick), let_in())]
         try:
-            await asyncio.wait((serving, ticking), return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait((serving, *own), return_when=asyncio.FIRST_COMPLETED)
         finally:
             server.should_exit = True
-            ticking.cancel()
+            for task in own:
+                task.cancel()
+            bound.close()
             await serving
-        with contextlib.suppress(asyncio.CancelledError):
-            await ticking  # raises what a tick raised
+        for task in own:
+            with contextlib.suppress(asyncio.CancelledError):
+                await task  # raises what a tick raised
+
+
+async def _let_in(bound: socket.socket, doors: Doors, server: uvicorn.Server) -> None:
+    """Take each connection as it comes; one whose handshake fails is nobody's error."""
+    from common.monitor.server.protocols import REQUEST_S, TimedHttp
+
+    loop, config, greetings = asyncio.get_running_loop(), server.config, set[asyncio.Task[None]]()
+    tls = {"ssl": config.ssl, "ssl_handshake_timeout": REQUEST_S} if config.ssl else {}
+
+    async def greet(connection: socket.socket, peer: Peer) -> None:
+        try:
+            await loop.connect_accepted_socket(
+                lambda: TimedHttp(doors, peer, config, server.server_state), connection, **tls
+            )
+        except OSError:
+            connection.close()
+            doors.leave(peer)
+
+    while True:
+        try:
+            connection, address = await loop.sock_accept(bound)
+        except OSError:  # the client is gone again, or no descriptor is left
+            await asyncio.sleep(RETRY_S)
+            continue
+        peer = address[:2]
+        greeting = asyncio.create_task(greet(connection, peer))
+        greetings.add(greeting)
+        greeting.add_done_callback(greetings.discard)
+        doors.enter(peer, greeting.cancel)
+        await asyncio.sleep(0)  # where one waits behind the other, the loop would do nothing else
 
 
 @contextlib.contextmanager
@@ -191,7 +230,6 @@ def _options(certificate: Certificate | None) -> dict[str, Any]:
         "log_level": "error",
         "access_log": False,
         "server_header": False,
-        "limit_concurrency": MOST_CONNECTIONS,
         "timeout_graceful_shutdown": END_S,
         **tls,
     }

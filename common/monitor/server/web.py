@@ -20,6 +20,7 @@ from common.ingest import PATH
 from common.metric_text import SCRAPE_TYPE
 from common.monitor.figures.exposition import exposition
 from common.monitor.monitor import Monitor, NodeShare, enter
+from common.monitor.server.doors import Doors
 from common.monitor.server.guard import MOST_CLIENTS, Guard
 from common.monitor.server.hub import Hub
 from common.monitor.server.messages import Accepted, Health, Ingested, NodeTime, Past, PastRun, Refusal, Tick
@@ -41,10 +42,12 @@ _Responses = dict[int | str, dict[str, Any]]
 _REFUSALS: _Responses = {
     status: {"model": Refusal, "description": text}
     for status, text in {
+        400: "no text in UTF-8",
         403: "another site asks",
         413: "too large",
         421: "not a name of this server",
         429: "too many requests",
+        503: "too many clients",
     }.items()
 }
 _UNAUTHORIZED: _Responses = {401: {"model": Refusal, "description": "the token is missing or wrong"}}
@@ -58,11 +61,14 @@ class WebService:
         hub: clients of the ticks.
         store: the history.
         guard: who may ask.
+        doors: who may stay.
         is_attached: whether another process posts the runs.
     """
 
-    def __init__(self, monitor: Monitor, hub: Hub, store: Store, guard: Guard, *, is_attached: bool) -> None:
-        self._monitor, self._hub, self._store, self._guard = monitor, hub, store, guard
+    def __init__(
+        self, monitor: Monitor, hub: Hub, store: Store, guard: Guard, doors: Doors, *, is_attached: bool
+    ) -> None:
+        self._monitor, self._hub, self._store, self._guard, self._doors = monitor, hub, store, guard, doors
         self._is_attached = is_attached
         self._started_s = time.monotonic()
 
@@ -89,12 +95,9 @@ class WebService:
         return app
 
     async def _require_token(
-        self,
-        request: Request,
-        given: Annotated[HTTPAuthorizationCredentials | None, Depends(HTTPBearer(auto_error=False))],
+        self, given: Annotated[HTTPAuthorizationCredentials | None, Depends(HTTPBearer(auto_error=False))]
     ) -> None:
-        address = request.client.host if request.client else ""
-        if given is None or not self._guard.admits(address, given.credentials):
+        if given is None or not self._guard.knows(given.credentials):
             raise fastapi.HTTPException(401, "the token is missing or wrong", {"WWW-Authenticate": "Bearer"})
 
     async def page(self, request: Request) -> Response:
@@ -153,6 +156,8 @@ class WebService:
                 await websocket.close(FULL, "too many clients")
             elif not await self._knows_token(websocket):
                 await websocket.close(UNAUTHORIZED, "the token is missing or wrong")
+            elif not (websocket.client and self._doors.recognise(websocket.client)):
+                await websocket.close(FULL, "too many clients")
             else:
                 await self._send(websocket)
 
@@ -164,8 +169,7 @@ class WebService:
         except (TimeoutError, ValueError, KeyError, RecursionError):
             return False
         token = message.get("token") if isinstance(message, dict) else None
-        address = websocket.client.host if websocket.client else ""
-        return isinstance(token, str) and self._guard.admits(address, token)
+        return isinstance(token, str) and self._guard.knows(token)
 
     async def _send(self, websocket: WebSocket) -> None:
         """Send from the client's own slot until it goes."""

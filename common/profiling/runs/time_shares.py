@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
 from common.profiling.trace.reader import Trace, read_trace
-from common.runtime.inputs.values import Array, operands
-from common.runtime.session import SessionSettings, create_session, run
+from common.runtime.inputs.values import Array
+from common.runtime.session import SessionSettings, create_session
+from common.runtime.stoppable import StoppableRuns
 
 MOST_RUNS, LONGEST_S = 5, 2.0  # of the runs that count
 
@@ -21,22 +22,34 @@ class TimeShare(NamedTuple):
     share: float
 
 
-def time_shares(model: Path, settings: SessionSettings, feeds: Mapping[str, Array]) -> list[TimeShare]:
+def time_shares(
+    model: Path,
+    settings: SessionSettings,
+    feeds: Mapping[str, Array],
+    hear: Callable[[StoppableRuns], object] = lambda _: None,
+) -> list[TimeShare]:
     """Return what each node takes, the longest first; a first run, which allocates, does not count.
 
     A node's time is its own, without the nodes of its subgraphs. It includes the cost of profiling, so nodes of a few
     microseconds are shown as longer than they are.
 
+    Args:
+        model: the model file.
+        settings: of the session.
+        feeds: values of the inputs.
+        hear: gets the runs before the first of them, so that another thread can stop them.
+
     Raises:
-        PipelineError: the runtime refuses or fails to run the model.
+        PipelineError: the runtime refuses or fails to run the model, or the runs were stopped.
     """
     with tempfile.TemporaryDirectory() as folder:
         session = create_session(model, settings, trace_prefix=Path(folder) / "trace")
-        given = operands(session, feeds)
-        run(session, given, model)
+        runs = StoppableRuns(session, model)
+        hear(runs)
+        runs.run(feeds)
         end_s = time.monotonic() + LONGEST_S
         for _ in range(MOST_RUNS):
-            run(session, given, model)
+            runs.run(feeds)
             if time.monotonic() > end_s:
                 break
         return shares_of(read_trace(Path(session.end_profiling()), partial=True))

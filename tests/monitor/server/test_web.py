@@ -115,7 +115,6 @@ def test_who_leaves_is_forgotten(server):
     ],
 )
 def test_a_client_without_the_token_gets_no_tick(tmp_path, server, first):
-    server.guard._wrong._buckets.clear()
     assert close_code(server.connect(first=first)) == 4401
 
 
@@ -130,7 +129,6 @@ def test_a_first_message_in_bytes_or_too_long_gets_no_tick(server):
 )
 @pytest.mark.parametrize("token", ["", "wrong", TOKEN[:-1], "é"])
 def test_the_api_needs_the_token(server, path, token):
-    server.guard._wrong._buckets.clear()
     headers = {"Authorization": f"Bearer {token}".encode("latin-1")} if token == "é" else {}
     status, content, answered = server.ask(path, token=None if headers else token, **headers)
     assert (status, answered["www-authenticate"]) == (401, "Bearer")
@@ -138,7 +136,6 @@ def test_the_api_needs_the_token(server, path, token):
 
 
 def test_nothing_is_entered_without_the_token(server):
-    server.guard._wrong._buckets.clear()
     before = server.source.feed.count
     assert server.post({"durations_us": [1.0]}, token="wrong")[0] == 401
     assert server.source.feed.count == before
@@ -255,7 +252,6 @@ def test_a_dashboard_with_a_model_of_its_own_takes_no_runs(tmp_path):
 def test_a_fuzzed_websocket_leaves_the_server_whole(server):
     chance = random.Random(0)
     for _ in range(60):
-        server.guard._wrong._buckets.clear()
         length = chance.choice([0, 1, 2, 5, 17, 130, 4000, 70_000])
         noise = bytes(chance.randrange(256) for _ in range(length))
         first = chance.choice([noise, noise.decode("latin-1"), json.dumps({"token": TOKEN})])
