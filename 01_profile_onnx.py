@@ -90,6 +90,8 @@ def arguments() -> cli.Parser:
     text = "import a profile recorded elsewhere (ONNX Runtime, …)"
     add("--from-trace", type=cli.path, metavar="FILE", help=text)
     add("--executed-graph", type=cli.path, metavar="FILE", help="graph that the recorded session saved")
+    text = "import a profile although little of it and of the model name each other"
+    add("--accept-partial", action="store_true", help=text)
     return parser
 
 
@@ -149,11 +151,18 @@ def recorded_session(settings: cli.Settings) -> RecordedSession:
         return settings.values[name] if settings.origins[name] == "flag" else None
 
     if not settings.from_trace:
-        raise CommandLineError("<executed_graph>", "needs <from_trace>", "give the profile of the same session")
+        given = "executed_graph" if settings.executed_graph else "accept_partial"
+        raise CommandLineError(f"<{given}>", "needs <from_trace>", "give the profile of the same session")
     for name in MEASURING:
         if flagged(name) is not None:
             raise CommandLineError(f"<{name}>", "does not go with <from_trace>: nothing is measured", "leave it out")
-    return RecordedSession(settings.from_trace, settings.executed_graph, flagged("threads"), flagged("warmup"))
+    return RecordedSession(
+        settings.from_trace,
+        settings.executed_graph,
+        flagged("threads"),
+        flagged("warmup"),
+        is_partial=settings.accept_partial,
+    )
 
 
 def import_profile(stage: cli.StageRun) -> None:
@@ -189,7 +198,7 @@ def import_profile(stage: cli.StageRun) -> None:
 def main(argv: Sequence[str] | None = None) -> int:
     with cli.stage(arguments(), argv) as stage:
         settings = stage.settings
-        if settings.from_trace or settings.executed_graph:
+        if settings.from_trace or settings.executed_graph or settings.accept_partial:
             import_profile(stage)
             return 0
         path, provider = cli.model_path(settings.model), resolve_provider(settings.provider)

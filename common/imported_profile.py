@@ -7,14 +7,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from common.attribution.ownership import owners as attributed
 from common.foreign_traces.latency_rows import known_threads, latency_rows, limits, run_rows, summary_figures, warm_up
 from common.foreign_traces.layer_graph import layer_graph
 from common.foreign_traces.layers import Layer, LayerProfile
+from common.foreign_traces.matching import Matched, contraction_share, time_share
 from common.foreign_traces.owners import owners
 from common.foreign_traces.programs import Format, read_profile
 from common.graph import Graph
 from common.onnx_graph.executed import graph_bytes, load_executed_graph, without_weights
 from common.onnx_graph.reading.naming import rename_saved
+from common.operators import ATTENTION, CONTRACTIONS
 from common.profiling.correction import operand_counts
 from common.profiling.figures import node_rows
 from common.profiling.recording import (
@@ -35,6 +38,7 @@ if TYPE_CHECKING:
     from common.table_rows import LatencySummaryDocument, OpLatencyRow, RunLatencyRow
 
 UNMEASURED = ("provider_layers", "power_samples", "host_samples", "os_events", "run_disturbances")
+FILLED = ("fill_upstream", "fill_downstream")  # rules that go by the place of a node alone
 GRAPH_FROM_NAMES = "without <executed_graph>, the name of an executed node says what it computes"
 
 
@@ -74,12 +78,14 @@ class RecordedSession:
         executed: the graph that it executed, None where it saved none.
         threads: intra-op threads; None: as the profile states them.
         warmup: runs to leave out at the start; None: those that the profile shows.
+        is_partial: whether a profile that matches little of the model is accepted.
     """
 
     profile: Path
     executed: Path | None
     threads: int | None
     warmup: int | None
+    is_partial: bool = False
 
 
 def imported_layers(session: RecordedSession, program: Format, model: Graph) -> ImportedProfile:
@@ -91,16 +97,18 @@ def imported_layers(session: RecordedSession, program: Format, model: Graph) -> 
     """
     profile = read_profile(program, session.profile, session.executed, model)
     threads, warmup = known_threads(profile, session.threads), warm_up(profile, session.warmup)
-    owner, notes = owners(session.profile, model, profile)
-    executed = layer_graph(session.profile, model, profile.layers, owner, profile.domain)
+    ownership = owners(session.profile, model, profile)
+    if not session.is_partial:
+        ownership.matched.require(session.profile)
+    executed = layer_graph(session.profile, model, profile.layers, ownership, profile.domain)
     return ImportedProfile(
         executed,
         graph_bytes(executed),
         latency_rows(profile, executed, warmup),
         run_rows(profile, warmup),
-        summary_figures(profile, threads, warmup),
+        summary_figures(profile, ownership.matched, threads, warmup),
         {"program": program, "run_count": profile.run_count, "threads": threads, "warmup": warmup},
-        [*profile.notes, *notes, *limits(profile, warmup)],
+        [*profile.notes, *ownership.notes, *limits(profile, warmup)],
     )
 
 
@@ -120,7 +128,7 @@ def imported_trace(
         UnusableValueError: the threads are unknown, or the warm-up leaves no run.
     """
     path, trace = session.profile, read_recorded_trace(session.profile)
-    content, bodies, notes = _traced_graph(session, model, trace)
+    content, bodies, named, notes = _traced_graph(session, model, trace)
     trace = read_recorded_trace(path, bodies) if bodies else trace
     recording = conclude_recording(path, trace, session.threads, session.warmup)
     (file := folder / "executed.onnx").write_bytes(content)
@@ -128,6 +136,9 @@ def imported_trace(
     require_graph_of(path, executed, recording.trace)
     if session.executed:
         require_model_of(session.executed, executed, model)
+    matched = named or _matched(model, executed, recording.trace)
+    if not session.is_partial:
+        matched.require(path)
     require_dimensions_of(path, model, executed, recording.trace)
     latencies = recorded_latencies(recording, operand_counts(executed))
     return ImportedProfile(
@@ -135,7 +146,7 @@ def imported_trace(
         content,
         node_rows(latencies, executed, recording.warmup),
         recorded_runs(recording),
-        recording_figures(recording, latencies),
+        {**recording_figures(recording, latencies), **matched.figures},
         recording.facts,
         [*notes, *recording.notes, *recording.lacks],
         recording.lacks,
@@ -143,16 +154,44 @@ def imported_trace(
     )
 
 
-def _traced_graph(session: RecordedSession, model: Graph, trace: Trace) -> tuple[bytes, Bodies, list[str]]:
+def _traced_graph(
+    session: RecordedSession, model: Graph, trace: Trace
+) -> tuple[bytes, Bodies, Matched | None, list[str]]:
     """Return the executed graph of a trace without weights, the naming of the nodes of its bodies, and notes.
 
-    Where the recorded session saved none, it is the model's graph, cut as the names in the trace say.
+    Where the recorded session saved none, it is the model's graph, cut as the names in the trace say. Then these names
+    also say how much of the model is matched.
     """
     if session.executed:
         traced = [(node.name, node.op_type) for node in trace.nodes.values()]
-        return *rename_saved(without_weights(session.executed, traced)), []
-    layers = tuple(Layer(node.name, node.op_type, model_names(node.name)) for node in trace.nodes.values())
+        return *rename_saved(without_weights(session.executed, traced)), None, []
+    layers = _layers(trace)
     profile = LayerProfile("ONNX Runtime", "onnxruntime", layers, trace.run_count)
-    owner, notes = owners(session.profile, model, profile)
-    graph = layer_graph(session.profile, model, layers, owner, profile.domain)
-    return graph_bytes(graph), {}, [GRAPH_FROM_NAMES, *notes]
+    ownership = owners(session.profile, model, profile)
+    graph = layer_graph(session.profile, model, layers, ownership, profile.domain)
+    return graph_bytes(graph), {}, ownership.matched, [GRAPH_FROM_NAMES, *ownership.notes]
+
+
+def _layers(trace: Trace) -> tuple[Layer, ...]:
+    return tuple(
+        Layer(node.name, node.op_type, (model_names(node.name),), run_us=tuple(node.run_us))
+        for node in trace.nodes.values()
+    )
+
+
+def _matched(model: Graph, executed: Graph, trace: Trace) -> Matched:
+    """Return how much of a saved graph and of a model is matched by names, and not only for its place between others.
+
+    Attention that the runtime fused computes several contractions; any other executed node computes one.
+    """
+    attribution = attributed(model, executed)
+    owner = {match.source_node: match.executed_node for match in attribution.matches if match.executed_node}
+    op_types = {node.name: node.op_type for node in executed.nodes}
+    named = {
+        match.source_node: match.executed_node
+        for match in attribution.matches
+        if match.executed_node and (match.rule not in FILLED or op_types[match.executed_node] in ATTENTION)
+    }
+    inserted = {name: of for name, of in attribution.layout_of.items() if op_types[name] not in CONTRACTIONS}
+    time = time_share(_layers(trace), {*named.values()}, inserted)
+    return Matched(time, contraction_share(model, named, owner))

@@ -1182,6 +1182,9 @@ class LatencySummaryDocument(TypedDict):
     peak_memory_bytes: int | None
     arena_bytes: int | None
     peak_resident_bytes: int | None
+    matched_time_share: float | None
+    matched_contraction_share: float | None
+    matched_operation_share: float | None
 
 
 class HardwareCountersDocument(TypedDict):

@@ -346,6 +346,22 @@ _amount("session_creation_us", "Time to create the unprofiled session", nullable
 _amount("first_run_us", "First run of the unprofiled session, before any warm-up", nullable=True)
 _amount("trace_total_us", "Kernel time of all measured profiled runs in the raw trace")
 _count("trace_event_count", "Kernel events in the raw trace, warm-up included")
+_amount(
+    "matched_time_share",
+    "Of an imported profile: share of its time in layers that name a node of the model, or serve one that does",
+    nullable=True,
+)
+_amount(
+    "matched_contraction_share",
+    "Of an imported profile: share of the model's convolutions and matrix products that it names, or computes alone",
+    nullable=True,
+)
+_amount(
+    "matched_operation_share",
+    "Of an imported profile that neither names nor sizes match with the model: share of the operations of either that "
+    "are in the same order",
+    nullable=True,
+)
 _text(
     "graph_optimization",
     "Graph optimization level; empty for an imported trace",

@@ -9,7 +9,7 @@ slowest call there computes all of those nodes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from itertools import pairwise
 from math import prod
 from pathlib import Path
@@ -22,8 +22,10 @@ from common.foreign_traces.kineto import TorchCall, TorchCalls, read_calls
 from common.foreign_traces.layers import Layer, LayerProfile, uniquely_named
 from common.graph import Graph, Node, operands
 from common.names import quoted
+from common.operators import COPIES, MOVEMENT, RESHAPES, SHAPE_CONSTANTS
 
 CONV, MATMUL, SOFTMAX, ATTENTION = "conv", "matmul", "softmax", "scaled_dot_product_attention"
+BATCH_NORM = "batchnormalization"
 CONTRACTION_WEIGHT = 100  # a contraction is not given up for any other operations around it
 # Words of PyTorch and of ONNX for one operation; other names are compared in lower case, without underscores.
 PYTORCH = {
@@ -34,7 +36,7 @@ PYTORCH = {
     **dict.fromkeys(("adaptive_avg_pool2d", "mean"), "mean"),
     **dict.fromkeys(("relu6", "hardtanh", "hardtanh_", "clamp"), "clip"),
     **{"max_pool2d": "maxpool", "avg_pool2d": "averagepool", "cat": "concat", "embedding": "gather"},
-    **{ATTENTION: SOFTMAX, "batch_norm": "batchnormalization", "layer_norm": "layernormalization"},
+    **{ATTENTION: SOFTMAX, "batch_norm": BATCH_NORM, "layer_norm": "layernormalization"},
 }
 ONNX = {
     **dict.fromkeys(("Conv", "ConvTranspose"), CONV),
@@ -43,6 +45,13 @@ ONNX = {
     **dict.fromkeys(("GlobalAveragePool", "ReduceMean"), "mean"),
 }
 Token = tuple[object, ...]
+# Operations that only move elements or that an exporter writes otherwise: they say little about which model it is.
+MOVES = frozenset(
+    {
+        *(ONNX.get(op_type, op_type.lower()) for op_type in RESHAPES | MOVEMENT | SHAPE_CONSTANTS | COPIES),
+        *("chunk", "contiguous", "select", "to", "empty", "zeros", "detach", "narrow"),
+    }
+)
 
 
 def read_pytorch_layers(path: Path, graph: Graph) -> LayerProfile:
@@ -58,20 +67,27 @@ def read_pytorch_layers(path: Path, graph: Graph) -> LayerProfile:
     is_sized = any(call.shapes for call in recorded.calls)
     right = [_node_token(node, graph, sized=is_sized) for node in nodes]
     recorded = _whole_runs(recorded, right, sized=is_sized)
-    sources = _sources(path, recorded, [_call_token(call, sized=is_sized) for call in recorded.calls], nodes, right)
+    left = [_call_token(call, sized=is_sized) for call in recorded.calls]
+    _require_sizes(path, recorded.calls, left, right)
+    pairs = _pairs(left, right)
+    alike = {call: nodes[node].name for call, node in pairs}
+    fills = _fills(recorded, pairs, nodes)
     names = uniquely_named(Layer(call.operator, call.operator) for call in recorded.calls)
     times_us = [*zip(*recorded.times_us, strict=True)]
     layers = (
         Layer(
             name.name,
             call.operator,
-            (*sources[index], *(inner for name in sources[index] for inner in within.get(name, ()))),
+            tuple(part for source in (alike.get(index, ""),) if source for part in (source, *within.get(source, ()))),
+            fills.get(index, ()),
+            is_folded=_is_folded(left, index, alike),
             run_us=times_us[index],
         )
         for index, (name, call) in enumerate(zip(names, recorded.calls, strict=True))
     )
     return LayerProfile(
         *("PyTorch", "pytorch", tuple(layers), len(recorded.start_us)),
+        operation_share=None if is_sized else _operation_share(left, nodes, right, alike, graph),
         run_start_us=recorded.start_us,
         run_us=recorded.run_us,
         is_of_device=recorded.has_kernels,
@@ -152,21 +168,41 @@ def _pairs(left: Sequence[Token], right: Sequence[Token]) -> list[tuple[int, int
     return pairs[::-1]
 
 
-def _sources(
-    path: Path, recorded: TorchCalls, left: Sequence[Token], nodes: Sequence[Node], right: Sequence[Token]
-) -> list[list[str]]:
-    _require_sizes(path, recorded.calls, left, right)
-    pairs = _pairs(left, right)
-    sources: list[list[str]] = [[] for _ in left]
-    for call, node in pairs:
-        sources[call].append(nodes[node].name)
+def _fills(recorded: TorchCalls, pairs: Sequence[tuple[int, int]], nodes: Sequence[Node]) -> dict[int, tuple[str, ...]]:
+    """Return the nodes between aligned ones by the slowest call there; without a call, no call has them."""
     mean_us = [fmean(times) for times in zip(*recorded.times_us, strict=True)]
-    ends = [(-1, -1), *pairs, (len(left), len(right))]
+    ends = [(-1, -1), *pairs, (len(recorded.calls), len(nodes))]
+    fills: dict[int, tuple[str, ...]] = {}
     for (call, node), (next_call, next_node) in pairwise(ends):
         calls, between = range(call + 1, next_call), nodes[node + 1 : next_node]
-        if calls and any(between):
-            sources[max(calls, key=mean_us.__getitem__)] += [part.name for part in between]
-    return sources
+        if calls and between:
+            fills[max(calls, key=mean_us.__getitem__)] = tuple(part.name for part in between)
+    return fills
+
+
+def _is_folded(calls: Sequence[Token], index: int, alike: Container[int]) -> bool:
+    """Whether a call without a node is a normalization behind an aligned contraction, which exporters fold into it."""
+    is_normalization = calls[index][0] == BATCH_NORM and index not in alike
+    return is_normalization and index - 1 in alike and calls[index - 1][0] in (CONV, MATMUL)
+
+
+def _operation_share(
+    left: Sequence[Token], nodes: Sequence[Node], right: Sequence[Token], alike: Mapping[int, str], graph: Graph
+) -> float:
+    """Return the share of the calls or of the nodes that are aligned, whichever is less; folded ones do not count.
+
+    Integers are sizes, which an exporter computes in nodes of their own.
+    """
+    calls = [i for i, token in enumerate(left) if token[0] not in MOVES and not _is_folded(left, i, alike)]
+    computing = [
+        node.name
+        for node, token in zip(nodes, right, strict=True)
+        if token[0] not in MOVES
+        and not all(graph.tensors[name].dtype.startswith("int") for name in node.outputs if name)
+    ]
+    aligned = {*alike.values()}
+    shares = (sum(i in alike for i in calls), len(calls)), (sum(name in aligned for name in computing), len(computing))
+    return min(count / whole if whole else 0.0 for count, whole in shares)
 
 
 def _call_token(call: TorchCall, *, sized: bool) -> Token:

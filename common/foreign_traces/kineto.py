@@ -1,9 +1,13 @@
 """Reader of PyTorch's profile (Kineto): the operators that a program called, as layers of the model exported from it.
 
-``export_chrome_trace`` writes ``{"schemaVersion", …, "traceEvents": [...]}``. An event of category ``cpu_op`` is an
-operator; those it calls run within its time. The outermost ones of the thread that worked most are the layers. With
-kernels on an accelerator (``kernel``, ``gpu_memcpy``, ``gpu_memset``), a layer's time is that of the kernels which it
-or what it calls has launched: they have the ``External id`` of the operator. Otherwise it is the operator's own.
+``export_chrome_trace`` writes ``{"schemaVersion", …, "traceEvents": [...]}``; the profiler without Kineto, up to
+PyTorch 1.9, writes the list alone. An event of category ``cpu_op`` is an operator (``Operator`` up to 1.9); those it
+calls run within its time. An event whose name has no namespace and that holds others is an annotation of the program.
+The outermost operators of one thread are the layers: of the thread of the steps, else of the one that worked most.
+
+With kernels on an accelerator, a layer's time is that of the kernels which it or what it calls has launched. A kernel
+has the ``External id`` of its operator, or the ``correlation`` of the call that launched it. Otherwise, a layer has
+the time of the operator.
 
 A run is a ``ProfilerStep#n`` of a schedule; without steps, one repetition of the sequence of operators. Blocks of a
 model repeat, too: how many repetitions make a run, only the model says.
@@ -11,9 +15,8 @@ model repeat, too: how many repetitions make a run, only the model says.
 
 from __future__ import annotations
 
-import math
 from array import array
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
@@ -27,8 +30,12 @@ from common.foreign_traces.layers import exported_items
 from common.names import quoted
 
 WHAT = "a profile that PyTorch exported as a Chrome trace"
-OPERATOR, STEP = "cpu_op", "ProfilerStep#"
-KERNELS = frozenset({"kernel", "gpu_memcpy", "gpu_memset"})
+STEP, NAMESPACE = "ProfilerStep#", "::"
+LEGACY_PROCESS = "CPU functions"  # of the profiler without Kineto, whose events have no category
+OPERATORS = frozenset({"cpu_op", "Operator"})
+ANNOTATIONS = frozenset({*OPERATORS, "user_annotation"})  # categories of steps
+KERNELS = frozenset({"kernel", "gpu_memcpy", "gpu_memset", "Kernel", "Memcpy", "Memset"})
+LAUNCHES = ("_runtime", "_driver", "Runtime")  # how the category of a call that launches kernels ends
 LARGEST_US = 1e18
 Shapes = tuple[tuple[int, ...], ...]
 Times = npt.NDArray[np.float64]
@@ -75,51 +82,85 @@ class TorchCalls:
 
 
 @dataclass(slots=True)
-class _Events:
-    """Figures of each operator, in arrays: a file may hold millions."""
+class _Operators:
+    """Figures of each operator, in arrays: a file may hold millions.
+
+    Attributes:
+        number: its External id, or -1.
+        is_named: whether its name has a namespace.
+    """
 
     call_indices: dict[TorchCall, int] = field(default_factory=dict)
     start_us: array[float] = field(default_factory=lambda: array("d"))
     time_us: array[float] = field(default_factory=lambda: array("d"))
     thread: array[int] = field(default_factory=lambda: array("q"))
     call_index: array[int] = field(default_factory=lambda: array("q"))
-    number: array[int] = field(default_factory=lambda: array("q"))  # External id, or -1
+    number: array[int] = field(default_factory=lambda: array("q"))
+    is_named: array[int] = field(default_factory=lambda: array("b"))
+
+
+@dataclass(slots=True)
+class _Events:
+    """The operators, steps (start, end, thread), kernels (External id, correlation, µs) and launches of a file.
+
+    ``launches`` are External id, start and thread of the call that launched a kernel, by correlation.
+    """
+
+    operators: _Operators = field(default_factory=_Operators)
+    steps: list[tuple[float, float, int]] = field(default_factory=list)
+    kernels: list[tuple[int, int, float]] = field(default_factory=list)
+    launches: dict[int, tuple[int, float, int]] = field(default_factory=dict)
     threads: dict[tuple[str, str], int] = field(default_factory=dict)
-    kernel_us: defaultdict[int, float] = field(default_factory=lambda: defaultdict(float))
-    steps: list[tuple[float, float]] = field(default_factory=list)
+
+    def thread(self, event: Mapping[str, object]) -> int:
+        return self.threads.setdefault((str(event.get("pid")), str(event.get("tid"))), len(self.threads))
 
 
 def read_calls(path: Path) -> TorchCalls:
-    """Read a profile, which is refused where it is cut short or holds no operator."""
+    """Read a profile, which is refused where it is cut short, holds no operator, or its kernels are of no operator."""
     events = _Events()
     for event in exported_items(path, "traceEvents", WHAT):
-        _enter(path, events, event)
-    if not events.call_indices:
+        if not isinstance(event, dict):
+            raise PipelineError(path, f"has an event that is no object: {quoted(event)}", f"give {WHAT}")
+        if event.get("ph") == "X" and isinstance(name := event.get("name"), str):
+            _enter(path, events, event, name)
+    if not events.operators.call_indices:
         raise PipelineError(path, "holds no operator", "record it with ProfilerActivity.CPU")
     return _calls(path, events)
 
 
-def _enter(path: Path, events: _Events, event: object) -> None:
-    if not isinstance(event, dict):
-        raise PipelineError(path, f"has an event that is no object: {quoted(event)}", f"give {WHAT}")
-    category, name, args = event.get("cat"), event.get("name"), event.get("args")
-    if event.get("ph") != "X" or not isinstance(name, str):
-        return
-    args = args if isinstance(args, dict) else {}
-    if category == OPERATOR:
-        start_us, time_us = _times(path, event)
-        call = TorchCall(name.rpartition("::")[2], _shapes(args.get("Input Dims")))
-        events.start_us.append(start_us)
-        events.time_us.append(time_us)
-        events.call_index.append(events.call_indices.setdefault(call, len(events.call_indices)))
-        thread = (str(event.get("pid")), str(event.get("tid")))
-        events.thread.append(events.threads.setdefault(thread, len(events.threads)))
-        events.number.append(_number(args))
+def _enter(path: Path, events: _Events, event: Mapping[str, object], name: str) -> None:
+    given, category = event.get("args"), _category(event)
+    args = given if isinstance(given, dict) else {}
+    if name.startswith(STEP):
+        if category in ANNOTATIONS:
+            start_us, time_us = _times(path, event)
+            events.steps.append((start_us, start_us + time_us, events.thread(event)))
+    elif category in OPERATORS:
+        _enter_operator(events.operators, name, args, _times(path, event), events.thread(event))
     elif category in KERNELS:
-        events.kernel_us[_number(args)] += _times(path, event)[1]
-    elif category == "user_annotation" and name.startswith(STEP):
-        start_us, time_us = _times(path, event)
-        events.steps.append((start_us, start_us + time_us))
+        events.kernels.append((_external_id(args), _whole(args.get("correlation")), _times(path, event)[1]))
+    elif category.endswith(LAUNCHES) and (correlation := _whole(args.get("correlation"))) >= 0:
+        events.launches[correlation] = (_external_id(args), _times(path, event)[0], events.thread(event))
+
+
+def _category(event: Mapping[str, object]) -> str:
+    if event.get("pid") == LEGACY_PROCESS:
+        return "Operator"
+    category = event.get("cat")
+    return category if isinstance(category, str) else ""
+
+
+def _enter_operator(
+    operators: _Operators, name: str, args: Mapping[str, object], times: tuple[float, float], thread: int
+) -> None:
+    call = TorchCall(name.rpartition(NAMESPACE)[2], _shapes(args.get("Input Dims", args.get("Input dims"))))
+    operators.call_index.append(operators.call_indices.setdefault(call, len(operators.call_indices)))
+    operators.start_us.append(times[0])
+    operators.time_us.append(times[1])
+    operators.thread.append(thread)
+    operators.number.append(_external_id(args))
+    operators.is_named.append(NAMESPACE in name)
 
 
 def _times(path: Path, event: Mapping[str, object]) -> tuple[float, float]:
@@ -136,8 +177,12 @@ def _time(path: Path, event: Mapping[str, object], key: str) -> float:
     raise PipelineError(path, f"the event {quoted(event.get('name'))} has no time: {quoted(value)}", "record it again")
 
 
-def _number(args: Mapping[str, object]) -> int:
-    value = args.get("External id", args.get("external id", -1))
+def _external_id(args: Mapping[str, object]) -> int:
+    return _whole(args.get("External id", args.get("external id")))
+
+
+def _whole(value: object) -> int:
+    """Return a number that identifies something; -1 for anything else."""
     return value if isinstance(value, int) and 0 <= value < 2**62 else -1
 
 
@@ -152,17 +197,22 @@ def _shapes(dims: object) -> Shapes:
 
 
 def _calls(path: Path, events: _Events) -> TorchCalls:
-    start_us, time_us = np.array(events.start_us), np.array(events.time_us)
-    thread = np.array(events.thread)
-    outer, owner = _outermost(start_us, time_us, thread)
-    worked = np.bincount(thread[outer], weights=time_us[outer])
-    chosen = [int(index) for index in outer if thread[index] == int(worked.argmax())]
-    times = _kernel_times(events, owner) if events.kernel_us else time_us
-    runs = _runs(path, chosen, start_us, np.array(events.call_index), sorted(events.steps))
-    calls = [*events.call_indices]
-    sequences = Counter(tuple(int(events.call_index[index]) for index in run) for run in runs)
+    operators = events.operators
+    start_us, time_us, thread = (
+        np.array(column) for column in (operators.start_us, operators.time_us, operators.thread)
+    )
+    outer, owner = _outermost(operators)
+    chosen_thread = events.steps[0][2] if events.steps else int(_worked_us(outer, time_us, thread).argmax())
+    chosen = [int(index) for index in outer if thread[index] == chosen_thread]
+    times = _kernel_times(events, outer, owner) if events.kernels else time_us
+    if not any(times[chosen] > 0):
+        problem = "holds no operator whose kernels have a time" if events.kernels else "holds no operator with a time"
+        raise PipelineError(path, problem, "record it again, with ProfilerActivity.CPU and that of the accelerator")
+    runs = _runs(path, chosen, start_us, np.array(operators.call_index), sorted(events.steps))
+    calls = [*operators.call_indices]
+    sequences = Counter(tuple(int(operators.call_index[index]) for index in run) for run in runs)
     common = sequences.most_common(1)[0][0]
-    kept = [run for run in runs if tuple(int(events.call_index[index]) for index in run) == common]
+    kept = [run for run in runs if tuple(int(operators.call_index[index]) for index in run) == common]
     starts = [float(start_us[run[0]]) for run in kept]
     ends = [float(start_us[run[-1]] + time_us[run[-1]]) for run in kept]
     return TorchCalls(
@@ -170,39 +220,98 @@ def _calls(path: Path, events: _Events) -> TorchCalls:
         tuple(tuple(float(times[index]) for index in run) for run in kept),
         tuple(starts),
         tuple(end - start for start, end in zip(starts, ends, strict=True)),
-        bool(events.kernel_us),
+        bool(events.kernels),
         len(runs) - len(kept),
         bool(events.steps),
     )
 
 
-def _outermost(start_us: Times, time_us: Times, thread: Indices) -> tuple[list[int], Indices]:
-    """Return the operators that run in no other one of their thread, in order, and for each operator its outermost."""
+def _worked_us(outer: Sequence[int], time_us: Times, thread: Indices) -> Times:
+    return np.bincount(thread[outer], weights=time_us[outer]).astype(np.float64)
+
+
+def _outermost(operators: _Operators) -> tuple[list[int], Indices]:
+    """Return the operators that run in no other one of their thread, in order, and for each operator its outermost.
+
+    An annotation is around operators, and is none. Of two that begin and end together, the outer one has the lower id.
+    """
+    start_us, thread = np.array(operators.start_us), np.array(operators.thread)
+    end_us = start_us + np.array(operators.time_us)
+    order = np.lexsort((np.array(operators.number), start_us - end_us, start_us, thread))
+    following = np.append(order[1:], order[-1:])
+    holds_next = (thread[order] == thread[following]) & (start_us[following] < end_us[order]) & (order != following)
     owner = np.arange(len(start_us))
     outer: list[int] = []
-    current, end_us = -1, -math.inf
-    for index in np.lexsort((-time_us, start_us, thread)):
-        is_new_thread = current >= 0 and thread[index] != thread[current]
-        if current < 0 or is_new_thread or start_us[index] >= end_us:
-            current, end_us = int(index), start_us[index] + time_us[index]
-            outer.append(current)
-        owner[index] = current
+    last: dict[int, int] = {}
+    for index, holds in zip(map(int, order), holds_next, strict=True):
+        if holds and not operators.is_named[index]:
+            continue
+        if not outer or thread[index] != thread[outer[-1]] or start_us[index] >= end_us[outer[-1]]:
+            outer.append(index)
+        owner[index] = outer[-1]
+        last[outer[-1]] = index
+    if np.array_equal(start_us, start_us.round()) and np.array_equal(end_us, end_us.round()):
+        return _rejoined(operators, outer, owner, last)
     return outer, owner
 
 
-def _kernel_times(events: _Events, owner: Indices) -> Times:
+def _rejoined(
+    operators: _Operators, outer: Sequence[int], owner: Indices, last: Mapping[int, int]
+) -> tuple[list[int], Indices]:
+    """Return outermost operators and owners without those that only seem to be outermost.
+
+    Some versions cut start and duration to whole µs. Then the last operator that another one calls may seem to begin
+    up to 1 µs after that one's end, and to end up to 2 µs after it. It is taken for a part of that one if other calls
+    of the same operator end with it.
+    """
+    names = [call.operator for call in operators.call_indices]
+    name_of = [names[call] for call in operators.call_index]
+    endings = {(name_of[index], name_of[last[index]]) for index in outer if last[index] != index}
+    whole: list[int] = []
+    joined: dict[int, int] = {}
+    for index in outer:
+        before = whole[-1] if whole else index
+        late_us = operators.start_us[index] - operators.start_us[before] - operators.time_us[before]
+        is_next = before != index and operators.thread[before] == operators.thread[index]
+        if (
+            is_next
+            and late_us <= 1
+            and late_us + operators.time_us[index] <= 2
+            and (name_of[before], name_of[index]) in endings
+        ):
+            joined[index] = before
+        else:
+            whole.append(index)
+    return whole, np.array([joined.get(int(index), int(index)) for index in owner])
+
+
+def _kernel_times(events: _Events, outer: Sequence[int], owner: Indices) -> Times:
+    """Return the time of the kernels of each outermost operator; those that no operator launched count for none."""
+    by_number = {number: index for index, number in enumerate(events.operators.number) if number >= 0}
+    start_us, time_us = np.array(events.operators.start_us), np.array(events.operators.time_us)
+    by_thread = {
+        thread: [index for index in outer if events.operators.thread[index] == thread]
+        for thread in {*events.operators.thread}
+    }
+    starts = {thread: start_us[indices] for thread, indices in by_thread.items()}
     times = np.zeros(len(owner))
-    for index, number in enumerate(events.number):
-        if number >= 0 and number in events.kernel_us:
-            times[owner[index]] += events.kernel_us[number]
+    for number, correlation, kernel_us in events.kernels:
+        launched, at_us, thread = events.launches.get(correlation, (-1, 0.0, -1))
+        index = by_number.get(number, by_number.get(launched, -1))
+        if index < 0 and thread in starts:
+            place = int(np.searchsorted(starts[thread], at_us, "right")) - 1
+            index = by_thread[thread][place] if place >= 0 else -1
+            index = index if at_us <= start_us[index] + time_us[index] else -1
+        if index >= 0:
+            times[owner[index]] += kernel_us
     return times
 
 
 def _runs(
-    path: Path, chosen: Sequence[int], start_us: Times, call_index: Indices, steps: Sequence[tuple[float, float]]
+    path: Path, chosen: Sequence[int], start_us: Times, call_index: Indices, steps: Sequence[tuple[float, float, int]]
 ) -> list[list[int]]:
     if steps:
-        runs = [[index for index in chosen if begin <= start_us[index] < end] for begin, end in steps]
+        runs = [[index for index in chosen if begin <= start_us[index] < end] for begin, end, _ in steps]
         if not any(runs):
             raise PipelineError(path, "holds no operator within its steps", "record it again")
         return [run for run in runs if run]

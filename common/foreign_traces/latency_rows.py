@@ -9,6 +9,7 @@ import numpy as np
 
 from common.errors import UnusableValueError
 from common.foreign_traces.layers import Layer, LayerProfile, total_us
+from common.foreign_traces.matching import Matched
 from common.graph import Graph, Shape
 from common.latency.slow_runs import leading_slow_runs
 from common.latency.statistics import summary
@@ -104,7 +105,7 @@ def run_rows(profile: LayerProfile, warmup: int) -> list[RunLatencyRow]:
     ]
 
 
-def summary_figures(profile: LayerProfile, threads: int, warmup: int) -> LatencySummaryDocument:
+def summary_figures(profile: LayerProfile, matched: Matched, threads: int, warmup: int) -> LatencySummaryDocument:
     """Return the fields of latency_summary; those that need unprofiled runs are None."""
     counted = profile.run_us[warmup:]
     return {
@@ -149,6 +150,7 @@ def summary_figures(profile: LayerProfile, threads: int, warmup: int) -> Latency
         "peak_memory_bytes": None,
         "arena_bytes": None,
         "peak_resident_bytes": None,
+        **matched.figures,
     }
 
 

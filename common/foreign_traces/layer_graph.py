@@ -12,7 +12,7 @@ from pathlib import Path
 
 from common.errors import PipelineError
 from common.foreign_traces.layers import Layer
-from common.foreign_traces.owners import Owners, read_tensors, resolved
+from common.foreign_traces.owners import Owners, Ownership, read_tensors, resolved
 from common.graph import Graph, Node, Tensor
 from common.names import listed
 
@@ -25,15 +25,15 @@ class _Border:
     writes: dict[str, None] = field(default_factory=dict)
 
 
-def layer_graph(path: Path, graph: Graph, layers: Sequence[Layer], owner: Owners, domain: str) -> Graph:
+def layer_graph(path: Path, graph: Graph, layers: Sequence[Layer], ownership: Ownership, domain: str) -> Graph:
     """Return the graph of the layers, in an order in which each follows what it reads.
 
     Raises:
         PipelineError: two layers each need what the other one computes.
     """
-    borders = _borders(graph, owner)
+    borders = _borders(graph, ownership.owner)
     tensors = {name: graph.tensors[name] for border in borders.values() for name in (*border.reads, *border.writes)}
-    served = _served(layers, borders)
+    served = _served(layers, borders, ownership.served)
     for layer in layers:
         if layer.name not in borders:
             tensors |= _insert(layer, borders, served[layer.name], tensors)
@@ -66,14 +66,15 @@ def _borders(graph: Graph, owner: Owners) -> dict[str, _Border]:
     return borders
 
 
-def _served(layers: Sequence[Layer], borders: Mapping[str, _Border]) -> dict[str, str]:
-    """Return the layer that each inserted one serves: the one that it names, else the next one, else the last."""
+def _served(layers: Sequence[Layer], borders: Mapping[str, _Border], known: Mapping[str, str]) -> dict[str, str]:
+    """Return the layer that each inserted one serves: the known one, else the next one, else the last."""
     served, following = dict[str, str](), ""
     for layer in reversed(layers):
         if layer.name in borders:
             following = layer.name
         else:
-            served[layer.name] = layer.serves if layer.serves in borders else following
+            target = known.get(layer.name, "")
+            served[layer.name] = target if target in borders else following
     last = next((layer.name for layer in reversed(layers) if layer.name in borders), "")
     return {name: target or last for name, target in served.items()}
 

@@ -10,6 +10,8 @@ from pathlib import Path
 from common.errors import PipelineError
 from common.json_stream import CutShortError, list_items
 
+Names = str | tuple[str, ...]  # a name, or several readings of it: the first that the model knows counts
+
 
 @dataclass(frozen=True, slots=True)
 class Layer:
@@ -17,18 +19,23 @@ class Layer:
 
     Attributes:
         sources: names that the model may know: of nodes that the layer computes, or of tensors that it writes.
+        fills: nodes that the layer is taken to compute because they are between others; nothing names them.
         ends_with: likewise of the nodes that it ends with, where it names no others: it computes all that comes before
             them and that no other layer names.
-        serves: the layer that it was inserted for, as a change of layout is; empty where it has work of its own.
+        serves: what it was inserted for, as a change of layout is: a layer, or what the model knows of one; empty where
+            it has work of its own.
+        is_folded: whether it computes what an exporter folds into a layer that the model has.
         median_us: its time in one run, where the profile gives only that.
         dtype: element type that it computes in, as ONNX names it.
     """
 
     name: str
     layer_type: str
-    sources: tuple[str, ...] = ()
-    ends_with: tuple[str, ...] = ()
-    serves: str = ""
+    sources: tuple[Names, ...] = ()
+    fills: tuple[str, ...] = ()
+    ends_with: tuple[Names, ...] = ()
+    serves: tuple[str, ...] = ()
+    is_folded: bool = False
     run_us: tuple[float, ...] = ()
     median_us: float | None = None
     mean_us: float | None = None
@@ -44,6 +51,7 @@ class LayerProfile:
         merged: nodes of the model that have no layer of their own, because the one that reads them computes them.
         shapes: of tensors, by names that the model may know.
         run_count: runs behind the times; None where the profile does not say it.
+        operation_share: where order alone aligns calls and nodes, the share of them that are aligned; else None.
         is_of_device: whether the times are those of an accelerator, on which the host's threads do not bear.
     """
 
@@ -51,10 +59,11 @@ class LayerProfile:
     domain: str
     layers: tuple[Layer, ...]
     run_count: int | None
-    merged: frozenset[str] = frozenset()
+    merged: frozenset[Names] = frozenset()
     shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     run_start_us: tuple[float, ...] = ()
     run_us: tuple[float, ...] = ()
+    operation_share: float | None = None
     is_of_device: bool = False
     notes: tuple[str, ...] = ()
 

@@ -124,7 +124,7 @@ def _layers(rows: Sequence[_Row], times_ms: Sequence[float]) -> Iterator[Layer]:
 def _layer(row: _Row, time_ms: float) -> Layer:
     precision = _PRECISION.search(row.executed_type)
     dtype = DTYPES.get(precision[1].lower(), "") if precision else ""
-    return Layer(row.name, row.layer_type, (*_readings(row.name),), mean_us=1e3 * time_ms, dtype=dtype)
+    return Layer(row.name, row.layer_type, ((*_readings(row.name),),), mean_us=1e3 * time_ms, dtype=dtype)
 
 
 def _readings(name: str) -> Iterator[str]:
@@ -143,7 +143,8 @@ def _with_servants(layers: Sequence[Layer]) -> tuple[Layer, ...]:
         if layer.layer_type == "Reorder"
     }
     return tuple(
-        replace(layer, serves=served[layer.name], sources=()) if layer.name in served else layer for layer in layers
+        replace(layer, serves=(*filter(None, [served[layer.name]]),), sources=()) if layer.name in served else layer
+        for layer in layers
     )
 
 
@@ -153,7 +154,7 @@ def _with_sources(path: Path, layers: Sequence[Layer]) -> tuple[Layer, ...]:
         problem = f"lacks the layer {quoted(missing[0])} of the report"
         raise PipelineError(path, problem, "give the graph that the same command wrote")
     return tuple(
-        replace(layer, sources=tuple(reading for name in original_names[layer.name] for reading in _readings(name)))
+        replace(layer, sources=tuple(tuple(_readings(name)) for name in original_names[layer.name] if name))
         for layer in layers
     )
 

@@ -1,4 +1,4 @@
-"""Which layer of a foreign profile computes each node of the model.
+"""Which layer of a foreign profile computes each node of the model, and how much of both name each other.
 
 A layer has the nodes that it names, or whose output it names. The first layer that names a node has it. A contraction
 that no layer names goes with the first layer downstream, with all between: programs name a fused pattern after its last
@@ -8,11 +8,13 @@ what follows a contraction into it. A node that follows no layer goes with the f
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
+from dataclasses import dataclass
 from pathlib import Path
 
 from common.errors import PipelineError
 from common.foreign_traces.layers import Layer, LayerProfile, total_us
+from common.foreign_traces.matching import Matched, ModelNames, contraction_share, time_share
 from common.graph import Graph, Node, operands
 from common.names import listed, shown
 from common.operators import CONTRACTIONS
@@ -22,24 +24,55 @@ LEAST_NAMELESS_SHARE = 0.01  # of the time; less is not worth a note
 Owners = Mapping[str, str]  # layer by source node
 
 
-def owners(path: Path, graph: Graph, profile: LayerProfile) -> tuple[Owners, list[str]]:
-    """Return the layer of each node that a run computes, and notes on what the profile does not give.
+@dataclass(frozen=True, slots=True)
+class Ownership:
+    """The layer of each node that a run computes.
+
+    Attributes:
+        served: for each layer that serves another one, that layer; empty where the model does not know it.
+        notes: what the profile does not give.
+    """
+
+    owner: Owners
+    served: Mapping[str, str]
+    matched: Matched
+    notes: list[str]
+
+
+def owners(path: Path, graph: Graph, profile: LayerProfile) -> Ownership:
+    """Return the layer of each node that a run computes, and how well the profile and the model match.
 
     Raises:
         PipelineError: no layer names a node of the model, or a tensor was recorded with another shape.
     """
-    named = _named(graph, profile.layers)
+    names, layers = ModelNames(graph), {layer.name for layer in profile.layers}
+    named = _named(names, profile.layers)
     if not named:
         problem = f"names no node of the model (its layers: {listed((layer.name for layer in profile.layers), 3)})"
         raise PipelineError(path, problem, "give the model that was recorded")
     _require_shapes(path, graph, profile)
+    served = {layer.name: names.served(layer, layers, named) for layer in profile.layers if layer.serves}
+    merged = frozenset(names.nodes(profile.merged))
+    owner = _owner(graph, profile, named, merged)
+    known = {**named, **{name: owner[name] for name in merged if name in owner}}
+    time, contractions_share = (
+        time_share(profile.layers, {*named.values()}, served),
+        contraction_share(graph, known, owner),
+    )
+    matched = Matched(time, contractions_share, profile.operation_share)
     contractions = [node.name for node in graph.nodes if node.op_type in CONTRACTIONS]
-    unnamed = [name for name in contractions if name not in named and name not in profile.merged]
     with_others = {named[name] for name in contractions if name in named}
-    _name_contractions(graph, profile.layers, named)
-    owner = _filled(graph, profile, named, _idle(graph))
-    shared = [name for name in unnamed if owner.get(name) in with_others]
-    return owner, [*_shared(shared), *_nameless(profile.layers, owner)]
+    shared = [name for name in contractions if name not in known and owner.get(name) in with_others]
+    return Ownership(owner, served, matched, [*_shared(shared), *_nameless(profile.layers, owner)])
+
+
+def _owner(graph: Graph, profile: LayerProfile, named: Owners, merged: Set[str]) -> dict[str, str]:
+    """Return the layer of each node: of those that a layer names, then of those around them."""
+    owner = dict(named)
+    for layer in profile.layers:
+        owner.update(dict.fromkeys((name for name in layer.fills if name not in owner), layer.name))
+    _name_contractions(graph, profile.layers, owner)
+    return _filled(graph, profile, owner, merged, _idle(graph))
 
 
 def _shared(unnamed: Sequence[str]) -> list[str]:
@@ -71,16 +104,16 @@ def _require_shapes(path: Path, graph: Graph, profile: LayerProfile) -> None:
             raise PipelineError(path, problem, "give the recorded sizes with <dim>")
 
 
-def _named(graph: Graph, layers: Sequence[Layer]) -> dict[str, str]:
+def _named(names: ModelNames, layers: Sequence[Layer]) -> dict[str, str]:
     owner: dict[str, str] = {}
     for layer in layers:
-        for node in _nodes_of(graph, layer.sources):
+        for node in names.nodes(layer.sources):
             owner.setdefault(node, layer.name)
-    ends = [(layer.name, [*_nodes_of(graph, layer.ends_with)]) for layer in layers]
+    ends = [(layer.name, [*names.nodes(layer.ends_with)]) for layer in layers]
     for name, nodes in ends:
         owner.update(dict.fromkeys((node for node in nodes if node not in owner), name))
     for name, nodes in ends:
-        _claim_before(graph, owner, name, nodes)
+        _claim_before(names.graph, owner, name, nodes)
     return owner
 
 
@@ -99,13 +132,6 @@ def _name_contractions(graph: Graph, layers: Sequence[Layer], owner: dict[str, s
                 owner[(between := waiting.pop()).name] = target[node.name]
                 readers = (graph.by_name[name] for name in graph.readers(between) if name not in owner)
                 waiting += [reader for reader in readers if target.get(reader.name) == target[node.name]]
-
-
-def _nodes_of(graph: Graph, names: Iterable[str]) -> Iterator[str]:
-    for name in names:
-        node = name if name in graph.by_name else graph.producer.get(name)
-        if node is not None:
-            yield node
 
 
 def _claim_before(graph: Graph, owner: dict[str, str], layer: str, ends: Iterable[str]) -> None:
@@ -144,11 +170,11 @@ def _writers(graph: Graph, node: Node) -> list[str]:
     return [graph.producer[name] for name in read_tensors(graph, node) if name in graph.producer]
 
 
-def _filled(graph: Graph, profile: LayerProfile, named: Owners, idle: set[str]) -> dict[str, str]:
+def _filled(graph: Graph, profile: LayerProfile, named: Owners, merged: Set[str], idle: Set[str]) -> dict[str, str]:
     place = {layer.name: index for index, layer in enumerate(profile.layers)}
     owner = dict(named)
     free = [node for node in graph.nodes if node.name not in owner and node.name not in idle]
-    for node in (node for node in free if node.name not in profile.merged):
+    for node in (node for node in free if node.name not in merged):
         if before := [owner[writer] for writer in _writers(graph, node) if writer in owner]:
             owner[node.name] = max(before, key=place.__getitem__)
     for node in (node for node in reversed(free) if node.name not in owner):

@@ -44,6 +44,8 @@ def recognised(path: Path) -> Format:
 
 def _program(head: bytes) -> Format | None:
     if head.startswith(b"["):
+        if b'"CPU functions"' in head:
+            return "PyTorch"
         return "TensorRT" if b'"count"' in head[:200] and b'"cat"' not in head[:200] else "ONNX Runtime"
     if head.startswith(b"{"):
         return "PyTorch" if b'"traceEvents"' in head or b'"schemaVersion"' in head else None

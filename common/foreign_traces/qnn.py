@@ -2,15 +2,20 @@
 
 A node's cycles are added up over the hardware threads, so its time is an allocation. A node of 0 cycles is computed by
 another one: by those that the schematic names, else by what reads it.
+
+ONNX Runtime names a node that it moved to another layout ``<node>_token_<number>``. Its QNN provider appends
+``_<number>`` to a name that it has used before (microsoft/onnxruntime, pull request 25702), as in ``Conv_token_1_2``.
+Qualcomm's converters make identifiers of C of all names.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from common.errors import PipelineError
-from common.foreign_traces.layers import Layer, LayerProfile
+from common.foreign_traces.layers import Layer, LayerProfile, Names
 from common.npu.nodes import NpuNode, npu_nodes, require_one_graph
 from common.npu.op_trace import OpTrace, read_op_trace
 from common.npu.qnn_csv import read_qnn_csv
@@ -19,6 +24,7 @@ from common.npu.schematic import Schematic, read_schematic
 
 # The time of a run on the accelerator, by how much else it contains.
 TIMES = ("accelerator_busy_us", "accelerator_us", "qnn_accelerator_us")
+APPENDED = (re.compile(r"_token_\d+(_\d+)?$"), re.compile(r"_\d+$"))
 ALLOCATION = (
     "a layer's time is the accelerator's, divided by cycles; these are added up over hardware threads, so it is an "
     "allocation"
@@ -43,8 +49,8 @@ def read_qnn_layers(path: Path, compiled: Path | None) -> LayerProfile:
         )
     busy = [node for node in nodes if any(run.node_cycles[node.op_id] for run in runs)]
     layers = tuple(_layer(node, nodes, runs) for node in busy)
-    named = {name for layer in layers for name in layer.sources}
-    idle = {name for node in nodes if node not in busy for name in (*node.source_nodes, node.name)} - named
+    named = {names for layer in layers for names in layer.sources}
+    idle = {names for node in nodes if node not in busy for names in _names(node)} - named
     durations_us = tuple(float(run.qnn_execute_us or 0) or _known_us(run) for run in runs)
     starts_us = tuple(sum(durations_us[:index]) for index in range(len(runs)))
     notes = [ALLOCATION, "runs are laid end to end: the profile does not say when each began"]
@@ -92,6 +98,11 @@ def _cycles(run: QnnRun) -> int:
 
 def _layer(node: NpuNode, nodes: Sequence[NpuNode], runs: Sequence[QnnRun]) -> Layer:
     fused = [other for other in nodes if other.fused_into and other.fused_into[0] == node.name]
-    sources = [name for part in (node, *fused) for name in (*part.source_nodes, part.name)]
+    sources = [names for part in (node, *fused) for names in _names(part)]
     run_us = tuple(_known_us(run) * ((run.node_cycles[node.op_id] or 0) / _cycles(run)) for run in runs)
     return Layer(node.name, node.qnn_op_type or "Node", tuple(dict.fromkeys(sources)), run_us=run_us)
+
+
+def _names(node: NpuNode) -> Iterator[Names]:
+    for name in (*node.source_nodes, node.name):
+        yield tuple(dict.fromkeys((name, *(pattern.sub("", name) for pattern in APPENDED))))

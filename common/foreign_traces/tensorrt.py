@@ -5,8 +5,10 @@ A profile is a list: ``{"count": runs}``, then ``{"name", "timeMs", "averageMs",
 ``--profilingVerbosity=detailed`` objects with type, tensors and ``Metadata``, which names the model's nodes. Shapes of
 both were taken from the examples of NVIDIA/TensorRT (tools/experimental/trt-engine-explorer).
 
-A layer's name joins those of its nodes by `` + ``, wraps pointwise ones into ``PWN(…)``, and gives of a subgraph the
-first and the last node: ``{ForeignNode[first...last]}``. A change of layout names the layer that it serves.
+A layer's name joins those of its nodes by `` + ``, or by `` || `` where they run side by side. It wraps pointwise ones
+into ``PWN(…)``, gives of a subgraph the first and the last node (``{ForeignNode[first...last]}``), and lists all nodes
+of a part that runs on the DLA (``{a,b,…}``). A change of layout names the layer that it serves, and so does a copy to
+or from the DLA. The names before TensorRT 8 and those of the DLA were taken from the profiles of ismetdagli/HaX-CoNN.
 """
 
 from __future__ import annotations
@@ -15,11 +17,12 @@ import math
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
 from common.errors import PipelineError
-from common.foreign_traces.layers import Layer, LayerProfile, exported_items, uniquely_named
+from common.foreign_traces.layers import Layer, LayerProfile, Names, exported_items, uniquely_named
 from common.names import quoted
 
 WHAT = "a profile that trtexec exported as JSON"
@@ -37,10 +40,16 @@ DTYPES = {
     "FLOAT": "float32",
 }
 Object: TypeAlias = dict[str, object]  # of JSON
-_SERVES = re.compile(
-    r"Reformatting CopyNode for \w+ Tensor \d+ to (?P<layer>.+)|reshape_(?:before|after)_(?P<shaped>.+)"
+_SERVES = (
+    re.compile(r"Reformatting CopyNode for \w+ Tensor \d+ to (.+)", re.DOTALL),
+    re.compile(r"(?:copied_)?(?:reshape|shuffle|(?:un)?squeeze(?:_node)?)_(?:before|after)_(.+)", re.DOTALL),
+    re.compile(r"(.+) (?:input reformatter \d+|output (?:reformatter|to be reformatted) \d+(?: finish)?)", re.DOTALL),
+    re.compile(r"(.+?) (?:(?:to|from) nvm|copy finish|finish)", re.DOTALL),
 )
 _SUBGRAPH = re.compile(r"\{ForeignNode\[(.*)\.\.\.(.*)\]\}", re.DOTALL)
+_DLA = re.compile(r"\{(.+)\}", re.DOTALL)
+_JOINED = re.compile(r" \+ | \|\| |, ")
+_CLONE = re.compile(r"_clone_\d+$")
 _SOURCE = re.compile(r"\[ONNX Layer: ([^\]]+)\]")
 
 
@@ -107,18 +116,29 @@ def _require_whole(path: Path, entries: Sequence[Object]) -> None:
 
 
 def _named(name: str) -> Layer:
-    if serving := _SERVES.fullmatch(name):
-        return Layer(name, "Reformat", serves=serving["layer"] or serving["shaped"])
+    for pattern in _SERVES:
+        if serving := pattern.fullmatch(name):
+            readings = ((names,) if isinstance(names, str) else names for names in _sources(serving[1]))
+            return Layer(name, "Reformat", serves=tuple(dict.fromkeys((serving[1], *chain.from_iterable(readings)))))
     if subgraph := _SUBGRAPH.fullmatch(name):
         return Layer(name, "ForeignNode", sources=(subgraph[1],), ends_with=(subgraph[2],))
-    return Layer(name, "Layer", sources=(*_readings(name),))
+    return Layer(name, "DLA" if _DLA.fullmatch(name) else "Layer", sources=(*_sources(name),))
 
 
-def _readings(name: str) -> Iterator[str]:
-    for part in re.split(r" \+ |, ", name):
-        yield part
-        if (inner := part.removeprefix("PWN(").strip("()")) != part:
-            yield from (inner, part.replace("PWN(", "").rstrip(")"))
+def _sources(name: str) -> Iterator[Names]:
+    if subgraph := _SUBGRAPH.fullmatch(name):
+        yield from subgraph.groups()
+    elif part := _DLA.fullmatch(name):
+        yield from part[1].split(",")
+    else:
+        yield from (tuple(dict.fromkeys(_readings(part))) for part in _JOINED.split(name))
+
+
+def _readings(part: str) -> Iterator[str]:
+    """Yield what a part of a name may be called in the model: without PWN and brackets, and not as a copy."""
+    yield part
+    for reading in (part.removeprefix("PWN(").strip("()"), part.replace("PWN(", "").rstrip(")")):
+        yield from (reading, _CLONE.sub("", reading))
 
 
 def _informed(path: Path, profile: LayerProfile) -> LayerProfile:

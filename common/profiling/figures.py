@@ -75,6 +75,9 @@ def latency_figures(measurement: Measurement, latencies: Sequence[NodeLatency]) 
         "trace_event_count": measurement.trace.event_count,
         **asdict(run_utilization(measurement.trace, measurement.profiled_warmup)),
         "peak_resident_bytes": peak_resident_bytes(),
+        "matched_time_share": None,
+        "matched_contraction_share": None,
+        "matched_operation_share": None,
     }
     return cast("LatencySummaryDocument", figures_by_name)  # names that are put together are no literals
 

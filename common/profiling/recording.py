@@ -274,6 +274,9 @@ def recording_figures(recording: Recording, latencies: Sequence[NodeLatency]) ->
         "trace_event_count": recording.trace.event_count,
         **asdict(run_utilization(recording.trace, recording.warmup)),
         "peak_resident_bytes": None,
+        "matched_time_share": None,
+        "matched_contraction_share": None,
+        "matched_operation_share": None,
     }
     return cast("LatencySummaryDocument", figures)  # names that are put together are no literals
 

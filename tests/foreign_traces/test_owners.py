@@ -7,18 +7,11 @@ import pytest
 from common.errors import PipelineError
 from common.foreign_traces.layer_graph import layer_graph
 from common.foreign_traces.layers import Layer, LayerProfile
+from common.foreign_traces.matching import Matched
 from common.foreign_traces.owners import owners
-from common.graph import Graph, Node, Tensor
+from tests.support.foreign_graphs import graph_of
 
 PROFILE = Path("profile")
-
-
-def graph_of(*nodes, outputs):
-    """Make a graph of (operator, name, operands): each writes the tensor ``<name>:0``; x is the input, w a weight."""
-    made = tuple(Node(name, op_type, "", tuple(reads), (f"{name}:0",)) for op_type, name, reads in nodes)
-    names = dict.fromkeys(name for node in made for name in (*node.inputs, *node.outputs))
-    kinds = {"x": "input", "w": "weight"} | dict.fromkeys(outputs, "output")
-    return Graph(made, {n: Tensor(n, "float32", 32, (2, 3), kinds.get(n, "activation")) for n in names}, tuple(outputs))
 
 
 RESIDUAL = graph_of(
@@ -34,9 +27,9 @@ RESIDUAL = graph_of(
 
 def split(graph, *layers, merged=()):
     profile = LayerProfile("test", "test", layers, None, merged=frozenset(merged))
-    owner, notes = owners(PROFILE, graph, profile)
-    made = layer_graph(PROFILE, graph, layers, owner, "test")
-    return owner, notes, {node.name: (node.inputs, node.outputs) for node in made.nodes}, made
+    owned = owners(PROFILE, graph, profile)
+    made = layer_graph(PROFILE, graph, layers, owned, "test")
+    return owned.owner, owned.notes, {node.name: (node.inputs, node.outputs) for node in made.nodes}, made
 
 
 def test_what_follows_a_contraction_goes_with_it():
@@ -66,7 +59,7 @@ def test_inserted_layers_stand_before_what_they_serve_and_name_no_node():
     layers = (
         Layer("in", "Reformat"),
         Layer("A", "Conv", ("conv1",)),
-        Layer("swap", "Reformat", serves="B"),
+        Layer("swap", "Reformat", serves=("B",)),
         Layer("B", "Conv", ("conv2",)),
         Layer("out", "Reformat"),
     )
@@ -108,3 +101,48 @@ def test_another_shape():
     profile = LayerProfile("test", "test", (Layer("A", "", ("last",)),), None, shapes={"relu:0": (2, 5)})
     with pytest.raises(PipelineError, match=r"was recorded with relu:0 of shape \[2, 5\], the model has \[2, 3\]"):
         owners(PROFILE, RESIDUAL, profile)
+
+
+def matched(graph, *layers, **more):
+    return owners(PROFILE, graph, LayerProfile("test", "test", layers, None, **more)).matched
+
+
+def test_the_matched_shares_of_time_and_of_contractions():
+    layers = (
+        Layer("A", "Conv", ("conv1",), mean_us=5.0),
+        Layer("copy", "Reformat", serves=("A",), mean_us=2.0),
+        Layer("of the input", "Reformat", serves=("x",), mean_us=1.0),
+        Layer("of another", "Reformat", serves=("Z",), mean_us=3.0),
+        Layer("bn", "batch_norm", is_folded=True, mean_us=2.0),
+        Layer("Z", "Conv", ("other",), mean_us=7.0),
+    )
+    assert matched(RESIDUAL, *layers).time_share == pytest.approx((5 + 2 + 1 + 2) / 20)
+    assert matched(RESIDUAL, *layers).contraction_share == 0.5
+    ends = Layer("A", "Conv", ("relu",), mean_us=1.0), Layer("B", "Conv", ("last",), mean_us=1.0)
+    assert matched(RESIDUAL, *ends) == Matched(1.0, 1.0)
+
+
+def test_a_node_that_only_fills_a_gap_is_not_matched():
+    layers = (Layer("relu", "relu", ("relu",), mean_us=1.0), Layer("slow", "conv", fills=("conv2", "add"), mean_us=9.0))
+    owned = owners(PROFILE, RESIDUAL, LayerProfile("test", "test", layers, None))
+    assert (owned.owner["conv2"], owned.owner["add"]) == ("slow", "slow")
+    assert owned.matched == Matched(0.1, 0.5)
+
+
+@pytest.mark.parametrize(
+    ("shares", "stated"),
+    [
+        ((0.8, 0.8), ""),
+        ((1.0, None), ""),
+        ((0.04, 0.13), "4.0% of its time and 13.0% of the model's contractions"),
+        ((1.0, 0.79), "79.0% of the model's contractions"),
+        ((1.0, 1.0, 0.7), "70.0% of all operations"),
+    ],
+)
+def test_a_profile_that_matches_little_is_refused(shares, stated):
+    if not stated:
+        Matched(*shares).require(PROFILE)
+        return
+    with pytest.raises(PipelineError, match=stated) as caught:
+        Matched(*shares).require(PROFILE)
+    assert str(caught.value).endswith("give the model that was recorded, or <accept_partial>")

@@ -11,9 +11,11 @@ from onnx import TensorProto, helper, numpy_helper
 from common.errors import PipelineError
 from common.foreign_traces.calls import read_pytorch_layers
 from common.foreign_traces.kineto import read_calls
+from common.foreign_traces.programs import recognised
 from common.onnx_graph.load import load_model
 
 DATA = Path(__file__).parent / "data" / "pytorch"
+VERSIONS = ("1.8.1-steps.json", "1.9.1-legacy.json", "1.10.2-steps.json", "1.12.1-plain.json", "2.2.2-plain.json")
 CALLS = ["conv2d", "batch_norm", "relu", "conv2d", "add", "relu", "mean", "linear"]
 
 
@@ -52,6 +54,61 @@ def test_calls_are_aligned_with_the_exported_model(name, graph):
     assert [len(layer.run_us) for layer in profile.layers] == [3] * len(CALLS)
     sums_us = [sum(times) for times in zip(*(layer.run_us for layer in profile.layers), strict=True)]
     assert all(run_us >= sum_us - 1 for run_us, sum_us in zip(profile.run_us, sums_us, strict=True))
+
+
+@pytest.mark.parametrize("name", VERSIONS)
+def test_versions_write_one_program_in_several_forms(name, graph):
+    """Categories, the words for shapes, whole µs, steps as operators, and the list without Kineto differ."""
+    assert recognised(DATA / name) == "PyTorch"
+    recorded = read_calls(DATA / name)
+    calls = [call.operator for call in recorded.calls if call.operator not in ("empty", "zeros")]
+    assert (calls, len(recorded.times_us), recorded.left_out) == (CALLS, 3, 0)
+    profile = read_pytorch_layers(DATA / name, graph)
+    types = [graph.by_name[source].op_type for layer in profile.layers for source in layer.sources]
+    assert types == ["Conv", "Relu", "Conv", "Add", "Relu", "ReduceMean", "Gemm"]
+
+
+def test_an_operator_that_whole_microseconds_cut_off_its_caller(tmp_path):
+    """The view within the second linear seems to begin when that one ends."""
+    events = [
+        call("aten::linear", 10, 20, 1),
+        call("aten::view", 28, 1, 2),
+        call("aten::relu", 40, 4, 3),
+        call("aten::linear", 50, 20, 4),
+        call("aten::view", 70, 1, 5),
+        call("aten::relu", 80, 4, 6),
+    ]
+    recorded = read_calls(written(tmp_path, events))
+    assert [entry.operator for entry in recorded.calls] == ["linear", "relu"]
+    assert len(recorded.times_us) == 2
+
+
+def test_an_annotation_of_the_program_is_no_operator(tmp_path):
+    events = [
+        {**call("model_inference", 0, 100, 1), "cat": "Operator"},
+        {**call("aten::relu", 10, 5, 2), "cat": "Operator"},
+        {**call("triton_poi_fused_add_0", 20, 7, 3), "cat": "Operator"},
+    ]
+    assert [entry.operator for entry in read_calls(written(tmp_path, events)).calls] == [
+        "relu",
+        "triton_poi_fused_add_0",
+    ]
+
+
+def test_a_kernel_without_the_id_of_its_operator_is_found_by_its_launch(tmp_path):
+    launch = {"ph": "X", "cat": "cuda_runtime", "name": "cudaLaunchKernel", "pid": 1, "tid": 1, "ts": 15, "dur": 2}
+    events = [
+        call("aten::relu", 10, 20, 1),
+        call("aten::linear", 40, 20, 2),
+        {**launch, "args": {"correlation": 7}},
+        {**launch, "args": {"correlation": 8, "External id": 2}},
+        {**launch, "ts": 35, "args": {"correlation": 9}},
+        *(
+            {**kernel(100, time_us, 0), "args": {"correlation": number}}
+            for number, time_us in ((7, 11), (8, 13), (9, 3))
+        ),
+    ]
+    assert read_calls(written(tmp_path, events)).times_us == ((11.0, 13.0),)
 
 
 def call(name, start_us, time_us, number=0, dims=None, thread=1):
@@ -148,6 +205,9 @@ def test_other_sizes_than_the_models(tmp_path):
         ([call("aten::relu", 1, -5)], "the event 'aten::relu' lasts -5"),
         ([call("aten::relu", 1, 1e300)], "has no time"),
         ([{"ph": "X", "cat": "cpu_op", "name": "a"}], "has no time: None"),
+        ([call("aten::relu", 1, 5, 1), kernel(3, 4, 99)], "holds no operator whose kernels have a time"),
+        ([call("aten::relu", 1, 0, 1)], "holds no operator with a time"),
+        ([{**call("aten::relu", 1, 5, 1), "cat": ["cpu_op"]}], "holds no operator"),
     ],
 )
 def test_profiles_that_cannot_be_used(tmp_path, events, problem):

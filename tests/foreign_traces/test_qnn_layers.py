@@ -3,7 +3,9 @@
 import pytest
 
 from common.errors import PipelineError
+from common.foreign_traces.owners import owners
 from common.foreign_traces.qnn import read_qnn_layers
+from tests.support.foreign_graphs import graph_of
 from tests.support.npu_profiles import DATA, device_run, write_csv
 
 NODES = (("Input", 1, 0), ("conv", 23, 700), ("act", 26, 0), ("pool", 31, 1300))
@@ -18,8 +20,21 @@ def test_the_time_of_each_run_is_divided_over_its_nodes_exactly(tmp_path):
     assert pool.run_us == pytest.approx((10_900 * 13 / 20, 10_000 * 13 / 20))
     assert profile.run_us == (12_500, 12_500)
     assert (profile.run_count, profile.is_of_device) == (2, True)
-    assert {"act", "Input"} <= profile.merged
+    assert {("act",), ("Input",)} <= profile.merged
     assert any("an allocation" in note for note in profile.notes)
+
+
+@pytest.mark.parametrize("name", ["/a/Conv_token_1_2", "/a/Conv_token_1", "/a/Conv_2", "_a_Conv", "/a/Conv"])
+def test_what_qnn_and_converters_make_of_a_name(tmp_path, name):
+    """As in winml-cli's ResNet-50 of a Snapdragon: Conv_token_1_2, Add_3."""
+    nodes = (("Input", 1, 0), (name, 23, 700), ("/a/Conv_1", 24, 300))
+    profile = read_qnn_layers(write_csv(tmp_path / "profile.csv", device_run(nodes)), None)
+    graph = graph_of(
+        ("Conv", "/a/Conv", ("x", "w")), ("Conv", "/a/Conv_1", ("/a/Conv:0", "w")), outputs=["/a/Conv_1:0"]
+    )
+    owned = owners(tmp_path / "profile.csv", graph, profile)
+    assert owned.owner == {"/a/Conv": name, "/a/Conv_1": "/a/Conv_1"}
+    assert (owned.matched.time_share, owned.matched.contraction_share) == (1.0, 1.0)
 
 
 def test_a_run_with_unknown_cycles_is_left_out(tmp_path):

@@ -43,10 +43,37 @@ def test_times_and_names(tmp_path):
     assert [layer.mean_us for layer in profile.layers] == [pytest.approx(1000 * time) for time in TIMES_MS]
     assert conv.median_us == pytest.approx(25.0)
     assert (profile.run_count, profile.is_of_device) == (RUNS, True)
-    assert (reformat.serves, reshape.serves) == ("Conv_0 + Relu_1", "Gemm_9")
-    assert {"Conv_0", "Relu_1"} <= {*conv.sources}
-    assert {"/a/Sigmoid", "/a/Mul"} <= {*pointwise.sources}
+    assert (reformat.serves, reshape.serves[0]) == (("Conv_0 + Relu_1", "Conv_0", "Relu_1"), "Gemm_9")
+    assert conv.sources == (("Conv_0",), ("Relu_1",))
+    assert [readings[-1] for readings in pointwise.sources] == ["/a/Sigmoid", "/a/Mul"]
     assert (subgraph.sources, subgraph.ends_with) == (("/b/MatMul",), ("/c/Add",))
+
+
+def test_names_before_tensorrt_8_and_of_the_dla(tmp_path):
+    """In the forms of the profiles in ismetdagli/HaX-CoNN (GoogLeNet on an Xavier)."""
+    names = (
+        "data to nvm",
+        "{conv1/7x7_s2,conv1/relu_7x7,pool1}",
+        "{conv1/7x7_s2,conv1/relu_7x7,pool1} output reformatter 0",
+        "data copy finish",
+        "a + b input reformatter 0",
+        "a + b || c",
+        "(Unnamed Layer* 10) [Convolution]_output from nvm",
+        "/q/QuantizeLinear_clone_1",
+        "squeeze_after_a",
+    )
+    layers = read_tensorrt_profile(written(tmp_path, entries(names, (1.0,) * len(names))), None).layers
+    assert [layer.serves for layer in layers if layer.serves] == [
+        ("data",),
+        (names[1], "conv1/7x7_s2", "conv1/relu_7x7", "pool1"),
+        ("data",),
+        ("a + b", "a", "b"),
+        ("(Unnamed Layer* 10) [Convolution]_output", "Unnamed Layer* 10) [Convolution]_output"),
+        ("a",),
+    ]
+    assert layers[1].sources == ("conv1/7x7_s2", "conv1/relu_7x7", "pool1")
+    assert layers[5].sources == (("a",), ("b",), ("c",))
+    assert layers[7].sources[0][-1] == "/q/QuantizeLinear"
 
 
 def test_layer_information_tells_types_nodes_and_shapes(tmp_path):

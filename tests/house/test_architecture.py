@@ -59,7 +59,12 @@ TIES: dict[str, set[str]] = {
     "os_events": {"latency"},  # events are laid on runs
     # what goes on around the runs, as one context; the mean power of a run from its samples
     "observer": {"sensors", "os_events", "latency", "power"},
-    "imported_profile": {"foreign_traces", "onnx_graph", "profiling"},  # a foreign profile as a measurement's tables
+    "imported_profile": {
+        "attribution",
+        "foreign_traces",
+        "onnx_graph",
+        "profiling",
+    },  # a foreign profile as a measurement's tables
     "comparison": {"latency"},  # its series are those of measured runs
     "history": {"comparison", "latency"},  # a recorded run is a side of comparisons, and judged like one
     "design_space": {"fusion", "onnx_graph", "roofline", "workers", "workload"},  # fa_dosa parses a file itself

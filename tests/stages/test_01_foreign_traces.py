@@ -143,6 +143,29 @@ def test_a_profile_of_tensorrt(model, counted, tmp_path):
     assert roofline["layout_of"].iloc[0] == "/stem/Conv + /stem/Relu"
 
 
+@pytest.mark.slow
+def test_a_profile_of_another_model_is_refused_unless_it_is_accepted(model, tmp_path):
+    """Half of the time is in a layer of another model, and one of three contractions is named."""
+    names, out = ("/stem/Conv + /stem/Relu", "/features/features.0/Conv"), tmp_path / "out"
+    rows = [{"name": name, "timeMs": 3.0, "averageMs": 1.0, "percentage": 50.0} for name in names]
+    path = tmp_path / "profile.json"
+    path.write_text(json.dumps([{"count": 3}, *rows]))
+    done = bring_in(model, out, path)
+    stated = "and the model match in 50.0% of its time and 33.3% of the model's contractions only"
+    remedy = "give the model that was recorded, or --accept-partial"
+    assert (done.returncode, done.stderr) == (1, f"01_profile_onnx.py: error: {path}: {stated}; {remedy}\n")
+    done = bring_in(model, out, path, "--accept-partial")
+    assert done.returncode == 0, done.stderr
+    assert "names match for 50.0 % of the time and 33.3 % of the model's contractions" in done.stdout
+    summary = json.loads((out / "latency_summary.json").read_text())
+    assert (summary["matched_time_share"], summary["matched_contraction_share"]) == (0.5, pytest.approx(1 / 3))
+
+
+def test_accept_partial_is_for_imports(model, tmp_path):
+    done = run_stage("01_profile_onnx.py", "--model", model, "--accept-partial", "--out", tmp_path)
+    assert (done.returncode, "--accept-partial: needs --from-trace" in done.stderr) == (2, True)
+
+
 HOSTILE = {
     "utf-16.json": "[{}]".encode("utf-16"),
     "packed.json.gz": b"\x1f\x8b\x08\x00",

@@ -73,6 +73,8 @@ def imported_report(summary: LatencySummaryDocument, nodes: Sequence[NodeLatency
         f"imported trace of {runs} profiled runs at {summary['threads']} threads, {summary['provider']}",
         f"median of the profiled runs {duration(summary['profiled_median_us'])}; sum of the nodes' medians "
         f"{duration(kernel_us)}, not corrected",
+        f"names match for {percent(summary['matched_time_share'])} of the time and "
+        f"{percent(summary['matched_contraction_share'])} of the model's contractions",
         _memory_line(summary),
         "",
         _slowest(nodes, kernel_us),
@@ -120,7 +122,7 @@ def _slowest(nodes: Sequence[NodeLatencyRow], total_us: float) -> str:
         TableColumn("op_type", lambda row: row["op_type"], is_left=True),
         TableColumn("raw", lambda row: duration(_raw_us(row))),
         TableColumn("corrected", lambda row: duration(_corrected_us(row))),
-        TableColumn("share", lambda row: percent(_corrected_us(row) / total_us)),
+        TableColumn("share", lambda row: percent(_corrected_us(row) / total_us if total_us else None)),
     )
     ranked = sorted((row for row in nodes if not row["is_correction_dominated"]), key=lambda row: -_corrected_us(row))
     return columns.text(ranked[:SHOWN_NODES])
