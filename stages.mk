@@ -14,7 +14,7 @@ CODE_00 :=
 SCRIPT_01 := 01_profile_onnx.py
 TABLE_01 := op_latency.csv
 READS_01 :=
-OPTIONS_01 := model dim input runs duration warmup threads provider optimization seed sensor_rate_hz idle \
+OPTIONS_01 := model dim input runs duration warmup threads provider optimization seed run_timeout sensor_rate_hz idle \
     powercap_root from_trace executed_graph
 CONFIGS_01 :=
 CODE_01 :=
@@ -24,7 +24,7 @@ TABLE_02 := op_metrics.csv
 READS_02 :=
 OPTIONS_02 := model dim input
 CONFIGS_02 :=
-CODE_02 := common/artifacts/catalogue.py common/artifacts/cells.py common/artifacts/columns.py \
+CODE_02 := common/__init__.py common/artifacts/catalogue.py common/artifacts/cells.py common/artifacts/columns.py \
     common/artifacts/documents.py common/artifacts/folder.py common/artifacts/frames.py common/artifacts/journal.py \
     common/artifacts/json_text.py common/artifacts/lineage.py common/artifacts/provenance.py \
     common/artifacts/schema.py common/artifacts/stages.py common/artifacts/transaction.py \
@@ -59,7 +59,7 @@ TABLE_03 := op_roofline.csv
 READS_03 := 00 01 02
 OPTIONS_03 := peak_flops mem_bw ceilings
 CONFIGS_03 :=
-CODE_03 := common/artifacts/catalogue.py common/artifacts/cells.py common/artifacts/columns.py \
+CODE_03 := common/__init__.py common/artifacts/catalogue.py common/artifacts/cells.py common/artifacts/columns.py \
     common/artifacts/documents.py common/artifacts/folder.py common/artifacts/frames.py common/artifacts/journal.py \
     common/artifacts/json_text.py common/artifacts/lineage.py common/artifacts/provenance.py \
     common/artifacts/schema.py common/artifacts/stages.py common/artifacts/transaction.py \
@@ -95,7 +95,7 @@ TABLE_04 := op_schedule.csv
 READS_04 := 03
 OPTIONS_04 := model what_if
 CONFIGS_04 :=
-CODE_04 := common/artifacts/catalogue.py common/artifacts/cells.py common/artifacts/columns.py \
+CODE_04 := common/__init__.py common/artifacts/catalogue.py common/artifacts/cells.py common/artifacts/columns.py \
     common/artifacts/documents.py common/artifacts/folder.py common/artifacts/frames.py common/artifacts/journal.py \
     common/artifacts/json_text.py common/artifacts/lineage.py common/artifacts/provenance.py \
     common/artifacts/schema.py common/artifacts/stages.py common/artifacts/transaction.py \
@@ -112,7 +112,7 @@ TABLE_05 := ops_profile.csv
 READS_05 := 03 01 00
 OPTIONS_05 := avg_power_w static_power_w ceilings energy_config energy_model
 CONFIGS_05 := configs/energy.yaml
-CODE_05 := common/artifacts/catalogue.py common/artifacts/cells.py common/artifacts/columns.py \
+CODE_05 := common/__init__.py common/artifacts/catalogue.py common/artifacts/cells.py common/artifacts/columns.py \
     common/artifacts/documents.py common/artifacts/folder.py common/artifacts/frames.py common/artifacts/journal.py \
     common/artifacts/json_text.py common/artifacts/lineage.py common/artifacts/provenance.py \
     common/artifacts/schema.py common/artifacts/stages.py common/artifacts/transaction.py \
@@ -133,7 +133,7 @@ OPTIONS_07 := board precision launch_per kernel_speedup what_if time_limit effor
     min_intensity_flop_per_byte min_fused_share fpga_config hand_off
 CONFIGS_07 := configs/fpga.yaml configs/systolic_rtl.yaml configs/streaming.yaml configs/dataflow.yaml \
     configs/card_energy.yaml
-CODE_07 := common/artifacts/catalogue.py common/artifacts/cells.py common/artifacts/columns.py \
+CODE_07 := common/__init__.py common/artifacts/catalogue.py common/artifacts/cells.py common/artifacts/columns.py \
     common/artifacts/documents.py common/artifacts/folder.py common/artifacts/frames.py common/artifacts/journal.py \
     common/artifacts/json_text.py common/artifacts/lineage.py common/artifacts/provenance.py \
     common/artifacts/schema.py common/artifacts/stages.py common/artifacts/transaction.py \
@@ -173,7 +173,7 @@ TABLE_23 := overlay_layers.csv
 READS_23 := 02
 OPTIONS_23 := board engine
 CONFIGS_23 :=
-CODE_23 := common/artifacts/catalogue.py common/artifacts/cells.py common/artifacts/columns.py \
+CODE_23 := common/__init__.py common/artifacts/catalogue.py common/artifacts/cells.py common/artifacts/columns.py \
     common/artifacts/documents.py common/artifacts/folder.py common/artifacts/frames.py common/artifacts/journal.py \
     common/artifacts/json_text.py common/artifacts/lineage.py common/artifacts/provenance.py \
     common/artifacts/schema.py common/artifacts/stages.py common/artifacts/transaction.py \
@@ -197,7 +197,7 @@ READS_08 := 02
 OPTIONS_08 := hardware sweep objective area_budget_mm2 engine experiments evaluations seed most_layers accounting jobs \
     cluster cluster_address cache cache_mb
 CONFIGS_08 :=
-CODE_08 := common/artifacts/catalogue.py common/artifacts/cells.py common/artifacts/columns.py \
+CODE_08 := common/__init__.py common/artifacts/catalogue.py common/artifacts/cells.py common/artifacts/columns.py \
     common/artifacts/documents.py common/artifacts/folder.py common/artifacts/frames.py common/artifacts/journal.py \
     common/artifacts/json_text.py common/artifacts/lineage.py common/artifacts/provenance.py \
     common/artifacts/schema.py common/artifacts/stages.py common/artifacts/transaction.py \
@@ -326,7 +326,7 @@ TABLE_09 := trace.json
 READS_09 := 01 02 03 04 05 07 10 13
 OPTIONS_09 := runs rules
 CONFIGS_09 := configs/bottlenecks.yaml
-CODE_09 := common/artifacts/catalogue.py common/artifacts/cells.py common/artifacts/columns.py \
+CODE_09 := common/__init__.py common/artifacts/catalogue.py common/artifacts/cells.py common/artifacts/columns.py \
     common/artifacts/documents.py common/artifacts/folder.py common/artifacts/frames.py common/artifacts/journal.py \
     common/artifacts/json_text.py common/artifacts/lineage.py common/artifacts/provenance.py \
     common/artifacts/schema.py common/artifacts/stages.py common/artifacts/transaction.py \
@@ -362,7 +362,7 @@ TABLE_11 := comparison.csv
 READS_11 := 01 02 03 00 05 10 14 07
 OPTIONS_11 := baseline candidate across_models fail_above
 CONFIGS_11 :=
-CODE_11 := common/artifacts/catalogue.py common/artifacts/cells.py common/artifacts/columns.py \
+CODE_11 := common/__init__.py common/artifacts/catalogue.py common/artifacts/cells.py common/artifacts/columns.py \
     common/artifacts/documents.py common/artifacts/folder.py common/artifacts/frames.py common/artifacts/journal.py \
     common/artifacts/json_text.py common/artifacts/lineage.py common/artifacts/provenance.py \
     common/artifacts/schema.py common/artifacts/stages.py common/artifacts/transaction.py \
@@ -393,7 +393,7 @@ TABLE_16 := run_history.csv
 READS_16 :=
 OPTIONS_16 := history last across_models fail_above
 CONFIGS_16 :=
-CODE_16 := common/artifacts/catalogue.py common/artifacts/cells.py common/artifacts/columns.py \
+CODE_16 := common/__init__.py common/artifacts/catalogue.py common/artifacts/cells.py common/artifacts/columns.py \
     common/artifacts/documents.py common/artifacts/folder.py common/artifacts/frames.py common/artifacts/journal.py \
     common/artifacts/json_text.py common/artifacts/lineage.py common/artifacts/provenance.py \
     common/artifacts/schema.py common/artifacts/stages.py common/artifacts/transaction.py \
@@ -413,7 +413,7 @@ TABLE_17 := metrics.prom
 READS_17 := 01 02 03 00 05 10 14 07
 OPTIONS_17 := append_to commit
 CONFIGS_17 :=
-CODE_17 := common/artifacts/catalogue.py common/artifacts/cells.py common/artifacts/columns.py \
+CODE_17 := common/__init__.py common/artifacts/catalogue.py common/artifacts/cells.py common/artifacts/columns.py \
     common/artifacts/documents.py common/artifacts/folder.py common/artifacts/frames.py common/artifacts/journal.py \
     common/artifacts/json_text.py common/artifacts/lineage.py common/artifacts/metrics.py \
     common/artifacts/provenance.py common/artifacts/schema.py common/artifacts/stages.py \
@@ -445,7 +445,7 @@ TABLE_06 := report.html
 READS_06 := 00 01 03 04 05 07 08 09 13 10 14 19 20 18 22 11 15 16
 OPTIONS_06 := ceilings
 CONFIGS_06 :=
-CODE_06 := common/artifacts/catalogue.py common/artifacts/cells.py common/artifacts/columns.py \
+CODE_06 := common/__init__.py common/artifacts/catalogue.py common/artifacts/cells.py common/artifacts/columns.py \
     common/artifacts/documents.py common/artifacts/folder.py common/artifacts/frames.py common/artifacts/journal.py \
     common/artifacts/json_text.py common/artifacts/lineage.py common/artifacts/provenance.py \
     common/artifacts/schema.py common/artifacts/stages.py common/artifacts/transaction.py \

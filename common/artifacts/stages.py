@@ -73,7 +73,7 @@ STAGES: dict[str, Stage] = {
             ),
             (
                 *("model", "dim", "input", "runs", "duration", "warmup", "threads", "provider", "optimization", "seed"),
-                *("sensor_rate_hz", "idle", "powercap_root", "from_trace", "executed_graph"),
+                *("run_timeout", "sensor_rate_hz", "idle", "powercap_root", "from_trace", "executed_graph"),
             ),
             primary="op_latency",
             is_measurement=True,

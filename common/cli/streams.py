@@ -19,6 +19,7 @@ from common import interrupts
 from common.cli.output import abandon, write
 from common.cli.settings import Settings
 from common.errors import PipelineError
+from common.free_memory import bounded_memory
 from common.names import printable
 
 REDRAW_S = 0.1
@@ -116,9 +117,15 @@ def run(main: Callable[[Sequence[str] | None], int]) -> NoReturn:
     gc.set_threshold(YOUNG_OBJECTS)
     try:
         interrupts.raise_interrupt()
-        code, line = _outcome(main)
+        interrupts.hear_signals()
+        with bounded_memory():
+            code, line = _outcome(main)
     except KeyboardInterrupt as interrupt:
         code, line = interrupts.INTERRUPTED, f"interrupted; {str(interrupt) or NOTHING_DONE}"
+    except Exception:
+        if not interrupts.has_come():
+            raise
+        code, line = interrupts.INTERRUPTED, f"interrupted; {NOTHING_DONE}"
     interrupts.end_at_once(code)
     if line:
         _print_line(f"{script}: {line}")
@@ -142,6 +149,8 @@ def _outcome(main: Callable[[Sequence[str] | None], int]) -> tuple[int, str]:
         write("")
     except PipelineError as error:
         return error.exit_code, f"error: {error}"
+    except MemoryError:
+        return 1, "error: memory: too little is free; give a smaller model or smaller sizes, or use a host with more"
     except BrokenPipeError:
         abandon(sys.stdout)
         return 0, ""
