@@ -54,6 +54,8 @@ from common.profiling.provider_layers import provider_layers
 from common.profiling.runs.loop import Budget, prepare, take_turns
 from common.profiling.runs.measurement import Measurement, conclude, observed_runs
 from common.runtime.inputs.given import given_arrays, make_feeds
+from common.runtime.limits import limited_runs
+from common.runtime.memory import require_memory
 from common.runtime.provider_table import resolve_provider
 from common.runtime.session import OPTIMIZATIONS, SessionSettings
 from common.runtime.threads import usable_threads
@@ -68,7 +70,17 @@ if TYPE_CHECKING:
 
 SCRIPT = "01_profile_onnx.py"
 DEFAULT_RUNS = 100
-MEASURING = ("runs", "duration", "provider", "optimization", "seed", "sensor_rate_hz", "idle", "powercap_root")
+MEASURING = (
+    "runs",
+    "duration",
+    "run_timeout",
+    "provider",
+    "optimization",
+    "seed",
+    "sensor_rate_hz",
+    "idle",
+    "powercap_root",
+)
 
 
 def arguments() -> cli.Parser:
@@ -81,6 +93,7 @@ def arguments() -> cli.Parser:
     add("--threads", help="intra-op threads (default: all that this process may use)", **count)
     add("--provider", default="cpu", metavar="NAME", help="execution provider; python -m common.runtime lists them")
     add("--optimization", choices=tuple(OPTIMIZATIONS), default="all", help="graph optimization level")
+    parser.run_timeout_setting()
     add("--seed", type=cli.non_negative_int, default=0, metavar="N", help="seed of the random inputs")
     text = "readings per second of each sensor"
     add("--sensor-rate-hz", type=cli.positive_float, default=10.0, metavar="HZ", help=text)
@@ -207,12 +220,14 @@ def main(argv: Sequence[str] | None = None) -> int:
         files = {name: Path(file) for name, file in settings.input}
         bindings, values = cli.configured_bindings(settings.config, path), given_arrays(files)
         model, named = load_model(path, dict(settings.dim), bindings, values=values), named_model(path)
+        require_memory(path, model.graph)
         feeds = make_feeds(model.graph, files, settings.seed)
         options = SessionSettings(usable_threads(settings.threads), provider, settings.optimization)
         stage.set_model(model.model_id, path.name, model.dimensions)
         observer = Observer(settings.powercap_root, settings.sensor_rate_hz)
         bar = stage.progress_bar("seconds" if is_timed else "runs")
-        with stage.writing() as transaction, transaction.scratch() as folder:
+        limits = limited_runs(settings.run_timeout)
+        with stage.writing() as transaction, transaction.scratch() as folder, limits:
             with observer.recording(settings.idle):
                 sessions = prepare(path, feeds, options, folder, named.content if named else None)
                 require_unchanged(model.files)

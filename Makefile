@@ -17,6 +17,7 @@ OUT :=                 # folder of the tables (default: out)
 RUNS :=                # 01: unprofiled runs
 DURATION :=            # 01, 10, 19: measuring time, as 30s or 10m
 WARMUP :=              # 01: least number of warm-up runs
+RUN_TIMEOUT :=         # 01: a run that takes longer is ended, as 10m
 THREADS :=             # 00, 01: threads of the runtime (default: what the process may use)
 PROVIDER :=            # 01: ONNX Runtime execution provider
 DIM :=                 # 01, 02: dynamic dimensions, as "batch=1 seq=128"
@@ -112,6 +113,7 @@ OPTION_input = $(call of_model,$1,$(call each,--input,$(INPUT)))
 OPTION_runs = $(call of_model,$1,$(call flag,--runs,$(RUNS)))
 OPTION_duration = $(call flag,--duration,$(DURATION))
 OPTION_warmup = $(call flag,--warmup,$(WARMUP))
+OPTION_run_timeout = $(call flag,--run-timeout,$(RUN_TIMEOUT))
 OPTION_threads = $(call chosen,$1,$(call flag,--threads,$(THREADS)))
 OPTION_provider = $(call flag,--provider,$(PROVIDER))
 OPTION_peak_flops = $(call flag,--peak-flops,$(PEAK_FLOPS))

@@ -1,5 +1,8 @@
 """The effect of a signal: it ends a program that starts or ends, raises in one that works, and waits for a commit.
 
+Python handles a signal in the main thread, between two of its own instructions. So a thread hears of each signal at
+once: it ends the native code that the main thread is in, or the process where that code does not end.
+
 The scripts import this module first. It imports next to nothing, because a signal that comes before it is ready still
 ends in a traceback of the interpreter.
 """
@@ -8,6 +11,7 @@ from __future__ import annotations
 
 import _signal as signal  # `signal` itself adds enumerations to it, which take longer to import than the interpreter
 import _thread
+import atexit
 import os
 import sys
 
@@ -18,20 +22,86 @@ if TYPE_CHECKING:
     from typing import Any, NoReturn
 
 AGAIN_S = 0.05
+GRACE_S = 3.0  # for native code to end, once it was told to
 _came: list[int] = []  # the signal that came last
 _left_alone: list[Thread] = []
+_native_calls: list[Callable[[], object]] = []  # what ends them
+_answers: list[int] = []  # of the main thread to the probe
 INTERRUPTED = 130  # exit code
 # `timeout`, batch systems and a closing terminal send the last two.
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+PROBE = signal.SIGURG  # nobody sends it to us, and without a handler it does nothing
 
 
 def end_at_once(exit_code: int = INTERRUPTED) -> None:
     """Let a signal end the process without a word.
 
     For the start, when nothing is done yet and an exception would be lost in some import, and for the end, when all is
-    done.
+    done. The interpreter drops its handlers before it has ended; the signals are ignored from then on.
     """
     _install(lambda *_: os._exit(exit_code))
+    atexit.unregister(_ignore)
+    atexit.register(_ignore)
+
+
+def _ignore() -> None:
+    for number in SIGNALS:
+        signal.signal(number, signal.SIG_IGN)
+
+
+def has_come() -> bool:
+    """Return whether a signal raised KeyboardInterrupt, which native code may have turned into another exception."""
+    return bool(_came)
+
+
+def on_signal(end: Callable[[], object]) -> None:
+    """Let a signal call a function at once, in a thread of its own; it ends native code that the main thread is in."""
+    _native_calls.append(end)
+
+
+def hear_signals() -> None:
+    """Start the thread that hears of signals; see the module. For the main thread of a program."""
+    reader, writer = os.pipe()
+    os.set_blocking(writer, False)
+    signal.signal(PROBE, lambda *_: _answers.append(PROBE))
+    signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
+    _thread.start_new_thread(_hear, (reader, _thread.get_ident()))
+
+
+def _hear(reader: int, main_thread: int) -> None:
+    unheard = 0
+    while came := os.read(reader, 1):
+        if came[0] not in SIGNALS:
+            continue
+        for end in _native_calls:
+            end()
+        unheard = 0 if _is_alive(main_thread) else unheard + 1
+        if unheard > _patience(came[0]):
+            end_now(INTERRUPTED, "interrupted amid a call that does not end")
+
+
+def _patience(number: int) -> int:
+    """Return how many such signals the main thread may leave unheard: none, but the first where that is only noted."""
+    owner = getattr(signal.getsignal(number), "__self__", None)
+    return sys.maxsize if isinstance(owner, Deferred) else int(isinstance(owner, FirstNoted))
+
+
+def _is_alive(thread: int) -> bool:
+    """Return whether a thread runs instructions of Python again within the time of grace."""
+    import time
+
+    _answers.clear()
+    signal.pthread_kill(thread, PROBE)
+    until_s = time.monotonic() + GRACE_S
+    while not _answers and time.monotonic() < until_s:
+        time.sleep(AGAIN_S)
+    return bool(_answers)
+
+
+def end_now(exit_code: int, line: str) -> NoReturn:
+    """End the process with a line on stderr, from any thread; what it had not put in place is dropped later."""
+    os.write(2, f"{os.path.basename(sys.argv[0])}: {line}\n".encode(errors="replace"))  # noqa: PTH119
+    os._exit(exit_code)
 
 
 def raise_interrupt() -> None:
@@ -121,7 +191,10 @@ class Deferred:
 
     def __enter__(self) -> None:
         self._held: list[int] = []
-        self._handlers = [signal.signal(number, lambda number, _: self._held.append(number)) for number in SIGNALS]
+        self._handlers = [signal.signal(number, self._hold) for number in SIGNALS]
+
+    def _hold(self, number: int, _: object) -> None:
+        self._held.append(number)
 
     def __exit__(self, *_: object) -> None:
         """Handle signals as before, and the one that has come."""

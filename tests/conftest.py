@@ -9,6 +9,8 @@ import onnx
 import pytest
 from hypothesis import HealthCheck, settings
 
+import common  # noqa: F401  (it forbids telemetry, before a test imports onnxruntime itself)
+
 # On a machine whose cores are all busy, examples take as long as they take: time is not what a property test judges.
 settings.register_profile("random", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 # A test says of one commit what it said before; `make test-random` looks for new examples.

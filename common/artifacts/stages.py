@@ -73,7 +73,8 @@ STAGES: dict[str, Stage] = {
             ),
             (
                 *("model", "dim", "input", "runs", "duration", "warmup", "threads", "provider", "optimization", "seed"),
-                *("sensor_rate_hz", "idle", "powercap_root", "from_trace", "executed_graph", "accept_partial"),
+                *("run_timeout", "sensor_rate_hz", "idle", "powercap_root", "from_trace", "executed_graph"),
+                "accept_partial",
             ),
             primary="op_latency",
             is_measurement=True,

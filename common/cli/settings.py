@@ -88,6 +88,11 @@ class Parser(argparse.ArgumentParser):
             help="an input from a .npy file or an image; repeatable",
         )
 
+    def run_timeout_setting(self) -> None:
+        """Add the time after which a run is ended."""
+        text = "end a run that takes longer, with an error"
+        self.setting("--run-timeout", type=flags.duration, default=600.0, metavar="T", help=text)
+
     def dimension_setting(self) -> None:
         """Add sizes of dynamic dimensions."""
         text = "size of a dynamic dimension; repeatable"

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, NoReturn, TextIO
 
 from common import interrupts
 from common.errors import CommandLineError, PipelineError
+from common.free_memory import bounded_memory
 from common.names import printable, quoted
 
 if TYPE_CHECKING:
@@ -146,9 +147,15 @@ def run(main: Callable[[Sequence[str] | None], int]) -> NoReturn:
     A closed stdout (``| head``) is not an error, because the tables are written before the stage prints.
     """
     try:
-        code, line = _outcome(main)
+        interrupts.hear_signals()
+        with bounded_memory():
+            code, line = _outcome(main)
     except KeyboardInterrupt as interrupt:
         code, line = interrupts.INTERRUPTED, f"interrupted; {str(interrupt) or NOTHING_DONE}"
+    except Exception:
+        if not interrupts.has_come():
+            raise
+        code, line = interrupts.INTERRUPTED, f"interrupted; {NOTHING_DONE}"
     interrupts.end_at_once(code)
     if line:
         _print_line(f"{Path(sys.argv[0]).name}: {line}")
@@ -176,6 +183,8 @@ def _outcome(main: Callable[[Sequence[str] | None], int]) -> tuple[int, str]:
         write("")
     except PipelineError as error:
         return error.exit_code, f"error: {error}"
+    except MemoryError:
+        return 1, "error: memory: too little is free; give a smaller model or smaller sizes, or use a host with more"
     except BrokenPipeError:
         abandon(sys.stdout)
         return 0, ""

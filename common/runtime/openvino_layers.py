@@ -18,10 +18,10 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import onnxruntime as ort
 
 from common.errors import PipelineError
 from common.runtime.inputs.values import Feeds
+from common.runtime.library import ort
 
 LIBRARIES = ("libopenvino_c.so*", "openvino_c.dll", "libopenvino_c*.dylib")
 # Settings that the provider gives OpenVINO's CPU device when only the thread count is given.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -14,7 +14,8 @@ import numpy.typing as npt
 from common.errors import PipelineError
 from common.runtime.inputs.values import Feeds
 from common.runtime.provider_table import CPU, offered_providers
-from common.runtime.session import Session, SessionSettings, create_session, reason_of
+from common.runtime.session import SessionSettings, create_session
+from common.runtime.stoppable import StoppableRuns
 
 if TYPE_CHECKING:
     from common.table_rows import ProviderComparisonRow
@@ -81,25 +82,14 @@ def provider_matrix(
 def _results(model: Path, settings: SessionSettings, provider: str, feeds: Feeds) -> tuple[list[str], list[Any], float]:
     """Return names and values of the outputs, and the median time of a run in µs."""
     session = create_session(model, SessionSettings(settings.threads, provider, settings.optimization))
-    outputs = _outputs(session, feeds, model)
+    runs = StoppableRuns(session, model)
+    outputs, _ = runs.run(feeds)
     times_us: list[float] = []
     begin_s = time.perf_counter()
     while len(times_us) < RUNS and (not times_us or time.perf_counter() - begin_s < RUNS_S):
-        times_us.append(_timed_us(lambda: _outputs(session, feeds, model)))
-    return [output.name for output in session.get_outputs()], outputs, float(np.median(times_us))
-
-
-def _timed_us(call: Callable[[], object]) -> float:
-    begin_ns = time.perf_counter_ns()
-    call()
-    return (time.perf_counter_ns() - begin_ns) / 1e3
-
-
-def _outputs(session: Session, feeds: Feeds, model: Path) -> list[Any]:
-    try:
-        return list(session.run(None, feeds))
-    except Exception as error:  # the runtime raises a dozen unrelated types
-        raise PipelineError(model, f"ONNX Runtime fails to run it ({reason_of(error)})") from error
+        _, (run_ns,) = runs.run(feeds)
+        times_us.append(run_ns / 1e3)
+    return [output.name for output in session.get_outputs()], [*outputs], float(np.median(times_us))
 
 
 def matrix_rows(results: Sequence[ProviderResult]) -> list[ProviderComparisonRow]:

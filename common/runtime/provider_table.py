@@ -14,10 +14,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-import onnxruntime as ort
 from onnx import TensorProto, helper
 
 from common.errors import UnusableValueError
+from common.runtime.library import ort
 
 CPU = "CPUExecutionProvider"
 DIRECTML = "DmlExecutionProvider"

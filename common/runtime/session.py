@@ -5,16 +5,17 @@ from __future__ import annotations
 import os
 import re
 import tempfile
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, TypeAlias
 
-import onnxruntime as ort
-
 from common.errors import PipelineError, UnusableValueError
 from common.names import quoted
 from common.runtime.inputs.values import Operands
+from common.runtime.library import SILENT, ort, silenced
+from common.runtime.limits import IDLE, SMALLER, call_of_thread, is_of_memory
 from common.runtime.provider_table import (
     CPU,
     DIRECTML,
@@ -38,7 +39,6 @@ _LEVELS = [*OPTIMIZATIONS]
 GIVEN_GRAPH = "given.onnx"
 MOST_QUOTED = 200  # characters of the runtime's own message
 SMALL_BYTES = 1024  # tensors up to this size stay in the executed graph: they may be operands that decide shapes
-SILENT = 4  # log level: the runtime also raises the errors that it logs, or writes them into the trace
 # The runtime's messages name the file, line and function of its own source.
 _FUNCTION_END = r"\)(?:::<lambda.*?>)?(?: \[with [^\]]*\])? (?=\S)"
 SOURCE_LOCATION = re.compile(r"\s*/onnxruntime(?:_src|/onnxruntime)/\S+ .*?" + _FUNCTION_END)
@@ -134,10 +134,15 @@ def _created(
         options.add_session_config_entry(entry, str(model.parent.resolve()))
     source = content or (str(model) if isinstance(model, Path) else model)
     try:
-        session = ort.InferenceSession(source, options, **_chosen(options, settings))
+        with silenced(), call_of_thread().creating(options):
+            session = ort.InferenceSession(source, options, **_chosen(options, settings))
     except Exception as error:  # the runtime raises a dozen unrelated types
         subject = model if isinstance(model, Path) else "a calibration model"
-        remedy = "export it again for this onnxruntime, or install one that takes it"
+        remedy = (
+            SMALLER
+            if is_of_memory(str(error))
+            else "export it again for this onnxruntime, or install one that takes it"
+        )
         if settings.provider != CPU:
             remedy = "profile on the CPU, which may take it"
         if "construct locale" in str(error):  # a StringNormalizer's, by default en_US.UTF-8
@@ -184,13 +189,16 @@ def run(session: Session, feeds: Operands, model: object = "a calibration model"
     """Run one inference and drop its outputs; ``model`` is what an error names.
 
     Raises:
-        PipelineError: the runtime fails, with its own reason.
+        PipelineError: the runtime fails, with its own reason, or a limit ended the run (:mod:`common.runtime.limits`).
     """
-    is_foreign = isinstance(next(iter(feeds.values()), None), ort.OrtValue)
+    is_foreign, call = isinstance(next(iter(feeds.values()), None), ort.OrtValue), call_of_thread()
+    call.model, call.begin_s = model, time.monotonic()
     try:
-        (session.run_with_ort_values if is_foreign else session.run)(None, feeds)
-    except Exception as error:
-        raise PipelineError(model, f"ONNX Runtime fails to run it ({reason_of(error)})") from error
+        (session.run_with_ort_values if is_foreign else session.run)(None, feeds, call.options)
+    except Exception as error:  # the runtime raises a dozen unrelated types
+        raise call.failure(reason_of(error)) from error
+    finally:
+        call.begin_s = IDLE
 
 
 def reason_of(error: Exception) -> str:

@@ -1,4 +1,4 @@
-"""Runs of a session that another thread can end early."""
+"""Runs of a session that another thread can end early; a time limit ends them, too (:mod:`common.runtime.limits`)."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
-import onnxruntime as ort
 
-from common.errors import PipelineError
 from common.runtime.inputs.values import Array, Value, operands
+from common.runtime.library import ort
+from common.runtime.limits import IDLE, Call
 from common.runtime.session import Session, reason_of
 
 
@@ -37,8 +37,8 @@ class StoppableRuns:
     """
 
     def __init__(self, session: Session, model: object, device: str = "") -> None:
-        self._session, self._model, self._device = session, model, device
-        self._options = ort.RunOptions()
+        self._session, self._device = session, device
+        self._call = Call(model)
         self._on_device: dict[tuple[str, tuple[int, ...]], Value] = {}
         self.stages = stages_on(device)
 
@@ -48,13 +48,15 @@ class StoppableRuns:
         An output is an array, or a value of the runtime where numpy lacks a type of the model.
 
         Raises:
-            PipelineError: the runtime fails, with its own reason, or the run was stopped.
+            PipelineError: the runtime fails, with its own reason, or the run was stopped or reached a limit.
         """
-        self._options = options = ort.RunOptions()
+        self._call.begin_anew()
         try:
-            return self._bound_run(feeds, options) if self._device else self._plain_run(feeds, options)
+            return (self._bound_run if self._device else self._plain_run)(feeds, self._call.options)
         except Exception as error:  # the runtime raises a dozen unrelated types
-            raise PipelineError(self._model, f"ONNX Runtime fails to run it ({reason_of(error)})") from error
+            raise self._call.failure(reason_of(error)) from error
+        finally:
+            self._call.begin_s = IDLE
 
     def _plain_run(self, feeds: Mapping[str, Array], options: ort.RunOptions) -> tuple[Sequence[Any], tuple[int, ...]]:
         begin_ns = time.perf_counter_ns()
@@ -90,7 +92,7 @@ class StoppableRuns:
 
     def stop(self) -> None:
         """Let the current run end after the node that it is in, with an error; what it holds on a device stays its."""
-        self._options.terminate = True
+        self._call.end()
         self._on_device = {}
 
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-import onnxruntime as ort
-
 from common.errors import PipelineError, UnusableValueError
+from common.runtime.library import ort
 from common.runtime.threads import available_processors
 
 Spinning = Literal["runs", "always", "never"]
@@ -17,7 +16,6 @@ _SPINNING = {  # entries of a session; the runtime's own default is to spin alwa
     "always": {"session.intra_op.allow_spinning": "1", "session.inter_op.allow_spinning": "1"},
     "never": {"session.intra_op.allow_spinning": "0", "session.inter_op.allow_spinning": "0"},
 }
-ERRORS = 3  # log level
 AFFINITIES = "session.intra_op_thread_affinities"
 _shared: list[tuple[int, int]] = []  # sizes of this process's shared pools, once there are some
 
@@ -64,7 +62,6 @@ USUAL_POOLS = ThreadPools()
 def _share(threads: int, inter_threads: int) -> None:
     """Create the shared pools of this process, or check that they are those that exist."""
     if not _shared:
-        ort.set_default_logger_severity(ERRORS)  # or it warns with every session that this pool is not the session's
         ort.set_global_thread_pool_sizes(threads, max(1, inter_threads))
         _shared.append((threads, inter_threads))
     if _shared[0] != (threads, inter_threads):

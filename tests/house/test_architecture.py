@@ -28,6 +28,7 @@ SHARED = {
     "configuration",
     "errors",
     "expressions",
+    "free_memory",
     "graph",
     "host_doubts",
     "host_identity",

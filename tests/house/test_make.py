@@ -44,7 +44,19 @@ PRIMARY = {
     "22_provider_comparison.py": "provider_comparison.csv",
 }
 KERNEL_CONFIGS = ("systolic_rtl", "streaming", "dataflow", "card_energy")
-VARIABLES = {"MODEL", "OUT", "RUNS", "WARMUP", "THREADS", "PROVIDER", "DIM", "INPUT", "PEAK_FLOPS", "MEM_BW"}
+VARIABLES = {
+    "MODEL",
+    "OUT",
+    "RUNS",
+    "RUN_TIMEOUT",
+    "WARMUP",
+    "THREADS",
+    "PROVIDER",
+    "DIM",
+    "INPUT",
+    "PEAK_FLOPS",
+    "MEM_BW",
+}
 VARIABLES |= {"AVG_POWER_W", "STATIC_POWER_W", "BOARD", "PRECISION", "HOST", "SEED", "MINUTES", "CAMPAIGNS"}
 VARIABLES |= {"HARDWARE", "SWEEP", "RATE", "ARRIVALS", "BATCH_MAX", "BATCH_WAIT", "BOUND_MS"}
 ALL = ["00", "01", "02", "03", "04", "05", "07", "09", "06"]

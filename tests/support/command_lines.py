@@ -37,6 +37,7 @@ def run_program(name: str, main: Main, *flags: object, cwd: Path = ROOT) -> Comp
         patch.setattr("sys.argv", words)
         for function in (
             "common.interrupts._install",
+            "common.interrupts.hear_signals",
             "gc.freeze",
             "gc.set_threshold",
         ):  # they change the process for good

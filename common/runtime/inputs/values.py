@@ -7,8 +7,9 @@ from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
 import numpy.typing as npt
-import onnxruntime as ort
 from onnx import helper
+
+from common.runtime.library import ort
 
 # Output types that numpy lacks: such an output can only stay a value of the runtime.
 FOREIGN = re.compile(r"tensor\((bfloat16|u?int[24]|float[48]e\w+)\)")

@@ -26,7 +26,7 @@ from common.runtime.session import SessionSettings
 from common.runtime.thread_pools import ThreadPools
 from common.runtime.threads import available_processors
 from models.__main__ import BUILDERS
-from tests.support.endless_loop import endless_loop
+from tests.support.endless_models import endless_loop
 from tests.support.paths import ROOT
 
 PROCESSES, SHARED = Concurrency(workers="processes"), Concurrency(pool="shared", spinning="always")

@@ -10,7 +10,7 @@ from common.load.requests.load_record import Batch
 from common.load.service.sessions import Inputs, SessionService, batched_inputs, require_batches, warm_up
 from common.runtime.session import SessionSettings, create_session
 from common.runtime.stoppable import StoppableRuns
-from tests.support.endless_loop import endless_loop
+from tests.support.endless_models import endless_loop
 
 
 def session_of(shapes, body, outputs=("sum",)):

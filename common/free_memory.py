@@ -1,0 +1,83 @@
+"""How much memory this process can still take, and a limit that the system holds it to.
+
+Free memory is what the system could give without swapping, less than that where a control group or a limit of the
+process (``ulimit``) is lower (Documentation/filesystems/proc.rst and admin-guide/cgroup-v2.rst in the Linux source).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import resource
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+KIB = 1024
+PROC, CGROUPS = Path("/proc"), Path("/sys/fs/cgroup")
+SPARED_SHARE = 0.05  # of free memory: for what else the process does
+
+
+def free_bytes(proc: Path = PROC, cgroups: Path = CGROUPS) -> int | None:
+    """Return how many bytes this process can still take; None where the system does not say."""
+    available = _fields(proc / "meminfo").get("MemAvailable")
+    if available is None:
+        return None
+    used = _fields(proc / "self/status")
+    return max(0, min((available, *_left_by_groups(proc, cgroups), *_left_by_limits(used))))
+
+
+def _left_by_limits(used: Mapping[str, int]) -> Iterator[int]:
+    for limit, field in ((resource.RLIMIT_AS, "VmSize"), (resource.RLIMIT_DATA, "VmData")):
+        most, _ = resource.getrlimit(limit)
+        if most != resource.RLIM_INFINITY and field in used:
+            yield most - used[field]
+
+
+def _left_by_groups(proc: Path, cgroups: Path) -> Iterator[int]:
+    """Yield what each control group of this process leaves; its page cache counts as free."""
+    for line in _text(proc / "self/cgroup").splitlines():
+        _, controllers, path = line.split(":", 2)
+        if controllers not in ("", "memory"):
+            continue
+        root = cgroups / controllers
+        names = ("memory.max", "memory.current", "inactive_file")
+        if controllers:  # version 1
+            names = ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file")
+        group = root / path.lstrip("/")
+        for folder in (group, *group.parents):
+            if folder.is_relative_to(root):
+                yield from _left(folder, *names)
+
+
+def _left(folder: Path, limit: str, usage: str, cache: str) -> Iterator[int]:
+    most, used = _text(folder / limit).strip(), _text(folder / usage).strip()
+    if most.isdigit() and used.isdigit():
+        counts = dict(line.split() for line in _text(folder / "memory.stat").splitlines())
+        yield int(most) - int(used) + int(counts.get(cache, 0))
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="ascii", errors="replace")
+    except OSError:
+        return ""
+
+
+def _fields(path: Path) -> dict[str, int]:
+    """Return the fields of a file of the kernel that are in kB, in bytes."""
+    lines = (line.split() for line in _text(path).splitlines())
+    return {words[0].rstrip(":"): KIB * int(words[1]) for words in lines if words[-1:] == ["kB"]}
+
+
+@contextlib.contextmanager
+def bounded_memory() -> Iterator[None]:
+    """Let the system refuse memory beyond what is free now, while the block lasts."""
+    before, free = resource.getrlimit(resource.RLIMIT_DATA), free_bytes()
+    used = _fields(PROC / "self/status").get("VmData")
+    if free is None or used is None:
+        yield
+        return
+    resource.setrlimit(resource.RLIMIT_DATA, (int(used + (1 - SPARED_SHARE) * free), before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_DATA, before)

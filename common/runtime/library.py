@@ -1,0 +1,36 @@
+"""ONNX Runtime as a library: the only import of it, quiet and without telemetry.
+
+From version 1.31 on, its import starts telemetry, unless an environment variable that :mod:`common` sets forbids it.
+The runtime's own switch is thrown as well, for versions that know no variable.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator
+
+import onnxruntime as ort
+
+__all__ = ["SILENT", "ort", "silenced"]
+SILENT = 4  # log level: the runtime also raises the errors that it logs, or writes them into the trace
+
+ort.disable_telemetry_events()
+ort.set_default_logger_severity(SILENT)
+
+
+@contextlib.contextmanager
+def silenced() -> Iterator[None]:
+    """Drop what native code prints on stderr, such as RE2's complaint about a pattern that the runtime then raises."""
+    try:
+        kept, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)
+    except OSError:  # whoever started us closed stderr
+        yield
+        return
+    os.dup2(nowhere, 2)
+    os.close(nowhere)
+    try:
+        yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)

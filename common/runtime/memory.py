@@ -1,0 +1,58 @@
+"""What memory the activations of a graph need at least, and whether that is free."""
+
+from __future__ import annotations
+
+from common.errors import PipelineError
+from common.free_memory import free_bytes
+from common.graph import Graph, Node
+from common.operators import COPIES, POINTWISE, RESHAPES
+
+WRITES_OVER = COPIES | POINTWISE | RESHAPES
+
+
+def require_memory(model: object, graph: Graph) -> None:
+    """Refuse a graph whose activations do not fit into free memory.
+
+    Raises:
+        PipelineError: they do not; the error names the node at which most of them are alive.
+    """
+    needed, node = peak_activation_bytes(graph)
+    free = free_bytes()
+    if free is not None and needed > free:
+        problem = f"its activations take {needed / 1e9:,.3g} GB at {node}, and {free / 1e9:,.3g} GB are free"
+        raise PipelineError(model, problem, "give smaller sizes (<dim>), or use a host with more memory")
+
+
+def peak_activation_bytes(graph: Graph) -> tuple[int, str]:
+    """Return how many bytes of activations are alive at most, by the shapes, and at which node.
+
+    A tensor is alive from the node that writes it to the last one that reads it; inputs and outputs of the graph stay.
+    An operator that can write over an operand of this size that nobody else reads needs no memory for its result.
+    Tensors of unknown size count as 0, and bodies of control flow are left out, so more may be needed.
+    """
+    nodes = [node for node in graph.nodes if not node.body]
+    kept = {*graph.outputs, *(name for name, tensor in graph.tensors.items() if tensor.kind == "input")}
+    last = {name: place for place, node in enumerate(nodes) for name in (*node.outputs, *node.inputs)}
+    alive = {name: _bytes(graph, name) for name in kept - {*graph.outputs}}
+    peak, at = sum(alive.values()), "its inputs"
+    total = peak
+    for place, node in enumerate(nodes):
+        results = {name: _bytes(graph, name) for name in node.outputs}
+        dying = [name for name in {*node.inputs} & alive.keys() - kept if last[name] == place]
+        if not _writes_over(node, [*results.values()], [alive[name] for name in dying]):
+            peak, at = max((peak, at), (total + sum(results.values()), node.name), key=lambda needed: needed[0])
+        alive |= results
+        total += sum(results.values())
+        dead = [*dying, *(name for name in results if last[name] == place and name not in kept)]
+        total -= sum(alive.pop(name) for name in dead)
+    return peak, at
+
+
+def _writes_over(node: Node, results_bytes: list[int], dying_bytes: list[int]) -> bool:
+    """Return whether the runtime can put the result where an operand was."""
+    return node.op_type in WRITES_OVER and len(results_bytes) == 1 and results_bytes[0] in dying_bytes
+
+
+def _bytes(graph: Graph, name: str) -> int:
+    size = graph.tensors[name].size_bytes if name in graph.tensors else None
+    return size if isinstance(size, int) else 0

@@ -1,0 +1,157 @@
+"""Signals, a time and memory end what the runtime does: each test has a model that would not end, or not fit."""
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from onnx import helper
+
+from common.errors import PipelineError
+from common.runtime import memory
+from common.runtime.limits import limited_runs
+from common.runtime.session import SessionSettings, create_session, run
+from common.runtime.stoppable import StoppableRuns
+from tests.support.endless_models import doubled, endless_loop
+from tests.support.onnx_models import load, model
+from tests.support.paths import ROOT
+
+ENDLESS = {"x": np.zeros(3, np.float32), "count": np.array(10**15)}
+SHORT = {**ENDLESS, "count": np.array(2)}
+
+
+def python(code):
+    return subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
+
+
+@pytest.fixture(scope="module")
+def looping():
+    return create_session(endless_loop().SerializeToString(), SessionSettings(1))
+
+
+@pytest.mark.parametrize("is_stoppable", [False, True])
+def test_a_run_beyond_the_limit_is_ended_and_the_next_one_runs(looping, is_stoppable):
+    runs = StoppableRuns(looping, "loop.onnx")
+    call = runs.run if is_stoppable else lambda feeds: run(looping, feeds, "loop.onnx")
+    ended = r"^loop.onnx: a run took more than 0.02 s and was ended; .* <run_timeout>"
+    with limited_runs(0.02):
+        for _ in range(2):
+            with pytest.raises(PipelineError, match=ended):
+                call(ENDLESS)
+    call(SHORT)
+
+
+def test_without_a_limit_nothing_watches(looping):
+    with limited_runs(None):
+        run(looping, SHORT)
+
+
+DEAF = """
+import ctypes, os, sys
+from common import interrupts
+sys.argv = ["01_profile_onnx.py"]
+interrupts.GRACE_S = 0.01
+libc, mutex = ctypes.CDLL(None), ctypes.create_string_buffer(64)
+"""
+STUCK = "libc.pthread_mutex_lock(mutex); libc.pthread_mutex_lock(mutex)"
+
+
+@pytest.mark.slow
+def test_a_node_that_does_not_end_ends_the_process():
+    """The lock of a thread that already has it stands for such a node: no signal interrupts that wait."""
+    done = python(
+        f"{DEAF}import time\nfrom common.runtime.limits import call_of_thread, limited_runs\n"
+        "with limited_runs(0.01):\n"
+        "    call = call_of_thread()\n    call.model, call.begin_s = 'm.onnx', time.monotonic()\n"
+        f"    {STUCK}"
+    )
+    line = "01_profile_onnx.py: error: m.onnx: a run took more than 0.01 s, amid a node that does not end"
+    assert (done.returncode, done.stderr) == (1, f"{line}; give inputs that let it end\n")
+
+
+WHEN_STUCK = """
+import _thread, signal
+def send():
+    while hex(ctypes.addressof(mutex)) not in open(f"/proc/self/task/{os.getpid()}/syscall").read():
+        pass
+    os.kill(os.getpid(), signal.SIGTERM)
+interrupts.raise_interrupt()
+interrupts.hear_signals()
+_thread.start_new_thread(send, ())
+"""
+
+
+def test_a_signal_ends_the_process_where_native_code_does_not_end():
+    done = python(f"{DEAF}{WHEN_STUCK}{STUCK}")
+    expected = "01_profile_onnx.py: interrupted amid a call that does not end\n"
+    assert (done.returncode, done.stderr) == (130, expected)
+
+
+def test_a_signal_that_the_main_thread_hears_ends_nothing():
+    done = python(
+        "import os, signal, time\nfrom common import interrupts\ninterrupts.raise_interrupt()\n"
+        "interrupts.hear_signals()\nended = []\ninterrupts.on_signal(lambda: ended.append(1))\n"
+        "try:\n    os.kill(os.getpid(), signal.SIGINT)\n    time.sleep(600)\nexcept KeyboardInterrupt:\n    pass\n"
+        "while not ended:\n    time.sleep(0.001)\nprint('alive')"
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "alive\n", "")
+
+
+# --- memory ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_graph_that_cannot_fit_is_refused_before_it_runs():
+    graph, _ = load(doubled(41))
+    problem = r"^m.onnx: its activations take 1.35e\+07 GB at n40, and .* GB are free; give smaller sizes \(<dim>\)"
+    with pytest.raises(PipelineError, match=problem):
+        memory.require_memory("m.onnx", graph)
+    memory.require_memory("m.onnx", load(doubled(3))[0])
+
+
+@pytest.mark.parametrize(
+    ("nodes", "expected"),
+    [
+        # x [7] stays; a, b and c are alive one after the other, in one place
+        ([("Relu", "x", "a"), ("Relu", "a", "b"), ("Relu", "b", "c")], 7 + 7),
+        # a is read again, so b needs a place of its own
+        ([("Relu", "x", "a"), ("Relu", "a", "b"), ("Add", "b a", "c")], 7 + 7 + 7),
+        # a softmax does not write over its operand; a is free before c
+        ([("Relu", "x", "a"), ("Softmax", "a", "b"), ("Softmax", "b", "c")], 7 + 7 + 7),
+        # what nobody reads is free at once
+        ([("Softmax", "x", "a"), ("Softmax", "x", "b"), ("Softmax", "x", "c")], 7 + 7),
+    ],
+)
+def test_the_peak_of_activations_by_hand(nodes, expected):
+    made = [helper.make_node(op_type, read.split(), [written], written) for op_type, read, written in nodes]
+    graph, _ = load(model(made, {"x": (7,)}, {"c": (7,)}))
+    assert memory.peak_activation_bytes(graph)[0] == 4 * expected
+
+
+LIMITED = """
+import resource, numpy as np
+from onnx import helper
+from common.errors import PipelineError
+from common import free_memory
+from common.runtime.session import SessionSettings, create_session, run
+from tests.support.onnx_models import Typed, model
+proto = model([helper.make_node("Expand", ["x", "shape"], ["y"])], {"x": (1,), "shape": Typed(7, (1,))}, {"y": None})
+session = create_session(proto.SerializeToString(), SessionSettings(1))
+x = np.ones(1, np.float32)
+used = free_memory._fields(free_memory.PROC / "self/status")["VmData"]
+resource.setrlimit(resource.RLIMIT_DATA, (used + (64 << 20), -1))
+with free_memory.bounded_memory():
+    run(session, {"x": x, "shape": np.array([1000])})
+    try:
+        run(session, {"x": x, "shape": np.array([2**28])}, "m.onnx")
+    except PipelineError as error:
+        print(error)
+assert resource.getrlimit(resource.RLIMIT_DATA)[0] == used + (64 << 20)
+"""
+
+
+@pytest.mark.slow
+def test_data_that_ask_for_more_memory_than_is_free_fail_with_a_line():
+    """A gibibyte, of which the limit allows less than 64 MiB."""
+    done = python(LIMITED)
+    assert done.stdout.startswith("m.onnx: a run needs more memory than is free ("), done.stderr
+    assert done.stdout.endswith("); give smaller sizes (<dim>, <input>), or use a host with more memory\n")
