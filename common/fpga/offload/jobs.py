@@ -1,4 +1,4 @@
-"""Jobs with dependencies and shared resources, and two ways to schedule them."""
+"""Jobs with dependencies and shared resources, and the ways to schedule them."""
 
 from __future__ import annotations
 
@@ -43,7 +43,39 @@ def list_schedule(jobs: Sequence[Job]) -> list[float]:
     The host keeps its order: each of its jobs waits for the one before.
     """
     waits, followers = _links(jobs, [])
-    return _run(jobs, waits, followers)
+    return _run(jobs, waits, followers, range(len(jobs)))
+
+
+def urgent_first(jobs: Sequence[Job]) -> list[float]:
+    """Return start times if each resource, when it is free, takes the waiting job with the longest path to the end.
+
+    A job that is needed late fills the time in which nothing else can start (list scheduling by critical path, Graham
+    1969; Kohler 1975).
+    """
+    waits, followers = _links(jobs, [])
+    paths_us = _paths_to_end(jobs, waits, followers)
+    ranked = sorted(range(len(jobs)), key=lambda index: (-paths_us[index], index))
+    ranks = [0] * len(jobs)
+    for rank, index in enumerate(ranked):
+        ranks[index] = rank
+    return _run(jobs, waits, followers, ranks)
+
+
+def _paths_to_end(
+    jobs: Sequence[Job], waits: Sequence[int], followers: Sequence[Sequence[tuple[int, float]]]
+) -> list[float]:
+    """Return the time of the longest path from the start of each job to the end."""
+    left, ready = list(waits), [index for index, count in enumerate(waits) if not count]
+    for index in ready:  # grows to a topological order
+        for follower, _ in followers[index]:
+            left[follower] -= 1
+            if not left[follower]:
+                ready.append(follower)
+    paths_us = [job.duration_us + job.tail_us for job in jobs]
+    for index in reversed(ready):
+        after_us = [jobs[index].duration_us + lag_us + paths_us[follower] for follower, lag_us in followers[index]]
+        paths_us[index] = max([paths_us[index], *after_us])
+    return paths_us
 
 
 def in_order(jobs: Sequence[Job], order: Sequence[JobKey]) -> list[float]:
@@ -58,7 +90,7 @@ def in_order(jobs: Sequence[Job], order: Sequence[JobKey]) -> list[float]:
             pairs.append((last[job.resource], number[job.key]))
         last[job.resource] = number[job.key]
     waits, followers = _links(jobs, pairs)
-    return _run(jobs, waits, followers)
+    return _run(jobs, waits, followers, range(len(jobs)))
 
 
 def _links(jobs: Sequence[Job], pairs: Sequence[tuple[int, int]]) -> tuple[list[int], list[list[tuple[int, float]]]]:
@@ -78,18 +110,26 @@ def _links(jobs: Sequence[Job], pairs: Sequence[tuple[int, int]]) -> tuple[list[
     return waits, followers
 
 
-def _run(jobs: Sequence[Job], waits: list[int], followers: Sequence[Sequence[tuple[int, float]]]) -> list[float]:
-    """Return start times; a job whose resource is busy is queued again for the time when it is free."""
+def _run(
+    jobs: Sequence[Job],
+    waits: list[int],
+    followers: Sequence[Sequence[tuple[int, float]]],
+    ranks: Sequence[int],
+) -> list[float]:
+    """Return start times; a job whose resource is busy is queued again for the time when it is free.
+
+    Of jobs that could start at one time, the one with the lowest rank does.
+    """
     ready_us = [0.0] * len(jobs)
     free_us: dict[str, float] = {}
     starts = [-1.0] * len(jobs)
-    queue = [(0.0, index) for index in range(len(jobs)) if not waits[index]]
+    queue = [(0.0, ranks[index], index) for index in range(len(jobs)) if not waits[index]]
     heapq.heapify(queue)
     while queue:
-        start, index = heapq.heappop(queue)
+        start, _, index = heapq.heappop(queue)
         job = jobs[index]
         if (free := free_us.get(job.resource, 0.0)) > start:
-            heapq.heappush(queue, (free, index))
+            heapq.heappush(queue, (free, ranks[index], index))
             continue
         starts[index] = start
         end = free_us[job.resource] = start + job.duration_us
@@ -97,7 +137,7 @@ def _run(jobs: Sequence[Job], waits: list[int], followers: Sequence[Sequence[tup
             ready_us[follower] = max(ready_us[follower], end + lag_us)
             waits[follower] -= 1
             if not waits[follower]:
-                heapq.heappush(queue, (ready_us[follower], follower))
+                heapq.heappush(queue, (ready_us[follower], ranks[follower], follower))
     if any(waits):
         raise ValueError("calls wait for each other")
     return starts

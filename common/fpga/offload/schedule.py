@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import accumulate
 
-from common.fpga.offload.jobs import Job, JobKey, JobKind, in_order, list_schedule
+from common.fpga.offload.jobs import Job, JobKey, JobKind, in_order, list_schedule, urgent_first
 from common.fpga.offload.problem import Case, Floorplan, Problem, Wiring
 from common.intervals import ThreePoint
 
@@ -109,6 +109,12 @@ class Scheduler:
             return _finish(jobs, _starts(jobs, assignment))
         except ValueError:
             return math.inf
+
+    def by_urgency(self, assignment: Assignment) -> Assignment:
+        """Return the same calls in the order in which urgent ones go first; they must not wait for each other."""
+        jobs = self.jobs(assignment)
+        begins = sorted((start, job.key) for job, start in zip(jobs, urgent_first(jobs), strict=True))
+        return replace(assignment, order=tuple(key for _, key in begins if key[0] != "host"))
 
     def spans(self, assignment: Assignment) -> dict[JobKey, tuple[float, float]]:
         """Return start and finish of every item of the host, call and transfer."""

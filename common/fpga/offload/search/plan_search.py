@@ -201,9 +201,12 @@ class _PlanSearch:
                 spans = self.whole.scheduler.spans(plan)
                 served = {**{key: begin_us for key, (begin_us, _) in spans.items() if key[0] != "host"}, **begins}
                 self.whole.offer(replace(plan, order=tuple(sorted(served, key=served.__getitem__))))
+                self.whole.offer(self.whole.scheduler.by_urgency(plan))
             self.whole.raise_bound(bound_ns)
             if not self.whole.is_final and nanoseconds(finish_us - self.loose_us) < self.whole.finish_ns:
-                self.whole.offer(extended(plan, self.loose, self.whole.scheduler, self.budget))
+                longer = extended(plan, self.loose, self.whole.scheduler, self.budget)
+                self.whole.offer(longer)
+                self.whole.offer(self.whole.scheduler.by_urgency(longer))
         self.whole.raise_bound(bound_ns)
         self._tell()
         return self.whole.finish_ns

@@ -17,7 +17,7 @@ from itertools import accumulate, pairwise
 from common.fpga.device.resources import Resources
 from common.fpga.offload.problem import NONE, EngineType, Item, LaunchRule, OffloadFlow, Option, Problem, Wiring
 
-LOOSE_SHARE = 0.01  # of the host's time: most that the bound may lack
+LOOSE_SHARE = 0.015  # of the host's time: most that the bound may lack
 MOST_BESIDE = 200  # items beside a gate
 LARGE = 24  # items that a call can compute, in a segment that is worth loose items
 

@@ -2,8 +2,9 @@
 
 For given engines the segments depend on each other only through the side on which each gate is computed, host or card:
 a shortest path over the two sides of every gate adds their least times up to a bound of every plan, and their plans to
-a plan. Equal segments are solved once. The engines on the board are chosen around it, best bound first: if the
-engines of the best path do not fit together, each better plan has fewer of one of them.
+a plan. Equal segments are solved once. The engines of a plan are among those of one of the largest sets that the board
+holds. Such sets are bounded together, as if the board held all their engines, best bound first. Where the engines of
+the best path do not fit together, the sets with the most useful one and those without it are bounded apart.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from common.fpga.offload.search.segments import NetworkSegment, Part, Parts
 
 LIMITS = (0.02, 0.1, 0.5, 2.5, 12.5)  # deterministic seconds for one segment, round by round
 Counts = tuple[int, ...]  # instances that may be used, by engine type
+EngineSets = tuple[Counts, ...]
 Sides = tuple[bool, bool]  # whether the gates before and after a segment are on the card
 
 
@@ -105,9 +107,10 @@ class SequenceSearch:
         self.problem, self.segments, self.budget, self.offer = problem, segments, budget, offer
         self.parts = Parts(problem, wiring, options)
         self.searches: dict[int, WholeSearch] = {}
-        self.more: dict[Counts, Counts] = {}  # for each set of engines, the one with one more that it came from
+        self.more: dict[Counts, Counts] = {}  # for each set of engines, the one with more that it came from
         self.kin: dict[Problem, list[WholeSearch]] = {}  # searches of segments that differ in the host's times only
         self.tables: dict[Counts, Table] = {}
+        self.largest = largest_sets(problem)
         self.best_ns, self.bound_ns, self.limit = offer((), {}, 0), 0, 0.0
         self.has_unfinished = False  # whether more effort for a segment may change the result
 
@@ -122,38 +125,61 @@ class SequenceSearch:
     def _round(self) -> None:
         """Search the sets of engines with ``limit`` for each segment, best bound first.
 
-        A set that does not fit the board is at first followed by the one without its least useful engine, until one
-        fits: so there is a plan early.
+        At first the sets with the most useful engine are followed until one set is left: so there is a plan early.
         """
-        engines = enumerate(self.problem.engines)
-        every = tuple(0 if misfit(self.problem, index) else engine.max_instances for index, engine in engines)
-        waiting: list[tuple[int, Counts]] = []
-        seen, closed_ns = {every}, NEVER
-        dive: tuple[int, Counts] | None = (self.bound_ns, every)
+        waiting: list[tuple[int, EngineSets]] = []
+        dive: tuple[int, EngineSets] | None = (self.bound_ns, self.largest)
+        closed_ns = NEVER
         while (dive or waiting) and not self.budget.is_late:
-            is_dive, (lower_ns, counts), dive = dive is not None, dive or heapq.heappop(waiting), None
-            lower_ns = max(lower_ns, self._refined(counts))
+            is_dive, (lower_ns, sets), dive = dive is not None, dive or heapq.heappop(waiting), None
+            bound_ns, parts = self._bounded(sets)
+            lower_ns = max(lower_ns, bound_ns)
             least_ns = min([lower_ns, *(other_ns for other_ns, _ in waiting[:1])])
             if least_ns < lower_ns and not is_dive:
-                heapq.heappush(waiting, (lower_ns, counts))
+                heapq.heappush(waiting, (lower_ns, sets))
                 continue
             self._raise(min(closed_ns, least_ns))
             if self._is_closed(least_ns):
                 return
-            used = self._used(counts)
-            if place(self.problem, sorted(used)) is not None:
+            if not parts:
                 closed_ns = min(closed_ns, lower_ns)
-                for time in (_lower, _upper):
-                    self.best_ns = self.offer(self._calls(counts, time), self._begins(counts, time), self.bound_ns)
+                self._offer_paths(_together(sets))
                 continue
-            fewer = [(lower_ns, each) for each in _fewer(counts, used) if each not in seen]
-            seen.update(each for _, each in fewer)
-            self.more.update((each, counts) for _, each in fewer)
-            dive = fewer.pop(0) if fewer and is_dive else None
-            for each in fewer:
-                heapq.heappush(waiting, each)
+            if is_dive:
+                dive, parts = (lower_ns, parts[0]), parts[1:]
+            for part in parts:
+                heapq.heappush(waiting, (lower_ns, part))
         if not waiting:
             self._raise(closed_ns)
+
+    def _bounded(self, sets: EngineSets) -> tuple[int, tuple[EngineSets, ...]]:
+        """Return a bound of several sets of engines together, and the two parts of them that are bounded apart.
+
+        There are no parts where the board holds the engines of the best path, or where one set is left.
+        """
+        counts, bound_ns = _together(sets), 0
+        parts: tuple[EngineSets, ...] = ()
+        for limit in (LIMITS[0], self.limit):
+            bound_ns = self._refined(counts, limit)
+            if parts := self._parts_of(sets, counts):
+                self.more.update((_together(part), counts) for part in parts)
+                break
+        return bound_ns, parts
+
+    def _parts_of(self, sets: EngineSets, counts: Counts) -> tuple[EngineSets, ...]:
+        """Return the sets with the engine of the best path that takes over most of the host's time, and the others."""
+        used = self._used(counts)
+        if place(self.problem, sorted(used)) is not None:
+            return ()
+        for engine, number in sorted(used, key=used.__getitem__, reverse=True):
+            rich = tuple(each for each in sets if each[engine] > number)
+            if 0 < len(rich) < len(sets):
+                return rich, tuple(each for each in sets if each[engine] <= number)
+        return ()
+
+    def _offer_paths(self, counts: Counts) -> None:
+        for time in (_lower, _upper):
+            self.best_ns = self.offer(self._calls(counts, time), self._begins(counts, time), self.bound_ns)
 
     def _used(self, counts: Counts) -> dict[Instance, float]:
         """Return the engines of the best path, each with the time of the host that its calls take over."""
@@ -183,14 +209,14 @@ class SequenceSearch:
             since_us += step.upper_ns / 1000
         return begins
 
-    def _refined(self, counts: Counts) -> int:
+    def _refined(self, counts: Counts, limit: float) -> int:
         """Return the bound of an engine set, its shortest path solved segment by segment, the widest gap first."""
         table = self._table(counts)
         self._inherit(table, counts)
         while True:
             lower_ns, path = shortest(table, _lower)
             new = [step.search for step in path if not step.search.is_begun and not step.search.is_final]
-            wide = [step for step in path if not step.search.is_final and step.search.spent < self.limit]
+            wide = [step for step in path if not step.search.is_final and step.search.spent < limit]
             if self.budget.is_late or self._is_closed(lower_ns) or not (new or (wide and self.budget.left > 0)):
                 self.has_unfinished |= any(not step.search.is_final for step in path)
                 return lower_ns
@@ -198,7 +224,7 @@ class SequenceSearch:
                 for search in dict.fromkeys(new):
                     search.begin(self._nearest_kin(search))
             else:
-                max(wide, key=lambda step: step.upper_ns - step.lower_ns).search.refine(self.limit)
+                max(wide, key=lambda step: step.upper_ns - step.lower_ns).search.refine(limit)
 
     def _inherit(self, table: Table, counts: Counts) -> None:
         if counts in self.more:
@@ -253,12 +279,29 @@ def _upper(step: GateStep) -> int:
     return step.upper_ns
 
 
-def _fewer(counts: Counts, used: Mapping[Instance, float]) -> Iterator[Counts]:
-    """Yield the counts with one instance less than ``used`` has of each type, the least useful last instance first."""
-    last = dict(sorted(used))
-    for engine in sorted(last, key=lambda engine: (used[engine, last[engine]], engine)):
-        number = sum(other == engine for other, _ in used)
-        yield (*counts[:engine], number - 1, *counts[engine + 1 :])
+def largest_sets(problem: Problem) -> EngineSets:
+    """Return the sets of engines that the board holds, without those that another one contains."""
+    counts: list[Counts] = [()]
+    for engine, engine_type in enumerate(problem.engines):
+        most = 0 if misfit(problem, engine) else engine_type.max_instances
+        longer = ((*begin, number) for begin in counts for number in range(most + 1))
+        counts = [each for each in longer if not each[-1] or place(problem, _instances(each)) is not None]
+    fitting = set(counts)
+    return tuple(each for each in counts if fitting.isdisjoint(_with_one_more(each)))
+
+
+def _instances(counts: Counts) -> list[Instance]:
+    return [(engine, number) for engine, count in enumerate(counts) for number in range(count)]
+
+
+def _with_one_more(counts: Counts) -> Iterator[Counts]:
+    for engine, count in enumerate(counts):
+        yield (*counts[:engine], count + 1, *counts[engine + 1 :])
+
+
+def _together(sets: Sequence[Counts]) -> Counts:
+    """Return the engines that any of several sets has."""
+    return tuple(map(max, zip(*sets, strict=True)))
 
 
 Trail = tuple[GateStep, "Trail"] | None  # the last step, and the trail before it
