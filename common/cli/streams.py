@@ -183,8 +183,6 @@ def _outcome(main: Callable[[Sequence[str] | None], int]) -> tuple[int, str]:
         write("")
     except PipelineError as error:
         return error.exit_code, f"error: {error}"
-    except MemoryError:
-        return 1, "error: memory: too little is free; give a smaller model or smaller sizes, or use a host with more"
     except BrokenPipeError:
         abandon(sys.stdout)
         return 0, ""
