@@ -31,6 +31,7 @@ from common.os_events.sched_trace import SchedulerTrace, find_mark
 PREFIX = "onnx_profile_"
 EVENTS = ("task/task_newtask", "sched/sched_waking", "sched/sched_switch")
 BUFFER_KIB = 1024  # per processor: about 16,000 events
+BYTES_PER_EVENT_BYTE = 4  # of the text of an event, over those that it takes in the buffer
 DRAIN_PERIOD_S = 0.5
 MOST_UNPARSED_BYTES = 32 << 20  # a quarter of a million events
 CLOCK_TOLERANCE_S = 2e-6  # times in the trace are whole µs
@@ -211,10 +212,12 @@ class TracefsRecorder:
         self._problems.append(f"{INCOMPLETE}so many scheduler events came that none was kept after {after_s:.3g} s")
 
     def _read(self) -> bytes:
-        pieces = []
+        """Read what the buffers hold, and no more than that: where reading itself makes events, they never get empty."""
+        pieces, left = [], BYTES_PER_EVENT_BYTE * self._buffer_kib * len(os.sched_getaffinity(0)) << 10
         with contextlib.suppress(BlockingIOError):
-            while piece := os.read(self._pipe, 1 << 16):
+            while left > 0 and (piece := os.read(self._pipe, 1 << 16)):
                 pieces.append(piece)
+                left -= len(piece)
         return b"".join(pieces)
 
     def _write(self, name: str, value: str) -> None:
