@@ -212,7 +212,7 @@ class TracefsRecorder:
         self._problems.append(f"{INCOMPLETE}so many scheduler events came that none was kept after {after_s:.3g} s")
 
     def _read(self) -> bytes:
-        """Read what the buffers hold, and no more than that: where reading itself makes events, they never get empty."""
+        """Read what the buffers hold, and no more: where reading itself makes events, they never get empty."""
         pieces, left = [], BYTES_PER_EVENT_BYTE * self._buffer_kib * len(os.sched_getaffinity(0)) << 10
         with contextlib.suppress(BlockingIOError):
             while left > 0 and (piece := os.read(self._pipe, 1 << 16)):

@@ -87,12 +87,11 @@ def leaks(folder):
     found = []
     for line in (folder / "trace").read_text(errors="replace").splitlines():
         call = re.sub(r"^\d+\s+", "", line)
-        if (re.match(r"(connect|sendto|sendmsg|sendmmsg)\(", call) and "AF_NETLINK" not in call) or any(
-            f'"{path}' in call for path in LOOKED_UP
-        ):
+        reaches_out = re.match(r"(connect|sendto|sendmsg|sendmmsg)\(", call) and "AF_NETLINK" not in call
+        if reaches_out or any(f'"{path}' in call for path in LOOKED_UP):
             found.append(call)
-        elif not re.search(r"= -1 E\w+", call) and (written := _written(call, folder)):
-            found += [call for path in written if not path.startswith(allowed)]
+        elif not re.search(r"= -1 E\w+", call):
+            found += [call for path in _written(call, folder) if not path.startswith(allowed)]
     return found
 
 
