@@ -138,7 +138,15 @@ def _measurable(wanted: set[OverheadClass]) -> list[OverheadClass]:
 
 def measure(kind: OverheadClass, threads: int, folder: Path) -> Samples:
     """Measure the costs in each block of the class's chains, in µs: inside an event, around it, of waking the pool."""
-    return np.concatenate([measure_chain(chain, threads, folder) for chain in chains(kind)], axis=1)
+    return np.concatenate([_measured(chain, kind, threads, folder) for chain in chains(kind)], axis=1)
+
+
+def _measured(chain: Chain, kind: OverheadClass, threads: int, folder: Path) -> Samples:
+    """Measure one chain; the first node is also slow because its data are cold, as much as at one thread."""
+    measured = measure_chain(chain, threads, folder)
+    if kind.uses_thread_pool and threads > 1:
+        measured[2] -= np.median(measure_chain(chain, 1, folder)[2])
+    return measured
 
 
 def measure_chain(chain: Chain, threads: int, folder: Path) -> Samples:
@@ -173,12 +181,11 @@ def costs(walls: Samples, traced: Samples, spans: Samples) -> Samples:
 
 
 def wake_ups(traced: Samples) -> Samples:
-    """Return what the first node (row) takes beyond the others in each block, in µs: median over the block's rounds.
+    """Return what the first node (row) takes beyond the others in each block, in µs, in its own fastest round.
 
     All nodes of a chain are equal. Between two runs the threads of the pool sleep, and the first node wakes them.
     """
-    first = np.median(traced[0, WARMUP_ROUNDS:].reshape(-1, BLOCK_ROUNDS), axis=1)
-    return np.asarray(first - typical(traced))
+    return fastest(traced[0]) - typical(traced)
 
 
 def fastest(samples: Samples) -> Samples:

@@ -231,8 +231,16 @@ def test_an_owner_has_the_operands_that_the_profiler_saw(monkeypatch, tmp_path):
 
 def test_the_wake_up_is_what_the_first_of_equal_nodes_takes_beyond_the_others():
     others = [rounds([7] * 5, [9, 9, 9, 800, 9])] * 7
-    first = rounds([30, 31, 33, 34, 5000], [40] * 5)  # the median of a block counts: 33 and 40
-    assert overhead.wake_ups(np.array([first, *others])).tolist() == [33 - 7, 40 - 9]
+    first = rounds([30, 31, 33, 34, 5000], [40] * 5)
+    assert overhead.wake_ups(np.array([first, *others])).tolist() == [30 - 7, 40 - 9]
+
+
+def test_what_cold_data_cost_the_first_node_is_no_wake_up(monkeypatch, tmp_path):
+    first_us = {2: [40.0, 50.0], 1: [6.0, 8.0]}
+    monkeypatch.setattr(
+        overhead, "measure_chain", lambda chain, threads, folder: np.array([[3.0] * 2, [1.0] * 2, first_us[threads]])
+    )
+    assert estimate([kind := OverheadClass(True, 2)], 2, tmp_path)[kind].wake_up.median_us == 45 - 7
 
 
 def test_only_the_first_node_that_uses_the_pool_pays_for_waking_it_and_once_in_a_run():
