@@ -19,6 +19,7 @@ CALLS = "%network,open,openat,creat,mkdir,mkdirat,rename,renameat,renameat2,link
 LOOKED_UP = ("/etc/resolv.conf", "/etc/hosts", "/run/nscd", "/var/run/nscd")
 # What a process may write beside its folders: devices, its own /proc, shared memory, and the events that 01 records.
 FREE = ("/dev/null", "/dev/tty", "/dev/shm/", "/proc/self/", "/sys/kernel/tracing/instances/")
+CACHES = ("home/.cache/matplotlib", "home/.cache/onnx-profile")  # of fonts, and of the designs of 08
 LOAD = ("--rate", "200", "--duration", "300ms")
 COMMANDS = [
     ("00", "--seconds", "0.2"),
@@ -52,14 +53,14 @@ def script(number):
     return str(path)
 
 
-def traced(folder, *command):
+def traced(folder, *command, within=("unshare", "--net")):
     """Return the process of a command, whose system calls go to ``trace`` in the folder."""
     if not (shutil.which("strace") and shutil.which("unshare")):
         pytest.skip("needs strace and unshare")
     kept = {name: os.environ[name] for name in ("PATH", "LANG") if name in os.environ}
     env = kept | {"HOME": str(folder / "home"), "TMPDIR": str(folder / "tmp"), "PYTHONDONTWRITEBYTECODE": "1"}
-    for name in ("home", "tmp"):
-        (folder / name).mkdir(exist_ok=True)
+    for name in ("home/.cache", "tmp"):
+        (folder / name).mkdir(parents=True, exist_ok=True)
     strace = [
         "strace",
         "-f",
@@ -75,7 +76,7 @@ def traced(folder, *command):
         "-o",
         "trace",
     ]
-    words = ["unshare", "--net", *strace, sys.executable, *command]
+    words = [*within, *strace, sys.executable, *command]
     return subprocess.Popen(
         words, cwd=folder, env=env, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, start_new_session=True
     )
@@ -83,7 +84,7 @@ def traced(folder, *command):
 
 def leaks(folder):
     """Return the system calls of a trace that reach out, or write elsewhere."""
-    allowed = (*FREE, *(f"{folder}/{name}" for name in ("out", "tmp", "home/.cache/matplotlib")))
+    allowed = (*FREE, *(f"{folder}/{name}" for name in ("out", "tmp", *CACHES)))
     found = []
     for line in (folder / "trace").read_text(errors="replace").splitlines():
         call = re.sub(r"^\d+\s+", "", line)
@@ -107,7 +108,7 @@ def _written(call, folder):
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     made = tmp_path_factory.mktemp("alone")
-    onnx.save(BUILDERS["tiny-cnn"](batch=2), made / "m.onnx")
+    onnx.save(BUILDERS["tiny-cnn"](batch=1), made / "m.onnx")
     return made
 
 
@@ -119,3 +120,17 @@ def test_a_script_reaches_out_to_nobody(folder, command):
     _, printed = process.communicate()
     assert "Traceback" not in printed
     assert (process.returncode, leaks(folder)) == (0, []), printed
+
+
+@pytest.mark.slow
+def test_the_dashboard_reaches_out_to_nobody(folder):
+    """It listens on the loopback device, which a new network namespace has not; it must not connect to it."""
+    process = traced(folder, script("12"), "--model", "m.onnx", "--port", "0", within=())
+    for line in process.stderr:
+        if "http://127.0.0.1" in line:
+            break
+    first = (folder / "trace").read_text(errors="replace").split(maxsplit=1)[0]
+    os.kill(int(first), signal.SIGINT)
+    process.communicate()
+    assert leaks(folder) == []
+    assert (folder / "out" / "dashboard_summary.json").exists()
