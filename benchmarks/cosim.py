@@ -24,7 +24,6 @@ from pathlib import Path
 
 import numpy as np
 import onnx
-import onnxruntime
 from numpy.typing import NDArray
 
 from benchmarks.quantized_network import CONTRACTIONS, Matrix, Whole, by_numpy, run
@@ -44,6 +43,7 @@ from common.fpga.rtl.programs import is_there
 from common.fpga.rtl.simulate import ArrayProduct, Outcome, simulate
 from common.fusion.groups import fuse
 from common.intervals import ThreePoint
+from common.runtime.library import ort
 from common.source_graph import from_rows
 from common.view.text import text_table
 from common.workload.host_cost import ExecutedCost, HostTotals, SourceWork
@@ -187,7 +187,7 @@ def run_on_array(
 
 def by_runtime(model: onnx.ModelProto, feeds: Mapping[str, NDArray[np.float32]]) -> NDArray[np.float32]:
     """Return the network's output by ONNX Runtime."""
-    session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+    session = ort.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
     output: NDArray[np.float32] = session.run(None, dict(feeds))[0]
     return output
 

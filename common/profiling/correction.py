@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -31,6 +31,7 @@ class NodeLatency:
     statistics: Mapping[str, float | None]
     raw_total_us: float
     is_correction_dominated: bool
+    wake_up: OverheadCost | None = None  # of the thread pool, a part of the correction
 
     @classmethod
     def uncorrected(cls, node: NodeTrace, input_count: int, warmup: int) -> NodeLatency:
@@ -63,10 +64,19 @@ def correct(measurement: Measurement, input_counts: Mapping[str, int], folder: P
     require_same_nodes(measurement.trace, input_counts.keys())
     nodes, counts = list(measurement.trace.nodes.values()), traced_input_counts(measurement.trace, input_counts)
     kinds = {node.name: OverheadClass(node.uses_thread_pool, counts[node.name]) for node in nodes}
-    overheads = estimate(kinds.values(), measurement.settings.threads, folder)
-    costs = run_costs(nodes, {name: overheads[kind] for name, kind in kinds.items()})
-    warmup = measurement.profiled_warmup
-    return [_node_latency(node, kinds[node.name].input_count, costs[node.name], warmup) for node in nodes]
+    estimated = estimate(kinds.values(), measurement.settings.threads, folder)
+    overheads = {name: estimated[kind] for name, kind in kinds.items()}
+    costs, warmup, wakes = run_costs(nodes, overheads), measurement.profiled_warmup, waking_node(nodes)
+    latencies = [_node_latency(node, kinds[node.name].input_count, costs[node.name], warmup) for node in nodes]
+    return [
+        replace(latency, wake_up=overheads[wakes].wake_up) if latency.node.name == wakes else latency
+        for latency in latencies
+    ]
+
+
+def waking_node(nodes: Sequence[NodeTrace]) -> str | None:
+    """Return the first node of a run that uses the thread pool, and so wakes it; None where no node does."""
+    return next((node.name for node in nodes if node.uses_thread_pool), None)
 
 
 def traced_input_counts(trace: Trace, input_counts: Mapping[str, int]) -> dict[str, int]:
@@ -79,11 +89,16 @@ def traced_input_counts(trace: Trace, input_counts: Mapping[str, int]) -> dict[s
 
 
 def run_costs(nodes: Sequence[NodeTrace], overheads: Mapping[str, Overhead]) -> dict[str, Samples]:
-    """Return the cost of profiling in each node's own time, in µs: median, low and high (rows) by run (columns)."""
+    """Return the cost of profiling in each node's own time, in µs: median, low and high (rows) by run (columns).
+
+    The node that wakes the thread pool pays for that once in each run.
+    """
     costs = {node.name: np.outer(overheads[node.name].inside, node.run_events) for node in nodes}
     for node in nodes:
         if node.owner:
             costs[node.owner] += np.outer(overheads[node.name].around, node.run_events)
+        if node.name == waking_node(nodes):
+            costs[node.name] += np.outer(overheads[node.name].wake_up, np.minimum(node.run_events, 1))
     return costs
 
 

@@ -35,6 +35,12 @@ def _profiling(summary: Mapping[str, Any], latencies: Sequence[NodeLatency]) -> 
     if summary["profiled_sample_count"] < summary["sample_count"]:
         counts = f"{summary['profiled_sample_count']} of {summary['sample_count']} runs were profiled"
         notes.append(f"{counts}; a trace is kept below {TRACE_EVENT_LIMIT:,} events")
+    notes += [
+        f"{latency.node.name} is the first node of a run that uses the thread pool, and pays for waking it: "
+        f"{cost.median_us:.3g} µs ({cost.low_us:.3g} to {cost.high_us:.3g}), taken off its time and left in the gap"
+        for latency in latencies
+        if (cost := latency.wake_up) and cost.median_us > 0
+    ]
     flagged = [latency for latency in latencies if latency.is_correction_dominated]
     if flagged:
         time_us = sum(latency.statistics["corrected_median_us"] or 0 for latency in flagged)

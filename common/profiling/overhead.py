@@ -13,6 +13,9 @@ that wait for a thread or for memory must not make the cost higher.
 The chains of the thread pool compute much and hold little. An operator that streams through more than a core's own
 cache pays for the profiler's memory traffic as well, and would charge it to all other nodes of its class.
 
+Between two runs the threads of the pool sleep. The first node of a run that uses the pool wakes them, and pays for it:
+in a chain of equal nodes, the first one takes that much longer than the others.
+
 After the second clock read the runtime stores the event. That time is between nodes; within a body it is part of the
 control-flow node's own time. The time between the events of the profiled chain is this cost around.
 """
@@ -60,12 +63,19 @@ class OverheadCost(NamedTuple):
     high_us: float
 
 
+NO_COST = OverheadCost(0.0, 0.0, 0.0)
+
+
 @dataclass(frozen=True, slots=True)
 class Overhead:
-    """Cost per event: inside its duration, and from its end to the start of the next event."""
+    """Cost per event: inside its duration, and from its end to the start of the next event.
+
+    ``wake_up`` is what the first event of a run pays beyond the others, for waking the threads of the pool.
+    """
 
     inside: OverheadCost
     around: OverheadCost
+    wake_up: OverheadCost = NO_COST
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +113,7 @@ def estimate(kinds: Iterable[OverheadClass], threads: int, folder: Path) -> dict
         if kind.uses_thread_pool and kind.input_count > 3:
             many, three = OverheadClass(False, kind.input_count), OverheadClass(False, 3)
             more = np.median(measured[many], axis=1) - np.median(measured[three], axis=1)
+            more[2:] = 0.0  # the operands do not wake the pool
             costs = costs + np.clip(more, 0, None)[:, np.newaxis]
         result[kind] = Overhead(*map(_cost, costs))
     return result
@@ -127,12 +138,20 @@ def _measurable(wanted: set[OverheadClass]) -> list[OverheadClass]:
 
 
 def measure(kind: OverheadClass, threads: int, folder: Path) -> Samples:
-    """Measure the cost per event in each block of the class's chains, in µs: inside (row 0) and around (row 1)."""
-    return np.concatenate([measure_chain(chain, threads, folder) for chain in chains(kind)], axis=1)
+    """Measure the costs in each block of the class's chains, in µs: inside an event, around it, of waking the pool."""
+    return np.concatenate([_measured(chain, kind, threads, folder) for chain in chains(kind)], axis=1)
+
+
+def _measured(chain: Chain, kind: OverheadClass, threads: int, folder: Path) -> Samples:
+    """Measure one chain; the first node is also slow because its data are cold, as much as at one thread."""
+    measured = measure_chain(chain, threads, folder)
+    if kind.uses_thread_pool and threads > 1:
+        measured[2] -= np.median(measure_chain(chain, 1, folder)[2])
+    return measured
 
 
 def measure_chain(chain: Chain, threads: int, folder: Path) -> Samples:
-    """Measure traced minus true time per node of one chain, and the time between its events, in each block."""
+    """Measure in each block of one chain: traced minus true time per node, the time between events, and the wake-up."""
     settings = SessionSettings(threads, optimization="disable")
     short, feeds = build(chain, LENGTH)
     long, _ = build(chain, 2 * LENGTH)
@@ -145,7 +164,7 @@ def measure_chain(chain: Chain, threads: int, folder: Path) -> Samples:
     trace = read_trace(trace_file)
     trace_file.unlink()
     traced = np.array([node.run_us for node in trace.nodes.values()])
-    return costs(walls, traced, np.array(trace.run_span_us))
+    return np.vstack([costs(walls, traced, np.array(trace.run_span_us)), wake_ups(traced)])
 
 
 def costs(walls: Samples, traced: Samples, spans: Samples) -> Samples:
@@ -160,6 +179,14 @@ def costs(walls: Samples, traced: Samples, spans: Samples) -> Samples:
     # One block's slope is noisier than the traced times; its median over blocks is the operator's time.
     true = np.median(long - short) / LENGTH
     return np.stack([typical(traced) - true, fastest(spans - traced.sum(axis=0)) / (2 * LENGTH - 1)])
+
+
+def wake_ups(traced: Samples) -> Samples:
+    """Return what the first node (row) takes beyond the others in each block, in µs, in its own fastest round.
+
+    All nodes of a chain are equal. Between two runs the threads of the pool sleep, and the first node wakes them.
+    """
+    return fastest(traced[0]) - typical(traced)
 
 
 def fastest(samples: Samples) -> Samples:

@@ -22,11 +22,11 @@ RUN_TIMEOUT_S = 600.0
 IDLE = math.inf
 SMALLER = "give smaller sizes (<dim>, <input>), or use a host with more memory"
 _lock = threading.Lock()
-_calls: weakref.WeakSet[Call] = weakref.WeakSet()
+_calls: weakref.WeakSet[RuntimeCall] = weakref.WeakSet()
 _of_thread = threading.local()
 
 
-class Call:
+class RuntimeCall:
     """What the runtime does for one caller, one thing at a time: runs, or the creation of a session.
 
     Attributes:
@@ -102,11 +102,11 @@ def is_of_memory(reason: str) -> bool:
     return any(words in reason for words in ("bad_alloc", "bad allocation", "Failed to allocate memory"))
 
 
-def call_of_thread() -> Call:
+def call_of_thread() -> RuntimeCall:
     """Return the call of this thread, in which no run was ended."""
-    call: Call | None = getattr(_of_thread, "call", None)
+    call: RuntimeCall | None = getattr(_of_thread, "call", None)
     if call is None or call.was_ended:
-        call = _of_thread.call = Call()
+        call = _of_thread.call = RuntimeCall()
     return call
 
 
@@ -135,7 +135,7 @@ def _watch(limit_s: float, has_ended: threading.Event) -> None:
         wait_s = min((call.end_beyond(limit_s, now_s) for call in _known()), default=limit_s)
 
 
-def _known() -> list[Call]:
+def _known() -> list[RuntimeCall]:
     with _lock:
         return [*_calls]
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from common.runtime.inputs.values import Array, Value, operands
 from common.runtime.library import ort
-from common.runtime.limits import IDLE, Call
+from common.runtime.limits import IDLE, RuntimeCall
 from common.runtime.session import Session, reason_of
 
 
@@ -38,7 +38,7 @@ class StoppableRuns:
 
     def __init__(self, session: Session, model: object, device: str = "") -> None:
         self._session, self._device = session, device
-        self._call = Call(model)
+        self._call = RuntimeCall(model)
         self._on_device: dict[tuple[str, tuple[int, ...]], Value] = {}
         self.stages = stages_on(device)
 

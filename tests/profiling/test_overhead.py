@@ -233,3 +233,34 @@ def test_an_owner_has_the_operands_that_the_profiler_saw(monkeypatch, tmp_path):
     runs = SimpleNamespace(trace=Trace(nodes, 1, 2), profiled_warmup=0, settings=SessionSettings(2))
     found = correct(runs, {"loop": 5, "body": 2}, tmp_path)
     assert [latency.input_count for latency in found] == [3, 2]
+
+
+def test_the_wake_up_is_what_the_first_of_equal_nodes_takes_beyond_the_others():
+    others = [rounds([7] * 5, [9, 9, 9, 800, 9])] * 7
+    first = rounds([30, 31, 33, 34, 5000], [40] * 5)
+    assert overhead.wake_ups(np.array([first, *others])).tolist() == [30 - 7, 40 - 9]
+
+
+def test_what_cold_data_cost_the_first_node_is_no_wake_up(monkeypatch, tmp_path):
+    first_us = {2: [40.0, 50.0], 1: [6.0, 8.0]}
+    monkeypatch.setattr(
+        overhead, "measure_chain", lambda chain, threads, folder: np.array([[3.0] * 2, [1.0] * 2, first_us[threads]])
+    )
+    assert estimate([kind := OverheadClass(True, 2)], 2, tmp_path)[kind].wake_up.median_us == 45 - 7
+
+
+def test_only_the_first_node_that_uses_the_pool_pays_for_waking_it_and_once_in_a_run():
+    nodes = [
+        traced("alone", [50.0, 50.0]),
+        traced("first", [90.0, 80.0], events=[2, 0], pool=True),
+        traced("second", [60.0, 60.0], pool=True),
+    ]
+    price = Overhead(OverheadCost(3.0, 3.0, 3.0), OverheadCost(0.0, 0.0, 0.0), OverheadCost(40.0, 30.0, 60.0))
+    paid = run_costs(nodes, dict.fromkeys(("alone", "first", "second"), price))
+    assert paid["alone"].tolist() == [[3, 3]] * 3
+    assert paid["first"].tolist() == [[46, 0], [36, 0], [66, 0]]  # two events in the first run, none in the second
+    assert paid["second"].tolist() == [[3, 3]] * 3
+
+
+def test_without_a_pool_nobody_wakes_it():
+    assert correction.waking_node([traced("a", [1.0]), traced("b", [1.0])]) is None

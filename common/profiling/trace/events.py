@@ -7,6 +7,7 @@ end, but the events before that are whole.
 from __future__ import annotations
 
 import json
+import math
 import os
 from collections.abc import Collection, Iterator
 from functools import partial
@@ -16,6 +17,7 @@ from typing import Any
 from common.errors import PipelineError
 from common.json_stream import MOST_VALUE, CutShortError, list_items
 from common.profiling.trace.nesting import Event, is_node_event
+from common.profiling.trace.usage import ARENA_FIELDS, LOOP_PHASES
 
 TAIL_BYTES = 4096  # at the end of a trace the runtime says whether it cut the trace
 TRUNCATED = "profile_truncated"
@@ -92,13 +94,39 @@ def _timed(path: Path, event: Event) -> Event:
     """Check that the event of a node or a run has its times, and that of a node its thread and its arguments."""
     is_node = is_node_event(event)
     if is_node or event.get("name") == RUN:
-        has_times = all(isinstance(event.get(field), int | float) for field in ("ts", "dur"))
-        if not has_times or (is_node and not ("tid" in event and isinstance(event.get("args"), dict))):
+        has_times = all(_is_finite(event.get(field)) for field in ("ts", "dur"))
+        has_thread = isinstance(event.get("tid"), int | str)
+        if not has_times or (is_node and not (has_thread and isinstance(event.get("args"), dict))):
             problem = f"is no trace of ONNX Runtime (the event {event.get('name')} lacks its time, thread or arguments)"
             raise PipelineError(path, problem)
-        if is_node and not _has_sound_pool(event["args"]):
-            raise PipelineError(path, f"is damaged: the event {event['name']} has odd figures of its thread pool")
+        if is_node and (odd := _odd_figures(event["args"])):
+            raise PipelineError(path, f"is damaged: the event {event['name']} has odd {odd}")
     return event
+
+
+def _odd_figures(args: Event) -> str:
+    """Return which figures of a node's event the runtime did not write; empty where it wrote all."""
+    if not all(_are_shapes(args.get(field)) for field in ("input_type_shape", "output_type_shape")):
+        return "shapes"
+    if not all(
+        _is_finite(args[field]) or str(args[field]).lstrip("-").isdecimal() for field in ARENA_FIELDS & args.keys()
+    ):
+        return "figures of its memory"
+    return "" if _has_sound_pool(args) else "figures of its thread pool"
+
+
+def _is_finite(value: object) -> bool:
+    return isinstance(value, int | float) and math.isfinite(value)
+
+
+def _are_shapes(described: object) -> bool:
+    """Whether this is a list such as ``[{"float": [1, 3]}]``, or absent."""
+    if not isinstance(described, list):
+        return described is None
+    entries = [shape for entry in described if isinstance(entry, dict) for shape in entry.values()]
+    sizes = [size for shape in entries if isinstance(shape, list) for size in shape]
+    is_whole = all(isinstance(entry, dict) for entry in described) and all(isinstance(shape, list) for shape in entries)
+    return is_whole and all(isinstance(size, int) for size in sizes)
 
 
 def _has_sound_pool(args: Event) -> bool:
@@ -108,6 +136,8 @@ def _has_sound_pool(args: Event) -> bool:
         return True
     main, others = pool.get("main_thread") or {}, pool.get("sub_threads") or {}
     if not isinstance(main, dict) or not isinstance(others, dict):
+        return False
+    if not all(_is_finite(main.get(phase, 0)) for phase in LOOP_PHASES):
         return False
     return all(isinstance(tasks, dict) and str(tasks.get("num_run", 0)).isdecimal() for tasks in others.values())
 

@@ -41,7 +41,7 @@ class FakeSession:
     def __init__(self, is_profiled, ran, fails_at=None):
         self.is_profiled, self.ran, self.fails_at, self.count = is_profiled, ran, fails_at, 0
 
-    def run(self, outputs, feeds):
+    def run(self, outputs, feeds, options):
         self.count += 1
         if self.fails_at and self.count >= self.fails_at:
             raise RuntimeError("out of memory")

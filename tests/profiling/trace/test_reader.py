@@ -392,3 +392,31 @@ def test_nodes_of_one_name_in_several_bodies_are_told_apart():
 
 def test_a_name_that_no_body_has_stays():
     assert [*times(collect([node("new", 1, 2), node("loop", 0, 5, op="Loop"), RUN], GELU))] == ["loop", "new"]
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "odd"),
+    [
+        ("input_type_shape", 1.5, "shapes"),
+        ("output_type_shape", [7], "shapes"),
+        ("input_type_shape", [{"float": 7}], "shapes"),
+        ("input_type_shape", [{"float": [{}]}], "shapes"),
+        ("mem_in_use_peak", "many", "figures of its memory"),
+        ("thread_scheduling_stats", {"main_thread": {"Run": "long"}}, "figures of its thread pool"),
+    ],
+)
+def test_figures_that_the_runtime_did_not_write_are_refused(tmp_path, field, value, odd):
+    args = {"op_name": "Relu", "provider": "P", field: value}
+    events = [{"cat": "Node", "name": "a_kernel_time", "ts": 1, "dur": 1, "tid": 1, "args": args}]
+    (path := tmp_path / "trace.json").write_text(json.dumps([*events, {"name": "model_run", "ts": 0, "dur": 3}]))
+    with pytest.raises(PipelineError, match=rf"trace.json: is damaged: the event a_kernel_time has odd {odd}"):
+        read_trace(path)
+
+
+@pytest.mark.parametrize("changed", [{"tid": []}, {"tid": {}}, {"dur": "1E72864"}])
+def test_events_with_an_odd_time_or_thread_are_refused(tmp_path, changed):
+    event = {"cat": "Node", "name": "a_kernel_time", "ts": 1, "dur": 1, "tid": 1, "args": {}} | changed
+    text = json.dumps([event, {"name": "model_run", "ts": 0, "dur": 3}]).replace('"1E72864"', "1E72864")
+    (path := tmp_path / "trace.json").write_text(text)
+    with pytest.raises(PipelineError, match="lacks its time, thread or arguments"):
+        read_trace(path)

@@ -1,0 +1,136 @@
+"""No script looks up a host, connects to anything, or writes outside its folder, the temporary one and the cache.
+
+Each script runs on a tiny model under strace, in a network namespace of its own that has not even a loopback device.
+"""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+
+import onnx
+import pytest
+
+from models.__main__ import BUILDERS
+from tests.support.paths import ROOT
+
+CALLS = "%network,open,openat,creat,mkdir,mkdirat,rename,renameat,renameat2,link,linkat,symlink,symlinkat,truncate"
+LOOKED_UP = ("/etc/resolv.conf", "/etc/hosts", "/run/nscd", "/var/run/nscd")
+# What a process may write beside its folders: devices, its own /proc, shared memory, and the events that 01 records.
+FREE = ("/dev/null", "/dev/tty", "/dev/shm/", "/proc/self/", "/sys/kernel/tracing/instances/")
+CACHES = ("home/.cache/matplotlib", "home/.cache/onnx-profile")  # of fonts, and of the designs of 08
+LOAD = ("--rate", "200", "--duration", "300ms")
+COMMANDS = [
+    ("00", "--seconds", "0.2"),
+    ("01", "--model", "m.onnx", "--runs", "9", "--idle", "10ms"),
+    ("02", "--model", "m.onnx"),
+    ("03",),
+    ("04",),
+    ("05",),
+    ("07", "--time-limit", "1"),
+    ("08", "--hardware", "fa-dosa", "--jobs", "2"),
+    ("09",),
+    ("10", "--model", "m.onnx", *LOAD, "--workers", "processes"),
+    ("11", "--baseline", "out", "--candidate", "out"),
+    ("13", "--qnn-csv", str(ROOT / "tests/npu/data/fp16/profile.csv")),
+    ("14", "--model", "m.onnx", "--p99-bound", "1s", "--budget", "2s"),
+    ("15", "--ab", "m.onnx", "m.onnx", "--runs", "20"),
+    ("17", "--append-to", "out/runs.sqlite"),
+    ("16", "--history", "out/runs.sqlite"),
+    ("18", "--models", "m.onnx", *LOAD),
+    ("19", "--model", "m.onnx", *LOAD),
+    ("20", "--model", "m.onnx", "--with", "m.onnx", *LOAD),
+    ("21", "--model", "m.onnx", "--scenario", "single-stream", "--duration", "300ms"),
+    ("22", "--model", "m.onnx"),
+    ("23", "--board", "zcu104", "--engine", "dpu-b4096"),
+    ("06",),
+]
+
+
+def script(number):
+    (path,) = ROOT.glob(f"{number}_*.py")
+    return str(path)
+
+
+def traced(folder, *command, within=("unshare", "--net")):
+    """Return the process of a command, whose system calls go to ``trace`` in the folder."""
+    if not (shutil.which("strace") and shutil.which("unshare")):
+        pytest.skip("needs strace and unshare")
+    kept = {name: os.environ[name] for name in ("PATH", "LANG") if name in os.environ}
+    env = kept | {"HOME": str(folder / "home"), "TMPDIR": str(folder / "tmp"), "PYTHONDONTWRITEBYTECODE": "1"}
+    for name in ("home/.cache", "tmp"):
+        (folder / name).mkdir(parents=True, exist_ok=True)
+    strace = [
+        "strace",
+        "-f",
+        "--seccomp-bpf",
+        "-qq",
+        "-y",
+        "-s",
+        "300",
+        "-e",
+        f"trace={CALLS}",
+        "-e",
+        "signal=none",
+        "-o",
+        "trace",
+    ]
+    words = [*within, *strace, sys.executable, *command]
+    return subprocess.Popen(
+        words, cwd=folder, env=env, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, start_new_session=True
+    )
+
+
+def leaks(folder):
+    """Return the system calls of a trace that reach out, or write elsewhere."""
+    allowed = (*FREE, *(f"{folder}/{name}" for name in ("out", "tmp", *CACHES)))
+    found = []
+    for line in (folder / "trace").read_text(errors="replace").splitlines():
+        call = re.sub(r"^\d+\s+", "", line)
+        reaches_out = re.match(r"(connect|sendto|sendmsg|sendmmsg)\(", call) and "AF_NETLINK" not in call
+        if reaches_out or any(f'"{path}' in call for path in LOOKED_UP):
+            found.append(call)
+        elif not re.search(r"= -1 E\w+", call):
+            found += [call for path in _written(call, folder) if not path.startswith(allowed)]
+    return found
+
+
+def _written(call, folder):
+    name = call.partition("(")[0]
+    if name in ("open", "openat") and not re.search(r"O_WRONLY|O_RDWR|O_CREAT", call):
+        return []
+    if name not in ("open", "openat", "creat") and not name.startswith(("mkdir", "rename", "link", "symlink", "trunc")):
+        return []
+    return [os.path.normpath(folder / path) for path in re.findall(r'"([^"]*)"', call)]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    made = tmp_path_factory.mktemp("alone")
+    onnx.save(BUILDERS["tiny-cnn"](batch=1), made / "m.onnx")
+    return made
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command[0])
+def test_a_script_reaches_out_to_nobody(folder, command):
+    number, *flags = command
+    process = traced(folder, script(number), *flags)
+    _, printed = process.communicate()
+    assert "Traceback" not in printed
+    assert (process.returncode, leaks(folder)) == (0, []), printed
+
+
+@pytest.mark.slow
+def test_the_dashboard_reaches_out_to_nobody(folder):
+    """It listens on the loopback device, which a new network namespace has not; it must not connect to it."""
+    process = traced(folder, script("12"), "--model", "m.onnx", "--port", "0", within=())
+    for line in process.stderr:
+        if "http://127.0.0.1" in line:
+            break
+    first = (folder / "trace").read_text(errors="replace").split(maxsplit=1)[0]
+    os.kill(int(first), signal.SIGINT)
+    process.communicate()
+    assert leaks(folder) == []
+    assert (folder / "out" / "dashboard_summary.json").exists()
