@@ -26,7 +26,7 @@ FEW = 12
 MOST_OF_A_CALL = 400  # points of one system call of one stage
 ALLOCATIONS = 300  # points of one stage
 MOST_ALLOCATED = 3_000_000
-DENIED = ("memory: ran out", "cannot be imported", "the system denies it")  # what has no path
+DENIED = ("memory: too little is free", "cannot be imported", "the system denies it")  # what has no path
 CPU_UNITS = 800
 
 
