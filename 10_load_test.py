@@ -59,6 +59,7 @@ from common.os_events.recorder import OsEventRecorder
 from common.os_events.tracefs import TracefsRecorder
 from common.profiling.trace.utilization import peak_resident_bytes
 from common.runtime.inputs.images import NORMALIZATIONS
+from common.runtime.limits import limited_runs
 from common.runtime.session import OPTIMIZATIONS
 from common.view.load.load_text import load_report
 
@@ -118,7 +119,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         if best:
             values = with_best(values, best, stage.tables.rows("load_search"))
         settings = LoadSettings.of(values)
-        with stage.writing() as transaction:
+        with stage.writing() as transaction, limited_runs(given.run_timeout):
             path = cli.model_path(given.model)
             token_file = given.post_token or given.out / TOKEN_FILE
             with telemetry_to(given.post, token_file, path.name, stage.note) as listener:

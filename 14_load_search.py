@@ -39,6 +39,7 @@ from common.load.service.concurrency import SHARING
 from common.load.settings import RequestContent, checked, search_settings
 from common.load.telemetry import telemetry_to
 from common.runtime.inputs.images import NORMALIZATIONS
+from common.runtime.limits import limited_runs
 from common.runtime.session import OPTIMIZATIONS
 from common.view.load.search_text import search_report
 
@@ -82,7 +83,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         given = stage.settings
         values = checked(given.values, given.given)
         settings, content = search_settings(values), RequestContent.of(values)
-        with stage.writing() as transaction:
+        with stage.writing() as transaction, limited_runs(given.run_timeout):
             path = cli.model_path(given.model)
             token_file = given.post_token or given.out / TOKEN_FILE
             with telemetry_to(given.post, token_file, path.name, stage.note) as listener:

@@ -65,6 +65,7 @@ from common.profiling.runs.pairs import (
 )
 from common.profiling.trace.nesting import Bodies
 from common.runtime.inputs.given import given_arrays, make_feeds
+from common.runtime.limits import limited_runs
 from common.runtime.session import GIVEN, given_settings
 from common.sensors.other_work import OtherWork
 from common.timeline.flamegraph import differential_stacks
@@ -160,7 +161,8 @@ def executed_by(measurement: Measurement, model: LoadedModel) -> tuple[Executed,
 def main(argv: Sequence[str] | None = None) -> int:
     with cli.stage(arguments(), argv) as stage:
         settings = stage.settings
-        with stage.writing() as transaction, transaction.scratch() as folder:
+        limits = limited_runs(settings.run_timeout)
+        with stage.writing() as transaction, transaction.scratch() as folder, limits:
             first, second = measured_pair(stage, folder)
             rows = comparison_rows(
                 [first],

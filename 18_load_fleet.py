@@ -36,6 +36,7 @@ from common.load.fleet import ModelTask, fleet_rows, tasks_of
 from common.load.requests.demand import KINDS
 from common.load.service.concurrency import SHARING
 from common.load.settings import checked, fleet_task
+from common.runtime.limits import limited_runs
 from common.runtime.session import OPTIMIZATIONS
 from common.view.load.fleet_text import FLEET
 from common.workers import CLUSTERS, Workers
@@ -82,7 +83,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         if not given.models:
             raise CommandLineError("--models", "names no model", "give FILE,…")
         task = fleet_task(checked(given.values, given.given))
-        with stage.writing() as transaction:
+        with stage.writing() as transaction, limited_runs(given.run_timeout):
             measure(stage, transaction, tasks(given, task))
     return 0
 

@@ -42,6 +42,7 @@ from common.load.settings import LoadSettings, checked
 from common.load.telemetry import telemetry_to
 from common.profiling.trace.utilization import peak_resident_bytes
 from common.runtime.inputs.images import NORMALIZATIONS
+from common.runtime.limits import limited_runs
 from common.runtime.session import OPTIMIZATIONS
 from common.view.load.endurance_text import endurance_report
 from common.view.load.load_text import load_report
@@ -85,7 +86,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     with cli.stage(arguments(), argv) as stage:
         given = stage.settings
         settings = LoadSettings.of(checked(given.values, given.given))
-        with stage.writing() as transaction:
+        with stage.writing() as transaction, limited_runs(given.run_timeout):
             path = cli.model_path(given.model)
             token_file = given.post_token or given.out / TOKEN_FILE
             with telemetry_to(given.post, token_file, path.name, stage.note) as listener:

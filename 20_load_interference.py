@@ -41,6 +41,7 @@ from common.load.settings import LoadSettings, OtherModel, checked
 from common.load.telemetry import telemetry_to
 from common.profiling.trace.utilization import peak_resident_bytes
 from common.runtime.inputs.images import NORMALIZATIONS
+from common.runtime.limits import limited_runs
 from common.runtime.session import OPTIMIZATIONS
 from common.view.load.interference_text import interference_report
 from common.view.load.load_text import load_report
@@ -94,7 +95,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         if given.with_model is None:
             raise CommandLineError("--with", "names no model", "give FILE")
         settings = LoadSettings.of(checked(given.values, given.given))
-        with stage.writing() as transaction:
+        with stage.writing() as transaction, limited_runs(given.run_timeout):
             path = cli.model_path(given.model)
             token_file = given.post_token or given.out / TOKEN_FILE
             with telemetry_to(given.post, token_file, path.name, stage.note) as listener:

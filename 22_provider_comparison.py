@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING
 from common import cli
 from common.cli import load_stage
 from common.load.settings import RequestContent, matrix_options
+from common.runtime.limits import limited_runs
 from common.runtime.provider_matrix import matrix_rows, provider_matrix
 from common.runtime.session import OPTIMIZATIONS
 from common.view.load.search_text import PROVIDERS
@@ -43,6 +44,7 @@ def arguments() -> cli.Parser:
     text = "graph optimization level"
     parser.setting("--optimization", choices=tuple(OPTIMIZATIONS), default="all", help=text)
     load_stage.seed_flag(parser)
+    parser.run_timeout_setting()
     return parser
 
 
@@ -56,7 +58,7 @@ def compare(stage: cli.StageRun) -> list[ProviderComparisonRow]:
 
 def main(argv: Sequence[str] | None = None) -> int:
     with cli.stage(arguments(), argv) as stage:
-        with stage.writing() as transaction:
+        with stage.writing() as transaction, limited_runs(stage.settings.run_timeout):
             rows = compare(stage)
             transaction.add_rows("provider_comparison", rows)
         stage.show(PROVIDERS.text(rows))

@@ -17,7 +17,7 @@ OUT :=                 # folder of the tables (default: out)
 RUNS :=                # 01: unprofiled runs
 DURATION :=            # 01, 10, 19: measuring time, as 30s or 10m
 WARMUP :=              # 01: least number of warm-up runs
-RUN_TIMEOUT :=         # 01: a run that takes longer is ended, as 10m
+RUN_TIMEOUT :=         # 01, load tests: a run that takes longer is ended, as 10m
 THREADS :=             # 00, 01: threads of the runtime (default: what the process may use)
 PROVIDER :=            # 01: ONNX Runtime execution provider
 DIM :=                 # 01, 02: dynamic dimensions, as "batch=1 seq=128"

@@ -260,7 +260,8 @@ SCRIPT_14 := 14_load_search.py
 TABLE_14 := load_best.json
 READS_14 :=
 OPTIONS_14 := model dim input batch_max replicate threads workers pool execution inter_threads spinning affinity \
-    provider optimization p99_bound budget usd_per_hour avg_power_w images normalize top_k seed post post_token
+    provider optimization run_timeout p99_bound budget usd_per_hour avg_power_w images normalize top_k seed post \
+    post_token
 CONFIGS_14 :=
 CODE_14 :=
 
@@ -269,7 +270,7 @@ TABLE_10 := load_summary.json
 READS_10 := 14
 OPTIONS_10 := model dim input rate arrivals burst duration seed replay users think lengths length_dim buckets images \
     normalize top_k batch_max batch_wait batch_preferred batch_pad queue_max timeout sessions replicate threads \
-    workers pool execution inter_threads spinning affinity provider optimization post post_token best
+    workers pool execution inter_threads spinning affinity provider optimization run_timeout post post_token best
 CONFIGS_10 :=
 CODE_10 :=
 
@@ -278,7 +279,7 @@ TABLE_18 := load_fleet.csv
 READS_18 :=
 OPTIONS_18 := models dim rate arrivals burst duration seed batch_max batch_wait batch_preferred batch_pad queue_max \
     timeout sessions replicate threads workers pool execution inter_threads spinning affinity provider optimization \
-    search p99_bound budget cluster cluster_address
+    run_timeout search p99_bound budget cluster cluster_address
 CONFIGS_18 :=
 CODE_18 :=
 
@@ -287,7 +288,7 @@ TABLE_19 := endurance_summary.json
 READS_19 :=
 OPTIONS_19 := model dim input rate arrivals burst duration seed part users think lengths length_dim buckets images \
     normalize top_k batch_max batch_wait batch_preferred batch_pad queue_max timeout sessions replicate threads \
-    workers pool execution inter_threads spinning affinity provider optimization post post_token
+    workers pool execution inter_threads spinning affinity provider optimization run_timeout post post_token
 CONFIGS_19 :=
 CODE_19 :=
 
@@ -296,7 +297,7 @@ TABLE_20 := load_interference.csv
 READS_20 :=
 OPTIONS_20 := with_model with_dim with_rate model dim input rate arrivals burst duration seed images normalize top_k \
     batch_max batch_wait batch_preferred batch_pad queue_max timeout sessions replicate threads workers pool execution \
-    inter_threads spinning affinity provider optimization post post_token
+    inter_threads spinning affinity provider optimization run_timeout post post_token
 CONFIGS_20 :=
 CODE_20 :=
 
@@ -305,14 +306,14 @@ TABLE_21 := loadgen_summary.txt
 READS_21 :=
 OPTIONS_21 := scenario p99_bound model dim input rate duration seed images normalize top_k batch_max batch_wait \
     batch_preferred batch_pad queue_max timeout sessions replicate threads workers pool execution inter_threads \
-    spinning affinity provider optimization post post_token
+    spinning affinity provider optimization run_timeout post post_token
 CONFIGS_21 :=
 CODE_21 :=
 
 SCRIPT_22 := 22_provider_comparison.py
 TABLE_22 := provider_comparison.csv
 READS_22 :=
-OPTIONS_22 := model dim input threads optimization seed
+OPTIONS_22 := model dim input threads optimization seed run_timeout
 CONFIGS_22 :=
 CODE_22 :=
 
@@ -387,7 +388,7 @@ CODE_11 := common/__init__.py common/artifacts/catalogue.py common/artifacts/che
 SCRIPT_15 := 15_paired_runs.py
 TABLE_15 := paired_comparison.csv
 READS_15 :=
-OPTIONS_15 := ab b_with runs warmup dim input seed threads provider optimization fail_above
+OPTIONS_15 := ab b_with runs warmup dim input seed threads provider optimization run_timeout fail_above
 CONFIGS_15 :=
 CODE_15 :=
 

@@ -47,7 +47,7 @@ USERS, LENGTHS, PAYLOAD = ("users", "think"), ("lengths", "length_dim", "buckets
 BATCHING = ("batch_max", "batch_wait", "batch_preferred", "batch_pad", "queue_max", "timeout")
 SHARING = (
     *("replicate", "threads", "workers", "pool", "execution", "inter_threads", "spinning", "affinity"),
-    *("provider", "optimization"),
+    *("provider", "optimization", "run_timeout"),
 )
 TELEMETRY = ("post", "post_token")
 SEARCH = ("p99_bound", "budget")
@@ -213,7 +213,7 @@ STAGES: dict[str, Stage] = {
             "22_provider_comparison.py",
             (),
             ("provider_comparison",),
-            (*MODEL, "threads", "optimization", "seed"),
+            (*MODEL, "threads", "optimization", "seed", "run_timeout"),
             is_measurement=True,
             is_aside=True,
         ),
@@ -257,7 +257,7 @@ STAGES: dict[str, Stage] = {
             ("paired_comparison", "paired_text", "paired_page", "paired_stacks"),
             (
                 *("ab", "b_with", "runs", "warmup", "dim", "input", "seed", "threads", "provider", "optimization"),
-                "fail_above",
+                *("run_timeout", "fail_above"),
             ),
             is_measurement=True,
             is_aside=True,

@@ -65,3 +65,4 @@ def pair_flags(parser: Parser) -> None:
     parser.setting("--threads", type=flags.positive_int, metavar="N", help="intra-op threads (default: all)")
     parser.setting("--provider", default="cpu", metavar="NAME", help="execution provider")
     parser.setting("--optimization", default="all", metavar="LEVEL", help="graph optimization level")
+    parser.run_timeout_setting()

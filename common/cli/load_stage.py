@@ -106,6 +106,7 @@ def sharing_flags(
     parser.setting("--inter-threads", type=flags.sizes, default=(), metavar="N,…", help=text)
     parser.setting("--provider", default="cpu", metavar="NAME", help="execution provider")
     parser.setting("--optimization", choices=levels, default="all", help="graph optimization level")
+    parser.run_timeout_setting()
 
 
 def bound_flags(parser: Parser) -> None:

@@ -146,19 +146,23 @@ def run(main: Callable[[Sequence[str] | None], int]) -> NoReturn:
 
     A closed stdout (``| head``) is not an error, because the tables are written before the stage prints.
     """
-    try:
-        interrupts.hear_signals()
-        with bounded_memory():
-            code, line = _outcome(main)
-    except KeyboardInterrupt as interrupt:
-        code, line = interrupts.INTERRUPTED, f"interrupted; {str(interrupt) or NOTHING_DONE}"
-    except Exception:
-        if not interrupts.has_come():
-            raise
-        code, line = interrupts.INTERRUPTED, f"interrupted; {NOTHING_DONE}"
-    interrupts.end_at_once(code)
-    if line:
-        _print_line(f"{Path(sys.argv[0]).name}: {line}")
+    outcome: tuple[int, str] | None = None
+    is_ending = False
+    while not is_ending:
+        try:
+            outcome = outcome or _outcome(main)
+            interrupts.end_at_once(outcome[0])
+            is_ending = True
+        except KeyboardInterrupt as interrupt:  # it may come when all is done, too
+            outcome = outcome or (interrupts.INTERRUPTED, f"interrupted; {str(interrupt) or NOTHING_DONE}")
+        except Exception:
+            if not interrupts.has_come():
+                raise
+            outcome = outcome or (interrupts.INTERRUPTED, f"interrupted; {NOTHING_DONE}")
+    code, line = outcome or (0, "")
+    with contextlib.suppress(OSError):  # a full disk behind stderr changes no exit code
+        if line:
+            _print_line(f"{Path(sys.argv[0]).name}: {line}")
     _leave(code)
 
 
@@ -178,8 +182,10 @@ def _outcome(main: Callable[[Sequence[str] | None], int]) -> tuple[int, str]:
         _prepare_streams()
         gc.freeze()  # objects from the imports live until the end
         gc.set_threshold(YOUNG_OBJECTS)
+        interrupts.hear_signals()
         interrupts.raise_interrupt()
-        code = _exit_code(main)
+        with bounded_memory():
+            code = _exit_code(main)
         write("")
     except PipelineError as error:
         return error.exit_code, f"error: {error}"
@@ -194,7 +200,8 @@ def _outcome(main: Callable[[Sequence[str] | None], int]) -> tuple[int, str]:
 def denied(error: MemoryError | OSError | ImportError, remedy: str = "") -> PipelineError:
     """Return what this host denied where no room expects it: a failing disk, no descriptor left, no memory left."""
     if isinstance(error, MemoryError):
-        return PipelineError("memory", "ran out", remedy or "end other programs, or use a smaller model")
+        smaller = "give a smaller model or smaller sizes, or use a host with more"
+        return PipelineError("memory", "too little is free", remedy or smaller)
     if isinstance(error, ImportError):
         name = error.name or "a package"
         return PipelineError(name, f"cannot be imported ({error})", remedy or "install the requirements again")

@@ -139,7 +139,7 @@ def test_an_error_of_a_room_is_spelled_out_and_nothing_more_is_printed(tmp_path,
 
 
 DENIALS = [
-    (MemoryError(), "memory: ran out; "),
+    (MemoryError(), "memory: too little is free; "),
     (ImportError("no module", name="pandas"), "pandas: cannot be imported (no module); "),
     (OSError(5, "Input/output error", "a.csv"), "a.csv: the system denies it (Input/output error)"),
     (OSError(24, "Too many open files"), "this host: the system denies it (Too many open files)"),

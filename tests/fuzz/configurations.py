@@ -9,7 +9,7 @@ import re
 import shutil
 from pathlib import Path
 
-from tests.fuzz.pipeline import ENGINE, STAGES, WORKLOADS, build_tables, in_child
+from tests.fuzz.pipeline import ENGINE, STAGES, WORKLOADS, build_tables, in_child, must
 from tests.fuzz.programs import KERNELS, SCRIPTS, module_of
 from tests.fuzz.trial import Trial
 from tests.fuzz.values import CELLS, CONTROL, FLOATS, INTEGERS, SCALARS, TEXTS, broken_bytes, recoded
@@ -72,14 +72,24 @@ ENCODINGS = ("utf-8", "utf-8", "ascii", "latin-1", "cp1252")
 
 
 class Configurations:
-    """The campaign."""
+    """The campaign.
+
+    Args:
+        scripts: whose command lines and settings are broken; empty: those of all stages, measurements seldom.
+    """
 
     name = "configurations"
+
+    def __init__(self, *scripts: str) -> None:
+        """Run nothing yet."""
+        self.scripts = scripts
 
     def prepare(self, folder: Path, unit: float) -> None:
         """Run all stages once."""
         self.source = folder / WORKLOAD
         in_child(build_tables, folder, (WORKLOAD,))
+        os.chdir(self.source)
+        in_child(must, "17_record_run.py", *GOOD["17_record_run.py"])
 
     def run(self, rng: random.Random, trial: Trial) -> None:
         """Break a file or a flag, and run a program that reads it."""
@@ -88,7 +98,7 @@ class Configurations:
         streams = {"encoding": rng.choice(ENCODINGS), "stdout": "/dev/full" if rng.random() < 0.03 else None}
         for script in PLANNERS:
             module_of(script).CONFIGS = ROOT / "configs"
-        kind = rng.choice(("file", "file", "settings", "flags", "flags", "flags", "place"))
+        kind = rng.choice((*(() if self.scripts else ("file", "file")), "settings", "flags", "flags", "flags", "place"))
         command = getattr(self, f"_{kind}")(rng, trial)
         trial.tell(f"{kind}, {streams}")
         trial.run(*command, **streams)
@@ -105,7 +115,7 @@ class Configurations:
 
     def _settings(self, rng: random.Random, trial: Trial) -> tuple[str, ...]:
         """A file of settings with a value that its flag does not take."""
-        script = _script(rng)
+        script = self._script(rng)
         path = trial.folder / "settings.ini"
         path.write_bytes(content := _settings_text(rng, script).encode("utf-8", "surrogatepass"))
         trial.tell(repr(content[:2000]))
@@ -116,9 +126,9 @@ class Configurations:
     def _flags(self, rng: random.Random, trial: Trial) -> tuple[str, ...]:
         """A command line with flags that are wrong, repeated, or of another kind."""
         _odd_files(trial.folder)
-        if rng.random() < 0.15:
+        if rng.random() < 0.15 and not self.scripts:
             return _estimate(rng)
-        script = _script(rng)
+        script = self._script(rng)
         flags = list(GOOD[script])
         for _ in range(rng.choice((1, 1, 2, 3))):
             at = rng.randrange(0, len(flags) + 1)
@@ -127,7 +137,7 @@ class Configurations:
 
     def _place(self, rng: random.Random, trial: Trial) -> tuple[str, ...]:
         """A folder or a file of a strange name, or a current folder that is gone."""
-        script = _script(rng, measured=0.02)
+        script = self._script(rng, measured=0.02)
         name, flags = rng.choice(NAMES), list(GOOD[script])
         draw = rng.random()
         if draw < 0.1:
@@ -154,8 +164,11 @@ class Configurations:
             _odd_files(trial.folder)
         return (script, *flags)
 
+    def _script(self, rng: random.Random, measured: float = 0.06) -> str:
+        return rng.choice(self.scripts) if self.scripts else _any_script(rng, measured)
 
-def _script(rng: random.Random, measured: float = 0.06) -> str:
+
+def _any_script(rng: random.Random, measured: float = 0.06) -> str:
     """A stage; a measurement is rare, because it takes seconds."""
     if rng.random() < measured:
         return rng.choice(("01_profile_onnx.py", "01_profile_onnx.py", "10_load_test.py", "00_host_ceilings.py"))
@@ -179,7 +192,7 @@ def _reader(rng: random.Random, path: Path, name: str) -> tuple[str, ...]:
     if path.parent.name == "kernels":
         return (KERNELS, "kernels", "--list", name, "--out", "out")
     if path.name == "settings.ini":
-        script = _script(rng)
+        script = _any_script(rng)
         return (script, *GOOD[script], "--config", name)
     if path.name in FILE_FLAGS:
         script, flag = FILE_FLAGS[path.name]

@@ -1,0 +1,71 @@
+"""Load stages on a model whose run never ends: the time limit and the first signal end it, with one line."""
+
+import signal
+import subprocess
+import sys
+
+import onnx
+import pytest
+
+from tests.support.command_lines import run_stage
+from tests.support.endless_models import endless_loop
+from tests.support.paths import ROOT
+
+QUICK = ("--threads", 1)
+STAGES = {
+    "10_load_test.py": ("--model", "m.onnx"),
+    "14_load_search.py": ("--model", "m.onnx", "--batch-max", 1),
+    "15_paired_runs.py": ("--ab", "m.onnx", "m.onnx", "--dim", "N=3"),
+    "18_load_fleet.py": ("--models", "m.onnx"),
+    "19_endurance_test.py": ("--model", "m.onnx"),
+    "20_load_interference.py": ("--model", "m.onnx", "--with", "m.onnx"),
+    "21_loadgen_scenario.py": ("--model", "m.onnx"),
+    "22_provider_comparison.py": ("--model", "m.onnx"),
+}
+# A signal as soon as the run has begun.
+INTERRUPTED = """
+import _thread, os, runpy, sys, time
+from common.runtime import limits
+sys.argv = {argv}
+def send():
+    while all(call.begin_s == limits.IDLE for call in limits._known()):
+        time.sleep(0.001)
+    time.sleep(0.02)
+    os.kill(os.getpid(), {number})
+_thread.start_new_thread(send, ())
+runpy.run_path(sys.argv[0], run_name="__main__")
+"""
+
+
+def command(folder, script, *flags):
+    onnx.save(endless_loop(10**15), path := folder / "m.onnx")
+    words = [path if word == "m.onnx" else word for word in STAGES[script]]
+    return [*words, "--out", folder / "out", *QUICK, *flags]
+
+
+@pytest.fixture(autouse=True)
+def _loadgen(request):
+    if "21_loadgen_scenario.py" in request.node.name:
+        pytest.importorskip("mlperf_loadgen", reason="MLPerf LoadGen is not installed")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("script", STAGES)
+def test_the_time_limit_ends_a_run_that_never_ends(tmp_path, script):
+    done = run_stage(script, *command(tmp_path, script, "--run-timeout", "20ms"))
+    said = done.stderr + done.stdout + "".join(path.read_text() for path in (tmp_path / "out").glob("*.csv"))
+    assert "a run took more than 0.02 s and was ended" in said
+    assert done.returncode == (0 if script[:2] in ("18", "22") else 1), (
+        done.stderr
+    )  # a row may say why there is no figure
+    assert len([line for line in done.stderr.splitlines() if ": error: " in line]) == done.returncode
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("script", STAGES)
+def test_the_first_signal_ends_a_run_that_never_ends(tmp_path, script):
+    argv = [script, *map(str, command(tmp_path, script, "--run-timeout", "1h"))]
+    code = INTERRUPTED.format(argv=argv, number=int(signal.SIGINT))
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (130, f"{script}: interrupted; nothing was replaced\n")
+    assert not [*(tmp_path / "out").glob("[!.]*")]
