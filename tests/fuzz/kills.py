@@ -35,6 +35,7 @@ NEEDED = {  # flags without which a script ends before it reads anything
     "02": MODEL,
     "10": (*MODEL, "--duration", "200ms"),
     "11": ("--baseline", "out"),
+    "12": ("--attach", "--port", "0"),
     "13": ("--qnn-csv", str(ROOT / "tests/npu/data/fp16/profile.csv")),
     "14": MODEL,
     "15": ("--ab", "case.onnx", "case.onnx", "--dim", "batch=1"),

@@ -46,16 +46,25 @@ def read_token(path: Path) -> str:
     Raises:
         PipelineError: it cannot be read or made, others may read it, or it is too short.
     """
+    token = secrets.token_urlsafe(TOKEN_BYTES)
     try:
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        _write_token(path, token)
     except FileExistsError:
         return _checked_token(path)
     except OSError as error:
         raise PipelineError(path, f"the token cannot be written ({error.strerror})", "give another <out>") from error
-    token = secrets.token_urlsafe(TOKEN_BYTES)
-    with os.fdopen(descriptor, "w", encoding="ascii") as file:
-        file.write(f"{token}\n")
     return token
+
+
+def _write_token(path: Path, token: str) -> None:
+    """Make the file of a token; a disk that is full keeps none that holds only a part."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    try:
+        with os.fdopen(descriptor, "w", encoding="ascii") as file:
+            file.write(f"{token}\n")
+    except OSError:
+        path.unlink(missing_ok=True)
+        raise
 
 
 def _checked_token(path: Path) -> str:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import stat
+from pathlib import Path
 
 import pytest
 
@@ -58,6 +60,17 @@ def test_a_token_that_protects_nothing_is_refused(tmp_path, content, mode, probl
 def test_a_token_that_cannot_be_made(tmp_path):
     with pytest.raises(PipelineError, match="cannot be written"):
         read_token(tmp_path / "missing" / "token")
+
+
+def test_a_token_for_which_no_space_is_left_leaves_no_file(tmp_path, monkeypatch):
+    def full(descriptor, *_, **__):
+        os.close(descriptor)
+        return Path("/dev/full").open("w", encoding="ascii")
+
+    monkeypatch.setattr(guard_room.os, "fdopen", full)
+    with pytest.raises(PipelineError, match="cannot be written .*No space left"):
+        read_token(tmp_path / "token")
+    assert not [*tmp_path.iterdir()]
 
 
 @pytest.mark.parametrize("host", ["", "evil.example", "127.0.0.1", "127.0.0.1:80", "127.0.0.1:8765.evil.example"])
