@@ -107,7 +107,8 @@ class StageRun:
 
     def close(self) -> None:
         """Print the notes, and the path of every artifact that was written."""
-        self.say(*(f"note: {self._spoken(note)}" for note in self.record.notes), *self._written)
+        notes = [line for note in self.record.notes for line in streams.note_lines(f"note: {self._spoken(note)}")]
+        self.say(*notes, *self._written)
 
 
 @contextlib.contextmanager

@@ -10,12 +10,14 @@ import gc
 import io
 import os
 import sys
+import textwrap
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn, TextIO
 
 from common import interrupts
+from common.cli.help_text import terminal_columns
 from common.errors import CommandLineError, PipelineError
 from common.free_memory import bounded_memory
 from common.names import printable, quoted
@@ -38,6 +40,15 @@ def say(settings: Settings, *lines: str) -> None:
             _print_line(line)
     except OSError:
         abandon(sys.stderr)
+
+
+def note_lines(note: str) -> list[str]:
+    """Return a note as lines that a terminal shows whole; elsewhere it is one line, for programs that search it."""
+    if not sys.stderr.isatty():
+        return [note]
+    return textwrap.wrap(
+        printable(note), terminal_columns(), subsequent_indent="  ", break_long_words=False, break_on_hyphens=False
+    )
 
 
 def show(settings: Settings, text: str) -> None:

@@ -28,7 +28,7 @@ def page(title: str, body: Iterable[str], style: str = "", script: str = "") -> 
     return (
         f'<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n<title>{escape(title)}</title>\n'
         f'<meta name="viewport" content="width=device-width">\n'
-        f"<style>{looks}</style>\n</head>\n<body>\n{content}\n{code}</body>\n</html>\n"
+        f"<style>{looks}</style>\n</head>\n<body>\n<main>\n{content}\n</main>\n{code}</body>\n</html>\n"
     )
 
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+import sys
 
 import pytest
 
 from common import cli
 from common.artifacts.stages import STAGES
-from common.cli import wording
+from common.cli import streams, wording
 from common.errors import PipelineError, UnusableValueError, UpstreamError
 from tests.support.command_lines import run_program
 from tests.support.dag_tables import write_executed
@@ -177,3 +178,14 @@ def test_the_model_is_that_of_the_tables_read_or_the_one_named(tmp_path):
 
     run(tmp_path, reads)
     run(tmp_path, names)
+
+
+def test_a_long_note_is_wrapped_on_a_terminal_and_one_line_elsewhere(monkeypatch):
+    note = "note: " + "a note of many words, " * 20
+    assert streams.note_lines(note) == [note]
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
+    monkeypatch.setenv("COLUMNS", "80")
+    lines = streams.note_lines(note)
+    assert len(lines) > 4 and max(map(len, lines)) <= 80
+    assert all(line.startswith("  ") for line in lines[1:])
+    assert " ".join(" ".join(lines).split()) == note.strip()

@@ -3,6 +3,7 @@
 import re
 import shutil
 import subprocess
+from itertools import pairwise
 from json import loads
 
 import pandas as pd
@@ -174,6 +175,69 @@ def test_a_large_model_keeps_the_page_small_and_says_what_it_leaves_out():
     assert re.search(r"\d+ of 4001 rows; all of them in op_roofline.csv", page)
 
 
+def test_the_page_has_one_main_landmark_and_no_heading_skips_a_level(found, pictures):
+    """axe-core's rules landmark-one-main, region and heading-order."""
+    page = report_html(found, "", pictures)
+    body = page.partition("<body>")[2]
+    assert body.count("<main>") == 1 and body.lstrip().startswith("<main>")
+    assert re.fullmatch(r"\s*(<script>.*</script>\s*)?</body>\s*</html>\s*", body.partition("</main>")[2], re.DOTALL)
+    levels = [int(level) for level in re.findall(r"<h(\d)", body.partition("<script>")[0])]
+    assert levels[0] == 1 and levels.count(1) == 1
+    assert all(after <= before + 1 for before, after in pairwise(levels))
+
+
+LARGE_DRIVER = """
+<script>
+const press = (at, key) => at.dispatchEvent(new KeyboardEvent("keydown", {key, bubbles: true, cancelable: true}));
+const lit = () => document.querySelectorAll(".lit").length;
+const out = {};
+out.stops = [...document.querySelectorAll("*")].filter(e => e.tabIndex >= 0 && e.getClientRects().length).length;
+out.widgets = document.querySelectorAll("a, button, input, summary, tr[data-n], .block").length;
+const blocks = [...document.querySelectorAll(".block")];
+blocks[0].focus(); press(blocks[0], "ArrowDown"); out.second = document.activeElement === blocks[1];
+press(blocks[1], "End"); out.last = document.activeElement === blocks.at(-1);
+out.stop = blocks.filter(block => block.tabIndex === 0).length;
+press(document.activeElement, "Enter"); out.pinned = [blocks.at(-1).getAttribute("aria-pressed"), lit() > 0];
+press(document.body, "Escape"); out.released = [blocks.at(-1).getAttribute("aria-pressed"), lit()];
+const rows = [...document.querySelectorAll("#nodes tbody tr")];
+const field = document.querySelector("#nodes input");
+field.value = rows[7].cells[0].textContent; field.dispatchEvent(new Event("input"));
+out.filtered = rows.filter(row => !row.hidden && row.tabIndex === 0).length;
+field.value = ""; field.dispatchEvent(new Event("input"));
+const [first, next] = document.querySelectorAll("#nodes thead button");
+first.focus(); press(first, "ArrowRight"); out.header = document.activeElement === next;
+const whole = document.querySelector("#roofline [data-n]");
+const everywhere = [...document.querySelectorAll("[data-n]")].flatMap(place => place.dataset.n.split(" "));
+whole.dataset.n = [...new Set(everywhere)].join(" ");
+out.related = document.querySelectorAll("[data-n]").length;
+whole.dispatchEvent(new MouseEvent("click", {bubbles: true}));
+out.lit = lit();
+document.body.dataset.result = JSON.stringify(out);
+</script>
+"""
+
+
+@pytest.mark.exhaustive
+@pytest.mark.skipif(BROWSER is None, reason="needs Chromium or Chrome")
+def test_a_graph_of_3000_nodes_is_walked_by_keyboard_and_one_click_lights_what_is_seen(tmp_path):
+    large = findings_of(all_tables(many_nodes(3_000)))
+    drawn = {name: render(draw_all(large)[name], large.marks())[".svg"] for name in ("roofline", "schedule")}
+    out = driven(report_html(large, "", drawn), LARGE_DRIVER, tmp_path)
+    assert out["widgets"] > 1_000 and out["stops"] < 80
+    assert [out[name] for name in ("second", "last", "stop", "filtered", "header")] == [True, True, 1, 1, True]
+    assert (out["pinned"], out["released"]) == (["true", True], ["false", 0])
+    assert out["related"] > 3_000 and 0 < out["lit"] <= 150
+
+
+def driven(page, driver, folder):
+    """Return what a script leaves that runs behind those of the page."""
+    file = folder / "report.html"
+    file.write_text(page.replace("</body>", f"{driver}</body>"), encoding="utf-8")
+    flags = ["--headless=new", "--no-sandbox", "--disable-gpu", f"--user-data-dir={folder / 'profile'}", "--dump-dom"]
+    done = subprocess.run([BROWSER, *flags, file.as_uri()], capture_output=True, text=True, timeout=300, check=True)
+    return loads(re.search(r'data-result="([^"]*)"', done.stdout)[1].replace("&quot;", '"'))
+
+
 DRIVER = """
 <script>
 const rows = () => [...document.querySelectorAll("#nodes tbody tr")].filter(row => !row.hidden);
@@ -201,12 +265,7 @@ document.body.dataset.result = JSON.stringify(out);
 @pytest.mark.exhaustive
 @pytest.mark.skipif(BROWSER is None, reason="needs Chromium or Chrome")
 def test_a_browser_sorts_filters_and_lights_up_a_node(found, pictures, tmp_path):
-    file = tmp_path / "report.html"
-    file.write_text(report_html(found, "", pictures).replace("</body>", f"{DRIVER}</body>"), encoding="utf-8")
-    flags = ["--headless=new", "--no-sandbox", "--disable-gpu", f"--user-data-dir={tmp_path / 'profile'}", "--dump-dom"]
-    done = subprocess.run([BROWSER, *flags, file.as_uri()], capture_output=True, text=True, timeout=300, check=True)
-    result = re.search(r'data-result="([^"]*)"', done.stdout)[1].replace("&quot;", '"')
-    out = loads(result)
+    out = driven(report_html(found, "", pictures), DRIVER, tmp_path)
     nodes = [row for row in found.tables["op_roofline"] if row["row_kind"] != "gap"]
     labels = found.labels()
     assert out["unsorted"] == len(nodes)

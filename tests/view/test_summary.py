@@ -276,7 +276,7 @@ def test_the_summary_opens_with_the_answer_and_ranks_warnings_by_what_they_do_to
         *("[07]", "[05]", "[00]", "abov", "[01]")
     ]
     page = report_html(findings(tables), "", {})
-    assert page.index(f'<p class="answer">{answer}</p>') < page.index("What would change the answer")
+    assert page.index(f"<h1>{answer}</h1>") < page.index("What would change the answer")
     assert page.index("What would change the answer") < page.index("<h2>Key figures</h2>")
 
 
@@ -288,7 +288,7 @@ def test_without_a_plan_there_is_no_answer_yet(tables):
 def test_what_is_not_judged_has_no_speedup_in_the_report(tables):
     judged = verdicts(tables["speedup"], ["the host was busy"])
     page = report_html(findings({**tables, "offload_verdict": judged}), "", {})
-    assert '<p class="answer">Not judged: the host was busy</p>' in page
+    assert "<h1>Not judged: the host was busy</h1>" in page
     assert "<li>rerun &lt;op_latency&gt; on an idle host</li>" in page
     shown = re.sub(r"<svg.*?</svg>", "", page, flags=re.DOTALL)
     assert not re.search(r">[^<]*\b\d+(\.\d+)?x\b", shown)

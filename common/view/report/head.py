@@ -1,4 +1,4 @@
-"""The head of the report: the answer, what would change it, why to doubt it, and the figures behind it."""
+"""The head of the report: what would change the answer, why to doubt it, and the figures behind it."""
 
 from __future__ import annotations
 
@@ -52,12 +52,11 @@ def key_figures(findings: Findings) -> list[KeyFigure]:
     ]
 
 
-def head(findings: Findings, answer: str, first: Mapping[str, list[str]], plain: Callable[[str], str]) -> str:
-    """Return the head: the answer, model and host, what would change the answer, the first notes, and key figures.
+def head(findings: Findings, first: Mapping[str, list[str]], plain: Callable[[str], str]) -> str:
+    """Return the head below the answer: model and host, what would change the answer, the first notes, key figures.
 
     Args:
         findings: tables, documents and records of the stages.
-        answer: in one sentence; empty where there is none.
         first: the most important notes by what they endanger.
         plain: spells out the names in angle brackets.
     """
@@ -73,7 +72,6 @@ def head(findings: Findings, answer: str, first: Mapping[str, list[str]], plain:
     facts = (f"model {origin.model_id}" if origin.model_id else "", origin.processor, origin.runtime)
     about = f'<p class="aside">{escape(" · ".join(filter(None, facts)))}</p>'
     parts = [
-        f'<p class="answer">{escape(answer)}</p>' if answer else "",
         about,
         f"<h2>What would change the answer</h2>{changes}" if changes else "",
         f'<div class="first"><h2>Warnings</h2>{notes}<p><a href="#notes">all notes</a></p></div>' if notes else "",

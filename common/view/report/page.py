@@ -107,7 +107,9 @@ def _page(findings: Findings, summary: str, drawings: str, plain: Callable[[str]
     links = "".join(f'<a href="#{name}">{title}</a>' for name, (title, content) in sections.items() if content)
     model = next((stage.model_path for stage in findings.stages if stage.model_path), "no model")
     answer = plain(answer_of(findings))
-    top = [f"<h1>Inference profile of {escape(model)}</h1>", head(findings, answer, first_warnings(warnings), plain)]
+    profile = f"Inference profile of {model}"
+    top = [f"<h1>{escape(answer or profile)}</h1>", *([f"<p>{escape(profile)}</p>"] if answer else [])]
+    top.append(head(findings, first_warnings(warnings), plain))
     parts = (section(name, *content) for name, content in sections.items())
     return page(f"Profile of {model}", [*top, f"<nav>{links}</nav>", *parts], STYLE, SCRIPT)
 
