@@ -50,8 +50,8 @@ CODE_02 := common/artifacts/catalogue.py common/artifacts/checks/cells.py common
     common/onnx_graph/work/packed_weights.py common/onnx_graph/work/recurrent.py common/onnx_graph/work/registry.py \
     common/onnx_graph/work/sampling.py common/onnx_graph/work/transforms.py common/operators.py \
     common/runtime/inputs/categories.py common/runtime/inputs/given.py common/runtime/inputs/images.py \
-    common/small_file.py common/sums.py common/view/html.css common/view/html.py common/view/profile/work_text.py \
-    common/view/tables.py common/view/text.py
+    common/small_file.py common/startup.py common/sums.py common/view/html.css common/view/html.py \
+    common/view/profile/work_text.py common/view/tables.py common/view/text.py
 
 SCRIPT_03 := 03_merge_profile_metrics.py
 TABLE_03 := op_roofline.csv
@@ -84,9 +84,9 @@ CODE_03 := common/artifacts/catalogue.py common/artifacts/checks/cells.py common
     common/onnx_graph/work/elementwise.py common/onnx_graph/work/measure.py common/onnx_graph/work/movement.py \
     common/onnx_graph/work/packed_weights.py common/onnx_graph/work/recurrent.py common/onnx_graph/work/registry.py \
     common/onnx_graph/work/sampling.py common/onnx_graph/work/transforms.py common/operators.py common/roofline.py \
-    common/small_file.py common/source_graph.py common/sums.py common/view/groups.py common/view/html.css \
-    common/view/html.py common/view/node_labels.py common/view/roofline/roofline_text.py common/view/tables.py \
-    common/view/text.py
+    common/small_file.py common/source_graph.py common/startup.py common/sums.py common/view/groups.py \
+    common/view/html.css common/view/html.py common/view/node_labels.py common/view/roofline/roofline_text.py \
+    common/view/tables.py common/view/text.py
 
 SCRIPT_04 := 04_critical_path.py
 TABLE_04 := op_schedule.csv
@@ -101,8 +101,8 @@ CODE_04 := common/artifacts/catalogue.py common/artifacts/checks/cells.py common
     common/cli/search.py common/cli/settings.py common/cli/settings_file.py common/cli/stage.py common/cli/streams.py \
     common/cli/wording.py common/dag.py common/errors.py common/host_identity.py common/interrupts.py common/names.py \
     common/number_formats.py common/onnx_graph/reading/scan.py common/onnx_graph/reading/side_files.py \
-    common/operators.py common/small_file.py common/view/html.css common/view/html.py common/view/node_labels.py \
-    common/view/profile/path_text.py common/view/tables.py common/view/text.py
+    common/operators.py common/small_file.py common/startup.py common/view/html.css common/view/html.py \
+    common/view/node_labels.py common/view/profile/path_text.py common/view/tables.py common/view/text.py
 
 SCRIPT_05 := 05_energy_estimate.py
 TABLE_05 := ops_profile.csv
@@ -119,8 +119,9 @@ CODE_05 := common/artifacts/catalogue.py common/artifacts/checks/cells.py common
     common/intervals.py common/names.py common/number_formats.py common/operators.py common/power/bounded_value.py \
     common/power/division.py common/power/efficiency.py common/power/energy_model.py common/power/estimate.py \
     common/power/measured.py common/power/node_energy.py common/power/run_rows.py common/roofline.py \
-    common/small_file.py common/sums.py common/view/html.css common/view/html.py common/view/node_labels.py \
-    common/view/profile/energy_text.py common/view/tables.py common/view/text.py common/yaml_file.py
+    common/small_file.py common/startup.py common/sums.py common/view/html.css common/view/html.py \
+    common/view/node_labels.py common/view/profile/energy_text.py common/view/tables.py common/view/text.py \
+    common/yaml_file.py
 
 SCRIPT_07 := 07_fpga_candidates.py
 TABLE_07 := offload_plan.csv
@@ -157,11 +158,11 @@ CODE_07 := common/artifacts/catalogue.py common/artifacts/checks/cells.py common
     common/fpga/speedup/speedup_rows.py common/fpga/speedup/totals.py common/fpga/speedup/verdict.py \
     common/fusion/border.py common/fusion/chains.py common/fusion/groups.py common/fusion/patterns.py common/graph.py \
     common/host_doubts.py common/host_identity.py common/interrupts.py common/intervals.py common/names.py \
-    common/number_formats.py common/operators.py common/small_file.py common/source_graph.py common/sums.py \
-    common/view/html.css common/view/html.py common/view/plan/fpga_text.py common/view/plan/front_text.py \
-    common/view/tables.py common/view/text.py common/workload/flows.py common/workload/host_cost.py \
-    common/workload/layer_rows.py common/workload/layers.py common/workload/task_candidates.py \
-    common/workload/tasks.py common/workload/workload.py common/yaml_file.py
+    common/number_formats.py common/operators.py common/small_file.py common/source_graph.py common/startup.py \
+    common/sums.py common/view/html.css common/view/html.py common/view/plan/fpga_text.py \
+    common/view/plan/front_text.py common/view/tables.py common/view/text.py common/workload/flows.py \
+    common/workload/host_cost.py common/workload/layer_rows.py common/workload/layers.py \
+    common/workload/task_candidates.py common/workload/tasks.py common/workload/workload.py common/yaml_file.py
 
 SCRIPT_23 := 23_overlay_estimate.py
 TABLE_23 := overlay_layers.csv
@@ -180,9 +181,9 @@ CODE_23 := common/artifacts/catalogue.py common/artifacts/checks/cells.py common
     common/fpga/kernels/overlay/engine_files.py common/fpga/planning/whole_model.py common/fusion/border.py \
     common/fusion/chains.py common/fusion/groups.py common/fusion/patterns.py common/graph.py common/host_identity.py \
     common/interrupts.py common/intervals.py common/names.py common/number_formats.py common/operators.py \
-    common/small_file.py common/source_graph.py common/sums.py common/view/html.css common/view/html.py \
-    common/view/plan/overlay_text.py common/view/tables.py common/view/text.py common/workload/flows.py \
-    common/workload/host_cost.py common/workload/layer_rows.py common/workload/layers.py \
+    common/small_file.py common/source_graph.py common/startup.py common/sums.py common/view/html.css \
+    common/view/html.py common/view/plan/overlay_text.py common/view/tables.py common/view/text.py \
+    common/workload/flows.py common/workload/host_cost.py common/workload/layer_rows.py common/workload/layers.py \
     common/workload/task_candidates.py common/workload/tasks.py common/yaml_file.py
 
 SCRIPT_08 := 08_design_space.py
@@ -243,9 +244,10 @@ CODE_08 := common/artifacts/catalogue.py common/artifacts/checks/cells.py common
     common/onnx_graph/work/measure.py common/onnx_graph/work/movement.py common/onnx_graph/work/packed_weights.py \
     common/onnx_graph/work/recurrent.py common/onnx_graph/work/registry.py common/onnx_graph/work/sampling.py \
     common/onnx_graph/work/transforms.py common/operators.py common/small_file.py common/source_graph.py \
-    common/sums.py common/view/design/text_tables.py common/view/html.css common/view/html.py common/view/tables.py \
-    common/view/text.py common/workers.py common/workload/layer_rows.py common/workload/layers.py \
-    common/workload/loop_nests.py common/workload/map_layers.py common/workload/nest_rows.py common/yaml_file.py
+    common/startup.py common/sums.py common/view/design/text_tables.py common/view/html.css common/view/html.py \
+    common/view/tables.py common/view/text.py common/workers.py common/workload/layer_rows.py \
+    common/workload/layers.py common/workload/loop_nests.py common/workload/map_layers.py common/workload/nest_rows.py \
+    common/yaml_file.py
 
 SCRIPT_14 := 14_load_search.py
 TABLE_14 := load_best.json
@@ -343,11 +345,12 @@ CODE_09 := common/artifacts/catalogue.py common/artifacts/checks/cells.py common
     common/onnx_graph/shapes/upper_bounds.py common/onnx_graph/shapes/values.py common/operators.py \
     common/profiling/trace/events.py common/profiling/trace/nesting.py common/profiling/trace/reader.py \
     common/profiling/trace/shapes.py common/profiling/trace/timeline.py common/profiling/trace/usage.py \
-    common/small_file.py common/sums.py common/timeline/annotations.py common/timeline/chrome_trace.py \
-    common/timeline/flamegraph.py common/timeline/from_tables.py common/timeline/load_tracks.py \
-    common/timeline/npu_trace.py common/timeline/plan_trace.py common/timeline/shown_runs.py common/view/html.css \
-    common/view/html.py common/view/marks.py common/view/node_labels.py common/view/tables.py common/view/text.py \
-    common/view/trace/bottleneck_tables.py common/view/trace/timeline_text.py common/yaml_file.py
+    common/small_file.py common/startup.py common/sums.py common/timeline/annotations.py \
+    common/timeline/chrome_trace.py common/timeline/flamegraph.py common/timeline/from_tables.py \
+    common/timeline/load_tracks.py common/timeline/npu_trace.py common/timeline/plan_trace.py \
+    common/timeline/shown_runs.py common/view/html.css common/view/html.py common/view/marks.py \
+    common/view/node_labels.py common/view/tables.py common/view/text.py common/view/trace/bottleneck_tables.py \
+    common/view/trace/timeline_text.py common/yaml_file.py
 
 SCRIPT_11 := 11_compare_runs.py
 TABLE_11 := comparison.csv
@@ -368,7 +371,7 @@ CODE_11 := common/artifacts/catalogue.py common/artifacts/checks/cells.py common
     common/onnx_graph/reading/naming.py common/onnx_graph/reading/scan.py common/onnx_graph/reading/side_files.py \
     common/operators.py common/profiling/trace/events.py common/profiling/trace/nesting.py \
     common/profiling/trace/node_runs.py common/profiling/trace/reader.py common/profiling/trace/shapes.py \
-    common/profiling/trace/timeline.py common/profiling/trace/usage.py common/small_file.py \
+    common/profiling/trace/timeline.py common/profiling/trace/usage.py common/small_file.py common/startup.py \
     common/timeline/annotations.py common/timeline/chrome_trace.py common/timeline/flamegraph.py \
     common/view/comparison/comparison_tables.py common/view/html.css common/view/html.py common/view/node_labels.py \
     common/view/tables.py common/view/text.py
@@ -396,8 +399,9 @@ CODE_16 := common/artifacts/catalogue.py common/artifacts/checks/cells.py common
     common/comparison/series.py common/comparison/stated_figures.py common/errors.py common/history/levels.py \
     common/history/record.py common/history/revision.py common/history/store.py common/history/trends.py \
     common/host_identity.py common/interrupts.py common/latency/statistics.py common/names.py common/number_formats.py \
-    common/small_file.py common/view/comparison/comparison_tables.py common/view/comparison/history_tables.py \
-    common/view/html.css common/view/html.py common/view/tables.py common/view/text.py
+    common/small_file.py common/startup.py common/view/comparison/comparison_tables.py \
+    common/view/comparison/history_tables.py common/view/html.css common/view/html.py common/view/tables.py \
+    common/view/text.py
 
 SCRIPT_17 := 17_record_run.py
 TABLE_17 := metrics.prom
@@ -419,7 +423,7 @@ CODE_17 := common/artifacts/catalogue.py common/artifacts/checks/cells.py common
     common/number_formats.py common/onnx_graph/reading/naming.py common/onnx_graph/reading/scan.py \
     common/onnx_graph/reading/side_files.py common/profiling/trace/events.py common/profiling/trace/nesting.py \
     common/profiling/trace/node_runs.py common/profiling/trace/reader.py common/profiling/trace/shapes.py \
-    common/profiling/trace/timeline.py common/profiling/trace/usage.py common/small_file.py \
+    common/profiling/trace/timeline.py common/profiling/trace/usage.py common/small_file.py common/startup.py \
     common/view/comparison/comparison_tables.py common/view/comparison/history_tables.py common/view/html.css \
     common/view/html.py common/view/tables.py common/view/text.py
 
@@ -443,7 +447,7 @@ CODE_06 := common/artifacts/catalogue.py common/artifacts/checks/cells.py common
     common/artifacts/whole_folder.py common/cli/__init__.py common/cli/flags.py common/cli/help_text.py \
     common/cli/search.py common/cli/settings.py common/cli/settings_file.py common/cli/stage.py common/cli/streams.py \
     common/cli/wording.py common/errors.py common/host_doubts.py common/host_identity.py common/interrupts.py \
-    common/names.py common/number_formats.py common/operators.py common/small_file.py \
+    common/names.py common/number_formats.py common/operators.py common/small_file.py common/startup.py \
     common/view/comparison/comparison_plot.py common/view/comparison/comparison_tables.py \
     common/view/comparison/history_plot.py common/view/comparison/history_tables.py common/view/design/buffer_plot.py \
     common/view/design/convergence_plot.py common/view/design/energy_plot.py common/view/design/front_plot.py \
