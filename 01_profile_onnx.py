@@ -24,9 +24,9 @@ EXAMPLE of input (a model) and output (op_latency.csv), some columns:
 from __future__ import annotations
 
 if __name__ == "__main__":
-    from common import interrupts
+    from common import startup
 
-    interrupts.end_at_once()  # first of all: the imports below take most of a second
+    startup.begin()  # first of all: the imports below take most of a second
 
 from collections.abc import Mapping, Sequence
 from functools import partial

@@ -25,9 +25,9 @@ EXAMPLE of input (a node of the model) and output (op_metrics.csv), some columns
 from __future__ import annotations
 
 if __name__ == "__main__":
-    from common import interrupts
+    from common import startup
 
-    interrupts.end_at_once()  # first of all: the imports below take most of a second
+    startup.begin()  # first of all: the imports below take most of a second
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path

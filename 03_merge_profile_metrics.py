@@ -24,9 +24,9 @@ EXAMPLE of input (op_latency.csv, op_metrics.csv) and output (op_roofline.csv), 
 from __future__ import annotations
 
 if __name__ == "__main__":
-    from common import interrupts
+    from common import startup
 
-    interrupts.end_at_once()  # first of all: the imports below take most of a second
+    startup.begin()  # first of all: the imports below take most of a second
 
 from collections.abc import Sequence
 from dataclasses import asdict

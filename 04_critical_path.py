@@ -33,9 +33,9 @@ EXAMPLE of input (op_roofline.csv, executed_edges.csv) and output (op_schedule.c
 from __future__ import annotations
 
 if __name__ == "__main__":
-    from common import interrupts
+    from common import startup
 
-    interrupts.end_at_once()  # first of all: the imports below take most of a second
+    startup.begin()  # first of all: the imports below take most of a second
 
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import asdict

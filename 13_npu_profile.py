@@ -28,9 +28,9 @@ EXAMPLE of input (profile.csv, its last column is optional) and output (npu_node
 from __future__ import annotations
 
 if __name__ == "__main__":
-    from common import interrupts
+    from common import startup
 
-    interrupts.end_at_once()  # first of all: the imports below take most of a second
+    startup.begin()  # first of all: the imports below take most of a second
 
 import json
 from collections.abc import Mapping, Sequence

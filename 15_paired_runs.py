@@ -26,9 +26,9 @@ EXAMPLE of output (paired_comparison.csv, some columns):
 from __future__ import annotations
 
 if __name__ == "__main__":
-    from common import interrupts
+    from common import startup
 
-    interrupts.end_at_once()  # first of all: the imports below take most of a second
+    startup.begin()  # first of all: the imports below take most of a second
 
 import contextlib
 from collections.abc import Sequence

@@ -19,9 +19,9 @@ EXAMPLE of output (metrics.prom, some lines):
 from __future__ import annotations
 
 if __name__ == "__main__":
-    from common import interrupts
+    from common import startup
 
-    interrupts.end_at_once()  # first of all: the imports below take most of a second
+    startup.begin()  # first of all: the imports below take most of a second
 
 from collections.abc import Sequence
 from pathlib import Path

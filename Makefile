@@ -44,6 +44,14 @@ CAMPAIGNS :=           # fuzz: "models tables configurations kills disks injecti
 HOST := $(shell uname -n)  # 00, 01: host of the measurement; give the old name to keep tables copied from it
 
 HASH := \#
+# A variable of the command line that this file does not know is refused: `make MODLE=x` would profile the default model.
+GIVEN := $(foreach name,$(.VARIABLES),$(if $(filter command,$(origin $(name))),$(name)))
+KNOWN := $(shell sed -n 's/^\([A-Z_][A-Z_]*\) *:*=.*/\1/p' Makefile) PYTHON SHELL
+DOCUMENTED := $(shell sed -n 's/^\([A-Z_][A-Z_]*\) *:=.*  [$(HASH)].*/\1/p' Makefile)
+UNKNOWN := $(firstword $(filter-out $(KNOWN) MAKE% MFLAGS -%,$(GIVEN)))
+similar = $(shell python3 -c 'import sys; from common.names import did_you_mean; print(did_you_mean(sys.argv[1], sys.argv[2:]))' \
+    $1 $2 2>/dev/null)
+$(if $(UNKNOWN),$(error $(UNKNOWN): no such variable; $(call similar,$(UNKNOWN),$(DOCUMENTED))`make help` lists all))
 OUT_DIR := $(patsubst %/,%,$(or $(strip $(OUT)),out))
 HISTORY_FILE := $(or $(strip $(HISTORY)),runs.sqlite)
 MODEL_NAME := $(or $(strip $(MODEL)),models/resnet50-fp32.onnx)

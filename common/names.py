@@ -70,3 +70,9 @@ def similar_names(name: str, known: Iterable[str]) -> list[str]:
     if len(similar) < MOST_SUGGESTED:
         similar += get_close_matches(name.lower(), by_lower, n=MOST_SUGGESTED)
     return [by_lower[text] for text in dict.fromkeys(similar)][:MOST_SUGGESTED]
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """Return the begin of a remedy: the known names that are spelt like this one; empty where none is."""
+    similar = similar_names(name, known)
+    return f"did you mean {' or '.join(similar)}? " if similar else ""

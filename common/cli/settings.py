@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import re
 import shlex
 import sys
 from collections.abc import Collection, Mapping, Sequence
@@ -18,7 +19,7 @@ from common.cli.settings_file import configured_settings
 from common.cli.streams import write
 from common.cli.wording import flag
 from common.errors import CommandLineError, PipelineError
-from common.names import shown
+from common.names import did_you_mean, shown
 
 ROOT = Path(__file__).resolve().parents[2]
 DEFAULT_OUT = "out"
@@ -99,8 +100,10 @@ class Parser(argparse.ArgumentParser):
         self.setting("--dim", type=flags.binding, action="append", default=[], metavar="NAME=N", help=text)
 
     def error(self, message: str) -> NoReturn:
-        """Raise one line instead of printing the usage."""
-        raise CommandLineError("command line", message, f"see {self.prog} --help")
+        """Raise one line instead of printing the usage; a flag that is misspelt gets its likely spelling."""
+        unknown = re.match(r"unrecognized arguments: (-[^\s=]*)", message)
+        hint = did_you_mean(unknown[1], self._option_string_actions) if unknown else ""
+        raise CommandLineError("command line", message, f"{hint}see {self.prog} --help")
 
 
 def _default_text(default: Any, convert: Any) -> str:

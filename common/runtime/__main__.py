@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 if __name__ == "__main__":
-    from common import interrupts
+    from common import startup
 
-    interrupts.end_at_once()  # first of all: the imports below take most of a second
+    startup.begin()  # first of all: the imports below take most of a second
 
 from common.runtime.provider_table import provider_rows
 from common.view.profile.provider_text import provider_report

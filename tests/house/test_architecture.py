@@ -43,6 +43,7 @@ SHARED = {
     "operators",
     "small_file",
     "source_graph",
+    "startup",
     "sums",
     "yaml_file",
 }
