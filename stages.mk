@@ -14,8 +14,8 @@ CODE_00 :=
 SCRIPT_01 := 01_profile_onnx.py
 TABLE_01 := op_latency.csv
 READS_01 :=
-OPTIONS_01 := model dim input runs duration warmup threads provider optimization seed sensor_rate_hz idle \
-    powercap_root from_trace executed_graph
+OPTIONS_01 := model dim input runs duration warmup threads provider optimization seed run_timeout sensor_rate_hz idle \
+    powercap_root from_trace executed_graph accept_partial
 CONFIGS_01 :=
 CODE_01 :=
 
@@ -24,104 +24,108 @@ TABLE_02 := op_metrics.csv
 READS_02 :=
 OPTIONS_02 := model dim input
 CONFIGS_02 :=
-CODE_02 := common/artifacts/catalogue.py common/artifacts/checks/cells.py common/artifacts/checks/documents.py \
-    common/artifacts/checks/json_text.py common/artifacts/checks/schema.py common/artifacts/columns.py \
-    common/artifacts/folder.py common/artifacts/frames.py common/artifacts/journal.py common/artifacts/lineage.py \
-    common/artifacts/provenance.py common/artifacts/stages.py common/artifacts/transaction.py \
-    common/artifacts/whole_folder.py common/cli/__init__.py common/cli/flags.py common/cli/help_text.py \
-    common/cli/search.py common/cli/settings.py common/cli/settings_file.py common/cli/stage.py common/cli/streams.py \
-    common/cli/wording.py common/errors.py common/expressions.py common/graph.py common/host_identity.py \
-    common/interrupts.py common/names.py common/number_formats.py common/onnx_graph/attributes.py \
-    common/onnx_graph/blocked.py common/onnx_graph/by_operator.py common/onnx_graph/counts.py \
-    common/onnx_graph/load.py common/onnx_graph/malformed.py common/onnx_graph/reading/naming.py \
-    common/onnx_graph/reading/scan.py common/onnx_graph/reading/side_files.py common/onnx_graph/reading/validity.py \
-    common/onnx_graph/rows.py common/onnx_graph/shapes/contrib/__init__.py common/onnx_graph/shapes/contrib/as_onnx.py \
-    common/onnx_graph/shapes/contrib/attention.py common/onnx_graph/shapes/contrib/layouts.py \
-    common/onnx_graph/shapes/contrib/machine_learning.py common/onnx_graph/shapes/contrib/matrix.py \
-    common/onnx_graph/shapes/contrib/normalization.py common/onnx_graph/shapes/contrib/registry.py \
-    common/onnx_graph/shapes/contrib/structure.py common/onnx_graph/shapes/control_flow.py \
-    common/onnx_graph/shapes/evaluation.py common/onnx_graph/shapes/inference.py \
-    common/onnx_graph/shapes/inference_state.py common/onnx_graph/shapes/node_inference.py \
-    common/onnx_graph/shapes/regions.py common/onnx_graph/shapes/types.py common/onnx_graph/shapes/upper_bounds.py \
-    common/onnx_graph/shapes/values.py common/onnx_graph/symbols/dimensions.py common/onnx_graph/symbols/settled.py \
-    common/onnx_graph/symbols/symbolic.py common/onnx_graph/work/__init__.py common/onnx_graph/work/attention.py \
-    common/onnx_graph/work/contractions.py common/onnx_graph/work/convolutions.py common/onnx_graph/work/einsum.py \
-    common/onnx_graph/work/elementwise.py common/onnx_graph/work/measure.py common/onnx_graph/work/movement.py \
-    common/onnx_graph/work/packed_weights.py common/onnx_graph/work/recurrent.py common/onnx_graph/work/registry.py \
-    common/onnx_graph/work/sampling.py common/onnx_graph/work/transforms.py common/operators.py \
-    common/runtime/inputs/categories.py common/runtime/inputs/given.py common/runtime/inputs/images.py \
-    common/small_file.py common/startup.py common/sums.py common/view/html.css common/view/html.py \
-    common/view/profile/work_text.py common/view/tables.py common/view/text.py
+CODE_02 := common/__init__.py common/artifacts/catalogue.py common/artifacts/checks/cells.py \
+    common/artifacts/checks/documents.py common/artifacts/checks/json_text.py common/artifacts/checks/schema.py \
+    common/artifacts/columns.py common/artifacts/folder.py common/artifacts/frames.py common/artifacts/journal.py \
+    common/artifacts/lineage.py common/artifacts/provenance.py common/artifacts/stages.py \
+    common/artifacts/transaction.py common/artifacts/whole_folder.py common/cli/__init__.py common/cli/flags.py \
+    common/cli/help_text.py common/cli/search.py common/cli/settings.py common/cli/settings_file.py \
+    common/cli/stage.py common/cli/streams.py common/cli/wording.py common/errors.py common/expressions.py \
+    common/free_memory.py common/graph.py common/host_identity.py common/interrupts.py common/names.py \
+    common/number_formats.py common/onnx_graph/attributes.py common/onnx_graph/blocked.py \
+    common/onnx_graph/by_operator.py common/onnx_graph/counts.py common/onnx_graph/load.py \
+    common/onnx_graph/malformed.py common/onnx_graph/reading/naming.py common/onnx_graph/reading/scan.py \
+    common/onnx_graph/reading/side_files.py common/onnx_graph/reading/validity.py common/onnx_graph/rows.py \
+    common/onnx_graph/shapes/budget.py common/onnx_graph/shapes/contrib/__init__.py \
+    common/onnx_graph/shapes/contrib/as_onnx.py common/onnx_graph/shapes/contrib/attention.py \
+    common/onnx_graph/shapes/contrib/layouts.py common/onnx_graph/shapes/contrib/machine_learning.py \
+    common/onnx_graph/shapes/contrib/matrix.py common/onnx_graph/shapes/contrib/normalization.py \
+    common/onnx_graph/shapes/contrib/registry.py common/onnx_graph/shapes/contrib/structure.py \
+    common/onnx_graph/shapes/control_flow.py common/onnx_graph/shapes/evaluation.py \
+    common/onnx_graph/shapes/inference.py common/onnx_graph/shapes/inference_state.py \
+    common/onnx_graph/shapes/node_inference.py common/onnx_graph/shapes/regions.py common/onnx_graph/shapes/types.py \
+    common/onnx_graph/shapes/upper_bounds.py common/onnx_graph/shapes/values.py \
+    common/onnx_graph/symbols/dimensions.py common/onnx_graph/symbols/settled.py common/onnx_graph/symbols/symbolic.py \
+    common/onnx_graph/work/__init__.py common/onnx_graph/work/attention.py common/onnx_graph/work/contractions.py \
+    common/onnx_graph/work/convolutions.py common/onnx_graph/work/einsum.py common/onnx_graph/work/elementwise.py \
+    common/onnx_graph/work/measure.py common/onnx_graph/work/movement.py common/onnx_graph/work/packed_weights.py \
+    common/onnx_graph/work/recurrent.py common/onnx_graph/work/registry.py common/onnx_graph/work/sampling.py \
+    common/onnx_graph/work/transforms.py common/operators.py common/runtime/inputs/categories.py \
+    common/runtime/inputs/given.py common/runtime/inputs/images.py common/small_file.py common/startup.py \
+    common/sums.py common/view/__init__.py common/view/html.css common/view/html.py common/view/profile/work_text.py \
+    common/view/tables.py common/view/text.py
 
 SCRIPT_03 := 03_merge_profile_metrics.py
 TABLE_03 := op_roofline.csv
 READS_03 := 00 01 02
 OPTIONS_03 := peak_flops mem_bw ceilings
 CONFIGS_03 :=
-CODE_03 := common/artifacts/catalogue.py common/artifacts/checks/cells.py common/artifacts/checks/documents.py \
-    common/artifacts/checks/json_text.py common/artifacts/checks/schema.py common/artifacts/columns.py \
-    common/artifacts/folder.py common/artifacts/frames.py common/artifacts/journal.py common/artifacts/lineage.py \
-    common/artifacts/provenance.py common/artifacts/stages.py common/artifacts/transaction.py \
-    common/artifacts/whole_folder.py common/attribution/contraction_check.py common/attribution/known_work.py \
-    common/attribution/match.py common/attribution/ownership.py common/attribution/precision_casts.py \
-    common/attribution/roofline_rows.py common/cli/__init__.py common/cli/flags.py common/cli/help_text.py \
-    common/cli/search.py common/cli/settings.py common/cli/settings_file.py common/cli/stage.py common/cli/streams.py \
-    common/cli/wording.py common/errors.py common/expressions.py common/fusion/border.py common/fusion/groups.py \
+CODE_03 := common/__init__.py common/artifacts/catalogue.py common/artifacts/checks/cells.py \
+    common/artifacts/checks/documents.py common/artifacts/checks/json_text.py common/artifacts/checks/schema.py \
+    common/artifacts/columns.py common/artifacts/folder.py common/artifacts/frames.py common/artifacts/journal.py \
+    common/artifacts/lineage.py common/artifacts/provenance.py common/artifacts/stages.py \
+    common/artifacts/transaction.py common/artifacts/whole_folder.py common/attribution/contraction_check.py \
+    common/attribution/known_work.py common/attribution/match.py common/attribution/ownership.py \
+    common/attribution/precision_casts.py common/attribution/roofline_rows.py common/attribution/share_reasons.py \
+    common/cli/__init__.py common/cli/flags.py common/cli/help_text.py common/cli/search.py common/cli/settings.py \
+    common/cli/settings_file.py common/cli/stage.py common/cli/streams.py common/cli/wording.py common/errors.py \
+    common/expressions.py common/free_memory.py common/fusion/border.py common/fusion/groups.py \
     common/fusion/patterns.py common/graph.py common/host_doubts.py common/host_identity.py common/interrupts.py \
     common/names.py common/number_formats.py common/onnx_graph/by_operator.py common/onnx_graph/counts.py \
     common/onnx_graph/executed.py common/onnx_graph/malformed.py common/onnx_graph/reading/naming.py \
     common/onnx_graph/reading/scan.py common/onnx_graph/reading/side_files.py common/onnx_graph/reading/stripping.py \
-    common/onnx_graph/reading/validity.py common/onnx_graph/shapes/contrib/__init__.py \
-    common/onnx_graph/shapes/contrib/as_onnx.py common/onnx_graph/shapes/contrib/attention.py \
-    common/onnx_graph/shapes/contrib/layouts.py common/onnx_graph/shapes/contrib/machine_learning.py \
-    common/onnx_graph/shapes/contrib/matrix.py common/onnx_graph/shapes/contrib/normalization.py \
-    common/onnx_graph/shapes/contrib/registry.py common/onnx_graph/shapes/contrib/structure.py \
-    common/onnx_graph/shapes/evaluation.py common/onnx_graph/shapes/inference_state.py \
-    common/onnx_graph/shapes/node_inference.py common/onnx_graph/shapes/regions.py common/onnx_graph/shapes/types.py \
-    common/onnx_graph/shapes/upper_bounds.py common/onnx_graph/shapes/values.py \
-    common/onnx_graph/symbols/dimensions.py common/onnx_graph/work/__init__.py common/onnx_graph/work/attention.py \
-    common/onnx_graph/work/contractions.py common/onnx_graph/work/convolutions.py common/onnx_graph/work/einsum.py \
-    common/onnx_graph/work/elementwise.py common/onnx_graph/work/measure.py common/onnx_graph/work/movement.py \
-    common/onnx_graph/work/packed_weights.py common/onnx_graph/work/recurrent.py common/onnx_graph/work/registry.py \
-    common/onnx_graph/work/sampling.py common/onnx_graph/work/transforms.py common/operators.py common/roofline.py \
-    common/small_file.py common/source_graph.py common/startup.py common/sums.py common/view/groups.py \
-    common/view/html.css common/view/html.py common/view/node_labels.py common/view/roofline/roofline_text.py \
-    common/view/tables.py common/view/text.py
+    common/onnx_graph/reading/validity.py common/onnx_graph/shapes/budget.py \
+    common/onnx_graph/shapes/contrib/__init__.py common/onnx_graph/shapes/contrib/as_onnx.py \
+    common/onnx_graph/shapes/contrib/attention.py common/onnx_graph/shapes/contrib/layouts.py \
+    common/onnx_graph/shapes/contrib/machine_learning.py common/onnx_graph/shapes/contrib/matrix.py \
+    common/onnx_graph/shapes/contrib/normalization.py common/onnx_graph/shapes/contrib/registry.py \
+    common/onnx_graph/shapes/contrib/structure.py common/onnx_graph/shapes/evaluation.py \
+    common/onnx_graph/shapes/inference_state.py common/onnx_graph/shapes/node_inference.py \
+    common/onnx_graph/shapes/regions.py common/onnx_graph/shapes/types.py common/onnx_graph/shapes/upper_bounds.py \
+    common/onnx_graph/shapes/values.py common/onnx_graph/symbols/dimensions.py common/onnx_graph/work/__init__.py \
+    common/onnx_graph/work/attention.py common/onnx_graph/work/contractions.py common/onnx_graph/work/convolutions.py \
+    common/onnx_graph/work/einsum.py common/onnx_graph/work/elementwise.py common/onnx_graph/work/measure.py \
+    common/onnx_graph/work/movement.py common/onnx_graph/work/packed_weights.py common/onnx_graph/work/recurrent.py \
+    common/onnx_graph/work/registry.py common/onnx_graph/work/sampling.py common/onnx_graph/work/transforms.py \
+    common/operators.py common/roofline.py common/small_file.py common/source_graph.py common/startup.py \
+    common/sums.py common/view/__init__.py common/view/groups.py common/view/html.css common/view/html.py \
+    common/view/node_labels.py common/view/roofline/roofline_text.py common/view/tables.py common/view/text.py
 
 SCRIPT_04 := 04_critical_path.py
 TABLE_04 := op_schedule.csv
 READS_04 := 03
 OPTIONS_04 := model what_if
 CONFIGS_04 :=
-CODE_04 := common/artifacts/catalogue.py common/artifacts/checks/cells.py common/artifacts/checks/documents.py \
-    common/artifacts/checks/json_text.py common/artifacts/checks/schema.py common/artifacts/columns.py \
-    common/artifacts/folder.py common/artifacts/frames.py common/artifacts/journal.py common/artifacts/lineage.py \
-    common/artifacts/provenance.py common/artifacts/stages.py common/artifacts/transaction.py \
-    common/artifacts/whole_folder.py common/cli/__init__.py common/cli/flags.py common/cli/help_text.py \
-    common/cli/search.py common/cli/settings.py common/cli/settings_file.py common/cli/stage.py common/cli/streams.py \
-    common/cli/wording.py common/dag.py common/errors.py common/host_identity.py common/interrupts.py common/names.py \
-    common/number_formats.py common/onnx_graph/reading/scan.py common/onnx_graph/reading/side_files.py \
-    common/operators.py common/small_file.py common/startup.py common/view/html.css common/view/html.py \
-    common/view/node_labels.py common/view/profile/path_text.py common/view/tables.py common/view/text.py
+CODE_04 := common/__init__.py common/artifacts/catalogue.py common/artifacts/checks/cells.py \
+    common/artifacts/checks/documents.py common/artifacts/checks/json_text.py common/artifacts/checks/schema.py \
+    common/artifacts/columns.py common/artifacts/folder.py common/artifacts/frames.py common/artifacts/journal.py \
+    common/artifacts/lineage.py common/artifacts/provenance.py common/artifacts/stages.py \
+    common/artifacts/transaction.py common/artifacts/whole_folder.py common/cli/__init__.py common/cli/flags.py \
+    common/cli/help_text.py common/cli/search.py common/cli/settings.py common/cli/settings_file.py \
+    common/cli/stage.py common/cli/streams.py common/cli/wording.py common/dag.py common/errors.py \
+    common/free_memory.py common/host_identity.py common/interrupts.py common/names.py common/number_formats.py \
+    common/onnx_graph/reading/scan.py common/onnx_graph/reading/side_files.py common/operators.py common/small_file.py \
+    common/startup.py common/view/__init__.py common/view/html.css common/view/html.py common/view/node_labels.py \
+    common/view/profile/path_text.py common/view/tables.py common/view/text.py
 
 SCRIPT_05 := 05_energy_estimate.py
 TABLE_05 := ops_profile.csv
 READS_05 := 03 01 00
 OPTIONS_05 := avg_power_w static_power_w ceilings energy_config energy_model
 CONFIGS_05 := configs/energy.yaml
-CODE_05 := common/artifacts/catalogue.py common/artifacts/checks/cells.py common/artifacts/checks/documents.py \
-    common/artifacts/checks/json_text.py common/artifacts/checks/schema.py common/artifacts/columns.py \
-    common/artifacts/folder.py common/artifacts/frames.py common/artifacts/journal.py common/artifacts/lineage.py \
-    common/artifacts/provenance.py common/artifacts/stages.py common/artifacts/transaction.py \
-    common/artifacts/whole_folder.py common/cli/__init__.py common/cli/flags.py common/cli/help_text.py \
-    common/cli/search.py common/cli/settings.py common/cli/settings_file.py common/cli/stage.py common/cli/streams.py \
-    common/cli/wording.py common/configuration.py common/errors.py common/host_identity.py common/interrupts.py \
-    common/intervals.py common/names.py common/number_formats.py common/operators.py common/power/bounded_value.py \
-    common/power/division.py common/power/efficiency.py common/power/energy_model.py common/power/estimate.py \
-    common/power/measured.py common/power/node_energy.py common/power/run_rows.py common/roofline.py \
-    common/small_file.py common/startup.py common/sums.py common/view/html.css common/view/html.py \
-    common/view/node_labels.py common/view/profile/energy_text.py common/view/tables.py common/view/text.py \
-    common/yaml_file.py
+CODE_05 := common/__init__.py common/artifacts/catalogue.py common/artifacts/checks/cells.py \
+    common/artifacts/checks/documents.py common/artifacts/checks/json_text.py common/artifacts/checks/schema.py \
+    common/artifacts/columns.py common/artifacts/folder.py common/artifacts/frames.py common/artifacts/journal.py \
+    common/artifacts/lineage.py common/artifacts/provenance.py common/artifacts/stages.py \
+    common/artifacts/transaction.py common/artifacts/whole_folder.py common/cli/__init__.py common/cli/flags.py \
+    common/cli/help_text.py common/cli/search.py common/cli/settings.py common/cli/settings_file.py \
+    common/cli/stage.py common/cli/streams.py common/cli/wording.py common/configuration.py common/errors.py \
+    common/free_memory.py common/host_identity.py common/interrupts.py common/intervals.py common/names.py \
+    common/number_formats.py common/operators.py common/power/bounded_value.py common/power/division.py \
+    common/power/efficiency.py common/power/energy_model.py common/power/estimate.py common/power/measured.py \
+    common/power/node_energy.py common/power/run_rows.py common/roofline.py common/small_file.py common/startup.py \
+    common/sums.py common/view/__init__.py common/view/html.css common/view/html.py common/view/node_labels.py \
+    common/view/profile/energy_text.py common/view/tables.py common/view/text.py common/yaml_file.py
 
 SCRIPT_07 := 07_fpga_candidates.py
 TABLE_07 := offload_plan.csv
@@ -130,17 +134,17 @@ OPTIONS_07 := board precision launch_per kernel_speedup what_if time_limit effor
     min_intensity_flop_per_byte min_fused_share fpga_config hand_off
 CONFIGS_07 := configs/fpga.yaml configs/systolic_rtl.yaml configs/streaming.yaml configs/dataflow.yaml \
     configs/card_energy.yaml
-CODE_07 := common/artifacts/catalogue.py common/artifacts/checks/cells.py common/artifacts/checks/documents.py \
-    common/artifacts/checks/json_text.py common/artifacts/checks/schema.py common/artifacts/columns.py \
-    common/artifacts/folder.py common/artifacts/frames.py common/artifacts/journal.py common/artifacts/lineage.py \
-    common/artifacts/provenance.py common/artifacts/stages.py common/artifacts/transaction.py \
-    common/artifacts/whole_folder.py common/cli/__init__.py common/cli/flags.py common/cli/help_text.py \
-    common/cli/search.py common/cli/settings.py common/cli/settings_file.py common/cli/stage.py common/cli/streams.py \
-    common/cli/wording.py common/configuration.py common/errors.py common/expressions.py common/fpga/coefficients.py \
-    common/fpga/device/board.py common/fpga/device/board_files.py common/fpga/device/resources.py \
-    common/fpga/engine_catalogue.py common/fpga/hand_off/designs.py common/fpga/hand_off/files.py \
-    common/fpga/hand_off/schedule.py common/fpga/hand_off/specification.py common/fpga/hand_off/units.py \
-    common/fpga/kernels/dataflow/attention.py common/fpga/kernels/dataflow/operators.py \
+CODE_07 := common/__init__.py common/artifacts/catalogue.py common/artifacts/checks/cells.py \
+    common/artifacts/checks/documents.py common/artifacts/checks/json_text.py common/artifacts/checks/schema.py \
+    common/artifacts/columns.py common/artifacts/folder.py common/artifacts/frames.py common/artifacts/journal.py \
+    common/artifacts/lineage.py common/artifacts/provenance.py common/artifacts/stages.py \
+    common/artifacts/transaction.py common/artifacts/whole_folder.py common/cli/__init__.py common/cli/flags.py \
+    common/cli/help_text.py common/cli/search.py common/cli/settings.py common/cli/settings_file.py \
+    common/cli/stage.py common/cli/streams.py common/cli/wording.py common/configuration.py common/errors.py \
+    common/expressions.py common/fpga/coefficients.py common/fpga/device/board.py common/fpga/device/board_files.py \
+    common/fpga/device/resources.py common/fpga/engine_catalogue.py common/fpga/hand_off/designs.py \
+    common/fpga/hand_off/files.py common/fpga/hand_off/schedule.py common/fpga/hand_off/specification.py \
+    common/fpga/hand_off/units.py common/fpga/kernels/dataflow/attention.py common/fpga/kernels/dataflow/operators.py \
     common/fpga/kernels/dataflow/rowwise.py common/fpga/kernels/dataflow/streaming.py common/fpga/kernels/estimate.py \
     common/fpga/kernels/overlay/cycles.py common/fpga/kernels/overlay/engine.py \
     common/fpga/kernels/overlay/engine_files.py common/fpga/kernels/ports.py common/fpga/kernels/systolic/array.py \
@@ -156,11 +160,12 @@ CODE_07 := common/artifacts/catalogue.py common/artifacts/checks/cells.py common
     common/fpga/planning/request.py common/fpga/planning/results.py common/fpga/planning/rule_classes.py \
     common/fpga/rtl/generate.py common/fpga/speedup/amdahl.py common/fpga/speedup/energy.py \
     common/fpga/speedup/speedup_rows.py common/fpga/speedup/totals.py common/fpga/speedup/verdict.py \
-    common/fusion/border.py common/fusion/chains.py common/fusion/groups.py common/fusion/patterns.py common/graph.py \
-    common/host_doubts.py common/host_identity.py common/interrupts.py common/intervals.py common/names.py \
-    common/number_formats.py common/operators.py common/small_file.py common/source_graph.py common/startup.py \
-    common/sums.py common/view/html.css common/view/html.py common/view/plan/fpga_text.py \
-    common/view/plan/front_text.py common/view/tables.py common/view/text.py common/workload/flows.py \
+    common/free_memory.py common/fusion/border.py common/fusion/chains.py common/fusion/groups.py \
+    common/fusion/patterns.py common/graph.py common/host_doubts.py common/host_identity.py common/interrupts.py \
+    common/intervals.py common/names.py common/number_formats.py common/operators.py common/small_file.py \
+    common/source_graph.py common/startup.py common/sums.py common/view/__init__.py common/view/html.css \
+    common/view/html.py common/view/plan/cases.py common/view/plan/fpga_text.py common/view/plan/front_text.py \
+    common/view/plan/headline.py common/view/tables.py common/view/text.py common/workload/flows.py \
     common/workload/host_cost.py common/workload/layer_rows.py common/workload/layers.py \
     common/workload/task_candidates.py common/workload/tasks.py common/workload/workload.py common/yaml_file.py
 
@@ -169,19 +174,20 @@ TABLE_23 := overlay_layers.csv
 READS_23 := 02
 OPTIONS_23 := board engine
 CONFIGS_23 :=
-CODE_23 := common/artifacts/catalogue.py common/artifacts/checks/cells.py common/artifacts/checks/documents.py \
-    common/artifacts/checks/json_text.py common/artifacts/checks/schema.py common/artifacts/columns.py \
-    common/artifacts/folder.py common/artifacts/frames.py common/artifacts/journal.py common/artifacts/lineage.py \
-    common/artifacts/provenance.py common/artifacts/stages.py common/artifacts/transaction.py \
-    common/artifacts/whole_folder.py common/cli/__init__.py common/cli/flags.py common/cli/help_text.py \
-    common/cli/search.py common/cli/settings.py common/cli/settings_file.py common/cli/stage.py common/cli/streams.py \
-    common/cli/wording.py common/configuration.py common/errors.py common/expressions.py common/fpga/device/board.py \
-    common/fpga/device/board_files.py common/fpga/device/resources.py common/fpga/kernels/estimate.py \
-    common/fpga/kernels/overlay/cycles.py common/fpga/kernels/overlay/engine.py \
-    common/fpga/kernels/overlay/engine_files.py common/fpga/planning/whole_model.py common/fusion/border.py \
-    common/fusion/chains.py common/fusion/groups.py common/fusion/patterns.py common/graph.py common/host_identity.py \
-    common/interrupts.py common/intervals.py common/names.py common/number_formats.py common/operators.py \
-    common/small_file.py common/source_graph.py common/startup.py common/sums.py common/view/html.css \
+CODE_23 := common/__init__.py common/artifacts/catalogue.py common/artifacts/checks/cells.py \
+    common/artifacts/checks/documents.py common/artifacts/checks/json_text.py common/artifacts/checks/schema.py \
+    common/artifacts/columns.py common/artifacts/folder.py common/artifacts/frames.py common/artifacts/journal.py \
+    common/artifacts/lineage.py common/artifacts/provenance.py common/artifacts/stages.py \
+    common/artifacts/transaction.py common/artifacts/whole_folder.py common/cli/__init__.py common/cli/flags.py \
+    common/cli/help_text.py common/cli/search.py common/cli/settings.py common/cli/settings_file.py \
+    common/cli/stage.py common/cli/streams.py common/cli/wording.py common/configuration.py common/errors.py \
+    common/expressions.py common/fpga/device/board.py common/fpga/device/board_files.py \
+    common/fpga/device/resources.py common/fpga/kernels/estimate.py common/fpga/kernels/overlay/cycles.py \
+    common/fpga/kernels/overlay/engine.py common/fpga/kernels/overlay/engine_files.py \
+    common/fpga/planning/whole_model.py common/free_memory.py common/fusion/border.py common/fusion/chains.py \
+    common/fusion/groups.py common/fusion/patterns.py common/graph.py common/host_identity.py common/interrupts.py \
+    common/intervals.py common/names.py common/number_formats.py common/operators.py common/small_file.py \
+    common/source_graph.py common/startup.py common/sums.py common/view/__init__.py common/view/html.css \
     common/view/html.py common/view/plan/overlay_text.py common/view/tables.py common/view/text.py \
     common/workload/flows.py common/workload/host_cost.py common/workload/layer_rows.py common/workload/layers.py \
     common/workload/task_candidates.py common/workload/tasks.py common/yaml_file.py
@@ -192,59 +198,61 @@ READS_08 := 02
 OPTIONS_08 := hardware sweep objective area_budget_mm2 engine experiments evaluations seed most_layers accounting jobs \
     cluster cluster_address cache cache_mb
 CONFIGS_08 :=
-CODE_08 := common/artifacts/catalogue.py common/artifacts/checks/cells.py common/artifacts/checks/documents.py \
-    common/artifacts/checks/json_text.py common/artifacts/checks/schema.py common/artifacts/columns.py \
-    common/artifacts/folder.py common/artifacts/frames.py common/artifacts/journal.py common/artifacts/lineage.py \
-    common/artifacts/provenance.py common/artifacts/stages.py common/artifacts/transaction.py \
-    common/artifacts/whole_folder.py common/cli/__init__.py common/cli/flags.py common/cli/help_text.py \
-    common/cli/search.py common/cli/settings.py common/cli/settings_file.py common/cli/stage.py common/cli/streams.py \
-    common/cli/wording.py common/code_version.py common/configuration.py common/design_space/accelerator/hardware.py \
-    common/design_space/accelerator/hardware_files.py common/design_space/accelerator/single_buffer.py \
-    common/design_space/accelerator/sweep.py common/design_space/evaluation.py common/design_space/fa_dosa/__init__.py \
-    common/design_space/fa_dosa/algorithm.py common/design_space/fa_dosa/graph.py \
-    common/design_space/fa_dosa/onnx_frontend.py common/design_space/fa_dosa/parameters.py \
-    common/design_space/fa_dosa/performance_model.py common/design_space/fa_dosa/seed_accounting.py \
-    common/design_space/groups/axis_tiles.py common/design_space/groups/convex_groups.py \
-    common/design_space/groups/tiled_group.py common/design_space/hierarchy/best_schedule.py \
-    common/design_space/hierarchy/execution_options.py common/design_space/hierarchy/model_layers.py \
-    common/design_space/hierarchy/row_tiles.py common/design_space/hierarchy/schedule.py \
-    common/design_space/hierarchy/schedule_edges.py common/design_space/hierarchy/schedule_rows.py \
-    common/design_space/hierarchy/workload.py common/design_space/mapping/arrays.py \
-    common/design_space/mapping/cost.py common/design_space/mapping/layer_by_layer.py \
-    common/design_space/mapping/mapping_problem.py common/design_space/mapping/mapping_space.py \
-    common/design_space/mapping/mappings.py common/design_space/mapping/nest_fronts.py \
-    common/design_space/mapping/placement.py common/design_space/mapping/traffic.py \
-    common/design_space/results/cache.py common/design_space/results/comparison.py \
-    common/design_space/results/content.py common/design_space/results/design_result.py \
-    common/design_space/search/engines/cma_engine.py common/design_space/search/engines/gradient_engine.py \
-    common/design_space/search/engines/nevergrad_engine.py common/design_space/search/engines/optuna_engine.py \
-    common/design_space/search/engines/random_engine.py common/design_space/search/engines/registry.py \
-    common/design_space/search/engines/two_step_engine.py common/design_space/search/fronts.py \
-    common/design_space/search/observer.py common/design_space/search/problem.py common/design_space/search/search.py \
-    common/design_space/search/settings.py common/design_space/single_buffer/bound.py \
-    common/design_space/single_buffer/fusion.py common/design_space/single_buffer/fusion_choices.py \
-    common/design_space/single_buffer/fusion_problem.py common/design_space/single_buffer/group_tiles.py \
-    common/design_space/single_buffer/nest_tiles.py common/design_space/single_buffer/workload.py common/errors.py \
-    common/expressions.py common/fusion/border.py common/fusion/groups.py common/fusion/patterns.py common/graph.py \
-    common/host_identity.py common/interrupts.py common/intervals.py common/names.py common/number_formats.py \
-    common/onnx_graph/attributes.py common/onnx_graph/by_operator.py common/onnx_graph/counts.py \
-    common/onnx_graph/load.py common/onnx_graph/malformed.py common/onnx_graph/reading/naming.py \
-    common/onnx_graph/reading/scan.py common/onnx_graph/reading/side_files.py common/onnx_graph/reading/validity.py \
-    common/onnx_graph/rows.py common/onnx_graph/shapes/contrib/__init__.py common/onnx_graph/shapes/contrib/as_onnx.py \
-    common/onnx_graph/shapes/contrib/attention.py common/onnx_graph/shapes/contrib/layouts.py \
-    common/onnx_graph/shapes/contrib/machine_learning.py common/onnx_graph/shapes/contrib/matrix.py \
-    common/onnx_graph/shapes/contrib/normalization.py common/onnx_graph/shapes/contrib/registry.py \
-    common/onnx_graph/shapes/contrib/structure.py common/onnx_graph/shapes/control_flow.py \
-    common/onnx_graph/shapes/evaluation.py common/onnx_graph/shapes/inference.py \
-    common/onnx_graph/shapes/inference_state.py common/onnx_graph/shapes/node_inference.py \
-    common/onnx_graph/shapes/regions.py common/onnx_graph/shapes/types.py common/onnx_graph/shapes/upper_bounds.py \
-    common/onnx_graph/shapes/values.py common/onnx_graph/symbols/dimensions.py common/onnx_graph/symbols/symbolic.py \
-    common/onnx_graph/work/__init__.py common/onnx_graph/work/attention.py common/onnx_graph/work/contractions.py \
-    common/onnx_graph/work/convolutions.py common/onnx_graph/work/einsum.py common/onnx_graph/work/elementwise.py \
-    common/onnx_graph/work/measure.py common/onnx_graph/work/movement.py common/onnx_graph/work/packed_weights.py \
-    common/onnx_graph/work/recurrent.py common/onnx_graph/work/registry.py common/onnx_graph/work/sampling.py \
-    common/onnx_graph/work/transforms.py common/operators.py common/small_file.py common/source_graph.py \
-    common/startup.py common/sums.py common/view/design/text_tables.py common/view/html.css common/view/html.py \
+CODE_08 := common/__init__.py common/artifacts/catalogue.py common/artifacts/checks/cells.py \
+    common/artifacts/checks/documents.py common/artifacts/checks/json_text.py common/artifacts/checks/schema.py \
+    common/artifacts/columns.py common/artifacts/folder.py common/artifacts/frames.py common/artifacts/journal.py \
+    common/artifacts/lineage.py common/artifacts/provenance.py common/artifacts/stages.py \
+    common/artifacts/transaction.py common/artifacts/whole_folder.py common/cli/__init__.py common/cli/flags.py \
+    common/cli/help_text.py common/cli/search.py common/cli/settings.py common/cli/settings_file.py \
+    common/cli/stage.py common/cli/streams.py common/cli/wording.py common/code_version.py common/configuration.py \
+    common/design_space/accelerator/hardware.py common/design_space/accelerator/hardware_files.py \
+    common/design_space/accelerator/single_buffer.py common/design_space/accelerator/sweep.py \
+    common/design_space/evaluation.py common/design_space/fa_dosa/__init__.py common/design_space/fa_dosa/algorithm.py \
+    common/design_space/fa_dosa/graph.py common/design_space/fa_dosa/onnx_frontend.py \
+    common/design_space/fa_dosa/parameters.py common/design_space/fa_dosa/performance_model.py \
+    common/design_space/fa_dosa/seed_accounting.py common/design_space/groups/axis_tiles.py \
+    common/design_space/groups/convex_groups.py common/design_space/groups/tiled_group.py \
+    common/design_space/hierarchy/best_schedule.py common/design_space/hierarchy/execution_options.py \
+    common/design_space/hierarchy/model_layers.py common/design_space/hierarchy/row_tiles.py \
+    common/design_space/hierarchy/schedule.py common/design_space/hierarchy/schedule_edges.py \
+    common/design_space/hierarchy/schedule_rows.py common/design_space/hierarchy/workload.py \
+    common/design_space/mapping/arrays.py common/design_space/mapping/cost.py \
+    common/design_space/mapping/layer_by_layer.py common/design_space/mapping/mapping_problem.py \
+    common/design_space/mapping/mapping_space.py common/design_space/mapping/mappings.py \
+    common/design_space/mapping/nest_fronts.py common/design_space/mapping/placement.py \
+    common/design_space/mapping/traffic.py common/design_space/results/cache.py \
+    common/design_space/results/comparison.py common/design_space/results/content.py \
+    common/design_space/results/design_result.py common/design_space/search/engines/cma_engine.py \
+    common/design_space/search/engines/gradient_engine.py common/design_space/search/engines/nevergrad_engine.py \
+    common/design_space/search/engines/optuna_engine.py common/design_space/search/engines/random_engine.py \
+    common/design_space/search/engines/registry.py common/design_space/search/engines/two_step_engine.py \
+    common/design_space/search/fronts.py common/design_space/search/observer.py common/design_space/search/problem.py \
+    common/design_space/search/search.py common/design_space/search/settings.py \
+    common/design_space/single_buffer/bound.py common/design_space/single_buffer/fusion.py \
+    common/design_space/single_buffer/fusion_choices.py common/design_space/single_buffer/fusion_problem.py \
+    common/design_space/single_buffer/group_tiles.py common/design_space/single_buffer/nest_tiles.py \
+    common/design_space/single_buffer/workload.py common/errors.py common/expressions.py common/free_memory.py \
+    common/fusion/border.py common/fusion/groups.py common/fusion/patterns.py common/graph.py common/host_identity.py \
+    common/interrupts.py common/intervals.py common/names.py common/number_formats.py common/onnx_graph/attributes.py \
+    common/onnx_graph/by_operator.py common/onnx_graph/counts.py common/onnx_graph/load.py \
+    common/onnx_graph/malformed.py common/onnx_graph/reading/naming.py common/onnx_graph/reading/scan.py \
+    common/onnx_graph/reading/side_files.py common/onnx_graph/reading/validity.py common/onnx_graph/rows.py \
+    common/onnx_graph/shapes/budget.py common/onnx_graph/shapes/contrib/__init__.py \
+    common/onnx_graph/shapes/contrib/as_onnx.py common/onnx_graph/shapes/contrib/attention.py \
+    common/onnx_graph/shapes/contrib/layouts.py common/onnx_graph/shapes/contrib/machine_learning.py \
+    common/onnx_graph/shapes/contrib/matrix.py common/onnx_graph/shapes/contrib/normalization.py \
+    common/onnx_graph/shapes/contrib/registry.py common/onnx_graph/shapes/contrib/structure.py \
+    common/onnx_graph/shapes/control_flow.py common/onnx_graph/shapes/evaluation.py \
+    common/onnx_graph/shapes/inference.py common/onnx_graph/shapes/inference_state.py \
+    common/onnx_graph/shapes/node_inference.py common/onnx_graph/shapes/regions.py common/onnx_graph/shapes/types.py \
+    common/onnx_graph/shapes/upper_bounds.py common/onnx_graph/shapes/values.py \
+    common/onnx_graph/symbols/dimensions.py common/onnx_graph/symbols/symbolic.py common/onnx_graph/work/__init__.py \
+    common/onnx_graph/work/attention.py common/onnx_graph/work/contractions.py common/onnx_graph/work/convolutions.py \
+    common/onnx_graph/work/einsum.py common/onnx_graph/work/elementwise.py common/onnx_graph/work/measure.py \
+    common/onnx_graph/work/movement.py common/onnx_graph/work/packed_weights.py common/onnx_graph/work/recurrent.py \
+    common/onnx_graph/work/registry.py common/onnx_graph/work/sampling.py common/onnx_graph/work/transforms.py \
+    common/operators.py common/small_file.py common/source_graph.py common/startup.py common/sums.py \
+    common/view/__init__.py common/view/design/text_tables.py common/view/html.css common/view/html.py \
     common/view/tables.py common/view/text.py common/workers.py common/workload/layer_rows.py \
     common/workload/layers.py common/workload/loop_nests.py common/workload/map_layers.py common/workload/nest_rows.py \
     common/yaml_file.py
@@ -253,7 +261,8 @@ SCRIPT_14 := 14_load_search.py
 TABLE_14 := load_best.json
 READS_14 :=
 OPTIONS_14 := model dim input batch_max replicate threads workers pool execution inter_threads spinning affinity \
-    provider optimization p99_bound budget usd_per_hour avg_power_w images normalize top_k seed post post_token
+    provider optimization run_timeout p99_bound budget usd_per_hour avg_power_w images normalize top_k seed post \
+    post_token
 CONFIGS_14 :=
 CODE_14 :=
 
@@ -262,7 +271,7 @@ TABLE_10 := load_summary.json
 READS_10 := 14
 OPTIONS_10 := model dim input rate arrivals burst duration seed replay users think lengths length_dim buckets images \
     normalize top_k batch_max batch_wait batch_preferred batch_pad queue_max timeout sessions replicate threads \
-    workers pool execution inter_threads spinning affinity provider optimization post post_token best
+    workers pool execution inter_threads spinning affinity provider optimization run_timeout post post_token best
 CONFIGS_10 :=
 CODE_10 :=
 
@@ -271,7 +280,7 @@ TABLE_18 := load_fleet.csv
 READS_18 :=
 OPTIONS_18 := models dim rate arrivals burst duration seed batch_max batch_wait batch_preferred batch_pad queue_max \
     timeout sessions replicate threads workers pool execution inter_threads spinning affinity provider optimization \
-    search p99_bound budget cluster cluster_address
+    run_timeout search p99_bound budget cluster cluster_address
 CONFIGS_18 :=
 CODE_18 :=
 
@@ -280,7 +289,7 @@ TABLE_19 := endurance_summary.json
 READS_19 :=
 OPTIONS_19 := model dim input rate arrivals burst duration seed part users think lengths length_dim buckets images \
     normalize top_k batch_max batch_wait batch_preferred batch_pad queue_max timeout sessions replicate threads \
-    workers pool execution inter_threads spinning affinity provider optimization post post_token
+    workers pool execution inter_threads spinning affinity provider optimization run_timeout post post_token
 CONFIGS_19 :=
 CODE_19 :=
 
@@ -289,7 +298,7 @@ TABLE_20 := load_interference.csv
 READS_20 :=
 OPTIONS_20 := with_model with_dim with_rate model dim input rate arrivals burst duration seed images normalize top_k \
     batch_max batch_wait batch_preferred batch_pad queue_max timeout sessions replicate threads workers pool execution \
-    inter_threads spinning affinity provider optimization post post_token
+    inter_threads spinning affinity provider optimization run_timeout post post_token
 CONFIGS_20 :=
 CODE_20 :=
 
@@ -298,14 +307,14 @@ TABLE_21 := loadgen_summary.txt
 READS_21 :=
 OPTIONS_21 := scenario p99_bound model dim input rate duration seed images normalize top_k batch_max batch_wait \
     batch_preferred batch_pad queue_max timeout sessions replicate threads workers pool execution inter_threads \
-    spinning affinity provider optimization post post_token
+    spinning affinity provider optimization run_timeout post post_token
 CONFIGS_21 :=
 CODE_21 :=
 
 SCRIPT_22 := 22_provider_comparison.py
 TABLE_22 := provider_comparison.csv
 READS_22 :=
-OPTIONS_22 := model dim input threads optimization seed
+OPTIONS_22 := model dim input threads optimization seed run_timeout
 CONFIGS_22 :=
 CODE_22 :=
 
@@ -321,20 +330,21 @@ TABLE_09 := trace.json
 READS_09 := 01 02 03 04 05 07 10 13
 OPTIONS_09 := runs rules
 CONFIGS_09 := configs/bottlenecks.yaml
-CODE_09 := common/artifacts/catalogue.py common/artifacts/checks/cells.py common/artifacts/checks/documents.py \
-    common/artifacts/checks/json_text.py common/artifacts/checks/schema.py common/artifacts/columns.py \
-    common/artifacts/folder.py common/artifacts/frames.py common/artifacts/journal.py common/artifacts/lineage.py \
-    common/artifacts/provenance.py common/artifacts/stages.py common/artifacts/transaction.py \
-    common/artifacts/whole_folder.py common/bottlenecks/executed_nodes.py common/bottlenecks/judge.py \
-    common/bottlenecks/npu_facts.py common/bottlenecks/rules.py common/bottlenecks/run_facts.py \
-    common/bottlenecks/subjects.py common/cli/__init__.py common/cli/flags.py common/cli/help_text.py \
-    common/cli/search.py common/cli/settings.py common/cli/settings_file.py common/cli/stage.py common/cli/streams.py \
-    common/cli/wording.py common/configuration.py common/dag.py common/errors.py common/expressions.py common/graph.py \
-    common/host_doubts.py common/host_identity.py common/interrupts.py common/intervals.py common/json_stream.py \
-    common/latency/run.py common/latency/statistics.py common/names.py common/number_formats.py \
-    common/onnx_graph/by_operator.py common/onnx_graph/malformed.py common/onnx_graph/reading/naming.py \
-    common/onnx_graph/reading/outline.py common/onnx_graph/reading/scan.py common/onnx_graph/reading/side_files.py \
-    common/onnx_graph/reading/stripping.py common/onnx_graph/shapes/contrib/__init__.py \
+CODE_09 := common/__init__.py common/artifacts/catalogue.py common/artifacts/checks/cells.py \
+    common/artifacts/checks/documents.py common/artifacts/checks/json_text.py common/artifacts/checks/schema.py \
+    common/artifacts/columns.py common/artifacts/folder.py common/artifacts/frames.py common/artifacts/journal.py \
+    common/artifacts/lineage.py common/artifacts/provenance.py common/artifacts/stages.py \
+    common/artifacts/transaction.py common/artifacts/whole_folder.py common/bottlenecks/executed_nodes.py \
+    common/bottlenecks/judge.py common/bottlenecks/npu_facts.py common/bottlenecks/rules.py \
+    common/bottlenecks/run_facts.py common/bottlenecks/subjects.py common/cli/__init__.py common/cli/flags.py \
+    common/cli/help_text.py common/cli/search.py common/cli/settings.py common/cli/settings_file.py \
+    common/cli/stage.py common/cli/streams.py common/cli/wording.py common/configuration.py common/dag.py \
+    common/errors.py common/expressions.py common/free_memory.py common/graph.py common/host_doubts.py \
+    common/host_identity.py common/interrupts.py common/intervals.py common/json_stream.py common/latency/run.py \
+    common/latency/statistics.py common/names.py common/number_formats.py common/onnx_graph/by_operator.py \
+    common/onnx_graph/malformed.py common/onnx_graph/reading/naming.py common/onnx_graph/reading/outline.py \
+    common/onnx_graph/reading/scan.py common/onnx_graph/reading/side_files.py common/onnx_graph/reading/stripping.py \
+    common/onnx_graph/shapes/budget.py common/onnx_graph/shapes/contrib/__init__.py \
     common/onnx_graph/shapes/contrib/as_onnx.py common/onnx_graph/shapes/contrib/attention.py \
     common/onnx_graph/shapes/contrib/layouts.py common/onnx_graph/shapes/contrib/machine_learning.py \
     common/onnx_graph/shapes/contrib/matrix.py common/onnx_graph/shapes/contrib/normalization.py \
@@ -348,38 +358,39 @@ CODE_09 := common/artifacts/catalogue.py common/artifacts/checks/cells.py common
     common/small_file.py common/startup.py common/sums.py common/timeline/annotations.py \
     common/timeline/chrome_trace.py common/timeline/flamegraph.py common/timeline/from_tables.py \
     common/timeline/load_tracks.py common/timeline/npu_trace.py common/timeline/plan_trace.py \
-    common/timeline/shown_runs.py common/view/html.css common/view/html.py common/view/marks.py \
-    common/view/node_labels.py common/view/tables.py common/view/text.py common/view/trace/bottleneck_tables.py \
-    common/view/trace/timeline_text.py common/yaml_file.py
+    common/timeline/shown_runs.py common/view/__init__.py common/view/html.css common/view/html.py \
+    common/view/marks.py common/view/node_labels.py common/view/tables.py common/view/text.py \
+    common/view/trace/bottleneck_tables.py common/view/trace/timeline_text.py common/yaml_file.py
 
 SCRIPT_11 := 11_compare_runs.py
 TABLE_11 := comparison.csv
 READS_11 := 01 02 03 00 05 10 14 07
 OPTIONS_11 := baseline candidate across_models fail_above
 CONFIGS_11 :=
-CODE_11 := common/artifacts/catalogue.py common/artifacts/checks/cells.py common/artifacts/checks/documents.py \
-    common/artifacts/checks/json_text.py common/artifacts/checks/schema.py common/artifacts/columns.py \
-    common/artifacts/folder.py common/artifacts/frames.py common/artifacts/journal.py common/artifacts/lineage.py \
-    common/artifacts/provenance.py common/artifacts/stages.py common/artifacts/transaction.py \
-    common/artifacts/whole_folder.py common/cli/__init__.py common/cli/comparison_flags.py common/cli/flags.py \
-    common/cli/help_text.py common/cli/search.py common/cli/settings.py common/cli/settings_file.py \
-    common/cli/stage.py common/cli/streams.py common/cli/wording.py common/comparison/alignment.py \
-    common/comparison/difference_rows.py common/comparison/judgement.py common/comparison/measured.py \
-    common/comparison/recorded.py common/comparison/series.py common/comparison/stated_figures.py common/errors.py \
-    common/expressions.py common/graph.py common/host_doubts.py common/host_identity.py common/interrupts.py \
-    common/json_stream.py common/latency/run.py common/latency/statistics.py common/names.py common/number_formats.py \
-    common/onnx_graph/reading/naming.py common/onnx_graph/reading/scan.py common/onnx_graph/reading/side_files.py \
-    common/operators.py common/profiling/trace/events.py common/profiling/trace/nesting.py \
-    common/profiling/trace/node_runs.py common/profiling/trace/reader.py common/profiling/trace/shapes.py \
-    common/profiling/trace/timeline.py common/profiling/trace/usage.py common/small_file.py common/startup.py \
-    common/timeline/annotations.py common/timeline/chrome_trace.py common/timeline/flamegraph.py \
+CODE_11 := common/__init__.py common/artifacts/catalogue.py common/artifacts/checks/cells.py \
+    common/artifacts/checks/documents.py common/artifacts/checks/json_text.py common/artifacts/checks/schema.py \
+    common/artifacts/columns.py common/artifacts/folder.py common/artifacts/frames.py common/artifacts/journal.py \
+    common/artifacts/lineage.py common/artifacts/provenance.py common/artifacts/stages.py \
+    common/artifacts/transaction.py common/artifacts/whole_folder.py common/cli/__init__.py \
+    common/cli/comparison_flags.py common/cli/flags.py common/cli/help_text.py common/cli/search.py \
+    common/cli/settings.py common/cli/settings_file.py common/cli/stage.py common/cli/streams.py common/cli/wording.py \
+    common/comparison/alignment.py common/comparison/difference_rows.py common/comparison/judgement.py \
+    common/comparison/measured.py common/comparison/recorded.py common/comparison/series.py \
+    common/comparison/stated_figures.py common/errors.py common/expressions.py common/free_memory.py common/graph.py \
+    common/host_doubts.py common/host_identity.py common/interrupts.py common/json_stream.py common/latency/run.py \
+    common/latency/statistics.py common/names.py common/number_formats.py common/onnx_graph/reading/naming.py \
+    common/onnx_graph/reading/scan.py common/onnx_graph/reading/side_files.py common/operators.py \
+    common/profiling/trace/events.py common/profiling/trace/nesting.py common/profiling/trace/node_runs.py \
+    common/profiling/trace/reader.py common/profiling/trace/shapes.py common/profiling/trace/timeline.py \
+    common/profiling/trace/usage.py common/small_file.py common/startup.py common/timeline/annotations.py \
+    common/timeline/chrome_trace.py common/timeline/flamegraph.py common/view/__init__.py \
     common/view/comparison/comparison_tables.py common/view/html.css common/view/html.py common/view/node_labels.py \
     common/view/tables.py common/view/text.py
 
 SCRIPT_15 := 15_paired_runs.py
 TABLE_15 := paired_comparison.csv
 READS_15 :=
-OPTIONS_15 := ab b_with runs warmup dim input seed threads provider optimization fail_above
+OPTIONS_15 := ab b_with runs warmup dim input seed threads provider optimization run_timeout fail_above
 CONFIGS_15 :=
 CODE_15 :=
 
@@ -388,42 +399,43 @@ TABLE_16 := run_history.csv
 READS_16 :=
 OPTIONS_16 := history last across_models fail_above
 CONFIGS_16 :=
-CODE_16 := common/artifacts/catalogue.py common/artifacts/checks/cells.py common/artifacts/checks/documents.py \
-    common/artifacts/checks/json_text.py common/artifacts/checks/schema.py common/artifacts/columns.py \
-    common/artifacts/folder.py common/artifacts/frames.py common/artifacts/journal.py common/artifacts/lineage.py \
-    common/artifacts/provenance.py common/artifacts/stages.py common/artifacts/transaction.py \
-    common/artifacts/whole_folder.py common/cli/__init__.py common/cli/comparison_flags.py common/cli/flags.py \
-    common/cli/help_text.py common/cli/search.py common/cli/settings.py common/cli/settings_file.py \
-    common/cli/stage.py common/cli/streams.py common/cli/wording.py common/comparison/alignment.py \
-    common/comparison/difference_rows.py common/comparison/judgement.py common/comparison/measured.py \
-    common/comparison/series.py common/comparison/stated_figures.py common/errors.py common/history/levels.py \
-    common/history/record.py common/history/revision.py common/history/store.py common/history/trends.py \
-    common/host_identity.py common/interrupts.py common/latency/statistics.py common/names.py common/number_formats.py \
-    common/small_file.py common/startup.py common/view/comparison/comparison_tables.py \
-    common/view/comparison/history_tables.py common/view/html.css common/view/html.py common/view/tables.py \
-    common/view/text.py
+CODE_16 := common/__init__.py common/artifacts/catalogue.py common/artifacts/checks/cells.py \
+    common/artifacts/checks/documents.py common/artifacts/checks/json_text.py common/artifacts/checks/schema.py \
+    common/artifacts/columns.py common/artifacts/folder.py common/artifacts/frames.py common/artifacts/journal.py \
+    common/artifacts/lineage.py common/artifacts/provenance.py common/artifacts/stages.py \
+    common/artifacts/transaction.py common/artifacts/whole_folder.py common/cli/__init__.py \
+    common/cli/comparison_flags.py common/cli/flags.py common/cli/help_text.py common/cli/search.py \
+    common/cli/settings.py common/cli/settings_file.py common/cli/stage.py common/cli/streams.py common/cli/wording.py \
+    common/comparison/alignment.py common/comparison/difference_rows.py common/comparison/judgement.py \
+    common/comparison/measured.py common/comparison/series.py common/comparison/stated_figures.py common/errors.py \
+    common/free_memory.py common/history/levels.py common/history/record.py common/history/revision.py \
+    common/history/store.py common/history/trends.py common/host_identity.py common/interrupts.py \
+    common/latency/statistics.py common/names.py common/number_formats.py common/small_file.py common/startup.py \
+    common/view/__init__.py common/view/comparison/comparison_tables.py common/view/comparison/history_tables.py \
+    common/view/html.css common/view/html.py common/view/tables.py common/view/text.py
 
 SCRIPT_17 := 17_record_run.py
 TABLE_17 := metrics.prom
 READS_17 := 01 02 03 00 05 10 14 07
 OPTIONS_17 := append_to commit
 CONFIGS_17 :=
-CODE_17 := common/artifacts/catalogue.py common/artifacts/checks/cells.py common/artifacts/checks/documents.py \
-    common/artifacts/checks/json_text.py common/artifacts/checks/schema.py common/artifacts/columns.py \
-    common/artifacts/folder.py common/artifacts/frames.py common/artifacts/generated/metrics.py \
-    common/artifacts/journal.py common/artifacts/lineage.py common/artifacts/provenance.py common/artifacts/stages.py \
-    common/artifacts/transaction.py common/artifacts/whole_folder.py common/cli/__init__.py \
-    common/cli/comparison_flags.py common/cli/flags.py common/cli/help_text.py common/cli/search.py \
-    common/cli/settings.py common/cli/settings_file.py common/cli/stage.py common/cli/streams.py common/cli/wording.py \
-    common/comparison/alignment.py common/comparison/measured.py common/comparison/recorded.py \
-    common/comparison/series.py common/comparison/stated_figures.py common/errors.py common/expressions.py \
-    common/graph.py common/history/export.py common/history/record.py common/history/revision.py \
-    common/history/store.py common/host_doubts.py common/host_identity.py common/interrupts.py common/json_stream.py \
-    common/latency/run.py common/latency/statistics.py common/metric_names.py common/metric_text.py common/names.py \
-    common/number_formats.py common/onnx_graph/reading/naming.py common/onnx_graph/reading/scan.py \
-    common/onnx_graph/reading/side_files.py common/profiling/trace/events.py common/profiling/trace/nesting.py \
-    common/profiling/trace/node_runs.py common/profiling/trace/reader.py common/profiling/trace/shapes.py \
-    common/profiling/trace/timeline.py common/profiling/trace/usage.py common/small_file.py common/startup.py \
+CODE_17 := common/__init__.py common/artifacts/catalogue.py common/artifacts/checks/cells.py \
+    common/artifacts/checks/documents.py common/artifacts/checks/json_text.py common/artifacts/checks/schema.py \
+    common/artifacts/columns.py common/artifacts/folder.py common/artifacts/frames.py \
+    common/artifacts/generated/metrics.py common/artifacts/journal.py common/artifacts/lineage.py \
+    common/artifacts/provenance.py common/artifacts/stages.py common/artifacts/transaction.py \
+    common/artifacts/whole_folder.py common/cli/__init__.py common/cli/comparison_flags.py common/cli/flags.py \
+    common/cli/help_text.py common/cli/search.py common/cli/settings.py common/cli/settings_file.py \
+    common/cli/stage.py common/cli/streams.py common/cli/wording.py common/comparison/alignment.py \
+    common/comparison/measured.py common/comparison/recorded.py common/comparison/series.py \
+    common/comparison/stated_figures.py common/errors.py common/expressions.py common/free_memory.py common/graph.py \
+    common/history/export.py common/history/record.py common/history/revision.py common/history/store.py \
+    common/host_doubts.py common/host_identity.py common/interrupts.py common/json_stream.py common/latency/run.py \
+    common/latency/statistics.py common/metric_names.py common/metric_text.py common/names.py common/number_formats.py \
+    common/onnx_graph/reading/naming.py common/onnx_graph/reading/scan.py common/onnx_graph/reading/side_files.py \
+    common/profiling/trace/events.py common/profiling/trace/nesting.py common/profiling/trace/node_runs.py \
+    common/profiling/trace/reader.py common/profiling/trace/shapes.py common/profiling/trace/timeline.py \
+    common/profiling/trace/usage.py common/small_file.py common/startup.py common/view/__init__.py \
     common/view/comparison/comparison_tables.py common/view/comparison/history_tables.py common/view/html.css \
     common/view/html.py common/view/tables.py common/view/text.py
 
@@ -440,14 +452,15 @@ TABLE_06 := report.html
 READS_06 := 00 01 03 04 05 07 08 09 13 10 14 19 20 18 22 11 15 16
 OPTIONS_06 := ceilings
 CONFIGS_06 :=
-CODE_06 := common/artifacts/catalogue.py common/artifacts/checks/cells.py common/artifacts/checks/documents.py \
-    common/artifacts/checks/json_text.py common/artifacts/checks/schema.py common/artifacts/columns.py \
-    common/artifacts/folder.py common/artifacts/frames.py common/artifacts/journal.py common/artifacts/lineage.py \
-    common/artifacts/provenance.py common/artifacts/stages.py common/artifacts/transaction.py \
-    common/artifacts/whole_folder.py common/cli/__init__.py common/cli/flags.py common/cli/help_text.py \
-    common/cli/search.py common/cli/settings.py common/cli/settings_file.py common/cli/stage.py common/cli/streams.py \
-    common/cli/wording.py common/errors.py common/host_doubts.py common/host_identity.py common/interrupts.py \
-    common/names.py common/number_formats.py common/operators.py common/small_file.py common/startup.py \
+CODE_06 := common/__init__.py common/artifacts/catalogue.py common/artifacts/checks/cells.py \
+    common/artifacts/checks/documents.py common/artifacts/checks/json_text.py common/artifacts/checks/schema.py \
+    common/artifacts/columns.py common/artifacts/folder.py common/artifacts/frames.py common/artifacts/journal.py \
+    common/artifacts/lineage.py common/artifacts/provenance.py common/artifacts/stages.py \
+    common/artifacts/transaction.py common/artifacts/whole_folder.py common/cli/__init__.py common/cli/flags.py \
+    common/cli/help_text.py common/cli/search.py common/cli/settings.py common/cli/settings_file.py \
+    common/cli/stage.py common/cli/streams.py common/cli/wording.py common/errors.py common/free_memory.py \
+    common/host_doubts.py common/host_identity.py common/interrupts.py common/names.py common/number_formats.py \
+    common/operators.py common/small_file.py common/startup.py common/view/__init__.py \
     common/view/comparison/comparison_plot.py common/view/comparison/comparison_tables.py \
     common/view/comparison/history_plot.py common/view/comparison/history_tables.py common/view/design/buffer_plot.py \
     common/view/design/convergence_plot.py common/view/design/energy_plot.py common/view/design/front_plot.py \
@@ -457,13 +470,14 @@ CODE_06 := common/artifacts/catalogue.py common/artifacts/checks/cells.py common
     common/view/load/endurance_text.py common/view/load/fleet_plot.py common/view/load/fleet_text.py \
     common/view/load/html_tables.py common/view/load/interference_plot.py common/view/load/interference_text.py \
     common/view/load/load_plot.py common/view/load/load_text.py common/view/load/search_text.py common/view/marks.py \
-    common/view/node_labels.py common/view/placing.py common/view/plan/fpga_text.py common/view/plan/front_plot.py \
-    common/view/plan/front_text.py common/view/plan/offload_plot.py common/view/plan/resource_plot.py \
-    common/view/plan/timeline_plot.py common/view/plan/verdict_text.py common/view/profile/energy_plot.py \
-    common/view/profile/latency_plot.py common/view/profile/latency_text.py common/view/profile/schedule_plot.py \
-    common/view/report/blocks.py common/view/report/gallery.py common/view/report/head.py \
-    common/view/report/host_tables.py common/view/report/node_tables.py common/view/report/page.css \
-    common/view/report/page.js common/view/report/page.py common/view/report/plan_tables.py \
-    common/view/report/summary_text.py common/view/report/warnings_text.py common/view/roofline/roofline_plot.py \
+    common/view/node_labels.py common/view/placing.py common/view/plan/cases.py common/view/plan/fpga_text.py \
+    common/view/plan/front_plot.py common/view/plan/front_text.py common/view/plan/headline.py \
+    common/view/plan/offload_plot.py common/view/plan/resource_plot.py common/view/plan/timeline_plot.py \
+    common/view/plan/verdict_text.py common/view/profile/energy_plot.py common/view/profile/latency_plot.py \
+    common/view/profile/latency_text.py common/view/profile/schedule_plot.py common/view/report/blocks.py \
+    common/view/report/gallery.py common/view/report/head.py common/view/report/host_tables.py \
+    common/view/report/node_tables.py common/view/report/page.css common/view/report/page.js \
+    common/view/report/page.py common/view/report/plan_tables.py common/view/report/summary_text.py \
+    common/view/report/warnings_text.py common/view/roofline/roofline_plot.py common/view/roofline/roofline_text.py \
     common/view/roofline/roofs.py common/view/style.py common/view/tables.py common/view/text.py \
     common/view/trace/bottleneck_tables.py
