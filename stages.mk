@@ -319,7 +319,8 @@ CODE_22 :=
 SCRIPT_13 := 13_npu_profile.py
 TABLE_13 := npu_summary.json
 READS_13 :=
-OPTIONS_13 := model dim input runs rules soc level performance seed qnn_csv schematic qhas op_trace graph baseline
+OPTIONS_13 := model dim input runs rules soc level performance seed qnn_csv schematic qhas op_trace graph baseline \
+    accept_partial
 CONFIGS_13 := configs/bottlenecks.yaml
 CODE_13 :=
 
