@@ -14,8 +14,10 @@ from pathlib import Path
 from typing import Any
 
 from common.errors import PipelineError
-from common.json_stream import MOST_VALUE, CutShortError, list_items
+from common.json_stream import MOST_VALUE, CutShortError, is_text, list_items
+from common.names import quoted
 from common.profiling.trace.nesting import Event, is_node_event
+from common.profiling.trace.soundness import damaged_part, is_number
 
 TAIL_BYTES = 4096  # at the end of a trace the runtime says whether it cut the trace
 TRUNCATED = "profile_truncated"
@@ -63,7 +65,11 @@ def _has_lines(path: Path) -> bool:
 
 
 def _parsed(line: bytes) -> Any:
-    return json.loads(line.strip().removesuffix(b","))
+    text = line.strip().removesuffix(b",").decode()
+    event = json.loads(text)
+    if not is_text(text, event):
+        raise ValueError("half of a surrogate pair")
+    return event
 
 
 def _event(path: Path, line: bytes, number: int) -> Event:
@@ -89,27 +95,19 @@ def _whole(path: Path) -> Iterator[Event]:
 
 
 def _timed(path: Path, event: Event) -> Event:
-    """Check that the event of a node or a run has its times, and that of a node its thread and its arguments."""
+    """Check that the event of a node or a run has its times, and that of a node is as the runtime writes it."""
     is_node = is_node_event(event)
     if is_node or event.get("name") == RUN:
-        has_times = all(isinstance(event.get(field), int | float) for field in ("ts", "dur"))
+        has_times = all(map(is_number, (event.get("ts"), event.get("dur"))))
         if not has_times or (is_node and not ("tid" in event and isinstance(event.get("args"), dict))):
-            problem = f"is no trace of ONNX Runtime (the event {event.get('name')} lacks its time, thread or arguments)"
+            name = quoted(event.get("name"))
+            problem = f"is no trace of ONNX Runtime (the event {name} lacks its time, thread or arguments)"
             raise PipelineError(path, problem)
-        if is_node and not _has_sound_pool(event["args"]):
-            raise PipelineError(path, f"is damaged: the event {event['name']} has odd figures of its thread pool")
+        if is_node and (part := damaged_part(event)):
+            raise PipelineError(
+                path, f"is damaged: the event {quoted(event['name'])} has odd {part}", "record it again"
+            )
     return event
-
-
-def _has_sound_pool(args: Event) -> bool:
-    """Whether an event's statistics of the thread pool, if any, were written by the runtime."""
-    pool = args.get("thread_scheduling_stats")
-    if not isinstance(pool, dict):
-        return True
-    main, others = pool.get("main_thread") or {}, pool.get("sub_threads") or {}
-    if not isinstance(main, dict) or not isinstance(others, dict):
-        return False
-    return all(isinstance(tasks, dict) and str(tasks.get("num_run", 0)).isdecimal() for tasks in others.values())
 
 
 def was_cut_by_runtime(path: Path) -> bool:
