@@ -353,12 +353,13 @@ CODE_09 := common/__init__.py common/artifacts/catalogue.py common/artifacts/che
     common/onnx_graph/shapes/node_inference.py common/onnx_graph/shapes/regions.py common/onnx_graph/shapes/types.py \
     common/onnx_graph/shapes/upper_bounds.py common/onnx_graph/shapes/values.py common/operators.py \
     common/profiling/trace/events.py common/profiling/trace/nesting.py common/profiling/trace/reader.py \
-    common/profiling/trace/shapes.py common/profiling/trace/timeline.py common/profiling/trace/usage.py \
-    common/small_file.py common/sums.py common/timeline/annotations.py common/timeline/chrome_trace.py \
-    common/timeline/flamegraph.py common/timeline/from_tables.py common/timeline/load_tracks.py \
-    common/timeline/npu_trace.py common/timeline/plan_trace.py common/timeline/shown_runs.py common/view/html.css \
-    common/view/html.py common/view/marks.py common/view/node_labels.py common/view/tables.py common/view/text.py \
-    common/view/trace/bottleneck_tables.py common/view/trace/timeline_text.py common/yaml_file.py
+    common/profiling/trace/shapes.py common/profiling/trace/soundness.py common/profiling/trace/timeline.py \
+    common/profiling/trace/usage.py common/small_file.py common/sums.py common/timeline/annotations.py \
+    common/timeline/chrome_trace.py common/timeline/flamegraph.py common/timeline/from_tables.py \
+    common/timeline/load_tracks.py common/timeline/npu_trace.py common/timeline/plan_trace.py \
+    common/timeline/shown_runs.py common/view/html.css common/view/html.py common/view/marks.py \
+    common/view/node_labels.py common/view/tables.py common/view/text.py common/view/trace/bottleneck_tables.py \
+    common/view/trace/timeline_text.py common/yaml_file.py
 
 SCRIPT_11 := 11_compare_runs.py
 TABLE_11 := comparison.csv
@@ -379,10 +380,11 @@ CODE_11 := common/__init__.py common/artifacts/catalogue.py common/artifacts/che
     common/latency/statistics.py common/names.py common/number_formats.py common/onnx_graph/reading/naming.py \
     common/onnx_graph/reading/scan.py common/onnx_graph/reading/side_files.py common/operators.py \
     common/profiling/trace/events.py common/profiling/trace/nesting.py common/profiling/trace/node_runs.py \
-    common/profiling/trace/reader.py common/profiling/trace/shapes.py common/profiling/trace/timeline.py \
-    common/profiling/trace/usage.py common/small_file.py common/timeline/annotations.py \
-    common/timeline/chrome_trace.py common/timeline/flamegraph.py common/view/comparison/comparison_tables.py \
-    common/view/html.css common/view/html.py common/view/node_labels.py common/view/tables.py common/view/text.py
+    common/profiling/trace/reader.py common/profiling/trace/shapes.py common/profiling/trace/soundness.py \
+    common/profiling/trace/timeline.py common/profiling/trace/usage.py common/small_file.py \
+    common/timeline/annotations.py common/timeline/chrome_trace.py common/timeline/flamegraph.py \
+    common/view/comparison/comparison_tables.py common/view/html.css common/view/html.py common/view/node_labels.py \
+    common/view/tables.py common/view/text.py
 
 SCRIPT_15 := 15_paired_runs.py
 TABLE_15 := paired_comparison.csv
@@ -431,10 +433,10 @@ CODE_17 := common/__init__.py common/artifacts/catalogue.py common/artifacts/che
     common/latency/statistics.py common/metric_names.py common/metric_text.py common/names.py common/number_formats.py \
     common/onnx_graph/reading/naming.py common/onnx_graph/reading/scan.py common/onnx_graph/reading/side_files.py \
     common/profiling/trace/events.py common/profiling/trace/nesting.py common/profiling/trace/node_runs.py \
-    common/profiling/trace/reader.py common/profiling/trace/shapes.py common/profiling/trace/timeline.py \
-    common/profiling/trace/usage.py common/small_file.py common/view/comparison/comparison_tables.py \
-    common/view/comparison/history_tables.py common/view/html.css common/view/html.py common/view/tables.py \
-    common/view/text.py
+    common/profiling/trace/reader.py common/profiling/trace/shapes.py common/profiling/trace/soundness.py \
+    common/profiling/trace/timeline.py common/profiling/trace/usage.py common/small_file.py \
+    common/view/comparison/comparison_tables.py common/view/comparison/history_tables.py common/view/html.css \
+    common/view/html.py common/view/tables.py common/view/text.py
 
 SCRIPT_12 := 12_dashboard.py
 TABLE_12 := dashboard_summary.json
