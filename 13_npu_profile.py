@@ -59,7 +59,7 @@ from common.view.trace.npu_tables import npu_page, npu_report
 SCRIPT = "13_npu_profile.py"
 MEASURING = ("model", "dim", "input", "runs", "soc", "level", "performance", "seed")
 RECORDED = {"qnn_csv": "qnn_profile", "schematic": "qnn_schematic", "op_trace": "qnn_op_trace"}
-OF_SOME_SESSIONS = ("npu_trace", "npu_chips", "npu_chip_nodes", *RECORDED.values())
+OF_SOME_SESSIONS = ("npu_trace", "npu_operators", "npu_chips", "npu_chip_nodes", *RECORDED.values())
 
 
 def arguments() -> cli.Parser:
@@ -80,6 +80,8 @@ def arguments() -> cli.Parser:
     file("--op-trace", help="qnn_op_trace.json of the same session: which nodes QNN fused")
     text = "which graph of a profile that holds several"
     parser.setting("--graph", type=cli.non_negative_int, metavar="N", help=text)
+    text = "use a QHAS although few of its nodes are in the profile"
+    parser.setting("--accept-partial", action="store_true", help=text)
     text = "folder of an earlier npu_summary.json: print what changed"
     parser.setting("--baseline", type=cli.path, metavar="DIR", help=text)
     return parser
@@ -134,6 +136,8 @@ def add_report(transaction: Transaction, report: NpuReport, document: dict[str, 
         transaction.add_text("npu_trace", trace_json(ChromeTrace([process]), {"model": model}))
     transaction.add_rows("npu_nodes", tables["npu_nodes"])
     transaction.add_rows("npu_runs", tables["npu_runs"])
+    if "npu_operators" in tables:
+        transaction.add_rows("npu_operators", tables["npu_operators"])
     if "npu_chips" in tables:
         transaction.add_rows("npu_chips", tables["npu_chips"])
         transaction.add_rows("npu_chip_nodes", tables["npu_chip_nodes"])
@@ -147,7 +151,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         rules = read_rules(Section.of_file(settings.rules), COLUMNS)
         with stage.writing() as transaction, transaction.scratch() as folder:
             sessions, facts = recorded_sessions(stage, folder) if is_recorded else given_session(stage)
-            report = report_of(sessions, settings.graph, facts, before)
+            report = report_of(sessions, settings.graph, facts, before, is_partial=settings.accept_partial)
             document = json.loads(stage.plain(json.dumps(report.document, ensure_ascii=False, allow_nan=False)))
             bottlenecks = [*finding_rows(findings(rules, measured(report.tables, npu_summary=document)))]
             transaction.add_rows("npu_bottlenecks", bottlenecks)

@@ -135,6 +135,8 @@ class _Scanner:
                 raise self._malformed(str(error), self._place) from error
             else:
                 if end < len(self._text) - 2 or not self._more(size):  # a number may go on after its point or its e
+                    if not is_text(self._text[self._place : end], value):
+                        raise self._malformed("half of a surrogate pair", self._place)
                     self._place = end
                     return value
                 continue
@@ -158,6 +160,17 @@ class _Scanner:
         return PipelineError(
             self._path, f"is no JSON from character {self._dropped + place:,} on ({problem})", f"give {self._kind}"
         )
+
+
+def is_text(source: str, value: object) -> bool:
+    """Whether all strings of a value can be written as UTF-8; ``source`` is its JSON."""
+    if "\\ud" not in source and "\\uD" not in source:
+        return True
+    try:
+        json.dumps(value, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _refused(constant: str) -> None:

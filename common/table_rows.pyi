@@ -698,6 +698,7 @@ class NpuNodesRow(TypedDict):
     fused_into: Sequence[str]
     npu_cycles: float | None
     npu_cycles_share: float | None
+    dominant_path_cycles: float | None
     attributed_npu_time_us: float | None
     htp_op_count: int | None
     hvx_op_count: int | None
@@ -711,12 +712,28 @@ class NpuNodesRow(TypedDict):
     is_emulated: bool
 
 
+class NpuOperatorsRow(TypedDict):
+    """A row of npu_operators.csv."""
+
+    npu_operator_kind: str
+    npu_operator: str
+    qnn_op_type: str
+    npu_cycles: float | None
+    npu_cycles_share: float | None
+    dominant_path_cycles: float | None
+    htp_op_count: int | None
+    dram_read_bytes: int | None
+    dram_write_bytes: int | None
+    vtcm_read_bytes: int | None
+    vtcm_write_bytes: int | None
+
+
 class NpuChipsRow(TypedDict):
     """A row of npu_chips.csv."""
 
     soc_model: int
     npu_node_count: int
-    fused_node_count: int
+    fused_node_count: int | None
     moved_node_count: int
     htp_op_count: int | None
     hvx_op_count: int | None
@@ -1482,6 +1499,7 @@ class Tables(TypedDict, total=False):
     bottlenecks: list[BottlenecksRow]
     npu_bottlenecks: list[NpuBottlenecksRow]
     npu_nodes: list[NpuNodesRow]
+    npu_operators: list[NpuOperatorsRow]
     npu_chips: list[NpuChipsRow]
     npu_chip_nodes: list[NpuChipNodesRow]
     npu_runs: list[NpuRunsRow]
@@ -1591,6 +1609,8 @@ class TypedReader:
     def rows(self, name: Literal["npu_bottlenecks"], path: Path | None = None) -> list[NpuBottlenecksRow]: ...
     @overload
     def rows(self, name: Literal["npu_nodes"], path: Path | None = None) -> list[NpuNodesRow]: ...
+    @overload
+    def rows(self, name: Literal["npu_operators"], path: Path | None = None) -> list[NpuOperatorsRow]: ...
     @overload
     def rows(self, name: Literal["npu_chips"], path: Path | None = None) -> list[NpuChipsRow]: ...
     @overload
@@ -1721,6 +1741,8 @@ class TypedWriter:
     def add_rows(self, name: Literal["npu_bottlenecks"], rows: Iterable[NpuBottlenecksRow]) -> pd.DataFrame: ...
     @overload
     def add_rows(self, name: Literal["npu_nodes"], rows: Iterable[NpuNodesRow]) -> pd.DataFrame: ...
+    @overload
+    def add_rows(self, name: Literal["npu_operators"], rows: Iterable[NpuOperatorsRow]) -> pd.DataFrame: ...
     @overload
     def add_rows(self, name: Literal["npu_chips"], rows: Iterable[NpuChipsRow]) -> pd.DataFrame: ...
     @overload

@@ -422,9 +422,17 @@ _table(
     "Nodes of an NPU's profile with their HTP operators and traffic. Traffic was decided when the graph was compiled: "
     "it holds on the emulator as well, where times and cycles do not.",
     "npu_op_id",
-    "npu_node qnn_op_type source_nodes fused_into npu_cycles npu_cycles_share attributed_npu_time_us htp_op_count "
+    "npu_node qnn_op_type source_nodes fused_into npu_cycles npu_cycles_share dominant_path_cycles "
+    "attributed_npu_time_us htp_op_count "
     "hvx_op_count hmx_op_count dma_op_count dram_read_bytes dram_write_bytes vtcm_read_bytes vtcm_write_bytes "
     "spill_bytes is_emulated",
+)
+_table(
+    "npu_operators",
+    "Operators of a device's QHAS: each type of QNN and of HTP operators, and the slowest nodes; only with `--qhas`.",
+    "npu_operator_kind npu_operator",
+    "qnn_op_type npu_cycles npu_cycles_share dominant_path_cycles htp_op_count dram_read_bytes dram_write_bytes "
+    "vtcm_read_bytes vtcm_write_bytes",
 )
 _table(
     "npu_chips",

@@ -779,6 +779,17 @@ _count("npu_op_id", "QNN's id of the node in the profile")
 _text("npu_node", "Node as QNN names it")
 _text("qnn_op_type", "Kind of operator as QNN calls it, from the op trace", nullable=True)
 _list("fused_into", "names", "NPU nodes that compute this one, which has no HTP operator of its own")
+_text(
+    "npu_operator_kind",
+    "What the row is of",
+    allowed=("QNN operator type", "QNN node", "HTP operator type"),
+)
+_text("npu_operator", "Type of the operators, or name of the node, as QNN has it")
+_amount(
+    "dominant_path_cycles",
+    "Cycles on the dominant path through the hardware threads, as QHAS gives them",
+    nullable=True,
+)
 _amount("npu_cycles", "Cycles of the node over all hardware threads, median of the runs", nullable=True)
 _amount(
     "npu_cycles_share",
@@ -799,7 +810,7 @@ for _memory, _place in (("dram", "DRAM"), ("vtcm", "VTCM, the memory on the chip
         _count(f"{_memory}_{_way}_bytes", f"Bytes that the node {_verb} {_place} in one run", nullable=True)
 _count("soc_model", "Qualcomm's number of the chip")
 _count("npu_node_count", "Nodes of the profile")
-_count("fused_node_count", "Nodes that others compute")
+_count("fused_node_count", "Nodes that others compute; only a schematic says it", nullable=True)
 _count("moved_node_count", "Nodes that the first chip of the table places otherwise")
 _flag("is_moved", "Whether the first chip of the table computes the node by other operators, or within other nodes")
 _count("vtcm_peak_bytes", "End of the highest block of VTCM", nullable=True)

@@ -221,12 +221,12 @@ STAGES: dict[str, Stage] = {
             "13_npu_profile.py",
             (),
             (
-                *("npu_summary", "npu_page", "npu_trace", "npu_nodes", "npu_runs", "npu_chips", "npu_chip_nodes"),
-                *("npu_bottlenecks", "qnn_profile", "qnn_schematic", "qnn_op_trace"),
+                *("npu_summary", "npu_page", "npu_trace", "npu_nodes", "npu_runs", "npu_operators", "npu_chips"),
+                *("npu_chip_nodes", "npu_bottlenecks", "qnn_profile", "qnn_schematic", "qnn_op_trace"),
             ),
             (
                 *("model", "dim", "input", "runs", "rules", "soc", "level", "performance", "seed"),
-                *("qnn_csv", "schematic", "qhas", "op_trace", "graph", "baseline"),
+                *("qnn_csv", "schematic", "qhas", "op_trace", "graph", "baseline", "accept_partial"),
             ),
             configurations=("bottlenecks.yaml",),
             is_measurement=True,

@@ -41,7 +41,7 @@ def read_qnn_layers(path: Path, compiled: Path | None) -> LayerProfile:
         problem = f"has no valid times: they are the emulator's ({profile.evidence})"
         raise PipelineError(path, problem, "give a device's profile; <npu_nodes> says what is valid of this one")
     schematic, trace = _compiled(path, profile, compiled)
-    nodes = npu_nodes(profile, schematic, trace)
+    nodes = npu_nodes(profile, schematic, trace, {})
     runs = [run for run in profile.runs if _time_us(run) is not None and _cycles(run)]
     if not runs:
         raise PipelineError(

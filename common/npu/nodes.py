@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, TypedDict
 from common.errors import PipelineError
 from common.names import quoted
 from common.npu.op_trace import OpTrace
+from common.npu.qhas import QhasOperator
 from common.npu.qnn_profile import QnnNode, QnnProfile
 from common.npu.schematic import HtpOp, Schematic
 
@@ -31,6 +32,7 @@ class NpuNode:
     """A QNN node; what no given file has is None or empty.
 
     Attributes:
+        recorded: what QHAS has of the node.
         fused_into: nodes whose HTP operators compute it, where it has none of its own.
         cycles_share: its part of the run's cycles. The cycles of all hardware threads are added up, so a share of
             cycles is an allocation of the run's time, not a time; None where the cycles are the emulator's.
@@ -44,6 +46,7 @@ class NpuNode:
     node_cycles: float | None
     cycles_share: float | None
     ops: tuple[HtpOp, ...] | None
+    recorded: QhasOperator | None = None
 
     def moved_bytes(self, column: str) -> int | None:
         """Return the bytes that its operators move, by the name of an attribute of :class:`HtpOp`."""
@@ -65,7 +68,9 @@ class NpuNode:
         return None if self.ops is None else sum(op.dram_write_bytes for op in self.ops if op.is_spill)
 
 
-def npu_nodes(profile: QnnProfile, schematic: Schematic | None, trace: OpTrace | None) -> list[NpuNode]:
+def npu_nodes(
+    profile: QnnProfile, schematic: Schematic | None, trace: OpTrace | None, recorded: Mapping[str, QhasOperator]
+) -> list[NpuNode]:
     cycles = {node.op_id: _median_cycles(profile, node.op_id) for node in profile.nodes}
     known = [value for value in cycles.values() if value is not None]
     total = None if profile.is_emulated or len(known) < len(cycles) else sum(known)
@@ -81,6 +86,7 @@ def npu_nodes(profile: QnnProfile, schematic: Schematic | None, trace: OpTrace |
             (node_cycles := cycles[node.op_id]),
             None if not total or node_cycles is None else node_cycles / total,
             None if ops is None else tuple(ops.get(node.op_id, ())),
+            recorded.get(node.name),
         )
         for node in profile.nodes
     ]
@@ -168,20 +174,22 @@ class PlacementCells(TypedDict):
 
 
 def placement_cells(node: NpuNode) -> PlacementCells:
+    """Return the cells of a node; where there is no schematic, those that QHAS has."""
+    recorded = None if node.ops is not None else node.recorded
     return {
         "npu_op_id": node.op_id,
         "npu_node": node.name,
-        "qnn_op_type": node.qnn_op_type,
+        "qnn_op_type": node.qnn_op_type or (node.recorded.qnn_op_type if node.recorded else ""),
         "source_nodes": list(node.source_nodes),
         "fused_into": list(node.fused_into),
-        "htp_op_count": node.op_count(),
+        "htp_op_count": recorded.htp_op_count if recorded else node.op_count(),
         "hvx_op_count": node.op_count("hvx"),
         "hmx_op_count": node.op_count("hmx"),
         "dma_op_count": node.op_count("dma"),
-        "dram_read_bytes": node.moved_bytes("dram_read_bytes"),
-        "dram_write_bytes": node.moved_bytes("dram_write_bytes"),
-        "vtcm_read_bytes": node.moved_bytes("vtcm_read_bytes"),
-        "vtcm_write_bytes": node.moved_bytes("vtcm_write_bytes"),
+        "dram_read_bytes": recorded.dram_read_bytes if recorded else node.moved_bytes("dram_read_bytes"),
+        "dram_write_bytes": recorded.dram_write_bytes if recorded else node.moved_bytes("dram_write_bytes"),
+        "vtcm_read_bytes": recorded.vtcm_read_bytes if recorded else node.moved_bytes("vtcm_read_bytes"),
+        "vtcm_write_bytes": recorded.vtcm_write_bytes if recorded else node.moved_bytes("vtcm_write_bytes"),
         "spill_bytes": node.spill_bytes,
     }
 
@@ -193,6 +201,7 @@ def node_row(node: NpuNode, accelerator_us: float | None, *, is_emulated: bool) 
         **placement_cells(node),
         "npu_cycles": node.node_cycles,
         "npu_cycles_share": share,
+        "dominant_path_cycles": node.recorded.dominant_path_cycles if node.recorded else None,
         "attributed_npu_time_us": None if share is None or accelerator_us is None else share * accelerator_us,
         "is_emulated": is_emulated,
     }

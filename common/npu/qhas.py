@@ -3,24 +3,37 @@
 Qualcomm's qnn-profile-viewer makes it of a device's op trace and a schematic; ONNX Runtime does not write it. The
 fields were taken from a summary of a ResNet-50 on a device (``tests/optracing/fixtures/qhas_resnet50.json`` of
 microsoft/winml-cli), where DRAM bytes of the resources add up to the total. A table may be written as
-``{"data": [rows]}``, as a list or as a single row. A device may have several processors, a row for each.
+``{"data": [rows]}``, as a list or as a single row. A device may have several processors, a row for each. The tables of
+operators have a row for each kind, or for each of the slowest nodes. Cycles on the dominant path are by processor.
 
 A summary that only states shares and bandwidth (``resource_utilization``, as npu_summary.json does) is read as well.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from common.errors import PipelineError
 from common.npu.source_file import mappings, optional_number, read_json
 
+if TYPE_CHECKING:
+    from common.table_rows import NpuOperatorsRow
+
 WHAT = "a QNN HTP analysis summary (QHAS) as JSON"
 MOST_BYTES = 50_000_000
 OVERALL, STATED = "htp_overall_summary", "resource_utilization"
-TRAFFIC = ("total_dram_read", "total_dram_write")
+TRAFFIC = ("total_dram_read", "total_dram_write", "total_vtcm_read", "total_vtcm_write")
+NODE = "QNN node"
+# Tables of operators: their kind, and the keys of an operator's name and of how many HTP operators it has.
+OPERATORS = {
+    "qnn_op_types": ("QNN operator type", "op", "num_htp_ops"),
+    "qnn_op_instances_nodes": (NODE, "qnn_op", "num_htp_ops"),
+    "htp_op_types": ("HTP operator type", "op", "instances"),
+}
+DOMINANT = "num_dominant_path_cycles_htp_"
 UNCLASSIFIED = "UNK"  # what the viewer calls threads that it cannot distinguish
 KIB = 1024
 UNITS = ("HVX", "HMX")
@@ -36,6 +49,28 @@ class Resource:
 
 
 @dataclass(frozen=True, slots=True)
+class QhasOperator:
+    """A kind of operators, or one node; its cycles are added up over the threads.
+
+    Attributes:
+        cycles_share: of the cycles in which threads were active.
+        dominant_path_cycles: on the longest chain through all threads, which the length of the run follows.
+    """
+
+    kind: str
+    name: str
+    qnn_op_type: str
+    cycles: float | None
+    cycles_share: float | None
+    dominant_path_cycles: float | None
+    htp_op_count: int | None
+    dram_read_bytes: int | None
+    dram_write_bytes: int | None
+    vtcm_read_bytes: int | None
+    vtcm_write_bytes: int | None
+
+
+@dataclass(frozen=True, slots=True)
 class Qhas:
     """The figures that only this summary has; None where it lacks them.
 
@@ -48,10 +83,18 @@ class Qhas:
     execute_us: float | None = None
     dram_read_bytes: float | None = None
     dram_write_bytes: float | None = None
+    vtcm_read_bytes: float | None = None
+    vtcm_write_bytes: float | None = None
+    htp_op_count: float | None = None
     vtcm_peak_bytes: float | None = None
     resources: tuple[Resource, ...] = ()
     stated_shares: Mapping[str, float | None] = field(default_factory=dict)
     bandwidth_mbps: float | None = None
+    operators: tuple[QhasOperator, ...] = ()
+
+    @property
+    def nodes(self) -> dict[str, QhasOperator]:
+        return {operator.name: operator for operator in self.operators if operator.kind == NODE}
 
     def busy_share(self, kind: str) -> float | None:
         """Return the share of the run in which the threads of a kind were busy; None where that is unknown.
@@ -75,7 +118,7 @@ def read_qhas(path: Path) -> Qhas:
     inner = content.get("data")
     tables = inner if isinstance(inner, dict) else content
     if OVERALL in tables:
-        return _of_processors(path, _rows(path, tables, OVERALL))
+        return replace(_of_processors(path, _rows(path, tables, OVERALL)), operators=tuple(_operators(path, tables)))
     if isinstance(stated := tables.get(STATED), dict):
         return _stated(path, stated)
     raise PipelineError(path, f"has neither {OVERALL!r} nor {STATED!r}", f"give {WHAT}")
@@ -85,14 +128,17 @@ def _of_processors(path: Path, processors: Sequence[dict[str, object]]) -> Qhas:
     if not processors:
         raise PipelineError(path, f"has no row in {OVERALL!r}", f"give {WHAT}")
     resources = tuple(resource for processor in processors for resource in _resources(path, processor))
-    bytes_read, bytes_written = (_traffic(path, processors, key, resources) for key in TRAFFIC)
+    dram_read, dram_write, vtcm_read, vtcm_write = (_traffic(path, processors, key, resources) for key in TRAFFIC)
     return Qhas(
-        _largest(path, processors, "time_us"),
-        _largest(path, processors, "graph_execute_us"),
-        bytes_read,
-        bytes_written,
-        _largest(path, processors, "peak_vtcm_alloc"),
-        resources,
+        inference_us=_largest(path, processors, "time_us"),
+        execute_us=_largest(path, processors, "graph_execute_us"),
+        dram_read_bytes=dram_read,
+        dram_write_bytes=dram_write,
+        vtcm_read_bytes=vtcm_read,
+        vtcm_write_bytes=vtcm_write,
+        htp_op_count=_total([optional_number(path, row, "htp_nodes") for row in processors]),
+        vtcm_peak_bytes=_largest(path, processors, "peak_vtcm_alloc"),
+        resources=resources,
     )
 
 
@@ -133,6 +179,48 @@ def _rows(path: Path, tables: Mapping[str, object], key: str) -> list[dict[str, 
     if rows is None:
         raise PipelineError(path, f"has no list of objects in {key!r}", f"give {WHAT}")
     return rows
+
+
+def _operators(path: Path, tables: Mapping[str, object]) -> Iterator[QhasOperator]:
+    for table, (kind, name, count) in OPERATORS.items():
+        for row in _rows(path, tables, table) if table in tables else ():
+            percent = optional_number(path, row, "percent_active_cycles")
+            dominant = [optional_number(path, row, key) for key in row if key.startswith(DOMINANT)]
+            yield QhasOperator(
+                kind,
+                str(row.get(name, "")),
+                str(row.get("qnn_op_type", "")),
+                optional_number(path, row, "cycles"),
+                None if percent is None else percent / 100,
+                _total(dominant),
+                *(
+                    _whole(optional_number(path, row, key))
+                    for key in (count, "dram_read", "dram_write", "vtcm_read", "vtcm_write")
+                ),
+            )
+
+
+def _whole(value: float | None) -> int | None:
+    return None if value is None else int(value)
+
+
+def operator_rows(qhas: Qhas) -> list[NpuOperatorsRow]:
+    return [
+        {
+            "npu_operator_kind": operator.kind,
+            "npu_operator": operator.name,
+            "qnn_op_type": operator.qnn_op_type,
+            "npu_cycles": operator.cycles,
+            "npu_cycles_share": operator.cycles_share,
+            "dominant_path_cycles": operator.dominant_path_cycles,
+            "htp_op_count": operator.htp_op_count,
+            "dram_read_bytes": operator.dram_read_bytes,
+            "dram_write_bytes": operator.dram_write_bytes,
+            "vtcm_read_bytes": operator.vtcm_read_bytes,
+            "vtcm_write_bytes": operator.vtcm_write_bytes,
+        }
+        for operator in qhas.operators
+    ]
 
 
 def _resources(path: Path, processor: Mapping[str, object]) -> list[Resource]:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, TypedDict
 
 from common.npu.earlier_summary import since_baseline
 from common.npu.nodes import NpuNode, node_row, placement_cells
+from common.npu.qhas import operator_rows
 from common.npu.qnn_profile import run_rows
 from common.npu.sources import Sources, read_sources
 from common.npu.summary_figures import SECTIONS, as_document, median_run, sections
@@ -56,9 +57,11 @@ def report_of(
     graph_index: int | None,
     facts: Mapping[str, object],
     baseline: Mapping[str, object] | None = None,
+    *,
+    is_partial: bool = False,
 ) -> NpuReport:
     """Return the report of the first session, and a comparison of all where there are several."""
-    read = [(session, read_sources(session.files, graph_index)) for session in sessions]
+    read = [(session, read_sources(session.files, graph_index, is_partial=is_partial)) for session in sessions]
     first, sources = read[0]
     nodes, is_emulated = sources.nodes(), sources.profile.is_emulated
     accelerator_us = median_run(sources.profile).accelerator_us
@@ -74,6 +77,8 @@ def report_of(
         "npu_nodes": [node_row(node, accelerator_us, is_emulated=is_emulated) for node in nodes],
         "npu_runs": run_rows(sources.profile),
     }
+    if sources.qhas and sources.qhas.operators:
+        tables["npu_operators"] = operator_rows(sources.qhas)
     if len(read) > 1:
         chips = [_chip(session, of_chip) for session, of_chip in read]
         tables["npu_chips"], tables["npu_chip_nodes"] = chip_rows(chips), chip_node_rows(chips)
@@ -104,7 +109,7 @@ def chip_rows(chips: Sequence[Chip]) -> list[NpuChipsRow]:
         {
             "soc_model": chip.soc_model,
             "npu_node_count": len(chip.nodes),
-            "fused_node_count": sum(bool(node.fused_into) for node in chip.nodes),
+            "fused_node_count": fused_count(chip.nodes),
             "moved_node_count": len(_moved(chip, chips[0])),
             "htp_op_count": _whole(chip, "htp_op_count"),
             "hvx_op_count": _whole(chip, "hvx_op_count"),
@@ -120,6 +125,11 @@ def chip_rows(chips: Sequence[Chip]) -> list[NpuChipsRow]:
         }
         for chip in chips
     ]
+
+
+def fused_count(nodes: Sequence[NpuNode]) -> int | None:
+    """Count the nodes that others compute; only the schematic says it."""
+    return None if any(node.ops is None for node in nodes) else sum(bool(node.fused_into) for node in nodes)
 
 
 def chip_node_rows(chips: Sequence[Chip]) -> list[NpuChipNodesRow]:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from common.errors import PipelineError
+from common.json_stream import is_text
 from common.names import quoted
 
 LARGEST = 10.0**18  # no count of cycles or bytes is larger
@@ -57,7 +58,7 @@ def read_json(path: Path, most_bytes: int, what: str) -> dict[str, object]:
         content = json.loads(text, parse_constant=_refuse)
     except (ValueError, RecursionError) as error:
         raise PipelineError(path, f"is no JSON that can be read ({error})", f"give {what}") from error
-    if not isinstance(content, dict):
+    if not isinstance(content, dict) or not is_text(text, content):
         raise PipelineError(path, "holds no JSON object", f"give {what}")
     return content
 

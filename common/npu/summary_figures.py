@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from statistics import median_low
 
 from common.npu.nodes import BYTES, UNITS, NpuNode
@@ -37,15 +38,24 @@ def missing(reason: str) -> Figure:
 
 
 def median_run(profile: QnnProfile) -> QnnRun:
-    """Return the run of median time; the first run of each session is left out if there are others."""
-    later = [
-        run
-        for before, run in zip(profile.runs, profile.runs[1:], strict=False)
-        if run.session_index == before.session_index
-    ]
-    timed = [run for run in later or profile.runs if _total_us(run) is not None] or [*profile.runs]
-    middle = median_low([_total_us(run) or 0 for run in timed])
-    return next(run for run in timed if (_total_us(run) or 0) == middle)
+    """Return the run of median time, of an even number the faster of the two in the middle, among those that count."""
+    counted = _counted_runs(profile)
+    middle = median_low([_total_us(run) or 0 for run in counted])
+    return next(run for run in counted if (_total_us(run) or 0) == middle)
+
+
+def _counted_runs(profile: QnnProfile) -> list[QnnRun]:
+    """Return the runs with a time; the first one of each session is left out if there are others."""
+    later = [run for before, run in pairwise(profile.runs) if run.session_index == before.session_index]
+    return [run for run in later or profile.runs if _total_us(run) is not None] or [*profile.runs]
+
+
+def _of_median(profile: QnnProfile) -> str:
+    """Say which run the times are of."""
+    counted, whole = len(_counted_runs(profile)), len(profile.runs)
+    middle = f"the median of {counted} runs" if counted % 2 else f"the faster of the two middle runs of {counted}"
+    left_out = "" if counted == whole else f" (the first one of each session left out: {whole} in all)"
+    return f"of {'the only run' if counted == 1 else middle}{left_out}"
 
 
 def sections(sources: Sources, nodes: Sequence[NpuNode]) -> dict[str, Section]:
@@ -58,7 +68,7 @@ def sections(sources: Sources, nodes: Sequence[NpuNode]) -> dict[str, Section]:
 def execution_summary(profile: QnnProfile) -> Section:
     """Return the times of an inference: all from one run, so that the parts add up to the whole."""
     run, first = median_run(profile), profile.runs[0]
-    of_run, of_first = f"of the median of {len(profile.runs)} runs", "of the first run"
+    of_run, of_first = _of_median(profile), "of the first run"
     whole, rpc, device = "QNN (execute) time", "RPC (execute) time", "QNN accelerator (execute) time"
     graph, acquire, power = (
         "Accelerator (execute) time",
@@ -103,7 +113,10 @@ def resource_utilization(
     section |= {column: _bytes(column, nodes, qhas) for column in BYTES}
     static = "schematic, static"
     section["spill_bytes"] = _counted((node.spill_bytes for node in nodes), f"{static}: bytes that @Spill writes")
-    section["htp_op_count"] = _counted((node.op_count() for node in nodes), static)
+    counted = _counted((node.op_count() for node in nodes), static)
+    recorded_count = qhas.htp_op_count if qhas else None
+    is_recorded = counted.value is None and recorded_count is not None
+    section["htp_op_count"] = Figure(recorded_count, "QHAS: htp_nodes") if is_recorded else counted
     for unit in UNITS:
         section[f"{unit}_op_count"] = _counted(
             (node.op_count(unit) for node in nodes), f"{static}: operators with uses_{unit}"

@@ -6,8 +6,9 @@ import pytest
 
 from common.errors import PipelineError
 from common.npu.op_trace import read_op_trace
-from common.npu.qhas import read_qhas
-from tests.support.npu_profiles import DATA, qhas_content, write_qhas
+from common.npu.qhas import operator_rows, read_qhas
+from common.npu.report import Session, report_of
+from tests.support.npu_profiles import DATA, device_run, qhas_content, write_csv, write_qhas
 
 
 @pytest.fixture
@@ -22,6 +23,66 @@ def test_the_figures_of_a_qhas(path):
     assert (qhas.dram_read_bytes, qhas.dram_write_bytes, qhas.vtcm_peak_bytes) == (26_634_241, 4_099, 6_619_136)
     assert qhas.busy_share("HMX") == pytest.approx(709 / 1_009)
     assert qhas.busy_share("HVX") == pytest.approx((101 + 211 + 307) / (3 * 1_009))
+
+
+# In the form of winml-cli's summary of a Snapdragon; the figures are primes.
+OPERATORS = {
+    "qnn_op_types": {"data": [{"op": "Conv2d", "cycles": 2003, "percent_active_cycles": 61.0, "num_htp_ops": 17}]},
+    "qnn_op_instances_nodes": {
+        "data": [
+            {
+                **{"qnn_op": "conv_token_1_2", "qnn_op_type": "Conv2d", "cycles": 701, "percent_active_cycles": 17.0},
+                **{"num_dominant_path_cycles_htp_0": 101, "num_dominant_path_cycles_htp_1": 7, "num_htp_ops": 5},
+                **{"dram_read": 11, "dram_write": 13, "vtcm_read": 19, "vtcm_write": 23},
+            }
+        ]
+    },
+    "htp_op_types": {"data": [{"op": "q::Add.tcm", "cycles": 31, "instances": 3, "vtcm_read": 37}]},
+}
+
+
+def test_the_operators_of_a_qhas(path):
+    content = qhas_content()
+    content["data"] |= OPERATORS
+    path.write_text(json.dumps(content))
+    rows = operator_rows(read_qhas(path))
+    assert [
+        (row["npu_operator_kind"], row["npu_operator"], row["npu_cycles"], row["htp_op_count"]) for row in rows
+    ] == [
+        ("QNN operator type", "Conv2d", 2003, 17),
+        ("QNN node", "conv_token_1_2", 701, 5),
+        ("HTP operator type", "q::Add.tcm", 31, 3),
+    ]
+    assert (rows[1]["dominant_path_cycles"], rows[1]["npu_cycles_share"]) == (108, 0.17)
+    assert (rows[2]["vtcm_read_bytes"], rows[2]["dominant_path_cycles"]) == (37, None)
+
+
+def test_a_node_without_a_schematic_has_what_qhas_says_of_it(tmp_path):
+    content = qhas_content(total_vtcm_read=41, total_vtcm_write=43, htp_nodes=47)
+    content["data"] |= OPERATORS
+    qhas = tmp_path / "qhas.json"
+    qhas.write_text(json.dumps(content))
+    nodes = (("Input", 1, 0), ("conv_token_1_2", 23, 700), ("act", 26, 50))
+    files = {"qnn_csv": write_csv(tmp_path / "profile.csv", device_run(nodes)), "qhas": qhas}
+    report = report_of([Session(files)], None, {"model": None, "profiling_level": None})
+    rows = {row["npu_node"]: row for row in report.tables["npu_nodes"]}
+    columns = ("qnn_op_type", "dominant_path_cycles", "htp_op_count", "dram_read_bytes", "vtcm_write_bytes")
+    assert [rows["conv_token_1_2"][name] for name in columns] == ["Conv2d", 108, 5, 11, 23]
+    assert rows["act"]["dominant_path_cycles"] is rows["act"]["vtcm_read_bytes"] is None
+    resources = report.document["resource_utilization"]
+    assert [resources[name] for name in ("vtcm_read_bytes", "vtcm_write_bytes", "htp_op_count")] == [41, 43, 47]
+    assert len(report.tables["npu_operators"]) == 3
+
+
+def test_a_qhas_of_another_model_is_refused_unless_it_is_accepted(tmp_path):
+    content = qhas_content()
+    content["data"] |= OPERATORS
+    qhas = tmp_path / "qhas.json"
+    qhas.write_text(json.dumps(content))
+    files = {"qnn_csv": write_csv(tmp_path / "profile.csv", device_run((("other", 23, 700),))), "qhas": qhas}
+    with pytest.raises(PipelineError, match=r"is of another model: nodes with 0\.0% of the cycles"):
+        report_of([Session(files)], None, {})
+    assert report_of([Session(files)], None, {}, is_partial=True).tables["npu_operators"]
 
 
 def test_what_a_qhas_lacks_is_unknown(path):

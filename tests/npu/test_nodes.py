@@ -13,7 +13,7 @@ from tests.support.npu_profiles import DATA, device_run, write_csv
 def recorded(name):
     folder = DATA / name
     schematic, trace = read_schematic(folder / "schematic.bin"), read_op_trace(folder / "qnn_op_trace.json")
-    return npu_nodes(read_qnn_csv(folder / "profile.csv"), schematic, trace)
+    return npu_nodes(read_qnn_csv(folder / "profile.csv"), schematic, trace, {})
 
 
 def op(op_id, **changed):
@@ -63,18 +63,18 @@ def test_emulated_cycles_have_no_shares():
 
 
 def test_shares_of_a_device_add_up(tmp_path):
-    nodes = npu_nodes(profile_of(tmp_path, [(2, 3), (17, 0), (23, 7)]), None, None)
+    nodes = npu_nodes(profile_of(tmp_path, [(2, 3), (17, 0), (23, 7)]), None, None, {})
     assert [node.cycles_share for node in nodes] == [pytest.approx(0.3), 0, pytest.approx(0.7)]
 
 
 def test_cycles_are_the_median_of_the_runs(tmp_path):
     blocks = [device_run([("a", 2, cycles), ("b", 5, 100)]) for cycles in (11, 17, 900)]
-    nodes = npu_nodes(read_qnn_csv(write_csv(tmp_path / "p.csv", *blocks)), None, None)
+    nodes = npu_nodes(read_qnn_csv(write_csv(tmp_path / "p.csv", *blocks)), None, None, {})
     assert [node.node_cycles for node in nodes] == [17, 100]
 
 
 def test_without_a_schematic_nothing_is_said_of_operators(tmp_path):
-    (node,) = npu_nodes(profile_of(tmp_path, [(17, 0)]), None, None)
+    (node,) = npu_nodes(profile_of(tmp_path, [(17, 0)]), None, None, {})
     assert (node.op_count(), node.moved_bytes("dram_read_bytes"), node.spill_bytes, node.fused_into) == (
         *(None,) * 3,
         (),
@@ -85,7 +85,7 @@ def test_a_node_goes_into_the_nearest_ones_that_read_it(tmp_path):
     """Node 5 is read by 6, which is fused as well, and by 7; node 9, which nothing reads, reads 8."""
     profile = profile_of(tmp_path, [(2, 1), (5, 0), (6, 0), (7, 1), (8, 1), (9, 0)])
     edges = {2: [], 5: [2], 6: [5], 7: [5], 8: [6], 9: [8]}
-    nodes = npu_nodes(profile, schematic_of(edges, [op(2), op(7), op(8)]), None)
+    nodes = npu_nodes(profile, schematic_of(edges, [op(2), op(7), op(8)]), None, {})
     assert {node.op_id: node.fused_into for node in nodes if node.fused_into} == {
         5: ("n7", "n8"),
         6: ("n8",),
@@ -95,7 +95,7 @@ def test_a_node_goes_into_the_nearest_ones_that_read_it(tmp_path):
 
 def test_spills_are_counted_apart(tmp_path):
     ops = [op(2, name="@Spill", dram_write_bytes=11), op(2, dram_write_bytes=7), op(2, flags=frozenset({"uses_dma"}))]
-    (node,) = npu_nodes(profile_of(tmp_path, [(2, 1)]), schematic_of({2: []}, ops), None)
+    (node,) = npu_nodes(profile_of(tmp_path, [(2, 1)]), schematic_of({2: []}, ops), None, {})
     assert (node.spill_bytes, node.moved_bytes("dram_write_bytes"), node.op_count("dma")) == (11, 18, 1)
 
 

@@ -7,7 +7,6 @@ end, but the events before that are whole.
 from __future__ import annotations
 
 import json
-import math
 import os
 from collections.abc import Collection, Iterator
 from functools import partial
@@ -15,9 +14,10 @@ from pathlib import Path
 from typing import Any
 
 from common.errors import PipelineError
-from common.json_stream import MOST_VALUE, CutShortError, list_items
+from common.json_stream import MOST_VALUE, CutShortError, is_text, list_items
+from common.names import quoted
 from common.profiling.trace.nesting import Event, is_node_event
-from common.profiling.trace.usage import ARENA_FIELDS, LOOP_PHASES
+from common.profiling.trace.soundness import damaged_part, is_number
 
 TAIL_BYTES = 4096  # at the end of a trace the runtime says whether it cut the trace
 TRUNCATED = "profile_truncated"
@@ -65,7 +65,11 @@ def _has_lines(path: Path) -> bool:
 
 
 def _parsed(line: bytes) -> Any:
-    return json.loads(line.strip().removesuffix(b","))
+    text = line.strip().removesuffix(b",").decode()
+    event = json.loads(text)
+    if not is_text(text, event):
+        raise ValueError("half of a surrogate pair")
+    return event
 
 
 def _event(path: Path, line: bytes, number: int) -> Event:
@@ -91,55 +95,19 @@ def _whole(path: Path) -> Iterator[Event]:
 
 
 def _timed(path: Path, event: Event) -> Event:
-    """Check that the event of a node or a run has its times, and that of a node its thread and its arguments."""
+    """Check that the event of a node or a run has its times, and that of a node is as the runtime writes it."""
     is_node = is_node_event(event)
     if is_node or event.get("name") == RUN:
-        has_times = all(_is_finite(event.get(field)) for field in ("ts", "dur"))
-        has_thread = isinstance(event.get("tid"), int | str)
-        if not has_times or (is_node and not (has_thread and isinstance(event.get("args"), dict))):
-            problem = f"is no trace of ONNX Runtime (the event {event.get('name')} lacks its time, thread or arguments)"
+        has_times = all(map(is_number, (event.get("ts"), event.get("dur"))))
+        if not has_times or (is_node and not ("tid" in event and isinstance(event.get("args"), dict))):
+            name = quoted(event.get("name"))
+            problem = f"is no trace of ONNX Runtime (the event {name} lacks its time, thread or arguments)"
             raise PipelineError(path, problem)
-        if is_node and (odd := _odd_figures(event["args"])):
-            raise PipelineError(path, f"is damaged: the event {event['name']} has odd {odd}")
+        if is_node and (part := damaged_part(event)):
+            raise PipelineError(
+                path, f"is damaged: the event {quoted(event['name'])} has odd {part}", "record it again"
+            )
     return event
-
-
-def _odd_figures(args: Event) -> str:
-    """Return which figures of a node's event the runtime did not write; empty where it wrote all."""
-    if not all(_are_shapes(args.get(field)) for field in ("input_type_shape", "output_type_shape")):
-        return "shapes"
-    if not all(
-        _is_finite(args[field]) or str(args[field]).lstrip("-").isdecimal() for field in ARENA_FIELDS & args.keys()
-    ):
-        return "figures of its memory"
-    return "" if _has_sound_pool(args) else "figures of its thread pool"
-
-
-def _is_finite(value: object) -> bool:
-    return isinstance(value, int | float) and math.isfinite(value)
-
-
-def _are_shapes(described: object) -> bool:
-    """Whether this is a list such as ``[{"float": [1, 3]}]``, or absent."""
-    if not isinstance(described, list):
-        return described is None
-    entries = [shape for entry in described if isinstance(entry, dict) for shape in entry.values()]
-    sizes = [size for shape in entries if isinstance(shape, list) for size in shape]
-    is_whole = all(isinstance(entry, dict) for entry in described) and all(isinstance(shape, list) for shape in entries)
-    return is_whole and all(isinstance(size, int) for size in sizes)
-
-
-def _has_sound_pool(args: Event) -> bool:
-    """Whether an event's statistics of the thread pool, if any, were written by the runtime."""
-    pool = args.get("thread_scheduling_stats")
-    if not isinstance(pool, dict):
-        return True
-    main, others = pool.get("main_thread") or {}, pool.get("sub_threads") or {}
-    if not isinstance(main, dict) or not isinstance(others, dict):
-        return False
-    if not all(_is_finite(main.get(phase, 0)) for phase in LOOP_PHASES):
-        return False
-    return all(isinstance(tasks, dict) and str(tasks.get("num_run", 0)).isdecimal() for tasks in others.values())
 
 
 def was_cut_by_runtime(path: Path) -> bool:

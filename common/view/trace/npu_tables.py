@@ -14,7 +14,7 @@ from common.view.tables import Table, TableColumn, table_of_cells
 from common.view.text import MISSING, WIDTH, percent, quantity, significant
 
 if TYPE_CHECKING:
-    from common.table_rows import NpuChipNodesRow, NpuChipsRow, NpuNodesRow, Tables
+    from common.table_rows import NpuChipNodesRow, NpuChipsRow, NpuNodesRow, NpuOperatorsRow, Tables
 
 MOST_NODES = 15
 KINDS_WIDTH = 14
@@ -51,6 +51,14 @@ CHIPS: Table[NpuChipsRow] = Table(
     TableColumn("spilled", lambda chip: count_text(chip["spill_bytes"])),
     TableColumn("VTCM", lambda chip: count_text(chip["vtcm_peak_bytes"])),
 )
+OPERATORS: Table[NpuOperatorsRow] = Table(
+    TableColumn("QNN operator type", lambda row: row["npu_operator"]),
+    TableColumn("cycles", lambda row: count_text(row["npu_cycles"])),
+    TableColumn("share", lambda row: percent(row["npu_cycles_share"])),
+    TableColumn("dominant path", lambda row: count_text(row["dominant_path_cycles"])),
+    TableColumn("DRAM read", lambda row: count_text(row["dram_read_bytes"])),
+    TableColumn("VTCM read", lambda row: count_text(row["vtcm_read_bytes"])),
+)
 PRECISION = table_of_cells("result", "largest error", "largest value on the CPU")
 NODE_COLUMNS = (
     *("npu_node", "qnn_op_type", "source_nodes", "fused_into", "htp_op_count", "hvx_op_count", "hmx_op_count"),
@@ -72,9 +80,14 @@ def npu_report(document: Mapping[str, Any], tables: Tables) -> str:
     parts += [
         _since(document["since_baseline"]),
         CHIPS.text(chips) if (chips := tables.get("npu_chips")) else "",
+        OPERATORS.text(by_type) if (by_type := _by_type(tables.get("npu_operators", ()))) else "",
         _reasons(document),
     ]
     return "\n\n".join(part for part in [*parts, _nodes(nodes) if nodes else ""] if part)
+
+
+def _by_type(operators: Sequence[NpuOperatorsRow]) -> list[NpuOperatorsRow]:
+    return [row for row in operators if row["npu_operator_kind"] == "QNN operator type"]
 
 
 def _since(since: Mapping[str, Any] | None) -> str:
@@ -88,7 +101,8 @@ def heading(document: Mapping[str, Any], nodes: Sequence[NpuNodesRow]) -> str:
     """Return what was profiled, and whether its times are valid."""
     where = "the HTP emulator" if document["is_emulated"] else "a device"
     chips = "".join(f", SoC model {model}" for model in document["soc_models"])
-    fused = sum(bool(row["fused_into"]) for row in nodes)
+    is_known = all(row["hvx_op_count"] is not None for row in nodes)  # by the schematic
+    fused = sum(bool(row["fused_into"]) for row in nodes) if is_known else "an unknown number"
     runs = "1 run" if document["run_count"] == 1 else f"{document['run_count']} runs"
     first = f"{len(nodes)} nodes, {fused} of them fused into others; {runs} on {where}{chips}"
     return f"{first}\nThe emulator's times mean nothing, so none is shown." if document["is_emulated"] else first
@@ -173,6 +187,7 @@ def npu_page(document: Mapping[str, Any], tables: Tables) -> str:
         "figures": ("Figures", _figure_table(document)),
         "changes": ("Since the baseline", _changes(document["since_baseline"])),
         "chips": ("Chips", CHIPS.html(tables.get("npu_chips", ()))),
+        "operators": ("Operators in QHAS", OPERATORS.html(_by_type(tables.get("npu_operators", ())))),
         "moved": ("Nodes that a chip places otherwise than the first one", _moved(tables.get("npu_chip_nodes", ()))),
         "precision": ("Results against the CPU's", _precision_table(document)),
         "unavailable": ("Unavailable", _unavailable(document)),
