@@ -51,9 +51,9 @@ CODE_02 := common/__init__.py common/artifacts/catalogue.py common/artifacts/che
     common/onnx_graph/work/measure.py common/onnx_graph/work/movement.py common/onnx_graph/work/packed_weights.py \
     common/onnx_graph/work/recurrent.py common/onnx_graph/work/registry.py common/onnx_graph/work/sampling.py \
     common/onnx_graph/work/transforms.py common/operators.py common/runtime/inputs/categories.py \
-    common/runtime/inputs/given.py common/runtime/inputs/images.py common/small_file.py common/sums.py \
-    common/view/html.css common/view/html.py common/view/profile/work_text.py common/view/tables.py \
-    common/view/text.py
+    common/runtime/inputs/given.py common/runtime/inputs/images.py common/small_file.py common/startup.py \
+    common/sums.py common/view/__init__.py common/view/html.css common/view/html.py common/view/profile/work_text.py \
+    common/view/tables.py common/view/text.py
 
 SCRIPT_03 := 03_merge_profile_metrics.py
 TABLE_03 := op_roofline.csv
@@ -87,9 +87,9 @@ CODE_03 := common/__init__.py common/artifacts/catalogue.py common/artifacts/che
     common/onnx_graph/work/einsum.py common/onnx_graph/work/elementwise.py common/onnx_graph/work/measure.py \
     common/onnx_graph/work/movement.py common/onnx_graph/work/packed_weights.py common/onnx_graph/work/recurrent.py \
     common/onnx_graph/work/registry.py common/onnx_graph/work/sampling.py common/onnx_graph/work/transforms.py \
-    common/operators.py common/roofline.py common/small_file.py common/source_graph.py common/sums.py \
-    common/view/groups.py common/view/html.css common/view/html.py common/view/node_labels.py \
-    common/view/roofline/roofline_text.py common/view/tables.py common/view/text.py
+    common/operators.py common/roofline.py common/small_file.py common/source_graph.py common/startup.py \
+    common/sums.py common/view/__init__.py common/view/groups.py common/view/html.css common/view/html.py \
+    common/view/node_labels.py common/view/roofline/roofline_text.py common/view/tables.py common/view/text.py
 
 SCRIPT_04 := 04_critical_path.py
 TABLE_04 := op_schedule.csv
@@ -105,8 +105,8 @@ CODE_04 := common/__init__.py common/artifacts/catalogue.py common/artifacts/che
     common/cli/stage.py common/cli/streams.py common/cli/wording.py common/dag.py common/errors.py \
     common/free_memory.py common/host_identity.py common/interrupts.py common/names.py common/number_formats.py \
     common/onnx_graph/reading/scan.py common/onnx_graph/reading/side_files.py common/operators.py common/small_file.py \
-    common/view/html.css common/view/html.py common/view/node_labels.py common/view/profile/path_text.py \
-    common/view/tables.py common/view/text.py
+    common/startup.py common/view/__init__.py common/view/html.css common/view/html.py common/view/node_labels.py \
+    common/view/profile/path_text.py common/view/tables.py common/view/text.py
 
 SCRIPT_05 := 05_energy_estimate.py
 TABLE_05 := ops_profile.csv
@@ -123,9 +123,9 @@ CODE_05 := common/__init__.py common/artifacts/catalogue.py common/artifacts/che
     common/free_memory.py common/host_identity.py common/interrupts.py common/intervals.py common/names.py \
     common/number_formats.py common/operators.py common/power/bounded_value.py common/power/division.py \
     common/power/efficiency.py common/power/energy_model.py common/power/estimate.py common/power/measured.py \
-    common/power/node_energy.py common/power/run_rows.py common/roofline.py common/small_file.py common/sums.py \
-    common/view/html.css common/view/html.py common/view/node_labels.py common/view/profile/energy_text.py \
-    common/view/tables.py common/view/text.py common/yaml_file.py
+    common/power/node_energy.py common/power/run_rows.py common/roofline.py common/small_file.py common/startup.py \
+    common/sums.py common/view/__init__.py common/view/html.css common/view/html.py common/view/node_labels.py \
+    common/view/profile/energy_text.py common/view/tables.py common/view/text.py common/yaml_file.py
 
 SCRIPT_07 := 07_fpga_candidates.py
 TABLE_07 := offload_plan.csv
@@ -163,11 +163,11 @@ CODE_07 := common/__init__.py common/artifacts/catalogue.py common/artifacts/che
     common/free_memory.py common/fusion/border.py common/fusion/chains.py common/fusion/groups.py \
     common/fusion/patterns.py common/graph.py common/host_doubts.py common/host_identity.py common/interrupts.py \
     common/intervals.py common/names.py common/number_formats.py common/operators.py common/small_file.py \
-    common/source_graph.py common/sums.py common/view/html.css common/view/html.py common/view/plan/cases.py \
-    common/view/plan/fpga_text.py common/view/plan/front_text.py common/view/plan/headline.py common/view/tables.py \
-    common/view/text.py common/workload/flows.py common/workload/host_cost.py common/workload/layer_rows.py \
-    common/workload/layers.py common/workload/task_candidates.py common/workload/tasks.py common/workload/workload.py \
-    common/yaml_file.py
+    common/source_graph.py common/startup.py common/sums.py common/view/__init__.py common/view/html.css \
+    common/view/html.py common/view/plan/cases.py common/view/plan/fpga_text.py common/view/plan/front_text.py \
+    common/view/plan/headline.py common/view/tables.py common/view/text.py common/workload/flows.py \
+    common/workload/host_cost.py common/workload/layer_rows.py common/workload/layers.py \
+    common/workload/task_candidates.py common/workload/tasks.py common/workload/workload.py common/yaml_file.py
 
 SCRIPT_23 := 23_overlay_estimate.py
 TABLE_23 := overlay_layers.csv
@@ -187,10 +187,10 @@ CODE_23 := common/__init__.py common/artifacts/catalogue.py common/artifacts/che
     common/fpga/planning/whole_model.py common/free_memory.py common/fusion/border.py common/fusion/chains.py \
     common/fusion/groups.py common/fusion/patterns.py common/graph.py common/host_identity.py common/interrupts.py \
     common/intervals.py common/names.py common/number_formats.py common/operators.py common/small_file.py \
-    common/source_graph.py common/sums.py common/view/html.css common/view/html.py common/view/plan/overlay_text.py \
-    common/view/tables.py common/view/text.py common/workload/flows.py common/workload/host_cost.py \
-    common/workload/layer_rows.py common/workload/layers.py common/workload/task_candidates.py \
-    common/workload/tasks.py common/yaml_file.py
+    common/source_graph.py common/startup.py common/sums.py common/view/__init__.py common/view/html.css \
+    common/view/html.py common/view/plan/overlay_text.py common/view/tables.py common/view/text.py \
+    common/workload/flows.py common/workload/host_cost.py common/workload/layer_rows.py common/workload/layers.py \
+    common/workload/task_candidates.py common/workload/tasks.py common/yaml_file.py
 
 SCRIPT_08 := 08_design_space.py
 TABLE_08 := design_points.csv
@@ -251,16 +251,18 @@ CODE_08 := common/__init__.py common/artifacts/catalogue.py common/artifacts/che
     common/onnx_graph/work/einsum.py common/onnx_graph/work/elementwise.py common/onnx_graph/work/measure.py \
     common/onnx_graph/work/movement.py common/onnx_graph/work/packed_weights.py common/onnx_graph/work/recurrent.py \
     common/onnx_graph/work/registry.py common/onnx_graph/work/sampling.py common/onnx_graph/work/transforms.py \
-    common/operators.py common/small_file.py common/source_graph.py common/sums.py common/view/design/text_tables.py \
-    common/view/html.css common/view/html.py common/view/tables.py common/view/text.py common/workers.py \
-    common/workload/layer_rows.py common/workload/layers.py common/workload/loop_nests.py \
-    common/workload/map_layers.py common/workload/nest_rows.py common/yaml_file.py
+    common/operators.py common/small_file.py common/source_graph.py common/startup.py common/sums.py \
+    common/view/__init__.py common/view/design/text_tables.py common/view/html.css common/view/html.py \
+    common/view/tables.py common/view/text.py common/workers.py common/workload/layer_rows.py \
+    common/workload/layers.py common/workload/loop_nests.py common/workload/map_layers.py common/workload/nest_rows.py \
+    common/yaml_file.py
 
 SCRIPT_14 := 14_load_search.py
 TABLE_14 := load_best.json
 READS_14 :=
 OPTIONS_14 := model dim input batch_max replicate threads workers pool execution inter_threads spinning affinity \
-    provider optimization p99_bound budget usd_per_hour avg_power_w images normalize top_k seed post post_token
+    provider optimization run_timeout p99_bound budget usd_per_hour avg_power_w images normalize top_k seed post \
+    post_token
 CONFIGS_14 :=
 CODE_14 :=
 
@@ -269,7 +271,7 @@ TABLE_10 := load_summary.json
 READS_10 := 14
 OPTIONS_10 := model dim input rate arrivals burst duration seed replay users think lengths length_dim buckets images \
     normalize top_k batch_max batch_wait batch_preferred batch_pad queue_max timeout sessions replicate threads \
-    workers pool execution inter_threads spinning affinity provider optimization post post_token best
+    workers pool execution inter_threads spinning affinity provider optimization run_timeout post post_token best
 CONFIGS_10 :=
 CODE_10 :=
 
@@ -278,7 +280,7 @@ TABLE_18 := load_fleet.csv
 READS_18 :=
 OPTIONS_18 := models dim rate arrivals burst duration seed batch_max batch_wait batch_preferred batch_pad queue_max \
     timeout sessions replicate threads workers pool execution inter_threads spinning affinity provider optimization \
-    search p99_bound budget cluster cluster_address
+    run_timeout search p99_bound budget cluster cluster_address
 CONFIGS_18 :=
 CODE_18 :=
 
@@ -287,7 +289,7 @@ TABLE_19 := endurance_summary.json
 READS_19 :=
 OPTIONS_19 := model dim input rate arrivals burst duration seed part users think lengths length_dim buckets images \
     normalize top_k batch_max batch_wait batch_preferred batch_pad queue_max timeout sessions replicate threads \
-    workers pool execution inter_threads spinning affinity provider optimization post post_token
+    workers pool execution inter_threads spinning affinity provider optimization run_timeout post post_token
 CONFIGS_19 :=
 CODE_19 :=
 
@@ -296,7 +298,7 @@ TABLE_20 := load_interference.csv
 READS_20 :=
 OPTIONS_20 := with_model with_dim with_rate model dim input rate arrivals burst duration seed images normalize top_k \
     batch_max batch_wait batch_preferred batch_pad queue_max timeout sessions replicate threads workers pool execution \
-    inter_threads spinning affinity provider optimization post post_token
+    inter_threads spinning affinity provider optimization run_timeout post post_token
 CONFIGS_20 :=
 CODE_20 :=
 
@@ -305,14 +307,14 @@ TABLE_21 := loadgen_summary.txt
 READS_21 :=
 OPTIONS_21 := scenario p99_bound model dim input rate duration seed images normalize top_k batch_max batch_wait \
     batch_preferred batch_pad queue_max timeout sessions replicate threads workers pool execution inter_threads \
-    spinning affinity provider optimization post post_token
+    spinning affinity provider optimization run_timeout post post_token
 CONFIGS_21 :=
 CODE_21 :=
 
 SCRIPT_22 := 22_provider_comparison.py
 TABLE_22 := provider_comparison.csv
 READS_22 :=
-OPTIONS_22 := model dim input threads optimization seed
+OPTIONS_22 := model dim input threads optimization seed run_timeout
 CONFIGS_22 :=
 CODE_22 :=
 
@@ -354,12 +356,12 @@ CODE_09 := common/__init__.py common/artifacts/catalogue.py common/artifacts/che
     common/onnx_graph/shapes/upper_bounds.py common/onnx_graph/shapes/values.py common/operators.py \
     common/profiling/trace/events.py common/profiling/trace/nesting.py common/profiling/trace/reader.py \
     common/profiling/trace/shapes.py common/profiling/trace/soundness.py common/profiling/trace/timeline.py \
-    common/profiling/trace/usage.py common/small_file.py common/sums.py common/timeline/annotations.py \
-    common/timeline/chrome_trace.py common/timeline/flamegraph.py common/timeline/from_tables.py \
-    common/timeline/load_tracks.py common/timeline/npu_trace.py common/timeline/plan_trace.py \
-    common/timeline/shown_runs.py common/view/html.css common/view/html.py common/view/marks.py \
-    common/view/node_labels.py common/view/tables.py common/view/text.py common/view/trace/bottleneck_tables.py \
-    common/view/trace/timeline_text.py common/yaml_file.py
+    common/profiling/trace/usage.py common/small_file.py common/startup.py common/sums.py \
+    common/timeline/annotations.py common/timeline/chrome_trace.py common/timeline/flamegraph.py \
+    common/timeline/from_tables.py common/timeline/load_tracks.py common/timeline/npu_trace.py \
+    common/timeline/plan_trace.py common/timeline/shown_runs.py common/view/__init__.py common/view/html.css \
+    common/view/html.py common/view/marks.py common/view/node_labels.py common/view/tables.py common/view/text.py \
+    common/view/trace/bottleneck_tables.py common/view/trace/timeline_text.py common/yaml_file.py
 
 SCRIPT_11 := 11_compare_runs.py
 TABLE_11 := comparison.csv
@@ -381,15 +383,15 @@ CODE_11 := common/__init__.py common/artifacts/catalogue.py common/artifacts/che
     common/onnx_graph/reading/scan.py common/onnx_graph/reading/side_files.py common/operators.py \
     common/profiling/trace/events.py common/profiling/trace/nesting.py common/profiling/trace/node_runs.py \
     common/profiling/trace/reader.py common/profiling/trace/shapes.py common/profiling/trace/soundness.py \
-    common/profiling/trace/timeline.py common/profiling/trace/usage.py common/small_file.py \
+    common/profiling/trace/timeline.py common/profiling/trace/usage.py common/small_file.py common/startup.py \
     common/timeline/annotations.py common/timeline/chrome_trace.py common/timeline/flamegraph.py \
-    common/view/comparison/comparison_tables.py common/view/html.css common/view/html.py common/view/node_labels.py \
-    common/view/tables.py common/view/text.py
+    common/view/__init__.py common/view/comparison/comparison_tables.py common/view/html.css common/view/html.py \
+    common/view/node_labels.py common/view/tables.py common/view/text.py
 
 SCRIPT_15 := 15_paired_runs.py
 TABLE_15 := paired_comparison.csv
 READS_15 :=
-OPTIONS_15 := ab b_with runs warmup dim input seed threads provider optimization fail_above
+OPTIONS_15 := ab b_with runs warmup dim input seed threads provider optimization run_timeout fail_above
 CONFIGS_15 :=
 CODE_15 :=
 
@@ -409,9 +411,9 @@ CODE_16 := common/__init__.py common/artifacts/catalogue.py common/artifacts/che
     common/comparison/measured.py common/comparison/series.py common/comparison/stated_figures.py common/errors.py \
     common/free_memory.py common/history/levels.py common/history/record.py common/history/revision.py \
     common/history/store.py common/history/trends.py common/host_identity.py common/interrupts.py \
-    common/latency/statistics.py common/names.py common/number_formats.py common/small_file.py \
-    common/view/comparison/comparison_tables.py common/view/comparison/history_tables.py common/view/html.css \
-    common/view/html.py common/view/tables.py common/view/text.py
+    common/latency/statistics.py common/names.py common/number_formats.py common/small_file.py common/startup.py \
+    common/view/__init__.py common/view/comparison/comparison_tables.py common/view/comparison/history_tables.py \
+    common/view/html.css common/view/html.py common/view/tables.py common/view/text.py
 
 SCRIPT_17 := 17_record_run.py
 TABLE_17 := metrics.prom
@@ -434,9 +436,9 @@ CODE_17 := common/__init__.py common/artifacts/catalogue.py common/artifacts/che
     common/onnx_graph/reading/naming.py common/onnx_graph/reading/scan.py common/onnx_graph/reading/side_files.py \
     common/profiling/trace/events.py common/profiling/trace/nesting.py common/profiling/trace/node_runs.py \
     common/profiling/trace/reader.py common/profiling/trace/shapes.py common/profiling/trace/soundness.py \
-    common/profiling/trace/timeline.py common/profiling/trace/usage.py common/small_file.py \
-    common/view/comparison/comparison_tables.py common/view/comparison/history_tables.py common/view/html.css \
-    common/view/html.py common/view/tables.py common/view/text.py
+    common/profiling/trace/timeline.py common/profiling/trace/usage.py common/small_file.py common/startup.py \
+    common/view/__init__.py common/view/comparison/comparison_tables.py common/view/comparison/history_tables.py \
+    common/view/html.css common/view/html.py common/view/tables.py common/view/text.py
 
 SCRIPT_12 := 12_dashboard.py
 TABLE_12 := dashboard_summary.json
@@ -459,23 +461,24 @@ CODE_06 := common/__init__.py common/artifacts/catalogue.py common/artifacts/che
     common/cli/help_text.py common/cli/search.py common/cli/settings.py common/cli/settings_file.py \
     common/cli/stage.py common/cli/streams.py common/cli/wording.py common/errors.py common/free_memory.py \
     common/host_doubts.py common/host_identity.py common/interrupts.py common/names.py common/number_formats.py \
-    common/operators.py common/small_file.py common/view/comparison/comparison_plot.py \
-    common/view/comparison/comparison_tables.py common/view/comparison/history_plot.py \
-    common/view/comparison/history_tables.py common/view/design/buffer_plot.py common/view/design/convergence_plot.py \
-    common/view/design/energy_plot.py common/view/design/front_plot.py common/view/design/html_tables.py \
-    common/view/design/nest_plot.py common/view/design/text_tables.py common/view/findings.py common/view/frames.py \
-    common/view/groups.py common/view/html.css common/view/html.py common/view/key_nodes.py \
-    common/view/load/curve_plot.py common/view/load/endurance_plot.py common/view/load/endurance_text.py \
-    common/view/load/fleet_plot.py common/view/load/fleet_text.py common/view/load/html_tables.py \
-    common/view/load/interference_plot.py common/view/load/interference_text.py common/view/load/load_plot.py \
-    common/view/load/load_text.py common/view/load/search_text.py common/view/marks.py common/view/node_labels.py \
-    common/view/placing.py common/view/plan/cases.py common/view/plan/fpga_text.py common/view/plan/front_plot.py \
-    common/view/plan/front_text.py common/view/plan/headline.py common/view/plan/offload_plot.py \
-    common/view/plan/resource_plot.py common/view/plan/timeline_plot.py common/view/plan/verdict_text.py \
-    common/view/profile/energy_plot.py common/view/profile/latency_plot.py common/view/profile/latency_text.py \
-    common/view/profile/schedule_plot.py common/view/report/blocks.py common/view/report/gallery.py \
-    common/view/report/head.py common/view/report/host_tables.py common/view/report/node_tables.py \
-    common/view/report/page.css common/view/report/page.js common/view/report/page.py \
-    common/view/report/plan_tables.py common/view/report/summary_text.py common/view/report/warnings_text.py \
-    common/view/roofline/roofline_plot.py common/view/roofline/roofline_text.py common/view/roofline/roofs.py \
-    common/view/style.py common/view/tables.py common/view/text.py common/view/trace/bottleneck_tables.py
+    common/operators.py common/small_file.py common/startup.py common/view/__init__.py \
+    common/view/comparison/comparison_plot.py common/view/comparison/comparison_tables.py \
+    common/view/comparison/history_plot.py common/view/comparison/history_tables.py common/view/design/buffer_plot.py \
+    common/view/design/convergence_plot.py common/view/design/energy_plot.py common/view/design/front_plot.py \
+    common/view/design/html_tables.py common/view/design/nest_plot.py common/view/design/text_tables.py \
+    common/view/findings.py common/view/frames.py common/view/groups.py common/view/html.css common/view/html.py \
+    common/view/key_nodes.py common/view/load/curve_plot.py common/view/load/endurance_plot.py \
+    common/view/load/endurance_text.py common/view/load/fleet_plot.py common/view/load/fleet_text.py \
+    common/view/load/html_tables.py common/view/load/interference_plot.py common/view/load/interference_text.py \
+    common/view/load/load_plot.py common/view/load/load_text.py common/view/load/search_text.py common/view/marks.py \
+    common/view/node_labels.py common/view/placing.py common/view/plan/cases.py common/view/plan/fpga_text.py \
+    common/view/plan/front_plot.py common/view/plan/front_text.py common/view/plan/headline.py \
+    common/view/plan/offload_plot.py common/view/plan/resource_plot.py common/view/plan/timeline_plot.py \
+    common/view/plan/verdict_text.py common/view/profile/energy_plot.py common/view/profile/latency_plot.py \
+    common/view/profile/latency_text.py common/view/profile/schedule_plot.py common/view/report/blocks.py \
+    common/view/report/gallery.py common/view/report/head.py common/view/report/host_tables.py \
+    common/view/report/node_tables.py common/view/report/page.css common/view/report/page.js \
+    common/view/report/page.py common/view/report/plan_tables.py common/view/report/summary_text.py \
+    common/view/report/warnings_text.py common/view/roofline/roofline_plot.py common/view/roofline/roofline_text.py \
+    common/view/roofline/roofs.py common/view/style.py common/view/tables.py common/view/text.py \
+    common/view/trace/bottleneck_tables.py
