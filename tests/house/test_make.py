@@ -443,10 +443,11 @@ def imported(script: Path) -> set[Path]:
                 names = [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
             elif isinstance(node, ast.Import):
                 names = [alias.name for alias in node.names]
-            for name in names:
+            for name in (name for name in names if name.startswith("common.")):
                 path = ROOT / name.replace(".", "/")
-                for file in (path.with_suffix(".py"), path / "__init__.py"):
-                    if name.startswith("common.") and file.is_file() and file not in seen:
+                packages = [folder / "__init__.py" for folder in path.parents if folder.is_relative_to(ROOT / "common")]
+                for file in (path.with_suffix(".py"), path / "__init__.py", *packages):
+                    if file.is_file() and file not in seen:
                         seen.add(file)
                         queue.append(file)
     return seen
