@@ -6,6 +6,7 @@ Each script runs on a tiny model under strace, in a network namespace of its own
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 
