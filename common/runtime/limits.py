@@ -99,7 +99,7 @@ class RuntimeCall:
 
 def is_of_memory(reason: str) -> bool:
     """Return whether the runtime failed because it was refused memory."""
-    return any(words in reason for words in ("bad_alloc", "bad allocation", "Failed to allocate memory"))
+    return any(words in reason for words in ("bad_alloc", "bad allocation", "Failed to allocate memory", "Cannot allocate memory"))
 
 
 def call_of_thread() -> RuntimeCall:

@@ -135,7 +135,7 @@ def _created(
     source = content or (str(model) if isinstance(model, Path) else model)
     try:
         with silenced(), call_of_thread().creating(options):
-            session = ort.InferenceSession(source, options, **_chosen(options, settings))
+            session = ort.InferenceSession(source, options, **_chosen(options, settings), enable_fallback=0)
     except Exception as error:  # the runtime raises a dozen unrelated types
         subject = model if isinstance(model, Path) else "a calibration model"
         remedy = (
@@ -148,7 +148,6 @@ def _created(
         if "construct locale" in str(error):  # a StringNormalizer's, by default en_US.UTF-8
             remedy = "this host lacks the locale: install it (on Debian and Ubuntu, locale-gen of package locales)"
         raise PipelineError(subject, f"ONNX Runtime refuses it ({reason_of(error)})", remedy) from error
-    session.disable_fallback()
     if settings.provider != CPU:
         require_assignment(session, settings.provider)
     return session
