@@ -20,6 +20,7 @@ from common.runtime.library import ort
 
 RUN_TIMEOUT_S = 600.0
 IDLE = math.inf
+NO_MEMORY = ("bad_alloc", "bad allocation", "Failed to allocate memory", "Cannot allocate memory")
 SMALLER = "give smaller sizes (<dim>, <input>), or use a host with more memory"
 _lock = threading.Lock()
 _calls: weakref.WeakSet[RuntimeCall] = weakref.WeakSet()
@@ -99,7 +100,7 @@ class RuntimeCall:
 
 def is_of_memory(reason: str) -> bool:
     """Return whether the runtime failed because it was refused memory."""
-    return any(words in reason for words in ("bad_alloc", "bad allocation", "Failed to allocate memory", "Cannot allocate memory"))
+    return any(words in reason for words in NO_MEMORY)
 
 
 def call_of_thread() -> RuntimeCall:

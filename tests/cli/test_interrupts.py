@@ -120,3 +120,16 @@ except KeyboardInterrupt:
 """
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (7, "", "")
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize("code", [0, 130])
+def test_a_signal_amid_the_shutdown_of_the_interpreter_keeps_the_exit_code(number, code):
+    """Python drops its handlers before it destroys the modules, whose last object sends the signal."""
+    program = (
+        "import os, sys\nfrom common import interrupts\ninterrupts.end_at_once()\n"
+        f"class Last:\n    def __del__(self, kill=os.kill, me=os.getpid()):\n        kill(me, {int(number)})\n"
+        f"last = Last()\ninterrupts.end_at_once({code})\nsys.exit({code})"
+    )
+    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (code, "", "")

@@ -13,7 +13,7 @@ from common.runtime.limits import limited_runs
 from common.runtime.session import SessionSettings, create_session, run
 from common.runtime.stoppable import StoppableRuns
 from tests.support.endless_models import doubled, endless_loop
-from tests.support.onnx_models import load, model
+from tests.support.onnx_models import Typed, load, model
 from tests.support.paths import ROOT
 
 ENDLESS = {"x": np.zeros(3, np.float32), "count": np.array(10**15)}
@@ -155,3 +155,16 @@ def test_data_that_ask_for_more_memory_than_is_free_fail_with_a_line():
     done = python(LIMITED)
     assert done.stdout.startswith("m.onnx: a run needs more memory than is free ("), done.stderr
     assert done.stdout.endswith("); give smaller sizes (<dim>, <input>), or use a host with more memory\n")
+
+
+# --- the runtime is quiet --------------------------------------------------------------------------------------------
+
+
+def test_what_native_code_prints_does_not_come_before_our_line(capfd):
+    """RE2 prints that a pattern is broken, and the runtime raises it."""
+    node = helper.make_node("RegexFullMatch", ["x"], ["y"], pattern="(")
+    proto = model([node], {"x": Typed(8, (1,))}, {"y": Typed(9, (1,))}, opset=20)
+    proto.ir_version = 10
+    with pytest.raises(PipelineError, match="ONNX Runtime refuses it"):
+        create_session(proto.SerializeToString(), SessionSettings(1))
+    assert capfd.readouterr() == ("", "")
