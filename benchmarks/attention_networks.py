@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from math import prod
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -30,11 +31,11 @@ class GraphWriter:
     outputs: list[onnx.ValueInfoProto] = field(default_factory=list)
     side_bytes: int = 0
 
-    def add(self, op_type: str, *inputs: str, **attributes: object) -> str:
+    def add(self, op_type: str, *inputs: str, **attributes: Any) -> str:
         """Add a node, and return the name of its only output."""
         return self.add_split(op_type, 1, *inputs, **attributes)[0]
 
-    def add_split(self, op_type: str, count: int, *inputs: str, **attributes: object) -> list[str]:
+    def add_split(self, op_type: str, count: int, *inputs: str, **attributes: Any) -> list[str]:
         name = f"{op_type}_{len(self.nodes)}"
         outputs = [f"{name}_out{index}" for index in range(count)]
         self.nodes.append(helper.make_node(op_type, inputs, outputs, name=name, **attributes))
