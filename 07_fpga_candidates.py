@@ -32,12 +32,15 @@ if __name__ == "__main__":
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from common import cli
+from common.artifacts.folder import Folder
 from common.artifacts.frames import records
+from common.artifacts.provenance import Provenance
 from common.configuration import Section
 from common.errors import CommandLineError
 from common.fpga.coefficients import load_models
@@ -48,6 +51,7 @@ from common.fpga.kernels.overlay.engine import OverlayEngine
 from common.fpga.kernels.overlay.engine_files import load_engine
 from common.fpga.offload.baselines import Thresholds
 from common.fpga.offload.effort import Effort
+from common.fpga.planning.host_basis import HostBasis, HostScale, host_basis, read_host_scale
 from common.fpga.planning.problem_builder import LAUNCH_PER
 from common.fpga.planning.request import (
     Request,
@@ -59,6 +63,7 @@ from common.fpga.planning.request import (
 )
 from common.fpga.planning.results import Results, plan_results, workload_from_rows
 from common.view.plan.fpga_text import offload_report
+from common.workload.workload import Workload, scaled
 
 if TYPE_CHECKING:
     from common.table_rows import Tables
@@ -83,6 +88,7 @@ def arguments() -> cli.Parser:
     add("--batch", type=batch, default=1, metavar="N", help=text)
     add_rule_flags(parser)
     add_search_flags(parser)
+    add_host_flags(parser)
     text = "YAML file with the defaults of --launch-per, --time-limit, --effort and the three --min flags"
     add("--fpga-config", type=cli.path, default=CONFIGS / "fpga.yaml", metavar="FILE", help=text)
     text = "overlay engine that the plan may use: a name in configs/engines, or a YAML file"
@@ -111,6 +117,15 @@ def add_search_flags(parser: cli.Parser) -> None:
     parser.setting("--effort", type=cli.positive_float, metavar="X", help=text)
 
 
+def add_host_flags(parser: cli.Parser) -> None:
+    """Add where the host's times come from, for a board whose host is its own processor."""
+    text = "times the profiled host's time that the plan's host needs: 8, 6..10 or 6..8..10, the shortest first"
+    parser.setting("--host-scale", type=read_host_scale, metavar="FACTOR", help=text)
+    parser.setting("--host-scale-source", metavar="TEXT", help="who says so; --host-scale needs it")
+    text = "folder with the tables of 01 to 05 that were measured on the board's own processor"
+    parser.setting("--host-tables", type=cli.path, metavar="FOLDER", help=text)
+
+
 def kernel_speedup(text: str) -> tuple[str, float]:
     """Parse ``K1=3.2``."""
     name, value = cli.assignment(text)
@@ -136,6 +151,17 @@ def with_planning_defaults(settings: cli.Settings) -> cli.Settings:
     return settings.with_defaults(read_assumptions(Section.of_file(path)), path.name)
 
 
+def host_scale(settings: cli.Settings) -> HostScale | None:
+    """Return the factor on the host's times, which needs a source and goes with no other tables."""
+    if settings.host_scale is None:
+        return None
+    if settings.host_tables:
+        raise CommandLineError("--host-scale", "does not go with --host-tables, which has the times", "leave one out")
+    if not settings.host_scale_source:
+        raise CommandLineError("--host-scale", "has no source", "add --host-scale-source with who says so")
+    return HostScale(settings.host_scale, settings.host_scale_source)
+
+
 def request(settings: cli.Settings, watch: cli.SearchWatch) -> Request:
     target = board(settings.board)
     return Request(
@@ -150,20 +176,33 @@ def request(settings: cli.Settings, watch: cli.SearchWatch) -> Request:
     )
 
 
+def host_work(stage: cli.StageRun, settings: cli.Settings, scale: HostScale | None) -> tuple[Workload, HostBasis]:
+    """Return what the plan divides, with the times of its host, and where these come from."""
+    is_other = bool(settings.host_tables)
+    tables = Folder(settings.host_tables, Provenance(SCRIPT, "")) if is_other else stage.tables
+    rows, documents = tables.tables(TABLES), tables.documents(DOCUMENTS)
+    profile = tables.provenance("latency_summary")
+    if is_other:
+        stage.enter_reads([tables])
+    with tables.content():
+        work = workload_from_rows(rows, documents, profile.notes)
+    basis = host_basis(profile.host.get("cpu_model", ""), scale, is_other=is_other)
+    return (work if scale is None else scaled(work, scale.factor)), basis
+
+
 def prepare_plan(stage: cli.StageRun, settings: cli.Settings) -> Callable[[], Results]:
     """Check the request, read the tables and return the search for a plan, which takes long."""
     if settings.kernel_speedup and settings.batch > 1:
         problem = "does not go with --kernel-speedup: it holds for one inference"
         raise CommandLineError("--batch", problem, "leave one of them out")
-    watch = cli.SearchWatch(settings, settings.time_limit)
-    target, tables = request(settings, watch), stage.tables
+    watch, scale = cli.SearchWatch(settings, settings.time_limit), host_scale(settings)
+    target = request(settings, watch)
     questions = {
         text: what_if_request(target, text, board, partial(overlay, settings)) for text in settings.what_if or []
     }
-    rows, documents = tables.tables(TABLES), tables.documents(DOCUMENTS)
-    notes = tables.provenance("latency_summary").notes
-    with tables.content():
-        work = workload_from_rows(rows, documents, notes)
+    work, basis = host_work(stage, settings, scale)
+    target = replace(target, host=basis)
+    questions = {text: replace(question, host=basis) for text, question in questions.items()}
     models = load_models(CONFIGS)
     stage.say(f"planning {len(work.steps)} steps of the host, {settings.time_limit:g} s at most")
 

@@ -416,6 +416,7 @@ class OffloadComparisonRow(TypedDict):
     plan_latency_optimistic_us: float | None
     latency_speedup_factor: float | None
     energy_speedup_factor: float | None
+    is_judged: bool
 
 
 class BoardResourcesRow(TypedDict):
@@ -439,6 +440,7 @@ class SpeedupRow(TypedDict):
     likely: float | None
     optimistic: float | None
     term_unit: str
+    is_judged: bool
 
 
 class OffloadVerdictRow(TypedDict):
@@ -446,6 +448,9 @@ class OffloadVerdictRow(TypedDict):
 
     objective: str
     verdict: str
+    is_judged: bool
+    host_basis: str
+    judged_host: str
     pessimistic: float | None
     likely: float | None
     optimistic: float | None
@@ -474,6 +479,7 @@ class OffloadFrontRow(TypedDict):
     engines: Sequence[str]
     batch_call_count: int
     is_on_front: bool
+    is_judged: bool
 
 
 class OverlayLayersRow(TypedDict):

@@ -254,7 +254,7 @@ _table(
     "plans.",
     "alternative",
     f"board precision clock_mhz launch_per plan_status {_cases('plan_latency', '_us')} latency_speedup_factor "
-    "energy_speedup_factor",
+    "energy_speedup_factor is_judged",
 )
 _table(
     "board_resources",
@@ -266,13 +266,13 @@ _table(
     "speedup",
     "Speedup in latency, energy and throughput by Amdahl's law, one term per row.",
     "objective term",
-    "pessimistic likely optimistic term_unit",
+    "pessimistic likely optimistic term_unit is_judged",
 )
 _table(
     "offload_verdict",
     "The verdict on the plan for each objective, with the end-to-end speedup that it rests on.",
     "objective",
-    "verdict pessimistic likely optimistic doubts weaker_side boundary",
+    "verdict is_judged host_basis judged_host pessimistic likely optimistic doubts weaker_side boundary",
 )
 _table(
     "offload_front",
@@ -281,7 +281,7 @@ _table(
     "objective operation inference_count",
     f"in_flight_count plan_status {_cases('batch_latency', '_us')} pessimistic_inferences_per_s "
     f"likely_inferences_per_s optimistic_inferences_per_s {_cases('inference_energy', '_uj')} engines "
-    "batch_call_count is_on_front",
+    "batch_call_count is_on_front is_judged",
 )
 _table(
     "overlay_layers",

@@ -598,10 +598,22 @@ _text("term_unit", "Unit of the three values")
 _text(
     "verdict",
     "Whether the plan pays: in every case, in the likely case, or in none; `host alone`: nothing goes to the card; "
-    "`not judged`: the host was disturbed or unstable",
-    allowed=("pays", "likely pays", "likely does not pay", "does not pay", "host alone", "not judged", "unknown"),
+    "`not judged`: the host was disturbed or unstable; `not judged for this host`: the board has a processor of its "
+    "own, and the times are another's",
+    allowed=(
+        *("pays", "likely pays", "likely does not pay", "does not pay", "host alone"),
+        *("not judged", "not judged for this host", "unknown"),
+    ),
 )
-_list("doubts", "names", "Why the host's times decide nothing")
+_flag("is_judged", "Whether the host's times say something about the host of the plan; if not, no speedup follows")
+_text(
+    "host_basis",
+    "Where the host's times come from: `profiled`: this folder; `scaled`: this folder, times a factor; `measured`: a "
+    "profile of the board's own processor",
+    allowed=("profiled", "scaled", "measured"),
+)
+_text("judged_host", "The host that the verdict is about, and where its times come from")
+_list("doubts", "names", "Why the host's times decide nothing, or nothing about the host of the board")
 _text("weaker_side", "Which side of the energy is known less well, host or card; empty for other objectives")
 _text("boundary", "What the energy of both sides covers and leaves out; empty for other objectives")
 _text(

@@ -113,7 +113,7 @@ STAGES: dict[str, Stage] = {
             (
                 *("board", "precision", "launch_per", "kernel_speedup", "what_if", "time_limit", "effort", "batch"),
                 *("engine", "min_share", "min_intensity_flop_per_byte", "min_fused_share"),
-                *("fpga_config", "hand_off"),
+                *("host_scale", "host_scale_source", "host_tables", "fpga_config", "hand_off"),
             ),
             primary="offload_plan",
             configurations=("fpga.yaml", "systolic_rtl.yaml", "streaming.yaml", "dataflow.yaml", "card_energy.yaml"),

@@ -8,7 +8,7 @@ pessimistic case speaks against a card: the run is short, and little of its time
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from common.errors import UpstreamError
@@ -37,6 +37,10 @@ class ExecutedCost:
     is_critical: bool
     surplus_us: float = 0.0
 
+    def scaled(self, factor: float) -> ExecutedCost:
+        """Return the cost on a host that needs so many times the time."""
+        return ExecutedCost(self.name, factor * self.latency_us, None, self.is_critical, factor * self.surplus_us)
+
 
 @dataclass(frozen=True, slots=True)
 class SourceWork:
@@ -46,11 +50,25 @@ class SourceWork:
 
 @dataclass(slots=True)
 class HostCost:
+    """Cost of one group in one run; ``unexplained_us`` is the part of its surplus that its work does not explain."""
+
     latency_us: float = 0.0
     surplus_us: float = 0.0
+    unexplained_us: float = 0.0
     energy_uj: float | None = 0.0
     critical_latency_us: float = 0.0
     executed_nodes: list[str] = field(default_factory=list)
+
+    def scaled(self, factor: float) -> HostCost:
+        """Return the cost on a host that needs so many times the time."""
+        return replace(
+            self,
+            latency_us=factor * self.latency_us,
+            surplus_us=factor * self.surplus_us,
+            unexplained_us=factor * self.unexplained_us,
+            energy_uj=None,
+            critical_latency_us=factor * self.critical_latency_us,
+        )
 
 
 def divide_over_groups(
@@ -115,6 +133,11 @@ class HostTotals:
     static_power_w: float | None
     doubts: tuple[str, ...] = ()
     energy_source: str = "unavailable"
+
+    def scaled(self, factor: ThreePoint) -> HostTotals:
+        """Return a run on a host that needs so many times the time; its energy does not follow from that."""
+        latency = combine(lambda us, times: us * times, self.latency, factor)
+        return HostTotals(latency, None, None, self.doubts)
 
     def __post_init__(self) -> None:
         """Refuse a run that took no time: its shares would have no meaning."""

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Literal
 
 from common.fusion.border import BorderTensor, border, total_bytes, unfused_bytes
 from common.fusion.groups import Group
 from common.graph import GAP
+from common.intervals import ThreePoint
 from common.source_graph import SourceGraph
 from common.sums import total
 from common.workload.flows import executed_order, tensor_flows
 from common.workload.host_cost import ExecutedCost, HostCost, HostTotals, SourceWork, divide_over_groups, divided_run
 from common.workload.layers import Layer
+from common.workload.plausible_time import GroupTime, unexplained_us
 
 Case = Literal["pessimistic", "likely", "optimistic"]
 
@@ -74,6 +76,13 @@ class Workload:
         """Return the FLOPs of a group; None where one of its nodes is not counted."""
         return total(self.work[name].flops for name in self.groups[group].nodes)
 
+    def group_time(self, group: int) -> GroupTime | None:
+        """Return work and time of a group with contractions; None without them, or where its work is unknown."""
+        flops, moved = self.flops(group), self.bytes([group])
+        if not self.macs(group) or flops is None or moved is None:
+            return None
+        return GroupTime(self.groups[group].kind, flops, moved, self.costs[group].latency_us)
+
     def bytes(self, groups: Sequence[int]) -> int | None:
         """Return the compulsory traffic across the border of a group or a chain, at the model's number format."""
         if len(groups) == 1:
@@ -127,6 +136,16 @@ class Workload:
         return (*times, gap_us)
 
 
+def scaled(workload: Workload, factor: ThreePoint) -> Workload:
+    """Return the workload on a host that needs so many times the time of the profiled one, in each case."""
+    return replace(
+        workload,
+        costs=tuple(cost.scaled(factor.likely) for cost in workload.costs),
+        executed=tuple(node.scaled(factor.likely) for node in workload.executed),
+        host=workload.host.scaled(factor),
+    )
+
+
 def make_workload(
     graph: SourceGraph,
     groups: tuple[Group, ...],
@@ -144,4 +163,12 @@ def make_workload(
     group_of = {name: index for index, group in enumerate(groups) for name in group.nodes}
     costs = divide_over_groups(executed, sources, group_of, work, len(groups))
     inserted = frozenset(node.name for node in executed if not sources.get(node.name))
-    return Workload(graph, groups, layers, work, in_bodies, tuple(costs), tuple(executed), inserted, host)
+    workload = Workload(graph, groups, layers, work, in_bodies, tuple(costs), tuple(executed), inserted, host)
+    return replace(workload, costs=tuple(_with_unexplained(workload)))
+
+
+def _with_unexplained(workload: Workload) -> Iterator[HostCost]:
+    """Yield the costs with what their work does not explain as surplus: no pessimistic case counts it as a gain."""
+    parts_us = unexplained_us([workload.group_time(group) for group in range(len(workload.groups))])
+    for cost, part_us in zip(workload.costs, parts_us, strict=True):
+        yield replace(cost, surplus_us=min(cost.latency_us, cost.surplus_us + part_us), unexplained_us=part_us)

@@ -675,3 +675,27 @@ def test_process_prints_its_example_as_help(tmp_path):
     done = run_stage(SCRIPT, "--help-all")
     assert done.returncode == 0
     assert "EXAMPLE of input" in done.stdout
+
+
+def test_the_verdict_on_a_board_with_a_processor_needs_the_times_of_that_processor(resnet_out, capsys):
+    """An Arm that takes 8 times as long: what stays on it does, too, and its energy is unknown."""
+    board = ("--board", "zcu104", "--precision", "int8")
+    unknown = run(resnet_out, *board)
+    assert unknown["offload_verdict"]["verdict"].tolist() == ["not judged for this host"] * 3
+    for table in ("offload_verdict", "speedup", "offload_comparison"):
+        assert not unknown[table]["is_judged"].any()
+    assert "not judged for this host: the host of a zcu104 is its own Arm Cortex-A53" in capsys.readouterr().err
+    judged = run(resnet_out, *board, "--host-scale", "8", "--host-scale-source", "a published ratio")
+    verdicts = judged["offload_verdict"].set_index("objective")
+    assert verdicts["is_judged"].all()
+    assert verdicts["host_basis"].unique().tolist() == ["scaled"]
+    assert verdicts.loc["latency", "judged_host"].endswith("times 8: a published ratio")
+    assert verdicts.loc["energy", "verdict"] == "unknown"
+    alone = [term(tables, "latency", "host_total")["likely"] for tables in (unknown, judged)]
+    assert alone[1] == pytest.approx(8 * alone[0])
+
+
+def test_a_factor_without_a_source_is_refused(resnet_out):
+    with pytest.raises(PipelineError, match="has no source") as refused:
+        stage.main(["--out", str(resnet_out), "--host-scale", "8"])
+    assert "--host-scale-source" in str(refused.value)

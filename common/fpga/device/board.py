@@ -140,7 +140,7 @@ class Board:
         static_w: power with the shell loaded and no kernel running.
         dynamic_w: power that a busy kernel adds.
         datasheet_peak: None where the vendor states no peak of the logic.
-        host_note: note about the host that a plan for this board assumes; may be empty.
+        own_processor: name of the processor on the board, which is the host of its plans; empty for a card.
         is_clock_given: whether the clock was given for a question, and no closure is assumed.
     """
 
@@ -161,7 +161,7 @@ class Board:
     dynamic_w: ThreePoint
     datasheet_peak: DatasheetPeak | None
     ai_engines: AiEngines | None
-    host_note: str
+    own_processor: str
     is_clock_given: bool = False
 
     @property
@@ -219,11 +219,10 @@ class Board:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        engines = self.ai_engines and (
-            f"{self.title}: its {self.ai_engines.count} AI engines ({self.ai_engines.int8_op_per_s / 1e12:g} INT8 TOPS "
-            f"by the vendor) are not modelled; {self.ai_engines.published}"
-        )
-        return tuple(note for note in (self.host_note, engines) if note)
+        if (engines := self.ai_engines) is None:
+            return ()
+        peak = f"{engines.int8_op_per_s / 1e12:g} INT8 TOPS by the vendor"
+        return (f"{self.title}: its {engines.count} AI engines ({peak}) are not modelled; {engines.published}",)
 
 
 @dataclass(frozen=True, slots=True)

@@ -82,7 +82,7 @@ def read_board(file: Section) -> Board:
         dynamic_w=power.constant("dynamic_w").as_cost(),
         datasheet_peak=_datasheet_peak(file),
         ai_engines=_ai_engines(file),
-        host_note=file.text("host_note") if "host_note" in file else "",
+        own_processor=_own_processor(file),
     )
     file.close()
     _check(board, file)
@@ -189,6 +189,15 @@ def _datasheet_peak(file: Section) -> DatasheetPeak | None:
         return None
     keys = ("int8_op_per_s", "macs_per_dsp", "clock_mhz")
     return DatasheetPeak(*(below.constant(key).likely for key in keys))
+
+
+def _own_processor(file: Section) -> str:
+    """Return the name of the board's processor, whose source the file states; empty for a card."""
+    if "own_host" not in file:
+        return ""
+    below = file.section("own_host")
+    below.origin()
+    return below.text("processor")
 
 
 def _ai_engines(file: Section) -> AiEngines | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import exp, hypot, log
+from math import exp, hypot, log, sqrt
 from typing import Literal, Protocol
 
 from common.fpga.device.resources import Resources
@@ -96,7 +96,9 @@ def interval(
     """Return a three-point estimate: the model's time, and the interval around it that published efficiencies imply.
 
     t_case = max(ideal compute / efficiency_case, ideal memory / memory efficiency_case) + fixed (Williams et al. 2009,
-    CACM 52:4, with an efficiency on each roof). The model's time stays the likely one and is within the interval.
+    CACM 52:4, with an efficiency on each roof). Published kernels differ by the factor sqrt(t_worst / t_best) from the
+    middle of their times. The model's time stays the likely one. The slow end is no nearer to it than that factor, so a
+    time beyond what was published does not end the interval. The fast end is the best that was published.
 
     Args:
         likely_us: time that the model gives.
@@ -112,4 +114,5 @@ def interval(
 
     worst = case(efficiency.pessimistic, memory_efficiency.pessimistic)
     best = case(efficiency.optimistic, memory_efficiency.optimistic)
-    return ThreePoint(max(worst, likely_us), likely_us, min(best, likely_us))
+    reach = sqrt(worst / best)
+    return ThreePoint(max(worst, likely_us * reach), likely_us, min(best, likely_us))

@@ -208,6 +208,7 @@ def _front_row(
         "engines": list(totals.engine_us),
         "batch_call_count": totals.call_count,
         "is_on_front": False,
+        "is_judged": not batch.workload.host.doubts and not batch.request.host.mismatch(batch.request.board),
     }
 
 

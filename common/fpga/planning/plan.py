@@ -67,6 +67,11 @@ class Plan:
         """Return what the search proved; None if given speedups changed the times afterwards."""
         return None if self.request.given_speedups else self.solution.status
 
+    @property
+    def is_judged(self) -> bool:
+        """Return whether the host's times say something about the host of the plan."""
+        return not self.workload.host.doubts and not self.request.host.mismatch(self.request.board)
+
     @cached_property
     def rule_us(self) -> float:
         return evaluate(self.formulation.problem, self.rule).finish_us
@@ -161,4 +166,5 @@ def plan_speedup(plan: Plan, energy: CardEnergy) -> list[SpeedupRow]:
     moved_uj = total(workload.costs[group].energy_uj for group in groups)
     moved_us = ThreePoint(*(schedule.totals.offloaded_host_us for schedule in plan.schedules))
     run = HostRun(host.latency, host.energy, host.static_power_w, moved_us, moved_uj)
-    return speedup_rows(run, totals, work, Card.of_board(request.board), energy)
+    rows = speedup_rows(run, totals, work, Card.of_board(request.board), energy)
+    return [{**row, "is_judged": plan.is_judged} for row in rows]

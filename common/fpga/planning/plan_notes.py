@@ -21,9 +21,10 @@ NOTICED_BYTES = 10**6  # a tenth of a millisecond over PCIe
 
 def plan_notes(plan: Plan, rows: Sequence[SpeedupRow]) -> list[str]:
     """Return the notes on a plan and its speedup; the first says why the host's times decide nothing, if so."""
-    doubts = plan.workload.host.doubts
+    doubts, mismatch = plan.workload.host.doubts, plan.request.host.mismatch(plan.request.board)
     notes = [
         *([f"{NOT_JUDGED}: rerun <op_latency> on an idle host ({'; '.join(doubts)})"] if doubts else []),
+        *([f"{NOT_JUDGED} for this host: {mismatch}"] if mismatch else []),
         "all figures are estimates: nothing was measured on a board; the case of least gain takes all unfavourable "
         "assumptions together, that of most gain all favourable ones",
         *plan.request.board.notes,
@@ -37,6 +38,8 @@ def plan_notes(plan: Plan, rows: Sequence[SpeedupRow]) -> list[str]:
     energy = next(row for row in rows if (row["objective"], row["term"]) == ("energy", "total_speedup"))
     if energy["likely"] is not None:
         notes.append(boundary(plan.workload.host.energy_source))
+    elif plan.request.host.kind == "scaled":
+        notes.append("the energy speedup is unknown: a factor scales times only; <host_tables> has it")
     else:
         notes.append(
             "the energy speedup is unknown: the host's energy or static power is unknown; give <static_power_w>"
@@ -89,6 +92,14 @@ def _host_notes(plan: Plan) -> Iterator[str]:
         yield (
             f"{100 * share:.1f} % of the latency is in groups whose extents data decide, or whose work has no formula; "
             "no kernel can be sized for them, so they stay on the host"
+        )
+    if doubtful := [group for group, cost in enumerate(workload.costs) if cost.unexplained_us > 0]:
+        most = max(doubtful, key=lambda group: workload.costs[group].unexplained_us)
+        cost, others = workload.costs[most], f" and {len(doubtful) - 1} more" if len(doubtful) > 1 else ""
+        yield (
+            f"{workload.names[most]}{others}: the host's time ({cost.latency_us:.0f} us) is at least "
+            f"{cost.unexplained_us:.0f} us longer than larger groups of the run lead to expect, as when threads wake; "
+            "the case of least gain does not count that"
         )
     if workload.excess_share > NOTICED_EXCESS:
         yield (

@@ -33,6 +33,7 @@ SHORT = {
 }
 Cases = tuple[float | None, float | None, float | None]
 UNKNOWN: Cases = (None, None, None)
+SAME = 1e-6  # relative: two times that differ by less are one
 
 
 class _Work(TypedDict):
@@ -216,14 +217,21 @@ def _kernel_row(plan: Plan, kernel: PlannedKernel) -> OffloadPlanRow:
 
 
 def _comment(plan: Plan, kernel: PlannedKernel, groups: Sequence[int]) -> str:
-    """Return what is fused into the kernel, its speedup, and its share of the host's critical path."""
+    """Return what is fused into the kernel, its speedup, its share of the critical path, and a limit that it meets."""
     workload = plan.workload
     latency_us = sum(workload.costs[group].latency_us for group in groups)
     speed = workload.host_us(groups) / kernel.time_us.likely if kernel.time_us.likely else 0.0
     source = "given" if kernel.bound is None else "likely"
     on_path = share(sum(workload.costs[group].critical_latency_us for group in groups), latency_us)
     path = "" if on_path is None else f"; {100 * on_path:.0f} % of its host time is on the critical path"
-    return f"{_fused_with(workload, groups)}; kernel {speed:.3g}x ({source}){path}"
+    return f"{_fused_with(workload, groups)}; kernel {speed:.3g}x ({source}){path}{_why_one_sided(kernel)}"
+
+
+def _why_one_sided(kernel: PlannedKernel) -> str:
+    """Return why no case is faster than the likely one; an empty string where one is."""
+    if kernel.bound is None or kernel.time_us.optimistic < kernel.time_us.likely * (1 - SAME):
+        return ""
+    return "; no case is faster: neither published kernels nor its ports and multipliers allow it"
 
 
 def _fused_with(workload: Workload, groups: Sequence[int]) -> str:

@@ -13,6 +13,7 @@ from common.fpga.device.board import AI_ENGINE_FORMATS, PLAN_PRECISIONS, Board
 from common.fpga.kernels.overlay.engine import OverlayEngine
 from common.fpga.offload.baselines import Thresholds
 from common.fpga.offload.effort import Effort, Endless, Watch
+from common.fpga.planning.host_basis import HostBasis
 from common.fpga.planning.problem_builder import LAUNCH_PER, LaunchPer
 from common.names import quoted, shown
 
@@ -35,6 +36,7 @@ class Request:
         effort: of the search.
         overlay: an overlay engine that the plan may use besides the engines of the catalogue.
         watch: ends the search when its time is up, and hears how far it has come.
+        host: where the host's times come from.
     """
 
     board: Board
@@ -45,6 +47,7 @@ class Request:
     effort: Effort
     overlay: OverlayEngine | None = None
     watch: Watch = field(default_factory=Endless)
+    host: HostBasis = field(default_factory=HostBasis)
 
     def __post_init__(self) -> None:
         """Refuse values that no plan can have, wherever they came from."""

@@ -14,7 +14,7 @@ from common.fpga.planning.plan_notes import plan_notes
 from common.fpga.planning.plan_rows import candidate_rows, kernel_rows, resource_rows
 from common.fpga.planning.problem_builder import LAUNCH_PER
 from common.fpga.planning.request import Request
-from common.fpga.speedup.verdict import verdicts
+from common.fpga.speedup.verdict import JudgedHost, verdicts
 from common.fusion.groups import fuse
 from common.host_doubts import host_doubts
 from common.source_graph import from_rows
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from common.table_rows import (
         Documents,
         OffloadComparisonRow,
+        OffloadVerdictRow,
         OpLatencyRow,
         OpScheduleRow,
         OpsProfileRow,
@@ -127,10 +128,16 @@ def plan_results(
         "offload_comparison": rows,
         "board_resources": resource_rows(plan),
         "speedup": speedup,
-        "offload_verdict": verdicts(speedup, workload.host.doubts, workload.host.energy_source),
+        "offload_verdict": verdict_rows(plan, speedup),
         "offload_front": front_rows(workload, request, models, plan, most_batch),
     }
     return Results(tables, tuple(plan_notes(plan, speedup)), plan)
+
+
+def verdict_rows(plan: Plan, speedup: Sequence[SpeedupRow]) -> list[OffloadVerdictRow]:
+    host, board, totals = plan.request.host, plan.request.board, plan.workload.host
+    judged = JudgedHost(host.kind, host.of_plan(board), totals.doubts, host.mismatch(board))
+    return verdicts(speedup, judged, totals.energy_source)
 
 
 def alternative(name: str, plan: Plan, rows: Sequence[SpeedupRow]) -> OffloadComparisonRow:
@@ -176,6 +183,7 @@ def _row(
         "plan_latency_optimistic_us": optimistic_us,
         "latency_speedup_factor": latency_speedup,
         "energy_speedup_factor": energy_speedup,
+        "is_judged": plan.is_judged,
     }
 
 

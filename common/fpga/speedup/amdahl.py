@@ -109,6 +109,7 @@ def row(objective: Objective, term: str, values: Cases, unit: str) -> SpeedupRow
         "likely": likely,
         "optimistic": optimistic,
         "term_unit": unit,
+        "is_judged": True,  # unless the plan has a reason why not
     }
 
 

@@ -3,17 +3,50 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
     from common.table_rows import OffloadVerdictRow, SpeedupRow
 
 
-Judgement = Literal["pays", "likely pays", "likely does not pay", "does not pay", "host alone", "not judged", "unknown"]
+Judgement = Literal[
+    "pays",
+    "likely pays",
+    "likely does not pay",
+    "does not pay",
+    "host alone",
+    "not judged",
+    "not judged for this host",
+    "unknown",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class JudgedHost:
+    """The host that a verdict is about.
+
+    Attributes:
+        basis: profiled, scaled or measured: where its times come from.
+        name: the host, and where its times come from, in words.
+        doubts: why its times decide nothing.
+        mismatch: why they say nothing about the host of the board; empty if they do.
+    """
+
+    basis: str = "profiled"
+    name: str = ""
+    doubts: tuple[str, ...] = ()
+    mismatch: str = ""
+
+    @property
+    def obstacle(self) -> Judgement | None:
+        if self.doubts:
+            return "not judged"
+        return "not judged for this host" if self.mismatch else None
 
 
 def verdicts(
-    rows: Sequence[SpeedupRow], doubts: tuple[str, ...], energy_source: str = "unavailable"
+    rows: Sequence[SpeedupRow], host: JudgedHost, energy_source: str = "unavailable"
 ) -> list[OffloadVerdictRow]:
     """Return the verdict on each objective of the speedup; with a doubt about the host's times, nothing is judged.
 
@@ -24,11 +57,14 @@ def verdicts(
     return [
         {
             "objective": row["objective"],
-            "verdict": "not judged" if doubts else _judge(row, is_offloaded=is_offloaded),
+            "verdict": host.obstacle or _judge(row, is_offloaded=is_offloaded),
+            "is_judged": host.obstacle is None,
+            "host_basis": host.basis,
+            "judged_host": host.name,
             "pessimistic": row["pessimistic"],
             "likely": row["likely"],
             "optimistic": row["optimistic"],
-            "doubts": doubts,
+            "doubts": tuple(filter(None, (*host.doubts, host.mismatch))),
             "weaker_side": weaker_side(energy_source, rows) if row["objective"] == "energy" else "",
             "boundary": boundary(energy_source) if row["objective"] == "energy" else "",
         }

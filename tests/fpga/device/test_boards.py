@@ -323,8 +323,7 @@ def test_embedded_boards_share_memory_with_a_host_that_was_not_profiled(name):
     found = board(name)
     is_embedded = name in {"kv260", "zcu104", "zcu102", "ultra96", "vck190"}
     assert found.link.kind == ("shared_memory" if is_embedded else "pcie")
-    assert ("not the host that was profiled" in found.host_note) == is_embedded
-    assert (found.host_note in found.notes) == is_embedded
+    assert found.own_processor.startswith("Arm Cortex-A") == is_embedded
     if is_embedded:  # a copy reads and writes each byte in the same memory
         assert found.link.bytes_per_s.optimistic <= found.memory.bytes_per_s / 2
 

