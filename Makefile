@@ -38,9 +38,10 @@ BATCH_WAIT :=          # 10, 19: how long a request waits for others, as 5ms
 POST :=                # 10, 14, 19: address of a dashboard that is told of the load while it lasts
 BOUND_MS :=            # load: search the best configuration whose p99 is within this (14), and load it
 HISTORY :=             # record: file of the history (default: runs.sqlite)
-SEED :=                # fuzz: seed of all cases (default: 0)
-MINUTES :=             # fuzz: for all campaigns together (default: 10)
+SEED :=                # fuzz, mutants: seed of all cases, of the sample (default: 0)
+MINUTES :=             # fuzz: for all campaigns together; mutants: of a processor, for all rooms (default: 10)
 CAMPAIGNS :=           # fuzz: "models tables configurations kills disks injection" (default: all)
+ROOMS :=               # mutants: "comparison verdict offload load" (default: all)
 HOST := $(shell uname -n)  # 00, 01: host of the measurement; give the old name to keep tables copied from it
 
 HASH := \#
@@ -165,7 +166,7 @@ CHANGED := $(foreach stamp,$(STAMPS),$(call differs,$(stamp)))
 
 # --- targets ---------------------------------------------------------------------------------------------------------
 
-.PHONY: run design load endurance record dashboard test-dashboard test test-slow test-random test-exports test-search fuzz openvino npu lint docs readme bench check-loadgen check-load check-load-models check-dashboard check-comparison check-profiler check-costs check-ceilings seed003 check-fpga check-design check-rtl cosim rtl-tools lock clean distclean help changed
+.PHONY: run design load endurance record dashboard test-dashboard test test-slow test-random test-exports test-search fuzz mutants openvino npu lint docs readme bench check-loadgen check-load check-load-models check-dashboard check-comparison check-profiler check-costs check-ceilings seed003 check-fpga check-design check-rtl cosim rtl-tools lock clean distclean help changed
 .NOTPARALLEL:  # nothing may run beside a measurement
 .SUFFIXES:
 .PRECIOUS: $(foreach number,$(NUMBERS),$(call table,$(number)))  # Ctrl-C deletes none
@@ -242,6 +243,11 @@ $(VENV)/.ready-dashboard: requirements-dashboard.txt $(VENV)/.ready
 	@$(PIP_INSTALL) -r requirements-dashboard.txt
 	@touch $@
 
+$(VENV)/.ready-mutants: requirements-mutants.txt $(VENV)/.ready-dev
+	@echo "setting up the maker of mutants from requirements-mutants.txt"
+	@$(PIP_INSTALL) -r requirements-mutants.txt
+	@touch $@
+
 $(VENV)/.ready-dashboard-test: requirements-dashboard-test.txt $(VENV)/.ready-dashboard $(VENV)/.ready-dev
 	@echo "setting up the tests of the dashboard from requirements-dashboard-test.txt"
 	@$(PIP_INSTALL) -r requirements-dashboard-test.txt
@@ -304,6 +310,9 @@ test-dashboard: $(VENV)/.ready-dashboard-test  ## set up the server of the dashb
 
 fuzz: $(DEV_READY)  ## run hostile models, tables and settings, kills and full disks, each case by its SEED
 	@$(PYTHON) -m tests.fuzz $(call flag,--seed,$(SEED)) $(call flag,--minutes,$(MINUTES)) $(call each,--campaign,$(CAMPAIGNS))
+
+mutants: $(VENV)/.ready-mutants  ## change the rooms that decide at one place at a time: which changes do the tests notice?
+	@$(PYTHON) -m tests.mutation $(call flag,--seed,$(SEED)) $(call flag,--minutes,$(MINUTES)) $(call each,--room,$(ROOMS))
 
 lint: $(DEV_READY)  ## ruff and mypy --strict
 	@$(PYTHON) -m ruff check
@@ -388,6 +397,7 @@ lock:  ## pin requirements*.in again (needs pip-compile of pip-tools, under Pyth
 	$(LOCK) --output-file requirements-cluster.txt requirements-cluster.in
 	$(LOCK) --output-file requirements-dashboard.txt requirements-dashboard.in
 	$(LOCK) --output-file requirements-dashboard-test.txt requirements-dashboard-test.in
+	$(LOCK) --output-file requirements-mutants.txt requirements-mutants.in
 	$(filter-out --generate-hashes,$(LOCK)) --output-file requirements-torch.txt requirements-torch.in
 	@sed 's/^\(torch==[0-9.]*\)+cpu/\1/' requirements-torch.txt >requirements-torch.txt.tmp
 	@mv requirements-torch.txt.tmp requirements-torch.txt

@@ -68,7 +68,7 @@ def test_a_token_for_which_no_space_is_left_leaves_no_file(tmp_path, monkeypatch
         return Path("/dev/full").open("w", encoding="ascii")
 
     monkeypatch.setattr(guard_room.os, "fdopen", full)
-    with pytest.raises(PipelineError, match="cannot be written .*No space left"):
+    with pytest.raises(PipelineError, match=r"cannot be written .*No space left"):
         read_token(tmp_path / "token")
     assert not [*tmp_path.iterdir()]
 
