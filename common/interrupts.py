@@ -65,7 +65,10 @@ def hear_signals() -> None:
     os.set_blocking(writer, False)
     signal.signal(PROBE, lambda *_: _answers.append(PROBE))
     signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
-    _thread.start_new_thread(_hear, (reader, _thread.get_ident()))
+    try:
+        _thread.start_new_thread(_hear, (reader, _thread.get_ident()))
+    except RuntimeError:  # no thread is left: then a signal waits for native code to end
+        signal.set_wakeup_fd(-1)
 
 
 def _hear(reader: int, main_thread: int) -> None:

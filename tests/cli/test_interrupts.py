@@ -133,3 +133,18 @@ def test_a_signal_amid_the_shutdown_of_the_interpreter_keeps_the_exit_code(numbe
     )
     done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (code, "", "")
+
+
+def test_a_host_without_a_thread_left_still_runs_a_program(monkeypatch):
+    """Found by the injection campaign: clone3 fails with EAGAIN."""
+
+    def refused(*_):
+        raise RuntimeError("can't start new thread")
+
+    probe = signal.getsignal(interrupts.PROBE)
+    monkeypatch.setattr("_thread.start_new_thread", refused)
+    try:
+        interrupts.hear_signals()
+        assert signal.set_wakeup_fd(-1) == -1
+    finally:
+        signal.signal(interrupts.PROBE, probe)

@@ -189,10 +189,10 @@ def run_with(fault: Fault | None, cpu_s: float, script: str, *flags: str, counts
 def _run_here(fault: Fault | None, cpu_s: float, go: int, writer: int, words: tuple[str, ...]) -> None:
     """Run the program in this fork, and send how it ended."""
     try:
-        with contextlib.suppress(OSError):
-            os.read(go, 2)
         for name in SIGNALS:  # what comes before the program or after it meets the harness, and is nobody's
             signal.signal(signal.Signals[name], lambda *_: None)
+        with contextlib.suppress(OSError):  # strace attaches meanwhile
+            os.read(go, 2)
         counted = Counted(fault)
         with cpu_limit(cpu_s):
             ended = _program(counted, words)
