@@ -18,7 +18,8 @@ from statistics import fmean
 import numpy as np
 
 from common.errors import PipelineError
-from common.foreign_traces.kineto import TorchCall, TorchCalls, read_calls
+from common.foreign_traces.kineto import TorchCalls, read_calls
+from common.foreign_traces.kineto_events import TorchCall
 from common.foreign_traces.layers import Layer, LayerProfile, uniquely_named
 from common.graph import Graph, Node, operands
 from common.names import quoted
