@@ -9,7 +9,7 @@ slowest call there computes all of those nodes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from itertools import pairwise
 from math import prod
 from pathlib import Path
@@ -18,7 +18,8 @@ from statistics import fmean
 import numpy as np
 
 from common.errors import PipelineError
-from common.foreign_traces.kineto import TorchCall, TorchCalls, read_calls
+from common.foreign_traces.kineto import TorchCalls, read_calls
+from common.foreign_traces.kineto_events import TorchCall
 from common.foreign_traces.layers import Layer, LayerProfile, uniquely_named
 from common.graph import Graph, Node, operands
 from common.names import quoted
@@ -45,11 +46,21 @@ ONNX = {
     **dict.fromkeys(("GlobalAveragePool", "ReduceMean"), "mean"),
 }
 Token = tuple[object, ...]
+BIAS = "bias"  # a node that adds one, which PyTorch does within the operation before
+SIZE = "size"  # a node that calculates sizes, in integers
+# Calls that exporters may write as several nodes, and how many these are at most: LayerNorm has 9, GELU up to 8.
+COMPOSITES = frozenset(
+    {
+        *("gelu", "layernormalization", "layernorm", "silu", "mish", "softplus"),
+        *("groupnorm", "instancenorm", "rmsnorm", "logsoftmax", "glu", "elu"),
+    }
+)
+MOST_PARTS = 12
 # Operations that only move elements or that an exporter writes otherwise: they say little about which model it is.
 MOVES = frozenset(
     {
         *(ONNX.get(op_type, op_type.lower()) for op_type in RESHAPES | MOVEMENT | SHAPE_CONSTANTS | COPIES),
-        *("chunk", "contiguous", "select", "to", "empty", "zeros", "detach", "narrow"),
+        *(SIZE, BIAS, "chunk", "contiguous", "select", "to", "empty", "zeros", "detach", "narrow"),
     }
 )
 
@@ -87,7 +98,11 @@ def read_pytorch_layers(path: Path, graph: Graph) -> LayerProfile:
     )
     return LayerProfile(
         *("PyTorch", "pytorch", tuple(layers), len(recorded.start_us)),
-        operation_share=None if is_sized else _operation_share(left, nodes, right, alike, graph),
+        operation_share=None
+        if is_sized
+        else _operation_share(
+            left, [_or_size(token, node, graph) for token, node in zip(right, nodes, strict=True)], pairs
+        ),
         run_start_us=recorded.start_us,
         run_us=recorded.run_us,
         is_of_device=recorded.has_kernels,
@@ -168,16 +183,21 @@ def _pairs(left: Sequence[Token], right: Sequence[Token]) -> list[tuple[int, int
     return pairs[::-1]
 
 
+def _gaps(pairs: Sequence[tuple[int, int]], call_count: int, node_count: int) -> Iterator[tuple[range, range]]:
+    """Yield the places of the calls and of the nodes between each two aligned pairs, and before and behind all."""
+    ends = [(-1, -1), *pairs, (call_count, node_count)]
+    for (call, node), (next_call, next_node) in pairwise(ends):
+        yield range(call + 1, next_call), range(node + 1, next_node)
+
+
 def _fills(recorded: TorchCalls, pairs: Sequence[tuple[int, int]], nodes: Sequence[Node]) -> dict[int, tuple[str, ...]]:
     """Return the nodes between aligned ones by the slowest call there; without a call, no call has them."""
     mean_us = [fmean(times) for times in zip(*recorded.times_us, strict=True)]
-    ends = [(-1, -1), *pairs, (len(recorded.calls), len(nodes))]
-    fills: dict[int, tuple[str, ...]] = {}
-    for (call, node), (next_call, next_node) in pairwise(ends):
-        calls, between = range(call + 1, next_call), nodes[node + 1 : next_node]
-        if calls and between:
-            fills[max(calls, key=mean_us.__getitem__)] = tuple(part.name for part in between)
-    return fills
+    return {
+        max(calls, key=mean_us.__getitem__): tuple(nodes[place].name for place in between)
+        for calls, between in _gaps(pairs, len(recorded.calls), len(nodes))
+        if calls and between
+    }
 
 
 def _is_folded(calls: Sequence[Token], index: int, alike: Container[int]) -> bool:
@@ -186,23 +206,34 @@ def _is_folded(calls: Sequence[Token], index: int, alike: Container[int]) -> boo
     return is_normalization and index - 1 in alike and calls[index - 1][0] in (CONV, MATMUL)
 
 
-def _operation_share(
-    left: Sequence[Token], nodes: Sequence[Node], right: Sequence[Token], alike: Mapping[int, str], graph: Graph
-) -> float:
-    """Return the share of the calls or of the nodes that are aligned, whichever is less; folded ones do not count.
+def _operation_share(left: Sequence[Token], right: Sequence[Token], pairs: Sequence[tuple[int, int]]) -> float:
+    """Return the share of the calls or of the nodes that are aligned, whichever is less.
 
-    Integers are sizes, which an exporter computes in nodes of their own.
+    Some count for neither: moves of elements, calculations of sizes, and normalizations that are folded. A call that
+    exporters write as several nodes is aligned with those between the same neighbours.
     """
-    calls = [i for i, token in enumerate(left) if token[0] not in MOVES and not _is_folded(left, i, alike)]
-    computing = [
-        node.name
-        for node, token in zip(nodes, right, strict=True)
-        if token[0] not in MOVES
-        and not all(graph.tensors[name].dtype.startswith("int") for name in node.outputs if name)
+    alike = dict(pairs)
+    calls, nodes = {*alike}, {*alike.values()}
+    for between_calls, between_nodes in _gaps(pairs, len(left), len(right)):
+        composites = [place for place in between_calls if left[place][0] in COMPOSITES]
+        is_small = len(between_nodes) <= MOST_PARTS * len(composites)
+        if between_nodes and is_small and not any(right[place][0] in (CONV, MATMUL) for place in between_nodes):
+            calls.update(composites)
+            nodes.update(between_nodes)
+    counted = [
+        place for place in range(len(left)) if left[place][0] not in MOVES and not _is_folded(left, place, alike)
     ]
-    aligned = {*alike.values()}
-    shares = (sum(i in alike for i in calls), len(calls)), (sum(name in aligned for name in computing), len(computing))
+    computing = [place for place in range(len(right)) if right[place][0] not in MOVES]
+    shares = (
+        (sum(place in calls for place in counted), len(counted)),
+        (sum(map(nodes.__contains__, computing)), len(computing)),
+    )
     return min(count / whole if whole else 0.0 for count, whole in shares)
+
+
+def _or_size(token: Token, node: Node, graph: Graph) -> Token:
+    is_size = all(graph.tensors[name].dtype.startswith("int") for name in node.outputs if name)
+    return (SIZE,) if is_size else token
 
 
 def _call_token(call: TorchCall, *, sized: bool) -> Token:
@@ -215,7 +246,7 @@ def _node_token(node: Node, graph: Graph, *, sized: bool) -> Token:
     operation = ONNX.get(node.op_type, node.op_type.lower())
     tensors = [graph.tensors[name] for name in operands(node)]
     if operation == "add" and any(tensor.kind == "weight" for tensor in tensors):
-        operation = "bias"  # PyTorch adds it within the operation before
+        operation = BIAS
     counts = [tensor.element_count for tensor in tensors if tensor.shape]
     return _token(operation, [count for count in counts if isinstance(count, int)], sized=sized)
 

@@ -1,9 +1,8 @@
 """Reader of PyTorch's profile (Kineto): the operators that a program called, as layers of the model exported from it.
 
-``export_chrome_trace`` writes ``{"schemaVersion", …, "traceEvents": [...]}``; the profiler without Kineto, up to
-PyTorch 1.9, writes the list alone. An event of category ``cpu_op`` is an operator (``Operator`` up to 1.9); those it
-calls run within its time. An event whose name has no namespace and that holds others is an annotation of the program.
-The outermost operators of one thread are the layers: of the thread of the steps, else of the one that worked most.
+An operator runs what it calls within its own time. An event whose name has no namespace and that holds others is an
+annotation of the program. The outermost operators of one thread are the layers: of the thread of the steps, else of the
+one that worked most.
 
 With kernels on an accelerator, a layer's time is that of the kernels which it or what it calls has launched. A kernel
 has the ``External id`` of its operator, or the ``correlation`` of the call that launched it. Otherwise, a layer has
@@ -15,10 +14,9 @@ model repeat, too: how many repetitions make a run, only the model says.
 
 from __future__ import annotations
 
-from array import array
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
 
@@ -26,28 +24,10 @@ import numpy as np
 import numpy.typing as npt
 
 from common.errors import PipelineError
-from common.foreign_traces.layers import exported_items
-from common.names import quoted
+from common.foreign_traces.kineto_events import TorchCall, TorchEvents, TorchOperators, read_events
 
-WHAT = "a profile that PyTorch exported as a Chrome trace"
-STEP, NAMESPACE = "ProfilerStep#", "::"
-LEGACY_PROCESS = "CPU functions"  # of the profiler without Kineto, whose events have no category
-OPERATORS = frozenset({"cpu_op", "Operator"})
-ANNOTATIONS = frozenset({*OPERATORS, "user_annotation"})  # categories of steps
-KERNELS = frozenset({"kernel", "gpu_memcpy", "gpu_memset", "Kernel", "Memcpy", "Memset"})
-LAUNCHES = ("_runtime", "_driver", "Runtime")  # how the category of a call that launches kernels ends
-LARGEST_US = 1e18
-Shapes = tuple[tuple[int, ...], ...]
 Times = npt.NDArray[np.float64]
 Indices = npt.NDArray[np.int64]
-
-
-@dataclass(frozen=True, slots=True)
-class TorchCall:
-    """An operator of a run: its name without namespace, and the shapes of its operands where they were recorded."""
-
-    operator: str
-    shapes: Shapes
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,122 +61,15 @@ class TorchCalls:
         )
 
 
-@dataclass(slots=True)
-class _Operators:
-    """Figures of each operator, in arrays: a file may hold millions.
-
-    Attributes:
-        number: its External id, or -1.
-        is_named: whether its name has a namespace.
-    """
-
-    call_indices: dict[TorchCall, int] = field(default_factory=dict)
-    start_us: array[float] = field(default_factory=lambda: array("d"))
-    time_us: array[float] = field(default_factory=lambda: array("d"))
-    thread: array[int] = field(default_factory=lambda: array("q"))
-    call_index: array[int] = field(default_factory=lambda: array("q"))
-    number: array[int] = field(default_factory=lambda: array("q"))
-    is_named: array[int] = field(default_factory=lambda: array("b"))
-
-
-@dataclass(slots=True)
-class _Events:
-    """The operators, steps (start, end, thread), kernels (External id, correlation, µs) and launches of a file.
-
-    ``launches`` are External id, start and thread of the call that launched a kernel, by correlation.
-    """
-
-    operators: _Operators = field(default_factory=_Operators)
-    steps: list[tuple[float, float, int]] = field(default_factory=list)
-    kernels: list[tuple[int, int, float]] = field(default_factory=list)
-    launches: dict[int, tuple[int, float, int]] = field(default_factory=dict)
-    threads: dict[tuple[str, str], int] = field(default_factory=dict)
-
-    def thread(self, event: Mapping[str, object]) -> int:
-        return self.threads.setdefault((str(event.get("pid")), str(event.get("tid"))), len(self.threads))
-
-
 def read_calls(path: Path) -> TorchCalls:
     """Read a profile, which is refused where it is cut short, holds no operator, or its kernels are of no operator."""
-    events = _Events()
-    for event in exported_items(path, "traceEvents", WHAT):
-        if not isinstance(event, dict):
-            raise PipelineError(path, f"has an event that is no object: {quoted(event)}", f"give {WHAT}")
-        if event.get("ph") == "X" and isinstance(name := event.get("name"), str):
-            _enter(path, events, event, name)
+    events = read_events(path)
     if not events.operators.call_indices:
         raise PipelineError(path, "holds no operator", "record it with ProfilerActivity.CPU")
     return _calls(path, events)
 
 
-def _enter(path: Path, events: _Events, event: Mapping[str, object], name: str) -> None:
-    given, category = event.get("args"), _category(event)
-    args = given if isinstance(given, dict) else {}
-    if name.startswith(STEP):
-        if category in ANNOTATIONS:
-            start_us, time_us = _times(path, event)
-            events.steps.append((start_us, start_us + time_us, events.thread(event)))
-    elif category in OPERATORS:
-        _enter_operator(events.operators, name, args, _times(path, event), events.thread(event))
-    elif category in KERNELS:
-        events.kernels.append((_external_id(args), _whole(args.get("correlation")), _times(path, event)[1]))
-    elif category.endswith(LAUNCHES) and (correlation := _whole(args.get("correlation"))) >= 0:
-        events.launches[correlation] = (_external_id(args), _times(path, event)[0], events.thread(event))
-
-
-def _category(event: Mapping[str, object]) -> str:
-    if event.get("pid") == LEGACY_PROCESS:
-        return "Operator"
-    category = event.get("cat")
-    return category if isinstance(category, str) else ""
-
-
-def _enter_operator(
-    operators: _Operators, name: str, args: Mapping[str, object], times: tuple[float, float], thread: int
-) -> None:
-    call = TorchCall(name.rpartition(NAMESPACE)[2], _shapes(args.get("Input Dims", args.get("Input dims"))))
-    operators.call_index.append(operators.call_indices.setdefault(call, len(operators.call_indices)))
-    operators.start_us.append(times[0])
-    operators.time_us.append(times[1])
-    operators.thread.append(thread)
-    operators.number.append(_external_id(args))
-    operators.is_named.append(NAMESPACE in name)
-
-
-def _times(path: Path, event: Mapping[str, object]) -> tuple[float, float]:
-    start_us, time_us = (_time(path, event, key) for key in ("ts", "dur"))
-    if time_us < 0:
-        raise PipelineError(path, f"the event {quoted(event.get('name'))} lasts {quoted(time_us)}", "record it again")
-    return start_us, time_us
-
-
-def _time(path: Path, event: Mapping[str, object], key: str) -> float:
-    value = event.get(key)
-    if isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= LARGEST_US:
-        return float(value)
-    raise PipelineError(path, f"the event {quoted(event.get('name'))} has no time: {quoted(value)}", "record it again")
-
-
-def _external_id(args: Mapping[str, object]) -> int:
-    return _whole(args.get("External id", args.get("external id")))
-
-
-def _whole(value: object) -> int:
-    """Return a number that identifies something; -1 for anything else."""
-    return value if isinstance(value, int) and 0 <= value < 2**62 else -1
-
-
-def _shapes(dims: object) -> Shapes:
-    """Return the shapes of the operands; a scalar or what is no tensor has none."""
-    if not isinstance(dims, list):
-        return ()
-    return tuple(
-        tuple(shape) if isinstance(shape, list) and all(type(extent) is int for extent in shape) else ()
-        for shape in dims
-    )
-
-
-def _calls(path: Path, events: _Events) -> TorchCalls:
+def _calls(path: Path, events: TorchEvents) -> TorchCalls:
     operators = events.operators
     start_us, time_us, thread = (
         np.array(column) for column in (operators.start_us, operators.time_us, operators.thread)
@@ -230,7 +103,7 @@ def _worked_us(outer: Sequence[int], time_us: Times, thread: Indices) -> Times:
     return np.bincount(thread[outer], weights=time_us[outer]).astype(np.float64)
 
 
-def _outermost(operators: _Operators) -> tuple[list[int], Indices]:
+def _outermost(operators: TorchOperators) -> tuple[list[int], Indices]:
     """Return the operators that run in no other one of their thread, in order, and for each operator its outermost.
 
     An annotation is around operators, and is none. Of two that begin and end together, the outer one has the lower id.
@@ -256,7 +129,7 @@ def _outermost(operators: _Operators) -> tuple[list[int], Indices]:
 
 
 def _rejoined(
-    operators: _Operators, outer: Sequence[int], owner: Indices, last: Mapping[int, int]
+    operators: TorchOperators, outer: Sequence[int], owner: Indices, last: Mapping[int, int]
 ) -> tuple[list[int], Indices]:
     """Return outermost operators and owners without those that only seem to be outermost.
 
@@ -285,7 +158,7 @@ def _rejoined(
     return whole, np.array([joined.get(int(index), int(index)) for index in owner])
 
 
-def _kernel_times(events: _Events, outer: Sequence[int], owner: Indices) -> Times:
+def _kernel_times(events: TorchEvents, outer: Sequence[int], owner: Indices) -> Times:
     """Return the time of the kernels of each outermost operator; those that no operator launched count for none."""
     by_number = {number: index for index, number in enumerate(events.operators.number) if number >= 0}
     start_us, time_us = np.array(events.operators.start_us), np.array(events.operators.time_us)

@@ -13,6 +13,7 @@ from common.foreign_traces.calls import read_pytorch_layers
 from common.foreign_traces.kineto import read_calls
 from common.foreign_traces.programs import recognised
 from common.onnx_graph.load import load_model
+from tests.support.foreign_graphs import graph_of
 
 DATA = Path(__file__).parent / "data" / "pytorch"
 VERSIONS = ("1.8.1-steps.json", "1.9.1-legacy.json", "1.10.2-steps.json", "1.12.1-plain.json", "2.2.2-plain.json")
@@ -221,3 +222,21 @@ def test_a_profile_that_is_cut_short(tmp_path):
     path.write_bytes((DATA / "plain.json").read_bytes()[:-900])
     with pytest.raises(PipelineError, match=r"cut\.json: is cut short"):
         read_calls(path)
+
+
+@pytest.mark.parametrize(("middle", "share"), [("aten::gelu", 1.0), ("aten::tanh", 0.4), ("aten::conv2d", 0.4)])
+def test_without_shapes_the_order_of_operations_says_whether_it_is_the_model(tmp_path, middle, share):
+    """A GELU is three nodes here, the bias is a node of its own, and the transposition counts for neither."""
+    graph = graph_of(
+        ("MatMul", "first", ("x", "w")),
+        ("Add", "bias", ("first:0", "w")),
+        ("Div", "scale", ("bias:0",)),
+        ("Erf", "erf", ("scale:0",)),
+        ("Mul", "gate", ("bias:0", "erf:0")),
+        ("Transpose", "turn", ("gate:0",)),
+        ("MatMul", "second", ("turn:0", "w")),
+        outputs=["second:0"],
+    )
+    names = ("aten::linear", middle, "aten::contiguous", "aten::linear")
+    events = [call(name, 100 * place, 50, place) for place, name in enumerate(names)]
+    assert read_pytorch_layers(written(tmp_path, events), graph).operation_share == share

@@ -161,6 +161,17 @@ def test_a_profile_of_another_model_is_refused_unless_it_is_accepted(model, tmp_
     assert (summary["matched_time_share"], summary["matched_contraction_share"]) == (0.5, pytest.approx(1 / 3))
 
 
+@pytest.mark.slow
+def test_a_profile_without_any_time(model, tmp_path):
+    """It matches nothing, and accepting it gives shares of nothing, not a division by zero."""
+    path = tmp_path / "profile.json"
+    path.write_text(json.dumps([{"count": 3}, {"name": "/stem/Conv", "timeMs": 0.0, "averageMs": 0.0}]))
+    done = bring_in(model, tmp_path / "out", path)
+    assert (done.returncode, "match in 0.0% of its time" in done.stderr) == (1, True)
+    done = bring_in(model, tmp_path / "out", path, "--accept-partial")
+    assert (done.returncode, "Traceback" in done.stderr) == (0, False), done.stderr
+
+
 def test_accept_partial_is_for_imports(model, tmp_path):
     done = run_stage("01_profile_onnx.py", "--model", model, "--accept-partial", "--out", tmp_path)
     assert (done.returncode, "--accept-partial: needs --from-trace" in done.stderr) == (2, True)
