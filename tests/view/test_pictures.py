@@ -103,9 +103,15 @@ def test_the_roofline_draws_every_roof_with_its_label(tables, keys):
 
 
 @pytest.mark.slow
-def test_no_mark_covers_the_label_of_a_roof(tables, keys):
+@pytest.mark.parametrize("is_on_slope", [False, True])
+def test_no_mark_covers_the_label_of_a_roof(tables, keys, is_on_slope):
     """Labels of peaks have room beyond the marks; those of slopes are where the marks are not."""
-    figure = draw_roofline(records(tables["op_roofline"]), keys, ROOF)
+    table = tables["op_roofline"]
+    if is_on_slope:  # where the label of the memory's bandwidth would be without them
+        intensities = [1.0, *(10 * 1.017**place for place in range(len(table) - 1))]
+        rates = [BANDWIDTH * intensity for intensity in intensities]
+        table = table.assign(arithmetic_intensity_flop_per_byte=intensities, attained_flop_per_s=rates)
+    figure = draw_roofline(records(table), keys, ROOF)
     FigureCanvasAgg(figure).draw()
     axes = figure.axes[0]
     centres = [point for drawn in axes.collections for point in axes.transData.transform(drawn.get_offsets())]

@@ -57,7 +57,8 @@ def draw_kernels(title: str, kernels: pd.DataFrame, ceilings: pd.DataFrame, prec
     figure = new_figure(_title(title, points, roof), _subtitle(shown, precision, ceilings))
     axes, side = with_side_column(figure)
     _scale(axes, points, roof)
-    draw_roofs(axes, roof)
+    intensities = [value for point in points for value in (point.intensity, point.fused_intensity) if value]
+    draw_roofs(axes, roof, [(value, _attainable(roof, value)) for value in intensities])
     _draw_points(axes, points, roof)
     _number(axes, points, roof)
     _list(side, points, roof)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from common.view.findings import Findings
 from common.view.groups import by_op_type, leading_gap
 from common.view.html import bullet_list
-from common.view.plan.cases import is_not_judged, judgement
+from common.view.plan.cases import judgement
 from common.view.plan.verdict_text import outlook
 from common.view.profile.latency_text import percentiles
 from common.view.report.warnings_text import by_effect
@@ -141,13 +141,11 @@ def _energy(summary: EnergySummaryDocument | None, efficiency: EfficiencyDocumen
 
 
 def _offload(verdicts: Sequence[OffloadVerdictRow]) -> list[KeyFigure]:
+    """Return a figure for each objective, its interval as large as its likely value; what is not judged has none."""
     figures = []
     for row in verdicts:
-        factor = MISSING if row["likely"] is None else f"{significant(row['likely'])}x"
-        if is_not_judged([row]):
-            factor = MISSING
-        detail = judgement(row).replace(f": {factor},", ":")
-        figures.append(KeyFigure(f"Offloading: {row['objective']}", factor, detail, "speedup"))
+        word, _, factors = judgement(row).partition(": ")
+        figures.append(KeyFigure(f"Offloading: {row['objective']}", factors or MISSING, word, "speedup"))
     return figures
 
 
