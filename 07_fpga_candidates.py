@@ -160,6 +160,7 @@ def prepare_plan(stage: cli.StageRun, settings: cli.Settings) -> Callable[[], Re
     questions = {
         text: what_if_request(target, text, board, partial(overlay, settings)) for text in settings.what_if or []
     }
+    stage.end_of_checks()
     rows, documents = tables.tables(TABLES), tables.documents(DOCUMENTS)
     notes = tables.provenance("latency_summary").notes
     with tables.content():
