@@ -200,6 +200,7 @@ def prepare_plan(stage: cli.StageRun, settings: cli.Settings) -> Callable[[], Re
     questions = {
         text: what_if_request(target, text, board, partial(overlay, settings)) for text in settings.what_if or []
     }
+    stage.end_of_checks()
     work, basis = host_work(stage, settings, scale)
     target = replace(target, host=basis)
     questions = {text: replace(question, host=basis) for text, question in questions.items()}

@@ -185,12 +185,21 @@ record: run  ## add the figures of OUT to HISTORY with the commit, and export th
 dashboard: $(DASHBOARD_READY) $(if $(wildcard $(MODEL_FILE)),,$(MODEL_FILE))  ## show live what MODEL does, and print the address of the page (12)
 	$(PYTHON) 12_dashboard.py $(call flags,12)
 
+# Model, dimensions, inputs, board and flags are checked before anything is measured, by the stages that take them. The
+# ceilings alone need none of it.
+own_flags = $(filter-out --out --ceilings,$(filter --%,$(call flags,$1))) $(call section,$(basename $(SCRIPT_$1)),)
+CHECKED := 01 07 $(foreach number,03 05 09,$(if $(strip $(call own_flags,$(number))),$(number)))
+CHECKS := $(OUT_DIR)/.make/checked
+checks = $(if $(filter 00 01,$1),$(if $(filter-out $(CEILINGS),$(or $(MAKECMDGOALS),run)),$(CHECKS)))
+# What the stages propose where a dimension has no size: this line of make, without DIM.
+export MAKE_LINE := $(strip make $(MAKECMDGOALS) $(foreach name,$(filter-out DIM,$(GIVEN)),$(name)=$(if $(word 2,$($(name))),"$($(name))",$($(name)))))
+
 # What a stage needs beside tables, configurations and code.
 INPUT_FILES := $(foreach input,$(INPUT),$(lastword $(subst =, ,$(input))))
 needs = $(if $(filter input,$(OPTIONS_$1)),$(MODEL_FILE) $(INPUT_FILES)) $(if $(filter board,$(OPTIONS_$1)),$(BOARD_FILE)) \
     $(if $(filter hardware,$(OPTIONS_$1)),$(wildcard configs/hardware/*.yaml) $(wildcard $(strip $(HARDWARE))))
 # The script of a measurement is an order-only prerequisite: a measurement is made again for what it measures.
-script = $(if $(filter $1,$(MEASUREMENTS)),| $(SCRIPT_$1),$(SCRIPT_$1) $(wildcard $(CODE_$1)) $(CONFIGS_$1) |)
+script = $(if $(filter $1,$(MEASUREMENTS)),| $(call checks,$1) $(SCRIPT_$1),$(SCRIPT_$1) $(wildcard $(CODE_$1)) $(CONFIGS_$1) |)
 
 define rule
 $(call table,$1): $(call read_tables,$1) $(call needs,$1) $(call stamp,$1) $(call script,$1) $(READY)
@@ -198,6 +207,9 @@ $(call table,$1): $(call read_tables,$1) $(call needs,$1) $(call stamp,$1) $(cal
 endef
 $(foreach number,$(RUN_STAGES) $(ASIDE),$(eval $(call rule,$(number))))
 $(if $(strip $(BOUND_MS)),$(eval $(call table,10): $(call table,14)))
+
+$(CHECKS): $(foreach number,$(CHECKED),$(call stamp,$(number))) $(MODEL_FILE) $(INPUT_FILES) $(BOARD_FILE) | $(READY)
+	@$(foreach number,$(CHECKED),$(PYTHON) $(SCRIPT_$(number)) --check $(call flags,$(number)) &&) touch $@
 
 $(CHANGED): changed
 $(STAMPS):
@@ -293,6 +305,7 @@ COVERAGE :=  # flags of pytest-cov. .ci/run counts the quick tests and the slow 
 
 # Tests start hundreds of processes. Without bytecode, each of them compiles what it imports.
 test test-slow test-random fuzz fuzz-coverage: export PYTHONDONTWRITEBYTECODE :=
+test test-slow test-random test-exports test-search test-dashboard fuzz openvino npu: export MAKE_LINE :=
 
 test: lint  ## set up, then lint, types and the quick tests (six minutes of a processor)
 	@$(PYTHON) -m pytest $(COVERAGE) $(WORKERS)

@@ -46,14 +46,14 @@ CODE_02 := common/__init__.py common/artifacts/catalogue.py common/artifacts/che
     common/onnx_graph/shapes/node_inference.py common/onnx_graph/shapes/regions.py common/onnx_graph/shapes/types.py \
     common/onnx_graph/shapes/upper_bounds.py common/onnx_graph/shapes/values.py \
     common/onnx_graph/symbols/dimensions.py common/onnx_graph/symbols/settled.py common/onnx_graph/symbols/symbolic.py \
-    common/onnx_graph/work/__init__.py common/onnx_graph/work/attention.py common/onnx_graph/work/contractions.py \
-    common/onnx_graph/work/convolutions.py common/onnx_graph/work/einsum.py common/onnx_graph/work/elementwise.py \
-    common/onnx_graph/work/measure.py common/onnx_graph/work/movement.py common/onnx_graph/work/packed_weights.py \
-    common/onnx_graph/work/recurrent.py common/onnx_graph/work/registry.py common/onnx_graph/work/sampling.py \
-    common/onnx_graph/work/transforms.py common/operators.py common/runtime/inputs/categories.py \
-    common/runtime/inputs/given.py common/runtime/inputs/images.py common/small_file.py common/startup.py \
-    common/sums.py common/view/__init__.py common/view/html.css common/view/html.py common/view/profile/work_text.py \
-    common/view/tables.py common/view/text.py
+    common/onnx_graph/symbols/usual_sizes.py common/onnx_graph/work/__init__.py common/onnx_graph/work/attention.py \
+    common/onnx_graph/work/contractions.py common/onnx_graph/work/convolutions.py common/onnx_graph/work/einsum.py \
+    common/onnx_graph/work/elementwise.py common/onnx_graph/work/measure.py common/onnx_graph/work/movement.py \
+    common/onnx_graph/work/packed_weights.py common/onnx_graph/work/recurrent.py common/onnx_graph/work/registry.py \
+    common/onnx_graph/work/sampling.py common/onnx_graph/work/transforms.py common/operators.py \
+    common/runtime/inputs/categories.py common/runtime/inputs/given.py common/runtime/inputs/images.py \
+    common/small_file.py common/startup.py common/sums.py common/view/__init__.py common/view/html.css \
+    common/view/html.py common/view/profile/work_text.py common/view/tables.py common/view/text.py
 
 SCRIPT_03 := 03_merge_profile_metrics.py
 TABLE_03 := op_roofline.csv
@@ -82,14 +82,15 @@ CODE_03 := common/__init__.py common/artifacts/catalogue.py common/artifacts/che
     common/onnx_graph/shapes/contrib/structure.py common/onnx_graph/shapes/evaluation.py \
     common/onnx_graph/shapes/inference_state.py common/onnx_graph/shapes/node_inference.py \
     common/onnx_graph/shapes/regions.py common/onnx_graph/shapes/types.py common/onnx_graph/shapes/upper_bounds.py \
-    common/onnx_graph/shapes/values.py common/onnx_graph/symbols/dimensions.py common/onnx_graph/work/__init__.py \
-    common/onnx_graph/work/attention.py common/onnx_graph/work/contractions.py common/onnx_graph/work/convolutions.py \
-    common/onnx_graph/work/einsum.py common/onnx_graph/work/elementwise.py common/onnx_graph/work/measure.py \
-    common/onnx_graph/work/movement.py common/onnx_graph/work/packed_weights.py common/onnx_graph/work/recurrent.py \
-    common/onnx_graph/work/registry.py common/onnx_graph/work/sampling.py common/onnx_graph/work/transforms.py \
-    common/operators.py common/roofline.py common/small_file.py common/source_graph.py common/startup.py \
-    common/sums.py common/view/__init__.py common/view/groups.py common/view/html.css common/view/html.py \
-    common/view/node_labels.py common/view/roofline/roofline_text.py common/view/tables.py common/view/text.py
+    common/onnx_graph/shapes/values.py common/onnx_graph/symbols/dimensions.py \
+    common/onnx_graph/symbols/usual_sizes.py common/onnx_graph/work/__init__.py common/onnx_graph/work/attention.py \
+    common/onnx_graph/work/contractions.py common/onnx_graph/work/convolutions.py common/onnx_graph/work/einsum.py \
+    common/onnx_graph/work/elementwise.py common/onnx_graph/work/measure.py common/onnx_graph/work/movement.py \
+    common/onnx_graph/work/packed_weights.py common/onnx_graph/work/recurrent.py common/onnx_graph/work/registry.py \
+    common/onnx_graph/work/sampling.py common/onnx_graph/work/transforms.py common/operators.py common/roofline.py \
+    common/small_file.py common/source_graph.py common/startup.py common/sums.py common/view/__init__.py \
+    common/view/groups.py common/view/html.css common/view/html.py common/view/node_labels.py \
+    common/view/roofline/roofline_text.py common/view/tables.py common/view/text.py
 
 SCRIPT_04 := 04_critical_path.py
 TABLE_04 := op_schedule.csv
@@ -247,16 +248,16 @@ CODE_08 := common/__init__.py common/artifacts/catalogue.py common/artifacts/che
     common/onnx_graph/shapes/inference.py common/onnx_graph/shapes/inference_state.py \
     common/onnx_graph/shapes/node_inference.py common/onnx_graph/shapes/regions.py common/onnx_graph/shapes/types.py \
     common/onnx_graph/shapes/upper_bounds.py common/onnx_graph/shapes/values.py \
-    common/onnx_graph/symbols/dimensions.py common/onnx_graph/symbols/symbolic.py common/onnx_graph/work/__init__.py \
-    common/onnx_graph/work/attention.py common/onnx_graph/work/contractions.py common/onnx_graph/work/convolutions.py \
-    common/onnx_graph/work/einsum.py common/onnx_graph/work/elementwise.py common/onnx_graph/work/measure.py \
-    common/onnx_graph/work/movement.py common/onnx_graph/work/packed_weights.py common/onnx_graph/work/recurrent.py \
-    common/onnx_graph/work/registry.py common/onnx_graph/work/sampling.py common/onnx_graph/work/transforms.py \
-    common/operators.py common/small_file.py common/source_graph.py common/startup.py common/sums.py \
-    common/view/__init__.py common/view/design/text_tables.py common/view/html.css common/view/html.py \
-    common/view/tables.py common/view/text.py common/workers.py common/workload/layer_rows.py \
-    common/workload/layers.py common/workload/loop_nests.py common/workload/map_layers.py common/workload/nest_rows.py \
-    common/yaml_file.py
+    common/onnx_graph/symbols/dimensions.py common/onnx_graph/symbols/symbolic.py \
+    common/onnx_graph/symbols/usual_sizes.py common/onnx_graph/work/__init__.py common/onnx_graph/work/attention.py \
+    common/onnx_graph/work/contractions.py common/onnx_graph/work/convolutions.py common/onnx_graph/work/einsum.py \
+    common/onnx_graph/work/elementwise.py common/onnx_graph/work/measure.py common/onnx_graph/work/movement.py \
+    common/onnx_graph/work/packed_weights.py common/onnx_graph/work/recurrent.py common/onnx_graph/work/registry.py \
+    common/onnx_graph/work/sampling.py common/onnx_graph/work/transforms.py common/operators.py common/small_file.py \
+    common/source_graph.py common/startup.py common/sums.py common/view/__init__.py common/view/design/text_tables.py \
+    common/view/html.css common/view/html.py common/view/tables.py common/view/text.py common/workers.py \
+    common/workload/layer_rows.py common/workload/layers.py common/workload/loop_nests.py \
+    common/workload/map_layers.py common/workload/nest_rows.py common/yaml_file.py
 
 SCRIPT_14 := 14_load_search.py
 TABLE_14 := load_best.json

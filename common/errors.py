@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import copyreg
 import re
+from collections.abc import Mapping
 from typing import Any
 
 from common.names import MOST_SHOWN, shorten, shown
@@ -54,6 +55,14 @@ class UnusableValueError(PipelineError):
         """Name the quantity in the brackets that ``common.cli`` replaces by a flag."""
         self.quantities = tuple(name.strip() for name in quantity.split(","))
         super().__init__(", ".join(f"<{name}>" for name in self.quantities), problem, remedy)
+
+
+class UnboundDimensionsError(UnusableValueError):
+    """Dynamic dimensions of a model without a size; ``sizes`` proposes one for each."""
+
+    def __init__(self, problem: str, remedy: str, sizes: Mapping[str, int]) -> None:
+        self.sizes = dict(sizes)
+        super().__init__("dim", problem, remedy)
 
 
 class ConfigurationError(PipelineError):

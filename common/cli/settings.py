@@ -24,7 +24,7 @@ from common.names import did_you_mean, shown
 ROOT = Path(__file__).resolve().parents[2]
 DEFAULT_OUT = "out"
 DEFAULT_CONFIG = ROOT / "configs" / "settings.ini"
-SHARED = ("help", "help_all", "out", "config", "quiet", "describe")  # flags of every script
+SHARED = ("help", "help_all", "out", "config", "quiet", "describe", "check")  # flags of every script
 ONE_VALUE_A_NAME = frozenset({"dim", "with_dim", "input", "kernel_speedup"})  # each NAME at most once
 
 
@@ -53,6 +53,8 @@ class Parser(argparse.ArgumentParser):
         )
         self.setting("--quiet", action="store_true", default=False, help="print neither the table nor the notes")
         self.add_argument("--describe", action="store_true", help="print the columns that this script writes, and exit")
+        text = "check the command line and the files that it names, and exit: `make run` does so first"
+        self.add_argument("--check", action="store_true", help=text)
 
     def format_help(self) -> str:
         """Return the short help: the flags of the stage come first, then those of all stages."""
@@ -135,10 +137,13 @@ class _HelpAll(argparse.Action):
 class Settings:
     """Effective settings as attributes, and the origin of each."""
 
-    def __init__(self, values: Mapping[str, Any], origins: Mapping[str, str], command: str) -> None:
+    def __init__(
+        self, values: Mapping[str, Any], origins: Mapping[str, str], command: str, *, check: bool = False
+    ) -> None:
         self.values = dict(values)
         self.origins = dict(origins)
         self.command = command
+        self.check = check  # whether the stage ends with its checks
 
     def __getattr__(self, name: str) -> Any:
         try:
@@ -167,10 +172,10 @@ class Settings:
         """Return settings in which those without a value (None) take their default from a file called ``origin``."""
         missing = [name for name in defaults if self.values[name] is None]
         values = {**self.values, **{name: defaults[name] for name in missing}}
-        return Settings(values, {**self.origins, **dict.fromkeys(missing, origin)}, self.command)
+        return Settings(values, {**self.origins, **dict.fromkeys(missing, origin)}, self.command, check=self.check)
 
     def changed(self, **values: Any) -> Settings:
-        return Settings({**self.values, **values}, self.origins, self.command)
+        return Settings({**self.values, **values}, self.origins, self.command, check=self.check)
 
     def record(self) -> dict[str, dict[str, Any]]:
         """Value and origin of each setting, as the sidecar states them."""
@@ -195,6 +200,7 @@ def parse(parser: Parser, argv: Sequence[str] | None) -> Settings:
 
         write(describe_stage(parser.prog))
         raise SystemExit(0)
+    check = given.pop("check", False)
     _require_working_folder()
     config_path = given.get("config", DEFAULT_CONFIG)
     configured = configured_settings(config_path, parser, parser.defaults.keys() - {"config"})  # it names no other
@@ -209,7 +215,7 @@ def parse(parser: Parser, argv: Sequence[str] | None) -> Settings:
         if name in ONE_VALUE_A_NAME:
             _refuse_repeated(name, values[name])
     command = shlex.join([parser.prog, *(sys.argv[1:] if argv is None else argv)])
-    return Settings(values, origins, command)
+    return Settings(values, origins, command, check=check)
 
 
 def _require_working_folder() -> None:

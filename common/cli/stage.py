@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -15,8 +16,11 @@ from common.artifacts.transaction import Transaction
 from common.artifacts.whole_folder import whole_folder
 from common.cli import streams, wording
 from common.cli.settings import Parser, Settings, parse
-from common.errors import PipelineError, UnusableValueError
+from common.errors import PipelineError, UnboundDimensionsError, UnusableValueError, UpstreamError
 from common.host_identity import host_identity
+
+MAKE_LINE = "MAKE_LINE"  # variable of the environment: the command line of make, without DIM
+PLAIN_NAME = re.compile(r"[\w.:/+-]+")  # of a dimension that make can pass on
 
 
 class StageRun:
@@ -75,6 +79,7 @@ class StageRun:
     @contextlib.contextmanager
     def writing(self) -> Iterator[Transaction]:
         """Write artifacts: all of them are put in place when the block ends well, and none otherwise."""
+        self.end_of_checks()
         transaction = Transaction(self.settings.out, self.record, self.tables.inherited)
         try:
             with transaction:
@@ -101,6 +106,11 @@ class StageRun:
         """Return a progress bar on stderr; see :func:`common.cli.streams.progress_bar`."""
         return streams.progress_bar(self.settings, unit)
 
+    def end_of_checks(self) -> None:
+        """End the stage with success where only its checks are wanted (``--check``); it writes nothing before them."""
+        if self.settings.check:
+            raise SystemExit(0)
+
     @property
     def has_written(self) -> bool:
         return bool(self._written)
@@ -118,11 +128,23 @@ def parsed(parser: Parser, argv: Sequence[str] | None) -> Iterator[Settings]:
     Raises:
         PipelineError: the command line cannot be used, or any that the block raises.
     """
+    given: Sequence[tuple[str, int]] = ()
     try:
-        yield parse(parser, argv)
+        settings = parse(parser, argv)
+        given = settings.values.get("dim") or ()
+        yield settings
     except PipelineError as error:
-        error.args = (_spelled_out(error, parser),)
+        error.args = (_spelled_out(_for_make(error, given), parser),)
         raise
+
+
+def _for_make(error: PipelineError, given: Sequence[tuple[str, int]]) -> PipelineError:
+    """Return an error on unbound dimensions with a whole line for make as the way out, where make runs the stage."""
+    line = os.environ.get(MAKE_LINE)
+    if not (line and isinstance(error, UnboundDimensionsError) and all(map(PLAIN_NAME.fullmatch, error.sizes))):
+        return error
+    sizes = " ".join(f"{name}={size}" for name, size in (*given, *error.sizes.items()))
+    return UnboundDimensionsError(error.problem, f'run for example `{line} DIM="{sizes}"`', error.sizes)
 
 
 def _spelled_out(error: PipelineError, parser: Parser) -> str:
@@ -148,6 +170,9 @@ def stage(parser: Parser, argv: Sequence[str] | None, *, lenient: bool = False) 
         try:
             yield running
             running.close()
+        except UpstreamError:
+            running.end_of_checks()  # tables that are still to be made
+            raise
         except KeyboardInterrupt:
             raise KeyboardInterrupt("its files are in place" if running.has_written else "") from None
         except BrokenPipeError:

@@ -80,7 +80,7 @@ def load_model(
     known = fitting_values(model, values or {})
     unbound = {name: places for name, places in free_dimensions(model).items() if name not in used}
     if not symbolic:
-        require_bound(path, unbound)
+        require_bound(path, scanned.model, unbound)
     try:
         model, _ = expand(model)
     except INVALID as error:

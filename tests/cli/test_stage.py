@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 
 import pytest
@@ -10,7 +11,13 @@ import pytest
 from common import cli
 from common.artifacts.stages import STAGES
 from common.cli import streams, wording
-from common.errors import PipelineError, UnusableValueError, UpstreamError
+from common.errors import (
+    CommandLineError,
+    PipelineError,
+    UnboundDimensionsError,
+    UnusableValueError,
+    UpstreamError,
+)
 from tests.support.command_lines import run_program
 from tests.support.dag_tables import write_executed
 from tests.support.stored_tables import edges
@@ -189,3 +196,40 @@ def test_a_long_note_is_wrapped_on_a_terminal_and_one_line_elsewhere(monkeypatch
     assert len(lines) > 4 and max(map(len, lines)) <= 80
     assert all(line.startswith("  ") for line in lines[1:])
     assert " ".join(" ".join(lines).split()) == note.strip()
+
+
+def test_a_stage_that_is_only_checked_writes_nothing(tmp_path):
+    parser = cli.Parser("04_critical_path.py", "doc")
+    words = ["--check", "--out", str(tmp_path / "out")]
+    with pytest.raises(SystemExit) as ended, cli.stage(parser, words) as running, running.writing():
+        pytest.fail("it writes")
+    assert ended.value.code == 0
+    assert not (tmp_path / "out").exists()
+
+
+def test_tables_that_are_still_to_be_made_are_no_concern_of_a_check(tmp_path):
+    parser = cli.Parser("04_critical_path.py", "doc")
+    with pytest.raises(SystemExit) as ended, cli.stage(parser, ["--check", "--out", str(tmp_path)]) as running:
+        running.tables.rows("op_roofline")
+    assert ended.value.code == 0
+
+
+def test_an_unbound_dimension_names_the_whole_line_of_make(monkeypatch, tmp_path):
+    parser = cli.Parser("02_shapes_flops_bytes.py", "doc")
+    parser.dimension_setting()
+    words = ["--dim", "batch=2", "--out", str(tmp_path)]
+    error = UnboundDimensionsError("m.onnx: dimension 'seq' not bound", "add for example <dim> seq=128", {"seq": 128})
+    with pytest.raises(UnboundDimensionsError, match="add for example --dim seq=128"), cli.stage(parser, words):
+        raise error
+    monkeypatch.setenv("MAKE_LINE", "make run MODEL=m.onnx")
+    with pytest.raises(UnboundDimensionsError) as raised, cli.stage(parser, words):
+        raise error
+    assert str(raised.value).endswith('not bound; run for example `make run MODEL=m.onnx DIM="batch=2 seq=128"`')
+
+
+@pytest.mark.parametrize(("word", "hint"), [("--wat-if", "did you mean --what-if? "), ("--zzz", ""), ("word", "")])
+def test_a_misspelt_flag_gets_its_likely_spelling(word, hint):
+    parser = cli.Parser("04_critical_path.py", "doc")
+    parser.setting("--what-if")
+    with pytest.raises(CommandLineError, match=re.escape(f"arguments: {word}; {hint}see 04_critical_path.py --help")):
+        parser.parse_args([word])

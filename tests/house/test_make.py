@@ -63,6 +63,9 @@ ALL = ["00", "01", "02", "03", "04", "05", "07", "09", "06"]
 STUB = """
 import pathlib, sys
 flags = sys.argv[1:]
+if "--check" in flags:
+    print({stage!r}, *flags, file=open("checked.log", "a"))
+    sys.exit(2 * ("check" + {stage!r} in pathlib.Path("failing").read_text().split()))
 with open("ran.log", "a") as log:
     print({stage!r}, *flags, file=log)
 if {stage!r} in pathlib.Path("failing").read_text().split():
@@ -491,3 +494,53 @@ def test_measurements_depend_on_no_code() -> None:
     for script, found in prerequisites(ROOT).items():
         if script < "02":
             assert not {file for file in found if file.endswith(".py")}
+
+
+@pytest.mark.parametrize(("word", "hint"), [("MODLE=x.onnx", "did you mean MODEL? "), ("XYZQ=1", "")])
+def test_a_variable_that_make_does_not_know_is_refused(pipeline: Pipeline, word: str, hint: str) -> None:
+    (pipeline.folder / "common" / "names.py").write_bytes((ROOT / "common" / "names.py").read_bytes())
+    done = pipeline.call("run", word)
+    assert done.returncode == 2
+    name = word.partition("=")[0]
+    assert f"{name}: no such variable; {hint}`make help` lists all" in done.stderr
+    assert not (pipeline.folder / "ran.log").exists()
+
+
+def test_every_variable_of_the_help_is_known(pipeline: Pipeline) -> None:
+    documented = re.findall(r"^([A-Z_]+) *:=.*  # ", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
+    assert len(documented) > 20
+    given = [f"{name}=1" for name in documented if name not in ("MODEL", "OUT", "BOARD", "INPUT")]
+    assert pipeline.call("help", *given).returncode == 0
+
+
+@pytest.mark.parametrize("stage", ["01", "07"])
+def test_nothing_is_measured_before_the_checks_of_model_and_board_hold(pipeline: Pipeline, stage: str) -> None:
+    pipeline.write("failing", f"check{stage}")
+    done = pipeline.call("run", "MODEL=model.onnx", "BOARD=u50", "DIM=N=2")
+    assert done.returncode == 2
+    assert not (pipeline.folder / "ran.log").exists()
+    assert "01 --check --model models/model.onnx --dim N=2 --out out" in (pipeline.folder / "checked.log").read_text()
+    pipeline.write("failing", "")
+    assert pipeline.make("BOARD=u50", "DIM=N=2") == ALL
+
+
+def test_checks_are_made_again_for_what_has_changed_only(pipeline: Pipeline) -> None:
+    checked = pipeline.folder / "checked.log"
+    pipeline.make()
+    assert [line[:2] for line in checked.read_text().splitlines()] == ["01", "07", "03"]  # settings.ini has a key of 03
+    checked.unlink()
+    assert pipeline.make() == []
+    assert not checked.exists()
+    pipeline.make("PEAK_FLOPS=2e12")
+    assert "03 --check --peak-flops 2e12" in checked.read_text()
+
+
+def test_the_stages_know_the_line_that_make_was_called_with(pipeline: Pipeline) -> None:
+    script = "import os, pathlib; pathlib.Path('line').write_text(os.environ['MAKE_LINE'])\n"
+    pipeline.write("02_shapes_flops_bytes.py", script + STUB.format(stage="02", table="op_metrics.csv"))
+    pipeline.call("run", "MODEL=model.onnx", "DIM=a=1 b=2", "INPUT=x=y z=w")
+    line = (pipeline.folder / "line").read_text()
+    assert line.startswith("make run ")
+    assert " MODEL=model.onnx" in line
+    assert ' INPUT="x=y z=w"' in line
+    assert " DIM=" not in line

@@ -10,9 +10,10 @@ from pathlib import Path
 
 import onnx
 
-from common.errors import UnusableValueError
+from common.errors import UnboundDimensionsError, UnusableValueError
 from common.names import quoted
 from common.onnx_graph.shapes.types import LARGEST_EXTENT, Array, fixed_dim
+from common.onnx_graph.symbols.usual_sizes import usual_sizes
 
 LONGEST_EXPRESSION = 200  # characters; the parser recurses into what is longer
 OPERATORS: dict[type[ast.operator], Callable[[int, int], int]] = {
@@ -100,20 +101,21 @@ def give_shapes(model: onnx.ModelProto, values: Mapping[str, Array]) -> None:
                 declared.shape.dim.add(dim_value=extent)
 
 
-def require_bound(path: Path, unbound: Mapping[str, list[str]]) -> None:
-    """Refuse a model with unbound dimensions; the message says how to bind them."""
+def require_bound(path: Path, model: onnx.ModelProto, unbound: Mapping[str, list[str]]) -> None:
+    """Refuse a model with unbound dimensions; the message proposes usual sizes."""
     if unbound:
         names = ", ".join(f"{quoted(name)} ({', '.join(places)})" for name, places in unbound.items())
         plural = "dimensions" if len(unbound) > 1 else "dimension"
-        bindings = " ".join(_binding(name) for name in unbound)
-        raise UnusableValueError("dim", f"{path}: {plural} {names} not bound", f"add for example {bindings}")
+        sizes = usual_sizes(path, graph_inputs(model), unbound)
+        bindings = " ".join(_binding(name, size) for name, size in sizes.items())
+        raise UnboundDimensionsError(f"{path}: {plural} {names} not bound", f"add for example {bindings}", sizes)
 
 
-def _binding(name: str) -> str:
-    """Return a binding to 1, quoted for a shell; a name that begins with a hyphen needs the equals sign."""
+def _binding(name: str, size: int) -> str:
+    """Return a binding, quoted for a shell; a name that begins with a hyphen needs the equals sign."""
     if not name.isprintable():  # messages escape it, so the shell must undo that
-        return f"<dim>=$'{''.join(map(_escaped, name))}=1'"
-    return shlex.quote(f"<dim>={name}=1") if name.startswith("-") else f"<dim> {shlex.quote(f'{name}=1')}"
+        return f"<dim>=$'{''.join(map(_escaped, name))}={size}'"
+    return shlex.quote(f"<dim>={name}={size}") if name.startswith("-") else f"<dim> {shlex.quote(f'{name}={size}')}"
 
 
 def _escaped(character: str) -> str:

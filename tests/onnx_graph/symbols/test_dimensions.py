@@ -150,7 +150,7 @@ def test_a_remedy_with_an_odd_name_can_be_pasted_into_a_shell():
     """A message shows no line breaks or other controls, so bash's escapes stand for them."""
     name = "a'b\nc\x1b[1m\u202e\\d"
     with pytest.raises(UnusableValueError) as error:
-        require_bound(Path("m.onnx"), {name: ["x[0]"]})
+        require_bound(Path("m.onnx"), onnx.ModelProto(), {name: ["x[0]"]})
     word = str(error.value).rpartition("<dim>=")[2]
     assert word.isprintable()
     pasted = subprocess.run(
