@@ -9,12 +9,12 @@ import sys
 
 import onnx
 import pytest
-from tests.support.endless_models import endless_loop
 
 from common.artifacts.catalogue import ARTIFACTS
 from models.small.tiny import build_tiny_mlp
 from tests.support.command_lines import run_stage
 from tests.support.dashboard_process import dashboard
+from tests.support.endless_models import endless_loop
 from tests.support.paths import ROOT
 
 SCRIPT = "12_dashboard.py"
