@@ -91,3 +91,13 @@ def test_what_was_nothing_before_has_no_share_and_is_still_a_change():
     found = figure_difference(used, [{"used_count": 0.0}], {"used_count": 48.0})
     assert (found.baseline, found.candidate, found.share) == (0.0, 48.0, None)
     assert figure_difference(used, [{"used_count": 0.0}], {"used_count": 0.0}) is None
+
+
+def test_more_is_worse_but_for_rates_speedups_and_instructions_per_cycle():
+    """Found by `make mutants`: a throughput that fell would have been an improvement."""
+    better = {(figure.document, figure.name) for figure in FIGURES if not figure.is_less_better}
+    assert ("load_summary", "answered_requests_per_s") in better
+    for document, name in better:
+        assert "_per_" in name or document == "offload_verdict", (document, name)
+    for document, name in FIGURE:
+        assert not name.endswith("_per_s") or (document, name) in better

@@ -9,12 +9,12 @@ import sys
 
 import onnx
 import pytest
-from tests.support.endless_loop import endless_loop
 
 from common.artifacts.catalogue import ARTIFACTS
 from models.small.tiny import build_tiny_mlp
 from tests.support.command_lines import run_stage
 from tests.support.dashboard_process import dashboard
+from tests.support.endless_models import endless_loop
 from tests.support.paths import ROOT
 
 SCRIPT = "12_dashboard.py"
@@ -83,20 +83,12 @@ def test_what_the_model_cannot_be_run_with_is_one_line(tmp_path, flags, problem)
 def test_the_first_signal_ends_a_model_that_never_ends(tmp_path):
     """It runs in the thread of the model, and :func:`dashboard` looks how it ends."""
     model = tmp_path / "endless.onnx"
-    onnx.save(with_count(endless_loop(), 2**60), model)
+    onnx.save(endless_loop(2**60), model)
     with dashboard("--model", model, "--dim", "N=2", "--threads", "1", "--out", tmp_path / "out") as (address, _):
         connection = http.client.HTTPConnection(address.removeprefix("http://"), timeout=60)
         connection.request("GET", "/healthz")
         assert json.loads(connection.getresponse().read())["status"] == "waiting"
         connection.close()
-
-
-def with_count(model, count):
-    """The endless loop with its count as a constant."""
-    (place,) = (index for index, given in enumerate(model.graph.input) if given.name == "count")
-    del model.graph.input[place]
-    model.graph.initializer.append(onnx.helper.make_tensor("count", onnx.TensorProto.INT64, (), [count]))
-    return model
 
 
 @needs_server
