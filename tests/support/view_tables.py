@@ -120,6 +120,7 @@ def roofline(nodes: list[dict[str, Any]], gap_us: float) -> pd.DataFrame:
                 "roof": "fp32",
                 "roof_share": share,
                 "is_above_roof": bool(share and share > 1),
+                "roof_share_reason": "cache" if share and share > 1 else None,
                 "bound": "compute" if intensity >= PEAK / BANDWIDTH else "memory",
                 "raw_total_us": 10 * node["us"],
                 "raw_median_us": node["us"],

@@ -127,13 +127,15 @@ def test_no_mark_covers_the_label_of_a_roof(tables, keys, is_on_slope):
 @pytest.mark.slow
 def test_the_legend_names_why_a_compute_bound_node_is_above_its_roof(tables, keys):
     table = tables["op_roofline"]
-    above = table["is_above_roof"] | ((table["op_type"] == "Conv") & (table["bound"] == "compute"))
-    rows = records(table.assign(is_above_roof=above))
-    found = texts(draw_roofline(rows, keys, ROOF))
-    assert {"above its roof: operands from a cache", "above its roof: a low ceiling, Winograd or FFT"} <= set(found)
-    assert "above its roof: the ceilings are unstable" in texts(draw_roofline(rows, keys, ROOF, is_stable=False))
-    none = records(table.assign(is_above_roof=False))
-    assert not any(text.startswith("above") for text in texts(draw_roofline(none, keys, ROOF)))
+    convs = (table["op_type"] == "Conv") & (table["bound"] == "compute")
+    reasons = table["roof_share_reason"].where(~convs, "winograd")
+    both = table.assign(is_above_roof=table["is_above_roof"] | convs, roof_share_reason=reasons)
+    found = texts(draw_roofline(records(both), keys, ROOF))
+    assert {"above its roof: operands from a cache", "above its roof: Winograd or FFT multiplies less"} <= set(found)
+    none = table.assign(is_above_roof=False, roof_share_reason="unstable", roof_share=None)
+    found = texts(draw_roofline(records(none), keys, ROOF))
+    assert not any(text.startswith("above") for text in found)
+    assert any(text.endswith("; the ceilings are unstable, so no share of a roof is stated") for text in found)
 
 
 @pytest.mark.slow

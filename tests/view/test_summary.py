@@ -6,6 +6,7 @@ from html import escape
 import pandas as pd
 import pytest
 
+from common.artifacts.catalogue import ARTIFACTS
 from common.artifacts.frames import records
 from common.artifacts.stages import STAGES
 from common.sensors.other_work import OtherWork
@@ -17,7 +18,7 @@ from common.view.profile.latency_plot import draw_latency
 from common.view.report.page import report_html
 from common.view.report.summary_text import closing_summary
 from common.view.report.warnings_text import ENDANGERED, warnings
-from common.view.roofline.roofline_text import roofline_report
+from common.view.roofline.roofline_text import REASONS, roofline_report
 from common.view.text import MISSING, WIDTH
 from tests.support.offload_tables import verdicts
 from tests.support.view_tables import BANDWIDTH, PEAK, all_tables
@@ -314,19 +315,17 @@ def test_profiling_never_saves_time(tables, overhead, text):
     assert title.endswith(f"; profiling {text}")
 
 
-def test_above_its_roof_a_cache_serves_traffic_and_never_computes(tables):
-    """The synthetic Gemm is memory-bound and above; a convolution is compute-bound."""
+def test_each_reason_to_be_above_the_roof_is_a_warning_of_its_own(tables):
+    """A cache serves traffic and never computes: a compute-bound node is above its roof for another reason."""
     roofline = tables["op_roofline"]
-    both = roofline["is_above_roof"] | ((roofline["op_type"] == "Conv") & (roofline["bound"] == "compute"))
-    assert set(roofline.loc[both, "bound"]) == {"memory", "compute"}
-    lines = warned(tables, "op_roofline", is_above_roof=both)
+    convs = (roofline["op_type"] == "Conv") & (roofline["bound"] == "compute")
+    reasons = roofline["roof_share_reason"].where(~convs, "winograd")
+    lines = warned(tables, "op_roofline", is_above_roof=roofline["is_above_roof"] | convs, roof_share_reason=reasons)
     assert "1.4 % of the latency: operands from a cache; rerun <host_ceilings>" in lines
-    assert "of the latency: a low ceiling, Winograd or FFT; rerun <host_ceilings>" in lines
-    relu = roofline["op_type"].where(roofline["op_type"] != "Conv", "MatMul")
-    assert "of the latency: a low ceiling; rerun" in warned(tables, "op_roofline", is_above_roof=both, op_type=relu)
-    unstable = {"host_ceilings": tables["host_ceilings"] | {"stable": False}}
-    shaken = "\n".join(warnings(findings({**tables, **unstable}, "op_roofline", "host_ceilings")))
-    assert "1.4 % of the latency: the ceilings are unstable" in shaken and "cache" not in shaken
+    assert "of the latency: Winograd or FFT multiplies less; rerun <host_ceilings>" in lines
+    (column,) = (column for column in ARTIFACTS["op_roofline"].columns if column.name == "roof_share_reason")
+    stated = {*column.allowed} - {"unstable"}  # then no share is stated
+    assert stated == {*REASONS}
 
 
 def test_warnings_come_in_the_order_of_what_they_endanger(tables):

@@ -45,11 +45,10 @@ def draw_all(findings: Findings, plain: Callable[[str], str] = str) -> dict[str,
     verdicts = tables.get("offload_verdict", [])
     answer = plain(headline(tables))
     warning = answer if is_not_judged(verdicts) else ""
-    is_stable = "host_ceilings" not in documents or documents["host_ceilings"]["stable"]
     gap = None if nodes is None else leading_gap(nodes)
     figures: dict[str, Figure | None] = {}
     if "op_roofline" in tables:
-        figures["roofline"] = draw_roofline(tables["op_roofline"], keys, roof_of(findings), is_stable=is_stable)
+        figures["roofline"] = draw_roofline(tables["op_roofline"], keys, roof_of(findings))
     if any(row["energy_uj"] is not None for row in tables.get("ops_profile", ())):
         profile, summary = frame_of(tables["ops_profile"]), documents.get("energy_summary")
         figures["energy"] = draw_energy(profile, summary, keys, findings.labels())

@@ -11,7 +11,7 @@ from common.host_doubts import BUSY, EXPECTED_GAP_SHARE, NOT_JUDGED
 from common.view.findings import Findings
 from common.view.groups import gap_share, leading_gap
 from common.view.node_labels import with_labels
-from common.view.roofline.roofline_text import why_above
+from common.view.roofline.roofline_text import REASONS
 from common.view.text import percent
 
 if TYPE_CHECKING:
@@ -129,9 +129,8 @@ def sorted_warnings(findings: Findings, plain: Callable[[str], str] = str) -> di
     by_kind["times"] += map(plain, _latency_warnings(documents.get("latency_summary")))
     if roofline is not None:
         by_kind["times" if leading_gap(roofline) is None else "every time"] += map(plain, _gap_warnings(roofline))
-    is_stable = "host_ceilings" not in documents or documents["host_ceilings"]["stable"]
     by_kind["roofs"] += map(plain, _ceiling_warnings(documents.get("host_ceilings")))
-    by_kind["roofs"] += [] if roofline is None else map(plain, _node_warnings(roofline, is_stable=is_stable))
+    by_kind["roofs"] += [] if roofline is None else map(plain, _node_warnings(roofline))
     return _once(by_kind)
 
 
@@ -190,7 +189,7 @@ def _gap_warnings(roofline: Sequence[OpRooflineRow]) -> list[str]:
     ]
 
 
-def _node_warnings(roofline: Sequence[OpRooflineRow], *, is_stable: bool) -> list[str]:
+def _node_warnings(roofline: Sequence[OpRooflineRow]) -> list[str]:
     nodes = [row for row in roofline if row["row_kind"] != "gap"]
     lines = []
     dominated = [row for row in nodes if row["is_correction_dominated"]]
@@ -201,7 +200,7 @@ def _node_warnings(roofline: Sequence[OpRooflineRow], *, is_stable: bool) -> lis
     above: dict[str, list[OpRooflineRow]] = {}
     for row in nodes:
         if row["is_above_roof"]:
-            above.setdefault(why_above(row, is_stable=is_stable), []).append(row)
+            above.setdefault(REASONS[row["roof_share_reason"]], []).append(row)
     return [
         *lines,
         *(f"above the roof: {_count(rows, nodes)}: {why}; rerun <host_ceilings>" for why, rows in above.items()),

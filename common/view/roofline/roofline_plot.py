@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from common.view.frames import frame_of
 from common.view.groups import by_op_type, gap_share, gap_text, leading_gap
 from common.view.key_nodes import KeyNode
-from common.view.roofline.roofline_text import why_above
+from common.view.roofline.roofline_text import REASONS
 from common.view.roofline.roofs import COLUMN_SHARE, Roof, draw_roofs, peak_labels_on_screen, roofs_on_screen
 from common.view.style import (
     BLACK,
@@ -42,20 +42,18 @@ OTHER_SHAPE = "P"
 POINTS2_PER_SHARE = 2600.0  # marker area at the whole latency, in square points
 AREA_POINTS2 = (16.0, 1500.0)
 PLACE = ["arithmetic_intensity_flop_per_byte", "attained_flop_per_s"]
+MOST_REASONS = 4
 MOST_POINTS = 3_000  # more than a picture of a few hundred kB holds
 MARK_LAYER = 4  # above the roofs and their labels
 
 
-def draw_roofline(
-    rows: Sequence[OpRooflineRow], keys: Sequence[KeyNode], roof: Roof | None, *, is_stable: bool = True
-) -> Figure:
+def draw_roofline(rows: Sequence[OpRooflineRow], keys: Sequence[KeyNode], roof: Roof | None) -> Figure:
     """Draw arithmetic intensity against attained FLOP/s.
 
     Args:
         rows: rows of op_roofline.
         keys: nodes to mark by number.
         roof: None where no ceilings are known.
-        is_stable: whether two halves of the ceilings' measurement agree.
     """
     roofline = frame_of(rows)
     drawn = _drawable(roofline)
@@ -68,7 +66,7 @@ def draw_roofline(
     _draw_nodes(axes, drawn, shapes)
     _number(axes, drawn, keys, roof)
     list_keys(side, keys, _details(roofline, keys))
-    _explain(side, drawn, shapes, _reasons_above(rows, is_stable))
+    _explain(side, drawn, shapes)
     return figure
 
 
@@ -103,6 +101,8 @@ def _subtitle(roofline: pd.DataFrame, drawn: pd.DataFrame) -> str:
         short = "short ones, or " if len(drawn) == MOST_POINTS else ""
         share = percent(rest["latency_share"].sum())
         text += f"; {len(rest)} {short}without FLOPs or time not drawn ({share} of the latency)"
+    if (nodes["roof_share_reason"] == "unstable").any():
+        text += "; the ceilings are unstable, so no share of a roof is stated"
     return text
 
 
@@ -172,16 +172,7 @@ def _details(roofline: pd.DataFrame, keys: Sequence[KeyNode]) -> dict[str, str]:
     return details
 
 
-def _reasons_above(rows: Sequence[OpRooflineRow], is_stable: bool) -> dict[str, str]:
-    """Return the reasons why nodes are above their roofs, by the bound of the nodes; several are one text."""
-    reasons: dict[str, dict[str, None]] = {}
-    for row in rows:
-        if row["is_above_roof"] and row["bound"]:
-            reasons.setdefault(row["bound"], {})[why_above(row, is_stable=is_stable)] = None
-    return {bound: max(of_bound, key=len) for bound, of_bound in reasons.items()}  # the longest one names the others
-
-
-def _explain(side: Axes, drawn: pd.DataFrame, shapes: dict[str, str], above: dict[str, str]) -> None:
+def _explain(side: Axes, drawn: pd.DataFrame, shapes: dict[str, str]) -> None:
     names = {"compute": "compute-bound", "memory": "memory-bound", "": "no roof known"}
     marks = [
         legend_mark("o", names[bound], color=COLOURS[bound], markeredgecolor="white")
@@ -193,9 +184,10 @@ def _explain(side: Axes, drawn: pd.DataFrame, shapes: dict[str, str], above: dic
         marks.append(legend_mark(OTHER_SHAPE, "other operators", color=GREY, markeredgecolor="white"))
     if drawn["is_correction_dominated"].any():
         marks.append(legend_mark("o", "profiler dominates", markerfacecolor="none", markeredgecolor=GREY))
-    bounds_above = dict.fromkeys(drawn.loc[drawn["is_above_roof"], "bound"])
-    for place, bound in enumerate(bound for bound in above if bound in bounds_above):
+    above = drawn[drawn["is_above_roof"]].sort_values("node_latency_us", ascending=False, kind="stable")
+    reasons = list(dict.fromkeys(zip(above["bound"], above["roof_share_reason"], strict=True)))[:MOST_REASONS]
+    for place, (bound, reason) in enumerate(reasons):
         line = LIST_ROWS - 0.4 - 1.1 * place
         side.plot([0.03], [line], "o", color=COLOURS[bound], markersize=6, markeredgewidth=1.2, markeredgecolor=BLACK)
-        side.text(0.065, line, f"above its roof: {above[bound]}", fontsize=8, va="center")
-    explain_marks(side, marks, 1.1 * len(above) / LIST_ROWS)
+        side.text(0.065, line, f"above its roof: {REASONS[reason]}", fontsize=8, va="center")
+    explain_marks(side, marks, 1.1 * len(reasons) / LIST_ROWS)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from common.operators import CONVOLUTIONS
 from common.view.groups import OperatorTypeTotals, by_op_type
 from common.view.tables import Table, TableColumn
 from common.view.text import duration, percent, quantity
@@ -13,6 +12,15 @@ from common.view.text import duration, percent, quantity
 if TYPE_CHECKING:
     from common.table_rows import OpRooflineRow
 
+# Why a node is above its roof, by roof_share_reason: a cache serves traffic, and never computes.
+REASONS = {
+    "correction": "the profiler's correction",
+    "not_executed": "work that was not executed",
+    "cache": "operands from a cache",
+    "padding": "taps on padding",
+    "winograd": "Winograd or FFT multiplies less",
+    "ceiling": "a low ceiling",
+}
 OPERATORS: Table[OperatorTypeTotals] = Table(
     TableColumn("op_type", lambda group: group.name),
     TableColumn("nodes", lambda group: str(group.node_count)),
@@ -23,19 +31,6 @@ OPERATORS: Table[OperatorTypeTotals] = Table(
     TableColumn("of roof", lambda group: percent(group.roof_share, 0)),
     TableColumn("bound", lambda group: ", ".join(group.bounds), is_left=True),
 )
-
-
-def why_above(row: OpRooflineRow, *, is_stable: bool) -> str:
-    """Return why a node can be above its roof: a cache serves traffic, and never computes.
-
-    Winograd's algorithm and the Fourier transform compute a convolution with fewer multiplications than are counted
-    (Lavin, Gray 2016, CVPR, arXiv:1509.09308).
-    """
-    if not is_stable:
-        return "the ceilings are unstable"
-    if row["bound"] == "memory":
-        return "operands from a cache"
-    return "a low ceiling, Winograd or FFT" if row["op_type"] in CONVOLUTIONS else "a low ceiling"
 
 
 def roofline_report(
