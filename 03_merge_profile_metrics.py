@@ -45,6 +45,7 @@ from common.onnx_graph.executed import (
     with_traced_shapes,
     work_in_run,
 )
+from common.onnx_graph.malformed import names_model
 from common.roofline import Roofs, given_roofs, missing_peak_notes, require_same_host, roofs_of
 from common.source_graph import from_rows
 from common.view.node_labels import labels_of, with_labels
@@ -98,7 +99,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         sizes = executed_sizes(executed, nodes)
         attribution = attribute(source, executed, contractions(metrics.values()))
         moved, ran = executed_traffic(source, executed, attribution.sources, sizes), with_traced_shapes(executed, nodes)
-        rows = roofline_rows(nodes, metrics, attribution, moved, partial(work_in_run, ran), roofs, median_us)
+        with names_model(tables.path("executed_graph")):
+            rows = roofline_rows(nodes, metrics, attribution, moved, partial(work_in_run, ran), roofs, median_us)
         require_whole(path, rows, median_us)
         coverage = require_coverage(path, rows, latency["trace_total_us"])
         check, notes = compared_contractions(path, nodes, metrics, attribution, rows)

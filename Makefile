@@ -38,8 +38,8 @@ BATCH_WAIT :=          # 10, 19: how long a request waits for others, as 5ms
 POST :=                # 10, 14, 19: address of a dashboard that is told of the load while it lasts
 BOUND_MS :=            # load: search the best configuration whose p99 is within this (14), and load it
 HISTORY :=             # record: file of the history (default: runs.sqlite)
-SEED :=                # fuzz, mutants: seed of all cases, of the sample (default: 0)
-MINUTES :=             # fuzz: for all campaigns together; mutants: of a processor, for all rooms (default: 10)
+SEED :=                # fuzz, fuzz-coverage, mutants: seed of all cases, of the sample
+MINUTES :=             # fuzz, fuzz-coverage: for all campaigns or readers together; mutants: of a processor, for all rooms (default: 10)
 CAMPAIGNS :=           # fuzz: "models tables configurations kills disks injection" (default: all)
 ROOMS :=               # mutants: "comparison verdict offload load" (default: all)
 HOST := $(shell uname -n)  # 00, 01: host of the measurement; give the old name to keep tables copied from it
@@ -166,7 +166,7 @@ CHANGED := $(foreach stamp,$(STAMPS),$(call differs,$(stamp)))
 
 # --- targets ---------------------------------------------------------------------------------------------------------
 
-.PHONY: run design load endurance record dashboard test-dashboard test test-slow test-random test-exports test-search fuzz mutants openvino npu lint docs readme bench check-loadgen check-load check-load-models check-dashboard check-comparison check-profiler check-costs check-ceilings seed003 check-fpga check-design check-rtl cosim rtl-tools lock clean distclean help changed
+.PHONY: run design load endurance record dashboard test-dashboard test test-slow test-random test-exports test-search fuzz fuzz-coverage mutants openvino npu lint docs readme bench check-loadgen check-load check-load-models check-dashboard check-comparison check-profiler check-costs check-ceilings seed003 check-fpga check-design check-rtl cosim rtl-tools lock clean distclean help changed
 .NOTPARALLEL:  # nothing may run beside a measurement
 .SUFFIXES:
 .PRECIOUS: $(foreach number,$(NUMBERS),$(call table,$(number)))  # Ctrl-C deletes none
@@ -238,6 +238,11 @@ $(VENV)/.ready-search: requirements-search.txt $(VENV)/.ready-dev
 	@$(filter-out --require-hashes,$(PIP_INSTALL)) -r requirements-search.txt
 	@touch $@
 
+$(VENV)/.ready-fuzz: requirements-fuzz.txt $(VENV)/.ready-dev
+	@echo "setting up Atheris from requirements-fuzz.txt"
+	@$(PIP_INSTALL) -r requirements-fuzz.txt
+	@touch $@
+
 $(VENV)/.ready-dashboard: requirements-dashboard.txt $(VENV)/.ready
 	@echo "setting up the dashboard's server from requirements-dashboard.txt"
 	@$(PIP_INSTALL) -r requirements-dashboard.txt
@@ -287,7 +292,7 @@ WORKERS := --numprocesses logical --maxprocesses 8 --dist loadscope --no-loadsco
 COVERAGE :=  # flags of pytest-cov. .ci/run counts the quick tests and the slow ones of rooms: processes double their time
 
 # Tests start hundreds of processes. Without bytecode, each of them compiles what it imports.
-test test-slow test-random fuzz: export PYTHONDONTWRITEBYTECODE :=
+test test-slow test-random fuzz fuzz-coverage: export PYTHONDONTWRITEBYTECODE :=
 
 test: lint  ## set up, then lint, types and the quick tests (six minutes of a processor)
 	@$(PYTHON) -m pytest $(COVERAGE) $(WORKERS)
@@ -313,6 +318,9 @@ fuzz: $(DEV_READY)  ## run hostile models, tables and settings, kills and full d
 
 mutants: $(VENV)/.ready-mutants  ## change the rooms that decide at one place at a time: which changes do the tests notice?
 	@$(PYTHON) -m tests.mutation $(call flag,--seed,$(SEED)) $(call flag,--minutes,$(MINUTES)) $(call each,--room,$(ROOMS))
+
+fuzz-coverage: $(VENV)/.ready-fuzz  ## feed every reader of files with what reaches new code of it, for MINUTES (Atheris, Linux)
+	@$(PYTHON) -m tests.fuzz.coverage_guided $(call flag,--seed,$(SEED)) $(call flag,--minutes,$(MINUTES))
 
 lint: $(DEV_READY)  ## ruff and mypy --strict
 	@$(PYTHON) -m ruff check
@@ -398,6 +406,8 @@ lock:  ## pin requirements*.in again (needs pip-compile of pip-tools, under Pyth
 	$(LOCK) --output-file requirements-dashboard.txt requirements-dashboard.in
 	$(LOCK) --output-file requirements-dashboard-test.txt requirements-dashboard-test.in
 	$(LOCK) --output-file requirements-mutants.txt requirements-mutants.in
+
+	$(LOCK) --output-file requirements-fuzz.txt requirements-fuzz.in
 	$(filter-out --generate-hashes,$(LOCK)) --output-file requirements-torch.txt requirements-torch.in
 	@sed 's/^\(torch==[0-9.]*\)+cpu/\1/' requirements-torch.txt >requirements-torch.txt.tmp
 	@mv requirements-torch.txt.tmp requirements-torch.txt

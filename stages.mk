@@ -346,22 +346,23 @@ CODE_09 := common/__init__.py common/artifacts/catalogue.py common/artifacts/che
     common/latency/statistics.py common/names.py common/number_formats.py common/onnx_graph/by_operator.py \
     common/onnx_graph/malformed.py common/onnx_graph/reading/naming.py common/onnx_graph/reading/outline.py \
     common/onnx_graph/reading/scan.py common/onnx_graph/reading/side_files.py common/onnx_graph/reading/stripping.py \
-    common/onnx_graph/shapes/budget.py common/onnx_graph/shapes/contrib/__init__.py \
-    common/onnx_graph/shapes/contrib/as_onnx.py common/onnx_graph/shapes/contrib/attention.py \
-    common/onnx_graph/shapes/contrib/layouts.py common/onnx_graph/shapes/contrib/machine_learning.py \
-    common/onnx_graph/shapes/contrib/matrix.py common/onnx_graph/shapes/contrib/normalization.py \
-    common/onnx_graph/shapes/contrib/registry.py common/onnx_graph/shapes/contrib/structure.py \
-    common/onnx_graph/shapes/control_flow.py common/onnx_graph/shapes/evaluation.py \
-    common/onnx_graph/shapes/inference.py common/onnx_graph/shapes/inference_state.py \
-    common/onnx_graph/shapes/node_inference.py common/onnx_graph/shapes/regions.py common/onnx_graph/shapes/types.py \
-    common/onnx_graph/shapes/upper_bounds.py common/onnx_graph/shapes/values.py common/operators.py \
-    common/profiling/trace/events.py common/profiling/trace/nesting.py common/profiling/trace/reader.py \
-    common/profiling/trace/shapes.py common/profiling/trace/soundness.py common/profiling/trace/timeline.py \
-    common/profiling/trace/usage.py common/small_file.py common/startup.py common/sums.py \
-    common/timeline/annotations.py common/timeline/chrome_trace.py common/timeline/flamegraph.py \
-    common/timeline/from_tables.py common/timeline/load_tracks.py common/timeline/npu_trace.py \
-    common/timeline/plan_trace.py common/timeline/shown_runs.py common/view/__init__.py common/view/html.css \
-    common/view/html.py common/view/marks.py common/view/node_labels.py common/view/tables.py common/view/text.py \
+    common/onnx_graph/reading/validity.py common/onnx_graph/shapes/budget.py \
+    common/onnx_graph/shapes/contrib/__init__.py common/onnx_graph/shapes/contrib/as_onnx.py \
+    common/onnx_graph/shapes/contrib/attention.py common/onnx_graph/shapes/contrib/layouts.py \
+    common/onnx_graph/shapes/contrib/machine_learning.py common/onnx_graph/shapes/contrib/matrix.py \
+    common/onnx_graph/shapes/contrib/normalization.py common/onnx_graph/shapes/contrib/registry.py \
+    common/onnx_graph/shapes/contrib/structure.py common/onnx_graph/shapes/control_flow.py \
+    common/onnx_graph/shapes/evaluation.py common/onnx_graph/shapes/inference.py \
+    common/onnx_graph/shapes/inference_state.py common/onnx_graph/shapes/node_inference.py \
+    common/onnx_graph/shapes/regions.py common/onnx_graph/shapes/types.py common/onnx_graph/shapes/upper_bounds.py \
+    common/onnx_graph/shapes/values.py common/operators.py common/profiling/trace/events.py \
+    common/profiling/trace/nesting.py common/profiling/trace/reader.py common/profiling/trace/shapes.py \
+    common/profiling/trace/soundness.py common/profiling/trace/timeline.py common/profiling/trace/usage.py \
+    common/small_file.py common/startup.py common/sums.py common/timeline/annotations.py \
+    common/timeline/chrome_trace.py common/timeline/flamegraph.py common/timeline/from_tables.py \
+    common/timeline/load_tracks.py common/timeline/npu_trace.py common/timeline/plan_trace.py \
+    common/timeline/shown_runs.py common/view/__init__.py common/view/html.css common/view/html.py \
+    common/view/marks.py common/view/node_labels.py common/view/tables.py common/view/text.py \
     common/view/trace/bottleneck_tables.py common/view/trace/timeline_text.py common/yaml_file.py
 
 SCRIPT_11 := 11_compare_runs.py

@@ -17,7 +17,7 @@ import onnx
 from onnx import helper
 
 from common.graph import Graph, Node, Shape
-from common.onnx_graph.shapes.evaluation import Array
+from common.onnx_graph.shapes.types import Array
 from common.operators import CONVOLUTION_WEIGHT, REDUCTIONS
 
 # Attributes that are reported; docs/MODEL.md says what each means. Kernel, strides and groups have own columns.

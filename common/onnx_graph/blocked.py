@@ -21,8 +21,7 @@ from common.graph import Count, Graph, Node
 from common.names import listed
 from common.onnx_graph.counts import NodeCount
 from common.onnx_graph.reading.scan import read_tensors
-from common.onnx_graph.shapes.evaluation import Array
-from common.onnx_graph.shapes.types import element_bits
+from common.onnx_graph.shapes.types import Array, element_bits
 from common.operators import NCHWC
 
 NARROW, WIDE = 8, 16  # channels in a block, by processor

@@ -17,10 +17,10 @@ from common.onnx_graph.reading.scan import scan
 from common.onnx_graph.reading.side_files import FileState
 from common.onnx_graph.reading.validity import require_valid
 from common.onnx_graph.shapes import evaluation
-from common.onnx_graph.shapes.evaluation import Array
 from common.onnx_graph.shapes.inference import Learned, imported_opsets, infer_bounds, infer_model, write_out_defaults
 from common.onnx_graph.shapes.inference_state import InferenceState
 from common.onnx_graph.shapes.regions import Region, read_region, to_graph
+from common.onnx_graph.shapes.types import Array
 from common.onnx_graph.symbols.dimensions import (
     bind_all,
     fitting_values,

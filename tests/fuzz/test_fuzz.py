@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import random
 
+import onnx
 import pytest
 
 from common.artifacts.provenance import sha256_of
 from common.design_space.results.cache import default_folder
+from common.errors import PipelineError
 from tests.fuzz.__main__ import settle_in
 from tests.fuzz.configurations import Configurations
+from tests.fuzz.coverage_guided import keep_fault
 from tests.fuzz.disks import Disks
 from tests.fuzz.faults import Fault, run_with
 from tests.fuzz.injection import Injection
@@ -18,6 +22,7 @@ from tests.fuzz.kills import Kills
 from tests.fuzz.models import Models
 from tests.fuzz.oracle import digests, faults_of, table_faults
 from tests.fuzz.programs import Ended, import_all, run_here
+from tests.fuzz.readers import READERS, Reader, attempt, mutated_model
 from tests.fuzz.tables import Tables
 from tests.fuzz.trial import cpu_limit
 from tests.fuzz.workers import BATCH, Pool
@@ -170,3 +175,52 @@ def test_a_planted_fault_meets_the_call_that_it_names(tmp_path, monkeypatch):
     ]
     assert {(end.code, end.trace) for end in ends} <= {(1, ""), (2, ""), (3, "")}
     assert any("Too many open files" in end.err for end in ends)
+
+
+# --- readers, as `make fuzz-coverage` calls them ---------------------------------------------------------------------
+
+
+def seeds_of(name):
+    return READERS[name].seeds()[:3]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", READERS)
+def test_a_reader_reads_a_file_that_its_search_begins_with(name, tmp_path):
+    """A search from files that are refused at once would reach little."""
+    read = []
+    for content in seeds_of(name):
+        attempt(READERS[name], content, tmp_path)
+        with contextlib.suppress(PipelineError):
+            READERS[name].read(tmp_path / READERS[name].file)
+            read.append(content)
+    assert read
+
+
+@pytest.mark.parametrize("raised", [KeyError("x"), UnicodeDecodeError("utf-8", b"x", 0, 1, "no text"), MemoryError()])
+def test_an_exception_that_is_none_of_ours_is_a_fault(tmp_path, raised):
+    def fail(path):
+        raise raised if path.read_bytes() else PipelineError(path, "is empty")
+
+    attempt(Reader("m.onnx", fail, list), b"", tmp_path)
+    with pytest.raises(type(raised)):
+        attempt(Reader("m.onnx", fail, list), b"x", tmp_path)
+
+
+def test_one_file_is_kept_for_each_place_of_an_exception(tmp_path):
+    for content in (b"first", b"second"):
+        try:
+            {}["missing"]
+        except KeyError as error:
+            keep_fault(tmp_path, error, content)
+    kept = {path.suffix: path.read_bytes() for path in tmp_path.iterdir()}
+    assert kept[".input"] == b"first"
+    assert b"KeyError: 'missing'" in kept[".txt"]
+
+
+@pytest.mark.slow
+def test_a_mutated_model_is_mostly_a_model():
+    [content, *_] = READERS["models"].seeds()
+    changed = [mutated_model(content, random.Random(seed)) for seed in range(30)]
+    assert sum(content != other for other in changed) > 20
+    assert all(onnx.load_from_string(other).ByteSize() for other in changed)

@@ -7,12 +7,14 @@ executed:  x -- reorder -- blocked -- fused(w) -- out, and where wanted `lonely 
 import importlib
 import json
 
+import onnx
 import pandas as pd
 import pytest
 from onnx import helper
 
 from common.artifacts.catalogue import ARTIFACTS
 from common.artifacts.folder import Folder
+from common.artifacts.provenance import Provenance
 from common.artifacts.transaction import Transaction
 from common.errors import CommandLineError, PipelineError, UpstreamError
 from tests.support.command_lines import run_stage
@@ -291,6 +293,21 @@ def test_shares_of_unstable_ceilings_are_empty_with_a_reason(out, capsys):
     given = merged(out, *BOTH).loc["fused"]
     assert number(given["roof_share"]) > 0
     assert given["roof_share_reason"] != "unstable"
+
+
+@pytest.mark.slow
+def test_an_executed_node_that_its_operator_forbids_is_named_with_its_file(out):
+    """A Gemm has no operand of three dimensions."""
+    write_profile(out, fused="FusedGemm")
+    record = json.loads((out / "op_latency.meta.json").read_text())
+    path = out / "executed_graph.onnx"
+    executed = onnx.load(path)
+    executed.graph.input[0].type.tensor_type.shape.dim.add(dim_value=3)
+    executed.graph.node[1].input[0] = "x"
+    with Transaction(out, Provenance(**record)) as transaction:
+        transaction.add_bytes("executed_graph", executed.SerializeToString())
+    with pytest.raises(PipelineError, match=r"executed_graph\.onnx: node 'fused': not a valid FusedGemm \("):
+        merged(out, *BOTH)
 
 
 @pytest.mark.slow

@@ -16,10 +16,11 @@ import onnx
 from onnx import helper
 
 from common.errors import PipelineError
-from common.onnx_graph.malformed import INVALID
+from common.onnx_graph.malformed import INVALID, names_model
 from common.onnx_graph.reading.naming import every_node, expand
 from common.onnx_graph.reading.scan import scan
 from common.onnx_graph.reading.stripping import PAYLOADS, strip_weights
+from common.onnx_graph.reading.validity import require_valid
 from common.onnx_graph.shapes.inference import imported_opsets
 
 NODE_METADATA_VERSION = 10  # of the IR: the first that has metadata_props at nodes (onnx/onnx.proto)
@@ -39,12 +40,18 @@ class Outline:
 
 
 def outline(path: Path) -> Outline:
-    """Return the graph of the model at ``path``."""
+    """Return the graph of the model at ``path``.
+
+    Raises:
+        PipelineError: the file cannot be used as an ONNX model, or its graph is not valid.
+    """
     scanned = scan(path)
     try:
         model, _ = expand(scanned.model)
     except INVALID as error:
         raise PipelineError(path, f"its local functions cannot be inlined ({str(error).splitlines()[0]})") from error
+    with names_model(path):
+        require_valid(path, model)
     scopes = {node.name: scope for node in every_node(model.graph.node) if (scope := _scope(node))}
     strip_weights(model)
     return Outline(model, scanned.model_id, scopes)

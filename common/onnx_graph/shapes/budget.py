@@ -11,17 +11,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from math import isfinite, prod
-from typing import TYPE_CHECKING
 
 import numpy as np
 import onnx
 from onnx import helper, numpy_helper
 
 from common.onnx_graph.malformed import INVALID
+from common.onnx_graph.shapes.types import Value
 from common.operators import ACTIVATIONS, ARITHMETIC, CONTROL_FLOW, MACHINE_LEARNING, REDUCTIONS, RESHAPES
-
-if TYPE_CHECKING:
-    from common.onnx_graph.shapes.evaluation import Value
 
 LARGEST_OPERAND = 1_000_000  # elements, or characters of texts
 MOST_OPERATIONS = 10_000_000  # of one evaluation; the unit is an operation of the Python interpreter

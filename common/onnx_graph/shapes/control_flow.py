@@ -13,11 +13,10 @@ import onnx
 
 from common.graph import Body, Count, Dim, Shape
 from common.onnx_graph.malformed import MalformedNodeError
-from common.onnx_graph.shapes.evaluation import Array
 from common.onnx_graph.shapes.inference_state import InferenceState
 from common.onnx_graph.shapes.node_inference import by_value, infer_node
 from common.onnx_graph.shapes.regions import Region
-from common.onnx_graph.shapes.types import UNKNOWN, TensorType, ValueType, common_shape, merge
+from common.onnx_graph.shapes.types import UNKNOWN, Array, TensorType, ValueType, common_shape, merge
 from common.operators import ONNX
 from common.sums import product, total
 

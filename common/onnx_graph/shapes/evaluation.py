@@ -8,22 +8,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 import onnx
 from onnx import helper
 
 from common.onnx_graph.shapes.budget import EvaluationBudget
+from common.onnx_graph.shapes.types import Array, Value
 from common.operators import MACHINE_LEARNING, ONNX
 
 if TYPE_CHECKING:  # only a model that computes shapes should pay for the import
     from onnx.reference import ReferenceEvaluator
     from onnx.reference.op_run import OpRun
 
-Array: TypeAlias = npt.NDArray[Any]  # of any element type
-Value: TypeAlias = Array | list[object]  # a sequence is a list
 LARGEST_KEPT = 256  # bytes of an operand
 MOST_KEPT = 10_000  # results
 MOST_EVALUATORS = 1_000

@@ -16,11 +16,10 @@ from onnx import helper
 from common.onnx_graph.malformed import INVALID
 from common.onnx_graph.shapes.budget import EvaluationBudget
 from common.onnx_graph.shapes.control_flow import executions, infer_region
-from common.onnx_graph.shapes.evaluation import Array, Value
 from common.onnx_graph.shapes.inference_state import InferenceState
 from common.onnx_graph.shapes.node_inference import require_allowed
 from common.onnx_graph.shapes.regions import Region, read_region
-from common.onnx_graph.shapes.types import TensorType, value_type
+from common.onnx_graph.shapes.types import Array, TensorType, Value, value_type
 from common.onnx_graph.shapes.values import Values
 
 LARGEST_PROPAGATED = 65_536  # elements of a graph's input

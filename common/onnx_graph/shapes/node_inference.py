@@ -19,7 +19,6 @@ from common.onnx_graph.malformed import INVALID, MalformedNodeError
 from common.onnx_graph.shapes.contrib import contrib_outputs
 from common.onnx_graph.shapes.evaluation import (
     MOST_KEPT,
-    Array,
     Frozen,
     Opsets,
     frozen,
@@ -29,7 +28,7 @@ from common.onnx_graph.shapes.evaluation import (
     thawed,
 )
 from common.onnx_graph.shapes.inference_state import InferenceState
-from common.onnx_graph.shapes.types import UNKNOWN, TensorType, ValueType, to_tensor, type_proto, value_type
+from common.onnx_graph.shapes.types import UNKNOWN, Array, TensorType, ValueType, to_tensor, type_proto, value_type
 from common.onnx_graph.shapes.upper_bounds import upper_bound
 
 LARGEST_VALUE = 4096  # elements: no operator takes a shape, an axis or a bound from a larger tensor, or from a matrix

@@ -9,14 +9,17 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from math import prod
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
+import numpy.typing as npt
 import onnx
 from onnx import TensorProto
 
 from common import number_formats
 from common.graph import Dim, Shape, Tensor, TensorKind
 
+Array: TypeAlias = npt.NDArray[Any]  # of any element type
+Value: TypeAlias = Array | list[object]  # a sequence is a list
 LARGEST_EXTENT = 2**63 - 1  # that ONNX holds
 
 

@@ -12,8 +12,7 @@ import onnx
 
 from common.errors import UnusableValueError
 from common.names import quoted
-from common.onnx_graph.shapes.evaluation import Array
-from common.onnx_graph.shapes.types import LARGEST_EXTENT, fixed_dim
+from common.onnx_graph.shapes.types import LARGEST_EXTENT, Array, fixed_dim
 
 LONGEST_EXPRESSION = 200  # characters; the parser recurses into what is longer
 OPERATORS: dict[type[ast.operator], Callable[[int, int], int]] = {

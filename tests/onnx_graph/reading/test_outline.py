@@ -5,6 +5,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
+from common.errors import PipelineError
 from common.onnx_graph.reading.naming import every_node
 from common.onnx_graph.reading.outline import annotated, outline
 from models.__main__ import BUILDERS
@@ -32,6 +33,18 @@ def test_every_node_of_every_tiny_model_is_annotated(tmp_path, name):
     assert all([(entry.key, entry.value) for entry in node.metadata_props] == [("macs", "17")] for node in nodes)
     assert [(entry.key, entry.value) for entry in done.metadata_props] == [("gap_us", "3")]
     assert len(done.SerializeToString()) < len(model.SerializeToString()) + 100 * len(nodes)
+
+
+@pytest.mark.parametrize("change", [{"data_type": 99}, {"dims": [-3]}, {"dims": [2**62]}])
+def test_a_tensor_that_holds_nothing_valid_is_refused_in_one_line(tmp_path, change):
+    """Its zeros would be of no type, or as many as no memory holds."""
+    model = model_of([helper.make_node("Constant", [], ["y"], value=TensorProto(data_type=1, dims=[3]))])
+    tensor = model.graph.node[0].attribute[0].t
+    tensor.raw_data = bytes(12)
+    tensor.data_type = change.get("data_type", tensor.data_type)
+    tensor.dims[:] = change.get("dims", tensor.dims)
+    with pytest.raises(PipelineError, match=r"m\.onnx: its graph is not valid ONNX"):
+        outlined(tmp_path, model)
 
 
 def model_of(nodes, initializers=(), opset=17):

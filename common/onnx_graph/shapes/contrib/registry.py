@@ -12,8 +12,7 @@ import onnx
 from common import sums
 from common.graph import Dim, Shape, Tensor
 from common.onnx_graph.by_operator import ByOperator
-from common.onnx_graph.shapes.evaluation import Array
-from common.onnx_graph.shapes.types import element_type
+from common.onnx_graph.shapes.types import Array, element_type
 from common.operators import MICROSOFT
 
 Output: TypeAlias = tuple[int, Shape] | None
