@@ -35,7 +35,7 @@ from common.onnx_graph.load import load_model
 from common.onnx_graph.reading.naming import traced_bodies
 from common.onnx_graph.reading.outline import annotated, outline
 from common.onnx_graph.rows import metrics_row
-from common.profiling.trace import read_trace
+from common.profiling.trace.reader import read_trace
 from common.yaml_file import load_yaml
 from tests.fuzz.programs import run_here
 from tests.fuzz.protos import mutate

@@ -110,11 +110,11 @@ def _complete_attribute(attribute: onnx.AttributeProto, *, may_be_sparse: bool) 
         for sparse in (attribute.sparse_tensor, *attribute.sparse_tensors):
             sparse.CopyFrom(_without_values(sparse.values, sparse.dims))
     elif attribute.type in Tensors:
-        if may_be_sparse and _is_stripped(attribute.t) and attribute.t.dims:
+        if may_be_sparse and attribute.HasField("t") and _is_stripped(attribute.t) and attribute.t.dims:
             empty = _without_values(attribute.t, attribute.t.dims)
             attribute.CopyFrom(helper.make_attribute("sparse_value", empty))
         else:
-            for tensor in (attribute.t, *attribute.tensors):
+            for tensor in [attribute.t] if attribute.HasField("t") else attribute.tensors:
                 _with_zeros(tensor)
     elif attribute.type == onnx.AttributeProto.FLOAT and not attribute.HasField("f"):
         attribute.f = 0.0

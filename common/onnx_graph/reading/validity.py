@@ -94,8 +94,8 @@ def _stored(graph: onnx.GraphProto) -> Iterator[TensorProto]:
     for sparse in graph.sparse_initializer:
         yield from (sparse.values, sparse.indices)
     for attribute in (attribute for node in graph.node for attribute in node.attribute):
-        if attribute.type == onnx.AttributeProto.TENSOR:
-            yield attribute.t
+        if attribute.type in (onnx.AttributeProto.TENSOR, onnx.AttributeProto.TENSORS):
+            yield from (*([attribute.t] if attribute.HasField("t") else ()), *attribute.tensors)
 
 
 # --- names ----------------------------------------------------------------------------------------------------------

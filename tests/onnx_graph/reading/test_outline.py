@@ -47,6 +47,20 @@ def test_a_tensor_that_holds_nothing_valid_is_refused_in_one_line(tmp_path, chan
         outlined(tmp_path, model)
 
 
+def test_a_list_of_tensors_among_the_attributes_holds_zeros(tmp_path):
+    """The attribute has no single tensor, which would be one of no type."""
+    tensors = [numpy_helper.from_array(np.ones(shape, np.float32)) for shape in ((), (2, 3))]
+    node = helper.make_node("Own", ["x"], ["y"], domain="example")
+    node.attribute.append(helper.make_attribute("tables", tensors))
+    made = model_of([node])
+    made.graph.input.append(helper.make_tensor_value_info("x", TensorProto.FLOAT, [3]))
+    made.opset_import.append(helper.make_opsetid("example", 1))
+    _, done = outlined(tmp_path, made)
+    left = [numpy_helper.to_array(tensor) for tensor in done.graph.node[0].attribute[0].tensors]
+    assert [array.shape for array in left] == [(), (2, 3)]
+    assert not any(array.any() for array in left)
+
+
 def model_of(nodes, initializers=(), opset=17):
     output = helper.make_tensor_value_info("y", TensorProto.FLOAT, [None])
     graph = helper.make_graph(nodes, "g", [], [output], [*initializers])
