@@ -140,9 +140,7 @@ def decoder(to: GraphWriter, layers: int = 24, tokens: int = 1, past: int = 256)
         query, key = (to.rotated(each, size, cosine, sine) for each in (query, key))
         if past:
             before = (to.input(f"past_{name}_{layer}", 1, counts[1], past, size) for name in ("key", "value"))
-            key, kept = (
-                to.add("Concat", old, new, axis=2) for old, new in zip(before, (key, kept), strict=True)
-            )
+            key, kept = (to.add("Concat", old, new, axis=2) for old, new in zip(before, (key, kept), strict=True))
         to.output(key)
         to.output(kept)
         key, kept = (to.repeated(each, past + tokens, counts, size) for each in (key, kept))
@@ -167,7 +165,9 @@ def action_expert(to: GraphWriter, layers: int = 16, tokens: int = 50, prefix: i
         query = to.heads(to.linear(normed, width, counts[0] * size), tokens, counts[0], size)
         query = to.rotated(query, size, cosine, sine)
         key_tokens, key_width = (prefix, counts[1] * size) if is_crossing else (tokens, width)
-        sources = [to.input(f"prefix_{name}_{layer}", 1, prefix, key_width) for name in "kv"] if is_crossing else [normed] * 2
+        sources = (
+            [to.input(f"prefix_{name}_{layer}", 1, prefix, key_width) for name in "kv"] if is_crossing else [normed] * 2
+        )
         key, kept = (
             to.heads(to.linear(source, key_width, counts[1] * size), key_tokens, counts[1], size) for source in sources
         )
@@ -182,7 +182,9 @@ def action_expert(to: GraphWriter, layers: int = 16, tokens: int = 50, prefix: i
 def sam_encoder(to: GraphWriter, layers: int = 12, side: int = 64, width: int = 768, heads: int = 12) -> None:
     """The image encoder of SAM ViT-B: attention in windows with relative positions, global in every third layer."""
     pixels = to.input("image", 1, 3, 16 * side, 16 * side)
-    patches = to.add("Conv", pixels, to.weight(width, 3, 16, 16), to.weight(width), kernel_shape=[16, 16], strides=[16, 16])
+    patches = to.add(
+        "Conv", pixels, to.weight(width, 3, 16, 16), to.weight(width), kernel_shape=[16, 16], strides=[16, 16]
+    )
     value = to.add("Add", to.add("Transpose", patches, perm=[0, 2, 3, 1]), to.weight(1, side, side, width))
     for layer in range(layers):
         normed = to.layer_norm(value, width)
@@ -216,9 +218,7 @@ def _relative(to: GraphWriter, value: str, batch: int, side: int, width: int, he
     tokens, size = side * side, width // heads
     packed = to.reshape(to.linear(value, width, 3 * width, has_bias=True), batch, tokens, 3, heads, size)
     packed = to.reshape(to.add("Transpose", packed, perm=[2, 0, 3, 1, 4]), 3, batch * heads, tokens, size)
-    query, key, kept = (
-        to.add("Squeeze", each, to.constant(0)) for each in to.add_split("Split", 3, packed, axis=0)
-    )
+    query, key, kept = (to.add("Squeeze", each, to.constant(0)) for each in to.add_split("Split", 3, packed, axis=0))
     scaled = to.add("Mul", query, to.number(size**-0.5))
     scores = to.add("MatMul", scaled, to.add("Transpose", key, perm=[0, 2, 1]))
     grid = to.reshape(query, batch * heads, side, side, size)
