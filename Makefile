@@ -22,6 +22,8 @@ THREADS :=             # 00, 01: threads of the runtime (default: what the proce
 PROVIDER :=            # 01: ONNX Runtime execution provider
 DIM :=                 # 01, 02: dynamic dimensions, as "batch=1 seq=128"
 INPUT :=               # 01, 02: inputs, as "NAME=file.npy NAME=image.png"
+TRACE :=               # 01: a profile recorded elsewhere (ONNX Runtime, PyTorch, TensorRT, OpenVINO, QNN's CSV), for `make report`
+EXECUTED_GRAPH :=      # 01: the graph that the session of TRACE saved
 PEAK_FLOPS :=          # 03: ceiling in FLOP/s (default: the measured one)
 MEM_BW :=              # 03: ceiling in bytes/s (default: the measured one)
 AVG_POWER_W :=         # 05: average power while the model ran, from your meter
@@ -125,6 +127,8 @@ OPTION_warmup = $(call flag,--warmup,$(WARMUP))
 OPTION_run_timeout = $(call flag,--run-timeout,$(RUN_TIMEOUT))
 OPTION_threads = $(call chosen,$1,$(call flag,--threads,$(THREADS)))
 OPTION_provider = $(call flag,--provider,$(PROVIDER))
+OPTION_from_trace = $(call flag,--from-trace,$(TRACE))
+OPTION_executed_graph = $(call flag,--executed-graph,$(EXECUTED_GRAPH))
 OPTION_peak_flops = $(call flag,--peak-flops,$(PEAK_FLOPS))
 OPTION_mem_bw = $(call flag,--mem-bw,$(MEM_BW))
 OPTION_ceilings = $(call flag,--ceilings,$(USED_CEILINGS))
@@ -166,12 +170,17 @@ CHANGED := $(foreach stamp,$(STAMPS),$(call differs,$(stamp)))
 
 # --- targets ---------------------------------------------------------------------------------------------------------
 
-.PHONY: run design load endurance record dashboard test-dashboard test test-slow test-random test-exports test-search fuzz fuzz-coverage mutants openvino npu lint docs readme bench check-loadgen check-load check-load-models check-dashboard check-comparison check-profiler check-costs check-ceilings seed003 check-fpga check-design check-rtl cosim rtl-tools lock clean distclean help changed
+.PHONY: run report no-trace design load endurance record dashboard test-dashboard test test-slow test-random test-exports test-search fuzz fuzz-coverage mutants openvino npu lint docs readme bench check-loadgen check-load check-load-models check-dashboard check-comparison check-profiler check-costs check-ceilings seed003 check-fpga check-design check-rtl cosim rtl-tools lock clean distclean help changed
 .NOTPARALLEL:  # nothing may run beside a measurement
 .SUFFIXES:
 .PRECIOUS: $(foreach number,$(NUMBERS),$(call table,$(number)))  # Ctrl-C deletes none
 
 run: $(foreach number,$(RUN_STAGES),$(call table,$(number)))  ## run what is missing or out of date (the default)
+
+report: $(if $(strip $(TRACE)),run,no-trace)  ## import the profile TRACE of MODEL, and run what ends with OUT/report.html
+
+no-trace:
+	@echo "TRACE: missing; give the profile: make report TRACE=profile.json MODEL=model.onnx" >&2; exit 1
 
 design: $(call table,08)  ## search accelerators for MODEL, from the tables of 02 (08, which `make run` leaves out)
 
@@ -196,7 +205,8 @@ export MAKE_LINE := $(strip make $(MAKECMDGOALS) $(foreach name,$(filter-out DIM
 
 # What a stage needs beside tables, configurations and code.
 INPUT_FILES := $(foreach input,$(INPUT),$(lastword $(subst =, ,$(input))))
-needs = $(if $(filter input,$(OPTIONS_$1)),$(MODEL_FILE) $(INPUT_FILES)) $(if $(filter board,$(OPTIONS_$1)),$(BOARD_FILE)) \
+needs = $(if $(filter input,$(OPTIONS_$1)),$(MODEL_FILE) $(INPUT_FILES)) \
+    $(if $(filter from_trace,$(OPTIONS_$1)),$(TRACE) $(EXECUTED_GRAPH)) $(if $(filter board,$(OPTIONS_$1)),$(BOARD_FILE)) \
     $(if $(filter hardware,$(OPTIONS_$1)),$(wildcard configs/hardware/*.yaml) $(wildcard $(strip $(HARDWARE))))
 # The script of a measurement is an order-only prerequisite: a measurement is made again for what it measures.
 script = $(if $(filter $1,$(MEASUREMENTS)),| $(call checks,$1) $(SCRIPT_$1),$(SCRIPT_$1) $(wildcard $(CODE_$1)) $(CONFIGS_$1) |)

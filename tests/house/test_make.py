@@ -544,3 +544,20 @@ def test_the_stages_know_the_line_that_make_was_called_with(pipeline: Pipeline) 
     assert " MODEL=model.onnx" in line
     assert ' INPUT="x=y z=w"' in line
     assert " DIM=" not in line
+
+
+def test_a_profile_from_elsewhere_ends_with_the_report(pipeline: Pipeline) -> None:
+    pipeline.write("elsewhere.json", "[]")
+    ran = pipeline.make("report", "TRACE=elsewhere.json")
+    assert ran == ALL
+    assert "--from-trace elsewhere.json" in pipeline.flags["01"]
+    assert pipeline.make("report", "TRACE=elsewhere.json") == []
+    pipeline.edit("elsewhere.json")
+    assert pipeline.make("report", "TRACE=elsewhere.json")[0] == "01"
+
+
+def test_a_report_without_a_profile_says_what_is_missing(pipeline: Pipeline) -> None:
+    done = pipeline.call("report", "MODEL=model.onnx")
+    assert done.returncode == 2
+    assert "TRACE: missing; give the profile" in done.stderr
+    assert not (pipeline.folder / "ran.log").exists()
