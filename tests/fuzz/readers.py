@@ -167,7 +167,9 @@ def _history() -> list[bytes]:
         figures = {FigureName("end_to_end", "p50_us", ""): 1009.0, FigureName("node", "node_latency_us", "conv"): 11.0}
         for identity in "ab":
             described = (identity, Revision(identity, is_dirty=False), "out", "m" * 64, "m.onnx", {"batch": 1})
-            RecordFile(path).add(Record(*described, {"hostname": "quiet"}, (), figures))
+            record = Record(*described, {"hostname": "quiet"}, (), figures)
+            with RecordFile(path).entering(record) as entry:
+                entry.commit()
         return [path.read_bytes()]
 
 

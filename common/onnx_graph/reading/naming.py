@@ -182,5 +182,6 @@ def every_node(nodes: Iterable[onnx.NodeProto]) -> Iterator[onnx.NodeProto]:
     for node in nodes:
         yield node
         for attribute in node.attribute:
-            for body in (attribute.g, *attribute.graphs):
-                yield from every_node(body.node)
+            if attribute.type in SUBGRAPHS:
+                for body in (attribute.g, *attribute.graphs):
+                    yield from every_node(body.node)

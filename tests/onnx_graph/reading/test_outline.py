@@ -47,6 +47,25 @@ def test_a_tensor_that_holds_nothing_valid_is_refused_in_one_line(tmp_path, chan
         outlined(tmp_path, model)
 
 
+@pytest.mark.parametrize("kind", ["GRAPH", "GRAPHS", "STRING"])
+def test_a_body_counts_only_where_the_attribute_is_one(tmp_path, kind):
+    """A graph in an attribute of another type is none to ONNX; its tensor of no type matters where it is one."""
+    constant = helper.make_node("Constant", [], ["y"], value=TensorProto(data_type=0))
+    body = helper.make_graph([constant], "b", [], [helper.make_tensor_value_info("y", TensorProto.FLOAT, [])])
+    node = helper.make_node("Own", ["x"], ["y"], domain="example")
+    attribute = node.attribute.add(name="body", type=onnx.AttributeProto.AttributeType.Value(kind), s=b"text")
+    (attribute.graphs.add() if kind == "GRAPHS" else attribute.g).CopyFrom(body)
+    made = model_of([node])
+    made.graph.input.append(helper.make_tensor_value_info("x", TensorProto.FLOAT, [3]))
+    made.opset_import.append(helper.make_opsetid("example", 1))
+    (tmp_path / "m.onnx").write_bytes(made.SerializeToString())
+    if kind == "STRING":
+        annotated(outline(tmp_path / "m.onnx"), {}, {})
+    else:
+        with pytest.raises(PipelineError, match="the unknown element type 0"):
+            outline(tmp_path / "m.onnx")
+
+
 def test_a_list_of_tensors_among_the_attributes_holds_zeros(tmp_path):
     """The attribute has no single tensor, which would be one of no type."""
     tensors = [numpy_helper.from_array(np.ones(shape, np.float32)) for shape in ((), (2, 3))]
