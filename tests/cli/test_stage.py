@@ -233,3 +233,10 @@ def test_a_misspelt_flag_gets_its_likely_spelling(word, hint):
     parser.setting("--what-if")
     with pytest.raises(CommandLineError, match=re.escape(f"arguments: {word}; {hint}see 04_critical_path.py --help")):
         parser.parse_args([word])
+
+
+def test_an_error_is_cut_to_a_length_that_somebody_reads():
+    error = PipelineError("m.onnx", "names " + ", ".join(f"dimension_{number}" for number in range(1000)), "add one")
+    assert len(str(error)) < 700
+    assert str(error).startswith("m.onnx: names dimension_0")
+    assert str(error).endswith("dimension_999; add one")
