@@ -166,7 +166,6 @@ def prepare_plan(stage: cli.StageRun, settings: cli.Settings) -> Callable[[], Re
     with tables.content():
         work = workload_from_rows(rows, documents, notes)
     models = load_models(CONFIGS)
-    stage.say(f"planning {len(work.steps)} steps of the host, {settings.time_limit:g} s at most")
 
     def plan() -> Results:
         with watch:

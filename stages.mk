@@ -461,8 +461,8 @@ CODE_06 := common/__init__.py common/artifacts/catalogue.py common/artifacts/che
     common/artifacts/transaction.py common/artifacts/whole_folder.py common/cli/__init__.py common/cli/flags.py \
     common/cli/help_text.py common/cli/search.py common/cli/settings.py common/cli/settings_file.py \
     common/cli/stage.py common/cli/streams.py common/cli/wording.py common/errors.py common/free_memory.py \
-    common/host_doubts.py common/host_identity.py common/interrupts.py common/names.py common/number_formats.py \
-    common/operators.py common/small_file.py common/startup.py common/view/__init__.py \
+    common/host_doubts.py common/host_identity.py common/interrupts.py common/names.py common/note_kinds.py \
+    common/number_formats.py common/operators.py common/small_file.py common/startup.py common/view/__init__.py \
     common/view/comparison/comparison_plot.py common/view/comparison/comparison_tables.py \
     common/view/comparison/history_plot.py common/view/comparison/history_tables.py common/view/design/buffer_plot.py \
     common/view/design/convergence_plot.py common/view/design/energy_plot.py common/view/design/front_plot.py \
