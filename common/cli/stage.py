@@ -9,15 +9,18 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from common.artifacts.catalogue import ARTIFACTS
 from common.artifacts.folder import Folder
 from common.artifacts.journal import settle
-from common.artifacts.provenance import Provenance, tool_versions
+from common.artifacts.provenance import Provenance, sidecar, tool_versions
+from common.artifacts.stages import STAGES
 from common.artifacts.transaction import Transaction
 from common.artifacts.whole_folder import whole_folder
 from common.cli import streams, wording
 from common.cli.settings import Parser, Settings, parse
 from common.errors import PipelineError, UnboundDimensionsError, UnusableValueError, UpstreamError
 from common.host_identity import host_identity
+from common.note_kinds import ranked
 
 MAKE_LINE = "MAKE_LINE"  # variable of the environment: the command line of make, without DIM
 MOST_NOTES, MOST_WRITTEN = 2, 2  # with the line of a search, at most five lines on stderr
