@@ -205,7 +205,6 @@ def prepare_plan(stage: cli.StageRun, settings: cli.Settings) -> Callable[[], Re
     target = replace(target, host=basis)
     questions = {text: replace(question, host=basis) for text, question in questions.items()}
     models = load_models(CONFIGS)
-    stage.say(f"planning {len(work.steps)} steps of the host, {settings.time_limit:g} s at most")
 
     def plan() -> Results:
         with watch:

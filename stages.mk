@@ -31,12 +31,12 @@ CODE_02 := common/__init__.py common/artifacts/catalogue.py common/artifacts/che
     common/artifacts/transaction.py common/artifacts/whole_folder.py common/cli/__init__.py common/cli/flags.py \
     common/cli/help_text.py common/cli/search.py common/cli/settings.py common/cli/settings_file.py \
     common/cli/stage.py common/cli/streams.py common/cli/wording.py common/errors.py common/expressions.py \
-    common/free_memory.py common/graph.py common/host_identity.py common/interrupts.py common/names.py \
-    common/number_formats.py common/onnx_graph/attributes.py common/onnx_graph/blocked.py \
-    common/onnx_graph/by_operator.py common/onnx_graph/counts.py common/onnx_graph/load.py \
-    common/onnx_graph/malformed.py common/onnx_graph/reading/naming.py common/onnx_graph/reading/scan.py \
-    common/onnx_graph/reading/side_files.py common/onnx_graph/reading/validity.py common/onnx_graph/rows.py \
-    common/onnx_graph/shapes/budget.py common/onnx_graph/shapes/contrib/__init__.py \
+    common/free_memory.py common/graph.py common/host_doubts.py common/host_identity.py common/interrupts.py \
+    common/names.py common/note_kinds.py common/number_formats.py common/onnx_graph/attributes.py \
+    common/onnx_graph/blocked.py common/onnx_graph/by_operator.py common/onnx_graph/counts.py \
+    common/onnx_graph/load.py common/onnx_graph/malformed.py common/onnx_graph/reading/naming.py \
+    common/onnx_graph/reading/scan.py common/onnx_graph/reading/side_files.py common/onnx_graph/reading/validity.py \
+    common/onnx_graph/rows.py common/onnx_graph/shapes/budget.py common/onnx_graph/shapes/contrib/__init__.py \
     common/onnx_graph/shapes/contrib/as_onnx.py common/onnx_graph/shapes/contrib/attention.py \
     common/onnx_graph/shapes/contrib/layouts.py common/onnx_graph/shapes/contrib/machine_learning.py \
     common/onnx_graph/shapes/contrib/matrix.py common/onnx_graph/shapes/contrib/normalization.py \
@@ -71,10 +71,10 @@ CODE_03 := common/__init__.py common/artifacts/catalogue.py common/artifacts/che
     common/cli/settings_file.py common/cli/stage.py common/cli/streams.py common/cli/wording.py common/errors.py \
     common/expressions.py common/free_memory.py common/fusion/border.py common/fusion/groups.py \
     common/fusion/patterns.py common/graph.py common/host_doubts.py common/host_identity.py common/interrupts.py \
-    common/names.py common/number_formats.py common/onnx_graph/by_operator.py common/onnx_graph/counts.py \
-    common/onnx_graph/executed.py common/onnx_graph/malformed.py common/onnx_graph/reading/naming.py \
-    common/onnx_graph/reading/scan.py common/onnx_graph/reading/side_files.py common/onnx_graph/reading/stripping.py \
-    common/onnx_graph/reading/validity.py common/onnx_graph/shapes/budget.py \
+    common/names.py common/note_kinds.py common/number_formats.py common/onnx_graph/by_operator.py \
+    common/onnx_graph/counts.py common/onnx_graph/executed.py common/onnx_graph/malformed.py \
+    common/onnx_graph/reading/naming.py common/onnx_graph/reading/scan.py common/onnx_graph/reading/side_files.py \
+    common/onnx_graph/reading/stripping.py common/onnx_graph/reading/validity.py common/onnx_graph/shapes/budget.py \
     common/onnx_graph/shapes/contrib/__init__.py common/onnx_graph/shapes/contrib/as_onnx.py \
     common/onnx_graph/shapes/contrib/attention.py common/onnx_graph/shapes/contrib/layouts.py \
     common/onnx_graph/shapes/contrib/machine_learning.py common/onnx_graph/shapes/contrib/matrix.py \
@@ -104,9 +104,10 @@ CODE_04 := common/__init__.py common/artifacts/catalogue.py common/artifacts/che
     common/artifacts/transaction.py common/artifacts/whole_folder.py common/cli/__init__.py common/cli/flags.py \
     common/cli/help_text.py common/cli/search.py common/cli/settings.py common/cli/settings_file.py \
     common/cli/stage.py common/cli/streams.py common/cli/wording.py common/dag.py common/errors.py \
-    common/free_memory.py common/host_identity.py common/interrupts.py common/names.py common/number_formats.py \
-    common/onnx_graph/reading/scan.py common/onnx_graph/reading/side_files.py common/operators.py common/small_file.py \
-    common/startup.py common/view/__init__.py common/view/html.css common/view/html.py common/view/node_labels.py \
+    common/free_memory.py common/host_doubts.py common/host_identity.py common/interrupts.py common/names.py \
+    common/note_kinds.py common/number_formats.py common/onnx_graph/reading/scan.py \
+    common/onnx_graph/reading/side_files.py common/operators.py common/small_file.py common/startup.py \
+    common/view/__init__.py common/view/html.css common/view/html.py common/view/node_labels.py \
     common/view/profile/path_text.py common/view/tables.py common/view/text.py
 
 SCRIPT_05 := 05_energy_estimate.py
@@ -121,18 +122,19 @@ CODE_05 := common/__init__.py common/artifacts/catalogue.py common/artifacts/che
     common/artifacts/transaction.py common/artifacts/whole_folder.py common/cli/__init__.py common/cli/flags.py \
     common/cli/help_text.py common/cli/search.py common/cli/settings.py common/cli/settings_file.py \
     common/cli/stage.py common/cli/streams.py common/cli/wording.py common/configuration.py common/errors.py \
-    common/free_memory.py common/host_identity.py common/interrupts.py common/intervals.py common/names.py \
-    common/number_formats.py common/operators.py common/power/bounded_value.py common/power/division.py \
-    common/power/efficiency.py common/power/energy_model.py common/power/estimate.py common/power/measured.py \
-    common/power/node_energy.py common/power/run_rows.py common/roofline.py common/small_file.py common/startup.py \
-    common/sums.py common/view/__init__.py common/view/html.css common/view/html.py common/view/node_labels.py \
-    common/view/profile/energy_text.py common/view/tables.py common/view/text.py common/yaml_file.py
+    common/free_memory.py common/host_doubts.py common/host_identity.py common/interrupts.py common/intervals.py \
+    common/names.py common/note_kinds.py common/number_formats.py common/operators.py common/power/bounded_value.py \
+    common/power/division.py common/power/efficiency.py common/power/energy_model.py common/power/estimate.py \
+    common/power/measured.py common/power/node_energy.py common/power/run_rows.py common/roofline.py \
+    common/small_file.py common/startup.py common/sums.py common/view/__init__.py common/view/html.css \
+    common/view/html.py common/view/node_labels.py common/view/profile/energy_text.py common/view/tables.py \
+    common/view/text.py common/yaml_file.py
 
 SCRIPT_07 := 07_fpga_candidates.py
 TABLE_07 := offload_plan.csv
 READS_07 := 05 04 02 03 01
 OPTIONS_07 := board precision launch_per kernel_speedup what_if time_limit effort batch engine min_share \
-    min_intensity_flop_per_byte min_fused_share host_scale host_scale_source host_tables fpga_config hand_off
+    min_intensity_flop_per_byte min_fused_share fpga_config hand_off
 CONFIGS_07 := configs/fpga.yaml configs/systolic_rtl.yaml configs/streaming.yaml configs/dataflow.yaml \
     configs/card_energy.yaml
 CODE_07 := common/__init__.py common/artifacts/catalogue.py common/artifacts/checks/cells.py \
@@ -156,20 +158,19 @@ CODE_07 := common/__init__.py common/artifacts/catalogue.py common/artifacts/che
     common/fpga/offload/program/whole.py common/fpga/offload/reasons.py common/fpga/offload/schedule.py \
     common/fpga/offload/search/pipelined.py common/fpga/offload/search/plan_search.py \
     common/fpga/offload/search/segments.py common/fpga/offload/search/sequence.py common/fpga/planning/board_rows.py \
-    common/fpga/planning/front.py common/fpga/planning/host_basis.py common/fpga/planning/plan.py \
-    common/fpga/planning/plan_notes.py common/fpga/planning/plan_rows.py common/fpga/planning/planned_kernels.py \
-    common/fpga/planning/problem_builder.py common/fpga/planning/request.py common/fpga/planning/results.py \
-    common/fpga/planning/rule_classes.py common/fpga/rtl/generate.py common/fpga/speedup/amdahl.py \
-    common/fpga/speedup/energy.py common/fpga/speedup/speedup_rows.py common/fpga/speedup/totals.py \
-    common/fpga/speedup/verdict.py common/free_memory.py common/fusion/border.py common/fusion/chains.py \
-    common/fusion/groups.py common/fusion/patterns.py common/graph.py common/host_doubts.py common/host_identity.py \
-    common/interrupts.py common/intervals.py common/names.py common/number_formats.py common/operators.py \
+    common/fpga/planning/front.py common/fpga/planning/plan.py common/fpga/planning/plan_notes.py \
+    common/fpga/planning/plan_rows.py common/fpga/planning/planned_kernels.py common/fpga/planning/problem_builder.py \
+    common/fpga/planning/request.py common/fpga/planning/results.py common/fpga/planning/rule_classes.py \
+    common/fpga/rtl/generate.py common/fpga/speedup/amdahl.py common/fpga/speedup/energy.py \
+    common/fpga/speedup/speedup_rows.py common/fpga/speedup/totals.py common/fpga/speedup/verdict.py \
+    common/free_memory.py common/fusion/border.py common/fusion/chains.py common/fusion/groups.py \
+    common/fusion/patterns.py common/graph.py common/host_doubts.py common/host_identity.py common/interrupts.py \
+    common/intervals.py common/names.py common/note_kinds.py common/number_formats.py common/operators.py \
     common/small_file.py common/source_graph.py common/startup.py common/sums.py common/view/__init__.py \
     common/view/html.css common/view/html.py common/view/plan/cases.py common/view/plan/fpga_text.py \
     common/view/plan/front_text.py common/view/plan/headline.py common/view/tables.py common/view/text.py \
     common/workload/flows.py common/workload/host_cost.py common/workload/layer_rows.py common/workload/layers.py \
-    common/workload/plausible_time.py common/workload/task_candidates.py common/workload/tasks.py \
-    common/workload/workload.py common/yaml_file.py
+    common/workload/task_candidates.py common/workload/tasks.py common/workload/workload.py common/yaml_file.py
 
 SCRIPT_23 := 23_overlay_estimate.py
 TABLE_23 := overlay_layers.csv
@@ -187,12 +188,13 @@ CODE_23 := common/__init__.py common/artifacts/catalogue.py common/artifacts/che
     common/fpga/device/resources.py common/fpga/kernels/estimate.py common/fpga/kernels/overlay/cycles.py \
     common/fpga/kernels/overlay/engine.py common/fpga/kernels/overlay/engine_files.py \
     common/fpga/planning/whole_model.py common/free_memory.py common/fusion/border.py common/fusion/chains.py \
-    common/fusion/groups.py common/fusion/patterns.py common/graph.py common/host_identity.py common/interrupts.py \
-    common/intervals.py common/names.py common/number_formats.py common/operators.py common/small_file.py \
-    common/source_graph.py common/startup.py common/sums.py common/view/__init__.py common/view/html.css \
-    common/view/html.py common/view/plan/overlay_text.py common/view/tables.py common/view/text.py \
-    common/workload/flows.py common/workload/host_cost.py common/workload/layer_rows.py common/workload/layers.py \
-    common/workload/task_candidates.py common/workload/tasks.py common/yaml_file.py
+    common/fusion/groups.py common/fusion/patterns.py common/graph.py common/host_doubts.py common/host_identity.py \
+    common/interrupts.py common/intervals.py common/names.py common/note_kinds.py common/number_formats.py \
+    common/operators.py common/small_file.py common/source_graph.py common/startup.py common/sums.py \
+    common/view/__init__.py common/view/html.css common/view/html.py common/view/plan/overlay_text.py \
+    common/view/tables.py common/view/text.py common/workload/flows.py common/workload/host_cost.py \
+    common/workload/layer_rows.py common/workload/layers.py common/workload/task_candidates.py \
+    common/workload/tasks.py common/yaml_file.py
 
 SCRIPT_08 := 08_design_space.py
 TABLE_08 := design_points.csv
@@ -234,21 +236,21 @@ CODE_08 := common/__init__.py common/artifacts/catalogue.py common/artifacts/che
     common/design_space/single_buffer/fusion_choices.py common/design_space/single_buffer/fusion_problem.py \
     common/design_space/single_buffer/group_tiles.py common/design_space/single_buffer/nest_tiles.py \
     common/design_space/single_buffer/workload.py common/errors.py common/expressions.py common/free_memory.py \
-    common/fusion/border.py common/fusion/groups.py common/fusion/patterns.py common/graph.py common/host_identity.py \
-    common/interrupts.py common/intervals.py common/names.py common/number_formats.py common/onnx_graph/attributes.py \
-    common/onnx_graph/by_operator.py common/onnx_graph/counts.py common/onnx_graph/load.py \
-    common/onnx_graph/malformed.py common/onnx_graph/reading/naming.py common/onnx_graph/reading/scan.py \
-    common/onnx_graph/reading/side_files.py common/onnx_graph/reading/validity.py common/onnx_graph/rows.py \
-    common/onnx_graph/shapes/budget.py common/onnx_graph/shapes/contrib/__init__.py \
-    common/onnx_graph/shapes/contrib/as_onnx.py common/onnx_graph/shapes/contrib/attention.py \
-    common/onnx_graph/shapes/contrib/layouts.py common/onnx_graph/shapes/contrib/machine_learning.py \
-    common/onnx_graph/shapes/contrib/matrix.py common/onnx_graph/shapes/contrib/normalization.py \
-    common/onnx_graph/shapes/contrib/registry.py common/onnx_graph/shapes/contrib/structure.py \
-    common/onnx_graph/shapes/control_flow.py common/onnx_graph/shapes/evaluation.py \
-    common/onnx_graph/shapes/inference.py common/onnx_graph/shapes/inference_state.py \
-    common/onnx_graph/shapes/node_inference.py common/onnx_graph/shapes/regions.py common/onnx_graph/shapes/types.py \
-    common/onnx_graph/shapes/upper_bounds.py common/onnx_graph/shapes/values.py \
-    common/onnx_graph/symbols/dimensions.py common/onnx_graph/symbols/symbolic.py \
+    common/fusion/border.py common/fusion/groups.py common/fusion/patterns.py common/graph.py common/host_doubts.py \
+    common/host_identity.py common/interrupts.py common/intervals.py common/names.py common/note_kinds.py \
+    common/number_formats.py common/onnx_graph/attributes.py common/onnx_graph/by_operator.py \
+    common/onnx_graph/counts.py common/onnx_graph/load.py common/onnx_graph/malformed.py \
+    common/onnx_graph/reading/naming.py common/onnx_graph/reading/scan.py common/onnx_graph/reading/side_files.py \
+    common/onnx_graph/reading/validity.py common/onnx_graph/rows.py common/onnx_graph/shapes/budget.py \
+    common/onnx_graph/shapes/contrib/__init__.py common/onnx_graph/shapes/contrib/as_onnx.py \
+    common/onnx_graph/shapes/contrib/attention.py common/onnx_graph/shapes/contrib/layouts.py \
+    common/onnx_graph/shapes/contrib/machine_learning.py common/onnx_graph/shapes/contrib/matrix.py \
+    common/onnx_graph/shapes/contrib/normalization.py common/onnx_graph/shapes/contrib/registry.py \
+    common/onnx_graph/shapes/contrib/structure.py common/onnx_graph/shapes/control_flow.py \
+    common/onnx_graph/shapes/evaluation.py common/onnx_graph/shapes/inference.py \
+    common/onnx_graph/shapes/inference_state.py common/onnx_graph/shapes/node_inference.py \
+    common/onnx_graph/shapes/regions.py common/onnx_graph/shapes/types.py common/onnx_graph/shapes/upper_bounds.py \
+    common/onnx_graph/shapes/values.py common/onnx_graph/symbols/dimensions.py common/onnx_graph/symbols/symbolic.py \
     common/onnx_graph/symbols/usual_sizes.py common/onnx_graph/work/__init__.py common/onnx_graph/work/attention.py \
     common/onnx_graph/work/contractions.py common/onnx_graph/work/convolutions.py common/onnx_graph/work/einsum.py \
     common/onnx_graph/work/elementwise.py common/onnx_graph/work/measure.py common/onnx_graph/work/movement.py \
@@ -344,10 +346,10 @@ CODE_09 := common/__init__.py common/artifacts/catalogue.py common/artifacts/che
     common/cli/stage.py common/cli/streams.py common/cli/wording.py common/configuration.py common/dag.py \
     common/errors.py common/expressions.py common/free_memory.py common/graph.py common/host_doubts.py \
     common/host_identity.py common/interrupts.py common/intervals.py common/json_stream.py common/latency/run.py \
-    common/latency/statistics.py common/names.py common/number_formats.py common/onnx_graph/by_operator.py \
-    common/onnx_graph/malformed.py common/onnx_graph/reading/naming.py common/onnx_graph/reading/outline.py \
-    common/onnx_graph/reading/scan.py common/onnx_graph/reading/side_files.py common/onnx_graph/reading/stripping.py \
-    common/onnx_graph/reading/validity.py common/onnx_graph/shapes/budget.py \
+    common/latency/statistics.py common/names.py common/note_kinds.py common/number_formats.py \
+    common/onnx_graph/by_operator.py common/onnx_graph/malformed.py common/onnx_graph/reading/naming.py \
+    common/onnx_graph/reading/outline.py common/onnx_graph/reading/scan.py common/onnx_graph/reading/side_files.py \
+    common/onnx_graph/reading/stripping.py common/onnx_graph/shapes/budget.py \
     common/onnx_graph/shapes/contrib/__init__.py common/onnx_graph/shapes/contrib/as_onnx.py \
     common/onnx_graph/shapes/contrib/attention.py common/onnx_graph/shapes/contrib/layouts.py \
     common/onnx_graph/shapes/contrib/machine_learning.py common/onnx_graph/shapes/contrib/matrix.py \
@@ -382,14 +384,14 @@ CODE_11 := common/__init__.py common/artifacts/catalogue.py common/artifacts/che
     common/comparison/measured.py common/comparison/recorded.py common/comparison/series.py \
     common/comparison/stated_figures.py common/errors.py common/expressions.py common/free_memory.py common/graph.py \
     common/host_doubts.py common/host_identity.py common/interrupts.py common/json_stream.py common/latency/run.py \
-    common/latency/statistics.py common/names.py common/number_formats.py common/onnx_graph/reading/naming.py \
-    common/onnx_graph/reading/scan.py common/onnx_graph/reading/side_files.py common/operators.py \
-    common/profiling/trace/events.py common/profiling/trace/nesting.py common/profiling/trace/node_runs.py \
-    common/profiling/trace/reader.py common/profiling/trace/shapes.py common/profiling/trace/soundness.py \
-    common/profiling/trace/timeline.py common/profiling/trace/usage.py common/small_file.py common/startup.py \
-    common/timeline/annotations.py common/timeline/chrome_trace.py common/timeline/flamegraph.py \
-    common/view/__init__.py common/view/comparison/comparison_tables.py common/view/html.css common/view/html.py \
-    common/view/node_labels.py common/view/tables.py common/view/text.py
+    common/latency/statistics.py common/names.py common/note_kinds.py common/number_formats.py \
+    common/onnx_graph/reading/naming.py common/onnx_graph/reading/scan.py common/onnx_graph/reading/side_files.py \
+    common/operators.py common/profiling/trace/events.py common/profiling/trace/nesting.py \
+    common/profiling/trace/node_runs.py common/profiling/trace/reader.py common/profiling/trace/shapes.py \
+    common/profiling/trace/soundness.py common/profiling/trace/timeline.py common/profiling/trace/usage.py \
+    common/small_file.py common/startup.py common/timeline/annotations.py common/timeline/chrome_trace.py \
+    common/timeline/flamegraph.py common/view/__init__.py common/view/comparison/comparison_tables.py \
+    common/view/html.css common/view/html.py common/view/node_labels.py common/view/tables.py common/view/text.py
 
 SCRIPT_15 := 15_paired_runs.py
 TABLE_15 := paired_comparison.csv
@@ -413,10 +415,11 @@ CODE_16 := common/__init__.py common/artifacts/catalogue.py common/artifacts/che
     common/comparison/alignment.py common/comparison/difference_rows.py common/comparison/judgement.py \
     common/comparison/measured.py common/comparison/series.py common/comparison/stated_figures.py common/errors.py \
     common/free_memory.py common/history/levels.py common/history/record.py common/history/revision.py \
-    common/history/store.py common/history/trends.py common/host_identity.py common/interrupts.py \
-    common/latency/statistics.py common/names.py common/number_formats.py common/small_file.py common/startup.py \
-    common/view/__init__.py common/view/comparison/comparison_tables.py common/view/comparison/history_tables.py \
-    common/view/html.css common/view/html.py common/view/tables.py common/view/text.py
+    common/history/store.py common/history/trends.py common/host_doubts.py common/host_identity.py \
+    common/interrupts.py common/latency/statistics.py common/names.py common/note_kinds.py common/number_formats.py \
+    common/small_file.py common/startup.py common/view/__init__.py common/view/comparison/comparison_tables.py \
+    common/view/comparison/history_tables.py common/view/html.css common/view/html.py common/view/tables.py \
+    common/view/text.py
 
 SCRIPT_17 := 17_record_run.py
 TABLE_17 := metrics.prom
@@ -435,13 +438,14 @@ CODE_17 := common/__init__.py common/artifacts/catalogue.py common/artifacts/che
     common/comparison/stated_figures.py common/errors.py common/expressions.py common/free_memory.py common/graph.py \
     common/history/export.py common/history/record.py common/history/revision.py common/history/store.py \
     common/host_doubts.py common/host_identity.py common/interrupts.py common/json_stream.py common/latency/run.py \
-    common/latency/statistics.py common/metric_names.py common/metric_text.py common/names.py common/number_formats.py \
-    common/onnx_graph/reading/naming.py common/onnx_graph/reading/scan.py common/onnx_graph/reading/side_files.py \
-    common/profiling/trace/events.py common/profiling/trace/nesting.py common/profiling/trace/node_runs.py \
-    common/profiling/trace/reader.py common/profiling/trace/shapes.py common/profiling/trace/soundness.py \
-    common/profiling/trace/timeline.py common/profiling/trace/usage.py common/small_file.py common/startup.py \
-    common/view/__init__.py common/view/comparison/comparison_tables.py common/view/comparison/history_tables.py \
-    common/view/html.css common/view/html.py common/view/tables.py common/view/text.py
+    common/latency/statistics.py common/metric_names.py common/metric_text.py common/names.py common/note_kinds.py \
+    common/number_formats.py common/onnx_graph/reading/naming.py common/onnx_graph/reading/scan.py \
+    common/onnx_graph/reading/side_files.py common/profiling/trace/events.py common/profiling/trace/nesting.py \
+    common/profiling/trace/node_runs.py common/profiling/trace/reader.py common/profiling/trace/shapes.py \
+    common/profiling/trace/soundness.py common/profiling/trace/timeline.py common/profiling/trace/usage.py \
+    common/small_file.py common/startup.py common/view/__init__.py common/view/comparison/comparison_tables.py \
+    common/view/comparison/history_tables.py common/view/html.css common/view/html.py common/view/tables.py \
+    common/view/text.py
 
 SCRIPT_12 := 12_dashboard.py
 TABLE_12 := dashboard_summary.json
@@ -463,8 +467,8 @@ CODE_06 := common/__init__.py common/artifacts/catalogue.py common/artifacts/che
     common/artifacts/transaction.py common/artifacts/whole_folder.py common/cli/__init__.py common/cli/flags.py \
     common/cli/help_text.py common/cli/search.py common/cli/settings.py common/cli/settings_file.py \
     common/cli/stage.py common/cli/streams.py common/cli/wording.py common/errors.py common/free_memory.py \
-    common/host_doubts.py common/host_identity.py common/interrupts.py common/names.py common/number_formats.py \
-    common/operators.py common/small_file.py common/startup.py common/view/__init__.py \
+    common/host_doubts.py common/host_identity.py common/interrupts.py common/names.py common/note_kinds.py \
+    common/number_formats.py common/operators.py common/small_file.py common/startup.py common/view/__init__.py \
     common/view/comparison/comparison_plot.py common/view/comparison/comparison_tables.py \
     common/view/comparison/history_plot.py common/view/comparison/history_tables.py common/view/design/buffer_plot.py \
     common/view/design/convergence_plot.py common/view/design/energy_plot.py common/view/design/front_plot.py \

@@ -16,6 +16,7 @@ from typing import Any
 
 from common.names import MOST_SHOWN, shorten, shown
 
+MOST_PART = 600  # characters of subject, problem and remedy each: a model may have a thousand dimensions
 _LONG_WORD = re.compile(rf"\S{{{MOST_SHOWN + 9},}}")  # longer than a name with its quotes and punctuation
 
 
@@ -30,8 +31,9 @@ class PipelineError(Exception):
     def __init__(self, subject: object, problem: str, remedy: str = "") -> None:
         """Compose ``subject: problem; remedy`` and keep it to one line, without words that nobody would read."""
         self.problem, self.remedy = problem, remedy
-        text = f"{subject if isinstance(subject, str) else shown(subject)}: {problem}" + (
-            f"; {remedy}" if remedy else ""
+        subject = subject if isinstance(subject, str) else shown(subject)
+        text = f"{shorten(subject, MOST_PART)}: {shorten(problem, MOST_PART)}" + (
+            f"; {shorten(remedy, MOST_PART)}" if remedy else ""
         )
         super().__init__(_LONG_WORD.sub(lambda word: shorten(word[0], MOST_SHOWN), " ".join(text.split())))
 

@@ -82,8 +82,9 @@ class Transaction(TypedWriter):
                     self._commit()
 
     def written_lines(self) -> list[str]:
-        """One line for each artifact that was put in place, in the order of the catalogue."""
-        names = (name for name in STAGES[self.record.stage].leaves if self.path(name) in self._written)
+        """One line for each artifact that was put in place, the primary one first."""
+        stage = STAGES[self.record.stage]
+        names = (name for name in dict.fromkeys((stage.primary, *stage.leaves)) if self.path(name) in self._written)
         return [f"wrote {self.path(name)}{self._extent(name)}" for name in names]
 
     def _extent(self, name: str) -> str:

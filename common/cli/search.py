@@ -44,6 +44,7 @@ class SearchWatch(Interruptible):
         self._settings, self._limit_s = settings, limit_s
         self._draw = search_line(settings, "time")
         self._begun_s = self._share_s = self._plan_us = self._bound_us = 0.0
+        self._has_ended = False
         self._last_s: float | None = None  # when all searches must have ended
 
     def begin(self) -> None:
@@ -65,8 +66,11 @@ class SearchWatch(Interruptible):
         self._plan_us, self._bound_us = plan_us, bound_us
 
     def end(self, plan_us: float, bound_us: float) -> None:
-        """Print the result of a search in one line."""
+        """Print the result of the first search, which is the plan's, in one line; with ``--all-notes`` of each one."""
         self._draw(1.0, "")
+        if self._has_ended and not self._settings.all_notes:
+            return
+        self._has_ended = True
         gap = max(0.0, 1 - bound_us / plan_us) if plan_us else 0.0
         spent_s = time.monotonic() - self._begun_s
         say(

@@ -24,7 +24,8 @@ from common.names import did_you_mean, shown
 ROOT = Path(__file__).resolve().parents[2]
 DEFAULT_OUT = "out"
 DEFAULT_CONFIG = ROOT / "configs" / "settings.ini"
-SHARED = ("help", "help_all", "out", "config", "quiet", "describe", "check")  # flags of every script
+SHARED = ("help", "help_all", "out", "config", "quiet", "describe", "check", "all_notes")  # flags of every script
+SWITCHES = ("check", "all_notes")  # of a single call
 ONE_VALUE_A_NAME = frozenset({"dim", "with_dim", "input", "kernel_speedup"})  # each NAME at most once
 
 
@@ -55,6 +56,8 @@ class Parser(argparse.ArgumentParser):
         self.add_argument("--describe", action="store_true", help="print the columns that this script writes, and exit")
         text = "check the command line and the files that it names, and exit: `make run` does so first"
         self.add_argument("--check", action="store_true", help=text)
+        text = "print every note and every file that was written, not only the most important ones"
+        self.add_argument("--all-notes", action="store_true", help=text)
 
     def format_help(self) -> str:
         """Return the short help: the flags of the stage come first, then those of all stages."""
@@ -138,12 +141,26 @@ class Settings:
     """Effective settings as attributes, and the origin of each."""
 
     def __init__(
-        self, values: Mapping[str, Any], origins: Mapping[str, str], command: str, *, check: bool = False
+        self,
+        values: Mapping[str, Any],
+        origins: Mapping[str, str],
+        command: str,
+        switches: frozenset[str] = frozenset(),
     ) -> None:
         self.values = dict(values)
         self.origins = dict(origins)
         self.command = command
-        self.check = check  # whether the stage ends with its checks
+        self.switches = switches  # what a single call does otherwise; no setting of a table
+
+    @property
+    def check(self) -> bool:
+        """Whether the stage ends with its checks."""
+        return "check" in self.switches
+
+    @property
+    def all_notes(self) -> bool:
+        """Whether all notes are printed, and not the most important ones alone."""
+        return "all_notes" in self.switches
 
     def __getattr__(self, name: str) -> Any:
         try:
@@ -172,10 +189,10 @@ class Settings:
         """Return settings in which those without a value (None) take their default from a file called ``origin``."""
         missing = [name for name in defaults if self.values[name] is None]
         values = {**self.values, **{name: defaults[name] for name in missing}}
-        return Settings(values, {**self.origins, **dict.fromkeys(missing, origin)}, self.command, check=self.check)
+        return Settings(values, {**self.origins, **dict.fromkeys(missing, origin)}, self.command, self.switches)
 
     def changed(self, **values: Any) -> Settings:
-        return Settings({**self.values, **values}, self.origins, self.command, check=self.check)
+        return Settings({**self.values, **values}, self.origins, self.command, self.switches)
 
     def record(self) -> dict[str, dict[str, Any]]:
         """Value and origin of each setting, as the sidecar states them."""
@@ -200,7 +217,7 @@ def parse(parser: Parser, argv: Sequence[str] | None) -> Settings:
 
         write(describe_stage(parser.prog))
         raise SystemExit(0)
-    check = given.pop("check", False)
+    switches = frozenset(name for name in SWITCHES if given.pop(name, False))
     _require_working_folder()
     config_path = given.get("config", DEFAULT_CONFIG)
     configured = configured_settings(config_path, parser, parser.defaults.keys() - {"config"})  # it names no other
@@ -215,7 +232,7 @@ def parse(parser: Parser, argv: Sequence[str] | None) -> Settings:
         if name in ONE_VALUE_A_NAME:
             _refuse_repeated(name, values[name])
     command = shlex.join([parser.prog, *(sys.argv[1:] if argv is None else argv)])
-    return Settings(values, origins, command, check=check)
+    return Settings(values, origins, command, switches)
 
 
 def _require_working_folder() -> None:

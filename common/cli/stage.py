@@ -9,17 +9,21 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from common.artifacts.catalogue import ARTIFACTS
 from common.artifacts.folder import Folder
 from common.artifacts.journal import settle
-from common.artifacts.provenance import Provenance, tool_versions
+from common.artifacts.provenance import Provenance, sidecar, tool_versions
+from common.artifacts.stages import STAGES
 from common.artifacts.transaction import Transaction
 from common.artifacts.whole_folder import whole_folder
 from common.cli import streams, wording
 from common.cli.settings import Parser, Settings, parse
 from common.errors import PipelineError, UnboundDimensionsError, UnusableValueError, UpstreamError
 from common.host_identity import host_identity
+from common.note_kinds import ranked
 
 MAKE_LINE = "MAKE_LINE"  # variable of the environment: the command line of make, without DIM
+MOST_NOTES, MOST_WRITTEN = 2, 2  # with the line of a search, at most five lines on stderr
 PLAIN_NAME = re.compile(r"[\w.:/+-]+")  # of a dimension that make can pass on
 
 
@@ -32,7 +36,8 @@ class StageRun:
         self.tables = Folder(settings.out, record, lenient=lenient)
         self._spoken: Callable[[str], str] = str
         self._flags = flags
-        self._written: list[str] = []
+        self._written: list[str] = []  # a line for each artifact, the primary one first
+        self._folders: list[str] = []
 
     def plain(self, text: str) -> str:
         """Spell out the quantities and tables that a room names in angle brackets."""
@@ -92,7 +97,7 @@ class StageRun:
         """Write a folder that the user named; see :func:`common.artifacts.whole_folder.whole_folder`."""
         with whole_folder(folder, quantity) as texts:
             yield texts
-        self._written.append(f"wrote {folder} ({len(texts)} files)")
+        self._folders.append(f"wrote {folder} ({len(texts)} files)")
 
     def show(self, text: str) -> None:
         """Print the table that the user came for on stdout."""
@@ -113,12 +118,32 @@ class StageRun:
 
     @property
     def has_written(self) -> bool:
-        return bool(self._written)
+        return bool(self._written or self._folders)
 
     def close(self) -> None:
-        """Print the notes, and the path of every artifact that was written."""
-        notes = [line for note in self.record.notes for line in streams.note_lines(f"note: {self._spoken(note)}")]
-        self.say(*notes, *self._written)
+        """Print the notes that matter most, and what was written; ``--all-notes`` prints all of it."""
+        stage = STAGES.get(self.record.stage)
+        notes = ranked(self.record.notes, stage.writes if stage else ())
+        written = self._written
+        more: list[str] = []
+        if not self.settings.all_notes:
+            written = _first_and_number(written)
+            if len(notes) > MOST_NOTES + 1:
+                more = [f"{len(notes) - MOST_NOTES} more notes{self._place_of_notes()}; --all-notes prints them"]
+                notes = notes[:MOST_NOTES]
+        lines = [line for note in notes for line in streams.note_lines(f"note: {self._spoken(note)}")]
+        self.say(*lines, *more, *written, *self._folders)
+
+    def _place_of_notes(self) -> str:
+        """Return where all notes are: in the sidecar of the primary artifact, if one was written."""
+        if not self._written:
+            return ""
+        return f" in {sidecar(self.settings.out / ARTIFACTS[STAGES[self.record.stage].primary].file)}"
+
+
+def _first_and_number(lines: Sequence[str]) -> list[str]:
+    """Return up to two lines as they are, else the first one with the number of the others."""
+    return [*lines] if len(lines) <= MOST_WRITTEN else [f"{lines[0]} and {len(lines) - 1} more files"]
 
 
 @contextlib.contextmanager

@@ -233,3 +233,30 @@ def test_a_misspelt_flag_gets_its_likely_spelling(word, hint):
     parser.setting("--what-if")
     with pytest.raises(CommandLineError, match=re.escape(f"arguments: {word}; {hint}see 04_critical_path.py --help")):
         parser.parse_args([word])
+
+
+def test_an_error_is_cut_to_a_length_that_somebody_reads():
+    error = PipelineError("m.onnx", "names " + ", ".join(f"dimension_{number}" for number in range(1000)), "add one")
+    assert len(str(error)) < 700
+    assert str(error).startswith("m.onnx: names dimension_0")
+    assert str(error).endswith("dimension_999; add one")
+
+
+def spoken(capsys, out, *words, notes):
+    with cli.stage(cli.Parser("07_fpga_candidates.py", "doc"), ["--out", str(out), *words]) as running:
+        running.note(*notes)
+    return capsys.readouterr().err.splitlines()
+
+
+def test_the_notes_that_matter_most_are_printed_and_the_others_counted(tmp_path, capsys):
+    notes = ["p99 left empty: few runs", "the link is slow", "energy counts the card", "not judged: rerun", "the clock"]
+    lines = spoken(capsys, tmp_path, notes=notes)
+    assert lines[:2] == ["note: not judged: rerun", "note: the link is slow"]
+    assert lines[2].startswith("3 more notes")
+    assert len(lines) == 3
+    ranked = [line.removeprefix("note: ") for line in spoken(capsys, tmp_path, "--all-notes", notes=notes)]
+    assert ranked == ["not judged: rerun", "the link is slow", "the clock", "energy counts the card", notes[0]]
+
+
+def test_few_notes_are_all_printed(tmp_path, capsys):
+    assert len(spoken(capsys, tmp_path, notes=["a", "b", "c"])) == 3

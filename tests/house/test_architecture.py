@@ -39,6 +39,7 @@ SHARED = {
     "metric_names",
     "metric_text",
     "names",
+    "note_kinds",
     "number_formats",
     "operators",
     "small_file",

@@ -538,6 +538,8 @@ def test_checks_are_made_again_for_what_has_changed_only(pipeline: Pipeline) -> 
 def test_the_stages_know_the_line_that_make_was_called_with(pipeline: Pipeline) -> None:
     script = "import os, pathlib; pathlib.Path('line').write_text(os.environ['MAKE_LINE'])\n"
     pipeline.write("02_shapes_flops_bytes.py", script + STUB.format(stage="02", table="op_metrics.csv"))
+    for name in ("y", "w"):
+        pipeline.write(name, "")
     pipeline.call("run", "MODEL=model.onnx", "DIM=a=1 b=2", "INPUT=x=y z=w")
     line = (pipeline.folder / "line").read_text()
     assert line.startswith("make run ")

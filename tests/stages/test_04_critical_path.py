@@ -290,8 +290,8 @@ def test_the_process_keeps_its_streams_apart(out, tmp_path):
     assert ran.returncode == 0
     assert ran.stdout.startswith("span")
     assert ran.stderr.splitlines() == [
-        f"wrote {out / 'critical_path.csv'} (5 rows)",
         f"wrote {out / 'op_schedule.csv'} (6 rows)",
+        f"wrote {out / 'critical_path.csv'} (5 rows)",
     ]
 
 

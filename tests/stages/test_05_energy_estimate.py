@@ -405,7 +405,7 @@ def test_the_process_keeps_its_streams_apart(out, tmp_path):
     assert ran.returncode == 0
     assert ran.stdout.startswith("energy of one inference   65.0 mJ (given)")
     rows = len(pd.read_csv(out / "ops_profile.csv"))
-    assert f"wrote {out / 'ops_profile.csv'} ({rows} rows)" in ran.stderr.splitlines()
+    assert f"wrote {out / 'ops_profile.csv'} ({rows} rows) and 2 more files" in ran.stderr.splitlines()
     assert "note:" not in ran.stdout
 
 

@@ -9,6 +9,7 @@ import pytest
 from common.artifacts.catalogue import ARTIFACTS
 from common.artifacts.frames import records
 from common.artifacts.stages import STAGES
+from common.note_kinds import ENDANGERED
 from common.sensors.other_work import OtherWork
 from common.view.findings import Findings, StageRecord
 from common.view.groups import by_op_type
@@ -17,7 +18,7 @@ from common.view.plan.verdict_text import offload_lines, outlook
 from common.view.profile.latency_plot import draw_latency
 from common.view.report.page import report_html
 from common.view.report.summary_text import closing_summary
-from common.view.report.warnings_text import ENDANGERED, warnings
+from common.view.report.warnings_text import warnings
 from common.view.roofline.roofline_text import REASONS, roofline_report
 from common.view.text import MISSING, WIDTH
 from tests.support.offload_tables import verdicts

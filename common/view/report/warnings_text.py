@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from typing import TYPE_CHECKING
 
-from common.host_doubts import BUSY, EXPECTED_GAP_SHARE, NOT_JUDGED
+from common.host_doubts import EXPECTED_GAP_SHARE, NOT_JUDGED
+from common.note_kinds import ENDANGERED, first_of_each, kind_of, usual_kind
 from common.view.findings import Findings
 from common.view.groups import gap_share, leading_gap
 from common.view.node_labels import with_labels
@@ -20,29 +20,7 @@ if TYPE_CHECKING:
 MAX_OVERHEAD = 0.10  # of the unprofiled median: above it, node times are more correction than measurement
 MAX_HALVES_DIFFERENCE = 0.05
 MAX_DOMINATED = 0.01  # of the latency
-MOST_IN_SUMMARY, MOST_OF_A_KIND = 5, 2
-# What a doubt endangers, in the order of what that does to the verdict; and a table of each stage whose notes do.
-ENDANGERED = {
-    "everything": (),
-    "every time": (),
-    "plan": ("offload_plan", "overlay_summary", "kernels"),
-    "times": ("op_latency",),
-    "work": ("op_metrics", "op_roofline"),
-    "energy": ("ops_profile",),
-    "roofs": ("host_ceilings",),
-    "chain": ("op_schedule",),
-    "tails": (),
-    "design": ("design_points",),
-    "NPU": ("npu_summary", "bottlenecks"),
-    "load": (
-        *("load_summary", "load_best", "load_fleet", "endurance_summary", "load_interference", "loadgen_summary"),
-        "provider_comparison",
-    ),
-    "comparison": ("comparison", "paired_comparison", "run_history", "metrics"),
-    "dashboard": ("dashboard_summary",),
-    "single runs": (),
-    "what is absent": (),
-}
+MOST_IN_SUMMARY = 5
 # What a doubt does to the verdict; those of all other kinds leave it as it is.
 VOIDS, MOVES, MOVES_ENERGY, LEAVES = "void the answer", "move the answer", "move its energy", "leave it as it is"
 EFFECTS = {
@@ -71,16 +49,6 @@ TITLES = {
     "single runs": "Single runs: what made them slow",
     "what is absent": "What is absent",
 }
-# How notes begin that endanger something else than the other notes of their stage.
-SUBJECTS = {
-    "every time": re.compile(BUSY),
-    "single runs": re.compile(
-        r"(profiled )?run \d+ \(|and \d+ more slow runs|tracefs: |(.*: incomplete \(.*)?os_events: "
-    ),
-    "energy": re.compile("(powercap|pyRAPL|nvml|power|energy): |energy counts|the energy speedup"),
-    "tails": re.compile(r"p9[\d.]+(, p9[\d.]+)* left empty"),
-    "what is absent": re.compile("(absent|psutil|perf): "),
-}
 
 
 def warnings(findings: Findings, plain: Callable[[str], str] = str) -> list[str]:
@@ -89,13 +57,8 @@ def warnings(findings: Findings, plain: Callable[[str], str] = str) -> list[str]
 
 
 def first_warnings(by_kind: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
-    """Return the few warnings that come first: the most important ones, not many that endanger the same."""
-    ordered = [
-        (rank // MOST_OF_A_KIND, place, line)
-        for place, lines in enumerate(by_kind.values())
-        for rank, line in enumerate(lines)
-    ]
-    kept = {line for _, _, line in sorted(ordered, key=lambda entry: entry[:2])[:MOST_IN_SUMMARY]}
+    """Return the few warnings that come first, by what they endanger."""
+    kept = {*first_of_each(by_kind)[:MOST_IN_SUMMARY]}
     return {name: [line for line in lines if line in kept] for name, lines in by_kind.items()}
 
 
@@ -120,22 +83,18 @@ def sorted_warnings(findings: Findings, plain: Callable[[str], str] = str) -> di
     by_kind: dict[str, list[str]] = {endangered: [] for endangered in ENDANGERED}
     for note in findings.notes:
         if not _is_passed_on(note, said):
-            by_kind[_subject(note, "everything")].append(note)
+            by_kind[kind_of(note, "everything")].append(note)
     for stage in findings.stages:
-        usual = next(name for name, tables in ENDANGERED.items() if set(tables) & set(stage.writes))
+        usual = usual_kind(stage.writes)
         for note in stage.notes:
             if not _is_passed_on(note, said) and not note.startswith(NOT_JUDGED):  # the answer says so
-                by_kind[_subject(note, usual)].append(f"[{stage.script[:2]}] {with_labels(note, labels)}")
+                by_kind[kind_of(note, usual)].append(f"[{stage.script[:2]}] {with_labels(note, labels)}")
     by_kind["times"] += map(plain, _latency_warnings(documents.get("latency_summary")))
     if roofline is not None:
         by_kind["times" if leading_gap(roofline) is None else "every time"] += map(plain, _gap_warnings(roofline))
     by_kind["roofs"] += map(plain, _ceiling_warnings(documents.get("host_ceilings")))
     by_kind["roofs"] += [] if roofline is None else map(plain, _node_warnings(roofline))
     return _once(by_kind)
-
-
-def _subject(note: str, usual: str) -> str:
-    return next((name for name, pattern in SUBJECTS.items() if pattern.match(note)), usual)
 
 
 def _is_passed_on(note: str, said: AbstractSet[str]) -> bool:

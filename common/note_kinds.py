@@ -1,0 +1,72 @@
+"""What a note endangers, and the one order of notes: by what they do to the verdict on the plan."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+
+from common.host_doubts import BUSY, NOT_JUDGED
+
+MOST_OF_A_KIND = 2
+# What a doubt endangers, in the order of what that does to the verdict; and a table of each stage whose notes do.
+ENDANGERED = {
+    "everything": (),
+    "every time": (),
+    "plan": ("offload_plan", "overlay_summary", "kernels"),
+    "times": ("op_latency",),
+    "work": ("op_metrics", "op_roofline"),
+    "energy": ("ops_profile",),
+    "roofs": ("host_ceilings",),
+    "chain": ("op_schedule",),
+    "tails": (),
+    "design": ("design_points",),
+    "NPU": ("npu_summary", "bottlenecks"),
+    "load": (
+        *("load_summary", "load_best", "load_fleet", "endurance_summary", "load_interference", "loadgen_summary"),
+        "provider_comparison",
+    ),
+    "comparison": ("comparison", "paired_comparison", "run_history", "metrics"),
+    "dashboard": ("dashboard_summary",),
+    "single runs": (),
+    "what is absent": (),
+}
+# How notes begin that endanger something else than the other notes of their stage.
+SUBJECTS = {
+    "every time": re.compile(BUSY),
+    "single runs": re.compile(
+        r"(profiled )?run \d+ \(|and \d+ more slow runs|tracefs: |(.*: incomplete \(.*)?os_events: "
+    ),
+    "energy": re.compile("(powercap|pyRAPL|nvml|power|energy): |energy counts|the energy speedup"),
+    "tails": re.compile(r"p9[\d.]+(, p9[\d.]+)* left empty"),
+    "what is absent": re.compile("(absent|psutil|perf): "),
+}
+
+
+def kind_of(note: str, usual: str) -> str:
+    """Return what a note endangers; ``usual`` is what the notes of its stage do."""
+    return next((name for name, pattern in SUBJECTS.items() if pattern.match(note)), usual)
+
+
+def usual_kind(written: Iterable[str]) -> str:
+    """Return what the notes of a stage endanger that writes these artifacts; of any other program, everything."""
+    names = {*written}
+    return next((kind for kind, tables in ENDANGERED.items() if names & {*tables}), "everything")
+
+
+def first_of_each(by_kind: Mapping[str, Sequence[str]]) -> list[str]:
+    """Return all notes, the most important first, not many that endanger the same before any of the next kind."""
+    ordered = [
+        (rank // MOST_OF_A_KIND, place, note)
+        for place, notes in enumerate(by_kind.values())
+        for rank, note in enumerate(notes)
+    ]
+    return [note for _, _, note in sorted(ordered, key=lambda entry: entry[:2])]
+
+
+def ranked(notes: Iterable[str], written: Iterable[str]) -> list[str]:
+    """Return the notes of one stage, the most important first: that nothing is judged goes before all doubts."""
+    usual = usual_kind(written)
+    by_kind: dict[str, list[str]] = {kind: [] for kind in (NOT_JUDGED, *ENDANGERED)}
+    for note in notes:
+        by_kind[NOT_JUDGED if note.startswith(NOT_JUDGED) else kind_of(note, usual)].append(note)
+    return first_of_each(by_kind)
