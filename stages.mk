@@ -134,7 +134,7 @@ SCRIPT_07 := 07_fpga_candidates.py
 TABLE_07 := offload_plan.csv
 READS_07 := 05 04 02 03 01
 OPTIONS_07 := board precision launch_per kernel_speedup what_if time_limit effort batch engine min_share \
-    min_intensity_flop_per_byte min_fused_share fpga_config hand_off
+    min_intensity_flop_per_byte min_fused_share host_scale host_scale_source host_tables fpga_config hand_off
 CONFIGS_07 := configs/fpga.yaml configs/systolic_rtl.yaml configs/streaming.yaml configs/dataflow.yaml \
     configs/card_energy.yaml
 CODE_07 := common/__init__.py common/artifacts/catalogue.py common/artifacts/checks/cells.py \
@@ -158,19 +158,20 @@ CODE_07 := common/__init__.py common/artifacts/catalogue.py common/artifacts/che
     common/fpga/offload/program/whole.py common/fpga/offload/reasons.py common/fpga/offload/schedule.py \
     common/fpga/offload/search/pipelined.py common/fpga/offload/search/plan_search.py \
     common/fpga/offload/search/segments.py common/fpga/offload/search/sequence.py common/fpga/planning/board_rows.py \
-    common/fpga/planning/front.py common/fpga/planning/plan.py common/fpga/planning/plan_notes.py \
-    common/fpga/planning/plan_rows.py common/fpga/planning/planned_kernels.py common/fpga/planning/problem_builder.py \
-    common/fpga/planning/request.py common/fpga/planning/results.py common/fpga/planning/rule_classes.py \
-    common/fpga/rtl/generate.py common/fpga/speedup/amdahl.py common/fpga/speedup/energy.py \
-    common/fpga/speedup/speedup_rows.py common/fpga/speedup/totals.py common/fpga/speedup/verdict.py \
-    common/free_memory.py common/fusion/border.py common/fusion/chains.py common/fusion/groups.py \
-    common/fusion/patterns.py common/graph.py common/host_doubts.py common/host_identity.py common/interrupts.py \
-    common/intervals.py common/names.py common/note_kinds.py common/number_formats.py common/operators.py \
-    common/small_file.py common/source_graph.py common/startup.py common/sums.py common/view/__init__.py \
-    common/view/html.css common/view/html.py common/view/plan/cases.py common/view/plan/fpga_text.py \
-    common/view/plan/front_text.py common/view/plan/headline.py common/view/tables.py common/view/text.py \
-    common/workload/flows.py common/workload/host_cost.py common/workload/layer_rows.py common/workload/layers.py \
-    common/workload/task_candidates.py common/workload/tasks.py common/workload/workload.py common/yaml_file.py
+    common/fpga/planning/front.py common/fpga/planning/host_basis.py common/fpga/planning/plan.py \
+    common/fpga/planning/plan_notes.py common/fpga/planning/plan_rows.py common/fpga/planning/planned_kernels.py \
+    common/fpga/planning/problem_builder.py common/fpga/planning/request.py common/fpga/planning/results.py \
+    common/fpga/planning/rule_classes.py common/fpga/rtl/generate.py common/fpga/speedup/amdahl.py \
+    common/fpga/speedup/energy.py common/fpga/speedup/speedup_rows.py common/fpga/speedup/totals.py \
+    common/fpga/speedup/verdict.py common/free_memory.py common/fusion/border.py common/fusion/chains.py \
+    common/fusion/groups.py common/fusion/patterns.py common/graph.py common/host_doubts.py common/host_identity.py \
+    common/interrupts.py common/intervals.py common/names.py common/note_kinds.py common/number_formats.py \
+    common/operators.py common/small_file.py common/source_graph.py common/startup.py common/sums.py \
+    common/view/__init__.py common/view/html.css common/view/html.py common/view/plan/cases.py \
+    common/view/plan/fpga_text.py common/view/plan/front_text.py common/view/plan/headline.py common/view/tables.py \
+    common/view/text.py common/workload/flows.py common/workload/host_cost.py common/workload/layer_rows.py \
+    common/workload/layers.py common/workload/plausible_time.py common/workload/task_candidates.py \
+    common/workload/tasks.py common/workload/workload.py common/yaml_file.py
 
 SCRIPT_23 := 23_overlay_estimate.py
 TABLE_23 := overlay_layers.csv
@@ -349,7 +350,7 @@ CODE_09 := common/__init__.py common/artifacts/catalogue.py common/artifacts/che
     common/latency/statistics.py common/names.py common/note_kinds.py common/number_formats.py \
     common/onnx_graph/by_operator.py common/onnx_graph/malformed.py common/onnx_graph/reading/naming.py \
     common/onnx_graph/reading/outline.py common/onnx_graph/reading/scan.py common/onnx_graph/reading/side_files.py \
-    common/onnx_graph/reading/stripping.py common/onnx_graph/shapes/budget.py \
+    common/onnx_graph/reading/stripping.py common/onnx_graph/reading/validity.py common/onnx_graph/shapes/budget.py \
     common/onnx_graph/shapes/contrib/__init__.py common/onnx_graph/shapes/contrib/as_onnx.py \
     common/onnx_graph/shapes/contrib/attention.py common/onnx_graph/shapes/contrib/layouts.py \
     common/onnx_graph/shapes/contrib/machine_learning.py common/onnx_graph/shapes/contrib/matrix.py \
