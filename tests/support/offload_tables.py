@@ -57,7 +57,8 @@ def verdicts(gains: pd.DataFrame, doubts: Sequence[str] = ()) -> pd.DataFrame:
         word = "pays" if low > 1 else "does not pay" if high < 1 else word
         word = "not judged" if doubts else "unknown" if pd.isna(likely) else word
         side = WEAKER if row["objective"] == "energy" and not pd.isna(likely) else ""
-        rows.append({**row, "verdict": word, "doubts": list(doubts), "weaker_side": side})
+        host = {"is_judged": not doubts, "host_basis": "profiled", "judged_host": "AMD EPYC, as profiled"}
+        rows.append({**row, **host, "verdict": word, "doubts": list(doubts), "weaker_side": side})
     return frame("offload_verdict", rows)
 
 

@@ -11,7 +11,6 @@ import pytest
 
 from common.ingest import NodeShareMessage, RunsMessage
 from common.monitor.server.guard import MOST_BODY_BYTES
-from common.monitor.server.web import page_files
 
 for package in ("fastapi", "uvicorn", "websockets"):
     pytest.importorskip(package, reason="needs requirements-dashboard.txt: make test-dashboard")
@@ -20,6 +19,7 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus  # noqa: E402
 from websockets.sync import client  # noqa: E402
 
 from common.monitor.server import web  # noqa: E402
+from common.monitor.server.web import page_files  # noqa: E402
 from tests.support.live_server import LONG_S, LOOPBACK, TOKEN, Running  # noqa: E402
 
 ANSWERS = ("api/metrics/current", "api/metrics/history", "api/nodes", "api/runs", "metrics")
