@@ -129,7 +129,7 @@ def test_an_empty_folder_names_the_first_command(tmp_path):
 )
 def test_any_subset_is_drawn_and_the_rest_is_noted_with_its_command(tmp_path, capsys, names, pictures):
     out = write(tmp_path / "some", {name: TABLES[name] for name in names})
-    run(out)
+    run(out, "--all-notes")
     assert drawn(out) == {f"{name}.{suffix}" for name in pictures for suffix in ("svg", "png")}
     notes = [line for line in capsys.readouterr().err.splitlines() if line.startswith("note: absent")]
     absent = {name for name in TABLES if name not in names}

@@ -282,7 +282,9 @@ def test_a_table_that_is_older_than_the_times_is_left_out_with_a_note(stated, tm
     shutil.copytree(stated / "one", tmp_path / "one")
     flags = ("--peak-flops", "2e11", "--mem-bw", "1e10", "--out", tmp_path / "one")
     assert run_stage("03_merge_profile_metrics.py", *flags).returncode == 0
-    done, table = compared(tmp_path / "out", "--baseline", tmp_path / "one", "--candidate", stated / "other")
+    done, table = compared(
+        tmp_path / "out", "--baseline", tmp_path / "one", "--candidate", stated / "other", "--all-notes"
+    )
     assert {*table["compared_kind"]} & {"energy", "plan", "load", "node"} == {"load", "node"}
     assert "energy_summary.json: stale" in done.stderr
 
