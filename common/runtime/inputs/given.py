@@ -150,7 +150,8 @@ def _read(read: Callable[[], Array], name: str, path: Path) -> Array:
         if "Object arrays" in str(error):
             remedy = "text can be saved without them: numpy.save(FILE, array.astype('U'))"
             raise _unusable(name, path, "holds Python objects, which are code to run and not read", remedy) from error
-        raise _unusable(name, path, f"cannot be read ({error})", "give a .npy file or an image") from error
+        reason = getattr(error, "strerror", None) or error  # the path is in the line already
+        raise _unusable(name, path, f"cannot be read ({reason})", "give a .npy file or an image") from error
 
 
 def _unusable(name: str, path: Path, problem: str, remedy: str = "") -> UnusableValueError:
