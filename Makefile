@@ -17,7 +17,7 @@ OUT :=                 # folder of the tables (default: out)
 RUNS :=                # 01: unprofiled runs
 DURATION :=            # 01, 10, 19: measuring time, as 30s or 10m
 WARMUP :=              # 01: least number of warm-up runs
-RUN_TIMEOUT :=         # 01, load tests: a run that takes longer is ended, as 10m
+RUN_TIMEOUT :=         # 01, load tests: time after which a run is ended, for example 10m
 THREADS :=             # 00, 01: threads of the runtime (default: what the process may use)
 PROVIDER :=            # 01: ONNX Runtime execution provider
 DIM :=                 # 01, 02: dynamic dimensions, as "batch=1 seq=128"
@@ -41,7 +41,7 @@ POST :=                # 10, 14, 19: address of a dashboard that is told of the 
 BOUND_MS :=            # load: search the best configuration whose p99 is within this (14), and load it
 HISTORY :=             # record: file of the history (default: runs.sqlite)
 SEED :=                # fuzz, fuzz-coverage, mutants: seed of all cases, of the sample (default: 0)
-MINUTES :=             # fuzz, fuzz-coverage: for all campaigns or readers together; mutants: of a processor (default: 10)
+MINUTES :=             # fuzz, fuzz-coverage: for all campaigns or readers together; mutants: processor time (default: 10)
 CAMPAIGNS :=           # fuzz: "models tables configurations kills disks injection" (default: all)
 ROOMS :=               # mutants: "comparison verdict offload load" (default: all)
 HOST := $(shell uname -n)  # 00, 01: host of the measurement; give the old name to keep tables copied from it
@@ -105,7 +105,7 @@ folder = $(if $(filter 00,$1),out,$(OUT_DIR))
 table = $(call folder,$1)/$(TABLE_$1)
 read_tables = $(foreach number,$(READS_$1),$(if $(filter 00,$(number)),$(USED_CEILINGS),$(if \
     $(filter $(ASIDE),$(number)),$(call written,$1,$(number)),$(call table,$(number)))))
-# Of a stage that `make run` leaves out, the sidecar of its table where there is one: nothing runs that stage for it.
+# A stage that `make run` leaves out gives the sidecar of its table, if there is one. No target runs that stage for it.
 # A measurement is not made again for it.
 written = $(if $(filter $1,$(MEASUREMENTS)),,$(wildcard $(basename $(call table,$2)).meta.json))
 
@@ -178,7 +178,7 @@ CHANGED := $(foreach stamp,$(STAMPS),$(call differs,$(stamp)))
 
 run: $(foreach number,$(RUN_STAGES),$(call table,$(number)))  ## run what is missing or out of date (the default)
 
-report: $(if $(strip $(TRACE)),run,no-trace)  ## import the profile TRACE of MODEL, and run what ends with OUT/report.html
+report: $(if $(strip $(TRACE)),run,no-trace)  ## import the profile TRACE of MODEL, and run the later stages up to OUT/report.html
 
 no-trace:
 	@echo "TRACE: missing; give the profile: make report TRACE=profile.json MODEL=model.onnx" >&2; exit 1
@@ -195,13 +195,13 @@ record: run  ## add the figures of OUT to HISTORY with the commit, and export th
 dashboard: $(DASHBOARD_READY) $(if $(wildcard $(MODEL_FILE)),,$(MODEL_FILE))  ## show live what MODEL does, and print the address of the page (12)
 	$(PYTHON) 12_dashboard.py $(call flags,12)
 
-# Model, dimensions, inputs, board and flags are checked before anything is measured, by the stages that take them. The
-# ceilings alone need none of it.
+# Model, dimensions, inputs, board and flags are checked before anything is measured, by the stages that use them. The
+# ceilings alone need no check.
 own_flags = $(filter-out --out --ceilings,$(filter --%,$(call flags,$1))) $(call section,$(basename $(SCRIPT_$1)),)
 CHECKED := 01 07 $(foreach number,03 05 09,$(if $(strip $(call own_flags,$(number))),$(number)))
 CHECKS := $(OUT_DIR)/.make/checked
 checks = $(if $(filter 00 01,$1),$(if $(filter-out $(CEILINGS),$(or $(MAKECMDGOALS),run)),$(CHECKS)))
-# What the stages propose where a dimension has no size: this line of make, without DIM.
+# The line that the stages propose where a dimension has no size: this call of make, without DIM.
 export MAKE_LINE := $(strip make $(MAKECMDGOALS) $(foreach name,$(filter-out DIM,$(GIVEN)),$(name)=$(if $(word 2,$($(name))),"$($(name))",$($(name)))))
 
 # What a stage needs beside tables, configurations and code.
@@ -272,7 +272,7 @@ $(VENV)/.ready-dashboard: requirements-dashboard.txt $(VENV)/.ready
 	@touch $@
 
 $(VENV)/.ready-mutants: requirements-mutants.txt $(VENV)/.ready-dev
-	@echo "setting up the maker of mutants from requirements-mutants.txt"
+	@echo "setting up mutmut from requirements-mutants.txt"
 	@$(PIP_INSTALL) -r requirements-mutants.txt
 	@touch $@
 
@@ -318,7 +318,7 @@ COVERAGE :=  # flags of pytest-cov. .ci/run counts the quick tests and the slow 
 test test-slow test-random fuzz fuzz-coverage: export PYTHONDONTWRITEBYTECODE :=
 test test-slow test-random test-exports test-search test-dashboard fuzz openvino npu: export MAKE_LINE :=
 
-test: lint  ## set up, then lint, types and the quick tests (six minutes of a processor)
+test: lint  ## set up, then lint, types and the quick tests (six minutes of processor time)
 	@$(PYTHON) -m pytest $(COVERAGE) $(WORKERS)
 
 test-slow: $(DEV_READY)  ## run what `make test` leaves out: slow tests of rooms, then slow ones of stages and exhaustive ones (twenty minutes)
@@ -340,10 +340,10 @@ test-dashboard: $(VENV)/.ready-dashboard-test  ## set up the server of the dashb
 fuzz: $(DEV_READY)  ## run hostile models, tables and settings, kills and full disks, each case by its SEED
 	@$(PYTHON) -m tests.fuzz $(call flag,--seed,$(SEED)) $(call flag,--minutes,$(MINUTES)) $(call each,--campaign,$(CAMPAIGNS))
 
-fuzz-coverage: $(VENV)/.ready-fuzz  ## feed every reader of files with what reaches new code of it, for MINUTES (Atheris, Linux)
+fuzz-coverage: $(VENV)/.ready-fuzz  ## fuzz every reader of files for MINUTES, guided by coverage (Atheris, Linux)
 	@$(PYTHON) -m tests.fuzz.coverage_guided $(call flag,--seed,$(SEED)) $(call flag,--minutes,$(MINUTES))
 
-mutants: $(VENV)/.ready-mutants  ## change the rooms that decide at one place at a time: which changes do the tests notice?
+mutants: $(VENV)/.ready-mutants  ## change the rooms that decide, one place at a time, and count the changes that the tests notice
 	@$(PYTHON) -m tests.mutation $(call flag,--seed,$(SEED)) $(call flag,--minutes,$(MINUTES)) $(call each,--room,$(ROOMS))
 
 lint: $(DEV_READY)  ## ruff and mypy --strict
