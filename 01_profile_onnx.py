@@ -103,7 +103,7 @@ def arguments() -> cli.Parser:
     text = "import a profile recorded elsewhere (ONNX Runtime, …)"
     add("--from-trace", type=cli.path, metavar="FILE", help=text)
     add("--executed-graph", type=cli.path, metavar="FILE", help="graph that the recorded session saved")
-    text = "import a profile although little of it and of the model name each other"
+    text = "import a profile even if little of it matches the model"
     add("--accept-partial", action="store_true", help=text)
     return parser
 

@@ -1,7 +1,6 @@
 """Draw the pictures of the tables in a folder, and write the report and the summary, which open with the answer.
 
-Reads   the tables that are present, of whichever stage, and their sidecars; notes name those of `make run` that are
-        absent.
+Reads   all tables that are present, and their sidecars; notes name the tables of `make run` that are absent.
 Writes  plots/*.svg and plots/*.png, report.html (self-contained), summary.txt.
 
 A picture is drawn if the tables that it needs are present. A stale table, or a table of another model, is drawn with a

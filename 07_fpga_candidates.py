@@ -121,7 +121,7 @@ def add_host_flags(parser: cli.Parser) -> None:
     """Add where the host's times come from, for a board whose host is its own processor."""
     text = "times the profiled host's time that the plan's host needs: 8, 6..10 or 6..8..10, the shortest first"
     parser.setting("--host-scale", type=read_host_scale, metavar="FACTOR", help=text)
-    parser.setting("--host-scale-source", metavar="TEXT", help="who says so; --host-scale needs it")
+    parser.setting("--host-scale-source", metavar="TEXT", help="source of the factor; --host-scale needs it")
     text = "folder with the tables of 01 to 05 that were measured on the board's own processor"
     parser.setting("--host-tables", type=cli.path, metavar="FOLDER", help=text)
 
@@ -152,13 +152,13 @@ def with_planning_defaults(settings: cli.Settings) -> cli.Settings:
 
 
 def host_scale(settings: cli.Settings) -> HostScale | None:
-    """Return the factor on the host's times, which needs a source and goes with no other tables."""
+    """Return the factor on the host's times, which needs a source and excludes other tables."""
     if settings.host_scale is None:
         return None
     if settings.host_tables:
         raise CommandLineError("--host-scale", "does not go with --host-tables, which has the times", "leave one out")
     if not settings.host_scale_source:
-        raise CommandLineError("--host-scale", "has no source", "add --host-scale-source with who says so")
+        raise CommandLineError("--host-scale", "has no source", "add --host-scale-source with the source of the factor")
     return HostScale(settings.host_scale, settings.host_scale_source)
 
 
@@ -177,7 +177,7 @@ def request(settings: cli.Settings, watch: cli.SearchWatch) -> Request:
 
 
 def host_work(stage: cli.StageRun, settings: cli.Settings, scale: HostScale | None) -> tuple[Workload, HostBasis]:
-    """Return what the plan divides, with the times of its host, and where these come from."""
+    """Return the work that the plan divides, with the times of its host, and the source of these times."""
     is_other = bool(settings.host_tables)
     tables = Folder(settings.host_tables, Provenance(SCRIPT, "")) if is_other else stage.tables
     rows, documents = tables.tables(TABLES), tables.documents(DOCUMENTS)

@@ -105,7 +105,7 @@ def measured_sides(stage: cli.StageRun) -> tuple[list[MeasuredSide], list[Measur
 def compared(
     stage: cli.StageRun, baselines: Sequence[MeasuredSide], candidate: MeasuredSide, question: Question
 ) -> tuple[list[ComparisonRow], list[str]]:
-    """Return the rows of a comparison, and what their reader must know first."""
+    """Return the rows of a comparison, and the notes that its reader needs first."""
     rows = comparison_rows(baselines, candidate, question)
     missing = map(stage.plain, why_no_nodes(baselines[0], candidate, rows))
     return rows, [*doubts([*baselines, candidate]), *differences(baselines[0], candidate), *missing]

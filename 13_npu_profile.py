@@ -80,7 +80,7 @@ def arguments() -> cli.Parser:
     file("--op-trace", help="qnn_op_trace.json of the same session: which nodes QNN fused")
     text = "which graph of a profile that holds several"
     parser.setting("--graph", type=cli.non_negative_int, metavar="N", help=text)
-    text = "use a QHAS although few of its nodes are in the profile"
+    text = "use a QHAS even if few of its nodes are in the profile"
     parser.setting("--accept-partial", action="store_true", help=text)
     text = "folder of an earlier npu_summary.json: print what changed"
     parser.setting("--baseline", type=cli.path, metavar="DIR", help=text)
@@ -128,7 +128,7 @@ def given_session(stage: cli.StageRun) -> tuple[list[Session], dict[str, object]
 
 
 def add_report(transaction: Transaction, report: NpuReport, document: dict[str, object], model: object) -> None:
-    """Stage the summary and the tables; of a device also a trace, of several chips their tables."""
+    """Stage the summary and the tables, for a device also a trace, for several chips their tables."""
     tables = report.tables
     transaction.add_text("npu_summary", json.dumps(document, indent=2, ensure_ascii=False) + "\n")
     transaction.add_page("npu_page", npu_page(document, tables))

@@ -66,7 +66,7 @@ def stream_triad(threads: int) -> Peer | None:
 
 
 def timed(amount: float, run: Callable[[], object]) -> Peer:
-    """Return a peer that repeats a run for a while, of which the quickest counts."""
+    """Return a peer that repeats a run for a while; its quickest run counts."""
 
     def measure() -> float:
         best, start = float("inf"), time.perf_counter()

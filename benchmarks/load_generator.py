@@ -57,7 +57,7 @@ class Sleeper:
         return ()
 
     def give_up(self, worker: int) -> None:
-        """A sleeper has nothing to give up."""
+        """Do nothing, because a sleeper has nothing to give up."""
 
 
 def late_shares() -> Iterator[Figure]:

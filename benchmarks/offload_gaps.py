@@ -42,7 +42,7 @@ TITLES = ("steps", "options", "host_ms", "plan_ms", "bound_ms", "gap", "cpu_s")
 
 
 class ProcessorLimit(Endless):
-    """A clock of processor time that leaves so many seconds."""
+    """A clock of processor time that ends after so many seconds."""
 
     def __init__(self, limit_s: float) -> None:
         self.end_s = time.process_time() + limit_s
@@ -84,7 +84,7 @@ def main() -> None:
     parser.add_argument("--precision", default="int8")
     parser.add_argument("--launch-per", default="group", choices=("group", "phase"))
     parser.add_argument("--effort", type=float, default=Effort().deterministic_limit, help="per 1,000 steps")
-    parser.add_argument("--limit", type=float, default=60.0, help="seconds of a processor for each network")
+    parser.add_argument("--limit", type=float, default=60.0, help="seconds of processor time for each network")
     given = parser.parse_args()
     print(f"{'network':>20}", *(f"{title:>9}" for title in TITLES))
     for name in given.networks or ATTENTION_NETWORKS:

@@ -180,7 +180,7 @@ def _layers(trace: Trace) -> tuple[Layer, ...]:
 
 
 def _matched(model: Graph, executed: Graph, trace: Trace) -> Matched:
-    """Return how much of a saved graph and of a model is matched by names, and not only for its place between others.
+    """Return how much of a saved graph and of a model matches by names; a place between others is no match.
 
     Attention that the runtime fused computes several contractions; any other executed node computes one.
     """

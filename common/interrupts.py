@@ -22,11 +22,11 @@ if TYPE_CHECKING:
     from typing import Any, NoReturn
 
 AGAIN_S = 0.05
-GRACE_S = 3.0  # for native code to end, once it was told to
+GRACE_S = 3.0  # time for native code to end after it was told to
 _came: list[int] = []  # the signal that came last
 _left_alone: list[Thread] = []
-_native_calls: list[Callable[[], object]] = []  # what ends them
-_answers: list[int] = []  # of the main thread to the probe
+_native_calls: list[Callable[[], object]] = []  # functions that end native code
+_answers: list[int] = []  # answers of the main thread to the probe
 INTERRUPTED = 130  # exit code
 # `timeout`, batch systems and a closing terminal send the last two.
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -36,8 +36,8 @@ PROBE = signal.SIGURG  # nobody sends it to us, and without a handler it does no
 def end_at_once(exit_code: int = INTERRUPTED) -> None:
     """Let a signal end the process without a word.
 
-    For the start, when nothing is done yet and an exception would be lost in some import, and for the end, when all is
-    done. The interpreter drops its handlers before it has ended; the signals are ignored from then on.
+    This is for the start, when nothing is done yet and an exception would be lost in some import, and for the end, when
+    all is done. The interpreter drops its handlers before it has ended. From then on the signals are ignored.
     """
     _install(lambda *_: os._exit(exit_code))
     atexit.unregister(_ignore)
@@ -60,7 +60,7 @@ def on_signal(end: Callable[[], object]) -> None:
 
 
 def hear_signals() -> None:
-    """Start the thread that hears of signals; see the module. For the main thread of a program."""
+    """Start the thread that hears of signals (see the module). Only the main thread of a program may call this."""
     reader, writer = os.pipe()
     os.set_blocking(writer, False)
     signal.signal(PROBE, lambda *_: _answers.append(PROBE))
@@ -84,7 +84,7 @@ def _hear(reader: int, main_thread: int) -> None:
 
 
 def _patience(number: int) -> int:
-    """Return how many such signals the main thread may leave unheard: none, but the first where that is only noted."""
+    """Return how many such signals the main thread may leave unheard: none, or one if the first is only noted."""
     owner = getattr(signal.getsignal(number), "__self__", None)
     return sys.maxsize if isinstance(owner, Deferred) else int(isinstance(owner, FirstNoted))
 
@@ -102,7 +102,7 @@ def _is_alive(thread: int) -> bool:
 
 
 def end_now(exit_code: int, line: str) -> NoReturn:
-    """End the process with a line on stderr, from any thread; what it had not put in place is dropped later."""
+    """End the process with a line on stderr, from any thread; files not yet in place are dropped later."""
     os.write(2, f"{os.path.basename(sys.argv[0])}: {line}\n".encode(errors="replace"))  # noqa: PTH119
     os._exit(exit_code)
 

@@ -73,6 +73,6 @@ def similar_names(name: str, known: Iterable[str]) -> list[str]:
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """Return the begin of a remedy: the known names that are spelt like this one; empty where none is."""
+    """Return the beginning of a remedy: the known names that are spelt like this one; empty if none is."""
     similar = similar_names(name, known)
     return f"did you mean {' or '.join(similar)}? " if similar else ""

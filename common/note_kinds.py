@@ -1,4 +1,4 @@
-"""What a note endangers, and the one order of notes: by what they do to the verdict on the plan."""
+"""What a note endangers, and the one order of notes: by their effect on the verdict on the plan."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from common.host_doubts import BUSY, NOT_JUDGED
 
 MOST_OF_A_KIND = 2
-# What a doubt endangers, in the order of what that does to the verdict; and a table of each stage whose notes do.
+# What a doubt endangers, in the order of its effect on the verdict, with a table of each stage whose notes do so.
 ENDANGERED = {
     "everything": (),
     "every time": (),
@@ -30,7 +30,7 @@ ENDANGERED = {
     "single runs": (),
     "what is absent": (),
 }
-# How notes begin that endanger something else than the other notes of their stage.
+# The beginnings of notes that endanger something else than the other notes of their stage.
 SUBJECTS = {
     "every time": re.compile(BUSY),
     "single runs": re.compile(
@@ -43,18 +43,18 @@ SUBJECTS = {
 
 
 def kind_of(note: str, usual: str) -> str:
-    """Return what a note endangers; ``usual`` is what the notes of its stage do."""
+    """Return what a note endangers; ``usual`` is what most notes of its stage endanger."""
     return next((name for name, pattern in SUBJECTS.items() if pattern.match(note)), usual)
 
 
 def usual_kind(written: Iterable[str]) -> str:
-    """Return what the notes of a stage endanger that writes these artifacts; of any other program, everything."""
+    """Return what notes of the stage of these artifacts endanger; notes of other programs endanger everything."""
     names = {*written}
     return next((kind for kind, tables in ENDANGERED.items() if names & {*tables}), "everything")
 
 
 def first_of_each(by_kind: Mapping[str, Sequence[str]]) -> list[str]:
-    """Return all notes, the most important first, not many that endanger the same before any of the next kind."""
+    """Return all notes, the most important first: a few of each kind in turn, and then the next few."""
     ordered = [
         (rank // MOST_OF_A_KIND, place, note)
         for place, notes in enumerate(by_kind.values())
@@ -64,7 +64,7 @@ def first_of_each(by_kind: Mapping[str, Sequence[str]]) -> list[str]:
 
 
 def ranked(notes: Iterable[str], written: Iterable[str]) -> list[str]:
-    """Return the notes of one stage, the most important first: that nothing is judged goes before all doubts."""
+    """Return the notes of one stage, the most important first; a note that nothing is judged precedes all doubts."""
     usual = usual_kind(written)
     by_kind: dict[str, list[str]] = {kind: [] for kind in (NOT_JUDGED, *ENDANGERED)}
     for note in notes:

@@ -27,8 +27,8 @@ NO_MEMORY = ("failed to map segment", "cannot allocate", "Cannot allocate", "bad
 def begin() -> None:
     """Prepare the process for the imports of a script, which take most of a second.
 
-    Warnings are never errors here: those that libraries raise at import are not the user's, who may have asked for
-    errors (``PYTHONWARNINGS``) for the sake of another program.
+    Warnings are never errors here. Libraries warn at import, and the user may have asked for errors
+    (``PYTHONWARNINGS``) for the sake of another program.
     """
     interrupts.end_at_once()
     sys.excepthook = explain

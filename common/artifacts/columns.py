@@ -348,18 +348,18 @@ _amount("trace_total_us", "Kernel time of all measured profiled runs in the raw 
 _count("trace_event_count", "Kernel events in the raw trace, warm-up included")
 _amount(
     "matched_time_share",
-    "Of an imported profile: share of its time in layers that name a node of the model, or serve one that does",
+    "Share of an imported profile's time in layers that name a node of the model, or serve a layer that does",
     nullable=True,
 )
 _amount(
     "matched_contraction_share",
-    "Of an imported profile: share of the model's convolutions and matrix products that it names, or computes alone",
+    "Share of the model's convolutions and matrix products that an imported profile names, or computes alone",
     nullable=True,
 )
 _amount(
     "matched_operation_share",
-    "Of an imported profile that neither names nor sizes match with the model: share of the operations of either that "
-    "are in the same order",
+    "Share of the operations of an imported profile or of the model, whichever is less, that are in the same order; "
+    "only where neither names nor sizes match",
     nullable=True,
 )
 _text(
@@ -599,7 +599,7 @@ _text(
     "verdict",
     "Whether the plan pays: in every case, in the likely case, or in none; `host alone`: nothing goes to the card; "
     "`not judged`: the host was disturbed or unstable; `not judged for this host`: the board has a processor of its "
-    "own, and the times are another's",
+    "own, and the times are those of another",
     allowed=(
         *("pays", "likely pays", "likely does not pay", "does not pay", "host alone"),
         *("not judged", "not judged for this host", "unknown"),
@@ -822,7 +822,7 @@ for _memory, _place in (("dram", "DRAM"), ("vtcm", "VTCM, the memory on the chip
         _count(f"{_memory}_{_way}_bytes", f"Bytes that the node {_verb} {_place} in one run", nullable=True)
 _count("soc_model", "Qualcomm's number of the chip")
 _count("npu_node_count", "Nodes of the profile")
-_count("fused_node_count", "Nodes that others compute; only a schematic says it", nullable=True)
+_count("fused_node_count", "Nodes that others compute; known only from a schematic", nullable=True)
 _count("moved_node_count", "Nodes that the first chip of the table places otherwise")
 _flag("is_moved", "Whether the first chip of the table computes the node by other operators, or within other nodes")
 _count("vtcm_peak_bytes", "End of the highest block of VTCM", nullable=True)

@@ -55,7 +55,7 @@ def reporting(folder: Path) -> Iterator[None]:
 def holding(folder: Path, holder: str) -> Iterator[Path]:
     """Hold a folder, complete what was cut short in it, and yield a staging folder, which goes with the block.
 
-    The error of whoever else wants to hold it names the ``holder``.
+    The error of another process that wants to hold it names the ``holder``.
 
     Raises:
         PipelineError: somebody else holds it.
@@ -112,7 +112,7 @@ def put_in_place(
         folder: the folder, which is held.
         files: (staged, target), in the order of the renames.
         obsolete: files of the folder to remove.
-        commit_elsewhere: called when all is on the disk and nothing is replaced; where it raises, nothing will be.
+        commit_elsewhere: called when all files are on the disk and none is replaced yet; if it raises, none will be.
 
     Raises:
         PipelineError: a target cannot be replaced; then nothing is.

@@ -205,7 +205,7 @@ class Transaction(TypedWriter):
             self._incomplete[name] = [*self._incomplete.get(name, ()), *reasons]
 
     def commit_with(self, commit: Callable[[], None]) -> None:
-        """Commit somewhere else, too: last before the first file is replaced; where that fails, none is."""
+        """Commit elsewhere, too, just before the first file is replaced; if that fails, no file is replaced."""
         self._commit_elsewhere = commit
 
     def set_aside(self, reason: str) -> None:

@@ -151,9 +151,8 @@ def _matched(graph: ExecutedGraph, rule: Rule) -> Iterator[Judged]:
 def matches(graph: ExecutedGraph, chain: Chain, *, is_open: bool) -> Iterator[tuple[str, ...]]:
     """Yield the nodes of each match, in the order of the chain.
 
-    Each node reads the one before it. Only later nodes of the chain may read the results of a node
-    of the chain, except those of the last one. A later node reads nothing else that another node computes, unless
-    ``is_open``.
+    Each node reads the one before it. Only later nodes of the chain may read the results of a node of the chain. Any
+    node may read those of the last one. A later node reads nothing else that another node computes, unless ``is_open``.
     """
     for name in graph.nodes:
         for path in _paths(graph, (name,), chain):

@@ -66,7 +66,7 @@ class SearchWatch(Interruptible):
         self._plan_us, self._bound_us = plan_us, bound_us
 
     def end(self, plan_us: float, bound_us: float) -> None:
-        """Print the result of the first search, which is the plan's, in one line; with ``--all-notes`` of each one."""
+        """Print one line on the first search, which is the plan's; with ``--all-notes`` a line on each search."""
         self._draw(1.0, "")
         if self._has_ended and not self._settings.all_notes:
             return

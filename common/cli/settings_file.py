@@ -24,7 +24,7 @@ SWITCHES = {"true": True, "false": False}
 
 
 def configured_settings(path: Path, parser: argparse.ArgumentParser, known: Collection[str]) -> dict[str, Any]:
-    """Return those of the known settings of this script that the file gives, each value read as its flag reads it.
+    """Return the settings that the file gives for this script; each value is read as its flag reads it.
 
     Raises:
         ConfigurationError: a section names no script, a key names no flag, or a flag does not take its value.

@@ -112,7 +112,7 @@ class StageRun:
         return streams.progress_bar(self.settings, unit)
 
     def end_of_checks(self) -> None:
-        """End the stage with success where only its checks are wanted (``--check``); it writes nothing before them."""
+        """End the stage with success if only its checks are wanted (``--check``); it has written nothing yet."""
         if self.settings.check:
             raise SystemExit(0)
 
@@ -196,13 +196,13 @@ def stage(parser: Parser, argv: Sequence[str] | None, *, lenient: bool = False) 
             yield running
             running.close()
         except UpstreamError:
-            running.end_of_checks()  # tables that are still to be made
+            running.end_of_checks()  # the missing tables are still to be made
             raise
         except KeyboardInterrupt:
             raise KeyboardInterrupt("its files are in place" if running.has_written else "") from None
         except BrokenPipeError:
             raise
-        except (MemoryError, OSError, ImportError) as error:  # amid the last words
+        except (MemoryError, OSError, ImportError) as error:  # while it printed its last lines
             if running.has_written:
                 raise streams.denied(error, "the tables are complete") from error
             raise

@@ -164,14 +164,14 @@ def run(main: Callable[[Sequence[str] | None], int]) -> NoReturn:
             outcome = outcome or _outcome(main)
             interrupts.end_at_once(outcome[0])
             is_ending = True
-        except KeyboardInterrupt as interrupt:  # it may come when all is done, too
+        except KeyboardInterrupt as interrupt:  # a signal may come when all is done, too
             outcome = outcome or (interrupts.INTERRUPTED, f"interrupted; {str(interrupt) or NOTHING_DONE}")
         except Exception:
             if not interrupts.has_come():
                 raise
             outcome = outcome or (interrupts.INTERRUPTED, f"interrupted; {NOTHING_DONE}")
     code, line = outcome or (0, "")
-    with contextlib.suppress(OSError):  # a full disk behind stderr changes no exit code
+    with contextlib.suppress(OSError):  # stderr on a full disk changes no exit code
         if line:
             _print_line(f"{Path(sys.argv[0]).name}: {line}")
     _leave(code)
@@ -209,7 +209,7 @@ def _outcome(main: Callable[[Sequence[str] | None], int]) -> tuple[int, str]:
 
 
 def denied(error: MemoryError | OSError | ImportError, remedy: str = "") -> PipelineError:
-    """Return what this host denied where no room expects it: a failing disk, no descriptor left, no memory left."""
+    """Return the error for a failure of the host that no room expects, such as a failing disk or no memory."""
     if isinstance(error, MemoryError):
         smaller = "give a smaller model or smaller sizes, or use a host with more"
         return PipelineError("memory", "too little is free", remedy or smaller)

@@ -31,7 +31,7 @@ class MeasuredSide:
         stated: what tables state as single values: by table and by what a row of it is about.
         conditions: what the measurement depends on: host, versions, settings, clocks.
         doubts: why its times decide nothing.
-        plan_doubts: why its plan has no verdict; what the plan would gain is then not among what is stated.
+        plan_doubts: why its plan has no verdict; the gain of the plan is then not stated.
     """
 
     name: str
@@ -96,7 +96,7 @@ def pooled(sides: Sequence[MeasuredSide]) -> MeasuredSide:
 def changed_conditions(baseline: Mapping[str, Any], candidate: Mapping[str, Any]) -> list[str]:
     """Return what differs between two measurements besides what was measured, in words.
 
-    An unknown is no difference: what one side does not state belongs to a table or a flag that it does not have.
+    An unknown is no difference: a side does not state the figures of a table or a flag that it lacks.
     """
     return [
         f"{name.replace('_', ' ')}: {_spoken(value)} against {_spoken(candidate[name])}"

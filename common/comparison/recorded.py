@@ -126,7 +126,7 @@ def doubts(sides: Sequence[MeasuredSide]) -> list[str]:
 
 
 def _plan_doubts(tables: Tables) -> Iterator[str]:
-    """Yield why a plan has no verdict: then its speedup and its latency are no figures to compare."""
+    """Yield why a plan has no verdict: then its speedup and its latency are not compared."""
     for row in tables.get("offload_verdict", ()):
         if row["verdict"] == NOT_JUDGED:
             yield from row["doubts"]

@@ -62,7 +62,7 @@ class TorchCalls:
 
 
 def read_calls(path: Path) -> TorchCalls:
-    """Read a profile, which is refused where it is cut short, holds no operator, or its kernels are of no operator."""
+    """Read a profile; refuse one that is cut short, holds no operator, or has only kernels of no operator."""
     events = read_events(path)
     if not events.operators.call_indices:
         raise PipelineError(path, "holds no operator", "record it with ProfilerActivity.CPU")
@@ -106,7 +106,8 @@ def _worked_us(outer: Sequence[int], time_us: Times, thread: Indices) -> Times:
 def _outermost(operators: TorchOperators) -> tuple[list[int], Indices]:
     """Return the operators that run in no other one of their thread, in order, and for each operator its outermost.
 
-    An annotation is around operators, and is none. Of two that begin and end together, the outer one has the lower id.
+    An annotation encloses operators, and is none itself. Of two that begin and end together, the outer one has the
+    lower id.
     """
     start_us, thread = np.array(operators.start_us), np.array(operators.thread)
     end_us = start_us + np.array(operators.time_us)
@@ -159,7 +160,7 @@ def _rejoined(
 
 
 def _kernel_times(events: TorchEvents, outer: Sequence[int], owner: Indices) -> Times:
-    """Return the time of the kernels of each outermost operator; those that no operator launched count for none."""
+    """Return the time of the kernels of each outermost operator; kernels that no operator launched count for none."""
     by_number = {number: index for index, number in enumerate(events.operators.number) if number >= 0}
     start_us, time_us = np.array(events.operators.start_us), np.array(events.operators.time_us)
     by_thread = {

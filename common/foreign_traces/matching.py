@@ -1,6 +1,6 @@
-"""How much of a profile and of a model name each other: a profile of another model names little of it.
+"""How well a profile and a model match by names; a profile of another model names little of it.
 
-The shares are of two things, because either alone is high for some wrong pairs. A part of a network names only nodes
+There are two shares, because each alone is high for some wrong pairs. A part of a network names only nodes
 of the whole: all of its time is matched, and few of the model's contractions are. The whole names all contractions of a
 part, and much of its time is in other layers.
 """
@@ -35,10 +35,10 @@ class Matched:
     """What a profile and a model have in common.
 
     Attributes:
-        time_share: of the time of all layers, in those that name a node of the model, serve one that does, or compute
-            what the model has folded into one.
-        contraction_share: of the model's contractions, those that a layer names or has alone; None without any.
-        operation_share: of the operations of either, those that order alone aligns; None where names or sizes match.
+        time_share: share of the time of all layers that is in layers which name a node of the model, serve such a
+            layer, or compute what the model has folded into a node.
+        contraction_share: share of the model's contractions that a layer names or has alone; None without any.
+        operation_share: share of the operations of both that order alone aligns; None if names or sizes match.
     """
 
     time_share: float
@@ -101,7 +101,7 @@ class ModelNames:
                 yield node
 
     def served(self, layer: Layer, layers: Container[str], named: Mapping[str, str]) -> str:
-        """Return the layer that another one serves, by its name, a node's, or that of an input; empty if unknown."""
+        """Return the layer that another one serves, by the name of a layer, a node or an input; empty if unknown."""
         for name in layer.serves:
             if name in layers:
                 return name

@@ -1,4 +1,4 @@
-"""Which layer of a foreign profile computes each node of the model, and how much of both name each other.
+"""The layer of a foreign profile that computes each node of the model, and how well both match.
 
 A layer has the nodes that it names, or whose output it names. The first layer that names a node has it. A contraction
 that no layer names goes with the first layer downstream, with all between: programs name a fused pattern after its last
@@ -29,7 +29,7 @@ class Ownership:
     """The layer of each node that a run computes.
 
     Attributes:
-        served: for each layer that serves another one, that layer; empty where the model does not know it.
+        served: the served layer of each layer that serves another one; empty where the model does not know it.
         notes: what the profile does not give.
     """
 
@@ -67,7 +67,7 @@ def owners(path: Path, graph: Graph, profile: LayerProfile) -> Ownership:
 
 
 def _owner(graph: Graph, profile: LayerProfile, named: Owners, merged: Set[str]) -> dict[str, str]:
-    """Return the layer of each node: of those that a layer names, then of those around them."""
+    """Return the layer of each node; nodes that a layer names come first, then the nodes around them."""
     owner = dict(named)
     for layer in profile.layers:
         owner.update(dict.fromkeys((name for name in layer.fills if name not in owner), layer.name))

@@ -5,7 +5,7 @@ another one: by those that the schematic names, else by what reads it.
 
 ONNX Runtime names a node that it moved to another layout ``<node>_token_<number>``. Its QNN provider appends
 ``_<number>`` to a name that it has used before (microsoft/onnxruntime, pull request 25702), as in ``Conv_token_1_2``.
-Qualcomm's converters make identifiers of C of all names.
+Qualcomm's converters turn all names into identifiers of C.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ A profile is a list: ``{"count": runs}``, then ``{"name", "timeMs", "averageMs",
 both were taken from the examples of NVIDIA/TensorRT (tools/experimental/trt-engine-explorer).
 
 A layer's name joins those of its nodes by `` + ``, or by `` || `` where they run side by side. It wraps pointwise ones
-into ``PWN(…)``, gives of a subgraph the first and the last node (``{ForeignNode[first...last]}``), and lists all nodes
+into ``PWN(…)``, names a subgraph by its first and its last node (``{ForeignNode[first...last]}``), and lists all nodes
 of a part that runs on the DLA (``{a,b,…}``). A change of layout names the layer that it serves, and so does a copy to
 or from the DLA. The names before TensorRT 8 and those of the DLA were taken from the profiles of ismetdagli/HaX-CoNN.
 """

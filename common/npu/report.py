@@ -128,7 +128,7 @@ def chip_rows(chips: Sequence[Chip]) -> list[NpuChipsRow]:
 
 
 def fused_count(nodes: Sequence[NpuNode]) -> int | None:
-    """Count the nodes that others compute; only the schematic says it."""
+    """Count the nodes that others compute; only the schematic has this."""
     return None if any(node.ops is None for node in nodes) else sum(bool(node.fused_into) for node in nodes)
 
 

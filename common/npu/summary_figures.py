@@ -38,7 +38,7 @@ def missing(reason: str) -> Figure:
 
 
 def median_run(profile: QnnProfile) -> QnnRun:
-    """Return the run of median time, of an even number the faster of the two in the middle, among those that count."""
+    """Return the run of median time among those that count; of two in the middle, the faster one."""
     counted = _counted_runs(profile)
     middle = median_low([_total_us(run) or 0 for run in counted])
     return next(run for run in counted if (_total_us(run) or 0) == middle)
@@ -51,7 +51,7 @@ def _counted_runs(profile: QnnProfile) -> list[QnnRun]:
 
 
 def _of_median(profile: QnnProfile) -> str:
-    """Say which run the times are of."""
+    """Return in words which run the times belong to."""
     counted, whole = len(_counted_runs(profile)), len(profile.runs)
     middle = f"the median of {counted} runs" if counted % 2 else f"the faster of the two middle runs of {counted}"
     left_out = "" if counted == whole else f" (the first one of each session left out: {whole} in all)"

@@ -70,7 +70,7 @@ NO_COST = OverheadCost(0.0, 0.0, 0.0)
 class Overhead:
     """Cost per event: inside its duration, and from its end to the start of the next event.
 
-    ``wake_up`` is what the first event of a run pays beyond the others, for waking the threads of the pool.
+    ``wake_up`` is the extra time of the first event of a run, which wakes the threads of the pool.
     """
 
     inside: OverheadCost
@@ -182,7 +182,7 @@ def costs(walls: Samples, traced: Samples, spans: Samples) -> Samples:
 
 
 def wake_ups(traced: Samples) -> Samples:
-    """Return what the first node (row) takes beyond the others in each block, in µs, in its own fastest round.
+    """Return the extra time of the first node (row) in each block, in µs, in its own fastest round.
 
     All nodes of a chain are equal. Between two runs the threads of the pool sleep, and the first node wakes them.
     """

@@ -244,7 +244,7 @@ def _differ(size: object, traced: object) -> bool:
 
 
 def recorded_latencies(recording: Recording, input_counts: Mapping[str, int]) -> list[NodeLatency]:
-    """Return statistics of every node, of which the trace omits some operands; the corrected times are the raw ones."""
+    """Return statistics of every node; the trace omits some operands, and the corrected times are the raw ones."""
     trace, warmup = recording.trace, recording.warmup
     counts = traced_input_counts(trace, input_counts)
     return [NodeLatency.uncorrected(node, counts[name], warmup) for name, node in trace.nodes.items()]

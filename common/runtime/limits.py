@@ -1,8 +1,8 @@
-"""Limits of what the runtime does for us: a signal, a time and the free memory end it (:mod:`common.free_memory`).
+"""Limits of the runtime's calls: a signal, a time limit and the free memory end them (:mod:`common.free_memory`).
 
-A call of the runtime returns to Python when it has ended. Until then Python handles no signal, and no line of ours can
-measure its time. So other threads end it: that of the signals (:mod:`common.interrupts`), and that of the time limit.
-The runtime then leaves after the node that it is in. If it does not, the process ends.
+Until a call of the runtime has ended, Python handles no signal, and the thread cannot measure its time. So other
+threads end it: that of the signals (:mod:`common.interrupts`), and that of the time limit. The runtime then leaves
+after the node that it is in. If it does not, the process ends.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ _of_thread = threading.local()
 
 
 class RuntimeCall:
-    """What the runtime does for one caller, one thing at a time: runs, or the creation of a session.
+    """The work of the runtime for one caller: a run, or the creation of a session, one at a time.
 
     Attributes:
-        options: of the current or the next run.
-        model: what an error names.
+        options: those of the current or the next run.
+        model: the subject of an error.
         begin_s: start of the current run on the clock of ``time.monotonic``; ``IDLE`` between runs.
         was_ended: whether its options end every run.
     """
@@ -75,7 +75,7 @@ class RuntimeCall:
         return interrupts.GRACE_S
 
     def end_in(self, thread: int) -> None:
-        """End it where it keeps a thread from hearing signals."""
+        """End the call if it keeps a thread from hearing signals."""
         if self._thread == thread and (self.begin_s != IDLE or self._creation is not None):
             self.end()
 

@@ -1,4 +1,4 @@
-"""What memory the activations of a graph need at least, and whether that is free."""
+"""The least memory that the activations of a graph need, and whether it is free."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How much of a group's time on the host its work explains, judged by other groups of the same run.
+"""The part of a group's time on the host that its work explains, judged by other groups of the same run.
 
 The first parallel node of a run may pay for waking the threads of a pool, and interrupts may hit any node. Such time is
 no work that a card could take over. A peer is a group of the same kind with as many FLOPs and as many bytes or more.
@@ -7,8 +7,8 @@ On its evidence, a group needs
     dispatch + time of the peer · max(FLOPs / FLOPs of the peer, bytes / bytes of the peer)
 
 with the shortest time of any group of the kind as the dispatch, which no node avoids. Small products attain a smaller
-share of a peak than large ones. So only a time above :data:`LARGE_FACTOR` times that is in doubt, by what is above, and
-two peers must say so.
+share of a peak than large ones. So only the part of a time above :data:`LARGE_FACTOR` times that is in doubt, and two
+peers must confirm it.
 """
 
 from __future__ import annotations

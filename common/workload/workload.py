@@ -168,7 +168,7 @@ def make_workload(
 
 
 def _with_unexplained(workload: Workload) -> Iterator[HostCost]:
-    """Yield the costs with what their work does not explain as surplus: no pessimistic case counts it as a gain."""
+    """Yield the costs with their unexplained time as surplus, which no pessimistic case counts as a gain."""
     parts_us = unexplained_us([workload.group_time(group) for group in range(len(workload.groups))])
     for cost, part_us in zip(workload.costs, parts_us, strict=True):
         yield replace(cost, surplus_us=min(cost.latency_us, cost.surplus_us + part_us), unexplained_us=part_us)

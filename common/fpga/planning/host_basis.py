@@ -53,7 +53,7 @@ class HostBasis:
 
 @dataclass(frozen=True, slots=True)
 class HostScale:
-    """How many times the profiled host's time another host needs, and who says so."""
+    """The factor from the profiled host's time to another host's, and its source."""
 
     factor: ThreePoint
     source: str

@@ -1,8 +1,9 @@
-"""The connections that are let in: so few of strangers that whoever shows the token always finds room.
+"""The connections that are let in; strangers get so few that a holder of the token always finds room.
 
-Each connection takes a descriptor, and whoever opens thousands and says nothing would take all of them. A connection is
-a stranger's until something on it shows the token. Where strangers are too many, of one address or of all, the oldest
-of them leaves for the newest. Room that is kept for holders of the token is never given to strangers.
+Each connection needs a descriptor, and a silent client with thousands of connections would use up all of them. A
+connection is a stranger's until something on it shows the token. If there are too many strangers, of one address or in
+all, the oldest of them is closed for the newest. Room that is kept for holders of the token is never given to
+strangers.
 """
 
 from __future__ import annotations
@@ -13,8 +14,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-OWN_DESCRIPTORS = 64  # of files that this process opens later: the model, the history, the sensors
-UNKNOWN_DESCRIPTORS = 64  # open ones, where the system does not list them
+OWN_DESCRIPTORS = 64  # kept for files that this process opens later: the model, the history, the sensors
+UNKNOWN_DESCRIPTORS = 64  # assumed open, if the system does not list them
 LEAST_ROOM = 8
 MOST_STRANGERS, MOST_OF_ADDRESS, MOST_HOLDERS = 512, 256, 1024
 Peer = tuple[str, int]  # address and port
@@ -49,7 +50,7 @@ def free_descriptors() -> int:
 
 
 class Doors:
-    """Who is in, in the order in which they came."""
+    """The open connections, in the order in which they came."""
 
     def __init__(self, room: Room) -> None:
         self.room = room
@@ -58,7 +59,7 @@ class Doors:
         self._holders: set[Peer] = set()
 
     def enter(self, peer: Peer, drop: Callable[[], object]) -> None:
-        """Let a stranger in, or take note of another way to drop one who is in.
+        """Let a stranger in, or note another way to drop one who is already in.
 
         Args:
             peer: the other end of the connection.

@@ -57,7 +57,7 @@ def read_token(path: Path) -> str:
 
 
 def _write_token(path: Path, token: str) -> None:
-    """Make the file of a token; a disk that is full keeps none that holds only a part."""
+    """Make the file of a token; on a full disk no file with a part of it is left."""
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     try:
         with os.fdopen(descriptor, "w", encoding="ascii") as file:
@@ -119,7 +119,7 @@ class Limits:
 
 
 class Rejection(NamedTuple):
-    """The answer to a request that gets no further."""
+    """The answer to a request that is refused."""
 
     status: int
     reason: str
@@ -131,7 +131,7 @@ FULL = Rejection(503, "too many clients")
 
 
 class UnusableBodyError(Exception):
-    """A body that no answer can be made of."""
+    """A body that cannot be used."""
 
     def __init__(self, rejection: Rejection) -> None:
         super().__init__(rejection.reason)
@@ -145,7 +145,7 @@ class ClientGoneError(Exception):
 class Guard:
     """Decides what each request gets before it is read.
 
-    Who shows the token has a limit of requests apart from that of strangers, so nobody who lacks it can use that up.
+    Clients that show the token have a limit of requests of their own, so no stranger can use it up.
 
     Args:
         token: what a client must know.
@@ -160,14 +160,14 @@ class Guard:
     def rejection(
         self, address: str, headers: Mapping[str, str], *, is_holder: bool, is_websocket: bool = False
     ) -> Rejection | None:
-        """Return why a request gets no further; None for the others.
+        """Return why a request is refused; None if it is not.
 
         Args:
             address: of the client.
             headers: of the request, with names in lower case.
             is_holder: whether the request shows the token.
-            is_websocket: whether it begins a WebSocket, on which the token comes later. Its connection is a stranger's
-                until then, and those are few.
+            is_websocket: whether it begins a WebSocket, on which the token comes later. Until then its connection is a
+                stranger's.
         """
         if headers.get("host", "").lower() not in self._hosts:
             return Rejection(421, "Host is not a name of this server")
@@ -184,7 +184,7 @@ class Guard:
         return secrets.compare_digest(token.encode(errors="surrogatepass"), self._token)
 
     def _is_of_this_site(self, headers: Mapping[str, str]) -> bool:
-        """Return whether no page of another site asks; such a page may only lead its reader here."""
+        """Return whether no page of another site sent the request; such a page may only link here."""
         if (origin := headers.get("origin")) is not None:
             scheme, _, host = origin.lower().partition("://")
             if scheme != self._scheme or host not in self._hosts:
@@ -226,7 +226,7 @@ def _bearer(headers: Mapping[str, str]) -> str:
 
 
 async def _body(receive: Receive, *, is_kept: bool) -> bytes:
-    """Return the body of a request. One that is refused is read to its end, too: who sends it reads no answer before.
+    """Return the body of a request. A refused one is read to its end, too, as its sender reads no answer before.
 
     Raises:
         UnusableBodyError: it is too large, or no text.
@@ -250,7 +250,7 @@ async def _body(receive: Receive, *, is_kept: bool) -> bytes:
 
 
 def _is_text(decoder: IncrementalDecoder, part: bytes, *, is_last: bool) -> bool:
-    """Return whether a part of a body goes on as UTF-8; JSON in UTF-16 or UTF-32 has bytes of 0."""
+    """Return whether a part of a body continues it in UTF-8; JSON in UTF-16 or UTF-32 has bytes of 0."""
     try:
         decoder.decode(part, is_last)
     except UnicodeDecodeError:

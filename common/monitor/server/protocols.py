@@ -1,6 +1,7 @@
-"""Connections of uvicorn that end in time: it waits without end for a request, for a body, and for who reads nothing.
+"""Connections of uvicorn with time limits.
 
-A whole request is due so long after the connection or the answer before, and its answer so long after that.
+uvicorn itself waits without end for a request, for a body, and for a client that reads nothing. Here a whole request is
+due ``REQUEST_S`` after the connection or the answer before, and its answer ``ANSWER_S`` after that.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from common.monitor.server.doors import Doors, Peer
 
 REQUEST_S = 10.0
 ANSWER_S = 30.0
-CLOSE_S = 5.0  # in which a client of the WebSocket reads what was sent last
+CLOSE_S = 5.0  # for a client of the WebSocket to read the last messages
 
 
 class TimedHttp(H11Protocol):  # type: ignore[misc]  # uvicorn is optional, so mypy does not read it

@@ -2,7 +2,7 @@
 
 The values that are kept are those from which shapes are computed: int64 tensors of at most one axis and ``KEPT_BYTES``,
 and integers among the attributes. The scales and the int32 biases of a quantized model are weights like any other.
-Vocabularies, categories and trees are learned, too: of classical machine learning only ``STRUCTURE`` is kept.
+Vocabularies, categories and trees are learned, too: operators of classical machine learning keep only ``STRUCTURE``.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _STRUCTURE = (
     "one_class post_transform targets zeros"
 )
 STRUCTURE = frozenset(_STRUCTURE.split())
-# Attributes with content of other operators, which have some of both kinds.
+# Attributes with content, of operators that have other attributes as well.
 CONTENT = {
     (ONNX, "TfIdfVectorizer"): ("pool_int64s", "pool_strings"),
     (ONNX, "StringNormalizer"): ("stopwords",),
@@ -37,8 +37,8 @@ def strip_weights(model: onnx.ModelProto) -> None:
     """Take weights, texts and local functions out of a model, in its bodies and attributes as well.
 
     Tensors keep name, type and shape. Lists keep their length, with zeros and empty texts in them. A single number (an
-    epsilon, a factor) stays, because it was chosen and not learned; in a Constant node it is a tensor, and goes. So
-    goes every number of classical machine learning that is not ``STRUCTURE``.
+    epsilon, a factor) stays, because it was chosen and not learned; in a Constant node it is a tensor, and becomes
+    zero. So does every number of classical machine learning that is not in ``STRUCTURE``.
     """
     model.DiscardUnknownFields()
     for name in ("functions", "training_info"):

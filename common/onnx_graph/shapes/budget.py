@@ -24,7 +24,7 @@ LARGEST_OPERAND = 1_000_000  # elements, or characters of texts
 MOST_OPERATIONS = 10_000_000  # of one evaluation; the unit is an operation of the Python interpreter
 BUDGET = 3 * MOST_OPERATIONS  # of all evaluations of a model
 NODE_OPERATIONS = 50  # of any evaluation
-ELEMENTS_PER_OPERATION = 200  # that numpy computes in the time of one operation of the interpreter
+ELEMENTS_PER_OPERATION = 200  # numpy computes so many in the time of one operation of the interpreter
 LARGEST_SHAPE = 4096  # elements of an operand that may hold a shape or a bound
 
 RANDOM = frozenset(
@@ -41,17 +41,17 @@ _SEQUENCES = (
     "SequenceConstruct SequenceEmpty SequenceInsert SequenceErase SequenceAt SequenceLength SplitToSequence "
     "ConcatFromSequence Optional OptionalGetElement OptionalHasElement"
 )
-# By a few calls of numpy, with at most as many elements in the result as the operands have combinations of theirs.
+# A few calls of numpy compute these. The result has at most one element per combination of the operands' elements.
 BY_NUMPY = ACTIVATIONS | ARITHMETIC | REDUCTIONS | RESHAPES | frozenset(_BY_NUMPY.split())
-# By a few calls of numpy; the values of their operands decide how many elements the result has.
+# A few calls of numpy compute these. The values of their operands decide how many elements the result has.
 GENERATORS = frozenset(("ConstantOfShape", "EyeLike", "Expand", "OneHot", "Pad", "Range", "Tile"))
 SEQUENCES = frozenset(_SEQUENCES.split())
-# Data decide how many elements the result has; the most by the sizes of the operands. Each text may have many parts.
+# Data decide how many elements these results have. The functions bound it by the sizes of the operands.
 DECIDED_BY_DATA: Mapping[str, Callable[[Sequence[int]], int]] = {
     "ImageDecoder": max,  # Pillow refuses an image of very many pixels before it decodes it
     "NonMaxSuppression": lambda sizes: 3 * max(sizes),
     "StringNormalizer": max,
-    "StringSplit": lambda sizes: max(sizes) ** 2,
+    "StringSplit": lambda sizes: max(sizes) ** 2,  # each text may have many parts
 }
 WINDOW = frozenset(("kernel_shape", "strides", "dilations", "size", "sampling_ratio"))  # attributes
 
@@ -101,7 +101,7 @@ def _size(value: Value) -> int:
 def _result_elements(
     node: onnx.NodeProto, operands: Sequence[Value], sizes: Sequence[int], opsets: Mapping[str, int]
 ) -> int | None:
-    """Return the most elements that a result can have; None where nothing says so."""
+    """Return the most elements that a result can have; None if it is unknown."""
     if node.op_type in SEQUENCES:
         return sum(sizes)
     if node.op_type == "Range":

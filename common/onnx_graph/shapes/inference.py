@@ -69,7 +69,7 @@ def infer_model(model: onnx.ModelProto, given: Mapping[str, Array], learned: Lea
 
 
 def _require_allowed(region: Region, state: InferenceState, *, is_bound: bool) -> None:
-    """Check every node; extents count outside bodies where all dimensions are bound, and those of weights anyway."""
+    """Check every node; extents of weights always count, others only outside bodies and with all dimensions bound."""
     for part in region.walk():
         fixed = state.types if is_bound and part is region else {*region.initializers, *part.initializers}
         for node in part.nodes:

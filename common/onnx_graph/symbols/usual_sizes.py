@@ -89,7 +89,7 @@ def _sizes_of_processor(folder: Path) -> dict[str, int]:
 
 
 def _mapping(path: Path) -> dict[str, Any]:
-    """Return what a file beside the model says; it is no file of ours, so whatever is wrong with it says nothing."""
+    """Return what a file beside the model says; it is not our file, so a damaged one says nothing."""
     try:
         content = json.loads(small_text(path)) if path.is_file() else {}
     except (ConfigurationError, OSError, ValueError, RecursionError):

@@ -1,4 +1,4 @@
-"""The answer in one sentence: what to offload and what it gains, that nothing is worth it, or why nobody can say."""
+"""The answer in one sentence: what to offload with which gain, that nothing is worth it, or why nothing is judged."""
 
 from __future__ import annotations
 
@@ -91,12 +91,12 @@ def board_name(board: str) -> str:
 
 
 def _at_most(compared: Sequence[OffloadComparisonRow]) -> str:
-    """Return what no plan exceeds in the likely case, by the proven bound."""
+    """Return the likely speedup that no plan exceeds, by the proven bound."""
     bound = next((row["latency_speedup_factor"] for row in compared if row["alternative"] == "proven bound"), None)
     return "" if bound is None else f": at most {significant(bound)}x"
 
 
 def _accuracy(tables: Tables) -> str:
-    """Return that nobody looked at the outputs in the number format of the kernels, where it changes them."""
+    """Return that the accuracy in the kernels' number format is not judged, if that format changes outputs."""
     formats = dict.fromkeys(row["precision"] for row in tables.get("offload_plan", ()))
     return "".join(f"; accuracy in {name} not judged" for name in formats if name != EXACT_FORMAT)
