@@ -118,8 +118,8 @@ def add_search_flags(parser: cli.Parser) -> None:
 
 
 def add_host_flags(parser: cli.Parser) -> None:
-    """Add where the host's times come from, for a board whose host is its own processor."""
-    text = "times the profiled host's time that the plan's host needs: 8, 6..10 or 6..8..10, the shortest first"
+    """Add the flags for the source of the host's times, for a board whose host is its own processor."""
+    text = "factor on the profiled times for the plan's host: 8, 6..10 or 6..8..10, the shortest time first"
     parser.setting("--host-scale", type=read_host_scale, metavar="FACTOR", help=text)
     parser.setting("--host-scale-source", metavar="TEXT", help="source of the factor; --host-scale needs it")
     text = "folder with the tables of 01 to 05 that were measured on the board's own processor"

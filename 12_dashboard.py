@@ -72,7 +72,7 @@ def arguments() -> cli.Parser:
     add, file = parser.setting, {"type": cli.path, "metavar": "FILE"}
     parser.model_settings()
     add("--attach", action="store_true", default=False, help="run no model: show what others post")
-    add("--port", type=cli.non_negative_int, default=PORT, metavar="N", help="port; 0 takes a free one")
+    add("--port", type=cli.non_negative_int, default=PORT, metavar="N", help="port; 0 picks a free one")
     add("--threads", type=cli.positive_int, metavar="N", help="intra-op threads (default: all)")
     add("--provider", default="cpu", metavar="NAME", help="execution provider")
     add("--optimization", default="all", metavar="LEVEL", help="graph optimization level, as in 01")

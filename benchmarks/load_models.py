@@ -73,13 +73,13 @@ class Row:
 
     @property
     def difference(self) -> Estimate:
-        """By how much ours exceeds LoadGen's: the median over the rounds, with its limits."""
+        """The excess of ours over LoadGen's: the median over the rounds, with its limits."""
         ratio = percentile(np.asarray(self.ours_us / self.theirs_us), 0.5)
         return Estimate(*(None if limit is None else limit - 1 for limit in (ratio.value, ratio.low, ratio.high)))
 
     @property
     def spread(self) -> float:
-        """By how much LoadGen's own rounds differ."""
+        """The difference between LoadGen's own rounds."""
         return float(np.ptp(self.theirs_us) / np.median(self.theirs_us))
 
     @property

@@ -185,7 +185,7 @@ def find_file(quantity: str, name: str, folder: Path) -> Path:
     Args:
         quantity: what the file describes, by its name in the settings: ``board``.
         name: ``u280``, or the path of a YAML file.
-        folder: of the named files.
+        folder: the place of the named files.
 
     Raises:
         UnusableValueError: there is no such file; the message lists the names in the folder.

@@ -40,8 +40,8 @@ class TorchOperators:
     """Figures of each operator, in arrays: a file may hold millions.
 
     Attributes:
-        number: its External id, or -1.
-        is_named: whether its name has a namespace.
+        number: External id of the operator, or -1.
+        is_named: whether the name has a namespace.
     """
 
     call_indices: dict[TorchCall, int] = field(default_factory=dict)
@@ -57,7 +57,7 @@ class TorchOperators:
 class TorchEvents:
     """The operators, steps (start, end, thread), kernels (External id, correlation, µs) and launches of a file.
 
-    ``launches`` are External id, start and thread of the call that launched a kernel, by correlation.
+    ``launches`` has External id, start and thread of the call that launched a kernel, by correlation.
     """
 
     operators: TorchOperators = field(default_factory=TorchOperators)

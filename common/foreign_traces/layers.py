@@ -50,9 +50,9 @@ class LayerProfile:
         layers: those that took part in a run.
         merged: nodes of the model that have no layer of their own, because the one that reads them computes them.
         shapes: of tensors, by names that the model may know.
-        run_count: runs behind the times; None where the profile does not say it.
-        operation_share: where order alone aligns calls and nodes, the share of them that are aligned; else None.
-        is_of_device: whether the times are those of an accelerator, on which the host's threads do not bear.
+        run_count: runs behind the times; None where the profile does not have it.
+        operation_share: share of the calls and nodes that order alone aligns; None if names or sizes align them.
+        is_of_device: whether the times are those of an accelerator, which the host's threads do not affect.
     """
 
     program: str

@@ -27,14 +27,14 @@ MOST_BYTES = 50_000_000
 OVERALL, STATED = "htp_overall_summary", "resource_utilization"
 TRAFFIC = ("total_dram_read", "total_dram_write", "total_vtcm_read", "total_vtcm_write")
 NODE = "QNN node"
-# Tables of operators: their kind, and the keys of an operator's name and of how many HTP operators it has.
+# Tables of operators: their kind, and the keys of an operator's name and of its count of HTP operators.
 OPERATORS = {
     "qnn_op_types": ("QNN operator type", "op", "num_htp_ops"),
     "qnn_op_instances_nodes": (NODE, "qnn_op", "num_htp_ops"),
     "htp_op_types": ("HTP operator type", "op", "instances"),
 }
 DOMINANT = "num_dominant_path_cycles_htp_"
-UNCLASSIFIED = "UNK"  # what the viewer calls threads that it cannot distinguish
+UNCLASSIFIED = "UNK"  # the viewer's name for threads that it cannot classify
 KIB = 1024
 UNITS = ("HVX", "HMX")
 
@@ -53,8 +53,8 @@ class QhasOperator:
     """A kind of operators, or one node; its cycles are added up over the threads.
 
     Attributes:
-        cycles_share: of the cycles in which threads were active.
-        dominant_path_cycles: on the longest chain through all threads, which the length of the run follows.
+        cycles_share: share of the cycles in which threads were active.
+        dominant_path_cycles: cycles on the longest chain through all threads, which decides the length of the run.
     """
 
     kind: str

@@ -91,7 +91,7 @@ def disturbances(series: Iterable[RunSeries], events: Sequence[OsEvent]) -> list
 
     Args:
         series: the runs after the warm-up, one series per session; they do not overlap.
-        events: in any order.
+        events: disturbances, in any order.
     """
     slow_runs = [pair for runs in series for pair in _of_series(runs, events)]
     return [row for _, row in sorted(slow_runs, key=lambda pair: pair[0])]

@@ -50,7 +50,7 @@ class RunEnergy:
     """Energy of one run: the total, its division, and an interval from ``low_uj`` to ``high_uj`` for each node.
 
     Attributes:
-        total: in µJ; None where nothing is known.
+        total: the energy in µJ; None if it is unknown.
         division: energy of each node by cause; NaN throughout if no node's work is known.
         unknown: positions of the nodes whose work is not fully known. They are given the mean power of the others.
         expected_closure: range of closure factors that the intervals of the coefficients allow.

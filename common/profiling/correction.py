@@ -54,7 +54,7 @@ def correct(measurement: Measurement, input_counts: Mapping[str, int], folder: P
     contains the cost around the events of its bodies.
 
     Args:
-        measurement: with its trace.
+        measurement: the runs, with their trace.
         input_counts: operands of each executed node (the trace omits prepacked weights).
         folder: where the calibration writes its traces.
 

@@ -31,8 +31,8 @@ def complete_executed_graph(executed: Path, session: Session, provider: str, tra
     Args:
         executed: where :func:`create_session` was asked to save it.
         session: the profiled session.
-        provider: its full name.
-        trace: its trace.
+        provider: full name of the execution provider.
+        trace: the trace of the session.
 
     Raises:
         PipelineError: see :func:`write_fused_graph`.

@@ -27,7 +27,7 @@ def peak_activation_bytes(graph: Graph) -> tuple[int, str]:
     """Return how many bytes of activations are alive at most, by the shapes, and at which node.
 
     A tensor is alive from the node that writes it to the last one that reads it; inputs and outputs of the graph stay.
-    An operator that can write over an operand of this size that nobody else reads needs no memory for its result.
+    An operator needs no memory for its result if it can write over an operand of that size which nobody else reads.
     Tensors of unknown size count as 0, and bodies of control flow are left out, so more may be needed.
     """
     nodes = [node for node in graph.nodes if not node.body]

@@ -23,7 +23,7 @@ def available_sensors(
 
     Args:
         powercap_root: tree of RAPL counters; pyRAPL reads the default tree only.
-        clock: in seconds.
+        clock: returns the time in seconds.
     """
     groups = (_rapl_sensors(powercap_root, clock), nvml_sensors(clock), cpu_sensors(clock))
     sensors = [sensor for group, _ in groups for sensor in group]

@@ -22,8 +22,8 @@ NODE_FACTS = (
 def npu_process(runs: Sequence[NpuRunsRow], nodes: Sequence[NpuNodesRow]) -> Process | None:
     """Return the runs of a device, and the nodes of the median one; None for an emulator, whose times mean nothing.
 
-    Of a node only its cycles are known, added up over the threads of the processor. So its slice is an allocation of
-    the run's time by its share of the cycles, in the order of the graph, and says so.
+    The profile has only the cycles of a node, added up over the threads of the processor. So its slice is an allocation
+    of the run's time by its share of the cycles, in the order of the graph, and says so.
     """
     timed = [(row, times) for row in runs if not row["is_emulated"] and (times := _times(row))]
     if not timed:

@@ -111,9 +111,9 @@ def number_marks(axes: Axes, places: Mapping[int, Point], radii: Sequence[float]
     """Write a number beside each mark, clear of all others, with a line to it.
 
     Args:
-        axes: with their limits set.
-        places: of the marks by their number, in the drawn data.
-        radii: of the marks, in pixels.
+        axes: axes whose limits are set.
+        places: places of the marks by their number, in the drawn data.
+        radii: radii of the marks, in pixels.
         others: places in pixels that no number may cover.
     """
     pixels = on_screen(axes, [*places.values()])

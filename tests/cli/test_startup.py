@@ -81,7 +81,7 @@ def test_too_little_memory_for_the_packages_is_one_line(script):
 
 @pytest.mark.parametrize("text", startup.NO_MEMORY)
 def test_a_package_that_finds_no_memory_is_one_line(text):
-    """As pandas: it raises another error for the one that it met."""
+    """An error like that of pandas, which raises another one for the one that it met."""
     program = (
         "from common import startup; startup.begin()\n"
         f"try:\n    raise ImportError({text!r})\nexcept ImportError:\n    raise ImportError('numpy is missing')"

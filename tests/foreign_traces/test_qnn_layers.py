@@ -26,7 +26,7 @@ def test_the_time_of_each_run_is_divided_over_its_nodes_exactly(tmp_path):
 
 @pytest.mark.parametrize("name", ["/a/Conv_token_1_2", "/a/Conv_token_1", "/a/Conv_2", "_a_Conv", "/a/Conv"])
 def test_what_qnn_and_converters_make_of_a_name(tmp_path, name):
-    """As in winml-cli's ResNet-50 of a Snapdragon: Conv_token_1_2, Add_3."""
+    """The names are like those in winml-cli's ResNet-50 of a Snapdragon: Conv_token_1_2, Add_3."""
     nodes = (("Input", 1, 0), (name, 23, 700), ("/a/Conv_1", 24, 300))
     profile = read_qnn_layers(write_csv(tmp_path / "profile.csv", device_run(nodes)), None)
     graph = graph_of(

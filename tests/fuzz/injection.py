@@ -21,7 +21,7 @@ from tests.fuzz.programs import SCRIPTS, run_here
 from tests.fuzz.trial import NAMED, Trial
 
 MEASURING = ("00", "01", "10", "14", "15", "18", "19", "20", "21", "22")
-SLOW = ("00_host_ceilings.py",)  # tens of seconds of a processor: points are few
+SLOW = ("00_host_ceilings.py",)  # tens of seconds of processor time: points are few
 FEW = 12
 MOST_OF_A_CALL = 400  # points of one system call of one stage
 ALLOCATIONS = 300  # points of one stage

@@ -172,7 +172,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         lines.append(f"{name:<12}{count:>9}{all_tried:>8}{caught:>8}{share:>8}")
     print(f"{'room':<12}{'mutants':>9}{'tried':>8}{'caught':>8}{'share':>8}", *lines, sep="\n")
     used_s = time.process_time() - start_s + _children_s()
-    print(f"seed {given.seed}, {used_s / 60:.1f} minutes of a processor")
+    print(f"seed {given.seed}, {used_s / 60:.1f} minutes of processor time")
     return 0
 
 

@@ -218,7 +218,7 @@ def test_energy_bars_add_up_and_the_title_names_source_and_largest_cause(tables,
 
 
 def test_a_bar_too_short_to_be_seen_has_a_line_at_its_end(tables, keys):
-    """Of 400 mJ, 30 µJ are no pixel wide, and a white outline would cover what is."""
+    """A part of 30 µJ of 400 mJ is narrower than a pixel, and a white outline would cover it."""
     table = tables["ops_profile"]
     groups, _ = draw_energy(table, tables["energy_summary"], keys, labels_of(records(table))).axes
     ends_mj = {line.get_xdata()[0] for line in groups.lines}

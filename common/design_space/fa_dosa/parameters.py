@@ -61,7 +61,7 @@ class MappingParameters:
 
 
 class FusionParameters:
-    """For each group of a graph, how probable it is that its layers run as one kernel.
+    """The probability that the layers of a group run as one kernel, for each group of a graph.
 
     Attributes:
         logits: of the probabilities, one for each group; they start at 0, which is a half.

@@ -118,7 +118,7 @@ def _run(
 ) -> list[float]:
     """Return start times; a job whose resource is busy is queued again for the time when it is free.
 
-    Of jobs that could start at one time, the one with the lowest rank does.
+    If several jobs could start at one time, the one with the lowest rank starts.
     """
     ready_us = [0.0] * len(jobs)
     free_us: dict[str, float] = {}

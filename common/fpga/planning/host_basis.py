@@ -21,8 +21,8 @@ class HostBasis:
     """Where the host's times of a plan come from.
 
     Attributes:
-        kind: from the profile, from the profile times a factor, or from a profile on the host that the plan is for.
-        processor: on which they were measured.
+        kind: the source: the profile, the profile times a factor, or a profile on the host of the plan.
+        processor: name of the processor on which the times were measured.
         scaling: the factor and its source, in words; empty without one.
     """
 
@@ -65,7 +65,7 @@ class HostScale:
 
 
 def host_basis(processor: str, scale: HostScale | None, *, is_other: bool) -> HostBasis:
-    """Return where times come from that were measured on a processor; ``is_other``: on the host of the plan itself."""
+    """Return the basis of times measured on a processor; ``is_other`` says that it is the host of the plan itself."""
     kind: HostKind = "measured" if is_other else "profiled" if scale is None else "scaled"
     return HostBasis(kind, processor, "" if scale is None else str(scale))
 
@@ -74,7 +74,7 @@ def read_host_scale(text: str) -> ThreePoint:
     """Return the factor of ``8``, ``6..10`` or ``6..8..10``; the likely one of two ends is their geometric mean.
 
     Raises:
-        UnusableValueError: it is no such factor.
+        UnusableValueError: the text is no such factor.
     """
     try:
         values = [float(part) for part in text.split("..")]

@@ -98,8 +98,8 @@ def _host_notes(plan: Plan) -> Iterator[str]:
         cost, others = workload.costs[most], f" and {len(doubtful) - 1} more" if len(doubtful) > 1 else ""
         yield (
             f"{workload.names[most]}{others}: the host's time ({cost.latency_us:.0f} us) is at least "
-            f"{cost.unexplained_us:.0f} us longer than larger groups of the run lead to expect, as when threads wake; "
-            "the case of least gain does not count that"
+            f"{cost.unexplained_us:.0f} us longer than the times of larger groups suggest, for example because threads "
+            "wake; the case of least gain does not count this excess"
         )
     if workload.excess_share > NOTICED_EXCESS:
         yield (

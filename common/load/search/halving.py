@@ -205,7 +205,7 @@ class SearchResult:
 
     @property
     def margin(self) -> Estimate | None:
-        """By how much of its rate the best one exceeds the runner-up, with what the limits of both allow."""
+        """The share of its rate by which the best one exceeds the runner-up, with the limits that follow from both."""
         if (second := self.runner_up) is None or not second.rate_hz:
             return None
         first = self.best["rate"]

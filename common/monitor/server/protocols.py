@@ -27,10 +27,10 @@ class TimedHttp(H11Protocol):  # type: ignore[misc]  # uvicorn is optional, so m
     """A connection over HTTP.
 
     Args:
-        doors: what lets it in.
-        peer: its other end.
-        config: of uvicorn.
-        state: of uvicorn's server.
+        doors: the doors that let the connection in.
+        peer: address of the client.
+        config: uvicorn's configuration.
+        state: the state of uvicorn's server.
     """
 
     def __init__(self, doors: Doors, peer: Peer, config: Config, state: ServerState) -> None:

@@ -27,8 +27,8 @@ def operators_by_threads(stream_bytes: int, resident_bytes: Mapping[int, Iterabl
     """List the operators to measure, by thread count.
 
     Args:
-        stream_bytes: of each array that streams from memory.
-        resident_bytes: of the arrays that stay in a cache, by thread count.
+        stream_bytes: size of each array that streams from memory.
+        resident_bytes: size of the arrays that stay in a cache, by thread count.
     """
     narrow = [
         operators.matmul_integer(SIDE),

@@ -104,7 +104,7 @@ def prepare(
     Args:
         model: the ONNX file.
         feeds: an array per graph input.
-        settings: of both sessions.
+        settings: the settings of both sessions.
         folder: where the trace and the executed graph (``executed.onnx``) are left.
         content: what to run instead of the file's own content.
 

@@ -35,7 +35,7 @@ def time_shares(
 
     Args:
         model: the model file.
-        settings: of the session.
+        settings: the settings of the session.
         feeds: values of the inputs.
         hear: gets the runs before the first of them, so that another thread can stop them.
 

@@ -109,7 +109,7 @@ def run_timelines(
     """Return when each node ran, on the clock of ``time.perf_counter``; only the wanted runs are parsed.
 
     Args:
-        path: of the trace.
+        path: the file of the trace.
         trace: the whole of it.
         clocks: clocks of every profiled run, in order.
         runs: positions of the wanted runs in the trace.

@@ -159,8 +159,8 @@ def comparison_report(
     Args:
         rows: rows of comparison.
         conditions: doubts, and what differs besides the figures.
-        labels: of executed nodes of the baseline.
-        baseline: its name.
+        labels: labels of the executed nodes of the baseline.
+        baseline: name of the baseline.
     """
     head = f"{verdict_line(rows)} (baseline: {baseline})"
     lines = [printable(head), *map(printable, conditions), ""]
@@ -202,8 +202,8 @@ def comparison_page(
 
     Args:
         parts: rows of comparison of each folder, with doubts and what differs besides the figures.
-        labels: of executed nodes of the baseline.
-        baseline: its name.
+        labels: labels of the executed nodes of the baseline.
+        baseline: name of the baseline.
     """
     nodes: Table[ComparisonRow] = Table(node_column("node", labels), *DETAILS)
     body = [f"<h1>Compared with {escape(printable(baseline))}</h1>"]

@@ -98,7 +98,7 @@ def draw_roofs(axes: Axes, roof: Roof, marks: Sequence[Point] = ()) -> None:
     """Draw every line with its label, and the ridge points of the judging lines.
 
     Args:
-        axes: with their limits set.
+        axes: axes whose limits are set.
         roof: the lines.
         marks: places of the drawn data that no label of a slope should cover.
     """
@@ -155,7 +155,7 @@ def _label_slope(
     """Label a slope along its line where most room is; return points in pixels that the label covers.
 
     Args:
-        axes: with their limits set.
+        axes: axes whose limits are set.
         slope: the line.
         top: rate at which it ends.
         along: possible places, as shares of the visible part; the first ones are better.

@@ -29,7 +29,7 @@ def bottleneck_report(
     Args:
         rows: rows of bottlenecks.
         median_us: median of the unprofiled runs; None for the profile of an NPU.
-        labels: of executed nodes.
+        labels: labels of the executed nodes.
         doubts: why the times of the host decide nothing.
         file: that holds all findings.
     """

@@ -37,7 +37,7 @@ def test_every_node_of_every_tiny_model_is_annotated(tmp_path, name):
 
 @pytest.mark.parametrize("change", [{"data_type": 99}, {"dims": [-3]}, {"dims": [2**62]}])
 def test_a_tensor_that_holds_nothing_valid_is_refused_in_one_line(tmp_path, change):
-    """Its zeros would be of no type, or as many as no memory holds."""
+    """The zeros of such a tensor would be of no type, or more than any memory holds."""
     model = model_of([helper.make_node("Constant", [], ["y"], value=TensorProto(data_type=1, dims=[3]))])
     tensor = model.graph.node[0].attribute[0].t
     tensor.raw_data = bytes(12)
