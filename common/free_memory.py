@@ -13,7 +13,7 @@ from pathlib import Path
 
 KIB = 1024
 PROC, CGROUPS = Path("/proc"), Path("/sys/fs/cgroup")
-SPARED_SHARE = 0.05  # of free memory: for what else the process does
+SPARED_SHARE = 0.05  # share of free memory that is left for other work of the process
 
 
 def free_bytes(proc: Path = PROC, cgroups: Path = CGROUPS) -> int | None:

@@ -1,4 +1,4 @@
-"""How a script begins: a signal ends it, and what it lacks to run at all is one line with the way out.
+"""The start of a script: a signal ends it, and a missing requirement is one line with the way out.
 
 The scripts import this module first, under whatever Python somebody starts them with. So it is written for Python 3.7,
 and imports next to nothing.
@@ -44,7 +44,7 @@ def begin() -> None:
 
 
 def require_address_space() -> None:
-    """End where a limit leaves too little for the packages: some print lines of their own, and some never return."""
+    """End if a limit leaves too little for the packages, since some print lines of their own and some never return."""
     import resource
 
     limit_bytes, _ = resource.getrlimit(resource.RLIMIT_AS)
@@ -56,7 +56,7 @@ def require_address_space() -> None:
 
 
 def explain(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-    """Print what a script lacks to start in one line; any other exception is a bug, and keeps its traceback."""
+    """Print one line on a requirement that is missing; any other exception is a bug, and keeps its traceback."""
     name = (getattr(error, "name", None) or "").partition(".")[0]
     if isinstance(error, ModuleNotFoundError) and name not in OWN:
         end(f"the package {name} is not installed for {sys.executable}; {way_out()}")
@@ -66,7 +66,7 @@ def explain(kind: type[BaseException], error: BaseException, trace: TracebackTyp
 
 
 def _chain(error: BaseException | None) -> Iterator[BaseException]:
-    """Yield an exception and those that led to it: packages raise another one for what they could not import."""
+    """Yield an exception and those that led to it, because packages raise another one if an import fails."""
     while error is not None:
         yield error
         error = error.__cause__ or error.__context__

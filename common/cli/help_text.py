@@ -39,7 +39,7 @@ def short_help(prog: str, doc: str, actions: Sequence[Action]) -> str:
 
 
 def _head(prog: str, doc: str, columns: int) -> list[str]:
-    """Return what precedes the flags: the first paragraph, what is read and written, and an example."""
+    """Return the text before the flags: the first paragraph, what is read and written, and an example."""
     first, *others = doc.strip().split("\n\n")
     blocks = [first, *(block for block in others if block.startswith("Reads"))]
     examples = [line for line in doc.splitlines() if line.startswith("    python ") and prog in line]

@@ -29,7 +29,7 @@ OF_SOME_LOADS = ("load_disturbances", "loadgen_summary")  # they name batches an
 
 
 def schedule_flags(parser: Parser, processes: Sequence[str], duration_s: float = 10.0) -> None:
-    """Add the times of the requests; of the processes in which they may arrive, the usual one is first."""
+    """Add the times of the requests; the first of the possible arrival processes is the usual one."""
     parser.setting("--rate", type=flags.positive_float, default=10.0, metavar="HZ", help="requests per second, mean")
     parser.setting("--arrivals", choices=processes, default=processes[0], help="how requests arrive")
     text = "bursty: peak over mean rate, share of the time, mean length in s"

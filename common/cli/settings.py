@@ -150,7 +150,7 @@ class Settings:
         self.values = dict(values)
         self.origins = dict(origins)
         self.command = command
-        self.switches = switches  # what a single call does otherwise; no setting of a table
+        self.switches = switches  # switches of a single call, which are no setting of a table
 
     @property
     def check(self) -> bool:

@@ -121,7 +121,7 @@ class StageRun:
         return bool(self._written or self._folders)
 
     def close(self) -> None:
-        """Print the notes that matter most, and what was written; ``--all-notes`` prints all of it."""
+        """Print the most important notes and written files; ``--all-notes`` prints all of them."""
         stage = STAGES.get(self.record.stage)
         notes = ranked(self.record.notes, stage.writes if stage else ())
         written = self._written
@@ -164,7 +164,7 @@ def parsed(parser: Parser, argv: Sequence[str] | None) -> Iterator[Settings]:
 
 
 def _for_make(error: PipelineError, given: Sequence[tuple[str, int]]) -> PipelineError:
-    """Return an error on unbound dimensions with a whole line for make as the way out, where make runs the stage."""
+    """Return an error on unbound dimensions; if make runs the stage, the way out is a whole line for make."""
     line = os.environ.get(MAKE_LINE)
     if not (line and isinstance(error, UnboundDimensionsError) and all(map(PLAIN_NAME.fullmatch, error.sizes))):
         return error

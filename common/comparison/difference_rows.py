@@ -128,7 +128,7 @@ def _node_rows(baseline: MeasuredSide, candidate: MeasuredSide, question: Questi
 
 
 def why_no_nodes(baseline: MeasuredSide, candidate: MeasuredSide, rows: Sequence[ComparisonRow]) -> list[str]:
-    """Return why a comparison has no row of a node; nothing where it has one."""
+    """Return why a comparison has no rows of nodes; nothing if it has some."""
     if any(row["compared_kind"] == "node" for row in rows):
         return []
     for side in (baseline, candidate):

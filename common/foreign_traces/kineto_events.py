@@ -138,7 +138,7 @@ def _whole(value: object) -> int:
 
 
 def _shapes(dims: object) -> Shapes:
-    """Return the shapes of the operands; a scalar or what is no tensor has none."""
+    """Return the shapes of the operands; a scalar or a value that is no tensor has none."""
     if not isinstance(dims, list):
         return ()
     return tuple(

@@ -135,7 +135,7 @@ def _sources(name: str) -> Iterator[Names]:
 
 
 def _readings(part: str) -> Iterator[str]:
-    """Yield what a part of a name may be called in the model: without PWN and brackets, and not as a copy."""
+    """Yield the names that a part may have in the model: without PWN, brackets and the marks of a copy."""
     yield part
     for reading in (part.removeprefix("PWN(").strip("()"), part.replace("PWN(", "").rstrip(")")):
         yield from (reading, _CLONE.sub("", reading))

@@ -64,7 +64,7 @@ class ContinuousRuns:
         return self._over.is_set()
 
     def stop_by(self, stop: Callable[[], object]) -> None:
-        """Take note of what ends a run that is going on, from another thread."""
+        """Register a function that ends the run in progress when another thread calls it."""
         self._stops.append(stop)
 
     def __exit__(self, *_: object) -> None:

@@ -174,7 +174,7 @@ class PlacementCells(TypedDict):
 
 
 def placement_cells(node: NpuNode) -> PlacementCells:
-    """Return the cells of a node; where there is no schematic, those that QHAS has."""
+    """Return the cells of a node; without a schematic they come from QHAS."""
     recorded = None if node.ops is not None else node.recorded
     return {
         "npu_op_id": node.op_id,

@@ -211,7 +211,7 @@ class TracefsRecorder:
         self._problems.append(f"{INCOMPLETE}so many scheduler events came that none was kept after {after_s:.3g} s")
 
     def _read(self) -> bytes:
-        """Return what is in the buffer, and no more: where a read is an event itself, the buffer never empties."""
+        """Return the present content of the buffer. If each read is an event itself, the buffer never empties."""
         pieces, size = [], 0
         with contextlib.suppress(BlockingIOError):
             while size < MOST_UNPARSED_BYTES and (piece := os.read(self._pipe, 1 << 16)):

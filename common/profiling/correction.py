@@ -75,7 +75,7 @@ def correct(measurement: Measurement, input_counts: Mapping[str, int], folder: P
 
 
 def waking_node(nodes: Sequence[NodeTrace]) -> str | None:
-    """Return the first node of a run that uses the thread pool, and so wakes it; None where no node does."""
+    """Return the first node of a run that uses the thread pool, and so wakes it; None if no node does."""
     return next((node.name for node in nodes if node.uses_thread_pool), None)
 
 

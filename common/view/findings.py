@@ -103,7 +103,7 @@ class Findings:
         return next((stage for stage in self.stages if artifact in stage.writes), None)
 
     def origin(self) -> Origin:
-        """Return which model was measured where; what no record has is empty."""
+        """Return which model was measured where; a field that no record has is empty."""
         model = next((stage for stage in self.stages if stage.model_id), None)
         measured, latency = self.writer("latency_summary"), self.documents.get("latency_summary")
         return Origin(

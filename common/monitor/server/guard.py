@@ -259,7 +259,7 @@ def _is_text(decoder: IncrementalDecoder, part: bytes, *, is_last: bool) -> bool
 
 
 def _with_body(body: bytes, receive: Receive) -> Receive:
-    """Return a function that gives a body that was read, and then what comes after it."""
+    """Return a function that gives the body that was read, and then the messages after it."""
     messages: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
 
     async def received() -> Message:

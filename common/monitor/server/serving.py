@@ -27,7 +27,7 @@ LOOPBACK = "127.0.0.1"
 EVERYWHERE = "::" if socket.has_dualstack_ipv6() else "0.0.0.0"
 SEND_BUFFER_BYTES = 64 * 1024  # what waits in the system for a client that does not read is old, and is memory
 MESSAGE_BYTES = 4096  # what a client of the WebSocket has to say is its token
-BACKLOG = 1024  # who comes before the server is ready waits
+BACKLOG = 1024  # connections that wait until the server is ready
 RETRY_S = 0.1  # after a connection that could not be taken
 MOST_PORT = 65_535
 END_S = 1
@@ -175,7 +175,7 @@ async def serve(
 
 
 async def _let_in(bound: socket.socket, doors: Doors, server: uvicorn.Server) -> None:
-    """Take each connection as it comes; one whose handshake fails is nobody's error."""
+    """Accept each connection as it comes; a failed handshake is no error of the server."""
     from common.monitor.server.protocols import REQUEST_S, TimedHttp
 
     loop, config, greetings = asyncio.get_running_loop(), server.config, set[asyncio.Task[None]]()
@@ -201,7 +201,7 @@ async def _let_in(bound: socket.socket, doors: Doors, server: uvicorn.Server) ->
         greetings.add(greeting)
         greeting.add_done_callback(greetings.discard)
         doors.enter(peer, greeting.cancel)
-        await asyncio.sleep(0)  # where one waits behind the other, the loop would do nothing else
+        await asyncio.sleep(0)  # without it, a queue of connections would keep the loop from all other work
 
 
 @contextlib.contextmanager

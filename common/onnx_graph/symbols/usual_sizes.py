@@ -15,7 +15,7 @@ from common.small_file import small_text
 
 IMAGE_AXES = {1: "channels", 2: "height", 3: "width"}
 DEFAULTS = {"batch": 1, "channels": 3, "height": 224, "width": 224, "sequence": 128, "samples": 16_000, "frames": 100}
-# What the names of dimensions contain, by what they are; the first that fits counts.
+# Parts of the names of dimensions, by kind of dimension. The first that fits counts.
 WORDS = {
     "batch": re.compile(r"batch|^(n|b|bs)$", re.IGNORECASE),
     "sequence": re.compile(r"seq|token|length|ctx|context|^(s|t|l)$", re.IGNORECASE),
@@ -25,7 +25,7 @@ WORDS = {
     "samples": re.compile(r"sample|audio|wave", re.IGNORECASE),
     "frames": re.compile(r"frame|time", re.IGNORECASE),
 }
-# Files that Hugging Face's exporters write beside a model, with what they say of images and of text.
+# Files that Hugging Face's exporters write beside a model, with their keys for images and for text.
 PROCESSORS = ("preprocessor_config.json", "processor_config.json", "config.json")
 # `vit-b16-224.onnx` and `encoder-512x384.onnx`, but neither `resnet152` nor `v2`: sizes of images are multiples of 16.
 SIZE_IN_NAME = re.compile(r"(?<![0-9])(\d{2,4})(?:x(\d{2,4}))?(?![0-9])")
@@ -41,7 +41,7 @@ def usual_sizes(path: Path, inputs: Iterable[onnx.ValueInfoProto], names: Iterab
 
 
 def _kinds(inputs: Iterable[onnx.ValueInfoProto]) -> Iterable[tuple[str, str]]:
-    """Yield what each dimension is, by its name, else by its place."""
+    """Yield the kind of each dimension, by its name, else by its place."""
     for value in inputs:
         tensor = value.type.tensor_type
         rank = len(tensor.shape.dim)
@@ -60,7 +60,7 @@ def _by_place(axis: int, rank: int) -> str:
 
 
 def _sums(sizes: Mapping[str, int]) -> dict[str, int]:
-    """Return the total lengths: what a cache holds, and what is added to it."""
+    """Return each total length, which is that of the cache plus that of the new part."""
     past = next((size for name, size in sizes.items() if "past" in name.lower() and "total" not in name.lower()), None)
     new = next((size for name, size in sizes.items() if "seq" in name.lower() and "past" not in name.lower()), None)
     if past is None or new is None:

@@ -1,4 +1,4 @@
-"""A comparison as text, Markdown and a page: what differs beside the figures, the whole, and nodes that changed."""
+"""A comparison as text, Markdown and a page: differences beside the figures, the whole, and nodes that changed."""
 
 from __future__ import annotations
 

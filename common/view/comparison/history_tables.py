@@ -1,4 +1,4 @@
-"""A history as text, Markdown and a page: what the last run did to each figure, and which commits changed a level."""
+"""A history as text, Markdown and a page: how the last run changed each figure, and commits that changed levels."""
 
 from __future__ import annotations
 

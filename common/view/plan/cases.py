@@ -1,4 +1,4 @@
-"""Three cases of each figure of a plan, named by what the plan gains in them, and the verdicts that follow."""
+"""Three cases of each figure of a plan, named by the gain of the plan in them, and the verdicts that follow."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from common.table_rows import OffloadVerdictRow, SpeedupRow
 
 # The columns of tables are called pessimistic, likely and optimistic; a long time would then be the pessimistic one
-# beside the optimistic energy of a host. Readers see what the plan gains in each case.
+# beside the optimistic energy of a host. Readers see the gain of the plan in each case.
 CASES = {"pessimistic": "least gain", "likely": "likely", "optimistic": "most gain"}
 JUDGED_RATIOS = {"kernel_speedup", "total_speedup"}
 RESTS_ON_HOST = JUDGED_RATIOS | {"break_even_kernel_speedup", "break_even_launch", "break_even_batch", "payback_runs"}

@@ -249,7 +249,7 @@ def _difference(value: float | None, reference: float | None) -> str:
 
 
 def offload_report(tables: Tables, plain: Callable[[str], str] = str) -> str:
-    """Return the answer, then what it rests on: kernels, engines, times, terms of the speedup, and other plans.
+    """Return the answer, then its basis: kernels, engines, times, terms of the speedup, and other plans.
 
     Args:
         tables: offload_plan, speedup, offload_verdict and, if there are any, offload_comparison and offload_front.

@@ -60,7 +60,7 @@ def _limits(low: float, likely: float, high: float) -> str:
 
 
 def _what(plan: Sequence[OffloadPlanRow]) -> str:
-    """Return what the kernels compute, the slowest on the host first: ``53 Conv, 1 Gemm``."""
+    """Return the operators that the kernels compute, the slowest on the host first: ``53 Conv, 1 Gemm``."""
     slowest = sorted(plan, key=lambda row: -row["host_latency_us"])
     return listed((f"{row['group_count']} {'/'.join(operator_types(row))}" for row in slowest), MOST_KERNELS)
 

@@ -77,7 +77,7 @@ def _indent(text: str) -> list[str]:
 
 
 def outlook(tables: Tables) -> list[str]:
-    """Return what would change the answer: why it is none, or other plans, break-even points and the largest costs."""
+    """Return what would change the answer: the reasons for none, or other plans, break-even points and large costs."""
     terms, verdicts = Terms.of(tables.get("speedup", ())), tables.get("offload_verdict", ())
     if is_not_judged(verdicts):
         return reasons(verdicts)
@@ -98,7 +98,7 @@ def _other_plans(compared: Sequence[OffloadComparisonRow]) -> list[str]:
 
 
 def _stream(tables: Tables) -> list[str]:
-    """Return what the best stream of inferences gains where one inference alone gains nothing."""
+    """Return the gain of the best stream of inferences, if one inference alone gains nothing."""
     terms, front = Terms.of(tables.get("speedup", ())), tables.get("offload_front", ())
     host = terms.get(("throughput", "host_rate"))
     if not is_host_alone(tables.get("offload_verdict", ())) or host is None or not host["likely"] or not front:

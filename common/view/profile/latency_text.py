@@ -27,7 +27,7 @@ class NodeLatencyRow(TypedDict):
 
 
 def percentiles(summary: LatencySummaryDocument) -> dict[str, tuple[float | None, float | None, float | None]]:
-    """Return each percentile of the unprofiled runs in µs with its limits; what has too few runs is None."""
+    """Return each percentile of the unprofiled runs in µs with its limits; one with too few runs is None."""
     return {
         "p50": (summary["p50_us"], summary["p50_low_us"], summary["p50_high_us"]),
         "p90": (summary["p90_us"], summary["p90_low_us"], summary["p90_high_us"]),
@@ -38,7 +38,7 @@ def percentiles(summary: LatencySummaryDocument) -> dict[str, tuple[float | None
 
 
 def profiling_text(overhead: float | None) -> str:
-    """Return what profiling costs, as a share of a run. It cannot save time, so a saving says that the host changed."""
+    """Return the cost of profiling as a share of a run; a saving means that the host changed."""
     if overhead is None or overhead >= 0:
         return f"adds {percent(overhead)} to a run"
     if overhead > -NOTICED_SAVING:

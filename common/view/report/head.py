@@ -141,7 +141,7 @@ def _energy(summary: EnergySummaryDocument | None, efficiency: EfficiencyDocumen
 
 
 def _offload(verdicts: Sequence[OffloadVerdictRow]) -> list[KeyFigure]:
-    """Return a figure for each objective, its interval as large as its likely value; what is not judged has none."""
+    """Return a figure for each objective, its interval as large as its likely value; without a verdict it has none."""
     figures = []
     for row in verdicts:
         word, _, factors = judgement(row).partition(": ")

@@ -87,7 +87,7 @@ SPEEDUP: Table[SpeedupRow] = Table(
 
 
 def plan_table(plan: Sequence[OffloadPlanRow], *, is_judged: bool) -> str:
-    """Return the kernels; what is not judged has no speedup, nor in its comments."""
+    """Return the kernels; those of a plan that is not judged have no speedup, not even in their comments."""
     is_marked = any(SAME in INTERVAL_ON_CARD.cell(row) for row in plan)
     columns: Table[OffloadPlanRow] = Table(*PLAN.columns, COMMENT if is_judged else UNJUDGED_COMMENT)
     return columns.html(plan, SAME_KERNEL if is_marked else "")
@@ -99,12 +99,12 @@ def _without_speedup(comment: str) -> str:
 
 
 def comparison_table(compared: Sequence[OffloadComparisonRow], *, is_judged: bool) -> str:
-    """Return the plan, its baselines and the what-if plans; what is not judged has no speedup."""
+    """Return the plan, its baselines and the what-if plans; a plan that is not judged has no speedup."""
     return (PLANS_AND_GAINS if is_judged else PLANS).html(compared)
 
 
 def speedup_table(speedup: Sequence[SpeedupRow], *, is_judged: bool) -> str:
-    """Return every term; what is not judged has none that divides by the host's times."""
+    """Return every term; a plan that is not judged has none that divides by the host's times."""
     return SPEEDUP.html(row for row in speedup if is_judged or row["term"] not in RESTS_ON_HOST)
 
 

@@ -66,14 +66,14 @@ def closing_summary(findings: Findings, plain: Callable[[str], str] = str) -> st
 
 
 def answer_of(findings: Findings) -> str:
-    """Return the answer in one sentence; nothing where there is no profile that a plan could be made for."""
+    """Return the answer in one sentence; nothing if there is no profile to plan for."""
     if "op_roofline" in findings.tables and not findings.tables.get("offload_verdict"):
         return "Not judged: there is no offload plan; run <offload_plan>"
     return headline(findings.tables)
 
 
 def doubt_lines(doubts: Mapping[str, Sequence[str]], *, has_answer: bool) -> list[str]:
-    """Return the warnings; beside an answer they stand below what they do to it."""
+    """Return the warnings; if there is an answer, they are grouped by their effect on it."""
     effects = by_effect(doubts)
     if not has_answer:
         return bullets(line for lines in effects.values() for line in lines)

@@ -1,4 +1,4 @@
-"""Reasons to doubt the figures, ranked by what they do to the verdict on the plan: from tables and notes of stages."""
+"""Reasons to doubt the figures, ranked by their effect on the verdict on the plan, from tables and notes of stages."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ MAX_OVERHEAD = 0.10  # of the unprofiled median: above it, node times are more c
 MAX_HALVES_DIFFERENCE = 0.05
 MAX_DOMINATED = 0.01  # of the latency
 MOST_IN_SUMMARY = 5
-# What a doubt does to the verdict; those of all other kinds leave it as it is.
+# The effect of a doubt on the verdict. Doubts of all other kinds leave it as it is.
 VOIDS, MOVES, MOVES_ENERGY, LEAVES = "void the answer", "move the answer", "move its energy", "leave it as it is"
 EFFECTS = {
     "everything": VOIDS,
@@ -63,7 +63,7 @@ def first_warnings(by_kind: Mapping[str, Sequence[str]]) -> dict[str, list[str]]
 
 
 def by_effect(kinds: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
-    """Return warnings by what they do to the verdict, the worst first; effects without any are left out."""
+    """Return warnings by their effect on the verdict, the worst first; effects without a warning are left out."""
     lines: dict[str, list[str]] = {}
     for name, of_kind in kinds.items():
         if of_kind:

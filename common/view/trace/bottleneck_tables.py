@@ -1,4 +1,4 @@
-"""Bottlenecks: as text the first findings with what to do about each kind, in the report all with their evidence."""
+"""Bottlenecks: text has the first findings with a remedy for each kind, the report has all with their evidence."""
 
 from __future__ import annotations
 
