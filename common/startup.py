@@ -1,6 +1,6 @@
 """How a script begins: a signal ends it, and what it lacks to run at all is one line with the way out.
 
-The scripts import this module first, under whatever Python somebody starts them with. So it is written for Python 3.7,
+The scripts import this module first, under whatever Python somebody starts them with. So it is written for Python 3.8,
 and imports next to nothing.
 """
 
