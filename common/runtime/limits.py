@@ -18,7 +18,6 @@ from common import interrupts, startup
 from common.errors import PipelineError
 from common.runtime.library import ort
 
-RUN_TIMEOUT_S = 600.0
 IDLE = math.inf
 NO_MEMORY = (*startup.NO_MEMORY, "Failed to allocate memory")
 SMALLER = "give smaller sizes (<dim>, <input>), or use a host with more memory"
