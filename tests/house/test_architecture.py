@@ -85,7 +85,7 @@ ONLY_IN = {
     "argparse": {"cli"},
     "pyRAPL": {"sensors"},
     "pynvml": {"sensors"},
-    "psutil": {"sensors", "os_events", "load"},  # load: the free memory that batches may take
+    "psutil": {"sensors", "os_events"},
     "onnx": {"onnx_graph", "profiling", "runtime"},
     "yaml": {"yaml_file"},
     "ortools": {"fpga"},
