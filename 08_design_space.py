@@ -144,6 +144,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         objective = comparison.objective(settings.objective, areas)
         comparison.require_budgets(settings.area_budget_mm2, areas)
         searches, notes = searches_of(settings, next(iter(variants.values())))
+        stage.end_of_checks()
         results = searched(stage, variants, searches, watch)
         stage.note(*results.notes, *notes)
         if watch.is_interrupted:

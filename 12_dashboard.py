@@ -200,6 +200,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         if not settings.attach:
             cli.model_path(settings.model)
         watch, known = AlarmWatch(read_alarms(settings.alarms)), conditions(stage)
+        stage.end_of_checks()
         make_folder(settings.out)
         token = read_token(settings.out / TOKEN_FILE)
         with contextlib.closing(Store(settings.out / HISTORY)) as store:

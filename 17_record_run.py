@@ -75,6 +75,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         digests = [folder.provenance(name).sha256 for name in ("run_latency", "op_latency") if folder.has(name)]
         record = record_of(side, revision, digests, origin.model_path)
         labels = {"model": Path(origin.model_path).name}
+        stage.end_of_checks()
         with RecordFile(settings.append_to).entering(record) as entry, stage.writing() as transaction:
             transaction.add_text("metrics", openmetrics(figures, labels))
             transaction.add_text("metric_lines", json_lines(figures, labels))

@@ -71,13 +71,14 @@ def _fields(path: Path) -> dict[str, int]:
 @contextlib.contextmanager
 def bounded_memory() -> Iterator[None]:
     """Let the system refuse memory beyond what is free now, while the block lasts."""
-    before, free = resource.getrlimit(resource.RLIMIT_DATA), free_bytes()
+    (before, most), free = resource.getrlimit(resource.RLIMIT_DATA), free_bytes()
     used = _fields(PROC / "self/status").get("VmData")
     if free is None or used is None:
         yield
         return
-    resource.setrlimit(resource.RLIMIT_DATA, (int(used + (1 - SPARED_SHARE) * free), before[1]))
+    wanted = int(used + (1 - SPARED_SHARE) * free)  # a kernel may tolerate a use above the limit (ignore_rlimit_data)
+    resource.setrlimit(resource.RLIMIT_DATA, (wanted if most == resource.RLIM_INFINITY else min(wanted, most), most))
     try:
         yield
     finally:
-        resource.setrlimit(resource.RLIMIT_DATA, before)
+        resource.setrlimit(resource.RLIMIT_DATA, (before, most))

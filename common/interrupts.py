@@ -30,6 +30,7 @@ _answers: list[int] = []  # answers of the main thread to the probe
 INTERRUPTED = 130  # exit code
 # `timeout`, batch systems and a closing terminal send the last two.
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+stderr_descriptor = 2  # another one while native code is kept from writing there
 PROBE = signal.SIGURG  # nobody sends it to us, and without a handler it does nothing
 
 
@@ -103,7 +104,7 @@ def _is_alive(thread: int) -> bool:
 
 def end_now(exit_code: int, line: str) -> NoReturn:
     """End the process with a line on stderr, from any thread; files not yet in place are dropped later."""
-    os.write(2, f"{os.path.basename(sys.argv[0])}: {line}\n".encode(errors="replace"))  # noqa: PTH119
+    os.write(stderr_descriptor, f"{os.path.basename(sys.argv[0])}: {line}\n".encode(errors="replace"))  # noqa: PTH119
     os._exit(exit_code)
 
 

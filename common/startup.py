@@ -1,6 +1,6 @@
 """The start of a script: a signal ends it, and a missing requirement is one line with the way out.
 
-The scripts import this module first, under whatever Python somebody starts them with. So it is written for Python 3.7,
+The scripts import this module first, under whatever Python somebody starts them with. So it is written for Python 3.8,
 and imports next to nothing.
 """
 

@@ -15,8 +15,8 @@ from common.artifacts.folder import is_there
 from common.artifacts.stages import STAGES
 from common.cli import flags
 from common.cli.help_text import short_help, terminal_columns, wrapped
+from common.cli.output import write
 from common.cli.settings_file import configured_settings
-from common.cli.streams import write
 from common.cli.wording import flag
 from common.errors import CommandLineError, PipelineError
 from common.names import did_you_mean, shown

@@ -14,10 +14,11 @@ import textwrap
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn, TextIO
+from typing import TYPE_CHECKING, NoReturn
 
 from common import interrupts
 from common.cli.help_text import terminal_columns
+from common.cli.output import abandon, write
 from common.errors import CommandLineError, PipelineError
 from common.free_memory import bounded_memory
 from common.names import printable, quoted
@@ -52,31 +53,10 @@ def note_lines(note: str) -> list[str]:
 
 
 def show(settings: Settings, text: str) -> None:
-    """Print the table on stdout. Errors are those of :func:`write`."""
+    """Print the table on stdout. Errors are those of :func:`common.cli.output.write`."""
     if settings.quiet:
         return
     write("\n".join(map(printable, text.split("\n"))) + "\n", "the tables are complete")
-
-
-def write(text: str, remedy: str = "") -> None:
-    """Write a text on stdout, and all that was written there before.
-
-    Raises:
-        PipelineError: stdout is a file on a full disk.
-        BrokenPipeError: nobody reads it; :func:`run` ends the stage with success.
-    """
-    try:
-        print(text, end="", flush=True)
-    except BrokenPipeError:
-        raise
-    except OSError as error:
-        abandon(sys.stdout)
-        raise PipelineError("stdout", f"cannot be written ({error.strerror})", remedy) from error
-
-
-def abandon(stream: TextIO) -> None:
-    """Send buffered output nowhere, or the interpreter fails when it flushes the stream at its exit."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def _print_line(line: str) -> None:

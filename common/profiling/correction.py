@@ -94,10 +94,11 @@ def run_costs(nodes: Sequence[NodeTrace], overheads: Mapping[str, Overhead]) -> 
     The node that wakes the thread pool pays for that once in each run.
     """
     costs = {node.name: np.outer(overheads[node.name].inside, node.run_events) for node in nodes}
+    wakes = waking_node(nodes)
     for node in nodes:
         if node.owner:
             costs[node.owner] += np.outer(overheads[node.name].around, node.run_events)
-        if node.name == waking_node(nodes):
+        if node.name == wakes:
             costs[node.name] += np.outer(overheads[node.name].wake_up, np.minimum(node.run_events, 1))
     return costs
 

@@ -8,12 +8,16 @@ from __future__ import annotations
 
 import contextlib
 import os
+import threading
 from collections.abc import Iterator
 
 import onnxruntime as ort
 
+from common import interrupts
+
 __all__ = ["SILENT", "ort", "silenced"]
 SILENT = 4  # log level: the runtime also raises the errors that it logs, or writes them into the trace
+_silence = threading.Lock()  # two threads at once would each put back what the other one found
 
 ort.disable_telemetry_events()
 ort.set_default_logger_severity(SILENT)
@@ -22,15 +26,18 @@ ort.set_default_logger_severity(SILENT)
 @contextlib.contextmanager
 def silenced() -> Iterator[None]:
     """Drop what native code prints on stderr, such as RE2's complaint about a pattern that the runtime then raises."""
-    try:
-        kept, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)
-    except OSError:  # whoever started us closed stderr
-        yield
-        return
-    os.dup2(nowhere, 2)
-    os.close(nowhere)
-    try:
-        yield
-    finally:
-        os.dup2(kept, 2)
-        os.close(kept)
+    with _silence:
+        try:
+            kept, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)
+        except OSError:  # whoever started us closed stderr
+            yield
+            return
+        interrupts.stderr_descriptor = kept
+        os.dup2(nowhere, 2)
+        os.close(nowhere)
+        try:
+            yield
+        finally:
+            os.dup2(kept, 2)
+            interrupts.stderr_descriptor = 2
+            os.close(kept)

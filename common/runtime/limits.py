@@ -14,13 +14,12 @@ import time
 import weakref
 from collections.abc import Iterator
 
-from common import interrupts
+from common import interrupts, startup
 from common.errors import PipelineError
 from common.runtime.library import ort
 
-RUN_TIMEOUT_S = 600.0
 IDLE = math.inf
-NO_MEMORY = ("bad_alloc", "bad allocation", "Failed to allocate memory", "Cannot allocate memory")
+NO_MEMORY = (*startup.NO_MEMORY, "Failed to allocate memory")
 SMALLER = "give smaller sizes (<dim>, <input>), or use a host with more memory"
 _lock = threading.Lock()
 _calls: weakref.WeakSet[RuntimeCall] = weakref.WeakSet()
@@ -44,7 +43,7 @@ class RuntimeCall:
         self.was_ended = False
         self._creation: ort.SessionOptions | None = None
         self._thread = threading.get_ident()
-        self._limit_s = IDLE
+        self._limit_s = self._told_s = IDLE
         with _lock:
             _calls.add(self)
 
@@ -62,16 +61,17 @@ class RuntimeCall:
     def end_beyond(self, limit_s: float, now_s: float) -> float:
         """End a run that takes longer than a limit, and return in how many seconds to ask again.
 
-        A run that has not left its node after the time of grace ends the process.
+        A run that has not left its node in the time of grace after it was told to end ends the process.
         """
         left_s = self.begin_s + limit_s - now_s
         if left_s > 0:
             return min(left_s, limit_s)
-        if -left_s > interrupts.GRACE_S:
+        if self._limit_s == IDLE:  # told now, however late: the process may have been stopped meanwhile
+            self._limit_s, self._told_s = limit_s, now_s
+            self.end()
+        elif now_s - self._told_s > interrupts.GRACE_S:
             problem = f"a run took more than {limit_s:g} s, amid a node that does not end"
             interrupts.end_now(1, f"error: {PipelineError(self.model, problem, 'give inputs that let it end')}")
-        self._limit_s = limit_s
-        self.end()
         return interrupts.GRACE_S
 
     def end_in(self, thread: int) -> None:

@@ -85,7 +85,7 @@ ONLY_IN = {
     "argparse": {"cli"},
     "pyRAPL": {"sensors"},
     "pynvml": {"sensors"},
-    "psutil": {"sensors", "os_events", "load"},  # load: the free memory that batches may take
+    "psutil": {"sensors", "os_events"},
     "onnx": {"onnx_graph", "profiling", "runtime"},
     "yaml": {"yaml_file"},
     "ortools": {"fpga"},
@@ -99,7 +99,7 @@ ONLY_IN = {
     "optuna": {"design_space"},
     **{name: {"workers"} for name in ("joblib", "dask", "distributed", "ray")},
     "sqlite3": {"design_space", "history", "monitor"},
-    **{name: {"monitor"} for name in ("fastapi", "uvicorn", "websockets", "pydantic")},
+    **{name: {"monitor"} for name in ("fastapi", "starlette", "uvicorn", "websockets", "pydantic")},
 }
 # By the user, then by us, each for a reason.
 CHOSEN_PACKAGES = {
@@ -126,7 +126,7 @@ ALLOWED_PACKAGES = CHOSEN_PACKAGES | {
     *("dask", "distributed", "ray"),  # optional: designs on a cluster
     "torch",  # optional: the gradient of the cost of a mapping
     "onnxruntime_qnn",  # optional: the plug-in that runs models on Qualcomm's NPU
-    *("fastapi", "uvicorn", "websockets", "pydantic"),  # optional: the server of the live dashboard
+    *("fastapi", "starlette", "uvicorn", "websockets", "pydantic"),  # optional: the server of the live dashboard
     "mlperf_loadgen",  # optional: another program that sends the requests of a load test, and judges the run
     "cma",  # optional, as the next two: search engines
     "nevergrad",

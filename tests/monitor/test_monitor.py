@@ -130,7 +130,8 @@ def test_a_run_that_hangs_is_given_up_at_the_end():
     assert (source.failed_run_count, source.problem) == (0, "")
 
 
-def test_a_first_run_that_hangs_is_given_up_although_the_model_is_not_loaded_yet():
+def test_a_first_run_that_hangs_is_given_up_although_the_model_is_not_loaded_yet(monkeypatch):
+    monkeypatch.setattr(continuous, "END_S", 60.0)
     source, began, stopped = LiveSource("m"), threading.Event(), []
 
     def prepare(runs):

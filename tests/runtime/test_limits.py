@@ -1,15 +1,20 @@
 """Signals, a time and memory end what the runtime does: each test has a model that would not end, or not fit."""
 
+import os
 import subprocess
 import sys
+import threading
+from pathlib import Path
 
 import numpy as np
 import pytest
 from onnx import helper
 
+from common import interrupts
 from common.errors import PipelineError
 from common.runtime import memory
-from common.runtime.limits import limited_runs
+from common.runtime.library import silenced
+from common.runtime.limits import RuntimeCall, limited_runs
 from common.runtime.session import SessionSettings, create_session, run
 from common.runtime.stoppable import StoppableRuns
 from tests.support.endless_models import doubled, endless_loop
@@ -39,6 +44,18 @@ def test_a_run_beyond_the_limit_is_ended_and_the_next_one_runs(looping, is_stopp
             with pytest.raises(PipelineError, match=ended):
                 call(ENDLESS)
     call(SHORT)
+
+
+def test_a_late_look_ends_a_run_before_it_ends_the_process(monkeypatch):
+    """As after Ctrl-Z and fg, or on a host so busy that the thread of the limit gets no processor for seconds."""
+    monkeypatch.setattr(interrupts, "end_now", lambda *said: pytest.fail(str(said)))
+    call = RuntimeCall("m.onnx")
+    call.begin_s = 0.0
+    assert call.end_beyond(1.0, 100.0) == interrupts.GRACE_S
+    assert call.options.terminate
+    assert call.end_beyond(1.0, 100.0 + interrupts.GRACE_S) == interrupts.GRACE_S
+    with pytest.raises(pytest.fail.Exception, match="a node that does not end"):
+        call.end_beyond(1.0, 100.1 + interrupts.GRACE_S)
 
 
 def test_without_a_limit_nothing_watches(looping):
@@ -81,6 +98,7 @@ _thread.start_new_thread(send, ())
 """
 
 
+@pytest.mark.skipif(not Path("/proc/self/syscall").exists(), reason="needs the system calls of a thread in /proc")
 def test_a_signal_ends_the_process_where_native_code_does_not_end():
     done = python(f"{DEAF}{WHEN_STUCK}{STUCK}")
     expected = "01_profile_onnx.py: interrupted amid a call that does not end\n"
@@ -89,7 +107,8 @@ def test_a_signal_ends_the_process_where_native_code_does_not_end():
 
 def test_a_signal_that_the_main_thread_hears_ends_nothing():
     done = python(
-        "import os, signal, time\nfrom common import interrupts\ninterrupts.raise_interrupt()\n"
+        "import os, signal, time\nfrom common import interrupts\ninterrupts.GRACE_S = 600\n"
+        "interrupts.raise_interrupt()\n"
         "interrupts.hear_signals()\nended = []\ninterrupts.on_signal(lambda: ended.append(1))\n"
         "try:\n    os.kill(os.getpid(), signal.SIGINT)\n    time.sleep(600)\nexcept KeyboardInterrupt:\n    pass\n"
         "while not ended:\n    time.sleep(0.001)\nprint('alive')"
@@ -138,7 +157,7 @@ proto = model([helper.make_node("Expand", ["x", "shape"], ["y"])], {"x": (1,), "
 session = create_session(proto.SerializeToString(), SessionSettings(1))
 x = np.ones(1, np.float32)
 used = free_memory._fields(free_memory.PROC / "self/status")["VmData"]
-resource.setrlimit(resource.RLIMIT_DATA, (used + (64 << 20), -1))
+resource.setrlimit(resource.RLIMIT_DATA, (used + (64 << 20), resource.getrlimit(resource.RLIMIT_DATA)[1]))
 with free_memory.bounded_memory():
     run(session, {"x": x, "shape": np.array([1000])})
     try:
@@ -168,3 +187,36 @@ def test_what_native_code_prints_does_not_come_before_our_line(capfd):
     with pytest.raises(PipelineError, match="ONNX Runtime refuses it"):
         create_session(proto.SerializeToString(), SessionSettings(1))
     assert capfd.readouterr() == ("", "")
+
+
+def test_the_last_line_of_a_process_is_printed_while_native_code_is_silent(monkeypatch, capfd):
+    """The creation of a session that no signal ends."""
+
+    def leave(code):
+        raise SystemExit(code)
+
+    monkeypatch.setattr("os._exit", leave)
+    with pytest.raises(SystemExit, match="7"), silenced():
+        interrupts.end_now(7, "the reason")
+    assert capfd.readouterr().err.endswith(": the reason\n")
+    assert interrupts.stderr_descriptor == 2
+
+
+def test_two_threads_that_silence_native_code_give_stderr_back(capfd):
+    begun, end = threading.Event(), threading.Event()
+
+    def silence():
+        with silenced():
+            begun.set()
+            end.wait(60)
+
+    first, second = threading.Thread(target=silence), threading.Thread(target=silence)
+    first.start()
+    assert begun.wait(60)
+    begun.clear()
+    second.start()
+    end.set()
+    first.join()
+    second.join()
+    os.write(2, b"heard")
+    assert capfd.readouterr().err == "heard"

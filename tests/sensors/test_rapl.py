@@ -270,7 +270,7 @@ def test_a_whole_run_of_stage_01_over_a_counter_that_wraps(private_sys, tmp_path
     """Through the real command line: pyRAPL reads a counter at 41 W, which goes around once in the idle phase alone."""
     model = tmp_path / "tiny-cnn.onnx"
     onnx.save(BUILDERS["tiny-cnn"](batch=2), model)
-    flags = ["--model", str(model), "--out", str(tmp_path), "--threads", "1", "--sensor-rate-hz", "50"]
+    flags = ["--model", str(model), "--out", str(tmp_path), "--threads", "1", "--sensor-rate-hz", "50", "--all-notes"]
     then = f'export SHELL_PID=$$; {COUNTING}\n"$0" 01_profile_onnx.py "$@" --duration 300ms --idle 700ms; kill %1'
     ran = private_sys(ONE_SOCKET.replace("package-0 262143328850 262143328000", "package-0 20000003 0"), then, *flags)
     samples = pd.read_csv(tmp_path / "power_samples.csv")

@@ -51,3 +51,15 @@ def test_free_memory_is_what_the_system_and_each_control_group_leave(tmp_path, l
 
 def test_a_system_that_does_not_say_has_no_limit(tmp_path):
     assert free_memory.free_bytes(tmp_path, tmp_path) is None
+
+
+def test_a_process_that_uses_more_than_its_limit_runs_on(monkeypatch):
+    """A kernel that was started with ``ignore_rlimit_data`` warns and gives it."""
+    seen = []
+    monkeypatch.setattr(free_memory.resource, "getrlimit", lambda _: (7, 11))
+    monkeypatch.setattr(free_memory.resource, "setrlimit", lambda _, limits: seen.append(limits))
+    monkeypatch.setattr(free_memory, "free_bytes", lambda: 0)
+    monkeypatch.setattr(free_memory, "_fields", lambda _: {"VmData": 13})
+    with free_memory.bounded_memory():
+        pass
+    assert seen == [(11, 11), (7, 11)]

@@ -1,15 +1,13 @@
 """01 on models that never end, or that do not fit: it ends by itself or by a signal, with one line."""
 
 import signal
-import subprocess
-import sys
 
 import onnx
 import pytest
 
 from tests.support.command_lines import run_stage
 from tests.support.endless_models import doubled, endless_loop
-from tests.support.paths import ROOT
+from tests.support.interrupted_stage import interrupted
 
 SCRIPT = "01_profile_onnx.py"
 QUICK = ("--threads", 1, "--idle", "1ms", "--dim", "N=3")
@@ -30,28 +28,12 @@ def test_a_loop_that_never_ends_is_ended_by_the_time_limit(tmp_path):
     assert not [*out.glob("[!.]*")]
 
 
-# A signal as soon as the run has begun.
-INTERRUPTED = """
-import _thread, os, runpy, sys, time
-from common.runtime import limits
-sys.argv = {argv}
-def send():
-    while all(call.begin_s == limits.IDLE for call in limits._known()):
-        time.sleep(0.001)
-    time.sleep(0.02)
-    os.kill(os.getpid(), {number})
-_thread.start_new_thread(send, ())
-runpy.run_path(sys.argv[0], run_name="__main__")
-"""
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_loop_that_never_ends_is_ended_by_the_first_signal(tmp_path, number):
     path, out = saved(tmp_path, endless_loop(10**15)), tmp_path / "out"
     argv = [SCRIPT, "--model", path, "--out", out, "--run-timeout", "1h", *QUICK]
-    code = INTERRUPTED.format(argv=[*map(str, argv)], number=int(number))
-    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
+    done = interrupted(argv, number)
     assert (done.returncode, done.stderr) == (130, f"{SCRIPT}: interrupted; nothing was replaced\n")
     assert not [*out.glob("[!.]*")]
 

@@ -329,6 +329,13 @@ def test_nothing_is_exported_of_what_is_not_recorded(tmp_path, monkeypatch, kind
         assert "# EOF" in exports[0].read_text()
 
 
+def test_checks_alone_make_no_history(tmp_path):
+    out, history = measurement(tmp_path / "out", 1009.0, 0), tmp_path / "runs.sqlite"
+    done = run_stage(RECORD, "--check", "--append-to", history, "--out", out)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    assert not history.exists()
+
+
 def test_nothing_is_recorded_where_the_exports_cannot_be_written(tmp_path):
     out, history = measurement(tmp_path / "out", 1009.0, 0), tmp_path / "runs.sqlite"
     (out / "metric_lines.jsonl").mkdir()

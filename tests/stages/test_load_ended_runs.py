@@ -1,15 +1,13 @@
 """Load stages on a model whose run never ends: the time limit and the first signal end it, with one line."""
 
 import signal
-import subprocess
-import sys
 
 import onnx
 import pytest
 
 from tests.support.command_lines import run_stage
 from tests.support.endless_models import endless_loop
-from tests.support.paths import ROOT
+from tests.support.interrupted_stage import interrupted
 
 QUICK = ("--threads", 1)
 STAGES = {
@@ -22,19 +20,6 @@ STAGES = {
     "21_loadgen_scenario.py": ("--model", "m.onnx"),
     "22_provider_comparison.py": ("--model", "m.onnx"),
 }
-# A signal as soon as the run has begun.
-INTERRUPTED = """
-import _thread, os, runpy, sys, time
-from common.runtime import limits
-sys.argv = {argv}
-def send():
-    while all(call.begin_s == limits.IDLE for call in limits._known()):
-        time.sleep(0.001)
-    time.sleep(0.02)
-    os.kill(os.getpid(), {number})
-_thread.start_new_thread(send, ())
-runpy.run_path(sys.argv[0], run_name="__main__")
-"""
 
 
 def command(folder, script, *flags):
@@ -62,8 +47,6 @@ def test_the_time_limit_ends_a_run_that_never_ends(tmp_path, script):
 @pytest.mark.slow
 @pytest.mark.parametrize("script", STAGES)
 def test_the_first_signal_ends_a_run_that_never_ends(tmp_path, script):
-    argv = [script, *map(str, command(tmp_path, script, "--run-timeout", "1h"))]
-    code = INTERRUPTED.format(argv=argv, number=int(signal.SIGINT))
-    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
+    done = interrupted([script, *command(tmp_path, script, "--run-timeout", "1h")], signal.SIGINT)
     assert (done.returncode, done.stderr) == (130, f"{script}: interrupted; nothing was replaced\n")
     assert not [*(tmp_path / "out").glob("[!.]*")]

@@ -22,7 +22,7 @@ from common.fpga.offload.problem import CASES, Case, OffloadFlow, Problem
 from common.fpga.offload.schedule import Assignment, Schedule, evaluate
 from common.fpga.offload.search.pipelined import StreamEnergy, best_stream, interval_us, stream_energy_uj
 from common.fpga.offload.search.plan_search import Status, optimize
-from common.fpga.planning.plan import Plan
+from common.fpga.planning.plan import Plan, is_judged
 from common.fpga.planning.problem_builder import Formulation, formulate
 from common.fpga.planning.request import Request
 from common.fpga.speedup.amdahl import Objective
@@ -208,7 +208,7 @@ def _front_row(
         "engines": list(totals.engine_us),
         "batch_call_count": totals.call_count,
         "is_on_front": False,
-        "is_judged": not batch.workload.host.doubts and not batch.request.host.mismatch(batch.request.board),
+        "is_judged": is_judged(batch.workload, batch.request),
     }
 
 

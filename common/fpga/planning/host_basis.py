@@ -12,6 +12,7 @@ from common.fpga.device.board import Board
 from common.intervals import ThreePoint
 from common.names import quoted
 
+LEAST_FACTOR, MOST_FACTOR = 1e-6, 1e6  # beyond, no two hosts are apart
 X86 = re.compile(r"Intel|Xeon|EPYC|Ryzen|Core\(TM\)|x86")  # names of processors that no board carries
 HostKind = Literal["profiled", "scaled", "measured"]
 
@@ -80,7 +81,7 @@ def read_host_scale(text: str) -> ThreePoint:
         values = [float(part) for part in text.split("..")]
     except ValueError:
         values = []
-    is_rising = values == sorted(values) and all(0 < value < math.inf for value in values)
+    is_rising = values == sorted(values) and all(LEAST_FACTOR <= value <= MOST_FACTOR for value in values)
     if not is_rising or not 1 <= len(values) <= 3:
         raise UnusableValueError("host_scale", f"{quoted(text)} is no factor", "give for example 8, 6..10 or 6..8..10")
     return ThreePoint(values[0], values[1] if len(values) == 3 else math.sqrt(values[0] * values[-1]), values[-1])

@@ -30,6 +30,11 @@ from common.workload.workload import Workload
 NO_LAUNCH = ThreePoint.exactly(0.0)
 
 
+def is_judged(workload: Workload, request: Request) -> bool:
+    """Return whether the host's times say something about the host of a plan."""
+    return not workload.host.doubts and not request.host.mismatch(request.board)
+
+
 @dataclass(frozen=True)
 class Plan:
     """A plan with its baselines.
@@ -69,8 +74,7 @@ class Plan:
 
     @property
     def is_judged(self) -> bool:
-        """Return whether the host's times say something about the host of the plan."""
-        return not self.workload.host.doubts and not self.request.host.mismatch(self.request.board)
+        return is_judged(self.workload, self.request)
 
     @cached_property
     def rule_us(self) -> float:

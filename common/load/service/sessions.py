@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-import psutil
 
 from common.errors import UnusableValueError
+from common.free_memory import free_bytes
 from common.load.requests.batching import BatchPolicy
 from common.load.requests.load_record import Batch
 from common.load.service.service import Service
@@ -58,8 +58,8 @@ def require_batches(model: Path, inputs: Inputs, most: int, worker_count: int = 
         problem = f"{most}, but no input of {model.name} has a first axis of any size, so it takes no batches"
         raise UnusableValueError("batch_max", problem, "use <replicate> for concurrent runs, or export it with one")
     row_bytes = sum(array.nbytes for name, array in inputs.samples[0].items() if name in inputs.batched)
-    needed, free = most * row_bytes * worker_count, psutil.virtual_memory().available
-    if needed > free:
+    needed, free = most * row_bytes * worker_count, free_bytes()
+    if free is not None and needed > free:
         problem = (
             f"{most:,}, but the inputs of its batches take {needed / 1e9:,.3g} GB, and {free / 1e9:,.3g} GB are free"
         )

@@ -118,7 +118,8 @@ def _result_elements(
 
 def _range_elements(operands: Sequence[Value]) -> int | None:
     """Return the elements of a Range, which ONNX infers for some element types alone."""
-    bounds = [float(value.item()) for value in operands if isinstance(value, np.ndarray) and value.size == 1]
+    arrays = [value for value in operands if isinstance(value, np.ndarray) and value.dtype.kind in "iuf"]
+    bounds = [float(value.item()) for value in arrays if value.size == 1]
     if len(bounds) < 3 or not bounds[2] or not all(map(isfinite, bounds)):
         return None
     return int(min(abs((bounds[1] - bounds[0]) / bounds[2]), LARGEST_OPERAND)) + 1

@@ -20,7 +20,9 @@ def test_a_factor_is_a_number_or_an_interval(text, cases):
     assert read_host_scale(text).cases == pytest.approx(cases)
 
 
-@pytest.mark.parametrize("text", ["", "x", "0", "-1", "10..6", "1..2..3..4", "nan", "inf", "6..8..7"])
+@pytest.mark.parametrize(
+    "text", ["", "x", "0", "-1", "10..6", "1..2..3..4", "nan", "inf", "6..8..7", "1e200", "1e-200"]
+)
 def test_another_factor_is_refused(text):
     with pytest.raises(UnusableValueError, match="is no factor"):
         read_host_scale(text)

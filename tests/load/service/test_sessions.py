@@ -1,5 +1,7 @@
 """The service on real sessions: what it feeds them, what it refuses, and how a run is stopped."""
 
+import contextlib
+
 import numpy as np
 import pytest
 from onnx import TensorProto, helper
@@ -7,6 +9,7 @@ from onnx import TensorProto, helper
 from common.errors import PipelineError, UnusableValueError
 from common.load.requests.batching import BatchPolicy
 from common.load.requests.load_record import Batch
+from common.load.service import sessions
 from common.load.service.sessions import Inputs, SessionService, batched_inputs, require_batches, warm_up
 from common.runtime.session import SessionSettings, create_session
 from common.runtime.stoppable import StoppableRuns
@@ -92,6 +95,17 @@ def test_batches_that_memory_does_not_hold_are_refused(tmp_path):
         UnusableValueError, match=r"<batch_max>: 65,536, but the inputs of its batches take 2.62e\+08 GB"
     ):
         require_batches(tmp_path / "m.onnx", inputs, 65_536, 10**9)
+
+
+@pytest.mark.parametrize("free", [None, 8 * 4000])
+def test_free_memory_is_what_the_process_may_take_where_that_is_known(tmp_path, monkeypatch, free):
+    """A control group may leave less than the host has."""
+    monkeypatch.setattr(sessions, "free_bytes", lambda: free)
+    inputs = Inputs([{"x": np.zeros((1, 1000), np.float32)}], frozenset({"x"}), {})
+    require_batches(tmp_path / "m.onnx", inputs, 8)
+    refused = contextlib.nullcontext() if free is None else pytest.raises(UnusableValueError, match="GB are free")
+    with refused:
+        require_batches(tmp_path / "m.onnx", inputs, 9)
 
 
 def test_a_failing_run_says_why():

@@ -163,6 +163,11 @@ def test_what_shapes_are_computed_of_is_evaluated(op_type, operands, attributes)
     assert NODE_OPERATIONS <= cost(op_type, *operands, **attributes) <= MOST_OPERATIONS
 
 
+@pytest.mark.parametrize("bound", [np.array("a", object), np.array("a"), np.array(1 + 2j), np.array(True)])
+def test_a_range_between_what_is_no_number_is_not_evaluated(bound):
+    assert cost("Range", bound, bound, bound) is None
+
+
 def test_all_evaluations_share_one_budget(monkeypatch):
     budget = EvaluationBudget(left=3 * NODE_OPERATIONS)
     assert [budget.allows(one("Neg", 1), [zeros(1)], OPSETS) for _ in range(5)] == [True] * 3 + [False] * 2
