@@ -29,10 +29,10 @@ CODE_02 := common/__init__.py common/artifacts/catalogue.py common/artifacts/che
     common/artifacts/columns.py common/artifacts/folder.py common/artifacts/frames.py common/artifacts/journal.py \
     common/artifacts/lineage.py common/artifacts/provenance.py common/artifacts/stages.py \
     common/artifacts/transaction.py common/artifacts/whole_folder.py common/cli/__init__.py common/cli/flags.py \
-    common/cli/help_text.py common/cli/search.py common/cli/settings.py common/cli/settings_file.py \
-    common/cli/stage.py common/cli/streams.py common/cli/wording.py common/errors.py common/expressions.py \
-    common/free_memory.py common/graph.py common/host_doubts.py common/host_identity.py common/interrupts.py \
-    common/names.py common/note_kinds.py common/number_formats.py common/onnx_graph/attributes.py \
+    common/cli/help_text.py common/cli/output.py common/cli/search.py common/cli/settings.py \
+    common/cli/settings_file.py common/cli/stage.py common/cli/streams.py common/cli/wording.py common/errors.py \
+    common/expressions.py common/free_memory.py common/graph.py common/host_doubts.py common/host_identity.py \
+    common/interrupts.py common/names.py common/note_kinds.py common/number_formats.py common/onnx_graph/attributes.py \
     common/onnx_graph/blocked.py common/onnx_graph/by_operator.py common/onnx_graph/counts.py \
     common/onnx_graph/load.py common/onnx_graph/malformed.py common/onnx_graph/reading/naming.py \
     common/onnx_graph/reading/scan.py common/onnx_graph/reading/side_files.py common/onnx_graph/reading/validity.py \
@@ -67,9 +67,9 @@ CODE_03 := common/__init__.py common/artifacts/catalogue.py common/artifacts/che
     common/artifacts/transaction.py common/artifacts/whole_folder.py common/attribution/contraction_check.py \
     common/attribution/known_work.py common/attribution/match.py common/attribution/ownership.py \
     common/attribution/precision_casts.py common/attribution/roofline_rows.py common/attribution/share_reasons.py \
-    common/cli/__init__.py common/cli/flags.py common/cli/help_text.py common/cli/search.py common/cli/settings.py \
-    common/cli/settings_file.py common/cli/stage.py common/cli/streams.py common/cli/wording.py common/errors.py \
-    common/expressions.py common/free_memory.py common/fusion/border.py common/fusion/groups.py \
+    common/cli/__init__.py common/cli/flags.py common/cli/help_text.py common/cli/output.py common/cli/search.py \
+    common/cli/settings.py common/cli/settings_file.py common/cli/stage.py common/cli/streams.py common/cli/wording.py \
+    common/errors.py common/expressions.py common/free_memory.py common/fusion/border.py common/fusion/groups.py \
     common/fusion/patterns.py common/graph.py common/host_doubts.py common/host_identity.py common/interrupts.py \
     common/names.py common/note_kinds.py common/number_formats.py common/onnx_graph/by_operator.py \
     common/onnx_graph/counts.py common/onnx_graph/executed.py common/onnx_graph/malformed.py \
@@ -102,10 +102,10 @@ CODE_04 := common/__init__.py common/artifacts/catalogue.py common/artifacts/che
     common/artifacts/columns.py common/artifacts/folder.py common/artifacts/frames.py common/artifacts/journal.py \
     common/artifacts/lineage.py common/artifacts/provenance.py common/artifacts/stages.py \
     common/artifacts/transaction.py common/artifacts/whole_folder.py common/cli/__init__.py common/cli/flags.py \
-    common/cli/help_text.py common/cli/search.py common/cli/settings.py common/cli/settings_file.py \
-    common/cli/stage.py common/cli/streams.py common/cli/wording.py common/dag.py common/errors.py \
-    common/free_memory.py common/host_doubts.py common/host_identity.py common/interrupts.py common/names.py \
-    common/note_kinds.py common/number_formats.py common/onnx_graph/reading/scan.py \
+    common/cli/help_text.py common/cli/output.py common/cli/search.py common/cli/settings.py \
+    common/cli/settings_file.py common/cli/stage.py common/cli/streams.py common/cli/wording.py common/dag.py \
+    common/errors.py common/free_memory.py common/host_doubts.py common/host_identity.py common/interrupts.py \
+    common/names.py common/note_kinds.py common/number_formats.py common/onnx_graph/reading/scan.py \
     common/onnx_graph/reading/side_files.py common/operators.py common/small_file.py common/startup.py \
     common/view/__init__.py common/view/html.css common/view/html.py common/view/node_labels.py \
     common/view/profile/path_text.py common/view/tables.py common/view/text.py
@@ -120,15 +120,15 @@ CODE_05 := common/__init__.py common/artifacts/catalogue.py common/artifacts/che
     common/artifacts/columns.py common/artifacts/folder.py common/artifacts/frames.py common/artifacts/journal.py \
     common/artifacts/lineage.py common/artifacts/provenance.py common/artifacts/stages.py \
     common/artifacts/transaction.py common/artifacts/whole_folder.py common/cli/__init__.py common/cli/flags.py \
-    common/cli/help_text.py common/cli/search.py common/cli/settings.py common/cli/settings_file.py \
-    common/cli/stage.py common/cli/streams.py common/cli/wording.py common/configuration.py common/errors.py \
-    common/free_memory.py common/host_doubts.py common/host_identity.py common/interrupts.py common/intervals.py \
-    common/names.py common/note_kinds.py common/number_formats.py common/operators.py common/power/bounded_value.py \
-    common/power/division.py common/power/efficiency.py common/power/energy_model.py common/power/estimate.py \
-    common/power/measured.py common/power/node_energy.py common/power/run_rows.py common/roofline.py \
-    common/small_file.py common/startup.py common/sums.py common/view/__init__.py common/view/html.css \
-    common/view/html.py common/view/node_labels.py common/view/profile/energy_text.py common/view/tables.py \
-    common/view/text.py common/yaml_file.py
+    common/cli/help_text.py common/cli/output.py common/cli/search.py common/cli/settings.py \
+    common/cli/settings_file.py common/cli/stage.py common/cli/streams.py common/cli/wording.py \
+    common/configuration.py common/errors.py common/free_memory.py common/host_doubts.py common/host_identity.py \
+    common/interrupts.py common/intervals.py common/names.py common/note_kinds.py common/number_formats.py \
+    common/operators.py common/power/bounded_value.py common/power/division.py common/power/efficiency.py \
+    common/power/energy_model.py common/power/estimate.py common/power/measured.py common/power/node_energy.py \
+    common/power/run_rows.py common/roofline.py common/small_file.py common/startup.py common/sums.py \
+    common/view/__init__.py common/view/html.css common/view/html.py common/view/node_labels.py \
+    common/view/profile/energy_text.py common/view/tables.py common/view/text.py common/yaml_file.py
 
 SCRIPT_07 := 07_fpga_candidates.py
 TABLE_07 := offload_plan.csv
@@ -142,12 +142,13 @@ CODE_07 := common/__init__.py common/artifacts/catalogue.py common/artifacts/che
     common/artifacts/columns.py common/artifacts/folder.py common/artifacts/frames.py common/artifacts/journal.py \
     common/artifacts/lineage.py common/artifacts/provenance.py common/artifacts/stages.py \
     common/artifacts/transaction.py common/artifacts/whole_folder.py common/cli/__init__.py common/cli/flags.py \
-    common/cli/help_text.py common/cli/search.py common/cli/settings.py common/cli/settings_file.py \
-    common/cli/stage.py common/cli/streams.py common/cli/wording.py common/configuration.py common/errors.py \
-    common/expressions.py common/fpga/coefficients.py common/fpga/device/board.py common/fpga/device/board_files.py \
-    common/fpga/device/resources.py common/fpga/engine_catalogue.py common/fpga/hand_off/designs.py \
-    common/fpga/hand_off/files.py common/fpga/hand_off/schedule.py common/fpga/hand_off/specification.py \
-    common/fpga/hand_off/units.py common/fpga/kernels/dataflow/attention.py common/fpga/kernels/dataflow/operators.py \
+    common/cli/help_text.py common/cli/output.py common/cli/search.py common/cli/settings.py \
+    common/cli/settings_file.py common/cli/stage.py common/cli/streams.py common/cli/wording.py \
+    common/configuration.py common/errors.py common/expressions.py common/fpga/coefficients.py \
+    common/fpga/device/board.py common/fpga/device/board_files.py common/fpga/device/resources.py \
+    common/fpga/engine_catalogue.py common/fpga/hand_off/designs.py common/fpga/hand_off/files.py \
+    common/fpga/hand_off/schedule.py common/fpga/hand_off/specification.py common/fpga/hand_off/units.py \
+    common/fpga/kernels/dataflow/attention.py common/fpga/kernels/dataflow/operators.py \
     common/fpga/kernels/dataflow/rowwise.py common/fpga/kernels/dataflow/streaming.py common/fpga/kernels/estimate.py \
     common/fpga/kernels/overlay/cycles.py common/fpga/kernels/overlay/engine.py \
     common/fpga/kernels/overlay/engine_files.py common/fpga/kernels/ports.py common/fpga/kernels/systolic/array.py \
@@ -183,19 +184,19 @@ CODE_23 := common/__init__.py common/artifacts/catalogue.py common/artifacts/che
     common/artifacts/columns.py common/artifacts/folder.py common/artifacts/frames.py common/artifacts/journal.py \
     common/artifacts/lineage.py common/artifacts/provenance.py common/artifacts/stages.py \
     common/artifacts/transaction.py common/artifacts/whole_folder.py common/cli/__init__.py common/cli/flags.py \
-    common/cli/help_text.py common/cli/search.py common/cli/settings.py common/cli/settings_file.py \
-    common/cli/stage.py common/cli/streams.py common/cli/wording.py common/configuration.py common/errors.py \
-    common/expressions.py common/fpga/device/board.py common/fpga/device/board_files.py \
-    common/fpga/device/resources.py common/fpga/kernels/estimate.py common/fpga/kernels/overlay/cycles.py \
-    common/fpga/kernels/overlay/engine.py common/fpga/kernels/overlay/engine_files.py \
-    common/fpga/planning/whole_model.py common/free_memory.py common/fusion/border.py common/fusion/chains.py \
-    common/fusion/groups.py common/fusion/patterns.py common/graph.py common/host_doubts.py common/host_identity.py \
-    common/interrupts.py common/intervals.py common/names.py common/note_kinds.py common/number_formats.py \
-    common/operators.py common/small_file.py common/source_graph.py common/startup.py common/sums.py \
-    common/view/__init__.py common/view/html.css common/view/html.py common/view/plan/overlay_text.py \
-    common/view/tables.py common/view/text.py common/workload/flows.py common/workload/host_cost.py \
-    common/workload/layer_rows.py common/workload/layers.py common/workload/task_candidates.py \
-    common/workload/tasks.py common/yaml_file.py
+    common/cli/help_text.py common/cli/output.py common/cli/search.py common/cli/settings.py \
+    common/cli/settings_file.py common/cli/stage.py common/cli/streams.py common/cli/wording.py \
+    common/configuration.py common/errors.py common/expressions.py common/fpga/device/board.py \
+    common/fpga/device/board_files.py common/fpga/device/resources.py common/fpga/kernels/estimate.py \
+    common/fpga/kernels/overlay/cycles.py common/fpga/kernels/overlay/engine.py \
+    common/fpga/kernels/overlay/engine_files.py common/fpga/planning/whole_model.py common/free_memory.py \
+    common/fusion/border.py common/fusion/chains.py common/fusion/groups.py common/fusion/patterns.py common/graph.py \
+    common/host_doubts.py common/host_identity.py common/interrupts.py common/intervals.py common/names.py \
+    common/note_kinds.py common/number_formats.py common/operators.py common/small_file.py common/source_graph.py \
+    common/startup.py common/sums.py common/view/__init__.py common/view/html.css common/view/html.py \
+    common/view/plan/overlay_text.py common/view/tables.py common/view/text.py common/workload/flows.py \
+    common/workload/host_cost.py common/workload/layer_rows.py common/workload/layers.py \
+    common/workload/task_candidates.py common/workload/tasks.py common/yaml_file.py
 
 SCRIPT_08 := 08_design_space.py
 TABLE_08 := design_points.csv
@@ -208,50 +209,51 @@ CODE_08 := common/__init__.py common/artifacts/catalogue.py common/artifacts/che
     common/artifacts/columns.py common/artifacts/folder.py common/artifacts/frames.py common/artifacts/journal.py \
     common/artifacts/lineage.py common/artifacts/provenance.py common/artifacts/stages.py \
     common/artifacts/transaction.py common/artifacts/whole_folder.py common/cli/__init__.py common/cli/flags.py \
-    common/cli/help_text.py common/cli/search.py common/cli/settings.py common/cli/settings_file.py \
-    common/cli/stage.py common/cli/streams.py common/cli/wording.py common/code_version.py common/configuration.py \
-    common/design_space/accelerator/hardware.py common/design_space/accelerator/hardware_files.py \
-    common/design_space/accelerator/single_buffer.py common/design_space/accelerator/sweep.py \
-    common/design_space/evaluation.py common/design_space/fa_dosa/__init__.py common/design_space/fa_dosa/algorithm.py \
-    common/design_space/fa_dosa/graph.py common/design_space/fa_dosa/onnx_frontend.py \
-    common/design_space/fa_dosa/parameters.py common/design_space/fa_dosa/performance_model.py \
-    common/design_space/fa_dosa/seed_accounting.py common/design_space/groups/axis_tiles.py \
-    common/design_space/groups/convex_groups.py common/design_space/groups/tiled_group.py \
-    common/design_space/hierarchy/best_schedule.py common/design_space/hierarchy/execution_options.py \
-    common/design_space/hierarchy/model_layers.py common/design_space/hierarchy/row_tiles.py \
-    common/design_space/hierarchy/schedule.py common/design_space/hierarchy/schedule_edges.py \
-    common/design_space/hierarchy/schedule_rows.py common/design_space/hierarchy/workload.py \
-    common/design_space/mapping/arrays.py common/design_space/mapping/cost.py \
-    common/design_space/mapping/layer_by_layer.py common/design_space/mapping/mapping_problem.py \
-    common/design_space/mapping/mapping_space.py common/design_space/mapping/mappings.py \
-    common/design_space/mapping/nest_fronts.py common/design_space/mapping/placement.py \
-    common/design_space/mapping/traffic.py common/design_space/results/cache.py \
-    common/design_space/results/comparison.py common/design_space/results/content.py \
-    common/design_space/results/design_result.py common/design_space/search/engines/cma_engine.py \
-    common/design_space/search/engines/gradient_engine.py common/design_space/search/engines/nevergrad_engine.py \
-    common/design_space/search/engines/optuna_engine.py common/design_space/search/engines/random_engine.py \
-    common/design_space/search/engines/registry.py common/design_space/search/engines/two_step_engine.py \
-    common/design_space/search/fronts.py common/design_space/search/observer.py common/design_space/search/problem.py \
-    common/design_space/search/search.py common/design_space/search/settings.py \
-    common/design_space/single_buffer/bound.py common/design_space/single_buffer/fusion.py \
-    common/design_space/single_buffer/fusion_choices.py common/design_space/single_buffer/fusion_problem.py \
-    common/design_space/single_buffer/group_tiles.py common/design_space/single_buffer/nest_tiles.py \
-    common/design_space/single_buffer/workload.py common/errors.py common/expressions.py common/free_memory.py \
-    common/fusion/border.py common/fusion/groups.py common/fusion/patterns.py common/graph.py common/host_doubts.py \
-    common/host_identity.py common/interrupts.py common/intervals.py common/names.py common/note_kinds.py \
-    common/number_formats.py common/onnx_graph/attributes.py common/onnx_graph/by_operator.py \
-    common/onnx_graph/counts.py common/onnx_graph/load.py common/onnx_graph/malformed.py \
-    common/onnx_graph/reading/naming.py common/onnx_graph/reading/scan.py common/onnx_graph/reading/side_files.py \
-    common/onnx_graph/reading/validity.py common/onnx_graph/rows.py common/onnx_graph/shapes/budget.py \
-    common/onnx_graph/shapes/contrib/__init__.py common/onnx_graph/shapes/contrib/as_onnx.py \
-    common/onnx_graph/shapes/contrib/attention.py common/onnx_graph/shapes/contrib/layouts.py \
-    common/onnx_graph/shapes/contrib/machine_learning.py common/onnx_graph/shapes/contrib/matrix.py \
-    common/onnx_graph/shapes/contrib/normalization.py common/onnx_graph/shapes/contrib/registry.py \
-    common/onnx_graph/shapes/contrib/structure.py common/onnx_graph/shapes/control_flow.py \
-    common/onnx_graph/shapes/evaluation.py common/onnx_graph/shapes/inference.py \
-    common/onnx_graph/shapes/inference_state.py common/onnx_graph/shapes/node_inference.py \
-    common/onnx_graph/shapes/regions.py common/onnx_graph/shapes/types.py common/onnx_graph/shapes/upper_bounds.py \
-    common/onnx_graph/shapes/values.py common/onnx_graph/symbols/dimensions.py common/onnx_graph/symbols/symbolic.py \
+    common/cli/help_text.py common/cli/output.py common/cli/search.py common/cli/settings.py \
+    common/cli/settings_file.py common/cli/stage.py common/cli/streams.py common/cli/wording.py common/code_version.py \
+    common/configuration.py common/design_space/accelerator/hardware.py \
+    common/design_space/accelerator/hardware_files.py common/design_space/accelerator/single_buffer.py \
+    common/design_space/accelerator/sweep.py common/design_space/evaluation.py common/design_space/fa_dosa/__init__.py \
+    common/design_space/fa_dosa/algorithm.py common/design_space/fa_dosa/graph.py \
+    common/design_space/fa_dosa/onnx_frontend.py common/design_space/fa_dosa/parameters.py \
+    common/design_space/fa_dosa/performance_model.py common/design_space/fa_dosa/seed_accounting.py \
+    common/design_space/groups/axis_tiles.py common/design_space/groups/convex_groups.py \
+    common/design_space/groups/tiled_group.py common/design_space/hierarchy/best_schedule.py \
+    common/design_space/hierarchy/execution_options.py common/design_space/hierarchy/model_layers.py \
+    common/design_space/hierarchy/row_tiles.py common/design_space/hierarchy/schedule.py \
+    common/design_space/hierarchy/schedule_edges.py common/design_space/hierarchy/schedule_rows.py \
+    common/design_space/hierarchy/workload.py common/design_space/mapping/arrays.py \
+    common/design_space/mapping/cost.py common/design_space/mapping/layer_by_layer.py \
+    common/design_space/mapping/mapping_problem.py common/design_space/mapping/mapping_space.py \
+    common/design_space/mapping/mappings.py common/design_space/mapping/nest_fronts.py \
+    common/design_space/mapping/placement.py common/design_space/mapping/traffic.py \
+    common/design_space/results/cache.py common/design_space/results/comparison.py \
+    common/design_space/results/content.py common/design_space/results/design_result.py \
+    common/design_space/search/engines/cma_engine.py common/design_space/search/engines/gradient_engine.py \
+    common/design_space/search/engines/nevergrad_engine.py common/design_space/search/engines/optuna_engine.py \
+    common/design_space/search/engines/random_engine.py common/design_space/search/engines/registry.py \
+    common/design_space/search/engines/two_step_engine.py common/design_space/search/fronts.py \
+    common/design_space/search/observer.py common/design_space/search/problem.py common/design_space/search/search.py \
+    common/design_space/search/settings.py common/design_space/single_buffer/bound.py \
+    common/design_space/single_buffer/fusion.py common/design_space/single_buffer/fusion_choices.py \
+    common/design_space/single_buffer/fusion_problem.py common/design_space/single_buffer/group_tiles.py \
+    common/design_space/single_buffer/nest_tiles.py common/design_space/single_buffer/workload.py common/errors.py \
+    common/expressions.py common/free_memory.py common/fusion/border.py common/fusion/groups.py \
+    common/fusion/patterns.py common/graph.py common/host_doubts.py common/host_identity.py common/interrupts.py \
+    common/intervals.py common/names.py common/note_kinds.py common/number_formats.py common/onnx_graph/attributes.py \
+    common/onnx_graph/by_operator.py common/onnx_graph/counts.py common/onnx_graph/load.py \
+    common/onnx_graph/malformed.py common/onnx_graph/reading/naming.py common/onnx_graph/reading/scan.py \
+    common/onnx_graph/reading/side_files.py common/onnx_graph/reading/validity.py common/onnx_graph/rows.py \
+    common/onnx_graph/shapes/budget.py common/onnx_graph/shapes/contrib/__init__.py \
+    common/onnx_graph/shapes/contrib/as_onnx.py common/onnx_graph/shapes/contrib/attention.py \
+    common/onnx_graph/shapes/contrib/layouts.py common/onnx_graph/shapes/contrib/machine_learning.py \
+    common/onnx_graph/shapes/contrib/matrix.py common/onnx_graph/shapes/contrib/normalization.py \
+    common/onnx_graph/shapes/contrib/registry.py common/onnx_graph/shapes/contrib/structure.py \
+    common/onnx_graph/shapes/control_flow.py common/onnx_graph/shapes/evaluation.py \
+    common/onnx_graph/shapes/inference.py common/onnx_graph/shapes/inference_state.py \
+    common/onnx_graph/shapes/node_inference.py common/onnx_graph/shapes/regions.py common/onnx_graph/shapes/types.py \
+    common/onnx_graph/shapes/upper_bounds.py common/onnx_graph/shapes/values.py \
+    common/onnx_graph/symbols/dimensions.py common/onnx_graph/symbols/symbolic.py \
     common/onnx_graph/symbols/usual_sizes.py common/onnx_graph/work/__init__.py common/onnx_graph/work/attention.py \
     common/onnx_graph/work/contractions.py common/onnx_graph/work/convolutions.py common/onnx_graph/work/einsum.py \
     common/onnx_graph/work/elementwise.py common/onnx_graph/work/measure.py common/onnx_graph/work/movement.py \
@@ -343,11 +345,11 @@ CODE_09 := common/__init__.py common/artifacts/catalogue.py common/artifacts/che
     common/artifacts/transaction.py common/artifacts/whole_folder.py common/bottlenecks/executed_nodes.py \
     common/bottlenecks/judge.py common/bottlenecks/npu_facts.py common/bottlenecks/rules.py \
     common/bottlenecks/run_facts.py common/bottlenecks/subjects.py common/cli/__init__.py common/cli/flags.py \
-    common/cli/help_text.py common/cli/search.py common/cli/settings.py common/cli/settings_file.py \
-    common/cli/stage.py common/cli/streams.py common/cli/wording.py common/configuration.py common/dag.py \
-    common/errors.py common/expressions.py common/free_memory.py common/graph.py common/host_doubts.py \
-    common/host_identity.py common/interrupts.py common/intervals.py common/json_stream.py common/latency/run.py \
-    common/latency/statistics.py common/names.py common/note_kinds.py common/number_formats.py \
+    common/cli/help_text.py common/cli/output.py common/cli/search.py common/cli/settings.py \
+    common/cli/settings_file.py common/cli/stage.py common/cli/streams.py common/cli/wording.py \
+    common/configuration.py common/dag.py common/errors.py common/expressions.py common/free_memory.py common/graph.py \
+    common/host_doubts.py common/host_identity.py common/interrupts.py common/intervals.py common/json_stream.py \
+    common/latency/run.py common/latency/statistics.py common/names.py common/note_kinds.py common/number_formats.py \
     common/onnx_graph/by_operator.py common/onnx_graph/malformed.py common/onnx_graph/reading/naming.py \
     common/onnx_graph/reading/outline.py common/onnx_graph/reading/scan.py common/onnx_graph/reading/side_files.py \
     common/onnx_graph/reading/stripping.py common/onnx_graph/reading/validity.py common/onnx_graph/shapes/budget.py \
@@ -379,20 +381,21 @@ CODE_11 := common/__init__.py common/artifacts/catalogue.py common/artifacts/che
     common/artifacts/columns.py common/artifacts/folder.py common/artifacts/frames.py common/artifacts/journal.py \
     common/artifacts/lineage.py common/artifacts/provenance.py common/artifacts/stages.py \
     common/artifacts/transaction.py common/artifacts/whole_folder.py common/cli/__init__.py \
-    common/cli/comparison_flags.py common/cli/flags.py common/cli/help_text.py common/cli/search.py \
-    common/cli/settings.py common/cli/settings_file.py common/cli/stage.py common/cli/streams.py common/cli/wording.py \
-    common/comparison/alignment.py common/comparison/difference_rows.py common/comparison/judgement.py \
-    common/comparison/measured.py common/comparison/recorded.py common/comparison/series.py \
-    common/comparison/stated_figures.py common/errors.py common/expressions.py common/free_memory.py common/graph.py \
-    common/host_doubts.py common/host_identity.py common/interrupts.py common/json_stream.py common/latency/run.py \
-    common/latency/statistics.py common/names.py common/note_kinds.py common/number_formats.py \
-    common/onnx_graph/reading/naming.py common/onnx_graph/reading/scan.py common/onnx_graph/reading/side_files.py \
-    common/operators.py common/profiling/trace/events.py common/profiling/trace/nesting.py \
-    common/profiling/trace/node_runs.py common/profiling/trace/reader.py common/profiling/trace/shapes.py \
-    common/profiling/trace/soundness.py common/profiling/trace/timeline.py common/profiling/trace/usage.py \
-    common/small_file.py common/startup.py common/timeline/annotations.py common/timeline/chrome_trace.py \
-    common/timeline/flamegraph.py common/view/__init__.py common/view/comparison/comparison_tables.py \
-    common/view/html.css common/view/html.py common/view/node_labels.py common/view/tables.py common/view/text.py
+    common/cli/comparison_flags.py common/cli/flags.py common/cli/help_text.py common/cli/output.py \
+    common/cli/search.py common/cli/settings.py common/cli/settings_file.py common/cli/stage.py common/cli/streams.py \
+    common/cli/wording.py common/comparison/alignment.py common/comparison/difference_rows.py \
+    common/comparison/judgement.py common/comparison/measured.py common/comparison/recorded.py \
+    common/comparison/series.py common/comparison/stated_figures.py common/errors.py common/expressions.py \
+    common/free_memory.py common/graph.py common/host_doubts.py common/host_identity.py common/interrupts.py \
+    common/json_stream.py common/latency/run.py common/latency/statistics.py common/names.py common/note_kinds.py \
+    common/number_formats.py common/onnx_graph/reading/naming.py common/onnx_graph/reading/scan.py \
+    common/onnx_graph/reading/side_files.py common/operators.py common/profiling/trace/events.py \
+    common/profiling/trace/nesting.py common/profiling/trace/node_runs.py common/profiling/trace/reader.py \
+    common/profiling/trace/shapes.py common/profiling/trace/soundness.py common/profiling/trace/timeline.py \
+    common/profiling/trace/usage.py common/small_file.py common/startup.py common/timeline/annotations.py \
+    common/timeline/chrome_trace.py common/timeline/flamegraph.py common/view/__init__.py \
+    common/view/comparison/comparison_tables.py common/view/html.css common/view/html.py common/view/node_labels.py \
+    common/view/tables.py common/view/text.py
 
 SCRIPT_15 := 15_paired_runs.py
 TABLE_15 := paired_comparison.csv
@@ -411,16 +414,16 @@ CODE_16 := common/__init__.py common/artifacts/catalogue.py common/artifacts/che
     common/artifacts/columns.py common/artifacts/folder.py common/artifacts/frames.py common/artifacts/journal.py \
     common/artifacts/lineage.py common/artifacts/provenance.py common/artifacts/stages.py \
     common/artifacts/transaction.py common/artifacts/whole_folder.py common/cli/__init__.py \
-    common/cli/comparison_flags.py common/cli/flags.py common/cli/help_text.py common/cli/search.py \
-    common/cli/settings.py common/cli/settings_file.py common/cli/stage.py common/cli/streams.py common/cli/wording.py \
-    common/comparison/alignment.py common/comparison/difference_rows.py common/comparison/judgement.py \
-    common/comparison/measured.py common/comparison/series.py common/comparison/stated_figures.py common/errors.py \
-    common/free_memory.py common/history/levels.py common/history/record.py common/history/revision.py \
-    common/history/store.py common/history/trends.py common/host_doubts.py common/host_identity.py \
-    common/interrupts.py common/latency/statistics.py common/names.py common/note_kinds.py common/number_formats.py \
-    common/small_file.py common/startup.py common/view/__init__.py common/view/comparison/comparison_tables.py \
-    common/view/comparison/history_tables.py common/view/html.css common/view/html.py common/view/tables.py \
-    common/view/text.py
+    common/cli/comparison_flags.py common/cli/flags.py common/cli/help_text.py common/cli/output.py \
+    common/cli/search.py common/cli/settings.py common/cli/settings_file.py common/cli/stage.py common/cli/streams.py \
+    common/cli/wording.py common/comparison/alignment.py common/comparison/difference_rows.py \
+    common/comparison/judgement.py common/comparison/measured.py common/comparison/series.py \
+    common/comparison/stated_figures.py common/errors.py common/free_memory.py common/history/levels.py \
+    common/history/record.py common/history/revision.py common/history/store.py common/history/trends.py \
+    common/host_doubts.py common/host_identity.py common/interrupts.py common/latency/statistics.py common/names.py \
+    common/note_kinds.py common/number_formats.py common/small_file.py common/startup.py common/view/__init__.py \
+    common/view/comparison/comparison_tables.py common/view/comparison/history_tables.py common/view/html.css \
+    common/view/html.py common/view/tables.py common/view/text.py
 
 SCRIPT_17 := 17_record_run.py
 TABLE_17 := metrics.prom
@@ -433,20 +436,20 @@ CODE_17 := common/__init__.py common/artifacts/catalogue.py common/artifacts/che
     common/artifacts/generated/metrics.py common/artifacts/journal.py common/artifacts/lineage.py \
     common/artifacts/provenance.py common/artifacts/stages.py common/artifacts/transaction.py \
     common/artifacts/whole_folder.py common/cli/__init__.py common/cli/comparison_flags.py common/cli/flags.py \
-    common/cli/help_text.py common/cli/search.py common/cli/settings.py common/cli/settings_file.py \
-    common/cli/stage.py common/cli/streams.py common/cli/wording.py common/comparison/alignment.py \
-    common/comparison/measured.py common/comparison/recorded.py common/comparison/series.py \
-    common/comparison/stated_figures.py common/errors.py common/expressions.py common/free_memory.py common/graph.py \
-    common/history/export.py common/history/record.py common/history/revision.py common/history/store.py \
-    common/host_doubts.py common/host_identity.py common/interrupts.py common/json_stream.py common/latency/run.py \
-    common/latency/statistics.py common/metric_names.py common/metric_text.py common/names.py common/note_kinds.py \
-    common/number_formats.py common/onnx_graph/reading/naming.py common/onnx_graph/reading/scan.py \
-    common/onnx_graph/reading/side_files.py common/profiling/trace/events.py common/profiling/trace/nesting.py \
-    common/profiling/trace/node_runs.py common/profiling/trace/reader.py common/profiling/trace/shapes.py \
-    common/profiling/trace/soundness.py common/profiling/trace/timeline.py common/profiling/trace/usage.py \
-    common/small_file.py common/startup.py common/view/__init__.py common/view/comparison/comparison_tables.py \
-    common/view/comparison/history_tables.py common/view/html.css common/view/html.py common/view/tables.py \
-    common/view/text.py
+    common/cli/help_text.py common/cli/output.py common/cli/search.py common/cli/settings.py \
+    common/cli/settings_file.py common/cli/stage.py common/cli/streams.py common/cli/wording.py \
+    common/comparison/alignment.py common/comparison/measured.py common/comparison/recorded.py \
+    common/comparison/series.py common/comparison/stated_figures.py common/errors.py common/expressions.py \
+    common/free_memory.py common/graph.py common/history/export.py common/history/record.py common/history/revision.py \
+    common/history/store.py common/host_doubts.py common/host_identity.py common/interrupts.py common/json_stream.py \
+    common/latency/run.py common/latency/statistics.py common/metric_names.py common/metric_text.py common/names.py \
+    common/note_kinds.py common/number_formats.py common/onnx_graph/reading/naming.py \
+    common/onnx_graph/reading/scan.py common/onnx_graph/reading/side_files.py common/profiling/trace/events.py \
+    common/profiling/trace/nesting.py common/profiling/trace/node_runs.py common/profiling/trace/reader.py \
+    common/profiling/trace/shapes.py common/profiling/trace/soundness.py common/profiling/trace/timeline.py \
+    common/profiling/trace/usage.py common/small_file.py common/startup.py common/view/__init__.py \
+    common/view/comparison/comparison_tables.py common/view/comparison/history_tables.py common/view/html.css \
+    common/view/html.py common/view/tables.py common/view/text.py
 
 SCRIPT_12 := 12_dashboard.py
 TABLE_12 := dashboard_summary.json
@@ -466,11 +469,11 @@ CODE_06 := common/__init__.py common/artifacts/catalogue.py common/artifacts/che
     common/artifacts/columns.py common/artifacts/folder.py common/artifacts/frames.py common/artifacts/journal.py \
     common/artifacts/lineage.py common/artifacts/provenance.py common/artifacts/stages.py \
     common/artifacts/transaction.py common/artifacts/whole_folder.py common/cli/__init__.py common/cli/flags.py \
-    common/cli/help_text.py common/cli/search.py common/cli/settings.py common/cli/settings_file.py \
-    common/cli/stage.py common/cli/streams.py common/cli/wording.py common/errors.py common/free_memory.py \
-    common/host_doubts.py common/host_identity.py common/interrupts.py common/names.py common/note_kinds.py \
-    common/number_formats.py common/operators.py common/small_file.py common/startup.py common/view/__init__.py \
-    common/view/comparison/comparison_plot.py common/view/comparison/comparison_tables.py \
+    common/cli/help_text.py common/cli/output.py common/cli/search.py common/cli/settings.py \
+    common/cli/settings_file.py common/cli/stage.py common/cli/streams.py common/cli/wording.py common/errors.py \
+    common/free_memory.py common/host_doubts.py common/host_identity.py common/interrupts.py common/names.py \
+    common/note_kinds.py common/number_formats.py common/operators.py common/small_file.py common/startup.py \
+    common/view/__init__.py common/view/comparison/comparison_plot.py common/view/comparison/comparison_tables.py \
     common/view/comparison/history_plot.py common/view/comparison/history_tables.py common/view/design/buffer_plot.py \
     common/view/design/convergence_plot.py common/view/design/energy_plot.py common/view/design/front_plot.py \
     common/view/design/html_tables.py common/view/design/nest_plot.py common/view/design/text_tables.py \
