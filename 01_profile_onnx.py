@@ -185,11 +185,12 @@ def import_profile(stage: cli.StageRun) -> None:
     values = given_arrays({name: Path(file) for name, file in settings.input})
     model = load_model(path, dict(settings.dim), cli.configured_bindings(settings.config, path), values=values)
     stage.set_model(model.model_id, path.name, model.dimensions)
-    with stage.writing() as transaction, transaction.scratch() as folder:
-        if program == "ONNX Runtime":
-            profile = imported_trace(session, model.graph, model.dimensions, folder)
-        else:
-            profile = imported_layers(session, program, model.graph)
+    # Read before the writing begins, where `--check` ends: so a profile is refused before the ceilings are measured.
+    if program == "ONNX Runtime":
+        profile = imported_trace(session, model.graph, model.dimensions)
+    else:
+        profile = imported_layers(session, program, model.graph)
+    with stage.writing() as transaction:
         files = {"trace": session.profile, "executed_graph": session.executed}
         names = {name: file.name for name, file in files.items() if file}
         stage.set_imported({**names, **profile.facts}, MEASURING)

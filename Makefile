@@ -219,7 +219,7 @@ endef
 $(foreach number,$(RUN_STAGES) $(ASIDE),$(eval $(call rule,$(number))))
 $(if $(strip $(BOUND_MS)),$(eval $(call table,10): $(call table,14)))
 
-$(CHECKS): $(foreach number,$(CHECKED),$(call stamp,$(number))) $(MODEL_FILE) $(INPUT_FILES) $(BOARD_FILE) | $(READY)
+$(CHECKS): $(foreach number,$(CHECKED),$(call stamp,$(number))) $(MODEL_FILE) $(INPUT_FILES) $(TRACE) $(EXECUTED_GRAPH) $(BOARD_FILE) | $(READY)
 	@$(foreach number,$(CHECKED),$(PYTHON) $(SCRIPT_$(number)) --check $(call flags,$(number)) &&) touch $@
 
 $(CHANGED): changed

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -112,16 +113,13 @@ def imported_layers(session: RecordedSession, program: Format, model: Graph) -> 
     )
 
 
-def imported_trace(
-    session: RecordedSession, model: Graph, dimensions: Mapping[str, int], folder: Path
-) -> ImportedProfile:
+def imported_trace(session: RecordedSession, model: Graph, dimensions: Mapping[str, int]) -> ImportedProfile:
     """Read a trace of ONNX Runtime and the graph that it executed.
 
     Args:
         session: the trace and its graph.
         model: the model with its dimensions bound.
         dimensions: the sizes of these dimensions.
-        folder: where the executed graph is kept while it is read.
 
     Raises:
         PipelineError: a file is damaged, or they are not of one session of this model.
@@ -131,8 +129,9 @@ def imported_trace(
     content, bodies, named, notes = _traced_graph(session, model, trace)
     trace = read_recorded_trace(path, bodies) if bodies else trace
     recording = conclude_recording(path, trace, session.threads, session.warmup)
-    (file := folder / "executed.onnx").write_bytes(content)
-    executed = load_executed_graph(file, dimensions)
+    with tempfile.TemporaryDirectory() as folder:
+        (file := Path(folder) / "executed.onnx").write_bytes(content)
+        executed = load_executed_graph(file, dimensions)
     require_graph_of(path, executed, recording.trace)
     if session.executed:
         require_model_of(session.executed, executed, model)

@@ -45,7 +45,7 @@ _COLUMNS = (
     "run_number, run_identity, recorded_at, commit_name, is_dirty, folder, model_id, model_path, dimensions, "
     "conditions, doubts"
 )
-_REMEDY = "move it away, or give another file with <history>"
+_REMEDY = "move it away, or give another file"  # of --append-to or --history
 Answer = TypeVar("Answer")
 
 

@@ -84,10 +84,10 @@ def models(tmp_path_factory):
     return {"tiny": load_model(path, {"batch": 2}).graph, "pytorch": load_model(DATA / "pytorch/model.onnx", {}).graph}
 
 
-def brought_in(path, executed, model, folder):
+def brought_in(path, executed, model):
     program, session = recognised(path), RecordedSession(path, executed, 2, None, is_partial=True)
     if program == "ONNX Runtime":
-        imported_trace(session, model, {"batch": 2}, folder)
+        imported_trace(session, model, {"batch": 2})
     else:
         imported_layers(session, program, model)
 
@@ -99,40 +99,40 @@ def reported(**files):
 def kineto(random_, folder, models):
     name = random_.choice(("1.8.1-steps.json", "1.9.1-legacy.json", "2.2.2-plain.json"))
     (folder / "case").write_text(mutated(json.loads((DATA / "pytorch" / name).read_text()), random_))
-    brought_in(folder / "case", None, models["pytorch"], folder)
+    brought_in(folder / "case", None, models["pytorch"])
 
 
 def onnx_runtime(random_, folder, models):
     recorded = DATA / f"onnxruntime-{random_.choice(('1.10.0', '1.18.1', '1.23.2'))}"
     (folder / "case").write_text(mutated(json.loads((recorded / "trace.json").read_text()), random_))
-    brought_in(folder / "case", random_.choice((None, recorded / "optimized.onnx")), models["tiny"], folder)
+    brought_in(folder / "case", random_.choice((None, recorded / "optimized.onnx")), models["tiny"])
 
 
 def tensorrt(random_, folder, models):
     (folder / "case").write_text(mutated(TENSORRT, random_))
-    brought_in(folder / "case", None, models["tiny"], folder)
+    brought_in(folder / "case", None, models["tiny"])
 
 
 def tensorrt_information(random_, folder, models):
     (folder / "profile").write_text(json.dumps(TENSORRT))
     (folder / "case").write_text(mutated(INFORMATION, random_))
-    brought_in(folder / "profile", folder / "case", models["tiny"], folder)
+    brought_in(folder / "profile", folder / "case", models["tiny"])
 
 
 def openvino(random_, folder, models):
     (folder / "case").write_text(mutated_text((DATA / "openvino/detailed.csv").read_text(), random_))
-    brought_in(folder / "case", None, models["tiny"], folder)
+    brought_in(folder / "case", None, models["tiny"])
 
 
 def openvino_graph(random_, folder, models):
     (folder / "case").write_text(mutated_text((DATA / "openvino/executed.xml").read_text(), random_))
-    brought_in(DATA / "openvino/detailed.csv", folder / "case", models["tiny"], folder)
+    brought_in(DATA / "openvino/detailed.csv", folder / "case", models["tiny"])
 
 
 def qnn_csv(random_, folder, models):
     text = write_csv(folder / "whole.csv", device_run(NODES), device_run(NODES)).read_text()
     (folder / "case").write_text(mutated_text(text, random_))
-    brought_in(folder / "case", None, models["tiny"], folder)
+    brought_in(folder / "case", None, models["tiny"])
 
 
 def qhas(random_, folder, models):
@@ -187,7 +187,7 @@ def test_a_damaged_event_of_the_runtime(changed, problem, models, tmp_path):
     path = tmp_path / "trace.json"
     path.write_text(json.dumps([NODE | changed, RUN]))
     with pytest.raises(PipelineError, match=problem):
-        brought_in(path, None, models["tiny"], tmp_path)
+        brought_in(path, None, models["tiny"])
 
 
 @pytest.mark.parametrize("value", ["1E72864", "1e400", "[]", '{"a": 1}', '"\\ud800"'])
@@ -195,4 +195,4 @@ def test_a_number_that_is_none_in_a_profile_of_tensorrt(value, models, tmp_path)
     path = tmp_path / "profile.json"
     path.write_text(json.dumps(TENSORRT).replace("1.0", value))
     with pytest.raises(PipelineError, match=r"not a time|is no JSON"):
-        brought_in(path, None, models["tiny"], tmp_path)
+        brought_in(path, None, models["tiny"])

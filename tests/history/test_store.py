@@ -163,6 +163,7 @@ def test_what_is_no_history_is_named_in_one_line_and_left_as_it_is(tmp_path, mak
             use()
         assert problem in str(failure.value)
         assert "\n" not in str(failure.value)
+        assert str(failure.value).endswith("; move it away, or give another file")
     assert before == (path.read_bytes() if path.is_file() else None)
     assert failure.value.exit_code == 1
 

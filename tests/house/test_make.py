@@ -553,9 +553,11 @@ def test_a_profile_from_elsewhere_ends_with_the_report(pipeline: Pipeline) -> No
     ran = pipeline.make("report", "TRACE=elsewhere.json")
     assert ran == ALL
     assert "--from-trace elsewhere.json" in pipeline.flags["01"]
+    (checked := pipeline.folder / "checked.log").unlink()
     assert pipeline.make("report", "TRACE=elsewhere.json") == []
     pipeline.edit("elsewhere.json")
     assert pipeline.make("report", "TRACE=elsewhere.json")[0] == "01"
+    assert "01 --check --model models/model.onnx --from-trace elsewhere.json" in checked.read_text()
 
 
 def test_a_report_without_a_profile_says_what_is_missing(pipeline: Pipeline) -> None:

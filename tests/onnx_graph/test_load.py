@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 import onnx
 import pytest
@@ -194,3 +196,18 @@ def test_the_window_falls_back_on_the_weight_and_on_defaults():
         NodeWindow(kernel_shape=[2, 3], strides=[2, 1], groups=None),
         NodeWindow(kernel_shape=[], strides=[], groups=None),
     ]
+
+
+def test_a_list_that_is_joined_to_itself_again_and_again_is_not_propagated(monkeypatch, tmp_path):
+    """ONNX holds 200 bytes per propagated element: 2^43 of them are more than any host has."""
+    infer = onnx.shape_inference.infer_shapes
+
+    def watched(*arguments, data_prop, **options):
+        assert not data_prop
+        return infer(*arguments, data_prop=data_prop, **options)
+
+    names = ["x", *(f"y{index}" for index in range(41))]
+    nodes = [helper.make_node("Concat", [old, old], [new], axis=0) for old, new in pairwise(names)]
+    monkeypatch.setattr(onnx.shape_inference, "infer_shapes", watched)
+    onnx.save(model(nodes, {"x": (4,)}, {"y40": None}), tmp_path / "joined.onnx")
+    assert load_model(tmp_path / "joined.onnx", {}).graph.tensors["y40"].shape == (2**43,)

@@ -213,6 +213,17 @@ def test_threads_of_a_host_are_asked_for(model, tmp_path):
     assert "--threads: is not given, and the profile does not say it; give the recorded count" in done.stderr
 
 
+def test_a_profile_that_is_refused_fails_the_checks_which_write_nothing(model, tmp_path):
+    out = tmp_path / "out"
+    refused = bring_in(model, out, DATA / "openvino/average.csv", "--check")
+    assert (refused.returncode, "--threads: is not given" in refused.stderr) == (2, True)
+    of_another = bring_in(model, out, DATA / "pytorch/steps.json", "--threads", "1", "--check")
+    assert (of_another.returncode, f"{DATA}/pytorch/steps.json: " in of_another.stderr) == (1, True)
+    known = ("--executed-graph", DATA / "openvino/executed.xml", "--threads", "2", "--check")
+    assert bring_in(model, out, DATA / "openvino/average.csv", *known).returncode == 0
+    assert not [file for file in out.glob("*") if file.name != ".lock"]
+
+
 def test_a_warm_up_needs_single_runs(model, tmp_path):
     done = bring_in(model, tmp_path / "out", DATA / "openvino/average.csv", "--threads", "2", "--warmup", "3")
     assert done.returncode == 2

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ast
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,6 +22,7 @@ from common.onnx_graph.reading.scan import scan
 from common.onnx_graph.reading.stripping import PAYLOADS, strip_weights
 from common.onnx_graph.reading.validity import require_valid
 from common.onnx_graph.shapes.inference import imported_opsets
+from common.onnx_graph.shapes.regions import with_bodies
 
 NODE_METADATA_VERSION = 10  # of the IR: the first that has metadata_props at nodes (onnx/onnx.proto)
 SPARSE_CONSTANT_OPSET = 11  # https://onnx.ai/onnx/operators/onnx__Constant.html
@@ -68,7 +69,7 @@ def annotated(content: Outline, nodes: Mapping[str, Mapping[str, str]], model: M
             node.metadata_props.add(key=key, value=value)
         for attribute in node.attribute:
             _complete_attribute(attribute, may_be_sparse=has_sparse_constants and node.op_type == "Constant")
-    for graph in _graphs(proto.graph):
+    for graph in with_bodies(proto.graph):
         _complete_initializers(graph)
     return bytes(proto.SerializeToString(deterministic=True))
 
@@ -82,15 +83,6 @@ def _scope(node: onnx.NodeProto) -> tuple[str, ...]:
         return ()
     are_texts = isinstance(names, list) and all(isinstance(name, str) for name in names)
     return tuple(name for name in names if name) if are_texts else ()
-
-
-def _graphs(graph: onnx.GraphProto) -> Iterator[onnx.GraphProto]:
-    waiting = [graph]
-    while waiting:
-        yield (part := waiting.pop())
-        for attribute in (attribute for node in part.node for attribute in node.attribute):
-            if attribute.type in (onnx.AttributeProto.GRAPH, onnx.AttributeProto.GRAPHS):
-                waiting += [attribute.g] if attribute.type == onnx.AttributeProto.GRAPH else attribute.graphs
 
 
 def _complete_initializers(graph: onnx.GraphProto) -> None:

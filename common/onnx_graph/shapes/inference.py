@@ -18,11 +18,11 @@ from common.onnx_graph.shapes.budget import EvaluationBudget
 from common.onnx_graph.shapes.control_flow import executions, infer_region
 from common.onnx_graph.shapes.inference_state import InferenceState
 from common.onnx_graph.shapes.node_inference import require_allowed
-from common.onnx_graph.shapes.regions import Region, read_region
+from common.onnx_graph.shapes.regions import Region, read_region, with_bodies
 from common.onnx_graph.shapes.types import Array, TensorType, Value, value_type
 from common.onnx_graph.shapes.values import Values
 
-LARGEST_PROPAGATED = 65_536  # elements of a graph's input
+LARGEST_PROPAGATED = 65_536  # elements of a graph's input, or of any tensor with one axis
 
 
 @dataclass(slots=True)
@@ -101,13 +101,14 @@ def _inferred_by_onnx(model: onnx.ModelProto) -> tuple[onnx.ModelProto, bool]:
 
     Where it fails as a whole, the model is unchanged.
     """
-    has_small_inputs, is_doubtful = _has_small_inputs(model.graph), False
+    is_doubtful = False
     try:
+        is_small = _has_small_inputs(model.graph) and not _outgrows_its_inputs(model)
         try:
-            inferred = onnx.shape_inference.infer_shapes(model, strict_mode=True, data_prop=has_small_inputs)
+            inferred = onnx.shape_inference.infer_shapes(model, strict_mode=True, data_prop=is_small)
         except INVALID:
             is_doubtful = True
-            inferred = onnx.shape_inference.infer_shapes(model, data_prop=has_small_inputs)
+            inferred = onnx.shape_inference.infer_shapes(model, data_prop=is_small)
     except (*INVALID, MemoryError):
         return model, True
     model.Clear()  # else it would be in memory twice
@@ -119,6 +120,17 @@ def _has_small_inputs(graph: onnx.GraphProto) -> bool:
     types = (value_type(value.type) for value in graph.input)
     counts = [known.element_count for known in types if isinstance(known, TensorType)]
     return all(count is not None and count <= LARGEST_PROPAGATED for count in counts)
+
+
+def _outgrows_its_inputs(model: onnx.ModelProto) -> bool:
+    """Return whether small inputs are joined to a large tensor with one axis, as by Concat(x, x) again and again."""
+    if not any(node.op_type == "Concat" for graph in with_bodies(model.graph) for node in graph.node):
+        return False
+    inferred = onnx.shape_inference.infer_shapes(model, data_prop=False)
+    values = (value for graph in with_bodies(inferred.graph) for value in (*graph.value_info, *graph.output))
+    types = (value_type(value.type) for value in values)
+    lists = (known for known in types if isinstance(known, TensorType) and known.shape and len(known.shape) == 1)
+    return any((known.element_count or 0) > LARGEST_PROPAGATED for known in lists)
 
 
 def write_out_defaults(model: onnx.ModelProto) -> None:

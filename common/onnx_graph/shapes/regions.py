@@ -56,6 +56,16 @@ class Region:
         return chain.from_iterable(part.writers for part in self.walk())
 
 
+def with_bodies(graph: onnx.GraphProto) -> Iterator[onnx.GraphProto]:
+    """Yield a graph and the bodies of its nodes, however deep they are."""
+    waiting = [graph]
+    while waiting:
+        yield (part := waiting.pop())
+        for attribute in (attribute for node in part.node for attribute in node.attribute):
+            if attribute.type in (onnx.AttributeProto.GRAPH, onnx.AttributeProto.GRAPHS):
+                waiting += [attribute.g] if attribute.type == onnx.AttributeProto.GRAPH else attribute.graphs
+
+
 def read_region(proto: onnx.GraphProto, alike: Region | None = None) -> Region:
     """Return the top-level region of a graph whose node names are unique.
 

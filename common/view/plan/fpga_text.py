@@ -167,10 +167,10 @@ def verdict_lines(verdicts: Sequence[OffloadVerdictRow], terms: Terms) -> list[s
 
 
 def answer_lines(tables: Tables) -> list[str]:
-    """Return the answer; where the plan is not judged, every reason for that and the remedy follow."""
+    """Return the answer, which has the first reason where the plan is not judged; the others and the remedy follow."""
     verdicts = tables["offload_verdict"]
     lines = textwrap.wrap(headline(tables), WIDTH, subsequent_indent="  ", break_on_hyphens=False)
-    return [*lines, *(f"  - {reason}" for reason in reasons(verdicts))]
+    return [*lines, *(f"  - {reason}" for reason in reasons(verdicts)[1:])]
 
 
 def reasons(verdicts: Sequence[OffloadVerdictRow]) -> list[str]:
