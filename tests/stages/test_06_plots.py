@@ -76,7 +76,7 @@ def test_the_design_space_is_drawn_where_08_has_run(tmp_path):
 
 @pytest.mark.slow
 def test_the_design_space_is_drawn_alone(tmp_path, capsys):
-    summary = run(write(tmp_path / "alone", design_tables()))
+    summary = run(write(tmp_path / "alone", design_tables()), "--all-notes")
     assert drawn(tmp_path / "alone") == DESIGN_PICTURES
     assert "DESIGN SPACE" in summary
     notes = capsys.readouterr().err

@@ -62,7 +62,7 @@ FP32 = ("--precision", "fp32")  # the formats of most tests here; a later flag o
 
 
 def run(out: Path, *flags: str) -> dict[str, pd.DataFrame]:
-    assert stage.main(["--out", str(out), *FP32, *flags]) == 0
+    assert stage.main(["--out", str(out), "--all-notes", *FP32, *flags]) == 0
     tables = Folder(out, Provenance("test", "test"))
     return {name: tables.table(name) for name in TABLES}
 
@@ -625,7 +625,8 @@ def interrupted(folder, presses):
         "sys.argv = sys.argv[1:]\n"
         "cli.run(importlib.import_module('07_fpga_candidates').main)\n"
     )
-    command = [sys.executable, "-c", code, str(presses), SCRIPT, "--out", str(folder), "--precision", "int4"]
+    flags = ["--out", str(folder), "--precision", "int4", "--all-notes"]
+    command = [sys.executable, "-c", code, str(presses), SCRIPT, *flags]
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
 
 
