@@ -126,7 +126,7 @@ def _judge(trial: Trial, script: str, fault: Fault, outcome: Outcome, before: di
         return
     if fault.kind == "allocation" and ended.site.startswith("SystemError"):
         return  # CPython or numpy lost the exception: a defect of theirs
-    trial.faults += faults_of(ended, (*NAMED, *DENIED))
+    trial.faults += faults_of(ended, (*NAMED, *DENIED, "runs.sqlite"))
     if fault.is_signal and ended.code not in (DONE, INTERRUPTED, None):
         trial.fail("exit code", f"{where}: {ended.code} after a signal", ended.err)
     if ended.err.count("interrupted; ") > 1 or (ended.code == INTERRUPTED and not fault.is_signal):

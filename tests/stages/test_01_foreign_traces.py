@@ -60,7 +60,7 @@ def test_a_trace_of_an_older_runtime_with_and_without_its_graph(version, model, 
     trace, graph = DATA / f"onnxruntime-{version}/trace.json", DATA / f"onnxruntime-{version}/optimized.onnx"
     owned = []
     for out, flags in ((tmp_path / "graph", ("--executed-graph", graph)), (tmp_path / "names", ())):
-        done = bring_in(model, out, trace, "--threads", "2", "--warmup", "1", *flags)
+        done = bring_in(model, out, trace, "--threads", "2", "--warmup", "1", "--all-notes", *flags)
         assert done.returncode == 0, done.stderr
         assert ("the name of an executed node says what it computes" in done.stderr) == (not flags)
         assert ("the trace has no shapes" in done.stderr) == (version == "1.10.0")

@@ -53,6 +53,7 @@ DECIDED_BY_DATA: Mapping[str, Callable[[Sequence[int]], int]] = {
     "StringNormalizer": max,
     "StringSplit": lambda sizes: max(sizes) ** 2,  # each text may have many parts
 }
+NUMBERS = "iufV"  # kinds of numpy; the last one is that of bfloat16
 WINDOW = frozenset(("kernel_shape", "strides", "dilations", "size", "sampling_ratio"))  # attributes
 
 
@@ -118,7 +119,7 @@ def _result_elements(
 
 def _range_elements(operands: Sequence[Value]) -> int | None:
     """Return the elements of a Range, which ONNX infers for some element types alone."""
-    arrays = [value for value in operands if isinstance(value, np.ndarray) and value.dtype.kind in "iuf"]
+    arrays = [value for value in operands if isinstance(value, np.ndarray) and value.dtype.kind in NUMBERS]
     bounds = [float(value.item()) for value in arrays if value.size == 1]
     if len(bounds) < 3 or not bounds[2] or not all(map(isfinite, bounds)):
         return None
