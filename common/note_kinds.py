@@ -32,6 +32,7 @@ ENDANGERED = {
 }
 # The beginnings of notes that endanger something else than the other notes of their stage.
 SUBJECTS = {
+    "everything": re.compile(r"(.*: incomplete \()?(a signal|Ctrl-C) ended"),
     "every time": re.compile(BUSY),
     "single runs": re.compile(
         r"(profiled )?run \d+ \(|and \d+ more slow runs|tracefs: |(.*: incomplete \(.*)?os_events: "
