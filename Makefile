@@ -79,7 +79,9 @@ OPENVINO_VENV := .venv-openvino
 OPENVINO_OUT := out/openvino
 QNN_VENV := .venv-qnn
 QNN_OUT := out/npu
-PIP_INSTALL := $(VENV)/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes
+# A lock names every package, so pip looks for no others: some releases of pip take the newest one of a package that
+# another asks for with an extra (coverage[toml]), and then miss its hash.
+PIP_INSTALL := $(VENV)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes
 PIP_COMPILE := pip-compile
 LOCK := CUSTOM_COMPILE_COMMAND="make lock" $(PIP_COMPILE) --quiet --generate-hashes --strip-extras \
         --no-emit-index-url --no-emit-trusted-host --no-emit-find-links
@@ -253,12 +255,12 @@ $(VENV)/.ready-dev: requirements-dev.txt $(VENV)/.ready
 
 $(VENV)/.ready-torch: requirements-torch.txt $(VENV)/.ready-dev
 	@echo "setting up the exporters from requirements-torch.txt (PyTorch: 0.2 GB for a CPU, several with CUDA)"
-	@$(filter-out --require-hashes,$(PIP_INSTALL)) -r requirements-torch.txt
+	@$(filter-out --no-deps --require-hashes,$(PIP_INSTALL)) -r requirements-torch.txt
 	@touch $@
 
 $(VENV)/.ready-search: requirements-search.txt $(VENV)/.ready-dev
 	@echo "setting up the search engines from requirements-search.txt (PyTorch: 0.2 GB for a CPU, several with CUDA)"
-	@$(filter-out --require-hashes,$(PIP_INSTALL)) -r requirements-search.txt
+	@$(filter-out --no-deps --require-hashes,$(PIP_INSTALL)) -r requirements-search.txt
 	@touch $@
 
 $(VENV)/.ready-fuzz: requirements-fuzz.txt $(VENV)/.ready-dev

@@ -1,0 +1,68 @@
+"""The set-up of the environment: what `make` installs from the locked requirements."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from tests.support.paths import ROOT
+
+pytest.importorskip("pip")
+INSTALL = ["make", "--silent", "--eval=install-words:;@echo $(PIP_INSTALL)", "install-words"]
+
+
+def wheel(folder: Path, name: str, version: str, requires: str = "") -> str:
+    """A wheel of nothing in ``folder``; returns the line that locks it."""
+    info = f"{name}-{version}.dist-info"
+    files = {
+        f"{info}/METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\nProvides-Extra: extra\n{requires}",
+        f"{info}/WHEEL": "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+    }
+    path = folder / f"{name}-{version}-py3-none-any.whl"
+    with zipfile.ZipFile(path, "w") as archive:
+        for member, text in files.items():
+            archive.writestr(member, text)
+        archive.writestr(f"{info}/RECORD", "".join(f"{member},,\n" for member in [*files, f"{info}/RECORD"]))
+    return f"{name}=={version} --hash=sha256:{hashlib.sha256(path.read_bytes()).hexdigest()}\n"
+
+
+def test_a_newer_release_of_a_locked_package_does_not_break_the_set_up(tmp_path: Path) -> None:
+    lock = wheel(tmp_path, "reader", "1.0", requires="Requires-Dist: parser[extra]>=1\n") + wheel(
+        tmp_path, "parser", "1.0"
+    )
+    (tmp_path / "requirements.txt").write_text(lock)
+    wheel(tmp_path, "parser", "2.0")
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(("MAKE", "MFLAGS"))}
+    words = subprocess.run(
+        INSTALL, cwd=ROOT, env=environment, capture_output=True, text=True, check=True
+    ).stdout.split()
+    assert words[1:4] == ["-m", "pip", "install"]
+    installed = tmp_path / "installed"
+    subprocess.run(
+        [
+            sys.executable,
+            *words[1:],
+            "--no-index",
+            "--find-links",
+            tmp_path,
+            "--target",
+            installed,
+            "-r",
+            "requirements.txt",
+        ],
+        cwd=tmp_path,
+        env={**os.environ, "PIP_CONFIG_FILE": os.devnull},
+        check=True,
+    )
+    assert {path.name for path in installed.glob("*.dist-info")} == {"reader-1.0.dist-info", "parser-1.0.dist-info"}
+
+
+def test_the_environment_lacks_nothing_that_a_package_of_it_requires() -> None:
+    check = subprocess.run([sys.executable, "-m", "pip", "check"], capture_output=True, text=True, check=False)
+    assert check.returncode == 0, check.stdout
