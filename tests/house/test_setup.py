@@ -20,8 +20,9 @@ INSTALL = ["make", "--silent", "--eval=install-words:;@echo $(PIP_INSTALL)", "in
 def wheel(folder: Path, name: str, version: str, requires: str = "") -> str:
     """A wheel of nothing in ``folder``; returns the line that locks it."""
     info = f"{name}-{version}.dist-info"
+    metadata = f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\nProvides-Extra: extra\n{requires}"
     files = {
-        f"{info}/METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\nProvides-Extra: extra\n{requires}",
+        f"{info}/METADATA": metadata,
         f"{info}/WHEEL": "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
     }
     path = folder / f"{name}-{version}-py3-none-any.whl"
