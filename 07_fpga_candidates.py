@@ -33,34 +33,18 @@ if __name__ == "__main__":
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from common import cli
-from common.artifacts.folder import Folder
 from common.artifacts.frames import records
-from common.artifacts.provenance import Provenance
 from common.configuration import Section
-from common.errors import CommandLineError
 from common.fpga.coefficients import load_models
-from common.fpga.device.board import DEFAULT_PRECISION, PLAN_PRECISIONS, Board
-from common.fpga.device.board_files import load_board
+from common.fpga.device.board import DEFAULT_PRECISION, PLAN_PRECISIONS
 from common.fpga.hand_off.files import hand_off_files
-from common.fpga.kernels.overlay.engine import OverlayEngine
-from common.fpga.kernels.overlay.engine_files import load_engine
-from common.fpga.offload.baselines import Thresholds
-from common.fpga.offload.effort import Effort
-from common.fpga.planning.host_basis import HostBasis, HostScale, host_basis, read_host_scale
+from common.fpga.planning.host_basis import HostBasis, HostScale, host_basis, host_scale, read_host_scale
 from common.fpga.planning.problem_builder import LAUNCH_PER
-from common.fpga.planning.request import (
-    Request,
-    read_assumptions,
-    require_batch,
-    require_kernel,
-    require_speedup,
-    what_if_request,
-)
+from common.fpga.planning.request import plan_requests, read_assumptions, require_batch, require_kernel, require_speedup
 from common.fpga.planning.results import Results, plan_results, workload_from_rows
 from common.view.plan.fpga_text import offload_report
 from common.workload.workload import Workload, scaled
@@ -86,9 +70,20 @@ def arguments() -> cli.Parser:
     add("--what-if", action="append", metavar="KEY=VALUE,…", help=text)
     text = "plan batches of 2, 4, 8 and so on up to N as well, for latency, throughput and energy"
     add("--batch", type=batch, default=1, metavar="N", help=text)
-    add_rule_flags(parser)
-    add_search_flags(parser)
-    add_host_flags(parser)
+    text = "rule of thumb: smallest {} at which a class of groups goes to the card"
+    add("--min-share", type=cli.share, metavar="X", help=text.format("share of the latency or energy"))
+    intensity = text.format("arithmetic intensity")
+    add("--min-intensity-flop-per-byte", type=cli.positive_float, metavar="X", help=intensity)
+    add("--min-fused-share", type=cli.share, metavar="X", help=text.format("share of the traffic that fusing saves"))
+    text = "end the search for all plans after this time, as Ctrl-C does, with the best plans so far and their gaps"
+    add("--time-limit", type=cli.positive_float, metavar="SECONDS", help=text)
+    text = "end the search after this work per 1,000 steps of the host, in the solver's deterministic seconds"
+    add("--effort", type=cli.positive_float, metavar="X", help=text)
+    text = "factor on the profiled times for the plan's host: 8, 6..10 or 6..8..10, the shortest time first"
+    add("--host-scale", type=read_host_scale, metavar="FACTOR", help=text)
+    add("--host-scale-source", metavar="TEXT", help="source of the factor; --host-scale needs it")
+    text = "folder with the tables of 01 to 05 that were measured on the board's own processor"
+    add("--host-tables", type=cli.path, metavar="FOLDER", help=text)
     text = "YAML file with the defaults of --launch-per, --time-limit, --effort and the three --min flags"
     add("--fpga-config", type=cli.path, default=CONFIGS / "fpga.yaml", metavar="FILE", help=text)
     text = "overlay engine that the plan may use: a name in configs/engines, or a YAML file"
@@ -96,34 +91,6 @@ def arguments() -> cli.Parser:
     text = "also write the design into a new folder: specifications, Verilog, C++, connectivity and schedule"
     add("--hand-off", type=cli.path, metavar="FOLDER", help=text)
     return parser
-
-
-def add_rule_flags(parser: cli.Parser) -> None:
-    """Add the thresholds of the rule of thumb, a baseline of the plan."""
-    thresholds = (
-        ("--min-share", cli.share, "share of the latency or energy"),
-        ("--min-intensity-flop-per-byte", cli.positive_float, "arithmetic intensity"),
-        ("--min-fused-share", cli.share, "share of the traffic that fusing saves"),
-    )
-    for flag, kind, quantity in thresholds:
-        text = f"rule of thumb: smallest {quantity} at which a class of groups goes to the card"
-        parser.setting(flag, type=kind, metavar="X", help=text)
-
-
-def add_search_flags(parser: cli.Parser) -> None:
-    text = "end the search for all plans after this time, as Ctrl-C does, with the best plans so far and their gaps"
-    parser.setting("--time-limit", type=cli.positive_float, metavar="SECONDS", help=text)
-    text = "end the search after this work per 1,000 steps of the host, in the solver's deterministic seconds"
-    parser.setting("--effort", type=cli.positive_float, metavar="X", help=text)
-
-
-def add_host_flags(parser: cli.Parser) -> None:
-    """Add the flags for the source of the host's times, for a board whose host is its own processor."""
-    text = "factor on the profiled times for the plan's host: 8, 6..10 or 6..8..10, the shortest time first"
-    parser.setting("--host-scale", type=read_host_scale, metavar="FACTOR", help=text)
-    parser.setting("--host-scale-source", metavar="TEXT", help="source of the factor; --host-scale needs it")
-    text = "folder with the tables of 01 to 05 that were measured on the board's own processor"
-    parser.setting("--host-tables", type=cli.path, metavar="FOLDER", help=text)
 
 
 def kernel_speedup(text: str) -> tuple[str, float]:
@@ -136,81 +103,32 @@ def batch(text: str) -> int:
     return require_batch(cli.positive_int(text))
 
 
-def board(name: str) -> Board:
-    """Load a board by its name or path."""
-    return load_board(name, CONFIGS / "boards")
-
-
-def overlay(settings: cli.Settings, board: Board) -> OverlayEngine | None:
-    """Load the requested overlay engine for a board; None if none is requested."""
-    return None if settings.engine is None else load_engine(settings.engine, CONFIGS / "engines", board)
-
-
-def with_planning_defaults(settings: cli.Settings) -> cli.Settings:
-    path = settings.fpga_config
-    return settings.with_defaults(read_assumptions(Section.of_file(path)), path.name)
-
-
-def host_scale(settings: cli.Settings) -> HostScale | None:
-    """Return the factor on the host's times, which needs a source and excludes other tables."""
-    if settings.host_scale is None:
-        return None
-    if settings.host_tables:
-        raise CommandLineError("--host-scale", "does not go with --host-tables, which has the times", "leave one out")
-    if not settings.host_scale_source:
-        raise CommandLineError("--host-scale", "has no source", "add --host-scale-source with the source of the factor")
-    return HostScale(settings.host_scale, settings.host_scale_source)
-
-
-def request(settings: cli.Settings, watch: cli.SearchWatch) -> Request:
-    target = board(settings.board)
-    return Request(
-        target,
-        settings.precision,
-        settings.launch_per,
-        Thresholds(settings.min_share, settings.min_intensity_flop_per_byte, settings.min_fused_share),
-        dict(settings.kernel_speedup or []),
-        Effort(settings.effort),
-        overlay(settings, target),
-        watch,
-    )
-
-
-def host_work(stage: cli.StageRun, settings: cli.Settings, scale: HostScale | None) -> tuple[Workload, HostBasis]:
+def host_work(stage: cli.StageRun, scale: HostScale | None) -> tuple[Workload, HostBasis]:
     """Return the work that the plan divides, with the times of its host, and the source of these times."""
-    is_other = bool(settings.host_tables)
-    tables = Folder(settings.host_tables, Provenance(SCRIPT, "")) if is_other else stage.tables
+    tables = stage.folder(stage.settings.host_tables)
     rows, documents = tables.tables(TABLES), tables.documents(DOCUMENTS)
+    stage.enter_reads([tables])
     profile = tables.provenance("latency_summary")
-    if is_other:
-        stage.enter_reads([tables])
     with tables.content():
         work = workload_from_rows(rows, documents, profile.notes)
-    basis = host_basis(profile.host.get("cpu_model", ""), scale, is_other=is_other)
+    basis = host_basis(profile.host.get("cpu_model", ""), scale, is_other=bool(stage.settings.host_tables))
     return (work if scale is None else scaled(work, scale.factor)), basis
 
 
 def prepare_plan(stage: cli.StageRun, settings: cli.Settings) -> Callable[[], Results]:
     """Check the request, read the tables and return the search for a plan, which takes long."""
-    if settings.kernel_speedup and settings.batch > 1:
-        problem = "does not go with --kernel-speedup: it holds for one inference"
-        raise CommandLineError("--batch", problem, "leave one of them out")
-    watch, scale = cli.SearchWatch(settings, settings.time_limit), host_scale(settings)
-    target = request(settings, watch)
-    questions = {
-        text: what_if_request(target, text, board, partial(overlay, settings)) for text in settings.what_if or []
-    }
+    watch = cli.SearchWatch(settings, settings.time_limit)
+    request, what_if = plan_requests(settings.values, CONFIGS, watch)
+    scale = host_scale(settings.host_scale, settings.host_scale_source, has_tables=bool(settings.host_tables))
     stage.end_of_checks()
-    work, basis = host_work(stage, settings, scale)
-    target = replace(target, host=basis)
-    questions = {text: replace(question, host=basis) for text, question in questions.items()}
+    work, basis = host_work(stage, scale)
+    questions = {text: replace(question, host=basis) for text, question in what_if.items()}
     models = load_models(CONFIGS)
 
     def plan() -> Results:
         with watch:
-            results = plan_results(work, target, models, questions, settings.batch)
-        if watch.is_interrupted:
-            stage.note("Ctrl-C ended the search: the tables hold the best plan that it had found")
+            results = plan_results(work, replace(request, host=basis), models, questions, settings.batch)
+        stage.note(*watch.notes)
         return results
 
     return plan
@@ -223,7 +141,8 @@ def hand_off(stage: cli.StageRun, settings: cli.Settings) -> AbstractContextMana
 
 def main(argv: Sequence[str] | None = None) -> int:
     with cli.stage(arguments(), argv) as stage:
-        settings = with_planning_defaults(stage.settings)
+        path = stage.settings.fpga_config
+        settings = stage.settings.with_defaults(read_assumptions(Section.of_file(path)), path.name)
         stage.record.settings = settings.record()
         solve = prepare_plan(stage, settings)
         # A folder that cannot be written fails before the search, not after it.

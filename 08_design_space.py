@@ -146,9 +146,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         searches, notes = searches_of(settings, next(iter(variants.values())))
         stage.end_of_checks()
         results = searched(stage, variants, searches, watch)
-        stage.note(*results.notes, *notes)
-        if watch.is_interrupted:
-            stage.note("Ctrl-C ended the search: the tables hold the best that it had found")
+        stage.note(*results.notes, *notes, *watch.notes)
         if settings.objective == "log-sum":
             stage.note(comparison.DEGENERATE)
         points = comparison.with_front([result.point for result in results.designs])

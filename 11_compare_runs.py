@@ -39,12 +39,9 @@ if __name__ == "__main__":
     startup.begin()  # first of all: the imports below take most of a second
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from common import cli
-from common.artifacts.folder import Folder
-from common.artifacts.provenance import Provenance
 from common.cli.comparison_flags import FOUND_REGRESSION, fail_flag, folder_flags
 from common.comparison.difference_rows import (
     DEFAULT_MARGIN_SHARE,
@@ -76,13 +73,6 @@ def arguments() -> cli.Parser:
     return parser
 
 
-def opened(stage: cli.StageRun, path: Path) -> Folder:
-    """Return a folder of tables; those in --out are what the stage itself reads."""
-    if path.resolve() == stage.settings.out.resolve():
-        return stage.tables
-    return Folder(path, Provenance(SCRIPT, stage.record.command))
-
-
 def measured_sides(stage: cli.StageRun) -> tuple[list[MeasuredSide], list[MeasuredSide]]:
     """Return the measurements of the baselines and of the candidates.
 
@@ -92,7 +82,7 @@ def measured_sides(stage: cli.StageRun) -> tuple[list[MeasuredSide], list[Measur
     settings = stage.settings
     if not settings.baseline:
         raise CommandLineError("<baseline>", "is missing", "give the folder of an earlier measurement")
-    folders = [opened(stage, path) for path in (*settings.baseline, *(settings.candidate or [settings.out]))]
+    folders = [stage.folder(path) for path in (*settings.baseline, *(settings.candidate or [settings.out]))]
     sides = []
     for folder in folders:
         side, notes = read_side(folder, recorded_node_runs(folder, traced_bodies))

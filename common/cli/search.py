@@ -31,6 +31,11 @@ class Interruptible:
         """Return whether Ctrl-C was pressed."""
         return self._signal.has_come
 
+    @property
+    def notes(self) -> list[str]:
+        """What the tables of a search hold that Ctrl-C ended."""
+        return ["Ctrl-C ended the search: the tables hold the best that it had found"] if self.is_interrupted else []
+
 
 class SearchWatch(Interruptible):
     """The clock of several searches for a plan, and the line that shows plan, bound and gap.

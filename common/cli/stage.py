@@ -63,6 +63,12 @@ class StageRun:
             if record.settings[name]["from"] != "flag":
                 record.settings[name] = {"value": facts[name], "from": "the trace"}
 
+    def folder(self, path: Path | None) -> Folder:
+        """Return another folder of tables to read; without one, or where it is --out, the stage's own."""
+        if path is None or path.resolve() == self.settings.out.resolve():
+            return self.tables
+        return Folder(path, Provenance(self.record.stage, self.record.command))
+
     def enter_reads(self, folders: Sequence[Folder]) -> None:
         """Enter what was read in other folders into the sidecars, with what it lacks; the model is the last one's."""
         for folder in (folder for folder in folders if folder is not self.tables):

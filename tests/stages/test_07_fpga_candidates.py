@@ -634,7 +634,7 @@ def interrupted(folder, presses):
 def test_ctrl_c_ends_the_search_with_the_best_plan_and_its_gap(resnet_out):
     done = interrupted(resnet_out, 1)
     assert done.returncode == 0, done.stderr
-    assert "note: Ctrl-C ended the search: the tables hold the best plan that it had found" in done.stderr
+    assert "note: Ctrl-C ended the search: the tables hold the best that it had found" in done.stderr
     rows = pd.read_csv(resnet_out / "offload_comparison.csv").set_index("alternative")["plan_latency_likely_us"]
     finish_us, bound_us = rows["plan"], rows["proven bound"]
     assert 0 < bound_us < finish_us

@@ -65,6 +65,22 @@ class HostScale:
         return f"times {likely}{interval}: {self.source}"
 
 
+def host_scale(factor: ThreePoint | None, source: str | None, *, has_tables: bool) -> HostScale | None:
+    """Return the factor on the host's times if one is given.
+
+    Raises:
+        UnusableValueError: it has no source, or the host has tables of its own, which have the times.
+    """
+    if factor is None:
+        return None
+    if has_tables:
+        problem = "does not go with <host_tables>, which has the times"
+        raise UnusableValueError("host_scale", problem, "leave one out")
+    if not source:
+        raise UnusableValueError("host_scale", "has no source", "add <host_scale_source> with the source of the factor")
+    return HostScale(factor, source)
+
+
 def host_basis(processor: str, scale: HostScale | None, *, is_other: bool) -> HostBasis:
     """Return the basis of times measured on a processor; ``is_other`` says that it is the host of the plan itself."""
     kind: HostKind = "measured" if is_other else "profiled" if scale is None else "scaled"

@@ -5,12 +5,15 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 from common.configuration import Section
 from common.errors import UnusableValueError
 from common.fpga.device.board import AI_ENGINE_FORMATS, PLAN_PRECISIONS, Board
+from common.fpga.device.board_files import load_board
 from common.fpga.kernels.overlay.engine import OverlayEngine
+from common.fpga.kernels.overlay.engine_files import load_engine
 from common.fpga.offload.baselines import Thresholds
 from common.fpga.offload.effort import Effort, Endless, Watch
 from common.fpga.planning.host_basis import HostBasis
@@ -102,6 +105,42 @@ def read_assumptions(file: Section) -> dict[str, Any]:
             raise file.error(name, f"is {defaults[name]:g}, which is no search time", "give a positive number")
     file.close()
     return defaults
+
+
+def plan_requests(values: Mapping[str, Any], configs: Path, watch: Watch) -> tuple[Request, dict[str, Request]]:
+    """Return the request of a plan, and those of its what-if questions by their text.
+
+    Args:
+        values: by quantity, with the defaults of :func:`read_assumptions`.
+        configs: folder with the files of boards and of overlay engines.
+        watch: ends all searches, and hears of them.
+
+    Raises:
+        UnusableValueError: a value is unknown, or two of them do not go together.
+        ConfigurationError: the file of a board or an engine cannot be used.
+    """
+    if values["kernel_speedup"] and values["batch"] > 1:
+        problem = "does not go with <kernel_speedup>: it holds for one inference"
+        raise UnusableValueError("batch", problem, "leave one of them out")
+
+    def board_of(name: str) -> Board:
+        return load_board(name, configs / "boards")
+
+    def overlay_of(board: Board) -> OverlayEngine | None:
+        return load_engine(values["engine"], configs / "engines", board) if values["engine"] is not None else None
+
+    board = board_of(values["board"])
+    request = Request(
+        board,
+        values["precision"],
+        values["launch_per"],
+        Thresholds(*(values[name] for name in THRESHOLDS)),
+        dict(values["kernel_speedup"] or []),
+        Effort(values["effort"]),
+        overlay_of(board),
+        watch,
+    )
+    return request, {text: what_if_request(request, text, board_of, overlay_of) for text in values["what_if"] or []}
 
 
 def what_if_request(
