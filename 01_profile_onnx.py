@@ -28,37 +28,33 @@ if __name__ == "__main__":
 
     startup.begin()  # first of all: the imports below take most of a second
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pandas as pd
 
 from common import cli
 from common.artifacts.transaction import Transaction
 from common.attribution.ownership import computed_sources
-from common.errors import CommandLineError, PipelineError
+from common.errors import PipelineError
 from common.foreign_traces.programs import recognised
 from common.graph import Graph
-from common.imported_profile import RecordedSession, imported_layers, imported_trace
+from common.imported_profile import MEASURING, ImportedProfile, imported_profile, recorded_session
 from common.observer import Observer
-from common.onnx_graph.executed import load_executed_graph, without_weights
-from common.onnx_graph.load import load_model
-from common.onnx_graph.reading.naming import named_model, naming_notes, rename_saved
+from common.onnx_graph.load import LoadedModel, load_model
+from common.onnx_graph.reading.naming import named_model, naming_notes
 from common.onnx_graph.reading.side_files import require_unchanged
-from common.profiling.correction import NodeLatency, correct, operand_counts
-from common.profiling.figures import latency_figures, node_rows, run_columns
+from common.profiled_nodes import ProfiledNodes, profiled_nodes
+from common.profiling.figures import latency_figures, run_columns
 from common.profiling.latency_notes import latency_notes
 from common.profiling.provider_layers import provider_layers
 from common.profiling.runs.loop import Budget, prepare, take_turns
-from common.profiling.runs.measurement import Measurement, conclude, observed_runs
+from common.profiling.runs.measurement import conclude, observed_runs
 from common.runtime.inputs.given import given_arrays, make_feeds
 from common.runtime.limits import limited_runs
 from common.runtime.memory import require_memory
-from common.runtime.provider_table import resolve_provider
-from common.runtime.session import OPTIMIZATIONS, SessionSettings
-from common.runtime.threads import usable_threads
+from common.runtime.session import OPTIMIZATIONS, given_settings
 from common.sensors.hardware_counters import HardwareCounts
 from common.sensors.sample_rows import counter_figures
 from common.view.node_labels import label_nodes, with_labels
@@ -70,17 +66,6 @@ if TYPE_CHECKING:
 
 SCRIPT = "01_profile_onnx.py"
 DEFAULT_RUNS = 100
-MEASURING = (
-    "runs",
-    "duration",
-    "run_timeout",
-    "provider",
-    "optimization",
-    "seed",
-    "sensor_rate_hz",
-    "idle",
-    "powercap_root",
-)
 
 
 def arguments() -> cli.Parser:
@@ -108,42 +93,11 @@ def arguments() -> cli.Parser:
     return parser
 
 
-def add_nodes(
-    transaction: Transaction, measurement: Measurement, dims: Mapping[str, int]
-) -> tuple[Measurement, list[NodeLatency], list[OpLatencyRow]]:
-    """Stage executed_graph and op_latency.
-
-    Returns:
-        The measurement, with unique names of the nodes or with a failure, the nodes' latencies, and their rows.
-    """
-    if not measurement.trace.nodes:
-        return measurement, [], []  # the trace was lost
-    folder = measurement.trace_file.parent
-    traced = [(node.name, node.op_type) for node in measurement.trace.nodes.values()]
-    try:
-        executed, bodies = rename_saved(without_weights(folder / "executed.onnx", traced))
-        transaction.add_bytes("executed_graph", executed)
-        measurement = measurement.renamed(bodies)
-        graph = load_executed_graph(transaction.temporary("executed_graph.onnx"), dims)
-        latencies = correct(measurement, operand_counts(graph), folder)
-        transaction.add_rows("op_latency", rows := node_rows(latencies, graph, measurement.profiled_warmup))
-    except PipelineError as error:
-        return measurement.failed(error), [], []
-    transaction.mark_incomplete(measurement.lacks, "op_latency", "ort_trace")
-    return measurement, latencies, rows
-
-
-def add_runs(transaction: Transaction, measurement: Measurement, observer: Observer) -> list[str]:
-    """Stage the raw trace and every table with times, on the clock of run_latency; return the slow runs in words."""
-    transaction.add_table("run_latency", pd.DataFrame(run_columns(measurement)))
-    for name, rows, holes in observer.tables(measurement.start_s):
-        transaction.add_rows_by_name(name, rows)
-        transaction.mark_incomplete(holes, name)
-    transaction.add_document("hardware_counters", observer.counters(measurement.run_count))
-    disturbed, worst = observer.disturbances(observed_runs(measurement))
-    transaction.add_rows("run_disturbances", disturbed)
-    transaction.add_file("ort_trace", measurement.trace_file.replace(transaction.temporary("ort_trace.json")))
-    return worst
+def loaded(stage: cli.StageRun, given: cli.GivenModel) -> LoadedModel:
+    """Load the model, and enter it into the sidecars."""
+    model = load_model(given.path, given.sizes, given.configured, values=given_arrays(given.files))
+    stage.set_model(model.model_id, given.path.name, model.dimensions)
+    return model
 
 
 def labelled(stage: cli.StageRun, rows: Sequence[OpLatencyRow], source: Graph, executed: Graph) -> list[OpLatencyRow]:
@@ -153,108 +107,96 @@ def labelled(stage: cli.StageRun, rows: Sequence[OpLatencyRow], source: Graph, e
     return [{**row, "executed_node": labels[row["executed_node"]]} for row in rows]
 
 
-def recorded_session(settings: cli.Settings) -> RecordedSession:
-    """Return what is given of a session that was recorded elsewhere.
-
-    Raises:
-        CommandLineError: the profile is missing, or a setting of a measurement is given; the error names the flag.
-    """
-
-    def flagged(name: str) -> Any:
-        return settings.values[name] if settings.origins[name] == "flag" else None
-
-    if not settings.from_trace:
-        given = "executed_graph" if settings.executed_graph else "accept_partial"
-        raise CommandLineError(f"<{given}>", "needs <from_trace>", "give the profile of the same session")
-    for name in MEASURING:
-        if flagged(name) is not None:
-            raise CommandLineError(f"<{name}>", "does not go with <from_trace>: nothing is measured", "leave it out")
-    return RecordedSession(
-        settings.from_trace,
-        settings.executed_graph,
-        flagged("threads"),
-        flagged("warmup"),
-        is_partial=settings.accept_partial,
-    )
+def add_imported(transaction: Transaction, profile: ImportedProfile) -> None:
+    """Stage the tables of a profile that was recorded elsewhere; those that no profile gives have no rows."""
+    transaction.add_bytes("executed_graph", profile.executed_graph)
+    for name, rows in profile.tables.items():
+        transaction.add_rows_by_name(name, rows)
+    transaction.add_document("latency_summary", profile.latency_summary)
+    transaction.add_document("hardware_counters", counter_figures(HardwareCounts(0.0), 0))
+    if profile.trace:
+        transaction.add_copy("ort_trace", profile.trace)
+        transaction.mark_incomplete(profile.lacks, "op_latency", "run_latency", "ort_trace")
+    transaction.remove_others(["ort_trace"])
 
 
 def import_profile(stage: cli.StageRun) -> None:
-    """Write the tables of a profile that was recorded elsewhere; those that no profile gives have no rows."""
-    settings, session = stage.settings, recorded_session(stage.settings)
-    program, path = recognised(session.profile), cli.model_path(settings.model)
-    values = given_arrays({name: Path(file) for name, file in settings.input})
-    model = load_model(path, dict(settings.dim), cli.configured_bindings(settings.config, path), values=values)
-    stage.set_model(model.model_id, path.name, model.dimensions)
+    """Write the tables of a profile that was recorded elsewhere."""
+    session = recorded_session(stage.settings.values, stage.settings.given)
+    program, model = recognised(session.profile), loaded(stage, cli.given_model(stage.settings))
     # Read before the writing begins, where `--check` ends: so a profile is refused before the ceilings are measured.
-    if program == "ONNX Runtime":
-        profile = imported_trace(session, model.graph, model.dimensions)
-    else:
-        profile = imported_layers(session, program, model.graph)
+    profile = imported_profile(session, program, model)
     with stage.writing() as transaction:
-        files = {"trace": session.profile, "executed_graph": session.executed}
-        names = {name: file.name for name, file in files.items() if file}
-        stage.set_imported({**names, **profile.facts}, MEASURING)
+        stage.set_imported({**session.file_names, **profile.facts}, MEASURING)
         stage.note(*profile.notes)
-        transaction.add_bytes("executed_graph", profile.executed_graph)
-        for name, rows in profile.tables.items():
-            transaction.add_rows_by_name(name, rows)
-        transaction.add_document("latency_summary", profile.latency_summary)
-        transaction.add_document("hardware_counters", counter_figures(HardwareCounts(0.0), 0))
-        if profile.has_trace:
-            transaction.add_copy("ort_trace", session.profile)
-            transaction.mark_incomplete(profile.lacks, "op_latency", "run_latency", "ort_trace")
-        else:
-            transaction.remove("ort_trace")
+        add_imported(transaction, profile)
     nodes = labelled(stage, profile.op_latency, model.graph, profile.executed)
     stage.show(imported_report(profile.latency_summary, nodes))
 
 
+def add_measured(transaction: Transaction, nodes: ProfiledNodes, observer: Observer) -> list[str]:
+    """Stage what was measured, each table on the clock of run_latency; return the slow runs in words."""
+    measurement = nodes.measurement
+    if nodes.executed:
+        transaction.add_bytes("executed_graph", nodes.executed.content)
+    if rows := nodes.rows:
+        transaction.add_rows("op_latency", rows)
+        transaction.mark_incomplete(measurement.lacks, "op_latency", "ort_trace")
+    transaction.add_table("run_latency", pd.DataFrame(run_columns(measurement)))
+    for name, observed, holes in observer.tables(measurement.start_s):
+        transaction.add_rows_by_name(name, observed)
+        transaction.mark_incomplete(holes, name)
+    transaction.add_document("hardware_counters", observer.counters(measurement.run_count))
+    disturbed, worst = observer.disturbances(observed_runs(measurement))
+    transaction.add_rows("run_disturbances", disturbed)
+    transaction.add_file("ort_trace", measurement.trace_file.replace(transaction.temporary("ort_trace.json")))
+    return worst
+
+
+def profile_model(stage: cli.StageRun) -> PipelineError | None:
+    """Measure the model, and write the tables; return why the measurement ended early if it did."""
+    settings, given = stage.settings, cli.given_model(stage.settings)
+    options, is_timed = given_settings(settings.values), settings.one_of("runs", "duration") == "duration"
+    budget = Budget(settings.warmup, settings.runs or DEFAULT_RUNS, settings.duration if is_timed else None)
+    model, named = loaded(stage, given), named_model(given.path)
+    require_memory(given.path, model.graph)
+    feeds = make_feeds(model.graph, given.files, settings.seed)
+    observer, bar = Observer(settings.powercap_root, settings.sensor_rate_hz), stage.progress_bar(budget.unit)
+    limits = limited_runs(settings.run_timeout)
+    with stage.writing() as transaction, transaction.scratch() as folder, limits:
+        with observer.recording(settings.idle):
+            sessions = prepare(given.path, feeds, options, folder, named.content if named else None)
+            require_unchanged(model.files)
+            transaction.reserve(2 * budget.expected_runs(sessions.cold.first_run_us))
+            with observer:
+                (runs,) = take_turns([sessions], budget, bar, observer.drain_events)
+        measurement = conclude(sessions, runs)
+        transaction.release()
+        nodes = profiled_nodes(measurement, model.dimensions)
+        failure, lacks = nodes.measurement.failure, measurement.lacks
+        if failure:
+            transaction.set_aside(failure)
+        summary, busy = latency_figures(nodes.measurement, nodes.latencies), observer.busy_notes(options.threads)
+        stage.note(*busy, *lacks, *latency_notes(summary, nodes.latencies), *naming_notes(named), *observer.notes)
+        transaction.add_document("latency_summary", summary)
+        layers = provider_layers(folder, feeds, options, model.graph)
+        transaction.add_rows("provider_layers", layers.rows)
+        stage.note(*layers.notes, *add_measured(transaction, nodes, observer))
+    shown = labelled(stage, nodes.rows, model.graph, nodes.executed.graph) if nodes.executed else []
+    stage.show("".join(f"{note}\n" for note in busy) + latency_report(summary, shown) + layer_report(layers.rows))
+    remedy = f"what was measured is in {transaction.targets}, marked incomplete"
+    return PipelineError(given.path, stage.plain(failure), remedy) if failure else None
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     with cli.stage(arguments(), argv) as stage:
-        settings = stage.settings
+        settings, failure = stage.settings, None
         if settings.from_trace or settings.executed_graph or settings.accept_partial:
             import_profile(stage)
-            return 0
-        path, provider = cli.model_path(settings.model), resolve_provider(settings.provider)
-        is_timed = settings.one_of("runs", "duration") == "duration"
-        budget = Budget(settings.warmup, settings.runs or DEFAULT_RUNS, settings.duration if is_timed else None)
-        files = {name: Path(file) for name, file in settings.input}
-        bindings, values = cli.configured_bindings(settings.config, path), given_arrays(files)
-        model, named = load_model(path, dict(settings.dim), bindings, values=values), named_model(path)
-        require_memory(path, model.graph)
-        feeds = make_feeds(model.graph, files, settings.seed)
-        options = SessionSettings(usable_threads(settings.threads), provider, settings.optimization)
-        stage.set_model(model.model_id, path.name, model.dimensions)
-        observer = Observer(settings.powercap_root, settings.sensor_rate_hz)
-        bar = stage.progress_bar("seconds" if is_timed else "runs")
-        limits = limited_runs(settings.run_timeout)
-        with stage.writing() as transaction, transaction.scratch() as folder, limits:
-            with observer.recording(settings.idle):
-                sessions = prepare(path, feeds, options, folder, named.content if named else None)
-                require_unchanged(model.files)
-                transaction.reserve(2 * budget.expected_runs(sessions.cold.first_run_us))
-                with observer:
-                    (runs,) = take_turns([sessions], budget, bar, observer.drain_events)
-            measurement = conclude(sessions, runs)
-            transaction.release()
-            measurement, latencies, rows = add_nodes(transaction, measurement, model.dimensions)
-            if measurement.failure:
-                transaction.set_aside(measurement.failure)
-            summary = latency_figures(measurement, latencies)
-            busy = observer.busy_notes(options.threads)
-            stage.note(
-                *busy, *measurement.lacks, *latency_notes(summary, latencies), *naming_notes(named), *observer.notes
-            )
-            transaction.add_document("latency_summary", summary)
-            layers = provider_layers(folder, feeds, options, model.graph)
-            transaction.add_rows("provider_layers", layers.rows)
-            stage.note(*layers.notes, *add_runs(transaction, measurement, observer))
-        executed = partial(load_executed_graph, transaction.path("executed_graph"), model.dimensions)
-        nodes = labelled(stage, rows, model.graph, executed()) if rows else []
-        stage.show("".join(f"{note}\n" for note in busy) + latency_report(summary, nodes) + layer_report(layers.rows))
-    if measurement.failure:
-        remedy = f"what was measured is in {transaction.targets}, marked incomplete"
-        raise PipelineError(path, stage.plain(measurement.failure), remedy)
+        else:
+            failure = profile_model(stage)
+    if failure:
+        raise failure
     return 0
 
 

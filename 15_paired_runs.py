@@ -49,9 +49,9 @@ from common.comparison.difference_rows import (
 from common.comparison.measured import MeasuredSide
 from common.comparison.recorded import differences
 from common.errors import CommandLineError
-from common.onnx_graph.executed import saved_graph
 from common.onnx_graph.load import LoadedModel, load_model
 from common.onnx_graph.reading.naming import named_model, naming_notes
+from common.profiled_nodes import executed_by
 from common.profiling.runs.loop import Budget
 from common.profiling.runs.measurement import Measurement
 from common.profiling.runs.pairs import (
@@ -91,19 +91,16 @@ def measured_pair(stage: cli.StageRun, folder: Path) -> tuple[MeasuredSide, Meas
     settings = stage.settings
     if not settings.ab:
         raise CommandLineError("<ab>", "is missing", "give two models, or one model twice and <b_with>")
-    files = {name: Path(file) for name, file in settings.input}
     options = [given_settings(settings.values, changes, "b_with") for changes in ({}, dict(settings.b_with))]
-    paths = [cli.model_path(text, "--ab") for text in settings.ab]
-    bindings = [cli.configured_bindings(settings.config, path) for path in paths]
-    models = [
-        load_model(path, dict(settings.dim), bound, values=given_arrays(files))
-        for path, bound in zip(paths, bindings, strict=True)
-    ]
-    named = [named_model(path) for path in paths]
+    given = [cli.given_model(settings, text, "--ab") for text in settings.ab]
+    models = [load_model(side.path, side.sizes, side.configured, values=given_arrays(side.files)) for side in given]
+    named, paths = [named_model(side.path) for side in given], [side.path for side in given]
     stage.set_model(models[1].model_id, paths[1].name, models[1].dimensions)
     contenders = [
-        Contender(path, make_feeds(model.graph, files, settings.seed), chosen, renamed.content if renamed else None)
-        for path, model, chosen, renamed in zip(paths, models, options, named, strict=True)
+        Contender(
+            side.path, make_feeds(model.graph, side.files, settings.seed), chosen, renamed.content if renamed else None
+        )
+        for side, model, chosen, renamed in zip(given, models, options, named, strict=True)
     ]
     (latencies, nodes), graphs, busy = runs_in_turn(stage, folder, contenders, models)
     stage.note(*busy, *(note for renamed in named for note in naming_notes(renamed)))
@@ -141,7 +138,7 @@ def runs_in_turn(
             with other_work:
                 turns = measured_in_turn(contenders[::order], part_folder, budget, progress)
                 measured = stack.enter_context(turns)[::order]
-            graphs = [executed_by(side, model) for side, model in zip(measured, models, strict=True)]
+            graphs = [executed_in(side, model) for side, model in zip(measured, models, strict=True)]
         busy += other_work.notes(max(contender.settings.threads for contender in contenders))
         stage.note(*(side.failure for side in measured if side.failure))
         first, second = (side.renamed(bodies) for side, (_, bodies, _) in zip(measured, graphs, strict=True))
@@ -149,13 +146,13 @@ def runs_in_turn(
     return joined_pairs(parts), graphs, busy[:1]
 
 
-def executed_by(measurement: Measurement, model: LoadedModel) -> tuple[Executed, Bodies, dict[str, str]]:
+def executed_in(measurement: Measurement, model: LoadedModel) -> tuple[Executed, Bodies, dict[str, str]]:
     """Return what a session executed, the naming of the nodes of its bodies, and the operator of each node."""
-    traced = [(node.name, node.op_type) for node in measurement.trace.nodes.values()]
-    graph, bodies = saved_graph(measurement.trace_file.parent / "executed.onnx", traced, model.dimensions)
-    attribution = owners(model.graph, graph)
-    sources = {node.name: attribution.sources.get(node.name, ()) for node in graph.nodes}
-    return Executed(sources, attribution.layout_of), bodies, {node.name: node.op_type for node in graph.nodes}
+    saved = executed_by(measurement, model.dimensions)
+    attribution = owners(model.graph, saved.graph)
+    sources = {node.name: attribution.sources.get(node.name, ()) for node in saved.graph.nodes}
+    op_types = {node.name: node.op_type for node in saved.graph.nodes}
+    return Executed(sources, attribution.layout_of), saved.bodies, op_types
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -29,7 +29,7 @@ CODE_02 := common/__init__.py common/artifacts/catalogue.py common/artifacts/che
     common/artifacts/columns.py common/artifacts/folder.py common/artifacts/frames.py common/artifacts/journal.py \
     common/artifacts/lineage.py common/artifacts/provenance.py common/artifacts/stages.py \
     common/artifacts/transaction.py common/artifacts/whole_folder.py common/cli/__init__.py common/cli/flags.py \
-    common/cli/help_text.py common/cli/output.py common/cli/search.py common/cli/settings.py \
+    common/cli/help_text.py common/cli/models.py common/cli/output.py common/cli/search.py common/cli/settings.py \
     common/cli/settings_file.py common/cli/stage.py common/cli/streams.py common/cli/wording.py common/errors.py \
     common/expressions.py common/free_memory.py common/graph.py common/host_doubts.py common/host_identity.py \
     common/interrupts.py common/names.py common/note_kinds.py common/number_formats.py common/onnx_graph/attributes.py \
@@ -67,14 +67,15 @@ CODE_03 := common/__init__.py common/artifacts/catalogue.py common/artifacts/che
     common/artifacts/transaction.py common/artifacts/whole_folder.py common/attribution/contraction_check.py \
     common/attribution/known_work.py common/attribution/match.py common/attribution/ownership.py \
     common/attribution/precision_casts.py common/attribution/roofline_rows.py common/attribution/share_reasons.py \
-    common/cli/__init__.py common/cli/flags.py common/cli/help_text.py common/cli/output.py common/cli/search.py \
-    common/cli/settings.py common/cli/settings_file.py common/cli/stage.py common/cli/streams.py common/cli/wording.py \
-    common/errors.py common/expressions.py common/free_memory.py common/fusion/border.py common/fusion/groups.py \
-    common/fusion/patterns.py common/graph.py common/host_doubts.py common/host_identity.py common/interrupts.py \
-    common/names.py common/note_kinds.py common/number_formats.py common/onnx_graph/by_operator.py \
-    common/onnx_graph/counts.py common/onnx_graph/executed.py common/onnx_graph/malformed.py \
-    common/onnx_graph/reading/naming.py common/onnx_graph/reading/scan.py common/onnx_graph/reading/side_files.py \
-    common/onnx_graph/reading/stripping.py common/onnx_graph/reading/validity.py common/onnx_graph/shapes/budget.py \
+    common/cli/__init__.py common/cli/flags.py common/cli/help_text.py common/cli/models.py common/cli/output.py \
+    common/cli/search.py common/cli/settings.py common/cli/settings_file.py common/cli/stage.py common/cli/streams.py \
+    common/cli/wording.py common/errors.py common/expressions.py common/free_memory.py common/fusion/border.py \
+    common/fusion/groups.py common/fusion/patterns.py common/graph.py common/host_doubts.py common/host_identity.py \
+    common/interrupts.py common/names.py common/note_kinds.py common/number_formats.py \
+    common/onnx_graph/by_operator.py common/onnx_graph/counts.py common/onnx_graph/executed.py \
+    common/onnx_graph/malformed.py common/onnx_graph/reading/naming.py common/onnx_graph/reading/scan.py \
+    common/onnx_graph/reading/side_files.py common/onnx_graph/reading/stripping.py \
+    common/onnx_graph/reading/validity.py common/onnx_graph/shapes/budget.py \
     common/onnx_graph/shapes/contrib/__init__.py common/onnx_graph/shapes/contrib/as_onnx.py \
     common/onnx_graph/shapes/contrib/attention.py common/onnx_graph/shapes/contrib/layouts.py \
     common/onnx_graph/shapes/contrib/machine_learning.py common/onnx_graph/shapes/contrib/matrix.py \
@@ -102,7 +103,7 @@ CODE_04 := common/__init__.py common/artifacts/catalogue.py common/artifacts/che
     common/artifacts/columns.py common/artifacts/folder.py common/artifacts/frames.py common/artifacts/journal.py \
     common/artifacts/lineage.py common/artifacts/provenance.py common/artifacts/stages.py \
     common/artifacts/transaction.py common/artifacts/whole_folder.py common/cli/__init__.py common/cli/flags.py \
-    common/cli/help_text.py common/cli/output.py common/cli/search.py common/cli/settings.py \
+    common/cli/help_text.py common/cli/models.py common/cli/output.py common/cli/search.py common/cli/settings.py \
     common/cli/settings_file.py common/cli/stage.py common/cli/streams.py common/cli/wording.py common/dag.py \
     common/errors.py common/free_memory.py common/host_doubts.py common/host_identity.py common/interrupts.py \
     common/names.py common/note_kinds.py common/number_formats.py common/onnx_graph/reading/scan.py \
@@ -120,7 +121,7 @@ CODE_05 := common/__init__.py common/artifacts/catalogue.py common/artifacts/che
     common/artifacts/columns.py common/artifacts/folder.py common/artifacts/frames.py common/artifacts/journal.py \
     common/artifacts/lineage.py common/artifacts/provenance.py common/artifacts/stages.py \
     common/artifacts/transaction.py common/artifacts/whole_folder.py common/cli/__init__.py common/cli/flags.py \
-    common/cli/help_text.py common/cli/output.py common/cli/search.py common/cli/settings.py \
+    common/cli/help_text.py common/cli/models.py common/cli/output.py common/cli/search.py common/cli/settings.py \
     common/cli/settings_file.py common/cli/stage.py common/cli/streams.py common/cli/wording.py \
     common/configuration.py common/errors.py common/free_memory.py common/host_doubts.py common/host_identity.py \
     common/interrupts.py common/intervals.py common/names.py common/note_kinds.py common/number_formats.py \
@@ -142,7 +143,7 @@ CODE_07 := common/__init__.py common/artifacts/catalogue.py common/artifacts/che
     common/artifacts/columns.py common/artifacts/folder.py common/artifacts/frames.py common/artifacts/journal.py \
     common/artifacts/lineage.py common/artifacts/provenance.py common/artifacts/stages.py \
     common/artifacts/transaction.py common/artifacts/whole_folder.py common/cli/__init__.py common/cli/flags.py \
-    common/cli/help_text.py common/cli/output.py common/cli/search.py common/cli/settings.py \
+    common/cli/help_text.py common/cli/models.py common/cli/output.py common/cli/search.py common/cli/settings.py \
     common/cli/settings_file.py common/cli/stage.py common/cli/streams.py common/cli/wording.py \
     common/configuration.py common/errors.py common/expressions.py common/fpga/coefficients.py \
     common/fpga/device/board.py common/fpga/device/board_files.py common/fpga/device/resources.py \
@@ -184,7 +185,7 @@ CODE_23 := common/__init__.py common/artifacts/catalogue.py common/artifacts/che
     common/artifacts/columns.py common/artifacts/folder.py common/artifacts/frames.py common/artifacts/journal.py \
     common/artifacts/lineage.py common/artifacts/provenance.py common/artifacts/stages.py \
     common/artifacts/transaction.py common/artifacts/whole_folder.py common/cli/__init__.py common/cli/flags.py \
-    common/cli/help_text.py common/cli/output.py common/cli/search.py common/cli/settings.py \
+    common/cli/help_text.py common/cli/models.py common/cli/output.py common/cli/search.py common/cli/settings.py \
     common/cli/settings_file.py common/cli/stage.py common/cli/streams.py common/cli/wording.py \
     common/configuration.py common/errors.py common/expressions.py common/fpga/device/board.py \
     common/fpga/device/board_files.py common/fpga/device/resources.py common/fpga/kernels/estimate.py \
@@ -209,7 +210,7 @@ CODE_08 := common/__init__.py common/artifacts/catalogue.py common/artifacts/che
     common/artifacts/columns.py common/artifacts/folder.py common/artifacts/frames.py common/artifacts/journal.py \
     common/artifacts/lineage.py common/artifacts/provenance.py common/artifacts/stages.py \
     common/artifacts/transaction.py common/artifacts/whole_folder.py common/cli/__init__.py common/cli/flags.py \
-    common/cli/help_text.py common/cli/output.py common/cli/search.py common/cli/settings.py \
+    common/cli/help_text.py common/cli/models.py common/cli/output.py common/cli/search.py common/cli/settings.py \
     common/cli/settings_file.py common/cli/stage.py common/cli/streams.py common/cli/wording.py common/code_version.py \
     common/configuration.py common/design_space/accelerator/hardware.py \
     common/design_space/accelerator/hardware_files.py common/design_space/accelerator/single_buffer.py \
@@ -345,7 +346,7 @@ CODE_09 := common/__init__.py common/artifacts/catalogue.py common/artifacts/che
     common/artifacts/transaction.py common/artifacts/whole_folder.py common/bottlenecks/executed_nodes.py \
     common/bottlenecks/judge.py common/bottlenecks/npu_facts.py common/bottlenecks/rules.py \
     common/bottlenecks/run_facts.py common/bottlenecks/subjects.py common/cli/__init__.py common/cli/flags.py \
-    common/cli/help_text.py common/cli/output.py common/cli/search.py common/cli/settings.py \
+    common/cli/help_text.py common/cli/models.py common/cli/output.py common/cli/search.py common/cli/settings.py \
     common/cli/settings_file.py common/cli/stage.py common/cli/streams.py common/cli/wording.py \
     common/configuration.py common/dag.py common/errors.py common/expressions.py common/free_memory.py common/graph.py \
     common/host_doubts.py common/host_identity.py common/interrupts.py common/intervals.py common/json_stream.py \
@@ -381,9 +382,9 @@ CODE_11 := common/__init__.py common/artifacts/catalogue.py common/artifacts/che
     common/artifacts/columns.py common/artifacts/folder.py common/artifacts/frames.py common/artifacts/journal.py \
     common/artifacts/lineage.py common/artifacts/provenance.py common/artifacts/stages.py \
     common/artifacts/transaction.py common/artifacts/whole_folder.py common/cli/__init__.py \
-    common/cli/comparison_flags.py common/cli/flags.py common/cli/help_text.py common/cli/output.py \
-    common/cli/search.py common/cli/settings.py common/cli/settings_file.py common/cli/stage.py common/cli/streams.py \
-    common/cli/wording.py common/comparison/alignment.py common/comparison/difference_rows.py \
+    common/cli/comparison_flags.py common/cli/flags.py common/cli/help_text.py common/cli/models.py \
+    common/cli/output.py common/cli/search.py common/cli/settings.py common/cli/settings_file.py common/cli/stage.py \
+    common/cli/streams.py common/cli/wording.py common/comparison/alignment.py common/comparison/difference_rows.py \
     common/comparison/judgement.py common/comparison/measured.py common/comparison/recorded.py \
     common/comparison/series.py common/comparison/stated_figures.py common/errors.py common/expressions.py \
     common/free_memory.py common/graph.py common/host_doubts.py common/host_identity.py common/interrupts.py \
@@ -414,9 +415,9 @@ CODE_16 := common/__init__.py common/artifacts/catalogue.py common/artifacts/che
     common/artifacts/columns.py common/artifacts/folder.py common/artifacts/frames.py common/artifacts/journal.py \
     common/artifacts/lineage.py common/artifacts/provenance.py common/artifacts/stages.py \
     common/artifacts/transaction.py common/artifacts/whole_folder.py common/cli/__init__.py \
-    common/cli/comparison_flags.py common/cli/flags.py common/cli/help_text.py common/cli/output.py \
-    common/cli/search.py common/cli/settings.py common/cli/settings_file.py common/cli/stage.py common/cli/streams.py \
-    common/cli/wording.py common/comparison/alignment.py common/comparison/difference_rows.py \
+    common/cli/comparison_flags.py common/cli/flags.py common/cli/help_text.py common/cli/models.py \
+    common/cli/output.py common/cli/search.py common/cli/settings.py common/cli/settings_file.py common/cli/stage.py \
+    common/cli/streams.py common/cli/wording.py common/comparison/alignment.py common/comparison/difference_rows.py \
     common/comparison/judgement.py common/comparison/measured.py common/comparison/series.py \
     common/comparison/stated_figures.py common/errors.py common/free_memory.py common/history/levels.py \
     common/history/record.py common/history/revision.py common/history/store.py common/history/trends.py \
@@ -436,7 +437,7 @@ CODE_17 := common/__init__.py common/artifacts/catalogue.py common/artifacts/che
     common/artifacts/generated/metrics.py common/artifacts/journal.py common/artifacts/lineage.py \
     common/artifacts/provenance.py common/artifacts/stages.py common/artifacts/transaction.py \
     common/artifacts/whole_folder.py common/cli/__init__.py common/cli/comparison_flags.py common/cli/flags.py \
-    common/cli/help_text.py common/cli/output.py common/cli/search.py common/cli/settings.py \
+    common/cli/help_text.py common/cli/models.py common/cli/output.py common/cli/search.py common/cli/settings.py \
     common/cli/settings_file.py common/cli/stage.py common/cli/streams.py common/cli/wording.py \
     common/comparison/alignment.py common/comparison/measured.py common/comparison/recorded.py \
     common/comparison/series.py common/comparison/stated_figures.py common/errors.py common/expressions.py \
@@ -469,7 +470,7 @@ CODE_06 := common/__init__.py common/artifacts/catalogue.py common/artifacts/che
     common/artifacts/columns.py common/artifacts/folder.py common/artifacts/frames.py common/artifacts/journal.py \
     common/artifacts/lineage.py common/artifacts/provenance.py common/artifacts/stages.py \
     common/artifacts/transaction.py common/artifacts/whole_folder.py common/cli/__init__.py common/cli/flags.py \
-    common/cli/help_text.py common/cli/output.py common/cli/search.py common/cli/settings.py \
+    common/cli/help_text.py common/cli/models.py common/cli/output.py common/cli/search.py common/cli/settings.py \
     common/cli/settings_file.py common/cli/stage.py common/cli/streams.py common/cli/wording.py common/errors.py \
     common/free_memory.py common/host_doubts.py common/host_identity.py common/interrupts.py common/names.py \
     common/note_kinds.py common/number_formats.py common/operators.py common/small_file.py common/startup.py \

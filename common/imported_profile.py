@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from common.attribution.ownership import owners as attributed
+from common.errors import UnusableValueError
 from common.foreign_traces.latency_rows import known_threads, latency_rows, limits, run_rows, summary_figures, warm_up
 from common.foreign_traces.layer_graph import layer_graph
 from common.foreign_traces.layers import Layer, LayerProfile
@@ -16,8 +16,8 @@ from common.foreign_traces.matching import Matched, contraction_share, time_shar
 from common.foreign_traces.owners import owners
 from common.foreign_traces.programs import Format, read_profile
 from common.graph import Graph
-from common.onnx_graph.executed import graph_bytes, load_executed_graph, without_weights
-from common.onnx_graph.reading.naming import rename_saved
+from common.onnx_graph.executed import SavedGraph, graph_bytes, saved_graph
+from common.onnx_graph.load import LoadedModel
 from common.operators import ATTENTION, CONTRACTIONS
 from common.profiling.correction import operand_counts
 from common.profiling.figures import node_rows
@@ -32,7 +32,6 @@ from common.profiling.recording import (
     require_model_of,
 )
 from common.profiling.trace.names import model_names
-from common.profiling.trace.nesting import Bodies
 from common.profiling.trace.reader import Trace
 
 if TYPE_CHECKING:
@@ -40,6 +39,10 @@ if TYPE_CHECKING:
 
 UNMEASURED = ("provider_layers", "power_samples", "host_samples", "os_events", "run_disturbances")
 FILLED = ("fill_upstream", "fill_downstream")  # rules that go by the place of a node alone
+MEASURING = (  # settings of a measurement, of which an import has none
+    *("runs", "duration", "run_timeout", "provider", "optimization", "seed"),
+    *("sensor_rate_hz", "idle", "powercap_root"),
+)
 GRAPH_FROM_NAMES = "without <executed_graph>, the name of an executed node says what it computes"
 
 
@@ -51,7 +54,7 @@ class ImportedProfile:
         executed: the executed graph, which ``executed_graph`` is the file of.
         facts: what the profile states of the recorded session, for the sidecars.
         lacks: why the tables are incomplete.
-        has_trace: whether the profile is a trace of ONNX Runtime.
+        trace: the profile itself, where it is a trace of ONNX Runtime.
     """
 
     executed: Graph
@@ -62,7 +65,7 @@ class ImportedProfile:
     facts: Mapping[str, object]
     notes: list[str]
     lacks: tuple[str, ...] = ()
-    has_trace: bool = False
+    trace: Path | None = None
 
     @property
     def tables(self) -> dict[str, Sequence[Mapping[str, object]]]:
@@ -87,6 +90,40 @@ class RecordedSession:
     threads: int | None
     warmup: int | None
     is_partial: bool = False
+
+    @property
+    def file_names(self) -> dict[str, str]:
+        """Names of the files, for the sidecars."""
+        executed = {"executed_graph": self.executed.name} if self.executed else {}
+        return {"trace": self.profile.name, **executed}
+
+
+def recorded_session(values: Mapping[str, Any], given: Collection[str]) -> RecordedSession:
+    """Return what is given of a session that was recorded elsewhere.
+
+    Args:
+        values: by quantity.
+        given: quantities that the command line gives; others of a measurement are without effect.
+
+    Raises:
+        UnusableValueError: the profile is missing, or a setting of a measurement is given.
+    """
+    if not values["from_trace"]:
+        alone = "executed_graph" if values["executed_graph"] else "accept_partial"
+        raise UnusableValueError(alone, "needs <from_trace>", "give the profile of the same session")
+    if needless := [name for name in MEASURING if name in given]:
+        raise UnusableValueError(needless[0], "does not go with <from_trace>: nothing is measured", "leave it out")
+    threads, warmup = (values[name] if name in given else None for name in ("threads", "warmup"))
+    return RecordedSession(
+        values["from_trace"], values["executed_graph"], threads, warmup, is_partial=values["accept_partial"]
+    )
+
+
+def imported_profile(session: RecordedSession, program: Format, model: LoadedModel) -> ImportedProfile:
+    """Read the profile of a program; errors are those of :func:`imported_trace` and :func:`imported_layers`."""
+    if program == "ONNX Runtime":
+        return imported_trace(session, model.graph, model.dimensions)
+    return imported_layers(session, program, model.graph)
 
 
 def imported_layers(session: RecordedSession, program: Format, model: Graph) -> ImportedProfile:
@@ -126,12 +163,10 @@ def imported_trace(session: RecordedSession, model: Graph, dimensions: Mapping[s
         UnusableValueError: the threads are unknown, or the warm-up leaves no run.
     """
     path, trace = session.profile, read_recorded_trace(session.profile)
-    content, bodies, named, notes = _traced_graph(session, model, trace)
-    trace = read_recorded_trace(path, bodies) if bodies else trace
+    saved, named, notes = _traced_graph(session, model, trace, dimensions)
+    trace = read_recorded_trace(path, saved.bodies) if saved.bodies else trace
     recording = conclude_recording(path, trace, session.threads, session.warmup)
-    with tempfile.TemporaryDirectory() as folder:
-        (file := Path(folder) / "executed.onnx").write_bytes(content)
-        executed = load_executed_graph(file, dimensions)
+    executed = saved.graph
     require_graph_of(path, executed, recording.trace)
     if session.executed:
         require_model_of(session.executed, executed, model)
@@ -142,33 +177,32 @@ def imported_trace(session: RecordedSession, model: Graph, dimensions: Mapping[s
     latencies = recorded_latencies(recording, operand_counts(executed))
     return ImportedProfile(
         executed,
-        content,
+        saved.content,
         node_rows(latencies, executed, recording.warmup),
         recorded_runs(recording),
         {**recording_figures(recording, latencies), **matched.figures},
         recording.facts,
         [*notes, *recording.notes, *recording.lacks],
         recording.lacks,
-        has_trace=True,
+        path,
     )
 
 
 def _traced_graph(
-    session: RecordedSession, model: Graph, trace: Trace
-) -> tuple[bytes, Bodies, Matched | None, list[str]]:
-    """Return the executed graph of a trace without weights, the naming of the nodes of its bodies, and notes.
+    session: RecordedSession, model: Graph, trace: Trace, dimensions: Mapping[str, int]
+) -> tuple[SavedGraph, Matched | None, list[str]]:
+    """Return the executed graph of a trace, and notes.
 
     Where the recorded session saved none, it is the model's graph, cut as the names in the trace say. Then these names
     also say how much of the model is matched.
     """
     if session.executed:
-        traced = [(node.name, node.op_type) for node in trace.nodes.values()]
-        return *rename_saved(without_weights(session.executed, traced)), None, []
+        return saved_graph(session.executed, trace.op_types, dimensions), None, []
     layers = _layers(trace)
     profile = LayerProfile("ONNX Runtime", "onnxruntime", layers, trace.run_count)
     ownership = owners(session.profile, model, profile)
     graph = layer_graph(session.profile, model, layers, ownership, profile.domain)
-    return graph_bytes(graph), {}, ownership.matched, [GRAPH_FROM_NAMES, *ownership.notes]
+    return SavedGraph(graph_bytes(graph), graph, {}), ownership.matched, [GRAPH_FROM_NAMES, *ownership.notes]
 
 
 def _layers(trace: Trace) -> tuple[Layer, ...]:

@@ -19,6 +19,7 @@ from common.cli.flags import (
     positive_ints,
     share,
 )
+from common.cli.models import GivenModel, given_model, model_path
 from common.cli.search import DesignWatch, SearchWatch
 from common.cli.settings import (
     DEFAULT_CONFIG,
@@ -28,7 +29,6 @@ from common.cli.settings import (
     Settings,
     ceilings_path,
     given_flags,
-    model_path,
     parse,
 )
 from common.cli.settings_file import configured_bindings
@@ -40,6 +40,7 @@ __all__ = [
     "DEFAULT_OUT",
     "ROOT",
     "DesignWatch",
+    "GivenModel",
     "Parser",
     "SearchWatch",
     "Settings",
@@ -52,6 +53,7 @@ __all__ = [
     "duration",
     "factor",
     "given_flags",
+    "given_model",
     "model_path",
     "non_negative_int",
     "parse",

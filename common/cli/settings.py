@@ -258,24 +258,6 @@ def _refuse_repeated(name: str, values: Sequence[tuple[str, Any]] | None) -> Non
         raise CommandLineError(f"{flag(name)} {shown(repeated)}", "is given more than once", "give it once")
 
 
-def model_path(text: str, flag_name: str = "--model") -> Path:
-    """Path of a model file: the text itself, else that name in ``models/``.
-
-    Raises:
-        PipelineError: there is no such file.
-    """
-    with contextlib.suppress(OSError):  # a name too long for the file system
-        for path in (Path(text), ROOT / "models" / text):
-            if path.is_file():
-                return path
-        if Path(text).is_dir():
-            raise PipelineError(
-                shown(text), "a folder, not a model file", f"{flag_name} takes the path of an ONNX file"
-            )
-    remedy = f"`make models/resnet50-fp32.onnx` builds the example; {flag_name} takes the path of any ONNX file"
-    raise PipelineError(shown(text), "no such model file, here or in models/", remedy)
-
-
 def given_flags(settings: Settings, names: Collection[str]) -> list[str]:
     """Return the words of those of these settings that the command line gives, for another command."""
     words = [(name, settings.values[name]) for name in names if name in settings.given]

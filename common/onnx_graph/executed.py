@@ -51,7 +51,10 @@ def without_weights(path: Path, traced: Iterable[tuple[str, str]]) -> bytes:
 
 def load_executed_graph(path: Path, dimensions: Mapping[str, int]) -> Graph:
     """Load the graph that ONNX Runtime saved, with the shapes that it wrote into the file and its symbols bound."""
-    model = scan(path).model
+    return _executed(path, scan(path).model, dimensions)
+
+
+def _executed(path: Path, model: onnx.ModelProto, dimensions: Mapping[str, int]) -> Graph:
     require_order(path, model)
     bind_all(model, dimensions)
     region = read_region(model.graph)
@@ -59,15 +62,27 @@ def load_executed_graph(path: Path, dimensions: Mapping[str, int]) -> Graph:
     return to_graph(region, types, {})
 
 
-def saved_graph(path: Path, traced: Iterable[tuple[str, str]], dimensions: Mapping[str, int]) -> tuple[Graph, Bodies]:
-    """Return the graph that the runtime saved, with a name for each node, and the naming of the nodes of bodies.
+@dataclass(frozen=True, slots=True)
+class SavedGraph:
+    """The graph that the runtime saved, with a name for each node.
 
-    Arguments are those of :func:`without_weights` and :func:`load_executed_graph`. The file is replaced by the graph.
+    Attributes:
+        content: as a model file without weights.
+        bodies: the naming of the nodes of bodies.
+    """
+
+    content: bytes
+    graph: Graph
+    bodies: Bodies
+
+
+def saved_graph(path: Path, traced: Iterable[tuple[str, str]], dimensions: Mapping[str, int]) -> SavedGraph:
+    """Read the graph that the runtime saved.
+
+    Arguments are those of :func:`without_weights` and :func:`load_executed_graph`.
     """
     content, bodies = rename_saved(without_weights(path, traced))
-    path.unlink()
-    path.write_bytes(content)
-    return load_executed_graph(path, dimensions), bodies
+    return SavedGraph(content, _executed(path, onnx.load_from_string(content), dimensions), bodies)
 
 
 def executed_sizes(executed: Graph, traced: Iterable[OpLatencyRow]) -> dict[str, int | None]:

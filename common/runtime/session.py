@@ -9,6 +9,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import IO, Any, TypeAlias
 
 from common.errors import PipelineError, UnusableValueError
@@ -54,7 +55,9 @@ class SessionSettings:
     pools: ThreadPools = USUAL_POOLS
 
 
-def given_settings(values: Mapping[str, Any], changes: Mapping[str, str], quantity: str) -> SessionSettings:
+def given_settings(
+    values: Mapping[str, Any], changes: Mapping[str, str] = MappingProxyType({}), quantity: str = ""
+) -> SessionSettings:
     """Return the settings of a session.
 
     Args:

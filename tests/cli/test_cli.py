@@ -12,7 +12,7 @@ import pytest
 
 from common import cli
 from common.artifacts.journal import STAGING
-from common.cli import streams
+from common.cli import models, streams
 from common.errors import CommandLineError, ConfigurationError, PipelineError, UpstreamError
 from common.interrupts import INTERRUPTED
 from tests.support.command_lines import run_stage
@@ -308,7 +308,7 @@ def test_describe_prints_the_tables_and_exits(capsys):
 
 def test_a_model_is_a_path_before_it_is_a_name(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(cli.settings, "ROOT", tmp_path / "root")
+    monkeypatch.setattr(models, "ROOT", tmp_path / "root")
     (tmp_path / "root" / "models").mkdir(parents=True)
     named = tmp_path / "root" / "models" / "net.onnx"
     named.write_bytes(b"")

@@ -68,6 +68,7 @@ TIES: dict[str, set[str]] = {
         "onnx_graph",
         "profiling",
     },  # a foreign profile as a measurement's tables
+    "profiled_nodes": {"onnx_graph", "profiling"},  # the nodes of a trace are those of the graph that ran
     "comparison": {"latency"},  # its series are those of measured runs
     "history": {"comparison", "latency"},  # a recorded run is a side of comparisons, and judged like one
     "design_space": {"fusion", "onnx_graph", "roofline", "workers", "workload"},  # fa_dosa parses a file itself

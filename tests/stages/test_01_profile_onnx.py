@@ -19,6 +19,7 @@ import pandas as pd
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
+from common import profiled_nodes
 from common.artifacts.journal import STAGING
 from common.errors import CommandLineError, PipelineError
 from common.onnx_graph.load import load_model
@@ -298,7 +299,7 @@ def test_a_failure_after_the_runs_keeps_the_runs(tmp_path, monkeypatch):
     def fails(*_):
         raise PipelineError("a calibration model", "is refused")
 
-    monkeypatch.setattr(stage, "correct", fails)
+    monkeypatch.setattr(profiled_nodes, "correct", fails)
     with pytest.raises(PipelineError, match=r"a calibration model: is refused; what was measured is in .*/incomplete"):
         profile(saved(tmp_path), tmp_path / "out", "--runs", 5)
     assert {path.name for path in (tmp_path / "out").iterdir()} == {".lock", "incomplete"}

@@ -50,6 +50,11 @@ class Budget:
         """Total amount, in seconds or runs."""
         return self.duration_s or self.runs
 
+    @property
+    def unit(self) -> str:
+        """Unit of the total amount."""
+        return "seconds" if self.duration_s else "runs"
+
     def expected_runs(self, first_run_us: float) -> float:
         """Expected runs of one session, at most those that are stored; the first run may take ten times as long."""
         timed = 1e7 * self.duration_s / first_run_us if self.duration_s else self.runs

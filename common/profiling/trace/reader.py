@@ -74,6 +74,11 @@ class Trace:
     peak_memory_bytes: int | None = None
     arena_bytes: int | None = None
 
+    @property
+    def op_types(self) -> list[tuple[str, str]]:
+        """Name and operator type of each node, in the order of execution."""
+        return [(node.name, node.op_type) for node in self.nodes.values()]
+
 
 def read_trace(path: Path, bodies: Bodies | None = None, *, partial: bool = False) -> Trace:
     """Read a trace; memory grows with the number of nodes and runs, not with the file.

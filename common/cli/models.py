@@ -1,0 +1,59 @@
+"""The model that the command line names, and what it gives for it."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from common.cli.settings import ROOT, Settings
+from common.cli.settings_file import configured_bindings
+from common.errors import PipelineError
+from common.names import shown
+
+
+@dataclass(frozen=True, slots=True)
+class GivenModel:
+    """A model and what is given for it.
+
+    Attributes:
+        path: the file.
+        sizes: of dynamic dimensions, as the flags give them.
+        configured: sizes of lower precedence, from the configuration.
+        files: files of its inputs, by name.
+    """
+
+    path: Path
+    sizes: Mapping[str, int]
+    configured: Mapping[str, int]
+    files: Mapping[str, Path]
+
+
+def given_model(settings: Settings, text: str | None = None, flag_name: str = "--model") -> GivenModel:
+    """Return the model of ``--model``, or the one that another flag names; it takes the same sizes and inputs.
+
+    Raises:
+        PipelineError: there is no such file.
+    """
+    path = model_path(settings.model if text is None else text, flag_name)
+    files = {name: Path(file) for name, file in settings.input}
+    return GivenModel(path, dict(settings.dim), configured_bindings(settings.config, path), files)
+
+
+def model_path(text: str, flag_name: str = "--model") -> Path:
+    """Path of a model file: the text itself, else that name in ``models/``.
+
+    Raises:
+        PipelineError: there is no such file.
+    """
+    with contextlib.suppress(OSError):  # a name too long for the file system
+        for path in (Path(text), ROOT / "models" / text):
+            if path.is_file():
+                return path
+        if Path(text).is_dir():
+            raise PipelineError(
+                shown(text), "a folder, not a model file", f"{flag_name} takes the path of an ONNX file"
+            )
+    remedy = f"`make models/resnet50-fp32.onnx` builds the example; {flag_name} takes the path of any ONNX file"
+    raise PipelineError(shown(text), "no such model file, here or in models/", remedy)
