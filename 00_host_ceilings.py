@@ -67,19 +67,9 @@ HALVES = {"peak": "fp32", "int8": "int8", "memory": "memory"}
 
 def arguments() -> cli.Parser:
     parser = cli.Parser(SCRIPT, __doc__ or "")
-    parser.setting(
-        "--threads",
-        type=cli.positive_int,
-        metavar="N",
-        help="intra-op threads (default: all that this process may use)",
-    )
-    parser.setting(
-        "--seconds",
-        type=cli.positive_float,
-        default=10.0,
-        metavar="S",
-        help="measuring time of all slices together, at most 20",
-    )
+    parser.shared("--threads")
+    text = "measuring time of all slices together, at most 20"
+    parser.setting("--seconds", type=cli.positive_float, default=10.0, metavar="S", help=text)
     return parser
 
 

@@ -70,16 +70,13 @@ DEFAULT_RUNS = 100
 
 def arguments() -> cli.Parser:
     parser = cli.Parser(SCRIPT, __doc__ or "")
-    add, count = parser.setting, {"type": cli.positive_int, "metavar": "N"}
-    parser.model_settings()
+    add = parser.setting
+    parser.shared(*cli.MODEL)
     add("--runs", type=cli.at_least(5), metavar="N", help=f"unprofiled runs (default: {DEFAULT_RUNS})")
     add("--duration", type=cli.duration, metavar="T", help="measuring time instead of a run count: 30s, 10m, 500ms")
-    add("--warmup", default=10, help="minimum number of warm-up runs", **count)
-    add("--threads", help="intra-op threads (default: all that this process may use)", **count)
-    add("--provider", default="cpu", metavar="NAME", help="execution provider; python -m common.runtime lists them")
-    add("--optimization", choices=tuple(OPTIMIZATIONS), default="all", help="graph optimization level")
-    parser.run_timeout_setting()
-    add("--seed", type=cli.non_negative_int, default=0, metavar="N", help="seed of the random inputs")
+    parser.shared("--warmup", "--threads", "--provider")
+    parser.shared("--optimization", choices=tuple(OPTIMIZATIONS), metavar=None)
+    parser.shared("--run-timeout", "--seed")
     text = "readings per second of each sensor"
     add("--sensor-rate-hz", type=cli.positive_float, default=10.0, metavar="HZ", help=text)
     add("--idle", type=cli.duration, default=2.0, metavar="T", help="idle-power sampling time before the runs")

@@ -53,7 +53,7 @@ SCRIPT = "02_shapes_flops_bytes.py"
 
 def arguments() -> cli.Parser:
     parser = cli.Parser(SCRIPT, __doc__ or "")
-    parser.model_settings()
+    parser.shared(*cli.MODEL)
     return parser
 
 

@@ -56,18 +56,10 @@ SCRIPT = "03_merge_profile_metrics.py"
 
 def arguments() -> cli.Parser:
     parser = cli.Parser(SCRIPT, __doc__ or "")
-    parser.setting(
-        "--peak-flops", type=cli.positive_float, metavar="FLOP/S", help="peak of the host (default: measured)"
-    )
-    parser.setting(
-        "--mem-bw", type=cli.positive_float, metavar="BYTE/S", help="memory bandwidth of the host (default: measured)"
-    )
-    parser.setting(
-        "--ceilings",
-        type=cli.path,
-        metavar="FILE",
-        help="measured ceilings (default: host_ceilings.json in out/, else in the folder of the tables)",
-    )
+    rate = partial(parser.setting, type=cli.positive_float)
+    rate("--peak-flops", metavar="FLOP/S", help="peak of the host (default: measured)")
+    rate("--mem-bw", metavar="BYTE/S", help="memory bandwidth of the host (default: measured)")
+    parser.shared("--ceilings")
     return parser
 
 

@@ -50,17 +50,12 @@ SCRIPT = "05_energy_estimate.py"
 def arguments() -> cli.Parser:
     parser = cli.Parser(SCRIPT, __doc__ or "")
     watts: dict[str, Any] = {"type": cli.positive_float, "metavar": "W"}
-    file: dict[str, Any] = {"type": Path, "metavar": "FILE"}
     parser.setting("--avg-power-w", "--avg_power_w", help="mean power during the runs, from a power meter", **watts)
     parser.setting("--static-power-w", help="power of the same part of the machine when idle", **watts)
-    parser.setting(
-        "--ceilings",
-        help="measured ceilings (default: host_ceilings.json in out/, else in the folder of the tables)",
-        **file,
-    )
-    parser.setting(
-        "--energy-config", default=cli.ROOT / "configs/energy.yaml", help="energy models and cost factors", **file
-    )
+    parser.shared("--ceilings")
+    config = cli.ROOT / "configs/energy.yaml"
+    text = "energy models and cost factors"
+    parser.setting("--energy-config", type=Path, default=config, metavar="FILE", help=text)
     parser.setting("--energy-model", default="server-cpu", metavar="NAME", help="energy model to use")
     return parser
 

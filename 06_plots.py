@@ -54,8 +54,7 @@ FIRST = "01_profile_onnx.py"
 
 def arguments() -> cli.Parser:
     parser = cli.Parser(SCRIPT, __doc__ or "")
-    text = "host_ceilings.json (default: out/host_ceilings.json, or the one in --out)"
-    parser.setting("--ceilings", type=cli.path, metavar="FILE", help=text)
+    parser.shared("--ceilings")
     return parser
 
 

@@ -61,7 +61,7 @@ DOCUMENTS = ("latency_summary", "energy_summary")
 def arguments() -> cli.Parser:
     parser = cli.Parser(SCRIPT, __doc__ or "")
     add = parser.setting
-    add("--board", default="u280", metavar="NAME", help="board: a name in configs/boards, or a YAML file")
+    parser.shared("--board", default="u280")
     add("--precision", default=DEFAULT_PRECISION, choices=PLAN_PRECISIONS, help="number format of the kernels")
     add("--launch-per", choices=LAUNCH_PER, help="launch a kernel for each group, or for each phase on the card")
     text = "measured or simulated speedup of a kernel of the plan over the host, instead of the modelled one"
@@ -87,7 +87,7 @@ def arguments() -> cli.Parser:
     text = "YAML file with the defaults of --launch-per, --time-limit, --effort and the three --min flags"
     add("--fpga-config", type=cli.path, default=CONFIGS / "fpga.yaml", metavar="FILE", help=text)
     text = "overlay engine that the plan may use: a name in configs/engines, or a YAML file"
-    add("--engine", metavar="NAME", help=text)
+    parser.shared("--engine", help=text)
     text = "also write the design into a new folder: specifications, Verilog, C++, connectivity and schedule"
     add("--hand-off", type=cli.path, metavar="FOLDER", help=text)
     return parser

@@ -78,9 +78,7 @@ def arguments() -> cli.Parser:
     parser = cli.Parser(SCRIPT, __doc__ or "")
     text = "profiled runs that are shown with their nodes: three (first, median, slowest), or all"
     parser.setting("--runs", choices=("3", "all"), default="3", help=text)
-    rules = cli.ROOT / "configs/bottlenecks.yaml"
-    text = "rules by which bottlenecks are found"
-    parser.setting("--rules", type=cli.path, default=rules, metavar="FILE", help=text)
+    parser.shared("--rules")
     return parser
 
 

@@ -68,7 +68,7 @@ SCRIPT = "10_load_test.py"
 
 def arguments() -> cli.Parser:
     parser = cli.Parser(SCRIPT, __doc__ or "")
-    parser.model_settings()
+    parser.shared(*cli.MODEL)
     load_stage.schedule_flags(parser, KINDS)
     text = "arrivals from a CSV file: a time in s, a length"
     parser.setting("--replay", type=cli.path, metavar="FILE", help=text)

@@ -70,17 +70,11 @@ HISTORY = "dashboard.sqlite"
 def arguments() -> cli.Parser:
     parser = cli.Parser(SCRIPT, __doc__ or "")
     add, file = parser.setting, {"type": cli.path, "metavar": "FILE"}
-    parser.model_settings()
+    parser.shared(*cli.MODEL)
     add("--attach", action="store_true", default=False, help="run no model: show what others post")
     add("--port", type=cli.non_negative_int, default=PORT, metavar="N", help="port; 0 picks a free one")
-    add("--threads", type=cli.positive_int, metavar="N", help="intra-op threads (default: all)")
-    add("--provider", default="cpu", metavar="NAME", help="execution provider")
-    add("--optimization", default="all", metavar="LEVEL", help="graph optimization level, as in 01")
-    add("--seed", type=cli.non_negative_int, default=0, metavar="N", help="seed of the inputs")
-    text = "mean power, where no sensor measures it"
-    add("--avg-power-w", type=cli.positive_float, metavar="W", help=text)
-    add("--usd-per-hour", type=cli.positive_float, metavar="USD", help="price of this host")
-    add("--ceilings", help="measured ceilings (default: as 03 finds them)", **file)
+    parser.shared("--threads", "--provider", "--optimization", "--seed")
+    parser.shared("--avg-power-w", "--usd-per-hour", "--ceilings")
     add("--alarms", default=cli.ROOT / "configs" / "dashboard.yaml", help="thresholds of the alarms", **file)
     add("--public", metavar="NAME", help="let others reach this host by this name; needs both files of TLS")
     add("--tls-cert", help="certificate chain, PEM", **file)

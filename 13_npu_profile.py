@@ -65,15 +65,14 @@ OF_SOME_SESSIONS = ("npu_trace", "npu_operators", "npu_chips", "npu_chip_nodes",
 def arguments() -> cli.Parser:
     parser = cli.Parser(SCRIPT, __doc__ or "")
     file = partial(parser.setting, type=cli.path, metavar="FILE")
-    parser.model_settings()
+    parser.shared(*cli.MODEL)
     parser.setting("--runs", type=cli.positive_int, default=3, metavar="N", help="inferences on the NPU")
-    rules = cli.ROOT / "configs/bottlenecks.yaml"
-    file("--rules", default=rules, help="rules by which bottlenecks are found")
+    parser.shared("--rules")
     text = "Qualcomm's numbers of chips to compare"
     parser.setting("--soc", type=cli.positive_ints, default=[57], metavar="N,…", help=text)
     parser.setting("--level", choices=[*LEVELS], default="optrace", help="profiling level; only optrace has traffic")
     parser.setting("--performance", choices=PERFORMANCE_MODES, default="default", help="clocks of a device")
-    parser.setting("--seed", type=cli.non_negative_int, default=0, metavar="N", help="seed of the random inputs")
+    parser.shared("--seed")
     file("--qnn-csv", help="instead of a model: profile that QNN wrote as CSV")
     file("--schematic", help="the compiler's schematic of the same session (*_schematic.bin)")
     file("--qhas", help="QNN HTP analysis summary of qnn-profile-viewer, as JSON")

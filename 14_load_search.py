@@ -50,12 +50,9 @@ PASSED_ON = ("model", "dim", "input", "provider", "optimization", "images", "nor
 
 def arguments() -> cli.Parser:
     parser = cli.Parser(SCRIPT, __doc__ or "")
-    parser.model_settings()
+    parser.shared(*cli.MODEL)
     load_stage.bound_flags(parser)
-    text = "price of this host, for the cost"
-    parser.setting("--usd-per-hour", type=cli.positive_float, metavar="USD", help=text)
-    text = "mean power, where no sensor measures it"
-    parser.setting("--avg-power-w", type=cli.positive_float, metavar="W", help=text)
+    parser.shared("--usd-per-hour", "--avg-power-w")
     parser.setting("--batch-max", type=cli.positive_int, metavar="N", help="largest batch to try (default: 16)")
     threads = "intra-op threads of all sessions together (default: all processors)"
     load_stage.sharing_flags(parser, tuple(OPTIMIZATIONS), SHARING, threads, "; several are compared")

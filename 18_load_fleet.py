@@ -47,16 +47,15 @@ SCRIPT = "18_load_fleet.py"
 def arguments() -> cli.Parser:
     parser = cli.Parser(SCRIPT, __doc__ or "")
     parser.setting("--models", type=cli.paths, default=(), metavar="FILE,…", help="ONNX files, or names in models/")
-    parser.dimension_setting()
+    parser.shared("--dim")
     load_stage.schedule_flags(parser, KINDS)
     load_stage.batching_flags(parser)
     load_stage.session_flags(parser, tuple(OPTIMIZATIONS), SHARING)
     text = "search the best configuration of each model first"
     parser.setting("--search", action="store_true", default=False, help=text)
     load_stage.bound_flags(parser)
-    parser.setting("--cluster", choices=CLUSTERS, help="measure on a running cluster")
-    text = "of the cluster (default: DASK_SCHEDULER_ADDRESS or RAY_ADDRESS)"
-    parser.setting("--cluster-address", default="", metavar="ADDRESS", help=text)
+    parser.shared("--cluster", choices=CLUSTERS)
+    parser.shared("--cluster-address")
     return parser
 
 

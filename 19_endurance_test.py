@@ -52,7 +52,7 @@ SCRIPT = "19_endurance_test.py"
 
 def arguments() -> cli.Parser:
     parser = cli.Parser(SCRIPT, __doc__ or "")
-    parser.model_settings()
+    parser.shared(*cli.MODEL)
     load_stage.schedule_flags(parser, KINDS, duration_s=3600.0)
     parser.setting("--part", type=cli.duration, default=60.0, metavar="T", help="length of one part")
     load_stage.user_flags(parser)

@@ -51,11 +51,10 @@ SCRIPT = "20_load_interference.py"
 
 def arguments() -> cli.Parser:
     parser = cli.Parser(SCRIPT, __doc__ or "")
-    parser.model_settings()
+    parser.shared(*cli.MODEL)
     parser.setting("--with-model", "--with", metavar="FILE", help="the other model")
     text = "size of a dynamic dimension of the other model; repeatable"
-    binding = {"type": cli.binding, "action": "append", "metavar": "NAME=N"}
-    parser.setting("--with-dim", default=[], help=text, **binding)
+    parser.setting("--with-dim", type=cli.binding, action="append", default=[], metavar="NAME=N", help=text)
     text = "requests per second to the other model (default: as many)"
     parser.setting("--with-rate", type=cli.positive_float, metavar="HZ", help=text)
     load_stage.schedule_flags(parser, KINDS)

@@ -45,7 +45,7 @@ SCRIPT = "21_loadgen_scenario.py"
 
 def arguments() -> cli.Parser:
     parser = cli.Parser(SCRIPT, __doc__ or "")
-    parser.model_settings()
+    parser.shared(*cli.MODEL)
     parser.setting("--scenario", choices=tuple(SCENARIOS), default="server", help="scenario of MLPerf LoadGen")
     text = "server: requests per second, mean"
     parser.setting("--rate", type=cli.positive_float, default=10.0, metavar="HZ", help=text)

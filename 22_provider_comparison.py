@@ -39,12 +39,11 @@ SCRIPT = "22_provider_comparison.py"
 
 def arguments() -> cli.Parser:
     parser = cli.Parser(SCRIPT, __doc__ or "")
-    parser.model_settings()
-    parser.setting("--threads", type=cli.positive_int, metavar="N", help="intra-op threads (default: all processors)")
-    text = "graph optimization level"
-    parser.setting("--optimization", choices=tuple(OPTIMIZATIONS), default="all", help=text)
+    parser.shared(*cli.MODEL)
+    parser.shared("--threads")
+    parser.shared("--optimization", choices=tuple(OPTIMIZATIONS), metavar=None)
     load_stage.seed_flag(parser)
-    parser.run_timeout_setting()
+    parser.shared("--run-timeout")
     return parser
 
 

@@ -39,9 +39,8 @@ CONFIGS = cli.ROOT / "configs"
 
 def arguments() -> cli.Parser:
     parser = cli.Parser(SCRIPT, __doc__ or "")
-    parser.setting("--board", default="zcu104", metavar="NAME", help="board: a name in configs/boards, or a YAML file")
-    text = "overlay engine: a name in configs/engines, or a YAML file"
-    parser.setting("--engine", metavar="NAME", help=text)
+    parser.shared("--board", default="zcu104")
+    parser.shared("--engine")
     return parser
 
 

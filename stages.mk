@@ -30,13 +30,14 @@ CODE_02 := common/__init__.py common/artifacts/catalogue.py common/artifacts/che
     common/artifacts/lineage.py common/artifacts/provenance.py common/artifacts/stages.py \
     common/artifacts/transaction.py common/artifacts/whole_folder.py common/cli/__init__.py common/cli/flags.py \
     common/cli/help_text.py common/cli/models.py common/cli/output.py common/cli/search.py common/cli/settings.py \
-    common/cli/settings_file.py common/cli/stage.py common/cli/streams.py common/cli/wording.py common/errors.py \
-    common/expressions.py common/free_memory.py common/graph.py common/host_doubts.py common/host_identity.py \
-    common/interrupts.py common/names.py common/note_kinds.py common/number_formats.py common/onnx_graph/attributes.py \
-    common/onnx_graph/blocked.py common/onnx_graph/by_operator.py common/onnx_graph/counts.py \
-    common/onnx_graph/load.py common/onnx_graph/malformed.py common/onnx_graph/reading/naming.py \
-    common/onnx_graph/reading/scan.py common/onnx_graph/reading/side_files.py common/onnx_graph/reading/validity.py \
-    common/onnx_graph/rows.py common/onnx_graph/shapes/budget.py common/onnx_graph/shapes/contrib/__init__.py \
+    common/cli/settings_file.py common/cli/shared_flags.py common/cli/stage.py common/cli/streams.py \
+    common/cli/wording.py common/errors.py common/expressions.py common/free_memory.py common/graph.py \
+    common/host_doubts.py common/host_identity.py common/interrupts.py common/names.py common/note_kinds.py \
+    common/number_formats.py common/onnx_graph/attributes.py common/onnx_graph/blocked.py \
+    common/onnx_graph/by_operator.py common/onnx_graph/counts.py common/onnx_graph/load.py \
+    common/onnx_graph/malformed.py common/onnx_graph/reading/naming.py common/onnx_graph/reading/scan.py \
+    common/onnx_graph/reading/side_files.py common/onnx_graph/reading/validity.py common/onnx_graph/rows.py \
+    common/onnx_graph/shapes/budget.py common/onnx_graph/shapes/contrib/__init__.py \
     common/onnx_graph/shapes/contrib/as_onnx.py common/onnx_graph/shapes/contrib/attention.py \
     common/onnx_graph/shapes/contrib/layouts.py common/onnx_graph/shapes/contrib/machine_learning.py \
     common/onnx_graph/shapes/contrib/matrix.py common/onnx_graph/shapes/contrib/normalization.py \
@@ -68,13 +69,13 @@ CODE_03 := common/__init__.py common/artifacts/catalogue.py common/artifacts/che
     common/attribution/known_work.py common/attribution/match.py common/attribution/ownership.py \
     common/attribution/precision_casts.py common/attribution/roofline_rows.py common/attribution/share_reasons.py \
     common/cli/__init__.py common/cli/flags.py common/cli/help_text.py common/cli/models.py common/cli/output.py \
-    common/cli/search.py common/cli/settings.py common/cli/settings_file.py common/cli/stage.py common/cli/streams.py \
-    common/cli/wording.py common/errors.py common/expressions.py common/free_memory.py common/fusion/border.py \
-    common/fusion/groups.py common/fusion/patterns.py common/graph.py common/host_doubts.py common/host_identity.py \
-    common/interrupts.py common/names.py common/note_kinds.py common/number_formats.py \
-    common/onnx_graph/by_operator.py common/onnx_graph/counts.py common/onnx_graph/executed.py \
-    common/onnx_graph/malformed.py common/onnx_graph/reading/naming.py common/onnx_graph/reading/scan.py \
-    common/onnx_graph/reading/side_files.py common/onnx_graph/reading/stripping.py \
+    common/cli/search.py common/cli/settings.py common/cli/settings_file.py common/cli/shared_flags.py \
+    common/cli/stage.py common/cli/streams.py common/cli/wording.py common/errors.py common/expressions.py \
+    common/free_memory.py common/fusion/border.py common/fusion/groups.py common/fusion/patterns.py common/graph.py \
+    common/host_doubts.py common/host_identity.py common/interrupts.py common/names.py common/note_kinds.py \
+    common/number_formats.py common/onnx_graph/by_operator.py common/onnx_graph/counts.py \
+    common/onnx_graph/executed.py common/onnx_graph/malformed.py common/onnx_graph/reading/naming.py \
+    common/onnx_graph/reading/scan.py common/onnx_graph/reading/side_files.py common/onnx_graph/reading/stripping.py \
     common/onnx_graph/reading/validity.py common/onnx_graph/shapes/budget.py \
     common/onnx_graph/shapes/contrib/__init__.py common/onnx_graph/shapes/contrib/as_onnx.py \
     common/onnx_graph/shapes/contrib/attention.py common/onnx_graph/shapes/contrib/layouts.py \
@@ -104,11 +105,11 @@ CODE_04 := common/__init__.py common/artifacts/catalogue.py common/artifacts/che
     common/artifacts/lineage.py common/artifacts/provenance.py common/artifacts/stages.py \
     common/artifacts/transaction.py common/artifacts/whole_folder.py common/cli/__init__.py common/cli/flags.py \
     common/cli/help_text.py common/cli/models.py common/cli/output.py common/cli/search.py common/cli/settings.py \
-    common/cli/settings_file.py common/cli/stage.py common/cli/streams.py common/cli/wording.py common/dag.py \
-    common/errors.py common/free_memory.py common/host_doubts.py common/host_identity.py common/interrupts.py \
-    common/names.py common/note_kinds.py common/number_formats.py common/onnx_graph/reading/scan.py \
-    common/onnx_graph/reading/side_files.py common/operators.py common/small_file.py common/startup.py \
-    common/view/__init__.py common/view/html.css common/view/html.py common/view/node_labels.py \
+    common/cli/settings_file.py common/cli/shared_flags.py common/cli/stage.py common/cli/streams.py \
+    common/cli/wording.py common/dag.py common/errors.py common/free_memory.py common/host_doubts.py \
+    common/host_identity.py common/interrupts.py common/names.py common/note_kinds.py common/number_formats.py \
+    common/onnx_graph/reading/scan.py common/onnx_graph/reading/side_files.py common/operators.py common/small_file.py \
+    common/startup.py common/view/__init__.py common/view/html.css common/view/html.py common/view/node_labels.py \
     common/view/profile/path_text.py common/view/tables.py common/view/text.py
 
 SCRIPT_05 := 05_energy_estimate.py
@@ -122,13 +123,13 @@ CODE_05 := common/__init__.py common/artifacts/catalogue.py common/artifacts/che
     common/artifacts/lineage.py common/artifacts/provenance.py common/artifacts/stages.py \
     common/artifacts/transaction.py common/artifacts/whole_folder.py common/cli/__init__.py common/cli/flags.py \
     common/cli/help_text.py common/cli/models.py common/cli/output.py common/cli/search.py common/cli/settings.py \
-    common/cli/settings_file.py common/cli/stage.py common/cli/streams.py common/cli/wording.py \
-    common/configuration.py common/errors.py common/free_memory.py common/host_doubts.py common/host_identity.py \
-    common/interrupts.py common/intervals.py common/names.py common/note_kinds.py common/number_formats.py \
-    common/operators.py common/power/bounded_value.py common/power/division.py common/power/efficiency.py \
-    common/power/energy_model.py common/power/estimate.py common/power/measured.py common/power/node_energy.py \
-    common/power/run_rows.py common/roofline.py common/small_file.py common/startup.py common/sums.py \
-    common/view/__init__.py common/view/html.css common/view/html.py common/view/node_labels.py \
+    common/cli/settings_file.py common/cli/shared_flags.py common/cli/stage.py common/cli/streams.py \
+    common/cli/wording.py common/configuration.py common/errors.py common/free_memory.py common/host_doubts.py \
+    common/host_identity.py common/interrupts.py common/intervals.py common/names.py common/note_kinds.py \
+    common/number_formats.py common/operators.py common/power/bounded_value.py common/power/division.py \
+    common/power/efficiency.py common/power/energy_model.py common/power/estimate.py common/power/measured.py \
+    common/power/node_energy.py common/power/run_rows.py common/roofline.py common/small_file.py common/startup.py \
+    common/sums.py common/view/__init__.py common/view/html.css common/view/html.py common/view/node_labels.py \
     common/view/profile/energy_text.py common/view/tables.py common/view/text.py common/yaml_file.py
 
 SCRIPT_07 := 07_fpga_candidates.py
@@ -144,8 +145,8 @@ CODE_07 := common/__init__.py common/artifacts/catalogue.py common/artifacts/che
     common/artifacts/lineage.py common/artifacts/provenance.py common/artifacts/stages.py \
     common/artifacts/transaction.py common/artifacts/whole_folder.py common/cli/__init__.py common/cli/flags.py \
     common/cli/help_text.py common/cli/models.py common/cli/output.py common/cli/search.py common/cli/settings.py \
-    common/cli/settings_file.py common/cli/stage.py common/cli/streams.py common/cli/wording.py \
-    common/configuration.py common/errors.py common/expressions.py common/fpga/coefficients.py \
+    common/cli/settings_file.py common/cli/shared_flags.py common/cli/stage.py common/cli/streams.py \
+    common/cli/wording.py common/configuration.py common/errors.py common/expressions.py common/fpga/coefficients.py \
     common/fpga/device/board.py common/fpga/device/board_files.py common/fpga/device/resources.py \
     common/fpga/engine_catalogue.py common/fpga/hand_off/designs.py common/fpga/hand_off/files.py \
     common/fpga/hand_off/schedule.py common/fpga/hand_off/specification.py common/fpga/hand_off/units.py \
@@ -186,8 +187,8 @@ CODE_23 := common/__init__.py common/artifacts/catalogue.py common/artifacts/che
     common/artifacts/lineage.py common/artifacts/provenance.py common/artifacts/stages.py \
     common/artifacts/transaction.py common/artifacts/whole_folder.py common/cli/__init__.py common/cli/flags.py \
     common/cli/help_text.py common/cli/models.py common/cli/output.py common/cli/search.py common/cli/settings.py \
-    common/cli/settings_file.py common/cli/stage.py common/cli/streams.py common/cli/wording.py \
-    common/configuration.py common/errors.py common/expressions.py common/fpga/device/board.py \
+    common/cli/settings_file.py common/cli/shared_flags.py common/cli/stage.py common/cli/streams.py \
+    common/cli/wording.py common/configuration.py common/errors.py common/expressions.py common/fpga/device/board.py \
     common/fpga/device/board_files.py common/fpga/device/resources.py common/fpga/kernels/estimate.py \
     common/fpga/kernels/overlay/cycles.py common/fpga/kernels/overlay/engine.py \
     common/fpga/kernels/overlay/engine_files.py common/fpga/planning/whole_model.py common/free_memory.py \
@@ -211,8 +212,8 @@ CODE_08 := common/__init__.py common/artifacts/catalogue.py common/artifacts/che
     common/artifacts/lineage.py common/artifacts/provenance.py common/artifacts/stages.py \
     common/artifacts/transaction.py common/artifacts/whole_folder.py common/cli/__init__.py common/cli/flags.py \
     common/cli/help_text.py common/cli/models.py common/cli/output.py common/cli/search.py common/cli/settings.py \
-    common/cli/settings_file.py common/cli/stage.py common/cli/streams.py common/cli/wording.py common/code_version.py \
-    common/configuration.py common/design_space/accelerator/hardware.py \
+    common/cli/settings_file.py common/cli/shared_flags.py common/cli/stage.py common/cli/streams.py \
+    common/cli/wording.py common/code_version.py common/configuration.py common/design_space/accelerator/hardware.py \
     common/design_space/accelerator/hardware_files.py common/design_space/accelerator/single_buffer.py \
     common/design_space/accelerator/sweep.py common/design_space/evaluation.py common/design_space/fa_dosa/__init__.py \
     common/design_space/fa_dosa/algorithm.py common/design_space/fa_dosa/graph.py \
@@ -347,13 +348,14 @@ CODE_09 := common/__init__.py common/artifacts/catalogue.py common/artifacts/che
     common/bottlenecks/judge.py common/bottlenecks/npu_facts.py common/bottlenecks/rules.py \
     common/bottlenecks/run_facts.py common/bottlenecks/subjects.py common/cli/__init__.py common/cli/flags.py \
     common/cli/help_text.py common/cli/models.py common/cli/output.py common/cli/search.py common/cli/settings.py \
-    common/cli/settings_file.py common/cli/stage.py common/cli/streams.py common/cli/wording.py \
-    common/configuration.py common/dag.py common/errors.py common/expressions.py common/free_memory.py common/graph.py \
-    common/host_doubts.py common/host_identity.py common/interrupts.py common/intervals.py common/json_stream.py \
-    common/latency/run.py common/latency/statistics.py common/names.py common/note_kinds.py common/number_formats.py \
-    common/onnx_graph/by_operator.py common/onnx_graph/malformed.py common/onnx_graph/reading/naming.py \
-    common/onnx_graph/reading/outline.py common/onnx_graph/reading/scan.py common/onnx_graph/reading/side_files.py \
-    common/onnx_graph/reading/stripping.py common/onnx_graph/reading/validity.py common/onnx_graph/shapes/budget.py \
+    common/cli/settings_file.py common/cli/shared_flags.py common/cli/stage.py common/cli/streams.py \
+    common/cli/wording.py common/configuration.py common/dag.py common/errors.py common/expressions.py \
+    common/free_memory.py common/graph.py common/host_doubts.py common/host_identity.py common/interrupts.py \
+    common/intervals.py common/json_stream.py common/latency/run.py common/latency/statistics.py common/names.py \
+    common/note_kinds.py common/number_formats.py common/onnx_graph/by_operator.py common/onnx_graph/malformed.py \
+    common/onnx_graph/reading/naming.py common/onnx_graph/reading/outline.py common/onnx_graph/reading/scan.py \
+    common/onnx_graph/reading/side_files.py common/onnx_graph/reading/stripping.py \
+    common/onnx_graph/reading/validity.py common/onnx_graph/shapes/budget.py \
     common/onnx_graph/shapes/contrib/__init__.py common/onnx_graph/shapes/contrib/as_onnx.py \
     common/onnx_graph/shapes/contrib/attention.py common/onnx_graph/shapes/contrib/layouts.py \
     common/onnx_graph/shapes/contrib/machine_learning.py common/onnx_graph/shapes/contrib/matrix.py \
@@ -383,20 +385,20 @@ CODE_11 := common/__init__.py common/artifacts/catalogue.py common/artifacts/che
     common/artifacts/lineage.py common/artifacts/provenance.py common/artifacts/stages.py \
     common/artifacts/transaction.py common/artifacts/whole_folder.py common/cli/__init__.py \
     common/cli/comparison_flags.py common/cli/flags.py common/cli/help_text.py common/cli/models.py \
-    common/cli/output.py common/cli/search.py common/cli/settings.py common/cli/settings_file.py common/cli/stage.py \
-    common/cli/streams.py common/cli/wording.py common/comparison/alignment.py common/comparison/difference_rows.py \
-    common/comparison/judgement.py common/comparison/measured.py common/comparison/recorded.py \
-    common/comparison/series.py common/comparison/stated_figures.py common/errors.py common/expressions.py \
-    common/free_memory.py common/graph.py common/host_doubts.py common/host_identity.py common/interrupts.py \
-    common/json_stream.py common/latency/run.py common/latency/statistics.py common/names.py common/note_kinds.py \
-    common/number_formats.py common/onnx_graph/reading/naming.py common/onnx_graph/reading/scan.py \
-    common/onnx_graph/reading/side_files.py common/operators.py common/profiling/trace/events.py \
-    common/profiling/trace/nesting.py common/profiling/trace/node_runs.py common/profiling/trace/reader.py \
-    common/profiling/trace/shapes.py common/profiling/trace/soundness.py common/profiling/trace/timeline.py \
-    common/profiling/trace/usage.py common/small_file.py common/startup.py common/timeline/annotations.py \
-    common/timeline/chrome_trace.py common/timeline/flamegraph.py common/view/__init__.py \
-    common/view/comparison/comparison_tables.py common/view/html.css common/view/html.py common/view/node_labels.py \
-    common/view/tables.py common/view/text.py
+    common/cli/output.py common/cli/search.py common/cli/settings.py common/cli/settings_file.py \
+    common/cli/shared_flags.py common/cli/stage.py common/cli/streams.py common/cli/wording.py \
+    common/comparison/alignment.py common/comparison/difference_rows.py common/comparison/judgement.py \
+    common/comparison/measured.py common/comparison/recorded.py common/comparison/series.py \
+    common/comparison/stated_figures.py common/errors.py common/expressions.py common/free_memory.py common/graph.py \
+    common/host_doubts.py common/host_identity.py common/interrupts.py common/json_stream.py common/latency/run.py \
+    common/latency/statistics.py common/names.py common/note_kinds.py common/number_formats.py \
+    common/onnx_graph/reading/naming.py common/onnx_graph/reading/scan.py common/onnx_graph/reading/side_files.py \
+    common/operators.py common/profiling/trace/events.py common/profiling/trace/nesting.py \
+    common/profiling/trace/node_runs.py common/profiling/trace/reader.py common/profiling/trace/shapes.py \
+    common/profiling/trace/soundness.py common/profiling/trace/timeline.py common/profiling/trace/usage.py \
+    common/small_file.py common/startup.py common/timeline/annotations.py common/timeline/chrome_trace.py \
+    common/timeline/flamegraph.py common/view/__init__.py common/view/comparison/comparison_tables.py \
+    common/view/html.css common/view/html.py common/view/node_labels.py common/view/tables.py common/view/text.py
 
 SCRIPT_15 := 15_paired_runs.py
 TABLE_15 := paired_comparison.csv
@@ -416,15 +418,16 @@ CODE_16 := common/__init__.py common/artifacts/catalogue.py common/artifacts/che
     common/artifacts/lineage.py common/artifacts/provenance.py common/artifacts/stages.py \
     common/artifacts/transaction.py common/artifacts/whole_folder.py common/cli/__init__.py \
     common/cli/comparison_flags.py common/cli/flags.py common/cli/help_text.py common/cli/models.py \
-    common/cli/output.py common/cli/search.py common/cli/settings.py common/cli/settings_file.py common/cli/stage.py \
-    common/cli/streams.py common/cli/wording.py common/comparison/alignment.py common/comparison/difference_rows.py \
-    common/comparison/judgement.py common/comparison/measured.py common/comparison/series.py \
-    common/comparison/stated_figures.py common/errors.py common/free_memory.py common/history/levels.py \
-    common/history/record.py common/history/revision.py common/history/store.py common/history/trends.py \
-    common/host_doubts.py common/host_identity.py common/interrupts.py common/latency/statistics.py common/names.py \
-    common/note_kinds.py common/number_formats.py common/small_file.py common/startup.py common/view/__init__.py \
-    common/view/comparison/comparison_tables.py common/view/comparison/history_tables.py common/view/html.css \
-    common/view/html.py common/view/tables.py common/view/text.py
+    common/cli/output.py common/cli/search.py common/cli/settings.py common/cli/settings_file.py \
+    common/cli/shared_flags.py common/cli/stage.py common/cli/streams.py common/cli/wording.py \
+    common/comparison/alignment.py common/comparison/difference_rows.py common/comparison/judgement.py \
+    common/comparison/measured.py common/comparison/series.py common/comparison/stated_figures.py common/errors.py \
+    common/free_memory.py common/history/levels.py common/history/record.py common/history/revision.py \
+    common/history/store.py common/history/trends.py common/host_doubts.py common/host_identity.py \
+    common/interrupts.py common/latency/statistics.py common/names.py common/note_kinds.py common/number_formats.py \
+    common/small_file.py common/startup.py common/view/__init__.py common/view/comparison/comparison_tables.py \
+    common/view/comparison/history_tables.py common/view/html.css common/view/html.py common/view/tables.py \
+    common/view/text.py
 
 SCRIPT_17 := 17_record_run.py
 TABLE_17 := metrics.prom
@@ -438,8 +441,8 @@ CODE_17 := common/__init__.py common/artifacts/catalogue.py common/artifacts/che
     common/artifacts/provenance.py common/artifacts/stages.py common/artifacts/transaction.py \
     common/artifacts/whole_folder.py common/cli/__init__.py common/cli/comparison_flags.py common/cli/flags.py \
     common/cli/help_text.py common/cli/models.py common/cli/output.py common/cli/search.py common/cli/settings.py \
-    common/cli/settings_file.py common/cli/stage.py common/cli/streams.py common/cli/wording.py \
-    common/comparison/alignment.py common/comparison/measured.py common/comparison/recorded.py \
+    common/cli/settings_file.py common/cli/shared_flags.py common/cli/stage.py common/cli/streams.py \
+    common/cli/wording.py common/comparison/alignment.py common/comparison/measured.py common/comparison/recorded.py \
     common/comparison/series.py common/comparison/stated_figures.py common/errors.py common/expressions.py \
     common/free_memory.py common/graph.py common/history/export.py common/history/record.py common/history/revision.py \
     common/history/store.py common/host_doubts.py common/host_identity.py common/interrupts.py common/json_stream.py \
@@ -471,26 +474,26 @@ CODE_06 := common/__init__.py common/artifacts/catalogue.py common/artifacts/che
     common/artifacts/lineage.py common/artifacts/provenance.py common/artifacts/stages.py \
     common/artifacts/transaction.py common/artifacts/whole_folder.py common/cli/__init__.py common/cli/flags.py \
     common/cli/help_text.py common/cli/models.py common/cli/output.py common/cli/search.py common/cli/settings.py \
-    common/cli/settings_file.py common/cli/stage.py common/cli/streams.py common/cli/wording.py common/errors.py \
-    common/free_memory.py common/host_doubts.py common/host_identity.py common/interrupts.py common/names.py \
-    common/note_kinds.py common/number_formats.py common/operators.py common/small_file.py common/startup.py \
-    common/view/__init__.py common/view/comparison/comparison_plot.py common/view/comparison/comparison_tables.py \
-    common/view/comparison/history_plot.py common/view/comparison/history_tables.py common/view/design/buffer_plot.py \
-    common/view/design/convergence_plot.py common/view/design/energy_plot.py common/view/design/front_plot.py \
-    common/view/design/html_tables.py common/view/design/nest_plot.py common/view/design/text_tables.py \
-    common/view/findings.py common/view/frames.py common/view/groups.py common/view/html.css common/view/html.py \
-    common/view/key_nodes.py common/view/load/curve_plot.py common/view/load/endurance_plot.py \
-    common/view/load/endurance_text.py common/view/load/fleet_plot.py common/view/load/fleet_text.py \
-    common/view/load/html_tables.py common/view/load/interference_plot.py common/view/load/interference_text.py \
-    common/view/load/load_plot.py common/view/load/load_text.py common/view/load/search_text.py common/view/marks.py \
-    common/view/node_labels.py common/view/placing.py common/view/plan/cases.py common/view/plan/fpga_text.py \
-    common/view/plan/front_plot.py common/view/plan/front_text.py common/view/plan/headline.py \
-    common/view/plan/offload_plot.py common/view/plan/resource_plot.py common/view/plan/timeline_plot.py \
-    common/view/plan/verdict_text.py common/view/profile/energy_plot.py common/view/profile/latency_plot.py \
-    common/view/profile/latency_text.py common/view/profile/schedule_plot.py common/view/report/blocks.py \
-    common/view/report/gallery.py common/view/report/head.py common/view/report/host_tables.py \
-    common/view/report/node_tables.py common/view/report/page.css common/view/report/page.js \
-    common/view/report/page.py common/view/report/plan_tables.py common/view/report/summary_text.py \
-    common/view/report/warnings_text.py common/view/roofline/roofline_plot.py common/view/roofline/roofline_text.py \
-    common/view/roofline/roofs.py common/view/style.py common/view/tables.py common/view/text.py \
-    common/view/trace/bottleneck_tables.py
+    common/cli/settings_file.py common/cli/shared_flags.py common/cli/stage.py common/cli/streams.py \
+    common/cli/wording.py common/errors.py common/free_memory.py common/host_doubts.py common/host_identity.py \
+    common/interrupts.py common/names.py common/note_kinds.py common/number_formats.py common/operators.py \
+    common/small_file.py common/startup.py common/view/__init__.py common/view/comparison/comparison_plot.py \
+    common/view/comparison/comparison_tables.py common/view/comparison/history_plot.py \
+    common/view/comparison/history_tables.py common/view/design/buffer_plot.py common/view/design/convergence_plot.py \
+    common/view/design/energy_plot.py common/view/design/front_plot.py common/view/design/html_tables.py \
+    common/view/design/nest_plot.py common/view/design/text_tables.py common/view/findings.py common/view/frames.py \
+    common/view/groups.py common/view/html.css common/view/html.py common/view/key_nodes.py \
+    common/view/load/curve_plot.py common/view/load/endurance_plot.py common/view/load/endurance_text.py \
+    common/view/load/fleet_plot.py common/view/load/fleet_text.py common/view/load/html_tables.py \
+    common/view/load/interference_plot.py common/view/load/interference_text.py common/view/load/load_plot.py \
+    common/view/load/load_text.py common/view/load/search_text.py common/view/marks.py common/view/node_labels.py \
+    common/view/placing.py common/view/plan/cases.py common/view/plan/fpga_text.py common/view/plan/front_plot.py \
+    common/view/plan/front_text.py common/view/plan/headline.py common/view/plan/offload_plot.py \
+    common/view/plan/resource_plot.py common/view/plan/timeline_plot.py common/view/plan/verdict_text.py \
+    common/view/profile/energy_plot.py common/view/profile/latency_plot.py common/view/profile/latency_text.py \
+    common/view/profile/schedule_plot.py common/view/report/blocks.py common/view/report/gallery.py \
+    common/view/report/head.py common/view/report/host_tables.py common/view/report/node_tables.py \
+    common/view/report/page.css common/view/report/page.js common/view/report/page.py \
+    common/view/report/plan_tables.py common/view/report/summary_text.py common/view/report/warnings_text.py \
+    common/view/roofline/roofline_plot.py common/view/roofline/roofline_text.py common/view/roofline/roofs.py \
+    common/view/style.py common/view/tables.py common/view/text.py common/view/trace/bottleneck_tables.py

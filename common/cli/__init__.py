@@ -32,12 +32,14 @@ from common.cli.settings import (
     parse,
 )
 from common.cli.settings_file import configured_bindings
+from common.cli.shared_flags import MODEL
 from common.cli.stage import StageRun, parsed, stage
 from common.cli.streams import progress_bar, run, run_command, say, show
 
 __all__ = [
     "DEFAULT_CONFIG",
     "DEFAULT_OUT",
+    "MODEL",
     "ROOT",
     "DesignWatch",
     "GivenModel",

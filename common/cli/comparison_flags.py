@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from common.cli import flags
 from common.cli.settings import Parser
-
-REPEATED: dict[str, Any] = {"action": "append", "default": []}
-
+from common.cli.shared_flags import REPEATED
 
 FOUND_REGRESSION = 4  # exit code
 
@@ -58,11 +54,5 @@ def pair_flags(parser: Parser) -> None:
     text = "setting of B alone: threads=1, optimization=basic, provider=cpu; repeatable"
     parser.setting("--b-with", type=flags.assignment, metavar="NAME=VALUE", help=text, **REPEATED)
     parser.setting("--runs", type=flags.at_least(5), default=200, metavar="N", help="unprofiled runs of each model")
-    parser.setting("--warmup", type=flags.positive_int, default=10, metavar="N", help="runs that are not counted")
-    parser.setting("--dim", type=flags.binding, metavar="NAME=N", help="size of a dynamic dimension", **REPEATED)
-    parser.setting("--input", type=flags.assignment, metavar="NAME=FILE", help="an input of both", **REPEATED)
-    parser.setting("--seed", type=flags.non_negative_int, default=0, metavar="N", help="seed of the random inputs")
-    parser.setting("--threads", type=flags.positive_int, metavar="N", help="intra-op threads (default: all)")
-    parser.setting("--provider", default="cpu", metavar="NAME", help="execution provider")
-    parser.setting("--optimization", default="all", metavar="LEVEL", help="graph optimization level")
-    parser.run_timeout_setting()
+    parser.shared("--warmup", "--dim", "--input", "--seed", "--threads", "--provider", "--optimization")
+    parser.shared("--run-timeout")

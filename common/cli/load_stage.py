@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any, Protocol
 from common.artifacts.transaction import Transaction
 from common.cli import flags
 from common.cli.settings import Parser
+from common.cli.shared_flags import COUNT
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from common.table_rows import LoadSummaryDocument
 
-COUNT: dict[str, Any] = {"type": flags.positive_int, "metavar": "N"}
 TIME: dict[str, Any] = {"type": flags.duration, "metavar": "T"}
 SHARING = {  # what it says, and whether the first value is the default; else that depends on others
     "workers": ("sessions in threads of one process, or each in a process", True),
@@ -44,7 +44,7 @@ def duration_flags(parser: Parser, duration_s: float = 10.0) -> None:
 
 
 def seed_flag(parser: Parser) -> None:
-    parser.setting("--seed", type=flags.non_negative_int, default=0, metavar="N", help="seed of arrivals and inputs")
+    parser.shared("--seed", help="seed of arrivals and inputs")
 
 
 def user_flags(parser: Parser) -> None:
@@ -97,16 +97,16 @@ def sharing_flags(
 ) -> None:
     """Add threads, and how sessions share the host; ``more`` is what several values of a flag do."""
     parser.setting("--replicate", default=1, help="most runs of one session at a time", **COUNT)
-    parser.setting("--threads", help=threads, **COUNT)
+    parser.shared("--threads", help=threads)
     for name, (text, is_chosen) in SHARING.items():
         ways, default = sharing[name], sharing[name][:1] if is_chosen else ()
         metavar, about = "|".join(ways), f"{text}{more}"
         parser.setting(f"--{name}", type=flags.some_of(ways), default=default, metavar=metavar, help=about)
     text = f"parallel execution: nodes at once (default: 2){more}"
     parser.setting("--inter-threads", type=flags.sizes, default=(), metavar="N,…", help=text)
-    parser.setting("--provider", default="cpu", metavar="NAME", help="execution provider")
-    parser.setting("--optimization", choices=levels, default="all", help="graph optimization level")
-    parser.run_timeout_setting()
+    parser.shared("--provider")
+    parser.shared("--optimization", choices=levels, metavar=None)
+    parser.shared("--run-timeout")
 
 
 def bound_flags(parser: Parser) -> None:

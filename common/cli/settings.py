@@ -17,6 +17,7 @@ from common.cli import flags
 from common.cli.help_text import short_help, terminal_columns, wrapped
 from common.cli.output import write
 from common.cli.settings_file import configured_settings
+from common.cli.shared_flags import SHARED
 from common.cli.wording import flag
 from common.errors import CommandLineError, PipelineError
 from common.names import did_you_mean, shown
@@ -24,7 +25,8 @@ from common.names import did_you_mean, shown
 ROOT = Path(__file__).resolve().parents[2]
 DEFAULT_OUT = "out"
 DEFAULT_CONFIG = ROOT / "configs" / "settings.ini"
-SHARED = ("help", "help_all", "out", "config", "quiet", "describe", "check", "all_notes")  # flags of every script
+# flags of every script
+OF_EVERY_STAGE = ("help", "help_all", "out", "config", "quiet", "describe", "check", "all_notes")
 SWITCHES = ("check", "all_notes")  # of a single call
 ONE_VALUE_A_NAME = frozenset({"dim", "with_dim", "input", "kernel_speedup"})  # each NAME at most once
 
@@ -63,7 +65,7 @@ class Parser(argparse.ArgumentParser):
         """Return the short help: the flags of the stage come first, then those of all stages."""
         if self.prog not in STAGES:  # a kernel has few flags
             return super().format_help()
-        own = [action for action in self._actions if action.dest not in SHARED]
+        own = [action for action in self._actions if action.dest not in OF_EVERY_STAGE]
         shared = [action for action in self._actions if action.dest in ("out", "quiet")]
         return short_help(self.prog, self.doc, [*own, *shared])
 
@@ -79,30 +81,10 @@ class Parser(argparse.ArgumentParser):
         self.defaults[action.dest] = default
         self.flags[action.dest] = flags[0]
 
-    def model_settings(self) -> None:
-        """Add the flags of the stages that load a model."""
-        self.setting(
-            "--model", default="resnet50-fp32.onnx", metavar="FILE", help="an ONNX file, or its name in models/"
-        )
-        self.dimension_setting()
-        self.setting(
-            "--input",
-            type=flags.assignment,
-            action="append",
-            default=[],
-            metavar="NAME=FILE",
-            help="an input from a .npy file or an image; repeatable",
-        )
-
-    def run_timeout_setting(self) -> None:
-        """Add the time after which a run is ended."""
-        text = "end a run that takes longer, with an error"
-        self.setting("--run-timeout", type=flags.duration, default=600.0, metavar="T", help=text)
-
-    def dimension_setting(self) -> None:
-        """Add sizes of dynamic dimensions."""
-        text = "size of a dynamic dimension; repeatable"
-        self.setting("--dim", type=flags.binding, action="append", default=[], metavar="NAME=N", help=text)
+    def shared(self, *names: str, **changes: Any) -> None:
+        """Add flags that several scripts have; ``changes`` are options in which this one differs, as its default."""
+        for name in names:
+            self.setting(name, **{**SHARED[name], **changes})
 
     def error(self, message: str) -> NoReturn:
         """Raise one line instead of printing the usage; a flag that is misspelt gets its likely spelling."""

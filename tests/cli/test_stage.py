@@ -216,7 +216,7 @@ def test_tables_that_are_still_to_be_made_are_no_concern_of_a_check(tmp_path):
 
 def test_an_unbound_dimension_names_the_whole_line_of_make(monkeypatch, tmp_path):
     parser = cli.Parser("02_shapes_flops_bytes.py", "doc")
-    parser.dimension_setting()
+    parser.shared("--dim")
     words = ["--dim", "batch=2", "--out", str(tmp_path)]
     error = UnboundDimensionsError("m.onnx: dimension 'seq' not bound", "add for example <dim> seq=128", {"seq": 128})
     with pytest.raises(UnboundDimensionsError, match="add for example --dim seq=128"), cli.stage(parser, words):
