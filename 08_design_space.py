@@ -37,7 +37,7 @@ if __name__ == "__main__":
 
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from common import cli
 from common.artifacts.stages import STAGES
@@ -48,20 +48,11 @@ from common.design_space.accelerator.sweep import designs
 from common.design_space.evaluation import DesignResults, evaluate, results_of
 from common.design_space.results import comparison
 from common.design_space.results.cache import ResultCache, default_folder
-from common.design_space.search.engines.registry import (
-    ENGINES,
-    EngineComparison,
-    engine_comparison,
-    require_installed,
-)
-from common.design_space.search.settings import ACCOUNTINGS, EXACT, HONEST, SEED, Search
-from common.errors import CommandLineError
+from common.design_space.search.engines.registry import ENGINES, chosen_searches
+from common.design_space.search.settings import ACCOUNTINGS, EXACT, HONEST, Search
 from common.source_graph import from_rows
 from common.view.design.text_tables import design_report
 from common.workers import CLUSTERS, Workers
-
-if TYPE_CHECKING:
-    from common.table_rows import DesignPointsRow, DesignSummaryDocument
 
 SCRIPT = "08_design_space.py"
 FOLDER = cli.ROOT / "configs" / "hardware"
@@ -85,37 +76,18 @@ def arguments() -> cli.Parser:
     add("--experiments", action="store_true", help="compare every engine that is installed")
     text = "most schedules that an engine may evaluate, over all contractions"
     add("--evaluations", default=10_000, help=text, **count)
-    add("--seed", type=cli.non_negative_int, default=0, metavar="N", help="seed of the random choices of an engine")
+    parser.shared("--seed", help="seed of the random choices of an engine")
     text = "one buffer: honest, or FA-DOSA's own, where each kernel moves each tensor once whatever the buffer holds"
     add("--accounting", choices=ACCOUNTINGS, default=HONEST, help=text)
     add("--most-layers", default=6, help="one buffer: most layers in a group", **count)
     add("--jobs", default=1, help="number of designs that are searched at once, each in a process", **count)
-    add("--cluster", choices=CLUSTERS, help="search designs on a running cluster instead")
-    text = "address of the cluster (default: DASK_SCHEDULER_ADDRESS or RAY_ADDRESS)"
-    add("--cluster-address", default="", metavar="ADDRESS", help=text)
+    parser.shared("--cluster", choices=CLUSTERS)
+    parser.shared("--cluster-address")
     text = "folder of earlier results; it may be deleted at any time"
     add("--cache", type=cli.path, default=default_folder(), metavar="FOLDER", help=text)
     text = "largest size of the cache; 0 for none"
     add("--cache-mb", type=cli.non_negative_int, default=256, metavar="N", help=text)
     return parser
-
-
-def searches_of(settings: cli.Settings, hardware: Hardware) -> EngineComparison:
-    """Return the searches to make: the one that was chosen, or one by each engine."""
-    budget = (settings.evaluations, settings.seed, settings.most_layers)
-    if settings.experiments and settings.accounting == SEED:
-        raise CommandLineError("--experiments", "compares schedules under honest accounting", "leave out --accounting")
-    if not settings.experiments:
-        require_installed(settings.engine)
-        return EngineComparison([Search(settings.engine, *budget, settings.accounting)], [])
-    if settings.engine != EXACT:
-        raise CommandLineError("--experiments", "runs every engine", "leave out --engine")
-    return engine_comparison(*budget, has_one_buffer=has_single_buffer(hardware))
-
-
-def summary(best: DesignPointsRow, points: Sequence[DesignPointsRow], objective: str) -> DesignSummaryDocument:
-    count = len({point["design"] for point in points})
-    return {**best, "problem": None, "design_objective": objective, "design_count": count}
 
 
 def searched(
@@ -143,32 +115,26 @@ def main(argv: Sequence[str] | None = None) -> int:
         areas = [hardware.area_mm2 for hardware in variants.values()]
         objective = comparison.objective(settings.objective, areas)
         comparison.require_budgets(settings.area_budget_mm2, areas)
-        searches, notes = searches_of(settings, next(iter(variants.values())))
+        has_one_buffer = has_single_buffer(next(iter(variants.values())))
+        searches, notes = chosen_searches(settings.values, has_one_buffer=has_one_buffer)
         stage.end_of_checks()
         results = searched(stage, variants, searches, watch)
         stage.note(*results.notes, *notes, *watch.notes)
         if settings.objective == "log-sum":
             stage.note(comparison.DEGENERATE)
-        points = comparison.with_front([result.point for result in results.designs])
-        fitting = [point for point in points if not point["problem"]]
-        best = min(fitting, key=objective)
-        budgets = comparison.best_within(fitting, settings.area_budget_mm2)
-        schedules = comparison.best_of_each_design(results.designs)
-        mappings = [row for result in schedules for row in result.mappings]
-        groups = [row for result in schedules for row in result.groups]
-        compared = comparison.comparison_rows(results.designs)
-        improvements = [row for result in results.designs for row in result.convergence]
+        tables = comparison.design_tables(results.designs, objective, settings.area_budget_mm2)
+        points, compared, budgets = tables.points, tables.compared, tables.budgets
         with stage.writing() as transaction:
             transaction.add_rows("design_points", points)
             transaction.add_rows("design_comparison", compared)
-            transaction.add_rows("design_convergence", improvements)
+            transaction.add_rows("design_convergence", tables.convergence)
             transaction.add_rows("design_budgets", budgets)
-            transaction.add_rows("design_mappings", mappings)
-            transaction.add_rows("design_groups", groups)
-            transaction.add_document("design_summary", summary(best, points, settings.objective))
+            transaction.add_rows("design_mappings", tables.mappings)
+            transaction.add_rows("design_groups", tables.groups)
+            transaction.add_document("design_summary", tables.summary(settings.objective))
             if (count := len(variants) * len(searches)) > len(points):
                 transaction.mark_incomplete([f"{len(points)} of {count} designs are finished"], *STAGES[SCRIPT].writes)
-        stage.show(design_report(best, points, compared, budgets, mappings, groups))
+        stage.show(design_report(tables.best, points, compared, budgets, tables.mappings, tables.groups))
         if results.known_count:
             stage.show(f"\n{results.known_count} of {len(points)} designs were known from earlier runs")
     return 0

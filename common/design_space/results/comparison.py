@@ -5,13 +5,22 @@ from __future__ import annotations
 import math
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from common.errors import UnusableValueError
 
 if TYPE_CHECKING:
     from common.design_space.results.design_result import DesignResult
-    from common.table_rows import DesignBudgetsRow, DesignComparisonRow, DesignPointsRow
+    from common.table_rows import (
+        DesignBudgetsRow,
+        DesignComparisonRow,
+        DesignConvergenceRow,
+        DesignGroupsRow,
+        DesignMappingsRow,
+        DesignPointsRow,
+        DesignSummaryDocument,
+    )
 
 Costs = tuple[float, ...]
 OBJECTIVES = ("edp", "log-sum")
@@ -147,3 +156,39 @@ def best_of_each_design(designs: Sequence[DesignResult]) -> list[DesignResult]:
         if not result.point["problem"] and (name not in best or least < edp(best[name].point)):
             best[name] = result
     return [*best.values()]
+
+
+@dataclass(frozen=True, slots=True)
+class DesignTables:
+    """The tables of a search; mappings and groups are those of the best search of each accelerator."""
+
+    best: DesignPointsRow
+    points: list[DesignPointsRow]
+    compared: list[DesignComparisonRow]
+    convergence: list[DesignConvergenceRow]
+    budgets: list[DesignBudgetsRow]
+    mappings: list[DesignMappingsRow]
+    groups: list[DesignGroupsRow]
+
+    def summary(self, objective: str) -> DesignSummaryDocument:
+        """Return the best accelerator, of all that were searched for an objective."""
+        count = len({point["design"] for point in self.points})
+        return {**self.best, "problem": None, "design_objective": objective, "design_count": count}
+
+
+def design_tables(
+    designs: Sequence[DesignResult], least: Callable[[DesignPointsRow], float], budgets: Sequence[float]
+) -> DesignTables:
+    """Return the tables of all searches; the best design has the ``least`` of something, see :func:`objective`."""
+    points = with_front([result.point for result in designs])
+    fitting = [point for point in points if not point["problem"]]
+    schedules = best_of_each_design(designs)
+    return DesignTables(
+        min(fitting, key=least),
+        points,
+        comparison_rows(designs),
+        [row for result in designs for row in result.convergence],
+        best_within(fitting, budgets),
+        [row for result in schedules for row in result.mappings],
+        [row for result in schedules for row in result.groups],
+    )

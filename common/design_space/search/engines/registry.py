@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from importlib.util import find_spec
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from common.design_space.search.engines import (
     cma_engine,
@@ -15,8 +15,8 @@ from common.design_space.search.engines import (
     two_step_engine,
 )
 from common.design_space.search.problem import Engine
-from common.design_space.search.settings import EXACT, FA_DOSA, Search
-from common.errors import PipelineError
+from common.design_space.search.settings import EXACT, FA_DOSA, SEED, Search
+from common.errors import PipelineError, UnusableValueError
 
 PROPOSING: Mapping[str, Engine] = {
     "gradient": gradient_engine.propose,
@@ -59,6 +59,29 @@ class EngineComparison(NamedTuple):
 
     searches: list[Search]
     notes: list[str]
+
+
+def chosen_searches(values: Mapping[str, Any], *, has_one_buffer: bool) -> EngineComparison:
+    """Return the searches to make: the one that was chosen, or one by each engine.
+
+    Args:
+        values: by quantity.
+        has_one_buffer: whether the accelerator has.
+
+    Raises:
+        UnusableValueError: an engine or an accounting is chosen where all engines are compared.
+        PipelineError: the package of the chosen engine is not installed.
+    """
+    budget = (values["evaluations"], values["seed"], values["most_layers"])
+    if not values["experiments"]:
+        require_installed(values["engine"])
+        return EngineComparison([Search(values["engine"], *budget, values["accounting"])], [])
+    if values["accounting"] == SEED:
+        problem = "compares schedules under honest accounting"
+        raise UnusableValueError("experiments", problem, "leave out <accounting>")
+    if values["engine"] != EXACT:
+        raise UnusableValueError("experiments", "runs every engine", "leave out <engine>")
+    return engine_comparison(*budget, has_one_buffer=has_one_buffer)
 
 
 def engine_comparison(evaluations: int, seed: int, most_layers: int, *, has_one_buffer: bool) -> EngineComparison:
