@@ -46,7 +46,7 @@ from common.bottlenecks.rules import read_rules
 from common.bottlenecks.subjects import measured
 from common.configuration import Section
 from common.errors import PipelineError, UpstreamError
-from common.host_doubts import host_doubts
+from common.host_doubts import recorded_doubts
 from common.onnx_graph.reading.naming import traced_bodies
 from common.onnx_graph.reading.outline import Outline, annotated, outline
 from common.profiling.trace.timeline import spans_of_runs
@@ -63,7 +63,7 @@ from common.view.trace.bottleneck_tables import bottleneck_report
 from common.view.trace.timeline_text import timeline_report
 
 if TYPE_CHECKING:
-    from common.table_rows import LatencySummaryDocument, RunLatencyRow, Tables
+    from common.table_rows import RunLatencyRow, Tables
 
 Beside = TypeVar("Beside")
 SCRIPT = "09_trace_report.py"
@@ -80,11 +80,6 @@ def arguments() -> cli.Parser:
     parser.setting("--runs", choices=("3", "all"), default="3", help=text)
     parser.shared("--rules")
     return parser
-
-
-def doubts_of(tables: Tables, summary: LatencySummaryDocument, notes: Sequence[str]) -> Sequence[str]:
-    gap_us = sum(row["node_latency_us"] for row in tables.get("op_roofline", ()) if row["row_kind"] == "gap")
-    return host_doubts(summary, gap_us, sum(row["events_per_run_count"] or 0 for row in tables["op_latency"]), notes)
 
 
 def present_tables(stage: cli.StageRun) -> Tables:
@@ -176,7 +171,8 @@ def report_runs(stage: cli.StageRun) -> None:
         transaction.add_or_remove(files, *FOR_VIEWERS)
         transaction.mark_incomplete(load_lacks, "trace")  # nothing else is made from the load test
     text = timeline_report(shown_rows(made), {**counts_of(made), **(load.counts if load else {})}, files)
-    doubts = doubts_of(tables, summary, stage.tables.provenance("latency_summary").notes)
+    notes = stage.tables.provenance("latency_summary").notes
+    doubts = recorded_doubts(summary, tables.get("op_roofline", ()), tables["op_latency"], notes)
     stage.show(f"{text}\n\n{bottleneck_report(bottlenecks, summary['p50_us'], labels, doubts)}")
 
 

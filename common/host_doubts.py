@@ -32,6 +32,24 @@ def host_doubts(latency: Mapping[str, Any], gap_us: float, event_count: int, not
     return (*busy, *intervals, *instabilities(latency), *_of_the_gap(latency["p50_us"], gap_us, event_count))
 
 
+def recorded_doubts(
+    latency: Mapping[str, Any],
+    timed: Iterable[Mapping[str, Any]],
+    nodes: Iterable[Mapping[str, Any]],
+    notes: Iterable[str],
+) -> tuple[str, ...]:
+    """Return the doubts that the rows of a measurement leave.
+
+    Args:
+        latency: fields of the latency summary.
+        timed: rows with the time of each executed node and of the gap.
+        nodes: rows of op_latency.
+        notes: of the measurement.
+    """
+    gap_us = sum(row["node_latency_us"] for row in timed if row["row_kind"] == "gap")
+    return host_doubts(latency, gap_us, sum(row["events_per_run_count"] or 0 for row in nodes), notes)
+
+
 def instabilities(latency: Mapping[str, Any]) -> Iterable[str]:
     """Yield why the median is not settled: its interval is too wide, or the slow runs are too far from it.
 

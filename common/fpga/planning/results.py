@@ -16,7 +16,7 @@ from common.fpga.planning.problem_builder import LAUNCH_PER
 from common.fpga.planning.request import Request
 from common.fpga.speedup.verdict import JudgedHost, verdicts
 from common.fusion.groups import fuse
-from common.host_doubts import host_doubts
+from common.host_doubts import recorded_doubts
 from common.source_graph import from_rows
 from common.workload.host_cost import ExecutedCost, HostTotals, SourceWork, run_energy, run_latency, surplus_us
 from common.workload.layer_rows import layers_by_node
@@ -70,8 +70,7 @@ def _host_totals(
     profile: Sequence[OpsProfileRow], nodes: Iterable[OpLatencyRow], documents: Documents, notes: Iterable[str]
 ) -> HostTotals:
     summary, energy = documents["latency_summary"], documents["energy_summary"]
-    gap_us = sum(row["node_latency_us"] for row in profile if row["row_kind"] == "gap")
-    doubts = host_doubts(summary, gap_us, sum(row["events_per_run_count"] or 0 for row in nodes), notes)
+    doubts = recorded_doubts(summary, profile, nodes, notes)
     latency = run_latency(sum(row["node_latency_us"] for row in profile), summary)
     energy_uj, source = run_energy(energy, latency), energy["energy_source"]
     return HostTotals(latency, energy_uj, energy["static_power_w"], doubts, source)
