@@ -149,46 +149,36 @@ def left_out(
         settled: nodes whose shapes given inputs settle.
         of_either: nodes of branches of equal cost, which is that of their If.
     """
-    is_open = [
-        row
-        for row in metrics
-        if row["flops"] is None
-        and row["is_counted"]
-        and not row["flops_expression"]
-        and row["source_node"] not in of_either
-    ]
+    is_open = [row for row in metrics if _is_open(row) and row["source_node"] not in of_either]
     once = [row for row in is_open if row["execution_count"] is not None]
     open_dims = ", or follow no polynomial of the unbound dimensions," if unbound else ""
     bind = "bind them with <dim>, or " if unbound else ""
     run = "<op_roofline> counts them by the shapes that run"
     uncounted = [row for row in metrics if not row["is_counted"]]
-    has_custom = any(row["domain"] not in KNOWN_DOMAINS for row in uncounted)
-    of_custom = (
-        "; a custom operator that is exported as a function of ONNX's operators is counted" if has_custom else ""
-    )
+    by_input = [row for row in once if row["source_node"] in settled]
+    by_run = [row for row in once if row["source_node"] not in settled]
+    often = [row for row in is_open if row["execution_count"] is None]
+    most = "upper_bound_flops has the most where there is one, and <op_roofline> counts a run"
     reasons = (
-        (
-            uncounted,
-            "no formula counts the work of",
-            f"<op_roofline> has their times, but no rates{of_custom}",
-        ),
-        (
-            [row for row in once if row["source_node"] in settled],
-            f"shapes depend on data{open_dims} in",
-            f"{bind}give values with <input>; {run}",
-        ),
-        (
-            [row for row in once if row["source_node"] not in settled],
-            f"shapes depend on data that only a run computes{open_dims} in",
-            f"{bind}{run}",
-        ),
-        (
-            [row for row in is_open if row["execution_count"] is None],
-            "how often they run depends on data:",
-            "upper_bound_flops has the most where there is one, and <op_roofline> counts a run",
-        ),
+        (uncounted, "no formula counts the work of", _rest_of_uncounted(uncounted)),
+        (by_input, f"shapes depend on data{open_dims} in", f"{bind}give values with <input>; {run}"),
+        (by_run, f"shapes depend on data that only a run computes{open_dims} in", f"{bind}{run}"),
+        (often, "how often they run depends on data:", most),
     )
     return [f"{why} {_by_type(rows)}: totals leave them out; {remedy}" for rows, why, remedy in reasons if rows]
+
+
+def _is_open(row: OpMetricsRow) -> bool:
+    """Return whether a formula counts a node, and its work is unknown all the same."""
+    return row["flops"] is None and row["is_counted"] and not row["flops_expression"]
+
+
+def _rest_of_uncounted(rows: Iterable[OpMetricsRow]) -> str:
+    """Return what is known of nodes without a formula; a custom operator can be exported so that one counts it."""
+    text = "<op_roofline> has their times, but no rates"
+    if all(row["domain"] in KNOWN_DOMAINS for row in rows):
+        return text
+    return f"{text}; a custom operator that is exported as a function of ONNX's operators is counted"
 
 
 def _by_type(rows: Iterable[OpMetricsRow]) -> str:
