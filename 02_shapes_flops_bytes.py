@@ -30,7 +30,6 @@ if __name__ == "__main__":
     startup.begin()  # first of all: the imports below take most of a second
 
 from collections.abc import Iterable, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from common import cli
@@ -78,12 +77,10 @@ def known_sum(figures: Iterable[Count | None]) -> Count:
 
 def main(argv: Sequence[str] | None = None) -> int:
     with cli.stage(arguments(), argv) as stage:
-        settings = stage.settings
-        path = cli.model_path(settings.model)
-        files = {name: Path(file) for name, file in settings.input}
-        bindings, values = cli.configured_bindings(settings.config, path), given_arrays(files)
-        model = load_model(path, dict(settings.dim), bindings, values=values, symbolic=True)
-        read_given(model.graph, files)  # a file that does not fit is refused
+        given = cli.given_model(stage.settings)
+        path, values = given.path, given_arrays(given.files)
+        model = load_model(path, given.sizes, given.configured, values=values, symbolic=True)
+        read_given(model.graph, given.files)  # a file that does not fit is refused
         stage.set_model(model.model_id, path.name, model.dimensions)
         with names_model(path):
             counts = {count.node.name: count for count in count_nodes(model.graph, model.bounds)}

@@ -34,8 +34,10 @@ if __name__ == "__main__":
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
+from typing import cast
 
 from common import cli
 from common.artifacts.columns import COLUMNS
@@ -89,13 +91,11 @@ def arguments() -> cli.Parser:
 def recorded_sessions(stage: cli.StageRun, folder: Path) -> tuple[list[Session], dict[str, object]]:
     """Profile the model with QNN, once for each chip; return the files that QNN wrote, and facts on the recording."""
     settings = stage.settings
-    path, files = cli.model_path(settings.model), {name: Path(file) for name, file in settings.input}
-    require_onnx(path)
-    bindings, values = cli.configured_bindings(settings.config, path), given_arrays(files)
-    model = load_model(path, dict(settings.dim), bindings, values=values)
+    given = cli.given_model(settings)
+    require_onnx(path := given.path)
+    model = load_model(path, given.sizes, given.configured, values=given_arrays(given.files))
     stage.set_model(model.model_id, path.name, model.dimensions)
-    feeds = make_feeds(model.graph, files, settings.seed)
-    gap = level_gap(settings.level)
+    feeds, gap = make_feeds(model.graph, given.files, settings.seed), level_gap(settings.level)
     stage.note(*filter(None, [gap]))
     sessions = []
     for soc in settings.soc:
@@ -103,10 +103,7 @@ def recorded_sessions(stage: cli.StageRun, folder: Path) -> tuple[list[Session],
         options = QnnSettings(settings.runs, soc, settings.level, settings.performance)
         recording = record(path, feeds, model.dimensions, options, of_chip)
         written = {"qnn_csv": recording.profile, "schematic": recording.schematic, "op_trace": recording.op_trace}
-        errors: list[ResultError] = [
-            {"output": error.output, "max_error": error.max_error, "max_magnitude": error.max_magnitude}
-            for error in recording.errors
-        ]
+        errors = cast(list[ResultError], [asdict(error) for error in recording.errors])
         sessions.append(Session(with_given(stage, written), errors, soc, recording.no_errors))
     level = {"asked": settings.level, "recorded": LEVELS[settings.level], "unavailable": gap}
     return sessions, {"model": path.name, "profiling_level": level}
