@@ -29,7 +29,7 @@ if __name__ == "__main__":
 import asyncio
 import contextlib
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -42,9 +42,10 @@ from common.ingest import TOKEN_FILE
 from common.monitor.continuous import ContinuousRuns, LiveModel
 from common.monitor.figures.alarms import AlarmWatch, read_alarms
 from common.monitor.figures.derived import Conditions, derived_figures
+from common.monitor.figures.feed import WINDOW_S
 from common.monitor.figures.sensed import Sensed
 from common.monitor.history import Figures, History
-from common.monitor.monitor import LiveSource, Monitor, NodeShare
+from common.monitor.monitor import LiveSource, Monitor
 from common.monitor.server.doors import Doors, Room, free_descriptors
 from common.monitor.server.guard import Guard, read_token
 from common.monitor.server.hub import Hub
@@ -100,56 +101,12 @@ def conditions(stage: cli.StageRun) -> Conditions:
 
 
 def live_model(stage: cli.StageRun, live: ContinuousRuns) -> LiveModel:
-    """Load the model, run it once, and count what a run computes; the imports take longer than the server's start."""
-    from common.onnx_graph.counts import count_nodes
-    from common.onnx_graph.load import load_model
-    from common.profiling.runs.time_shares import time_shares
-    from common.runtime.inputs.given import given_arrays, make_feeds
-    from common.runtime.session import create_session, given_settings
-    from common.runtime.stoppable import StoppableRuns
-    from common.sums import total
+    """Load the model, in the thread of its runs."""
+    from common.live_model import loaded  # the imports take longer than the server's start
 
-    def hear(runs: StoppableRuns) -> None:
-        live.stop_by(runs.stop)
-
-    settings = stage.settings
-    path, files = cli.model_path(settings.model), {name: Path(file) for name, file in settings.input}
-    configured = cli.configured_bindings(settings.config, path)
-    model = load_model(path, dict(settings.dim), configured, values=given_arrays(files))
-    options = given_settings(settings.values, {}, "")
-    feeds = make_feeds(model.graph, files, settings.seed)
-    nodes = []
-    try:
-        nodes = [NodeShare(*share) for share in time_shares(path, options, feeds, hear)]
-    except PipelineError as error:  # a model that cannot be run at all says so below
-        if live.are_over:
-            raise
-        stage.note(f"the time of the nodes is unknown: {error}")
-    runs = StoppableRuns(create_session(path, options), path)
-    hear(runs)
-    runs.run(feeds)  # the first one allocates
-    counts = count_nodes(model.graph, model.bounds)
-    flops, moved = (total(count.figure(name) for count in counts) for name in ("flops", "bytes"))
-    known = (None if figure is None else float(figure) for figure in (flops, moved))
-    return LiveModel(lambda: runs.run(feeds), nodes, *known)
-
-
-@contextlib.contextmanager
-def sampled(given_w: float | None) -> Iterator[tuple[Sensed, Callable[[], float | None]]]:
-    """Sample the sensors meanwhile; yield what has the newest samples, and what returns the power of the window."""
-    from common.monitor.figures.feed import WINDOW_S
-    from common.observer import mean_power_w
-    from common.sensors.discover import available_sensors
-    from common.sensors.sampler import Sampler
-
-    sensed = Sensed()
-
-    def power_w() -> float | None:
-        now_s = time.perf_counter()
-        return given_w or mean_power_w(sensed.power(), now_s - WINDOW_S, now_s)
-
-    with Sampler(available_sensors()[0], sensed):
-        yield sensed, power_w
+    given = cli.given_model(stage.settings)
+    sizes = given.sizes, given.configured
+    return loaded(given.path, sizes, given.files, stage.settings.values, live, stage.note)
 
 
 def make_folder(path: Path) -> None:
@@ -161,6 +118,8 @@ def make_folder(path: Path) -> None:
 
 def serve_live(stage: cli.StageRun, store: Store, token: str, watch: AlarmWatch, known: Conditions) -> History:
     """Serve until Ctrl-C; return what was recorded."""
+    from common.observer import sampled_power  # its sensors are not needed for a check of the command line
+
     settings, hub, tls = stage.settings, Hub(), certificate(stage.settings)
     name = "posted" if settings.attach else Path(settings.model).name
     bound = listening(EVERYWHERE if settings.public else LOOPBACK, settings.port)
@@ -171,7 +130,7 @@ def serve_live(stage: cli.StageRun, store: Store, token: str, watch: AlarmWatch,
     stage.show(f"{scheme}://{settings.public or LOOPBACK}:{port}/#token={token}")  # what is behind # is sent to nobody
     runs = ContinuousRuns(source, partial(live_model, stage), slow := SlowRuns(source.feed))
     on_ready = (lambda: None) if settings.attach else runs.begin
-    with runs, sampled(settings.avg_power_w) as (sensed, power_w):
+    with runs, sampled_power(sensed := Sensed(), settings.avg_power_w, WINDOW_S) as power_w:
 
         def derived(runs_per_s: float) -> Figures:
             model, power = runs.model, power_w()

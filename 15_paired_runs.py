@@ -30,14 +30,12 @@ if __name__ == "__main__":
 
     startup.begin()  # first of all: the imports below take most of a second
 
-import contextlib
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 from common import cli
-from common.attribution.ownership import owners
 from common.cli.comparison_flags import FOUND_REGRESSION, fail_flag, pair_flags
-from common.comparison.alignment import Executed
 from common.comparison.difference_rows import (
     DEFAULT_MARGIN_SHARE,
     Question,
@@ -49,25 +47,14 @@ from common.comparison.difference_rows import (
 from common.comparison.measured import MeasuredSide
 from common.comparison.recorded import differences
 from common.errors import CommandLineError
-from common.onnx_graph.load import LoadedModel, load_model
+from common.onnx_graph.load import load_model
 from common.onnx_graph.reading.naming import named_model, naming_notes
-from common.profiled_nodes import executed_by
+from common.paired_measurement import measured_pair
 from common.profiling.runs.loop import Budget
-from common.profiling.runs.measurement import Measurement
-from common.profiling.runs.pairs import (
-    Contender,
-    PairedTimes,
-    joined_pairs,
-    measured_in_turn,
-    paired_node_runs,
-    paired_runs,
-    shares_of_runs,
-)
-from common.profiling.trace.nesting import Bodies
+from common.profiling.runs.pairs import Contender
 from common.runtime.inputs.given import given_arrays, make_feeds
 from common.runtime.limits import limited_runs
-from common.runtime.session import GIVEN, given_settings
-from common.sensors.other_work import OtherWork
+from common.runtime.session import given_settings
 from common.timeline.flamegraph import differential_stacks
 from common.view.comparison.comparison_tables import comparison_markdown, comparison_page, comparison_report
 from common.view.node_labels import source_labels
@@ -82,7 +69,7 @@ def arguments() -> cli.Parser:
     return parser
 
 
-def measured_pair(stage: cli.StageRun, folder: Path) -> tuple[MeasuredSide, MeasuredSide]:
+def measured_sides(stage: cli.StageRun, folder: Path) -> tuple[MeasuredSide, MeasuredSide]:
     """Measure two models, or two settings of one, run by run in turn.
 
     Raises:
@@ -102,57 +89,10 @@ def measured_pair(stage: cli.StageRun, folder: Path) -> tuple[MeasuredSide, Meas
         )
         for side, model, chosen, renamed in zip(given, models, options, named, strict=True)
     ]
-    (latencies, nodes), graphs, busy = runs_in_turn(stage, folder, contenders, models)
-    stage.note(*busy, *(note for renamed in named for note in naming_notes(renamed)))
-    first, second = (
-        MeasuredSide(
-            f"{'AB'[side]} ({paths[side].name})",
-            models[side].model_id,
-            models[side].dimensions,
-            latencies[side],
-            nodes[side],
-            graphs[side][0],
-            graphs[side][2],
-            conditions={name: getattr(options[side], name) for name in GIVEN},
-            doubts=busy,
-        )
-        for side in range(2)
-    )
-    return first, second
-
-
-def runs_in_turn(
-    stage: cli.StageRun, folder: Path, contenders: Sequence[Contender], models: Sequence[LoadedModel]
-) -> tuple[PairedTimes, list[tuple[Executed, Bodies, dict[str, str]]], list[str]]:
-    """Run both sides in turn, part by part in new sessions.
-
-    Returns the runs of both sides and of their nodes, the graphs that the last sessions executed, and a note if the
-    host was busy.
-    """
-    settings, other_work, busy, parts = stage.settings, OtherWork(), list[str](), []
-    for number, runs in enumerate(shares_of_runs(settings.runs)):
-        (part_folder := folder / f"part-{number}").mkdir()
-        order = 1 - 2 * (number % 2)  # which session is created first moves its memory
-        budget, progress = Budget(settings.warmup, runs), stage.progress_bar("pairs")
-        with contextlib.ExitStack() as stack:
-            with other_work:
-                turns = measured_in_turn(contenders[::order], part_folder, budget, progress)
-                measured = stack.enter_context(turns)[::order]
-            graphs = [executed_in(side, model) for side, model in zip(measured, models, strict=True)]
-        busy += other_work.notes(max(contender.settings.threads for contender in contenders))
-        stage.note(*(side.failure for side in measured if side.failure))
-        first, second = (side.renamed(bodies) for side, (_, bodies, _) in zip(measured, graphs, strict=True))
-        parts.append((paired_runs(first, second), paired_node_runs(first, second)))
-    return joined_pairs(parts), graphs, busy[:1]
-
-
-def executed_in(measurement: Measurement, model: LoadedModel) -> tuple[Executed, Bodies, dict[str, str]]:
-    """Return what a session executed, the naming of the nodes of its bodies, and the operator of each node."""
-    saved = executed_by(measurement, model.dimensions)
-    attribution = owners(model.graph, saved.graph)
-    sources = {node.name: attribution.sources.get(node.name, ()) for node in saved.graph.nodes}
-    op_types = {node.name: node.op_type for node in saved.graph.nodes}
-    return Executed(sources, attribution.layout_of), saved.bodies, op_types
+    budget = Budget(settings.warmup, settings.runs)
+    sides = measured_pair(contenders, models, budget, folder, partial(stage.progress_bar, "pairs"), stage.note)
+    stage.note(*sides[0].doubts, *(note for renamed in named for note in naming_notes(renamed)))
+    return sides
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -160,7 +100,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         settings = stage.settings
         limits = limited_runs(settings.run_timeout)
         with stage.writing() as transaction, transaction.scratch() as folder, limits:
-            first, second = measured_pair(stage, folder)
+            first, second = measured_sides(stage, folder)
             rows = comparison_rows(
                 [first],
                 second,

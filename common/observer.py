@@ -8,7 +8,7 @@ from dataclasses import asdict
 from pathlib import Path
 from time import perf_counter
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from common.errors import PipelineError, UnusableValueError
 from common.latency.run import RunSeries
@@ -157,6 +157,24 @@ def power_meter(given_w: float | None) -> Iterator[Callable[[float, float], floa
 
     with Sampler(sensors, samples):
         yield (lambda begin_s, end_s: given_w) if given_w else measured_w
+
+
+class PowerSink(SampleSink, Protocol):
+    """Receives samples, and has the newest ones of power."""
+
+    def power(self) -> list[Sample]: ...
+
+
+@contextlib.contextmanager
+def sampled_power(sink: PowerSink, given_w: float | None, window_s: float) -> Iterator[Callable[[], float | None]]:
+    """Sample every sensor while the block runs; yield what returns the given power, or that of the newest window."""
+
+    def power_w() -> float | None:
+        now_s = perf_counter()
+        return given_w or mean_power_w(sink.power(), now_s - window_s, now_s)
+
+    with Sampler(available_sensors()[0], sink):
+        yield power_w
 
 
 @contextlib.contextmanager

@@ -68,6 +68,11 @@ TIES: dict[str, set[str]] = {
         "onnx_graph",
         "profiling",
     },  # a foreign profile as a measurement's tables
+    "live_model": {"monitor", "onnx_graph", "profiling", "runtime"},  # a model with its work, as a dashboard runs it
+    # the sides of a comparison are measured in turn, on a host that may be busy
+    "paired_measurement": {
+        *("attribution", "comparison", "onnx_graph", "profiled_nodes", "profiling", "runtime", "sensors"),
+    },
     "profiled_nodes": {"onnx_graph", "profiling"},  # the nodes of a trace are those of the graph that ran
     "comparison": {"latency"},  # its series are those of measured runs
     "history": {"comparison", "latency"},  # a recorded run is a side of comparisons, and judged like one
