@@ -477,7 +477,7 @@ _text(
     nullable=True,
 )
 _amount(
-    "roof_share", "Attained over attainable; empty where the ceilings are unstable, or of another device", nullable=True
+    "roof_share", "Attained over attainable; empty under ceilings that are unstable or of another device", nullable=True
 )
 _flag("is_above_roof", "Whether the share is above 1; roof_share_reason says why")
 _text(
