@@ -76,9 +76,10 @@ def node_row(
     latency_us, dtype = time_in_run_us(timed), next(iter(timed["output_dtypes"]), "")
     roof = roofs.roof(timed["op_type"], dtype)
     placed = place(ceilings := roofs.under(roof), work.flops, work.bytes, latency_us)
-    reason = share_reason(placed, ceilings, roofs, timed, sources, work, executed)
+    reason: Reason | None = "other_device"
+    if is_judged := roofs.is_of_profile:
+        reason = share_reason(placed, ceilings, roofs, timed, sources, work, executed)
     share = None if reason in UNSTATED else placed.roof_share
-    is_judged = roofs.is_of_profile
     return {
         "executed_node": timed["executed_node"],
         "row_kind": "node" if sources else "inserted",

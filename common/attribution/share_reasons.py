@@ -50,8 +50,6 @@ def share_reason(
         executed: the work of the node's own operator.
     """
     share = placed.roof_share
-    if not roofs.is_of_profile:
-        return "other_device"
     if share is None or (roofs.is_stable and share <= 1):
         return None
     if not roofs.is_stable:
