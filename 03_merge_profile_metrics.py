@@ -29,7 +29,7 @@ if __name__ == "__main__":
     startup.begin()  # first of all: the imports below take most of a second
 
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import partial
 
 from common import cli
@@ -70,7 +70,14 @@ def ceilings(stage: cli.StageRun, threads: int) -> Roofs:
         return given_roofs(settings.peak_flops, settings.mem_bw)
     path = cli.ceilings_path(settings)
     measured = tables.document("host_ceilings", path)
-    cpu_model = tables.provenance("op_latency").host.get("cpu_model")
+    profile = tables.provenance("op_latency")
+    cpu_model = profile.host.get("cpu_model")
+    if profile.imported.get("is_of_device"):
+        stage.note(
+            f"{path}: the ceilings of this host judge no node, since the profile is of an accelerator; give "
+            "<peak_flops> and <mem_bw> of the accelerator"
+        )
+        return replace(roofs_of(measured, settings.peak_flops, settings.mem_bw), is_of_profile=False)
     require_same_host(path, measured, threads, cpu_model or measured["cpu_model"])
     if not cpu_model:
         stage.note(f"{path}: measured on {measured['cpu_model']}; the processor of the profile is unknown")

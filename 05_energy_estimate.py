@@ -67,8 +67,9 @@ def known_host(stage: cli.StageRun, threads: int) -> Host:
     measured: Mapping[str, Any] = {}
     if settings.ceilings or is_there(path):
         measured = tables.document("host_ceilings", path)
-    ceilings = measured if measured.get("threads") == threads else {}
-    if measured and not ceilings:
+    is_of_device = tables.provenance("latency_summary").imported.get("is_of_device", False)
+    ceilings = measured if measured.get("threads") == threads and not is_of_device else {}
+    if measured and not ceilings and not is_of_device:
         stage.note(f"{path}: not measured with {threads} threads; rerun <host_ceilings> with them")
     given_to_roofline = {name: entry.get("value") for name, entry in tables.provenance("op_roofline").settings.items()}
     peaks = {GIVEN: "", **MEASURED_PEAKS}

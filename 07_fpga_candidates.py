@@ -37,8 +37,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from common import cli
+from common.artifacts.catalogue import ARTIFACTS
+from common.artifacts.folder import is_there
 from common.artifacts.frames import records
 from common.configuration import Section
+from common.errors import CommandLineError
 from common.fpga.coefficients import load_models
 from common.fpga.device.board import DEFAULT_PRECISION, PLAN_PRECISIONS
 from common.fpga.hand_off.files import hand_off_files
@@ -46,6 +49,7 @@ from common.fpga.planning.host_basis import HostBasis, HostScale, host_basis, ho
 from common.fpga.planning.problem_builder import LAUNCH_PER
 from common.fpga.planning.request import plan_requests, read_assumptions, require_batch, require_kernel, require_speedup
 from common.fpga.planning.results import Results, plan_results, workload_from_rows
+from common.names import shown
 from common.view.plan.fpga_text import offload_report
 from common.workload.workload import Workload, scaled
 
@@ -103,6 +107,13 @@ def batch(text: str) -> int:
     return require_batch(cli.positive_int(text))
 
 
+def require_host_tables(folder: Path) -> None:
+    """Refuse a folder that lacks a table of the board's own processor, before anything is measured for the plan."""
+    files = [folder / ARTIFACTS[name].file for name in (*TABLES, *DOCUMENTS)]
+    if missing := next((file for file in files if not is_there(file)), None):
+        raise CommandLineError("<host_tables>", f"{shown(missing)}: not found", "run 01 to 05 on the board itself")
+
+
 def host_work(stage: cli.StageRun, scale: HostScale | None) -> tuple[Workload, HostBasis]:
     """Return the work that the plan divides, with the times of its host, and the source of these times."""
     tables = stage.folder(stage.settings.host_tables)
@@ -120,6 +131,8 @@ def prepare_plan(stage: cli.StageRun, settings: cli.Settings) -> Callable[[], Re
     watch = cli.SearchWatch(settings, settings.time_limit)
     request, what_if = plan_requests(settings.values, CONFIGS, watch)
     scale = host_scale(settings.host_scale, settings.host_scale_source, has_tables=bool(settings.host_tables))
+    if settings.host_tables:
+        require_host_tables(settings.host_tables)
     stage.end_of_checks()
     work, basis = host_work(stage, scale)
     questions = {text: replace(question, host=basis) for text, question in what_if.items()}

@@ -119,14 +119,14 @@ def main(argv: Sequence[str] | None = None) -> int:
         if best:
             values = with_best(values, best, stage.tables.rows("load_search"))
         settings = LoadSettings.of(values)
+        path = cli.model_path(given.model)
+        asked = settings.on(path, cli.configured_bindings(given.config, path))
+        require_searched_model(stage, asked.model.bound.model_id)
+        stage.set_model(asked.model.bound.model_id, path.name, asked.model.bound.dimensions)
         with stage.writing() as transaction, limited_runs(given.run_timeout):
-            path = cli.model_path(given.model)
             token_file = given.post_token or given.out / TOKEN_FILE
             with telemetry_to(given.post, token_file, path.name, stage.note) as listener:
-                harness = settings.harness(path, cli.configured_bindings(given.config, path), listener)
-                model = harness.model.bound
-                require_searched_model(stage, model.model_id)
-                stage.set_model(model.model_id, path.name, model.dimensions)
+                harness = asked.harness(listener)
                 tables = load(stage, transaction, harness)
             if best:
                 stage.note(*contradictions(best, tables.summary))

@@ -80,14 +80,14 @@ def main(argv: Sequence[str] | None = None) -> int:
         given = stage.settings
         values = checked(given.values, given.given)
         settings, content = search_settings(values), RequestContent.of(values)
+        path = cli.model_path(given.model)
+        model = content.model(path, cli.configured_bindings(given.config, path))
+        stage.set_model(model.bound.model_id, path.name, model.bound.dimensions)
         with stage.writing() as transaction, limited_runs(given.run_timeout):
-            path = cli.model_path(given.model)
             token_file = given.post_token or given.out / TOKEN_FILE
-            with telemetry_to(given.post, token_file, path.name, stage.note) as listener:
-                model = content.model(path, cli.configured_bindings(given.config, path))
-                stage.set_model(model.bound.model_id, path.name, model.bound.dimensions)
-                with observer.power_meter(given.avg_power_w) as power_w:
-                    optimum, notes = find_best(model, settings, power_w, listener)
+            telemetry = telemetry_to(given.post, token_file, path.name, stage.note)
+            with telemetry as listener, observer.power_meter(given.avg_power_w) as power_w:
+                optimum, notes = find_best(model, settings, power_w, listener)
             write(transaction, optimum)
             stage.note(*notes, *(["a signal ended the search"] if optimum.is_interrupted else []))
         stage.show(search_report(best_document(optimum), batch_rows(optimum)))

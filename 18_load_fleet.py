@@ -81,9 +81,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         given = stage.settings
         if not given.models:
             raise CommandLineError("--models", "names no model", "give FILE,…")
-        task = fleet_task(checked(given.values, given.given))
+        models = tasks(given, fleet_task(checked(given.values, given.given)))
+        if given.check:  # otherwise a model that cannot be served is a row with the reason, and the others are measured
+            for task in models:
+                task.served(task.path)
         with stage.writing() as transaction, limited_runs(given.run_timeout):
-            measure(stage, transaction, tasks(given, task))
+            measure(stage, transaction, models)
     return 0
 
 

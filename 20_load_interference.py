@@ -37,7 +37,7 @@ from common.load.interference import interference_figures, load_alone_and_togeth
 from common.load.requests.demand import KINDS
 from common.load.results.load_tables import load_tables
 from common.load.service.concurrency import SHARING
-from common.load.settings import LoadSettings, OtherModel, checked
+from common.load.settings import LoadSettings, ModelLoad, OtherModel, checked
 from common.load.telemetry import telemetry_to
 from common.profiling.trace.utilization import peak_resident_bytes
 from common.runtime.inputs.images import NORMALIZATIONS
@@ -65,7 +65,7 @@ def arguments() -> cli.Parser:
     return parser
 
 
-def other_harness(given: cli.Settings, settings: LoadSettings) -> Harness:
+def other_load(given: cli.Settings, settings: LoadSettings) -> ModelLoad:
     path = cli.model_path(given.with_model, "--with")
     other = OtherModel(dict(given.with_dim), given.with_rate)
     return settings.beside(path, cli.configured_bindings(given.config, path), other)
@@ -94,13 +94,15 @@ def main(argv: Sequence[str] | None = None) -> int:
         if given.with_model is None:
             raise CommandLineError("--with", "names no model", "give FILE")
         settings = LoadSettings.of(checked(given.values, given.given))
+        path = cli.model_path(given.model)
+        asked = settings.on(path, cli.configured_bindings(given.config, path))
+        other = other_load(given, settings)
+        stage.set_model(asked.model.bound.model_id, path.name, asked.model.bound.dimensions)
         with stage.writing() as transaction, limited_runs(given.run_timeout):
-            path = cli.model_path(given.model)
             token_file = given.post_token or given.out / TOKEN_FILE
             with telemetry_to(given.post, token_file, path.name, stage.note) as listener:
-                harness = settings.harness(path, cli.configured_bindings(given.config, path), listener)
-                stage.set_model(harness.model.bound.model_id, path.name, harness.model.bound.dimensions)
-                interfere(stage, transaction, harness, other_harness(given, settings))
+                harness = asked.harness(listener)
+                interfere(stage, transaction, harness, other.harness())
     return 0
 
 

@@ -80,12 +80,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         given = stage.settings
         settings = LoadSettings.of(checked(given.values, given.given))
         require_loadgen()  # before the sessions are created
+        path = cli.model_path(given.model)
+        asked = settings.on(path, cli.configured_bindings(given.config, path))
+        stage.set_model(asked.model.bound.model_id, path.name, asked.model.bound.dimensions)
         with stage.writing() as transaction, limited_runs(given.run_timeout):
-            path = cli.model_path(given.model)
             token_file = given.post_token or given.out / TOKEN_FILE
             with telemetry_to(given.post, token_file, path.name, stage.note) as listener:
-                harness = settings.harness(path, cli.configured_bindings(given.config, path), listener)
-                stage.set_model(harness.model.bound.model_id, path.name, harness.model.bound.dimensions)
+                harness = asked.harness(listener)
                 load(stage, transaction, harness)
     return 0
 

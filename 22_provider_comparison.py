@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING
 
 from common import cli
 from common.cli import load_stage
+from common.load.service.served_model import ServedModel
 from common.load.settings import RequestContent, matrix_options
 from common.runtime.limits import limited_runs
 from common.runtime.provider_matrix import matrix_rows, provider_matrix
@@ -47,18 +48,18 @@ def arguments() -> cli.Parser:
     return parser
 
 
-def compare(stage: cli.StageRun) -> list[ProviderComparisonRow]:
-    given = stage.settings
-    path = cli.model_path(given.model)
-    model = RequestContent.of(given.values).model(path, cli.configured_bindings(given.config, path))
-    stage.set_model(model.bound.model_id, path.name, model.bound.dimensions)
-    return matrix_rows(provider_matrix(path, matrix_options(given.values), model.samples[0]))
+def compare(model: ServedModel, given: cli.Settings) -> list[ProviderComparisonRow]:
+    return matrix_rows(provider_matrix(model.path, matrix_options(given.values), model.samples[0]))
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     with cli.stage(arguments(), argv) as stage:
-        with stage.writing() as transaction, limited_runs(stage.settings.run_timeout):
-            rows = compare(stage)
+        given = stage.settings
+        path = cli.model_path(given.model)
+        model = RequestContent.of(given.values).model(path, cli.configured_bindings(given.config, path))
+        stage.set_model(model.bound.model_id, path.name, model.bound.dimensions)
+        with stage.writing() as transaction, limited_runs(given.run_timeout):
+            rows = compare(model, given)
             transaction.add_rows("provider_comparison", rows)
         stage.show(PROVIDERS.text(rows))
     return 0

@@ -30,6 +30,9 @@ AVG_POWER_W :=         # 05: average power while the model ran, from your meter
 STATIC_POWER_W :=      # 05: power of the idle host
 BOARD :=               # 07: a file of configs/boards, or the path of one (default: that of configs/settings.ini, or u280)
 PRECISION :=           # 07: number format of the kernels
+HOST_TABLES :=         # 07: folder of the tables of 01 to 05 that were measured on the board's own processor
+HOST_SCALE :=          # 07: factor on the profiled times for the board's own processor, as 6..10
+HOST_SCALE_SOURCE :=   # 07: source of that factor, as "a benchmark of both"
 HARDWARE :=            # 08: a file of configs/hardware, or the path of one (default: that of configs/settings.ini, or gemmini)
 SWEEP :=               # 08: sizes to try, as "buffer_kib=8,16 array=16x16,32x32"
 SOC :=                 # npu: chips to compile for, as 57,69,87
@@ -138,6 +141,9 @@ OPTION_avg_power_w = $(call flag,--avg-power-w,$(AVG_POWER_W))
 OPTION_static_power_w = $(call flag,--static-power-w,$(STATIC_POWER_W))
 OPTION_board = $(call flag,--board,$(BOARD))
 OPTION_precision = $(call flag,--precision,$(PRECISION))
+OPTION_host_tables = $(call flag,--host-tables,$(HOST_TABLES))
+OPTION_host_scale = $(call flag,--host-scale,$(HOST_SCALE))
+OPTION_host_scale_source = $(if $(strip $(HOST_SCALE_SOURCE)),--host-scale-source $(call quoted,$(HOST_SCALE_SOURCE)))
 OPTION_hardware = $(call flag,--hardware,$(HARDWARE))
 OPTION_sweep = $(if $(strip $(SWEEP)),--sweep $(call quoted,$(SWEEP)))
 OPTION_rate = $(call chosen,$1,$(call flag,--rate,$(RATE)))
@@ -205,11 +211,15 @@ CHECKS := $(OUT_DIR)/.make/checked
 checks = $(if $(filter 00 01,$1),$(if $(filter-out $(CEILINGS),$(or $(MAKECMDGOALS),run)),$(CHECKS)))
 # The line that the stages propose where a dimension has no size: this call of make, without DIM.
 export MAKE_LINE := $(strip make $(MAKECMDGOALS) $(foreach name,$(filter-out DIM,$(GIVEN)),$(name)=$(if $(word 2,$($(name))),"$($(name))",$($(name)))))
+# By setting, the variable that gives it: errors of the stages name it instead of the flag.
+VARIABLE_OF := $(shell sed -n 's/^OPTION_\([a-z0-9_]*\) = .*$$(\([A-Z_]*\)).*/\1=\2/p' Makefile)
+export MAKE_VARIABLES := $(filter $(addprefix %=,$(DOCUMENTED)),$(subst =MODEL_FILE,=MODEL,$(VARIABLE_OF)))
 
 # What a stage needs beside tables, configurations and code.
 INPUT_FILES := $(foreach input,$(INPUT),$(lastword $(subst =, ,$(input))))
 needs = $(if $(filter input,$(OPTIONS_$1)),$(MODEL_FILE) $(INPUT_FILES)) \
     $(if $(filter from_trace,$(OPTIONS_$1)),$(TRACE) $(EXECUTED_GRAPH)) $(if $(filter board,$(OPTIONS_$1)),$(BOARD_FILE)) \
+    $(if $(filter host_tables,$(OPTIONS_$1)),$(wildcard $(addprefix $(or $(strip $(HOST_TABLES)),/none)/,*.csv *.json))) \
     $(if $(filter hardware,$(OPTIONS_$1)),$(wildcard configs/hardware/*.yaml) $(wildcard $(strip $(HARDWARE))))
 # The script of a measurement is an order-only prerequisite: a measurement is made again for what it measures.
 script = $(if $(filter $1,$(MEASUREMENTS)),| $(call checks,$1) $(SCRIPT_$1),$(SCRIPT_$1) $(wildcard $(CODE_$1)) $(CONFIGS_$1) |)
@@ -449,4 +459,4 @@ distclean: clean  ## remove the virtual environment and the built models as well
 help:  ## list targets and variables
 	@echo "make [TARGET] [VARIABLE=value ...]"; echo
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' Makefile; echo
-	@awk -F ' *:=.*  $(HASH) ' '/^[A-Z_]+ *:=.*  $(HASH) / {printf "  %-15s %s\n", $$1, $$2}' Makefile
+	@awk -F ' *:=.*  $(HASH) ' '/^[A-Z_]+ *:=.*  $(HASH) / {printf "  %-17s %s\n", $$1, $$2}' Makefile

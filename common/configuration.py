@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from common.errors import ConfigurationError, UnusableValueError
 from common.intervals import ThreePoint
-from common.names import quoted
+from common.names import did_you_mean, quoted
 from common.yaml_file import load_yaml
 
 IntervalPoint = Literal["low", "likely", "high"]
@@ -192,8 +192,10 @@ def find_file(quantity: str, name: str, folder: Path) -> Path:
     """
     path = Path(name) if name.endswith(SUFFIXES) else folder / f"{name}.yaml"
     if not os.path.isfile(path):  # noqa: PTH113 - False also for a name that no file can have
-        known = ", ".join(sorted(file.stem for file in folder.glob("*.yaml")))
+        known = sorted(file.stem for file in folder.glob("*.yaml"))
         raise UnusableValueError(
-            quantity, f"{quoted(name)} is neither a known {quantity} nor a YAML file", f"known: {known}"
+            quantity,
+            f"{quoted(name)} is neither a known {quantity} nor a YAML file",
+            f"{did_you_mean(name, known)}known: {', '.join(known)}",
         )
     return path

@@ -145,7 +145,13 @@ def imported_layers(session: RecordedSession, program: Format, model: Graph) -> 
         latency_rows(profile, executed, warmup),
         run_rows(profile, warmup),
         summary_figures(profile, ownership.matched, threads, warmup),
-        {"program": program, "run_count": profile.run_count, "threads": threads, "warmup": warmup},
+        {
+            "program": program,
+            "run_count": profile.run_count,
+            "threads": threads,
+            "warmup": warmup,
+            "is_of_device": profile.is_of_device,
+        },
         [*profile.notes, *ownership.notes, *limits(profile, warmup)],
     )
 

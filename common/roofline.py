@@ -47,12 +47,14 @@ class Roofs:
 
     Attributes:
         is_stable: whether the parts of their measurement agree; shares of other roofs are not stated.
+        is_of_profile: whether they are those of what the profile is of; other roofs judge no node.
         last_level_cache_bytes: infinite where it is unknown.
     """
 
     memory_bytes_per_s: float
     peaks_flop_per_s: Mapping[str, float]
     is_stable: bool = True
+    is_of_profile: bool = True
     last_level_cache_bytes: float = math.inf
 
     def roof(self, op_type: str, dtype: str) -> str:

@@ -476,14 +476,17 @@ _text(
     allowed=(*MEASURED_PEAKS, "given"),
     nullable=True,
 )
-_amount("roof_share", "Attained over attainable; empty where the ceilings are unstable", nullable=True)
+_amount(
+    "roof_share", "Attained over attainable; empty under ceilings that are unstable or of another device", nullable=True
+)
 _flag("is_above_roof", "Whether the share is above 1; roof_share_reason says why")
 _text(
     "roof_share_reason",
-    "Why the share is above 1, or empty: `unstable` ceilings; the profiler's `correction` is most of the time; counted "
+    "Why the share is above 1, or empty: ceilings of an `other_device`; "
+    "`unstable` ceilings; the profiler's `correction` is most of the time; counted "
     "work is `not_executed`; operands come from a `cache`; taps are on `padding`; `winograd`, an algorithm that may "
     "multiply less; or the `ceiling` is too low",
-    allowed=("unstable", "correction", "not_executed", "cache", "padding", "winograd", "ceiling"),
+    allowed=("other_device", "unstable", "correction", "not_executed", "cache", "padding", "winograd", "ceiling"),
     nullable=True,
 )
 _text("bound", "Side of the ridge point", allowed=("compute", "memory"), nullable=True)

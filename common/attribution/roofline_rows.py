@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from common.attribution.known_work import BorderBytes, KnownWork, WorkInRun, known_work, model_shapes
 from common.attribution.ownership import Attribution
-from common.attribution.share_reasons import share_reason
+from common.attribution.share_reasons import Reason, share_reason
 from common.errors import PipelineError
 from common.graph import GAP
 from common.host_doubts import EXPECTED_GAP_SHARE
@@ -21,6 +21,7 @@ from common.roofline import Roofs, place
 if TYPE_CHECKING:
     from common.table_rows import OpLatencyRow, OpMetricsRow, OpRooflineRow
 
+UNSTATED: frozenset[Reason | None] = frozenset({"other_device", "unstable"})  # reasons to state no share
 LEAST_COVERAGE = 0.999
 LARGEST_SUM_ERROR = 1e-9  # of a sum of doubles
 UNKNOWN_GAP = (
@@ -75,8 +76,10 @@ def node_row(
     latency_us, dtype = time_in_run_us(timed), next(iter(timed["output_dtypes"]), "")
     roof = roofs.roof(timed["op_type"], dtype)
     placed = place(ceilings := roofs.under(roof), work.flops, work.bytes, latency_us)
-    reason = share_reason(placed, ceilings, roofs, timed, sources, work, executed)
-    share = None if reason == "unstable" else placed.roof_share
+    reason: Reason | None = "other_device"
+    if is_judged := roofs.is_of_profile:
+        reason = share_reason(placed, ceilings, roofs, timed, sources, work, executed)
+    share = None if reason in UNSTATED else placed.roof_share
     return {
         "executed_node": timed["executed_node"],
         "row_kind": "node" if sources else "inserted",
@@ -104,12 +107,12 @@ def node_row(
         "arithmetic_intensity_flop_per_byte": placed.arithmetic_intensity_flop_per_byte,
         "attained_flop_per_s": placed.attained_flop_per_s,
         "attained_bytes_per_s": placed.attained_bytes_per_s,
-        "attainable_flop_per_s": placed.attainable_flop_per_s,
+        "attainable_flop_per_s": placed.attainable_flop_per_s if is_judged else None,
         "roof": roof,
         "roof_share": share,
         "is_above_roof": share is not None and share > 1,
         "roof_share_reason": reason or "",
-        "bound": placed.bound or "",
+        "bound": (placed.bound or "") if is_judged else "",
     }
 
 

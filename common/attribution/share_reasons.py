@@ -20,7 +20,9 @@ if TYPE_CHECKING:
     from common.roofline import Ceilings, Place, Roofs
     from common.table_rows import OpLatencyRow, OpMetricsRow, Shape
 
-Reason: TypeAlias = Literal["unstable", "correction", "not_executed", "cache", "padding", "winograd", "ceiling"]
+Reason: TypeAlias = Literal[
+    "other_device", "unstable", "correction", "not_executed", "cache", "padding", "winograd", "ceiling"
+]
 REASONS: tuple[str, ...] = get_args(Reason)
 # Multiplications of a 3×3 convolution over those of Winograd's algorithm F(4×4, 3×3): 144 over 36. Lavin, Gray, "Fast
 # algorithms for convolutional neural networks", CVPR 2016 (arXiv:1509.09308), section 4.1; recalled.

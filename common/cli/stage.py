@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,7 @@ from common.host_identity import host_identity
 from common.note_kinds import ranked
 
 MAKE_LINE = "MAKE_LINE"  # variable of the environment: the command line of make, without DIM
+MAKE_VARIABLES = "MAKE_VARIABLES"  # by setting, the variable of make that gives it: "from_trace=TRACE threads=THREADS"
 MOST_NOTES, MOST_WRITTEN = 2, 2  # with the line of a search, at most five lines on stderr
 PLAIN_NAME = re.compile(r"[\w.:/+-]+")  # of a dimension that make can pass on
 
@@ -178,9 +179,17 @@ def _for_make(error: PipelineError, given: Sequence[tuple[str, int]]) -> Pipelin
     return UnboundDimensionsError(error.problem, f'run for example `{line} DIM="{sizes}"`', error.sizes)
 
 
+def _make_variables(flags: Collection[str]) -> dict[str, str]:
+    """Return the variables of make by setting, of those that have a flag; none where make does not run the stage."""
+    if not os.environ.get(MAKE_LINE):
+        return {}
+    pairs = (word.partition("=") for word in os.environ.get(MAKE_VARIABLES, "").split())
+    return {setting: variable for setting, _, variable in pairs if setting in flags}
+
+
 def _spelled_out(error: PipelineError, parser: Parser) -> str:
     """Return the message of an error; a quantity without a flag (such as a key of a what-if) is named in words."""
-    line = wording.plain(str(error), parser.flags)
+    line = wording.plain(str(error), {**parser.flags, **_make_variables(parser.flags)})
     for name in error.quantities if isinstance(error, UnusableValueError) else ():
         line = line.replace(f"<{name}>", name.replace("_", "-"))
     return line

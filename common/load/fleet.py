@@ -106,8 +106,16 @@ class ModelTask:
                 file.write_bytes(content)
             yield Path(folder, self.path.name)
 
+    def served(self, path: Path) -> ServedModel:
+        """Return the model of a file with the task's dimensions and random inputs.
+
+        Raises:
+            PipelineError: it cannot be served.
+        """
+        return served_model(path, self.dimensions, self.configured, {}, seed=self.demand.seed)
+
     def _measured(self, path: Path) -> Fields:
-        model = served_model(path, self.dimensions, self.configured, {}, seed=self.demand.seed)
+        model = self.served(path)
         task = self._best(model, self.bound) if self.bound else self
         harness = prepare(model, task.demand, task.demand.schedule(), task.policy, task._shape(), 0)
         test = harness.load()

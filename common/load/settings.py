@@ -17,7 +17,7 @@ from common.load.interference import ROUNDS
 from common.load.requests.batching import NEVER_NS, BatchPolicy
 from common.load.requests.demand import POISSON, Demand, padded_length
 from common.load.requests.lengths import Lengths
-from common.load.requests.schedules import Bursts
+from common.load.requests.schedules import Arrivals, Bursts
 from common.load.search.optimum import SearchTask
 from common.load.service.concurrency import SHARING, Concurrency, every_concurrency
 from common.load.service.served_model import ServedModel, SessionShape, served_model
@@ -147,20 +147,22 @@ class LoadSettings:
         """
         return cls(_demand(values), _policy(values), _shape(values), RequestContent.of(values))
 
-    def harness(self, path: Path, configured: Mapping[str, int], listener: Listener = nobody) -> Harness:
-        """Return a warm service of a model, and the demand that it meets.
+    def on(self, path: Path, configured: Mapping[str, int]) -> ModelLoad:
+        """Return the load of a model; no session exists yet.
 
         Args:
             configured: sizes of dynamic dimensions, of lower precedence.
-            listener: called with each load when it begins.
+
+        Raises:
+            PipelineError: model, dimensions, inputs or arrivals are unusable.
         """
         arrivals = self.demand.schedule()
         length = padded_length(self.demand, arrivals, self.policy.buckets, self.content.length_dim)
         model = self.content.model(path, configured, length)
-        return prepare(model, self.demand, arrivals, self.policy, self.shape, length, listener)
+        return ModelLoad(model, self.demand, arrivals, self.policy, self.shape, length)
 
-    def beside(self, path: Path, configured: Mapping[str, int], other: OtherModel) -> Harness:
-        """Return the service of another model, set up as this one, under requests of its own rate.
+    def beside(self, path: Path, configured: Mapping[str, int], other: OtherModel) -> ModelLoad:
+        """Return the load of another model, set up as this one, with requests of its own rate.
 
         Raises:
             UnusableValueError: a dimension of the other model is unusable.
@@ -172,7 +174,28 @@ class LoadSettings:
             raise UnusableValueError(quantities, error.problem, error.remedy) from error
         rate_hz = other.rate_hz or self.demand.rate_hz
         demand = replace(self.demand, rate_hz=rate_hz, seed=self.demand.seed + ROUNDS)
-        return prepare(model, demand, demand.schedule(), self.policy, self.shape, 0)
+        return ModelLoad(model, demand, demand.schedule(), self.policy, self.shape, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class ModelLoad:
+    """A load whose model and inputs were read.
+
+    Attributes:
+        arrivals: when requests come; None where that depends on answers.
+        length: the longest request; 0 where all have one size.
+    """
+
+    model: ServedModel
+    demand: Demand
+    arrivals: Arrivals | None
+    policy: BatchPolicy
+    shape: SessionShape
+    length: int
+
+    def harness(self, listener: Listener = nobody) -> Harness:
+        """Return the warm service; the listener is called with each load when it begins."""
+        return prepare(self.model, self.demand, self.arrivals, self.policy, self.shape, self.length, listener)
 
 
 @dataclass(frozen=True, slots=True)

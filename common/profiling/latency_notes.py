@@ -31,7 +31,10 @@ def _profiling(summary: Mapping[str, Any], latencies: Sequence[NodeLatency]) -> 
     overhead = summary["profiling_overhead_fraction"]
     if abs(overhead) > OVERHEAD_WARNING_FRACTION:
         remedy = "trust the unprofiled latency, compare groups of nodes, and rank by corrected times only"
-        notes.append(f"profiled runs take {100 * overhead:+.0f} % compared with unprofiled ones; {remedy}")
+        if overhead < 0:
+            remedy = "the host changed between them; rerun <op_latency> on an idle host"
+        change = f"{100 * abs(overhead):.0f} % {'less' if overhead < 0 else 'longer'}"
+        notes.append(f"profiled runs took {change} than unprofiled ones; {remedy}")
     if summary["profiled_sample_count"] < summary["sample_count"]:
         counts = f"{summary['profiled_sample_count']} of {summary['sample_count']} runs were profiled"
         notes.append(f"{counts}; a trace is kept below {TRACE_EVENT_LIMIT:,} events")

@@ -227,6 +227,26 @@ def test_an_unbound_dimension_names_the_whole_line_of_make(monkeypatch, tmp_path
     assert str(raised.value).endswith('not bound; run for example `make run MODEL=m.onnx DIM="batch=2 seq=128"`')
 
 
+def test_an_error_names_the_variables_of_make_if_make_runs_the_stage(monkeypatch, tmp_path):
+    parser = cli.Parser("01_profile_onnx.py", "doc")
+    for flag in ("--threads", "--from-trace", "--seed"):
+        parser.setting(flag)
+    error = UnusableValueError(
+        "threads", "is not given, <from_trace> has none, nor <seed>", "give the count; <ceilings>"
+    )
+    monkeypatch.setenv("MAKE_VARIABLES", "from_trace=TRACE threads=THREADS ceilings=CEILINGS")
+    monkeypatch.delenv("MAKE_LINE", raising=False)
+    with (
+        pytest.raises(UnusableValueError, match=r"^--threads: .*, --from-trace"),
+        cli.stage(parser, ["--out", str(tmp_path)]),
+    ):
+        raise error
+    monkeypatch.setenv("MAKE_LINE", "make report")
+    with pytest.raises(UnusableValueError) as raised, cli.stage(parser, ["--out", str(tmp_path)]):
+        raise UnusableValueError(*error.quantities, error.problem, error.remedy)
+    assert str(raised.value).startswith("THREADS: is not given, TRACE has none, nor --seed; give the count; 03_merge")
+
+
 @pytest.mark.parametrize(("word", "hint"), [("--wat-if", "did you mean --what-if? "), ("--zzz", ""), ("word", "")])
 def test_a_misspelt_flag_gets_its_likely_spelling(word, hint):
     parser = cli.Parser("04_critical_path.py", "doc")

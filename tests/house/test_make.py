@@ -56,6 +56,9 @@ VARIABLES = {
     "INPUT",
     "PEAK_FLOPS",
     "MEM_BW",
+    "HOST_TABLES",
+    "HOST_SCALE",
+    "HOST_SCALE_SOURCE",
 }
 VARIABLES |= {"AVG_POWER_W", "STATIC_POWER_W", "BOARD", "PRECISION", "HOST", "SEED", "MINUTES", "CAMPAIGNS"}
 VARIABLES |= {"HARDWARE", "SWEEP", "RATE", "ARRIVALS", "BATCH_MAX", "BATCH_WAIT", "BOUND_MS"}
@@ -546,6 +549,31 @@ def test_the_stages_know_the_line_that_make_was_called_with(pipeline: Pipeline) 
     assert " MODEL=model.onnx" in line
     assert ' INPUT="x=y z=w"' in line
     assert " DIM=" not in line
+
+
+def test_the_stages_know_which_variable_gives_a_setting(pipeline: Pipeline) -> None:
+    script = "import os, pathlib; pathlib.Path('names').write_text(os.environ['MAKE_VARIABLES'])\n"
+    pipeline.write("02_shapes_flops_bytes.py", script + STUB.format(stage="02", table="op_metrics.csv"))
+    pipeline.call("run", "MODEL=model.onnx")
+    names = dict(word.split("=") for word in (pipeline.folder / "names").read_text().split())
+    assert {
+        "threads": "THREADS",
+        "from_trace": "TRACE",
+        "model": "MODEL",
+        "p99_bound": "BOUND_MS",
+    }.items() <= names.items()
+    assert names.keys().isdisjoint({"ceilings", "seed"})
+
+
+def test_times_of_the_boards_own_processor_are_given_to_the_plan(pipeline: Pipeline) -> None:
+    pipeline.write("arm/op_latency.csv", "")
+    given = ("BOARD=zcu104", "HOST_SCALE=6..10", "HOST_SCALE_SOURCE=a benchmark of both")
+    assert pipeline.make(*given) == ALL
+    assert "--host-scale 6..10 --host-scale-source a benchmark of both" in pipeline.flags["07"]
+    assert pipeline.make("BOARD=zcu104", "HOST_TABLES=arm") == ["07", "09", "06"]
+    assert "--host-tables arm" in pipeline.flags["07"]
+    pipeline.edit("arm/op_latency.csv")
+    assert pipeline.make("BOARD=zcu104", "HOST_TABLES=arm") == ["07", "09", "06"]
 
 
 def test_a_profile_from_elsewhere_ends_with_the_report(pipeline: Pipeline) -> None:

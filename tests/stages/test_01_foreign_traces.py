@@ -7,9 +7,13 @@ import onnx
 import pandas as pd
 import pytest
 
+from common.artifacts.provenance import Provenance
+from common.artifacts.transaction import Transaction
 from common.foreign_traces.programs import recognised
 from models.small.tiny import build_tiny_cnn
 from tests.support.command_lines import run_stage
+from tests.support.energy_tables import host_ceilings
+from tests.support.npu_profiles import device_run, write_csv
 from tests.support.paths import ROOT
 
 DATA = ROOT / "tests/foreign_traces/data"
@@ -228,6 +232,31 @@ def test_a_warm_up_needs_single_runs(model, tmp_path):
     done = bring_in(model, tmp_path / "out", DATA / "openvino/average.csv", "--threads", "2", "--warmup", "3")
     assert done.returncode == 2
     assert "--warmup: cannot be applied: the profile has no single runs" in done.stderr
+
+
+@pytest.mark.slow
+def test_a_devices_csv_is_under_no_roof_of_this_host(tmp_path):
+    """The profile has one thread and the ceilings two: nothing is refused, and these ceilings judge no node."""
+    model, out = tmp_path / "m.onnx", tmp_path / "out"
+    onnx.save(proto := build_tiny_cnn(), model)
+    nodes = [("Input", 1, 0), *((f"{node.name}_token_1_2", 20 + i, 97) for i, node in enumerate(proto.graph.node))]
+    profile, ceilings = write_csv(tmp_path / "device.csv", *3 * [device_run(nodes)]), tmp_path / "host_ceilings.json"
+    with Transaction(tmp_path, Provenance("00_host_ceilings.py", "")) as host:
+        host.add_document("host_ceilings", host_ceilings(threads=2))
+    flags = ("--model", model, "--dim", "batch=1", "--out", out)
+    assert run_stage("01_profile_onnx.py", "--from-trace", profile, *flags).returncode == 0
+    assert run_stage("02_shapes_flops_bytes.py", *flags).returncode == 0
+    done = run_stage("03_merge_profile_metrics.py", "--all-notes", "--ceilings", ceilings, "--out", out)
+    assert done.returncode == 0, done.stderr
+    assert "the ceilings of this host judge no node, since the profile is of an accelerator" in done.stderr
+    rows = pd.read_csv(out / "op_roofline.csv")
+    assert rows[["roof_share", "attainable_flop_per_s", "bound"]].isna().all(axis=None)
+    assert rows.loc[rows["row_kind"] != "gap", "roof_share_reason"].unique().tolist() == ["other_device"]
+    for script in LATER:
+        done = run_stage(
+            f"{script}.py", "--out", out, *(("--ceilings", ceilings) if script[:2] in ("05", "06") else ())
+        )
+        assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.slow

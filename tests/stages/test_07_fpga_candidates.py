@@ -698,6 +698,44 @@ def test_the_verdict_on_a_board_with_a_processor_needs_the_times_of_that_process
     assert alone[1] == pytest.approx(8 * alone[0])
 
 
+def of_host(folder: Path, cpu_model: str) -> Path:
+    """Say in the sidecar of 01's summary which processor was measured."""
+    sidecar = folder / "latency_summary.meta.json"
+    record = json.loads(sidecar.read_text())
+    sidecar.write_text(json.dumps({**record, "host": {**record["host"], "cpu_model": cpu_model}}))
+    return folder
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("processor", "is_judged", "verdict"),
+    [("ARMv8 Processor rev 4 (v8l)", True, "pays"), ("Intel(R) Xeon(R) Processor", False, "not judged for this host")],
+)
+def test_a_plan_takes_the_times_of_tables_of_the_boards_own_processor(out, tmp_path, processor, is_judged, verdict):
+    """The other folder has the times: 10 times those of the stage's own folder. Tables of an x86 do not count."""
+    model, executed = small()
+    slower = replace(
+        executed, nodes=[(name, kind, sources, 10 * us, *rest) for name, kind, sources, us, *rest in executed.nodes]
+    )
+    arm = of_host(write_tables(tmp_path / "arm", model, slower), processor)
+    own = run(out, "--board", "zcu104", "--precision", "int8")
+    other = run(out, "--board", "zcu104", "--precision", "int8", "--host-tables", str(arm))
+    alone = [term(tables, "latency", "host_total")["likely"] for tables in (own, other)]
+    assert alone[1] > 9 * alone[0]
+    verdicts = other["offload_verdict"].set_index("objective")
+    assert verdicts["host_basis"].unique().tolist() == ["measured"]
+    assert verdicts["judged_host"].unique().tolist() == [processor]
+    assert (verdicts.loc["latency", "is_judged"], verdicts.loc["latency", "verdict"]) == (is_judged, verdict)
+    reads = json.loads((out / "offload_plan.meta.json").read_text())["reads"]
+    assert "../arm/op_latency.csv" in reads
+
+
+def test_a_folder_without_the_tables_of_the_boards_processor_is_refused_by_the_checks(tmp_path):
+    done = run_stage(SCRIPT, "--check", "--out", tmp_path / "out", "--host-tables", tmp_path / "arm")
+    assert done.returncode == 2
+    assert f"--host-tables: {tmp_path}/arm/op_metrics.csv: not found; run 01 to 05 on the board itself" in done.stderr
+
+
 def test_a_factor_without_a_source_is_refused(resnet_out):
     with pytest.raises(PipelineError, match="has no source") as refused:
         stage.main(["--out", str(resnet_out), "--host-scale", "8"])

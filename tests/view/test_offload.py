@@ -136,6 +136,13 @@ def test_only_what_is_drawn_is_in_the_legend(gains, kernels):
     assert not {"conversion", "hidden by overlap"} & set(texts(draw_offload(records(plain), records(kernels))))
 
 
+@pytest.mark.slow
+def test_a_part_too_thin_to_be_seen_is_not_in_the_legend(gains, kernels):
+    thin = gains.copy()
+    thin.loc[thin["term"] == "conversion", list(CASES)] *= 1e-4
+    assert "conversion" not in texts(draw_offload(records(thin), records(kernels)))
+
+
 def test_no_two_parts_look_alike():
     assert len({(colour, hatch) for colour, hatch, _ in PARTS.values()}) == len(PARTS)
 
@@ -490,7 +497,9 @@ def test_the_front_is_drawn_with_what_no_plan_beats_in_a_list():
     assert {"latency, stream, batch 1", "throughput, stream, batch 1", "63.9 ms, 43.7/s, 39.0 mJ each"} <= set(found)
     assert "latency, batch 1" not in found and "energy, stream, batch 2" not in found
     assert not [words for words in outside(figure) if words[0].isalpha()]  # ticks beyond the axes are not drawn
-    assert head(draw_front(records(front(TOTAL_US)), "Not judged"))[0] == "Not judged"
+    unjudged = draw_front(records(front(TOTAL_US)), "Not judged")
+    assert head(unjudged)[0] == "Not judged"
+    assert "Plans, not judged" in texts(unjudged) and "No plan beats these" not in texts(unjudged)
 
 
 def test_a_plan_on_the_host_alone_is_not_said_to_be_with_the_card():

@@ -14,6 +14,7 @@ from common.view.style import (
     GREEN,
     ORANGE,
     PURPLE,
+    label_log,
     legend_mark,
     list_entries,
     log_scales,
@@ -45,6 +46,7 @@ def draw_front(front: Sequence[OffloadFrontRow], warning: str = "") -> Figure:
     figure = new_figure(warning or _title(front), "likely case · latency is of a batch alone · estimated, not measured")
     axes, side = with_side_column(figure)
     log_scales(axes)
+    label_log(axes.yaxis)  # in full: the rates of few plans may differ in the fourth digit
     axes.set(xlabel="latency of a batch (ms)", ylabel="inferences per second")
     best = sorted((row for row in front if row["is_on_front"]), key=lambda row: row["batch_latency_likely_us"])
     best = best[:MOST_LISTED]
@@ -59,7 +61,7 @@ def draw_front(front: Sequence[OffloadFrontRow], warning: str = "") -> Figure:
     for place, at_place in numbers.items():
         axes.annotate(", ".join(at_place), place, (5, 4), textcoords="offset points", fontweight="bold")
     labels = [front_label(row) for row in best]
-    list_entries(side, "No plan beats these", labels, [*map(_figures, best)])
+    list_entries(side, "Plans, not judged" if warning else "No plan beats these", labels, [*map(_figures, best)])
     _explain(side, front)
     return figure
 

@@ -5,7 +5,7 @@ The host alone has three cases too: beside each bar are its own speedup and a ma
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from matplotlib.artist import Artist
@@ -45,6 +45,7 @@ BAR_HEIGHT = 0.62
 LEGEND_COLUMNS = 7
 HIDDEN = "overlap"
 LABEL_ROOM = 1.15  # of the longest bar, so that its label ends within the picture
+LEAST_VISIBLE_SHARE = 0.002  # of the longest bar: about two pixels
 HIDDEN_NAME = "hidden by overlap"
 HOST_NAME = "host alone, same case"
 HOST_MARK = {"color": BLACK, "linewidth": 1.0, "linestyle": (0, (2, 1))}
@@ -156,9 +157,14 @@ def _draw_bar(axes: Axes, place: int, parts: Mapping[str, float]) -> float:
     return left
 
 
+def _visible(drawn: Collection[Mapping[str, float]]) -> set[str]:
+    """Return the parts that are wide enough to be seen in a bar of one objective."""
+    longest = max(sum(value for value in parts.values() if value > 0) for parts in drawn)
+    return {name for parts in drawn for name, value in parts.items() if abs(value) > LEAST_VISIBLE_SHARE * longest}
+
+
 def _explain(figure: Figure, terms: Terms, objectives: Sequence[str]) -> None:
-    drawn = [parts for objective in objectives for parts in bars(terms, objective).values()]
-    shown = {name for parts in drawn for name, value in parts.items() if value}
+    shown = {name for objective in objectives for name in _visible(bars(terms, objective).values())}
     handles: list[Artist] = [
         Patch(facecolor=colour, edgecolor="white", hatch=hatch, label=label)
         for name, (colour, hatch, label) in PARTS.items()

@@ -232,8 +232,9 @@ def energy_lines(documents: Documents) -> list[str]:
     lines += entry("split", f"{split} (modelled)") if split else []
     if efficiency:
         per_joule, attained = efficiency["inferences_per_joule"], efficiency["efficiency_flop_per_s_per_w"]
-        per = MISSING if per_joule is None else significant(per_joule)
-        lines += entry("efficiency", f"{per} inferences per joule, {quantity(attained, 'FLOP/s/W')}")
+        figures = [] if per_joule is None else [f"{significant(per_joule)} inferences per joule"]
+        figures += [] if attained is None else [quantity(attained, "FLOP/s/W")]
+        lines += entry("efficiency", ", ".join(figures)) if figures else []
     return lines
 
 

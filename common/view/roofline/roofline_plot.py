@@ -57,6 +57,7 @@ def draw_roofline(rows: Sequence[OpRooflineRow], keys: Sequence[KeyNode], roof: 
     """
     roofline = frame_of(rows)
     drawn = _drawable(roofline)
+    roof = None if (roofline["roof_share_reason"] == "other_device").any() else roof
     figure = new_figure(_title(rows, roof), _subtitle(roofline, drawn))
     axes, side = with_side_column(figure)
     _scale(axes, drawn, roof)
@@ -103,6 +104,8 @@ def _subtitle(roofline: pd.DataFrame, drawn: pd.DataFrame) -> str:
         text += f"; {len(rest)} {short}without FLOPs or time not drawn ({share} of the latency)"
     if (nodes["roof_share_reason"] == "unstable").any():
         text += "; the ceilings are unstable, so no share of a roof is stated"
+    if (nodes["roof_share_reason"] == "other_device").any():
+        text += "; the roofs of the device are unknown"
     return text
 
 

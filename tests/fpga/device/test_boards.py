@@ -416,6 +416,12 @@ def test_board_is_found_by_name_or_path_and_the_error_names_what_is_there(tmp_pa
         load_board("u999", BOARDS)
 
 
+@pytest.mark.parametrize(("name", "similar"), [("u28", "u280"), ("ZCU104", "zcu104"), ("zcu140", "zcu104")])
+def test_a_misspelt_board_is_answered_with_the_one_that_was_meant(name, similar):
+    with pytest.raises(UnusableValueError, match=rf"; did you mean {similar}.*\? known: kv260, "):
+        load_board(name, BOARDS)
+
+
 def test_a_memory_without_a_stated_limit_has_none():
     memory = Memory("hbm", 3, 7e9, ThreePoint.exactly(0.5), 11, 256)
     assert memory.bytes_per_s == 21e9

@@ -343,8 +343,11 @@ QUIET = {
     ("changes", "note"),
     [
         ({"p99_us": None, "p99_9_us": None, "sample_count": 61}, "p99, p99.9 left empty: 61 runs"),
-        ({"profiling_overhead_fraction": 0.31}, "profiled runs take +31 %"),
-        ({"profiling_overhead_fraction": -0.13}, "profiled runs take -13 %"),
+        ({"profiling_overhead_fraction": 0.31}, "profiled runs took 31 % longer than unprofiled ones; trust"),
+        (
+            {"profiling_overhead_fraction": -0.13},
+            "profiled runs took 13 % less than unprofiled ones; the host changed between them; rerun",
+        ),
         ({"profiled_sample_count": 211}, "211 of 3001 runs were profiled"),
         ({"steady_state": "no steady state"}, "no steady state: the latency level still changes"),
         (

@@ -192,8 +192,8 @@ def test_an_engine_that_the_vendor_does_not_build_for_the_board() -> None:
 def test_an_engine_that_there_is_not() -> None:
     with pytest.raises(UnusableValueError) as caught:
         load_engine("dpu-b9", CONFIGS / "engines", load_board("ultra96", CONFIGS / "boards"))
-    known = "dpu-b1600, dpu-b4096, dpu-cahx8h"
-    assert str(caught.value) == f"<engine>: 'dpu-b9' is neither a known engine nor a YAML file; known: {known}"
+    remedy = "did you mean dpu-b4096 or dpu-b1600? known: dpu-b1600, dpu-b4096, dpu-cahx8h"
+    assert str(caught.value) == f"<engine>: 'dpu-b9' is neither a known engine nor a YAML file; {remedy}"
 
 
 def test_unknown_keys_and_broken_counts_are_refused() -> None:
