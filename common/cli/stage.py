@@ -96,7 +96,9 @@ class StageRun:
             with transaction:
                 yield transaction
         finally:
-            self._written += transaction.written_lines()
+            lines = transaction.written_lines()
+            streams.files_in_place += lines
+            self._written += lines
 
     @contextlib.contextmanager
     def writing_folder(self, folder: Path, quantity: str) -> Iterator[dict[str, str]]:
@@ -104,6 +106,7 @@ class StageRun:
         with whole_folder(folder, quantity) as texts:
             yield texts
         self._folders.append(f"wrote {folder} ({len(texts)} files)")
+        streams.files_in_place += self._folders
 
     def show(self, text: str) -> None:
         """Print the table that the user came for on stdout."""
@@ -121,10 +124,6 @@ class StageRun:
         """End the stage with success if only its checks are wanted (``--check``); it has written nothing yet."""
         if self.settings.check:
             raise SystemExit(0)
-
-    @property
-    def has_written(self) -> bool:
-        return bool(self._written or self._folders)
 
     def close(self) -> None:
         """Print the most important notes and written files; ``--all-notes`` prints all of them."""
@@ -203,12 +202,4 @@ def stage(parser: Parser, argv: Sequence[str] | None, *, lenient: bool = False) 
             running.close()
         except UpstreamError:
             running.end_of_checks()  # the missing tables are still to be made
-            raise
-        except KeyboardInterrupt:
-            raise KeyboardInterrupt("its files are in place" if running.has_written else "") from None
-        except BrokenPipeError:
-            raise
-        except (MemoryError, OSError, ImportError) as error:  # while it printed its last lines
-            if running.has_written:
-                raise streams.denied(error, "the tables are complete") from error
             raise
