@@ -27,7 +27,6 @@ if __name__ == "__main__":
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any
 
 from common import cli
@@ -50,7 +49,7 @@ SCRIPT = "05_energy_estimate.py"
 def arguments() -> cli.Parser:
     parser = cli.Parser(SCRIPT, __doc__ or "")
     watts: dict[str, Any] = {"type": cli.positive_float, "metavar": "W"}
-    file: dict[str, Any] = {"type": Path, "metavar": "FILE"}
+    file: dict[str, Any] = {"type": cli.path, "metavar": "FILE"}
     parser.setting("--avg-power-w", "--avg_power_w", help="mean power during the runs, from a power meter", **watts)
     parser.setting("--static-power-w", help="power of the same part of the machine when idle", **watts)
     parser.setting(

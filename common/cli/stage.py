@@ -65,7 +65,7 @@ class StageRun:
 
     def folder(self, path: Path | None) -> Folder:
         """Return another folder of tables to read; without one, or where it is --out, the stage's own."""
-        if path is None or path.resolve() == self.settings.out.resolve():
+        if path is None or os.path.realpath(path) == os.path.realpath(self.settings.out):  # of a loop of links, too
             return self.tables
         return Folder(path, Provenance(self.record.stage, self.record.command))
 
