@@ -190,6 +190,8 @@ def _outcome(main: Callable[[Sequence[str] | None], int]) -> tuple[int, str]:
         abandon(sys.stdout)
         return 0, ""
     except (MemoryError, OSError, ImportError) as error:
+        if interrupts.has_come():  # amid a call that then failed for that
+            return _interrupted()
         return PipelineError.exit_code, f"error: {_denied(error, 'the tables are complete' if files_in_place else '')}"
     return code, ""
 

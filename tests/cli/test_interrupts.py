@@ -11,8 +11,8 @@ import pytest
 
 from common import cli, interrupts
 from common.cli import streams
-from tests.support.paths import ROOT
 from tests.support.command_lines import run_program
+from tests.support.paths import ROOT
 from tests.support.stored_tables import edges
 
 SCRIPT = "03_merge_profile_metrics.py"
@@ -94,7 +94,10 @@ def interrupt():
 
 @pytest.mark.parametrize(
     ("moment", "word"),
-    [({"interrupt_amid": interrupt}, "nothing was replaced"), ({"interrupt_after": interrupt}, "its files are in place")],
+    [
+        ({"interrupt_amid": interrupt}, "nothing was replaced"),
+        ({"interrupt_after": interrupt}, "its files are in place"),
+    ],
 )
 def test_an_interrupt_says_whether_the_files_are_in_place(tmp_path, moment, word):
     done = run_program(SCRIPT, writing(**moment), "--out", tmp_path)
@@ -126,6 +129,17 @@ def test_a_signal_after_the_stage_still_says_that_its_files_are_in_place(tmp_pat
     monkeypatch.setattr(streams, "bounded_memory", interrupting)
     ran = run_program(SCRIPT, writing(), "--out", tmp_path)
     assert (ran.returncode, ran.stderr.splitlines()[-1]) == (130, f"{SCRIPT}: interrupted; its files are in place")
+
+
+def test_a_failure_that_a_signal_caused_is_an_interruption(tmp_path, monkeypatch):
+    """As where a descriptor is closed twice, because the signal came amid its first close."""
+
+    def main(argv):
+        monkeypatch.setattr(interrupts, "_came", [signal.SIGHUP])
+        raise OSError(9, "Bad file descriptor")
+
+    done = run_program(SCRIPT, main, "--out", tmp_path)
+    assert (done.returncode, done.stderr) == (130, f"{SCRIPT}: interrupted; nothing was replaced\n")
 
 
 AMID_THE_END = """
