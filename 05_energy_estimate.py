@@ -27,7 +27,6 @@ if __name__ == "__main__":
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any
 
 from common import cli
@@ -55,7 +54,7 @@ def arguments() -> cli.Parser:
     parser.shared("--ceilings")
     config = cli.ROOT / "configs/energy.yaml"
     text = "energy models and cost factors"
-    parser.setting("--energy-config", type=Path, default=config, metavar="FILE", help=text)
+    parser.setting("--energy-config", type=cli.path, default=config, metavar="FILE", help=text)
     parser.setting("--energy-model", default="server-cpu", metavar="NAME", help="energy model to use")
     return parser
 

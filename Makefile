@@ -45,7 +45,7 @@ BOUND_MS :=            # load: search the best configuration whose p99 is within
 HISTORY :=             # record: file of the history (default: runs.sqlite)
 SEED :=                # fuzz, fuzz-coverage, mutants: seed of all cases, of the sample (default: 0)
 MINUTES :=             # fuzz, fuzz-coverage: for all campaigns or readers together; mutants: processor time (default: 10)
-CAMPAIGNS :=           # fuzz: "models tables configurations kills disks injection" (default: all)
+CAMPAIGNS :=           # fuzz: "models tables configurations command-lines kills disks injection" (default: all)
 ROOMS :=               # mutants: "comparison verdict offload load" (default: all)
 HOST := $(shell uname -n)  # 00, 01: host of the measurement; give the old name to keep tables copied from it
 

@@ -111,6 +111,7 @@ def end_now(exit_code: int, line: str) -> NoReturn:
 def raise_interrupt() -> None:
     """Let a signal raise KeyboardInterrupt, so that the program tidies up."""
     sys.unraisablehook = _send_again
+    _came.clear()
     _install(_raise)
 
 

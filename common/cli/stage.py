@@ -66,7 +66,7 @@ class StageRun:
 
     def folder(self, path: Path | None) -> Folder:
         """Return another folder of tables to read; without one, or where it is --out, the stage's own."""
-        if path is None or path.resolve() == self.settings.out.resolve():
+        if path is None or os.path.realpath(path) == os.path.realpath(self.settings.out):  # of a loop of links, too
             return self.tables
         return Folder(path, Provenance(self.record.stage, self.record.command))
 
@@ -97,7 +97,9 @@ class StageRun:
             with transaction:
                 yield transaction
         finally:
-            self._written += transaction.written_lines()
+            lines = transaction.written_lines()
+            streams.files_in_place += lines
+            self._written += lines
 
     @contextlib.contextmanager
     def writing_folder(self, folder: Path, quantity: str) -> Iterator[dict[str, str]]:
@@ -105,6 +107,7 @@ class StageRun:
         with whole_folder(folder, quantity) as texts:
             yield texts
         self._folders.append(f"wrote {folder} ({len(texts)} files)")
+        streams.files_in_place += self._folders
 
     def show(self, text: str) -> None:
         """Print the table that the user came for on stdout."""
@@ -122,10 +125,6 @@ class StageRun:
         """End the stage with success if only its checks are wanted (``--check``); it has written nothing yet."""
         if self.settings.check:
             raise SystemExit(0)
-
-    @property
-    def has_written(self) -> bool:
-        return bool(self._written or self._folders)
 
     def close(self) -> None:
         """Print the most important notes and written files; ``--all-notes`` prints all of them."""
@@ -212,12 +211,4 @@ def stage(parser: Parser, argv: Sequence[str] | None, *, lenient: bool = False) 
             running.close()
         except UpstreamError:
             running.end_of_checks()  # the missing tables are still to be made
-            raise
-        except KeyboardInterrupt:
-            raise KeyboardInterrupt("its files are in place" if running.has_written else "") from None
-        except BrokenPipeError:
-            raise
-        except (MemoryError, OSError, ImportError) as error:  # while it printed its last lines
-            if running.has_written:
-                raise streams.denied(error, "the tables are complete") from error
             raise

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 REDRAW_S = 0.1
 bar_end: list[str] = []  # what ends the line of an unfinished progress bar on stderr
-NOTHING_DONE = "nothing was replaced"
+files_in_place: list[str] = []  # lines on what the stage of this process wrote: what ends it later says so
 YOUNG_OBJECTS = 200_000  # graphs consist of small objects that live long: frequent garbage collection finds nothing
 
 
@@ -139,22 +139,28 @@ def run(main: Callable[[Sequence[str] | None], int]) -> NoReturn:
     """
     outcome: tuple[int, str] | None = None
     is_ending = False
+    files_in_place.clear()
     while not is_ending:
         try:
             outcome = outcome or _outcome(main)
             interrupts.end_at_once(outcome[0])
             is_ending = True
-        except KeyboardInterrupt as interrupt:  # a signal may come when all is done, too
-            outcome = outcome or (interrupts.INTERRUPTED, f"interrupted; {str(interrupt) or NOTHING_DONE}")
+        except KeyboardInterrupt:  # a signal may come when all is done, too
+            outcome = outcome or _interrupted()
         except Exception:
             if not interrupts.has_come():
                 raise
-            outcome = outcome or (interrupts.INTERRUPTED, f"interrupted; {NOTHING_DONE}")
+            outcome = outcome or _interrupted()
     code, line = outcome or (0, "")
     with contextlib.suppress(OSError):  # stderr on a full disk changes no exit code
         if line:
             _print_line(f"{Path(sys.argv[0]).name}: {line}")
     _leave(code)
+
+
+def _interrupted() -> tuple[int, str]:
+    left = "its files are in place" if files_in_place else "nothing was replaced"
+    return interrupts.INTERRUPTED, f"interrupted; {left}"
 
 
 def _leave(code: int) -> NoReturn:
@@ -184,11 +190,13 @@ def _outcome(main: Callable[[Sequence[str] | None], int]) -> tuple[int, str]:
         abandon(sys.stdout)
         return 0, ""
     except (MemoryError, OSError, ImportError) as error:
-        return PipelineError.exit_code, f"error: {denied(error)}"
+        if interrupts.has_come():  # amid a call that then failed for that
+            return _interrupted()
+        return PipelineError.exit_code, f"error: {_denied(error, 'the tables are complete' if files_in_place else '')}"
     return code, ""
 
 
-def denied(error: MemoryError | OSError | ImportError, remedy: str = "") -> PipelineError:
+def _denied(error: MemoryError | OSError | ImportError, remedy: str) -> PipelineError:
     """Return the error for a failure of the host that no room expects, such as a failing disk or no memory."""
     if isinstance(error, MemoryError):
         smaller = "give a smaller model or smaller sizes, or use a host with more"

@@ -119,7 +119,8 @@ def paired_difference(baseline: Samples, candidate: Samples, resolution: float =
     gaps = np.asarray(candidate - baseline)
     change = float(np.median(gaps))
     if count < LEAST_RUNS or before <= 0:
-        return Difference(before, after, change / before if before > 0 else None, None, None, None, None, None, count)
+        share = change / before if before > 0 else None
+        return Difference(before, after, share, baseline_runs=count, candidate_runs=count)
     blocks = block_medians(gaps)
     low, high = _bounds(np.median(_drawn(blocks), axis=1) - np.median(blocks) + change)
     spread = _spread(blocks)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from common.errors import UnusableValueError
 from common.load.best_configuration import SearchSettings
 from common.load.fleet import Bound, ModelTask
-from common.load.generator.harness import Harness, prepare
+from common.load.generator.harness import MOST_WORKERS, Harness, prepare
 from common.load.generator.wall_clock import Listener, nobody
 from common.load.interference import ROUNDS
 from common.load.requests.batching import NEVER_NS, BatchPolicy
@@ -211,7 +211,13 @@ class OtherModel:
 
 
 def search_settings(values: FlagValues) -> SearchSettings:
-    """Return what checked values ask of a search."""
+    """Return what checked values ask of a search.
+
+    Raises:
+        UnusableValueError: there are more workers than a process has threads for.
+    """
+    if (replicas := values["replicate"]) > MOST_WORKERS:
+        raise UnusableValueError("replicate", f"{replicas} runs at a time", f"a load test has {MOST_WORKERS:,} at most")
     processors, bound = usable_threads(values["threads"]), _bound(values)
     priced = (values["usd_per_hour"], values["seed"], _concurrencies(values))
     task = SearchTask(bound.p99_us, bound.budget_s, bound.batch_max, processors, *priced)

@@ -24,7 +24,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -41,6 +41,7 @@ LENGTH = 16  # k
 WARMUP_ROUNDS = 3
 BLOCKS = 12
 BLOCK_ROUNDS = 5
+MOST_OPERANDS = 256  # of a chain; each event records the shapes of all operands, in every round
 # Below this multiple of the correction, a node's time is more that of the profiler than that of the node.
 DOMINATED_BELOW = 4
 
@@ -138,7 +139,16 @@ def _measurable(wanted: set[OverheadClass]) -> list[OverheadClass]:
 
 
 def measure(kind: OverheadClass, threads: int, folder: Path) -> Samples:
-    """Measure the costs in each block of the class's chains, in µs: inside an event, around it, of waking the pool."""
+    """Measure the costs in each block of the class's chains, in µs: inside an event, around it, of waking the pool.
+
+    The runtime records operands one by one. So beyond ``MOST_OPERANDS`` the cost grows as it does up to there.
+    """
+    if kind.input_count > MOST_OPERANDS:
+        counts = MOST_OPERANDS // 2, MOST_OPERANDS
+        half, most = (measure(replace(kind, input_count=count), threads, folder) for count in counts)
+        more = np.clip(np.median(most, axis=1) - np.median(half, axis=1), 0, None) / (counts[1] - counts[0])
+        more[2:] = 0.0  # the operands do not wake the pool
+        return most + more[:, np.newaxis] * (kind.input_count - MOST_OPERANDS)
     return np.concatenate([_measured(chain, kind, threads, folder) for chain in chains(kind)], axis=1)
 
 

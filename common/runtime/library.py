@@ -32,12 +32,12 @@ def silenced() -> Iterator[None]:
         except OSError:  # whoever started us closed stderr
             yield
             return
-        interrupts.stderr_descriptor = kept
+        before, interrupts.stderr_descriptor = interrupts.stderr_descriptor, kept
         os.dup2(nowhere, 2)
         os.close(nowhere)
         try:
             yield
         finally:
             os.dup2(kept, 2)
-            interrupts.stderr_descriptor = 2
+            interrupts.stderr_descriptor = before
             os.close(kept)

@@ -24,6 +24,7 @@ SMALLER = "give smaller sizes (<dim>, <input>), or use a host with more memory"
 _lock = threading.Lock()
 _calls: weakref.WeakSet[RuntimeCall] = weakref.WeakSet()
 _of_thread = threading.local()
+_limits_s: list[float] = []  # of the blocks of `limited_runs`
 
 
 class RuntimeCall:
@@ -125,7 +126,14 @@ def limited_runs(timeout_s: float | None) -> Iterator[None]:
             watch.start()
             stack.callback(watch.join)
             stack.callback(has_ended.set)
+            _limits_s.append(timeout_s)
+            stack.callback(_limits_s.remove, timeout_s)
         yield
+
+
+def time_limit_s() -> float | None:
+    """Return the time after which a run of this process is ended; None without a limit."""
+    return min(_limits_s, default=None)
 
 
 def _watch(limit_s: float, has_ended: threading.Event) -> None:

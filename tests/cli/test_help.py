@@ -1,5 +1,6 @@
 """The help of every script: a page by default, and everything on request."""
 
+import argparse
 import importlib
 import os
 import shutil
@@ -34,6 +35,17 @@ def test_the_whole_help_has_every_flag_and_the_whole_text(script):
     text = parser.format_help_all()
     assert all(flag in text for flag in parser.flags.values())
     assert " ".join(parser.doc.split()) in " ".join(text.split())
+
+
+@pytest.mark.parametrize("script", SCRIPTS)
+def test_every_flag_of_a_file_refuses_an_empty_name(script):
+    """The path of no name is the current folder, which no message names."""
+    parser = parser_of(script)
+    files = [action for action in parser._actions if action.metavar in ("FILE", "FOLDER", "DIR") and action.type]
+    assert files
+    for action in files:
+        with pytest.raises(argparse.ArgumentTypeError, match="the path is empty"):
+            action.type("")
 
 
 @pytest.mark.parametrize("columns", [60, 80, 120])

@@ -1,5 +1,6 @@
 """Signals at the start of a program, while it works, and after its files are in place."""
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -9,9 +10,12 @@ from pathlib import Path
 import pytest
 
 from common import cli, interrupts
+from common.cli import streams
+from tests.support.command_lines import run_program
 from tests.support.paths import ROOT
 from tests.support.stored_tables import edges
 
+SCRIPT = "03_merge_profile_metrics.py"
 SCRIPTS = sorted(path.name for path in ROOT.glob("[0-9][0-9]_*.py"))
 PROGRAMS = [*([script] for script in SCRIPTS), ["-m", "common.fpga"], ["-m", "common.runtime"]]
 # The first of the large packages that a program imports; it meets the signal there.
@@ -70,35 +74,95 @@ def test_a_deferred_signal_takes_effect_once_and_leaves_the_handlers_as_they_wer
         signal.signal(number, before)
 
 
-@pytest.mark.parametrize(("interrupted_while_writing", "word"), [(True, ""), (False, "its files are in place")])
-def test_an_interrupt_says_whether_the_files_are_in_place(tmp_path, interrupted_while_writing, word):
-    parser = cli.Parser("03_merge_profile_metrics.py", "")
-    with (
-        pytest.raises(KeyboardInterrupt) as raised,
-        cli.stage(parser, ["--out", str(tmp_path)]) as stage,
-    ):
-        with stage.writing() as writing:
-            writing.add_table("executed_edges", edges())
-            if interrupted_while_writing:
-                raise KeyboardInterrupt
-        raise KeyboardInterrupt
-    assert str(raised.value) == word
-    assert (tmp_path / "executed_edges.csv").exists() != interrupted_while_writing
+def writing(interrupt_amid=lambda: None, interrupt_after=lambda: None):
+    """A program that writes a table, and gets a signal amid that, or later."""
+
+    def main(argv):
+        with cli.stage(cli.Parser(SCRIPT, ""), argv) as stage:
+            with stage.writing() as transaction:
+                transaction.add_table("executed_edges", edges())
+                interrupt_amid()
+            interrupt_after()
+        return 0
+
+    return main
+
+
+def interrupt():
+    os.kill(os.getpid(), signal.SIGINT)
+
+
+@pytest.mark.parametrize(
+    ("moment", "word"),
+    [
+        ({"interrupt_amid": interrupt}, "nothing was replaced"),
+        ({"interrupt_after": interrupt}, "its files are in place"),
+    ],
+)
+def test_an_interrupt_says_whether_the_files_are_in_place(tmp_path, moment, word):
+    done = run_program(SCRIPT, writing(**moment), "--out", tmp_path)
+    assert (done.returncode, done.stderr) == (130, f"{SCRIPT}: interrupted; {word}\n")
+    assert (tmp_path / "executed_edges.csv").exists() == (word == "its files are in place")
 
 
 def test_a_signal_amid_the_commit_lets_it_end_and_says_so(tmp_path, monkeypatch):
     done = Path.replace
 
     def interrupting(self, target):
-        os.kill(os.getpid(), signal.SIGINT)
+        interrupt()
         return done(self, target)
 
     monkeypatch.setattr(Path, "replace", interrupting)
-    parser = cli.Parser("03_merge_profile_metrics.py", "")
-    in_place = pytest.raises(KeyboardInterrupt, match="its files are in place")
-    with in_place, cli.stage(parser, ["--out", str(tmp_path)]) as stage, stage.writing() as writing:
-        writing.add_table("executed_edges", edges())
+    ran = run_program(SCRIPT, writing(), "--out", tmp_path)
+    assert (ran.returncode, ran.stderr) == (130, f"{SCRIPT}: interrupted; its files are in place\n")
     assert (tmp_path / "executed_edges.meta.json").exists()
+
+
+def test_a_signal_after_the_stage_still_says_that_its_files_are_in_place(tmp_path, monkeypatch):
+    """Here, while the limit of the memory is lifted."""
+
+    @contextlib.contextmanager
+    def interrupting():
+        yield
+        interrupt()
+
+    monkeypatch.setattr(streams, "bounded_memory", interrupting)
+    ran = run_program(SCRIPT, writing(), "--out", tmp_path)
+    assert (ran.returncode, ran.stderr.splitlines()[-1]) == (130, f"{SCRIPT}: interrupted; its files are in place")
+
+
+def test_a_failure_that_a_signal_caused_is_an_interruption(tmp_path, monkeypatch):
+    """As where a descriptor is closed twice, because the signal came amid its first close."""
+
+    def main(argv):
+        monkeypatch.setattr(interrupts, "_came", [signal.SIGHUP])
+        raise OSError(9, "Bad file descriptor")
+
+    done = run_program(SCRIPT, main, "--out", tmp_path)
+    assert (done.returncode, done.stderr) == (130, f"{SCRIPT}: interrupted; nothing was replaced\n")
+
+
+AMID_THE_END = """
+import os, signal
+from common import cli, interrupts
+install = interrupts._install
+def install_and_interrupt(handler):
+    install(handler)
+    if handler is not interrupts._raise:
+        interrupts._install = install
+        signal.signal({number}, interrupts._raise)  # as long as only the others end the process
+        os.kill(os.getpid(), {number})
+interrupts._install = install_and_interrupt
+cli.run(lambda argv: {code})
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize("code", [0, 3])
+def test_a_signal_amid_the_change_of_handlers_at_the_end_keeps_the_exit_code(number, code):
+    program = AMID_THE_END.format(number=int(number), code=code)
+    ran = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert (ran.returncode, ran.stdout, ran.stderr) == (code, "", "")
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

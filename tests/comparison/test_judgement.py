@@ -24,6 +24,8 @@ def found(share, low, high, floor, runs=100):
         ((0.01, -0.01, 0.03, 0.03), 0.3, "unchanged"),
         ((0.01, -0.01, 0.03, 0.07), 0.3, "undecided"),  # a change as large as the margin would not be seen
         ((0.01, -0.07, 0.03, 0.03), 0.3, "undecided"),
+        ((0.07, 0.0, 0.14, 0.03), 0.001, "undecided"),  # zero is an end of the interval
+        ((-0.07, -0.14, 0.0, 0.03), 0.001, "undecided"),
         ((0.07, 0.05, 0.09, 0.03), None, "regressed"),  # a figure with an interval and no runs
     ],
 )
@@ -38,6 +40,12 @@ def test_more_is_better_for_a_rate():
 def test_runs_that_would_decide_are_enough():
     """Noise falls with the square root: a floor of 8 % is below a difference of 4 % after four times the runs."""
     judgement = judge(found(0.04, -0.02, 0.1, 0.08), 0.05, 0.3, is_less_better=True)
+    assert (judgement.outcome, judgement.runs_needed) == ("undecided", 400)
+
+
+def test_an_interval_counts_with_half_its_width_whichever_side_of_zero_it_is():
+    """From 2 to 18 % it reaches 8 % either way, which is below a difference of 4 % after four times the runs."""
+    judgement = judge(found(0.04, 0.02, 0.18, 0.01), 0.05, 0.3, is_less_better=True)
     assert (judgement.outcome, judgement.runs_needed) == ("undecided", 400)
 
 

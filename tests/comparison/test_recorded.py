@@ -97,6 +97,19 @@ def test_what_differs_besides_is_said(changes, documents, text):
     assert text in differences(before, side(origin=changes, documents=documents))
 
 
+def clock(mhz, phase="run", quantity="cpu_frequency_mhz"):
+    return {"quantity": quantity, "phase": phase, "value": mhz}
+
+
+def test_the_clock_is_the_mean_of_its_samples_during_the_runs():
+    samples = [clock(1000.0), clock(3000.0), clock(7.0, phase="idle"), clock(5.0, quantity="cpu_temperature_c")]
+    assert side(host_samples=samples).conditions["clock_mhz"] == 2000.0
+    assert side().conditions["clock_mhz"] is None
+    assert "differs: clock mhz: 2000 against 3100" in differences(
+        side(host_samples=samples), side(host_samples=[clock(3100.0)])
+    )
+
+
 def test_what_only_one_side_measured_is_no_difference_of_conditions():
     assert differences(side(documents={"load_best": {"bound_us": 3.0, "best_by": {}}}), side()) == []
 

@@ -116,6 +116,27 @@ def test_a_floor_is_as_wide_as_the_steps_between_quarters():
     assert difference(quiet, stepping).noise_floor_share == pytest.approx(2.776 * 4 / math.sqrt(2) / 100)
 
 
+def test_the_spread_of_a_difference_joins_both_sides_by_their_squares():
+    """Deviations of 3 and 4 from the medians of the blocks; a normal distribution has 0.6745 of its own."""
+    before, after = np.array([97.0, 103, 97, 103, 100]), np.array([96.0, 104, 96, 104, 100])
+    assert difference(before, after).spread_share == pytest.approx(5 / 0.6745 / 100, rel=1e-4)
+
+
+def test_an_interval_holds_the_middle_95_percent_of_what_is_drawn():
+    """Of 20 blocks drawn 1,000 times: by the binomial distribution their median is beyond the sixth or the fifteenth
+    block, in either direction, in less than 2.5 % of the draws."""
+    steady, scattered = np.full(20, 100.0), np.arange(100.0, 120.0)
+    found = difference(steady, scattered)
+    assert 0.05 <= found.low_share <= 0.07
+    assert 0.12 <= found.high_share <= 0.14
+
+
+def test_few_pairs_have_an_effect_and_their_number():
+    found = paired_difference(np.array([2.0, 2]), np.array([3.0, 3]))
+    assert (found.share, found.low_share, found.p_value) == (0.5, None, None)
+    assert (found.baseline_runs, found.candidate_runs) == (2, 2)
+
+
 def test_no_difference_below_the_step_of_the_clock_is_told_from_noise():
     assert difference(np.full(9, 20.0), np.full(9, 21.0), 1.0).noise_floor_share == pytest.approx(1 / 20)
 

@@ -28,10 +28,22 @@ def test_every_figure_is_a_column_of_its_table(figure):
     assert {figure.name, *figure.beside, *filter(None, (figure.source,))} <= columns
 
 
+def test_of_figures_of_speed_more_is_better():
+    better = {figure.name for figure in FIGURES if not figure.is_less_better}
+    assert {"instructions_per_cycle", "peak_flop_per_s", "memory_bytes_per_s", "likely"} <= better
+    assert not [name for name in better if name.endswith(("_us", "_uj", "_j", "_w", "_bytes"))]
+
+
+def test_one_value_each_has_its_effect_alone():
+    found = figure_difference(FIRST, [{"first_run_us": 200.0}], {"first_run_us": 300.0})
+    assert (found.baseline, found.candidate, found.share) == (200.0, 300.0, 0.5)
+    assert (found.low_share, found.noise_floor_share) == (None, None)
+
+
 def test_intervals_are_joined_by_the_squares_of_their_reaches():
     """From 100 (97 to 104) to 200 (188 to 209): 5 = 3-4-5 below with 12 gives 13 wide, and so on."""
     found = figure_difference(P99, [p99(100.0, 97.0, 105.0)], p99(200.0, 188.0, 204.0))
-    assert found.share == pytest.approx(1.0)
+    assert (found.baseline, found.candidate, found.share) == (100.0, 200.0, pytest.approx(1.0))
     assert found.low_share == pytest.approx(1.0 - 0.13)  # 12 and 5
     assert found.high_share == pytest.approx(1.0 + 0.05)  # 4 and 3
     assert found.noise_floor_share == pytest.approx(0.05)
@@ -47,6 +59,7 @@ def test_a_ceiling_scatters_as_its_halves_do():
         PEAK, [{"peak_flop_per_s": 100.0, "apart": 0.03}], {"peak_flop_per_s": 110.0, "apart": 0.04}
     )
     assert found.noise_floor_share == pytest.approx(0.05)
+    assert (found.baseline, found.candidate) == (100.0, 110.0)
     assert (found.low_share, found.high_share) == (pytest.approx(0.05), pytest.approx(0.15))
 
 

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from models.small.tiny import build_tiny_mlp
+from tests.fuzz.command_lines import CommandLines
 from tests.fuzz.configurations import Configurations
 from tests.fuzz.disks import Disks
 from tests.fuzz.injection import Injection
@@ -30,7 +31,8 @@ from tests.fuzz.workers import Campaign, Pool, Result, run_case, shared_memory
 SHARES: dict[Callable[[], Campaign], float] = {
     Models: 0.4,
     Tables: 0.13,
-    Configurations: 0.1,
+    Configurations: 0.07,
+    CommandLines: 0.03,
     Kills: 0.15,
     Disks: 0.07,
     Injection: 0.15,
@@ -47,6 +49,7 @@ def arguments() -> argparse.ArgumentParser:
     parser.add_argument("--campaign", action="append", choices=names, help="repeatable (default: all)")
     parser.add_argument("--case", type=int, help="run this case alone, and keep its folder")
     parser.add_argument("--cases", type=int, help="run so many cases of each campaign, whatever the time")
+    parser.add_argument("--first", type=int, default=0, help="number of the first case: go on where a run has ended")
     parser.add_argument(
         "--workers", type=int, default=len(os.sched_getaffinity(0)), help="(default: one per processor)"
     )
@@ -84,16 +87,19 @@ def run_campaign(campaign: Campaign, given: argparse.Namespace, folder: Path, un
     start = time.monotonic()
 
     def is_over(case: int) -> bool:
-        return case >= given.cases if given.cases else time.monotonic() - start > seconds
+        return case - given.first >= given.cases if given.cases else time.monotonic() - start > seconds
 
     pool = Pool(campaign, given.seed, folder, unit, given.workers)
-    for result in pool.results(is_over):
+    for result in pool.results(is_over, given.first):
         for fault in tally.enter(result):
             print(described(result, fault, given.seed), flush=True)
             if given.report:
                 given.report.mkdir(parents=True, exist_ok=True)
                 name = re.sub(r"[^\w.-]+", "_", f"{campaign.name}-{fault.kind}-{fault.site}")[:120]
                 (given.report / f"{name}.txt").write_text(described(result, fault, given.seed, lines=60))
+    if isinstance(campaign, Injection):
+        print(*campaign.summary(given.first, tally.tried), sep="\n")
+    print(f"{campaign.name}: go on with --first {given.first + tally.tried}", flush=True)
     return tally
 
 

@@ -251,7 +251,7 @@ def _settings_text(rng: random.Random, script: str) -> str:
     key, draw = rng.choice(keys), rng.random()
     one, two = (rng.choice((*SCALARS, *(str(number) for number in (*INTEGERS, *FLOATS)))) for _ in range(2))
     if draw < 0.65:
-        value = "3" if SLOW.match(f"--{key.replace('_', '-')}") and _is_long(one) else one
+        value = "3" if SLOW.match(f"--{key.replace('_', '-')}") and is_long(one) else one
         spelled, gap = rng.choice((key, key.replace("_", "-"))), rng.choice((" ", "\n  "))
         return f"[{stem}]\n{spelled} ={gap}{value}\n"
     if draw < 0.75:
@@ -263,7 +263,7 @@ def _settings_text(rng: random.Random, script: str) -> str:
     return rng.choice(forms)
 
 
-def _is_long(value: str) -> bool:
+def is_long(value: str) -> bool:
     """Whether a value would let a measurement run for long; what is no number at all is refused at once."""
     try:
         number = float(value.rstrip("hms"))
@@ -284,7 +284,7 @@ def _wrong_flag(rng: random.Random, script: str) -> list[str]:
     if draw < 0.1:
         return [flag]
     value = _value(rng, flag)
-    if "\x00" in value or (SLOW.match(flag) and _is_long(value)):
+    if "\x00" in value or (SLOW.match(flag) and is_long(value)):
         value = "3"  # no command line holds a zero byte
     return [f"{flag}={value}"] if rng.random() < 0.3 else [flag, value]
 

@@ -18,13 +18,15 @@ import signal
 import subprocess
 import sys
 import time
-from collections import Counter
-from collections.abc import Callable, Iterator
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.fuzz.oracle import DIGITS
 from tests.fuzz.programs import Ended, run_here
 from tests.fuzz.trial import cpu_limit
+from tests.support.paths import ROOT
 
 CALLS = frozenset(
     {
@@ -56,7 +58,9 @@ FAILING = {  # system calls, and how each can fail
 }
 SIGNALS = ("SIGINT", "SIGTERM", "SIGHUP")
 STRACE = shutil.which("strace")
-CALL = re.compile(r"^(\w+)\(", re.MULTILINE)
+CALL = re.compile(r'^(\w+)\(.*?(?:["<](/[^">]*|[^">]*)[">]|$)', re.MULTILINE)
+INSTALLED = re.compile(r".*/(?:site-packages|lib/python[^/]*)/.*")
+PROJECT, HARNESS = f"{ROOT}/", f"{ROOT}/tests/"
 FATAL = 71  # the fork failed outside of the program
 
 
@@ -68,12 +72,14 @@ class Fault:
         kind: ``call``, ``import``, ``allocation``, ``system call``, or one of the two that a signal meets: ``signal at
             call``, ``signal at system call``.
         number: of the call, counted from 1.
+        is_first: whether it is tried first, because it stands for its site.
         what: the error or the signal.
         name: of the system call.
     """
 
     kind: str
     number: int
+    is_first: bool = True
     what: str = ""
     name: str = ""
 
@@ -92,7 +98,7 @@ class Counted:
 
     def __init__(self, fault: Fault | None) -> None:
         """Count nothing yet."""
-        self.fault, self.counts, self.is_on = fault, Counter[str](), False
+        self.fault, self.sites, self.is_on = fault, defaultdict[str, list[str]](list), False
         self._import, self._fsync = builtins.__import__, os.fsync
         sys.addaudithook(self._hear)
 
@@ -118,14 +124,15 @@ class Counted:
 
     def _importing(self, name, globals=None, *rest, **named):
         importer = (globals or {}).get("__name__", "")
-        if self.is_on and importer.partition(".")[0] == "common":
+        is_of_c = rest[1:2] == (["__doc__"],)  # PyImport_Import, as of pickle: the module is loaded already
+        if self.is_on and importer.partition(".")[0] == "common" and not is_of_c:
             self._meet("import", name)
         return self._import(name, globals, *rest, **named)
 
     def _meet(self, kind: str, subject: object) -> None:
-        self.counts[kind] += 1
-        fault = self.fault
-        if fault is None or self.counts[kind] != fault.number or fault.kind not in (kind, f"signal at {kind}"):
+        fault, sites = self.fault, self.sites[kind]
+        sites.append("" if fault else f"{subject if kind == 'import' else ''} {_stack()}")
+        if fault is None or len(sites) != fault.number or fault.kind not in (kind, f"signal at {kind}"):
             return
         if fault.is_signal:
             os.kill(os.getpid(), signal.Signals[fault.what])
@@ -134,6 +141,16 @@ class Counted:
         else:
             number = getattr(errno, fault.what)
             raise OSError(number, os.strerror(number), subject if isinstance(subject, str | bytes) else None)
+
+
+def _stack() -> str:
+    """The lines of this project that led here."""
+    frame, lines = sys._getframe(2), []
+    while frame := frame.f_back:
+        path = frame.f_code.co_filename
+        if path.startswith(PROJECT) and not path.startswith(HARNESS):
+            lines.append(f"{path.removeprefix(PROJECT)}:{frame.f_lineno}")
+    return " ".join(lines)
 
 
 @contextlib.contextmanager
@@ -152,11 +169,17 @@ def _failing_allocation(fault: Fault | None) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a run ended: the program itself, or the fork that it took down; and how often what was called."""
+    """How a run ended.
+
+    Attributes:
+        ended: the program itself; None if it took down its fork.
+        status: of the fork.
+        sites: for each kind of call, where each one came from: calls of one site do the same.
+    """
 
     ended: Ended | None
     status: int
-    counts: Counter[str]
+    sites: Mapping[str, Sequence[str]]
 
 
 def run_with(fault: Fault | None, cpu_s: float, script: str, *flags: str, counts_system_calls: bool = False) -> Outcome:
@@ -178,12 +201,14 @@ def run_with(fault: Fault | None, cpu_s: float, script: str, *flags: str, counts
     with os.fdopen(reader, "rb") as pipe:
         content = pipe.read()
     _, status = os.waitpid(process, 0)
-    ended, counts = pickle.loads(content) if content else (None, Counter())
+    ended, sites = pickle.loads(content) if content else (None, {})
     if tracer:
         tracer.wait()
-        counts = counts + Counter(CALL.findall(trace.read_text(errors="replace")))
-        trace.unlink()
-    return Outcome(ended, os.waitstatus_to_exitcode(status), counts)
+        lines = trace.read_text(errors="replace") if trace.exists() else ""  # strace itself may be refused
+        for name, subject in CALL.findall(lines):
+            sites.setdefault(name, []).append(DIGITS.sub("N", INSTALLED.sub("installed", subject)))
+        trace.unlink(missing_ok=True)
+    return Outcome(ended, os.waitstatus_to_exitcode(status), sites)
 
 
 def _run_here(fault: Fault | None, cpu_s: float, go: int, writer: int, words: tuple[str, ...]) -> None:
@@ -197,12 +222,12 @@ def _run_here(fault: Fault | None, cpu_s: float, go: int, writer: int, words: tu
         with cpu_limit(cpu_s):
             ended = _program(counted, words)
         signal.pthread_sigmask(signal.SIG_BLOCK, [signal.Signals[name] for name in SIGNALS])
-        os.write(writer, pickle.dumps((ended, counted.counts)))
+        os.write(writer, pickle.dumps((ended, dict(counted.sites))))
         os._exit(0)
     except BaseException:
         import traceback
 
-        os.write(writer, pickle.dumps((None, Counter())))
+        os.write(writer, pickle.dumps((None, {})))
         Path("harness.txt").write_text(traceback.format_exc())
         os._exit(FATAL)
 
@@ -222,7 +247,7 @@ def _program(counted: Counted, words: tuple[str, ...]) -> Ended:
 
 def _attached(process: int, trace: Path, fault: Fault | None) -> subprocess.Popen[bytes]:
     """Start strace on a fork that waits, and return once it holds it."""
-    inject = []
+    inject = ["-y"]
     if fault is not None:
         how = f"signal={fault.what}" if fault.is_signal else f"error={fault.what}"
         inject = ["-e", f"trace={fault.name}", "-e", f"inject={fault.name}:{how}:when={fault.number}"]

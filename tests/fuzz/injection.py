@@ -1,7 +1,9 @@
 """A fault at every point of a tiny run of every stage; see :mod:`tests.fuzz.faults`.
 
-A case is a point: a stage, a kind of fault and a number. All points are counted in one run of each stage, and come in
-an order that a fixed seed gives. So the first cases are a sample of all, and as many cases as points are all of them.
+A case is a point: a stage, a kind of fault and a number. One run of each stage counts all points. Points of one site do
+the same: they come from the same lines of the project, or are the same system call on the same file. The first, the
+last and one other point of each site come before all others, and each point of a call that changes files is a site of
+its own. Within both parts a fixed seed gives the order, so the first cases are a sample of all.
 """
 
 from __future__ import annotations
@@ -10,6 +12,8 @@ import os
 import random
 import shutil
 import signal
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from common.artifacts.journal import JOURNAL, STAGING
@@ -20,13 +24,15 @@ from tests.fuzz.pipeline import build_tables, in_child
 from tests.fuzz.programs import SCRIPTS, run_here
 from tests.fuzz.trial import NAMED, Trial
 
-MEASURING = ("00", "01", "10", "14", "15", "18", "19", "20", "21", "22")
-SLOW = ("00_host_ceilings.py",)  # tens of seconds of processor time: points are few
-FEW = 12
-MOST_OF_A_CALL = 400  # points of one system call of one stage
-ALLOCATIONS = 300  # points of one stage
+MEASURING = ("00", "01", "10", "12", "14", "15", "18", "19", "20", "21", "22")
+ENDLESS = "01_profile_onnx.py"  # under strace: each read of the scheduler's trace is an event in it
+CHANGING = frozenset(  # system calls of which each one matters
+    ("write", "pwrite64", "rename", "fsync", "fdatasync", "mkdir", "unlink", "unlinkat", "rmdir", "flock", "ftruncate")
+)
+ALLOCATIONS = 300  # points of one stage: the first of them at each size of its number
 MOST_ALLOCATED = 3_000_000
 DENIED = ("memory: too little is free", "cannot be imported", "the system denies it")  # what has no path
+LOST = "os.PathLike object, not PosixPath"  # what open() then says
 CPU_UNITS = 800
 
 
@@ -50,17 +56,31 @@ class Injection:
         for script in self.scripts:
             shutil.copytree(self.source, here, ignore=_hidden(script))
             os.chdir(here)
-            is_computed = script[:2] not in MEASURING
-            if is_computed:  # a session would leave threads, and the forks have none
+            if script[:2] not in MEASURING:  # a session would leave threads, and the forks have none
                 run_here(script, *GOOD[script])
-            # Whoever is traced while it measures measures the tracer, and a trace of the scheduler never ends.
-            traces = is_computed and bool(STRACE)
+            traces = bool(STRACE) and script != ENDLESS
             counted = run_with(None, CPU_UNITS * unit, script, *GOOD[script], counts_system_calls=traces)
             self.points += [(script, fault) for fault in _points(script, counted, self.kinds)]
             os.chdir(folder)
             shutil.rmtree(here)
-        random.Random(0).shuffle(self.points)
-        print(f"injection: {len(self.points)} points of {len(self.scripts)} stages", flush=True)
+        # The place of a point depends on itself alone: a stage that measures has other points each time.
+        self.points.sort(key=lambda point: (not point[1].is_first, random.Random(f"{point}").random()))
+        first = sum(fault.is_first for _, fault in self.points)
+        print(f"injection: {first} points stand for all {len(self.points)} of {len(self.scripts)} stages", flush=True)
+
+    def summary(self, first: int, cases: int) -> Iterator[str]:
+        """Say how many points of each stage were tried."""
+        tried, every, standing = (
+            Counter(script for script, _ in points)
+            for points in (
+                self.points[first : first + cases],
+                self.points,
+                [point for point in self.points if point[1].is_first],
+            )
+        )
+        yield f"{'stage':<28}{'points':>9}{'sites':>8}{'tried':>8}"
+        for script in self.scripts:
+            yield f"{script:<28}{every[script]:>9}{standing[script]:>8}{tried[script]:>8}"
 
     def run(self, rng: random.Random, trial: Trial) -> None:
         """Let a stage meet its fault, and then run it again without one."""
@@ -91,24 +111,29 @@ def _record() -> None:
 
 
 def _points(script: str, counted: Outcome, kinds: tuple[str, ...]) -> list[Fault]:
-    """Every point of a stage; of what it does very often, a sample with a fixed seed."""
-    rng, counts = random.Random(script), counted.counts
-    most = FEW if script in SLOW else MOST_OF_A_CALL
-
-    def sample(count: int, size: int = most) -> list[int]:
-        return list(range(1, count + 1)) if count <= size else sorted(rng.sample(range(1, count + 1), size))
-
-    allocated = [round(10 * (MOST_ALLOCATED / 10) ** rng.random()) for _ in range(min(most, ALLOCATIONS))]
-    points = [Fault("import", number, "ImportError") for number in sample(counts["import"])]
-    for number in sample(counts["call"]):
-        points += [Fault("call", number, rng.choice(ERRORS)), Fault("signal at call", number, rng.choice(SIGNALS))]
-    points += [Fault("allocation", number, "MemoryError") for number in allocated]
-    for name in sorted(counts.keys() - {"call", "import"}):
-        for number in sample(counts[name]):
-            points.append(Fault("signal at system call", number, rng.choice(SIGNALS), name))
+    """Every point of a stage, but a sample of its allocations, which are millions."""
+    rng, sites = random.Random(script), counted.sites
+    allocated = {round(10 * (MOST_ALLOCATED / 10) ** rng.random()) for _ in range(ALLOCATIONS)}
+    points = [Fault("allocation", number, what="MemoryError") for number in sorted(allocated)]
+    points += [Fault("import", *place, "ImportError") for place in _places(sites.get("import", ()))]
+    for place in _places(sites.get("call", ())):
+        points += [Fault("call", *place, rng.choice(ERRORS)), Fault("signal at call", *place, rng.choice(SIGNALS))]
+    for name in sorted(sites.keys() - {"call", "import"}):
+        for place in _places(sites[name], is_each_first=name in CHANGING):
+            points.append(Fault("signal at system call", *place, rng.choice(SIGNALS), name))
             if name in FAILING:
-                points.append(Fault("system call", number, rng.choice(FAILING[name]), name))
+                points.append(Fault("system call", *place, rng.choice(FAILING[name]), name))
     return [point for point in points if not kinds or point.kind in kinds]
+
+
+def _places(sites: Sequence[str], is_each_first: bool = False) -> Iterator[tuple[int, bool]]:
+    """Yield the number of each call, and whether it stands for its site."""
+    by_site = defaultdict[str, list[int]](list)
+    for number, site in enumerate(sites, 1):
+        by_site[site].append(number)
+    for numbers in by_site.values():
+        first = {numbers[0], random.Random(numbers[0]).choice(numbers), numbers[-1]}
+        yield from ((number, is_each_first or number in first) for number in numbers)
 
 
 def _judge(trial: Trial, script: str, fault: Fault, outcome: Outcome, before: dict[str, str]) -> None:
@@ -124,7 +149,7 @@ def _judge(trial: Trial, script: str, fault: Fault, outcome: Outcome, before: di
         if outcome.status != FATAL:  # else the harness itself met the fault
             trial.faults += unfinished(trial.out, script)
         return
-    if fault.kind == "allocation" and ended.site.startswith("SystemError"):
+    if fault.kind == "allocation" and (ended.site.startswith("SystemError") or LOST in ended.trace):
         return  # CPython or numpy lost the exception: a defect of theirs
     trial.faults += faults_of(ended, (*NAMED, *DENIED, "runs.sqlite"))
     if fault.is_signal and ended.code not in (DONE, INTERRUPTED, None):

@@ -1,8 +1,12 @@
-"""Damaged tables: cells, columns, headers, encodings, sidecars and lineage, through every stage that reads them."""
+"""Damaged tables: cells, columns, headers, encodings, sidecars and lineage, through every stage that reads them.
+
+The tables of what is run by hand (loads, pairs, comparisons, NPUs) are in a folder of their own.
+"""
 
 from __future__ import annotations
 
 import csv
+import importlib.util
 import io
 import json
 import os
@@ -15,12 +19,17 @@ import onnx
 from common.artifacts.catalogue import ARTIFACTS
 from common.artifacts.provenance import sha256_of, sidecar
 from common.artifacts.stages import STAGES as DECLARED
-from tests.fuzz.pipeline import ENGINE, STAGES, WORKLOADS, build_tables, in_child
+from tests.fuzz.configurations import GOOD, MODEL, WORKLOAD
+from tests.fuzz.pipeline import ENGINE, STAGES, WORKLOADS, build_tables, in_child, must
 from tests.fuzz.protos import mutate
 from tests.fuzz.trial import Trial
 from tests.fuzz.values import CELLS, broken_bytes, mutated_json, recoded
 
 FLAGS = {script: flags for script, *flags in STAGES} | {"23_overlay_estimate.py": [*ENGINE]}
+BY_HAND = "by-hand"
+MADE_BY_HAND = ("14", "18", "19", "20", "21", "22", "10", "13", "15", "11", "17", "16")  # 10 after others that load
+READERS = {script: GOOD[script] for script in GOOD if script[:2] in ("06", "09", "11", "17")}
+READERS |= {"10_load_test.py": (*MODEL, "--best", "--duration", "100ms")}
 CHANGES = (
     *("header only", "no header", "row twice", "row gone", "rows gone", "rows reversed", "row of nothing"),
     *("column gone", "column twice", "column renamed", "column moved", "cell too many", "cell too few"),
@@ -45,15 +54,21 @@ class Tables:
         """Run all stages once."""
         self.folder = folder
         in_child(build_tables, folder, self.workloads)
+        if WORKLOAD in self.workloads:
+            shutil.copytree(folder / WORKLOAD, folder / BY_HAND)
+            in_child(_run_by_hand, folder / BY_HAND)
 
     def run(self, rng: random.Random, trial: Trial) -> None:
         """Damage one table or two, and run a stage that reads them."""
-        source = self.folder / rng.choice(self.workloads)
+        is_by_hand = WORKLOAD in self.workloads and rng.random() < 0.4
+        source = self.folder / (BY_HAND if is_by_hand else rng.choice(self.workloads))
         shutil.copytree(source, trial.folder, symlinks=True, dirs_exist_ok=True, ignore=shutil.ignore_patterns(".*"))
-        script = rng.choice([*FLAGS])
-        for name in rng.sample(DECLARED[script].reads, rng.choice((1, 1, 1, 2))):
+        flags = READERS if is_by_hand else FLAGS
+        script = rng.choice([*flags])
+        read = [name for name in DECLARED[script].reads if not is_by_hand or _writer(name) in MADE_BY_HAND]
+        for name in rng.sample(read or DECLARED[script].reads, rng.choice((1, 1, 1, 2))):
             self._damage(rng, trial, name)
-        trial.run(script, *FLAGS[script])
+        trial.run(script, *flags[script])
 
     def _damage(self, rng: random.Random, trial: Trial, name: str) -> None:
         path = trial.out / ARTIFACTS[name].file
@@ -82,7 +97,7 @@ class Tables:
             os.mkfifo(path)
         elif what == "link to itself":
             path.symlink_to(path.name)
-        elif what == "of another model":
+        elif what == "of another model" and other.is_file():
             shutil.copy(other, path)
             shutil.copy(sidecar(other), sidecar(path))
         elif what == "another table" and beside.is_file():
@@ -91,6 +106,18 @@ class Tables:
         elif what == "empty":
             path.touch()
             _agree(path.parent, json.loads(sidecar(path).read_text())["sha256"], sha256_of(path))
+
+
+def _run_by_hand(place: Path) -> None:
+    os.chdir(place)
+    for number in MADE_BY_HAND:
+        if number != "21" or importlib.util.find_spec("mlperf_loadgen"):
+            must(*next((script, *flags) for script, flags in GOOD.items() if script.startswith(number)))
+
+
+def _writer(name: str) -> str:
+    """The number of the stage that writes a table."""
+    return next(script[:2] for script, stage in DECLARED.items() if name in stage.writes)
 
 
 def _agree(folder: Path, old: str, new: str) -> None:

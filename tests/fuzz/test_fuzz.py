@@ -12,8 +12,10 @@ import pytest
 from common.artifacts.provenance import sha256_of
 from common.design_space.results.cache import default_folder
 from common.errors import PipelineError
+from models.small.tiny import build_tiny_mlp
 from tests.fuzz.__main__ import settle_in
-from tests.fuzz.configurations import Configurations
+from tests.fuzz.command_lines import CommandLines
+from tests.fuzz.configurations import GOOD, Configurations
 from tests.fuzz.coverage_guided import keep_fault
 from tests.fuzz.disks import Disks
 from tests.fuzz.faults import Fault, run_with
@@ -21,6 +23,7 @@ from tests.fuzz.injection import Injection
 from tests.fuzz.kills import Kills
 from tests.fuzz.models import Models
 from tests.fuzz.oracle import digests, faults_of, table_faults
+from tests.fuzz.pipeline import must
 from tests.fuzz.programs import Ended, import_all, run_here
 from tests.fuzz.readers import READERS, Reader, attempt, mutated_model
 from tests.fuzz.tables import Tables
@@ -158,6 +161,27 @@ def test_some_of_every_other_campaign(campaign, tmp_path):
 
 
 @pytest.mark.exhaustive
+def test_every_flag_with_every_kind_of_wrong_value(tmp_path):
+    campaign = CommandLines()
+    smoke(campaign, tmp_path, len(campaign.cases))
+
+
+@pytest.mark.slow
+def test_some_flags_with_wrong_values(tmp_path):
+    """Scripts that need no tables but those of 02."""
+    campaign = CommandLines((SCRIPT, "13_npu_profile.py", "16_run_history.py"))
+    campaign.prepare = lambda folder, unit: made_by_one_stage(campaign, folder)
+    smoke(campaign, tmp_path, 96)
+
+
+def made_by_one_stage(campaign, folder):
+    campaign.source = folder
+    (folder / "case.onnx").write_bytes(build_tiny_mlp().SerializeToString())
+    os.chdir(folder)
+    must(SCRIPT, *GOOD[SCRIPT])
+
+
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("kind", ["call", "import", "allocation", "signal at call", "system call"])
 def test_some_faults_of_each_kind_in_stages_that_read_and_record(kind, tmp_path):
     smoke(Injection(("04_critical_path.py", "16_run_history.py", "17_record_run.py"), (kind,)), tmp_path, 24)
@@ -169,9 +193,10 @@ def test_a_planted_fault_meets_the_call_that_it_names(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     command = ("03_merge_profile_metrics.py", "--out", "out")
     plain = run_with(None, 60.0, *command)
-    assert plain.ended.code == 3 and plain.counts["call"] > 0
+    assert plain.ended.code == 3 and plain.sites["call"]
     ends = [
-        run_with(Fault("call", number, "EMFILE"), 60.0, *command).ended for number in range(1, plain.counts["call"] + 1)
+        run_with(Fault("call", number, what="EMFILE"), 60.0, *command).ended
+        for number, _ in enumerate(plain.sites["call"], 1)
     ]
     assert {(end.code, end.trace) for end in ends} <= {(1, ""), (2, ""), (3, "")}
     assert any("Too many open files" in end.err for end in ends)

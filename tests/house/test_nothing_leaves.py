@@ -5,11 +5,13 @@ Each script runs on a tiny model under strace, in a network namespace of its own
 
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
 import time
 from functools import cache
+from pathlib import Path
 
 import onnx
 import pytest
@@ -48,6 +50,7 @@ COMMANDS = [
     ("23", "--board", "zcu104", "--engine", "dpu-b4096"),
     ("06",),
 ]
+TABLES = ("00", "01", "02", "03", "04", "05", "07", "17")  # what other scripts read, in their order
 
 
 def script(number):
@@ -119,10 +122,21 @@ def _written(call, folder):
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    made = tmp_path_factory.mktemp("alone")
-    onnx.save(BUILDERS["tiny-cnn"](batch=1), made / "m.onnx")
-    return made
+def made(tmp_path_factory):
+    """A model, and the tables that other scripts read."""
+    place = tmp_path_factory.mktemp("alone")
+    onnx.save(BUILDERS["tiny-cnn"](batch=1), place / "m.onnx")
+    flags = {number: words for number, *words in COMMANDS}
+    for number in TABLES:
+        words = [sys.executable, script(number), *flags[number]]
+        subprocess.run(words, cwd=place, check=True, capture_output=True)
+    return place
+
+
+@pytest.fixture
+def folder(made, tmp_path):
+    """A copy for one case, so that each runs by itself."""
+    return Path(shutil.copytree(made, tmp_path / "alone", ignore=shutil.ignore_patterns(".*")))
 
 
 @pytest.mark.slow

@@ -133,6 +133,20 @@ def test_further_operands_of_the_pool_cost_what_they_cost_without_it(monkeypatch
     assert set(asked) == {OverheadClass(True, 3), OverheadClass(False, 3), OverheadClass(False, 5)}
 
 
+def test_beyond_some_operands_the_cost_grows_as_it_does_up_to_there(monkeypatch, tmp_path):
+    """A node of 9,000 inputs: its own chains would record a hundred million shapes."""
+    operands = []
+
+    def measured(chain, threads, folder):
+        operands.append(len(chain.shapes))
+        return np.array([[3.0 + 0.25 * operands[-1]], [2.0], [0.0]])
+
+    monkeypatch.setattr(overhead, "measure_chain", measured)
+    inside, around, _ = overhead.measure(OverheadClass(False, 9000), 1, tmp_path)
+    assert (inside, around) == (pytest.approx(3.0 + 0.25 * 9000), pytest.approx(2.0))
+    assert max(operands) <= 256
+
+
 def test_fewer_costs_are_never_added_and_a_negative_cost_is_zero(monkeypatch, tmp_path):
     costs(monkeypatch, p3=[5.0], n3=[4.0], n5=[3.0], n1=[-2.0, -1.0, 3.0])
     wide, single = OverheadClass(True, 5), OverheadClass(False, 1)

@@ -315,3 +315,12 @@ def test_nodes_of_another_runtime_that_tells_means_alone_are_executed_on_both_si
     assert table["baseline_value"].sum() == pytest.approx(times_us.sum())
     assert "5 groups of nodes: 5 undecided (1 run is too few)" in done.stdout
     assert "figure" not in done.stdout and "| figure" not in (tmp_path / "onnxruntime/comparison.md").read_text()
+
+
+def test_a_folder_behind_a_loop_of_links_is_one_line(tmp_path):
+    (loop := tmp_path / "loop").symlink_to("loop")
+    done = run_stage(
+        SCRIPT, "--baseline", measurement(tmp_path / "before"), "--candidate", loop, "--out", tmp_path / "out"
+    )
+    assert done.returncode in (1, 3)
+    assert done.stderr.startswith(f"{SCRIPT}: error: {loop}: cannot be ")

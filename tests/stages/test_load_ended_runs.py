@@ -45,6 +45,14 @@ def test_the_time_limit_ends_a_run_that_never_ends(tmp_path, script):
 
 
 @pytest.mark.slow
+def test_the_time_limit_ends_a_run_in_a_worker_process(tmp_path):
+    words = command(tmp_path, "10_load_test.py", "--run-timeout", "20ms", "--workers", "processes")
+    done = run_stage("10_load_test.py", *words)
+    (line,) = done.stderr.splitlines()
+    assert (done.returncode, "m.onnx: a run took more than 0.02 s and was ended" in line) == (1, True)
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("script", STAGES)
 def test_the_first_signal_ends_a_run_that_never_ends(tmp_path, script):
     done = interrupted([script, *command(tmp_path, script, "--run-timeout", "1h")], signal.SIGINT)

@@ -85,6 +85,7 @@ BEST = [
 ]
 OTHER_SCRIPTS = [
     ("14_load_search.py", ("--p99-bound", "0s"), "--p99-bound: '0s' is not a duration"),
+    ("14_load_search.py", ("--replicate", "9" * 40), f"--replicate: {'9' * 40} runs at a time; a load test has"),
     ("14_load_search.py", ("--budget", "nan"), "--budget: 'nan' is not a duration"),
     ("14_load_search.py", ("--usd-per-hour", "-1"), "--usd-per-hour: '-1' is not"),
     ("14_load_search.py", ("--avg-power-w", "0"), "--avg-power-w: '0' is not"),

@@ -27,6 +27,7 @@ from common.load.requests.sources import Arrival, ClosedLoop
 from common.load.results.load_figures import LoadTest
 from common.load.service.service import Service
 
+SEEDS = 2**64  # that LoadGen knows
 SCENARIOS = {
     "single-stream": "SingleStream",
     "multi-stream": "MultiStream",
@@ -185,7 +186,7 @@ def _settings(
     test.mode = loadgen.TestMode.PerformanceOnly
     test.min_duration_ms = round(1e3 * duration_s)
     test.server_target_latency_ns = round(1e9 * bound_s)
-    test.schedule_rng_seed = test.sample_index_rng_seed = test.qsl_rng_seed = seed
+    test.schedule_rng_seed = test.sample_index_rng_seed = test.qsl_rng_seed = seed % SEEDS
     log.log_output.outdir = str(folder)
     log.log_output.copy_summary_to_stdout = False
     log.enable_trace = False

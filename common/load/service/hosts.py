@@ -4,7 +4,8 @@ Each worker here has a pipe to a thread there, which copies the requests into a 
 :class:`~common.load.service.sessions.SessionService` does. Requests are sent by their numbers: like any server, a
 process receives its own inputs. What the way there and back takes is within the time of the batch, beside its stages.
 
-A process ends with the service that it belongs to, and with the process that started it. Ctrl-C does not reach it.
+A process ends with the service that it belongs to, and with the process that started it. Ctrl-C does not reach it. The
+time limit of runs holds there as here, and its memory is bounded by what is free when it begins.
 """
 
 from __future__ import annotations
@@ -21,11 +22,15 @@ from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 from typing import Any, NamedTuple
 
+from common import interrupts
 from common.errors import PipelineError
+from common.free_memory import bounded_memory
 from common.load.requests.load_record import Batch
 from common.load.service.concurrency import Concurrency
 from common.load.service.sessions import Inputs, ServicePlan, SessionService
+from common.runtime.limits import limited_runs, time_limit_s
 
+ENDLESS = 1  # status of a process that the time limit ended (:mod:`common.runtime.limits`)
 GONE = (EOFError, OSError)  # a pipe whose other end is closed
 
 
@@ -68,7 +73,7 @@ class HostedService:
         self._hosts = [_started(len(plan.sessions) * plan.replicas) for plan in plans]
         self._end = weakref.finalize(self, _end, self._hosts)
         for host, plan in zip(self._hosts, plans, strict=True):
-            host.control.send(plan)
+            host.control.send((plan, time_limit_s()))
         batched = [_answer(host, host.control) for host in self._hosts]
         self.inputs = Inputs(plans[0].samples, batched[0], plans[0].variable)
         self._places = [(host, index) for host in self._hosts for index in range(len(host.workers))]
@@ -123,6 +128,9 @@ def _answer(host: _Host, pipe: Connection) -> Any:
         answer = pipe.recv()
     except GONE:
         status = host.process.wait()
+        if status == ENDLESS:
+            problem = "ended itself: a run took more than <run_timeout>, amid a node that does not end"
+            raise PipelineError("a process with sessions", problem, "give inputs that let it end") from None
         problem = f"ended by itself (status {status}), perhaps because memory ran out"
         raise PipelineError("a process with sessions", problem, "start fewer of them") from None
     if isinstance(answer, PipelineError):
@@ -152,21 +160,23 @@ def _serve(service: SessionService, worker: int, pipe: Connection) -> None:
 
 def _host(control: Connection, workers: Sequence[Connection]) -> None:
     """Open the plan that comes, and serve it until nobody is there any more."""
-    plan: ServicePlan = control.recv()
-    try:
-        service = plan.opened()
-    except PipelineError as error:
-        control.send(error)
-        return
-    for worker, pipe in enumerate(workers):
-        threading.Thread(target=_serve, args=(service, worker, pipe), daemon=True).start()
-    control.send(service.inputs.batched)
-    with contextlib.suppress(*GONE):
-        while True:
-            service.give_up(control.recv())
+    plan, limit_s = control.recv()
+    with limited_runs(limit_s), bounded_memory():
+        try:
+            service = plan.opened()
+        except PipelineError as error:
+            control.send(error)
+            return
+        for worker, pipe in enumerate(workers):
+            threading.Thread(target=_serve, args=(service, worker, pipe), daemon=True).start()
+        control.send(service.inputs.batched)
+        with contextlib.suppress(*GONE):
+            while True:
+                service.give_up(control.recv())
 
 
 if __name__ == "__main__":
+    interrupts.stderr_descriptor = os.open(os.devnull, os.O_WRONLY)  # the process that started this one says why
     first, *others = (Connection(int(number)) for number in sys.argv[1:])
     _host(first, others)
     os._exit(0)  # a run that cannot be stopped would hold the process

@@ -55,6 +55,10 @@ def test_the_seed_and_the_rate_are_those_that_were_asked_for(tmp_path):
     assert results(tmp_path)["result_query_count"] == 100
 
 
+def test_a_seed_of_any_size_is_one(tmp_path):
+    drive("single-stream", Sleeper(), BatchPolicy(), tmp_path, rate_hz=211.0, bound_s=1.0, duration_s=0.05, seed=9**40)
+
+
 def test_a_signal_while_the_service_is_probed_starts_no_loadgen(tmp_path):
     released = threading.Event()
 

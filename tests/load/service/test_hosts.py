@@ -19,9 +19,11 @@ from common.load.generator.wall_clock import serve
 from common.load.requests.batching import BatchPolicy
 from common.load.requests.load_record import Batch
 from common.load.requests.sources import ClosedLoop
+from common.load.service import hosts
 from common.load.service.concurrency import Concurrency
 from common.load.service.hosts import open_service
 from common.load.service.sessions import ServicePlan, SessionService, warm_up
+from common.runtime.limits import limited_runs
 from common.runtime.session import SessionSettings
 from common.runtime.thread_pools import ThreadPools
 from common.runtime.threads import available_processors
@@ -67,6 +69,42 @@ def comes(condition):
     while not condition() and time.monotonic() < end_s:
         time.sleep(0.01)
     return condition()
+
+
+@pytest.mark.slow
+def test_the_time_limit_ends_a_run_in_another_process(tmp_path):
+    onnx.save(endless_loop(10**15), path := tmp_path / "loop.onnx")
+    samples = [{"x": np.zeros(3, np.float32)}]
+    with limited_runs(0.02):
+        service = open_service(ServicePlan(path, [SessionSettings(1)], samples, {}), PROCESSES)
+        with pytest.raises(PipelineError, match=r"loop.onnx: a run took more than 0.02 s and was ended"):
+            service.run(0, Batch(0, range(1), 1, 0))
+        service.close()
+
+
+# A process in whose runs a node hears of no end.
+STUCK = """
+import runpy
+from common import interrupts
+from common.runtime.limits import RuntimeCall
+interrupts.GRACE_S = 0.01
+RuntimeCall.end = lambda self: None
+runpy.run_module("common.load.service.hosts", run_name="__main__", alter_sys=True)
+"""
+
+
+@pytest.mark.slow
+def test_a_process_with_a_node_that_does_not_end_is_explained_in_one_line(tmp_path, monkeypatch, capfd):
+    onnx.save(endless_loop(10**15), path := tmp_path / "loop.onnx")
+    (tmp_path / "stuck.py").write_text(STUCK)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(hosts, "__name__", "stuck")  # the module that the process runs
+    with limited_runs(0.02):
+        service = open_service(ServicePlan(path, [SessionSettings(1)], [{"x": np.zeros(3, np.float32)}], {}), PROCESSES)
+        with pytest.raises(PipelineError, match=r"a run took more than <run_timeout>, amid a node that does not end"):
+            service.run(0, Batch(0, range(1), 1, 0))
+        service.close()
+    assert capfd.readouterr().err == ""
 
 
 def tasks(service):
