@@ -116,6 +116,8 @@ def _notes(recorded: TorchCalls) -> Iterator[str]:
         yield "the profile has no shapes, so sizes were not compared; record it with record_shapes=True"
     if recorded.has_kernels:
         yield "a layer's time is that of the kernels that it launched"
+    if recorded.training_share:
+        yield f"{recorded.training_share:.1%} of the time is in gradients and optimizers, and is left out"
     if recorded.left_out:
         yield f"{recorded.left_out} runs with other operators are left out"
 

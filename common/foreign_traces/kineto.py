@@ -8,12 +8,15 @@ With kernels on an accelerator, a layer's time is that of the kernels which it o
 has the ``External id`` of its operator, or the ``correlation`` of the call that launched it. Otherwise, a layer has
 the time of the operator.
 
+Of a program that trains, only the forward pass has layers: no model that is exported computes gradients.
+
 A run is a ``ProfilerStep#n`` of a schedule; without steps, one repetition of the sequence of operators. Blocks of a
 model repeat, too: how many repetitions make a run, only the model says.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -37,6 +40,7 @@ class TorchCalls:
     Attributes:
         times_us: a row per run.
         has_steps: whether the profile says where runs begin; otherwise they are the shortest repetition of calls.
+        training_share: share of the time of all operators that is in gradients and optimizers, which are left out.
     """
 
     calls: tuple[TorchCall, ...]
@@ -46,6 +50,7 @@ class TorchCalls:
     has_kernels: bool
     left_out: int
     has_steps: bool = False
+    training_share: float = 0.0
 
     def merged(self, count: int) -> TorchCalls:
         firsts = range(0, len(self.times_us), count)
@@ -75,9 +80,12 @@ def _calls(path: Path, events: TorchEvents) -> TorchCalls:
         np.array(column) for column in (operators.start_us, operators.time_us, operators.thread)
     )
     outer, owner = _outermost(operators)
-    chosen_thread = events.steps[0][2] if events.steps else int(_worked_us(outer, time_us, thread).argmax())
-    chosen = [int(index) for index in outer if thread[index] == chosen_thread]
     times = _kernel_times(events, outer, owner) if events.kernels else time_us
+    forward = _forward(events, outer)
+    if not forward:
+        raise PipelineError(path, "holds no operator of a forward pass", "record what calls the model")
+    chosen_thread = events.steps[0][2] if events.steps else int(_worked_us(forward, time_us, thread).argmax())
+    chosen = [index for index in forward if thread[index] == chosen_thread]
     if not any(times[chosen] > 0):
         problem = "holds no operator whose kernels have a time" if events.kernels else "holds no operator with a time"
         raise PipelineError(path, problem, "record it again, with ProfilerActivity.CPU and that of the accelerator")
@@ -96,7 +104,31 @@ def _calls(path: Path, events: TorchEvents) -> TorchCalls:
         bool(events.kernels),
         len(runs) - len(kept),
         bool(events.steps),
+        1 - float(times[forward].sum()) / (float(times[outer].sum()) or 1.0),
     )
+
+
+def _forward(events: TorchEvents, outer: Sequence[int]) -> list[int]:
+    """Return the outermost operators that neither compute gradients nor run within a call of an optimizer."""
+    operators, spans = events.operators, sorted(events.optimizers)
+    begins = [begin_us for begin_us, _, _ in spans]
+
+    def is_optimizing(index: int) -> bool:
+        place = bisect_right(begins, operators.start_us[index]) - 1
+        return place >= 0 and operators.start_us[index] < spans[place][1] and operators.thread[index] == spans[place][2]
+
+    forward = [int(index) for index in outer if not operators.is_backward[index] and not is_optimizing(index)]
+    return forward if len(forward) == len(outer) else _without_counters(operators, forward)
+
+
+def _without_counters(operators: TorchOperators, forward: Sequence[int]) -> list[int]:
+    """Leave out the additions by which normalizations count their batches in training, if one is before each."""
+    names = [call.operator for call in operators.call_indices]
+    name_of = [names[operators.call_index[index]] for index in forward]
+    counters = {place - 1 for place, name in enumerate(name_of) if name == "batch_norm"}
+    if any(place < 0 or name_of[place] != "add_" for place in counters):
+        return [*forward]
+    return [index for place, index in enumerate(forward) if place not in counters]
 
 
 def _worked_us(outer: Sequence[int], time_us: Times, thread: Indices) -> Times:
@@ -118,7 +150,7 @@ def _outermost(operators: TorchOperators) -> tuple[list[int], Indices]:
     outer: list[int] = []
     last: dict[int, int] = {}
     for index, holds in zip(map(int, order), holds_next, strict=True):
-        if holds and not operators.is_named[index]:
+        if holds and not operators.is_named[index] and not operators.is_backward[index]:
             continue
         if not outer or thread[index] != thread[outer[-1]] or start_us[index] >= end_us[outer[-1]]:
             outer.append(index)

@@ -3,10 +3,14 @@
 ``export_chrome_trace`` writes ``{"schemaVersion", …, "traceEvents": [...]}``; the profiler without Kineto, up to
 PyTorch 1.9, writes the list alone. An event of category ``cpu_op`` is an operator (``Operator`` up to 1.9). A step of a
 schedule has a category of its own since 1.12.
+
+A program that trains has more than the forward pass. What computes gradients runs within events of ``autograd::``, or
+whose names end with ``Backward``. The calls of an optimizer are within an event ``Optimizer.step#…``.
 """
 
 from __future__ import annotations
 
+import re
 from array import array
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -17,7 +21,8 @@ from common.foreign_traces.layers import exported_items
 from common.names import quoted
 
 WHAT = "a profile that PyTorch exported as a Chrome trace"
-STEP, NAMESPACE = "ProfilerStep#", "::"
+STEP, OPTIMIZER, NAMESPACE = "ProfilerStep#", "Optimizer.", "::"
+_BACKWARD = re.compile(r"(?:torch::)?autograd::|.*Backward\d*$", re.DOTALL)
 LEGACY_PROCESS = "CPU functions"  # of the profiler without Kineto, whose events have no category
 OPERATORS = frozenset({"cpu_op", "Operator"})
 ANNOTATIONS = frozenset({*OPERATORS, "user_annotation"})  # categories of steps
@@ -42,6 +47,7 @@ class TorchOperators:
     Attributes:
         number: External id of the operator, or -1.
         is_named: whether the name has a namespace.
+        is_backward: whether it computes gradients.
     """
 
     call_indices: dict[TorchCall, int] = field(default_factory=dict)
@@ -51,17 +57,20 @@ class TorchOperators:
     call_index: array[int] = field(default_factory=lambda: array("q"))
     number: array[int] = field(default_factory=lambda: array("q"))
     is_named: array[int] = field(default_factory=lambda: array("b"))
+    is_backward: array[int] = field(default_factory=lambda: array("b"))
 
 
 @dataclass(slots=True)
 class TorchEvents:
     """The operators, steps (start, end, thread), kernels (External id, correlation, µs) and launches of a file.
 
-    ``launches`` has External id, start and thread of the call that launched a kernel, by correlation.
+    ``optimizers`` has the calls of optimizers, as the steps. ``launches`` has External id, start and thread of the call
+    that launched a kernel, by correlation.
     """
 
     operators: TorchOperators = field(default_factory=TorchOperators)
     steps: list[tuple[float, float, int]] = field(default_factory=list)
+    optimizers: list[tuple[float, float, int]] = field(default_factory=list)
     kernels: list[tuple[int, int, float]] = field(default_factory=list)
     launches: dict[int, tuple[int, float, int]] = field(default_factory=dict)
     threads: dict[tuple[str, str], int] = field(default_factory=dict)
@@ -87,6 +96,9 @@ def _enter(path: Path, events: TorchEvents, event: Mapping[str, object], name: s
         if category in ANNOTATIONS:
             start_us, time_us = _times(path, event)
             events.steps.append((start_us, start_us + time_us, events.thread(event)))
+    elif name.startswith(OPTIMIZER) and category in ANNOTATIONS:
+        start_us, time_us = _times(path, event)
+        events.optimizers.append((start_us, start_us + time_us, events.thread(event)))
     elif category in OPERATORS:
         _enter_operator(events.operators, name, args, _times(path, event), events.thread(event))
     elif category in KERNELS:
@@ -112,6 +124,7 @@ def _enter_operator(
     operators.thread.append(thread)
     operators.number.append(_external_id(args))
     operators.is_named.append(NAMESPACE in name)
+    operators.is_backward.append(_BACKWARD.match(name) is not None)
 
 
 def _times(path: Path, event: Mapping[str, object]) -> tuple[float, float]:

@@ -18,10 +18,10 @@ from typing import TypedDict
 from common.errors import PipelineError
 from common.foreign_traces.layers import Layer, Names, total_us
 from common.graph import Graph
+from common.match_gate import LEAST_SHARE
 from common.operators import CONTRACTIONS
 
-LEAST_SHARE = 0.8  # docs/VALIDATION.md has the shares of right and of wrong pairs
-_IDENTIFIER = re.compile(r"[A-Za-z_]\w*")
+_REPLACED = re.compile(r"[A-Za-z_/][\w/]*")
 
 
 class MatchedFigures(TypedDict):
@@ -76,20 +76,20 @@ class ModelNames:
     """The nodes of a model by the names that profiles have for them.
 
     A name is that of the node or of a tensor that it writes. Converters replace what C does not allow in a name by
-    underscores, so an identifier of C also denotes the one node whose name becomes that identifier.
+    underscores, TensorRT only the dots. So a name of letters, digits, underscores and slashes also denotes the one node
+    whose name, or that of its tensor, becomes the same identifier of C.
     """
 
     graph: Graph
 
     @cached_property
     def identifiers(self) -> Mapping[str, str]:
-        made = {node.name: _identifier(node.name) for node in self.graph.nodes}
-        counts = Counter(made.values())
-        return {identifier: name for name, identifier in made.items() if counts[identifier] == 1}
+        of_tensors = _unique((_identifier(tensor), name) for tensor, name in self.graph.producer.items())
+        return {**of_tensors, **_unique((_identifier(node.name), node.name) for node in self.graph.nodes)}
 
     def node(self, name: str) -> str | None:
         known = name if name in self.graph.by_name else self.graph.producer.get(name)
-        if known is None and _IDENTIFIER.fullmatch(name):
+        if known is None and _REPLACED.fullmatch(name):
             return self.identifiers.get(_identifier(name))
         return known
 
@@ -109,6 +109,14 @@ class ModelNames:
             if target := next((named[node] for node in nodes if node in named), ""):
                 return target
         return ""
+
+
+def _unique(named: Iterable[tuple[str, str]]) -> dict[str, str]:
+    """Return the node of each identifier that denotes one node only."""
+    nodes: dict[str, set[str]] = {}
+    for identifier, node in named:
+        nodes.setdefault(identifier, set()).add(node)
+    return {identifier: next(iter(of)) for identifier, of in nodes.items() if len(of) == 1}
 
 
 def _identifier(name: str) -> str:

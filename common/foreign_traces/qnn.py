@@ -5,13 +5,17 @@ another one: by those that the schematic names, else by what reads it.
 
 ONNX Runtime names a node that it moved to another layout ``<node>_token_<number>``. Its QNN provider appends
 ``_<number>`` to a name that it has used before (microsoft/onnxruntime, pull request 25702), as in ``Conv_token_1_2``.
-Qualcomm's converters turn all names into identifiers of C.
+Qualcomm's converters turn all names into identifiers of C. Around a node they insert changes of shape, layout and type,
+which have its name, or that of its tensor, with an ending such as ``_pre_reshape`` or ``_nfc``; what they fuse into one
+normalization is named after the last tensor, as ``rms_norm__Mul_2_output_0``. These forms were taken from profiles of
+johnmaster/Cross-Backend_LLM_Inference_on_SnapDragon (qnn-profile-viewer 2.47).
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from common.errors import PipelineError
@@ -25,6 +29,12 @@ from common.npu.schematic import Schematic, read_schematic
 # The time of a run on the accelerator, by how much else it contains.
 TIMES = ("accelerator_busy_us", "accelerator_us", "qnn_accelerator_us")
 APPENDED = (re.compile(r"_token_\d+(_\d+)?$"), re.compile(r"_\d+$"))
+FUSED = re.compile(r"^(?:rms|layer|group|instance)_norm_(?=_)")
+INSERTED = re.compile(
+    r"(.+?)_(?:(?:pre|post|lhs|rhs|output)_reshape|n(?:fc|cf|hwc|chw|dhwc|cdhw)|(?:(?:lhs|rhs)_)?cast_(?:to_)?\w+"
+    r"|(?:lhs|rhs|weight)_transpose)",
+    re.DOTALL,
+)
 ALLOCATION = (
     "a layer's time is the accelerator's, divided by cycles; these are added up over hardware threads, so it is an "
     "allocation"
@@ -100,9 +110,11 @@ def _layer(node: NpuNode, nodes: Sequence[NpuNode], runs: Sequence[QnnRun]) -> L
     fused = [other for other in nodes if other.fused_into and other.fused_into[0] == node.name]
     sources = [names for part in (node, *fused) for names in _names(part)]
     run_us = tuple(_known_us(run) * ((run.node_cycles[node.op_id] or 0) / _cycles(run)) for run in runs)
-    return Layer(node.name, node.qnn_op_type or "Node", tuple(dict.fromkeys(sources)), run_us=run_us)
+    layer = Layer(node.name, node.qnn_op_type or "Node", tuple(dict.fromkeys(sources)), run_us=run_us)
+    inserted = None if node.source_nodes else INSERTED.fullmatch(node.name)
+    return replace(layer, serves=(inserted[1],)) if inserted else layer
 
 
 def _names(node: NpuNode) -> Iterator[Names]:
     for name in (*node.source_nodes, node.name):
-        yield tuple(dict.fromkeys((name, *(pattern.sub("", name) for pattern in APPENDED))))
+        yield tuple(dict.fromkeys((name, *(pattern.sub("", name) for pattern in (*APPENDED, FUSED)))))

@@ -8,7 +8,12 @@ both were taken from the examples of NVIDIA/TensorRT (tools/experimental/trt-eng
 A layer's name joins those of its nodes by `` + ``, or by `` || `` where they run side by side. It wraps pointwise ones
 into ``PWN(…)``, names a subgraph by its first and its last node (``{ForeignNode[first...last]}``), and lists all nodes
 of a part that runs on the DLA (``{a,b,…}``). A change of layout names the layer that it serves, and so does a copy to
-or from the DLA. The names before TensorRT 8 and those of the DLA were taken from the profiles of ismetdagli/HaX-CoNN.
+or from the DLA. A copy for a concatenation names the tensor that it copies (``639 copy``). The names before TensorRT 8,
+those of the DLA and of copies were taken from the profiles of ismetdagli/HaX-CoNN and of NVIDIA/TensorRT.
+
+A kernel of TensorRT 10 that holds one product has the name of its node with ``_myl<number>_<number>`` behind it, and
+underscores for dots (``/model_10/attn/MatMul_myl109_2``). One that holds other operations names their kinds only
+(``__myl_MulMaxSubExpSum_myl109_3``): the layer information with its ``Metadata`` says which nodes these are.
 """
 
 from __future__ import annotations
@@ -44,12 +49,13 @@ _SERVES = (
     re.compile(r"Reformatting CopyNode for \w+ Tensor \d+ to (.+)", re.DOTALL),
     re.compile(r"(?:copied_)?(?:reshape|shuffle|(?:un)?squeeze(?:_node)?)_(?:before|after)_(.+)", re.DOTALL),
     re.compile(r"(.+) (?:input reformatter \d+|output (?:reformatter|to be reformatted) \d+(?: finish)?)", re.DOTALL),
-    re.compile(r"(.+?) (?:(?:to|from) nvm|copy finish|finish)", re.DOTALL),
+    re.compile(r"(.+?) (?:(?:to|from) nvm|copy finish|finish|copy)", re.DOTALL),
 )
 _SUBGRAPH = re.compile(r"\{ForeignNode\[(.*)\.\.\.(.*)\]\}", re.DOTALL)
 _DLA = re.compile(r"\{(.+)\}", re.DOTALL)
 _JOINED = re.compile(r" \+ | \|\| |, ")
-_CLONE = re.compile(r"_clone_\d+$")
+_ADDED = re.compile(r"_clone_\d+$|_myl\d+_\d+$")  # to the name of a node
+_COPIED = re.compile(r".*[^_]_(/.+)", re.DOTALL)  # a concatenation, and the tensor that is copied for it
 _SOURCE = re.compile(r"\[ONNX Layer: ([^\]]+)\]")
 
 
@@ -138,7 +144,9 @@ def _readings(part: str) -> Iterator[str]:
     """Yield the names that a part may have in the model: without PWN, brackets and the marks of a copy."""
     yield part
     for reading in (part.removeprefix("PWN(").strip("()"), part.replace("PWN(", "").rstrip(")")):
-        yield from (reading, _CLONE.sub("", reading))
+        yield from (reading, bare := _ADDED.sub("", reading))
+        if copied := _COPIED.fullmatch(bare):
+            yield copied[1]
 
 
 def _informed(path: Path, profile: LayerProfile) -> LayerProfile:

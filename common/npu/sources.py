@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from common.errors import PipelineError, UnusableValueError
+from common.match_gate import LEAST_SHARE
 from common.npu.nodes import NpuNode, npu_nodes, require_one_graph
 from common.npu.op_trace import OpTrace, read_op_trace
 from common.npu.qhas import Qhas, read_qhas
@@ -14,7 +15,6 @@ from common.npu.qnn_csv import read_qnn_csv
 from common.npu.qnn_profile import QnnProfile
 from common.npu.schematic import Schematic, read_schematic
 
-LEAST_SHARE = 0.8  # as of any import, see MEASURING.md
 FILES = ("qnn_csv", "schematic", "qhas", "op_trace")
 
 

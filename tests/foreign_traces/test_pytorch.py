@@ -154,6 +154,47 @@ def test_with_kernels_their_time_counts_for_the_outermost_call(tmp_path):
     assert found.has_kernels
 
 
+def training(backward_thread=1, gradients=("autograd::engine::evaluate_function: AddmmBackward0", "MulBackward1")):
+    """Three iterations as PyTorch 2.13 records them: forward pass, gradients, and an optimizer in its annotation."""
+    events = []
+    for start_us in (0, 1000, 2000):
+        optimizer = {**call("Optimizer.step#SGD.step", start_us + 700, 90), "cat": "user_annotation"}
+        events += [
+            call("aten::linear", start_us, 50),
+            call("aten::add_", start_us + 60, 2),
+            call("aten::batch_norm", start_us + 70, 20),
+            call("aten::add_", start_us + 100, 11),
+            *(
+                call(name, start_us + 200 + 250 * place, 200, thread=backward_thread)
+                for place, name in enumerate(gradients)
+            ),
+            call("aten::mul", start_us + 210, 100, thread=backward_thread),
+            optimizer,
+            call("aten::_foreach_add_", start_us + 710, 30),
+            call("aten::_foreach_mul_", start_us + 750, 39),
+        ]
+    return events
+
+
+@pytest.mark.parametrize("backward_thread", [1, 2])
+def test_of_a_program_that_trains_the_forward_pass_has_layers(tmp_path, backward_thread):
+    """Gradients run on a thread of their own where an accelerator works, and longer than the forward pass."""
+    found = read_calls(written(tmp_path, training(backward_thread)))
+    assert [entry.operator for entry in found.calls] == ["linear", "batch_norm", "add_"]
+    assert found.times_us == ((50, 20, 11),) * 3
+    assert found.training_share == pytest.approx(1 - 81 / (83 + 400 + 69))
+    profile = read_pytorch_layers(written(tmp_path, training()), graph_of(("MatMul", "a", ("x", "w")), outputs=["a:0"]))
+    assert "85.3% of the time is in gradients and optimizers, and is left out" in profile.notes
+
+
+def test_an_addition_before_a_normalization_is_no_counter_unless_each_has_one(tmp_path):
+    frozen = [call("aten::batch_norm", start_us + 55, 3) for start_us in (0, 1000, 2000)]
+    found = read_calls(written(tmp_path, [*training(), *frozen]))
+    assert [entry.operator for entry in found.calls] == ["linear", "batch_norm", "add_", "batch_norm", "add_"]
+    inference = [call("aten::linear", 0, 5), call("aten::add_", 10, 5), call("aten::batch_norm", 20, 5)]
+    assert len(read_calls(written(tmp_path, inference)).calls) == 3
+
+
 def test_runs_with_other_calls_are_left_out(tmp_path):
     steps = [{**call(f"ProfilerStep#{place}", 100 * place, 90), "cat": "user_annotation"} for place in range(3)]
     calls = [call("aten::relu", 100 * place + 10, 5 + place) for place in range(3)]
@@ -208,6 +249,7 @@ def test_other_sizes_than_the_models(tmp_path):
         ([{"ph": "X", "cat": "cpu_op", "name": "a"}], "has no time: None"),
         ([call("aten::relu", 1, 5, 1), kernel(3, 4, 99)], "holds no operator whose kernels have a time"),
         ([call("aten::relu", 1, 0, 1)], "holds no operator with a time"),
+        ([call("autograd::engine::evaluate_function: ReluBackward0", 1, 5)], "holds no operator of a forward pass"),
         ([{**call("aten::relu", 1, 5, 1), "cat": ["cpu_op"]}], "holds no operator"),
     ],
 )

@@ -37,6 +37,44 @@ def test_what_qnn_and_converters_make_of_a_name(tmp_path, name):
     assert (owned.matched.time_share, owned.matched.contraction_share) == (1.0, 1.0)
 
 
+# In the form of a transformer block's profile by qnn-profile-viewer 2.47 (Snapdragon, johnmaster/Cross-Backend_LLM_…).
+BLOCK = (
+    ("Input", 2, 53),
+    ("x_nfc", 17, 11),
+    ("rms_norm__Mul_2_0", 22, 263),
+    ("_MatMul_pre_reshape", 27, 7),
+    ("_MatMul", 30, 499),
+    ("_MatMul_post_reshape", 32, 13),
+    ("_MatMul_lhs_cast_fp16", 33, 17),
+    ("_MatMul_weight_transpose", 34, 29),
+    ("_MatMul_0_nfc", 35, 19),
+    ("_Where_0_cast_to_bool", 36, 3),
+    ("_Where", 37, 31),
+    ("Output", 3, 41),
+)
+
+
+def test_what_converters_insert_serves_the_node_whose_name_it_has(tmp_path):
+    profile = read_qnn_layers(write_csv(tmp_path / "profile.csv", device_run(BLOCK)), None)
+    graph = graph_of(
+        ("Pow", "/Pow", ("x",)),
+        ("Mul", "/Mul_2", ("/Pow:0", "x")),
+        ("MatMul", "/MatMul", ("/Mul_2:0", "w")),
+        ("Where", "/Where", ("/MatMul:0", "x")),
+        outputs=["/Where:0"],
+    )
+    owned = owners(tmp_path / "profile.csv", graph, profile)
+    norm, product, choice = "rms_norm__Mul_2_0", "_MatMul", "_Where"
+    assert owned.owner == {"/Pow": norm, "/Mul_2": norm, "/MatMul": product, "/Where": choice}
+    inserted = {name: served for name, served in owned.served.items() if name.startswith("_MatMul")}
+    assert set(inserted.values()) == {product}
+    assert len(inserted) == 5
+    assert owned.served["_Where_0_cast_to_bool"] == choice
+    assert owned.served["x_nfc"] == norm  # what reads the model's input first
+    whole = sum(cycles for *_, cycles in BLOCK)
+    assert owned.matched.time_share == pytest.approx(1 - (53 + 41) / whole)  # but the input's and the output's transfer
+
+
 def test_a_run_with_unknown_cycles_is_left_out(tmp_path):
     unknown = tuple((name, number, "UNKNOWN" if name == "pool" else cycles) for name, number, cycles in NODES)
     profile = read_qnn_layers(write_csv(tmp_path / "profile.csv", device_run(NODES), device_run(unknown)), None)

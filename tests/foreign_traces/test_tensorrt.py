@@ -5,7 +5,9 @@ import json
 import pytest
 
 from common.errors import PipelineError
+from common.foreign_traces.owners import owners
 from common.foreign_traces.tensorrt import read_tensorrt_profile
+from tests.support.foreign_graphs import graph_of
 
 NAMES = (
     "Reformatting CopyNode for Input Tensor 0 to Conv_0 + Relu_1",
@@ -74,6 +76,31 @@ def test_names_before_tensorrt_8_and_of_the_dla(tmp_path):
     assert layers[1].sources == ("conv1/7x7_s2", "conv1/relu_7x7", "pool1")
     assert layers[5].sources == (("a",), ("b",), ("c",))
     assert layers[7].sources[0][-1] == "/q/QuantizeLinear"
+
+
+def test_names_of_tensorrt_8_and_10(tmp_path):
+    """In the forms of NVIDIA's own example (a YOLO with quantizers) and of engines that its compiler Myelin made."""
+    names = (
+        "a.weight + /a/QuantizeLinear + /a/Conv + PWN(/a/relu/LeakyRelu)",
+        "/neck/Concat_/a/Conv:0_clone_0 copy",
+        "639 copy",
+        "/b_0/MatMul_myl109_2",
+        "__myl_MulMaxSubExpSum_myl109_3",
+    )
+    path = written(tmp_path, entries(names, (5.0, 1.0, 1.0, 3.0, 2.0)))
+    graph = graph_of(
+        ("QuantizeLinear", "/a/QuantizeLinear", ("x",)),
+        ("Conv", "/a/Conv", ("/a/QuantizeLinear:0", "w")),
+        ("LeakyRelu", "/a/relu/LeakyRelu", ("/a/Conv:0",)),
+        ("MatMul", "/b.0/MatMul", ("/a/relu/LeakyRelu:0", "w")),
+        ("Softmax", "/b.0/Softmax", ("/b.0/MatMul:0",)),
+        outputs=["/b.0/Softmax:0"],
+    )
+    owned = owners(path, graph, read_tensorrt_profile(path, None))
+    assert owned.owner["/b.0/MatMul"] == names[3]
+    assert owned.served == {names[1]: names[0], names[2]: ""}
+    assert owned.matched.contraction_share == 1.0
+    assert owned.matched.time_share == pytest.approx((5 + 1 + 3) / 12)
 
 
 def test_layer_information_tells_types_nodes_and_shapes(tmp_path):

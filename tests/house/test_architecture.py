@@ -36,6 +36,7 @@ SHARED = {
     "interrupts",
     "intervals",
     "json_stream",
+    "match_gate",
     "metric_names",
     "metric_text",
     "names",

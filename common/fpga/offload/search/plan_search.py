@@ -5,6 +5,7 @@ The search has a plan and a bound from its first moment on, and ends once they m
 1. The greedy plan, and the longest path as a bound.
 2. The network segment by segment between its gates (:mod:`common.fpga.offload.search.sequence`).
 3. If that leaves a gap, the whole network as one program (:mod:`common.fpga.offload.program.whole`).
+4. If the gap is wide, smaller segments with more items in none, and more effort for the former ones.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from common.fpga.offload.program.choices import nanoseconds
 from common.fpga.offload.program.solver import TOLERANCE
 from common.fpga.offload.program.whole import WholeSearch
 from common.fpga.offload.schedule import Assignment, KernelCall, Scheduler
-from common.fpga.offload.search.segments import segments
+from common.fpga.offload.search.segments import LOOSE_SHARE, LOOSER_SHARE, NetworkSegment, segments
 from common.fpga.offload.search.sequence import SequenceSearch
 from common.intervals import ThreePoint
 
@@ -113,14 +114,28 @@ def _in_nanoseconds(problem: Problem) -> Problem:
     return replace(problem, items=tuple(items), flows=tuple(flows), options=tuple(options))
 
 
+@dataclass
+class _Cut:
+    """The network cut into segments, with the search over them once it has begun.
+
+    Attributes:
+        loose: options over items that are in no segment.
+        loose_us: time of these items on the host.
+    """
+
+    parts: Sequence[NetworkSegment]
+    loose: Sequence[int]
+    loose_us: float
+    search: SequenceSearch | None = None
+
+
 class _PlanSearch:
     def __init__(self, problem: Problem, budget: Spending) -> None:
         self.problem, self.budget, self.effort = problem, budget, budget.left
         self.options = possible_options(problem, Scheduler(problem))
         self.whole = WholeSearch(problem, self.options, budget)
-        self.sequence: SequenceSearch | None = None
-        self.loose: list[int] = []  # options over items that are in no segment
-        self.loose_us = 0.0  # time of these items on the host
+        self.cuts: dict[float, _Cut] = {}  # by share of loose items
+        self.cut = _Cut((), (), 0.0)  # the one that is searched
         self._take(Assignment())
 
     @property
@@ -137,7 +152,8 @@ class _PlanSearch:
         self._take_steps(self._steps())
         if self.gap > WIDE:
             self.budget.left += (WIDE_EFFORT - 1) * self.effort
-            self._take_steps(iter([self._by_segments, lambda: self.whole.scheduled(self.budget.left)]))
+            rest = (self._by_looser_segments, self._by_segments, lambda: self.whole.scheduled(self.budget.left))
+            self._take_steps(iter(rest))
         if len(self.options) <= MOST_OPTIONS and not self.budget.is_late:
             self.budget.left = max(self.budget.left, SMALLER_SHARE * self.effort)
             self.whole.smaller(SMALLER_SHARE * self.effort)
@@ -164,19 +180,35 @@ class _PlanSearch:
             yield from at_once if count > FEW_OPTIONS else []
             yield lambda: whole.scheduled(self.effort)
 
-    def _by_segments(self) -> None:
+    def _by_segments(self, loose_share: float = LOOSE_SHARE) -> None:
         """Search segment by segment, from where an earlier search of them ended."""
-        if self.sequence is None:
+        self.cut = self._cut(loose_share)
+        if self.cut.parts == self._cut(LOOSE_SHARE).parts:
+            self.cut = self._cut(LOOSE_SHARE)
+        if len(self.cut.parts) == 1:
+            return
+        if self.cut.search is None:
             wiring = self.whole.scheduler.wiring
-            parts = segments(self.problem, wiring, self.options)
-            if len(parts) == 1:
-                return
+            self.cut.search = SequenceSearch(
+                self.problem, self.options, self.cut.parts, wiring, self.budget, self._take_calls
+            )
+        self.cut.search.run()
+
+    def _by_looser_segments(self) -> None:
+        """Search smaller segments, with half of the effort that is left."""
+        kept = self.budget.left / 2
+        self.budget.left -= kept
+        self._by_segments(LOOSER_SHARE)
+        self.budget.left += kept
+
+    def _cut(self, loose_share: float) -> _Cut:
+        if loose_share not in self.cuts:
+            parts = segments(self.problem, self.whole.scheduler.wiring, self.options, loose_share)
             inside = {item for part in parts for item in part.items}
-            self.loose = [index for index in self.options if not inside.issuperset(self.problem.options[index].covers)]
-            loose = {item for index in self.loose for item in self.problem.options[index].covers}
-            self.loose_us = sum(self.problem.items[item].host_us for item in loose)
-            self.sequence = SequenceSearch(self.problem, self.options, parts, wiring, self.budget, self._take_calls)
-        self.sequence.run()
+            loose = [index for index in self.options if not inside.issuperset(self.problem.options[index].covers)]
+            items = {item for index in loose for item in self.problem.options[index].covers}
+            self.cuts[loose_share] = _Cut(parts, loose, sum(self.problem.items[item].host_us for item in items))
+        return self.cuts[loose_share]
 
     def _take(self, plan: Assignment) -> None:
         self.whole.offer(plan)
@@ -203,8 +235,8 @@ class _PlanSearch:
                 self.whole.offer(replace(plan, order=tuple(sorted(served, key=served.__getitem__))))
                 self.whole.offer(self.whole.scheduler.by_urgency(plan))
             self.whole.raise_bound(bound_ns)
-            if not self.whole.is_final and nanoseconds(finish_us - self.loose_us) < self.whole.finish_ns:
-                longer = extended(plan, self.loose, self.whole.scheduler, self.budget)
+            if not self.whole.is_final and nanoseconds(finish_us - self.cut.loose_us) < self.whole.finish_ns:
+                longer = extended(plan, self.cut.loose, self.whole.scheduler, self.budget)
                 self.whole.offer(longer)
                 self.whole.offer(self.whole.scheduler.by_urgency(longer))
         self.whole.raise_bound(bound_ns)

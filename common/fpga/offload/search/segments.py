@@ -3,7 +3,8 @@
 A segment is a problem of its own, given on which side of the link each gate is. Its least time, summed over all
 segments, bounds every plan. A few short items beside a gate do not keep it from being one: such a loose item is in no
 segment, so that the bound lacks its time. Two towers that the host computes one after the other are cut in this way,
-though the card may begin the second one early.
+though the card may begin the second one early. More loose items make smaller segments, which are solved sooner. Neither
+kind of bound is the better one on every network.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from common.fpga.device.resources import Resources
 from common.fpga.offload.problem import NONE, EngineType, Item, LaunchRule, OffloadFlow, Option, Problem, Wiring
 
 LOOSE_SHARE = 0.015  # of the host's time: most that the bound may lack
+LOOSER_SHARE = 0.1  # likewise, where the segments of the former leave a wide gap
 MOST_BESIDE = 200  # items beside a gate
 LARGE = 24  # items that a call can compute, in a segment that is worth loose items
 
@@ -31,10 +33,15 @@ class NetworkSegment:
     items: tuple[int, ...]
 
 
-def segments(problem: Problem, wiring: Wiring, options: Sequence[int]) -> list[NetworkSegment]:
-    """Cut a problem at its gates. Items between two gates that depend on none or lead to none are in no segment."""
+def segments(
+    problem: Problem, wiring: Wiring, options: Sequence[int], loose_share: float = LOOSE_SHARE
+) -> list[NetworkSegment]:
+    """Cut a problem at its gates. Items between two gates that depend on none or lead to none are in no segment.
+
+    ``loose_share`` is most of the host's time that the bound may lack.
+    """
     order = _Order(problem, wiring, options)
-    gates = [None, *order.gates(), None]
+    gates = [None, *order.gates(loose_share), None]
     cut: list[NetworkSegment] = []
     for entry, leave in pairwise(gates):
         segment = NetworkSegment(entry, leave, order.between(entry, leave))
@@ -77,11 +84,11 @@ class _Order:
             for source in sources[item]:
                 self.after[source] |= self.after[item] | 1 << item
 
-    def gates(self) -> Sequence[int]:
+    def gates(self, loose_share: float) -> Sequence[int]:
         """Return the gates: each comes after the last, no call spans it, and all beside it is loose."""
         beside = {item: mask for item in self._unspanned() if (mask := self._beside(item)).bit_count() <= MOST_BESIDE}
         cuts = _Cuts(beside, self.loss_us, [item in self.may_move for item in range(len(self.items))])
-        left_us = LOOSE_SHARE * sum(item.host_us for item in self.items)
+        left_us = loose_share * sum(item.host_us for item in self.items)
         while (cheapest := cuts.cheapest()) is not None and cheapest[0] <= left_us:
             cost_us, gate = cheapest
             if self._is_ordered(cuts.gates, gate):

@@ -6,6 +6,7 @@ import threading
 
 import pytest
 
+from benchmarks.offload_scaling import mixture
 from common import interrupts
 from common.fpga.offload.baselines import extended, possible_options
 from common.fpga.offload.effort import Effort, Spending
@@ -176,6 +177,39 @@ def test_steps_that_only_the_host_can_do_are_one_segment():
     given = problem([3] * size, flows, [engine("E")], [option("o", [20], 0, 1)])
     parts = segments(given, Wiring(given), [0])
     assert [part.items for part in parts if part.items] == [tuple(range(20)), (20,), (21,), tuple(range(22, size))]
+
+
+def beside_a_chain(count):
+    """A chain of blocks, and beside each block a short step that depends on an input alone: 5 % of the host's time."""
+    hosts, flows, options, last = [], [], [], 5 * count - 1
+    for side in range(0, 5 * count, 5):
+        hosts += [8, 31, 37, 41, 43]
+        flows += [flow(f"in{side}", None, [side], 1, 1), flow(f"t{side}", side, [side + 3], 1, 1)]
+        following = {side + 4: side + 6}
+        for item in range(side + 1, side + 5):
+            readers = [] if item == last else [following.get(item, item + 1)]
+            flows.append(flow(f"t{item}", item, readers, 2, 3, is_output=item == last))
+        options += [option(f"o{item}", [item], item % 2, 9 + item % 5, 4) for item in range(side, side + 5)]
+    return problem(hosts, flows, [engine("E"), engine("F")], options)
+
+
+def test_more_loose_items_make_smaller_segments():
+    given = beside_a_chain(40)
+    sizes = {
+        share: max(len(part.items) for part in segments(given, Wiring(given), range(200), share))
+        for share in (gates.LOOSE_SHARE, gates.LOOSER_SHARE)
+    }
+    assert sizes[gates.LOOSE_SHARE] > 100
+    assert sizes[gates.LOOSER_SHARE] <= gates.LARGE
+
+
+@pytest.mark.slow
+def test_a_wide_gap_is_searched_in_smaller_segments_as_well(monkeypatch):
+    """Eight experts side by side, without effort for CP-SAT: the greedy plan and the linear bounds leave a gap."""
+    shares = []
+    monkeypatch.setattr(plan_search, "segments", lambda *given: (shares.append(given[3]), segments(*given))[1])
+    assert optimize(mixture(layers=1).problem(), Effort(0.0)).gap > plan_search.WIDE
+    assert shares == [gates.LOOSE_SHARE, gates.LOOSER_SHARE]
 
 
 def blocks(count, kinds=2, seed=4):
