@@ -3,19 +3,22 @@
 Reads   op_roofline.csv, latency_summary.json, run_latency.csv, power_samples.csv; host_ceilings.json if it exists.
 Writes  ops_profile.csv (latency, FLOPs, bytes and energy of each node), energy_summary.json, efficiency.json.
 
-Average power is --avg-power-w, else the power that stage 01 measured, else the prediction of an energy model in
-configs/energy.yaml; the column energy_source says which. Static power is --static-power-w, else the power measured
-before the runs, else the model's. Static energy is divided over the nodes by time, dynamic energy by modelled work.
+Average power is --avg-power-w, else the power that stage 01 measured, else what the name of the host's processor says:
+a share of its thermal design power by the cores in use, and its memory (configs/processors.yaml). The column
+energy_source says which. Static power is --static-power-w, else the power measured before the runs, else modelled.
+Static energy is divided over the nodes by time, dynamic energy by modelled work (configs/energy.yaml).
 
-EXAMPLE of input (op_roofline.csv) and output (ops_profile.csv), some columns, at two threads:
+EXAMPLE of input (op_roofline.csv) and output (ops_profile.csv), some columns, at two threads of a machine with two
+Xeon Gold 6130 and 96 GiB:
 
     executed_node,dtype,flops,weight_bytes,input_bytes,output_bytes,node_latency_us
     conv1,float32,236027904,37632,602112,3211264,2310.5
 
     executed_node,compute_energy_uj,movement_energy_uj,static_energy_uj,energy_uj,energy_source
-    conv1,8591.4157056,50.0166912,3419.54,12060.9723968,modelled
+    conv1,33588.775,195.543953,97272.05,131056.369,modelled
 
     python 05_energy_estimate.py --avg-power-w 65 --static-power-w 40   # power meter: running, and idle
+    python 05_energy_estimate.py --cpu "Intel Xeon Gold 6130"           # the processor that a machine hides
 """
 
 from __future__ import annotations
@@ -36,9 +39,12 @@ from common.number_formats import MEASURED_PEAKS
 from common.power.bounded_value import given
 from common.power.efficiency import Host
 from common.power.energy_model import read_energy_configuration
-from common.power.estimate import estimate
+from common.power.estimate import KnownPower, estimate
+from common.power.host_power import HostPower, host_power, idle_fraction
 from common.power.measured import measured_static
-from common.power.run_rows import measured_power, node_work, profile_rows
+from common.power.processor_law import ProcessorLaw, read_processor_law
+from common.power.processors import HostFacts, read_processors
+from common.power.run_rows import is_processor_alone, measured_power, node_work, profile_rows
 from common.roofline import GIVEN
 from common.view.node_labels import labels_of
 from common.view.profile.energy_text import energy_report
@@ -51,11 +57,12 @@ def arguments() -> cli.Parser:
     watts: dict[str, Any] = {"type": cli.positive_float, "metavar": "W"}
     parser.setting("--avg-power-w", "--avg_power_w", help="mean power during the runs, from a power meter", **watts)
     parser.setting("--static-power-w", help="power of the same part of the machine when idle", **watts)
+    parser.setting("--cpu", metavar="MODEL", help="name of the host's processor (default: as its system names it)")
     parser.shared("--ceilings")
     config = cli.ROOT / "configs/energy.yaml"
     text = "energy models and cost factors"
     parser.setting("--energy-config", type=cli.path, default=config, metavar="FILE", help=text)
-    parser.setting("--energy-model", default="server-cpu", metavar="NAME", help="energy model to use")
+    parser.setting("--energy-model", default="server-cpu", metavar="NAME", help="energy model that divides the energy")
     return parser
 
 
@@ -77,6 +84,15 @@ def known_host(stage: cli.StageRun, threads: int) -> Host:
     return Host({roof: rate for roof, rate in rates.items() if rate}, bandwidth, measured.get("last_level_cache_bytes"))
 
 
+def modelled_power(stage: cli.StageRun, law: ProcessorLaw, threads: int, provider: str) -> HostPower | None:
+    """Return the power that the processor's name says; None where another device ran the model, or nobody names it."""
+    cpu = stage.settings.cpu
+    if not cpu and not is_processor_alone(provider):
+        return None
+    facts = HostFacts.of(stage.tables.provenance("latency_summary").host)
+    return host_power(law, read_processors(), facts, threads, cpu)
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     with cli.stage(arguments(), argv) as stage:
         settings, tables = stage.settings, stage.tables
@@ -85,14 +101,20 @@ def main(argv: Sequence[str] | None = None) -> int:
         samples, runs = tables.rows("power_samples"), tables.rows("run_latency")
         # the rows, gap included, add up to the median
         run_us = latency["p50_us"] or sum(row["node_latency_us"] for row in roofline)
+        law = read_processor_law(Section.of_file(cli.ROOT / "configs/processors.yaml"))
         meter, (run_power, idle) = given(settings.avg_power_w), measured_power(samples, runs, latency["provider"])
         static, notes = measured_static(idle, None if meter else run_power)  # a meter covers more than a sensor
         result = estimate(
             {row["executed_node"]: node_work(row) for row in roofline},
             run_us,
             latency["threads"],
-            average_power=meter or run_power,
-            static_power=given(settings.static_power_w) or static,
+            power=KnownPower(
+                meter or run_power,
+                given(settings.static_power_w) or static,
+                modelled_power(stage, law, latency["threads"], latency["provider"]),
+                idle_fraction(law),
+            ),
+            dram_pj_per_byte=law.dram_pj_per_byte,
             model=configured.model(settings.energy_model),
             factors=configured.factors,
             host=known_host(stage, latency["threads"]),

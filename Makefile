@@ -28,6 +28,7 @@ PEAK_FLOPS :=          # 03: ceiling in FLOP/s (default: the measured one)
 MEM_BW :=              # 03: ceiling in bytes/s (default: the measured one)
 AVG_POWER_W :=         # 05: average power while the model ran, from your meter
 STATIC_POWER_W :=      # 05: power of the idle host
+HOST_CPU :=            # 05: name of the host's processor, where a virtual machine hides it
 BOARD :=               # 07: a file of configs/boards, or the path of one (default: that of configs/settings.ini, or u280)
 PRECISION :=           # 07: number format of the kernels
 HOST_TABLES :=         # 07: folder of the tables of 01 to 05 that were measured on the board's own processor
@@ -139,6 +140,7 @@ OPTION_mem_bw = $(call flag,--mem-bw,$(MEM_BW))
 OPTION_ceilings = $(call flag,--ceilings,$(USED_CEILINGS))
 OPTION_avg_power_w = $(call flag,--avg-power-w,$(AVG_POWER_W))
 OPTION_static_power_w = $(call flag,--static-power-w,$(STATIC_POWER_W))
+OPTION_cpu = $(if $(strip $(HOST_CPU)),--cpu $(call quoted,$(HOST_CPU)))
 OPTION_board = $(call flag,--board,$(BOARD))
 OPTION_precision = $(call flag,--precision,$(PRECISION))
 OPTION_host_tables = $(call flag,--host-tables,$(HOST_TABLES))
@@ -178,7 +180,7 @@ CHANGED := $(foreach stamp,$(STAMPS),$(call differs,$(stamp)))
 
 # --- targets ---------------------------------------------------------------------------------------------------------
 
-.PHONY: run report design load endurance record dashboard test-dashboard test test-slow test-random test-exports test-search fuzz fuzz-coverage mutants openvino npu lint docs readme bench check-loadgen check-load check-load-models check-dashboard check-comparison check-profiler check-costs check-ceilings seed003 check-fpga check-design check-rtl cosim rtl-tools lock clean distclean help changed
+.PHONY: run report design load endurance record dashboard test-dashboard test test-slow test-random test-exports test-search fuzz fuzz-coverage mutants openvino npu lint docs readme bench check-loadgen check-load check-load-models check-dashboard check-comparison check-profiler check-costs check-energy check-ceilings seed003 check-fpga check-design check-rtl cosim rtl-tools lock clean distclean help changed
 .PHONY: no-trace
 .NOTPARALLEL:  # nothing may run beside a measurement
 .SUFFIXES:
@@ -402,6 +404,9 @@ check-profiler: $(DEV_READY)  ## compare corrected node times with unprofiled ch
 check-costs: $(DEV_READY)  ## measure what recording a run and sampling the sensors cost
 	@$(PYTHON) -m benchmarks.recorder
 	@$(PYTHON) -m benchmarks.sampler_cost
+
+check-energy: $(DEV_READY)  ## compare the power of processors with published readings, and count how many the interval holds
+	@$(PYTHON) -m benchmarks.processor_power
 
 check-ceilings: $(DEV_READY)  ## compare the ceilings with numpy's BLAS, and with likwid-bench or STREAM where installed
 	@$(PYTHON) -m benchmarks.ceilings_peers

@@ -115,8 +115,8 @@ CODE_04 := common/__init__.py common/artifacts/catalogue.py common/artifacts/che
 SCRIPT_05 := 05_energy_estimate.py
 TABLE_05 := ops_profile.csv
 READS_05 := 03 01 00
-OPTIONS_05 := avg_power_w static_power_w ceilings energy_config energy_model
-CONFIGS_05 := configs/energy.yaml
+OPTIONS_05 := avg_power_w static_power_w cpu ceilings energy_config energy_model
+CONFIGS_05 := configs/energy.yaml configs/processors.csv configs/processors.yaml
 CODE_05 := common/__init__.py common/artifacts/catalogue.py common/artifacts/checks/cells.py \
     common/artifacts/checks/documents.py common/artifacts/checks/json_text.py common/artifacts/checks/schema.py \
     common/artifacts/columns.py common/artifacts/folder.py common/artifacts/frames.py common/artifacts/journal.py \
@@ -127,9 +127,10 @@ CODE_05 := common/__init__.py common/artifacts/catalogue.py common/artifacts/che
     common/cli/wording.py common/configuration.py common/errors.py common/free_memory.py common/host_doubts.py \
     common/host_identity.py common/interrupts.py common/intervals.py common/names.py common/note_kinds.py \
     common/number_formats.py common/operators.py common/power/bounded_value.py common/power/division.py \
-    common/power/efficiency.py common/power/energy_model.py common/power/estimate.py common/power/measured.py \
-    common/power/node_energy.py common/power/run_rows.py common/roofline.py common/small_file.py common/startup.py \
-    common/sums.py common/view/__init__.py common/view/html.css common/view/html.py common/view/node_labels.py \
+    common/power/efficiency.py common/power/energy_model.py common/power/estimate.py common/power/host_power.py \
+    common/power/measured.py common/power/node_energy.py common/power/processor_law.py common/power/processors.py \
+    common/power/run_rows.py common/roofline.py common/small_file.py common/startup.py common/sums.py \
+    common/view/__init__.py common/view/html.css common/view/html.py common/view/node_labels.py \
     common/view/profile/energy_text.py common/view/tables.py common/view/text.py common/yaml_file.py
 
 SCRIPT_07 := 07_fpga_candidates.py

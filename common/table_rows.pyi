@@ -1231,6 +1231,7 @@ class EnergySummaryDocument(TypedDict):
     """The fields of energy_summary.json."""
 
     energy_source: str
+    energy_boundary: str
     average_power_w: float | None
     static_power_w: float | None
     static_power_source: str

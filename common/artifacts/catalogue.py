@@ -209,8 +209,8 @@ _table(
 _document(
     "energy_summary",
     "Energy of one inference and how it is known.",
-    f"energy_source average_power_w static_power_w static_power_source {_interval('energy', '_uj')} compute_energy_uj "
-    "movement_energy_uj static_energy_uj closure_factor",
+    f"energy_source energy_boundary average_power_w static_power_w static_power_source {_interval('energy', '_uj')} "
+    "compute_energy_uj movement_energy_uj static_energy_uj closure_factor",
 )
 _document(
     "efficiency",

@@ -97,8 +97,8 @@ STAGES: dict[str, Stage] = {
             "05_energy_estimate.py",
             ("op_roofline", "latency_summary", "run_latency", "power_samples", "host_ceilings"),
             ("ops_profile", "energy_summary", "efficiency"),
-            ("avg_power_w", "static_power_w", "ceilings", "energy_config", "energy_model"),
-            configurations=("energy.yaml",),
+            ("avg_power_w", "static_power_w", "cpu", "ceilings", "energy_config", "energy_model"),
+            configurations=("energy.yaml", "processors.csv", "processors.yaml"),
         ),
         Stage(
             "07_fpga_candidates.py",

@@ -5,7 +5,7 @@ latency. For a run of ``t`` µs at ``P`` watts, of which ``S`` watts are static 
 
     static_i  = S t x t_i / Σ t_j              t_i: node or gap; a negative gap counts as 0
     compute_i = k x flops_i x pJ/FLOP          movement_i = k x bytes_i x pJ/byte
-    k         = (P t - S t) / Σ (modelled compute + movement)      closure factor; 1 if P itself is modelled
+    k         = (P t - S t) / Σ (modelled compute + movement)      closure factor
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import numpy as np
 
 from common.configuration import IntervalPoint
 from common.errors import PipelineError, UnusableValueError
-from common.power.bounded_value import GIVEN, BoundedValue
+from common.power.bounded_value import GIVEN, MODELLED, BoundedValue
 from common.power.energy_model import EnergyModel
 from common.power.node_energy import DynamicEnergy, NodeWork, Vector, dynamic_energy, fill_unknown
 
@@ -123,18 +123,18 @@ def run_energy(
     model: EnergyModel,
     cache_bytes: float | None,
     *,
-    static_power: BoundedValue,
+    static_power: BoundedValue | None,
     average_power: BoundedValue | None,
 ) -> RunEnergy:
-    """Return the energy of one run and of each node in it.
+    """Return the energy of one run and of each node in it; a node has none without both powers.
 
     Args:
         works: every executed node and the gap.
         run_us: unprofiled latency of the run.
-        model: coefficients that divide the energy, and that predict it where no power is known.
+        model: coefficients that divide the energy.
         cache_bytes: size of the last-level cache, if known.
-        static_power: power in W that does not depend on the work.
-        average_power: mean power in W over the run, measured or given. If it is None, the model predicts the energy.
+        static_power: power in W that does not depend on the work; None if it is unknown.
+        average_power: mean power in W over the run; None if it is unknown.
 
     Raises:
         PipelineError: static power is above average power.
@@ -145,34 +145,23 @@ def run_energy(
         points: fill_unknown(dynamic_energy(works, model, cache_bytes, *points), works)
         for points in {*_DIVISIONS, *((point, point) for point in _POINTS)}
     }
-    if np.isnan(modelled["likely", "likely"].total_uj):
+    work_uj = modelled["likely", "likely"].total_uj
+    is_idle = average_power is not None and average_power.source == MODELLED and work_uj == 0
+    if average_power is None or static_power is None or np.isnan(work_uj) or is_idle:
         empty = np.full(len(works), np.nan)
         undivided = Division(empty, empty, empty, np.nan)
         return RunEnergy(average_power and average_power.times(run_us), undivided, empty, empty, unknown)
-    if average_power is None:
-        return replace(_modelled(works, run_us, modelled, static_power), unknown=unknown)
-    return replace(_known(works, run_us, modelled, static_power, average_power), unknown=unknown)
+    return replace(_divided(works, run_us, modelled, static_power, average_power), unknown=unknown)
 
 
-def _modelled(works: Sequence[NodeWork], run_us: float, modelled: Modelled, static_power: BoundedValue) -> RunEnergy:
-    """Predict the energy: at each end of the interval, every coefficient is at that end."""
-    ends = {}
-    for point in _POINTS:
-        dynamic, static_uj = modelled[point, point], static_energy(works, run_us, static_power.at(point))
-        ends[point] = Division(dynamic.compute_uj, dynamic.movement_uj, static_uj, 1.0)
-    likely, low, high = (ends[point].energy_uj for point in _POINTS)
-    total = BoundedValue(float(likely.sum()), float(low.sum()), float(high.sum()), "modelled")
-    return RunEnergy(total, ends["likely"], low, high)
-
-
-def _known(
+def _divided(
     works: Sequence[NodeWork],
     run_us: float,
     modelled: Modelled,
     static_power: BoundedValue,
     average_power: BoundedValue,
 ) -> RunEnergy:
-    """Divide a measured or given total; the interval of a node covers the uncertainty of the division."""
+    """Divide the total; the interval of a node covers its uncertainty and that of the division."""
     require_static_within(static_power, average_power)
     total = average_power.times(run_us)
     central = divide(modelled["likely", "likely"], static_energy(works, run_us, static_power.likely), total.likely)

@@ -1,8 +1,9 @@
-"""The energy models of hosts: what arithmetic, data movement and idling cost where no sensor measures power.
+"""The energy models of hosts: what arithmetic and data movement of nodes cost, relative to each other.
 
-``E = Σ flops x pJ/FLOP(dtype) + Σ bytes x pJ/byte(memory level) + static power x time`` is the energy side of the
-roofline (Choi, Bedard, Fowler, Vuduc, "A roofline model of energy", IPDPS 2013). configs/energy.yaml holds the
-coefficients, each with its interval, source and trust mark.
+``Σ flops x pJ/FLOP(dtype) + Σ bytes x pJ/byte(memory level)`` is the dynamic energy of the roofline (Choi, Bedard,
+Fowler, Vuduc, "A roofline model of energy", IPDPS 2013). It divides the dynamic energy of a run over the nodes. What
+the run takes as a whole follows from the power of the host. configs/energy.yaml holds the coefficients, each with its
+interval, source and trust mark.
 """
 
 from __future__ import annotations
@@ -19,10 +20,9 @@ MEMORY_LEVELS = ("last_level_cache", "dram")
 
 @dataclass(frozen=True, slots=True)
 class EnergyModel:
-    """Coefficients of one class of host. Static power is per hardware thread in use, at the wall."""
+    """Coefficients of one class of host."""
 
     name: str
-    static_power_w_per_thread: Constant
     compute_pj_per_flop: Mapping[str, Constant]
     movement_pj_per_byte: Mapping[str, Constant]
 
@@ -79,7 +79,6 @@ def _model(name: str, section: Section) -> EnergyModel:
     levels = section.section("movement_pj_per_byte")
     return EnergyModel(
         name=name,
-        static_power_w_per_thread=section.constant("static_power_w_per_thread"),
         compute_pj_per_flop=section.constants("compute_pj_per_flop"),
         movement_pj_per_byte={level: levels.constant(level) for level in MEMORY_LEVELS},
     )

@@ -3,21 +3,41 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from common.configuration import Constant, IntervalPoint
 from common.names import listed
-from common.power.bounded_value import BoundedValue, value_at
+from common.power.bounded_value import MODELLED, BoundedValue, independent_sum, value_at
 from common.power.division import RunEnergy, run_energy
 from common.power.efficiency import Host, MillionInferences, WholeRun, efficiency, million_inferences
 from common.power.energy_model import CostFactors, EnergyModel
-from common.power.node_energy import NodeWork, compute_roof_us, total_bytes, total_flops
+from common.power.host_power import HostPower
+from common.power.node_energy import UJ_PER_PJ, NodeWork, compute_roof_us, dram_bytes, total_bytes, total_flops
 
 if TYPE_CHECKING:
     from common.table_rows import EfficiencyDocument, EnergySummaryDocument
 
 MOST_NAMED = 3  # nodes that a note names
+POINTS: tuple[IntervalPoint, ...] = ("likely", "low", "high")
+
+
+@dataclass(frozen=True, slots=True)
+class KnownPower:
+    """Power of the host as far as it is known; None is unknown.
+
+    Attributes:
+        average: over the runs, measured or given; it comes before the model.
+        static: of the idle host, measured or given.
+        modelled: what the name of the processor says.
+        idle_fraction: static over average power where only the average is known.
+    """
+
+    average: BoundedValue | None
+    static: BoundedValue | None
+    modelled: HostPower | None
+    idle_fraction: BoundedValue
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,8 +56,8 @@ def estimate(
     run_us: float,
     threads: int,
     *,
-    average_power: BoundedValue | None,
-    static_power: BoundedValue | None,
+    power: KnownPower,
+    dram_pj_per_byte: Constant,
     model: EnergyModel,
     factors: CostFactors,
     host: Host,
@@ -48,44 +68,78 @@ def estimate(
         works: every executed node and the gap, by name.
         run_us: unprofiled latency.
         threads: hardware threads in use.
-        average_power: mean power of the run, measured or given. If it is None, the model predicts the energy.
-        static_power: power of the idle host, measured or given; if None, that of the model for the threads in use.
-        model: divides the energy, and predicts whatever was neither measured nor given.
+        power: of the host.
+        dram_pj_per_byte: what the traffic of a modelled memory costs.
+        model: divides the energy over the nodes.
         factors: emissions and prices.
         host: as far as it is known.
 
     Raises:
         PipelineError: static power is above average power, or no node has work to divide by.
     """
-    static = static_power or _modelled_static(model, threads)
-    nodes = list(works.values())
-    cache_bytes = host.last_level_cache_bytes
-    energy = run_energy(nodes, run_us, model, cache_bytes, static_power=static, average_power=average_power)
+    nodes, cache_bytes = list(works.values()), host.last_level_cache_bytes
+    average = power.average or modelled_average(power.modelled, nodes, run_us, cache_bytes, dram_pj_per_byte)
+    static = power.static or modelled_static(power, average)
+    energy = run_energy(nodes, run_us, model, cache_bytes, static_power=static, average_power=average)
     roof_us = compute_roof_us(nodes, host.peaks_flop_per_s)
     whole = WholeRun(run_us, threads, total_flops(nodes), total_bytes(nodes), energy.total, roof_us)
     million = million_inferences(whole, factors)
+    boundary = power.modelled.boundary if power.modelled and not power.average else ""
     return EnergyEstimate(
         energy=energy,
-        summary=summarise(energy, run_us, static),
+        summary=summarise(energy, run_us, static, boundary),
         efficiency=efficiency(whole, host, million),
         million=million,
-        notes=tuple(energy_notes(energy, list(works), model, static, host)),
+        notes=tuple(energy_notes(energy, list(works), model, power, static, host)),
     )
 
 
-def _modelled_static(model: EnergyModel, threads: int) -> BoundedValue:
-    per_thread = model.static_power_w_per_thread
-    return BoundedValue(per_thread.likely, per_thread.low, per_thread.high, "modelled").times(threads)
+def modelled_average(
+    modelled: HostPower | None,
+    works: Sequence[NodeWork],
+    run_us: float,
+    cache_bytes: float | None,
+    pj_per_byte: Constant,
+) -> BoundedValue | None:
+    """Return the power of packages and memory over a run, with the traffic of the memory where it is known."""
+    if modelled is None:
+        return None
+    likely, low, high = (
+        UJ_PER_PJ * float(dram_bytes(works, cache_bytes, point).sum()) * pj_per_byte.at(point) / run_us
+        for point in POINTS
+    )
+    if math.isnan(likely):
+        return modelled.average
+    return independent_sum(modelled.average, BoundedValue(likely, low, high, MODELLED))
 
 
-def summarise(energy: RunEnergy, run_us: float, static_power: BoundedValue) -> EnergySummaryDocument:
+def modelled_static(power: KnownPower, average: BoundedValue | None) -> BoundedValue | None:
+    """Return the static power that a model gives.
+
+    A known average may be that of another part of the machine than the model's, such as a meter's. Static power is then
+    the idle share of it.
+    """
+    if power.average is None or average is None:
+        return power.modelled.static if power.modelled else None
+    fraction = power.idle_fraction
+    if power.modelled:
+        static, whole = power.modelled.static, power.modelled.average.likely
+        fraction = BoundedValue(static.likely / whole, static.low / whole, static.high / whole, MODELLED)
+    likely, low, high = (average.likely * min(1.0, share) for share in (fraction.likely, fraction.low, fraction.high))
+    return BoundedValue(likely, low, high, MODELLED)
+
+
+def summarise(
+    energy: RunEnergy, run_us: float, static_power: BoundedValue | None, boundary: str = ""
+) -> EnergySummaryDocument:
     """Return the total of the run and its three causes; average power is energy over latency."""
     division, total_uj = energy.division, energy.total
     return {
         "energy_source": total_uj.source if total_uj else "unavailable",
+        "energy_boundary": boundary,
         "average_power_w": total_uj.likely / run_us if total_uj else None,
-        "static_power_w": static_power.likely,
-        "static_power_source": static_power.source,
+        "static_power_w": value_at(static_power, "likely"),
+        "static_power_source": static_power.source if static_power else "unavailable",
         "energy_uj": value_at(total_uj, "likely"),
         "energy_low_uj": value_at(total_uj, "low"),
         "energy_high_uj": value_at(total_uj, "high"),
@@ -102,32 +156,47 @@ def _sum(values: Iterable[float]) -> float | None:
 
 
 def energy_notes(
-    energy: RunEnergy, names: Sequence[str], model: EnergyModel, static_power: BoundedValue, host: Host
+    energy: RunEnergy,
+    names: Sequence[str],
+    model: EnergyModel,
+    power: KnownPower,
+    static_power: BoundedValue | None,
+    host: Host,
 ) -> list[str]:
     """Return one line, with a remedy, for each limit on the trust in the energy; ``names`` are those of its nodes."""
-    lines = [*_unknown_work(energy, names, model)]
-    if energy.total is None or energy.total.source == "modelled":
-        stand_in = f"the model {model.name} predicts the energy" if energy.total else "the energy is unknown"
-        remedy = "rerun <power_samples> where RAPL or NVML can be read, or give <avg_power_w>"
-        lines.append(f"energy: no measured power; {stand_in}; {remedy}")
-    elif static_power.source == "modelled":
-        lines.append(
-            f"energy: static power is modelled, {static_power.likely:.3g} W; its error counts as dynamic energy; "
-            "measure the idle host and give <static_power_w>"
-        )
+    lines = [*_unknown_work(energy, names, model), *_power_notes(power, static_power)]
     if not host.last_level_cache_bytes:
         lines.append(
             "energy: the size of the last-level cache is unknown, so all bytes count as DRAM traffic; "
             "run <host_ceilings>"
         )
     low, high = energy.expected_closure
-    if energy.is_divided and not low <= energy.division.closure_factor <= high:
+    if power.average and energy.is_divided and not low <= energy.division.closure_factor <= high:
         lines.append(
             f"energy: closure factor {energy.division.closure_factor:.3g} is outside {low:.2g} to {high:.2g}, "
             f"the range of {model.name}; power and model describe different parts of the machine; check the power, "
             "<static_power_w> and <energy_model>"
         )
     return lines
+
+
+def _power_notes(power: KnownPower, static_power: BoundedValue | None) -> Iterator[str]:
+    remedy = "rerun <power_samples> where RAPL or NVML can be read, or give <avg_power_w>"
+    if power.average is None and power.modelled is None:
+        yield (
+            "energy: no measured power, and the power of what ran the model is unknown; the energy is unknown; "
+            f"{remedy} or <cpu>"
+        )
+    elif power.average is None and power.modelled:
+        counted = f"{power.modelled.name}; {power.modelled.boundary}"
+        yield f"energy: no measured power; the processor's name predicts it ({counted}); {remedy}"
+        for text in power.modelled.notes:
+            yield f"energy: {text}; give <cpu>, or <avg_power_w> of the machine"
+    elif static_power and static_power.source == MODELLED:
+        yield (
+            f"energy: static power is modelled, {static_power.likely:.3g} W; its error counts as dynamic energy; "
+            "measure the idle host and give <static_power_w>"
+        )
 
 
 def _unknown_work(energy: RunEnergy, names: Sequence[str], model: EnergyModel) -> list[str]:

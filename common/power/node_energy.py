@@ -10,7 +10,8 @@ hierarchies", IBM Systems Journal, 1970): a reuse hits the cache if the bytes to
   model fit.
 * A memory-bound node above the roof moved its bytes faster than DRAM can. All of them came from the cache.
 
-At the low end every byte comes from the cache, at the high end every byte comes from DRAM.
+At the low end every byte comes from the cache, at the high end every byte comes from DRAM. A byte from DRAM passes the
+cache, too.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from common.configuration import IntervalPoint
-from common.power.energy_model import EnergyModel
+from common.power.energy_model import MEMORY_LEVELS, EnergyModel
 from common.sums import total
 
 UJ_PER_PJ = 1e-6
@@ -54,6 +55,11 @@ class NodeWork:
             return None
         return self.weight_bytes + self.activation_bytes
 
+    @property
+    def moved_bytes(self) -> float | None:
+        """Bytes that the node or the gap moves; the gap moves none."""
+        return 0.0 if self.is_gap else self.bytes
+
 
 @dataclass(frozen=True, slots=True)
 class DynamicEnergy:
@@ -83,12 +89,19 @@ def dynamic_energy(
         compute: point of the interval of pJ per FLOP.
         movement: point of the interval of pJ per byte; its ends also decide the memory level.
     """
-    run_bytes = total_bytes(works)
-    in_cache = run_bytes is not None and run_bytes <= (cache_bytes or 0)
+    moved = np.array([np.nan if work.moved_bytes is None else work.moved_bytes for work in works], dtype=float)
+    cache, dram = (model.movement_pj_per_byte[level].at(movement) for level in MEMORY_LEVELS)
     return DynamicEnergy(
         np.array([_compute_uj(work, model, compute) for work in works], dtype=float),
-        np.array([_movement_uj(work, model, cache_bytes or 0, in_cache, movement) for work in works], dtype=float),
+        UJ_PER_PJ * (cache * moved + dram * dram_bytes(works, cache_bytes, movement)),
     )
+
+
+def dram_bytes(works: Sequence[NodeWork], cache_bytes: float | None, point: IntervalPoint = "likely") -> Vector:
+    """Return the bytes of each node that DRAM serves; NaN where they are unknown, all if the cache is."""
+    run_bytes, cache = total_bytes(works), cache_bytes or 0
+    fits = run_bytes is not None and run_bytes <= cache
+    return np.array([_dram_bytes(work, cache, point, model_fits=fits) for work in works], dtype=float)
 
 
 def total_flops(works: Sequence[NodeWork]) -> float | None:
@@ -117,25 +130,17 @@ def _compute_uj(work: NodeWork, model: EnergyModel, point: IntervalPoint) -> flo
     return UJ_PER_PJ * work.flops * model.compute_pj_per_flop[work.dtype].at(point)
 
 
-def _movement_uj(
-    work: NodeWork, model: EnergyModel, cache_bytes: float, model_fits: bool, point: IntervalPoint
-) -> float:
+def _dram_bytes(work: NodeWork, cache_bytes: float, point: IntervalPoint, *, model_fits: bool) -> float:
     if work.is_gap:
         return 0.0
     if work.weight_bytes is None or work.activation_bytes is None:
         return np.nan
+    if point != "likely":
+        return 0.0 if point == "low" else work.weight_bytes + work.activation_bytes
     node_fits = work.is_cache_resident or work.weight_bytes + work.activation_bytes <= cache_bytes
-    weights_at = _level(work.is_cache_resident or model_fits, point)
-    activations_at = _level(node_fits, point)
-    pj_per_byte = {level: coefficient.at(point) for level, coefficient in model.movement_pj_per_byte.items()}
-    return UJ_PER_PJ * (
-        work.weight_bytes * pj_per_byte[weights_at] + work.activation_bytes * pj_per_byte[activations_at]
+    return (0.0 if work.is_cache_resident or model_fits else work.weight_bytes) + (
+        0.0 if node_fits else work.activation_bytes
     )
-
-
-def _level(fits: bool, point: IntervalPoint) -> str:
-    at_cache = fits if point == "likely" else point == "low"
-    return "last_level_cache" if at_cache else "dram"
 
 
 def fill_unknown(dynamic: DynamicEnergy, works: Sequence[NodeWork]) -> DynamicEnergy:

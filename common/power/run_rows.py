@@ -15,6 +15,12 @@ if TYPE_CHECKING:
     from common.table_rows import OpRooflineRow, OpsProfileRow, PowerSamplesRow, RunLatencyRow
 
 GPU_PROVIDERS = ("CUDA", "Tensorrt", "NvTensorRT")
+CPU_PROVIDERS = ("CPU", "OpenVINO", "Dnnl", "Xnnpack")  # OpenVINO's default device is the processor
+
+
+def is_processor_alone(provider: str) -> bool:
+    """Return whether the processor ran the whole model: the power of another device does not follow from its name."""
+    return provider.startswith(CPU_PROVIDERS)
 
 
 def node_work(row: OpRooflineRow) -> NodeWork:

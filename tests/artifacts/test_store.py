@@ -122,6 +122,7 @@ def test_an_empty_table_comes_back_empty(tmp_path):
 
 ENERGIES = {
     "energy_source": "given",
+    "energy_boundary": "",
     "average_power_w": 5.5,
     "static_power_w": None,
     "static_power_source": "unavailable",

@@ -60,7 +60,7 @@ VARIABLES = {
     "HOST_SCALE",
     "HOST_SCALE_SOURCE",
 }
-VARIABLES |= {"AVG_POWER_W", "STATIC_POWER_W", "BOARD", "PRECISION", "HOST", "SEED", "MINUTES", "CAMPAIGNS"}
+VARIABLES |= {"AVG_POWER_W", "STATIC_POWER_W", "HOST_CPU", "BOARD", "PRECISION", "HOST", "SEED", "MINUTES", "CAMPAIGNS"}
 VARIABLES |= {"HARDWARE", "SWEEP", "RATE", "ARRIVALS", "BATCH_MAX", "BATCH_WAIT", "BOUND_MS"}
 ALL = ["00", "01", "02", "03", "04", "05", "07", "09", "06"]
 STUB = """
@@ -115,8 +115,10 @@ class Pipeline:
             "power/estimate",
         ):
             self.write(f"common/{room}.py", "")
-        for name in ("energy", "bottlenecks", "fpga", *KERNEL_CONFIGS, "boards/u280", "boards/u50", "hardware/gemmini"):
+        stems = ("energy", "processors", "bottlenecks", "fpga", "boards/u280", "boards/u50", "hardware/gemmini")
+        for name in (*stems, *KERNEL_CONFIGS):
             self.write(f"configs/{name}.yaml", "")
+        self.write("configs/processors.csv", "")
         self.write("configs/settings.ini", SETTINGS)
         self.write("failing", "")
         for model in ("model.onnx", "other.onnx"):
@@ -217,7 +219,7 @@ def test_every_stage_gets_its_flags(pipeline: Pipeline) -> None:
     given = (
         "OUT=out/b/ RUNS=23 WARMUP=3 THREADS=2 PROVIDER=CPU INPUT=x=x.npy\\ y=y.png DIM=batch=1\\ seq=7 MEM_BW=5e10 "
     )
-    given += "PEAK_FLOPS=1e12 AVG_POWER_W=65 STATIC_POWER_W=40 BOARD=u50 PRECISION=int8"
+    given += "PEAK_FLOPS=1e12 AVG_POWER_W=65 STATIC_POWER_W=40 HOST_CPU=Xeon\\ 7 BOARD=u50 PRECISION=int8"
     words = [word.replace("\\ ", " ") for word in re.split(r"(?<!\\) ", given)]
     assert pipeline.make(*words) == ALL[1:]
     assert pipeline.flags == {
@@ -226,7 +228,7 @@ def test_every_stage_gets_its_flags(pipeline: Pipeline) -> None:
         "02": "--model models/model.onnx --dim batch=1 --dim seq=7 --input x=x.npy --input y=y.png --out out/b",
         "03": "--peak-flops 1e12 --mem-bw 5e10 --out out/b",
         "04": "--out out/b",
-        "05": "--avg-power-w 65 --static-power-w 40 --out out/b",
+        "05": "--avg-power-w 65 --static-power-w 40 --cpu Xeon 7 --out out/b",
         "06": "--out out/b",
         "07": "--board u50 --precision int8 --out out/b",
         "09": "--out out/b",
@@ -302,6 +304,8 @@ def test_a_switch_to_an_older_model_is_seen(pipeline: Pipeline) -> None:
         ("common/view/profile/work_text.py", ["02", "03", "04", "05", "07", "09", "06"]),
         ("common/graph.py", ["02", "03", "04", "05", "07", "09", "06"]),
         ("configs/energy.yaml", ["05", "07", "09", "06"]),
+        ("configs/processors.yaml", ["05", "07", "09", "06"]),
+        ("configs/processors.csv", ["05", "07", "09", "06"]),
         ("configs/bottlenecks.yaml", ["09", "06"]),
         ("configs/fpga.yaml", ["07", "09", "06"]),
         ("configs/card_energy.yaml", ["07", "09", "06"]),

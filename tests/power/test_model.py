@@ -12,7 +12,8 @@ from common.power.bounded_value import BoundedValue, given
 from common.power.division import run_energy, static_energy
 from common.power.efficiency import Host, WholeRun, efficiency, million_inferences, ratio
 from common.power.energy_model import CostFactors, EnergyModel, read_energy_configuration
-from common.power.estimate import estimate
+from common.power.estimate import KnownPower, estimate
+from common.power.host_power import HostPower
 from common.power.measured import PowerSample, average_power, counted_domains, idle_power
 from common.power.node_energy import NodeWork, compute_roof_us, dynamic_energy, fill_unknown, total_bytes, total_flops
 from tests.support.paths import ROOT
@@ -30,9 +31,8 @@ def constant(likely, low, high):
 
 MODEL = EnergyModel(
     name="test",
-    static_power_w_per_thread=constant(3.0, 2.0, 5.0),
     compute_pj_per_flop={"float32": constant(7.0, 2.0, 11.0), "int8": constant(2.0, 1.0, 3.0)},
-    movement_pj_per_byte={"last_level_cache": constant(13.0, 5.0, 17.0), "dram": constant(101.0, 53.0, 211.0)},
+    movement_pj_per_byte={"last_level_cache": constant(13.0, 5.0, 17.0), "dram": constant(88.0, 48.0, 194.0)},
 )
 CONV = NodeWork(19.0, "float32", 23e6, weight_bytes=29e3, activation_bytes=31e3)
 GEMM = NodeWork(37.0, "int8", 41e6, weight_bytes=43e3, activation_bytes=47e3)
@@ -41,7 +41,8 @@ RUN_US = 19.0 + 37.0 + 4.0
 CACHE_BYTES = 70e3  # CONV's 60 kB fit, GEMM's 90 kB do not, nor does the model's 150 kB
 CONV_COMPUTE_UJ = 23 * 7.0  # 23 MFLOP x 7 pJ = 161 µJ
 GEMM_COMPUTE_UJ = 41 * 2.0
-CONV_MOVEMENT_UJ = 0.029 * 101 + 0.031 * 13  # weights from DRAM, activations from the cache: 29 kB x 101 pJ = 2.929 µJ
+# weights from DRAM through the cache, at 88 + 13 pJ, activations from the cache: 29 kB x 101 pJ = 2.929 µJ
+CONV_MOVEMENT_UJ = 0.029 * 101 + 0.031 * 13
 GEMM_MOVEMENT_UJ = (0.043 + 0.047) * 101
 DYNAMIC_UJ = CONV_COMPUTE_UJ + GEMM_COMPUTE_UJ + CONV_MOVEMENT_UJ + GEMM_MOVEMENT_UJ
 
@@ -145,15 +146,23 @@ def test_shares_of_energy_are_not_shares_of_latency():
     assert CONV.latency_us < GEMM.latency_us
 
 
-def test_without_power_the_model_gives_it():
+def test_without_power_there_is_no_energy():
     result = energy(static_w=bounded(3.0, 2.0, 5.0, "modelled"))
-    assert result.division.closure_factor == 1.0
-    assert result.total.source == "modelled"
-    assert result.total.likely == pytest.approx(3.0 * 60 + DYNAMIC_UJ)
-    low_uj = 2.0 * 60 + 23 * 2.0 + 41 * 1.0 + 0.150 * 5
-    high_uj = 5.0 * 60 + 23 * 11.0 + 41 * 3.0 + 0.150 * 211
-    assert (result.total.low, result.total.high) == pytest.approx((low_uj, high_uj))
-    assert result.low_uj.sum() == pytest.approx(low_uj)
+    assert result.total is None
+    assert not result.is_divided
+
+
+def test_a_modelled_power_is_divided_as_a_known_one():
+    result = energy(static_w=bounded(2.0, 2.0, 2.0, "modelled"), average=bounded(11.0, 7.0, 17.0, "modelled"))
+    assert result.total == BoundedValue(660.0, 420.0, 1020.0, "modelled")
+    assert result.division.closure_factor == pytest.approx((660 - 120) / DYNAMIC_UJ)
+    assert (result.low_uj[2], result.high_uj[2]) == pytest.approx((8.0, 8.0))  # the gap has static energy alone
+
+
+def test_a_modelled_power_without_work_stays_undivided():
+    result = energy([NodeWork(5.0, "float32", 0, 0.0, 0.0)], 5.0, average=bounded(11.0, 7.0, 17.0, "modelled"))
+    assert result.total == BoundedValue(55.0, 35.0, 85.0, "modelled")
+    assert not result.is_divided
 
 
 def test_intervals_of_nodes_hold_the_figure_and_are_those_of_the_division():
@@ -318,22 +327,53 @@ def test_what_is_unknown_stays_so():
     assert ratio(1.0, 0.0) is None
 
 
-def test_the_modelled_static_power_is_that_of_the_threads_in_use():
-    result = estimate(
+MODELLED = HostPower(
+    bounded(9.0, 6.0, 18.0, "modelled"), bounded(3.0, 2.0, 5.0, "modelled"), "a processor", "the package"
+)
+FRACTION = bounded(0.25, 0.125, 0.5, "modelled")
+TRAFFIC = constant(150.0, 120.0, 210.0)
+
+
+def estimated(*, average=None, static=None, modelled=MODELLED):
+    return estimate(
         {"conv": CONV, "(gap)": NodeWork(1.0, is_gap=True)},
         20.0,
         3,
-        average_power=None,
-        static_power=None,
+        power=KnownPower(average, static, modelled, FRACTION),
+        dram_pj_per_byte=TRAFFIC,
         model=MODEL,
         factors=FACTORS,
         host=Host(),
     )
-    assert result.summary["static_power_w"] == 9.0
-    assert result.summary["static_power_source"] == "modelled"
-    assert result.summary["static_energy_uj"] == pytest.approx(180.0)
-    assert result.summary["average_power_w"] == pytest.approx(result.summary["energy_uj"] / 20.0)
+
+
+def test_the_modelled_power_is_that_of_the_processor_and_of_the_traffic_of_its_memory():
+    result = estimated()
+    traffic_w = 60e3 * 150e-6 / 20.0  # the cache is unknown, so all bytes come from DRAM
+    assert result.summary["energy_source"] == result.summary["static_power_source"] == "modelled"
+    assert result.summary["energy_boundary"] == "the package"
+    assert result.summary["average_power_w"] == pytest.approx(9.0 + traffic_w)
+    assert result.summary["static_power_w"] == 3.0
+    low, high = result.summary["energy_low_uj"] / 20.0, result.summary["energy_high_uj"] / 20.0
+    assert low == pytest.approx(9.0 + traffic_w - np.hypot(3.0, traffic_w))  # at the low end nothing comes from DRAM
+    assert high == pytest.approx(9.0 + traffic_w + np.hypot(9.0, 60e3 * (210e-6 - 150e-6) / 20.0))
     assert any("last-level cache is unknown" in note for note in result.notes)
+
+
+def test_a_known_power_comes_before_the_model_which_says_how_much_of_it_idles():
+    """A meter may see more of the machine than the model counts, so the idle share is taken and not the power."""
+    summary = estimated(average=given(900.0)).summary
+    assert (summary["average_power_w"], summary["energy_boundary"]) == (900.0, "")
+    assert (summary["static_power_w"], summary["static_power_source"]) == (300.0, "modelled")
+    assert estimated(average=given(900.0), modelled=None).summary["static_power_w"] == 225.0
+    assert estimated(average=given(1.0)).summary["static_power_w"] == pytest.approx(1 / 3)
+
+
+def test_without_a_processor_there_is_no_energy_and_a_way_out():
+    result = estimated(modelled=None)
+    assert (result.summary["energy_source"], result.summary["static_power_source"]) == ("unavailable", "unavailable")
+    assert result.summary["energy_uj"] is result.summary["static_power_w"] is None
+    assert any("the energy is unknown" in note and "<cpu>" in note for note in result.notes)
 
 
 # --- configs/energy.yaml --------------------------------------------------------------------------------------------
@@ -355,21 +395,9 @@ def test_the_configured_figures_follow_from_their_sources(content):
     assert float32.likely == pytest.approx((1.8719 - 0.4454) / (2.45e9 * 32 / 2) * 1e12, rel=0.005)
     assert float32.high == pytest.approx((3.3857 - 0.7128) / (2.2e9 * 32 / 2) * 1e12, rel=0.005)
     assert float32.low == pytest.approx((0.9 + 3.7) / 2 + 70 / 16, rel=0.005)
-    cache, dram = (model.movement_pj_per_byte[level] for level in ("last_level_cache", "dram"))
+    cache = model.movement_pj_per_byte["last_level_cache"]
     assert cache.likely == pytest.approx(14 / 8 + 310 / 32, rel=0.005)
     assert (cache.low, cache.high) == pytest.approx((14 / 8, 100 / 8 + 2 * 310 / 32), rel=0.005)
-    assert dram.likely == pytest.approx(1300 / 8 + cache.likely, rel=0.005)
-    assert (dram.low, dram.high) == pytest.approx((480 / 8 + cache.low, 2600 / 8 + cache.high), rel=0.005)
-
-
-def test_a_core_at_its_peak_stays_within_what_a_server_draws_per_thread(content):
-    """A physical bound: full load in SPECpower is 1.6 to 8.2 W per thread (Rome to Ivy Bridge)."""
-    model = read(content).model("server-cpu")
-    peak_flop_per_s = 2.45e9 * 32 / 2
-    watts = (
-        model.static_power_w_per_thread.likely + peak_flop_per_s * model.compute_pj_per_flop["float32"].likely * 1e-12
-    )
-    assert 1.6 < watts < 8.2
 
 
 def test_the_cost_factors_are_of_the_right_size(content):
@@ -392,7 +420,7 @@ def edited(content, path, value):
 
 
 MODEL_PATH = ("models", "server-cpu")
-STATIC = (*MODEL_PATH, "static_power_w_per_thread")
+CACHE = (*MODEL_PATH, "movement_pj_per_byte", "last_level_cache")
 
 
 @pytest.mark.parametrize(
@@ -405,15 +433,15 @@ STATIC = (*MODEL_PATH, "static_power_w_per_thread")
         ((*MODEL_PATH, "compute_pj_per_flop"), KeyError, "models.server-cpu.compute_pj_per_flop is missing"),
         ((*MODEL_PATH, "movement_pj_per_byte", "hbm"), {}, "unknown key 'models.server-cpu.movement_pj_per_byte.hbm'"),
         ((*MODEL_PATH, "compute_pj_per_flop", "float32"), 3, "compute_pj_per_flop.float32 is not a mapping"),
-        ((*STATIC, "source"), " ", "static_power_w_per_thread.source is not a text, or is empty"),
-        ((*STATIC, "trust"), KeyError, "static_power_w_per_thread.trust is missing"),
-        ((*STATIC, "trust"), "hearsay", "static_power_w_per_thread.trust is 'hearsay'; it takes datasheet or vendor"),
-        ((*STATIC, "likely"), "1", "static_power_w_per_thread.likely is '1', which is not a finite number"),
-        ((*STATIC, "low"), True, "static_power_w_per_thread.low is True, which is not a finite number"),
-        ((*STATIC, "low"), 2.0, "static_power_w_per_thread needs 0 < low <= likely <= high"),
-        ((*STATIC, "low"), 0, "static_power_w_per_thread needs 0 < low <= likely <= high"),
-        ((*STATIC, "high"), float("inf"), "static_power_w_per_thread.high is inf, which is not a finite number"),
-        ((*STATIC, "mean"), 0.7, "unknown key 'models.server-cpu.static_power_w_per_thread.mean'"),
+        ((*CACHE, "source"), " ", "last_level_cache.source is not a text, or is empty"),
+        ((*CACHE, "trust"), KeyError, "last_level_cache.trust is missing"),
+        ((*CACHE, "trust"), "hearsay", "last_level_cache.trust is 'hearsay'; it takes datasheet or vendor"),
+        ((*CACHE, "likely"), "1", "last_level_cache.likely is '1', which is not a finite number"),
+        ((*CACHE, "low"), True, "last_level_cache.low is True, which is not a finite number"),
+        ((*CACHE, "low"), 20.0, "last_level_cache needs 0 < low <= likely <= high"),
+        ((*CACHE, "low"), 0, "last_level_cache needs 0 < low <= likely <= high"),
+        ((*CACHE, "high"), float("inf"), "last_level_cache.high is inf, which is not a finite number"),
+        ((*CACHE, "mean"), 0.7, "unknown key 'models.server-cpu.movement_pj_per_byte.last_level_cache.mean'"),
         (("factors", "water"), 1, "unknown key 'factors.water'"),
     ],
 )
@@ -426,11 +454,11 @@ def test_a_mistake_in_the_configuration_is_named_where_it_stands(content, path, 
 
 def test_the_old_name_of_the_likely_value_is_refused_with_one_clear_line(content):
     """Files of the format before this one say ``value`` beside ``low`` and ``high``."""
-    old = edited(content, (*STATIC, "value"), 0.74)
+    old = edited(content, (*CACHE, "value"), 0.74)
     with pytest.raises(ConfigurationError) as caught:
-        read(edited(old, (*STATIC, "likely"), KeyError))
+        read(edited(old, (*CACHE, "likely"), KeyError))
     assert str(caught.value) == (
-        "energy.yaml: models.server-cpu.static_power_w_per_thread has a value beside an interval; "
+        "energy.yaml: models.server-cpu.movement_pj_per_byte.last_level_cache has a value beside an interval; "
         "give low, likely and high, or value alone"
     )
 

@@ -13,14 +13,17 @@ from common.artifacts.folder import Folder
 from common.artifacts.transaction import Transaction
 from common.errors import CommandLineError, PipelineError, UnusableValueError, UpstreamError
 from tests.support.command_lines import run_stage
-from tests.support.energy_tables import NODES, P50_US, host_ceilings, provenance, write_upstream
+from tests.support.energy_tables import HOST, NODES, P50_US, host_ceilings, provenance, write_upstream
 from tests.support.paths import ROOT
 
 SCRIPT = "05_energy_estimate.py"
 stage = importlib.import_module("05_energy_estimate")
 
 PJ_FLOP, PJ_CACHE, PJ_DRAM = 36.4, 11.4, 173.9  # configs/energy.yaml, server-cpu
-STATIC_W = 2 * 0.74
+# Two packages of 125 W with 16 cores each, of which two work, and 96 GiB: configs/processors.yaml.
+STATIC_W = 2 * 125 * 0.13 + 96 * 0.10
+POWER_W = 2 * 125 * (0.13 + (0.93 - 0.13) * 0.222 * (2 / 32) / 0.1) + 96 * 0.10
+TRAFFIC_W = (1_009 + 314_015) * 162.5e-6 / 1000.0  # bytes from DRAM, in a run of 1 ms
 # The model's 365,056 bytes exceed the cache of 65,536; conv_a's and the reorder's fit, gemm_b's do not.
 COMPUTE_UJ = {"conv_a": 7_000_003e-6 * PJ_FLOP, "reorder": 0.0, "gemm_b": 3_000_017e-6 * PJ_FLOP, "(gap)": 0.0}
 MOVEMENT_UJ = {
@@ -65,15 +68,50 @@ def test_the_model_alone(out, capsys):
     write_upstream(out, ceilings={})
     profile, summary, _ = run(out)
     assert_closes(profile, summary)
-    assert columns(profile, "compute") == pytest.approx(COMPUTE_UJ)
-    assert columns(profile, "movement") == pytest.approx(MOVEMENT_UJ)
+    factor = (POWER_W + TRAFFIC_W - STATIC_W) * P50_US / DYNAMIC_UJ
+    assert columns(profile, "compute") == pytest.approx({name: factor * uj for name, uj in COMPUTE_UJ.items()})
+    assert columns(profile, "movement") == pytest.approx({name: factor * uj for name, uj in MOVEMENT_UJ.items()})
     assert columns(profile, "static") == pytest.approx({name: STATIC_W * us for name, us in LATENCY_US.items()})
     assert set(profile["energy_source"]) == {"modelled"}
     assert summary["energy_source"] == summary["static_power_source"] == "modelled"
-    assert summary["energy_uj"] == pytest.approx(STATIC_W * P50_US + DYNAMIC_UJ)
-    assert summary["closure_factor"] == 1.0
-    assert summary["energy_low_uj"] < summary["energy_uj"] < summary["energy_high_uj"]
-    assert "no measured power; the model server-cpu predicts the energy" in capsys.readouterr().err
+    assert summary["average_power_w"] == pytest.approx(POWER_W + TRAFFIC_W)
+    assert summary["closure_factor"] == pytest.approx(factor)
+    assert summary["energy_low_uj"] < summary["energy_uj"] < summary["energy_high_uj"] < 3 * summary["energy_low_uj"]
+    assert summary["energy_boundary"] == "all 2 packages and memory"
+    assert "the processor's name predicts it (intel xeon gold 6130, TDP 125 W; all 2" in capsys.readouterr().err
+
+
+GUEST = {**HOST, "cpu_model": "Intel(R) Xeon(R) Processor", "cpu_count": 4, "core_count": 2, "package_count": 1}
+
+
+@pytest.mark.slow
+def test_a_virtual_machine_says_what_it_does_not_see(out, capsys):
+    write_upstream(out, ceilings={}, host={**GUEST, "is_virtual": True})
+    _, summary, _ = run(out, "--all-notes")
+    assert summary["energy_boundary"].startswith("4 hardware threads of a package of unknown size, and the memory")
+    assert "a virtual machine does not see the name of its processor (Skylake-SP or" in capsys.readouterr().err
+    _, named, _ = run(out, "--cpu", "Intel Xeon Platinum 8259CL")
+    assert named["energy_boundary"].startswith("4 of the 48 hardware threads of a package")
+    assert named["average_power_w"] == pytest.approx(210 * 4 / 48 * 0.93 + 96 * 0.10 + TRAFFIC_W)
+
+
+def test_an_unknown_processor_has_no_energy_until_the_user_names_it(out, capsys):
+    write_upstream(out, ceilings={}, host={})
+    _, summary, _ = run(out)
+    assert (summary["energy_source"], summary["energy_uj"]) == ("unavailable", None)
+    assert "the energy is unknown; rerun 01_profile_onnx.py where RAPL" in capsys.readouterr().err
+    assert run(out, "--cpu", "Intel Xeon Gold 6130")[1]["average_power_w"] == pytest.approx(125 * 0.93 + TRAFFIC_W)
+
+
+def test_a_processor_that_no_table_has_is_an_error(out):
+    write_upstream(out)
+    with pytest.raises(UnusableValueError, match="--cpu: no processor is called 'Xeon Gold 6310'; did you mean"):
+        stage.main(["--out", str(out), "--cpu", "Xeon Gold 6310"])
+
+
+def test_the_processor_says_nothing_of_another_device(out):
+    write_upstream(out, latency={"provider": "CUDAExecutionProvider"}, ceilings={})
+    assert run(out)[1]["energy_source"] == "unavailable"
 
 
 @pytest.mark.slow
@@ -167,7 +205,7 @@ def test_a_negative_gap_closes_all_the_same(out):
     assert_closes(profile, summary)
     assert profile.loc["(gap)", "energy_uj"] == 0.0
     assert profile.loc["(gap)", "node_latency_us"] == -23.0
-    assert summary["static_energy_uj"] == pytest.approx(STATIC_W * 912.0)
+    assert summary["static_energy_uj"] == pytest.approx(5.0 * STATIC_W / POWER_W * 912.0)
 
 
 def test_without_a_median_the_rows_say_how_long_a_run_is(out):
@@ -184,7 +222,7 @@ def test_unknown_work_is_noted_and_its_totals_stay_empty(out, capsys):
     profile, summary, efficiency = run(out)
     assert_closes(profile, summary)
     watts = COMPUTE_UJ["conv_a"] / (503.0 + 31.0)  # the mean of the nodes that are counted
-    assert profile.loc["gemm_b", "compute_energy_uj"] == pytest.approx(watts * 401.0)
+    assert profile.loc["gemm_b", "compute_energy_uj"] == pytest.approx(summary["closure_factor"] * watts * 401.0)
     assert pd.isna(profile.loc["gemm_b", "flops"])
     assert efficiency["model_flops"] is None
     assert efficiency["peak_share"] is None
@@ -205,12 +243,9 @@ def test_where_no_work_is_known_nodes_have_no_energy(out, capsys):
     profile, summary, efficiency = run(out)
     assert profile["energy_uj"].isna().all()
     assert set(profile["energy_source"]) == {"unavailable"}
-    assert summary["energy_source"] == efficiency["energy_source"] == "unavailable"
-    assert summary["energy_uj"] is None
-    assert efficiency["joules_per_inference_j"] is None
-    printed = capsys.readouterr()
-    assert "energy of one inference   – (unavailable), – to –" in printed.out
-    assert "the energy is unknown; rerun 01_profile_onnx.py where" in printed.err
+    assert summary["energy_source"] == efficiency["energy_source"] == "modelled"
+    assert summary["average_power_w"] == pytest.approx(POWER_W)  # what crosses the memory is unknown, too
+    assert "the energy cannot be divided" in capsys.readouterr().err
     profile, summary, _ = run(out, "--avg-power-w", "5")
     assert (summary["energy_source"], summary["energy_uj"]) == ("given", 5000.0)
     assert set(profile["energy_source"]) == {"unavailable"}
@@ -219,11 +254,13 @@ def test_where_no_work_is_known_nodes_have_no_energy(out, capsys):
 @pytest.mark.slow
 def test_a_cache_resident_node_moves_its_bytes_from_the_cache(out):
     write_upstream(out, rows={"gemm_b": {"is_above_roof": True, "bound": "memory"}}, ceilings={})
-    profile, _, _ = run(out)
-    assert profile.loc["gemm_b", "movement_energy_uj"] == pytest.approx(1e-6 * 314_015 * PJ_CACHE)
+    profile, summary, _ = run(out)
+    in_cache_uj = summary["closure_factor"] * 1e-6 * 314_015 * PJ_CACHE
+    assert profile.loc["gemm_b", "movement_energy_uj"] == pytest.approx(in_cache_uj)
     write_upstream(out, rows={"gemm_b": {"is_above_roof": True, "bound": "compute"}}, ceilings={})
-    profile, _, _ = run(out)
-    assert profile.loc["gemm_b", "movement_energy_uj"] == pytest.approx(MOVEMENT_UJ["gemm_b"])
+    profile, summary, _ = run(out)
+    from_dram_uj = summary["closure_factor"] * MOVEMENT_UJ["gemm_b"]
+    assert profile.loc["gemm_b", "movement_energy_uj"] == pytest.approx(from_dram_uj)
 
 
 # --- ceilings -------------------------------------------------------------------------------------------------------
@@ -247,16 +284,18 @@ def test_ceilings_that_03_was_given_come_first(out):
 
 def test_ceilings_of_another_thread_count_are_no_ceilings(out, capsys):
     write_upstream(out, ceilings={"threads": 7})
-    profile, _, efficiency = run(out)
+    profile, summary, efficiency = run(out)
     assert efficiency["peak_share"] is None
     assert "not measured with 2 threads; rerun 00_host_ceilings.py with" in capsys.readouterr().err
-    assert profile.loc["conv_a", "movement_energy_uj"] == pytest.approx(MOVEMENT_UJ["conv_a"])  # the cache is the same
+    same_cache_uj = summary["closure_factor"] * MOVEMENT_UJ["conv_a"]
+    assert profile.loc["conv_a", "movement_energy_uj"] == pytest.approx(same_cache_uj)
 
 
 def test_without_ceilings_all_bytes_are_taken_from_dram(out, capsys):
     write_upstream(out)
-    profile, _, efficiency = run(out)
-    assert profile.loc["reorder", "movement_energy_uj"] == pytest.approx(1e-6 * 20_014 * PJ_DRAM)
+    profile, summary, efficiency = run(out)
+    from_dram_uj = summary["closure_factor"] * 1e-6 * 20_014 * PJ_DRAM
+    assert profile.loc["reorder", "movement_energy_uj"] == pytest.approx(from_dram_uj)
     assert efficiency["bandwidth_share"] is None
     assert "last-level cache is unknown" in capsys.readouterr().err
 
@@ -293,11 +332,11 @@ def test_the_table_fits_80_columns_and_ends_in_the_total(out, capsys):
 def test_a_closure_factor_outside_the_models_bounds_is_a_warning(out, capsys):
     write_upstream(out, ceilings={})
     run(out, "--avg-power-w", "1.9", "--static-power-w", "1.48")
-    assert "closure factor" not in capsys.readouterr().err  # the model itself gives 1.899 W
+    assert "closure factor" not in capsys.readouterr().err  # the coefficients themselves give 0.419 W of dynamic power
     run(out, "--avg-power-w", "65")
     error = capsys.readouterr().err
-    assert "closure factor 151 is outside 0.16 to 2.1" in error
-    assert "static power is modelled, 1.48 W" in error
+    assert "closure factor 61.6 is outside 0.16 to 2, the range" in error
+    assert "static power is modelled, 39.2 W" in error  # the idle share of the model, of 65 W
     assert "measure the idle host and give --static-power-w" in error
 
 
@@ -419,9 +458,9 @@ def test_the_process_keeps_its_streams_apart(out, tmp_path):
         ),
         (["--watts", "3"], 2, f"{SCRIPT}: error: command line: unrecognized arguments: --watts 3"),
         (
-            ["--out", "tables", "--avg-power-w", "1"],
+            ["--out", "tables", "--avg-power-w", "1", "--static-power-w", "2"],
             2,
-            f"{SCRIPT}: error: --avg-power-w: static power of 1.48 W (modelled) is above",
+            f"{SCRIPT}: error: --static-power-w: static power of 2 W (given) is above",
         ),
     ],
 )

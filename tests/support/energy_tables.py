@@ -13,6 +13,16 @@ from common.artifacts.transaction import Transaction
 
 MODEL_ID = "ab" * 32
 THREADS = 2
+GIB = 2**30
+HOST = {
+    "cpu_model": "Intel(R) Xeon(R) Gold 6130 CPU @ 2.10GHz",
+    "cpu_signature": [6, 85],
+    "cpu_count": 64,
+    "core_count": 32,
+    "package_count": 2,
+    "is_virtual": False,
+    "memory_bytes": 96 * GIB,
+}
 P50_US = 1000.0
 
 # name, kind, operator, latency µs, FLOPs, weight bytes, input bytes, output bytes
@@ -24,9 +34,16 @@ NODES: tuple[tuple[Any, ...], ...] = (
 )
 
 
-def provenance(stage: str, settings: dict[str, Any] | None = None, *, model_id: str = MODEL_ID) -> Provenance:
+def provenance(
+    stage: str,
+    settings: dict[str, Any] | None = None,
+    *,
+    model_id: str = MODEL_ID,
+    host: dict[str, Any] | None = None,
+) -> Provenance:
     recorded = {name: {"value": value, "from": "flag"} for name, value in (settings or {}).items()}
-    return Provenance(stage, stage, recorded, model_id=model_id, model_path="synthetic.onnx")
+    facts = dict(HOST if host is None else host)
+    return Provenance(stage, stage, recorded, model_id=model_id, model_path="synthetic.onnx", host=facts)
 
 
 def roofline_row(node: tuple[Any, ...]) -> dict[str, Any]:
@@ -102,6 +119,7 @@ def write_upstream(
     power: list[tuple[Any, ...]] | None = None,
     ceilings: dict[str, Any] | None = None,
     roofline_settings: dict[str, Any] | None = None,
+    host: dict[str, Any] | None = None,
 ) -> None:
     """Write what 05 reads, as the stages before it would.
 
@@ -113,6 +131,7 @@ def write_upstream(
         power: (sensor, domain, time_us, watts), taken while the model ran where time_us is not negative.
         ceilings: fields of host_ceilings to change; None writes none.
         roofline_settings: what 03 is said to have been given.
+        host: facts of the sidecars; None gives those of a machine of two packages.
     """
     runs = [
         {"is_profiled": False, "run_index": k, "is_warmup": k == 0, "start_us": k * 1e6, "latency_us": 1e6}
@@ -120,7 +139,7 @@ def write_upstream(
     ]
     sensors = pd.DataFrame(power or [], columns=["sensor", "sensor_domain", "time_us", "measured_power_w"])
     sensors["phase"] = ["idle" if time_us < 0 else "run" for time_us in sensors["time_us"]]
-    with Transaction(folder, provenance("01_profile_onnx.py")) as measured:
+    with Transaction(folder, provenance("01_profile_onnx.py", host=host)) as measured:
         measured.add_table("run_latency", pd.DataFrame(runs))
         measured.add_table("power_samples", sensors)
         measured.add_document("latency_summary", latency_summary(**(latency or {})))
@@ -128,5 +147,5 @@ def write_upstream(
         table = [roofline_row(node) | (rows or {}).get(node[0], {}) for node in nodes]
         merged.add_table("op_roofline", pd.DataFrame(table))
     if ceilings is not None:
-        with Transaction(folder, provenance("00_host_ceilings.py", model_id="")) as host:
-            host.add_document("host_ceilings", host_ceilings(**ceilings))
+        with Transaction(folder, provenance("00_host_ceilings.py", model_id="")) as shared:
+            shared.add_document("host_ceilings", host_ceilings(**ceilings))

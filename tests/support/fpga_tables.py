@@ -214,6 +214,7 @@ def summary(executed: Executed) -> dict[str, Any]:
     return {
         **columns,
         "energy_source": "modelled",
+        "energy_boundary": "",
         "static_power_source": "given",
         "static_power_w": executed.static_power_w,
     }

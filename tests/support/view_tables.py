@@ -207,6 +207,7 @@ def energy_summary(profile_table: pd.DataFrame) -> dict[str, Any]:
     total = causes["energy_uj"]
     return {
         "energy_source": "modelled",
+        "energy_boundary": "the package and memory",
         "average_power_w": total / float(profile_table["node_latency_us"].sum()),
         "static_power_w": 1.5,
         "static_power_source": "modelled",

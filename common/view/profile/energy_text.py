@@ -40,7 +40,7 @@ def energy_report(
         f"{joules(summary['energy_low_uj'])} to {joules(summary['energy_high_uj'])}",
         f"average power             {quantity(summary['average_power_w'], 'W')} over {duration(run_us)}",
         f"static power              {quantity(summary['static_power_w'], 'W')} ({summary['static_power_source']})",
-        f"closure factor            {_number(summary['closure_factor'])} (known over modelled dynamic energy)",
+        f"closure factor            {_number(summary['closure_factor'])} (dynamic energy over the energy model's)",
         "",
         node_table(profile, summary, labels),
         "",
