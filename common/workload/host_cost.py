@@ -126,6 +126,7 @@ class HostTotals:
         static_power_w: power of the host while it waits.
         doubts: why these times decide nothing.
         energy_source: how the energy is known.
+        energy_boundary: which part of the host a modelled energy covers.
     """
 
     latency: ThreePoint
@@ -133,6 +134,7 @@ class HostTotals:
     static_power_w: float | None
     doubts: tuple[str, ...] = ()
     energy_source: str = "unavailable"
+    energy_boundary: str = ""
 
     def scaled(self, factor: ThreePoint) -> HostTotals:
         """Return a run on a host that needs so many times the time; its energy does not follow from that."""

@@ -458,7 +458,7 @@ def test_energy_without_its_sources_is_empty_and_not_zero(tmp_path, capsys, unkn
     assert energy[list(CASES)].isna().all(axis=None)
     assert term(tables, "latency", "total_speedup")["likely"] > 1
     shown = capsys.readouterr()
-    assert "energy or static power is unknown; give 05_energy_estimate.py --static-power-w" in shown.err
+    assert "energy or static power is unknown; give 05_energy_estimate.py --cpu" in shown.err
     assert "verdict   energy unknown" in shown.out
 
 

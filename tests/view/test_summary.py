@@ -181,7 +181,7 @@ def test_an_unknown_energy_gain_is_a_dash_with_its_remedy(tables):
         if line.startswith("  energy")
     )
     assert energy.split() == ["energy", "–", "–", "–", "unknown"]
-    assert outlook({"speedup": records(rows)})[-1] == "energy: unknown; give <static_power_w>"
+    assert outlook({"speedup": records(rows)})[-1] == "energy: unknown; give <cpu> or <avg_power_w>"
 
 
 def test_overheads_that_no_kernel_can_repay_are_named(tables):

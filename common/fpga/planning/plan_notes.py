@@ -37,12 +37,12 @@ def plan_notes(plan: Plan, rows: Sequence[SpeedupRow]) -> list[str]:
     notes += [*_clock_notes(plan), *_search_notes(plan), *_power_notes(plan), *_host_notes(plan)]
     energy = next(row for row in rows if (row["objective"], row["term"]) == ("energy", "total_speedup"))
     if energy["likely"] is not None:
-        notes.append(boundary(plan.workload.host.energy_source))
+        notes.append(boundary(plan.workload.host.energy_source, plan.workload.host.energy_boundary))
     elif plan.request.host.kind == "scaled":
         notes.append("the energy speedup is unknown: a factor scales times only; <host_tables> has it")
     else:
         notes.append(
-            "the energy speedup is unknown: the host's energy or static power is unknown; give <static_power_w>"
+            "the energy speedup is unknown: the host's energy or static power is unknown; give <cpu> or <avg_power_w>"
         )
     return notes
 

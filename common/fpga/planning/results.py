@@ -72,8 +72,8 @@ def _host_totals(
     summary, energy = documents["latency_summary"], documents["energy_summary"]
     doubts = recorded_doubts(summary, profile, nodes, notes)
     latency = run_latency(sum(row["node_latency_us"] for row in profile), summary)
-    energy_uj, source = run_energy(energy, latency), energy["energy_source"]
-    return HostTotals(latency, energy_uj, energy["static_power_w"], doubts, source)
+    energy_uj, static_w = run_energy(energy, latency), energy["static_power_w"]
+    return HostTotals(latency, energy_uj, static_w, doubts, energy["energy_source"], energy["energy_boundary"] or "")
 
 
 def _executed(
@@ -136,7 +136,7 @@ def plan_results(
 def verdict_rows(plan: Plan, speedup: Sequence[SpeedupRow]) -> list[OffloadVerdictRow]:
     host, board, totals = plan.request.host, plan.request.board, plan.workload.host
     judged = JudgedHost(host.kind, host.of_plan(board), totals.doubts, host.mismatch(board))
-    return verdicts(speedup, judged, totals.energy_source)
+    return verdicts(speedup, judged, totals.energy_source, totals.energy_boundary)
 
 
 def alternative(name: str, plan: Plan, rows: Sequence[SpeedupRow]) -> OffloadComparisonRow:

@@ -46,11 +46,17 @@ class JudgedHost:
 
 
 def verdicts(
-    rows: Sequence[SpeedupRow], host: JudgedHost, energy_source: str = "unavailable"
+    rows: Sequence[SpeedupRow], host: JudgedHost, energy_source: str = "unavailable", energy_boundary: str = ""
 ) -> list[OffloadVerdictRow]:
     """Return the verdict on each objective of the speedup; with a doubt about the host's times, nothing is judged.
 
     A plan pays if its whole interval is above 1, and likely pays if its likely case is.
+
+    Args:
+        rows: of the speedup.
+        host: that it is about.
+        energy_source: how the host's energy is known.
+        energy_boundary: which part of the host it covers.
     """
     terms = {(row["objective"], row["term"]): row for row in rows}
     is_offloaded = bool(terms["latency", "accelerated_fraction"]["likely"])
@@ -66,7 +72,7 @@ def verdicts(
             "optimistic": row["optimistic"],
             "doubts": tuple(filter(None, (*host.doubts, host.mismatch))),
             "weaker_side": weaker_side(energy_source, rows) if row["objective"] == "energy" else "",
-            "boundary": boundary(energy_source) if row["objective"] == "energy" else "",
+            "boundary": boundary(energy_source, energy_boundary) if row["objective"] == "energy" else "",
         }
         for row in rows
         if row["term"] == "total_speedup"
@@ -89,7 +95,7 @@ def _judge(row: SpeedupRow, *, is_offloaded: bool) -> Judgement:
 HOST_COVERS = {
     "measured": "the domains of its power sensors",
     "given": "what the given power covers",
-    "modelled": "the share of a machine that the energy model assigns to the threads in use",
+    "modelled": "the packages and their memory, as the name of the processor gives them",
 }
 CARD_COVERS = "the whole card: static power from start to finish, arithmetic, memory, buffers and the link"
 NOT_COUNTED = (
@@ -98,8 +104,9 @@ NOT_COUNTED = (
 )
 
 
-def boundary(host_source: str) -> str:
-    covered = HOST_COVERS.get(host_source, "what its source covers")
+def boundary(host_source: str, covered: str = "") -> str:
+    """Return what the energy of both sides covers and leaves out; ``covered`` is the part of the host, if known."""
+    covered = covered or HOST_COVERS.get(host_source, "what its source covers")
     return f"energy counts for the host {covered}, and for {CARD_COVERS}; it does not count {NOT_COUNTED}"
 
 

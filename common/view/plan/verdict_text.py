@@ -115,7 +115,7 @@ def _outlook(terms: Terms, objective: str) -> list[str]:
     rows = terms.likely(objective)
     total = rows["host_total"]
     if math.isnan(total) or math.isnan(rows["kernel_speedup"]):
-        return [f"{objective}: unknown; give <static_power_w>"]
+        return [f"{objective}: unknown; give <cpu> or <avg_power_w>"]
     needed, expected = rows["break_even_kernel_speedup"], rows["kernel_speedup"]
     pays = f"above {significant(needed)}x" if not math.isnan(needed) else "at no kernel speedup"
     added = sum(rows[name] for name in COSTS if name in rows) - rows.get(HIDDEN, 0.0)

@@ -38,7 +38,8 @@ def test_nothing_is_compared_where_a_side_is_unknown_or_absent(changes):
 
 def test_the_boundary_says_what_is_counted_and_what_is_not():
     assert "for the host the domains of its power sensors" in boundary("measured")
-    assert "for the host the share of a machine that the energy model assigns" in boundary("modelled")
+    assert "for the host the packages and their memory, as the name" in boundary("modelled")
+    assert boundary("modelled", "2 of 48 threads").startswith("energy counts for the host 2 of 48 threads, and for ")
     assert "it does not count the host's memory during transfers" in boundary("given")
 
 
@@ -47,3 +48,10 @@ def test_only_the_verdict_on_energy_has_a_basis():
     assert [(each["objective"], bool(each["weaker_side"]), bool(each["boundary"])) for each in verdict] == [
         ("energy", True, True)
     ]
+
+
+def test_a_virtual_host_is_named_in_the_verdict():
+    verdict = verdicts(rows(), JudgedHost(), "modelled", "2 of the 48 hardware threads of a package")[0]
+    assert verdict["boundary"].startswith(
+        "energy counts for the host 2 of the 48 hardware threads of a package, and for "
+    )
