@@ -27,7 +27,7 @@ from common.load.requests.demand import Demand
 from common.load.requests.load_record import Batch
 from common.load.requests.schedules import constant, poisson
 from common.load.requests.sources import ClosedLoop, OpenLoop
-from common.load.results.validity import judge
+from common.load.results.load_figures import LoadTest
 
 LOADGEN_RATES_HZ = (40.0, 80.0, 120.0)
 LOADGEN_S = 10.0
@@ -88,7 +88,7 @@ def hour() -> Iterator[Figure]:
         source, _ = demand.source(demand.schedule(), policy)
         record = simulate(source, lambda batch, now_ns: 2_000_000, policy)
         held.append(process.memory_info().rss)  # while the record is there
-        return part_of(record, judge(record, is_open=True, most_running=policy.most))
+        return part_of(LoadTest(record, policy, worker_count=1, is_open=True))
 
     endure(run_part, 3600.0)
     yield Figure("memory of an hour at 1,000 requests/s", (max(held) - held[1]) / (1 << 20), 10.0, "MiB")

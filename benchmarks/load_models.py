@@ -26,7 +26,8 @@ import numpy as np
 import onnx
 
 from common.errors import PipelineError
-from common.latency.statistics import Estimate, Samples, percentile
+from common.latency.dependence import Samples
+from common.latency.statistics import Estimate, percentile
 from common.load.generator import wall_clock
 from common.load.generator.loadgen import drive, require_loadgen, results
 from common.load.requests.batching import BatchPolicy

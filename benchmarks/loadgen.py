@@ -29,8 +29,9 @@ import numpy as np
 import onnx
 
 from common.errors import PipelineError
+from common.latency.dependence import Samples
 from common.latency.recorder import Recorder
-from common.latency.statistics import QUANTILES, Samples
+from common.latency.statistics import QUANTILES
 from common.onnx_graph.load import load_model
 from common.runtime.inputs.given import make_feeds
 from common.runtime.inputs.values import Operands, operands

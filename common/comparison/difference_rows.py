@@ -14,7 +14,7 @@ from common.comparison.measured import MeasuredSide, pooled
 from common.comparison.series import Difference, difference, paired_difference, with_common_floor
 from common.comparison.stated_figures import FIGURES, figure_difference
 from common.errors import PipelineError
-from common.latency.statistics import Samples
+from common.latency.dependence import Samples
 
 if TYPE_CHECKING:
     from common.table_rows import ComparisonRow

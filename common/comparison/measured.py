@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from common.comparison.alignment import Executed
-from common.latency.statistics import Samples
+from common.latency.dependence import Samples
 
 if TYPE_CHECKING:
     from common.table_rows import OpEdgesRow, OpMetricsRow

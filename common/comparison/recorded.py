@@ -13,7 +13,7 @@ from common.comparison.alignment import Executed
 from common.comparison.measured import MeasuredSide, Statement, changed_conditions
 from common.errors import UpstreamError
 from common.host_doubts import BUSY, instabilities
-from common.latency.statistics import Samples
+from common.latency.dependence import Samples
 
 if TYPE_CHECKING:
     from common.table_rows import Documents, OffloadPlanRow, OpLatencyRow, RunLatencyRow, Tables

@@ -27,7 +27,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from common.latency.statistics import Samples
+from common.latency.dependence import Samples
 
 LEAST_RUNS = 5  # of a series that is compared
 MOST_BLOCKS = 20  # 20 against 20 can be told apart at p = 1e-7, so a thousand nodes leave room for Holm's correction

@@ -19,7 +19,7 @@ from functools import cache
 import numpy as np
 
 from common.comparison.series import CONFIDENCE, MEDIAN_ERROR, Difference
-from common.latency.statistics import Samples
+from common.latency.dependence import Samples
 
 LEAST_LEVEL = 3  # values of a level
 LEAST_BEFORE = 5  # values that say how far the next one may be away

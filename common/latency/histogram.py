@@ -17,10 +17,10 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
+from common.latency.dependence import Dependence, Samples
 from common.latency.statistics import (
     QUANTILES,
     Estimate,
-    Samples,
     deviation_of_sums,
     estimate_columns,
     limit_ranks,
@@ -97,12 +97,18 @@ class Histogram:
         """Return the fields of :func:`common.latency.statistics.figures` for everything that was counted.
 
         Args:
-            stored: some of the counted runs, in order, in µs; they give the limits of the mean and the deviation.
+            stored: some of the counted runs, in order, in µs; they say how much neighbours depend on each other, and
+                give the limits of the mean and the deviation.
         """
         narrower = math.sqrt(len(stored) / self.count)
-        mean, jitter = mean_and_deviation(stored)
+        series = Dependence(stored)
+        mean, jitter = mean_and_deviation(series)
+        estimates = {
+            name: self.dependent_percentile_us(quantile, series.quantile_factor(quantile))
+            for name, quantile in QUANTILES.items()
+        }
         return {
-            **percentile_columns({name: self.percentile_us(quantile) for name, quantile in QUANTILES.items()}),
+            **percentile_columns(estimates),
             **estimate_columns("mean", mean.about(self.mean_us, narrower)),
             **estimate_columns("jitter", jitter.about(self.deviation_us, narrower)),
             "min_us": self.min_ns / 1e3,
@@ -114,11 +120,10 @@ class Histogram:
 
         Args:
             quantile: of all durations.
-            factor: by how much the variance exceeds that of independent durations;
-                see :func:`common.latency.statistics.dependent_percentile`.
+            factor: variance factor; see :mod:`common.latency.dependence`.
         """
         estimate, count = self.percentile_us(quantile), int(self.count / factor)
-        ranks = [rank and math.ceil(rank / count * self.count) for rank in limit_ranks(count, quantile)]
+        ranks = [rank and -(-rank * self.count // count) for rank in limit_ranks(count, quantile)]
         if estimate.value is None:
             return estimate
         low, high = (self._at_ranks([rank])[0] if rank else None for rank in ranks)

@@ -7,8 +7,9 @@ from array import array
 import numpy as np
 import numpy.typing as npt
 
+from common.latency.dependence import Samples
 from common.latency.histogram import Histogram
-from common.latency.statistics import Samples, figures
+from common.latency.statistics import figures
 
 CAPACITY = 1 << 20
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import numpy.typing as npt
 
-from common.latency.statistics import Samples
+from common.latency.dependence import Samples
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from itertools import takewhile
 
 import numpy as np
 
-from common.latency.statistics import Samples
+from common.latency.dependence import Samples
 
 LEAST_RUNS = 5
 LEAST_EXCESS_SHARE = 0.05

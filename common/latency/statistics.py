@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import NormalDist
 
 import numpy as np
-import numpy.typing as npt
+
+from common.latency.dependence import NORMAL_QUANTILE, Dependence, Samples
 
 CONFIDENCE = 0.95  # of each limit
 QUANTILES = {"p50": 0.5, "p90": 0.9, "p95": 0.95, "p99": 0.99, "p99_9": 0.999}
 DRAWS = 1000
 MOST_BLOCKS = 1000
-BATCHES = 10  # of a series whose neighbours depend on each other
 LEAST_SAMPLES = 10  # for limits of the mean
+LEAST_COUNT = {"mean": 10, "deviation": 100}  # independent samples that a dependent series must be worth
+UNSEEN_TAIL = 1.4  # the squares of dependent samples vary more than a series shows; simulated, see the benchmark
 BINOMIAL_REACH = 12  # standard deviations; beyond it the probability is below 1e-20
-
-Samples = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,47 +37,37 @@ class Estimate:
         return Estimate(value, low, high)
 
 
-def percentile(samples: Samples, quantile: float) -> Estimate:
-    """Estimate a quantile with distribution-free limits (:func:`limit_ranks`); all None without an upper limit."""
-    ordered = np.sort(samples)
-    lower, upper = limit_ranks(len(ordered), quantile)
-    if upper is None:
+def percentile(samples: Samples, quantile: float, least_factor: float = 1.0) -> Estimate:
+    """Estimate a quantile of a series, whose neighbours may depend on each other; see :func:`ordered_percentile`.
+
+    Args:
+        samples: in their order.
+        quantile: between 0 and 1.
+        least_factor: see :class:`common.latency.dependence.Dependence`.
+    """
+    series = Dependence(samples, least_factor)
+    return ordered_percentile(series.ordered, quantile, series.quantile_factor(quantile))
+
+
+def ordered_percentile(ordered: Samples, quantile: float, factor: float = 1.0) -> Estimate:
+    """Estimate a quantile with distribution-free limits (:func:`limit_ranks`).
+
+    The limits are those of as many independent samples as say as much. A limit is None where these are too few; all is
+    None where even independent samples would be.
+
+    Args:
+        ordered: samples by size.
+        quantile: between 0 and 1.
+        factor: variance factor of the share of samples beyond the quantile.
+    """
+    if limit_ranks(len(ordered), quantile)[1] is None:
         return Estimate()
-    low = float(ordered[lower - 1]) if lower else None
-    return Estimate(float(np.quantile(ordered, quantile)), low, float(ordered[upper - 1]))
-
-
-def dependent_percentile(samples: Samples, quantile: float) -> Estimate:
-    """Estimate a quantile of a series in which neighbours depend on each other, as requests do that queue together.
-
-    The limits are those of as many independent samples as say as much: the samples over the variance factor of whether
-    one exceeds the quantile. A limit is None where these are too few; the value is that of :func:`percentile`.
-    """
-    estimate = percentile(samples, quantile)
-    if estimate.value is None:
-        return estimate
-    count = int(len(samples) / variance_factor(samples > estimate.value))
-    lower, upper = limit_ranks(count, quantile)
-    ordered = np.sort(samples)
+    count = int(len(ordered) / factor)
     low, high = (
-        float(ordered[math.ceil(rank / count * len(ordered)) - 1]) if rank else None for rank in (lower, upper)
+        float(ordered[-(-rank * len(ordered) // count) - 1]) if rank else None
+        for rank in limit_ranks(count, quantile)
     )
-    return Estimate(estimate.value, low, high)
-
-
-def variance_factor(events: npt.NDArray[np.bool_]) -> float:
-    """Return by how much the variance of a mean exceeds that of independent events, at least 1.
-
-    It comes from the means of ``BATCHES`` blocks (batch means: Law, Kelton, Simulation Modeling and Analysis, chapter
-    9): few and long, since a queue remembers for long.
-    """
-    length = len(events) // BATCHES
-    if not length:
-        return 1.0
-    means = events[: BATCHES * length].reshape(BATCHES, length).mean(axis=1)
-    share = float(means.mean())
-    independent = share * (1 - share) / length
-    return max(1.0, float(means.var(ddof=1)) / independent) if independent else 1.0
+    return Estimate(float(np.quantile(ordered, quantile)), low, high)
 
 
 def limit_ranks(count: int, quantile: float) -> tuple[int, int | None]:
@@ -110,12 +100,18 @@ def _binomial(count: int, probability: float) -> tuple[int, Samples]:
     return first, masses / masses.sum()
 
 
-Estimator = Callable[[Samples, float], Estimate]
-
-
-def percentiles(samples: Samples, estimate: Estimator = percentile) -> dict[str, float | None]:
+def percentiles(samples: Samples, least_factor: float = 1.0) -> dict[str, float | None]:
     """Return ``p50_us``, ``p50_low_us``, ``p50_high_us`` and so on for every quantile of ``QUANTILES``."""
-    return percentile_columns({name: estimate(samples, quantile) for name, quantile in QUANTILES.items()})
+    return series_percentiles(Dependence(samples, least_factor))
+
+
+def series_percentiles(series: Dependence) -> dict[str, float | None]:
+    return percentile_columns(
+        {
+            name: ordered_percentile(series.ordered, quantile, series.quantile_factor(quantile))
+            for name, quantile in QUANTILES.items()
+        }
+    )
 
 
 def percentile_columns(estimates: dict[str, Estimate]) -> dict[str, float | None]:
@@ -126,19 +122,45 @@ def percentile_columns(estimates: dict[str, Estimate]) -> dict[str, float | None
     return result
 
 
-def mean_and_deviation(samples: Samples) -> tuple[Estimate, Estimate]:
-    """Estimate mean and sample standard deviation of a series, in the order of its runs, with bootstrap limits.
-
-    Whole blocks of neighbouring runs are drawn (Künsch 1989), because neighbours are correlated. The limits are
-    bias-corrected and accelerated (Efron & Tibshirani 1993, chapter 14), because latencies are skewed. A studentized
-    bootstrap has slightly better coverage, but its limits become infinite once one slow run makes half of the variance.
-    The draws are seeded, so equal series have equal limits. Fewer than ``LEAST_SAMPLES`` samples have no limits.
-    """
+def mean_and_deviation(series: Dependence) -> tuple[Estimate, Estimate]:
+    """Estimate mean and sample standard deviation of a series; fewer than ``LEAST_SAMPLES`` samples have no limits."""
+    samples = series.samples
     mean, std = float(np.mean(samples)), deviation(samples)
     if std is None or len(samples) < LEAST_SAMPLES:
         return Estimate(mean), Estimate(std)
     if std <= np.finfo(float).eps * abs(mean):
         return Estimate(mean, mean, mean), Estimate(std, std, std)
+    if series.factor == 1 or mean <= 0:
+        return _drawn(samples, mean, std)
+    # A series that happens to look calm would choose itself, so its own factor does not decide whether it has limits.
+    # The deviation changes with a sample by its influence (Hampel 1974): half its squared distance over the deviation.
+    influences = (samples - mean) ** 2 / (2 * std)
+    return (
+        _dependent(series, mean, samples) if series.most_count >= LEAST_COUNT["mean"] else Estimate(mean),
+        _dependent(series, std, UNSEEN_TAIL * influences)
+        if series.most_count >= LEAST_COUNT["deviation"]
+        else Estimate(std),
+    )
+
+
+def _dependent(series: Dependence, value: float, influences: Samples) -> Estimate:
+    """Estimate a positive figure that varies as the mean of the influences of dependent samples.
+
+    The limits are those of the normal law for the logarithm.
+    """
+    error = float(influences.std(ddof=1)) * math.sqrt(series.mean_factor(influences) / len(influences))
+    reach = math.exp(NORMAL_QUANTILE * error / value)
+    return Estimate(value, value / reach, value * reach)
+
+
+def _drawn(samples: Samples, mean: float, std: float) -> tuple[Estimate, Estimate]:
+    """Estimate mean and deviation of a series without much dependence, with bootstrap limits.
+
+    Whole blocks of neighbouring runs are drawn (Künsch 1989), since a little correlation goes unseen. The limits are
+    bias-corrected and accelerated (Efron & Tibshirani 1993, chapter 14), because latencies are skewed. A studentized
+    bootstrap has slightly better coverage, but its limits become infinite once one slow run makes half of the variance.
+    The draws are seeded, so equal series have equal limits.
+    """
     means, squares = _block_means((samples - mean) / std)
     center = float(means.mean())
     spread = math.sqrt(float(squares.mean()) - center**2)
@@ -182,11 +204,12 @@ def _accelerated(draws: Samples, value: float, influences: Samples) -> tuple[flo
     return float(low), float(high)
 
 
-def figures(samples: Samples, estimate: Estimator = percentile) -> dict[str, float | None]:
-    """Return all figures of a latency series by their column names; ``estimate`` makes its percentiles."""
-    mean, jitter = mean_and_deviation(samples)
+def figures(samples: Samples, least_factor: float = 1.0) -> dict[str, float | None]:
+    """Return all figures of a latency series, in the order of its runs, by their column names."""
+    series = Dependence(samples, least_factor)
+    mean, jitter = mean_and_deviation(series)
     return {
-        **percentiles(samples, estimate),
+        **series_percentiles(series),
         **estimate_columns("mean", mean),
         **estimate_columns("jitter", jitter),
         "min_us": float(np.min(samples)),

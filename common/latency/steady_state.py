@@ -17,7 +17,7 @@ from typing import Literal
 
 import numpy as np
 
-from common.latency.statistics import Samples
+from common.latency.dependence import Samples
 
 Kind = Literal["flat", "warm-up", "slowdown", "no steady state"]
 

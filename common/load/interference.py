@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
-from common.latency.statistics import Estimate, Samples, dependent_percentile, estimate_columns
+from common.latency.dependence import Samples
+from common.latency.statistics import Estimate, estimate_columns, percentile
 from common.load.generator.harness import Harness, load_together
 from common.load.requests.load_record import OUTCOMES
 from common.load.results.load_figures import LoadTest
@@ -147,7 +148,7 @@ def _row(states: RoundsByState, role: str, state: str, model: str) -> LoadInterf
     own, alone = states[role, state], states[role, ALONE]
     records, validity = [one.record for one in own.tests], own.validity
     valid = {one: states[role, one].validity.status == "valid" for one in (ALONE, TOGETHER)}
-    latencies_us = own.latencies_us()
+    latencies_us, factor = own.latencies_us(), max(one.latency_factor for one in own.tests)
     row: dict[str, object] = {
         "model_role": role,
         "load_state": state,
@@ -161,7 +162,7 @@ def _row(states: RoundsByState, role: str, state: str, model: str) -> LoadInterf
         "utilization_share": _utilization(own),
     }
     for name, quantile in QUANTILES.items():
-        known = dependent_percentile(latencies_us, quantile) if valid[state] else Estimate()
+        known = percentile(latencies_us, quantile, factor) if valid[state] else Estimate()
         row |= estimate_columns(f"request_{name}", known)
         is_compared = state == TOGETHER and all(valid.values()) and known.value is not None
         slowdown = ratio(own, alone, _quantile(quantile)) if is_compared else Estimate()

@@ -32,7 +32,7 @@ import numpy as np
 import numpy.typing as npt
 from onnx import TensorProto, helper, numpy_helper
 
-from common.latency.statistics import Samples
+from common.latency.dependence import Samples
 from common.profiling.trace.reader import read_trace
 from common.runtime.inputs.values import Feeds
 from common.runtime.session import Session, SessionSettings, create_session, run

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from common.latency.statistics import Samples
+from common.latency.dependence import Samples
 
 BLOCKS = 20
 LEAST_BLOCKS = 8

@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Protocol, cast
 
 import numpy as np
 
-from common.latency.statistics import Samples, dependent_percentile, percentiles
+from common.latency.dependence import Samples
+from common.latency.statistics import percentiles
 from common.latency.steady_state import TOLERANCE, SteadyState, steady_state
 from common.load.endurance.leak import Slope, memory_slope
 from common.load.endurance.spool import Spool
 from common.load.endurance.whole_load import WholeLoad
 from common.load.generator.harness import Harness
-from common.load.requests.load_record import LoadRecord
 from common.load.results.load_figures import LoadTest
 from common.load.results.validity import LoadValidity
 
@@ -76,7 +76,8 @@ class LoadPart:
     is_interrupted: bool = False
 
 
-def part_of(record: LoadRecord, validity: LoadValidity) -> LoadPart:
+def part_of(test: LoadTest) -> LoadPart:
+    record, validity = test.record, test.validity
     batches = record.batches
     seconds = batches.ended_ns // 10**9
     own_us = (batches.ended_ns - batches.started_ns) / 1e3
@@ -88,7 +89,7 @@ def part_of(record: LoadRecord, validity: LoadValidity) -> LoadPart:
         len(record),
         {str(name): count for name, count in record.counts.items()},
         validity,
-        percentiles(record.latencies_us, dependent_percentile) if validity.status == "valid" else {},
+        percentiles(record.latencies_us, test.latency_factor) if validity.status == "valid" else {},
         (served + 1).astype(float),
         np.array([np.median(own_us[seconds == second]) for second in served]),
         np.array([answered[seconds == second].sum() for second in served], dtype=float),
@@ -149,8 +150,8 @@ def load_by_parts(
 
     def run_part(index: int, duration_s: float) -> LoadPart:
         last[:] = [harness.part(index, duration_s).load()]
-        whole.add(last[0].record, last[0].validity)
-        return part_of(last[0].record, last[0].validity)
+        whole.add(last[0])
+        return part_of(last[0])
 
     duration_s = harness.demand.duration_s
     with watched(spool) as watch:

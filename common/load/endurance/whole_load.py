@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from common.latency.dependence import Dependence
 from common.latency.histogram import Histogram
-from common.latency.statistics import QUANTILES, percentile_columns, variance_factor
-from common.load.requests.load_record import LoadRecord
-from common.load.results.validity import LoadValidity
+from common.latency.statistics import QUANTILES, percentile_columns
+from common.load.results.load_figures import LoadTest
 
 
 class WholeLoad:
@@ -17,15 +17,15 @@ class WholeLoad:
         self._histogram = Histogram()
         self._weighted = dict.fromkeys(QUANTILES, 0.0)  # requests times how much more they vary than independent ones
 
-    def add(self, record: LoadRecord, validity: LoadValidity) -> None:
+    def add(self, test: LoadTest) -> None:
         """Count the answered requests of a part, unless it has no latencies."""
-        latencies_us = record.latencies_us
-        if validity.status != "valid":
+        if test.validity.status != "valid":
             return
+        latencies_us = test.record.latencies_us
+        series = Dependence(latencies_us, test.latency_factor)
         self._histogram.add(np.rint(1e3 * latencies_us).astype(np.int64))
         for name, quantile in QUANTILES.items():
-            is_beyond = latencies_us > np.quantile(latencies_us, quantile)
-            self._weighted[name] += len(latencies_us) * variance_factor(is_beyond)
+            self._weighted[name] += len(latencies_us) * series.quantile_factor(quantile)
 
     def figures(self) -> dict[str, float | int | None]:
         """Return how many requests count, and their percentiles with limits."""

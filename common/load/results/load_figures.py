@@ -8,22 +8,25 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from common.latency.statistics import dependent_percentile, figures, percentile
+from common.latency.statistics import QUANTILES, figures, ordered_percentile
 from common.latency.steady_state import SteadyState, steady_state
 from common.load.requests.batching import NEVER_NS, BatchPolicy
 from common.load.requests.load_record import COMPLETED, NO_BATCH, OUTCOMES, LoadRecord
-from common.load.results.validity import LoadValidity, depths, judge, utilization
+from common.load.results.validity import NS_PER_US, LoadValidity, depths, judge, latency_factor, utilization
 
 Samples = npt.NDArray[np.float64]
 Flops = Callable[[int, int], float]  # of a batch size and a length
 LEAST_LEVEL_BATCHES = 5  # of a size, to say what its batches usually take
-NS_PER_US = 1e3
 # Stages of a call, in their order; a service has those that it needs.
 STAGES = (
     *("decode", "resize", "normalize", "assemble", "host_to_device", "session_run", "device_to_host", "postprocess"),
 )
 COPIES, RUN = ("host_to_device", "device_to_host"), "session_run"
-NO_LATENCY = ("p50", "p90", "p95", "p99", "p99_9", "mean", "jitter")
+LIMITED = ("p50", "p90", "p95", "p99", "p99_9", "mean", "jitter")
+NO_LATENCIES: dict[str, float | None] = dict.fromkeys(
+    [f"request_{name}{end}_us" for name in LIMITED for end in ("", "_low", "_high")]
+    + ["request_min_us", "request_max_us"]
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +47,11 @@ class LoadTest:
     @property
     def validity(self) -> LoadValidity:
         return judge(self.record, is_open=self.is_open, most_running=self.worker_count * self.policy.most)
+
+    @property
+    def latency_factor(self) -> float:
+        """Least variance factor of the latencies; see :mod:`common.latency.dependence`."""
+        return latency_factor(self.record, self.worker_count, is_open=self.is_open)
 
 
 def _us(times_ns: npt.NDArray[np.int64]) -> Samples:
@@ -189,7 +197,7 @@ def summary(test: LoadTest, state: SteadyState) -> dict[str, object]:
         "batch_steady_state": state.kind,
         "warmup_request_count": first,
         "counted_request_count": len(counted),
-        **_latencies(counted if is_judged else None),
+        **(_latencies(counted, test.latency_factor) if is_judged else NO_LATENCIES),
         **_queueing(record, first if is_judged else None),
         "latency_shares": latency_shares(record, first),
         **_device_figures(record),
@@ -212,13 +220,9 @@ def _padding_figures(test: LoadTest) -> dict[str, float | None]:
     return figures
 
 
-def _latencies(counted_us: Samples | None) -> dict[str, float | None]:
+def _latencies(counted_us: Samples, least_factor: float) -> dict[str, float | None]:
     """Return percentiles, mean and deviation of the request latencies, each with its limits."""
-    names = [f"{name}{end}" for name in NO_LATENCY for end in ("_us", "_low_us", "_high_us")]
-    known = (
-        dict.fromkeys([*names, "min_us", "max_us"]) if counted_us is None else figures(counted_us, dependent_percentile)
-    )
-    return {f"request_{name}": value for name, value in known.items()}
+    return {f"request_{name}": value for name, value in figures(counted_us, least_factor).items()}
 
 
 def _queueing(record: LoadRecord, first: int | None) -> dict[str, float | None]:
@@ -228,7 +232,8 @@ def _queueing(record: LoadRecord, first: int | None) -> dict[str, float | None]:
     done = np.flatnonzero(record.is_completed)
     done = done[done >= first]
     waited_us = _us(record.batches.started_ns[record.batch_indices[done]] - record.intended_ns[done])
-    return {f"queue_{name}_us": percentile(waited_us, share).value for name, share in (("p50", 0.5), ("p99", 0.99))}
+    ordered = np.sort(waited_us)
+    return {f"queue_{name}_us": ordered_percentile(ordered, QUANTILES[name]).value for name in ("p50", "p99")}
 
 
 def latency_shares(record: LoadRecord, first: int = 0) -> dict[str, float]:

@@ -9,9 +9,11 @@ from typing import Literal
 
 import numpy as np
 
+from common.latency.dependence import queue_factor
 from common.load.requests.load_record import NO_BATCH, REJECTED, LoadRecord, TimesNs
 
 Status = Literal["valid", "overload", "invalid"]
+NS_PER_US = 1e3
 MOST_LATE_SHARE = 0.01
 MOST_TURNED_AWAY_SHARE = 0.01
 MOSTLY_BUSY = 0.9  # share of their time; where workers are busy for less, a growing queue is not due to them
@@ -113,3 +115,15 @@ def utilization(record: LoadRecord, worker_count: int) -> float:
     batches = record.batches
     spent = np.clip(batches.ended_ns, begin_ns, end_ns) - np.clip(batches.started_ns, begin_ns, end_ns)
     return float(spent.sum()) / ((end_ns - begin_ns) * worker_count)
+
+
+def latency_factor(record: LoadRecord, worker_count: int, *, is_open: bool) -> float:
+    """Return the least variance factor of the latencies: that of a queue of this utilization.
+
+    It is 1 where there is no such queue: users wait for answers, or a call serves several requests.
+    """
+    batches = record.batches
+    if not is_open or len(record) < LEAST_REQUESTS or not len(batches.sizes) or batches.sizes.max() > 1:
+        return 1.0
+    service_us, gaps_us = (batches.ended_ns - batches.started_ns) / NS_PER_US, np.diff(record.intended_ns) / NS_PER_US
+    return queue_factor(utilization(record, worker_count), service_us, gaps_us)

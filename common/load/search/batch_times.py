@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from common.latency.statistics import Samples
+from common.latency.dependence import Samples
 from common.load.generator.virtual_clock import simulate
 from common.load.requests.batching import NEVER_NS, BatchPolicy
 from common.load.requests.load_record import Batch, LoadRecord

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from common.latency.statistics import Samples
+from common.latency.dependence import Samples
 
 ATOMS = 8  # service times that replace the measured ones of a size
 MOMENTS = 48  # of a service at which a request comes

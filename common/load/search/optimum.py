@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count
 
-from common.latency.statistics import Samples
+from common.latency.dependence import Samples
 from common.load.search.batch_times import ServiceTimes, capacity_hz, measure_times, powers_of_two, sustainable_hz
 from common.load.search.curve import CurvePoint, curve
 from common.load.search.halving import Configuration, SearchResult, Shape, Trial, search

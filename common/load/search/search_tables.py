@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, TypedDict
 
 import numpy as np
 
-from common.latency.statistics import Samples, percentile
+from common.latency.dependence import Samples
+from common.latency.statistics import percentile
 from common.load.search.curve import CurvePoint
 from common.load.search.halving import OBJECTIVES, Configuration, Shape, Standing, Trial, on_front
 from common.load.search.optimum import Optimum, SearchTask

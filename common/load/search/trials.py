@@ -8,7 +8,8 @@ from typing import Protocol
 
 import numpy as np
 
-from common.latency.statistics import Estimate, Samples, dependent_percentile
+from common.latency.dependence import Samples
+from common.latency.statistics import Estimate, percentile
 from common.load.generator.wall_clock import Listener, nobody, serve
 from common.load.requests.batching import BatchPolicy
 from common.load.requests.load_record import LoadRecord, uninterrupted
@@ -44,7 +45,7 @@ def trial(
 
 def _estimate(latencies_us: Samples, quantile: float) -> Estimate:
     """Return a quantile; for too few requests without limits."""
-    estimate = dependent_percentile(latencies_us, quantile)
+    estimate = percentile(latencies_us, quantile)
     return estimate if estimate.value is not None else Estimate(float(np.quantile(latencies_us, quantile)))
 
 

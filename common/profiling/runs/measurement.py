@@ -9,10 +9,10 @@ from pathlib import Path
 import numpy as np
 
 from common.errors import PipelineError
+from common.latency.dependence import Samples
 from common.latency.recorder import Recorder
 from common.latency.run import RunSeries
 from common.latency.slow_runs import slow_limit_us
-from common.latency.statistics import Samples
 from common.latency.steady_state import SteadyState, steady_state
 from common.profiling.fused_graph import complete_executed_graph
 from common.profiling.runs.loop import ColdStart, Runs, Sessions

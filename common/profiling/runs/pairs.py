@@ -10,7 +10,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from common.latency.statistics import Samples
+from common.latency.dependence import Samples
 from common.profiling.runs.loop import Budget, Progress, prepare, take_turns
 from common.profiling.runs.measurement import Measurement, conclude
 from common.profiling.trace.reader import keep_runs, read_trace

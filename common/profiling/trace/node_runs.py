@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import numpy as np
 
-from common.latency.statistics import Samples
+from common.latency.dependence import Samples
 from common.profiling.trace.nesting import Bodies
 from common.profiling.trace.reader import keep_runs, read_trace
 from common.profiling.trace.timeline import RunClock, sound_runs

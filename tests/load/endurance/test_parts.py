@@ -12,7 +12,8 @@ from common.load.requests.batching import BatchPolicy
 from common.load.requests.demand import Demand
 from common.load.requests.schedules import constant
 from common.load.requests.sources import OpenLoop
-from common.load.results.validity import LoadValidity, judge
+from common.load.results.load_figures import LoadTest
+from common.load.results.validity import LoadValidity
 from common.view.load.endurance_text import speed_text
 
 RATE_HZ, PART_S, PARTS = 53.0, 60.0, 8
@@ -35,7 +36,7 @@ def load(service_ms=lambda part, random: 5.0, parts=PARTS):
             return round(1e6 * (service_ms(index, random) + noise))
 
         record = simulate(OpenLoop(constant(RATE_HZ, duration_s)), service_ns, BatchPolicy())
-        return part_of(replace(record, start_s=BEGIN_S + index * PART_S), LoadValidity("valid"))
+        return part_of(LoadTest(replace(record, start_s=BEGIN_S + index * PART_S), BatchPolicy(), 1, is_open=True))
 
     return endure(run_part, parts * PART_S, PART_S)
 
@@ -153,7 +154,7 @@ def test_sixty_parts_at_1000_requests_per_second_need_no_more_memory_than_two():
         demand = Demand(1000.0, duration_s, index)
         source, _ = demand.source(demand.schedule(), BatchPolicy(most=8))
         record = simulate(source, lambda batch, now_ns: 2_000_000, BatchPolicy(most=8))
-        part = part_of(record, judge(record, is_open=True, most_running=8))
+        part = part_of(LoadTest(record, BatchPolicy(most=8), 1, is_open=True))
         del record, source
         held, peak = tracemalloc.get_traced_memory()
         kept.append(held)

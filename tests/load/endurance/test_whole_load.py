@@ -3,31 +3,31 @@
 import numpy as np
 import pytest
 
-from common.latency.statistics import QUANTILES, dependent_percentile
+from common.latency.statistics import QUANTILES, percentile
 from common.load.endurance.whole_load import WholeLoad
 from common.load.generator.virtual_clock import simulate
 from common.load.requests.batching import BatchPolicy
 from common.load.requests.load_record import COMPLETED
 from common.load.requests.schedules import poisson
 from common.load.requests.sources import OpenLoop
+from common.load.results.load_figures import LoadTest
 from common.load.results.slow_calls import call_series, slow_call_rows
-from common.load.results.validity import LoadValidity
 
 MS = 1_000_000
-VALID = LoadValidity("valid")
 
 
 def part(seed, rate=300, seconds=7.0):
     """M/D/1 at 60 %: requests wait together."""
-    return simulate(OpenLoop(poisson(rate, seconds, seed)), lambda batch, now_ns: 2 * MS, BatchPolicy())
+    record = simulate(OpenLoop(poisson(rate, seconds, seed)), lambda batch, now_ns: 2 * MS, BatchPolicy())
+    return LoadTest(record, BatchPolicy(), worker_count=1, is_open=True)
 
 
 @pytest.mark.slow
 def test_the_percentiles_of_all_parts_are_those_of_all_their_requests():
     whole, parts = WholeLoad(), [part(seed) for seed in range(5)]
-    for record in parts:
-        whole.add(record, VALID)
-    latencies_us = np.concatenate([record.latencies_us for record in parts])
+    for one in parts:
+        whole.add(one)
+    latencies_us = np.concatenate([one.record.latencies_us for one in parts])
     found = whole.figures()
     assert found["counted_request_count"] == len(latencies_us) > 9000
     for name, quantile in QUANTILES.items():
@@ -37,17 +37,17 @@ def test_the_percentiles_of_all_parts_are_those_of_all_their_requests():
         assert low is None or low <= independent * 1.001
         assert high is None or high >= independent * 0.999
     # The limits are as wide as those of the series itself, in which requests wait together.
-    one, own = WholeLoad(), parts[0].latencies_us
-    one.add(parts[0], VALID)
+    one, own = WholeLoad(), parts[0].record.latencies_us
+    one.add(parts[0])
     for name in ("p50", "p90"):
-        expected = dependent_percentile(own, QUANTILES[name])
+        expected = percentile(own, QUANTILES[name], parts[0].latency_factor)
         limits = [one.figures()[f"request_{name}_{end}_us"] for end in ("low", "high")]
         assert limits == pytest.approx([expected.low, expected.high], rel=0.001)
 
 
 def test_parts_without_a_verdict_count_nothing():
     whole = WholeLoad()
-    whole.add(part(1), LoadValidity("overload", "the queue grows"))
+    whole.add(part(1, rate=600))  # 120 %: the queue grows
     found = whole.figures()
     assert found.pop("counted_request_count") == 0
     assert set(found.values()) == {None} and len(found) == 15

@@ -1,0 +1,148 @@
+"""How much a series says whose neighbours depend on each other: the count of independent samples that say as much.
+
+Requests that queue together are late together, and runs on a shared machine slow down together. Limits for independent
+samples are then too narrow by the square root of the *variance factor*: by how much the variance of a mean exceeds that
+of independent samples. It comes from the means of batches (batch means: Law, Simulation Modeling and Analysis, 5th
+edition, section 9.5.3), and four decisions keep it honest:
+
+- A tail of few samples hides its own dependence: a series that missed the long queues has no sign of them beyond its
+  99th percentile. The factor of a quantile is therefore at least that of the whole series, by its ranks and by its
+  values below the 90th percentile.
+- The memory of a series is unknown, so the largest factor of 8, 16 and 32 batches counts.
+- A variance from few batches is uncertain; the squared ratio of Student's quantile to that of the normal law makes up
+  for it.
+- Where no sign of dependence is seen, the factor is 1: neither in the correlation of neighbouring ranks (Wald and
+  Wolfowitz 1943), nor in the variance of the means of the batches, each tested at 95 %.
+
+A short series of a busy queue shows too little of its own dependence, whatever is done with it. There the load says
+more than the series: :func:`queue_factor` is the factor of a queue of this utilization, and the least that is used.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+Samples = npt.NDArray[np.float64]
+
+NORMAL_QUANTILE = 1.645  # at 95 %
+CLIP_QUANTILE = 0.9
+LEAST_BATCH = 2
+
+
+class BatchCount(NamedTuple):
+    """A number of batches with two quantiles at 95 %, for one degree of freedom less than batches.
+
+    Attributes:
+        student: of Student's law.
+        chance: of chi squared, per degree of freedom; independent samples exceed it once in twenty.
+    """
+
+    batches: int
+    student: float
+    chance: float
+
+
+BATCH_COUNTS = (BatchCount(8, 1.895, 2.010), BatchCount(16, 1.753, 1.666), BatchCount(32, 1.696, 1.451))
+
+
+@dataclass(frozen=True, slots=True)
+class BatchVariance:
+    """Variance factor of a mean from batches, and whether independent samples would seldom have it."""
+
+    factor: float
+    is_seen: bool
+
+
+class Dependence:
+    """Dependence of neighbours in one series.
+
+    Attributes:
+        samples: in their order.
+        ordered: by size.
+        most_count: independent samples that the series is worth at most, by what is known besides it.
+    """
+
+    def __init__(self, samples: Samples, least_factor: float = 1.0) -> None:
+        """Look for dependence.
+
+        Args:
+            samples: in their order; at least one.
+            least_factor: least variance factor, from what is known besides the series.
+        """
+        self.samples = samples
+        self.ordered = np.sort(samples)
+        self.most_count = len(samples) / least_factor
+        ranks = self._ranks()
+        whole = batch_variance(ranks), batch_variance(np.minimum(samples, np.quantile(samples, CLIP_QUANTILE)))
+        self._is_seen = least_factor > 1 or _neighbours_are_alike(ranks) or any(each.is_seen for each in whole)
+        self._factor = max(1.0, least_factor, *(each.factor for each in whole))
+
+    @property
+    def factor(self) -> float:
+        """Variance factor of the whole series."""
+        return self._factor if self._is_seen else 1.0
+
+    def quantile_factor(self, quantile: float) -> float:
+        """Return the variance factor of the share of samples beyond a quantile."""
+        return self.mean_factor((self.samples > np.quantile(self.ordered, quantile)).astype(float))
+
+    def mean_factor(self, values: Samples) -> float:
+        """Return the variance factor of the mean of one value per sample."""
+        own = batch_variance(values)
+        return max(self._factor, own.factor) if self._is_seen or own.is_seen else 1.0
+
+    def _ranks(self) -> Samples:
+        """Return the rank of each sample; equal samples share the mean of their ranks."""
+        first, last = (np.searchsorted(self.ordered, self.samples, side) for side in ("left", "right"))
+        return np.asarray((first + last) / 2)
+
+
+def batch_variance(values: Samples) -> BatchVariance:
+    """Return the largest variance factor of the mean of values, over the numbers of batches that fit."""
+    variance = float(values.var())
+    factor, is_seen = 1.0, False
+    for count in BATCH_COUNTS if variance else ():
+        length = len(values) // count.batches
+        if length < LEAST_BATCH:
+            break
+        means = values[len(values) - count.batches * length :].reshape(count.batches, length).mean(axis=1)
+        ratio = length * float(means.var(ddof=1)) / variance
+        factor = max(factor, ratio * (count.student / NORMAL_QUANTILE) ** 2)
+        is_seen |= ratio > count.chance
+    return BatchVariance(factor, is_seen)
+
+
+def _neighbours_are_alike(ranks: Samples) -> bool:
+    """Return whether neighbouring ranks correlate more than those of 95 % of independent series."""
+    away = ranks - ranks.mean()
+    squares = float(away @ away)
+    return bool(squares) and float(away[1:] @ away[:-1]) / squares > NORMAL_QUANTILE / math.sqrt(len(ranks))
+
+
+def queue_factor(utilization: float, service_us: Samples, gaps_us: Samples) -> float:
+    """Return the variance factor of the latencies of a queue with one server.
+
+    With Poisson arrivals and exponential service the waiting times have a closed form: their asymptotic variance (Daley
+    1968; Whitt, Planning Queueing Simulations, Management Science 35, 1989) over their variance. Other times scale it
+    as in heavy traffic by the mean of the squared coefficients of variation of service and arrivals.
+
+    Args:
+        utilization: share of its time that the server is in calls; from 1 on there is no such factor.
+        service_us: time of each call.
+        gaps_us: times between arrivals.
+    """
+    if not 0 < utilization < 1:
+        return 1.0
+    load = utilization
+    exponential = (2 + load * (5 + load * (load - 4))) / ((2 - load) * (1 - load) ** 2)
+    return max(1.0, exponential * (_squared_variation(service_us) + _squared_variation(gaps_us)) / 2)
+
+
+def _squared_variation(values: Samples) -> float:
+    mean = float(values.mean())
+    return float(values.var()) / mean**2 if mean else 0.0
