@@ -207,5 +207,5 @@ def test_an_unknown_clock_widens_the_time_of_a_stream(models):
 
 def test_the_published_stream_closed_within_the_interval_of_one_region(models):
     """Vitis BLAS GEMV on an U280 with 16 channels over all regions: 319 MHz of the 333 that its times imply."""
-    share = models.systolic.clock.share(0.1, spans_regions=False)
+    share = models.systolic.clock.share(0.1)
     assert share.pessimistic < 319 / 333 <= share.optimistic

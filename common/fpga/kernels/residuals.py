@@ -18,7 +18,7 @@ from math import log
 from common.fpga.kernels.dataflow.attention import AttentionEngine
 from common.fpga.kernels.dataflow.rowwise import RowwiseEngine
 from common.fpga.kernels.dataflow.streaming import StreamingGemv
-from common.fpga.kernels.estimate import Engine
+from common.fpga.kernels.estimate import Engine, TimeScatter
 from common.fpga.kernels.overlay.engine import OverlayEngine
 from common.fpga.kernels.systolic.array import SystolicArray
 from common.fpga.kernels.team import Team
@@ -51,26 +51,29 @@ class TimeResidual:
 
 def time_residual(engine: Engine) -> TimeResidual:
     """Return how measured times of an engine scatter; the engine knows its number format, board and clock."""
-    clock = engine.clock_cases_mhz
-    family_sd = _spread(_band(engine))
+    clock, scatter = engine.clock_cases_mhz, _scatter(engine)
     slow, fast = log(clock.likely / clock.pessimistic), log(clock.optimistic / clock.likely)
-    return TimeResidual(engine.kind, family_sd, 0.0, MANY_FAMILIES, slow / NORMAL_95, fast / NORMAL_95)
+    spreads = scatter.family_sd, scatter.design_sd, scatter.family_count
+    return TimeResidual(engine.kind, *spreads, slow / NORMAL_95, fast / NORMAL_95)
 
 
-def _band(engine: Engine) -> ThreePoint:
-    """Return the factors of a time, or of a share of the peak, between which 90 % of designs are measured."""
+def _scatter(engine: Engine) -> TimeScatter:
     if isinstance(engine, Team):
-        return _band(engine.member)
+        return engine.member.scatter if isinstance(engine.member, SystolicArray) else _of_shares(engine.member)
     if isinstance(engine, SystolicArray):
-        return engine.timing.band
+        return engine.scatter
     if isinstance(engine, OverlayEngine):
-        return engine.config.band
+        return engine.config.scatter
+    return _of_shares(engine)
+
+
+def _of_shares(engine: Engine) -> TimeScatter:
+    """Return the scatter that the lowest and the highest published share of a peak imply, one kernel a family."""
     if isinstance(engine, AttentionEngine | StreamingGemv):
-        return engine.efficiency
-    if isinstance(engine, RowwiseEngine):
-        return engine.efficiency.reduction
-    raise TypeError(f"{engine.name} has no interval")
-
-
-def _spread(band: ThreePoint) -> float:
-    return abs(log(band.pessimistic / band.optimistic)) / (2 * NORMAL_95)
+        share = engine.efficiency
+    elif isinstance(engine, RowwiseEngine):
+        share = engine.efficiency.reduction
+    else:
+        raise TypeError(f"{engine.name} has no published shares")
+    band = ThreePoint(share.optimistic / share.pessimistic, 1.0, 1.0)
+    return TimeScatter(band, log(band.pessimistic) / (2 * NORMAL_95), 0.0, MANY_FAMILIES)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from math import exp, log
+from math import exp, hypot, log
 
 import pytest
+from scipy.stats import t as student
 
 from benchmarks.array_designs import MODELS
 from benchmarks.overlay_fit import CONFIGS, configured
@@ -40,8 +41,16 @@ def test_the_overlay_has_the_interval_of_its_file() -> None:
     engine = configured("dpu-b4096", "kv260")
     residual = time_residual(engine)
     assert residual.kind == "overlay"
-    band = engine.config.band
-    assert residual.family_sd == pytest.approx(log(band.pessimistic / band.optimistic) / (2 * NORMAL_95))
+    scatter = engine.config.scatter
+    assert (residual.family_sd, residual.design_sd, residual.family_count) == (scatter.family_sd, scatter.design_sd, 15)
+
+
+def test_families_and_designs_give_the_interval() -> None:
+    """Student's t with one degree of freedom less than families: the interval is that of a further family's design."""
+    for scatter in (*MODELS.systolic.scatters.values(), configured("dpu-b4096", "kv260").config.scatter):
+        quantile = float(student.ppf(0.95, scatter.family_count - 1))
+        reach = quantile * hypot(scatter.family_sd, scatter.design_sd)
+        assert log(scatter.band.pessimistic / scatter.band.optimistic) == pytest.approx(2 * reach, abs=0.01)
 
 
 @pytest.mark.parametrize(
