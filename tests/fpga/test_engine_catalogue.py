@@ -9,6 +9,7 @@ import pytest
 from common.fpga.coefficients import load_models
 from common.fpga.device.board_files import load_board
 from common.fpga.engine_catalogue import ROWWISE_SHARES, engines_for, port_count, rowwise_engines
+from common.fpga.kernels.systolic.array import SystolicArray
 from common.fpga.kernels.team import Team
 from common.workload.layers import Convolution, Matmul, Pointwise, Pooling, Rowwise
 from tests.support.dataflow_kernels import task_of
@@ -94,6 +95,25 @@ def test_heads_are_split_over_the_regions(models):
     assert alone / 3 < together < alone
     kv260 = load_board("kv260", CONFIGS / "boards")
     assert not [engine for engine in engines_for(kv260, "int8", models, [heads]) if isinstance(engine, Team)]
+
+
+@pytest.mark.slow
+def test_arrays_of_several_products_are_generic_and_over_regions_slower(models):
+    """One product has an array tuned for it; two different ones share an array as the layers of a network do."""
+    u280 = load_board("u280", CONFIGS / "boards")
+    other = task_of(Matmul(61, 127, 513), precision="int8")
+    one, several = (
+        [engine for engine in engines_for(u280, "int8", models, tasks) if isinstance(engine, SystolicArray)]
+        for tasks in ([product("int8")] * 2, [product("int8"), other])
+    )
+    scatters = models.systolic.scatters
+    assert {engine.scatter for engine in one} == {scatters["product"]}
+    assert {engine.scatter for engine in several} == {scatters["network"]}
+    within, over = (
+        max(engine.clock_cases_mhz.likely for engine in several if engine.spans_regions is spans)
+        for spans in (False, True)
+    )
+    assert over == pytest.approx(within * models.systolic.clock.crossing_share**2, rel=0.08)
 
 
 @pytest.mark.slow
