@@ -138,7 +138,7 @@ def test_fp32_arrays_use_the_floating_point_units_of_versal(models):
         key=lambda engine: engine.peak_macs_per_cycle,
     )
     flop_per_s = 2 * largest.peak_macs_per_cycle * v80.clock_mhz * 1e6
-    assert 3.4e12 < flop_per_s <= v80.peak_flop_per_s("fp32")
+    assert 2.4e12 < flop_per_s <= v80.peak_flop_per_s("fp32")  # flip-flops of the design around it are the limit
     assert largest.resources.dsp == largest.peak_macs_per_cycle
     assert largest.resources.fits(v80.total_budget)
 
@@ -186,8 +186,8 @@ def test_every_engine_has_a_clock_interval_by_its_luts_and_regions(precision, mo
     bands = {  # configs/systolic_rtl.yaml, by regions and by whether half of their LUTs are taken
         (False, False): (0.83, 1.0, 1.0),
         (False, True): (0.81, 0.93, 1.0),
-        (True, False): (0.45, 1.0, 1.0),
-        (True, True): (0.45, 0.94, 1.0),
+        (True, False): (0.333, 0.887**2, 1.0),  # two borders between three regions
+        (True, True): (0.333, 0.887**2, 1.0),
     }
     seen = set()
     for engine in every_kind(u280, precision, models):
