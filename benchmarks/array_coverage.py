@@ -13,18 +13,20 @@ import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
+from math import exp
 from statistics import fmean, median
 
-from benchmarks.array_designs import MODELS, RESOURCES, Counted, Rates, Timed, array_of, counted, task_of, timed
+from benchmarks.array_designs import MODELS, RESOURCES, Counted, Rates, Scope, Timed, array_of, counted, task_of, timed
 from benchmarks.array_fit import fit_logic, fit_rates
-from benchmarks.coverage import Band, band_of
+from benchmarks.coverage import RESOURCE_TAIL, Band, Spread, spread_of
 from benchmarks.overlay_fit import CONFIGS
 from benchmarks.published import Closure, attention_shares, closures, designs
 from common.fpga.device.board_files import load_board
 from common.fpga.engine_catalogue import closing
-from common.fpga.kernels.systolic.array_resources import ONE_REGION, SEVERAL_REGIONS, FloatLogic
+from common.fpga.kernels.systolic.array_resources import FloatLogic
+from common.fpga.kernels.systolic.array_timing import SERVES, Serves
 
-RECALLED = "(recalled)"
+SCOPES: tuple[Scope, ...] = ("array", "design")
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,53 +53,63 @@ def by_family(ratios: Iterable[tuple[str, float]]) -> dict[str, list[float]]:
     return found
 
 
-def chosen_band(points: Sequence[Timed]) -> tuple[Rates, Band]:
-    rates = fit_rates(points)
-    return rates, band_of(by_family((point.family, point.ratio(rates)) for point in points))
+def chosen_scatter(points: Sequence[Timed], serves: Serves) -> tuple[Rates, Spread]:
+    """Return the rates that tuned products give, and how times of arrays that serve the one or the other scatter."""
+    rates = fit_rates([point for point in points if point.serves == "product"])
+    return rates, spread_of(by_family((point.family, point.ratio(rates)) for point in points if point.serves == serves))
 
 
-def judged_times(points: Sequence[Timed]) -> Iterator[Judged]:
-    """Judge the times of each family by the rates and the interval of the others."""
-    for family in dict.fromkeys(point.family for point in points):
-        rates, band = chosen_band([point for point in points if point.is_opened and point.family != family])
-        for point in points:
-            if point.family == family:
-                likely = point.published / point.ratio(rates)
-                yield Judged(family, point.name, point.published, likely, band, point.source)
+def judged_times(points: Sequence[Timed], serves: Serves) -> Iterator[Judged]:
+    """Judge the times of each family by the rates, the likely value and the interval of the others."""
+    own = [point for point in points if point.serves == serves]
+    for family in dict.fromkeys(point.family for point in own):
+        rates, found = chosen_scatter([point for point in points if point.is_opened and point.family != family], serves)
+        for point in (point for point in own if point.family == family):
+            likely = point.published / point.ratio(rates) * exp(found.median)
+            band = Band(exp(-found.reach()), exp(found.reach()))
+            yield Judged(family, point.name, point.published, likely, band, point.source)
 
 
-def chosen_resource_band(points: Sequence[Counted]) -> tuple[FloatLogic | None, Band]:
-    """Return the cells and the interval that the points give, all of one resource."""
+def chosen_resources(points: Sequence[Counted]) -> tuple[FloatLogic | None, Spread]:
+    """Return the cells of a floating-point array and how the points scatter, all of one resource."""
     logic = fit_logic(points) if any(point.logic for point in points) else None
-    return logic, band_of(by_family((point.family, point.ratio(logic)) for point in points))
+    return logic, spread_of(by_family((point.family, point.ratio(logic)) for point in points))
 
 
 def judged_resources(points: Sequence[Counted]) -> Iterator[Judged]:
     """Judge the amounts of one resource of each family by the cells and the interval of the others."""
     for family in dict.fromkeys(point.family for point in points):
-        others = [point for point in points if point.is_opened and point.family != family]
-        logic, band = chosen_resource_band(others)
+        logic, found = chosen_resources([point for point in points if point.is_opened and point.family != family])
         for point in points:
             if point.family == family:
-                likely = point.published / point.ratio(logic)
+                likely = point.published / point.ratio(logic) * exp(found.median)
+                band = Band(exp(-found.reach(RESOURCE_TAIL)), exp(found.reach(RESOURCE_TAIL)))
                 yield Judged(family, point.name, point.published, likely, band, point.source)
 
 
 # --- clock ------------------------------------------------------------------------------------------------------------
 
 
-def clock_shares(found: Sequence[Closure]) -> dict[str, tuple[float, float, float]]:
-    """Return low, likely and high share of the clock asked for, by regions and density.
+@dataclass(frozen=True, slots=True)
+class ClockShares:
+    """Shares of the clock asked for: low, likely and high in one region by density, and over several regions."""
 
-    A design over several regions is taken to be floorplanned in the likely case; all others give the low end.
-    """
-    shares = {}
-    for regions, is_dense in product((ONE_REGION, SEVERAL_REGIONS), (False, True)):
-        own = [one for one in found if (one.regions > 1) == (regions == SEVERAL_REGIONS)]
-        planned = [one.clock_share for one in own if one.is_floorplanned and _is_dense(one) == is_dense]
-        all_shares = [one.clock_share for one in own if not one.is_floorplanned] + planned
-        shares[f"{regions} {'dense' if is_dense else 'sparse'}"] = (min(all_shares), median(planned), max(planned))
-    return shares
+    one_region: dict[bool, tuple[float, float, float]]
+    crossing: float
+    several_regions: tuple[float, float]
+
+
+def clock_shares(found: Sequence[Closure]) -> ClockShares:
+    """Return the shares that published closures give; each border between regions leaves the same share."""
+    one, several = [each for each in found if each.regions == 1], [each for each in found if each.regions > 1]
+    by_density = {
+        is_dense: [each.clock_share for each in one if _is_dense(each) == is_dense] for is_dense in (False, True)
+    }
+    return ClockShares(
+        {is_dense: (min(shares), median(shares), max(shares)) for is_dense, shares in by_density.items()},
+        median(each.clock_share ** (1 / (each.regions - 1)) for each in several),
+        (min(each.clock_share for each in several), max(each.clock_share for each in several)),
+    )
 
 
 def _is_dense(closure: Closure) -> bool:
@@ -120,48 +132,72 @@ def judged_clocks() -> Iterator[Judged]:
 
 
 def report() -> str:
-    """Return the fits, the intervals, and a line for each published figure."""
-    points, amounts = list(timed()), list(counted())
-    rates, band = chosen_band([point for point in points if point.is_opened])
-    held = _held(band, [point.ratio(rates) for point in points])
-    lines = [f"array share {rates.share:.2f}, {rates.call:.0f} cycles a call; time {band}, {held}"]
-    for resource in RESOURCES:
-        own = [point for point in amounts if point.resource == resource]
-        logic, found = chosen_resource_band([point for point in own if point.is_opened])
+    """Return the fits, the intervals, the coverage of each family, and a line for each published figure."""
+    points = list(timed())
+    opened = [point for point in points if point.is_opened]
+    lines, rows = [], []
+    for serves in SERVES:
+        rates, found = chosen_scatter(opened, serves)
+        judged = list(judged_times(points, serves))
+        lines.append(
+            f"time of arrays that serve a {serves}: {rates.share:.2f} of the cycles, {rates.call:.0f} cycles a call, "
+            f"times {exp(found.median):.3f} ({found.around_median()}); {_deviations(found)}"
+        )
+        lines += [*_efficiencies(opened, serves), *_coverage(judged), ""]
+        rows += ["", *_rows(f"time, {serves}, thousand cycles", judged, 1e-3)]
+    for scope, resource in product(SCOPES, RESOURCES):
+        own = [point for point in counted(scope) if point.resource == resource]
+        logic, found = chosen_resources([point for point in own if point.is_opened])
+        band, judged = found.around_median(RESOURCE_TAIL), list(judged_resources(own))
         cells = f"; fp32: {logic.per_mac:.0f} a product, {logic.per_element:.0f} an element" if logic else ""
-        held = _held(found, [point.ratio(logic) for point in own])
-        lines.append(f"{resource} {found}, {held}{cells}")
-    lines += [f"clock, {name}: {low:.2f}, {likely:.2f}, {high:.2f}" for name, (low, likely, high) in _clocks()]
-    lines += ["", *_table("time, thousand cycles", list(judged_times(points)), 1e-3)]
-    for resource in RESOURCES:
-        own = [point for point in amounts if point.resource == resource]
-        lines += ["", *_table(resource, list(judged_resources(own)), 1.0)]
-    lines += ["", *_rows("time without the clock, us (as configured, floorplanned)", list(judged_clocks()), 1.0)]
+        lines.append(f"{scope}, {resource}: {exp(found.median):.3f} ({band}), {band.high / band.low:.1f} wide{cells}")
+        lines += [*_coverage(judged), ""]
+        rows += ["", *_rows(f"{scope}, {resource}", judged, 1.0)]
+    lines += [*_clock_lines(closures()), *rows, ""]
+    lines += _rows("time without the clock, us (as configured)", list(judged_clocks()), 1.0)
     lines += ["", "attention kernels, share of the peak of their own multipliers"]
     lines += [f"  {name}: {share:.3f}" for name, share in attention_shares().items()]
     return "\n".join(lines)
 
 
-def _held(band: Band, ratios: Sequence[float]) -> str:
-    return f"which holds {sum(ratio in band for ratio in ratios)} of all {len(ratios)}"
+def _deviations(found: Spread) -> str:
+    return f"deviations {found.family_sd:.3f} and {found.design_sd:.3f}, {found.family_count} families"
 
 
-def _clocks() -> Iterable[tuple[str, tuple[float, float, float]]]:
-    return clock_shares(closures()).items()
+def _efficiencies(points: Sequence[Timed], serves: Serves) -> Iterator[str]:
+    """Yield the median share of the peak that each family attains, and the median of these."""
+    shares = by_family(
+        (point.family, sum(ideal for _, ideal in point.calls) / point.published)
+        for point in points
+        if point.serves == serves
+    )
+    medians = {family: median(own) for family, own in shares.items()}
+    of_families = ", ".join(f"{family} {share:.2f}" for family, share in medians.items())
+    yield f"  share of the peak: {of_families}; median {median(medians.values()):.2f}"
 
 
-def _table(title: str, rows: Sequence[Judged], unit: float) -> Iterator[str]:
-    """Yield a line for each figure, and the coverage by family and of all that were opened."""
-    yield from _rows(title, rows, unit)
+def _coverage(rows: Sequence[Judged]) -> Iterator[str]:
+    """Yield the coverage of each family under the interval of the others, its mean, and that of all rows."""
+    shares = []
     for family in dict.fromkeys(row.family for row in rows):
         own = [row for row in rows if row.family == family]
-        inside = sum(row.is_inside for row in own)
-        yield f"  {family}: {inside} of {len(own)} inside, under the interval {own[0].band} of the others"
-    opened = [row for row in rows if RECALLED not in row.source]
-    for label, chosen in (("all", rows), ("those that were opened", opened)):
-        inside = sum(row.is_inside for row in chosen)
-        error = fmean(abs(row.likely / row.published - 1) for row in chosen)
-        yield f"  {label}: {inside} of {len(chosen)} inside ({inside / len(chosen):.0%}), mean error {error:.0%}"
+        inside, error = sum(row.is_inside for row in own), median(row.likely / row.published for row in own) - 1
+        shares.append(inside / len(own))
+        yield f"  {family:11} {inside:3} of {len(own):3} inside, likely {error:+.0%}, others {own[0].band}"
+    inside = sum(row.is_inside for row in rows)
+    yield f"  mean of the families {fmean(shares):.0%}; all rows {inside} of {len(rows)} ({inside / len(rows):.0%})"
+
+
+def _clock_lines(found: Sequence[Closure]) -> Iterator[str]:
+    """Yield the shares by regions, and the median by memory, which the model does not use."""
+    shares = clock_shares(found)
+    for is_dense, (low, likely, high) in shares.one_region.items():
+        yield f"clock in one region, {'dense' if is_dense else 'sparse'}: {low:.2f}, {likely:.2f}, {high:.2f}"
+    low, high = shares.several_regions
+    yield f"clock over several: {shares.crossing:.3f} for each border, {low:.2f} to {high:.2f}"
+    for memory in dict.fromkeys(each.memory for each in found):
+        own = [each.clock_share for each in found if each.memory == memory]
+        yield f"  closures beside {memory}: {len(own)}, median {median(own):.2f}"
 
 
 def _rows(title: str, rows: Sequence[Judged], unit: float) -> Iterator[str]:

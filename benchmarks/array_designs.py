@@ -11,19 +11,22 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import cache
+from math import ceil
+from typing import Literal
 
 from benchmarks.overlay_fit import CONFIGS, Network, configured, network, predicted
-from benchmarks.published import OPENED, Design, designs, network_figures
+from benchmarks.published import OPENED, Design, designs, generic_figures, network_figures
 from benchmarks.zoo_networks import NETWORKS
 from common.fpga.coefficients import load_models
 from common.fpga.device.board_files import load_board
-from common.fpga.device.resources import Resources
 from common.fpga.engine_catalogue import array_ports
 from common.fpga.kernels.overlay.engine import OverlayEngine
 from common.fpga.kernels.ports import MemoryPorts
 from common.fpga.kernels.systolic.array import ELEMENT_BYTES, SystolicArray, build_array
 from common.fpga.kernels.systolic.array_resources import FloatLogic
+from common.fpga.kernels.systolic.array_timing import Serves
 from common.fusion.groups import fuse
+from common.intervals import ThreePoint
 from common.workload.layers import Convolution, Matmul
 from common.workload.task_candidates import task_candidates
 from common.workload.tasks import Task
@@ -33,7 +36,9 @@ NO_CLOCK_MHZ = 300.0  # for resources, which do not depend on the clock
 DPU_PORTS = (2, 128)  # PG338, Port Descriptions
 BRAM_OF_URAM = 8  # 288 Kb of an UltraRAM over 36 Kb
 RESOURCES = ("lut", "ff", "bram36", "dsp")
+LOGIC = ("lut", "ff")
 FLOAT = "fp32"
+Scope = Literal["array", "design"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,10 +51,14 @@ class Rates:
 
 @dataclass(frozen=True, slots=True)
 class Timed:
-    """A published time, in cycles, and the cycles of the equations for each call: (equations, all elements busy)."""
+    """A published time, in cycles, and the cycles of the equations for each call: (equations, all elements busy).
+
+    ``serves`` is what the array computes: one product that it was tuned for, or a network of many.
+    """
 
     family: str
     name: str
+    serves: Serves
     published: float
     calls: tuple[tuple[float, float], ...]
     source: str
@@ -106,12 +115,13 @@ def array_of(design: Design) -> SystolicArray:
     rate = design.macs_per_dsp
     if rate is None:
         rate = load_board(design.board, CONFIGS / "boards").macs_per_dsp[design.precision]
-    return build_array(design.size, design.precision, ports_of(design), rate, MODELS.systolic)
+    return build_array(design.size, design.precision, ports_of(design), rate, MODELS.systolic, serves="product")
 
 
 def equations(array: SystolicArray, tasks: Iterable[Task]) -> tuple[tuple[float, float], ...]:
     """Return for each call the cycles of the equations alone, and the cycles with all elements busy."""
-    plain = replace(array, timing=replace(array.timing, array_share=1.0, call_cycles=0.0))
+    exact = replace(array.scatter, band=ThreePoint.exactly(1.0))
+    plain = replace(array, timing=replace(array.timing, array_share=1.0, call_cycles=0.0), scatter=exact)
     estimates = ((task, plain.estimate(task)) for task in tasks)
     peak = array.peak_macs_per_cycle
     return tuple((found.cycles.likely, task.macs / peak) for task, found in estimates if found is not None)
@@ -138,13 +148,37 @@ def timed() -> Iterator[Timed]:
     """Yield every published time whose clock is published too."""
     for design in designs():
         if design.layer is not None and design.time_us is not None and design.clock_mhz is not None:
-            calls = equations(array_of(design), [task_of(design.layer, design.precision)])
+            calls = equations(array_of(design), [task_of(_part(design.layer, design.count), design.precision)])
             cycles, origin = design.time_us * design.clock_mhz, f"{design.source} ({design.trust})"
-            yield Timed(design.family, design.name, cycles, calls, origin, design.trust in OPENED)
-    yield from _networks()
+            yield Timed(design.family, design.name, "product", cycles, calls, origin, design.trust in OPENED)
+    yield from _on_generic_arrays()
+    yield from _on_overlays()
 
 
-def _networks() -> Iterator[Timed]:
+def _part(layer: Matmul | Convolution, count: int) -> Matmul | Convolution:
+    """Return what each of several equal arrays computes of a product: its share of the rows."""
+    return replace(layer, m=ceil(layer.m / count)) if isinstance(layer, Matmul) else layer
+
+
+def _on_generic_arrays() -> Iterator[Timed]:
+    for figures in generic_figures():
+        design, clock = figures.design, figures.design.clock_mhz or NO_CLOCK_MHZ
+        for name, time_us in figures.time_us.items():
+            found = (at_precision(task, design.precision) for task in counted_network(name)[1])
+            tasks = [task for task in found if task.kind == "conv" or not figures.is_convolutions_only]
+            calls, origin = equations(array_of(design), tasks), f"{design.source} ({design.trust})"
+            yield Timed(design.family, f"{name} on {design.name}", "network", time_us * clock, calls, origin, True)
+
+
+def at_precision(task: Task, precision: str) -> Task:
+    """Return an int8 task in another number format."""
+    weights, read, written = (
+        round(amount * ELEMENT_BYTES[precision]) for amount in (task.weight_bytes, task.read_bytes, task.written_bytes)
+    )
+    return replace(task, precision=precision, weight_bytes=weights, read_bytes=read, written_bytes=written)
+
+
+def _on_overlays() -> Iterator[Timed]:
     for table in network_figures():
         engine = configured(table.engine, table.board)
         if engine.config.engine_count > 1:
@@ -157,7 +191,8 @@ def _networks() -> Iterator[Timed]:
             if not any(isinstance(layer, Convolution) and layer.groups > 1 for task in tasks for layer in task.layers):
                 around_us = _around_us(net, engine)
                 cycles, label = (time_us - around_us) * clock, f"{name} on {engine.name}, {table.board}"
-                yield Timed("dpu", label, cycles, equations(array, tasks), table.source, is_opened=True)
+                calls = equations(array, tasks)
+                yield Timed("dpu", label, "network", cycles, calls, table.source, is_opened=True)
 
 
 @cache
@@ -176,27 +211,30 @@ def _around_us(net: Network, engine: OverlayEngine) -> float:
 # --- published resources ----------------------------------------------------------------------------------------------
 
 
-def counted() -> Iterator[Counted]:
-    """Yield every published amount of every resource; UltraRAM counts as block RAM."""
-    for design in (*designs("arrays"), *designs("engines")):
+def counted(scope: Scope = "design") -> Iterator[Counted]:
+    """Yield every published amount of every resource; UltraRAM counts as block RAM.
+
+    Beside the *array*: designs that are an array alone, less the logic of those that multiply in LUTs.
+    Beside the *design* around it: all published totals, whatever they were spent on.
+    """
+    keys = ("arrays",) if scope == "array" else ("arrays", "generic", "engines")
+    for design in (found for key in keys for found in designs(key)):
         array, given = array_of(design), dict(design.resources)
         if "bram36" in given:
             given["bram36"] += BRAM_OF_URAM * given.get("uram", 0.0)
-        likely = array.resources.times(design.count)
-        if design.has_dsp_accumulators:
-            likely += Resources(dsp=design.count * array.rows * array.cols)
-        for resource in RESOURCES:
-            if resource in given:
-                origin = f"{design.source} ({design.trust})"
-                modelled = getattr(likely, resource)
-                logic = _logic(design, resource, modelled)
-                opened = design.trust in OPENED
-                yield Counted(design.family, design.name, resource, given[resource], modelled, logic, origin, opened)
+        likely = array.bare.times(design.count)
+        left_out = LOGIC if scope == "array" and design.has_logic_multipliers else ()
+        for resource in (name for name in RESOURCES if name in given and name not in left_out):
+            origin = f"{design.source} ({design.trust})"
+            modelled = getattr(likely, resource)
+            logic = _logic(design, resource, modelled)
+            opened = design.trust in OPENED
+            yield Counted(design.family, design.name, resource, given[resource], modelled, logic, origin, opened)
 
 
 def _logic(design: Design, resource: str, modelled: float) -> tuple[int, int, float] | None:
     cells = {"lut": MODELS.systolic.float_lut, "ff": MODELS.systolic.float_ff}.get(resource)
-    if design.precision != FLOAT or cells is None:
+    if design.precision != FLOAT or cells is None or not design.has_elements:
         return None
     rows, cols, simd = design.size
-    return rows * cols, simd, modelled - cells[FLOAT].at(rows * cols, simd)
+    return design.count * rows * cols, simd, modelled - design.count * cells[FLOAT].at(rows * cols, simd)

@@ -15,12 +15,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from math import exp, inf, log, sqrt
-from statistics import fmean, variance
+from math import exp, hypot, inf, log, sqrt
+from statistics import fmean, median, variance
 
 from scipy.stats import t as student
 
-TAIL = 0.05  # on either side: the interval is meant to hold 90 %
+TAIL = 0.05  # on either side: the interval of times is meant to hold 90 %
+RESOURCE_TAIL = 0.1  # that of resources 80 %
 Ratios = Mapping[str, Sequence[float]]  # published / model, by family
 
 
@@ -43,17 +44,50 @@ class Band:
         return Band(min(self.low, 1.0), max(self.high, 1.0))
 
 
-def band_of(ratios: Ratios) -> Band:
-    """Return the band that the families give; without a second family, everything."""
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """Variances of ln(published / model): between families, for a further one, and within them.
+
+    Attributes:
+        mean: of the families' means.
+        median: of the families' medians.
+        family_sd: between families; the uncertainty of their mean counts as well.
+        design_sd: within families.
+        family_count: families.
+    """
+
+    mean: float
+    median: float
+    family_sd: float
+    design_sd: float
+    family_count: int
+
+    def reach(self, tail: float = TAIL) -> float:
+        """Return the logarithm from the middle to an end of the prediction interval."""
+        return float(student.ppf(1 - tail, self.family_count - 1)) * hypot(self.family_sd, self.design_sd)
+
+    def around_median(self, tail: float = TAIL) -> Band:
+        """Return the interval around the median of the families."""
+        return Band(exp(self.median - self.reach(tail)), exp(self.median + self.reach(tail)))
+
+
+def spread_of(ratios: Ratios) -> Spread:
+    """Return how the families scatter, of which there must be two."""
     logs = [[log(ratio) for ratio in family] for family in ratios.values() if family]
-    if len(logs) < 2:
-        return Band(0.0, inf)
     means, free = [fmean(family) for family in logs], sum(len(family) - 1 for family in logs)
     spread = sum(variance(family) * (len(family) - 1) for family in logs if len(family) > 1)
     within = spread / free if free else 0.0
     between = max(0.0, variance(means) - fmean(within / len(family) for family in logs))
-    reach = student.ppf(1 - TAIL, len(logs) - 1) * sqrt(between * (1 + 1 / len(logs)) + within)
-    return Band(exp(fmean(means) - reach), exp(fmean(means) + reach)).around_one
+    middle = median(median(family) for family in logs)
+    return Spread(fmean(means), middle, sqrt(between * (1 + 1 / len(logs))), sqrt(within), len(logs))
+
+
+def band_of(ratios: Ratios) -> Band:
+    """Return the band around the mean of the families that also holds 1; without a second family, everything."""
+    if sum(1 for family in ratios.values() if family) < 2:
+        return Band(0.0, inf)
+    found = spread_of(ratios)
+    return Band(exp(found.mean - found.reach()), exp(found.mean + found.reach())).around_one
 
 
 def left_out(ratios: Ratios) -> dict[str, tuple[Band, int, int]]:

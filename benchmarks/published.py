@@ -22,7 +22,8 @@ class Design:
         board: a file of configs/boards, or empty where ``channels`` have ``channel_bytes_per_s`` of their own.
         size: rows, columns, products per element.
         macs_per_dsp: products of one DSP per cycle, where it is not the board's rate.
-        has_dsp_accumulators: whether each element accumulates in a DSP of its own.
+        has_logic_multipliers: whether a part of its multipliers are LUTs.
+        has_elements: whether each element has buffers and a network of its own, as in a systolic array.
         count: equal arrays of this size.
         clock_mhz: the clock that was reached; None where none is published with the figures.
         layer: the product or convolution; None where only resources are published.
@@ -36,7 +37,8 @@ class Design:
     precision: str
     size: tuple[int, int, int]
     macs_per_dsp: float | None
-    has_dsp_accumulators: bool
+    has_logic_multipliers: bool
+    has_elements: bool
     count: int
     channels: int
     channel_bytes_per_s: float
@@ -46,6 +48,21 @@ class Design:
     resources: Mapping[str, float]
     source: str
     trust: str
+
+
+@dataclass(frozen=True, slots=True)
+class GenericFigures:
+    """Times of whole networks on one array that was built for none of them, in µs of one image.
+
+    Attributes:
+        design: the array.
+        is_convolutions_only: whether the processor computes the fully connected layers, outside the times.
+        time_us: by network.
+    """
+
+    design: Design
+    is_convolutions_only: bool
+    time_us: Mapping[str, float]
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,13 +84,22 @@ class Closure:
     regions: int
     lut_share: float | None
     is_floorplanned: bool
+    memory: str
     clock_share: float
     source: str
 
 
 def designs(key: str = "arrays") -> list[Design]:
-    """Return the designs under ``arrays`` or ``engines``."""
+    """Return the designs under ``arrays``, ``generic`` or ``engines``."""
     return [_design(section) for section in Section.of_file(FILE).sections(key)]
+
+
+def generic_figures() -> Iterator[GenericFigures]:
+    """Yield the networks that were measured on generic arrays, array by array."""
+    for section in Section.of_file(FILE).sections("generic"):
+        rates = section.section("frames_per_second")
+        times = {name: 1e6 / rates.number(name) for name in rates}
+        yield GenericFigures(_design(section), section.switch("convolutions_only", default=False), times)
 
 
 def _design(section: Section) -> Design:
@@ -84,15 +110,16 @@ def _design(section: Section) -> Design:
         time_us = 2 * layer.macs / gops * 1e-3
     below = section.section("resources") if "resources" in section else None
     memory = section.section("memory") if "memory" in section else None
-    rows, cols, simd = (int(extent) for extent in section.entries("size"))
+    precision, (rows, cols, simd) = section.text("precision"), map(int, section.entries("size"))
     return Design(
         family=section.text("family"),
-        name=section.text("name"),
+        name=section.text("name") if "name" in section else f"{precision} {rows}x{cols}x{simd}",
         board=section.text("board") if "board" in section else "",
-        precision=section.text("precision"),
+        precision=precision,
         size=(rows, cols, simd),
         macs_per_dsp=_optional(section, "macs_per_dsp"),
-        has_dsp_accumulators=section.switch("dsp_accumulators", default=False),
+        has_logic_multipliers=section.switch("logic_multipliers", default=False),
+        has_elements=section.switch("elements", default=True),
         count=int(section.number("count")) if "count" in section else 1,
         channels=int((memory or section).number("channels")) if memory or "channels" in section else 1,
         channel_bytes_per_s=memory.number("gb_per_s") * 1e9 if memory else 0.0,
@@ -138,6 +165,7 @@ def closures() -> list[Closure]:
             regions=int(section.number("regions")),
             lut_share=_optional(section, "lut_share"),
             is_floorplanned=section.switch("floorplanned", default=False),
+            memory=section.text("memory") if "memory" in section else "ddr",
             clock_share=min(1.0, section.number("clock_mhz") / section.number("target_mhz")),
             source=f"{section.text('source')} ({section.choice('trust', TRUST)})",
         )

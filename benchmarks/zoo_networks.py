@@ -1,4 +1,4 @@
-"""Networks of the Vitis AI model zoo, without weights: those of models/, and the variants that only the zoo has."""
+"""Networks that others published times of, without weights: those of models/, and variants that only others have."""
 
 from __future__ import annotations
 
@@ -21,6 +21,14 @@ IMAGE = 224
 INVERTED = ((1, 16, 1, 1), (6, 24, 2, 2), (6, 32, 3, 2), (6, 64, 4, 2), (6, 96, 3, 1), (6, 160, 3, 2), (6, 320, 1, 1))
 VGG19 = ((2, 64), (2, 128), (4, 256), (4, 512), (4, 512))
 WIDTHS = (64, 128, 256, 512)  # of a ResNet's bottlenecks
+# CaffeNet (Krizhevsky et al., NIPS 2012): channels, window, stride, padding, groups, whether a pool follows.
+ALEXNET = (
+    (96, 11, 4, 0, 1, True),
+    (256, 5, 1, 2, 2, True),
+    (384, 3, 1, 1, 1, False),
+    (384, 3, 1, 1, 2, False),
+    (256, 3, 1, 1, 2, True),
+)
 
 
 def _unit(
@@ -99,11 +107,43 @@ def _inverted(builder: GraphBuilder, x: str, path: str, sizes: tuple[int, int, i
     return builder.node("Add", [x, y], path) if stride == 1 and channels == width else y
 
 
+def _alexnet() -> onnx.ModelProto:
+    """CaffeNet's five convolutions on 227 × 227 pixels, two of them in two groups; a mean stands for its classifier."""
+    builder = GraphBuilder("alexnet", has_weights=False)
+    x, channels = "input", 3
+    for number, (width, window, stride, pad, groups, is_pooled) in enumerate(ALEXNET):
+        path = f"conv{number + 1}"
+        x = conv(builder, x, path, (width, channels // groups, window, window), stride=stride, pad=pad, groups=groups)
+        x, channels = builder.node("Relu", [x], f"{path}/relu"), width
+        x = max_pool(builder, x, f"{path}/pool", 3, 2) if is_pooled else x
+    return classifier(builder, x, "fc", channels, (1, 3, 227, 227))
+
+
+def _resnet20() -> onnx.ModelProto:
+    """ResNet v2 of depth 20 for CIFAR-10 as in Keras' example: three stages of two bottlenecks."""
+    builder = GraphBuilder("resnet20", has_weights=False)
+    x, channels, narrow = _unit(builder, "input", "stem", (16, 3, 3, 3)), 16, 16
+    for stage in range(3):
+        wide = 64 if stage == 0 else 2 * channels
+        for block in range(2):
+            stride, path = (2 if stage and not block else 1), f"s{stage}/b{block}"
+            y = _unit(builder, x, f"{path}/reduce", (narrow, channels, 1, 1), stride=stride)
+            y = _unit(builder, y, f"{path}/conv", (narrow, narrow, 3, 3))
+            y = conv(builder, y, f"{path}/expand", (wide, narrow, 1, 1))
+            if not block:
+                x = conv(builder, x, f"{path}/shortcut", (wide, channels, 1, 1), stride=stride)
+            x, channels = builder.node("Add", [y, x], path), wide
+        narrow = wide
+    return classifier(builder, x, "fc", channels, (1, 3, 32, 32))
+
+
 def _of_eight(channels: float) -> int:
     return max(8, int(channels + 4) // 8 * 8)
 
 
 NETWORKS: Mapping[str, Callable[[], onnx.ModelProto]] = {
+    "alexnet": _alexnet,
+    "resnet20-cifar": _resnet20,
     "resnet18": partial(build_resnet18, batch=1, has_weights=False),
     "vgg16": partial(build_vgg16, batch=1, has_weights=False),
     "vgg19": partial(build_vgg16, batch=1, has_weights=False, stages=VGG19),

@@ -579,11 +579,11 @@ _cases("kernel", "_cycles", "Estimated cycles on the board in one run", nullable
 _cases("kernel_latency", "_us", "Estimated time on the board in one run", nullable=True)
 _cases("kernel_energy", "_uj", "Estimated energy of the card while the kernel works (static included)", nullable=True)
 _cases("kernel_power", "_w", "Estimated power of the card while the kernel works (static included)", nullable=True)
-_amount("lut_count", "Lookup tables of the kernel")
-_amount("ff_count", "Flip-flops of the kernel")
-_amount("bram36_count", "Block RAMs of 36 Kb of the kernel")
-_amount("uram_count", "UltraRAM blocks of the kernel")
-_amount("dsp_count", "DSP slices of the kernel")
+_amount("lut_count", "Lookup tables of the kernel with the design around it")
+_amount("ff_count", "Flip-flops of the kernel with the design around it")
+_amount("bram36_count", "Block RAMs of 36 Kb of the kernel with the design around it")
+_amount("uram_count", "UltraRAM blocks of the kernel with the design around it")
+_amount("dsp_count", "DSP slices of the kernel with the design around it")
 for _resource, _meaning in (("lut", "Lookup tables"), ("ff", "Flip-flops"), ("bram36", "Block RAMs"), ("dsp", "DSPs")):
     _cases(_resource, "_count", f"{_meaning} of the kernel, known of arrays", nullable=True)
 _amount(

@@ -26,6 +26,7 @@ from common.fpga.kernels.overlay.engine import OverlayEngine
 from common.fpga.kernels.ports import MemoryPorts
 from common.fpga.kernels.systolic.array import SystolicArray, build_array
 from common.fpga.kernels.systolic.array_resources import dsp_count
+from common.fpga.kernels.systolic.array_timing import Serves
 from common.fpga.kernels.systolic.epilogue import epilogue, fused_products
 from common.fpga.kernels.team import Team, shared
 from common.number_formats import PRECISION_BITS
@@ -93,6 +94,7 @@ def arrays(board: Board, precision: str, models: Models, tasks: Iterable[Task], 
     rate, ports = board.macs_per_dsp[precision], array_ports(board)
     kept_bytes = max((task.on_chip_bytes for task in all_tasks), default=0)
     products, costs = fused_products(counts), models.dataflow.on(board.dsp_type)
+    serves: Serves = "product" if len(counts) == 1 else "network"
     rooms = [(_part(room, share), False) for share in ARRAY_SHARES]
     if len(board.regions) > 1:
         rooms.insert(0, (board.total_budget, True))
@@ -104,7 +106,14 @@ def arrays(board: Board, precision: str, models: Models, tasks: Iterable[Task], 
                 return None
             parameters = (size, precision, ports, rate, models.systolic)
             behind = epilogue(size, precision, products, costs)
-            array = build_array(*parameters, spans_regions=spans, kept_bytes=kept_bytes, room=budget, epilogue=behind)
+            array = build_array(
+                *parameters,
+                spans_regions=spans,
+                kept_bytes=kept_bytes,
+                room=budget,
+                epilogue=behind,
+                serves=serves,
+            )
             return closing(array, board, models) if array.resources.fits(budget) else None
 
         sizes = product(ARRAY_SIDES, ARRAY_SIDES, ARRAY_SIMD)
@@ -140,7 +149,7 @@ def closing(engine: Closing, board: Board, models: Models) -> Closing:
         return engine
     crosses = isinstance(engine, SystolicArray) and engine.spans_regions
     luts = board.total.lut if crosses else max(region.total.lut for region in board.regions)
-    share = models.systolic.clock.share(engine.resources.lut / luts, spans_regions=crosses)
+    share = models.systolic.clock.share(engine.resources.lut / luts, len(board.regions) if crosses else 1)
     return replace(engine, ports=engine.ports.closing(share))
 
 

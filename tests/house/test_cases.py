@@ -50,11 +50,10 @@ def test_an_estimate_names_its_cases_and_pessimistic_is_the_worse_one(flags, cap
     assert main(["estimate", *flags.split()]) == 0
     found = json.loads(capsys.readouterr().out)
     assert not [key for key in found if OTHER_NAMES.search(key)]
-    stems = {key.replace("_pessimistic", "") for key in found if "_pessimistic" in key}
-    assert {"time_us", "cycles", "power_w"} <= stems
-    for stem in stems:
-        head, _, unit = stem.partition("_")
-        names = ["_".join(filter(None, (head, case, unit))) for case in CASES]
+    stems = {key.replace("_pessimistic", ""): key for key in found if "_pessimistic" in key}
+    assert {"time_us", "cycles", "power_w"} <= set(stems)
+    for stem, key in stems.items():
+        names = [key.replace("pessimistic", case) for case in CASES]
         worst, likely, best = (found.get(name, found.get(stem)) for name in names)  # the likely value may be the figure
-        is_rate = unit in ("mhz", "per_s")
+        is_rate = stem.endswith(("_mhz", "_per_s"))
         assert [worst, likely, best] == sorted([worst, likely, best], reverse=not is_rate), stem

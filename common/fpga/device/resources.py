@@ -29,6 +29,10 @@ class Resources:
         """Multiply each amount by a factor of its own, such as a closure fraction."""
         return Resources(*(a * f for a, f in zip(amounts(self), amounts(factors), strict=True)))
 
+    def inverse(self) -> Resources:
+        """Return one over each amount, where the amounts are factors."""
+        return Resources(*(1 / amount for amount in amounts(self)))
+
     def whole(self) -> Resources:
         """Round every amount up to a whole number."""
         return Resources(*(float(ceil(amount - 1e-9)) for amount in amounts(self)))

@@ -115,7 +115,7 @@ def _array(size: Size, request: KernelRequest, board: Board, models: Models, tas
     ports = array_ports(board, request.channels_up_to(board.memory_port_count))
     behind = epilogue(size, request.precision, fused_products([task]), models.dataflow.on(board.dsp_type))
     rate = board.macs_per_dsp[request.precision]
-    return build_array(size, request.precision, ports, rate, models.systolic, epilogue=behind)
+    return build_array(size, request.precision, ports, rate, models.systolic, epilogue=behind, serves="product")
 
 
 def _built(array: SystolicArray, request: KernelRequest, board: Board, models: Models, task: Task) -> BuiltKernel:

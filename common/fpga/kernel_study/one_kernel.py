@@ -106,9 +106,14 @@ def _power_w(request: KernelRequest, estimate: KernelEstimate, board: Board, ene
 
 
 def _design_cases(engine: Engine) -> dict[str, float]:
-    """Return the clock in three cases, and the resources of an array; those of other kernels have no interval."""
-    amounts = engine.resource_cases if isinstance(engine, SystolicArray) else {}
-    found = {"clock_{}_mhz": engine.clock_cases_mhz} | {f"{name}_{{}}_count": cases for name, cases in amounts.items()}
+    """Return the clock in three cases, and the resources of an array and of the design around it.
+
+    The resources of other kernels have no interval.
+    """
+    found = {"clock_{}_mhz": engine.clock_cases_mhz}
+    if isinstance(engine, SystolicArray):
+        found |= {f"{name}_{{}}_count": cases for name, cases in engine.resource_cases.items()}
+        found |= {f"array_{name}_{{}}_count": cases for name, cases in engine.array_cases.items()}
     return {key: value for name, cases in found.items() for key, value in _cases(name, cases).items()}
 
 

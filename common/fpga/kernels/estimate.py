@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from math import exp, hypot, log, sqrt
 from typing import Literal, Protocol
 
+from common.configuration import Section
 from common.fpga.device.resources import Resources
 from common.intervals import ThreePoint, combine
 from common.workload.tasks import Task
@@ -60,29 +61,56 @@ class Engine(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class TimeScatter:
+    """How measured times scatter around what a kernel's equations give: ln(measured / equations).
+
+    Attributes:
+        band: factors of the equations' time; the likely one is the median of the families of designs, and 90 % of the
+            designs of a further family are between the others.
+        family_sd: standard deviation between families, for a further one; scale of Student's t.
+        design_sd: standard deviation between the designs of one family, and between what they compute.
+        family_count: published families; Student's t has one degree of freedom less.
+    """
+
+    band: ThreePoint
+    family_sd: float
+    design_sd: float
+    family_count: int
+
+
+def read_scatter(section: Section) -> TimeScatter:
+    return TimeScatter(
+        section.constant("time_factor").as_cost(),
+        section.constant("family_sd").likely,
+        section.constant("design_sd").likely,
+        section.count("family_count"),
+    )
+
+
 def scattered(likely_us: float, band: ThreePoint, floor_us: float = 0.0) -> ThreePoint:
-    """Return the likely time with its interval: the factors by which published measurements differ from a model.
+    """Return a model's time with its interval: the factors by which published measurements differ from a model.
 
     Args:
         likely_us: time by the model.
-        band: factors of the likely time; the likely one is 1.
+        band: factors of that time.
         floor_us: time that no such kernel can beat: all operators busy, or every port in every cycle.
     """
     return combine(lambda factor: max(likely_us * factor, floor_us), band)
 
 
 def widened(band: ThreePoint, clock_factors: ThreePoint) -> ThreePoint:
-    """Return factors of the likely time for a design whose clock is not known either.
+    """Return factors of a model's time for a design whose clock is not known either.
 
-    The two are independent, so the logarithms of their reaches add up as squares.
+    The two are independent, so the logarithms of their reaches from the likely case add up as squares.
     """
 
-    def case(factor: float, clock: float) -> float:
-        reach = hypot(log(factor), log(clock))
-        return exp(reach) if factor >= 1 else exp(-reach)
+    def reach(factor: float, clock: float) -> float:
+        return hypot(log(factor / band.likely), log(clock))
 
-    slow = case(band.pessimistic, clock_factors.pessimistic)
-    return ThreePoint(slow, 1.0, case(band.optimistic, clock_factors.optimistic))
+    slow = reach(band.pessimistic, clock_factors.pessimistic)
+    fast = reach(band.optimistic, clock_factors.optimistic)
+    return ThreePoint(band.likely * exp(slow), band.likely, band.likely * exp(-fast))
 
 
 def interval(

@@ -175,7 +175,7 @@ class MemoryPorts:
             self.efficiency,
             fixed_cycles / self.clock_mhz,
         )
-        floor_us = one_way_bytes / self.port_rate_bytes_per_s * 1e6
+        floor_us = one_way_bytes / self.port_rate_bytes_per_s * 1e6 / self.clock_factors.optimistic
         band = widened(combine(lambda us: us / likely_us, at_clock_us), self.clock_factors)
         time_us = scattered(likely_us, band, floor_us)
         case_cycles = combine(lambda us: us * self.clock_mhz, time_us)

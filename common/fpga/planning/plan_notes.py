@@ -66,11 +66,11 @@ def _search_notes(plan: Plan) -> Iterator[str]:
 def _clock_notes(plan: Plan) -> Iterator[str]:
     arrays = [kernel.engine for kernel in plan.kernels if isinstance(kernel.engine, SystolicArray)]
     if spanning := [array for array in arrays if array.spans_regions and array.ports.clock_factors.pessimistic < 1]:
-        slow = min(array.clock_cases_mhz.pessimistic for array in spanning)
-        names, clock_mhz = ", ".join(array.name for array in spanning), spanning[0].clock_mhz
+        slow, likely, fast = spanning[0].clock_cases_mhz.cases
+        names, regions = ", ".join(array.name for array in spanning), len(plan.request.board.regions)
         yield (
-            f"{names}: the likely clock of {clock_mhz:.0f} MHz over several regions is that of floorplanned designs; "
-            f"without a floorplan, published ones closed at {slow:.0f} MHz and more, which is the case of least gain"
+            f"{names}: the likely clock of {likely:.0f} MHz over {regions} regions is the median of published designs, "
+            f"which closed at {slow:.0f} to {fast:.0f} MHz; a floorplan decides where in between a design closes"
         )
 
 

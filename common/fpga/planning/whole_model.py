@@ -209,8 +209,8 @@ def _summary(
     host_us = sum(row.time_us for row in rows if row.unit == "host") + around_us
     macs = sum(row.macs for row in rows if row.unit != "host")
     work_us = macs / engine.peak_macs_per_us
-    latency = scattered(engine_us + host_us, config.band, work_us)
-    busy = scattered(engine_us, config.band, work_us)
+    latency = scattered(engine_us + host_us, config.scatter.band, work_us)
+    busy = scattered(engine_us, config.scatter.band, work_us)
     # Threads share the engines: a batch finishes each time the engines are free, or each time a thread is.
     period = combine(lambda whole, engines: max(engines, whole / config.host.threads), latency, busy)
     return WholeModel(

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from math import ceil
 
 from common.fpga.device.resources import Resources
-from common.fpga.kernels.estimate import Bound, KernelEstimate, scattered
+from common.fpga.kernels.estimate import Bound, KernelEstimate, TimeScatter, scattered
 from common.fpga.kernels.overlay.cycles import (
     OverlayShape,
     array_cycles,
@@ -77,7 +77,7 @@ class OverlayConfig:
         core_count: groups of engines that load their weights together.
         array_share: share of the cycles in which the array has operands, beyond the losses by rounding up.
         layer_cycles: cycles to fetch and synchronize the instructions of one step.
-        band: factors of the likely time between which networks are measured.
+        scatter: how measured times of networks scatter around the likely ones.
     """
 
     name: str
@@ -92,7 +92,7 @@ class OverlayConfig:
     array_share: float
     layer_cycles: float
     resources: Resources
-    band: ThreePoint
+    scatter: TimeScatter
     assumptions: tuple[str, ...] = ()
 
 
@@ -203,6 +203,6 @@ class OverlayEngine:
         rounds = ceil(batch / config.engine_count)
         step = self.step(task.layers, task.weight_bytes, task.read_bytes / batch, task.written_bytes / batch)
         ideal_us = task.macs / self.peak_macs_per_us / config.engine_count
-        time_us = scattered(step.time_us * rounds, config.band, ideal_us)
+        time_us = scattered(step.time_us * rounds, config.scatter.band, ideal_us)
         cycles = combine(lambda us: us * config.clock_mhz, time_us)
         return KernelEstimate(cycles, time_us, step.bound, 2 * task.macs, task.border_bytes)

@@ -10,6 +10,7 @@ from common.configuration import Section, find_file
 from common.errors import UnusableValueError
 from common.fpga.device.board import Board
 from common.fpga.device.resources import RESOURCE_NAMES, Resources
+from common.fpga.kernels.estimate import read_scatter
 from common.fpga.kernels.overlay.cycles import OverlayShape
 from common.fpga.kernels.overlay.engine import OverlayConfig, OverlayEngine, OverlayHost, OverlayPorts
 
@@ -44,7 +45,7 @@ def read_engine(file: Section, board: Board) -> OverlayEngine:
             host=_host(file.section("host"), board),
             array_share=rates.constant("array_fraction").likely,
             layer_cycles=rates.constant("layer_cycles").likely,
-            band=rates.constant("time_factor").as_cost(),
+            scatter=read_scatter(rates),
             assumptions=tuple(line.strip() for line in file.text("assumptions").splitlines() if line.strip()),
             **_on_board(file, name, board),
         )

@@ -19,9 +19,10 @@ from math import ceil, inf
 from typing import Literal
 
 from common.fpga.device.resources import Resources
-from common.fpga.kernels.estimate import KernelEstimate, scattered, widened
+from common.fpga.kernels.estimate import KernelEstimate, TimeScatter, scattered, widened
 from common.fpga.kernels.ports import MemoryPorts, OnPorts
-from common.fpga.kernels.systolic.array_resources import ArrayTiming, ResourceModels, array_resources
+from common.fpga.kernels.systolic.array_resources import ResourceModels, array_resources
+from common.fpga.kernels.systolic.array_timing import ArrayTiming, Serves
 from common.fpga.kernels.systolic.tiling import (
     BANK_WORDS,
     SUM_BITS,
@@ -101,9 +102,13 @@ class SystolicArray(OnPorts):
         tile: content of each half of the double buffers.
         buffers: memories on the chip; those of the operands also keep the tensors between the layers of a chain.
         ports: ports to the card's memory; their clock is the array's.
-        resources: resources of array and buffers, see :func:`build_array`.
-        timing: what a call takes beyond the cycles of the schedule, and the interval around it.
-        resource_bands: lowest and highest factor of the likely resources in published designs, by resource.
+        resources: likely resources of the design around the array, which count against a budget; see
+            :func:`build_array`.
+        bare: resources of the array alone.
+        timing: what a call takes beyond the cycles of the schedule.
+        scatter: how measured times scatter around that.
+        array_bands: lowest, likely and highest factor of the bare resources in published arrays, by resource.
+        design_bands: the same in the designs around them.
         schedule: schedule of the folds.
         spans_regions: whether it may span several super logic regions.
     """
@@ -116,8 +121,11 @@ class SystolicArray(OnPorts):
     buffers: tuple[Buffer, ...]
     ports: MemoryPorts
     resources: Resources
+    bare: Resources
     timing: ArrayTiming
-    resource_bands: Mapping[str, ThreePoint] = field(default_factory=dict, hash=False)
+    scatter: TimeScatter
+    array_bands: Mapping[str, ThreePoint] = field(default_factory=dict, hash=False)
+    design_bands: Mapping[str, ThreePoint] = field(default_factory=dict, hash=False)
     schedule: Schedule = "overlapped"
     spans_regions: bool = False
 
@@ -152,9 +160,9 @@ class SystolicArray(OnPorts):
         moved, busy, cycles = self._single(single, task).cost if single else self._chain(contractions, task)
         ideal = task.macs / self.peak_macs_per_cycle
         cycles = max(cycles, ideal / self.timing.array_share) + self.timing.call_cycles
-        one_way = max(moved - task.written_bytes, task.written_bytes) / self.ports.port_rate_bytes_per_s * 1e6
-        band = widened(self.timing.band, self.ports.clock_factors)
-        time_us = scattered(cycles / self.clock_mhz, band, max(ideal / self.clock_mhz, one_way))
+        one_way = max(moved - task.written_bytes, task.written_bytes) / (self.ports.count * self.ports.word_bytes)
+        band = widened(self.scatter.band, self.ports.clock_factors)
+        time_us = scattered(cycles / self.clock_mhz, band, max(ideal, one_way) / self.clock_cases_mhz.optimistic)
         return KernelEstimate(
             cycles=combine(lambda us: us * self.clock_mhz, time_us),
             time_us=time_us,
@@ -165,12 +173,13 @@ class SystolicArray(OnPorts):
 
     @property
     def resource_cases(self) -> Mapping[str, ThreePoint]:
-        """Amounts of the resources of which published designs give an interval."""
-        amounts = {name: float(getattr(self.resources, name)) for name in self.resource_bands}
-        return {
-            name: combine(lambda factor, amount=amounts[name]: amount * factor, band)
-            for name, band in self.resource_bands.items()
-        }
+        """Amounts of the design around the array, of the resources of which published designs give an interval."""
+        return _amounts(self.bare, self.design_bands)
+
+    @property
+    def array_cases(self) -> Mapping[str, ThreePoint]:
+        """Amounts of the array alone."""
+        return _amounts(self.bare, self.array_bands)
 
     @property
     def buffer_bytes(self) -> float:
@@ -256,6 +265,11 @@ class SystolicArray(OnPorts):
         return float(task.border_bytes), busy, max(busy, moving) + len(layers) * self._once_cycles
 
 
+def _amounts(likely: Resources, bands: Mapping[str, ThreePoint]) -> dict[str, ThreePoint]:
+    amounts = {name: float(getattr(likely, name)) for name in bands}
+    return {name: combine(lambda factor, amount=amounts[name]: amount * factor, band) for name, band in bands.items()}
+
+
 def build_array(
     size: tuple[int, int, int],
     precision: str,
@@ -267,6 +281,7 @@ def build_array(
     kept_bytes: float = 0.0,
     room: Resources | None = None,
     epilogue: Resources = NO_EPILOGUE,
+    serves: Serves = "network",
 ) -> SystolicArray:
     """Return an array of R x C x s with its resources.
 
@@ -281,6 +296,7 @@ def build_array(
         kept_bytes: of the longest chain, which the operand buffers should hold.
         room: budget in which memories are chosen; by default they are block RAM, as deep as the tile needs.
         epilogue: resources of the operators behind the products; by default sums leave as they are.
+        serves: one product that the array is tuned for, or a network of many.
     """
     stalling = replace(ports, stall_share=models.timing.stall_share)
     per_cycle = stalling.count * stalling.word_bytes / stalling.word_cycles
@@ -289,16 +305,20 @@ def build_array(
     held = buffers(size, precision, content)
     if room:
         others = array_resources(size, precision, held[2:], stalling, macs_per_dsp, models) + epilogue
-        held = with_room_for(held, kept_bytes, room + others.times(-1))
-    resources = array_resources(size, precision, held, stalling, macs_per_dsp, models) + epilogue
+        of_array = room.scaled(models.design_factors.inverse())
+        held = with_room_for(held, kept_bytes, of_array + others.times(-1))
+    bare = array_resources(size, precision, held, stalling, macs_per_dsp, models) + epilogue
     return SystolicArray(
         *size,
         precision,
         content,
         held,
         stalling,
-        resources,
+        bare.scaled(models.design_factors),
+        bare,
         models.timing,
-        models.resource_bands,
+        models.scatters[serves],
+        models.array_bands,
+        models.design_bands,
         spans_regions=spans_regions,
     )

@@ -1,14 +1,8 @@
-"""Resources and timing of a systolic array, each with figures from published designs.
+"""Resources of a systolic array, with figures from published designs.
 
-*Resources.* DSPs follow from packing, LUTs and flip-flops from a fit to synthesis.
-
-*Time.* An array that serves a network waits for instructions and for short bursts, which no equation of its folds
-shows. Three figures carry that: the share of cycles in which the elements have operands, the share of the ports' rate
-that tiles attain, and the cycles of a call. The band holds the remaining differences between designs.
-
-*Clock*, of arrays and of other kernels. A design that spans regions closes at the board's clock only with a floorplan
-(Guo et al., AutoBridge, FPGA 2021). The likely clock is that of floorplanned designs, the pessimistic one that of the
-others.
+DSPs follow from packing, LUTs and flip-flops from a fit to synthesis. That is the *array*: its elements, its banks, its
+ports and its control. A *design* around it also pools, adds, computes addresses and is connected; published totals
+differ from the array by factors, which the budget of a board counts.
 """
 
 from __future__ import annotations
@@ -19,8 +13,17 @@ from itertools import product
 from math import ceil
 
 from common.configuration import Section
-from common.fpga.device.resources import Resources, total
+from common.fpga.device.resources import RESOURCE_NAMES, Resources, total
+from common.fpga.kernels.estimate import TimeScatter, read_scatter
 from common.fpga.kernels.ports import MemoryPorts
+from common.fpga.kernels.systolic.array_timing import (
+    SERVES,
+    ArrayTiming,
+    ClockClosure,
+    Serves,
+    read_closure,
+    read_timing,
+)
 from common.fpga.kernels.systolic.tiling import Buffer
 from common.fpga.rtl.generate import FORMATS
 from common.intervals import ThreePoint
@@ -68,8 +71,10 @@ class ResourceModels:
         port_lut: LUTs of a 512-bit port to the card's memory with its burst buffers.
         port_ff: flip-flops of the same.
         port_bram36: block RAMs of the same.
-        timing: what a call takes beyond the array's own cycles, and the interval around it.
-        resource_bands: lowest and highest factor of the likely amounts in published designs, by resource.
+        timing: what a call takes beyond the array's own cycles.
+        scatters: how measured times scatter around that, by what the array serves.
+        array_bands: lowest, likely and highest factor of these amounts in published arrays, by resource.
+        design_bands: the same for the designs around them.
         clock: shares of the board's clock at which designs close.
     """
 
@@ -84,8 +89,16 @@ class ResourceModels:
     port_ff: float
     port_bram36: float
     timing: ArrayTiming
-    resource_bands: Mapping[str, ThreePoint]
+    scatters: Mapping[Serves, TimeScatter]
+    array_bands: Mapping[str, ThreePoint]
+    design_bands: Mapping[str, ThreePoint]
     clock: ClockClosure
+
+    @property
+    def design_factors(self) -> Resources:
+        """Likely amounts of a design over those of its array."""
+        factors = {name: band.likely for name, band in self.design_bands.items()}
+        return Resources(**{name: factors.get(name, 1.0) for name in RESOURCE_NAMES})
 
 
 def read_systolic(file: Section) -> ResourceModels:
@@ -114,7 +127,9 @@ def read_systolic(file: Section) -> ResourceModels:
         port.constant("ff").likely,
         port.constant("bram36").likely,
         read_timing(file.section("timing")),
-        {name: constant.as_cost() for name, constant in file.constants("resource_factors").items()},
+        {serves: read_scatter(file.section("scatter").section(serves)) for serves in SERVES},
+        _bands(file.section("array_factors")),
+        _bands(file.section("design_factors")),
         read_closure(file.section("clock_share")),
     )
     file.text("source")
@@ -128,6 +143,10 @@ def _float_logic(section: Section) -> dict[str, FloatLogic]:
         precision: FloatLogic(*(below.constant(key).likely for key in ("per_mac", "per_element")))
         for precision, below in parts.items()
     }
+
+
+def _bands(section: Section) -> dict[str, ThreePoint]:
+    return {name: section.constant(name).as_cost() for name in section}
 
 
 def _control(section: Section) -> Resources:
@@ -218,66 +237,3 @@ def cell_resources(
 def _tree_lut(precision: str) -> int:
     """Return the LUTs that one more product adds to an element: the sum of two fields, counted in the Verilog."""
     return 2 * FORMATS[precision].bits + 3
-
-
-ONE_REGION, SEVERAL_REGIONS = "one_region", "several_regions"
-
-
-@dataclass(frozen=True, slots=True)
-class ArrayTiming:
-    """Time of published arrays beyond the cycles of their equations.
-
-    Attributes:
-        array_share: share of the cycles in which the elements have operands.
-        port_share: share of the ports' rate that tiles attain, whose bursts are short.
-        call_cycles: cycles to fetch a call's instructions and to synchronize its end.
-        band: factors of the likely time between which designs are measured.
-    """
-
-    array_share: float
-    port_share: float
-    call_cycles: float
-    band: ThreePoint
-
-    @property
-    def stall_share(self) -> float:
-        return 1 / self.port_share - 1
-
-
-@dataclass(frozen=True, slots=True)
-class ClockClosure:
-    """Shares of the board's clock at which designs close.
-
-    Attributes:
-        dense_lut_share: share of the LUTs of its regions from which a design counts as dense.
-        shares: by the number of regions, for sparse and for dense designs.
-    """
-
-    dense_lut_share: float
-    shares: Mapping[tuple[str, bool], ThreePoint]
-
-    def share(self, lut_share: float, *, spans_regions: bool) -> ThreePoint:
-        """Return the share of the board's clock for a design that takes a share of the LUTs of its regions."""
-        return self.shares[SEVERAL_REGIONS if spans_regions else ONE_REGION, lut_share >= self.dense_lut_share]
-
-
-def read_timing(section: Section) -> ArrayTiming:
-    return ArrayTiming(
-        section.constant("array_fraction").likely,
-        section.constant("port_fraction").likely,
-        section.constant("call_cycles").likely,
-        section.constant("time_factor").as_cost(),
-    )
-
-
-def read_closure(section: Section) -> ClockClosure:
-    dense = section.constant("dense_lut_fraction").likely
-    regions = {name: section.section(name) for name in (ONE_REGION, SEVERAL_REGIONS)}
-    return ClockClosure(
-        dense,
-        {
-            (name, is_dense): below.constant("dense" if is_dense else "sparse").as_rate()
-            for name, below in regions.items()
-            for is_dense in (False, True)
-        },
-    )

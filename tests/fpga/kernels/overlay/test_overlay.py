@@ -9,12 +9,13 @@ from statistics import mean, median
 import pytest
 
 from benchmarks import overlay_fit, overlay_held_out
-from benchmarks.coverage import band_of, left_out
+from benchmarks.coverage import band_of, left_out, spread_of
 from benchmarks.overlay_fit import MEASURED_US, Network, configured, network, predicted
 from common.configuration import Section
 from common.errors import ConfigurationError, PipelineError, UnusableValueError
 from common.fpga.device.board_files import load_board
 from common.fpga.device.resources import Resources
+from common.fpga.kernels.estimate import TimeScatter
 from common.fpga.kernels.overlay.cycles import OverlayShape
 from common.fpga.kernels.overlay.engine import OverlayConfig, OverlayEngine, OverlayHost, OverlayPorts
 from common.fpga.kernels.overlay.engine_files import load_engine, read_engine
@@ -50,7 +51,7 @@ PLAIN = OverlayEngine(
         array_share=0.8,
         layer_cycles=700.0,
         resources=Resources(dsp=710),
-        band=ThreePoint(1.5, 1.0, 0.7),
+        scatter=TimeScatter(ThreePoint(1.5, 1.0, 0.7), 0.1, 0.1, 5),
     )
 )
 LAYER = Convolution(1, 17, 11, 13, 23, 11, 13, 3, 5)  # 1560 cycles of the array, 838,695 multiply-accumulates
@@ -114,7 +115,7 @@ def test_an_estimate_is_a_step_with_the_interval_of_published_networks() -> None
     found = PLAIN.estimate(task(LAYER))
     assert found is not None
     assert found.time_us.cases == pytest.approx((1.5 * 26.5, 26.5, 0.7 * 26.5))
-    hasty = altered(PLAIN, band=ThreePoint(1.5, 1.0, 0.01)).estimate(task(LAYER))
+    hasty = altered(PLAIN, scatter=TimeScatter(ThreePoint(1.5, 1.0, 0.01), 0.1, 0.1, 5)).estimate(task(LAYER))
     assert hasty is not None
     assert hasty.time_us.optimistic == pytest.approx(838_695 / (2048 * 100))  # no step beats its multipliers
     assert found.cycles.likely == pytest.approx(2650)
@@ -270,7 +271,7 @@ def test_latency_is_the_sum_of_its_parts() -> None:
 def test_the_interval_is_that_of_published_networks(networks: dict[str, Network]) -> None:
     found = predicted(networks["resnet18"], configured("dpu-b4096", "kv260"))
     whole = found.engine_us + found.host_us
-    assert found.latency_us.cases == pytest.approx((1.201 * whole, whole, 0.826 * whole))
+    assert found.latency_us.cases == pytest.approx((1.303 * whole, whole, 0.848 * whole))
     assert found.latency_us.optimistic < 5370 < found.latency_us.pessimistic
     assert found.frames_per_second.pessimistic < found.frames_per_second.likely < found.frames_per_second.optimistic
 
@@ -381,11 +382,11 @@ def held_out() -> list[overlay_held_out.Comparison]:
 
 @pytest.mark.exhaustive
 def test_held_out_boards_and_networks(held_out: list[overlay_held_out.Comparison]) -> None:
-    """52 published figures that nothing was fitted to; the worst is SqueezeNet on the U280, which the host limits."""
-    assert len(held_out) == 52
+    """85 published figures that nothing was fitted to; the worst is SqueezeNet on the U280, which the host limits."""
+    assert len(held_out) == 85
     errors = [abs(one.error) for one in held_out]
-    assert mean(errors) < 0.09
-    assert median(errors) < 0.085
+    assert mean(errors) < 0.105
+    assert median(errors) < 0.115
     worst = max(held_out, key=lambda one: abs(one.error))
     assert (worst.board, worst.network) == ("u280", "squeezenet")
     assert max(abs(one.error) for one in held_out if one is not worst) < 0.21
@@ -395,11 +396,13 @@ def test_held_out_boards_and_networks(held_out: list[overlay_held_out.Comparison
 @pytest.mark.exhaustive
 def test_the_interval_holds_networks_that_took_no_part_in_it(held_out: list[overlay_held_out.Comparison]) -> None:
     ratios = overlay_held_out.ratios(held_out)
-    band, configured_band = band_of(ratios), configured("dpu-b4096", "kv260").config.band
+    band, scatter = band_of(ratios), configured("dpu-b4096", "kv260").config.scatter
+    configured_band, found = scatter.band, spread_of(ratios)
+    assert (scatter.family_sd, scatter.design_sd) == pytest.approx((found.family_sd, found.design_sd), abs=1e-3)
     assert (configured_band.optimistic, configured_band.pessimistic) == pytest.approx((band.low, band.high), abs=1e-3)
     inside, count = (sum(counts) for counts in zip(*(one[1:] for one in left_out(ratios).values()), strict=True))
     assert inside / count > 0.9
-    assert sum(one.is_inside for one in held_out) >= 50
+    assert sum(one.is_inside for one in held_out) >= 83
 
 
 def test_squeezenet_spends_its_time_on_the_processor() -> None:

@@ -1,0 +1,79 @@
+"""How measured times of a kernel scatter around the model's likely time, for whoever draws from it.
+
+With x = ln(measured / likely time):
+
+    x = family + design - clock
+
+*family* is common to all kernels of one kind in a plan: they come from the same hands. It is Student's t with one
+degree of freedom less than there are published families, times ``family_sd``. *design* differs from kernel to kernel
+and is normal. *clock* is the logarithm of the clock reached over the likely clock; it is common to all engines at one
+clock. Its halves are half-normal, because a design rarely closes above the clock asked for. The three are independent.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import log
+
+from common.fpga.kernels.dataflow.attention import AttentionEngine
+from common.fpga.kernels.dataflow.rowwise import RowwiseEngine
+from common.fpga.kernels.dataflow.streaming import StreamingGemv
+from common.fpga.kernels.estimate import Engine, TimeScatter
+from common.fpga.kernels.overlay.engine import OverlayEngine
+from common.fpga.kernels.systolic.array import SystolicArray
+from common.fpga.kernels.team import Team
+from common.intervals import ThreePoint
+
+NORMAL_95 = 1.6449  # 95th percentile of the standard normal distribution: the intervals hold 90 %
+MANY_FAMILIES = 100  # from which Student's t is as good as normal
+
+
+@dataclass(frozen=True, slots=True)
+class TimeResidual:
+    """Distribution of ln(measured / likely time) of one engine's calls.
+
+    Attributes:
+        kind: kernel model; engines of one kind share the draw of their family.
+        family_sd: standard deviation between families of designs; scale of Student's t.
+        design_sd: standard deviation between the designs of one family, and between what they compute.
+        family_count: published families; Student's t has one degree of freedom less.
+        clock_slow_sd: of ln(clock / likely clock) below the likely clock; a half-normal.
+        clock_fast_sd: the same above it; 0 where the likely clock is the highest.
+    """
+
+    kind: str
+    family_sd: float
+    design_sd: float
+    family_count: int
+    clock_slow_sd: float
+    clock_fast_sd: float
+
+
+def time_residual(engine: Engine) -> TimeResidual:
+    """Return how measured times of an engine scatter; the engine knows its number format, board and clock."""
+    clock, scatter = engine.clock_cases_mhz, _scatter(engine)
+    slow, fast = log(clock.likely / clock.pessimistic), log(clock.optimistic / clock.likely)
+    spreads = scatter.family_sd, scatter.design_sd, scatter.family_count
+    return TimeResidual(engine.kind, *spreads, slow / NORMAL_95, fast / NORMAL_95)
+
+
+def _scatter(engine: Engine) -> TimeScatter:
+    if isinstance(engine, Team):
+        return engine.member.scatter if isinstance(engine.member, SystolicArray) else _of_shares(engine.member)
+    if isinstance(engine, SystolicArray):
+        return engine.scatter
+    if isinstance(engine, OverlayEngine):
+        return engine.config.scatter
+    return _of_shares(engine)
+
+
+def _of_shares(engine: Engine) -> TimeScatter:
+    """Return the scatter that the lowest and the highest published share of a peak imply, one kernel a family."""
+    if isinstance(engine, AttentionEngine | StreamingGemv):
+        share = engine.efficiency
+    elif isinstance(engine, RowwiseEngine):
+        share = engine.efficiency.reduction
+    else:
+        raise TypeError(f"{engine.name} has no published shares")
+    band = ThreePoint(share.optimistic / share.pessimistic, 1.0, 1.0)
+    return TimeScatter(band, log(band.pessimistic) / (2 * NORMAL_95), 0.0, MANY_FAMILIES)
