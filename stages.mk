@@ -157,25 +157,27 @@ CODE_07 := common/__init__.py common/artifacts/catalogue.py common/artifacts/che
     common/fpga/kernels/overlay/engine_files.py common/fpga/kernels/ports.py common/fpga/kernels/systolic/array.py \
     common/fpga/kernels/systolic/array_resources.py common/fpga/kernels/systolic/epilogue.py \
     common/fpga/kernels/systolic/tiling.py common/fpga/kernels/team.py common/fpga/offload/baselines.py \
-    common/fpga/offload/effort.py common/fpga/offload/jobs.py common/fpga/offload/problem.py \
-    common/fpga/offload/program/choices.py common/fpga/offload/program/solver.py common/fpga/offload/program/timing.py \
-    common/fpga/offload/program/whole.py common/fpga/offload/reasons.py common/fpga/offload/schedule.py \
-    common/fpga/offload/search/pipelined.py common/fpga/offload/search/plan_search.py \
+    common/fpga/offload/drawn_schedule.py common/fpga/offload/effort.py common/fpga/offload/jobs.py \
+    common/fpga/offload/problem.py common/fpga/offload/program/choices.py common/fpga/offload/program/solver.py \
+    common/fpga/offload/program/timing.py common/fpga/offload/program/whole.py common/fpga/offload/reasons.py \
+    common/fpga/offload/schedule.py common/fpga/offload/search/pipelined.py common/fpga/offload/search/plan_search.py \
     common/fpga/offload/search/segments.py common/fpga/offload/search/sequence.py common/fpga/planning/board_rows.py \
     common/fpga/planning/front.py common/fpga/planning/host_basis.py common/fpga/planning/plan.py \
-    common/fpga/planning/plan_notes.py common/fpga/planning/plan_rows.py common/fpga/planning/planned_kernels.py \
-    common/fpga/planning/problem_builder.py common/fpga/planning/request.py common/fpga/planning/results.py \
-    common/fpga/planning/rule_classes.py common/fpga/rtl/generate.py common/fpga/speedup/amdahl.py \
-    common/fpga/speedup/energy.py common/fpga/speedup/speedup_rows.py common/fpga/speedup/totals.py \
+    common/fpga/planning/plan_notes.py common/fpga/planning/plan_odds.py common/fpga/planning/plan_rows.py \
+    common/fpga/planning/planned_kernels.py common/fpga/planning/problem_builder.py common/fpga/planning/request.py \
+    common/fpga/planning/results.py common/fpga/planning/rule_classes.py common/fpga/rtl/generate.py \
+    common/fpga/speedup/amdahl.py common/fpga/speedup/draws.py common/fpga/speedup/energy.py \
+    common/fpga/speedup/odds.py common/fpga/speedup/speedup_rows.py common/fpga/speedup/totals.py \
     common/fpga/speedup/verdict.py common/free_memory.py common/fusion/border.py common/fusion/chains.py \
     common/fusion/groups.py common/fusion/patterns.py common/graph.py common/host_doubts.py common/host_identity.py \
     common/interrupts.py common/intervals.py common/names.py common/note_kinds.py common/number_formats.py \
     common/operators.py common/small_file.py common/source_graph.py common/startup.py common/sums.py \
     common/view/__init__.py common/view/html.css common/view/html.py common/view/plan/cases.py \
-    common/view/plan/fpga_text.py common/view/plan/front_text.py common/view/plan/headline.py common/view/tables.py \
-    common/view/text.py common/workload/flows.py common/workload/host_cost.py common/workload/layer_rows.py \
-    common/workload/layers.py common/workload/plausible_time.py common/workload/task_candidates.py \
-    common/workload/tasks.py common/workload/workload.py common/yaml_file.py
+    common/view/plan/fpga_text.py common/view/plan/front_text.py common/view/plan/headline.py \
+    common/view/plan/uncertainty_text.py common/view/tables.py common/view/text.py common/workload/flows.py \
+    common/workload/host_cost.py common/workload/layer_rows.py common/workload/layers.py \
+    common/workload/plausible_time.py common/workload/task_candidates.py common/workload/tasks.py \
+    common/workload/workload.py common/yaml_file.py
 
 SCRIPT_23 := 23_overlay_estimate.py
 TABLE_23 := overlay_layers.csv
@@ -352,7 +354,7 @@ CODE_09 := common/__init__.py common/artifacts/catalogue.py common/artifacts/che
     common/cli/settings_file.py common/cli/shared_flags.py common/cli/stage.py common/cli/streams.py \
     common/cli/wording.py common/configuration.py common/dag.py common/errors.py common/expressions.py \
     common/free_memory.py common/graph.py common/host_doubts.py common/host_identity.py common/interrupts.py \
-    common/intervals.py common/json_stream.py common/latency/run.py common/latency/statistics.py common/names.py \
+    common/intervals.py common/json_stream.py common/latency/dependence.py common/latency/run.py common/names.py \
     common/note_kinds.py common/number_formats.py common/onnx_graph/by_operator.py common/onnx_graph/malformed.py \
     common/onnx_graph/reading/naming.py common/onnx_graph/reading/outline.py common/onnx_graph/reading/scan.py \
     common/onnx_graph/reading/side_files.py common/onnx_graph/reading/stripping.py \
@@ -372,8 +374,9 @@ CODE_09 := common/__init__.py common/artifacts/catalogue.py common/artifacts/che
     common/timeline/chrome_trace.py common/timeline/flamegraph.py common/timeline/from_tables.py \
     common/timeline/load_tracks.py common/timeline/npu_trace.py common/timeline/plan_trace.py \
     common/timeline/shown_runs.py common/view/__init__.py common/view/html.css common/view/html.py \
-    common/view/marks.py common/view/node_labels.py common/view/tables.py common/view/text.py \
-    common/view/trace/bottleneck_tables.py common/view/trace/timeline_text.py common/yaml_file.py
+    common/view/marks.py common/view/node_labels.py common/view/plan/cases.py common/view/plan/headline.py \
+    common/view/tables.py common/view/text.py common/view/trace/bottleneck_tables.py \
+    common/view/trace/timeline_text.py common/yaml_file.py
 
 SCRIPT_11 := 11_compare_runs.py
 TABLE_11 := comparison.csv
@@ -391,8 +394,8 @@ CODE_11 := common/__init__.py common/artifacts/catalogue.py common/artifacts/che
     common/comparison/alignment.py common/comparison/difference_rows.py common/comparison/judgement.py \
     common/comparison/measured.py common/comparison/recorded.py common/comparison/series.py \
     common/comparison/stated_figures.py common/errors.py common/expressions.py common/free_memory.py common/graph.py \
-    common/host_doubts.py common/host_identity.py common/interrupts.py common/json_stream.py common/latency/run.py \
-    common/latency/statistics.py common/names.py common/note_kinds.py common/number_formats.py \
+    common/host_doubts.py common/host_identity.py common/interrupts.py common/json_stream.py \
+    common/latency/dependence.py common/latency/run.py common/names.py common/note_kinds.py common/number_formats.py \
     common/onnx_graph/reading/naming.py common/onnx_graph/reading/scan.py common/onnx_graph/reading/side_files.py \
     common/operators.py common/profiling/trace/events.py common/profiling/trace/nesting.py \
     common/profiling/trace/node_runs.py common/profiling/trace/reader.py common/profiling/trace/shapes.py \
@@ -425,7 +428,7 @@ CODE_16 := common/__init__.py common/artifacts/catalogue.py common/artifacts/che
     common/comparison/measured.py common/comparison/series.py common/comparison/stated_figures.py common/errors.py \
     common/free_memory.py common/history/levels.py common/history/record.py common/history/revision.py \
     common/history/store.py common/history/trends.py common/host_doubts.py common/host_identity.py \
-    common/interrupts.py common/latency/statistics.py common/names.py common/note_kinds.py common/number_formats.py \
+    common/interrupts.py common/latency/dependence.py common/names.py common/note_kinds.py common/number_formats.py \
     common/small_file.py common/startup.py common/view/__init__.py common/view/comparison/comparison_tables.py \
     common/view/comparison/history_tables.py common/view/html.css common/view/html.py common/view/tables.py \
     common/view/text.py
@@ -447,7 +450,7 @@ CODE_17 := common/__init__.py common/artifacts/catalogue.py common/artifacts/che
     common/comparison/series.py common/comparison/stated_figures.py common/errors.py common/expressions.py \
     common/free_memory.py common/graph.py common/history/export.py common/history/record.py common/history/revision.py \
     common/history/store.py common/host_doubts.py common/host_identity.py common/interrupts.py common/json_stream.py \
-    common/latency/run.py common/latency/statistics.py common/metric_names.py common/metric_text.py common/names.py \
+    common/latency/dependence.py common/latency/run.py common/metric_names.py common/metric_text.py common/names.py \
     common/note_kinds.py common/number_formats.py common/onnx_graph/reading/naming.py \
     common/onnx_graph/reading/scan.py common/onnx_graph/reading/side_files.py common/profiling/trace/events.py \
     common/profiling/trace/nesting.py common/profiling/trace/node_runs.py common/profiling/trace/reader.py \
@@ -490,11 +493,12 @@ CODE_06 := common/__init__.py common/artifacts/catalogue.py common/artifacts/che
     common/view/load/load_text.py common/view/load/search_text.py common/view/marks.py common/view/node_labels.py \
     common/view/placing.py common/view/plan/cases.py common/view/plan/fpga_text.py common/view/plan/front_plot.py \
     common/view/plan/front_text.py common/view/plan/headline.py common/view/plan/offload_plot.py \
-    common/view/plan/resource_plot.py common/view/plan/timeline_plot.py common/view/plan/verdict_text.py \
-    common/view/profile/energy_plot.py common/view/profile/latency_plot.py common/view/profile/latency_text.py \
-    common/view/profile/schedule_plot.py common/view/report/blocks.py common/view/report/gallery.py \
-    common/view/report/head.py common/view/report/host_tables.py common/view/report/node_tables.py \
-    common/view/report/page.css common/view/report/page.js common/view/report/page.py \
-    common/view/report/plan_tables.py common/view/report/summary_text.py common/view/report/warnings_text.py \
-    common/view/roofline/roofline_plot.py common/view/roofline/roofline_text.py common/view/roofline/roofs.py \
-    common/view/style.py common/view/tables.py common/view/text.py common/view/trace/bottleneck_tables.py
+    common/view/plan/resource_plot.py common/view/plan/timeline_plot.py common/view/plan/uncertainty_text.py \
+    common/view/plan/verdict_text.py common/view/profile/energy_plot.py common/view/profile/latency_plot.py \
+    common/view/profile/latency_text.py common/view/profile/schedule_plot.py common/view/report/blocks.py \
+    common/view/report/gallery.py common/view/report/head.py common/view/report/host_tables.py \
+    common/view/report/node_tables.py common/view/report/page.css common/view/report/page.js \
+    common/view/report/page.py common/view/report/plan_tables.py common/view/report/summary_text.py \
+    common/view/report/warnings_text.py common/view/roofline/roofline_plot.py common/view/roofline/roofline_text.py \
+    common/view/roofline/roofs.py common/view/style.py common/view/tables.py common/view/text.py \
+    common/view/trace/bottleneck_tables.py

@@ -254,7 +254,7 @@ _table(
     "plans.",
     "alternative",
     f"board precision clock_mhz launch_per plan_status {_cases('plan_latency', '_us')} latency_speedup_factor "
-    "energy_speedup_factor is_judged",
+    "latency_speedup_p5_factor latency_speedup_p95_factor latency_pays_probability energy_speedup_factor is_judged",
 )
 _table(
     "board_resources",
@@ -272,7 +272,14 @@ _table(
     "offload_verdict",
     "The verdict on the plan for each objective, with the end-to-end speedup that it rests on.",
     "objective",
-    "verdict is_judged host_basis judged_host pessimistic likely optimistic doubts weaker_side boundary",
+    "verdict is_judged host_basis judged_host pessimistic likely optimistic pays_probability speedup_p5_factor "
+    "speedup_p25_factor speedup_p50_factor speedup_p75_factor speedup_p95_factor doubts weaker_side boundary",
+)
+_table(
+    "offload_uncertainty",
+    "What each uncertain term does to the speedup of the plan, and what knowing it would be worth.",
+    "objective uncertain_term",
+    "variance_share known_pays_probability information_value term_unit is_judged",
 )
 _table(
     "offload_front",

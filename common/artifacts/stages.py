@@ -108,7 +108,7 @@ STAGES: dict[str, Stage] = {
             ),
             (
                 *("fpga_candidates", "offload_plan", "offload_schedule", "offload_comparison", "board_resources"),
-                *("speedup", "offload_verdict", "offload_front"),
+                *("speedup", "offload_verdict", "offload_uncertainty", "offload_front"),
             ),
             (
                 *("board", "precision", "launch_per", "kernel_speedup", "what_if", "time_limit", "effort", "batch"),
@@ -238,6 +238,7 @@ STAGES: dict[str, Stage] = {
                 *("run_latency", "latency_summary", "op_latency", "ort_trace", "os_events", "run_disturbances"),
                 *("power_samples", "host_samples", "op_metrics", "op_roofline", "executed_edges", "critical_path"),
                 *("ops_profile", "executed_graph", "fpga_candidates", "offload_schedule", "offload_comparison"),
+                *("offload_plan", "offload_verdict"),
                 *("load_requests", "load_batches", "load_summary", "npu_runs", "npu_nodes"),
             ),
             ("trace", "plan_trace", "flamegraph", "annotated", "bottlenecks"),
@@ -288,7 +289,8 @@ STAGES: dict[str, Stage] = {
                 *("host_ceilings", "run_latency", "latency_summary", "hardware_counters", "op_roofline"),
                 *("executed_edges", "critical_path", "op_schedule", "ops_profile", "energy_summary", "efficiency"),
                 *("fpga_candidates", "offload_plan", "offload_schedule", "offload_comparison", "board_resources"),
-                *("speedup", "offload_verdict", "offload_front", "design_points", "design_mappings", "design_groups"),
+                *("speedup", "offload_verdict", "offload_uncertainty", "offload_front"),
+                *("design_points", "design_mappings", "design_groups"),
                 *("design_convergence", "design_comparison", "design_summary", "bottlenecks", "npu_bottlenecks"),
                 *("load_requests", "load_batches", "load_summary", "load_batch_times", "load_search", "load_best"),
                 *("endurance", "endurance_summary", "load_interference", "load_fleet"),

@@ -15,9 +15,12 @@ from common.view.plan.cases import (
     is_host_alone,
     is_not_judged,
     judgement,
+    probability,
     value_text,
+    within,
 )
 from common.view.plan.fpga_text import INTERVAL_ON_CARD, LABELS, ON_CARD, ON_HOST, operators, reasons
+from common.view.plan.uncertainty_text import deciding_lines
 from common.view.tables import Table, TableColumn
 from common.view.text import MISSING, duration, percent, significant
 
@@ -38,15 +41,17 @@ def _factor(row: OffloadVerdictRow, value: float | None) -> str:
 
 VERDICTS: Table[OffloadVerdictRow] = Table(
     TableColumn("end to end", lambda row: row["objective"]),
-    TableColumn(CASES["pessimistic"], lambda row: _factor(row, row["pessimistic"])),
     TableColumn(CASES["likely"], lambda row: _factor(row, row["likely"])),
+    TableColumn("90 % within", within),
+    TableColumn("pays", lambda row: probability(row["pays_probability"])),
+    TableColumn(CASES["pessimistic"], lambda row: _factor(row, row["pessimistic"])),
     TableColumn(CASES["optimistic"], lambda row: _factor(row, row["optimistic"])),
     TableColumn("verdict", lambda row: judgement(row).partition(":")[0], is_left=True),
 )
 
 
 def offload_lines(tables: Tables) -> list[str]:
-    """Return the chosen kernels and the end-to-end speedup in its three cases."""
+    """Return the chosen kernels, and the end-to-end speedup with its distribution and its two extreme cases."""
     verdicts, plan = tables.get("offload_verdict"), tables.get("offload_plan")
     if verdicts is None:
         return []
@@ -82,7 +87,7 @@ def outlook(tables: Tables) -> list[str]:
     if is_not_judged(verdicts):
         return reasons(verdicts)
     costs = [line for objective in OBJECTIVES for line in _outlook(terms, objective)] if is_planned(terms) else []
-    return [*_other_plans(tables.get("offload_comparison", ())), *costs, *_stream(tables)]
+    return [*deciding_lines(tables), *_other_plans(tables.get("offload_comparison", ())), *costs, *_stream(tables)]
 
 
 def _other_plans(compared: Sequence[OffloadComparisonRow]) -> list[str]:

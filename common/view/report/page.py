@@ -20,7 +20,14 @@ from common.view.report.blocks import block_graph, blocks_of
 from common.view.report.head import head
 from common.view.report.host_tables import ceiling_table, operator_table, provenance_tables
 from common.view.report.node_tables import energy_table, node_table, path_table
-from common.view.report.plan_tables import FRONT, candidate_table, comparison_table, plan_table, speedup_table
+from common.view.report.plan_tables import (
+    FRONT,
+    candidate_table,
+    comparison_table,
+    plan_table,
+    speedup_table,
+    verdict_table,
+)
 from common.view.report.summary_text import answer_of
 from common.view.report.warnings_text import TITLES, first_warnings, sorted_warnings
 from common.view.trace.bottleneck_tables import bottleneck_table
@@ -91,6 +98,7 @@ def _page(findings: Findings, summary: str, drawings: str, plain: Callable[[str]
         "energy-table": ("Energy", energy_table(findings, most_rows) if "ops_profile" in tables else ""),
         "candidates": ("Candidates", _of(tables.get("fpga_candidates"), partial(candidate_table, findings.marks()))),
         "plan": ("Offload plan", plan_table(plan, is_judged=is_judged)),
+        "verdict": ("Verdict", verdict_table(tables)),
         "comparison": ("Plan, baselines and what-if plans", comparison_table(compared, is_judged=is_judged)),
         "front": ("Front: latency, throughput, energy", FRONT.html(front)),
         "speedup": ("Speedup, term by term", speedup_table(speedup, is_judged=is_judged)),

@@ -44,7 +44,7 @@ def test_the_boundary_says_what_is_counted_and_what_is_not():
 
 
 def test_only_the_verdict_on_energy_has_a_basis():
-    verdict = verdicts(rows(), JudgedHost(), "given")
+    verdict = verdicts(rows(), {}, JudgedHost(), "given")
     assert [(each["objective"], bool(each["weaker_side"]), bool(each["boundary"])) for each in verdict] == [
         ("energy", True, True)
     ]
