@@ -480,6 +480,27 @@ class OffloadUncertaintyRow(TypedDict):
     is_judged: bool
 
 
+class WhatIfPlansRow(TypedDict):
+    """A row of what_if_plans.csv."""
+
+    what_if_subject: str
+    what_if_setting: str
+    board: str
+    precision: str
+    clock_mhz: float
+    link_bytes_per_s: float
+    plan_status: str
+    plan_latency_pessimistic_us: float | None
+    plan_latency_likely_us: float | None
+    plan_latency_optimistic_us: float | None
+    latency_speedup_factor: float | None
+    latency_speedup_p5_factor: float | None
+    latency_speedup_p95_factor: float | None
+    latency_pays_probability: float | None
+    energy_speedup_factor: float | None
+    is_judged: bool
+
+
 class OffloadFrontRow(TypedDict):
     """A row of offload_front.csv."""
 
@@ -1514,6 +1535,7 @@ class Tables(TypedDict, total=False):
     speedup: list[SpeedupRow]
     offload_verdict: list[OffloadVerdictRow]
     offload_uncertainty: list[OffloadUncertaintyRow]
+    what_if_plans: list[WhatIfPlansRow]
     offload_front: list[OffloadFrontRow]
     overlay_layers: list[OverlayLayersRow]
     kernels: list[KernelsRow]
@@ -1612,6 +1634,8 @@ class TypedReader:
     def rows(self, name: Literal["offload_verdict"], path: Path | None = None) -> list[OffloadVerdictRow]: ...
     @overload
     def rows(self, name: Literal["offload_uncertainty"], path: Path | None = None) -> list[OffloadUncertaintyRow]: ...
+    @overload
+    def rows(self, name: Literal["what_if_plans"], path: Path | None = None) -> list[WhatIfPlansRow]: ...
     @overload
     def rows(self, name: Literal["offload_front"], path: Path | None = None) -> list[OffloadFrontRow]: ...
     @overload
@@ -1746,6 +1770,8 @@ class TypedWriter:
     def add_rows(self, name: Literal["offload_verdict"], rows: Iterable[OffloadVerdictRow]) -> pd.DataFrame: ...
     @overload
     def add_rows(self, name: Literal["offload_uncertainty"], rows: Iterable[OffloadUncertaintyRow]) -> pd.DataFrame: ...
+    @overload
+    def add_rows(self, name: Literal["what_if_plans"], rows: Iterable[WhatIfPlansRow]) -> pd.DataFrame: ...
     @overload
     def add_rows(self, name: Literal["offload_front"], rows: Iterable[OffloadFrontRow]) -> pd.DataFrame: ...
     @overload

@@ -613,6 +613,13 @@ _text(
 _amount("pays_probability", "Probability that the plan gains, over all draws; empty without a verdict", nullable=True)
 for _percent in (5, 25, 50, 75, 95):
     _amount(f"speedup_p{_percent}_factor", f"{_percent} % quantile of the speedup over all draws", nullable=True)
+_text(
+    "what_if_subject",
+    "What the question changes, one thing at a time; `plan`: nothing",
+    allowed=("plan", "clock", "link", "precision", "board"),
+)
+_text("what_if_setting", "The value in question")
+_rate("link_bytes_per_s", "Likely rate of the link between host and card, in one direction")
 _text("uncertain_term", "A cause of uncertainty, which all times or energies that share it have in common")
 _amount("variance_share", "Share of the variance of the speedup's logarithm that this term alone explains")
 _amount(

@@ -119,6 +119,17 @@ STAGES: dict[str, Stage] = {
             configurations=("fpga.yaml", "systolic_rtl.yaml", "streaming.yaml", "dataflow.yaml", "card_energy.yaml"),
         ),
         Stage(
+            "24_what_if.py",
+            (
+                *("ops_profile", "op_schedule", "op_metrics", "op_edges", "node_map", "energy_summary"),
+                *("op_latency", "latency_summary"),
+            ),
+            ("what_if_plans",),
+            ("board", "precision", "launch_per", "time_limit", "effort", "fpga_config"),
+            configurations=("fpga.yaml", "systolic_rtl.yaml", "streaming.yaml", "dataflow.yaml", "card_energy.yaml"),
+            is_aside=True,
+        ),
+        Stage(
             "23_overlay_estimate.py",
             ("op_metrics", "op_edges"),
             ("overlay_layers", "overlay_summary"),
@@ -289,7 +300,7 @@ STAGES: dict[str, Stage] = {
                 *("host_ceilings", "run_latency", "latency_summary", "hardware_counters", "op_roofline"),
                 *("executed_edges", "critical_path", "op_schedule", "ops_profile", "energy_summary", "efficiency"),
                 *("fpga_candidates", "offload_plan", "offload_schedule", "offload_comparison", "board_resources"),
-                *("speedup", "offload_verdict", "offload_uncertainty", "offload_front"),
+                *("speedup", "offload_verdict", "offload_uncertainty", "offload_front", "what_if_plans"),
                 *("design_points", "design_mappings", "design_groups"),
                 *("design_convergence", "design_comparison", "design_summary", "bottlenecks", "npu_bottlenecks"),
                 *("load_requests", "load_batches", "load_summary", "load_batch_times", "load_search", "load_best"),
@@ -298,8 +309,9 @@ STAGES: dict[str, Stage] = {
             ),
             (
                 *("roofline_plot", "energy_plot", "schedule_plot", "latency_plot", "offload_plot", "timeline_plot"),
-                *("resources_plot", "front_plot", "design_front_plot", "design_buffer_plot", "design_energy_plot"),
-                *("design_nest_plot", "design_progress_plot", "load_plot", "load_curve_plot", "long_load_plot"),
+                *("resources_plot", "front_plot", "what_if_plot", "design_front_plot", "design_buffer_plot"),
+                *("design_energy_plot", "design_nest_plot", "design_progress_plot"),
+                *("load_plot", "load_curve_plot", "long_load_plot"),
                 *("load_pair_plot", "fleet_plot", "differences_plot", "paired_differences_plot", "history_plot"),
                 *("summary", "report"),
             ),

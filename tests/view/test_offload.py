@@ -30,6 +30,8 @@ from common.view.plan.resource_plot import draw_resources
 from common.view.plan.timeline_plot import draw_timeline, join, lane_order
 from common.view.plan.uncertainty_text import deciding_lines, verdict_statements
 from common.view.plan.verdict_text import offload_lines, outlook
+from common.view.plan.what_if_plot import draw_what_if
+from common.view.plan.what_if_text import what_if_report
 from common.view.style import render
 from common.view.text import WIDTH
 from tests.support.offload_tables import board, comparison, front, plan, speedup, timeline, uncertainty, verdicts
@@ -231,7 +233,7 @@ def test_a_copy_of_the_plan_says_each_verdict_and_every_doubt(gains, kernels):
     tables = {"offload_verdict": records(verdicts(gains, DOUBTS)), "offload_plan": records(kernels)}
     assert verdict_statements(tables) == [
         "Not judged: the host was busy (and 1 more)",
-        *(f"{objective}: not judged" for objective in ("latency", "energy", "throughput")),
+        *(f"{objective} not judged" for objective in ("latency", "energy", "throughput")),
         *(f"doubt: {doubt}" for doubt in DOUBTS),
     ]
     assert said_of(tables["offload_verdict"])["doubts"] == "; ".join(DOUBTS)
@@ -245,6 +247,46 @@ def test_a_plan_that_calls_no_kernel_has_no_timeline():
 def test_the_title_of_the_timeline_has_the_verdict_with_its_interval(gains):
     title = head(draw_timeline(timeline(), records(verdicts(gains))))[0]
     assert title.endswith(" with the card: undecided, 1.27x, 90 % within 0.881 to 1.56, pays with probability 0.86")
+
+
+# --- what if --------------------------------------------------------------------------------------------------------
+
+
+def asked(subject, setting, likely_us):
+    gain = {"latency_speedup_factor": 9_000.0 / likely_us, "is_judged": True, "latency_pays_probability": 0.97}
+    ends = {"latency_speedup_p5_factor": 1.2, "latency_speedup_p95_factor": 3.4}
+    row = {"what_if_subject": subject, "what_if_setting": setting, "plan_latency_likely_us": likely_us}
+    return {**row, **gain, **ends}
+
+
+QUESTIONS = [
+    asked("plan", "u280, int8", 3_000.0),
+    asked("link", "0.5x the rate", 3_100.0),
+    asked("link", "2x the rate", 2_900.0),
+    asked("board", "u50", 5_000.0),
+    asked("board", "v80", 2_000.0),
+]
+
+
+def test_the_tornado_has_the_widest_bar_above_and_each_bar_from_its_shortest_to_its_longest():
+    figure = draw_what_if(QUESTIONS)
+    axes = figure.axes[0]
+    assert [label.get_text() for label in axes.get_yticklabels()] == ["board", "link"]
+    ends = [(bar.get_x(), bar.get_x() + bar.get_width()) for bar in axes.patches]
+    assert [end for bar in ends for end in bar] == pytest.approx([2.0, 3.0, 3.0, 5.0, 2.9, 3.0, 3.0, 3.1])
+    assert {"u50", "v80", "0.5x the rate", "2x the rate"} <= set(texts(figure))
+    assert head(figure)[0] == "One inference takes 3.00 ms as planned; the board changes it most"
+    assert outside(figure) == []
+    assert draw_what_if(QUESTIONS[:1]) is None
+    assert head(draw_what_if(QUESTIONS, "Not judged: a doubt"))[0] == "Not judged: a doubt"
+
+
+def test_the_table_of_questions_opens_with_what_changes_most():
+    shown = what_if_report(QUESTIONS)
+    assert shown.splitlines()[0] == (
+        "The board changes one inference most: 2.00 ms with v80, 5.00 ms with u50; 3.00 ms as planned"
+    )
+    assert "1.20 to 3.40" in shown and "0.97" in shown
 
 
 # --- board ----------------------------------------------------------------------------------------------------------
@@ -628,7 +670,7 @@ def test_an_undecided_plan_says_what_would_decide_it_and_by_how_much(gains, kern
         "the plan pays with probability 0.97, and knowing it saves 117 µs an inference on average"
     )
     shown = " ".join(offload_report(tables).split())
-    assert "uncertain by efficiency of systolic kernels 71 %, clock of the card 23 %" in shown
+    assert "most uncertain: efficiency of systolic kernels 71 %, clock of the card 23 %" in shown
     assert deciding_lines(tables)[0] in shown and deciding_lines(tables)[0] in outlook(tables)
     decided = [{**row, "verdict": "pays"} for row in tables["offload_verdict"]]
     assert deciding_lines({**tables, "offload_verdict": decided}) == []

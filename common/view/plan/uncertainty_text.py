@@ -63,7 +63,7 @@ def verdict_statements(tables: Tables) -> list[str]:
     verdicts = tables.get("offload_verdict", ())
     return [
         headline(tables),
-        *(f"{row['objective']}: {judgement(row)}" for row in verdicts),
+        *(f"{row['objective']} {judgement(row)}" for row in verdicts),
         *(f"doubt: {doubt}" for doubt in doubts_of(verdicts)),
         *deciding_lines(tables),
     ]
@@ -76,4 +76,4 @@ def variance_line(rows: Sequence[OffloadUncertaintyRow], verdict: OffloadVerdict
         for row in noticed(rows)
         if row["objective"] == verdict["objective"]
     ]
-    return f"uncertain by {', '.join(shares[:SHOWN_TERMS])}" if shares else ""
+    return f"most uncertain: {', '.join(shares[:SHOWN_TERMS])}" if shares else ""
