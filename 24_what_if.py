@@ -36,7 +36,7 @@ from common.fpga.planning.plan_notes import obstacles
 from common.fpga.planning.problem_builder import LAUNCH_PER
 from common.fpga.planning.request import plan_requests, read_assumptions
 from common.fpga.planning.results import workload_from_rows
-from common.fpga.planning.what_if import questions, what_if_rows
+from common.fpga.sensitivity.what_if import questions, what_if_rows
 from common.view.plan.what_if_text import what_if_report
 from common.workload.workload import Workload
 

@@ -163,11 +163,11 @@ CODE_07 := common/__init__.py common/artifacts/catalogue.py common/artifacts/che
     common/fpga/offload/schedule.py common/fpga/offload/search/pipelined.py common/fpga/offload/search/plan_search.py \
     common/fpga/offload/search/segments.py common/fpga/offload/search/sequence.py common/fpga/planning/board_rows.py \
     common/fpga/planning/front.py common/fpga/planning/host_basis.py common/fpga/planning/plan.py \
-    common/fpga/planning/plan_notes.py common/fpga/planning/plan_odds.py common/fpga/planning/plan_rows.py \
-    common/fpga/planning/planned_kernels.py common/fpga/planning/problem_builder.py common/fpga/planning/request.py \
-    common/fpga/planning/results.py common/fpga/planning/rule_classes.py common/fpga/rtl/generate.py \
-    common/fpga/speedup/amdahl.py common/fpga/speedup/draws.py common/fpga/speedup/energy.py \
-    common/fpga/speedup/odds.py common/fpga/speedup/speedup_rows.py common/fpga/speedup/totals.py \
+    common/fpga/planning/plan_notes.py common/fpga/planning/plan_rows.py common/fpga/planning/planned_kernels.py \
+    common/fpga/planning/problem_builder.py common/fpga/planning/request.py common/fpga/planning/results.py \
+    common/fpga/planning/rule_classes.py common/fpga/rtl/generate.py common/fpga/sensitivity/draws.py \
+    common/fpga/sensitivity/odds.py common/fpga/sensitivity/plan_odds.py common/fpga/speedup/amdahl.py \
+    common/fpga/speedup/energy.py common/fpga/speedup/speedup_rows.py common/fpga/speedup/totals.py \
     common/fpga/speedup/verdict.py common/free_memory.py common/fusion/border.py common/fusion/chains.py \
     common/fusion/groups.py common/fusion/patterns.py common/graph.py common/host_doubts.py common/host_identity.py \
     common/interrupts.py common/intervals.py common/names.py common/note_kinds.py common/number_formats.py \
@@ -207,11 +207,11 @@ CODE_24 := common/__init__.py common/artifacts/catalogue.py common/artifacts/che
     common/fpga/offload/search/plan_search.py common/fpga/offload/search/segments.py \
     common/fpga/offload/search/sequence.py common/fpga/planning/board_rows.py common/fpga/planning/front.py \
     common/fpga/planning/host_basis.py common/fpga/planning/plan.py common/fpga/planning/plan_notes.py \
-    common/fpga/planning/plan_odds.py common/fpga/planning/plan_rows.py common/fpga/planning/planned_kernels.py \
-    common/fpga/planning/problem_builder.py common/fpga/planning/request.py common/fpga/planning/results.py \
-    common/fpga/planning/rule_classes.py common/fpga/planning/what_if.py common/fpga/rtl/generate.py \
-    common/fpga/speedup/amdahl.py common/fpga/speedup/draws.py common/fpga/speedup/energy.py \
-    common/fpga/speedup/odds.py common/fpga/speedup/speedup_rows.py common/fpga/speedup/totals.py \
+    common/fpga/planning/plan_rows.py common/fpga/planning/planned_kernels.py common/fpga/planning/problem_builder.py \
+    common/fpga/planning/request.py common/fpga/planning/results.py common/fpga/planning/rule_classes.py \
+    common/fpga/rtl/generate.py common/fpga/sensitivity/draws.py common/fpga/sensitivity/odds.py \
+    common/fpga/sensitivity/plan_odds.py common/fpga/sensitivity/what_if.py common/fpga/speedup/amdahl.py \
+    common/fpga/speedup/energy.py common/fpga/speedup/speedup_rows.py common/fpga/speedup/totals.py \
     common/fpga/speedup/verdict.py common/free_memory.py common/fusion/border.py common/fusion/chains.py \
     common/fusion/groups.py common/fusion/patterns.py common/graph.py common/host_doubts.py common/host_identity.py \
     common/interrupts.py common/intervals.py common/names.py common/note_kinds.py common/number_formats.py \

@@ -11,11 +11,11 @@ from common.fpga.planning.board_rows import timeline
 from common.fpga.planning.front import front_rows
 from common.fpga.planning.plan import Plan, make_plan, plan_speedup, relaunched
 from common.fpga.planning.plan_notes import plan_notes
-from common.fpga.planning.plan_odds import plan_odds
 from common.fpga.planning.plan_rows import candidate_rows, kernel_rows, resource_rows
 from common.fpga.planning.problem_builder import LAUNCH_PER
 from common.fpga.planning.request import Request
-from common.fpga.speedup.odds import Odds
+from common.fpga.sensitivity.odds import Odds
+from common.fpga.sensitivity.plan_odds import plan_odds
 from common.fpga.speedup.verdict import JudgedHost, uncertainty_rows, verdicts
 from common.fusion.groups import fuse
 from common.host_doubts import recorded_doubts

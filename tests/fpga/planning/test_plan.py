@@ -18,11 +18,11 @@ from common.fpga.offload.schedule import Assignment, evaluate
 from common.fpga.planning.board_rows import timeline
 from common.fpga.planning.plan import in_case, make_plan, plan_speedup
 from common.fpga.planning.plan_notes import plan_notes
-from common.fpga.planning.plan_odds import plan_odds
 from common.fpga.planning.plan_rows import candidate_rows, kernel_rows, share
 from common.fpga.planning.request import Request
 from common.fpga.planning.results import alternative, baselines, plan_results, workload_from_rows
-from common.fpga.speedup import draws
+from common.fpga.sensitivity import draws
+from common.fpga.sensitivity.plan_odds import plan_odds
 from common.intervals import ThreePoint
 from tests.support.fpga_tables import Executed, Model, upstream_rows
 from tests.support.paths import ROOT
