@@ -67,8 +67,9 @@ def test_the_summary_fits_a_terminal_and_names_each_finding(tables):
         "  work       70.4 ms: all nodes; parallelism = work / span = 1.07",
         "  energy     428 mJ per inference (modelled), 257 mJ to 857 mJ",
         "  K1 52 Conv      50.0 %  35.9 ms  22.4 ms  11.6 ms to 51.3 ms",
-        "  end to end  likely     90 % within        pays  least gain  most gain  verdict",
-        "  latency      1.27x   0.881 to 1.56        0.86      0.781x      1.67x  undecided",
+        "  end to end  likely     90 % within   pays  least gain  most gain  verdict",
+        "  latency      1.27x   0.881 to 1.56   0.86      0.781x      1.67x  undecided",
+        "  throughput   2.50x    1.41 to 2.50  >0.99       1.17x      2.50x  pays",
         "  - latency: pays above 1.02x for the kernels (likely 1.60x), and gains at most",
         "    2.42x with infinitely fast ones",  # 1 / (0.4 + 0.013)
         "  - [01] a note with a remedy",

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 from common.view.html import bullet_list
 from common.view.marks import Marks
-from common.view.plan.cases import CASES, RESTS_ON_HOST, SAME, SAME_KERNEL, doubts_of, value_text
+from common.view.plan.cases import CASES, RESTS_ON_HOST, SAME, SAME_KERNEL, doubts_of, is_not_judged, value_text
 from common.view.plan.fpga_text import ENERGY_GAIN, INTERVAL_ON_CARD, LATENCY_GAIN, ON_CARD, ON_HOST, term_name
 from common.view.plan.uncertainty_text import UNCERTAINTY, noticed
-from common.view.plan.verdict_text import VERDICTS
+from common.view.plan.verdict_text import verdict_columns
 from common.view.tables import Table, TableColumn, rows_left_out
 from common.view.text import MISSING, duration, joules, percent, quantity
 
@@ -114,10 +114,12 @@ def speedup_table(speedup: Sequence[SpeedupRow], *, is_judged: bool) -> str:
 
 
 def verdict_table(tables: Tables) -> str:
-    """Return the verdict by objective with its odds, every doubt, and what makes the gain uncertain."""
+    """Return the verdict by objective: with its odds and what makes it uncertain, or with every doubt."""
     verdicts = tables.get("offload_verdict", ())
+    if is_not_judged(verdicts):
+        return verdict_columns(verdicts).html(verdicts) + bullet_list(doubts_of(verdicts))
     uncertain = noticed(tables.get("offload_uncertainty", ()))
-    return VERDICTS.html(verdicts, STACKED) + bullet_list(doubts_of(verdicts)) + UNCERTAINTY.html(uncertain)
+    return verdict_columns(verdicts).html(verdicts, STACKED) + UNCERTAINTY.html(uncertain)
 
 
 def candidate_table(marks: Marks, candidates: Sequence[FpgaCandidatesRow]) -> str:
