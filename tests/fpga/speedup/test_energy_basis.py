@@ -51,7 +51,7 @@ def test_only_the_verdict_on_energy_has_a_basis():
 
 
 def test_a_virtual_host_is_named_in_the_verdict():
-    verdict = verdicts(rows(), JudgedHost(), "modelled", "2 of the 48 hardware threads of a package")[0]
+    verdict = verdicts(rows(), {}, JudgedHost(), "modelled", "2 of the 48 hardware threads of a package")[0]
     assert verdict["boundary"].startswith(
         "energy counts for the host 2 of the 48 hardware threads of a package, and for "
     )
