@@ -51,7 +51,7 @@ OF_ONE_PLAN = {"kernel_speedup": None, "batch": 1, "engine": None, "what_if": No
 def arguments() -> cli.Parser:
     parser = cli.Parser(SCRIPT, __doc__ or "")
     add = parser.setting
-    add("--board", default="u280", metavar="NAME", help="board: a name in configs/boards, or a YAML file")
+    parser.shared("--board", default="u280")
     add("--precision", default=DEFAULT_PRECISION, choices=PLAN_PRECISIONS, help="number format of the kernels")
     add("--launch-per", choices=LAUNCH_PER, help="launch a kernel for each group, or for each phase on the card")
     text = "end the search for all plans after this time, as Ctrl-C does, with the best plans so far and their gaps"
