@@ -51,6 +51,7 @@ from common.fpga.planning.request import plan_requests, read_assumptions, requir
 from common.fpga.planning.results import Results, plan_results, workload_from_rows
 from common.names import shown
 from common.view.plan.fpga_text import offload_report
+from common.view.plan.uncertainty_text import verdict_statements
 from common.workload.workload import Workload, scaled
 
 if TYPE_CHECKING:
@@ -162,7 +163,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         with stage.writing() as transaction, hand_off(stage, settings) as texts:
             results = solve()
             if settings.hand_off:
-                texts.update(hand_off_files(results.plan, Path(stage.record.model_path).name))
+                said = map(stage.plain, [*verdict_statements(cast("Tables", results.rows)), *results.notes])
+                texts.update(hand_off_files(results.plan, Path(stage.record.model_path).name, [*said]))
             stage.note(*results.notes)
             written = {name: transaction.add_rows_by_name(name, rows) for name, rows in results.rows.items()}
         tables = {name: records(frame) for name, frame in written.items()}

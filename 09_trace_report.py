@@ -59,6 +59,8 @@ from common.timeline.npu_trace import npu_process
 from common.timeline.plan_trace import plan_trace
 from common.timeline.shown_runs import Shown, chosen_runs
 from common.view.node_labels import labels_of
+from common.view.plan.cases import said_of
+from common.view.plan.headline import headline
 from common.view.trace.bottleneck_tables import bottleneck_report
 from common.view.trace.timeline_text import timeline_report
 
@@ -162,8 +164,9 @@ def report_runs(stage: cli.StageRun) -> None:
     trace = made.trace(*([process] if process else []), *(load.processes if load else ()))
     files["trace"] = trace_json(trace, {"model": model, "clock": "run_latency.csv"})
     if schedule := tables.get("offload_schedule"):
-        plan = plan_trace(schedule, tables.get("fpga_candidates", ()), tables.get("offload_comparison", ()))
-        files["plan_trace"] = trace_json(plan, {"model": model, "case": "likely"})
+        verdicts, compared = tables.get("offload_verdict", ()), tables.get("offload_comparison", ())
+        plan = plan_trace(schedule, tables.get("fpga_candidates", ()), compared, stage.plain(headline(tables)))
+        files["plan_trace"] = trace_json(plan, {"model": model, "case": "likely", **said_of(verdicts)})
     rules = read_rules(Section.of_file(stage.settings.rules), COLUMNS)
     bottlenecks = [*finding_rows(findings(rules, measured({**tables, **of_npu}, summary)))]
     with stage.writing() as transaction:

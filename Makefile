@@ -180,7 +180,7 @@ CHANGED := $(foreach stamp,$(STAMPS),$(call differs,$(stamp)))
 
 # --- targets ---------------------------------------------------------------------------------------------------------
 
-.PHONY: run report design load endurance record dashboard test-dashboard test test-slow test-random test-exports test-search fuzz fuzz-coverage mutants openvino npu lint docs readme bench check-loadgen check-load check-load-models check-dashboard check-comparison check-profiler check-costs check-energy check-ceilings seed003 check-fpga check-design check-rtl cosim rtl-tools lock clean distclean help changed
+.PHONY: run report design what-if load endurance record dashboard test-dashboard test test-slow test-random test-exports test-search fuzz fuzz-coverage mutants openvino npu lint docs readme bench check-loadgen check-load check-load-models check-dashboard check-comparison check-profiler check-costs check-energy check-ceilings seed003 check-fpga check-design check-rtl cosim rtl-tools lock clean distclean help changed
 .PHONY: no-trace
 .NOTPARALLEL:  # nothing may run beside a measurement
 .SUFFIXES:
@@ -194,6 +194,8 @@ no-trace:
 	@echo "TRACE: missing; give the profile: make report TRACE=profile.json MODEL=model.onnx" >&2; exit 1
 
 design: $(call table,08)  ## search accelerators for MODEL, from the tables of 02 (08, which `make run` leaves out)
+
+what-if: $(call table,24)  ## plan again with another clock, link, number format and board (24), from the tables of 01 to 05
 
 load: $(call table,10)  ## send requests to a service on MODEL (10); with BOUND_MS search the best configuration first (14)
 
@@ -419,6 +421,7 @@ check-fpga: $(DEV_READY)  ## fit the kernel models again, and count how many pub
 	@$(PYTHON) -m benchmarks.overlay_fit
 	@$(PYTHON) -m benchmarks.overlay_held_out
 	@$(PYTHON) -m benchmarks.array_coverage
+	@$(PYTHON) -m benchmarks.odds_coverage
 	@$(PYTHON) -m benchmarks.offload_scaling
 
 check-design: $(DEV_READY)  ## compare mappings with DOSA's rows (../shared/data/dosa) and with Verilog, and map models

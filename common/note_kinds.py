@@ -12,7 +12,7 @@ MOST_OF_A_KIND = 2
 ENDANGERED = {
     "everything": (),
     "every time": (),
-    "plan": ("offload_plan", "overlay_summary", "kernels"),
+    "plan": ("offload_plan", "overlay_summary", "kernels", "what_if_plans"),
     "times": ("op_latency",),
     "work": ("op_metrics", "op_roofline"),
     "energy": ("ops_profile",),

@@ -415,6 +415,9 @@ class OffloadComparisonRow(TypedDict):
     plan_latency_likely_us: float | None
     plan_latency_optimistic_us: float | None
     latency_speedup_factor: float | None
+    latency_speedup_p5_factor: float | None
+    latency_speedup_p95_factor: float | None
+    latency_pays_probability: float | None
     energy_speedup_factor: float | None
     is_judged: bool
 
@@ -454,9 +457,48 @@ class OffloadVerdictRow(TypedDict):
     pessimistic: float | None
     likely: float | None
     optimistic: float | None
+    pays_probability: float | None
+    speedup_p5_factor: float | None
+    speedup_p25_factor: float | None
+    speedup_p50_factor: float | None
+    speedup_p75_factor: float | None
+    speedup_p95_factor: float | None
     doubts: Sequence[str]
     weaker_side: str
     boundary: str
+
+
+class OffloadUncertaintyRow(TypedDict):
+    """A row of offload_uncertainty.csv."""
+
+    objective: str
+    uncertain_term: str
+    variance_share: float
+    known_pays_probability: float | None
+    information_value: float | None
+    term_unit: str
+    is_judged: bool
+
+
+class WhatIfPlansRow(TypedDict):
+    """A row of what_if_plans.csv."""
+
+    what_if_subject: str
+    what_if_setting: str
+    board: str
+    precision: str
+    clock_mhz: float
+    link_bytes_per_s: float
+    plan_status: str
+    plan_latency_pessimistic_us: float | None
+    plan_latency_likely_us: float | None
+    plan_latency_optimistic_us: float | None
+    latency_speedup_factor: float | None
+    latency_speedup_p5_factor: float | None
+    latency_speedup_p95_factor: float | None
+    latency_pays_probability: float | None
+    energy_speedup_factor: float | None
+    is_judged: bool
 
 
 class OffloadFrontRow(TypedDict):
@@ -1492,6 +1534,8 @@ class Tables(TypedDict, total=False):
     board_resources: list[BoardResourcesRow]
     speedup: list[SpeedupRow]
     offload_verdict: list[OffloadVerdictRow]
+    offload_uncertainty: list[OffloadUncertaintyRow]
+    what_if_plans: list[WhatIfPlansRow]
     offload_front: list[OffloadFrontRow]
     overlay_layers: list[OverlayLayersRow]
     kernels: list[KernelsRow]
@@ -1588,6 +1632,10 @@ class TypedReader:
     def rows(self, name: Literal["speedup"], path: Path | None = None) -> list[SpeedupRow]: ...
     @overload
     def rows(self, name: Literal["offload_verdict"], path: Path | None = None) -> list[OffloadVerdictRow]: ...
+    @overload
+    def rows(self, name: Literal["offload_uncertainty"], path: Path | None = None) -> list[OffloadUncertaintyRow]: ...
+    @overload
+    def rows(self, name: Literal["what_if_plans"], path: Path | None = None) -> list[WhatIfPlansRow]: ...
     @overload
     def rows(self, name: Literal["offload_front"], path: Path | None = None) -> list[OffloadFrontRow]: ...
     @overload
@@ -1720,6 +1768,10 @@ class TypedWriter:
     def add_rows(self, name: Literal["speedup"], rows: Iterable[SpeedupRow]) -> pd.DataFrame: ...
     @overload
     def add_rows(self, name: Literal["offload_verdict"], rows: Iterable[OffloadVerdictRow]) -> pd.DataFrame: ...
+    @overload
+    def add_rows(self, name: Literal["offload_uncertainty"], rows: Iterable[OffloadUncertaintyRow]) -> pd.DataFrame: ...
+    @overload
+    def add_rows(self, name: Literal["what_if_plans"], rows: Iterable[WhatIfPlansRow]) -> pd.DataFrame: ...
     @overload
     def add_rows(self, name: Literal["offload_front"], rows: Iterable[OffloadFrontRow]) -> pd.DataFrame: ...
     @overload

@@ -254,7 +254,7 @@ _table(
     "plans.",
     "alternative",
     f"board precision clock_mhz launch_per plan_status {_cases('plan_latency', '_us')} latency_speedup_factor "
-    "energy_speedup_factor is_judged",
+    "latency_speedup_p5_factor latency_speedup_p95_factor latency_pays_probability energy_speedup_factor is_judged",
 )
 _table(
     "board_resources",
@@ -272,7 +272,21 @@ _table(
     "offload_verdict",
     "The verdict on the plan for each objective, with the end-to-end speedup that it rests on.",
     "objective",
-    "verdict is_judged host_basis judged_host pessimistic likely optimistic doubts weaker_side boundary",
+    "verdict is_judged host_basis judged_host pessimistic likely optimistic pays_probability speedup_p5_factor "
+    "speedup_p25_factor speedup_p50_factor speedup_p75_factor speedup_p95_factor doubts weaker_side boundary",
+)
+_table(
+    "offload_uncertainty",
+    "What each uncertain term does to the speedup of the plan, and what knowing it would be worth.",
+    "objective uncertain_term",
+    "variance_share known_pays_probability information_value term_unit is_judged",
+)
+_table(
+    "what_if_plans",
+    "The plan with another clock, link, number format or board, one at a time, each planned anew.",
+    "what_if_subject what_if_setting",
+    f"board precision clock_mhz link_bytes_per_s plan_status {_cases('plan_latency', '_us')} latency_speedup_factor "
+    "latency_speedup_p5_factor latency_speedup_p95_factor latency_pays_probability energy_speedup_factor is_judged",
 )
 _table(
     "offload_front",
@@ -639,6 +653,7 @@ for _name, _description in (
     ("offload", "What an inference costs before and after offloading, part by part"),
     ("timeline", "One inference before and after offloading, lane by lane"),
     ("front", "Plans for latency, throughput and energy, by batch and as a stream"),
+    ("what_if", "How far one inference moves with each clock, link, number format and board"),
     ("resources", "Resources of the board that the plan uses"),
     ("design_front", "Evaluated accelerators by cycles, energy, area and their product, and those that none beats"),
     ("design_buffer", "The energy-delay product against the size of a memory: fused, without fusion, and the bound"),

@@ -47,6 +47,7 @@ UNITS = {
     "_w": "W",
     "_share": "0 to 1",
     "_fraction": "0 to 1",
+    "_probability": "0 to 1",
     "_factor": "1",
     "_count": "count",
     "_index": "index",
@@ -601,13 +602,36 @@ for _case in ("pessimistic", "likely", "optimistic"):
 _text("term_unit", "Unit of the three values")
 _text(
     "verdict",
-    "Whether the plan pays: in every case, in the likely case, or in none; `host alone`: nothing goes to the card; "
-    "`not judged`: the host was disturbed or unstable; `not judged for this host`: the board has a processor of its "
-    "own, and the times are those of another",
+    "Whether the plan pays: with a probability of at least 0.95, or of at most 0.05, and `undecided` between them; "
+    "`host alone`: nothing goes to the card; `not judged`: the host was disturbed or unstable; `not judged for this "
+    "host`: the board has a processor of its own, and the times are those of another",
     allowed=(
-        *("pays", "likely pays", "likely does not pay", "does not pay", "host alone"),
+        *("pays", "undecided", "does not pay", "host alone"),
         *("not judged", "not judged for this host", "unknown"),
     ),
+)
+_amount("pays_probability", "Probability that the plan gains, over all draws; empty without a verdict", nullable=True)
+for _percent in (5, 25, 50, 75, 95):
+    _amount(f"speedup_p{_percent}_factor", f"{_percent} % quantile of the speedup over all draws", nullable=True)
+_text(
+    "what_if_subject",
+    "What the question changes, one thing at a time; `plan`: nothing",
+    allowed=("plan", "clock", "link", "precision", "board"),
+)
+_text("what_if_setting", "The value in question")
+_rate("link_bytes_per_s", "Likely rate of the link between host and card, in one direction")
+_text("uncertain_term", "A cause of uncertainty, which all times or energies that share it have in common")
+_amount("variance_share", "Share of the variance of the speedup's logarithm that this term alone explains")
+_amount(
+    "known_pays_probability",
+    "Probability that the plan gains if this term has its likely value; empty without a verdict",
+    nullable=True,
+)
+_amount(
+    "information_value",
+    "Expected saving of one inference, beyond that of deciding today, if this term were known before deciding; empty "
+    "without a verdict",
+    nullable=True,
 )
 _flag("is_judged", "Whether the host's times say something about the host of the plan; if not, no speedup follows")
 _text(
@@ -643,6 +667,17 @@ _text(
 )
 _cases("plan_latency", "_us", "End of one inference", nullable=True)
 _amount("latency_speedup_factor", "Latency of the host alone over that of the plan, likely case", nullable=True)
+for _percent in (5, 95):
+    _amount(
+        f"latency_speedup_p{_percent}_factor",
+        f"{_percent} % quantile of the latency speedup over all draws; empty for baselines, and without a verdict",
+        nullable=True,
+    )
+_amount(
+    "latency_pays_probability",
+    "Probability that the plan shortens an inference; empty for baselines, and without a verdict",
+    nullable=True,
+)
 _amount(
     "energy_speedup_factor",
     "Energy of one inference on the host alone over that with the plan, likely case",

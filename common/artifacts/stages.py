@@ -108,7 +108,7 @@ STAGES: dict[str, Stage] = {
             ),
             (
                 *("fpga_candidates", "offload_plan", "offload_schedule", "offload_comparison", "board_resources"),
-                *("speedup", "offload_verdict", "offload_front"),
+                *("speedup", "offload_verdict", "offload_uncertainty", "offload_front"),
             ),
             (
                 *("board", "precision", "launch_per", "kernel_speedup", "what_if", "time_limit", "effort", "batch"),
@@ -117,6 +117,17 @@ STAGES: dict[str, Stage] = {
             ),
             primary="offload_plan",
             configurations=("fpga.yaml", "systolic_rtl.yaml", "streaming.yaml", "dataflow.yaml", "card_energy.yaml"),
+        ),
+        Stage(
+            "24_what_if.py",
+            (
+                *("ops_profile", "op_schedule", "op_metrics", "op_edges", "node_map", "energy_summary"),
+                *("op_latency", "latency_summary"),
+            ),
+            ("what_if_plans",),
+            ("board", "precision", "launch_per", "time_limit", "effort", "fpga_config"),
+            configurations=("fpga.yaml", "systolic_rtl.yaml", "streaming.yaml", "dataflow.yaml", "card_energy.yaml"),
+            is_aside=True,
         ),
         Stage(
             "23_overlay_estimate.py",
@@ -238,6 +249,7 @@ STAGES: dict[str, Stage] = {
                 *("run_latency", "latency_summary", "op_latency", "ort_trace", "os_events", "run_disturbances"),
                 *("power_samples", "host_samples", "op_metrics", "op_roofline", "executed_edges", "critical_path"),
                 *("ops_profile", "executed_graph", "fpga_candidates", "offload_schedule", "offload_comparison"),
+                *("offload_plan", "offload_verdict"),
                 *("load_requests", "load_batches", "load_summary", "npu_runs", "npu_nodes"),
             ),
             ("trace", "plan_trace", "flamegraph", "annotated", "bottlenecks"),
@@ -288,7 +300,8 @@ STAGES: dict[str, Stage] = {
                 *("host_ceilings", "run_latency", "latency_summary", "hardware_counters", "op_roofline"),
                 *("executed_edges", "critical_path", "op_schedule", "ops_profile", "energy_summary", "efficiency"),
                 *("fpga_candidates", "offload_plan", "offload_schedule", "offload_comparison", "board_resources"),
-                *("speedup", "offload_verdict", "offload_front", "design_points", "design_mappings", "design_groups"),
+                *("speedup", "offload_verdict", "offload_uncertainty", "offload_front", "what_if_plans"),
+                *("design_points", "design_mappings", "design_groups"),
                 *("design_convergence", "design_comparison", "design_summary", "bottlenecks", "npu_bottlenecks"),
                 *("load_requests", "load_batches", "load_summary", "load_batch_times", "load_search", "load_best"),
                 *("endurance", "endurance_summary", "load_interference", "load_fleet"),
@@ -296,8 +309,9 @@ STAGES: dict[str, Stage] = {
             ),
             (
                 *("roofline_plot", "energy_plot", "schedule_plot", "latency_plot", "offload_plot", "timeline_plot"),
-                *("resources_plot", "front_plot", "design_front_plot", "design_buffer_plot", "design_energy_plot"),
-                *("design_nest_plot", "design_progress_plot", "load_plot", "load_curve_plot", "long_load_plot"),
+                *("resources_plot", "front_plot", "what_if_plot", "design_front_plot", "design_buffer_plot"),
+                *("design_energy_plot", "design_nest_plot", "design_progress_plot"),
+                *("load_plot", "load_curve_plot", "long_load_plot"),
                 *("load_pair_plot", "fleet_plot", "differences_plot", "paired_differences_plot", "history_plot"),
                 *("summary", "report"),
             ),

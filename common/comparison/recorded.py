@@ -30,7 +30,7 @@ CONDITIONS = {  # what a figure depends on, by the document that says it
     "load_summary": ("arrivals", "offered_requests_per_s", "batch_max_count", "batch_wait_us", "session_count"),
     "load_best": ("bound_us",),
 }
-NOT_JUDGED = "not judged"  # verdict of a plan on times that nobody trusts
+NOT_JUDGED = "not judged"  # how the verdict on a plan begins where its times decide nothing, or not for its host
 LEAST_STEADY_SHARE = 0.25  # of the runs: a shorter steady part is compared with all of them
 
 
@@ -127,9 +127,10 @@ def doubts(sides: Sequence[MeasuredSide]) -> list[str]:
 
 def _plan_doubts(tables: Tables) -> Iterator[str]:
     """Yield why a plan has no verdict: then its speedup and its latency are not compared."""
-    for row in tables.get("offload_verdict", ()):
-        if row["verdict"] == NOT_JUDGED:
-            yield from row["doubts"]
+    verdicts = tables.get("offload_verdict", ())
+    yield from dict.fromkeys(
+        doubt for row in verdicts if row["verdict"].startswith(NOT_JUDGED) for doubt in row["doubts"]
+    )
 
 
 def _steady_runs(runs: Sequence[RunLatencyRow], steady_start: int) -> Samples:
@@ -168,7 +169,7 @@ def _stated(documents: Documents, tables: Tables) -> dict[str, dict[str, Stateme
     for row in tables.get("board_resources", ()):
         used[row["resource"]] = used.get(row["resource"], 0.0) + row["used_count"]
     powers = [row["kernel_power_likely_w"] for row in tables.get("offload_plan", ())]
-    verdicts = [row for row in tables.get("offload_verdict", ()) if row["verdict"] != NOT_JUDGED]
+    verdicts = [row for row in tables.get("offload_verdict", ()) if not row["verdict"].startswith(NOT_JUDGED)]
     is_judged = len(verdicts) == len(tables.get("offload_verdict", ()))
     plan = [row for row in tables.get("offload_comparison", ()) if row["alternative"] == "plan" and is_judged]
     return {

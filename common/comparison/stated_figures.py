@@ -68,7 +68,9 @@ FIGURES = (
     replace(_interval("energy", "energy_summary", "energy", "_uj"), source="energy_source"),
     ComparedFigure("energy", "energy_summary", "average_power_w", "single"),
     ComparedFigure(
-        "plan", "offload_verdict", "likely", "cases", is_less_better=False, beside=("pessimistic", "optimistic")
+        *("plan", "offload_verdict", "likely", "cases"),
+        is_less_better=False,
+        beside=("speedup_p5_factor", "speedup_p95_factor"),
     ),
     ComparedFigure(
         *("plan", "offload_comparison", "plan_latency_likely_us", "cases"),

@@ -64,8 +64,7 @@ def ordered_percentile(ordered: Samples, quantile: float, factor: float = 1.0) -
         return Estimate()
     count = int(len(ordered) / factor)
     low, high = (
-        float(ordered[-(-rank * len(ordered) // count) - 1]) if rank else None
-        for rank in limit_ranks(count, quantile)
+        float(ordered[-(-rank * len(ordered) // count) - 1]) if rank else None for rank in limit_ranks(count, quantile)
     )
     return Estimate(float(np.quantile(ordered, quantile)), low, high)
 

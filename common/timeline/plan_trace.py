@@ -25,16 +25,24 @@ def plan_trace(
     schedule: Sequence[OffloadScheduleRow],
     candidates: Sequence[FpgaCandidatesRow],
     compared: Sequence[OffloadComparisonRow] = (),
+    verdict: str = "",
 ) -> ChromeTrace:
-    """Return the trace of a plan in its likely case; where ``compared`` has the plan, its title has the interval."""
+    """Return the trace of a plan in its likely case.
+
+    Args:
+        schedule: what each lane does when.
+        candidates: what each item computes.
+        compared: where it has the plan, the title has the interval of its latency.
+        verdict: whether the plan pays, or why nobody can say; the title ends with it.
+    """
     interval = next((_interval(row) for row in compared if row["alternative"] == "plan"), "")
+    said = f"; {verdict}" if verdict else ""
     facts = {row["candidate"]: known_facts(row, CANDIDATE_FACTS) for row in candidates}
     processes = []
     for scenario, title in TITLES.items():
         rows = sorted((row for row in schedule if row["scenario"] == scenario), key=_place)
-        processes.append(
-            Process(title + interval * (scenario == "after"), [_slice(row, facts.get(row["item"], {})) for row in rows])
-        )
+        about = f"{interval}{said}" if scenario == "after" else ""
+        processes.append(Process(title + about, [_slice(row, facts.get(row["item"], {})) for row in rows]))
     return ChromeTrace(processes)
 
 

@@ -169,7 +169,7 @@ def test_no_two_columns_of_a_document_are_one_metric(document):
 
 def test_the_index_names_writer_and_readers():
     row = next(line for line in describe_all().splitlines() if line.startswith("| [`op_schedule.csv`]"))
-    assert row == "| [`op_schedule.csv`](#op_schedulecsv) | `04_critical_path.py` | `07`, `06` |"
+    assert row == "| [`op_schedule.csv`](#op_schedulecsv) | `04_critical_path.py` | `07`, `24`, `06` |"
 
 
 def test_a_section_has_a_row_per_column():

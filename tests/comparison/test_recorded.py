@@ -121,7 +121,8 @@ def test_a_busy_host_is_named_with_its_folder():
 
 def planned(likely, dsp):
     summary = {"steady_start_index": 0, "p50_us": None}
-    verdict = {"objective": "latency", "verdict": "pays", "pessimistic": likely, "likely": likely, "optimistic": likely}
+    verdict = {"objective": "latency", "verdict": "pays", "speedup_p5_factor": likely, "likely": likely}
+    verdict["speedup_p95_factor"] = likely
     return side(
         run_latency=[run(1009.0)] * 11,
         documents={"latency_summary": summary},
@@ -154,6 +155,14 @@ def test_a_plan_on_times_that_nobody_trusts_is_not_judged():
     known = side(run_latency=[run(1009.0)] * 11, offload_verdict=[speedup(3.0)])
     (row,) = plan_rows(known, doubted)
     assert (row["comparison_verdict"], row["verdict_reason"]) == ("undecided", "the host was busy: 2 of 3")
+
+
+def test_every_doubt_about_a_plan_is_said_once_also_where_its_host_is_another():
+    known = side(run_latency=[run(1009.0)] * 11, offload_verdict=[speedup(3.0)])
+    foreign = [speedup(36.4, "not judged for this host", ["the host is its own"])] * 3
+    other = side("one", run_latency=[run(1009.0)] * 11, offload_verdict=foreign)
+    assert doubts([known, other]) == ["not judged: the plan of one: the host is its own"]
+    assert plan_rows(known, other) == []
 
 
 def test_a_speedup_that_is_not_judged_is_no_figure_to_compare():

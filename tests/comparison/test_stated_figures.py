@@ -79,13 +79,13 @@ def test_what_a_side_does_not_have_is_not_compared(missing):
 
 def test_what_both_sides_cannot_know_is_the_same_for_both():
     """Cases far apart, each 10 to 12 % better: the difference is between 10 and 12 %, not somewhere in the cases."""
-    before = {"pessimistic": 1.0, "likely": 2.0, "optimistic": 5.0}
-    after = {"pessimistic": 1.1, "likely": 2.22, "optimistic": 5.6}
+    before = {"speedup_p5_factor": 1.0, "likely": 2.0, "speedup_p95_factor": 5.0}
+    after = {"speedup_p5_factor": 1.1, "likely": 2.22, "speedup_p95_factor": 5.6}
     found = figure_difference(SPEEDUP, [before], after, 0.03)
     assert (found.low_share, found.share, found.high_share) == pytest.approx((0.10, 0.11, 0.12))
     assert found.noise_floor_share == 0.03
     assert figure_difference(SPEEDUP, [before], after).low_share is None  # nobody knows how far the latency scatters
-    assert figure_difference(SPEEDUP, [before | {"pessimistic": None}], after, 0.03).low_share is None
+    assert figure_difference(SPEEDUP, [before | {"speedup_p5_factor": None}], after, 0.03).low_share is None
 
 
 @pytest.mark.parametrize(("source", "reach"), [("modelled", 0.02), ("measured", 2.0)])

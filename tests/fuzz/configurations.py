@@ -39,6 +39,7 @@ GOOD = {
     "16_run_history.py": ("--history", "runs.sqlite"),
     "17_record_run.py": ("--append-to", "runs.sqlite"),
     "23_overlay_estimate.py": ENGINE,
+    "24_what_if.py": (),
 }
 ESTIMATES = (
     ("gemv", "--rows", "64", "--cols", "64", "--channels", "4"),

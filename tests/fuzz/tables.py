@@ -25,7 +25,7 @@ from tests.fuzz.protos import mutate
 from tests.fuzz.trial import Trial
 from tests.fuzz.values import CELLS, broken_bytes, mutated_json, recoded
 
-FLAGS = {script: flags for script, *flags in STAGES} | {"23_overlay_estimate.py": [*ENGINE]}
+FLAGS = {script: flags for script, *flags in STAGES} | {"23_overlay_estimate.py": [*ENGINE], "24_what_if.py": []}
 BY_HAND = "by-hand"
 MADE_BY_HAND = ("14", "18", "19", "20", "21", "22", "10", "13", "15", "11", "17", "16")  # 10 after others that load
 READERS = {script: GOOD[script] for script in GOOD if script[:2] in ("06", "09", "11", "17")}

@@ -36,6 +36,7 @@ PRIMARY = {
     "12_dashboard.py": "dashboard_summary.json",
     "13_npu_profile.py": "npu_summary.json",
     "23_overlay_estimate.py": "overlay_layers.csv",
+    "24_what_if.py": "what_if_plans.csv",
     "14_load_search.py": "load_best.json",
     "18_load_fleet.py": "load_fleet.csv",
     "19_endurance_test.py": "endurance_summary.json",

@@ -181,12 +181,17 @@ def test_throughput_adds_up_in_each_case(tables, case):
 
 def test_the_verdict_and_the_front_follow_from_the_speedup(tables):
     for row in tables.rows("offload_verdict"):
-        low, likely, high = (tables.terms[row["objective"], "total_speedup", case] for case in CASES)
-        assert [float(row[case]) for case in CASES] == pytest.approx([low, likely, high])
-        word = (
-            "pays" if low > 1 else "does not pay" if high < 1 else f"likely {'pays' if likely > 1 else 'does not pay'}"
-        )
-        assert row["verdict"] == (word if tables.rows("offload_plan") else "host alone")
+        cases = [tables.terms[row["objective"], "total_speedup", case] for case in CASES]
+        assert [float(row[case]) for case in CASES] == pytest.approx(cases)
+        if not tables.rows("offload_plan"):
+            assert (row["verdict"], row["pays_probability"]) == ("host alone", "")
+            continue
+        chance = float(row["pays_probability"])
+        assert row["verdict"] == ("pays" if chance >= 0.95 else "does not pay" if chance <= 0.05 else "undecided")
+        quantiles = [float(row[f"speedup_p{percent}_factor"]) for percent in (5, 25, 50, 75, 95)]
+        assert quantiles == sorted(quantiles)
+        below = [share for share, value in zip((0.05, 0.25, 0.5, 0.75, 0.95), quantiles, strict=True) if value <= 1]
+        assert max(below, default=0.0) - 0.01 <= 1 - chance
     for row in tables.rows("offload_front"):
         count = int(row["inference_count"])
         every_us = count * 1e6 / float(row["likely_inferences_per_s"])

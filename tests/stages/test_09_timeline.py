@@ -257,6 +257,18 @@ def plan_sums(out):
 
 
 @pytest.mark.slow
+def test_the_trace_of_the_plan_has_its_verdict_and_every_doubt(tables):
+    report(tables)
+    trace = json.loads((tables / "plan_trace.json").read_text())
+    verdicts = pd.read_csv(tables / "offload_verdict.csv").set_index("objective")
+    words = verdicts["verdict"]
+    said = trace["otherData"]
+    assert all(said[f"verdict on {objective}"].startswith(word) for objective, word in words.items())
+    for doubt in json.loads(verdicts["doubts"].iloc[0]):
+        assert doubt in said["doubts"]
+
+
+@pytest.mark.slow
 def test_times_of_the_plan_are_those_of_its_tables(tables):
     report(tables)
     sums, finish_us = plan_sums(tables)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import log
+from statistics import NormalDist
 from typing import Any
 
 import pandas as pd
@@ -52,14 +54,46 @@ def verdicts(gains: pd.DataFrame, doubts: Sequence[str] = ()) -> pd.DataFrame:
     """The verdict on each objective of a speedup table, by hand."""
     rows = []
     for row in gains[gains["term"] == "total_speedup"].to_dict("records"):
-        low, likely, high = (row[case] for case in ("pessimistic", "likely", "optimistic"))
-        word = "likely pays" if likely > 1 else "likely does not pay"
-        word = "pays" if low > 1 else "does not pay" if high < 1 else word
-        word = "not judged" if doubts else "unknown" if pd.isna(likely) else word
+        likely, odds = row["likely"], {} if doubts else distribution(row)
+        chance = odds.get("pays_probability")
+        word = "unknown" if chance is None else "pays" if chance >= 0.95 else "undecided"
+        word = "not judged" if doubts else "does not pay" if chance is not None and chance <= 0.05 else word
         side = WEAKER if row["objective"] == "energy" and not pd.isna(likely) else ""
         host = {"is_judged": not doubts, "host_basis": "profiled", "judged_host": "AMD EPYC, as profiled"}
-        rows.append({**row, **host, "verdict": word, "doubts": list(doubts), "weaker_side": side})
+        rows.append({**row, **host, **odds, "verdict": word, "doubts": list(doubts), "weaker_side": side})
     return frame("offload_verdict", rows)
+
+
+def distribution(row: dict[str, Any]) -> dict[str, float]:
+    """A distribution three quarters as wide as the cases, with the likely value as its median."""
+    low, likely, high = (row[case] for case in ("pessimistic", "likely", "optimistic"))
+    if pd.isna(likely):
+        return {}
+    ends = [likely * (end / likely) ** 0.75 for end in (low, high)]
+    at = {5: ends[0], 25: (ends[0] * likely) ** 0.5, 50: likely, 75: (ends[1] * likely) ** 0.5, 95: ends[1]}
+    side = ends[0] if likely > 1 else ends[1]
+    spread = abs(log(side / likely)) / NormalDist().inv_cdf(0.95)
+    chance = NormalDist().cdf(log(likely) / spread) if spread else float(likely > 1)
+    return {"pays_probability": chance} | {f"speedup_p{percent}_factor": value for percent, value in at.items()}
+
+
+def uncertainty(*, is_judged: bool = True) -> pd.DataFrame:
+    """Two terms for each objective; the efficiency of the kernels would decide the latency."""
+    terms = (("efficiency of systolic kernels", 0.71, 0.97, 117.0), ("clock of the card", 0.23, 0.83, 11.0))
+    rows = [
+        {
+            "objective": objective,
+            "uncertain_term": term,
+            "variance_share": share,
+            "known_pays_probability": chance if is_judged else None,
+            "information_value": saved if is_judged else None,
+            "term_unit": "uj" if objective == "energy" else "us",
+            "is_judged": is_judged,
+        }
+        for objective in ("latency", "energy", "throughput")
+        for term, share, chance, saved in terms
+    ]
+    return frame("offload_uncertainty", rows)
 
 
 def front(total_us: float) -> pd.DataFrame:

@@ -16,7 +16,7 @@ from common.artifacts.stages import WRITER
 from common.artifacts.transaction import Transaction
 from tests.support.energy_tables import host_ceilings
 from tests.support.fpga_tables import frame
-from tests.support.offload_tables import board, comparison, front, plan, speedup, timeline, verdicts
+from tests.support.offload_tables import board, comparison, front, plan, speedup, timeline, uncertainty, verdicts
 
 MODEL_ID = "ef" * 32
 PEAK, BANDWIDTH = 240e9, 8e9  # ridge at 30 FLOP/byte
@@ -358,6 +358,7 @@ def all_tables(nodes: list[dict[str, Any]] | None = None, *, run_count: int = 10
         "board_resources": board(),
         "speedup": (gains := speedup(p50_us, summary["energy_uj"])),
         "offload_verdict": verdicts(gains),
+        "offload_uncertainty": uncertainty(),
         "offload_front": front(p50_us),
     }
     return {

@@ -57,6 +57,12 @@ def test_a_track_has_one_name_in_the_events():
     assert len(tracks) == 1 + 6
 
 
+def test_the_title_of_the_plan_ends_with_its_verdict_and_that_of_the_host_alone_has_none():
+    before, after = plan_trace(SCHEDULE, CANDIDATES, verdict="Not judged: the host was busy").processes
+    assert after.title.endswith("; Not judged: the host was busy")
+    assert "judged" not in before.title
+
+
 def test_the_title_of_the_plan_has_its_interval():
     """Without the comparison of 07 the title names the plan alone."""
     cases = {"plan_latency_pessimistic_us": 6_900.1, "plan_latency_likely_us": 3_551.9}

@@ -11,7 +11,7 @@ from matplotlib.text import Text
 
 from common.artifacts.frames import records
 from common.errors import UpstreamError
-from common.view.plan.cases import Terms, interval, judgement, value_text
+from common.view.plan.cases import Terms, interval, probability, said_of, value_text
 from common.view.plan.fpga_text import (
     ENGINES,
     TIMES,
@@ -28,10 +28,13 @@ from common.view.plan.headline import headline
 from common.view.plan.offload_plot import HIDDEN, PARTS, bars, draw_offload
 from common.view.plan.resource_plot import draw_resources
 from common.view.plan.timeline_plot import draw_timeline, join, lane_order
+from common.view.plan.uncertainty_text import deciding_lines, verdict_statements
 from common.view.plan.verdict_text import offload_lines, outlook
+from common.view.plan.what_if_plot import draw_what_if
+from common.view.plan.what_if_text import what_if_report
 from common.view.style import render
 from common.view.text import WIDTH
-from tests.support.offload_tables import board, comparison, front, plan, speedup, timeline, verdicts
+from tests.support.offload_tables import board, comparison, front, plan, speedup, timeline, uncertainty, verdicts
 
 TOTAL_US, TOTAL_UJ = 71_011.0, 428_009.0
 CASES = ("pessimistic", "likely", "optimistic")
@@ -118,12 +121,13 @@ def test_the_title_is_the_answer_and_each_panel_has_its_verdict(gains, kernels):
     figure = draw_offload(records(gains), records(kernels), tables["offload_verdict"], headline(tables))
     # 1 / (0.4 + 0.6/1.6 + 0.003 + 0.002 + 0.011 - 0.003) = 1.269; 0.4 + 0.6/0.5 + 0.313 = 1.913
     assert head(figure) == [
-        "Undecided whether to offload 52 Conv, 1 Gemm to a U280 in fp32: 1.3x faster (0.78 to 1.7), likely pays",
+        "Undecided whether to offload 52 Conv, 1 Gemm to a U280 in fp32: 1.3x faster, 90 % within 0.88 to 1.6, "
+        "pays with probability 0.86",
         "K1 systolic-32x32x4-fp32, K2 streaming-16 on u280 in fp32 · estimated, not measured",
     ]
     assert [axes.get_title(loc="left") for axes in figure.axes] == [
-        "latency likely pays, undecided: 1.27x, 0.781x to 1.67x",
-        "energy does not pay: 0.523x, 0.262x to 0.938x",
+        "latency undecided: 1.27x, 90 % within 0.881 to 1.56, pays with probability 0.86",
+        "energy does not pay: 0.523x, 90 % within 0.311 to 0.810, pays with probability 0.01",
     ]
     assert {"with the card,\nleast gain", "with the card,\nmost gain"} <= set(texts(figure))
 
@@ -215,6 +219,26 @@ def test_bars_that_the_eye_cannot_part_are_one_unless_another_lies_between():
     assert len(join(rows, 0.1)["launch"]) == 3
 
 
+DOUBTS = ["the host was busy", "one run in ten takes over 17% longer than the median"]
+
+
+def test_every_doubt_stands_in_the_picture_of_a_plan_that_is_not_judged(gains, kernels):
+    tables = {"offload_verdict": records(verdicts(gains, DOUBTS)), "offload_plan": records(kernels)}
+    figure = draw_offload(records(gains), records(kernels), tables["offload_verdict"], headline(tables))
+    assert head(figure) == ["Not judged: the host was busy (and 1 more)", "; ".join(DOUBTS)]
+    assert [axes.get_title(loc="left") for axes in figure.axes] == ["latency not judged", "energy not judged"]
+
+
+def test_a_copy_of_the_plan_says_each_verdict_and_every_doubt(gains, kernels):
+    tables = {"offload_verdict": records(verdicts(gains, DOUBTS)), "offload_plan": records(kernels)}
+    assert verdict_statements(tables) == [
+        "Not judged: the host was busy (and 1 more)",
+        *(f"{objective} not judged" for objective in ("latency", "energy", "throughput")),
+        *(f"doubt: {doubt}" for doubt in DOUBTS),
+    ]
+    assert said_of(tables["offload_verdict"])["doubts"] == "; ".join(DOUBTS)
+
+
 def test_a_plan_that_calls_no_kernel_has_no_timeline():
     table = timeline()
     assert draw_timeline(table[table["activity"] != "kernel"]) is None
@@ -222,7 +246,47 @@ def test_a_plan_that_calls_no_kernel_has_no_timeline():
 
 def test_the_title_of_the_timeline_has_the_verdict_with_its_interval(gains):
     title = head(draw_timeline(timeline(), records(verdicts(gains))))[0]
-    assert title.endswith(" with the card: likely pays, undecided, 1.27x, 0.781x to 1.67x")
+    assert title.endswith(" with the card: undecided, 1.27x, 90 % within 0.881 to 1.56, pays with probability 0.86")
+
+
+# --- what if --------------------------------------------------------------------------------------------------------
+
+
+def asked(subject, setting, likely_us):
+    gain = {"latency_speedup_factor": 9_000.0 / likely_us, "is_judged": True, "latency_pays_probability": 0.97}
+    ends = {"latency_speedup_p5_factor": 1.2, "latency_speedup_p95_factor": 3.4}
+    row = {"what_if_subject": subject, "what_if_setting": setting, "plan_latency_likely_us": likely_us}
+    return {**row, **gain, **ends}
+
+
+QUESTIONS = [
+    asked("plan", "u280, int8", 3_000.0),
+    asked("link", "0.5x the rate", 3_100.0),
+    asked("link", "2x the rate", 2_900.0),
+    asked("board", "u50", 5_000.0),
+    asked("board", "v80", 2_000.0),
+]
+
+
+def test_the_tornado_has_the_widest_bar_above_and_each_bar_from_its_shortest_to_its_longest():
+    figure = draw_what_if(QUESTIONS)
+    axes = figure.axes[0]
+    assert [label.get_text() for label in axes.get_yticklabels()] == ["board", "link"]
+    ends = [(bar.get_x(), bar.get_x() + bar.get_width()) for bar in axes.patches]
+    assert [end for bar in ends for end in bar] == pytest.approx([2.0, 3.0, 3.0, 5.0, 2.9, 3.0, 3.0, 3.1])
+    assert {"u50", "v80", "0.5x the rate", "2x the rate"} <= set(texts(figure))
+    assert head(figure)[0] == "One inference takes 3.00 ms as planned; the board changes it most"
+    assert outside(figure) == []
+    assert draw_what_if(QUESTIONS[:1]) is None
+    assert head(draw_what_if(QUESTIONS, "Not judged: a doubt"))[0] == "Not judged: a doubt"
+
+
+def test_the_table_of_questions_opens_with_what_changes_most():
+    shown = what_if_report(QUESTIONS)
+    assert shown.splitlines()[0] == (
+        "The board changes one inference most: 2.00 ms with v80, 5.00 ms with u50; 3.00 ms as planned"
+    )
+    assert "1.20 to 3.40" in shown and "0.97" in shown
 
 
 # --- board ----------------------------------------------------------------------------------------------------------
@@ -380,7 +444,9 @@ def test_units_of_the_gains(value, unit, text):
 
 def test_time_that_is_bought_with_energy_is_said(gains):
     lines = verdict_lines(records(verdicts(gains)), Terms.of(records(gains)))
-    assert lines[0] == "verdict   latency likely pays, undecided: 1.27x, 0.781x to 1.67x"
+    assert " ".join(" ".join(lines[:2]).split()) == (
+        "verdict latency undecided: 1.27x, 90 % within 0.881 to 1.56, pays with probability 0.86"
+    )
     # 0.913 of 428,009 uJ
     assert lines[-1] == "          the plan trades energy for time: 391 mJ more for each inference"
     better = gains.copy()
@@ -420,29 +486,48 @@ def test_a_plan_for_another_host_is_not_judged_either_and_the_reason_is_its_own(
     assert outlook(tables) == ["the times are those of the profiled host"]
 
 
+SURE = "{}: 5.9x faster, 90 % within 3.9 to 7.6, pays with probability"
+
+
 @pytest.mark.parametrize(
-    ("cases", "verdict", "sentence"),
+    ("likely", "ends", "chance", "verdict", "sentence"),
     [
-        ((3.1, 5.9, 8.9), "pays", "Offload 52 Conv, 1 Gemm to a U280 in int8: 5.9x faster (3.1 to 8.9), pays"),
-        ((5.91, 5.93, 8.9), "pays", "Offload 52 Conv, 1 Gemm to a U280 in int8: 5.9x faster (at most 8.9), pays"),
         (
-            (0.5, 0.7, 0.9),
-            "does not pay",
-            "Do not offload 52 Conv, 1 Gemm to a U280 in int8: 0.70x as fast (0.50 to 0.90), does not pay",
+            5.9,
+            (3.92, 7.61),
+            0.991,
+            "pays",
+            f"Offload {SURE} 0.99",
         ),
         (
-            (0.83, 1.61, 2.87),
-            "likely pays",
-            "Undecided whether to offload 52 Conv, 1 Gemm to a U280 in int8: 1.6x faster (0.83 to 2.9), likely pays",
+            5.9,
+            (3.92, 7.61),
+            1.0,
+            "pays",
+            f"Offload {SURE} over 0.99",
+        ),
+        (
+            *(0.7, (0.5, 0.9), 0.021, "does not pay"),
+            "Do not offload {}: 0.70x as fast, 90 % within 0.50 to 0.90, pays with probability 0.02",
+        ),
+        (
+            *(1.61, (0.83, 2.87), 0.81, "undecided"),
+            "Undecided whether to offload {}: 1.6x faster, 90 % within 0.83 to 2.9, pays with probability 0.81",
         ),
     ],
 )
-def test_the_answer_is_one_sentence_in_the_words_of_the_verdict(gains, kernels, cases, verdict, sentence):
-    judged = verdicts(gains)
-    judged.loc[judged["objective"] == "latency", ["verdict", *CASES]] = [verdict, *cases]
+def test_the_answer_is_one_sentence_with_the_interval_and_the_probability(
+    gains, kernels, likely, ends, chance, verdict, sentence
+):
+    judged, columns = (
+        verdicts(gains),
+        ["verdict", "likely", "speedup_p5_factor", "speedup_p95_factor", "pays_probability"],
+    )
+    judged.loc[judged["objective"] == "latency", columns] = [verdict, likely, *ends, chance]
     tables = {"offload_verdict": records(judged), "offload_plan": records(kernels.assign(precision="int8"))}
-    assert headline(tables) == f"{sentence}; accuracy in int8 not judged"
-    assert headline({**tables, "offload_plan": records(kernels)}) == sentence.replace("int8", "fp32")
+    plan = "52 Conv, 1 Gemm to a U280 in {}"
+    assert headline(tables) == f"{sentence.format(plan.format('int8'))}; accuracy in int8 not judged"
+    assert headline({**tables, "offload_plan": records(kernels)}) == sentence.format(plan.format("fp32"))
 
 
 @pytest.mark.parametrize(
@@ -571,12 +656,24 @@ def test_nothing_chosen_is_said_once(gains):
     assert "breaks even" not in shown
 
 
-def test_a_whole_interval_on_one_side_is_sure(gains):
-    sure = gains.copy()
-    sure.loc[sure["term"] == "total_speedup", list(CASES)] = [1.1, 1.5, 2.0]
-    assert judgement(verdicts(sure).iloc[0].to_dict()) == "pays: 1.50x, 1.10x to 2.00x"
-    sure.loc[sure["term"] == "total_speedup", list(CASES)] = [0.5, 0.7, 0.9]
-    assert judgement(verdicts(sure).iloc[0].to_dict()) == "does not pay: 0.700x, 0.500x to 0.900x"
+def test_no_number_of_draws_makes_a_probability_certain():
+    assert [probability(value) for value in (None, 0.0, 0.004, 0.5, 0.994, 1.0)] == [
+        *("–", "below 0.01", "below 0.01", "0.50", "0.99", "over 0.99")
+    ]
+
+
+def test_an_undecided_plan_says_what_would_decide_it_and_by_how_much(gains, kernels):
+    tables = {"offload_plan": kernels, "speedup": gains, "offload_verdict": verdicts(gains)}
+    tables = {name: records(table) for name, table in {**tables, "offload_uncertainty": uncertainty()}.items()}
+    assert deciding_lines(tables)[0] == (
+        "latency: the efficiency of systolic kernels would decide it, with 71 % of the variance: at its likely value "
+        "the plan pays with probability 0.97, and knowing it saves 117 µs an inference on average"
+    )
+    shown = " ".join(offload_report(tables).split())
+    assert "most uncertain: efficiency of systolic kernels 71 %, clock of the card 23 %" in shown
+    assert deciding_lines(tables)[0] in shown and deciding_lines(tables)[0] in outlook(tables)
+    decided = [{**row, "verdict": "pays"} for row in tables["offload_verdict"]]
+    assert deciding_lines({**tables, "offload_verdict": decided}) == []
 
 
 def test_a_plan_that_does_not_pay_repays_no_weights_and_unknown_power_is_a_dash(gains, kernels):

@@ -162,7 +162,8 @@ def test_the_head_has_the_figures_that_decide(found):
     assert f"{latency['sample_count']} unprofiled runs" in figures["Latency, median"].detail
     assert {"Most time", "Slowest node", "Parallelism", "Energy of an inference", "Offloading: latency"} <= set(figures)
     offload = figures["Offloading: latency"]
-    assert (offload.value, offload.detail) == ("1.27x, 0.781x to 1.67x", "likely pays, undecided")
+    assert offload.value == "1.27x, 90 % within 0.881 to 1.56"
+    assert offload.detail == "undecided, pays with probability 0.86"
     page = report_html(found, "", {})
     for figure in figures.values():
         assert f'<a href="#{figure.section}">' in page

@@ -21,7 +21,7 @@ from common.view.report.summary_text import closing_summary
 from common.view.report.warnings_text import warnings
 from common.view.roofline.roofline_text import REASONS, roofline_report
 from common.view.text import MISSING, WIDTH
-from tests.support.offload_tables import verdicts
+from tests.support.offload_tables import uncertainty, verdicts
 from tests.support.view_tables import BANDWIDTH, PEAK, all_tables
 
 CASES = ("pessimistic", "likely", "optimistic")
@@ -67,9 +67,9 @@ def test_the_summary_fits_a_terminal_and_names_each_finding(tables):
         "  work       70.4 ms: all nodes; parallelism = work / span = 1.07",
         "  energy     428 mJ per inference (modelled), 257 mJ to 857 mJ",
         "  K1 52 Conv      50.0 %  35.9 ms  22.4 ms  11.6 ms to 51.3 ms",
-        "  latency         0.781x   1.27x      1.67x  likely pays, undecided",
-        "  energy          0.262x  0.523x     0.938x  does not pay",
-        "  throughput       1.17x   2.50x      2.50x  pays",
+        "  end to end  likely     90 % within   pays  least gain  most gain  verdict",
+        "  latency      1.27x   0.881 to 1.56   0.86      0.781x      1.67x  undecided",
+        "  throughput   2.50x    1.41 to 2.50  >0.99       1.17x      2.50x  pays",
         "  - latency: pays above 1.02x for the kernels (likely 1.60x), and gains at most",
         "    2.42x with infinitely fast ones",  # 1 / (0.4 + 0.013)
         "  - [01] a note with a remedy",
@@ -180,7 +180,7 @@ def test_an_unknown_energy_gain_is_a_dash_with_its_remedy(tables):
         for line in offload_lines({"speedup": records(rows), "offload_verdict": records(verdicts(rows))})
         if line.startswith("  energy")
     )
-    assert energy.split() == ["energy", "–", "–", "–", "unknown"]
+    assert energy.split() == ["energy", "–", "–", "–", "–", "–", "unknown"]
     assert outlook({"speedup": records(rows)})[-1] == "energy: unknown; give <cpu> or <avg_power_w>"
 
 
@@ -264,7 +264,10 @@ def test_the_summary_opens_with_the_answer_and_ranks_warnings_by_what_they_do_to
         "07_fpga_candidates.py": "int8: the model's accuracy in this number format is not evaluated",
     }
     text = closing_summary(findings(tables, stages=[record(script, note) for script, note in notes.items()]))
-    answer = "Undecided whether to offload 52 Conv, 1 Gemm to a U280 in fp32: 1.3x faster (0.78 to 1.7), likely pays"
+    answer = (
+        "Undecided whether to offload 52 Conv, 1 Gemm to a U280 in fp32: 1.3x faster, 90 % within 0.88 to 1.6, pays "
+        "with probability 0.86"
+    )
     assert " ".join(text.splitlines()[:2]) == answer
     titles = [line for line in text.splitlines() if line.isupper()]
     assert titles[:3] == ["WHAT WOULD CHANGE THE ANSWER", "WARNINGS", "LATENCY"]
@@ -288,9 +291,12 @@ def test_without_a_plan_there_is_no_answer_yet(tables):
 
 
 def test_what_is_not_judged_has_no_speedup_in_the_report(tables):
-    judged = verdicts(tables["speedup"], ["the host was busy"])
-    page = report_html(findings({**tables, "offload_verdict": judged}), "", {})
-    assert "<h1>Not judged: the host was busy</h1>" in page
+    doubts, uncertain = ["the host was busy", "the gap is too large"], uncertainty(is_judged=False)
+    judged = {"offload_verdict": verdicts(tables["speedup"], doubts), "offload_uncertainty": uncertain}
+    page = report_html(findings({**tables, **judged}), "", {})
+    assert "<h1>Not judged: the host was busy (and 1 more)</h1>" in page
+    of_verdict = page.partition('<section id="verdict">')[2].partition("</section>")[0]
+    assert all(f"<li>{doubt}</li>" in of_verdict for doubt in doubts)
     assert "<li>rerun &lt;op_latency&gt; on an idle host</li>" in page
     shown = re.sub(r"<svg.*?</svg>", "", page, flags=re.DOTALL)
     assert not re.search(r">[^<]*\b\d+(\.\d+)?x\b", shown)
@@ -410,7 +416,18 @@ def test_the_report_needs_nothing_from_outside_and_escapes_what_it_shows(tables)
     assert not re.search(r"(src|href)=\"(?!#)", text)
     assert [*re.findall(r"<section id=\"([a-z-]+)\"", text)] == [
         *("graph", "pictures", "operators", "nodes", "path", "bottlenecks", "energy-table"),
-        *("candidates", "plan", "comparison", "front", "speedup", "ceilings", "notes", "summary", "provenance"),
+        *(
+            "candidates",
+            "plan",
+            "verdict",
+            "comparison",
+            "front",
+            "speedup",
+            "ceilings",
+            "notes",
+            "summary",
+            "provenance",
+        ),
     ]
 
 

@@ -43,6 +43,16 @@ def load_board(name: str, folder: Path) -> Board:
     return read_board(Section.of_file(find_file("board", name, folder)))
 
 
+def boards_in(folder: Path) -> list[Board]:
+    """Read every board of a folder, without the profiles that give ceilings alone.
+
+    Raises:
+        ConfigurationError: as :func:`read_board`.
+    """
+    files = (Section.of_file(path) for path in sorted(folder.glob("*.yaml")))
+    return [read_board(file) for file in files if "given_ceilings" not in file]
+
+
 def load_ceilings(name: str, folder: Path) -> BoardCeilings:
     """Read the ceilings that a file gives, named as for :func:`load_board`.
 

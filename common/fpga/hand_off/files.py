@@ -18,8 +18,8 @@ from common.fpga.rtl.generate import FORMATS
 from common.workload.layers import Convolution
 
 
-def hand_off_files(plan: Plan, model: str) -> dict[str, str]:
-    """Return the text of every file; ``model`` is the name of the model."""
+def hand_off_files(plan: Plan, model: str, verdict: Sequence[str]) -> dict[str, str]:
+    """Return the text of every file; ``model`` is the name of the model, ``verdict`` what is known of the gain."""
     board, precision, calls = plan.request.board, plan.request.precision, calls_in_order(plan)
     units = compute_units(plan.kernels, board)
     of_kernel = by_kernel(units)
@@ -38,7 +38,7 @@ def hand_off_files(plan: Plan, model: str) -> dict[str, str]:
     files["connectivity.cfg"] = connectivity(units)
     files["schedule.json"] = _json(schedule(plan, calls))
     files |= verilog_files(units) | hls_files(units)
-    files["README.md"] = readme(plan, model, units, calls, sorted(files))
+    files["README.md"] = readme(plan, model, verdict, units, calls, sorted(files))
     return files
 
 
@@ -51,7 +51,12 @@ TEMPLATE = Path(__file__).resolve().parent / "templates" / "readme.md"
 
 
 def readme(
-    plan: Plan, model: str, units: Sequence[ComputeUnit], calls: Sequence[Call], generated: Sequence[str]
+    plan: Plan,
+    model: str,
+    verdict: Sequence[str],
+    units: Sequence[ComputeUnit],
+    calls: Sequence[Call],
+    generated: Sequence[str],
 ) -> str:
     """Return the text of ``README.md``; ``generated`` are the paths of the other files."""
     return Template(TEMPLATE.read_text(encoding="utf-8")).substitute(
@@ -60,6 +65,7 @@ def readme(
         precision=plan.request.precision,
         finish_us=f"{plan.likely.finish_us:,.1f}",
         host_us=f"{plan.workload.host.latency_us:,.1f}",
+        verdict="\n".join(f"* {line}" for line in verdict),
         kernels="\n".join(_kernels(plan, units, calls)),
         generated="\n".join(f"| `{path}` | {text} |" for path, text in _designs(generated)),
         assumed="\n".join(f"* {line}" for line in _assumed(plan, units, calls)),

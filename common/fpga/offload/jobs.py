@@ -42,7 +42,7 @@ def list_schedule(jobs: Sequence[Job]) -> list[float]:
 
     The host keeps its order: each of its jobs waits for the one before.
     """
-    waits, followers = _links(jobs, [])
+    waits, followers = links(jobs, [])
     return _run(jobs, waits, followers, range(len(jobs)))
 
 
@@ -52,7 +52,7 @@ def urgent_first(jobs: Sequence[Job]) -> list[float]:
     A job that is needed late fills the time in which nothing else can start (list scheduling by critical path, Graham
     1969; Kohler 1975).
     """
-    waits, followers = _links(jobs, [])
+    waits, followers = links(jobs, [])
     paths_us = _paths_to_end(jobs, waits, followers)
     ranked = sorted(range(len(jobs)), key=lambda index: (-paths_us[index], index))
     ranks = [0] * len(jobs)
@@ -89,11 +89,11 @@ def in_order(jobs: Sequence[Job], order: Sequence[JobKey]) -> list[float]:
         if job.resource in last:
             pairs.append((last[job.resource], number[job.key]))
         last[job.resource] = number[job.key]
-    waits, followers = _links(jobs, pairs)
+    waits, followers = links(jobs, pairs)
     return _run(jobs, waits, followers, range(len(jobs)))
 
 
-def _links(jobs: Sequence[Job], pairs: Sequence[tuple[int, int]]) -> tuple[list[int], list[list[tuple[int, float]]]]:
+def links(jobs: Sequence[Job], pairs: Sequence[tuple[int, int]]) -> tuple[list[int], list[list[tuple[int, float]]]]:
     """Return for each job how many jobs it waits for, and the jobs that wait for it with their delays.
 
     The host's order is a chain of such dependencies.

@@ -106,7 +106,7 @@ class Scheduler:
         """Return the finish of a run; infinite if its calls wait for each other."""
         jobs = self.jobs(assignment)
         try:
-            return _finish(jobs, _starts(jobs, assignment))
+            return _finish(jobs, starts_us(jobs, assignment))
         except ValueError:
             return math.inf
 
@@ -121,13 +121,13 @@ class Scheduler:
         jobs = self.jobs(assignment)
         return {
             key: (start, end)
-            for job, job_start in zip(jobs, _starts(jobs, assignment), strict=True)
+            for job, job_start in zip(jobs, starts_us(jobs, assignment), strict=True)
             for key, _, start, end in self._parts(job, job_start)
         }
 
     def run(self, assignment: Assignment) -> Schedule:
         jobs = self.jobs(assignment)
-        starts = _starts(jobs, assignment)
+        starts = starts_us(jobs, assignment)
         bars = [
             TimelineBar(job.resource, job.key[0], label, start, end, job.launch_us)
             for job, job_start in zip(jobs, starts, strict=True)
@@ -255,7 +255,7 @@ def instance_name(problem: Problem, engine: int, instance: int) -> str:
     return problem.engines[engine].name + (f"#{instance + 1}" if instance else "")
 
 
-def _starts(jobs: Sequence[Job], assignment: Assignment) -> list[float]:
+def starts_us(jobs: Sequence[Job], assignment: Assignment) -> list[float]:
     return list_schedule(jobs) if assignment.order is None else in_order(jobs, assignment.order)
 
 

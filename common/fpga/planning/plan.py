@@ -159,16 +159,24 @@ def plan_speedup(plan: Plan, energy: CardEnergy) -> list[SpeedupRow]:
             for case, schedule in zip(CASES, plan.schedules, strict=True)
         )
     )
-    work = CardWork(
-        request.precision,
+    rows = speedup_rows(host_run(plan), totals, card_work(plan), Card.of_board(request.board), energy)
+    return [{**row, "is_judged": plan.is_judged} for row in rows]
+
+
+def host_run(plan: Plan) -> HostRun:
+    """Return one inference on the host alone, and the part of it that the plan moves."""
+    host, costs = plan.workload.host, plan.workload.costs
+    moved_uj = total(costs[group].energy_uj for kernel in plan.kernels for group in plan.groups_of(kernel))
+    moved_us = ThreePoint(*(schedule.totals.offloaded_host_us for schedule in plan.schedules))
+    return HostRun(host.latency, host.energy, host.static_power_w, moved_us, moved_uj)
+
+
+def card_work(plan: Plan) -> CardWork:
+    """Return the work of one inference on the card."""
+    return CardWork(
+        plan.request.precision,
         sum(kernel.flops for kernel in plan.kernels),
         sum(kernel.moved_bytes for kernel in plan.kernels),
         plan.link_bytes,
         plan.weight_bytes,
     )
-    host, groups = workload.host, [group for kernel in plan.kernels for group in plan.groups_of(kernel)]
-    moved_uj = total(workload.costs[group].energy_uj for group in groups)
-    moved_us = ThreePoint(*(schedule.totals.offloaded_host_us for schedule in plan.schedules))
-    run = HostRun(host.latency, host.energy, host.static_power_w, moved_us, moved_uj)
-    rows = speedup_rows(run, totals, work, Card.of_board(request.board), energy)
-    return [{**row, "is_judged": plan.is_judged} for row in rows]

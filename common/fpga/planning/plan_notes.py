@@ -11,8 +11,10 @@ if TYPE_CHECKING:
 from common.fpga.kernels.systolic.array import SystolicArray
 from common.fpga.offload.problem import misfit
 from common.fpga.planning.plan import Plan
+from common.fpga.planning.request import Request
 from common.fpga.speedup.verdict import boundary
 from common.host_doubts import NOT_JUDGED
+from common.workload.workload import Workload
 
 NOTICED_EXCESS = 0.001
 NOTICED_SHARE = 0.01
@@ -21,10 +23,8 @@ NOTICED_BYTES = 10**6  # a tenth of a millisecond over PCIe
 
 def plan_notes(plan: Plan, rows: Sequence[SpeedupRow]) -> list[str]:
     """Return the notes on a plan and its speedup; the first says why the host's times decide nothing, if so."""
-    doubts, mismatch = plan.workload.host.doubts, plan.request.host.mismatch(plan.request.board)
     notes = [
-        *([f"{NOT_JUDGED}: rerun <op_latency> on an idle host ({'; '.join(doubts)})"] if doubts else []),
-        *([f"{NOT_JUDGED} for this host: {mismatch}"] if mismatch else []),
+        *obstacles(plan.workload, plan.request),
         "all figures are estimates: nothing was measured on a board; the case of least gain takes all unfavourable "
         "assumptions together, that of most gain all favourable ones",
         *plan.request.board.notes,
@@ -45,6 +45,15 @@ def plan_notes(plan: Plan, rows: Sequence[SpeedupRow]) -> list[str]:
             "the energy speedup is unknown: the host's energy or static power is unknown; give <cpu> or <avg_power_w>"
         )
     return notes
+
+
+def obstacles(workload: Workload, request: Request) -> list[str]:
+    """Return why the host's times decide nothing, or nothing about the host of the board."""
+    doubts, mismatch = workload.host.doubts, request.host.mismatch(request.board)
+    return [
+        *([f"{NOT_JUDGED}: rerun <op_latency> on an idle host ({'; '.join(doubts)})"] if doubts else []),
+        *([f"{NOT_JUDGED} for this host: {mismatch}"] if mismatch else []),
+    ]
 
 
 def _search_notes(plan: Plan) -> Iterator[str]:

@@ -14,7 +14,9 @@ from common.fpga.planning.plan_notes import plan_notes
 from common.fpga.planning.plan_rows import candidate_rows, kernel_rows, resource_rows
 from common.fpga.planning.problem_builder import LAUNCH_PER
 from common.fpga.planning.request import Request
-from common.fpga.speedup.verdict import JudgedHost, verdicts
+from common.fpga.sensitivity.odds import Odds
+from common.fpga.sensitivity.plan_odds import plan_odds
+from common.fpga.speedup.verdict import JudgedHost, uncertainty_rows, verdicts
 from common.fusion.groups import fuse
 from common.host_doubts import recorded_doubts
 from common.source_graph import from_rows
@@ -113,13 +115,13 @@ def plan_results(
         UnusableValueError: a kernel that a speedup is given for is not in the plan.
     """
     plan = make_plan(workload, request, models)
-    speedup = plan_speedup(plan, models.energy)
-    rows = [alternative("plan", plan, speedup), *baselines(plan)]
+    speedup, odds = plan_speedup(plan, models.energy), plan_odds(plan, models.energy)
+    rows = [alternative("plan", plan, speedup, odds), *baselines(plan)]
     otherwise = _launched_otherwise(plan, models)
     rows += [otherwise] if otherwise is not None and otherwise["alternative"] not in what_if else []
     for text, changed in what_if.items():
         other = make_plan(workload, changed, models)
-        rows.append(alternative(text, other, plan_speedup(other, models.energy)))
+        rows.append(alternative(text, other, plan_speedup(other, models.energy), plan_odds(other, models.energy)))
     tables: dict[str, Sequence[Mapping[str, object]]] = {
         "fpga_candidates": candidate_rows(plan),
         "offload_plan": kernel_rows(plan),
@@ -127,22 +129,32 @@ def plan_results(
         "offload_comparison": rows,
         "board_resources": resource_rows(plan),
         "speedup": speedup,
-        "offload_verdict": verdict_rows(plan, speedup),
+        "offload_verdict": verdict_rows(plan, speedup, odds),
+        "offload_uncertainty": uncertainty_rows(speedup, odds, is_judged=plan.is_judged),
         "offload_front": front_rows(workload, request, models, plan, most_batch),
     }
     return Results(tables, tuple(plan_notes(plan, speedup)), plan)
 
 
-def verdict_rows(plan: Plan, speedup: Sequence[SpeedupRow]) -> list[OffloadVerdictRow]:
+def verdict_rows(plan: Plan, speedup: Sequence[SpeedupRow], odds: Mapping[str, Odds]) -> list[OffloadVerdictRow]:
     host, board, totals = plan.request.host, plan.request.board, plan.workload.host
     judged = JudgedHost(host.kind, host.of_plan(board), totals.doubts, host.mismatch(board))
-    return verdicts(speedup, judged, totals.energy_source, totals.energy_boundary)
+    return verdicts(speedup, odds, judged, totals.energy_source, totals.energy_boundary)
 
 
-def alternative(name: str, plan: Plan, rows: Sequence[SpeedupRow]) -> OffloadComparisonRow:
+def alternative(name: str, plan: Plan, rows: Sequence[SpeedupRow], odds: Mapping[str, Odds]) -> OffloadComparisonRow:
     likely = {row["objective"]: row["likely"] for row in rows if row["term"] == "total_speedup"}
     finish_us = [schedule.finish_us for schedule in plan.schedules]
-    return _row(name, plan, plan.status or "", finish_us, likely["latency"], likely["energy"])
+    row = _row(name, plan, plan.status or "", finish_us, likely["latency"], likely["energy"])
+    if not plan.is_judged:
+        return row
+    latency = odds["latency"]
+    return {
+        **row,
+        "latency_pays_probability": latency.pays_probability,
+        "latency_speedup_p5_factor": latency.quantiles[0],
+        "latency_speedup_p95_factor": latency.quantiles[-1],
+    }
 
 
 def baselines(plan: Plan) -> list[OffloadComparisonRow]:
@@ -181,6 +193,9 @@ def _row(
         "plan_latency_likely_us": likely_us,
         "plan_latency_optimistic_us": optimistic_us,
         "latency_speedup_factor": latency_speedup,
+        "latency_speedup_p5_factor": None,
+        "latency_speedup_p95_factor": None,
+        "latency_pays_probability": None,
         "energy_speedup_factor": energy_speedup,
         "is_judged": plan.is_judged,
     }
@@ -198,7 +213,7 @@ def _launched_otherwise(plan: Plan, models: Models) -> OffloadComparisonRow | No
     name, changed = f"launch-per={launch_per}", replace(request, launch_per=launch_per)
     if len(plan.problem.items) <= MOST_STEPS:
         planned = make_plan(plan.workload, changed, models)
-        return alternative(name, planned, plan_speedup(planned, models.energy))
+        return alternative(name, planned, plan_speedup(planned, models.energy), plan_odds(planned, models.energy))
     same = relaunched(plan, changed)
-    row = alternative(f"{name}, same calls", same, plan_speedup(same, models.energy))
+    row = alternative(f"{name}, same calls", same, plan_speedup(same, models.energy), plan_odds(same, models.energy))
     return {**row, "plan_status": ""}

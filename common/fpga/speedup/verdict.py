@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, TypedDict
+
+from common.fpga.sensitivity.odds import QUANTILES, Odds
 
 if TYPE_CHECKING:
-    from common.table_rows import OffloadVerdictRow, SpeedupRow
+    from common.table_rows import OffloadUncertaintyRow, OffloadVerdictRow, SpeedupRow
 
-
+PAYS, DOES_NOT_PAY = 0.95, 0.05  # probabilities from which on a plan is judged
+UNKNOWN: tuple[float | None, ...] = (None,) * len(QUANTILES)
 Judgement = Literal[
     "pays",
-    "likely pays",
-    "likely does not pay",
+    "undecided",
     "does not pay",
     "host alone",
     "not judged",
@@ -46,30 +48,38 @@ class JudgedHost:
 
 
 def verdicts(
-    rows: Sequence[SpeedupRow], host: JudgedHost, energy_source: str = "unavailable", energy_boundary: str = ""
+    rows: Sequence[SpeedupRow],
+    odds: Mapping[str, Odds],
+    host: JudgedHost,
+    energy_source: str = "unavailable",
+    energy_boundary: str = "",
 ) -> list[OffloadVerdictRow]:
     """Return the verdict on each objective of the speedup; with a doubt about the host's times, nothing is judged.
 
-    A plan pays if its whole interval is above 1, and likely pays if its likely case is.
+    A plan pays from a probability of 0.95 on, and does not pay up to 0.05. The pessimistic and the optimistic case of
+    the speedup are beside it and decide nothing: each takes all unfavourable, or all favourable, assumptions together.
 
     Args:
         rows: of the speedup.
+        odds: distribution of the gain, by objective.
         host: that it is about.
         energy_source: how the host's energy is known.
         energy_boundary: which part of the host it covers.
     """
     terms = {(row["objective"], row["term"]): row for row in rows}
-    is_offloaded = bool(terms["latency", "accelerated_fraction"]["likely"])
+    is_judged = host.obstacle is None and bool(terms["latency", "accelerated_fraction"]["likely"])
+    known = odds if is_judged else {}
     return [
         {
             "objective": row["objective"],
-            "verdict": host.obstacle or _judge(row, is_offloaded=is_offloaded),
+            "verdict": host.obstacle or (_judge(known.get(row["objective"])) if is_judged else "host alone"),
             "is_judged": host.obstacle is None,
             "host_basis": host.basis,
             "judged_host": host.name,
             "pessimistic": row["pessimistic"],
             "likely": row["likely"],
             "optimistic": row["optimistic"],
+            **_distribution(known.get(row["objective"])),
             "doubts": tuple(filter(None, (*host.doubts, host.mismatch))),
             "weaker_side": weaker_side(energy_source, rows) if row["objective"] == "energy" else "",
             "boundary": boundary(energy_source, energy_boundary) if row["objective"] == "energy" else "",
@@ -79,17 +89,58 @@ def verdicts(
     ]
 
 
-def _judge(row: SpeedupRow, *, is_offloaded: bool) -> Judgement:
-    pessimistic, likely, optimistic = row["pessimistic"], row["likely"], row["optimistic"]
-    if pessimistic is None or likely is None or optimistic is None:
+def _judge(odds: Odds | None) -> Judgement:
+    if odds is None:
         return "unknown"
-    if not is_offloaded:
-        return "host alone"
-    if pessimistic > 1:
+    if odds.pays_probability >= PAYS:
         return "pays"
-    if optimistic < 1:
-        return "does not pay"
-    return "likely pays" if likely > 1 else "likely does not pay"
+    return "does not pay" if odds.pays_probability <= DOES_NOT_PAY else "undecided"
+
+
+class Distribution(TypedDict):
+    """The columns of a gain's distribution; without a verdict they are empty."""
+
+    pays_probability: float | None
+    speedup_p5_factor: float | None
+    speedup_p25_factor: float | None
+    speedup_p50_factor: float | None
+    speedup_p75_factor: float | None
+    speedup_p95_factor: float | None
+
+
+def _distribution(odds: Odds | None) -> Distribution:
+    p5, p25, p50, p75, p95 = UNKNOWN if odds is None else odds.quantiles
+    return {
+        "pays_probability": None if odds is None else odds.pays_probability,
+        "speedup_p5_factor": p5,
+        "speedup_p25_factor": p25,
+        "speedup_p50_factor": p50,
+        "speedup_p75_factor": p75,
+        "speedup_p95_factor": p95,
+    }
+
+
+def uncertainty_rows(
+    rows: Sequence[SpeedupRow], odds: Mapping[str, Odds], *, is_judged: bool
+) -> list[OffloadUncertaintyRow]:
+    """Return what each uncertain term does to the gain in each objective, the largest part of the variance first.
+
+    Of a plan that is not judged, nobody can say what would decide it.
+    """
+    units = {row["objective"]: row["term_unit"] for row in rows if row["term"] == "new_total"}
+    return [
+        {
+            "objective": objective,
+            "uncertain_term": term.term,
+            "variance_share": term.variance_share,
+            "known_pays_probability": term.pays_probability if is_judged else None,
+            "information_value": term.value if is_judged else None,
+            "term_unit": units[objective],
+            "is_judged": is_judged,
+        }
+        for objective, of_objective in odds.items()
+        for term in of_objective.terms
+    ]
 
 
 HOST_COVERS = {

@@ -98,12 +98,35 @@ def is_not_judged(verdicts: Sequence[OffloadVerdictRow] | None) -> bool:
     return any(row["verdict"].startswith("not judged") for row in verdicts or ())
 
 
+def within(row: OffloadVerdictRow, digits: int = 3) -> str:
+    """Return the interval that holds 90 % of the draws of a speedup: ``3.91 to 7.62``; a dash where there is none."""
+    low, high = row["speedup_p5_factor"], row["speedup_p95_factor"]
+    return MISSING if low is None or high is None else f"{significant(low, digits)} to {significant(high, digits)}"
+
+
+def probability(value: float | None) -> str:
+    """Return a probability with two digits. No number of draws makes one certain."""
+    if value is None:
+        return MISSING
+    return "over 0.99" if value >= 0.995 else "below 0.01" if value < 0.005 else f"{value:.2f}"
+
+
+def doubts_of(verdicts: Sequence[OffloadVerdictRow]) -> list[str]:
+    """Return every doubt about a plan, each once."""
+    return [*dict.fromkeys(doubt for row in verdicts for doubt in row["doubts"])]
+
+
+def said_of(verdicts: Sequence[OffloadVerdictRow]) -> dict[str, str]:
+    """Return what a copy of the plan's figures says beside them: each verdict, and every doubt."""
+    doubts = doubts_of(verdicts)
+    said = {f"verdict on {row['objective']}": judgement(row) for row in verdicts}
+    return said | ({"doubts": "; ".join(doubts)} if doubts else {})
+
+
 def judgement(row: OffloadVerdictRow) -> str:
-    """Write a verdict with its figures: ``likely pays, undecided: 1.61x, 0.83x to 2.87x``."""
-    word, (low, likely, high) = row["verdict"], map(number, cases_of(row))
-    if word.startswith("not judged") or word == "host alone":
+    """Write a verdict with its figures: ``undecided: 1.61x, 90 % within 0.83 to 2.87, pays with probability 0.81``."""
+    word, likely = row["verdict"], row["likely"]
+    if row["pays_probability"] is None or likely is None:
         return word
-    if math.isnan(likely):
-        return "unknown"
-    mark = ", undecided" if word.startswith("likely") else ""
-    return f"{word}{mark}: {significant(likely)}x, {significant(low)}x to {significant(high)}x"
+    odds = probability(row["pays_probability"])
+    return f"{word}: {significant(likely)}x, 90 % within {within(row)}, pays with probability {odds}"

@@ -24,11 +24,19 @@ from common.view.plan.cases import (
 )
 from common.view.plan.front_text import front_table
 from common.view.plan.headline import headline, operator_types
+from common.view.plan.uncertainty_text import deciding_lines, variance_line
 from common.view.tables import Table, TableColumn, table_of_cells
 from common.view.text import MISSING, ROUNDING_US, WIDTH, duration, joules, percent, significant
 
 if TYPE_CHECKING:
-    from common.table_rows import OffloadComparisonRow, OffloadPlanRow, OffloadVerdictRow, SpeedupRow, Tables
+    from common.table_rows import (
+        OffloadComparisonRow,
+        OffloadPlanRow,
+        OffloadUncertaintyRow,
+        OffloadVerdictRow,
+        SpeedupRow,
+        Tables,
+    )
 
 COMMENT_WIDTH, OPERATORS_WIDTH = 24, 20
 LABELS = {
@@ -150,14 +158,17 @@ def amdahl_table(speedup: Sequence[SpeedupRow], *, is_judged: bool = True) -> st
     return AMDAHL.text(rows)
 
 
-def verdict_lines(verdicts: Sequence[OffloadVerdictRow], terms: Terms) -> list[str]:
-    """Return whether the plan pays in each objective, and where it trades energy for time."""
+def verdict_lines(
+    verdicts: Sequence[OffloadVerdictRow], terms: Terms, uncertainty: Sequence[OffloadUncertaintyRow] = ()
+) -> list[str]:
+    """Return whether the plan pays in each objective, what is uncertain, and where it trades energy for time."""
     if is_host_alone(verdicts):
         return ["verdict   everything stays on the host: no plan with the card ends sooner"]
     lines = []
     for row in verdicts:
-        lines.append(f"verdict   {row['objective']} {judgement(row)}")
-        lines += textwrap.wrap(row["weaker_side"], initial_indent=INDENT, subsequent_indent=INDENT, width=WIDTH)
+        lines += textwrap.wrap(f"verdict   {row['objective']} {judgement(row)}", WIDTH, subsequent_indent=INDENT)
+        for text in (variance_line(uncertainty, row), row["weaker_side"]):
+            lines += textwrap.wrap(text, initial_indent=INDENT, subsequent_indent=INDENT, width=WIDTH)
     latency, energy = (number(terms[objective, "total_speedup"]["likely"]) for objective in ("latency", "energy"))
     if latency > 1 > energy:
         of_energy = terms.likely("energy")
@@ -179,6 +190,11 @@ def reasons(verdicts: Sequence[OffloadVerdictRow]) -> list[str]:
         return []
     remedy = ["rerun <op_latency> on an idle host"] if verdicts[0]["verdict"] == "not judged" else []
     return [*verdicts[0]["doubts"], *remedy]
+
+
+def decisions(tables: Tables) -> list[str]:
+    """Return what would decide an undecided plan, wrapped."""
+    return [line for text in deciding_lines(tables) for line in textwrap.wrap(text, WIDTH, subsequent_indent="  ")]
 
 
 def break_even(terms: Terms) -> list[str]:
@@ -252,7 +268,8 @@ def offload_report(tables: Tables, plain: Callable[[str], str] = str) -> str:
     """Return the answer, then its basis: kernels, engines, times, terms of the speedup, and other plans.
 
     Args:
-        tables: offload_plan, speedup, offload_verdict and, if there are any, offload_comparison and offload_front.
+        tables: offload_plan, speedup, offload_verdict and, if there are any, offload_uncertainty, offload_comparison
+            and offload_front.
         plain: spells out the names in angle brackets.
     """
     plan, speedup, verdicts = tables["offload_plan"], tables["speedup"], tables["offload_verdict"]
@@ -260,7 +277,9 @@ def offload_report(tables: Tables, plain: Callable[[str], str] = str) -> str:
     texts = ["\n".join(map(plain, answer_lines(tables)))]
     texts += [KERNELS.text(plan), ENGINES.text(plan), explained(TIMES.text(plan), SAME_KERNEL)] if plan else []
     texts.append(amdahl_table(speedup, is_judged=is_judged))
-    texts += ["\n".join([*verdict_lines(verdicts, terms), *break_even(terms)])] if is_judged else []
+    if is_judged:
+        of_verdict = verdict_lines(verdicts, terms, tables.get("offload_uncertainty", ()))
+        texts.append("\n".join([*of_verdict, *decisions(tables), *break_even(terms)]))
     texts += [comparison_table(compared, is_judged=is_judged)] if (compared := tables.get("offload_comparison")) else []
     texts += [front_table(tables["offload_front"])] if "offload_front" in tables else []
     return "\n\n".join(texts)

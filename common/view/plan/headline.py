@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from common.names import listed
 from common.operators import CONTRACTIONS
-from common.view.plan.cases import cases_of, is_host_alone, is_not_judged
+from common.view.plan.cases import is_host_alone, is_not_judged, probability, within
 from common.view.text import significant
 
 if TYPE_CHECKING:
@@ -42,21 +42,12 @@ def not_judged(verdicts: Sequence[OffloadVerdictRow]) -> str:
 
 
 def _offload(row: OffloadVerdictRow, plan: str) -> str:
-    low, likely, high = cases_of(row)
-    if low is None or likely is None or high is None:
+    likely, odds = row["likely"], row["pays_probability"]
+    if likely is None or odds is None:
         return f"Undecided whether to offload {plan}: the speedup is unknown"
-    word = row["verdict"]
-    advice = {"pays": "Offload", "does not pay": "Do not offload"}.get(word, "Undecided whether to offload")
-    speed = "faster" if likely >= 1 else "as fast"
-    return f"{advice} {plan}: {significant(likely, 2)}x {speed} ({_limits(low, likely, high)}), {word}"
-
-
-def _limits(low: float, likely: float, high: float) -> str:
-    """Return the interval; an end that is the likely value is left out, because it says no more."""
-    ends = [significant(value, 2) for value in (low, likely, high)]
-    if ends[0] == ends[1]:
-        return f"at most {ends[2]}" if ends[1] != ends[2] else "in every case"
-    return f"at least {ends[0]}" if ends[1] == ends[2] else f"{ends[0]} to {ends[2]}"
+    advice = {"pays": "Offload", "does not pay": "Do not offload"}.get(row["verdict"], "Undecided whether to offload")
+    speed = f"{significant(likely, 2)}x {'faster' if likely >= 1 else 'as fast'}"
+    return f"{advice} {plan}: {speed}, 90 % within {within(row, 2)}, pays with probability {probability(odds)}"
 
 
 def _what(plan: Sequence[OffloadPlanRow]) -> str:

@@ -16,7 +16,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
 from common.names import listed
-from common.view.plan.cases import CASES, Terms, amount, cases_of, is_not_judged, judgement, number
+from common.view.plan.cases import CASES, Terms, amount, cases_of, doubts_of, is_not_judged, judgement, number
 from common.view.style import BLACK, BLUE, GREEN, GREY, ORANGE, PURPLE, SKY, VERMILLION, YELLOW, new_figure
 from common.view.text import significant
 
@@ -64,7 +64,7 @@ def draw_offload(
         speedup: the terms of Amdahl's law.
         plan: the kernels, where they are known.
         verdicts: whether the plan pays, where that is known.
-        answer: the title; a plan that is not judged shows no speedup.
+        answer: the title; a plan that is not judged shows no speedup, and below the title every doubt.
     """
     terms = Terms.of(speedup)
     known = [objective for objective in ("latency", "energy") if (objective, "total_speedup") in terms]
@@ -72,7 +72,9 @@ def draw_offload(
     if not known:
         return None
     words = {row["objective"]: judgement(row) for row in verdicts}
-    figure = new_figure(answer or "One inference on the host alone and with the card", _subtitle(plan))
+    doubts = doubts_of(verdicts) if is_not_judged(verdicts) else []
+    subtitle = "; ".join(doubts) if doubts else _subtitle(plan)
+    figure = new_figure(answer or "One inference on the host alone and with the card", subtitle)
     grid = GridSpec(len(known), 1, figure, left=0.13, right=0.9, bottom=0.1, top=0.77, hspace=0.66)
     for row, objective in enumerate(known):
         axes = figure.add_subplot(grid[row])

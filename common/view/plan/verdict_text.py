@@ -15,11 +15,14 @@ from common.view.plan.cases import (
     is_host_alone,
     is_not_judged,
     judgement,
+    probability,
     value_text,
+    within,
 )
 from common.view.plan.fpga_text import INTERVAL_ON_CARD, LABELS, ON_CARD, ON_HOST, operators, reasons
+from common.view.plan.uncertainty_text import deciding_lines
 from common.view.tables import Table, TableColumn
-from common.view.text import MISSING, duration, percent, significant
+from common.view.text import duration, percent, significant
 
 if TYPE_CHECKING:
     from common.table_rows import OffloadComparisonRow, OffloadPlanRow, OffloadVerdictRow, Tables
@@ -31,22 +34,29 @@ BASELINES = ("plan", "host alone", "greedy", "rule of thumb", "proven bound")  #
 NOTICED_GAIN = 1.05  # of another plan over this one
 
 
-def _factor(row: OffloadVerdictRow, value: float | None) -> str:
-    """Return a speedup; where nothing is judged, none is shown."""
-    return MISSING if is_not_judged([row]) else value_text(value, "ratio")
-
-
+OBJECTIVE: TableColumn[OffloadVerdictRow] = TableColumn("end to end", lambda row: row["objective"])
+WORD: TableColumn[OffloadVerdictRow] = TableColumn(
+    "verdict", lambda row: judgement(row).partition(":")[0], is_left=True
+)
+WORDS: Table[OffloadVerdictRow] = Table(OBJECTIVE, WORD)
 VERDICTS: Table[OffloadVerdictRow] = Table(
-    TableColumn("end to end", lambda row: row["objective"]),
-    TableColumn(CASES["pessimistic"], lambda row: _factor(row, row["pessimistic"])),
-    TableColumn(CASES["likely"], lambda row: _factor(row, row["likely"])),
-    TableColumn(CASES["optimistic"], lambda row: _factor(row, row["optimistic"])),
-    TableColumn("verdict", lambda row: judgement(row).partition(":")[0], is_left=True),
+    OBJECTIVE,
+    TableColumn(CASES["likely"], lambda row: value_text(row["likely"], "ratio")),
+    TableColumn("90 % within", within),
+    TableColumn("pays", lambda row: probability(row["pays_probability"]).replace("over ", ">").replace("below ", "<")),
+    TableColumn(CASES["pessimistic"], lambda row: value_text(row["pessimistic"], "ratio")),
+    TableColumn(CASES["optimistic"], lambda row: value_text(row["optimistic"], "ratio")),
+    WORD,
 )
 
 
+def verdict_columns(verdicts: Sequence[OffloadVerdictRow]) -> Table[OffloadVerdictRow]:
+    """Return the columns of a table of verdicts; where nothing is judged, there is no figure to show."""
+    return WORDS if is_not_judged(verdicts) else VERDICTS
+
+
 def offload_lines(tables: Tables) -> list[str]:
-    """Return the chosen kernels and the end-to-end speedup in its three cases."""
+    """Return the chosen kernels, and the end-to-end speedup with its distribution and its two extreme cases."""
     verdicts, plan = tables.get("offload_verdict"), tables.get("offload_plan")
     if verdicts is None:
         return []
@@ -55,7 +65,11 @@ def offload_lines(tables: Tables) -> list[str]:
         return [*lines, "  everything stays on the host: no plan with the card ends sooner"]
     basis = [] if is_not_judged(verdicts) else [text for row in verdicts if (text := row["weaker_side"])]
     lines += [""] if lines else []
-    return [*lines, *_indent(VERDICTS.text(verdicts, width=78)), *(f"  energy: {text}" for text in basis)]
+    return [
+        *lines,
+        *_indent(verdict_columns(verdicts).text(verdicts, width=78)),
+        *(f"  energy: {text}" for text in basis),
+    ]
 
 
 def is_planned(terms: Terms) -> bool:
@@ -82,7 +96,7 @@ def outlook(tables: Tables) -> list[str]:
     if is_not_judged(verdicts):
         return reasons(verdicts)
     costs = [line for objective in OBJECTIVES for line in _outlook(terms, objective)] if is_planned(terms) else []
-    return [*_other_plans(tables.get("offload_comparison", ())), *costs, *_stream(tables)]
+    return [*deciding_lines(tables), *_other_plans(tables.get("offload_comparison", ())), *costs, *_stream(tables)]
 
 
 def _other_plans(compared: Sequence[OffloadComparisonRow]) -> list[str]:

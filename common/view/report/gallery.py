@@ -28,6 +28,7 @@ from common.view.plan.headline import headline
 from common.view.plan.offload_plot import draw_offload
 from common.view.plan.resource_plot import draw_resources
 from common.view.plan.timeline_plot import draw_timeline
+from common.view.plan.what_if_plot import draw_what_if
 from common.view.profile.energy_plot import draw_energy
 from common.view.profile.latency_plot import draw_latency
 from common.view.profile.schedule_plot import draw_schedule
@@ -42,9 +43,6 @@ def draw_all(findings: Findings, plain: Callable[[str], str] = str) -> dict[str,
     """Draw every picture that the tables allow; return them by name."""
     tables, documents, keys = findings.tables, findings.documents, findings.keys()
     nodes: Sequence[TimedRow] | None = tables.get("op_roofline", tables.get("ops_profile"))
-    verdicts = tables.get("offload_verdict", [])
-    answer = plain(headline(tables))
-    warning = answer if is_not_judged(verdicts) else ""
     gap = None if nodes is None else leading_gap(nodes)
     figures: dict[str, Figure | None] = {}
     if "op_roofline" in tables:
@@ -56,14 +54,7 @@ def draw_all(findings: Findings, plain: Callable[[str], str] = str) -> dict[str,
         figures["schedule"] = draw_schedule(frame_of(tables["op_schedule"]), keys, gap)
     if runs := tables.get("run_latency"):
         figures["latency"] = draw_latency(frame_of(runs), documents.get("latency_summary"))
-    if "speedup" in tables:
-        figures["offload"] = draw_offload(tables["speedup"], tables.get("offload_plan", ()), verdicts, answer)
-    if front := tables.get("offload_front"):
-        figures["front"] = draw_front(front, warning)
-    if intervals := tables.get("offload_schedule"):
-        figures["timeline"] = draw_timeline(frame_of(intervals), verdicts, warning)
-    if resources := tables.get("board_resources"):
-        figures["resources"] = draw_resources(frame_of(resources))
+    figures |= draw_plans(tables, plain)
     if tables.get("design_points"):
         figures |= draw_designs(tables)
     figures |= draw_loads(tables, documents)
@@ -74,6 +65,24 @@ def draw_all(findings: Findings, plain: Callable[[str], str] = str) -> dict[str,
     if "run_history" in tables and "history_trends" in tables:
         figures["history"] = draw_history(tables["run_history"], tables["history_trends"])
     return {name: figure for name, figure in figures.items() if figure is not None}
+
+
+def draw_plans(tables: Tables, plain: Callable[[str], str]) -> dict[str, Figure | None]:
+    """Draw the offload plan; where it is not judged, the titles say so."""
+    verdicts, answer = tables.get("offload_verdict", []), plain(headline(tables))
+    warning = answer if is_not_judged(verdicts) else ""
+    figures: dict[str, Figure | None] = {}
+    if "speedup" in tables:
+        figures["offload"] = draw_offload(tables["speedup"], tables.get("offload_plan", ()), verdicts, answer)
+    if front := tables.get("offload_front"):
+        figures["front"] = draw_front(front, warning)
+    if asked := tables.get("what_if_plans"):
+        figures["what_if"] = draw_what_if(asked, warning)
+    if intervals := tables.get("offload_schedule"):
+        figures["timeline"] = draw_timeline(frame_of(intervals), verdicts, warning)
+    if resources := tables.get("board_resources"):
+        figures["resources"] = draw_resources(frame_of(resources))
+    return figures
 
 
 def draw_designs(tables: Tables) -> dict[str, Figure | None]:

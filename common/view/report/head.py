@@ -144,8 +144,10 @@ def _offload(verdicts: Sequence[OffloadVerdictRow]) -> list[KeyFigure]:
     """Return a figure for each objective, its interval as large as its likely value; without a verdict it has none."""
     figures = []
     for row in verdicts:
-        word, _, factors = judgement(row).partition(": ")
-        figures.append(KeyFigure(f"Offloading: {row['objective']}", factors or MISSING, word, "speedup"))
+        word, _, text = judgement(row).partition(": ")
+        gain, _, odds = text.rpartition(", ")
+        detail = f"{word}, {odds}" if odds else word
+        figures.append(KeyFigure(f"Offloading: {row['objective']}", gain or MISSING, detail, "verdict"))
     return figures
 
 

@@ -16,11 +16,19 @@ from common.view.html import bullet_list, figure, page, section
 from common.view.load.html_tables import load_section
 from common.view.node_labels import modules_of
 from common.view.plan.cases import is_not_judged
+from common.view.plan.what_if_text import WHAT_IF
 from common.view.report.blocks import block_graph, blocks_of
 from common.view.report.head import head
 from common.view.report.host_tables import ceiling_table, operator_table, provenance_tables
 from common.view.report.node_tables import energy_table, node_table, path_table
-from common.view.report.plan_tables import FRONT, candidate_table, comparison_table, plan_table, speedup_table
+from common.view.report.plan_tables import (
+    FRONT,
+    candidate_table,
+    comparison_table,
+    plan_table,
+    speedup_table,
+    verdict_table,
+)
 from common.view.report.summary_text import answer_of
 from common.view.report.warnings_text import TITLES, first_warnings, sorted_warnings
 from common.view.trace.bottleneck_tables import bottleneck_table
@@ -37,6 +45,7 @@ CAPTIONS = {
     "offload": "Latency and energy of one inference before and after offloading, part by part",
     "timeline": "One inference before and after offloading, lane by lane",
     "front": "Plans for latency, throughput and energy",
+    "what_if": "How far one inference moves with each clock, link, number format and board",
     "resources": "Resources of the board that the plan uses",
     "load": "A load test: requests that wait, sizes of batches, padding",
     "load_curve": "Latency against the rate, measured and predicted, and every run of the search",
@@ -91,7 +100,9 @@ def _page(findings: Findings, summary: str, drawings: str, plain: Callable[[str]
         "energy-table": ("Energy", energy_table(findings, most_rows) if "ops_profile" in tables else ""),
         "candidates": ("Candidates", _of(tables.get("fpga_candidates"), partial(candidate_table, findings.marks()))),
         "plan": ("Offload plan", plan_table(plan, is_judged=is_judged)),
+        "verdict": ("Verdict", verdict_table(tables)),
         "comparison": ("Plan, baselines and what-if plans", comparison_table(compared, is_judged=is_judged)),
+        "what-if": ("What if", WHAT_IF.html(tables.get("what_if_plans", ()))),
         "front": ("Front: latency, throughput, energy", FRONT.html(front)),
         "speedup": ("Speedup, term by term", speedup_table(speedup, is_judged=is_judged)),
         "since": ("Compared with the baseline", _of(tables.get("comparison"), difference_table)),

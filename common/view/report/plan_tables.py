@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from common.view.html import bullet_list
 from common.view.marks import Marks
-from common.view.plan.cases import CASES, RESTS_ON_HOST, SAME, SAME_KERNEL, value_text
+from common.view.plan.cases import CASES, RESTS_ON_HOST, SAME, SAME_KERNEL, doubts_of, is_not_judged, value_text
 from common.view.plan.fpga_text import ENERGY_GAIN, INTERVAL_ON_CARD, LATENCY_GAIN, ON_CARD, ON_HOST, term_name
+from common.view.plan.uncertainty_text import UNCERTAINTY, noticed
+from common.view.plan.verdict_text import verdict_columns
 from common.view.tables import Table, TableColumn, rows_left_out
 from common.view.text import MISSING, duration, joules, percent, quantity
 
@@ -18,9 +21,11 @@ if TYPE_CHECKING:
         OffloadFrontRow,
         OffloadPlanRow,
         SpeedupRow,
+        Tables,
     )
 
 MOST_ROWS = 200
+STACKED = f"{CASES['pessimistic']} and {CASES['optimistic']}: every assumption at its worse, or better, end at once"
 CANDIDATES: Table[FpgaCandidatesRow] = Table(
     TableColumn("", lambda row: row["candidate"]),
     TableColumn("kernel", lambda row: row["kernel"] or MISSING),
@@ -106,6 +111,15 @@ def comparison_table(compared: Sequence[OffloadComparisonRow], *, is_judged: boo
 def speedup_table(speedup: Sequence[SpeedupRow], *, is_judged: bool) -> str:
     """Return every term; a plan that is not judged has none that divides by the host's times."""
     return SPEEDUP.html(row for row in speedup if is_judged or row["term"] not in RESTS_ON_HOST)
+
+
+def verdict_table(tables: Tables) -> str:
+    """Return the verdict by objective: with its odds and what makes it uncertain, or with every doubt."""
+    verdicts = tables.get("offload_verdict", ())
+    if is_not_judged(verdicts):
+        return verdict_columns(verdicts).html(verdicts) + bullet_list(doubts_of(verdicts))
+    uncertain = noticed(tables.get("offload_uncertainty", ()))
+    return verdict_columns(verdicts).html(verdicts, STACKED) + UNCERTAINTY.html(uncertain)
 
 
 def candidate_table(marks: Marks, candidates: Sequence[FpgaCandidatesRow]) -> str:

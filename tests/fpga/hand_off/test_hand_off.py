@@ -325,6 +325,9 @@ def test_every_source_node_is_in_one_step_and_finds_its_tensors(handed):
 
 def test_the_page_names_every_file(handed):
     page = (handed[1] / "README.md").read_text()
+    for verdict in table(handed, "offload_verdict").itertuples():
+        assert f"* {verdict.objective} {verdict.verdict}" in page
+        assert all(f"* doubt: {doubt}" in page for doubt in json.loads(verdict.doubts))
     for path in handed[1].rglob("*"):
         name = re.sub(r"^K\d+.json$", "K*.json", str(path.relative_to(handed[1])))
         assert f"`{name}`" in page or name == "README.md" or path.is_dir()

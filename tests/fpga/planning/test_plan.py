@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from common.artifacts.catalogue import ARTIFACTS
@@ -12,12 +13,16 @@ from common.fpga.coefficients import load_models
 from common.fpga.device.board_files import load_board
 from common.fpga.offload.baselines import Thresholds
 from common.fpga.offload.effort import Effort
+from common.fpga.offload.problem import CASES
+from common.fpga.offload.schedule import Assignment, evaluate
 from common.fpga.planning.board_rows import timeline
-from common.fpga.planning.plan import make_plan, plan_speedup
+from common.fpga.planning.plan import in_case, make_plan, plan_speedup
 from common.fpga.planning.plan_notes import plan_notes
 from common.fpga.planning.plan_rows import candidate_rows, kernel_rows, share
 from common.fpga.planning.request import Request
 from common.fpga.planning.results import alternative, baselines, plan_results, workload_from_rows
+from common.fpga.sensitivity import draws
+from common.fpga.sensitivity.plan_odds import plan_odds
 from common.intervals import ThreePoint
 from tests.support.fpga_tables import Executed, Model, upstream_rows
 from tests.support.paths import ROOT
@@ -112,9 +117,40 @@ def test_baselines_are_no_better_than_the_plan_and_the_bound_no_worse(plan):
 
 def test_the_cases_of_an_alternative_are_those_of_its_schedules(plan, models):
     speedup = plan_speedup(plan, models.energy)
-    row = alternative("plan", plan, speedup)
+    odds = plan_odds(plan, models.energy)
+    row = alternative("plan", plan, speedup, odds)
     assert row["plan_latency_pessimistic_us"] > row["plan_latency_likely_us"] > row["plan_latency_optimistic_us"]
     assert row["latency_speedup_factor"] == pytest.approx(HOST_US / row["plan_latency_likely_us"])
+    assert row["latency_pays_probability"] == odds["latency"].pays_probability
+
+
+def likely_gains(plan, models):
+    return {row["objective"]: row for row in plan_speedup(plan, models.energy) if row["term"] == "total_speedup"}
+
+
+def test_the_distribution_of_the_gain_is_within_the_extreme_cases_and_around_the_likely_one(plan, models):
+    """Bad luck in everything at once is rarer than one draw in twenty."""
+    gains = likely_gains(plan, models)
+    for objective, odds in plan_odds(plan, models.energy).items():
+        gain, (low, _, middle, _, high) = gains[objective], odds.quantiles
+        assert gain["pessimistic"] < low < middle < high <= gain["optimistic"] * (1 + 1e-9), objective
+        assert middle == pytest.approx(gain["likely"], rel=0.25), objective
+        assert sum(term.variance_share for term in odds.terms) == pytest.approx(1.0, abs=0.15), objective
+
+
+def test_at_the_likely_value_of_every_term_the_gain_is_the_likely_one(plan, models, monkeypatch):
+    """The sums over arrays are those of the rows of the speedup."""
+    monkeypatch.setattr(draws, "quantiles", lambda: np.zeros(draws.DRAWS))
+    gains = likely_gains(plan, models)
+    for objective, odds in plan_odds(plan, models.energy).items():
+        assert odds.quantiles == pytest.approx([gains[objective]["likely"]] * 5, rel=1e-9), objective
+
+
+def test_a_plan_that_moves_nothing_gains_nothing_in_any_draw(plan, models):
+    alone = replace(plan, solution=replace(plan.solution, assignment=Assignment()), kernels=())
+    schedules = tuple(evaluate(in_case(plan.problem, plan.workload, case), Assignment(), case) for case in CASES)
+    for odds in plan_odds(replace(alone, schedules=schedules), models.energy).values():
+        assert odds.quantiles == pytest.approx([1.0] * 5)
 
 
 def test_the_rows_of_a_plan_have_the_declared_columns(plan):

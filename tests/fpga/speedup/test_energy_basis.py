@@ -44,14 +44,14 @@ def test_the_boundary_says_what_is_counted_and_what_is_not():
 
 
 def test_only_the_verdict_on_energy_has_a_basis():
-    verdict = verdicts(rows(), JudgedHost(), "given")
+    verdict = verdicts(rows(), {}, JudgedHost(), "given")
     assert [(each["objective"], bool(each["weaker_side"]), bool(each["boundary"])) for each in verdict] == [
         ("energy", True, True)
     ]
 
 
 def test_a_virtual_host_is_named_in_the_verdict():
-    verdict = verdicts(rows(), JudgedHost(), "modelled", "2 of the 48 hardware threads of a package")[0]
+    verdict = verdicts(rows(), {}, JudgedHost(), "modelled", "2 of the 48 hardware threads of a package")[0]
     assert verdict["boundary"].startswith(
         "energy counts for the host 2 of the 48 hardware threads of a package, and for "
     )

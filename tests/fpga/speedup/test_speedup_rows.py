@@ -9,12 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from common.fpga.sensitivity.odds import Odds, TermInformation
 from common.fpga.speedup.amdahl import row as speedup_row
 from common.fpga.speedup.amdahl import total_speedup
 from common.fpga.speedup.energy import CardEnergy
 from common.fpga.speedup.speedup_rows import speedup_rows
 from common.fpga.speedup.totals import Card, CardWork, CaseTotals, HostRun, PlanTotals
-from common.fpga.speedup.verdict import JudgedHost, verdicts
+from common.fpga.speedup.verdict import JudgedHost, uncertainty_rows, verdicts
 from common.intervals import ThreePoint
 
 
@@ -330,29 +331,51 @@ def test_a_short_host_is_worse_for_every_plan(plan, short, long):
 # --- the verdict ------------------------------------------------------------------------------------------------------
 
 
+def odds(probability):
+    return Odds((0.8, 0.9, 1.0, 1.1, 1.3), probability, ())
+
+
 @pytest.mark.parametrize(
-    ("cases", "word"),
+    ("probability", "word"),
     [
-        ((1.01, 2, 3), "pays"),
-        ((1.0, 2, 3), "likely pays"),
-        ((0.5, 1.01, 3), "likely pays"),
-        ((0.5, 0.9, 3), "likely does not pay"),
-        ((0.5, 0.9, 1.0), "likely does not pay"),
-        ((0.5, 0.7, 0.99), "does not pay"),
-        ((None, None, None), "unknown"),
+        (1.0, "pays"),
+        (0.95, "pays"),
+        (0.949, "undecided"),
+        (0.051, "undecided"),
+        (0.05, "does not pay"),
+        (None, "unknown"),
     ],
 )
-def test_a_plan_pays_where_its_whole_interval_does_and_is_not_judged_where_the_host_is_in_doubt(cases, word):
+def test_the_probability_decides_and_not_the_extreme_cases(probability, word):
     moved = speedup_row("latency", "accelerated_fraction", (0.5, 0.5, 0.5), "share")
-    rows = [moved, speedup_row("throughput", "total_speedup", cases, "ratio")]
-    (verdict,) = verdicts(rows, JudgedHost())
-    assert (verdict["objective"], verdict["verdict"], verdict["likely"]) == ("throughput", word, cases[1])
-    doubtful, elsewhere = JudgedHost(doubts=("a doubt",)), JudgedHost(mismatch="another host")
-    assert [(row["verdict"], row["is_judged"]) for row in verdicts(rows, doubtful)] == [("not judged", False)]
-    (other,) = verdicts(rows, elsewhere)
-    assert (other["verdict"], other["is_judged"]) == ("not judged for this host", False)
-    assert other["doubts"] == ("another host",)
-    assert verdict["is_judged"]
-    if cases[0] is not None:
-        nothing = [{**moved, "likely": 0.0}, rows[1]]
-        assert verdicts(nothing, JudgedHost())[0]["verdict"] == "host alone"
+    rows = [moved, speedup_row("throughput", "total_speedup", (0.1, 2, 30), "ratio")]
+    known = {} if probability is None else {"throughput": odds(probability)}
+    (verdict,) = verdicts(rows, known, JudgedHost())
+    assert (verdict["objective"], verdict["verdict"], verdict["likely"]) == ("throughput", word, 2)
+    assert verdict["pays_probability"] == probability
+    assert (verdict["pessimistic"], verdict["optimistic"], verdict["is_judged"]) == (0.1, 30, True)
+
+
+def test_nothing_is_judged_where_the_host_is_in_doubt_and_no_probability_is_stated():
+    moved = speedup_row("latency", "accelerated_fraction", (0.5, 0.5, 0.5), "share")
+    rows, known = [moved, speedup_row("latency", "total_speedup", (1.5, 2, 3), "ratio")], {"latency": odds(1.0)}
+    for host, word, doubts in (
+        (JudgedHost(doubts=("a doubt",)), "not judged", ("a doubt",)),
+        (JudgedHost(mismatch="another host"), "not judged for this host", ("another host",)),
+    ):
+        (verdict,) = verdicts(rows, known, host)
+        assert (verdict["verdict"], verdict["is_judged"], verdict["doubts"]) == (word, False, doubts)
+        assert (verdict["pays_probability"], verdict["speedup_p5_factor"]) == (None, None)
+    (alone,) = verdicts([{**moved, "likely": 0.0}, rows[1]], known, JudgedHost())
+    assert (alone["verdict"], alone["pays_probability"]) == ("host alone", None)
+
+
+def test_what_would_decide_is_stated_for_a_judged_plan_alone():
+    term = TermInformation("launches", 0.7, 0.99, 11.0)
+    rows = [speedup_row("latency", "new_total", (3, 2, 1), "us")]
+    known = {"latency": Odds((1.0,) * 5, 0.5, (term,))}
+    (judged,) = uncertainty_rows(rows, known, is_judged=True)
+    assert (judged["known_pays_probability"], judged["information_value"], judged["term_unit"]) == (0.99, 11.0, "us")
+    (other,) = uncertainty_rows(rows, known, is_judged=False)
+    assert (other["known_pays_probability"], other["information_value"]) == (None, None)
+    assert other["variance_share"] == 0.7

@@ -1,0 +1,97 @@
+"""Plan again with another clock, link, number format or board, one at a time: what changes the latency, and how far.
+
+Reads   ops_profile.csv, op_schedule.csv, op_latency.csv, op_metrics.csv, op_edges.csv, node_map.csv,
+        energy_summary.json, latency_summary.json; the board files.
+Writes  what_if_plans.csv (a row for the plan and for each question).
+
+Each question is planned anew, as 07 plans. Half the clock, three quarters and five quarters of it; a quarter to four
+times the rate of the link; every number format; every board of configs/boards. 06 draws the rows as a tornado.
+
+EXAMPLE of output (what_if_plans.csv), some columns:
+
+    what_if_subject,what_if_setting,plan_latency_likely_us,latency_speedup_factor,latency_pays_probability
+    plan,"u280, int8",3712.0,7.84,1.0
+    clock,150 MHz,5120.4,5.69,1.0
+
+    python 24_what_if.py --board u50 --precision int8
+"""
+
+from __future__ import annotations
+
+if __name__ == "__main__":
+    from common import startup
+
+    startup.begin()  # first of all: the imports below take most of a second
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from common import cli
+from common.configuration import Section
+from common.fpga.coefficients import load_models
+from common.fpga.device.board import DEFAULT_PRECISION, PLAN_PRECISIONS
+from common.fpga.device.board_files import boards_in
+from common.fpga.planning.host_basis import HostBasis, host_basis
+from common.fpga.planning.plan_notes import obstacles
+from common.fpga.planning.problem_builder import LAUNCH_PER
+from common.fpga.planning.request import plan_requests, read_assumptions
+from common.fpga.planning.results import workload_from_rows
+from common.fpga.sensitivity.what_if import questions, what_if_rows
+from common.view.plan.what_if_text import what_if_report
+from common.workload.workload import Workload
+
+SCRIPT = "24_what_if.py"
+CONFIGS = cli.ROOT / "configs"
+TABLES = ("op_metrics", "op_edges", "node_map", "op_latency", "ops_profile", "op_schedule")
+DOCUMENTS = ("latency_summary", "energy_summary")
+DEFAULTED = ("launch_per", "time_limit", "effort")
+OF_ONE_PLAN = {"kernel_speedup": None, "batch": 1, "engine": None, "what_if": None}  # settings of 07 alone
+
+
+def arguments() -> cli.Parser:
+    parser = cli.Parser(SCRIPT, __doc__ or "")
+    add = parser.setting
+    parser.shared("--board", default="u280")
+    add("--precision", default=DEFAULT_PRECISION, choices=PLAN_PRECISIONS, help="number format of the kernels")
+    add("--launch-per", choices=LAUNCH_PER, help="launch a kernel for each group, or for each phase on the card")
+    text = "end the search for all plans after this time, as Ctrl-C does, with the best plans so far and their gaps"
+    add("--time-limit", type=cli.positive_float, metavar="SECONDS", help=text)
+    text = "end each search after this work per 1,000 steps of the host, in the solver's deterministic seconds"
+    add("--effort", type=cli.positive_float, metavar="X", help=text)
+    text = "YAML file with the defaults of --launch-per, --time-limit and --effort"
+    add("--fpga-config", type=cli.path, default=CONFIGS / "fpga.yaml", metavar="FILE", help=text)
+    return parser
+
+
+def host_work(stage: cli.StageRun) -> tuple[Workload, HostBasis]:
+    """Return the work that every plan divides, with the profiled times of its host."""
+    rows, documents = stage.tables.tables(TABLES), stage.tables.documents(DOCUMENTS)
+    profile = stage.tables.provenance("latency_summary")
+    with stage.tables.content():
+        work = workload_from_rows(rows, documents, profile.notes)
+    return work, host_basis(profile.host.get("cpu_model", ""), None, is_other=False)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    with cli.stage(arguments(), argv) as stage:
+        path = stage.settings.fpga_config
+        defaults = read_assumptions(Section.of_file(path))
+        settings = stage.settings.with_defaults({name: defaults[name] for name in DEFAULTED}, path.name)
+        stage.record.settings = settings.record()
+        watch, absent = cli.SearchWatch(settings, settings.time_limit), list[str]()
+        request, _ = plan_requests({**defaults, **OF_ONE_PLAN, **settings.values}, CONFIGS, watch)
+        stage.end_of_checks()
+        work, basis = host_work(stage)
+        request = replace(request, host=basis)
+        asked, models = questions(request, boards_in(CONFIGS / "boards"), absent), load_models(CONFIGS)
+        with stage.writing() as transaction:
+            with watch:
+                rows = list(what_if_rows(work, asked, models))
+            stage.note(*obstacles(work, request), *watch.notes, *absent)
+            transaction.add_rows("what_if_plans", rows)
+        stage.show(what_if_report(rows))
+    return 0
+
+
+if __name__ == "__main__":
+    cli.run(main)

@@ -1,0 +1,157 @@
+"""Calibrate the distribution of gains: how many published outcomes are inside its 50, 80 and 90 % intervals.
+
+    python -m benchmarks.odds_coverage
+
+Two kinds of systems have known gains. In *pairs*, a part of an application moved to an FPGA and its time there is
+known; uncertain is whether what stays takes as long as before. In *networks*, an overlay computes all that it can and
+the processor the rest; uncertain is the time of the engine. There the gain over any host of known time is as uncertain
+as the time itself. Nothing is judged by itself: each application, or network, is left out of what its interval comes
+from.
+
+    outcomes          n   inside 50 %   inside 80 %   inside 90 %
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from benchmarks.coverage import Band, band_of
+from benchmarks.overlay_held_out import comparisons
+from common.configuration import TRUST, Section
+from common.fpga.sensitivity.draws import Draws, Values
+from common.intervals import ThreePoint
+
+FILE = Path(__file__).with_name("accelerated_pairs.yaml")
+INTERVALS = (0.5, 0.8, 0.9)
+TERM = "what is uncertain"
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """An application before and after its pre-processing moved; times are those of one frame."""
+
+    application: str
+    device: str
+    before_ms: float
+    after_ms: float
+    moves_ms: float
+    moved_ms: float
+
+    @property
+    def gain(self) -> float:
+        return self.before_ms / self.after_ms
+
+    @property
+    def stays_factor(self) -> float:
+        """Time of what stays afterwards over its time before: 1 by Amdahl's law."""
+        return (self.after_ms - self.moved_ms) / (self.before_ms - self.moves_ms)
+
+    def gains(self, factors: Values) -> Values:
+        """Return the gain where what stays takes so many times as long as before."""
+        return self.before_ms / (self.moved_ms + factors * (self.before_ms - self.moves_ms))
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """A published gain, and the distribution that was predicted without its family."""
+
+    family: str
+    name: str
+    gain: float
+    draws: Values
+
+    def is_inside(self, share: float) -> bool:
+        low, high = np.quantile(self.draws, ((1 - share) / 2, (1 + share) / 2))
+        return bool(low <= self.gain <= high)
+
+
+def pairs() -> list[Pair]:
+    return [_pair(section) for section in Section.of_file(FILE).sections("pairs")]
+
+
+def _pair(section: Section) -> Pair:
+    before, after = section.entries("frames_per_s")
+    section.text("source"), section.choice("trust", TRUST)
+    return Pair(
+        section.text("application"),
+        section.text("device"),
+        1e3 / before,
+        1e3 / after,
+        section.entries("stages_ms")[0],
+        section.number("moved_ms"),
+    )
+
+
+def pair_outcomes(known: Sequence[Pair]) -> Iterator[Outcome]:
+    """Yield each pair with the gains that the other applications predict for what stays."""
+    factors: dict[str, list[float]] = {}
+    for pair in known:
+        factors.setdefault(pair.application, []).append(pair.stays_factor)
+    for pair in known:
+        band = _band_without(pair.application, factors)
+        yield Outcome(pair.application, pair.device, pair.gain, pair.gains(_drawn(band)))
+
+
+def network_outcomes() -> Iterator[Outcome]:
+    """Yield each network on an overlay, with times relative to the likely one as gains over a host of that time."""
+    compared = list(comparisons())
+    ratios: dict[str, list[float]] = {}
+    for row in compared:
+        ratios.setdefault(row.network, []).append(row.ratio)
+    for row in compared:
+        yield Outcome(row.network, row.board, 1 / row.ratio, 1 / _drawn(_band_without(row.network, ratios)))
+
+
+def _band_without(family: str, ratios: Mapping[str, Sequence[float]]) -> Band:
+    return band_of({name: values for name, values in ratios.items() if name != family})
+
+
+def _drawn(band: Band) -> Values:
+    """Return draws of a factor whose band holds 90 %, as the plan draws its terms."""
+    return Draws([TERM]).of(TERM, ThreePoint(band.high, 1.0, band.low))
+
+
+def coverage(outcomes: Iterable[Outcome]) -> list[float]:
+    """Return the share of the outcomes inside each interval."""
+    rows = list(outcomes)
+    return [float(np.mean([row.is_inside(share) for row in rows])) for share in INTERVALS]
+
+
+def mean_by_family(outcomes: Iterable[Outcome]) -> list[float]:
+    """Return the mean over families of the share inside each interval."""
+    families: dict[str, list[Outcome]] = {}
+    for outcome in outcomes:
+        families.setdefault(outcome.family, []).append(outcome)
+    return [float(value) for value in np.mean([coverage(rows) for rows in families.values()], axis=0)]
+
+
+def report() -> str:
+    of_pairs, of_networks = list(pair_outcomes(pairs())), list(network_outcomes())
+    lines = [f"{'pair':28}{'gain':>7}{'likely':>8}{'90 % within':>16}"]
+    for row in of_pairs:
+        low, likely, high = np.quantile(row.draws, (0.05, 0.5, 0.95))
+        lines.append(f"{row.family + ', ' + row.name:28}{row.gain:7.2f}{likely:8.2f}{f'{low:.2f} to {high:.2f}':>16}")
+    lines += ["", f"{'outcomes':28}{'n':>4}" + "".join(f"{f'inside {share:.0%}':>14}" for share in INTERVALS)]
+    for name, rows in (("pairs", of_pairs), ("networks on overlays", of_networks), ("all", of_pairs + of_networks)):
+        lines.append(f"{name:28}{len(rows):4}" + "".join(f"{share:14.0%}" for share in coverage(rows)))
+        families = len({row.family for row in rows})
+        lines.append(
+            f"{'  mean of families':28}{families:4}" + "".join(f"{share:14.0%}" for share in mean_by_family(rows))
+        )
+    return "\n".join(lines)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    argparse.ArgumentParser(prog="python -m benchmarks.odds_coverage", description=__doc__).parse_args(argv)
+    print(report())
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,90 @@
+"""What the plan would gain with another clock, link, number format or board, one at a time, each planned anew."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from common.errors import UnusableValueError
+from common.fpga.coefficients import Models
+from common.fpga.device.board import PLAN_PRECISIONS, Board
+from common.fpga.planning.plan import make_plan, plan_speedup
+from common.fpga.planning.request import Request
+from common.fpga.planning.results import alternative
+from common.fpga.sensitivity.plan_odds import plan_odds
+from common.intervals import combine
+from common.workload.workload import Workload
+
+if TYPE_CHECKING:
+    from common.table_rows import WhatIfPlansRow
+
+CLOCK_FACTORS = (0.5, 0.75, 1.25)
+LINK_FACTORS = (0.25, 0.5, 2.0, 4.0)
+PLAN = "plan"
+
+
+@dataclass(frozen=True, slots=True)
+class PlanQuestion:
+    """One change of the request.
+
+    Attributes:
+        subject: what changes: the plan itself, clock, link, precision or board.
+        setting: its value, in words.
+        request: with that value.
+    """
+
+    subject: str
+    setting: str
+    request: Request
+
+
+def questions(request: Request, boards: Sequence[Board], notes: list[str]) -> list[PlanQuestion]:
+    """Return the plan and every question; one that nobody can answer is a note instead."""
+    board = request.board
+    found = [PlanQuestion(PLAN, f"{board.name}, {request.precision}", request)]
+    for factor in CLOCK_FACTORS:
+        clock_mhz = factor * board.clock_mhz
+        found.append(PlanQuestion("clock", f"{clock_mhz:g} MHz", replace(request, board=board.clocked(clock_mhz))))
+    for factor in LINK_FACTORS:
+        found.append(PlanQuestion("link", f"{factor:g}x the rate", replace(request, board=_linked(board, factor))))
+    changes: dict[tuple[str, str], Mapping[str, object]] = {
+        ("precision", name): {"precision": name} for name in PLAN_PRECISIONS if name != request.precision
+    }
+    changes |= {("board", other.name): {"board": other} for other in boards if other.name != board.name}
+    for (subject, setting), change in changes.items():
+        try:
+            found.append(PlanQuestion(subject, setting, replace(request, **change)))  # type: ignore[arg-type]
+        except UnusableValueError as error:
+            notes.append(f"absent: the {subject} {setting} ({error.problem})")
+    return found
+
+
+def _linked(board: Board, factor: float) -> Board:
+    rate = combine(lambda bytes_per_s: factor * bytes_per_s, board.link.bytes_per_s)
+    return replace(board, link=replace(board.link, bytes_per_s=rate))
+
+
+def what_if_rows(workload: Workload, asked: Sequence[PlanQuestion], models: Models) -> Iterator[WhatIfPlansRow]:
+    """Yield the plan, and the plan of each question, with its gain over the host alone."""
+    for question in asked:
+        plan = make_plan(workload, question.request, models)
+        row = alternative(PLAN, plan, plan_speedup(plan, models.energy), plan_odds(plan, models.energy))
+        yield {
+            "what_if_subject": question.subject,
+            "what_if_setting": question.setting,
+            "board": row["board"],
+            "precision": row["precision"],
+            "clock_mhz": row["clock_mhz"],
+            "link_bytes_per_s": question.request.board.link.bytes_per_s.likely,
+            "plan_status": row["plan_status"],
+            "plan_latency_pessimistic_us": row["plan_latency_pessimistic_us"],
+            "plan_latency_likely_us": row["plan_latency_likely_us"],
+            "plan_latency_optimistic_us": row["plan_latency_optimistic_us"],
+            "latency_speedup_factor": row["latency_speedup_factor"],
+            "latency_speedup_p5_factor": row["latency_speedup_p5_factor"],
+            "latency_speedup_p95_factor": row["latency_speedup_p95_factor"],
+            "latency_pays_probability": row["latency_pays_probability"],
+            "energy_speedup_factor": row["energy_speedup_factor"],
+            "is_judged": row["is_judged"],
+        }

@@ -1,0 +1,63 @@
+"""What a plan would gain with another clock, link, number format or board, as a table and as a tornado."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from common.view.plan.cases import probability, value_text
+from common.view.tables import Table, TableColumn
+from common.view.text import MISSING, duration, significant
+
+if TYPE_CHECKING:
+    from common.table_rows import WhatIfPlansRow
+
+PLAN = "plan"
+
+
+def _gain(row: WhatIfPlansRow) -> str:
+    return value_text(row["latency_speedup_factor"], "ratio") if row["is_judged"] else MISSING
+
+
+def _within(row: WhatIfPlansRow) -> str:
+    low, high = row["latency_speedup_p5_factor"], row["latency_speedup_p95_factor"]
+    return MISSING if low is None or high is None else f"{significant(low)} to {significant(high)}"
+
+
+WHAT_IF: Table[WhatIfPlansRow] = Table(
+    TableColumn("what if", lambda row: row["what_if_subject"]),
+    TableColumn("is", lambda row: row["what_if_setting"], is_left=True),
+    TableColumn("one inference", lambda row: duration(row["plan_latency_likely_us"])),
+    TableColumn("gain", _gain),
+    TableColumn("90 % within", _within),
+    TableColumn("pays", lambda row: probability(row["latency_pays_probability"])),
+)
+
+
+def tornado(rows: Sequence[WhatIfPlansRow]) -> dict[str, list[WhatIfPlansRow]]:
+    """Return the questions of each subject with the plan, by latency; the subject with the widest range is first."""
+    plan = [row for row in rows if row["what_if_subject"] == PLAN]
+    subjects = dict.fromkeys(row["what_if_subject"] for row in rows if row["what_if_subject"] != PLAN)
+    bars = {
+        subject: sorted([*plan, *(row for row in rows if row["what_if_subject"] == subject)], key=likely_us)
+        for subject in subjects
+    }
+    return dict(sorted(bars.items(), key=lambda bar: likely_us(bar[1][0]) - likely_us(bar[1][-1])))
+
+
+def likely_us(row: WhatIfPlansRow) -> float:
+    return row["plan_latency_likely_us"] or 0.0
+
+
+def what_if_report(rows: Sequence[WhatIfPlansRow]) -> str:
+    """Return what changes the latency most, and every question."""
+    bars, (plan,) = tornado(rows), [row for row in rows if row["what_if_subject"] == PLAN]
+    if not bars:
+        return WHAT_IF.text(rows)
+    subject, ranked = next(iter(bars.items()))
+    best, worst = ranked[0], ranked[-1]
+    head = (
+        f"The {subject} changes one inference most: {duration(likely_us(best))} with {best['what_if_setting']}, "
+        f"{duration(likely_us(worst))} with {worst['what_if_setting']}; {duration(likely_us(plan))} as planned"
+    )
+    return f"{head}\n\n{WHAT_IF.text(rows)}"

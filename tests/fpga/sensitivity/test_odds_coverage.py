@@ -1,0 +1,24 @@
+"""The calibration of the odds on published pairs: what stays the same, and how many outcomes are inside."""
+
+import numpy as np
+import pytest
+
+from benchmarks.odds_coverage import coverage, pair_outcomes, pairs
+
+
+def test_the_first_pair_by_hand():
+    # 1000 / 49.70 = 20.121 ms, less 7.68 leaves 12.441; 1000 / 74.53 = 13.417, less 1.04 leaves 12.377
+    first = pairs()[0]
+    assert (first.application, first.device) == ("resnet50", "ZCU102")
+    assert first.stays_factor == pytest.approx(12.377 / 12.441, rel=1e-3)
+    assert first.gain == pytest.approx(74.53 / 49.70)
+    assert first.gains(np.array([first.stays_factor]))[0] == pytest.approx(first.gain)
+
+
+def test_the_intervals_hold_about_as_many_published_gains_as_they_say():
+    """Each application is left out; with four of them, their intervals are wide."""
+    outcomes = list(pair_outcomes(pairs()))
+    half, four_fifths, nine_tenths = coverage(outcomes)
+    assert len(outcomes) == 15
+    assert half >= 0.5 and four_fifths >= 0.8 and nine_tenths >= 0.9
+    assert half < nine_tenths or half == 1.0

@@ -1,0 +1,70 @@
+"""24 plans again with one thing changed at a time, and each row is what 07 says of such a plan."""
+
+from __future__ import annotations
+
+import pandas as pd
+import pytest
+
+from tests.support.command_lines import run_stage
+from tests.support.fpga_tables import small, write_tables
+
+SCRIPT = "24_what_if.py"
+
+
+@pytest.fixture(scope="module")
+def out(tmp_path_factory):
+    folder = write_tables(tmp_path_factory.mktemp("out"), *small())
+    done = run_stage(SCRIPT, "--out", folder, "--precision", "int8")
+    assert done.returncode == 0, done.stderr
+    (folder / "printed.txt").write_text(done.stdout)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def rows(out):
+    return pd.read_csv(out / "what_if_plans.csv").set_index(["what_if_subject", "what_if_setting"])
+
+
+@pytest.mark.slow
+def test_each_question_changes_one_thing(rows):
+    plan = rows.loc["plan"].iloc[0]
+    assert set(rows.index.get_level_values(0)) == {"plan", "clock", "link", "precision", "board"}
+    for subject, columns in {
+        "clock": ["board", "precision", "link_bytes_per_s"],
+        "link": ["board", "precision", "clock_mhz"],
+        "precision": ["board", "link_bytes_per_s"],
+    }.items():
+        assert (rows.loc[subject, columns] == plan[columns]).all(axis=None), subject
+    assert rows.loc["link", "link_bytes_per_s"].tolist() == [
+        pytest.approx(factor * plan["link_bytes_per_s"]) for factor in (0.25, 0.5, 2.0, 4.0)
+    ]
+    assert rows.loc["precision"].index.tolist() == rows.loc["precision", "precision"].tolist()
+    assert rows.loc["board"].index.tolist() == rows.loc["board", "board"].tolist()
+
+
+@pytest.mark.slow
+def test_a_faster_clock_or_link_never_takes_longer(rows):
+    plan_us = rows.loc["plan", "plan_latency_likely_us"].iloc[0]
+    for subject, faster in (("clock", ["375 MHz"]), ("link", ["2x the rate", "4x the rate"])):
+        for setting, us in rows.loc[subject, "plan_latency_likely_us"].items():
+            assert (us <= plan_us * (1 + 1e-9)) if setting in faster else (us >= plan_us * (1 - 1e-9)), setting
+
+
+@pytest.mark.slow
+def test_a_question_is_answered_as_07_answers_it(out, rows):
+    done = run_stage("07_fpga_candidates.py", "--out", out, "--precision", "int8", "--what-if", "board=u50")
+    assert done.returncode == 0, done.stderr
+    compared = pd.read_csv(out / "offload_comparison.csv").set_index("alternative")
+    columns = ["plan_latency_likely_us", "latency_speedup_factor", "latency_pays_probability"]
+    for alternative, question in (("plan", rows.loc["plan"].iloc[0]), ("board=u50", rows.loc["board", "u50"])):
+        assert compared.loc[alternative, columns].tolist() == pytest.approx(question[columns].tolist())
+
+
+@pytest.mark.slow
+def test_a_board_with_a_processor_of_its_own_has_no_gain(out, rows):
+    of_its_own = rows.loc["board", "zcu104"]
+    assert not of_its_own["is_judged"] and pd.isna(of_its_own["latency_pays_probability"])
+    printed = (out / "printed.txt").read_text()
+    line = next(line for line in printed.splitlines() if "zcu104" in line and line.startswith("board"))
+    assert line.split()[-3:] == ["–", "–", "–"]
+    assert printed.startswith("The ")
