@@ -162,7 +162,10 @@ def report_runs(stage: cli.StageRun) -> None:
     trace = made.trace(*([process] if process else []), *(load.processes if load else ()))
     files["trace"] = trace_json(trace, {"model": model, "clock": "run_latency.csv"})
     if schedule := tables.get("offload_schedule"):
-        plan = plan_trace(schedule, tables.get("fpga_candidates", ()), tables.get("offload_comparison", ()))
+        compared, frames = tables.get("offload_comparison", ()), tables.get("replica_schedule", ())
+        plan = plan_trace(
+            schedule, tables.get("fpga_candidates", ()), compared, tables.get("replica_plans", ()), frames
+        )
         files["plan_trace"] = trace_json(plan, {"model": model, "case": "likely"})
     rules = read_rules(Section.of_file(stage.settings.rules), COLUMNS)
     bottlenecks = [*finding_rows(findings(rules, measured({**tables, **of_npu}, summary)))]

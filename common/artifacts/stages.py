@@ -109,14 +109,28 @@ STAGES: dict[str, Stage] = {
             (
                 *("fpga_candidates", "offload_plan", "offload_schedule", "offload_comparison", "board_resources"),
                 *("speedup", "offload_verdict", "offload_front"),
+                *("replica_plans", "replica_rates", "replica_schedule"),
             ),
             (
-                *("board", "precision", "launch_per", "kernel_speedup", "what_if", "time_limit", "effort", "batch"),
+                *(
+                    "objective",
+                    "board",
+                    "precision",
+                    "launch_per",
+                    "kernel_speedup",
+                    "what_if",
+                    "time_limit",
+                    "effort",
+                    "batch",
+                ),
                 *("engine", "min_share", "min_intensity_flop_per_byte", "min_fused_share"),
                 *("host_scale", "host_scale_source", "host_tables", "fpga_config", "hand_off"),
             ),
             primary="offload_plan",
-            configurations=("fpga.yaml", "systolic_rtl.yaml", "streaming.yaml", "dataflow.yaml", "card_energy.yaml"),
+            configurations=(
+                *("fpga.yaml", "systolic_rtl.yaml", "streaming.yaml", "dataflow.yaml", "card_energy.yaml"),
+                "replicas.yaml",
+            ),
         ),
         Stage(
             "23_overlay_estimate.py",
@@ -238,6 +252,7 @@ STAGES: dict[str, Stage] = {
                 *("run_latency", "latency_summary", "op_latency", "ort_trace", "os_events", "run_disturbances"),
                 *("power_samples", "host_samples", "op_metrics", "op_roofline", "executed_edges", "critical_path"),
                 *("ops_profile", "executed_graph", "fpga_candidates", "offload_schedule", "offload_comparison"),
+                *("replica_plans", "replica_schedule"),
                 *("load_requests", "load_batches", "load_summary", "npu_runs", "npu_nodes"),
             ),
             ("trace", "plan_trace", "flamegraph", "annotated", "bottlenecks"),

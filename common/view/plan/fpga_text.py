@@ -24,6 +24,7 @@ from common.view.plan.cases import (
 )
 from common.view.plan.front_text import front_table
 from common.view.plan.headline import headline, operator_types
+from common.view.plan.replicas_text import replica_report
 from common.view.tables import Table, TableColumn, table_of_cells
 from common.view.text import MISSING, ROUNDING_US, WIDTH, duration, joules, percent, significant
 
@@ -258,6 +259,8 @@ def offload_report(tables: Tables, plain: Callable[[str], str] = str) -> str:
     plan, speedup, verdicts = tables["offload_plan"], tables["speedup"], tables["offload_verdict"]
     terms, is_judged = Terms.of(speedup), not is_not_judged(verdicts)
     texts = ["\n".join(map(plain, answer_lines(tables)))]
+    if plans := tables.get("replica_plans"):  # the throughput was asked for, so it comes first
+        texts.insert(0, replica_report(plans, tables["replica_rates"]))
     texts += [KERNELS.text(plan), ENGINES.text(plan), explained(TIMES.text(plan), SAME_KERNEL)] if plan else []
     texts.append(amdahl_table(speedup, is_judged=is_judged))
     texts += ["\n".join([*verdict_lines(verdicts, terms), *break_even(terms)])] if is_judged else []
