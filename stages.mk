@@ -175,8 +175,8 @@ CODE_07 := common/__init__.py common/artifacts/catalogue.py common/artifacts/che
     common/number_formats.py common/operators.py common/small_file.py common/source_graph.py common/startup.py \
     common/sums.py common/view/__init__.py common/view/html.css common/view/html.py common/view/plan/cases.py \
     common/view/plan/fpga_text.py common/view/plan/front_text.py common/view/plan/headline.py \
-    common/view/plan/replicas_text.py common/view/tables.py common/view/text.py common/workload/flows.py \
-    common/workload/host_cost.py common/workload/layer_rows.py common/workload/layers.py \
+    common/view/plan/launches.py common/view/plan/replicas_text.py common/view/tables.py common/view/text.py \
+    common/workload/flows.py common/workload/host_cost.py common/workload/layer_rows.py common/workload/layers.py \
     common/workload/plausible_time.py common/workload/task_candidates.py common/workload/tasks.py \
     common/workload/workload.py common/yaml_file.py
 
@@ -492,13 +492,13 @@ CODE_06 := common/__init__.py common/artifacts/catalogue.py common/artifacts/che
     common/view/load/interference_plot.py common/view/load/interference_text.py common/view/load/load_plot.py \
     common/view/load/load_text.py common/view/load/search_text.py common/view/marks.py common/view/node_labels.py \
     common/view/placing.py common/view/plan/cases.py common/view/plan/fpga_text.py common/view/plan/front_plot.py \
-    common/view/plan/front_text.py common/view/plan/headline.py common/view/plan/offload_plot.py \
-    common/view/plan/replicas_text.py common/view/plan/resource_plot.py common/view/plan/timeline_plot.py \
-    common/view/plan/verdict_text.py common/view/profile/energy_plot.py common/view/profile/latency_plot.py \
-    common/view/profile/latency_text.py common/view/profile/schedule_plot.py common/view/report/blocks.py \
-    common/view/report/gallery.py common/view/report/head.py common/view/report/host_tables.py \
-    common/view/report/node_tables.py common/view/report/page.css common/view/report/page.js \
-    common/view/report/page.py common/view/report/plan_tables.py common/view/report/summary_text.py \
-    common/view/report/warnings_text.py common/view/roofline/roofline_plot.py common/view/roofline/roofline_text.py \
-    common/view/roofline/roofs.py common/view/style.py common/view/tables.py common/view/text.py \
-    common/view/trace/bottleneck_tables.py
+    common/view/plan/front_text.py common/view/plan/headline.py common/view/plan/launches.py \
+    common/view/plan/offload_plot.py common/view/plan/replicas_text.py common/view/plan/resource_plot.py \
+    common/view/plan/timeline_plot.py common/view/plan/verdict_text.py common/view/profile/energy_plot.py \
+    common/view/profile/latency_plot.py common/view/profile/latency_text.py common/view/profile/schedule_plot.py \
+    common/view/report/blocks.py common/view/report/gallery.py common/view/report/head.py \
+    common/view/report/host_tables.py common/view/report/node_tables.py common/view/report/page.css \
+    common/view/report/page.js common/view/report/page.py common/view/report/plan_tables.py \
+    common/view/report/summary_text.py common/view/report/warnings_text.py common/view/roofline/roofline_plot.py \
+    common/view/roofline/roofline_text.py common/view/roofline/roofs.py common/view/style.py common/view/tables.py \
+    common/view/text.py common/view/trace/bottleneck_tables.py

@@ -25,7 +25,7 @@ from common.fpga.coefficients import load_models
 from common.fpga.device.board_files import load_board
 from common.fpga.engine_catalogue import arrays
 from common.fpga.kernels.overlay.engine import OverlayEngine
-from common.fpga.replicas.frame import Call, Frame
+from common.fpga.replicas.frame import Frame, FrameCall
 from common.fpga.replicas.search import Found, find_streams
 from common.fusion.groups import fuse
 from common.intervals import ThreePoint, combine
@@ -61,7 +61,7 @@ def frame_of(name: str, board: str) -> Frame:
     candidates = task_candidates(net.graph, fuse(net.graph), net.layers, PRECISION, longest_chain=1)
     tasks = [candidate.task for candidate in candidates if candidate.task is not None]
     link = load_board(board, CONFIGS / "boards").link.bytes_per_s
-    calls = tuple(Call(index, task, index == 0) for index, task in enumerate(tasks))
+    calls = tuple(FrameCall(index, task, index == 0) for index, task in enumerate(tasks))
     return Frame(calls, to_card_us=combine(lambda rate: 1e6 * INPUT_BYTES / rate, link))
 
 

@@ -486,7 +486,8 @@ class ReplicaPlansRow(TypedDict):
     """A row of replica_plans.csv."""
 
     division: str
-    is_best: bool
+    is_quickest: bool
+    launch_per: str
     engine: str
     engines: Sequence[str]
     accelerator_count: int

@@ -35,6 +35,7 @@ MAY_BE_EMPTY = {
     *("design_convergence", "design_budgets", "design_mappings", "design_groups"),
     *("npu_nodes", "npu_chip_nodes"),
     *("bottlenecks", "npu_bottlenecks"),
+    *("replica_plans", "replica_rates", "replica_schedule"),
 }
 ARTIFACTS: dict[str, Artifact] = {}
 
@@ -288,8 +289,8 @@ _table(
     "How several equal accelerators fill the board (`--objective throughput`): the best plan for each way to divide "
     "the frames over them, the quickest first.",
     "division",
-    "is_best engine engines accelerator_count region_replicas stage_count call_frame_count in_flight_count "
-    "pessimistic_inferences_per_s likely_inferences_per_s optimistic_inferences_per_s "
+    "is_quickest launch_per engine engines accelerator_count region_replicas stage_count call_frame_count "
+    "in_flight_count pessimistic_inferences_per_s likely_inferences_per_s optimistic_inferences_per_s "
     "card_pessimistic_inferences_per_s card_likely_inferences_per_s card_optimistic_inferences_per_s "
     f"bound_inferences_per_s stream_bottleneck {_cases('batch_latency', '_us')} {_cases('clock', '_mhz')} "
     "resident_weight_bytes stream_memory_bytes is_judged",

@@ -638,7 +638,7 @@ _text(
     "`one array`: nothing, there is one for the whole board",
     allowed=("frames", "layers", "heads", "one array"),
 )
-_flag("is_best", "Whether it has the highest likely rate of all divisions")
+_flag("is_quickest", "Whether it has the highest likely rate of all divisions")
 _count("accelerator_count", "Equal accelerators on the board", minimum=1)
 _mapping("region_replicas", "Accelerators in each region of the board; `board` where one spans several")
 _count("stage_count", "Accelerators that a frame passes one after the other", minimum=1)

@@ -52,7 +52,7 @@ def plan_trace(
 
 
 def _stream_title(replicas: Sequence[ReplicaPlansRow]) -> str:
-    best = next(row for row in replicas if row["is_best"])
+    best = next(row for row in replicas if row["is_quickest"])
     least, likely, most = (
         f"{per_s:.0f}"
         for per_s in (

@@ -14,7 +14,7 @@ from common.fpga.kernels.estimate import Engine
 from common.fpga.kernels.systolic.array import SystolicArray
 from common.fpga.planning.plan import Plan
 from common.fpga.replicas.search import Found
-from common.fpga.replicas.stream import Stage, Stream
+from common.fpga.replicas.stream import FrameStage, ReplicaStream
 from common.fpga.replicas.timeline import units
 
 FOLDER = "replicas"
@@ -33,7 +33,7 @@ def _json(content: dict[str, Any]) -> str:
     return json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
 
 
-def replica_units(stream: Stream, board: Board) -> Iterator[ComputeUnit]:
+def replica_units(stream: ReplicaStream, board: Board) -> Iterator[ComputeUnit]:
     """Yield the engines of every replica: R1, and R1_1 beside it; those of one replica share its channels."""
     regions: list[str | None] = [region for region, count in stream.counts.items() for _ in range(count)]
     first = 0
@@ -91,7 +91,7 @@ def _dsp_cycles(engine: Engine) -> int:
     return engine.dsp_cycles if isinstance(engine, SystolicArray) else 1
 
 
-def _stage(plan: Plan, stage: Stage) -> dict[str, Any]:
+def _stage(plan: Plan, stage: FrameStage) -> dict[str, Any]:
     names, graph = plan.formulation.names, plan.workload.groups
     return {
         "keeps_weights": stage.keeps_weights,
@@ -107,7 +107,7 @@ def _stage(plan: Plan, stage: Stage) -> dict[str, Any]:
     }
 
 
-def _to_check(stream: Stream) -> Iterator[str]:
+def _to_check(stream: ReplicaStream) -> Iterator[str]:
     """Yield what the plan assumes and no file of the folder shows."""
     main = stream.stages[0].replica.main
     if _dsp_cycles(main) > 1:

@@ -134,7 +134,7 @@ def plan_results(
         "offload_front": front_rows(workload, request, models, plan, most_batch),
     }
     found = streams_of(plan, models) if request.objective == "throughput" else None
-    tables |= replica_tables(found, is_judged=plan.is_judged)
+    tables |= replica_tables(found, request.launch_per, is_judged=plan.is_judged)
     return Results(tables, tuple(plan_notes(plan, speedup)), plan, found)
 
 

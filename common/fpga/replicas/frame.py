@@ -17,7 +17,7 @@ KINDS = ("systolic", "overlay", "attention", "rowwise")
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class FrameCall:
     """One group on the card; ``reads_host`` says whether it reads a tensor of the host."""
 
     candidate: int
@@ -39,7 +39,7 @@ class Frame:
         live_bytes: most bytes of activations in the card's memory at one moment.
     """
 
-    calls: tuple[Call, ...]
+    calls: tuple[FrameCall, ...]
     host_us: ThreePoint = NOTHING
     to_card_us: ThreePoint = NOTHING
     to_host_us: ThreePoint = NOTHING
@@ -70,14 +70,11 @@ def frame_of(plan: Plan) -> Frame:
     on_card = frozenset(items)
     to_card, to_host = _crossing(problem.flows, on_card)
     entering = {item for flow in to_card for item in flow.consumers}
-    calls = tuple(Call(index, task, item in entering) for item, (index, task) in sorted(items.items()))
-    rest_us = [_rest_us(plan, on_card, case) for case in CASES]
-    # A short host is pessimistic for a gain; for a rate a long one is.
-    host = ThreePoint(max(rest_us), rest_us[CASES.index("likely")], min(rest_us))
+    calls = tuple(FrameCall(index, task, item in entering) for item, (index, task) in sorted(items.items()))
     sizes = formulation.host_bytes
     return Frame(
         calls,
-        host,
+        _rest_us(plan, on_card),
         _sum(flow.h2d_us for flow in to_card),
         _sum(flow.d2h_us for flow in to_host),
         _sum([*(flow.h2d_convert_us for flow in to_card), *(flow.d2h_convert_us for flow in to_host)]),
@@ -86,9 +83,20 @@ def frame_of(plan: Plan) -> Frame:
     )
 
 
-def _rest_us(plan: Plan, on_card: frozenset[int], case: Case) -> float:
-    items = in_case(plan.problem, plan.workload, case).items
-    return sum(item.host_us for number, item in enumerate(items) if number not in on_card)
+def _rest_us(plan: Plan, on_card: frozenset[int]) -> ThreePoint:
+    """Return the time of the steps that stay on the host; a long one is pessimistic for a rate.
+
+    In the pessimistic case the whole gap between nodes stays. In the others each node that moves takes its share along:
+    what the runtime did between nodes is what launches do now, and these are a resource of their own.
+    """
+
+    def rest_us(case: Case) -> float:
+        items = in_case(plan.problem, plan.workload, case).items
+        return sum(item.host_us for number, item in enumerate(items) if number not in on_card)
+
+    run, least_us = plan.workload.host.latency, rest_us("optimistic")  # in this case the gap goes with the nodes
+    likely_us = least_us * run.likely / run.optimistic
+    return ThreePoint(max(likely_us, *map(rest_us, CASES)), likely_us, min(likely_us, least_us))
 
 
 def _crossing(flows: Sequence[OffloadFlow], card: frozenset[int]) -> tuple[list[OffloadFlow], list[OffloadFlow]]:

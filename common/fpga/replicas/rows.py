@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
+from common.fpga.planning.problem_builder import LaunchPer
 from common.fpga.replicas.search import Found
-from common.fpga.replicas.stream import Stream, per_s
+from common.fpga.replicas.stream import ReplicaStream, per_s
 from common.fpga.replicas.timeline import first_calls
 
 if TYPE_CHECKING:
@@ -15,18 +16,18 @@ if TYPE_CHECKING:
 SPANNING = "board"  # as offload_plan names the region of an engine that spans several
 
 
-def plan_rows(found: Found, *, is_judged: bool) -> list[ReplicaPlansRow]:
+def plan_rows(found: Found, launch_per: LaunchPer, *, is_judged: bool) -> list[ReplicaPlansRow]:
     """Return a row for each way to divide the frames, the quickest first."""
     streams = sorted(found.streams, key=lambda each: (each is not found.best, -each.rate_per_s.likely))
-    return [_plan_row(each, found, is_judged=is_judged) for each in streams]
+    return [_plan_row(each, found, launch_per, is_judged=is_judged) for each in streams]
 
 
-def _plan_row(each: Stream, found: Found, *, is_judged: bool) -> ReplicaPlansRow:
+def _plan_row(each: ReplicaStream, found: Found, launch_per: LaunchPer, *, is_judged: bool) -> ReplicaPlansRow:
     replica, clock = each.stages[0].replica, each.stages[0].replica.main.clock_cases_mhz
     rate, card, latency = each.rate_per_s, each.card_rate_per_s, each.latency_us
     return {
         "division": each.division,
-        "is_best": each is found.best,
+        "is_quickest": each is found.best,
         "engine": replica.name,
         "engines": [engine.name for engine in replica.engines],
         "accelerator_count": each.replica_count,
@@ -52,6 +53,7 @@ def _plan_row(each: Stream, found: Found, *, is_judged: bool) -> ReplicaPlansRow
             call.task.weight_bytes for stage in each.stages if stage.keeps_weights for call in stage.calls
         ),
         "stream_memory_bytes": each.memory_bytes,
+        "launch_per": launch_per,
         "is_judged": is_judged,
     }
 
@@ -61,7 +63,7 @@ def rate_rows(found: Found) -> list[ReplicaRatesRow]:
     return [row for each in found.streams for row in _rate_rows(each)]
 
 
-def _rate_rows(each: Stream) -> Iterator[ReplicaRatesRow]:
+def _rate_rows(each: ReplicaStream) -> Iterator[ReplicaRatesRow]:
     for resource, us in sorted(each.busy_us.items(), key=lambda item: -item[1].likely):
         yield {
             "division": each.division,
@@ -93,12 +95,12 @@ def schedule_rows(found: Found) -> list[ReplicaScheduleRow]:
     ]
 
 
-def tables(found: Found | None, *, is_judged: bool) -> Mapping[str, list[Mapping[str, object]]]:
+def tables(found: Found | None, launch_per: LaunchPer, *, is_judged: bool) -> Mapping[str, list[Mapping[str, object]]]:
     """Return the rows of all tables of replicas by name; without a stream they are empty."""
     if found is None:
         return {"replica_plans": [], "replica_rates": [], "replica_schedule": []}
     return {
-        "replica_plans": [*plan_rows(found, is_judged=is_judged)],
+        "replica_plans": [*plan_rows(found, launch_per, is_judged=is_judged)],
         "replica_rates": [*rate_rows(found)],
         "replica_schedule": [*schedule_rows(found)],
     }

@@ -18,9 +18,9 @@ from common.fpga.kernels.estimate import Engine
 from common.fpga.kernels.overlay.engine import OverlayEngine
 from common.fpga.planning.plan import Plan
 from common.fpga.planning.problem_builder import LaunchPer
-from common.fpga.replicas.frame import Call, Frame, frame_of
+from common.fpga.replicas.frame import Frame, FrameCall, frame_of
 from common.fpga.replicas.replica import Replica, one_array, replicas_for
-from common.fpga.replicas.stream import Division, Stage, Stream, Timing, per_s, stream
+from common.fpga.replicas.stream import CallTimes, Division, FrameStage, ReplicaStream, per_s, stream
 from common.workload.layers import Matmul
 
 DIVISIONS: tuple[Division, ...] = ("frames", "layers", "heads", "one array")
@@ -33,12 +33,12 @@ BISECTIONS = 40
 class Found:
     """The best stream of each division, the best of all, and what no mix of the replicas exceeds."""
 
-    streams: tuple[Stream, ...]
+    streams: tuple[ReplicaStream, ...]
     bound_per_s: float
     tried_count: int
 
     @property
-    def best(self) -> Stream:
+    def best(self) -> ReplicaStream:
         return max(self.streams, key=_merit)
 
 
@@ -71,13 +71,13 @@ def find_streams(
     """
     if not frame.calls:
         return None
-    timing = Timing(board, models, precision, launch_per)
+    timing = CallTimes(board, models, precision, launch_per)
     replicas = list(replicas_for(board, precision, models, frame, overlay))
     counted = [(replica, counts) for replica in replicas if sum((counts := replica.counts(board)).values())]
     candidates = [candidate for replica, counts in counted for candidate in _divided(timing, frame, replica, counts)]
     for replica in one_array(board, precision, models, frame, arrays):
-        candidates.append(("one array", {}, [Stage(replica, 0, frame.calls)]))
-    found: dict[Division, Stream] = {}
+        candidates.append(("one array", {}, [FrameStage(replica, 0, frame.calls)]))
+    found: dict[Division, ReplicaStream] = {}
     for division, counts, stages in candidates:
         best = _best_batch(timing, frame, division, counts, stages)
         if best is not None and (division not in found or _merit(best) > _merit(found[division])):
@@ -89,7 +89,7 @@ def find_streams(
     return Found(streams, bound, len(candidates))
 
 
-def _merit(candidate: Stream) -> tuple[float, float, float, int]:
+def _merit(candidate: ReplicaStream) -> tuple[float, float, float, int]:
     """Return what streams are compared by: the likely rate, the rate of the card alone, the latency, few replicas."""
     rates = candidate.rate_per_s.likely, candidate.card_rate_per_s.likely
     return (*rates, -candidate.latency_us.likely, -candidate.replica_count)
@@ -101,8 +101,8 @@ def batches(most: int) -> list[int]:
 
 
 def _best_batch(
-    timing: Timing, frame: Frame, division: Division, counts: dict[str, int], stages: Sequence[Stage]
-) -> Stream | None:
+    timing: CallTimes, frame: Frame, division: Division, counts: dict[str, int], stages: Sequence[FrameStage]
+) -> ReplicaStream | None:
     """Return the stream with the fewest frames in a call that is nearly the quickest, of those that fit the memory."""
     streams = [
         stream(timing, frame, division, counts, stages, frames)
@@ -113,13 +113,13 @@ def _best_batch(
     return next((each for each in fitting if each.card_rate_per_s.likely >= NEARLY * most), None)
 
 
-Candidate = tuple[Division, dict[str, int], list[Stage]]
+Candidate = tuple[Division, dict[str, int], list[FrameStage]]
 
 
-def _divided(timing: Timing, frame: Frame, replica: Replica, counts: dict[str, int]) -> Iterator[Candidate]:
+def _divided(timing: CallTimes, frame: Frame, replica: Replica, counts: dict[str, int]) -> Iterator[Candidate]:
     """Yield each way to divide a frame, or the frames, over so many replicas."""
     count = sum(counts.values())
-    whole = Stage(replica.keeping_weights(frame.weight_bytes) or replica, 0, frame.calls)
+    whole = FrameStage(replica.keeping_weights(frame.weight_bytes) or replica, 0, frame.calls)
     yield "frames", counts, [whole]
     if count > 1 and any(has_heads(call) for call in frame.calls):
         yield "heads", counts, [whole]
@@ -130,18 +130,18 @@ def _divided(timing: Timing, frame: Frame, replica: Replica, counts: dict[str, i
                 yield "layers", counts, [_resident(stage) for stage in stages]
 
 
-def has_heads(call: Call) -> bool:
+def has_heads(call: FrameCall) -> bool:
     """Return whether a call has products of two activations, such as the heads of an attention, side by side."""
     return any(isinstance(layer, Matmul) and layer.batch > 1 and not layer.has_weight for layer in call.task.layers)
 
 
-def _resident(stage: Stage) -> Stage:
+def _resident(stage: FrameStage) -> FrameStage:
     """Return the stage with its weights on the chip, if they fit there."""
     weight_bytes = sum(call.task.weight_bytes for call in stage.calls)
     return replace(stage, replica=stage.replica.keeping_weights(weight_bytes) or stage.replica)
 
 
-def balanced(timing: Timing, replica: Replica, calls: Sequence[Call], stage_count: int) -> list[Stage]:
+def balanced(timing: CallTimes, replica: Replica, calls: Sequence[FrameCall], stage_count: int) -> list[FrameStage]:
     """Divide calls into contiguous stages so that the slowest engine of any stage takes the least time.
 
     Bisection over that time: first come, first packed is right for contiguous parts.
@@ -153,7 +153,7 @@ def balanced(timing: Timing, replica: Replica, calls: Sequence[Call], stage_coun
         middle = (low + high) / 2
         low, high = (low, middle) if len(_packed(loads, middle)) <= stage_count else (middle, high)
     starts = [*_packed(loads, high), len(calls)]
-    return [Stage(replica, first, tuple(calls[first:end])) for first, end in pairwise(starts)]
+    return [FrameStage(replica, first, tuple(calls[first:end])) for first, end in pairwise(starts)]
 
 
 def _packed(loads: Sequence[dict[str, float]], most_us: float) -> list[int]:
@@ -169,7 +169,9 @@ def _packed(loads: Sequence[dict[str, float]], most_us: float) -> list[int]:
     return starts
 
 
-def _bound_per_s(timing: Timing, frame: Frame, replicas: Iterable[Replica], streams: Sequence[Stream]) -> float:
+def _bound_per_s(
+    timing: CallTimes, frame: Frame, replicas: Iterable[Replica], streams: Sequence[ReplicaStream]
+) -> float:
     """Return the frames per second that no mix of the replicas exceeds, in the likely case."""
     most = timing.models.replicas.most_frames
     quickest = []

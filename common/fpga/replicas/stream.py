@@ -27,7 +27,7 @@ from common.fpga.kernels.estimate import Engine, KernelEstimate
 from common.fpga.kernels.systolic.array import SystolicArray
 from common.fpga.kernels.team import Team
 from common.fpga.planning.problem_builder import LaunchPer, launch_rule
-from common.fpga.replicas.frame import Call, Frame
+from common.fpga.replicas.frame import Frame, FrameCall
 from common.fpga.replicas.replica import Replica
 from common.fpga.speedup.energy import kernel_dynamic_uj
 from common.fpga.speedup.totals import Card, CardWork
@@ -41,7 +41,7 @@ W_US = 1.0  # watts times microseconds are microjoules
 
 
 @dataclass(frozen=True, slots=True)
-class Stage:
+class FrameStage:
     """Calls that one replica computes of each of its frames.
 
     Attributes:
@@ -52,7 +52,7 @@ class Stage:
 
     replica: Replica
     first: int
-    calls: tuple[Call, ...]
+    calls: tuple[FrameCall, ...]
 
     @property
     def keeps_weights(self) -> bool:
@@ -60,7 +60,7 @@ class Stage:
 
 
 @dataclass(frozen=True, slots=True)
-class Work:
+class StageWork:
     """Calls over ``frames`` frames on the engines of a replica: time by resource, launches, operations and bytes."""
 
     frames: int
@@ -80,7 +80,7 @@ class Work:
 
 
 @dataclass
-class Timing:
+class CallTimes:
     """Times of calls on a board, each computed once.
 
     Attributes:
@@ -108,7 +108,7 @@ class Timing:
             self._known[key] = together.estimate(batched(key[2], frames))
         return self._known[key]
 
-    def work(self, replica: Replica, calls: Iterable[Call], frames: int, members: int = 1) -> Work:
+    def work(self, replica: Replica, calls: Iterable[FrameCall], frames: int, members: int = 1) -> StageWork:
         """Return the work of calls over frames on one replica, or on ``members`` that share each call."""
         busy: dict[str, list[ThreePoint]] = {}
         launches = flops = moved = 0
@@ -120,7 +120,7 @@ class Timing:
             launches += is_launched * members
             flops += estimate.flops
             moved += estimate.moved_bytes
-        return Work(frames, {unit: _sum(parts) for unit, parts in busy.items()}, launches, flops, moved)
+        return StageWork(frames, {unit: _sum(parts) for unit, parts in busy.items()}, launches, flops, moved)
 
     def _computed(self, replica: Replica, task: Task, frames: int, members: int) -> tuple[Engine, KernelEstimate]:
         for engine in replica.engines:
@@ -131,7 +131,7 @@ class Timing:
 
 
 @dataclass(frozen=True, slots=True)
-class Stream:
+class ReplicaStream:
     """Frames that flow through the replicas of a board.
 
     Attributes:
@@ -148,10 +148,10 @@ class Stream:
 
     division: Division
     counts: Mapping[str, int]
-    stages: tuple[Stage, ...]
+    stages: tuple[FrameStage, ...]
     chains: int
     frames: int
-    works: tuple[Work, ...]
+    works: tuple[StageWork, ...]
     busy_us: Mapping[str, ThreePoint]
     latency_us: ThreePoint
     memory_bytes: int
@@ -190,13 +190,13 @@ def per_s(every_us: float) -> float:
 
 
 def stream(
-    timing: Timing,
+    timing: CallTimes,
     frame: Frame,
     division: Division,
     counts: Mapping[str, int],
-    stages: Sequence[Stage],
+    stages: Sequence[FrameStage],
     frames: int,
-) -> Stream:
+) -> ReplicaStream:
     """Return the stream of frames over ``frames`` at a time, with the time that each resource gives to a frame."""
     count = sum(counts.values()) or 1
     chains = count // len(stages) if division in ("frames", "layers") else 1
@@ -223,7 +223,7 @@ def stream(
         lambda *parts: frames * sum(parts), frame.to_card_us, frame.to_host_us, frame.convert_us, frame.host_us
     )
     latency = _sum([around, *(work.latency_us for work in works)])
-    found = Stream(division, counts, tuple(stages), chains, frames, tuple(works), busy, latency, 0)
+    found = ReplicaStream(division, counts, tuple(stages), chains, frames, tuple(works), busy, latency, 0)
     copies = chains if timing.board.memory.channel_count > 1 else 1  # a copy in the channels of each chain
     return replace(found, memory_bytes=copies * frame.weight_bytes + found.in_flight * frame.live_bytes)
 
@@ -233,7 +233,7 @@ def _memory_us(board: Board, moved_bytes: float) -> ThreePoint:
     return combine(lambda share: 1e6 * moved_bytes / (rate * share), board.memory.efficiency)
 
 
-def _power_us(timing: Timing, works: Sequence[Work], frames: int) -> ThreePoint:
+def _power_us(timing: CallTimes, works: Sequence[StageWork], frames: int) -> ThreePoint:
     """Return the least time of a frame at the card's limit of power: a card above it slows its clock."""
     card = Card.of_board(timing.board)
     flops, moved = (sum(amounts) / frames for amounts in zip(*((w.flops, w.moved_bytes) for w in works), strict=True))

@@ -10,14 +10,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-from common.fpga.replicas.stream import Stream
+from common.fpga.replicas.stream import ReplicaStream
 
 Activity = Literal["host", "kernel", "transfer"]
 ROUNDS = 3  # calls of each chain that are shown: the second waits for the first, and the third shows the interval
 
 
 @dataclass(frozen=True, slots=True)
-class Bar:
+class FrameBar:
     """Some frames on a lane. ``activity`` is what a lane of the offload's schedule does."""
 
     lane: str
@@ -28,13 +28,13 @@ class Bar:
     finish_us: float
 
 
-def units(stream: Stream) -> list[str]:
+def units(stream: ReplicaStream) -> list[str]:
     """Return the replicas by name: the region, and a number in it."""
     named = [f"{region}.{number}" for region, count in stream.counts.items() for number in range(1, count + 1)]
     return named or ["board"]
 
 
-def first_calls(stream: Stream) -> list[Bar]:
+def first_calls(stream: ReplicaStream) -> list[FrameBar]:
     """Return the bars of the first calls of every chain."""
     free: dict[str, float] = {}
     return [
@@ -45,7 +45,7 @@ def first_calls(stream: Stream) -> list[Bar]:
     ]
 
 
-def lanes_of(stream: Stream, chain: int) -> list[str]:
+def lanes_of(stream: ReplicaStream, chain: int) -> list[str]:
     """Return the lane of each stage of a chain; where all replicas share every call, there is one lane of all."""
     names = units(stream)
     if stream.division == "heads":
@@ -54,14 +54,14 @@ def lanes_of(stream: Stream, chain: int) -> list[str]:
     return names[chain * count : (chain + 1) * count]
 
 
-def _call(stream: Stream, call: int, free: dict[str, float]) -> Iterator[Bar]:
+def _call(stream: ReplicaStream, call: int, free: dict[str, float]) -> Iterator[FrameBar]:
     first, chain = call * stream.frames + 1, call % stream.chains
     last, ready = first + stream.frames - 1, 0.0
 
-    def taken(lane: str, activity: Activity, every_us: float, after_us: float) -> Bar:
+    def taken(lane: str, activity: Activity, every_us: float, after_us: float) -> FrameBar:
         start = max(after_us, free.get(lane, 0.0))
         free[lane] = start + every_us
-        return Bar(lane, activity, first, last, start, start + every_us)
+        return FrameBar(lane, activity, first, last, start, start + every_us)
 
     whole = stream.frames
     shared = {name: us.likely * whole for name, us in stream.busy_us.items()}

@@ -6,6 +6,7 @@ import textwrap
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from common.view.plan.launches import HARDWARE
 from common.view.tables import Table, TableColumn
 from common.view.text import MISSING, WIDTH, duration, significant
 
@@ -24,9 +25,11 @@ def _interval(least: float | None, most: float | None) -> str:
 
 
 def places(row: ReplicaPlansRow) -> str:
-    """Return how many accelerators each region has, as in ``2 in SLR0, 2 in SLR1``."""
-    counts = row["region_replicas"].items()
-    return ", ".join(f"{count} in {region}" for region, count in counts)
+    """Return how many accelerators each region has, as in ``5 in SLR0, 4 in SLR1``, or ``2 in each of 3``."""
+    counts: dict[str, int] = row["region_replicas"]
+    if len(counts) > 1 and len(set(counts.values())) == 1:
+        return f"{next(iter(counts.values()))} in each of {len(counts)}"
+    return ", ".join(f"{count} in {region}" for region, count in counts.items())
 
 
 PLANS: Table[ReplicaPlansRow] = Table(
@@ -61,9 +64,15 @@ RATES: Table[ReplicaRatesRow] = Table(
 )
 
 
+RATES_BY_DIVISION: Table[ReplicaRatesRow] = Table(
+    TableColumn("divided", lambda row: row["division"]),
+    *RATES.columns,
+)
+
+
 def replica_headline(plans: Sequence[ReplicaPlansRow]) -> str:
     """Return the frames per second of the best plan in one sentence; empty where there is none."""
-    best = next((row for row in plans if row["is_best"]), None)
+    best = next((row for row in plans if row["is_quickest"]), None)
     if best is None:
         return ""
     count, engine = best["accelerator_count"], best["engine"]
@@ -76,14 +85,15 @@ def replica_headline(plans: Sequence[ReplicaPlansRow]) -> str:
     alone = next((row["likely_inferences_per_s"] for row in plans if row["division"] == ALONE), None)
     if alone and best["division"] != ALONE:
         text += f"; one array over the board: {rate(alone)}"
-    return f"{text}; no mix of such arrays exceeds {rate(best['bound_inferences_per_s'])}"
+    text += f"; no mix of such arrays exceeds {rate(best['bound_inferences_per_s'])}"
+    return f"only with {HARDWARE}: {text}" if best["launch_per"] == "phase" else text
 
 
 def replica_report(plans: Sequence[ReplicaPlansRow], rates: Sequence[ReplicaRatesRow]) -> str:
     """Return the answer, the ways to divide the frames, where the arrays are, and what each resource allows."""
     if not plans:
         return "No array of the board computes this model: there is no stream of frames."
-    best = next(row["division"] for row in plans if row["is_best"])
+    best = next(row["division"] for row in plans if row["is_quickest"])
     of_best = [row for row in rates if row["division"] == best]
     answer = "\n".join(textwrap.wrap(replica_headline(plans), WIDTH, subsequent_indent="  ", break_on_hyphens=False))
     return "\n\n".join([answer, PLANS.text(plans), PLACES.text(plans), f"{RATES.text(of_best)}\n* it bounds the rate"])

@@ -18,6 +18,7 @@ from common.view.plan.cases import (
     value_text,
 )
 from common.view.plan.fpga_text import INTERVAL_ON_CARD, LABELS, ON_CARD, ON_HOST, operators, reasons
+from common.view.plan.launches import HARDWARE, is_per_phase
 from common.view.tables import Table, TableColumn
 from common.view.text import MISSING, duration, percent, significant
 
@@ -82,7 +83,11 @@ def outlook(tables: Tables) -> list[str]:
     if is_not_judged(verdicts):
         return reasons(verdicts)
     costs = [line for objective in OBJECTIVES for line in _outlook(terms, objective)] if is_planned(terms) else []
-    return [*_other_plans(tables.get("offload_comparison", ())), *costs, *_stream(tables)]
+    compared = tables.get("offload_comparison", ())
+    others, phased = ([row for row in compared if is_per_phase(row) == phase] for phase in (False, True))
+    of_plan = [row for row in compared if row["alternative"] == "plan"]
+    assumed = [f"{line}, only on {HARDWARE}" for line in _other_plans([*of_plan, *phased])]
+    return [*_other_plans([*of_plan, *others]), *costs, *_stream(tables), *assumed]
 
 
 def _other_plans(compared: Sequence[OffloadComparisonRow]) -> list[str]:

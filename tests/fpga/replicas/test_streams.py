@@ -13,10 +13,10 @@ from common.fpga.device.resources import Resources
 from common.fpga.engine_catalogue import arrays
 from common.fpga.kernels.overlay.engine_files import load_engine
 from common.fpga.kernels.systolic.array import SystolicArray
-from common.fpga.replicas.frame import Call, Frame
+from common.fpga.replicas.frame import Frame, FrameCall
 from common.fpga.replicas.replica import Replica, replicas_for, shared_ports
-from common.fpga.replicas.search import Timing, balanced, batches, find_streams, has_heads
-from common.fpga.replicas.stream import Stage, stream
+from common.fpga.replicas.search import CallTimes, balanced, batches, find_streams, has_heads
+from common.fpga.replicas.stream import FrameStage, stream
 from common.fpga.replicas.timeline import first_calls, units
 from common.intervals import ThreePoint
 from common.workload.layers import Convolution, Matmul, Pooling
@@ -38,7 +38,7 @@ def pool(channels, side):
 
 
 def frame_of(*tasks, **values):
-    return Frame(tuple(Call(index, task, index == 0) for index, task in enumerate(tasks)), **values)
+    return Frame(tuple(FrameCall(index, task, index == 0) for index, task in enumerate(tasks)), **values)
 
 
 FRAME = frame_of(conv(64, 128, 29), pool(128, 29), conv(128, 256, 14), conv(256, 512, 14), conv(512, 512, 7))
@@ -55,7 +55,7 @@ def u280():
 
 
 def timing_of(board, models, launch_per="group"):
-    return Timing(board, models, "int8", launch_per)
+    return CallTimes(board, models, "int8", launch_per)
 
 
 def arrays_of(board, models, frame):
@@ -77,7 +77,7 @@ def test_each_resource_takes_its_share_of_a_frame(u280, models, replicas):
     """Frames over three replicas, seven at a time: 7 frames of a call are one launch, and each replica has a third."""
     replica, frame = replicas[0], replace(FRAME, host_us=ThreePoint.exactly(43.0), to_card_us=ThreePoint(31, 29, 23))
     counts = {"SLR0": 1, "SLR1": 1, "SLR2": 1}
-    made = stream(timing_of(u280, models), frame, "frames", counts, [Stage(replica, 0, frame.calls)], 7)
+    made = stream(timing_of(u280, models), frame, "frames", counts, [FrameStage(replica, 0, frame.calls)], 7)
     estimates = [(replica.engine_of(task), batched(task.nameless, 7)) for task in frame.tasks]
     on_array = [engine.estimate(task).time_us.likely for engine, task in estimates if engine is replica.main]
     beside = [engine.estimate(task).time_us.likely for engine, task in estimates if engine is not replica.main]
@@ -99,7 +99,7 @@ def test_each_resource_takes_its_share_of_a_frame(u280, models, replicas):
 def test_power_bounds_the_rate_at_the_limit_of_the_card(u280, models, replicas):
     """A card of little more power than it draws at rest takes the time in which that little is enough."""
     weak = replace(u280, limit_w=42.4, static_w=ThreePoint.exactly(41.4))
-    made = stream(timing_of(weak, models), FRAME, "frames", {"SLR0": 1}, [Stage(replicas[0], 0, FRAME.calls)], 1)
+    made = stream(timing_of(weak, models), FRAME, "frames", {"SLR0": 1}, [FrameStage(replicas[0], 0, FRAME.calls)], 1)
     energy, estimates = models.energy, [replicas[0].engine_of(task).estimate(task.nameless) for task in FRAME.tasks]
     flops, moved = (sum(getattr(each, name) for each in estimates) for name in ("flops", "moved_bytes"))
     per_byte = energy.memory("hbm").likely + 2 * energy.memory_pj_per_byte["on_chip"].likely
@@ -109,7 +109,7 @@ def test_power_bounds_the_rate_at_the_limit_of_the_card(u280, models, replicas):
 
 
 def test_a_phase_is_launched_once_and_a_group_each_time(u280, models, replicas):
-    calls = [Stage(replicas[0], 0, FRAME.calls)]
+    calls = [FrameStage(replicas[0], 0, FRAME.calls)]
     launches = {
         way: stream(timing_of(u280, models, way), FRAME, "frames", {"SLR0": 1}, calls, 1).works[0].launch_count
         for way in ("group", "phase")
@@ -131,7 +131,7 @@ def test_stages_are_those_of_brute_force(u280, models, replicas, count):
         for cuts in combinations(range(1, len(FRAME.calls)), count - 1):
             ends = [0, *cuts, len(FRAME.calls)]
             parts = [FRAME.calls[first:end] for first, end in pairwise(ends)]
-            ways.append(slowest([Stage(replica, 0, part) for part in parts], timing))
+            ways.append(slowest([FrameStage(replica, 0, part) for part in parts], timing))
         assert slowest(made, timing) == pytest.approx(min(ways), rel=1e-6)
 
 
