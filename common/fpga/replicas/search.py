@@ -27,6 +27,8 @@ DIVISIONS: tuple[Division, ...] = ("frames", "layers", "heads", "one array")
 MOST_STAGES = 8
 NEARLY = 0.95  # of the highest rate: fewer frames in a call that reach it keep the latency low
 BISECTIONS = 40
+# Candidates of a division are compared by calls over so many frames; the best of them, by all numbers of frames.
+COMPARED_FRAMES, MOST_CANDIDATES = 8, 6
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +80,7 @@ def find_streams(
     for replica in one_array(board, precision, models, frame, arrays):
         candidates.append(("one array", {}, [FrameStage(replica, 0, frame.calls)]))
     found: dict[Division, ReplicaStream] = {}
-    for division, counts, stages in candidates:
+    for division, counts, stages in _promising(timing, frame, candidates):
         best = _best_batch(timing, frame, division, counts, stages)
         if best is not None and (division not in found or _merit(best) > _merit(found[division])):
             found[division] = best
@@ -114,6 +116,18 @@ def _best_batch(
 
 
 Candidate = tuple[Division, dict[str, int], list[FrameStage]]
+
+
+def _promising(timing: CallTimes, frame: Frame, candidates: Iterable[Candidate]) -> Iterator[Candidate]:
+    """Yield the candidates of each division with the highest rates, by calls over one number of frames."""
+    by_division: dict[Division, list[tuple[float, Candidate]]] = {}
+    frames = min(COMPARED_FRAMES, timing.models.replicas.most_frames)
+    for candidate in candidates:
+        rate = stream(timing, frame, *candidate, frames).card_rate_per_s.likely
+        by_division.setdefault(candidate[0], []).append((rate, candidate))
+    for rated in by_division.values():
+        ranked = sorted(rated, key=lambda pair: -pair[0])
+        yield from (candidate for _, candidate in ranked[:MOST_CANDIDATES])
 
 
 def _divided(timing: CallTimes, frame: Frame, replica: Replica, counts: dict[str, int]) -> Iterator[Candidate]:

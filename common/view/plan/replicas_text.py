@@ -26,8 +26,8 @@ def _interval(least: float | None, most: float | None) -> str:
 
 def places(row: ReplicaPlansRow) -> str:
     """Return how many accelerators each region has, as in ``5 in SLR0, 4 in SLR1``, or ``2 in each of 3``."""
-    counts: dict[str, int] = row["region_replicas"]
-    if len(counts) > 1 and len(set(counts.values())) == 1:
+    counts = row["region_replicas"]
+    if len(counts) > 1 and len({*counts.values()}) == 1:
         return f"{next(iter(counts.values()))} in each of {len(counts)}"
     return ", ".join(f"{count} in {region}" for region, count in counts.items())
 
