@@ -99,10 +99,11 @@ def comparisons(names: Sequence[str] | None = None) -> Iterator[Compared]:
             if names is None or name in names:
                 found = planned(name, card.board)
                 best = found.best
-                alone = next(each for each in found.streams if each.division == "one array").rate_per_s.likely
+                alone = next((each for each in found.streams if each.division == "one array"), None)
                 design = f"{best.replica_count} x {best.stages[0].replica.name}, {best.division}"
                 rate = best.rate_per_s
-                yield Compared(card, name, published, rate, design, alone, same_engines(card, name))
+                one_array = 0.0 if alone is None else alone.rate_per_s.likely
+                yield Compared(card, name, published, rate, design, one_array, same_engines(card, name))
 
 
 def report(names: Sequence[str] | None = None) -> str:

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import product
-from math import prod
+from math import inf, prod
 
 from common.fpga.coefficients import Models
 from common.fpga.device.board import Board
@@ -29,16 +29,18 @@ from common.fpga.kernels.dataflow.rowwise import RowwiseEngine, is_streamed
 from common.fpga.kernels.estimate import Engine
 from common.fpga.kernels.overlay.engine import OverlayEngine
 from common.fpga.kernels.ports import MemoryPorts
-from common.fpga.kernels.systolic.array import SystolicArray, build_array
+from common.fpga.kernels.systolic.array import ELEMENT_BYTES, SystolicArray, build_array
 from common.fpga.kernels.systolic.array_resources import dsp_count
 from common.fpga.kernels.systolic.epilogue import epilogue, fused_products
+from common.fpga.kernels.systolic.tiling import Tile
 from common.fpga.replicas.frame import Frame
 from common.intervals import ThreePoint
 from common.workload.tasks import Task, batched
 
 PER_REGION = (1, 2, 3, 4, 5, 6, 8)
-SIZES_OF_ROOM = 2  # arrays that are tried in each room: those with the least time for the products
+SIZES_OF_ROOM = 2  # arrays that are tried in each room, of each kind: those with the least time for the products
 BESIDE_SHARES = (1 / 64, 1 / 32, 1 / 16, 1 / 8, 1 / 4)  # of a replica's room, for the engine of rows and pools
+BESIDE_TIME = 1 / 3  # of the array's time at most, so that a quicker array than the likely one does not wait for it
 TRIED_FRAMES = 4  # frames of a call by which arrays of one room are compared
 URAM_BYTES, BRAM_BYTES = 36_864, 4_608  # 288 Kb and 36 Kb
 
@@ -168,14 +170,19 @@ def _arrays(
     products, costs = fused_products(counts), models.dataflow.on(board.dsp_type)
     ports = shared_ports(board, in_region)
     pumping = models.replicas.pumped.get(precision)
-    for dsp_cycles in (1, pumping.dsp_cycles) if pumping and board.dsp_pumping == 1 else (1,):
+    ways = (1, pumping.dsp_cycles) if pumping and board.dsp_pumping == 1 else (1,)
+    for dsp_cycles, has_small_tile in product(ways, (False, True)):
         rate = board.macs_per_dsp[precision] * dsp_cycles
 
-        def built(size: Size, rate: float = rate, dsp_cycles: int = dsp_cycles) -> SystolicArray | None:
+        def built(
+            size: Size, rate: float = rate, dsp_cycles: int = dsp_cycles, has_small_tile: bool = has_small_tile
+        ) -> SystolicArray | None:
             if dsp_count(*size, precision, rate) > room.dsp:
                 return None
+            # As if loads took no time: 64 sums an element, which are LUT RAM, for more traffic and a larger array.
+            tile = Tile.balanced(size, ELEMENT_BYTES[precision], inf) if has_small_tile else None
             behind = epilogue(size, precision, products, costs)
-            array = build_array(size, precision, ports, rate, models.systolic, room=room, epilogue=behind)
+            array = build_array(size, precision, ports, rate, models.systolic, tile, room=room, epilogue=behind)
             if not replace(array.resources, memory_channels=0.0).fits(room):
                 return None
             return replace(array, dsp_cycles=dsp_cycles)
@@ -233,7 +240,7 @@ def _complete(
     room: Resources,
     in_region: int,
 ) -> Iterator[Replica]:
-    """Yield the array with the smallest engines beside it that are no slower than it, where all fit the room."""
+    """Yield the array with the smallest engines beside it that take a third of its time at most, where all fit."""
     others = [task for task in tasks if main.estimate(task) is None]
     whole_us = _busy_us(main, tasks)
     left = room + replace(main.resources, memory_channels=0.0).times(-1)
@@ -242,7 +249,7 @@ def _complete(
         served = [task for task in others if (kind == "attention") == (task.kind == "attention")]
         if served:
             fitting = [each for each in built(board, precision, models, served, room) if _fits(each, left)]
-            quick = [each for each in fitting if _busy_us(each, served) <= whole_us]
+            quick = [each for each in fitting if _busy_us(each, served) <= BESIDE_TIME * whole_us]
             chosen = next(iter(quick), min(fitting, key=lambda each: _busy_us(each, served), default=None))
             if chosen is None:
                 return
