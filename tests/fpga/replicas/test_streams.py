@@ -64,8 +64,8 @@ def arrays_of(board, models, frame):
 
 @pytest.fixture(scope="module")
 def replicas(u280, models):
-    """The first of many: two arrays for a region each, and two with pumped DSPs."""
-    return list(islice(replicas_for(u280, "int8", models, FRAME, None), 4))
+    """The first of many: for a region each, with either tile, with and without pumped DSPs."""
+    return list(islice(replicas_for(u280, "int8", models, FRAME, None), 8))
 
 
 @pytest.fixture(scope="module")
