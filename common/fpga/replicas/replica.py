@@ -41,7 +41,7 @@ PER_REGION = (1, 2, 3, 4, 5, 6, 8)
 SIZES_OF_ROOM = 2  # arrays that are tried in each room, of each kind: those with the least time for the products
 BESIDE_SHARES = (1 / 64, 1 / 32, 1 / 16, 1 / 8, 1 / 4)  # of a replica's room, for the engine of rows and pools
 BESIDE_TIME = 1 / 3  # of the array's time at most, so that a quicker array than the likely one does not wait for it
-TRIED_FRAMES = 4  # frames of a call by which arrays of one room are compared
+TRIED_FRAMES = 8  # frames of a call by which engines of one room are compared
 URAM_BYTES, BRAM_BYTES = 36_864, 4_608  # 288 Kb and 36 Kb
 
 
@@ -110,7 +110,7 @@ def replicas_for(
     tasks = [task.nameless for task in frame.tasks]
     for in_region in PER_REGION:
         for room in _rooms(board, in_region):
-            left = room + _least_beside(board, precision, models, tasks, room).times(-1)
+            left = room + _reserved(board, precision, models, tasks, room).times(-1)
             for array in _arrays(board, precision, models, tasks, left, in_region):
                 yield from _complete(array, board, precision, models, tasks, room, in_region)
     if overlay is not None and overlay.config.board == board.name:
@@ -128,16 +128,16 @@ def one_array(
             yield from _complete(array, board, precision, models, tasks, whole, 1)
 
 
-def _least_beside(board: Board, precision: str, models: Models, tasks: list[Task], room: Resources) -> Resources:
-    """Return what the smallest engines take that compute what no array does: the array's room is the rest."""
+def _reserved(board: Board, precision: str, models: Models, tasks: list[Task], room: Resources) -> Resources:
+    """Return what engines of a middle size take that compute what no array does: the array's room is the rest."""
     attended = [task for task in tasks if task.kind == "attention"]
     streamed = [task for task in tasks if not task.macs and task.kind != "attention"]
     built = [
-        *(_attention(board, precision, models, attended, room) if attended else []),
-        *(_rowwise(board, precision, models, streamed, room) if streamed else []),
+        _attention(board, precision, models, attended, room) if attended else [],
+        _rowwise(board, precision, models, streamed, room) if streamed else [],
     ]
-    smallest = {engine.kind: engine for engine in reversed(built)}  # each list begins with its smallest
-    return replace(total(engine.resources for engine in smallest.values()), memory_channels=0.0)
+    middle = [each[len(each) // 2] for each in built if each]
+    return replace(total(engine.resources for engine in middle), memory_channels=0.0)
 
 
 def _rooms(board: Board, in_region: int) -> list[Resources]:
@@ -263,7 +263,9 @@ def _fits(engine: Engine, left: Resources) -> bool:
 
 
 def _busy_us(engine: Engine, tasks: Iterable[Task]) -> float:
-    estimates = ((engine.estimate(task), count) for task, count in Counter(tasks).items())
+    """Return the likely time of the tasks over the frames by which engines are compared."""
+    counts = Counter(tasks).items()
+    estimates = ((engine.estimate(batched(task, TRIED_FRAMES)), count) for task, count in counts)
     return sum(estimate.time_us.likely * count for estimate, count in estimates if estimate is not None)
 
 
