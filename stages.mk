@@ -355,7 +355,7 @@ CODE_09 := common/__init__.py common/artifacts/catalogue.py common/artifacts/che
     common/cli/settings_file.py common/cli/shared_flags.py common/cli/stage.py common/cli/streams.py \
     common/cli/wording.py common/configuration.py common/dag.py common/errors.py common/expressions.py \
     common/free_memory.py common/graph.py common/host_doubts.py common/host_identity.py common/interrupts.py \
-    common/intervals.py common/json_stream.py common/latency/run.py common/latency/statistics.py common/names.py \
+    common/intervals.py common/json_stream.py common/latency/dependence.py common/latency/run.py common/names.py \
     common/note_kinds.py common/number_formats.py common/onnx_graph/by_operator.py common/onnx_graph/malformed.py \
     common/onnx_graph/reading/naming.py common/onnx_graph/reading/outline.py common/onnx_graph/reading/scan.py \
     common/onnx_graph/reading/side_files.py common/onnx_graph/reading/stripping.py \
@@ -394,8 +394,8 @@ CODE_11 := common/__init__.py common/artifacts/catalogue.py common/artifacts/che
     common/comparison/alignment.py common/comparison/difference_rows.py common/comparison/judgement.py \
     common/comparison/measured.py common/comparison/recorded.py common/comparison/series.py \
     common/comparison/stated_figures.py common/errors.py common/expressions.py common/free_memory.py common/graph.py \
-    common/host_doubts.py common/host_identity.py common/interrupts.py common/json_stream.py common/latency/run.py \
-    common/latency/statistics.py common/names.py common/note_kinds.py common/number_formats.py \
+    common/host_doubts.py common/host_identity.py common/interrupts.py common/json_stream.py \
+    common/latency/dependence.py common/latency/run.py common/names.py common/note_kinds.py common/number_formats.py \
     common/onnx_graph/reading/naming.py common/onnx_graph/reading/scan.py common/onnx_graph/reading/side_files.py \
     common/operators.py common/profiling/trace/events.py common/profiling/trace/nesting.py \
     common/profiling/trace/node_runs.py common/profiling/trace/reader.py common/profiling/trace/shapes.py \
@@ -428,7 +428,7 @@ CODE_16 := common/__init__.py common/artifacts/catalogue.py common/artifacts/che
     common/comparison/measured.py common/comparison/series.py common/comparison/stated_figures.py common/errors.py \
     common/free_memory.py common/history/levels.py common/history/record.py common/history/revision.py \
     common/history/store.py common/history/trends.py common/host_doubts.py common/host_identity.py \
-    common/interrupts.py common/latency/statistics.py common/names.py common/note_kinds.py common/number_formats.py \
+    common/interrupts.py common/latency/dependence.py common/names.py common/note_kinds.py common/number_formats.py \
     common/small_file.py common/startup.py common/view/__init__.py common/view/comparison/comparison_tables.py \
     common/view/comparison/history_tables.py common/view/html.css common/view/html.py common/view/tables.py \
     common/view/text.py
@@ -450,7 +450,7 @@ CODE_17 := common/__init__.py common/artifacts/catalogue.py common/artifacts/che
     common/comparison/series.py common/comparison/stated_figures.py common/errors.py common/expressions.py \
     common/free_memory.py common/graph.py common/history/export.py common/history/record.py common/history/revision.py \
     common/history/store.py common/host_doubts.py common/host_identity.py common/interrupts.py common/json_stream.py \
-    common/latency/run.py common/latency/statistics.py common/metric_names.py common/metric_text.py common/names.py \
+    common/latency/dependence.py common/latency/run.py common/metric_names.py common/metric_text.py common/names.py \
     common/note_kinds.py common/number_formats.py common/onnx_graph/reading/naming.py \
     common/onnx_graph/reading/scan.py common/onnx_graph/reading/side_files.py common/profiling/trace/events.py \
     common/profiling/trace/nesting.py common/profiling/trace/node_runs.py common/profiling/trace/reader.py \
