@@ -4,8 +4,9 @@ Reads   ops_profile.csv, op_schedule.csv, op_latency.csv, op_metrics.csv, op_edg
         energy_summary.json, latency_summary.json; a board file.
 Writes  fpga_candidates.csv (every group, and why the plan has it or not), offload_plan.csv (the kernels),
         offload_schedule.csv, offload_comparison.csv (baselines and what-if plans), board_resources.csv, speedup.csv
-        (Amdahl's law, term by term), offload_verdict.csv (whether the plan pays) and offload_front.csv (plans for
-        latency, throughput and energy, by batch and as a stream).
+        (Amdahl's law, term by term), offload_verdict.csv (whether the plan pays), offload_front.csv (plans for
+        latency, throughput and energy, by batch and as a stream); with --objective throughput, replica_plans.csv (how
+        several arrays fill the board), replica_rates.csv (frames per second of each resource), replica_schedule.csv.
 
 Kernel models estimate the time of each group, and of each chain of groups, on every engine that fits the board. A
 solver then chooses the engines and what each computes, so that one inference finishes earliest. All figures are
@@ -21,6 +22,7 @@ EXAMPLE of input (ops_profile.csv) and output (offload_plan.csv), some columns:
 
     python 07_fpga_candidates.py --board u280 --precision int8 --kernel-speedup K1=3.2 --what-if board=u50,clock-mhz=200
     python 07_fpga_candidates.py --board kv260 --precision int8 --engine dpu-b4096
+    python 07_fpga_candidates.py --board u250 --objective throughput
 """
 
 from __future__ import annotations
@@ -47,7 +49,14 @@ from common.fpga.device.board import DEFAULT_PRECISION, PLAN_PRECISIONS
 from common.fpga.hand_off.files import hand_off_files
 from common.fpga.planning.host_basis import HostBasis, HostScale, host_basis, host_scale, read_host_scale
 from common.fpga.planning.problem_builder import LAUNCH_PER
-from common.fpga.planning.request import plan_requests, read_assumptions, require_batch, require_kernel, require_speedup
+from common.fpga.planning.request import (
+    OBJECTIVES,
+    plan_requests,
+    read_assumptions,
+    require_batch,
+    require_kernel,
+    require_speedup,
+)
 from common.fpga.planning.results import Results, plan_results, workload_from_rows
 from common.names import shown
 from common.view.plan.fpga_text import offload_report
@@ -66,6 +75,8 @@ DOCUMENTS = ("latency_summary", "energy_summary")
 def arguments() -> cli.Parser:
     parser = cli.Parser(SCRIPT, __doc__ or "")
     add = parser.setting
+    text = "plan for the least time of one inference, or for the most frames per second, on several arrays at once"
+    add("--objective", default="latency", choices=OBJECTIVES, help=text)
     parser.shared("--board", default="u280")
     add("--precision", default=DEFAULT_PRECISION, choices=PLAN_PRECISIONS, help="number format of the kernels")
     add("--launch-per", choices=LAUNCH_PER, help="launch a kernel for each group, or for each phase on the card")
@@ -164,7 +175,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             results = solve()
             if settings.hand_off:
                 said = map(stage.plain, [*verdict_statements(cast("Tables", results.rows)), *results.notes])
-                texts.update(hand_off_files(results.plan, Path(stage.record.model_path).name, [*said]))
+                model = Path(stage.record.model_path).name
+                texts.update(hand_off_files(results.plan, model, [*said], results.streams))
             stage.note(*results.notes)
             written = {name: transaction.add_rows_by_name(name, rows) for name, rows in results.rows.items()}
         tables = {name: records(frame) for name, frame in written.items()}

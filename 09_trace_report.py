@@ -164,9 +164,11 @@ def report_runs(stage: cli.StageRun) -> None:
     trace = made.trace(*([process] if process else []), *(load.processes if load else ()))
     files["trace"] = trace_json(trace, {"model": model, "clock": "run_latency.csv"})
     if schedule := tables.get("offload_schedule"):
-        verdicts, compared = tables.get("offload_verdict", ()), tables.get("offload_comparison", ())
-        plan = plan_trace(schedule, tables.get("fpga_candidates", ()), compared, stage.plain(headline(tables)))
-        files["plan_trace"] = trace_json(plan, {"model": model, "case": "likely", **said_of(verdicts)})
+        compared, candidates = tables.get("offload_comparison", ()), tables.get("fpga_candidates", ())
+        replicas, frames = tables.get("replica_plans", ()), tables.get("replica_schedule", ())
+        plan = plan_trace(schedule, candidates, compared, stage.plain(headline(tables)), replicas, frames)
+        of_verdict = said_of(tables.get("offload_verdict", ()))
+        files["plan_trace"] = trace_json(plan, {"model": model, "case": "likely", **of_verdict})
     rules = read_rules(Section.of_file(stage.settings.rules), COLUMNS)
     bottlenecks = [*finding_rows(findings(rules, measured({**tables, **of_npu}, summary)))]
     with stage.writing() as transaction:

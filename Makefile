@@ -422,6 +422,7 @@ check-fpga: $(DEV_READY)  ## fit the kernel models again, and count how many pub
 	@$(PYTHON) -m benchmarks.overlay_held_out
 	@$(PYTHON) -m benchmarks.array_coverage
 	@$(PYTHON) -m benchmarks.odds_coverage
+	@$(PYTHON) -m benchmarks.throughput
 	@$(PYTHON) -m benchmarks.offload_scaling
 
 check-design: $(DEV_READY)  ## compare mappings with DOSA's rows (../shared/data/dosa) and with Verilog, and map models

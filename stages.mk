@@ -136,10 +136,10 @@ CODE_05 := common/__init__.py common/artifacts/catalogue.py common/artifacts/che
 SCRIPT_07 := 07_fpga_candidates.py
 TABLE_07 := offload_plan.csv
 READS_07 := 05 04 02 03 01
-OPTIONS_07 := board precision launch_per kernel_speedup what_if time_limit effort batch engine min_share \
+OPTIONS_07 := objective board precision launch_per kernel_speedup what_if time_limit effort batch engine min_share \
     min_intensity_flop_per_byte min_fused_share host_scale host_scale_source host_tables fpga_config hand_off
 CONFIGS_07 := configs/fpga.yaml configs/systolic_rtl.yaml configs/streaming.yaml configs/dataflow.yaml \
-    configs/card_energy.yaml
+    configs/card_energy.yaml configs/replicas.yaml
 CODE_07 := common/__init__.py common/artifacts/catalogue.py common/artifacts/checks/cells.py \
     common/artifacts/checks/documents.py common/artifacts/checks/json_text.py common/artifacts/checks/schema.py \
     common/artifacts/columns.py common/artifacts/folder.py common/artifacts/frames.py common/artifacts/journal.py \
@@ -150,8 +150,8 @@ CODE_07 := common/__init__.py common/artifacts/catalogue.py common/artifacts/che
     common/cli/wording.py common/configuration.py common/errors.py common/expressions.py common/fpga/coefficients.py \
     common/fpga/device/board.py common/fpga/device/board_files.py common/fpga/device/resources.py \
     common/fpga/engine_catalogue.py common/fpga/hand_off/designs.py common/fpga/hand_off/files.py \
-    common/fpga/hand_off/schedule.py common/fpga/hand_off/specification.py common/fpga/hand_off/units.py \
-    common/fpga/kernels/dataflow/attention.py common/fpga/kernels/dataflow/operators.py \
+    common/fpga/hand_off/replicas.py common/fpga/hand_off/schedule.py common/fpga/hand_off/specification.py \
+    common/fpga/hand_off/units.py common/fpga/kernels/dataflow/attention.py common/fpga/kernels/dataflow/operators.py \
     common/fpga/kernels/dataflow/rowwise.py common/fpga/kernels/dataflow/streaming.py common/fpga/kernels/estimate.py \
     common/fpga/kernels/overlay/cycles.py common/fpga/kernels/overlay/engine.py \
     common/fpga/kernels/overlay/engine_files.py common/fpga/kernels/ports.py common/fpga/kernels/systolic/array.py \
@@ -166,15 +166,18 @@ CODE_07 := common/__init__.py common/artifacts/catalogue.py common/artifacts/che
     common/fpga/planning/host_basis.py common/fpga/planning/plan.py common/fpga/planning/plan_notes.py \
     common/fpga/planning/plan_rows.py common/fpga/planning/planned_kernels.py common/fpga/planning/problem_builder.py \
     common/fpga/planning/request.py common/fpga/planning/results.py common/fpga/planning/rule_classes.py \
-    common/fpga/rtl/generate.py common/fpga/sensitivity/draws.py common/fpga/sensitivity/odds.py \
-    common/fpga/sensitivity/plan_odds.py common/fpga/speedup/amdahl.py common/fpga/speedup/energy.py \
-    common/fpga/speedup/speedup_rows.py common/fpga/speedup/totals.py common/fpga/speedup/verdict.py \
-    common/free_memory.py common/fusion/border.py common/fusion/chains.py common/fusion/groups.py \
-    common/fusion/patterns.py common/graph.py common/host_doubts.py common/host_identity.py common/interrupts.py \
-    common/intervals.py common/names.py common/note_kinds.py common/number_formats.py common/operators.py \
-    common/small_file.py common/source_graph.py common/startup.py common/sums.py common/view/__init__.py \
-    common/view/html.css common/view/html.py common/view/plan/cases.py common/view/plan/fpga_text.py \
-    common/view/plan/front_text.py common/view/plan/headline.py common/view/plan/uncertainty_text.py \
+    common/fpga/replicas/frame.py common/fpga/replicas/replica.py common/fpga/replicas/rows.py \
+    common/fpga/replicas/search.py common/fpga/replicas/settings.py common/fpga/replicas/stream.py \
+    common/fpga/replicas/timeline.py common/fpga/rtl/generate.py common/fpga/sensitivity/draws.py \
+    common/fpga/sensitivity/odds.py common/fpga/sensitivity/plan_odds.py common/fpga/speedup/amdahl.py \
+    common/fpga/speedup/energy.py common/fpga/speedup/speedup_rows.py common/fpga/speedup/totals.py \
+    common/fpga/speedup/verdict.py common/free_memory.py common/fusion/border.py common/fusion/chains.py \
+    common/fusion/groups.py common/fusion/patterns.py common/graph.py common/host_doubts.py common/host_identity.py \
+    common/interrupts.py common/intervals.py common/names.py common/note_kinds.py common/number_formats.py \
+    common/operators.py common/small_file.py common/source_graph.py common/startup.py common/sums.py \
+    common/view/__init__.py common/view/html.css common/view/html.py common/view/plan/cases.py \
+    common/view/plan/fpga_text.py common/view/plan/front_text.py common/view/plan/headline.py \
+    common/view/plan/launches.py common/view/plan/replicas_text.py common/view/plan/uncertainty_text.py \
     common/view/tables.py common/view/text.py common/workload/flows.py common/workload/host_cost.py \
     common/workload/layer_rows.py common/workload/layers.py common/workload/plausible_time.py \
     common/workload/task_candidates.py common/workload/tasks.py common/workload/workload.py common/yaml_file.py
@@ -209,18 +212,20 @@ CODE_24 := common/__init__.py common/artifacts/catalogue.py common/artifacts/che
     common/fpga/planning/front.py common/fpga/planning/host_basis.py common/fpga/planning/plan.py \
     common/fpga/planning/plan_notes.py common/fpga/planning/plan_rows.py common/fpga/planning/planned_kernels.py \
     common/fpga/planning/problem_builder.py common/fpga/planning/request.py common/fpga/planning/results.py \
-    common/fpga/planning/rule_classes.py common/fpga/rtl/generate.py common/fpga/sensitivity/draws.py \
-    common/fpga/sensitivity/odds.py common/fpga/sensitivity/plan_odds.py common/fpga/sensitivity/what_if.py \
-    common/fpga/speedup/amdahl.py common/fpga/speedup/energy.py common/fpga/speedup/speedup_rows.py \
-    common/fpga/speedup/totals.py common/fpga/speedup/verdict.py common/free_memory.py common/fusion/border.py \
-    common/fusion/chains.py common/fusion/groups.py common/fusion/patterns.py common/graph.py common/host_doubts.py \
-    common/host_identity.py common/interrupts.py common/intervals.py common/names.py common/note_kinds.py \
-    common/number_formats.py common/operators.py common/small_file.py common/source_graph.py common/startup.py \
-    common/sums.py common/view/__init__.py common/view/html.css common/view/html.py common/view/plan/cases.py \
-    common/view/plan/what_if_text.py common/view/tables.py common/view/text.py common/workload/flows.py \
-    common/workload/host_cost.py common/workload/layer_rows.py common/workload/layers.py \
-    common/workload/plausible_time.py common/workload/task_candidates.py common/workload/tasks.py \
-    common/workload/workload.py common/yaml_file.py
+    common/fpga/planning/rule_classes.py common/fpga/replicas/frame.py common/fpga/replicas/replica.py \
+    common/fpga/replicas/rows.py common/fpga/replicas/search.py common/fpga/replicas/settings.py \
+    common/fpga/replicas/stream.py common/fpga/replicas/timeline.py common/fpga/rtl/generate.py \
+    common/fpga/sensitivity/draws.py common/fpga/sensitivity/odds.py common/fpga/sensitivity/plan_odds.py \
+    common/fpga/sensitivity/what_if.py common/fpga/speedup/amdahl.py common/fpga/speedup/energy.py \
+    common/fpga/speedup/speedup_rows.py common/fpga/speedup/totals.py common/fpga/speedup/verdict.py \
+    common/free_memory.py common/fusion/border.py common/fusion/chains.py common/fusion/groups.py \
+    common/fusion/patterns.py common/graph.py common/host_doubts.py common/host_identity.py common/interrupts.py \
+    common/intervals.py common/names.py common/note_kinds.py common/number_formats.py common/operators.py \
+    common/small_file.py common/source_graph.py common/startup.py common/sums.py common/view/__init__.py \
+    common/view/html.css common/view/html.py common/view/plan/cases.py common/view/plan/what_if_text.py \
+    common/view/tables.py common/view/text.py common/workload/flows.py common/workload/host_cost.py \
+    common/workload/layer_rows.py common/workload/layers.py common/workload/plausible_time.py \
+    common/workload/task_candidates.py common/workload/tasks.py common/workload/workload.py common/yaml_file.py
 
 SCRIPT_23 := 23_overlay_estimate.py
 TABLE_23 := overlay_layers.csv
@@ -418,7 +423,7 @@ CODE_09 := common/__init__.py common/artifacts/catalogue.py common/artifacts/che
     common/timeline/load_tracks.py common/timeline/npu_trace.py common/timeline/plan_trace.py \
     common/timeline/shown_runs.py common/view/__init__.py common/view/html.css common/view/html.py \
     common/view/marks.py common/view/node_labels.py common/view/plan/cases.py common/view/plan/headline.py \
-    common/view/tables.py common/view/text.py common/view/trace/bottleneck_tables.py \
+    common/view/plan/launches.py common/view/tables.py common/view/text.py common/view/trace/bottleneck_tables.py \
     common/view/trace/timeline_text.py common/yaml_file.py
 
 SCRIPT_11 := 11_compare_runs.py
@@ -535,13 +540,14 @@ CODE_06 := common/__init__.py common/artifacts/catalogue.py common/artifacts/che
     common/view/load/interference_plot.py common/view/load/interference_text.py common/view/load/load_plot.py \
     common/view/load/load_text.py common/view/load/search_text.py common/view/marks.py common/view/node_labels.py \
     common/view/placing.py common/view/plan/cases.py common/view/plan/fpga_text.py common/view/plan/front_plot.py \
-    common/view/plan/front_text.py common/view/plan/headline.py common/view/plan/offload_plot.py \
-    common/view/plan/resource_plot.py common/view/plan/timeline_plot.py common/view/plan/uncertainty_text.py \
-    common/view/plan/verdict_text.py common/view/plan/what_if_plot.py common/view/plan/what_if_text.py \
-    common/view/profile/energy_plot.py common/view/profile/latency_plot.py common/view/profile/latency_text.py \
-    common/view/profile/schedule_plot.py common/view/report/blocks.py common/view/report/gallery.py \
-    common/view/report/head.py common/view/report/host_tables.py common/view/report/node_tables.py \
-    common/view/report/page.css common/view/report/page.js common/view/report/page.py \
-    common/view/report/plan_tables.py common/view/report/summary_text.py common/view/report/warnings_text.py \
-    common/view/roofline/roofline_plot.py common/view/roofline/roofline_text.py common/view/roofline/roofs.py \
-    common/view/style.py common/view/tables.py common/view/text.py common/view/trace/bottleneck_tables.py
+    common/view/plan/front_text.py common/view/plan/headline.py common/view/plan/launches.py \
+    common/view/plan/offload_plot.py common/view/plan/replicas_text.py common/view/plan/resource_plot.py \
+    common/view/plan/timeline_plot.py common/view/plan/uncertainty_text.py common/view/plan/verdict_text.py \
+    common/view/plan/what_if_plot.py common/view/plan/what_if_text.py common/view/profile/energy_plot.py \
+    common/view/profile/latency_plot.py common/view/profile/latency_text.py common/view/profile/schedule_plot.py \
+    common/view/report/blocks.py common/view/report/gallery.py common/view/report/head.py \
+    common/view/report/host_tables.py common/view/report/node_tables.py common/view/report/page.css \
+    common/view/report/page.js common/view/report/page.py common/view/report/plan_tables.py \
+    common/view/report/summary_text.py common/view/report/warnings_text.py common/view/roofline/roofline_plot.py \
+    common/view/roofline/roofline_text.py common/view/roofline/roofs.py common/view/style.py common/view/tables.py \
+    common/view/text.py common/view/trace/bottleneck_tables.py

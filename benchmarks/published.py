@@ -77,6 +77,27 @@ class NetworkFigures:
 
 
 @dataclass(frozen=True, slots=True)
+class Card:
+    """Frames per second of a board that is full of equal engines, by network.
+
+    Attributes:
+        board: a file of configs/boards.
+        engines: their vendor's name.
+        file: of configs/engines; empty where there is none.
+        count: of the engines.
+        clock_mhz: of their arrays.
+    """
+
+    board: str
+    engines: str
+    file: str
+    count: int
+    clock_mhz: float
+    frames_per_s: Mapping[str, float]
+    source: str
+
+
+@dataclass(frozen=True, slots=True)
 class Closure:
     """The clock at which a design closed, with the share of the LUTs of its regions; None where it is not published."""
 
@@ -156,6 +177,23 @@ def network_figures() -> Iterator[NetworkFigures]:
         times = {name: value * unit_us if unit_us else 1e6 / value for name, value in values.items()}
         source = f"{section.text('source')} ({section.choice('trust', TRUST)})"
         yield NetworkFigures(section.text("engine"), section.text("board"), is_rate, times, source)
+
+
+def cards() -> list[Card]:
+    return [_card(section) for section in Section.of_file(FILE).sections("cards")]
+
+
+def _card(section: Section) -> Card:
+    rates = section.section("frames_per_second")
+    return Card(
+        board=section.text("board"),
+        engines=section.text("engines"),
+        file=section.text("file") if "file" in section else "",
+        count=int(section.number("count")),
+        clock_mhz=section.number("clock_mhz"),
+        frames_per_s={name: rates.number(name) for name in rates},
+        source=f"{section.text('source')} ({section.choice('trust', TRUST)})",
+    )
 
 
 def closures() -> list[Closure]:

@@ -524,6 +524,63 @@ class OffloadFrontRow(TypedDict):
     is_judged: bool
 
 
+class ReplicaPlansRow(TypedDict):
+    """A row of replica_plans.csv."""
+
+    division: str
+    is_quickest: bool
+    launch_per: str
+    engine: str
+    engines: Sequence[str]
+    accelerator_count: int
+    region_replicas: Mapping[str, Any]
+    stage_count: int
+    call_frame_count: int
+    in_flight_count: int
+    pessimistic_inferences_per_s: float
+    likely_inferences_per_s: float
+    optimistic_inferences_per_s: float
+    card_pessimistic_inferences_per_s: float
+    card_likely_inferences_per_s: float
+    card_optimistic_inferences_per_s: float
+    bound_inferences_per_s: float
+    stream_bottleneck: str
+    batch_latency_pessimistic_us: float
+    batch_latency_likely_us: float
+    batch_latency_optimistic_us: float
+    clock_pessimistic_mhz: float | None
+    clock_likely_mhz: float | None
+    clock_optimistic_mhz: float | None
+    resident_weight_bytes: int
+    stream_memory_bytes: int
+    is_judged: bool
+
+
+class ReplicaRatesRow(TypedDict):
+    """A row of replica_rates.csv."""
+
+    division: str
+    stream_resource: str
+    frame_busy_pessimistic_us: float
+    frame_busy_likely_us: float
+    frame_busy_optimistic_us: float
+    pessimistic_resource_inferences_per_s: float | None
+    likely_resource_inferences_per_s: float | None
+    optimistic_resource_inferences_per_s: float | None
+    is_bottleneck: bool
+
+
+class ReplicaScheduleRow(TypedDict):
+    """A row of replica_schedule.csv."""
+
+    interval_index: int
+    lane: str
+    activity: str
+    call_frames: str
+    interval_start_us: float
+    interval_finish_us: float
+
+
 class OverlayLayersRow(TypedDict):
     """A row of overlay_layers.csv."""
 
@@ -1537,6 +1594,9 @@ class Tables(TypedDict, total=False):
     offload_uncertainty: list[OffloadUncertaintyRow]
     what_if_plans: list[WhatIfPlansRow]
     offload_front: list[OffloadFrontRow]
+    replica_plans: list[ReplicaPlansRow]
+    replica_rates: list[ReplicaRatesRow]
+    replica_schedule: list[ReplicaScheduleRow]
     overlay_layers: list[OverlayLayersRow]
     kernels: list[KernelsRow]
     kernels_corrected: list[KernelsCorrectedRow]
@@ -1638,6 +1698,12 @@ class TypedReader:
     def rows(self, name: Literal["what_if_plans"], path: Path | None = None) -> list[WhatIfPlansRow]: ...
     @overload
     def rows(self, name: Literal["offload_front"], path: Path | None = None) -> list[OffloadFrontRow]: ...
+    @overload
+    def rows(self, name: Literal["replica_plans"], path: Path | None = None) -> list[ReplicaPlansRow]: ...
+    @overload
+    def rows(self, name: Literal["replica_rates"], path: Path | None = None) -> list[ReplicaRatesRow]: ...
+    @overload
+    def rows(self, name: Literal["replica_schedule"], path: Path | None = None) -> list[ReplicaScheduleRow]: ...
     @overload
     def rows(self, name: Literal["overlay_layers"], path: Path | None = None) -> list[OverlayLayersRow]: ...
     @overload
@@ -1774,6 +1840,12 @@ class TypedWriter:
     def add_rows(self, name: Literal["what_if_plans"], rows: Iterable[WhatIfPlansRow]) -> pd.DataFrame: ...
     @overload
     def add_rows(self, name: Literal["offload_front"], rows: Iterable[OffloadFrontRow]) -> pd.DataFrame: ...
+    @overload
+    def add_rows(self, name: Literal["replica_plans"], rows: Iterable[ReplicaPlansRow]) -> pd.DataFrame: ...
+    @overload
+    def add_rows(self, name: Literal["replica_rates"], rows: Iterable[ReplicaRatesRow]) -> pd.DataFrame: ...
+    @overload
+    def add_rows(self, name: Literal["replica_schedule"], rows: Iterable[ReplicaScheduleRow]) -> pd.DataFrame: ...
     @overload
     def add_rows(self, name: Literal["overlay_layers"], rows: Iterable[OverlayLayersRow]) -> pd.DataFrame: ...
     @overload

@@ -35,6 +35,7 @@ MAY_BE_EMPTY = {
     *("design_convergence", "design_budgets", "design_mappings", "design_groups"),
     *("npu_nodes", "npu_chip_nodes"),
     *("bottlenecks", "npu_bottlenecks"),
+    *("replica_plans", "replica_rates", "replica_schedule"),
 }
 ARTIFACTS: dict[str, Artifact] = {}
 
@@ -296,6 +297,30 @@ _table(
     f"in_flight_count plan_status {_cases('batch_latency', '_us')} pessimistic_inferences_per_s "
     f"likely_inferences_per_s optimistic_inferences_per_s {_cases('inference_energy', '_uj')} engines "
     "batch_call_count is_on_front is_judged",
+)
+_table(
+    "replica_plans",
+    "How several equal accelerators fill the board (`--objective throughput`): the best plan for each way to divide "
+    "the frames over them, the quickest first.",
+    "division",
+    "is_quickest launch_per engine engines accelerator_count region_replicas stage_count call_frame_count "
+    "in_flight_count pessimistic_inferences_per_s likely_inferences_per_s optimistic_inferences_per_s "
+    "card_pessimistic_inferences_per_s card_likely_inferences_per_s card_optimistic_inferences_per_s "
+    f"bound_inferences_per_s stream_bottleneck {_cases('batch_latency', '_us')} {_cases('clock', '_mhz')} "
+    "resident_weight_bytes stream_memory_bytes is_judged",
+)
+_table(
+    "replica_rates",
+    "Frames per second of each resource of those plans, and which one bounds the rate.",
+    "division stream_resource",
+    f"{_cases('frame_busy', '_us')} pessimistic_resource_inferences_per_s likely_resource_inferences_per_s "
+    "optimistic_resource_inferences_per_s is_bottleneck",
+)
+_table(
+    "replica_schedule",
+    "The first frames of the quickest of those plans: what host, link and accelerators do when, likely case.",
+    "interval_index",
+    "lane activity call_frames interval_start_us interval_finish_us",
 )
 _table(
     "overlay_layers",

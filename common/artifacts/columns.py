@@ -656,6 +656,40 @@ for _case in ("pessimistic", "likely", "optimistic"):
 _cases("inference_energy", "_uj", "Energy of one inference on host and card", nullable=True)
 _list("engines", "names", "Engines that the plan has on the board")
 _count("batch_call_count", "Calls of one batch")
+_text(
+    "division",
+    "What the replicas of an array divide: the frames, the layers of a frame, or the heads (or images) of each call; "
+    "`one array`: nothing, there is one for the whole board",
+    allowed=("frames", "layers", "heads", "one array"),
+)
+_flag("is_quickest", "Whether it has the highest likely rate of all divisions")
+_count("accelerator_count", "Equal accelerators on the board", minimum=1)
+_mapping("region_replicas", "Accelerators in each region of the board; `board` where one spans several")
+_count("stage_count", "Accelerators that a frame passes one after the other", minimum=1)
+_count("call_frame_count", "Frames that each call computes together", minimum=1)
+for _case in ("pessimistic", "likely", "optimistic"):
+    _amount(f"card_{_case}_inferences_per_s", f"Inferences per second on a host that takes no time, {_case} case")
+_amount(
+    "bound_inferences_per_s",
+    "Inferences per second that no mix of the accelerators that were tried exceeds, likely case",
+)
+_RESOURCES = (
+    *("host", "link to the card", "link to the host", "launches", "arrays", "attention", "rows and pools", "memory"),
+    "power",
+)
+_text("stream_bottleneck", "The resource that bounds the likely rate", allowed=_RESOURCES)
+_text("stream_resource", "What all frames in flight share, or the slowest engines of one kind", allowed=_RESOURCES)
+_cases("frame_busy", "_us", "Time that the resource gives to each frame")
+for _case in ("pessimistic", "likely", "optimistic"):
+    _amount(
+        f"{_case}_resource_inferences_per_s",
+        f"Inferences per second that the resource allows, {_case} case; empty where it has nothing to do",
+        nullable=True,
+    )
+_flag("is_bottleneck", "Whether the resource bounds the likely rate")
+_count("resident_weight_bytes", "Weights that stay on the chip from frame to frame")
+_count("stream_memory_bytes", "Weights and frames in flight in the card's memory")
+_text("call_frames", "Frames that are computed together, by their numbers in the stream: `1 to 32`")
 _flag("is_on_front", "Whether no other row is as good in latency, rate and energy and better in one, likely case")
 _text("alternative", "The plan, its baselines, and the what-if plans")
 _text("launch_per", "What the host launches: each group, or each phase on the card", allowed=("group", "phase"))
@@ -685,7 +719,11 @@ _amount(
 )
 _count("interval_index", "Order of the interval, by scenario and start")
 _text("scenario", "One inference on the host alone, or with the plan", allowed=("before", "after"))
-_text("lane", "The host, an engine on the card, the link to the card (h2d) or back (d2h), or the converter on the card")
+_text(
+    "lane",
+    "The host, an engine or an accelerator on the card, the link to the card (h2d) or back (d2h), or the converter on "
+    "the card",
+)
 _text("activity", "What the lane does", allowed=("host", "launch", "kernel", "transfer", "conversion"))
 _text("item", "What runs: a candidate, an executed node, or the tensor that travels")
 _amount("interval_start_us", "Start since the inference began")

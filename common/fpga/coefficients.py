@@ -9,6 +9,7 @@ from common.configuration import Section
 from common.fpga.kernels.dataflow.operators import DataflowCosts, read_dataflow
 from common.fpga.kernels.dataflow.streaming import StreamingModel, read_streaming
 from common.fpga.kernels.systolic.array_resources import ResourceModels, read_systolic
+from common.fpga.replicas.settings import ReplicaSettings, read_replicas
 from common.fpga.speedup.energy import CardEnergy, read_card_energy
 
 
@@ -18,6 +19,7 @@ class Models:
     streaming: StreamingModel
     dataflow: DataflowCosts
     energy: CardEnergy
+    replicas: ReplicaSettings
 
 
 def load_models(folder: Path) -> Models:
@@ -31,4 +33,5 @@ def load_models(folder: Path) -> Models:
         read_streaming(Section.of_file(folder / "streaming.yaml")),
         read_dataflow(Section.of_file(folder / "dataflow.yaml")),
         read_card_energy(Section.of_file(folder / "card_energy.yaml")),
+        read_replicas(Section.of_file(folder / "replicas.yaml")),
     )

@@ -190,16 +190,22 @@ def streaming(board: Board, precision: str, models: Models, channels: int | None
 def _attention(
     board: Board, precision: str, models: Models, tasks: Iterable[Task], room: Resources
 ) -> list[AttentionEngine | Team]:
-    products = [
-        layer for task in tasks if task.kind == "attention" for layer in task.layers if isinstance(layer, Matmul)
+    served = [
+        task for task in tasks if task.kind == "attention" and any(isinstance(one, Matmul) for one in task.layers)
     ]
-    if not products:
+    if not served:
         return []
-    longest = max(SMALLEST_HEAD, *(min(layer.k, layer.n) for layer in products))
-    wanted = max(layer.k * layer.n for layer in products) * 4  # keys and values, twice
+    longest, wanted = attention_extents(served)
     built = (attention(board, precision, models, side, longest, wanted) for side in ATTENTION_SIDES)
     fitting = [closing(engine, board, models) for engine in built if engine.resources.fits(room)][:ATTENTION_SIZES]
     return [*fitting, *_teams(board, models, fitting)]
+
+
+def attention_extents(tasks: Iterable[Task]) -> tuple[int, int]:
+    """Return the longest head, and the elements of keys and values that a kernel for these tasks holds, twice."""
+    products = [layer for task in tasks for layer in task.layers if isinstance(layer, Matmul)]
+    longest = max(SMALLEST_HEAD, *(min(layer.k, layer.n) for layer in products))
+    return longest, 4 * max(layer.k * layer.n for layer in products)
 
 
 def _teams(board: Board, models: Models, engines: Sequence[AttentionEngine | SystolicArray]) -> list[Team]:

@@ -8,7 +8,13 @@ from typing import TYPE_CHECKING
 from common.timeline.chrome_trace import ChromeTrace, Process, Slice, known_facts
 
 if TYPE_CHECKING:
-    from common.table_rows import FpgaCandidatesRow, OffloadComparisonRow, OffloadScheduleRow
+    from common.table_rows import (
+        FpgaCandidatesRow,
+        OffloadComparisonRow,
+        OffloadScheduleRow,
+        ReplicaPlansRow,
+        ReplicaScheduleRow,
+    )
 
 TITLES = {"before": "before: the host alone", "after": "after: host, link and engines of the plan"}
 # Lanes in their order; the engines are between the two directions of the link.
@@ -26,6 +32,8 @@ def plan_trace(
     candidates: Sequence[FpgaCandidatesRow],
     compared: Sequence[OffloadComparisonRow] = (),
     verdict: str = "",
+    replicas: Sequence[ReplicaPlansRow] = (),
+    frames: Sequence[ReplicaScheduleRow] = (),
 ) -> ChromeTrace:
     """Return the trace of a plan in its likely case.
 
@@ -34,6 +42,8 @@ def plan_trace(
         candidates: what each item computes.
         compared: where it has the plan, the title has the interval of its latency.
         verdict: whether the plan pays, or why nobody can say; the title ends with it.
+        replicas: arrays that fill the board.
+        frames: the first frames in flight on them; where there are any, they are a process of their own.
     """
     interval = next((_interval(row) for row in compared if row["alternative"] == "plan"), "")
     said = f"; {verdict}" if verdict else ""
@@ -43,7 +53,31 @@ def plan_trace(
         rows = sorted((row for row in schedule if row["scenario"] == scenario), key=_place)
         about = f"{interval}{said}" if scenario == "after" else ""
         processes.append(Process(title + about, [_slice(row, facts.get(row["item"], {})) for row in rows]))
+    if frames:
+        processes.append(Process(_stream_title(replicas), [_frame_slice(row) for row in frames]))
     return ChromeTrace(processes)
+
+
+def _stream_title(replicas: Sequence[ReplicaPlansRow]) -> str:
+    best = next(row for row in replicas if row["is_quickest"])
+    least, likely, most = (
+        f"{per_s:.0f}"
+        for per_s in (
+            best["pessimistic_inferences_per_s"],
+            best["likely_inferences_per_s"],
+            best["optimistic_inferences_per_s"],
+        )
+    )
+    count, engine = best["accelerator_count"], best["engine"]
+    return f"stream: {likely} frames/s are likely ({least} to {most}) on {count} x {engine}, {best['division']} divided"
+
+
+def _frame_slice(row: ReplicaScheduleRow) -> Slice:
+    duration_us = row["interval_finish_us"] - row["interval_start_us"]
+    lane: str = row["lane"]
+    track = {**LANES, **LAST_LANES}.get(lane, lane)
+    name = f"frames {row['call_frames']}" if " to " in row["call_frames"] else f"frame {row['call_frames']}"
+    return Slice(name, track, row["interval_start_us"], duration_us, {"activity": row["activity"]})
 
 
 def _interval(row: OffloadComparisonRow) -> str:

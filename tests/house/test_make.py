@@ -44,7 +44,7 @@ PRIMARY = {
     "21_loadgen_scenario.py": "loadgen_summary.txt",
     "22_provider_comparison.py": "provider_comparison.csv",
 }
-KERNEL_CONFIGS = ("systolic_rtl", "streaming", "dataflow", "card_energy")
+KERNEL_CONFIGS = ("systolic_rtl", "streaming", "dataflow", "card_energy", "replicas")
 VARIABLES = {
     "MODEL",
     "OUT",

@@ -3,6 +3,7 @@ from __future__ import annotations
 import importlib
 import json
 import re
+import shutil
 import subprocess
 import sys
 from dataclasses import replace
@@ -740,3 +741,51 @@ def test_a_factor_without_a_source_is_refused(resnet_out):
     with pytest.raises(PipelineError, match="has no source") as refused:
         stage.main(["--out", str(resnet_out), "--host-scale", "8"])
     assert "--host-scale-source" in str(refused.value)
+
+
+@pytest.mark.slow
+def test_throughput_prints_frames_first_and_beats_one_array(resnet_out, tmp_path):
+    """ResNet-50 on a U280: 14 engines of its vendor give 646 frames a second, which the interval holds."""
+    out = tmp_path / "out"
+    shutil.copytree(resnet_out, out)
+    flags = ("--board", "u280", "--objective", "throughput", "--effort", "0.1", "--hand-off", str(tmp_path / "design"))
+    done = run_stage(SCRIPT, "--out", out, *flags)
+    assert done.returncode == 0, done.stderr
+    assert re.match(r"[\d.,]+/s \([\d.,]+/s to [\d.,]+/s\) on \d+ x systolic-", done.stdout)
+    tables = Folder(out, Provenance("test", "test"))
+    plans = {row["division"]: row for row in tables.rows("replica_plans")}
+    best, alone = next(row for row in plans.values() if row["is_quickest"]), plans["one array"]
+    assert best["pessimistic_inferences_per_s"] <= 646 <= best["optimistic_inferences_per_s"]
+    assert best["likely_inferences_per_s"] > 1.2 * alone["likely_inferences_per_s"]
+    assert best["likely_inferences_per_s"] <= best["bound_inferences_per_s"] * (1 + 1e-9)
+    assert sum(best["region_replicas"].values()) == best["accelerator_count"] > 1
+    for division, plan in plans.items():
+        rates = [row for row in tables.rows("replica_rates") if row["division"] == division]
+        for case in CASES:
+            slowest_us = max(row[f"frame_busy_{case}_us"] for row in rates)
+            assert plan[f"{case}_inferences_per_s"] == pytest.approx(1e6 / slowest_us)
+        assert [row["stream_resource"] for row in rates if row["is_bottleneck"]] == [plan["stream_bottleneck"]]
+    content = json.loads((tmp_path / "design" / "replicas" / "replicas.json").read_text())
+    assert len(content["replicas"]) == best["accelerator_count"]
+    assert content["inferences_per_s"]["likely"] == pytest.approx(best["likely_inferences_per_s"])
+    linked = (tmp_path / "design" / "replicas" / "connectivity.cfg").read_text()
+    assert f"nk={content['replicas'][0]['units'][0]['design']}:{best['accelerator_count']}:R1,R2" in linked
+    channels = {line.partition(":")[2] for line in linked.splitlines() if line.startswith("sp=R")}
+    assert channels <= {f"HBM[{number}]" for number in range(32)}
+    assert "`replicas/` is another design" in (tmp_path / "design" / "README.md").read_text()
+    assert run_stage(SCRIPT, "--out", out, "--board", "u280", "--effort", "0.1").returncode == 0
+    assert tables.rows("replica_plans") == []  # the question was another one
+
+
+@pytest.mark.slow
+def test_a_launch_for_each_phase_names_its_hardware_and_is_never_first(resnet_out, tmp_path):
+    out = tmp_path / "out"
+    shutil.copytree(resnet_out, out)
+    for way in ("group", "phase"):
+        done = run_stage(SCRIPT, "--out", out, "--launch-per", way, "--effort", "0.1")
+        assert done.returncode == 0, done.stderr
+        lines = done.stdout.splitlines()
+        first = next(index for index, line in enumerate(lines) if line.startswith("one inference"))
+        assert "per group" in lines[first + 1]
+        assert "per phase: assumes a command processor on the card" in done.stdout
+        assert lines[0].startswith("Only with a command processor on the card: offload ") == (way == "phase")

@@ -71,3 +71,47 @@ def test_the_title_of_the_plan_has_its_interval():
     assert [process.title for process in plan_trace(SCHEDULE, CANDIDATES).processes][1] == title
     named = plan_trace(SCHEDULE, CANDIDATES, [row]).processes[1].title
     assert named == f"{title}, 3.55 ms is likely (2.5 ms with most gain, 6.9 ms with least)"
+
+
+def test_frames_in_flight_are_a_process_of_their_own_with_a_track_for_each_replica():
+    frames = [
+        {
+            "lane": "h2d",
+            "activity": "transfer",
+            "call_frames": "1 to 4",
+            "interval_start_us": 0.0,
+            "interval_finish_us": 7,
+        },
+        {
+            "lane": "SLR0.1 arrays",
+            "activity": "kernel",
+            "call_frames": "1 to 4",
+            "interval_start_us": 7,
+            "interval_finish_us": 50,
+        },
+        {
+            "lane": "SLR1.1 arrays",
+            "activity": "kernel",
+            "call_frames": "5",
+            "interval_start_us": 14,
+            "interval_finish_us": 57,
+        },
+    ]
+    plan = {
+        "is_quickest": True,
+        "division": "frames",
+        "engine": "systolic-12x16x16-int8",
+        "accelerator_count": 2,
+        "pessimistic_inferences_per_s": 101.2,
+        "likely_inferences_per_s": 203.4,
+        "optimistic_inferences_per_s": 306.7,
+    }
+    *_, stream = plan_trace(SCHEDULE, CANDIDATES, (), [plan], frames).processes
+    assert stream.title == "stream: 203 frames/s are likely (101 to 307) on 2 x systolic-12x16x16-int8, frames divided"
+    shown = [(slice_.track, slice_.name, slice_.start_us, slice_.duration_us) for slice_ in stream.slices]
+    assert shown == [
+        ("link to the card", "frames 1 to 4", 0.0, 7),
+        ("SLR0.1 arrays", "frames 1 to 4", 7, 43),
+        ("SLR1.1 arrays", "frame 5", 14, 43),
+    ]
+    assert len(plan_trace(SCHEDULE, CANDIDATES).processes) == 2

@@ -26,6 +26,7 @@ from common.view.plan.front_plot import draw_front
 from common.view.plan.front_text import front_table
 from common.view.plan.headline import headline
 from common.view.plan.offload_plot import HIDDEN, PARTS, bars, draw_offload
+from common.view.plan.replicas_text import replica_headline, replica_report
 from common.view.plan.resource_plot import draw_resources
 from common.view.plan.timeline_plot import draw_timeline, join, lane_order
 from common.view.plan.uncertainty_text import deciding_lines, verdict_statements
@@ -558,9 +559,25 @@ def test_an_interval_that_ends_at_the_likely_value_is_marked_and_explained(kerne
 
 def test_what_other_plans_gain_more_would_change_the_answer(gains):
     compared = comparison(TOTAL_US)
-    compared.loc[compared.index[-1], ["alternative", "latency_speedup_factor"]] = ["launch-per=phase", 2.97]
+    compared.loc[compared.index[-1], ["alternative", "latency_speedup_factor"]] = ["board=u50", 2.97]
     lines = outlook({"speedup": records(gains), "offload_comparison": records(compared)})
-    assert lines[0] == "with launch-per=phase: 2.97x is likely"
+    assert lines[0] == "with board=u50: 2.97x is likely"
+
+
+def test_a_launch_for_each_phase_comes_last_and_names_its_hardware(gains):
+    compared = comparison(TOTAL_US)
+    columns = ["alternative", "latency_speedup_factor", "launch_per"]
+    compared.loc[compared.index[1], columns] = ["launch-per=phase", 2.97, "phase"]
+    lines = outlook({"speedup": records(gains), "offload_comparison": records(compared)})
+    assert len(lines) > 1
+    assert lines[-1] == "with launch-per=phase: 2.97x is likely, only on a command processor on the card"
+    shown = comparison_table(records(compared)).splitlines()
+    of_plans = [index for index, line in enumerate(shown) if line.startswith("per phase ")]
+    assert of_plans == [len(compared)]  # behind the header and all others
+    assert shown[of_plans[0] + 1].startswith("per phase: assumes a command processor on the card")
+    compared["launch_per"] = "phase"
+    answer = headline({"offload_verdict": records(verdicts(gains)), "offload_comparison": records(compared)})
+    assert answer.startswith("Only with a command processor on the card: undecided whether to offload ")
 
 
 def test_the_front_marks_what_no_plan_beats():
@@ -696,3 +713,49 @@ def test_operators_of_a_kernel():
 def test_resources_are_short_in_the_table_of_engines(kernels):
     line = ENGINES.text(records(kernels)).splitlines()[1]
     assert line.split()[2:] == ["SLR0", "203k", "301k", "211.5", "0", "2048", "16", "300"]
+
+
+def replica_rows():
+    """Two ways to divide frames, and one array, on a card whose host bounds all of them."""
+    return [
+        {
+            "division": division,
+            "is_quickest": division == "frames",
+            "launch_per": "group",
+            "engine": engine,
+            "accelerator_count": count,
+            "region_replicas": regions,
+            "stage_count": 1,
+            "call_frame_count": 8,
+            "in_flight_count": 16,
+            **dict(zip(RATES, rates, strict=True)),
+            **dict(zip((f"card_{name}" for name in RATES), (301.0, 467.0, 571.0), strict=True)),
+            "bound_inferences_per_s": 701.0,
+            "stream_bottleneck": bound,
+            "batch_latency_likely_us": 31_000.0,
+            "clock_likely_mhz": 287.1,
+        }
+        for division, engine, count, regions, rates, bound in (
+            ("frames", "systolic-8x8x8-int8", 5, {"SLR0": 3, "SLR1": 2}, (101.0, 211.0, 307.0), "host"),
+            ("one array", "systolic-16x16x8-int8", 1, {"board": 1}, (53.0, 97.0, 151.0), "arrays"),
+        )
+    ]
+
+
+RATES = ("pessimistic_inferences_per_s", "likely_inferences_per_s", "optimistic_inferences_per_s")
+
+
+def test_a_throughput_is_the_first_thing_that_is_said():
+    resource = {"stream_resource": "host", "frame_busy_likely_us": 4_739.0, "is_bottleneck": True, "division": "frames"}
+    allowed = {f"{case}_resource_inferences_per_s": per_s for case, per_s in zip(CASES, (101, 211, None), strict=True)}
+    text = replica_report(replica_rows(), [{**resource, **allowed}])
+    answer = " ".join(text.split("\n\n")[0].split())
+    assert answer == (
+        "211/s (101/s to 307/s) on 5 x systolic-8x8x8-int8, bound by the host (the card alone 467/s, 301/s to 571/s); "
+        "one array over the board: 97.0/s; no mix of such arrays exceeds 701/s"
+    )
+    assert "3 in SLR0, 2 in SLR1" in text and "host *" in text and "101/s to –" in text
+    assert max(map(len, text.splitlines())) <= WIDTH
+    phased = [{**row, "launch_per": "phase"} for row in replica_rows()]
+    assert replica_headline(phased).startswith("only with a command processor on the card: 211/s")
+    assert replica_report([], []) == "No array of the board computes this model: there is no stream of frames."

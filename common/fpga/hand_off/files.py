@@ -9,17 +9,26 @@ from string import Template
 from typing import Any
 
 from common.fpga.hand_off.designs import array_design, hls_files, verilog_files
+from common.fpga.hand_off.replicas import FOLDER, replica_files
 from common.fpga.hand_off.schedule import Call, calls_in_order, schedule
 from common.fpga.hand_off.specification import specification
 from common.fpga.hand_off.units import ComputeUnit, by_kernel, by_memory, compute_units, connectivity
 from common.fpga.kernels.systolic.array import SystolicArray
 from common.fpga.planning.plan import Plan
+from common.fpga.replicas.search import Found
 from common.fpga.rtl.generate import FORMATS
 from common.workload.layers import Convolution
 
 
-def hand_off_files(plan: Plan, model: str, verdict: Sequence[str]) -> dict[str, str]:
-    """Return the text of every file; ``model`` is the name of the model, ``verdict`` what is known of the gain."""
+def hand_off_files(plan: Plan, model: str, verdict: Sequence[str], streams: Found | None = None) -> dict[str, str]:
+    """Return the text of every file.
+
+    Args:
+        plan: what is built.
+        model: name of the model.
+        verdict: what is known of the gain.
+        streams: how replicas fill the board.
+    """
     board, precision, calls = plan.request.board, plan.request.precision, calls_in_order(plan)
     units = compute_units(plan.kernels, board)
     of_kernel = by_kernel(units)
@@ -38,7 +47,9 @@ def hand_off_files(plan: Plan, model: str, verdict: Sequence[str]) -> dict[str, 
     files["connectivity.cfg"] = connectivity(units)
     files["schedule.json"] = _json(schedule(plan, calls))
     files |= verilog_files(units) | hls_files(units)
-    files["README.md"] = readme(plan, model, verdict, units, calls, sorted(files))
+    if streams is not None:
+        files |= replica_files(plan, streams)
+    files["README.md"] = readme(plan, model, verdict, units, calls, sorted(files), streams)
     return files
 
 
@@ -57,6 +68,7 @@ def readme(
     units: Sequence[ComputeUnit],
     calls: Sequence[Call],
     generated: Sequence[str],
+    streams: Found | None = None,
 ) -> str:
     """Return the text of ``README.md``; ``generated`` are the paths of the other files."""
     return Template(TEMPLATE.read_text(encoding="utf-8")).substitute(
@@ -66,9 +78,22 @@ def readme(
         finish_us=f"{plan.likely.finish_us:,.1f}",
         host_us=f"{plan.workload.host.latency_us:,.1f}",
         verdict="\n".join(f"* {line}" for line in verdict),
+        stream="" if streams is None else f"\n{_stream(streams)}\n",
         kernels="\n".join(_kernels(plan, units, calls)),
         generated="\n".join(f"| `{path}` | {text} |" for path, text in _designs(generated)),
         assumed="\n".join(f"* {line}" for line in _assumed(plan, units, calls)),
+    )
+
+
+def _stream(streams: Found) -> str:
+    """Return what the folder of the replicas is: another design for the same board, for many frames."""
+    best, rate = streams.best, streams.best.rate_per_s
+    places = ", ".join(f"{count} in {region}" for region, count in best.counts.items()) or "one over the board"
+    return (
+        f"`replicas/` is another design, for the most frames per second: {rate.likely:,.0f} ({rate.pessimistic:,.0f} to"
+        f" {rate.optimistic:,.0f}) on {best.replica_count} x `{best.stages[0].replica.name}` ({places}),"
+        f" {best.in_flight} frames in flight, bound by {best.bottleneck}. `replicas/replicas.json` says what each"
+        " computes and what to check. The rest of this page is about the design for one inference."
     )
 
 
@@ -85,9 +110,9 @@ def _kernels(plan: Plan, units: Sequence[ComputeUnit], calls: Sequence[Call]) ->
 
 def _designs(generated: Sequence[str]) -> Iterator[tuple[str, str]]:
     for path in generated:
-        if path.startswith("rtl/"):
+        if path.removeprefix(f"{FOLDER}/").startswith("rtl/"):
             yield path, "Verilog of the array alone, in the planned size; operands and sums are its ports"
-        if path.startswith("hls/"):
+        if path.removeprefix(f"{FOLDER}/").startswith("hls/"):
             yield path, "C++ for Vitis HLS: right numbers with any compiler, the plan's sizes as pragmas; not yet quick"
 
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from common.configuration import Section
 from common.errors import UnusableValueError
@@ -21,6 +21,8 @@ from common.fpga.planning.problem_builder import LAUNCH_PER, LaunchPer
 from common.names import quoted, shown
 
 THRESHOLDS = ("min_share", "min_intensity_flop_per_byte", "min_fused_share")
+Objective = Literal["latency", "throughput"]
+OBJECTIVES: tuple[Objective, ...] = ("latency", "throughput")
 KERNEL_NAME = re.compile(r"K[1-9][0-9]{0,3}")
 LARGEST_BATCH = 1024  # every doubling is a plan of its own
 LEAST_SPEEDUP, LARGEST_SPEEDUP = 1e-3, 1e6  # of a kernel over the host; a value outside is a mistake
@@ -40,6 +42,7 @@ class Request:
         overlay: an overlay engine that the plan may use besides the engines of the catalogue.
         watch: ends the search when its time is up, and hears how far it has come.
         host: where the host's times come from.
+        objective: what the reader asks for first; ``throughput`` also fills the board with several arrays.
     """
 
     board: Board
@@ -51,6 +54,7 @@ class Request:
     overlay: OverlayEngine | None = None
     watch: Watch = field(default_factory=Endless)
     host: HostBasis = field(default_factory=HostBasis)
+    objective: Objective = "latency"
 
     def __post_init__(self) -> None:
         """Refuse values that no plan can have, wherever they came from."""
@@ -139,6 +143,7 @@ def plan_requests(values: Mapping[str, Any], configs: Path, watch: Watch) -> tup
         Effort(values["effort"]),
         overlay_of(board),
         watch,
+        objective=next(name for name in OBJECTIVES if name == values["objective"]),
     )
     return request, {text: what_if_request(request, text, board_of, overlay_of) for text in values["what_if"] or []}
 

@@ -14,6 +14,8 @@ from common.fpga.planning.plan_notes import plan_notes
 from common.fpga.planning.plan_rows import candidate_rows, kernel_rows, resource_rows
 from common.fpga.planning.problem_builder import LAUNCH_PER
 from common.fpga.planning.request import Request
+from common.fpga.replicas.rows import tables as replica_tables
+from common.fpga.replicas.search import Found, streams_of
 from common.fpga.sensitivity.odds import Odds
 from common.fpga.sensitivity.plan_odds import plan_odds
 from common.fpga.speedup.verdict import JudgedHost, uncertainty_rows, verdicts
@@ -44,6 +46,7 @@ class Results:
     rows: Mapping[str, Sequence[Mapping[str, object]]]
     notes: tuple[str, ...]
     plan: Plan
+    streams: Found | None = None
 
 
 def workload_from_rows(tables: Tables, documents: Documents, notes: Iterable[str] = ()) -> Workload:
@@ -133,7 +136,9 @@ def plan_results(
         "offload_uncertainty": uncertainty_rows(speedup, odds, is_judged=plan.is_judged),
         "offload_front": front_rows(workload, request, models, plan, most_batch),
     }
-    return Results(tables, tuple(plan_notes(plan, speedup)), plan)
+    found = streams_of(plan, models) if request.objective == "throughput" else None
+    tables |= replica_tables(found, request.launch_per, is_judged=plan.is_judged)
+    return Results(tables, tuple(plan_notes(plan, speedup)), plan, found)
 
 
 def verdict_rows(plan: Plan, speedup: Sequence[SpeedupRow], odds: Mapping[str, Odds]) -> list[OffloadVerdictRow]:

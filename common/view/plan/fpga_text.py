@@ -24,6 +24,8 @@ from common.view.plan.cases import (
 )
 from common.view.plan.front_text import front_table
 from common.view.plan.headline import headline, operator_types
+from common.view.plan.launches import ASSUMED, is_per_phase, per_phase_last
+from common.view.plan.replicas_text import replica_report
 from common.view.plan.uncertainty_text import deciding_lines, variance_line
 from common.view.tables import Table, TableColumn, table_of_cells
 from common.view.text import MISSING, ROUNDING_US, WIDTH, duration, joules, percent, significant
@@ -217,11 +219,11 @@ def break_even(terms: Terms) -> list[str]:
 
 
 def comparison_table(compared: Sequence[OffloadComparisonRow], *, is_judged: bool = True) -> str:
-    """Return the plan in the first row, then its baselines and the what-if plans, in the likely case.
+    """Return the plan, then its baselines and the what-if plans, in the likely case; those per phase come last.
 
     Where the plan is not judged, nothing is compared with the host.
     """
-    plan_us = compared[0]["plan_latency_likely_us"]
+    plan_us = next(row for row in compared if row["alternative"] == "plan")["plan_latency_likely_us"]
     gains: list[TableColumn[OffloadComparisonRow]] = [
         TableColumn("vs plan", lambda row: _difference(row["plan_latency_likely_us"], plan_us)),
         *(LATENCY_GAIN, ENERGY_GAIN),
@@ -233,7 +235,8 @@ def comparison_table(compared: Sequence[OffloadComparisonRow], *, is_judged: boo
         *(gains if is_judged else ()),
     )
     is_open = any(row["plan_status"] == "feasible" for row in compared)
-    text = explained(columns.text(compared), SAME_PLAN)
+    text = explained(columns.text(per_phase_last(compared)), SAME_PLAN)
+    text += f"\n{textwrap.fill(ASSUMED, WIDTH, subsequent_indent='  ')}" if any(map(is_per_phase, compared)) else ""
     return text + (f"\n{UNPROVEN.strip()} not proved optimal" if is_open else "")
 
 
@@ -275,6 +278,8 @@ def offload_report(tables: Tables, plain: Callable[[str], str] = str) -> str:
     plan, speedup, verdicts = tables["offload_plan"], tables["speedup"], tables["offload_verdict"]
     terms, is_judged = Terms.of(speedup), not is_not_judged(verdicts)
     texts = ["\n".join(map(plain, answer_lines(tables)))]
+    if plans := tables.get("replica_plans"):  # the throughput was asked for, so it comes first
+        texts.insert(0, replica_report(plans, tables["replica_rates"]))
     texts += [KERNELS.text(plan), ENGINES.text(plan), explained(TIMES.text(plan), SAME_KERNEL)] if plan else []
     texts.append(amdahl_table(speedup, is_judged=is_judged))
     if is_judged:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from common.names import listed
 from common.operators import CONTRACTIONS
 from common.view.plan.cases import is_host_alone, is_not_judged, probability, within
+from common.view.plan.launches import HARDWARE, is_per_phase
 from common.view.text import significant
 
 if TYPE_CHECKING:
@@ -31,7 +32,16 @@ def headline(tables: Tables) -> str:
     if is_host_alone(verdicts):
         return f"Nothing is worth offloading{where}{_at_most(tables.get('offload_comparison', ()))}"
     latency = next(row for row in verdicts if row["objective"] == "latency")
-    return _offload(latency, f"{_what(tables.get('offload_plan', ()))}{where}") + _accuracy(tables)
+    answer = _offload(latency, f"{_what(tables.get('offload_plan', ()))}{where}") + _accuracy(tables)
+    if assumed := _assumed(tables.get("offload_comparison", ())):
+        return f"{assumed}{answer[0].lower()}{answer[1:]}"
+    return answer
+
+
+def _assumed(compared: Sequence[OffloadComparisonRow]) -> str:
+    """Return the hardware that a plan with a launch for each phase needs; empty for any other plan."""
+    plan = next((row for row in compared if row["alternative"] == "plan"), None)
+    return f"Only with {HARDWARE}: " if plan is not None and is_per_phase(plan) else ""
 
 
 def not_judged(verdicts: Sequence[OffloadVerdictRow]) -> str:

@@ -20,6 +20,7 @@ from common.view.plan.cases import (
     within,
 )
 from common.view.plan.fpga_text import INTERVAL_ON_CARD, LABELS, ON_CARD, ON_HOST, operators, reasons
+from common.view.plan.launches import HARDWARE, is_per_phase
 from common.view.plan.uncertainty_text import deciding_lines
 from common.view.tables import Table, TableColumn
 from common.view.text import duration, percent, significant
@@ -96,7 +97,11 @@ def outlook(tables: Tables) -> list[str]:
     if is_not_judged(verdicts):
         return reasons(verdicts)
     costs = [line for objective in OBJECTIVES for line in _outlook(terms, objective)] if is_planned(terms) else []
-    return [*deciding_lines(tables), *_other_plans(tables.get("offload_comparison", ())), *costs, *_stream(tables)]
+    compared = tables.get("offload_comparison", ())
+    others, phased = ([row for row in compared if is_per_phase(row) == phase] for phase in (False, True))
+    of_plan = [row for row in compared if row["alternative"] == "plan"]
+    assumed = [f"{line}, only on {HARDWARE}" for line in _other_plans([*of_plan, *phased])]
+    return [*deciding_lines(tables), *_other_plans([*of_plan, *others]), *costs, *_stream(tables), *assumed]
 
 
 def _other_plans(compared: Sequence[OffloadComparisonRow]) -> list[str]:

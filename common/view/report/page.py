@@ -16,6 +16,7 @@ from common.view.html import bullet_list, figure, page, section
 from common.view.load.html_tables import load_section
 from common.view.node_labels import modules_of
 from common.view.plan.cases import is_not_judged
+from common.view.plan.replicas_text import PLACES, PLANS, RATES_BY_DIVISION
 from common.view.plan.what_if_text import WHAT_IF
 from common.view.report.blocks import block_graph, blocks_of
 from common.view.report.head import head
@@ -104,6 +105,12 @@ def _page(findings: Findings, summary: str, drawings: str, plain: Callable[[str]
         "comparison": ("Plan, baselines and what-if plans", comparison_table(compared, is_judged=is_judged)),
         "what-if": ("What if", WHAT_IF.html(tables.get("what_if_plans", ()))),
         "front": ("Front: latency, throughput, energy", FRONT.html(front)),
+        "replicas": ("Replicas: frames per second", PLANS.html(tables.get("replica_plans", ()))),
+        "replica-places": ("Replicas by region", PLACES.html(tables.get("replica_plans", ()))),
+        "replica-rates": (
+            "Replicas: what each resource allows",
+            RATES_BY_DIVISION.html(tables.get("replica_rates", ())),
+        ),
         "speedup": ("Speedup, term by term", speedup_table(speedup, is_judged=is_judged)),
         "since": ("Compared with the baseline", _of(tables.get("comparison"), difference_table)),
         "pair": ("Two models that ran in turn", _of(tables.get("paired_comparison"), difference_table)),

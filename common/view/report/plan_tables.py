@@ -9,6 +9,7 @@ from common.view.html import bullet_list
 from common.view.marks import Marks
 from common.view.plan.cases import CASES, RESTS_ON_HOST, SAME, SAME_KERNEL, doubts_of, is_not_judged, value_text
 from common.view.plan.fpga_text import ENERGY_GAIN, INTERVAL_ON_CARD, LATENCY_GAIN, ON_CARD, ON_HOST, term_name
+from common.view.plan.launches import ASSUMED, is_per_phase, per_phase_last
 from common.view.plan.uncertainty_text import UNCERTAINTY, noticed
 from common.view.plan.verdict_text import verdict_columns
 from common.view.tables import Table, TableColumn, rows_left_out
@@ -104,8 +105,9 @@ def _without_speedup(comment: str) -> str:
 
 
 def comparison_table(compared: Sequence[OffloadComparisonRow], *, is_judged: bool) -> str:
-    """Return the plan, its baselines and the what-if plans; a plan that is not judged has no speedup."""
-    return (PLANS_AND_GAINS if is_judged else PLANS).html(compared)
+    """Return the plan, its baselines and the what-if plans, those per phase last; without a verdict, no speedup."""
+    assumed = ASSUMED if any(map(is_per_phase, compared)) else ""
+    return (PLANS_AND_GAINS if is_judged else PLANS).html(per_phase_last(compared), assumed)
 
 
 def speedup_table(speedup: Sequence[SpeedupRow], *, is_judged: bool) -> str:

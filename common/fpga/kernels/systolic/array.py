@@ -111,6 +111,8 @@ class SystolicArray(OnPorts):
         design_bands: the same in the designs around them.
         schedule: schedule of the folds.
         spans_regions: whether it may span several super logic regions.
+        dsp_cycles: cycles of a DSP in one cycle of the array; above 1 its DSPs are pumped.
+        keeps_weights: whether the weights of its layers are on the chip from run to run.
     """
 
     rows: int
@@ -128,11 +130,14 @@ class SystolicArray(OnPorts):
     design_bands: Mapping[str, ThreePoint] = field(default_factory=dict, hash=False)
     schedule: Schedule = "overlapped"
     spans_regions: bool = False
+    dsp_cycles: int = 1
+    keeps_weights: bool = False
 
     @property
     def name(self) -> str:
-        """Name such as ``systolic-32x32x8-int8``."""
-        return f"{self.kind}-{self.rows}x{self.cols}x{self.simd}-{self.precision}"
+        """Name such as ``systolic-32x32x8-int8``, and ``systolic-32x32x8-int8-pumped`` where its DSPs are."""
+        pumped = "-pumped" if self.dsp_cycles > 1 else ""
+        return f"{self.kind}-{self.rows}x{self.cols}x{self.simd}-{self.precision}{pumped}"
 
     @property
     def kind(self) -> str:
@@ -236,6 +241,8 @@ class SystolicArray(OnPorts):
     def _single(self, layer: Matmul | Convolution, task: Task) -> MappedProduct:
         matmul = layer.as_matmul() if isinstance(layer, Convolution) else layer
         parts = self._with_border(operands(layer, ELEMENT_BYTES[self.precision], self.tile), matmul, task)
+        if self.keeps_weights and matmul.has_weight:
+            parts = replace(parts, b=0.0)
         transposed = Matmul(matmul.n, matmul.k, matmul.m, matmul.batch, matmul.has_weight)
         both = ((matmul, parts, False), (transposed, Operands(parts.b, parts.a, parts.c), True))
         return min((self._oriented(*orientation) for orientation in both), key=lambda product: product.cycles)

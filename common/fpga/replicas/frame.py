@@ -1,0 +1,126 @@
+"""A frame: what one inference of a stream asks of the card, and of the host, the link and the memory that all share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from common.fpga.offload.problem import CASES, Case, OffloadFlow
+from common.fpga.planning.plan import Plan, in_case
+from common.intervals import ThreePoint, combine
+from common.workload.flows import TensorFlow, tensor_flows
+from common.workload.tasks import Task
+
+NOTHING = ThreePoint.exactly(0.0)
+# Engines of a replica: those of the catalogue but the streaming one, which reads every weight for one frame alone.
+KINDS = ("systolic", "overlay", "attention", "rowwise")
+
+
+@dataclass(frozen=True, slots=True)
+class FrameCall:
+    """One group on the card; ``reads_host`` says whether it reads a tensor of the host."""
+
+    candidate: int
+    task: Task
+    reads_host: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """One inference of a stream.
+
+    Attributes:
+        calls: on the card, in the host's order.
+        host_us: of the steps that stay on the host.
+        to_card_us: of all transfers to the card.
+        to_host_us: of all transfers to the host.
+        convert_us: of all conversions between number formats, one after the other.
+        link_bytes: over the link, both ways.
+        live_bytes: most bytes of activations in the card's memory at one moment.
+    """
+
+    calls: tuple[FrameCall, ...]
+    host_us: ThreePoint = NOTHING
+    to_card_us: ThreePoint = NOTHING
+    to_host_us: ThreePoint = NOTHING
+    convert_us: ThreePoint = NOTHING
+    link_bytes: int = 0
+    live_bytes: int = 0
+
+    @property
+    def tasks(self) -> tuple[Task, ...]:
+        return tuple(call.task for call in self.calls)
+
+    @property
+    def weight_bytes(self) -> int:
+        return sum(task.weight_bytes for task in self.tasks)
+
+
+def frame_of(plan: Plan) -> Frame:
+    """Return a frame of the plan's model, with all groups on the card that some engine of a replica computes."""
+    formulation, problem = plan.formulation, plan.problem
+    offered = {
+        offer.candidate for offer in formulation.offers if formulation.engines[offer.engine].kind in KINDS
+    }  # chains are left out: a stream hides their launches, and batches read their weights once
+    items = {
+        formulation.item_of[candidate.covers[0]]: (index, candidate.task)
+        for index, candidate in enumerate(formulation.candidates)
+        if index in offered and len(candidate.covers) == 1 and candidate.task is not None
+    }
+    on_card = frozenset(items)
+    to_card, to_host = _crossing(problem.flows, on_card)
+    entering = {item for flow in to_card for item in flow.consumers}
+    calls = tuple(FrameCall(index, task, item in entering) for item, (index, task) in sorted(items.items()))
+    sizes = formulation.host_bytes
+    return Frame(
+        calls,
+        _rest_us(plan, on_card),
+        _sum(flow.h2d_us for flow in to_card),
+        _sum(flow.d2h_us for flow in to_host),
+        _sum([*(flow.h2d_convert_us for flow in to_card), *(flow.d2h_convert_us for flow in to_host)]),
+        sum(sizes[flow.tensor] for flow in (*to_card, *to_host)),
+        _live_bytes(tensor_flows(plan.workload.graph, plan.workload.groups, plan.request.precision)),
+    )
+
+
+def _rest_us(plan: Plan, on_card: frozenset[int]) -> ThreePoint:
+    """Return the time of the steps that stay on the host; a long one is pessimistic for a rate.
+
+    In the pessimistic case the whole gap between nodes stays. In the others each node that moves takes its share along:
+    what the runtime did between nodes is what launches do now, and these are a resource of their own.
+    """
+
+    def rest_us(case: Case) -> float:
+        items = in_case(plan.problem, plan.workload, case).items
+        return sum(item.host_us for number, item in enumerate(items) if number not in on_card)
+
+    run, least_us = plan.workload.host.latency, rest_us("optimistic")  # in this case the gap goes with the nodes
+    likely_us = least_us * run.likely / run.optimistic
+    return ThreePoint(max(likely_us, *map(rest_us, CASES)), likely_us, min(likely_us, least_us))
+
+
+def _crossing(flows: Sequence[OffloadFlow], card: frozenset[int]) -> tuple[list[OffloadFlow], list[OffloadFlow]]:
+    """Return the tensors that cross the link to the card, and those that cross it to the host."""
+    to_card = [flow for flow in flows if flow.producer not in card and not card.isdisjoint(flow.consumers)]
+    written = [flow for flow in flows if flow.producer in card]
+    return to_card, [flow for flow in written if flow.is_output or not card.issuperset(flow.consumers)]
+
+
+def _sum(estimates: Iterable[ThreePoint]) -> ThreePoint:
+    return combine(lambda *values: sum(values), NOTHING, *estimates)
+
+
+def _live_bytes(flows: Iterable[TensorFlow]) -> int:
+    """Return the most bytes that are alive at once where groups run in their order; a model's input counts too."""
+    steps: dict[int, int] = {}
+    for flow in flows:
+        first = -1 if flow.producer is None else flow.producer
+        size = flow.card_bytes or 0
+        steps[first] = steps.get(first, 0) + size
+        after = max((first, *flow.consumers)) + 1
+        steps[after] = steps.get(after, 0) - size
+    alive = most = 0
+    for step in sorted(steps):
+        alive += steps[step]
+        most = max(most, alive)
+    return most

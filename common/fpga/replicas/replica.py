@@ -1,0 +1,286 @@
+"""A replica: a complete accelerator of one array and the engines beside it, sized to a share of one region."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from itertools import product
+from math import inf, prod
+
+from common.fpga.coefficients import Models
+from common.fpga.device.board import Board
+from common.fpga.device.resources import Resources, total
+from common.fpga.engine_catalogue import (
+    ARRAY_SIDES,
+    ARRAY_SIMD,
+    ATTENTION_SIDES,
+    CLOSE_TO_LARGEST,
+    Size,
+    attention,
+    attention_extents,
+    close_to_largest,
+    closing,
+    port_count,
+    rowwise,
+)
+from common.fpga.kernels.dataflow.attention import AttentionEngine
+from common.fpga.kernels.dataflow.rowwise import RowwiseEngine, is_streamed
+from common.fpga.kernels.estimate import Engine
+from common.fpga.kernels.overlay.engine import OverlayEngine
+from common.fpga.kernels.ports import MemoryPorts
+from common.fpga.kernels.systolic.array import ELEMENT_BYTES, SystolicArray, build_array
+from common.fpga.kernels.systolic.array_resources import dsp_count
+from common.fpga.kernels.systolic.epilogue import epilogue, fused_products
+from common.fpga.kernels.systolic.tiling import Tile
+from common.fpga.replicas.frame import Frame
+from common.intervals import ThreePoint
+from common.workload.tasks import Task, batched
+
+PER_REGION = (1, 2, 3, 4, 5, 6, 8)
+SIZES_OF_ROOM = 2  # arrays that are tried in each room, of each kind: those with the least time for the products
+BESIDE_SHARES = (1 / 64, 1 / 32, 1 / 16, 1 / 8, 1 / 4)  # of a replica's room, for the engine of rows and pools
+BESIDE_TIME = 1 / 3  # of the array's time at most, so that a quicker array than the likely one does not wait for it
+TRIED_FRAMES = 8  # frames of a call by which engines of one room are compared
+URAM_BYTES, BRAM_BYTES = 36_864, 4_608  # 288 Kb and 36 Kb
+
+
+@dataclass(frozen=True, slots=True)
+class Replica:
+    """Engines that compute whole frames together, each working on another frame.
+
+    Attributes:
+        main: the array, or a vendor's engine.
+        beside: engines for what it does not compute: attention, and rows, pools and elements.
+        room: budget of one replica.
+        in_region: most replicas in one region, by which the memory's rate is divided.
+    """
+
+    main: SystolicArray | OverlayEngine
+    beside: tuple[AttentionEngine | RowwiseEngine, ...]
+    room: Resources
+    in_region: int
+
+    @property
+    def engines(self) -> tuple[Engine, ...]:
+        return (self.main, *self.beside)
+
+    @property
+    def name(self) -> str:
+        return self.main.name
+
+    @property
+    def fabric(self) -> Resources:
+        """Resources of all engines, without memory channels, which belong to no region."""
+        return replace(total(engine.resources for engine in self.engines), memory_channels=0.0)
+
+    def engine_of(self, task: Task) -> Engine | None:
+        return next((engine for engine in self.engines if engine.estimate(task) is not None), None)
+
+    def counts(self, board: Board) -> dict[str, int]:
+        """Return how many replicas each region of the board holds, by its name."""
+        return {
+            region.name: next(
+                count for count in range(self.in_region, -1, -1) if self.fabric.times(count).fits(board.budget(region))
+            )
+            for region in board.regions
+        }
+
+    def keeping_weights(self, weight_bytes: int) -> Replica | None:
+        """Return the replica with so many bytes of weights in its memories; None where they do not fit its room."""
+        if not isinstance(self.main, SystolicArray):
+            return None
+        left = self.room + self.fabric.times(-1)
+        uram = min(max(0.0, left.uram // 1), -(-weight_bytes // URAM_BYTES))
+        bram = max(0.0, -(-(weight_bytes - uram * URAM_BYTES) // BRAM_BYTES))
+        if bram > left.bram36:
+            return None
+        held = replace(self.main, keeps_weights=True, resources=self.main.resources + Resources(bram36=bram, uram=uram))
+        return replace(self, main=held)
+
+
+def replicas_for(
+    board: Board, precision: str, models: Models, frame: Frame, overlay: OverlayEngine | None
+) -> Iterator[Replica]:
+    """Yield the replicas that may fill the board: arrays in shares of a region, and the vendor's engine that is given.
+
+    Each array is sized to one region's budget, so its clock is that of designs in one region. The board's memory is
+    divided into equal shares: a replica has its own channels, or an equal part of one.
+    """
+    tasks = [task.nameless for task in frame.tasks]
+    for in_region in PER_REGION:
+        for room in _rooms(board, in_region):
+            left = room + _reserved(board, precision, models, tasks, room).times(-1)
+            for array in _arrays(board, precision, models, tasks, left, in_region):
+                yield from _complete(array, board, precision, models, tasks, room, in_region)
+    if overlay is not None and overlay.config.board == board.name:
+        yield from _vendors(overlay, board, precision, models, tasks)
+
+
+def one_array(
+    board: Board, precision: str, models: Models, frame: Frame, arrays: Iterable[Engine]
+) -> Iterator[Replica]:
+    """Yield each of the catalogue's arrays as the only one on the board, with all of the memory at its ports."""
+    tasks = [task.nameless for task in frame.tasks]
+    for array in arrays:
+        if isinstance(array, SystolicArray):
+            whole = replace(board.total_budget, memory_channels=0.0)
+            yield from _complete(array, board, precision, models, tasks, whole, 1)
+
+
+def _reserved(board: Board, precision: str, models: Models, tasks: list[Task], room: Resources) -> Resources:
+    """Return what engines of a middle size take that compute what no array does: the array's room is the rest."""
+    attended = [task for task in tasks if task.kind == "attention"]
+    streamed = [task for task in tasks if not task.macs and task.kind != "attention"]
+    built = [
+        _attention(board, precision, models, attended, room) if attended else [],
+        _rowwise(board, precision, models, streamed, room) if streamed else [],
+    ]
+    middle = [each[len(each) // 2] for each in built if each]
+    return replace(total(engine.resources for engine in middle), memory_channels=0.0)
+
+
+def _rooms(board: Board, in_region: int) -> list[Resources]:
+    """Return the share of a replica in the smallest region and in the largest one, which differ on some boards."""
+    budgets = [replace(budget, memory_channels=0.0) for budget in board.budgets]
+    ends = min(budgets, key=lambda budget: budget.lut), max(budgets, key=lambda budget: budget.lut)
+    return list(dict.fromkeys(budget.times(1 / in_region) for budget in ends))
+
+
+def shared_ports(board: Board, in_region: int, use: str = "array") -> MemoryPorts:
+    """Return the ports of one of equal replicas: channels of its own, or an equal part of the channels' rate."""
+    memory, count = board.memory, in_region * len(board.regions)
+    own = max(1, memory.channel_count // count)
+    ports = min(port_count(board, use), own if memory.channel_count > 1 else board.memory_port_count)
+    share = min(1.0, memory.channel_count / (count * min(ports, memory.channel_count)))
+    return replace(
+        MemoryPorts.of(memory, ports, board.clock_mhz, 0.0),
+        channel_bytes_per_s=memory.channel_bytes_per_s * share,
+        limit_bytes_per_s=memory.limit_bytes_per_s / count,
+    )
+
+
+def _arrays(
+    board: Board, precision: str, models: Models, tasks: Iterable[Task], room: Resources, in_region: int
+) -> Iterator[SystolicArray]:
+    """Yield the arrays of a room with the least time, with and without pumped DSPs where the format allows it."""
+    counts = Counter(batched(task, TRIED_FRAMES) for task in tasks if task.macs and task.kind != "attention")
+    if not counts:
+        return
+    products, costs = fused_products(counts), models.dataflow.on(board.dsp_type)
+    ports = shared_ports(board, in_region)
+    pumping = models.replicas.pumped.get(precision)
+    ways = (1, pumping.dsp_cycles) if pumping and board.dsp_pumping == 1 else (1,)
+    for dsp_cycles, has_small_tile in product(ways, (False, True)):
+        rate = board.macs_per_dsp[precision] * dsp_cycles
+
+        def built(
+            size: Size, rate: float = rate, dsp_cycles: int = dsp_cycles, has_small_tile: bool = has_small_tile
+        ) -> SystolicArray | None:
+            if dsp_count(*size, precision, rate) > room.dsp:
+                return None
+            # As if loads took no time: 64 sums an element, which are LUT RAM, for more traffic and a larger array.
+            tile = Tile.balanced(size, ELEMENT_BYTES[precision], inf) if has_small_tile else None
+            behind = epilogue(size, precision, products, costs)
+            array = build_array(size, precision, ports, rate, models.systolic, tile, room=room, epilogue=behind)
+            if not replace(array.resources, memory_channels=0.0).fits(room):
+                return None
+            return replace(array, dsp_cycles=dsp_cycles)
+
+        closed = _closed(board, models, in_region, pumping.clock_share if pumping else None)
+        close = [closed(array) for array in close_to_largest(_sizes(), CLOSE_TO_LARGEST, built)]
+        timed = sorted(close, key=lambda array: (_total_us(array, counts), array.resources.dsp, array.name))
+        yield from timed[:SIZES_OF_ROOM]
+
+
+def _sizes() -> Iterable[Size]:
+    return sorted(product(ARRAY_SIDES, ARRAY_SIDES, ARRAY_SIMD), key=prod, reverse=True)
+
+
+def _closed(
+    board: Board, models: Models, in_region: int, pumped: ThreePoint | None
+) -> Callable[[SystolicArray], SystolicArray]:
+    """Return what gives an array the clock of designs that take as much of a region as all of its replicas."""
+
+    def closed(array: SystolicArray) -> SystolicArray:
+        if board.is_clock_given:
+            return array
+        if array.dsp_cycles > 1 and pumped is not None:
+            return replace(array, ports=array.ports.closing(pumped))
+        filled = replace(array, resources=array.resources.times(in_region))
+        return replace(array, ports=closing(filled, board, models).ports)
+
+    return closed
+
+
+def _total_us(array: SystolicArray, counts: Mapping[Task, int]) -> float:
+    estimates = ((array.estimate(task), count) for task, count in counts.items())
+    return sum(estimate.time_us.likely * count for estimate, count in estimates if estimate is not None)
+
+
+def _vendors(
+    overlay: OverlayEngine, board: Board, precision: str, models: Models, tasks: list[Task]
+) -> Iterator[Replica]:
+    """Yield a vendor's engine as often as it fits; each has an equal share of the memory's rate."""
+    for in_region in PER_REGION:
+        ports, count = overlay.config.ports, in_region * len(board.regions)
+        share = replace(ports, memory_bytes_per_s=ports.memory_bytes_per_s / count)
+        for room in _rooms(board, in_region):
+            engine = OverlayEngine(replace(overlay.config, ports=share))
+            if replace(engine.resources, memory_channels=0.0).fits(room):
+                yield from _complete(engine, board, precision, models, tasks, room, in_region)
+
+
+def _complete(
+    main: SystolicArray | OverlayEngine,
+    board: Board,
+    precision: str,
+    models: Models,
+    tasks: list[Task],
+    room: Resources,
+    in_region: int,
+) -> Iterator[Replica]:
+    """Yield the array with the smallest engines beside it that take a third of its time at most, where all fit."""
+    others = [task for task in tasks if main.estimate(task) is None]
+    whole_us = _busy_us(main, tasks)
+    left = room + replace(main.resources, memory_channels=0.0).times(-1)
+    beside: list[AttentionEngine | RowwiseEngine] = []
+    for kind, built in (("attention", _attention), ("rowwise", _rowwise)):
+        served = [task for task in others if (kind == "attention") == (task.kind == "attention")]
+        if served:
+            fitting = [each for each in built(board, precision, models, served, room) if _fits(each, left)]
+            quick = [each for each in fitting if _busy_us(each, served) <= BESIDE_TIME * whole_us]
+            chosen = next(iter(quick), min(fitting, key=lambda each: _busy_us(each, served), default=None))
+            if chosen is None:
+                return
+            beside.append(chosen)
+            left += replace(chosen.resources, memory_channels=0.0).times(-1)
+    yield Replica(main, tuple(beside), replace(room, memory_channels=0.0), in_region)
+
+
+def _fits(engine: Engine, left: Resources) -> bool:
+    return replace(engine.resources, memory_channels=0.0).fits(left)
+
+
+def _busy_us(engine: Engine, tasks: Iterable[Task]) -> float:
+    """Return the likely time of the tasks over the frames by which engines are compared."""
+    counts = Counter(tasks).items()
+    estimates = ((engine.estimate(batched(task, TRIED_FRAMES)), count) for task, count in counts)
+    return sum(estimate.time_us.likely * count for estimate, count in estimates if estimate is not None)
+
+
+def _attention(
+    board: Board, precision: str, models: Models, tasks: list[Task], room: Resources
+) -> list[AttentionEngine | RowwiseEngine]:
+    longest, wanted = attention_extents(tasks)
+    built = (attention(board, precision, models, side, longest, wanted) for side in reversed(ATTENTION_SIDES))
+    return [closing(engine, board, models) for engine in built]
+
+
+def _rowwise(
+    board: Board, precision: str, models: Models, tasks: list[Task], room: Resources
+) -> list[AttentionEngine | RowwiseEngine]:
+    """Return kernels from the smallest to the largest, in shares of the room."""
+    streamed = [task for task in tasks if is_streamed(task)]
+    of_board = room.lut / board.total_budget.lut
+    return [rowwise(board, precision, models, streamed, share * of_board) for share in BESIDE_SHARES if streamed]

@@ -1,0 +1,246 @@
+"""Streams of frames over replicas: how frames, layers or heads are divided, and the time that each resource gives them.
+
+A frame takes of each resource its busy time, and all frames in flight share host, link, launches, memory and power. The
+pipeline takes a frame every ``max`` of these times (fixed slots modulo that interval; Rau, MICRO 1994), so its slowest
+resource bounds its rate.
+
+    frames   a frame is computed by one of N replicas                    T(b) / (b N)
+    layers   S arrays compute a frame's calls one after the other,
+             in N / S equal chains                                       max over stages of T_s(b) / (b (N / S))
+    heads    all N compute each call together, a share of its heads
+             or images each                                              T_team(b) / b
+
+for calls over b frames. A stage's calls are contiguous. ``T`` has the launches: an array waits while it is launched.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+from common.fpga.coefficients import Models
+from common.fpga.device.board import Board
+from common.fpga.kernels.dataflow.attention import AttentionEngine
+from common.fpga.kernels.estimate import Engine, KernelEstimate
+from common.fpga.kernels.systolic.array import SystolicArray
+from common.fpga.kernels.team import Team
+from common.fpga.planning.problem_builder import LaunchPer, launch_rule
+from common.fpga.replicas.frame import Frame, FrameCall
+from common.fpga.replicas.replica import Replica
+from common.fpga.speedup.energy import kernel_dynamic_uj
+from common.fpga.speedup.totals import Card, CardWork
+from common.intervals import ThreePoint, combine
+from common.workload.tasks import Task, batched
+
+Division = Literal["frames", "layers", "heads", "one array"]
+NOTHING = ThreePoint.exactly(0.0)
+UNITS = {"systolic": "arrays", "overlay": "arrays", "attention": "attention", "rowwise": "rows and pools"}
+W_US = 1.0  # watts times microseconds are microjoules
+
+
+@dataclass(frozen=True, slots=True)
+class FrameStage:
+    """Calls that one replica computes of each of its frames.
+
+    Attributes:
+        replica: it, with its weights on the chip where they fit.
+        first: index of its first call in the frame.
+        calls: in the frame's order.
+    """
+
+    replica: Replica
+    first: int
+    calls: tuple[FrameCall, ...]
+
+    @property
+    def keeps_weights(self) -> bool:
+        return isinstance(self.replica.main, SystolicArray) and self.replica.main.keeps_weights
+
+
+@dataclass(frozen=True, slots=True)
+class StageWork:
+    """Calls over ``frames`` frames on the engines of a replica: time by resource, launches, operations and bytes."""
+
+    frames: int
+    busy_us: Mapping[str, ThreePoint]
+    launch_count: int
+    flops: int
+    moved_bytes: int
+
+    @property
+    def slowest_us(self) -> ThreePoint:
+        return combine(max, NOTHING, *self.busy_us.values())
+
+    @property
+    def latency_us(self) -> ThreePoint:
+        """Time of all calls one after the other."""
+        return _sum(self.busy_us.values())
+
+
+@dataclass
+class CallTimes:
+    """Times of calls on a board, each computed once.
+
+    Attributes:
+        board: where.
+        models: coefficients of all kernel models.
+        precision: number format of the kernels.
+        launch_per: what the host launches.
+    """
+
+    board: Board
+    models: Models
+    precision: str
+    launch_per: LaunchPer
+    _known: dict[tuple[int, int, Task, int], KernelEstimate | None] = field(default_factory=dict)
+    _engines: dict[int, Engine] = field(default_factory=dict)  # alive, so that no other engine gets the number of one
+
+    def estimate(self, engine: Engine, task: Task, frames: int, members: int = 1) -> KernelEstimate | None:
+        """Return the time of a task over frames on one engine, or on ``members`` that share the call."""
+        self._engines[id(engine)] = engine
+        key = id(engine), members, task.nameless, frames
+        if key not in self._known:
+            together: Engine = engine
+            if members > 1 and isinstance(engine, SystolicArray | AttentionEngine):
+                together = Team(engine, members, self.models.systolic.timing.call_cycles)
+            self._known[key] = together.estimate(batched(key[2], frames))
+        return self._known[key]
+
+    def work(self, replica: Replica, calls: Iterable[FrameCall], frames: int, members: int = 1) -> StageWork:
+        """Return the work of calls over frames on one replica, or on ``members`` that share each call."""
+        busy: dict[str, list[ThreePoint]] = {}
+        launches = flops = moved = 0
+        for call in calls:
+            engine, estimate = self._computed(replica, call.task, frames, members)
+            is_launched = launch_rule(engine, self.launch_per) == "call" or call.reads_host
+            parts = [estimate.time_us, *([self.board.launch_us] if is_launched else [])]
+            busy.setdefault(UNITS[engine.kind], []).extend(parts)
+            launches += is_launched * members
+            flops += estimate.flops
+            moved += estimate.moved_bytes
+        return StageWork(frames, {unit: _sum(parts) for unit, parts in busy.items()}, launches, flops, moved)
+
+    def _computed(self, replica: Replica, task: Task, frames: int, members: int) -> tuple[Engine, KernelEstimate]:
+        for engine in replica.engines:
+            for sharing in dict.fromkeys((members, 1)):  # a call without heads or images for all is one member's
+                if (estimate := self.estimate(engine, task, frames, sharing)) is not None:
+                    return engine, estimate
+        raise ValueError(f"{replica.name} does not compute {task.name}")
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaStream:
+    """Frames that flow through the replicas of a board.
+
+    Attributes:
+        division: what the replicas divide.
+        counts: replicas by region; empty where one array spans several.
+        stages: what each replica of a chain computes; one stage unless layers are divided.
+        chains: equal chains of stages.
+        frames: that each call computes together.
+        works: work of each stage's calls.
+        busy_us: time of each resource for one frame.
+        latency_us: of the frames of one call, from the first transfer to the last result, in an empty pipeline.
+        memory_bytes: of weights and of the frames in flight in the card's memory.
+    """
+
+    division: Division
+    counts: Mapping[str, int]
+    stages: tuple[FrameStage, ...]
+    chains: int
+    frames: int
+    works: tuple[StageWork, ...]
+    busy_us: Mapping[str, ThreePoint]
+    latency_us: ThreePoint
+    memory_bytes: int
+
+    @property
+    def replica_count(self) -> int:
+        return sum(self.counts.values()) or 1
+
+    @property
+    def interval_us(self) -> ThreePoint:
+        """Least time between two frames: that of the slowest resource."""
+        return combine(max, *self.busy_us.values())
+
+    @property
+    def rate_per_s(self) -> ThreePoint:
+        return combine(per_s, self.interval_us)
+
+    @property
+    def card_rate_per_s(self) -> ThreePoint:
+        """Rate on a host that takes no time."""
+        return combine(per_s, combine(max, *(us for name, us in self.busy_us.items() if name != "host")))
+
+    @property
+    def bottleneck(self) -> str:
+        """Name of the resource that bounds the likely rate."""
+        return max(self.busy_us, key=lambda name: self.busy_us[name].likely)
+
+    @property
+    def in_flight(self) -> int:
+        """Least number of frames under way at the likely rate (Little 1961), in whole calls."""
+        return self.frames * math.ceil(self.latency_us.likely / (self.frames * self.interval_us.likely) - 1e-9)
+
+
+def per_s(every_us: float) -> float:
+    return 1e6 / every_us
+
+
+def stream(
+    timing: CallTimes,
+    frame: Frame,
+    division: Division,
+    counts: Mapping[str, int],
+    stages: Sequence[FrameStage],
+    frames: int,
+) -> ReplicaStream:
+    """Return the stream of frames over ``frames`` at a time, with the time that each resource gives to a frame."""
+    count = sum(counts.values()) or 1
+    chains = count // len(stages) if division in ("frames", "layers") else 1
+    members = count if division == "heads" else 1
+    works = [timing.work(stage.replica, stage.calls, frames, members) for stage in stages]
+    units = dict.fromkeys(unit for work in works for unit in work.busy_us)
+    busy = {
+        unit: combine(
+            lambda *values: max(values) / (frames * chains), *(work.busy_us.get(unit, NOTHING) for work in works)
+        )
+        for unit in units
+    }
+    launches = sum(work.launch_count for work in works) / frames
+    shared = {
+        "host": frame.host_us,
+        "link to the card": frame.to_card_us,
+        "link to the host": frame.to_host_us,
+        "launches": combine(lambda us: launches * us, timing.board.launch_us),
+        "memory": _memory_us(timing.board, sum(work.moved_bytes for work in works) / frames),
+        "power": _power_us(timing, works, frames),
+    }
+    busy |= {name: us for name, us in shared.items() if us.pessimistic > 0}
+    around = combine(
+        lambda *parts: frames * sum(parts), frame.to_card_us, frame.to_host_us, frame.convert_us, frame.host_us
+    )
+    latency = _sum([around, *(work.latency_us for work in works)])
+    found = ReplicaStream(division, counts, tuple(stages), chains, frames, tuple(works), busy, latency, 0)
+    copies = chains if timing.board.memory.channel_count > 1 else 1  # a copy in the channels of each chain
+    return replace(found, memory_bytes=copies * frame.weight_bytes + found.in_flight * frame.live_bytes)
+
+
+def _memory_us(board: Board, moved_bytes: float) -> ThreePoint:
+    rate = board.memory.bytes_per_s
+    return combine(lambda share: 1e6 * moved_bytes / (rate * share), board.memory.efficiency)
+
+
+def _power_us(timing: CallTimes, works: Sequence[StageWork], frames: int) -> ThreePoint:
+    """Return the least time of a frame at the card's limit of power: a card above it slows its clock."""
+    card = Card.of_board(timing.board)
+    flops, moved = (sum(amounts) / frames for amounts in zip(*((w.flops, w.moved_bytes) for w in works), strict=True))
+    work = CardWork(timing.precision, round(flops), round(moved))
+    dynamic = kernel_dynamic_uj(work, card, timing.models.energy)
+    return combine(lambda uj, static_w: uj / max(card.limit_w - static_w, W_US), dynamic, card.static_w)
+
+
+def _sum(estimates: Iterable[ThreePoint]) -> ThreePoint:
+    return combine(lambda *values: sum(values), NOTHING, *estimates)
