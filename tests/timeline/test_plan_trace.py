@@ -106,7 +106,7 @@ def test_frames_in_flight_are_a_process_of_their_own_with_a_track_for_each_repli
         "likely_inferences_per_s": 203.4,
         "optimistic_inferences_per_s": 306.7,
     }
-    *_, stream = plan_trace(SCHEDULE, CANDIDATES, (), [plan], frames).processes
+    *_, stream = plan_trace(SCHEDULE, CANDIDATES, (), "", [plan], frames).processes
     assert stream.title == "stream: 203 frames/s are likely (101 to 307) on 2 x systolic-12x16x16-int8, frames divided"
     shown = [(slice_.track, slice_.name, slice_.start_us, slice_.duration_us) for slice_ in stream.slices]
     assert shown == [
