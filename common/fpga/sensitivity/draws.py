@@ -66,19 +66,27 @@ class Draws:
         slow, fast = (np.minimum(side, 1.0) for side in self._sides[term])
         return np.asarray(likely + slow * (pessimistic - likely) + fast * (optimistic - likely))
 
-    def kernel_us(self, family: str, clock: str, time_us: ThreePoint, clock_mhz: ThreePoint) -> Values:
-        """Return the time of a kernel at every draw of its family's efficiency and of the card's clock.
+    def kernel_us(self, causes: Mapping[str, float], clock: str, time_us: ThreePoint, clock_mhz: ThreePoint) -> Values:
+        """Return the time of a kernel at every draw of its causes and of the card's clock.
 
-        The interval of the time holds both. They are independent, so the squares of the logarithms add up; what the
-        clock does not explain is the efficiency's. No draw is faster than the optimistic case, which is the best that
-        was published, or what ports and multipliers allow.
+        The interval of the time holds all of them. They are independent, so the squares of the logarithms add up. No
+        draw is faster than the optimistic case, which is the best that was published, or what ports and multipliers
+        allow.
+
+        Args:
+            causes: terms with their shares of the variance that the clock does not explain; the shares add up to 1.
+            clock: term of the clock.
+            time_us: of the kernel.
+            clock_mhz: of its engine.
         """
         if not min(time_us.cases) > 0 or time_us.pessimistic == time_us.optimistic:
-            return self.of(family, time_us)
+            return self.of(max(causes, key=causes.__getitem__), time_us)
         whole = combine(lambda us: abs(log(us / time_us.likely)), time_us)
         of_clock = combine(lambda mhz, all_of_it: min(abs(log(mhz / clock_mhz.likely)), all_of_it), clock_mhz, whole)
-        of_family = combine(lambda all_of_it, part: sqrt(all_of_it**2 - part**2), whole, of_clock)
-        exponents = self._reach(clock, of_clock) + self._reach(family, of_family)
+        exponents = self._reach(clock, of_clock)
+        for term, share in causes.items():
+            rest = combine(lambda all_of_it, part: sqrt(all_of_it**2 - part**2), whole, of_clock)
+            exponents = exponents + sqrt(share) * self._reach(term, rest)
         return np.maximum(time_us.likely * np.exp(exponents), time_us.optimistic)
 
     def _reach(self, term: str, reach: ThreePoint) -> Values:

@@ -2,15 +2,18 @@
 
 The plan stays the one that was chosen for the likely times; it is not searched again for each draw. Causes that several
 times share are drawn once: how long the host takes, the clock of the card, the efficiency of each family of kernels,
-the rate of the link.
+how well each engine is made, the rate of the link.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import partial
 
 import numpy as np
 
+from common.fpga.kernels.estimate import Engine
+from common.fpga.kernels.residuals import time_residual
 from common.fpga.offload.drawn_schedule import DrawnSchedule, JobTimes, Times, drawn_schedule
 from common.fpga.offload.problem import CASES
 from common.fpga.offload.schedule import Scheduler, starts_us
@@ -33,12 +36,13 @@ DYNAMIC = {
 
 def plan_odds(plan: Plan, energy: CardEnergy) -> dict[str, Odds]:
     """Return the distribution of the gain by objective; an objective whose likely gain is unknown has none."""
-    families = sorted({_family(plan, option) for option in plan.kernel_of_option})
-    of_time = (HOST, SHARE, *families, CLOCK, LAUNCH, LINK, CONVERSION)
+    causes = {option: _causes(kernel.engine) for option, kernel in plan.kernel_of_option.items()}
+    of_kernels = sorted({term for shares in causes.values() for term in shares})
+    of_time = (HOST, SHARE, *of_kernels, CLOCK, LAUNCH, LINK, CONVERSION)
     of_energy = (*of_time, POWER, STATIC, *DYNAMIC.values(), LINK_ENERGY)
     draws = Draws(of_energy)
     alone_us, of_host = draws.of(HOST, plan.workload.host.latency), _host_times(plan, draws)
-    schedule, moved_us = _drawn_schedule(plan, draws, of_host), of_host(host_run(plan).offloaded_us)
+    schedule, moved_us = _drawn_schedule(plan, draws, of_host, causes), of_host(host_run(plan).offloaded_us)
     busiest_us = np.max(np.broadcast_arrays(*schedule.busy_us.values()), axis=0)
     found = {
         "latency": odds_of(alone_us, schedule.finish_us, draws, of_time),
@@ -48,8 +52,13 @@ def plan_odds(plan: Plan, energy: CardEnergy) -> dict[str, Odds]:
     return found if energies is None else {**found, "energy": odds_of(*energies, draws, of_energy)}
 
 
-def _family(plan: Plan, option: int) -> str:
-    return f"efficiency of {plan.kernel_of_option[option].engine.kind} kernels"
+def _causes(engine: Engine) -> dict[str, float]:
+    """Return what scatters the times of an engine besides its clock, with shares of the variance."""
+    scatter = time_residual(engine)
+    both = scatter.family_sd**2 + scatter.design_sd**2
+    family = scatter.family_sd**2 / both if both else 1.0
+    causes = {f"efficiency of {scatter.kind} kernels": family, f"design of {engine.name}": 1 - family}
+    return {term: share for term, share in causes.items() if share}
 
 
 def _host_times(plan: Plan, draws: Draws) -> Times:
@@ -63,13 +72,15 @@ def _host_times(plan: Plan, draws: Draws) -> Times:
     return times
 
 
-def _drawn_schedule(plan: Plan, draws: Draws, of_host: Times) -> DrawnSchedule:
+def _drawn_schedule(
+    plan: Plan, draws: Draws, of_host: Times, causes: Mapping[int, Mapping[str, float]]
+) -> DrawnSchedule:
     assignment = plan.solution.assignment
     cases = [Scheduler(in_case(plan.problem, plan.workload, case), case).jobs(assignment) for case in CASES]
 
     def kernel(option: int, time_us: ThreePoint) -> Values:
         clock_mhz = plan.kernel_of_option[option].engine.clock_cases_mhz
-        return draws.kernel_us(_family(plan, option), CLOCK, time_us, clock_mhz)
+        return draws.kernel_us(causes[option], CLOCK, time_us, clock_mhz)
 
     launch, link, conversion = (partial(draws.of, term) for term in (LAUNCH, LINK, CONVERSION))
     times = JobTimes(of_host, launch, link, conversion, kernel)

@@ -38,23 +38,30 @@ def test_terms_are_independent_and_each_has_every_quantile_once():
 def test_a_kernels_time_keeps_its_interval_whatever_part_the_clock_has():
     draws, time_us = Draws(["array", "clock"]), ThreePoint(30.0, 10.0, 8.0)
     for clock_mhz in (EXACT, ThreePoint(150.0, 300.0, 310.0), ThreePoint(1.0, 300.0, 900.0)):
-        found = draws.kernel_us("array", "clock", time_us, clock_mhz)
+        found = draws.kernel_us({"array": 1.0}, "clock", time_us, clock_mhz)
         assert found.min() == 8.0  # the best that is known
         assert np.quantile(found, 0.95) == pytest.approx(30.0, rel=0.13)
-    assert np.median(draws.kernel_us("array", "clock", time_us, EXACT)) == pytest.approx(10.0, rel=1e-3)
+    assert np.median(draws.kernel_us({"array": 1.0}, "clock", time_us, EXACT)) == pytest.approx(10.0, rel=1e-3)
 
 
 def test_kernels_of_one_family_share_their_efficiency_and_all_share_the_clock():
     draws, wide = Draws(["array", "rows", "clock"]), ThreePoint(30.0, 10.0, 3.0)
-    same, twice = (draws.kernel_us("array", "clock", wide, EXACT) for _ in range(2))
+    same, twice = (draws.kernel_us({"array": 1.0}, "clock", wide, EXACT) for _ in range(2))
     assert (same == twice).all()
-    apart = draws.kernel_us("rows", "clock", wide, EXACT)
+    apart = draws.kernel_us({"rows": 1.0}, "clock", wide, EXACT)
     assert abs(np.corrcoef(same, apart)[0, 1]) < 0.05
     slow = ThreePoint(100.0, 300.0, 300.0)
-    clocked = [draws.kernel_us(family, "clock", wide, slow) for family in ("array", "rows")]
+    clocked = [draws.kernel_us({family: 1.0}, "clock", wide, slow) for family in ("array", "rows")]
     assert np.corrcoef(*map(np.log, clocked))[0, 1] > 0.3
 
 
 def test_a_known_time_is_not_drawn():
     draws = Draws(["array", "clock"])
-    assert draws.kernel_us("array", "clock", ThreePoint.exactly(7.0), ThreePoint(1, 2, 3)).tolist() == [7.0]
+    assert draws.kernel_us({"array": 1.0}, "clock", ThreePoint.exactly(7.0), ThreePoint(1, 2, 3)).tolist() == [7.0]
+
+
+def test_two_engines_of_one_family_are_alike_only_as_far_as_the_family_goes():
+    draws, wide = Draws(["array", "one", "other", "clock"]), ThreePoint(30.0, 10.0, 3.0)
+    one, other = (draws.kernel_us({"array": 0.25, name: 0.75}, "clock", wide, EXACT) for name in ("one", "other"))
+    assert np.corrcoef(np.log(one), np.log(other))[0, 1] == pytest.approx(0.25, abs=0.05)
+    assert np.quantile(one, 0.95) == pytest.approx(30.0, rel=0.1)
