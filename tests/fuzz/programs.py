@@ -11,8 +11,10 @@ import sys
 import tempfile
 import traceback
 import warnings
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from unittest import mock
 
 from common import cli
 from common.artifacts.stages import STAGES
@@ -60,11 +62,20 @@ def import_all() -> None:
         importlib.import_module(name)
     for script in SCRIPTS:
         module_of(script)
-    module_of(CEILINGS).stream_array_bytes = lambda _: STREAMED_BYTES
-    slices.SLICE_S = SLICE_S
     if HAS_SERVER:
         importlib.import_module("uvicorn")
-        module_of(DASHBOARD).serve = _serve_briefly
+
+
+@contextlib.contextmanager
+def _shortened(script: str) -> Iterator[None]:
+    """Let 00 measure briefly and 12 serve briefly, for one run: the process may be that of other tests."""
+    with contextlib.ExitStack() as stack:
+        if script == CEILINGS:
+            stack.enter_context(mock.patch.object(module_of(script), "stream_array_bytes", lambda _: STREAMED_BYTES))
+            stack.enter_context(mock.patch.object(slices, "SLICE_S", SLICE_S))
+        if script == DASHBOARD and HAS_SERVER:
+            stack.enter_context(mock.patch.object(module_of(script), "serve", _serve_briefly))
+        yield
 
 
 async def _serve_briefly(*rooms, **how) -> None:
@@ -92,7 +103,8 @@ def run_here(script: str, *flags: str, encoding: str = "utf-8", stdout: str | No
 def _exit(script: str) -> tuple[int | None, str, str]:
     main = module_of(script).main
     try:
-        cli.run(main)
+        with _shortened(script):
+            cli.run(main)
     except SystemExit as finished:
         return int(finished.code or 0), "", ""
     except BaseException as error:  # the subject of the campaigns: nothing may escape

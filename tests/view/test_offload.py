@@ -683,8 +683,8 @@ def test_an_undecided_plan_says_what_would_decide_it_and_by_how_much(gains, kern
     tables = {"offload_plan": kernels, "speedup": gains, "offload_verdict": verdicts(gains)}
     tables = {name: records(table) for name, table in {**tables, "offload_uncertainty": uncertainty()}.items()}
     assert deciding_lines(tables)[0] == (
-        "latency: the efficiency of systolic kernels would decide it, with 71 % of the variance: at its likely value "
-        "the plan pays with probability 0.97, and knowing it saves 117 µs an inference on average"
+        "latency is undecided: 71 % of the variance is the efficiency of systolic kernels; at its likely value the "
+        "plan pays with probability 0.97; knowing it saves 117 µs an inference on average"
     )
     shown = " ".join(offload_report(tables).split())
     assert "most uncertain: efficiency of systolic kernels 71 %, clock of the card 23 %" in shown

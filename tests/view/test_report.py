@@ -163,7 +163,7 @@ def test_the_head_has_the_figures_that_decide(found):
     assert {"Most time", "Slowest node", "Parallelism", "Energy of an inference", "Offloading: latency"} <= set(figures)
     offload = figures["Offloading: latency"]
     assert offload.value == "1.27x, 90 % within 0.881 to 1.56"
-    assert offload.detail == "undecided, pays with probability 0.86"
+    assert offload.detail == "undecided: probability 0.86"
     page = report_html(found, "", {})
     for figure in figures.values():
         assert f'<a href="#{figure.section}">' in page

@@ -13,6 +13,7 @@ from common.view.text import MISSING, percent
 if TYPE_CHECKING:
     from common.table_rows import OffloadUncertaintyRow, OffloadVerdictRow, Tables
 
+OBJECTIVES = ("latency", "throughput", "energy")
 NOTICED_SHARE = 0.01  # of the variance
 SHOWN_TERMS = 2  # in a line
 
@@ -36,13 +37,14 @@ def noticed(rows: Sequence[OffloadUncertaintyRow]) -> list[OffloadUncertaintyRow
     return [row for row in rows if row["variance_share"] >= NOTICED_SHARE]
 
 
-def deciding_lines(tables: Tables) -> list[str]:
+def deciding_lines(tables: Tables, objectives: Sequence[str] = OBJECTIVES) -> list[str]:
     """Return for each undecided objective which terms would decide it: those whose knowledge saves most."""
     rows = tables.get("offload_uncertainty", ())
-    undecided = [row["objective"] for row in tables.get("offload_verdict", ()) if row["verdict"] == "undecided"]
+    undecided = {row["objective"] for row in tables.get("offload_verdict", ()) if row["verdict"] == "undecided"}
     return [
         line
-        for objective in undecided
+        for objective in objectives
+        if objective in undecided
         for line in _deciding([row for row in noticed(rows) if row["objective"] == objective])
     ]
 
@@ -50,9 +52,9 @@ def deciding_lines(tables: Tables) -> list[str]:
 def _deciding(rows: Sequence[OffloadUncertaintyRow]) -> list[str]:
     ranked = sorted(rows, key=lambda row: (-(row["information_value"] or 0.0), -row["variance_share"]))
     return [
-        f"{row['objective']}: the {row['uncertain_term']} would decide it, with {percent(row['variance_share'], 0)} of "
-        f"the variance: at its likely value the plan pays with probability {probability(chance)}, and knowing it saves "
-        f"{_value(row)} an inference on average"
+        f"{row['objective']} is undecided: {percent(row['variance_share'], 0)} of the variance is the "
+        f"{row['uncertain_term']}; at its likely value the plan pays with probability {probability(chance)}"
+        + (f"; knowing it saves {_value(row)} an inference on average" if row["information_value"] else "")
         for row in ranked[:SHOWN_TERMS]
         if (chance := row["known_pays_probability"]) is not None
     ]

@@ -21,14 +21,14 @@ from common.view.plan.cases import (
 )
 from common.view.plan.fpga_text import INTERVAL_ON_CARD, LABELS, ON_CARD, ON_HOST, operators, reasons
 from common.view.plan.launches import HARDWARE, is_per_phase
-from common.view.plan.uncertainty_text import deciding_lines
+from common.view.plan.uncertainty_text import OBJECTIVES, deciding_lines
 from common.view.tables import Table, TableColumn
 from common.view.text import duration, percent, significant
 
 if TYPE_CHECKING:
     from common.table_rows import OffloadComparisonRow, OffloadPlanRow, OffloadVerdictRow, Tables
 
-OBJECTIVES = ("latency", "energy")
+COSTED = ("latency", "energy")  # objectives whose parts can be added
 COSTS = ("transfer", "conversion", "launch", "host_idle", "card_static")
 HIDDEN = "overlap"
 BASELINES = ("plan", "host alone", "greedy", "rule of thumb", "proven bound")  # the other alternatives are what-ifs
@@ -96,12 +96,19 @@ def outlook(tables: Tables) -> list[str]:
     terms, verdicts = Terms.of(tables.get("speedup", ())), tables.get("offload_verdict", ())
     if is_not_judged(verdicts):
         return reasons(verdicts)
-    costs = [line for objective in OBJECTIVES for line in _outlook(terms, objective)] if is_planned(terms) else []
+    of_plan_itself = [
+        line
+        for objective in OBJECTIVES
+        for line in [
+            *deciding_lines(tables, [objective]),
+            *(_outlook(terms, objective) if objective in COSTED and is_planned(terms) else []),
+        ]
+    ]
     compared = tables.get("offload_comparison", ())
     others, phased = ([row for row in compared if is_per_phase(row) == phase] for phase in (False, True))
     of_plan = [row for row in compared if row["alternative"] == "plan"]
     assumed = [f"{line}, only on {HARDWARE}" for line in _other_plans([*of_plan, *phased])]
-    return [*deciding_lines(tables), *_other_plans([*of_plan, *others]), *costs, *_stream(tables), *assumed]
+    return [*_other_plans([*of_plan, *others]), *of_plan_itself, *_stream(tables), *assumed]
 
 
 def _other_plans(compared: Sequence[OffloadComparisonRow]) -> list[str]:

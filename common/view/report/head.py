@@ -145,8 +145,8 @@ def _offload(verdicts: Sequence[OffloadVerdictRow]) -> list[KeyFigure]:
     figures = []
     for row in verdicts:
         word, _, text = judgement(row).partition(": ")
-        gain, _, odds = text.rpartition(", ")
-        detail = f"{word}, {odds}" if odds else word
+        gain, _, odds = text.rpartition(", pays with ")
+        detail = f"{word}: {odds}" if odds else word
         figures.append(KeyFigure(f"Offloading: {row['objective']}", gain or MISSING, detail, "verdict"))
     return figures
 
