@@ -45,7 +45,13 @@ CONFIGS = cli.ROOT / "configs"
 TABLES = ("op_metrics", "op_edges", "node_map", "op_latency", "ops_profile", "op_schedule")
 DOCUMENTS = ("latency_summary", "energy_summary")
 DEFAULTED = ("launch_per", "time_limit", "effort")
-OF_ONE_PLAN = {"kernel_speedup": None, "batch": 1, "engine": None, "what_if": None}  # settings of 07 alone
+OF_ONE_PLAN = {
+    "objective": "latency",
+    "kernel_speedup": None,
+    "batch": 1,
+    "engine": None,
+    "what_if": None,
+}  # settings of 07 alone
 
 
 def arguments() -> cli.Parser:
