@@ -162,15 +162,15 @@ CODE_07 := common/__init__.py common/artifacts/catalogue.py common/artifacts/che
     common/fpga/offload/problem.py common/fpga/offload/program/choices.py common/fpga/offload/program/solver.py \
     common/fpga/offload/program/timing.py common/fpga/offload/program/whole.py common/fpga/offload/reasons.py \
     common/fpga/offload/schedule.py common/fpga/offload/search/pipelined.py common/fpga/offload/search/plan_search.py \
-    common/fpga/offload/search/segments.py common/fpga/offload/search/sequence.py common/fpga/planning/board_rows.py \
-    common/fpga/planning/front.py common/fpga/planning/host_basis.py common/fpga/planning/plan.py \
-    common/fpga/planning/plan_notes.py common/fpga/planning/plan_rows.py common/fpga/planning/planned_kernels.py \
-    common/fpga/planning/problem_builder.py common/fpga/planning/request.py common/fpga/planning/results.py \
-    common/fpga/planning/rule_classes.py common/fpga/replicas/frame.py common/fpga/replicas/replica.py \
-    common/fpga/replicas/rows.py common/fpga/replicas/search.py common/fpga/replicas/settings.py \
-    common/fpga/replicas/stream.py common/fpga/replicas/timeline.py common/fpga/rtl/generate.py \
-    common/fpga/sensitivity/draws.py common/fpga/sensitivity/odds.py common/fpga/sensitivity/plan_odds.py \
-    common/fpga/speedup/amdahl.py common/fpga/speedup/energy.py common/fpga/speedup/speedup_rows.py \
+    common/fpga/offload/search/segments.py common/fpga/offload/search/sequence.py common/fpga/plan_odds.py \
+    common/fpga/plan_results.py common/fpga/planning/board_rows.py common/fpga/planning/front.py \
+    common/fpga/planning/host_basis.py common/fpga/planning/plan.py common/fpga/planning/plan_notes.py \
+    common/fpga/planning/plan_rows.py common/fpga/planning/planned_kernels.py common/fpga/planning/problem_builder.py \
+    common/fpga/planning/request.py common/fpga/planning/rule_classes.py common/fpga/replica_settings.py \
+    common/fpga/replicas/frame.py common/fpga/replicas/replica.py common/fpga/replicas/rows.py \
+    common/fpga/replicas/search.py common/fpga/replicas/stream.py common/fpga/replicas/timeline.py \
+    common/fpga/rtl/generate.py common/fpga/speedup/amdahl.py common/fpga/speedup/draws.py \
+    common/fpga/speedup/energy.py common/fpga/speedup/odds.py common/fpga/speedup/speedup_rows.py \
     common/fpga/speedup/totals.py common/fpga/speedup/verdict.py common/free_memory.py common/fusion/border.py \
     common/fusion/chains.py common/fusion/groups.py common/fusion/patterns.py common/graph.py common/host_doubts.py \
     common/host_identity.py common/interrupts.py common/intervals.py common/names.py common/note_kinds.py \
@@ -209,16 +209,16 @@ CODE_24 := common/__init__.py common/artifacts/catalogue.py common/artifacts/che
     common/fpga/offload/program/solver.py common/fpga/offload/program/timing.py common/fpga/offload/program/whole.py \
     common/fpga/offload/reasons.py common/fpga/offload/schedule.py common/fpga/offload/search/pipelined.py \
     common/fpga/offload/search/plan_search.py common/fpga/offload/search/segments.py \
-    common/fpga/offload/search/sequence.py common/fpga/planning/board_rows.py common/fpga/planning/front.py \
-    common/fpga/planning/host_basis.py common/fpga/planning/plan.py common/fpga/planning/plan_notes.py \
-    common/fpga/planning/plan_rows.py common/fpga/planning/planned_kernels.py common/fpga/planning/problem_builder.py \
-    common/fpga/planning/request.py common/fpga/planning/results.py common/fpga/planning/rule_classes.py \
-    common/fpga/replicas/frame.py common/fpga/replicas/replica.py common/fpga/replicas/rows.py \
-    common/fpga/replicas/search.py common/fpga/replicas/settings.py common/fpga/replicas/stream.py \
-    common/fpga/replicas/timeline.py common/fpga/rtl/generate.py common/fpga/sensitivity/draws.py \
-    common/fpga/sensitivity/odds.py common/fpga/sensitivity/plan_odds.py common/fpga/sensitivity/what_if.py \
-    common/fpga/speedup/amdahl.py common/fpga/speedup/energy.py common/fpga/speedup/speedup_rows.py \
-    common/fpga/speedup/totals.py common/fpga/speedup/verdict.py common/free_memory.py common/fusion/border.py \
+    common/fpga/offload/search/sequence.py common/fpga/plan_odds.py common/fpga/plan_results.py \
+    common/fpga/planning/board_rows.py common/fpga/planning/front.py common/fpga/planning/host_basis.py \
+    common/fpga/planning/plan.py common/fpga/planning/plan_notes.py common/fpga/planning/plan_rows.py \
+    common/fpga/planning/planned_kernels.py common/fpga/planning/problem_builder.py common/fpga/planning/request.py \
+    common/fpga/planning/rule_classes.py common/fpga/replica_settings.py common/fpga/replicas/frame.py \
+    common/fpga/replicas/replica.py common/fpga/replicas/rows.py common/fpga/replicas/search.py \
+    common/fpga/replicas/stream.py common/fpga/replicas/timeline.py common/fpga/rtl/generate.py \
+    common/fpga/speedup/amdahl.py common/fpga/speedup/draws.py common/fpga/speedup/energy.py \
+    common/fpga/speedup/odds.py common/fpga/speedup/speedup_rows.py common/fpga/speedup/totals.py \
+    common/fpga/speedup/verdict.py common/fpga/what_if.py common/free_memory.py common/fusion/border.py \
     common/fusion/chains.py common/fusion/groups.py common/fusion/patterns.py common/graph.py common/host_doubts.py \
     common/host_identity.py common/interrupts.py common/intervals.py common/names.py common/note_kinds.py \
     common/number_formats.py common/operators.py common/small_file.py common/source_graph.py common/startup.py \

@@ -9,7 +9,7 @@ from common.configuration import Section
 from common.fpga.kernels.dataflow.operators import DataflowCosts, read_dataflow
 from common.fpga.kernels.dataflow.streaming import StreamingModel, read_streaming
 from common.fpga.kernels.systolic.array_resources import ResourceModels, read_systolic
-from common.fpga.replicas.settings import ReplicaSettings, read_replicas
+from common.fpga.replica_settings import ReplicaSettings, read_replicas
 from common.fpga.speedup.energy import CardEnergy, read_card_energy
 
 

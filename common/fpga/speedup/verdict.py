@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, TypedDict
 
-from common.fpga.sensitivity.odds import QUANTILES, Odds
+from common.fpga.speedup.odds import QUANTILES, Odds
 
 if TYPE_CHECKING:
     from common.table_rows import OffloadUncertaintyRow, OffloadVerdictRow, SpeedupRow

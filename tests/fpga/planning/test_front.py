@@ -13,10 +13,10 @@ from common.fpga.offload.baselines import Thresholds
 from common.fpga.offload.effort import Effort
 from common.fpga.offload.schedule import Assignment
 from common.fpga.offload.search.pipelined import Stream, best_stream
+from common.fpga.plan_results import workload_from_rows
 from common.fpga.planning.front import batch_sizes, front_rows
 from common.fpga.planning.plan import make_plan, plan_speedup
 from common.fpga.planning.request import Request
-from common.fpga.planning.results import workload_from_rows
 from tests.support.fpga_tables import Executed, Model, upstream_rows
 from tests.support.paths import ROOT
 

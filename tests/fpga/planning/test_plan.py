@@ -15,14 +15,14 @@ from common.fpga.offload.baselines import Thresholds
 from common.fpga.offload.effort import Effort
 from common.fpga.offload.problem import CASES
 from common.fpga.offload.schedule import Assignment, evaluate
+from common.fpga.plan_odds import plan_odds
+from common.fpga.plan_results import alternative, baselines, plan_results, workload_from_rows
 from common.fpga.planning.board_rows import timeline
 from common.fpga.planning.plan import in_case, make_plan, plan_speedup
 from common.fpga.planning.plan_notes import plan_notes
 from common.fpga.planning.plan_rows import candidate_rows, kernel_rows, share
 from common.fpga.planning.request import Request
-from common.fpga.planning.results import alternative, baselines, plan_results, workload_from_rows
-from common.fpga.sensitivity import draws
-from common.fpga.sensitivity.plan_odds import plan_odds
+from common.fpga.speedup import draws
 from common.intervals import ThreePoint
 from tests.support.fpga_tables import Executed, Model, upstream_rows
 from tests.support.paths import ROOT
@@ -207,7 +207,7 @@ def test_results_hold_the_what_if_plans_behind_the_baselines(workload, models):
 @pytest.mark.slow
 def test_a_long_plan_keeps_its_calls_for_the_other_way_to_launch(workload, models, monkeypatch):
     """Each call pays 81 us; with phases, only the one that reads the input does."""
-    monkeypatch.setattr("common.fpga.planning.results.MOST_STEPS", 0)
+    monkeypatch.setattr("common.fpga.plan_results.MOST_STEPS", 0)
     rows = plan_results(workload, requested(), models, {}).rows
     found = {row["alternative"]: row for row in rows["offload_comparison"]}
     other = found["launch-per=phase, same calls"]

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from common.fpga.sensitivity.odds import Odds, TermInformation
 from common.fpga.speedup.amdahl import row as speedup_row
 from common.fpga.speedup.amdahl import total_speedup
 from common.fpga.speedup.energy import CardEnergy
+from common.fpga.speedup.odds import Odds, TermInformation
 from common.fpga.speedup.speedup_rows import speedup_rows
 from common.fpga.speedup.totals import Card, CardWork, CaseTotals, HostRun, PlanTotals
 from common.fpga.speedup.verdict import JudgedHost, uncertainty_rows, verdicts

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from common.fpga.coefficients import Models
+from common.fpga.plan_odds import plan_odds
 from common.fpga.planning.board_rows import timeline
 from common.fpga.planning.front import front_rows
 from common.fpga.planning.plan import Plan, make_plan, plan_speedup, relaunched
@@ -16,8 +17,7 @@ from common.fpga.planning.problem_builder import LAUNCH_PER
 from common.fpga.planning.request import Request
 from common.fpga.replicas.rows import tables as replica_tables
 from common.fpga.replicas.search import Found, streams_of
-from common.fpga.sensitivity.odds import Odds
-from common.fpga.sensitivity.plan_odds import plan_odds
+from common.fpga.speedup.odds import Odds
 from common.fpga.speedup.verdict import JudgedHost, uncertainty_rows, verdicts
 from common.fusion.groups import fuse
 from common.host_doubts import recorded_doubts

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 from common.errors import UnusableValueError
 from common.fpga.coefficients import Models
 from common.fpga.device.board import PLAN_PRECISIONS, Board
+from common.fpga.plan_odds import plan_odds
+from common.fpga.plan_results import alternative
 from common.fpga.planning.plan import make_plan, plan_speedup
 from common.fpga.planning.request import Request
-from common.fpga.planning.results import alternative
-from common.fpga.sensitivity.plan_odds import plan_odds
 from common.intervals import combine
 from common.workload.workload import Workload
 

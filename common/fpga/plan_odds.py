@@ -18,9 +18,9 @@ from common.fpga.offload.drawn_schedule import DrawnSchedule, JobTimes, Times, d
 from common.fpga.offload.problem import CASES
 from common.fpga.offload.schedule import Scheduler, starts_us
 from common.fpga.planning.plan import Plan, card_work, host_run, in_case
-from common.fpga.sensitivity.draws import Draws, Values
-from common.fpga.sensitivity.odds import Odds, odds_of
+from common.fpga.speedup.draws import Draws, Values
 from common.fpga.speedup.energy import CardEnergy, dynamic_uj
+from common.fpga.speedup.odds import Odds, odds_of
 from common.fpga.speedup.totals import Card
 from common.intervals import ThreePoint, combine
 

@@ -6,8 +6,8 @@ from statistics import NormalDist
 import numpy as np
 import pytest
 
-from common.fpga.sensitivity.draws import END_Z, Draws
-from common.fpga.sensitivity.odds import odds_of
+from common.fpga.speedup.draws import END_Z, Draws
+from common.fpga.speedup.odds import odds_of
 from common.intervals import ThreePoint
 
 NORMAL = NormalDist()

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from common.fpga.sensitivity.draws import DRAWS, Draws
+from common.fpga.speedup.draws import DRAWS, Draws
 from common.intervals import ThreePoint
 
 EXACT = ThreePoint.exactly(1.0)

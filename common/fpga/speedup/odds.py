@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from common.fpga.sensitivity.draws import DRAWS, Draws, Values
+from common.fpga.speedup.draws import DRAWS, Draws, Values
 
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 PARTS = 32  # of the draws of a term, by rank

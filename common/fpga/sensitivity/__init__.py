@@ -1,1 +1,0 @@
-"""How the gain of a plan changes with what is uncertain, and with what could be chosen otherwise."""
