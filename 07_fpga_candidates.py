@@ -47,6 +47,7 @@ from common.errors import CommandLineError
 from common.fpga.coefficients import load_models
 from common.fpga.device.board import DEFAULT_PRECISION, PLAN_PRECISIONS
 from common.fpga.hand_off.files import hand_off_files
+from common.fpga.plan_results import Results, plan_results, workload_from_rows
 from common.fpga.planning.host_basis import HostBasis, HostScale, host_basis, host_scale, read_host_scale
 from common.fpga.planning.problem_builder import LAUNCH_PER
 from common.fpga.planning.request import (
@@ -57,7 +58,6 @@ from common.fpga.planning.request import (
     require_kernel,
     require_speedup,
 )
-from common.fpga.planning.results import Results, plan_results, workload_from_rows
 from common.names import shown
 from common.view.plan.fpga_text import offload_report
 from common.view.plan.uncertainty_text import verdict_statements

@@ -31,12 +31,12 @@ from common.configuration import Section
 from common.fpga.coefficients import load_models
 from common.fpga.device.board import DEFAULT_PRECISION, PLAN_PRECISIONS
 from common.fpga.device.board_files import boards_in
+from common.fpga.plan_results import workload_from_rows
 from common.fpga.planning.host_basis import HostBasis, host_basis
 from common.fpga.planning.plan_notes import obstacles
 from common.fpga.planning.problem_builder import LAUNCH_PER
 from common.fpga.planning.request import plan_requests, read_assumptions
-from common.fpga.planning.results import workload_from_rows
-from common.fpga.sensitivity.what_if import questions, what_if_rows
+from common.fpga.what_if import questions, what_if_rows
 from common.view.plan.what_if_text import what_if_report
 from common.workload.workload import Workload
 

@@ -24,7 +24,7 @@ import numpy as np
 from benchmarks.coverage import Band, band_of
 from benchmarks.overlay_held_out import comparisons
 from common.configuration import TRUST, Section
-from common.fpga.sensitivity.draws import Draws, Values
+from common.fpga.speedup.draws import Draws, Values
 from common.intervals import ThreePoint
 
 FILE = Path(__file__).with_name("accelerated_pairs.yaml")
