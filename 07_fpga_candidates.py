@@ -4,8 +4,9 @@ Reads   ops_profile.csv, op_schedule.csv, op_latency.csv, op_metrics.csv, op_edg
         energy_summary.json, latency_summary.json; a board file.
 Writes  fpga_candidates.csv (every group, and why the plan has it or not), offload_plan.csv (the kernels),
         offload_schedule.csv, offload_comparison.csv (baselines and what-if plans), board_resources.csv, speedup.csv
-        (Amdahl's law, term by term), offload_verdict.csv (whether the plan pays), offload_front.csv (plans for
-        latency, throughput and energy, by batch and as a stream); with --objective throughput, replica_plans.csv (how
+        (Amdahl's law, term by term), offload_verdict.csv (whether the plan pays),
+        offload_uncertainty.csv (what makes the gain uncertain), offload_front.csv (plans for latency, throughput and
+        energy, by batch and as a stream); with --objective throughput, replica_plans.csv (how
         several arrays fill the board), replica_rates.csv (frames per second of each resource), replica_schedule.csv.
 
 Kernel models estimate the time of each group, and of each chain of groups, on every engine that fits the board. A

@@ -4,8 +4,9 @@ Reads   ops_profile.csv, op_schedule.csv, op_latency.csv, op_metrics.csv, op_edg
         energy_summary.json, latency_summary.json; the board files.
 Writes  what_if_plans.csv (a row for the plan and for each question).
 
-Each question is planned anew, as 07 plans. Half the clock, three quarters and five quarters of it; a quarter to four
-times the rate of the link; every number format; every board of configs/boards. 06 draws the rows as a tornado.
+Each question is planned anew, as 07 plans. It asks for half, three quarters and five quarters of the clock, for a
+quarter to four times the rate of the link, for every number format, and for every board of configs/boards. 06 draws the
+rows as a tornado.
 
 EXAMPLE of output (what_if_plans.csv), some columns:
 

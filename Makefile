@@ -29,8 +29,8 @@ MEM_BW :=              # 03: ceiling in bytes/s (default: the measured one)
 AVG_POWER_W :=         # 05: average power while the model ran, from your meter
 STATIC_POWER_W :=      # 05: power of the idle host
 HOST_CPU :=            # 05: name of the host's processor, where a virtual machine hides it
-BOARD :=               # 07: a file of configs/boards, or the path of one (default: that of configs/settings.ini, or u280)
-PRECISION :=           # 07: number format of the kernels
+BOARD :=               # 07, 24: a file of configs/boards, or the path of one (default: that of configs/settings.ini, or u280)
+PRECISION :=           # 07, 24: number format of the kernels
 HOST_TABLES :=         # 07: folder of the tables of 01 to 05 that were measured on the board's own processor
 HOST_SCALE :=          # 07: factor on the profiled times for the board's own processor, as 6..10
 HOST_SCALE_SOURCE :=   # 07: source of that factor, as "a benchmark of both"
@@ -416,7 +416,7 @@ check-ceilings: $(DEV_READY)  ## compare the ceilings with numpy's BLAS, and wit
 seed003: $(READY)  ## write the kernel list of the vision encoder, as stated and corrected, into out/seed003
 	@$(PYTHON) -m common.fpga kernels --out $(OUT_DIR)/seed003
 
-check-fpga: $(DEV_READY)  ## fit the kernel models again, and count how many published figures their intervals hold
+check-fpga: $(DEV_READY)  ## fit the kernel models again, and count how many published figures, gains and frame rates their intervals hold
 	@$(PYTHON) -m benchmarks.gemv_fit
 	@$(PYTHON) -m benchmarks.overlay_fit
 	@$(PYTHON) -m benchmarks.overlay_held_out

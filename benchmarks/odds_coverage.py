@@ -1,4 +1,4 @@
-"""Calibrate the distribution of gains: how many published outcomes are inside its 50, 80 and 90 % intervals.
+"""Count how many published gains are inside the 50, 80 and 90 % intervals of the distribution of gains.
 
     python -m benchmarks.odds_coverage
 

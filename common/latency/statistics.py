@@ -127,7 +127,7 @@ def mean_and_deviation(series: Dependence) -> tuple[Estimate, Estimate]:
     mean, std = float(np.mean(samples)), deviation(samples)
     if std is None or len(samples) < LEAST_SAMPLES:
         return Estimate(mean), Estimate(std)
-    if std <= np.finfo(float).eps * abs(mean):
+    if np.ptp(samples) <= np.finfo(float).eps * abs(mean):
         return Estimate(mean, mean, mean), Estimate(std, std, std)
     if series.factor == 1 or mean <= 0:
         return _drawn(samples, mean, std)
@@ -145,9 +145,12 @@ def mean_and_deviation(series: Dependence) -> tuple[Estimate, Estimate]:
 def _dependent(series: Dependence, value: float, influences: Samples) -> Estimate:
     """Estimate a positive figure that varies as the mean of the influences of dependent samples.
 
-    The limits are those of the normal law for the logarithm.
+    The limits are those of the normal law for the logarithm. There are none beyond a factor of e: a single outlier
+    then makes most of the variance, and nothing is known of the next one.
     """
     error = float(influences.std(ddof=1)) * math.sqrt(series.mean_factor(influences) / len(influences))
+    if NORMAL_QUANTILE * error > value:
+        return Estimate(value)
     reach = math.exp(NORMAL_QUANTILE * error / value)
     return Estimate(value, value / reach, value * reach)
 

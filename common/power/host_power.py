@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from common.errors import UnusableValueError
 from common.names import shown
 from common.power.bounded_value import MODELLED, BoundedValue, independent_product, independent_sum
 from common.power.processor_law import ProcessorLaw
@@ -69,7 +70,8 @@ def host_power(
         cpu: name of the processor, as the user gives it; it comes before that of the facts.
 
     Raises:
-        UnusableValueError: the table lacks the processor that the user named.
+        UnusableValueError: the table lacks the processor that the user named, or a virtual machine is a share of it
+            and its cores are unknown.
     """
     if (nominal := _nominal(law, table, facts, cpu)) is None:
         return None
@@ -100,6 +102,9 @@ def _nominal(law: ProcessorLaw, table: Mapping[str, Processor], facts: HostFacts
     text = cpu or facts.cpu_model
     processor = known_processor(table, cpu) if cpu else table.get(plain_name(text))
     if facts.is_virtual and (processor is None or _is_server(processor.name)):
+        if cpu and processor is not None and facts.thread_count and not (processor.threads or named_threads(text)):
+            problem = f"{shown(cpu)}: how many cores it has is unknown, and so is the share of this virtual machine"
+            raise UnusableValueError("cpu", problem, 'add them to the name, as "AMD EPYC 7763 64-Core"')
         return _of_virtual_machine(law, processor, facts, text)
     if processor is not None:
         return _of_machine(processor, facts)

@@ -33,7 +33,7 @@ UNITLESS = {
 }
 UNITLESS |= {"thread_id", "other_process_id", "crowding_process_id", "npu_op_id", "soc_model", "max_error"}
 UNITLESS |= {"seed"}
-UNITLESS |= {"adjusted_p_value", "cliffs_delta", "baseline_value", "candidate_value"}
+UNITLESS |= {"adjusted_p_value", "cliffs_delta", "baseline_value", "candidate_value", "information_value"}
 UNITLESS |= {"figure_value", "history_run", "level_p_value", "level_value"}
 UNITLESS |= {"m", "k", "n"}  # the extents of a matrix product, by the names that everybody gives them
 

@@ -15,10 +15,9 @@ def test_the_first_pair_by_hand():
     assert first.gains(np.array([first.stays_factor]))[0] == pytest.approx(first.gain)
 
 
-def test_the_intervals_hold_about_as_many_published_gains_as_they_say():
+def test_the_intervals_hold_as_many_published_gains_as_the_documents_say():
     """Each application is left out; with four of them, their intervals are wide."""
     outcomes = list(pair_outcomes(pairs()))
     half, four_fifths, nine_tenths = coverage(outcomes)
     assert len(outcomes) == 15
-    assert half >= 0.5 and four_fifths >= 0.8 and nine_tenths >= 0.9
-    assert half < nine_tenths or half == 1.0
+    assert [round(15 * share) for share in (half, four_fifths, nine_tenths)] == [12, 14, 14]

@@ -87,14 +87,14 @@ def test_nine_limits_in_ten_of_a_busy_queue_hold_where_they_are_stated(name):
     random = np.random.default_rng(6)
     truth = {"mean": 1 / 0.3} | {key: -np.log(1 - share) / 0.3 for key, share in SHARES.items()}
     held = []
-    for count in (1500, 6000):
+    for count in (1500, 14_000 if name == "p99" else 6000):
         for _ in range(60):
             service = random.exponential(1.0, count + 1000)
             latencies = waits(random, count + 1000, 0.7, service)[1000:]
             found = figures(latencies, queue_factor(0.7, service, random.exponential(1.0, count)))
             low, high = found[f"{name}_low_us"], found[f"{name}_high_us"]
             held += [low <= truth[name] <= high] if low is not None and high is not None else []
-    assert np.mean(held or [True]) >= 0.88
+    assert len(held) >= 20 and np.mean(held) >= 0.88
 
 
 SHARES = {"p50": 0.5, "p90": 0.9, "p95": 0.95, "p99": 0.99}

@@ -154,6 +154,18 @@ def test_ten_samples_for_a_limit():
 
 def test_equal_samples_are_their_own_limits():
     assert mean_and_deviation(Dependence(np.full(20, 3.0))) == (Estimate(3.0, 3.0, 3.0), Estimate(0.0, 0.0, 0.0))
+    for value, count in ((1234.567, 100), (0.1, 15)):  # the mean of equal numbers is off by a rounding
+        mean, spread = mean_and_deviation(Dependence(np.full(count, value)))
+        assert mean.low == mean.high == pytest.approx(value) and spread.high == pytest.approx(0, abs=1e-9)
+
+
+def test_an_outlier_in_a_dependent_series_leaves_no_limits_rather_than_absurd_ones():
+    random = np.random.default_rng(0)
+    shifted = np.where(np.arange(1000) < 500, 10_000.0, 12_000.0) + random.normal(0, 50, 1000)
+    for outlier in (100_000.0, 1e7, 1e15):
+        mean, spread = mean_and_deviation(Dependence(np.where(np.arange(1000) == 700, outlier, shifted)))
+        assert spread == Estimate(spread.value)
+        assert mean.high is None or mean.high < 3 * mean.value
 
 
 def test_the_limits_scale_with_the_unit():

@@ -7,7 +7,7 @@ import pytest
 import yaml
 
 from common.configuration import Section
-from common.errors import ConfigurationError
+from common.errors import ConfigurationError, UnusableValueError
 from common.power.bounded_value import BoundedValue, independent_product, independent_sum
 from common.power.host_power import host_power, idle_fraction
 from common.power.processor_law import read_processor_law
@@ -185,3 +185,12 @@ def test_a_mistake_in_the_configuration_is_named_where_it_stands(path, value, me
     place[path[-1]] = value
     with pytest.raises(ConfigurationError, match=message):
         read_processor_law(Section(Path("processors.yaml"), content))
+
+
+def test_a_processor_that_the_user_names_on_a_virtual_machine_counts_or_is_refused(law):
+    """The family by CPUID would count instead, whatever was named."""
+    guest = virtual("Intel(R) Xeon(R) Processor", (6, 207), threads=2)
+    named = host_power(law, TABLE, guest, 2, "Intel Xeon Gold 6130 16-Core")
+    assert "6130" in named.name and named.boundary.startswith("2 of the 32 hardware threads")
+    with pytest.raises(UnusableValueError, match="how many cores it has is unknown"):
+        host_power(law, TABLE, guest, 2, "Intel Xeon Gold 6130")

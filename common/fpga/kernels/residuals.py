@@ -1,13 +1,8 @@
-"""How measured times of a kernel scatter around the model's likely time, for whoever draws from it.
+"""How measured times of a kernel scatter around the model's likely time, besides the clock.
 
-With x = ln(measured / likely time):
-
-    x = family + design - clock
-
-*family* is common to all kernels of one kind in a plan: they come from the same hands. It is Student's t with one
-degree of freedom less than there are published families, times ``family_sd``. *design* differs from kernel to kernel
-and is normal. *clock* is the logarithm of the clock reached over the likely clock; it is common to all engines at one
-clock. Its halves are half-normal, because a design rarely closes above the clock asked for. The three are independent.
+With x = ln(measured / likely time) at the same clock, x = family + design. *family* is common to all kernels of one
+kind in a plan: they come from the same hands. *design* differs from engine to engine. Both are independent, and
+:mod:`common.fpga.speedup.draws` divides the variance of an interval between them in proportion to their squares.
 """
 
 from __future__ import annotations
@@ -34,27 +29,19 @@ class TimeResidual:
 
     Attributes:
         kind: kernel model; engines of one kind share the draw of their family.
-        family_sd: standard deviation between families of designs; scale of Student's t.
+        family_sd: standard deviation between families of designs.
         design_sd: standard deviation between the designs of one family, and between what they compute.
-        family_count: published families; Student's t has one degree of freedom less.
-        clock_slow_sd: of ln(clock / likely clock) below the likely clock; a half-normal.
-        clock_fast_sd: the same above it; 0 where the likely clock is the highest.
     """
 
     kind: str
     family_sd: float
     design_sd: float
-    family_count: int
-    clock_slow_sd: float
-    clock_fast_sd: float
 
 
 def time_residual(engine: Engine) -> TimeResidual:
-    """Return how measured times of an engine scatter; the engine knows its number format, board and clock."""
-    clock, scatter = engine.clock_cases_mhz, _scatter(engine)
-    slow, fast = log(clock.likely / clock.pessimistic), log(clock.optimistic / clock.likely)
-    spreads = scatter.family_sd, scatter.design_sd, scatter.family_count
-    return TimeResidual(engine.kind, *spreads, slow / NORMAL_95, fast / NORMAL_95)
+    """Return how measured times of an engine scatter; the engine knows its number format and board."""
+    scatter = _scatter(engine)
+    return TimeResidual(engine.kind, scatter.family_sd, scatter.design_sd)
 
 
 def _scatter(engine: Engine) -> TimeScatter:

@@ -37,7 +37,6 @@ class Found:
 
     streams: tuple[ReplicaStream, ...]
     bound_per_s: float
-    tried_count: int
 
     @property
     def best(self) -> ReplicaStream:
@@ -88,7 +87,7 @@ def find_streams(
         return None
     streams = tuple(found[division] for division in DIVISIONS if division in found)
     bound = _bound_per_s(timing, frame, [replica for replica, _ in counted], streams)
-    return Found(streams, bound, len(candidates))
+    return Found(streams, bound)
 
 
 def _merit(candidate: ReplicaStream) -> tuple[float, float, float, int]:

@@ -37,7 +37,7 @@ from common.workload.tasks import Task, batched
 Division = Literal["frames", "layers", "heads", "one array"]
 NOTHING = ThreePoint.exactly(0.0)
 UNITS = {"systolic": "arrays", "overlay": "arrays", "attention": "attention", "rowwise": "rows and pools"}
-W_US = 1.0  # watts times microseconds are microjoules
+LEAST_DYNAMIC_W = 1.0  # of a card whose limit its static power nearly reaches
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,7 +239,7 @@ def _power_us(timing: CallTimes, works: Sequence[StageWork], frames: int) -> Thr
     flops, moved = (sum(amounts) / frames for amounts in zip(*((w.flops, w.moved_bytes) for w in works), strict=True))
     work = CardWork(timing.precision, round(flops), round(moved))
     dynamic = kernel_dynamic_uj(work, card, timing.models.energy)
-    return combine(lambda uj, static_w: uj / max(card.limit_w - static_w, W_US), dynamic, card.static_w)
+    return combine(lambda uj, static_w: uj / max(card.limit_w - static_w, LEAST_DYNAMIC_W), dynamic, card.static_w)
 
 
 def _sum(estimates: Iterable[ThreePoint]) -> ThreePoint:

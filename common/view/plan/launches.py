@@ -1,7 +1,7 @@
 """Plans that launch a kernel for each phase: which hardware they assume, and their place behind all others.
 
-No published array answers one image as fast as such a plan says. So texts name the hardware with the figure, and never
-begin with it.
+No published array that we know of answers one image as fast as such a plan says. So texts name the hardware with the
+figure, and never begin with it.
 """
 
 from __future__ import annotations

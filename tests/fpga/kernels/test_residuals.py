@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from math import exp, hypot, log
+from math import hypot, log
 
 import pytest
 from scipy.stats import t as student
@@ -12,25 +11,12 @@ from benchmarks.array_designs import MODELS
 from benchmarks.overlay_fit import CONFIGS, configured
 from common.fpga.device.board_files import load_board
 from common.fpga.engine_catalogue import array_ports, attention, closing, rowwise, streaming
-from common.fpga.kernels.residuals import NORMAL_95, time_residual
+from common.fpga.kernels.residuals import time_residual
 from common.fpga.kernels.systolic.array import build_array
 from common.fpga.kernels.team import Team
 
 BOARD = load_board("u280", CONFIGS / "boards")
 ARRAY = closing(build_array((32, 32, 8), "int8", array_ports(BOARD), 2, MODELS.systolic), BOARD, MODELS)
-
-
-def test_the_clock_scatters_within_its_cases() -> None:
-    residual = time_residual(ARRAY)
-    clock = ARRAY.clock_cases_mhz
-    assert clock.likely * exp(-NORMAL_95 * residual.clock_slow_sd) == pytest.approx(clock.pessimistic)
-    assert clock.likely * exp(NORMAL_95 * residual.clock_fast_sd) == pytest.approx(clock.optimistic)
-
-
-def test_a_given_clock_does_not_scatter() -> None:
-    given = closing(ARRAY, replace(BOARD, is_clock_given=True), MODELS)
-    given = replace(given, ports=replace(given.ports, clock_factors=array_ports(BOARD).clock_factors))
-    assert (time_residual(given).clock_slow_sd, time_residual(given).clock_fast_sd) == (0, 0)
 
 
 def test_a_team_scatters_as_its_members_do() -> None:
@@ -42,7 +28,7 @@ def test_the_overlay_has_the_interval_of_its_file() -> None:
     residual = time_residual(engine)
     assert residual.kind == "overlay"
     scatter = engine.config.scatter
-    assert (residual.family_sd, residual.design_sd, residual.family_count) == (scatter.family_sd, scatter.design_sd, 15)
+    assert (residual.family_sd, residual.design_sd, scatter.family_count) == (scatter.family_sd, scatter.design_sd, 15)
 
 
 def test_families_and_designs_give_the_interval() -> None:

@@ -21,11 +21,11 @@ from common.fpga.offload.search.sequence import GateStep, SequenceSearch, larges
 from tests.support.offload_problems import earliest_finish, engine, flow, option, problem, random_problem, random_towers
 
 
-def in_sequence(given, left=50.0):
+def in_sequence(given, left=50.0, loose_share=gates.LOOSE_SHARE):
     """Bound and best finish in ns of the segments alone, and how many segments there are."""
     scheduler = Scheduler(given)
     options = possible_options(given, scheduler)
-    parts = segments(given, scheduler.wiring, options)
+    parts = segments(given, scheduler.wiring, options, loose_share)
     best = [round(1000 * given.host_only_us)]
 
     def offer(calls, begins, bound_ns):
@@ -71,15 +71,14 @@ def test_segments_bound_every_plan(first):
 @pytest.mark.parametrize("given_by", [random_problem, random_towers])
 def test_segments_bound_every_plan_whatever_is_loose(monkeypatch, given_by, first):
     monkeypatch.setattr(gates, "LARGE", 1)
-    monkeypatch.setattr(gates, "LOOSE_SHARE", 1.0)
     loose = tight = 0
     for seed in range(first, first + 40):
         given = given_by(seed)
         scheduler = Scheduler(given)
-        parts = segments(given, scheduler.wiring, possible_options(given, scheduler))
+        parts = segments(given, scheduler.wiring, possible_options(given, scheduler), 1.0)
         inside = [item for part in parts for item in part.items]
         assert len(inside) == len(set(inside)), seed
-        bound_ns, best_ns, _ = in_sequence(given)
+        bound_ns, best_ns, _ = in_sequence(given, loose_share=1.0)
         least_ns = round(1000 * earliest_finish(given))
         assert bound_ns <= least_ns <= best_ns, seed
         if len(inside) < len(given.items):
