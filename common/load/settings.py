@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 FlagValues = Mapping[str, Any]  # by quantity; of the type that its flag reads
 SEARCHED_BATCH = 16  # largest batch of a search that names none
+MOST_BATCH = 2**16  # a search doubles the batch up to the largest, and a call of more inputs would never end
 ONE_LENGTH = ("users", "replay", "length_dim", "lengths", "buckets")  # no search tries these
 SCHEDULE = ("rate", "arrivals", "burst")
 NEEDS = {  # what has an effect only with another one, where a test has both
@@ -64,6 +65,8 @@ def checked(values: FlagValues, given: Collection[str]) -> FlagValues:
             raise UnusableValueError(name, f"has no effect without <{needed}>", "leave it out")
         if other := next((other for other, idle in REPLACES.items() if name in idle and values.get(other)), ""):
             raise UnusableValueError(name, f"has no effect with <{other}>", "leave one of them out")
+    if (values.get("batch_max") or 1) > MOST_BATCH:
+        raise UnusableValueError("batch_max", f"is more than {MOST_BATCH:,} requests in one call", "give a smaller one")
     if "burst" in given and values["arrivals"] != "bursty":
         raise UnusableValueError("burst", f"has no effect on {values['arrivals']} arrivals", "give <arrivals> bursty")
     if "rate" in given and values.get("scenario", "server") != "server":

@@ -19,7 +19,7 @@ from pathlib import Path
 from common.artifacts.journal import JOURNAL, STAGING
 from tests.fuzz.configurations import GOOD, WORKLOAD
 from tests.fuzz.faults import ERRORS, FAILING, FATAL, SIGNALS, STRACE, Fault, Outcome, run_with
-from tests.fuzz.oracle import DONE, INTERRUPTED, digests, faults_of, leftovers, table_faults, unfinished
+from tests.fuzz.oracle import DONE, FAILED, INTERRUPTED, digests, faults_of, leftovers, table_faults, unfinished
 from tests.fuzz.pipeline import build_tables, in_child
 from tests.fuzz.programs import SCRIPTS, run_here
 from tests.fuzz.trial import NAMED, Trial
@@ -151,6 +151,8 @@ def _judge(trial: Trial, script: str, fault: Fault, outcome: Outcome, before: di
         return
     if fault.kind == "allocation" and (ended.site.startswith("SystemError") or LOST in ended.trace):
         return  # CPython or numpy lost the exception: a defect of theirs
+    if fault.kind == "allocation" and ended.code == FAILED and not ended.err.strip():
+        return  # among the first of a process: there is nothing yet that could say it
     trial.faults += faults_of(ended, (*NAMED, *DENIED, "runs.sqlite"))
     if fault.is_signal and ended.code not in (DONE, INTERRUPTED, None):
         trial.fail("exit code", f"{where}: {ended.code} after a signal", ended.err)

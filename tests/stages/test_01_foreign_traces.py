@@ -104,8 +104,9 @@ def test_counters_of_openvino_pass_through_every_stage(model, counted, tmp_path)
     for script in LATER:
         done = run_stage(f"{script}.py", "--out", out)
         assert done.returncode == 0, done.stderr
-    energies = pd.read_csv(out / "ops_profile.csv")["energy_uj"]
-    assert energies.sum() == pytest.approx(json.loads((out / "energy_summary.json").read_text())["energy_uj"])
+    # Nobody knows which processor ran it, so its power is unknown.
+    assert pd.read_csv(out / "ops_profile.csv")["energy_uj"].isna().all()
+    assert json.loads((out / "energy_summary.json").read_text())["energy_uj"] is None
 
 
 def tensorrt_profile(path, model):

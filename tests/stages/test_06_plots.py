@@ -132,7 +132,7 @@ def test_any_subset_is_drawn_and_the_rest_is_noted_with_its_command(tmp_path, ca
     run(out, "--all-notes")
     assert drawn(out) == {f"{name}.{suffix}" for name in pictures for suffix in ("svg", "png")}
     notes = [line for line in capsys.readouterr().err.splitlines() if line.startswith("note: absent")]
-    absent = {name for name in TABLES if name not in names}
+    absent = {name for name in (*TABLES, "replica_plans", "replica_rates") if name not in names}
     assert sum(note.count(".csv") + note.count(".json") for note in notes) == len(absent)
     assert all("; run 0" in note for note in notes)
 
