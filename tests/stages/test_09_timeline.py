@@ -137,7 +137,7 @@ def test_the_tables_of_01_are_enough(tables):
     for name in ("op_roofline", "ops_profile", "critical_path", "offload_schedule", "fpga_candidates"):
         (tables / f"{name}.csv").unlink()
         (tables / f"{name}.meta.json").unlink()
-    done, events = report(tables)
+    done, events = report(tables, "--all-notes")
     assert not {"plan_trace.json", "flamegraph.folded", "annotated.onnx"} & {path.name for path in tables.iterdir()}
     assert slices(events, "executed nodes")
     assert "note: absent: critical_path.csv; run 04_critical_path.py\n" in done.stderr
