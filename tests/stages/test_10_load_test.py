@@ -109,11 +109,11 @@ def test_a_signal_leaves_what_was_measured(mlp, tmp_path, monkeypatch):
 
 @pytest.mark.slow
 def test_a_slow_call_has_a_row_with_what_disturbed_it(mlp, tmp_path, monkeypatch):
-    """One call of 100 waits; nothing else on the host needs to hold it up."""
+    """One call of 100 waits, and no warm-up is long enough to hold it: the steady part begins at 75 at the latest."""
     serve = sessions.SessionService.run
 
     def waiting(self, worker, batch):
-        if batch.index == 57:
+        if batch.index == 90:
             time.sleep(0.2)
         return serve(self, worker, batch)
 
@@ -121,12 +121,12 @@ def test_a_slow_call_has_a_row_with_what_disturbed_it(mlp, tmp_path, monkeypatch
     flags = ("--rate", "100", "--duration", "1s", "--arrivals", "constant")
     left = load_test(mlp, tmp_path, *flags)
     table = pd.read_csv(tmp_path / "load_disturbances.csv").set_index("load_batch_index")
-    assert table.loc[57, "latency_us"] == pytest.approx(
-        left.batches["ended_us"][57] - left.batches["started_us"][57], abs=1
+    assert table.loc[90, "latency_us"] == pytest.approx(
+        left.batches["ended_us"][90] - left.batches["started_us"][90], abs=1
     )
-    assert table.loc[57, "excess_us"] > 150_000
-    assert (table.loc[57, "worker_index"], table.loc[57, "request_count"]) == (0, 1)
-    assert "note: call 57 (+" in left.done.stderr
+    assert table.loc[90, "excess_us"] > 150_000
+    assert (table.loc[90, "worker_index"], table.loc[90, "request_count"]) == (0, 1)
+    assert "note: call 90 (+" in left.done.stderr
 
 
 @pytest.mark.slow
