@@ -38,7 +38,7 @@ REQUESTS = [
 ]
 BATCHES = [
     (("--batch-max", "0"), "--batch-max: '0' is not a whole number of at least 1"),
-    (("--batch-max", "9" * 20), f"--batch-max: {'9' * 20}; it takes a number of at most 65,536"),
+    (("--batch-max", "9" * 20), "--batch-max: is more than 65,536 requests in one call; give a smaller one"),
     (("--batch-max", "2", "--batch-preferred", "3"), "--batch-preferred: 3 is above the largest batch, 2"),
     (("--batch-max", "4", "--batch-preferred", "3,2"), "--batch-preferred: [3, 2]; it takes whole numbers"),
     (("--batch-preferred", "0"), "'0' is not a whole number of at least 1"),
