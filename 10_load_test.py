@@ -27,6 +27,7 @@ EXAMPLE of input (a model) and output (load_requests.csv), some columns:
     python 10_load_test.py --model bert.onnx --replay arrivals.csv --length-dim seq --buckets 32,64,128 --batch-max 8
     python 10_load_test.py --rate 20 --post http://127.0.0.1:8765               # seen live by 12_dashboard.py --attach
     python 10_load_test.py --rate 20 --images photos --top-k 5 --replicate 2     # JPEG files, decoded for each request
+    python 10_load_test.py --rate 40 --duration 10m --until "p99 5%"    # ends when the limits of p99 are that near
     python 10_load_test.py --users 4 --sessions 2 --threads 1 --workers processes
     python 10_load_test.py --best --duration 60s                 # the configuration that 14_load_search.py found
 """
@@ -72,6 +73,8 @@ def arguments() -> cli.Parser:
     load_stage.schedule_flags(parser, KINDS)
     text = "arrivals from a CSV file: a time in s, a length"
     parser.setting("--replay", type=cli.path, metavar="FILE", help=text)
+    text = 'end before --duration when the limits of a figure are this near: "p99 5%"'
+    parser.setting("--until", metavar="GOAL", help=text)
     load_stage.user_flags(parser)
     load_stage.length_flags(parser)
     load_stage.payload_flags(parser, tuple(NORMALIZATIONS))

@@ -67,12 +67,19 @@ def noise(law: Callable[[Random, int], Samples], random: Random, count: int) -> 
 
 
 def queue(service: Callable[[Random, int], Samples], load: float, random: Random, count: int) -> tuple[Samples, float]:
-    """Latencies of a queue with one server by Lindley's recursion, without the filling of the queue."""
+    latencies, taken, gaps = queued(service, load, random, count)
+    return latencies, queue_factor(load, taken, gaps)
+
+
+def queued(
+    service: Callable[[Random, int], Samples], load: float, random: Random, count: int
+) -> tuple[Samples, Samples, Samples]:
+    """Latencies, service times and gaps of a queue with one server, by Lindley's recursion after its filling."""
     filling = int(50 / (1 - load) ** 2)
     gaps, taken = random.exponential(1 / load, count + filling), service(random, count + filling)
     steps = np.cumsum(np.concatenate([[0.0], taken[:-1] - gaps[1:]]))
     waits = steps - np.minimum.accumulate(np.minimum(steps, 0.0))
-    return (waits + taken)[filling:], queue_factor(load, taken[filling:], gaps[filling:])
+    return (waits + taken)[filling:], taken[filling:], gaps[filling:]
 
 
 def cases() -> Iterator[tuple[str, Draw, tuple[int, ...]]]:

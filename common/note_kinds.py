@@ -38,7 +38,7 @@ SUBJECTS = {
         r"(profiled )?run \d+ \(|and \d+ more slow runs|tracefs: |(.*: incomplete \(.*)?os_events: "
     ),
     "energy": re.compile("(powercap|pyRAPL|nvml|power|energy): |energy counts|the energy speedup"),
-    "tails": re.compile(r"p9[\d.]+(, p9[\d.]+)* left empty"),
+    "tails": re.compile(r"p\d[\d.]*(, p\d[\d.]*)* (left empty|without an upper limit)"),
     "what is absent": re.compile("(absent|psutil|perf): "),
 }
 

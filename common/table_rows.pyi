@@ -1296,6 +1296,7 @@ class LatencySummaryDocument(TypedDict):
     jitter_high_us: float | None
     min_us: float | None
     max_us: float | None
+    counts_for_limits: Mapping[str, Any]
     profiled_median_us: float | None
     profiling_overhead_fraction: float | None
     trace_total_us: float
@@ -1416,6 +1417,8 @@ class LoadSummaryDocument(TypedDict):
     validity: str
     validity_reason: str | None
     is_interrupted: bool
+    precision_goal: str | None
+    precision_reached_share: float | None
     provider: str
     graph_optimization: str | None
     threads: int
@@ -1451,6 +1454,7 @@ class LoadSummaryDocument(TypedDict):
     batch_steady_state: str
     warmup_request_count: int
     counted_request_count: int
+    counts_for_limits: Mapping[str, Any]
     request_p50_us: float | None
     request_p50_low_us: float | None
     request_p50_high_us: float | None

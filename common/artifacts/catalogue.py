@@ -111,9 +111,9 @@ _document(
     "provider graph_optimization threads sample_count profiled_sample_count warmup_count "
     "steady_state steady_start_index session_creation_us first_run_us "
     + " ".join(_interval(name, "_us") for name in ("p50", "p90", "p95", "p99", "p99_9", "mean", "jitter"))
-    + " min_us max_us profiled_median_us profiling_overhead_fraction trace_total_us trace_event_count "
-    "pool_balance_share peak_memory_bytes arena_bytes peak_resident_bytes matched_time_share matched_contraction_share "
-    "matched_operation_share",
+    + " min_us max_us counts_for_limits profiled_median_us profiling_overhead_fraction trace_total_us "
+    "trace_event_count pool_balance_share peak_memory_bytes arena_bytes peak_resident_bytes matched_time_share "
+    "matched_contraction_share matched_operation_share",
 )
 _table(
     "power_samples",
@@ -534,13 +534,13 @@ _table(
 _document(
     "load_summary",
     "What a service on this session delivers under the load: latency from the intended start, rates, queue, batches.",
-    "validity validity_reason is_interrupted provider graph_optimization threads session_count replica_count "
-    f"{SHARING} arrivals "
+    "validity validity_reason is_interrupted precision_goal precision_reached_share provider graph_optimization "
+    f"threads session_count replica_count {SHARING} arrivals "
     "batch_max_count batch_wait_us sent_count completed_count rejected_count failed_count cancelled_count "
     "expired_count failure_reasons offered_requests_per_s answered_requests_per_s utilization_share "
     "generator_late_share generator_late_p99_us mean_queue_depth_count most_queue_depth_count load_batch_count "
     "mean_request_count padding_share padding_flops_share batch_steady_state warmup_request_count "
-    "counted_request_count "
+    "counted_request_count counts_for_limits "
     + " ".join(_interval(f"request_{name}", "_us") for name in ("p50", "p90", "p95", "p99", "p99_9", "mean", "jitter"))
     + " request_min_us request_max_us queue_p50_us queue_p99_us latency_shares sample_image_count "
     "image_normalization top_class_count copy_overlap_share device_copies_unavailable pcie_tx_bytes_per_s "

@@ -974,6 +974,8 @@ _text(
 )
 _text("validity_reason", "Why the run is not valid", nullable=True)
 _flag("is_interrupted", "Whether a signal ended the run before its time")
+_text("precision_goal", "Figure, and how near its limits were to be; the load ended when they were", nullable=True)
+_amount("precision_reached_share", "How near these limits are; empty without a goal or limits", nullable=True)
 _text("arrivals", "How requests came: by a schedule, or from users who wait for answers (closed)")
 _count("sent_count", "Requests that came: those of all outcomes")
 for _name, _description in (
@@ -1005,6 +1007,10 @@ _text(
 )
 _count("warmup_request_count", "Requests before the steady part, which no statistic counts")
 _count("counted_request_count", "Answered requests that the percentiles count")
+_mapping(
+    "counts_for_limits",
+    "Figures whose limits are left out, and how many samples would about do: neighbours depend on each other",
+)
 for _name in ("p50", "p90", "p95", "p99", "p99_9", "mean", "jitter"):
     _percentile = f"{_name[1:].replace('_', '.')}th percentile"
     _phrase = {"mean": "Mean", "jitter": "Standard deviation"}.get(_name, _percentile)

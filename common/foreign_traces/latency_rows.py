@@ -142,6 +142,7 @@ def summary_figures(profile: LayerProfile, matched: Matched, threads: int, warmu
         "jitter_high_us": None,
         "min_us": None,
         "max_us": None,
+        "counts_for_limits": {},
         "profiled_median_us": float(np.median(counted)) if counted else None,
         "profiling_overhead_fraction": None,
         "trace_total_us": sum(total_us(layer, warmup, profile.run_count) for layer in profile.layers),

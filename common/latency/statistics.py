@@ -29,6 +29,13 @@ class Estimate:
     low: float | None = None
     high: float | None = None
 
+    @property
+    def reach_share(self) -> float | None:
+        """How far the farther limit is from the value, as a share of the value; None without both limits."""
+        if not self.value or self.low is None or self.high is None:
+            return None
+        return max(self.high - self.value, self.value - self.low) / self.value
+
     def about(self, value: float | None, narrower: float) -> Estimate:
         """Return the estimate of a longer series: around its value, with proportionally narrower limits."""
         if not value or not self.value or not self.low or not self.high:
@@ -132,14 +139,51 @@ def mean_and_deviation(series: Dependence) -> tuple[Estimate, Estimate]:
     if series.factor == 1 or mean <= 0:
         return _drawn(samples, mean, std)
     # A series that happens to look calm would choose itself, so its own factor does not decide whether it has limits.
-    # The deviation changes with a sample by its influence (Hampel 1974): half its squared distance over the deviation.
-    influences = (samples - mean) ** 2 / (2 * std)
     return (
         _dependent(series, mean, samples) if series.most_count >= LEAST_COUNT["mean"] else Estimate(mean),
-        _dependent(series, std, UNSEEN_TAIL * influences)
+        _dependent(series, std, _deviation_influences(samples))
         if series.most_count >= LEAST_COUNT["deviation"]
         else Estimate(std),
     )
+
+
+def _deviation_influences(samples: Samples) -> Samples:
+    """Return what each sample adds to the deviation: half its squared distance over the deviation (Hampel 1974)."""
+    return np.asarray(UNSEEN_TAIL * (samples - samples.mean()) ** 2 / (2 * samples.std(ddof=1)))
+
+
+def counts_for_limits(samples: Samples, least_factor: float = 1.0) -> dict[str, int]:
+    """Return the figures without limits, and how many samples of this kind would about do.
+
+    Args:
+        samples: in their order; at least one.
+        least_factor: see :class:`common.latency.dependence.Dependence`.
+    """
+    series = Dependence(samples, least_factor)
+    mean, jitter = mean_and_deviation(series)
+    counts = {
+        name: math.ceil(_least_count(quantile) * factor)
+        for name, quantile in QUANTILES.items()
+        if int(len(samples) / (factor := series.quantile_factor(quantile))) < _least_count(quantile)
+    }
+    if mean.low is None:
+        counts["mean"] = _count_of_mean(series, "mean", mean.value, samples)
+    if jitter.low is None and jitter.value:
+        counts["jitter"] = _count_of_mean(series, "deviation", jitter.value, _deviation_influences(samples))
+    return counts
+
+
+def _least_count(quantile: float) -> int:
+    """Return how many independent samples give a quantile of at least a half its upper limit."""
+    return math.ceil(math.log(1 - CONFIDENCE) / math.log(quantile))
+
+
+def _count_of_mean(series: Dependence, name: str, value: float | None, influences: Samples) -> int:
+    """Return how many samples would give a figure limits: enough of them, and limits that are no wider than e."""
+    count, least = len(influences), LEAST_COUNT[name]
+    if count < LEAST_SAMPLES or not value or value < 0:
+        return max(LEAST_SAMPLES, least)
+    return math.ceil(count * max(least / series.most_count, _reach(series, value, influences) ** 2))
 
 
 def _dependent(series: Dependence, value: float, influences: Samples) -> Estimate:
@@ -148,11 +192,14 @@ def _dependent(series: Dependence, value: float, influences: Samples) -> Estimat
     The limits are those of the normal law for the logarithm. There are none beyond a factor of e: a single outlier
     then makes most of the variance, and nothing is known of the next one.
     """
+    reach = _reach(series, value, influences)
+    return Estimate(value, value / math.exp(reach), value * math.exp(reach)) if reach <= 1 else Estimate(value)
+
+
+def _reach(series: Dependence, value: float, influences: Samples) -> float:
+    """Return how far the limits of a figure are from it, as a logarithm."""
     error = float(influences.std(ddof=1)) * math.sqrt(series.mean_factor(influences) / len(influences))
-    if NORMAL_QUANTILE * error > value:
-        return Estimate(value)
-    reach = math.exp(NORMAL_QUANTILE * error / value)
-    return Estimate(value, value / reach, value * reach)
+    return NORMAL_QUANTILE * error / value
 
 
 def _drawn(samples: Samples, mean: float, std: float) -> tuple[Estimate, Estimate]:

@@ -18,6 +18,7 @@ from common.load.requests.batching import NEVER_NS, BatchPolicy
 from common.load.requests.demand import POISSON, Demand, padded_length
 from common.load.requests.lengths import Lengths
 from common.load.requests.schedules import Arrivals, Bursts
+from common.load.results.precision import Precision
 from common.load.search.optimum import SearchTask
 from common.load.service.concurrency import SHARING, Concurrency, every_concurrency
 from common.load.service.served_model import ServedModel, SessionShape, served_model
@@ -140,6 +141,7 @@ class LoadSettings:
     policy: BatchPolicy
     shape: SessionShape
     content: RequestContent
+    precision: Precision | None = None
 
     @classmethod
     def of(cls, values: FlagValues) -> LoadSettings:
@@ -148,7 +150,8 @@ class LoadSettings:
         Raises:
             UnusableValueError: they make no load.
         """
-        return cls(_demand(values), _policy(values), _shape(values), RequestContent.of(values))
+        precision = Precision.parse(values["until"]) if values.get("until") else None
+        return cls(_demand(values), _policy(values), _shape(values), RequestContent.of(values), precision)
 
     def on(self, path: Path, configured: Mapping[str, int]) -> ModelLoad:
         """Return the load of a model; no session exists yet.
@@ -162,7 +165,7 @@ class LoadSettings:
         arrivals = self.demand.schedule()
         length = padded_length(self.demand, arrivals, self.policy.buckets, self.content.length_dim)
         model = self.content.model(path, configured, length)
-        return ModelLoad(model, self.demand, arrivals, self.policy, self.shape, length)
+        return ModelLoad(model, self.demand, arrivals, self.policy, self.shape, length, self.precision)
 
     def beside(self, path: Path, configured: Mapping[str, int], other: OtherModel) -> ModelLoad:
         """Return the load of another model, set up as this one, with requests of its own rate.
@@ -195,10 +198,12 @@ class ModelLoad:
     policy: BatchPolicy
     shape: SessionShape
     length: int
+    precision: Precision | None = None
 
     def harness(self, listener: Listener = nobody) -> Harness:
         """Return the warm service; the listener is called with each load when it begins."""
-        return prepare(self.model, self.demand, self.arrivals, self.policy, self.shape, self.length, listener)
+        warm = prepare(self.model, self.demand, self.arrivals, self.policy, self.shape, self.length, listener)
+        return replace(warm, precision=self.precision)
 
 
 @dataclass(frozen=True, slots=True)

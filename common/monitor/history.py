@@ -10,8 +10,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, cast
 
+import numpy as np
+
 from common.latency.histogram import Histogram
-from common.latency.statistics import QUANTILES, estimate_columns
+from common.latency.statistics import QUANTILES
 from common.monitor.figures.feed import Samples, whole_figures
 from common.monitor.store import LEVELS_S, Store
 
@@ -20,6 +22,11 @@ if TYPE_CHECKING:
 
 Figures = Mapping[str, float | None]
 DIGITS = 6  # significant ones of a stored figure
+NEWEST = 10_000  # runs that say how much neighbours depend on each other
+FIGURES = (
+    *(f"{name}{end}_us" for name in QUANTILES for end in ("", "_low", "_high")),
+    *("mean_us", "jitter_us", "min_us", "max_us"),
+)
 
 
 @dataclass(slots=True)
@@ -59,7 +66,7 @@ class History:
 
     def __init__(self, store: Store, run_id: int) -> None:
         self._store, self._run_id = store, run_id
-        self._all = Histogram()
+        self._all, self._newest_ns = Histogram(), np.empty(0, np.int64)
         self._steps: dict[int, Stretch] = {}
         self._forgot_s = 0.0
         self.whole: dict[str, float | None] = {}
@@ -73,6 +80,7 @@ class History:
         second = Histogram()
         second.add(durations_ns)
         self._all.merge(second)
+        self._newest_ns = np.concatenate([self._newest_ns, durations_ns])[-NEWEST:]
         self.whole = {f"whole_{name}": value for name, value in whole_figures(self._all).items()}
         for length_s in LEVELS_S:
             self._step(length_s, time_s).add(second, gauges)
@@ -83,19 +91,16 @@ class History:
             self._store.forget(time_s)
 
     def summary(self) -> DashboardSummaryDocument:
-        """Return figures of all runs until now, percentiles with their limits at 95 % confidence."""
-        runs, named = self._all, dict[str, float | None]()
-        for name, quantile in QUANTILES.items():
-            named |= estimate_columns(name, runs.percentile_us(quantile))
-        figures = {
-            "run_count": runs.count,
-            **named,
-            "mean_us": runs.mean_us if runs.count else None,
-            "jitter_us": runs.deviation_us,
-            "min_us": runs.min_ns / 1e3 if runs.count else None,
-            "max_us": runs.max_ns / 1e3 if runs.count else None,
-        }
-        return cast("DashboardSummaryDocument", figures)  # names that are put together are no literals
+        """Return figures of all runs until now, percentiles with their limits at 95 % confidence.
+
+        Neighbouring runs depend on each other; the newest ones say how much.
+        """
+        runs = self._all
+        named: dict[str, float | None] = dict.fromkeys(FIGURES)
+        if runs.count:
+            known = runs.figures(self._newest_ns / 1e3)
+            named = {name: known[name] for name in FIGURES}
+        return cast("DashboardSummaryDocument", {"run_count": runs.count, **named})
 
     def _step(self, length_s: int, time_s: float) -> Stretch:
         """Return the step that a time is in; a new one where the last has ended."""

@@ -10,7 +10,7 @@ import numpy as np
 
 from common.graph import Graph
 from common.host_doubts import NO_STEADY_STATE
-from common.latency.statistics import with_quarters
+from common.latency.statistics import counts_for_limits, with_quarters
 from common.profiling.correction import NodeLatency
 from common.profiling.runs.measurement import Measurement
 from common.profiling.trace.utilization import node_utilization, peak_resident_bytes, run_utilization
@@ -69,6 +69,7 @@ def latency_figures(measurement: Measurement, latencies: Sequence[NodeLatency]) 
         "steady_start_index": steady.start_index,
         **measurement.cold._asdict(),
         **figures,
+        "counts_for_limits": counts_for_limits(plain.counted_us),
         "profiled_median_us": profiled_us,
         "profiling_overhead_fraction": profiled_us / (median_us or float(np.median(plain.counted_us))) - 1,
         "trace_total_us": sum(latency.raw_total_us for latency in latencies),

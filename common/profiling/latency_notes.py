@@ -14,16 +14,25 @@ OVERHEAD_WARNING_FRACTION = 0.10
 
 
 def latency_notes(summary: Mapping[str, Any], latencies: Sequence[NodeLatency]) -> list[str]:
-    """Return notes on missing tails, on the cost of profiling and on the stability of the series."""
+    """Return notes on missing limits, on the cost of profiling and on the stability of the series."""
     return [*_tails(summary), *_profiling(summary, latencies), *_stability(summary)]
 
 
 def _tails(summary: Mapping[str, Any]) -> list[str]:
-    empty = [name.replace("_", ".") for name in QUANTILES if summary[f"{name}_us"] is None]
-    if not empty:
-        return []
-    remedy = "raise <runs>: p95 needs 59, p99 299 and p99.9 2,995"
-    return [f"{', '.join(empty)} left empty: {summary['sample_count']} runs give no upper confidence limit; {remedy}"]
+    counts = {name: count for name, count in summary["counts_for_limits"].items() if name in QUANTILES}
+    few = f"{summary['sample_count']} runs give no upper confidence limit"
+    dependent = f"each of the {summary['sample_count']} runs depends on those before it"
+    notes = []
+    for text, is_empty in ((f"left empty: {few}", True), (f"without an upper limit: {dependent}", False)):
+        chosen = {name: count for name, count in counts.items() if (summary[f"{name}_us"] is None) is is_empty}
+        if chosen:
+            needs = ", ".join(f"{_shown(name)} needs about {count:,}" for name, count in chosen.items())
+            notes.append(f"{', '.join(map(_shown, chosen))} {text}; raise <runs>: {needs}")
+    return notes
+
+
+def _shown(name: str) -> str:
+    return name.replace("_", ".")
 
 
 def _profiling(summary: Mapping[str, Any], latencies: Sequence[NodeLatency]) -> list[str]:

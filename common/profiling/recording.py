@@ -268,6 +268,7 @@ def recording_figures(recording: Recording, latencies: Sequence[NodeLatency]) ->
         **{column: value for name in names for column, value in estimate_columns(name, unknown).items()},
         "min_us": None,
         "max_us": None,
+        "counts_for_limits": {},
         "profiled_median_us": recording.median_us,
         "profiling_overhead_fraction": None,
         "trace_total_us": sum(latency.raw_total_us for latency in latencies),

@@ -4,10 +4,13 @@ import math
 
 import numpy as np
 import pytest
+from scipy.signal import lfilter
 
 from common.latency.dependence import Dependence
 from common.latency.statistics import (
+    QUANTILES,
     Estimate,
+    counts_for_limits,
     deviation,
     figures,
     limit_ranks,
@@ -197,3 +200,34 @@ def test_figures_have_limits_each_but_for_the_ends():
     assert found.keys() == expected
     assert (found["min_us"], found["max_us"], found["mean_us"]) == (1, 3599, 1800)
     assert None not in found.values()
+
+
+def series_with_limits(kind, count):
+    random = np.random.default_rng(3)
+    if kind == "independent":
+        return random.lognormal(5, 0.3, count)
+    walk = lfilter([1.0], [1.0, -0.9], random.standard_normal(count + 200))[200:]
+    return np.exp(5 + 0.1 * walk)
+
+
+@pytest.mark.parametrize("kind", ["independent", "dependent"])
+@pytest.mark.parametrize("count", [1, 5, 12, 60, 400, 3000])
+@pytest.mark.parametrize("least_factor", [1.0, 40.0])
+def test_each_figure_without_limits_has_a_count_that_would_do(kind, count, least_factor):
+    samples = series_with_limits(kind, count)
+    found, counts = figures(samples, least_factor), counts_for_limits(samples, least_factor)
+    names = (*QUANTILES, "mean", *(["jitter"] if count > 1 else []))
+    assert {*counts} == {name for name in names if found[f"{name}_high_us"] is None}
+    assert all(needed > count for needed in counts.values())
+
+
+def test_as_many_independent_samples_as_are_needed_do():
+    few = series_with_limits("independent", 58)
+    assert counts_for_limits(few) == {"p95": 59, "p99": 299, "p99_9": 2995}
+    for name, count in counts_for_limits(few).items():
+        assert figures(series_with_limits("independent", count))[f"{name}_high_us"] is not None
+
+
+def test_the_farther_limit_is_the_reach_of_an_estimate():
+    assert Estimate(100.0, 90.0, 130.0).reach_share == pytest.approx(0.3)
+    assert Estimate(100.0, None, 130.0).reach_share is None

@@ -9,8 +9,10 @@ import sys
 
 import numpy as np
 import pytest
+from scipy.signal import lfilter
 
 from common.errors import PipelineError
+from common.latency import statistics
 from common.latency.statistics import QUANTILES, limit_ranks
 from common.monitor.history import History
 from common.monitor.store import LEVELS_S, MOST_POINTS, Store, kept_step
@@ -72,6 +74,22 @@ def test_the_summary_is_of_all_runs(store):
     assert summary["p99_low_us"] < summary["p99_us"] < summary["p99_high_us"]
     assert summary["mean_us"] == pytest.approx(every.mean())
     assert history.whole["whole_run_count"] == len(every)
+
+
+def test_limits_of_the_summary_are_wider_where_runs_depend_on_each_other(store):
+    """The limits are those of the whole series, not those of as many independent runs."""
+    steps = np.random.default_rng(5).standard_normal(6000)
+    walk = lfilter([1.0], [1.0, -0.9], steps)
+    runs_ns = (1e6 * np.exp(0.1 * walk)).astype(np.int64)
+    history = History(store, store.begin("m.onnx", START_S, {}))
+    for second, durations_ns in enumerate(np.array_split(runs_ns, 30)):
+        history.add(float(START_S + second), durations_ns, {})
+    summary, expected = history.summary(), statistics.figures(runs_ns / 1e3)
+    lower, upper = limit_ranks(len(runs_ns), 0.5)
+    independent_us = np.diff(np.sort(runs_ns)[[lower - 1, upper - 1]])[0] / 1e3
+    assert summary["p50_high_us"] - summary["p50_low_us"] > 2 * independent_us
+    for name in ("p50_low_us", "p50_high_us", "p90_high_us"):
+        assert summary[name] == pytest.approx(expected[name], rel=1e-3)
 
 
 def test_an_empty_run_has_a_summary_without_figures(store):

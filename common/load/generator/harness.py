@@ -11,7 +11,8 @@ from common.load.requests.batching import BatchPolicy
 from common.load.requests.demand import Demand
 from common.load.requests.load_record import LoadRecord
 from common.load.requests.schedules import Arrivals
-from common.load.results.load_figures import LoadTest
+from common.load.results.load_figures import LoadTest, is_precise
+from common.load.results.precision import Precision
 from common.load.service.served_model import ServedModel, SessionShape
 from common.load.service.service import Service
 from common.load.service.sessions import require_batches, warm_up
@@ -26,6 +27,7 @@ class Harness:
 
     Attributes:
         arrivals: when; None where that depends on answers.
+        precision: what ends the load before its time; None: nothing does.
     """
 
     service: Service
@@ -35,6 +37,7 @@ class Harness:
     model: ServedModel
     shape: SessionShape
     listener: Listener = nobody
+    precision: Precision | None = None
 
     def load(self, look: Callable[[], None] = lambda: None) -> LoadTest:
         """Let the requests come; ``look`` is called at least every half second meanwhile."""
@@ -43,7 +46,10 @@ class Harness:
     @property
     def stream(self) -> ServedStream:
         source, last_ns = self.demand.source(self.arrivals, self.policy)
-        return ServedStream(source, self.service, self.policy, last_ns, self.listener)
+        is_enough = (
+            (lambda record: is_precise(self.test_of(record, is_open=self.demand.is_open))) if self.precision else None
+        )
+        return ServedStream(source, self.service, self.policy, last_ns, self.listener, is_enough)
 
     def part(self, index: int, duration_s: float) -> Harness:
         """Return the same service under a part of a long load."""
@@ -72,7 +78,7 @@ class Harness:
         }
 
     def test_of(self, record: LoadRecord, *, is_open: bool) -> LoadTest:
-        return LoadTest(record, self.policy, self.service.worker_count, is_open, self.model.flops)
+        return LoadTest(record, self.policy, self.service.worker_count, is_open, self.model.flops, self.precision)
 
 
 def load_together(harnesses: Sequence[Harness], look: Callable[[], None] = lambda: None) -> list[LoadTest]:

@@ -9,6 +9,7 @@ batch costs one wake-up of the generator instead of one per request. Its delay i
 
 from __future__ import annotations
 
+import math
 import os
 import sys
 import threading
@@ -30,6 +31,7 @@ SWITCH_INTERVAL_S = 2e-4  # a thread that prepares an input holds the interprete
 DRAIN_S = 5.0
 Started = Callable[[Callable[[], int], Callable[[], None]], None]
 LOOK_S = 0.5  # a signal that the system hands to another thread does not wake the main one
+FIRST_REQUESTS, MORE = 300, 1.25  # a load that may end early is looked at then, and each time that it is so much longer
 WakeUps: TypeAlias = "SimpleQueue[None]"  # of the thread that waits: a load is over, or a signal has come
 
 Listener = Callable[[Log, BatchQueue], None]  # called with a load when it begins; it may read, and must not wait
@@ -45,6 +47,7 @@ class ServedStream:
 
     Attributes:
         last_ns: when the last request comes; the drain begins there. None: the source knows by itself.
+        is_enough: whether a record says enough; no further request comes then. None: the load never ends early.
     """
 
     source: Source
@@ -52,6 +55,7 @@ class ServedStream:
     policy: BatchPolicy
     last_ns: int | None = None
     listener: Listener = nobody
+    is_enough: Callable[[LoadRecord], bool] | None = None
 
 
 @dataclass(slots=True)
@@ -65,7 +69,9 @@ class _Run:
         source, service, policy = stream.source, stream.service, stream.policy
         self.log, self.source, self.service, self.policy = Log(), source, service, policy
         self._wake_ups = wake_ups
-        self.end_ns = NEVER_NS if stream.last_ns is None else stream.last_ns + round(drain_s * 1e9)
+        self.drain_ns = round(drain_s * 1e9)
+        self.end_ns = NEVER_NS if stream.last_ns is None else stream.last_ns + self.drain_ns
+        self.is_enough, self.looks_at_count = stream.is_enough, FIRST_REQUESTS
         self.queue = BatchQueue(source, policy, self.log)
         stream.listener(self.log, self.queue)
         self.lock, self.over = threading.Lock(), threading.Event()
@@ -212,6 +218,24 @@ class _Run:
         stuck_s = self.replace_stuck()
         return max(0.0, min((self.end_ns - self.now_ns()) / 1e9, stuck_s or LOOK_S, LOOK_S))
 
+    def end_if_enough(self) -> None:
+        """Let no further request come once the record says enough.
+
+        Each look is at a record that is a quarter longer than the last one: a load of any length has few looks, so they
+        neither disturb it nor make a narrow limit by trying often.
+        """
+        if self.is_enough is None or len(self.log) < self.looks_at_count:
+            return
+        with self.lock:
+            record = self.log.finished(self.start_s, self.now_ns(), (), is_interrupted=False)
+        self.looks_at_count = math.ceil(MORE * len(record))
+        if self.is_enough(record):
+            with self.lock:
+                now_ns = self.now_ns()
+                self.queue.end(now_ns)
+                self.end_ns, self.is_enough = min(self.end_ns, now_ns + self.drain_ns), None
+                self.generator_turn.notify()
+
     def replace_stuck(self) -> float | None:
         """Give up calls that exceed the timeout; return in how many s the next one may."""
         timeout_ns = self.policy.timeout_ns
@@ -283,6 +307,8 @@ def serve_together(
             if started is not None:
                 started(state.now_ns, state.wake)
         while len(records) < len(states) and not signals.has_come:
+            for state in states:
+                state.end_if_enough()
             idle_s = {index: states[index].idle_s() for index in range(len(states)) if index not in records}
             records |= {index: _concluded(states[index]) for index in idle_s if not idle_s[index]}
             look()

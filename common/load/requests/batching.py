@@ -90,14 +90,22 @@ class BatchQueue:
         self._sizes = policy.sizes
         self._lines: list[deque[int]] = [deque() for _ in policy.buckets or (0,)]
         self.wake_ns, self.pending_count = 0, 0
+        self._is_ended = False
 
     @property
     def is_over(self) -> bool:
         """Whether nothing waits and nothing will come."""
-        return not self.pending_count and self._source.is_over
+        return not self.pending_count and (self._is_ended or self._source.is_over)
+
+    def end(self, now_ns: int) -> None:
+        """Admit what has come, and nothing from now on."""
+        self.admit(now_ns)
+        self._is_ended = True
 
     def admit(self, now_ns: int) -> None:
         """Put what has come into its line, or reject it where the queue is full or no bucket is long enough."""
+        if self._is_ended:
+            return
         log, policy, lines = self._log, self._policy, self._lines
         for intended_ns, length in self._source.due(now_ns):
             request = log.add(intended_ns, length, now_ns)

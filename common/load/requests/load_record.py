@@ -198,7 +198,12 @@ class Log:
         return [self._batches[5][index] for index in batches]
 
     def finished(self, start_s: float, ended_ns: int, stages: tuple[str, ...], *, is_interrupted: bool) -> LoadRecord:
-        """Return the record; what is still pending or running is cancelled."""
+        """Return the record; what is still pending or running is cancelled.
+
+        Args:
+            start_s: see :class:`LoadRecord`, as the other ones.
+            stages: stages of the service's calls; without any, the record has none, and is made in a few ms.
+        """
         outcomes = np.array(self.outcomes, np.uint8)
         outcomes[outcomes == PENDING] = CANCELLED
         times = [np.array(column, np.int64) for column in self._batches]
@@ -207,7 +212,7 @@ class Log:
         left_ns[batch_indices != NO_BATCH] = times[1][batch_indices[batch_indices != NO_BATCH]]
         left_ns[[*self.dropped_ns]] = [*self.dropped_ns.values()]
         stages_ns = np.zeros((len(times[0]), len(stages)), np.int64)
-        for index, row in self._stages.items():
+        for index, row in self._stages.items() if stages else ():
             stages_ns[index] = row
         return LoadRecord(
             start_s,

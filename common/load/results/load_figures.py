@@ -8,10 +8,11 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from common.latency.statistics import QUANTILES, figures, ordered_percentile
+from common.latency.statistics import QUANTILES, counts_for_limits, figures, ordered_percentile
 from common.latency.steady_state import SteadyState, steady_state
 from common.load.requests.batching import NEVER_NS, BatchPolicy
 from common.load.requests.load_record import COMPLETED, NO_BATCH, OUTCOMES, LoadRecord
+from common.load.results.precision import Precision
 from common.load.results.validity import NS_PER_US, LoadValidity, depths, judge, latency_factor, utilization
 
 Samples = npt.NDArray[np.float64]
@@ -36,6 +37,7 @@ class LoadTest:
     Attributes:
         is_open: whether the requests came by a schedule.
         flops: FLOPs of one call by its batch size and length; None where they are unknown.
+        precision: what may end the load before its time; None: nothing does.
     """
 
     record: LoadRecord
@@ -43,6 +45,7 @@ class LoadTest:
     worker_count: int
     is_open: bool
     flops: Flops | None = None
+    precision: Precision | None = None
 
     @property
     def validity(self) -> LoadValidity:
@@ -166,13 +169,33 @@ def warmup_count(record: LoadRecord, state: SteadyState) -> int:
     return int(np.searchsorted(record.intended_ns, record.batches.started_ns[state.start_index]))
 
 
+def counted_latencies_us(record: LoadRecord, first: int) -> Samples:
+    """Return the latencies that count: of the answered requests from the first steady one on."""
+    return record.latencies_us[int(record.is_completed[:first].sum()) :]
+
+
+def is_precise(test: LoadTest) -> bool:
+    """Return whether a valid load has reached its precision."""
+    if test.precision is None or test.validity.status != "valid":
+        return False
+    counted = counted_latencies_us(test.record, warmup_count(test.record, steady(test.record)))
+    share = _reached_share(test, counted)
+    return share is not None and share <= test.precision.most_share
+
+
+def _reached_share(test: LoadTest, counted_us: Samples) -> float | None:
+    if test.precision is None or not len(counted_us):
+        return None
+    return test.precision.reached_share(counted_us, test.latency_factor)
+
+
 def summary(test: LoadTest, state: SteadyState) -> dict[str, object]:
     """Return the figures of a load; an overloaded or invalid one has no percentiles."""
     record, validity = test.record, test.validity
     counts = record.counts
     first = warmup_count(record, state)
     span_s = max(int(record.intended_ns[-1]), 1) / 1e9 if len(record) else 0.0
-    counted = record.latencies_us[int(record.is_completed[:first].sum()) :]
+    counted = counted_latencies_us(record, first)
     is_judged = validity.status == "valid" and len(counted) > 0
     batches, late_us = record.batches, _us(record.late_ns)
     waits = depths(record, record.intended_ns)
@@ -180,6 +203,8 @@ def summary(test: LoadTest, state: SteadyState) -> dict[str, object]:
         "validity": validity.status,
         "validity_reason": validity.reason,
         "is_interrupted": record.is_interrupted,
+        "precision_goal": str(test.precision or ""),
+        "precision_reached_share": _reached_share(test, counted) if is_judged else None,
         "sent_count": len(record),
         **{f"{name}_count": counts[name] for name in ("completed", "rejected", "failed", "cancelled")},
         "expired_count": record.expired_count,
@@ -198,6 +223,7 @@ def summary(test: LoadTest, state: SteadyState) -> dict[str, object]:
         "warmup_request_count": first,
         "counted_request_count": len(counted),
         **(_latencies(counted, test.latency_factor) if is_judged else NO_LATENCIES),
+        "counts_for_limits": counts_for_limits(counted, test.latency_factor) if is_judged else {},
         **_queueing(record, first if is_judged else None),
         "latency_shares": latency_shares(record, first),
         **_device_figures(record),

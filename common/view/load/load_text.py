@@ -44,7 +44,22 @@ def load_report(summary: LoadSummaryDocument) -> str:
         return "\n".join([*lines, f"{summary['validity']}: {summary['validity_reason']}; no latency is given"])
     rows = [[name.replace("_", "."), *_limits(summary, name)] for name in FIGURES]
     waited = f"waiting for a batch: median {duration(summary['queue_p50_us'])}, p99 {duration(summary['queue_p99_us'])}"
-    return "\n".join([*lines, LATENCY.text(rows), waited])
+    return "\n".join([*lines, LATENCY.text(rows), *_limit_lines(summary), waited])
+
+
+def _limit_lines(summary: LoadSummaryDocument) -> list[str]:
+    """Return how many requests would give each figure its limits, and whether the goal of the load was reached."""
+    counts = {name: count for name, count in summary["counts_for_limits"].items() if name in FIGURES}
+    needs = ", ".join(f"{name.replace('_', '.')} about {count:,}" for name, count in counts.items())
+    return [*([f"for all limits: {needs} requests"] if needs else []), *_goal(summary)]
+
+
+def _goal(summary: LoadSummaryDocument) -> list[str]:
+    goal, share = summary["precision_goal"], summary["precision_reached_share"]
+    if not goal:
+        return []
+    reached = f"limits within {percent(share)}" if share is not None else "no limits"
+    return [f"goal {goal}: {reached} after {summary['counted_request_count']:,} requests"]
 
 
 def _shares(summary: LoadSummaryDocument) -> list[str]:

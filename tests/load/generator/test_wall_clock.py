@@ -1,5 +1,6 @@
 """Runs by the clock, without looking at it: faults are raised and waited for by events."""
 
+import itertools
 import os
 import signal
 import threading
@@ -272,3 +273,36 @@ def may(policy):
     thread.join()
     if refused:
         pytest.skip(f"this process may not ({refused[0]})")
+
+
+HOUR_NS = 3600 * 1000 * MS
+
+
+def test_a_load_ends_when_its_record_says_enough():
+    """The last request would come in an hour; it never does, and nothing is cancelled."""
+    arrivals = Arrivals(np.array([0] * 400 + [HOUR_NS]))
+    stream = ServedStream(OpenLoop(arrivals), Stub(), BatchPolicy(), HOUR_NS, is_enough=lambda record: True)
+    (record,) = serve_together([stream])
+    assert balances(record, 400)["completed"] == 400
+    assert not record.is_interrupted
+
+
+def test_users_send_nothing_more_once_the_record_says_enough():
+    source = ClosedLoop(3, HOUR_NS, think_ns=MS)
+    (record,) = serve_together([ServedStream(source, Stub(), BatchPolicy(), HOUR_NS, is_enough=lambda record: True)])
+    counts = record.counts
+    assert counts["completed"] == len(record) >= 300
+
+
+def test_a_record_is_looked_at_a_few_times():
+    """Each look is at a record that is at least a quarter longer than the last one."""
+    lengths = []
+
+    def is_enough(record):
+        lengths.append(len(record))
+        return len(record) >= 600
+
+    arrivals = Arrivals(np.concatenate([np.linspace(0, 1000 * MS, 2000).astype(np.int64), [HOUR_NS]]))
+    serve_together([ServedStream(OpenLoop(arrivals), Stub(), BatchPolicy(), HOUR_NS, is_enough=is_enough)])
+    assert lengths[0] >= 300 and lengths[-1] >= 600
+    assert all(later >= 1.25 * earlier for earlier, later in itertools.pairwise(lengths))

@@ -336,13 +336,21 @@ QUIET = {
     "p50_high_us": 101.0,
     "jitter_us": 1.0,
     "steady_state": "flat",
+    "counts_for_limits": {},
 }
 
 
 @pytest.mark.parametrize(
     ("changes", "note"),
     [
-        ({"p99_us": None, "p99_9_us": None, "sample_count": 61}, "p99, p99.9 left empty: 61 runs"),
+        (
+            {"p99_us": None, "p99_9_us": None, "sample_count": 61, "counts_for_limits": {"p99": 299, "p99_9": 2995}},
+            "p99, p99.9 left empty: 61 runs give no upper confidence limit; raise <runs>: p99 needs about 299, p99.9",
+        ),
+        (
+            {"counts_for_limits": {"p99": 4500, "mean": 900}},
+            "p99 without an upper limit: each of the 3001 runs depends on those before it; raise <runs>: p99 needs",
+        ),
         ({"profiling_overhead_fraction": 0.31}, "profiled runs took 31 % longer than unprofiled ones; trust"),
         (
             {"profiling_overhead_fraction": -0.13},
