@@ -8,11 +8,15 @@ edition, section 9.5.3), and four decisions keep it honest:
 - A tail of few samples hides its own dependence: a series that missed the long queues has no sign of them beyond its
   99th percentile. The factor of a quantile is therefore at least that of the whole series, by its ranks and by its
   values below the 90th percentile.
-- The memory of a series is unknown, so the largest factor of 8, 16 and 32 batches counts.
+- The memory of a series is unknown, so the largest factor of 8, 16 and 32 batches counts. The correlation of
+  neighbouring ranks gives one more: that of a first-order autoregressive series, which needs fewer samples where the
+  series is one (Kendall 1954 corrects the correlation for its bias).
 - A variance from few batches is uncertain; the squared ratio of Student's quantile to that of the normal law makes up
   for it.
 - Where no sign of dependence is seen, the factor is 1: neither in the correlation of neighbouring ranks (Wald and
   Wolfowitz 1943), nor in the variance of the means of the batches, each tested at 95 %.
+- A series that is worth fewer than 20 independent samples, by its own account, does not know even that: its mean and
+  deviation have no limits. Its median has: the limits of a quantile are wide enough where samples are few.
 
 A short series of a busy queue shows too little of its own dependence, whatever is done with it. There the load says
 more than the series: :func:`queue_factor` is the factor of a queue of this utilization, and the least that is used.
@@ -32,6 +36,7 @@ Samples = npt.NDArray[np.float64]
 NORMAL_QUANTILE = 1.645  # at 95 %
 CLIP_QUANTILE = 0.9
 LEAST_BATCH = 2
+LEAST_WORTH = 20  # independent samples
 
 
 class BatchCount(NamedTuple):
@@ -65,6 +70,7 @@ class Dependence:
         samples: in their order.
         ordered: by size.
         most_count: independent samples that the series is worth at most, by what is known besides it.
+        is_long_enough: whether the series is worth enough independent samples for limits of its mean and deviation.
     """
 
     def __init__(self, samples: Samples, least_factor: float = 1.0) -> None:
@@ -79,8 +85,12 @@ class Dependence:
         self.most_count = len(samples) / least_factor
         ranks = self._ranks()
         whole = batch_variance(ranks), batch_variance(np.minimum(samples, np.quantile(samples, CLIP_QUANTILE)))
-        self._is_seen = least_factor > 1 or _neighbours_are_alike(ranks) or any(each.is_seen for each in whole)
-        self._factor = max(1.0, least_factor, *(each.factor for each in whole))
+        correlation = _neighbour_correlation(ranks)
+        is_alike = correlation > NORMAL_QUANTILE / math.sqrt(len(ranks))
+        self._is_seen = least_factor > 1 or is_alike or any(each.is_seen for each in whole)
+        by_neighbours = _autoregressive_factor(correlation, len(ranks)) if is_alike else 1.0
+        self._factor = max(1.0, least_factor, by_neighbours, *(each.factor for each in whole))
+        self.is_long_enough = least_factor > 1 or len(samples) >= LEAST_WORTH * self.factor or self.factor == 1
 
     @property
     def factor(self) -> float:
@@ -117,11 +127,17 @@ def batch_variance(values: Samples) -> BatchVariance:
     return BatchVariance(factor, is_seen)
 
 
-def _neighbours_are_alike(ranks: Samples) -> bool:
-    """Return whether neighbouring ranks correlate more than those of 95 % of independent series."""
+def _neighbour_correlation(ranks: Samples) -> float:
+    """Return how neighbouring ranks correlate; 0 where all are equal."""
     away = ranks - ranks.mean()
     squares = float(away @ away)
-    return bool(squares) and float(away[1:] @ away[:-1]) / squares > NORMAL_QUANTILE / math.sqrt(len(ranks))
+    return float(away[1:] @ away[:-1]) / squares if squares else 0.0
+
+
+def _autoregressive_factor(correlation: float, count: int) -> float:
+    """Return the variance factor of a series whose neighbours alone depend on each other."""
+    unbiased = min(correlation + (1 + 3 * correlation) / count, 1 - 1 / count)
+    return (1 + unbiased) / (1 - unbiased)
 
 
 def queue_factor(utilization: float, service_us: Samples, gaps_us: Samples) -> float:

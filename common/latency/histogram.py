@@ -21,6 +21,7 @@ from common.latency.dependence import Dependence, Samples
 from common.latency.statistics import (
     QUANTILES,
     Estimate,
+    dependent_ranks,
     deviation_of_sums,
     estimate_columns,
     limit_ranks,
@@ -122,10 +123,10 @@ class Histogram:
             quantile: of all durations.
             factor: variance factor; see :mod:`common.latency.dependence`.
         """
-        estimate, count = self.percentile_us(quantile), int(self.count / factor)
-        ranks = [rank and -(-rank * self.count // count) for rank in limit_ranks(count, quantile)]
+        estimate = self.percentile_us(quantile)
         if estimate.value is None:
             return estimate
+        ranks = dependent_ranks(self.count, quantile, factor)
         low, high = (self._at_ranks([rank])[0] if rank else None for rank in ranks)
         return Estimate(estimate.value, low, high)
 

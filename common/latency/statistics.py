@@ -9,7 +9,7 @@ from statistics import NormalDist
 
 import numpy as np
 
-from common.latency.dependence import NORMAL_QUANTILE, Dependence, Samples
+from common.latency.dependence import LEAST_WORTH, NORMAL_QUANTILE, Dependence, Samples
 
 CONFIDENCE = 0.95  # of each limit
 QUANTILES = {"p50": 0.5, "p90": 0.9, "p95": 0.95, "p99": 0.99, "p99_9": 0.999}
@@ -52,7 +52,10 @@ def percentile(samples: Samples, quantile: float, least_factor: float = 1.0) -> 
         quantile: between 0 and 1.
         least_factor: see :class:`common.latency.dependence.Dependence`.
     """
-    series = Dependence(samples, least_factor)
+    return _percentile(Dependence(samples, least_factor), quantile)
+
+
+def _percentile(series: Dependence, quantile: float) -> Estimate:
     return ordered_percentile(series.ordered, quantile, series.quantile_factor(quantile))
 
 
@@ -69,11 +72,24 @@ def ordered_percentile(ordered: Samples, quantile: float, factor: float = 1.0) -
     """
     if limit_ranks(len(ordered), quantile)[1] is None:
         return Estimate()
-    count = int(len(ordered) / factor)
-    low, high = (
-        float(ordered[-(-rank * len(ordered) // count) - 1]) if rank else None for rank in limit_ranks(count, quantile)
-    )
+    low, high = (float(ordered[rank - 1]) if rank else None for rank in dependent_ranks(len(ordered), quantile, factor))
     return Estimate(float(np.quantile(ordered, quantile)), low, high)
+
+
+def dependent_ranks(count: int, quantile: float, factor: float) -> tuple[int, int | None]:
+    """Return the ranks of the samples that limit a quantile of dependent samples; see :func:`limit_ranks`.
+
+    The limits are those of fewer independent samples. Each of these stands for as many of the series, by size: a lower
+    limit is the smallest of those, an upper one the largest.
+
+    Args:
+        count: samples of the series.
+        quantile: between 0 and 1.
+        factor: variance factor of the share of samples beyond the quantile.
+    """
+    independent = int(count / factor)
+    lower, upper = limit_ranks(independent, quantile)
+    return (lower - 1) * count // independent + 1 if lower else 0, upper and -(-upper * count // independent)
 
 
 def limit_ranks(count: int, quantile: float) -> tuple[int, int | None]:
@@ -112,12 +128,7 @@ def percentiles(samples: Samples, least_factor: float = 1.0) -> dict[str, float 
 
 
 def series_percentiles(series: Dependence) -> dict[str, float | None]:
-    return percentile_columns(
-        {
-            name: ordered_percentile(series.ordered, quantile, series.quantile_factor(quantile))
-            for name, quantile in QUANTILES.items()
-        }
-    )
+    return percentile_columns({name: _percentile(series, quantile) for name, quantile in QUANTILES.items()})
 
 
 def percentile_columns(estimates: dict[str, Estimate]) -> dict[str, float | None]:
@@ -132,7 +143,7 @@ def mean_and_deviation(series: Dependence) -> tuple[Estimate, Estimate]:
     """Estimate mean and sample standard deviation of a series; fewer than ``LEAST_SAMPLES`` samples have no limits."""
     samples = series.samples
     mean, std = float(np.mean(samples)), deviation(samples)
-    if std is None or len(samples) < LEAST_SAMPLES:
+    if std is None or len(samples) < LEAST_SAMPLES or not series.is_long_enough:
         return Estimate(mean), Estimate(std)
     if np.ptp(samples) <= np.finfo(float).eps * abs(mean):
         return Estimate(mean, mean, mean), Estimate(std, std, std)
@@ -183,6 +194,8 @@ def _count_of_mean(series: Dependence, name: str, value: float | None, influence
     count, least = len(influences), LEAST_COUNT[name]
     if count < LEAST_SAMPLES or not value or value < 0:
         return max(LEAST_SAMPLES, least)
+    if not series.is_long_enough:
+        return math.ceil(LEAST_WORTH * series.factor)
     return math.ceil(count * max(least / series.most_count, _reach(series, value, influences) ** 2))
 
 

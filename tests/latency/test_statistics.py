@@ -4,6 +4,8 @@ import math
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from scipy.signal import lfilter
 
 from common.latency.dependence import Dependence
@@ -11,6 +13,7 @@ from common.latency.statistics import (
     QUANTILES,
     Estimate,
     counts_for_limits,
+    dependent_ranks,
     deviation,
     figures,
     limit_ranks,
@@ -151,7 +154,7 @@ def test_ten_samples_for_a_limit():
         Estimate(4.0, None, None),
         Estimate(pytest.approx(math.sqrt(7.5)), None, None),
     )
-    assert mean_and_deviation(Dependence(np.arange(10.0)))[0].low is not None
+    assert mean_and_deviation(Dependence(np.array([3.0, 9, 1, 7, 0, 8, 4, 2, 6, 5])))[0].low is not None
     assert mean_and_deviation(Dependence(np.array([3.0]))) == (Estimate(3.0, None, None), Estimate(None, None, None))
 
 
@@ -231,3 +234,21 @@ def test_as_many_independent_samples_as_are_needed_do():
 def test_the_farther_limit_is_the_reach_of_an_estimate():
     assert Estimate(100.0, 90.0, 130.0).reach_share == pytest.approx(0.3)
     assert Estimate(100.0, None, 130.0).reach_share is None
+
+
+@given(
+    count=st.integers(1, 5000),
+    factor=st.floats(1.0, 3000.0),
+    quantile=st.sampled_from([*QUANTILES.values()]),
+)
+def test_limits_of_dependent_samples_are_around_the_quantile(count, factor, quantile):
+    lower, upper = dependent_ranks(count, quantile, factor)
+    assert 0 <= lower <= quantile * (count - 1) + 1
+    assert upper is None or quantile * (count - 1) + 1 <= upper <= count
+
+
+def test_independent_samples_are_their_own_ranks():
+    assert dependent_ranks(500, 0.9, 1.0) == limit_ranks(500, 0.9)
+    # 50 independent samples: p90 is between the 41st and the 49th, each of which stands for ten.
+    assert limit_ranks(50, 0.9) == (41, 49)
+    assert dependent_ranks(500, 0.9, 10.0) == (401, 490)
