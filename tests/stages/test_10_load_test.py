@@ -42,6 +42,19 @@ def test_the_tables_of_an_open_loop(mlp, tmp_path):
     assert (left.batches["padding_share"] == 0).all() and (left.batches["padding_flops_share"] == 0).all()
 
 
+@pytest.mark.slow
+def test_a_load_with_a_goal_says_how_near_its_limits_are(mlp, tmp_path):
+    left = load_test(mlp, tmp_path, "--rate", "300", "--duration", "4s", "--until", "p50 90%")
+    share = left.summary["precision_reached_share"]
+    assert left.summary["precision_goal"] == "p50 90%"
+    if left.summary["validity"] != "valid":
+        assert share is None and len(left.requests) > 1000  # such a load does not end early
+    else:
+        value, low, high = (left.summary[f"request_p50{end}_us"] for end in ("", "_low", "_high"))
+        assert share == pytest.approx(max(high - value, value - low) / value)
+        assert "goal p50 90%: limits within" in left.done.stdout
+
+
 def test_requests_of_different_lengths_are_padded_to_buckets(tokens, tmp_path):
     (tmp_path / "arrivals.csv").write_text("0,3\n0,5\n0,8\n0,20\n0.001,2\n")
     flags = ("--replay", tmp_path / "arrivals.csv", "--length-dim", "seq", "--buckets", "8,32", "--batch-max", "3")

@@ -16,6 +16,8 @@ REQUESTS = [
     (("--arrivals", "bursty", "--burst", "20,0.1,1"), "exceeds the rate; the peak is at most 10"),
     (("--burst", "4,0.1,1"), "--burst: has no effect on poisson arrivals; give --arrivals bursty"),
     (("--duration", "0s"), "--duration: '0s' is not a duration above 0"),
+    (("--until", "p98 5%"), "--until: 'p98 5%' is not a figure and a percentage; such as \"p99 5%\"; figures are p50"),
+    (("--until", "p99 200%"), "--until: '200%'; it takes a percentage between 0 and 100"),
     (("--duration", "2y"), "--duration: '2y' is not a duration above 0"),
     (("--seed", "-1"), "--seed: '-1' is not a whole number of at least 0"),
     (("--users", "0"), "--users: '0' is not a whole number of at least 1"),
