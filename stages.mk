@@ -330,8 +330,8 @@ CODE_14 :=
 SCRIPT_10 := 10_load_test.py
 TABLE_10 := load_summary.json
 READS_10 := 14
-OPTIONS_10 := model dim input rate arrivals burst duration seed replay users think lengths length_dim buckets images \
-    normalize top_k batch_max batch_wait batch_preferred batch_pad queue_max timeout sessions replicate threads \
+OPTIONS_10 := model dim input rate arrivals burst duration seed replay until users think lengths length_dim buckets \
+    images normalize top_k batch_max batch_wait batch_preferred batch_pad queue_max timeout sessions replicate threads \
     workers pool execution inter_threads spinning affinity provider optimization run_timeout post post_token best
 CONFIGS_10 :=
 CODE_10 :=

@@ -182,7 +182,7 @@ STAGES: dict[str, Stage] = {
             ("load_best", "load_search"),
             (*LOAD, "load_disturbances"),
             (
-                *(*MODEL, *SCHEDULE, "replay", *USERS, *LENGTHS, *PAYLOAD, *BATCHING, "sessions", *SHARING),
+                *(*MODEL, *SCHEDULE, "replay", "until", *USERS, *LENGTHS, *PAYLOAD, *BATCHING, "sessions", *SHARING),
                 *(*TELEMETRY, "best"),
             ),
             primary="load_summary",
