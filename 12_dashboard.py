@@ -74,7 +74,7 @@ def arguments() -> cli.Parser:
     parser.shared(*cli.MODEL)
     add("--attach", action="store_true", default=False, help="run no model: show what others post")
     add("--port", type=cli.non_negative_int, default=PORT, metavar="N", help="port; 0 picks a free one")
-    parser.shared("--threads", "--provider", "--optimization", "--seed")
+    parser.shared("--threads", "--provider", "--optimization", "--run-timeout", "--seed")
     parser.shared("--avg-power-w", "--usd-per-hour", "--ceilings")
     add("--alarms", default=cli.ROOT / "configs" / "dashboard.yaml", help="thresholds of the alarms", **file)
     add("--public", metavar="NAME", help="let others reach this host by this name; needs both files of TLS")
@@ -118,7 +118,9 @@ def make_folder(path: Path) -> None:
 
 def serve_live(stage: cli.StageRun, store: Store, token: str, watch: AlarmWatch, known: Conditions) -> History:
     """Serve until Ctrl-C; return what was recorded."""
-    from common.observer import sampled_power  # its sensors are not needed for a check of the command line
+    # Neither sensors nor the runtime are needed for a check of the command line.
+    from common.observer import sampled_power
+    from common.runtime.limits import limited_runs
 
     settings, hub, tls = stage.settings, Hub(), certificate(stage.settings)
     name = "posted" if settings.attach else Path(settings.model).name
@@ -130,7 +132,8 @@ def serve_live(stage: cli.StageRun, store: Store, token: str, watch: AlarmWatch,
     stage.show(f"{scheme}://{settings.public or LOOPBACK}:{port}/#token={token}")  # what is behind # is sent to nobody
     runs = ContinuousRuns(source, partial(live_model, stage), slow := SlowRuns(source.feed))
     on_ready = (lambda: None) if settings.attach else runs.begin
-    with runs, sampled_power(sensed := Sensed(), settings.avg_power_w, WINDOW_S) as power_w:
+    limits = limited_runs(settings.run_timeout)
+    with limits, runs, sampled_power(sensed := Sensed(), settings.avg_power_w, WINDOW_S) as power_w:
 
         def derived(runs_per_s: float) -> Figures:
             model, power = runs.model, power_w()

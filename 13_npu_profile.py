@@ -59,7 +59,7 @@ from common.view.trace.bottleneck_tables import bottleneck_report
 from common.view.trace.npu_tables import npu_page, npu_report
 
 SCRIPT = "13_npu_profile.py"
-MEASURING = ("model", "dim", "input", "runs", "soc", "level", "performance", "seed")
+MEASURING = ("model", "dim", "input", "runs", "soc", "level", "performance", "run_timeout", "seed")
 RECORDED = {"qnn_csv": "qnn_profile", "schematic": "qnn_schematic", "op_trace": "qnn_op_trace"}
 OF_SOME_SESSIONS = ("npu_trace", "npu_operators", "npu_chips", "npu_chip_nodes", *RECORDED.values())
 
@@ -74,6 +74,7 @@ def arguments() -> cli.Parser:
     parser.setting("--soc", type=cli.positive_ints, default=[57], metavar="N,…", help=text)
     parser.setting("--level", choices=[*LEVELS], default="optrace", help="profiling level; only optrace has traffic")
     parser.setting("--performance", choices=PERFORMANCE_MODES, default="default", help="clocks of a device")
+    parser.shared("--run-timeout", help="end a compilation or a run that takes longer, with an error")
     parser.shared("--seed")
     file("--qnn-csv", help="instead of a model: profile that QNN wrote as CSV")
     file("--schematic", help="the compiler's schematic of the same session (*_schematic.bin)")
@@ -100,7 +101,7 @@ def recorded_sessions(stage: cli.StageRun, folder: Path) -> tuple[list[Session],
     sessions = []
     for soc in settings.soc:
         (of_chip := folder / str(soc)).mkdir()
-        options = QnnSettings(settings.runs, soc, settings.level, settings.performance)
+        options = QnnSettings(settings.runs, soc, settings.level, settings.performance, settings.run_timeout)
         recording = record(path, feeds, model.dimensions, options, of_chip)
         written = {"qnn_csv": recording.profile, "schematic": recording.schematic, "op_trace": recording.op_trace}
         errors = cast(list[ResultError], [asdict(error) for error in recording.errors])

@@ -382,8 +382,8 @@ CODE_22 :=
 SCRIPT_13 := 13_npu_profile.py
 TABLE_13 := npu_summary.json
 READS_13 :=
-OPTIONS_13 := model dim input runs rules soc level performance seed qnn_csv schematic qhas op_trace graph baseline \
-    accept_partial
+OPTIONS_13 := model dim input runs rules soc level performance run_timeout seed qnn_csv schematic qhas op_trace graph \
+    baseline accept_partial
 CONFIGS_13 := configs/bottlenecks.yaml
 CODE_13 :=
 
@@ -511,8 +511,8 @@ CODE_17 := common/__init__.py common/artifacts/catalogue.py common/artifacts/che
 SCRIPT_12 := 12_dashboard.py
 TABLE_12 := dashboard_summary.json
 READS_12 := 00
-OPTIONS_12 := model dim input attach port threads provider optimization seed avg_power_w usd_per_hour ceilings alarms \
-    public tls_cert tls_key
+OPTIONS_12 := model dim input attach port threads provider optimization run_timeout seed avg_power_w usd_per_hour \
+    ceilings alarms public tls_cert tls_key
 CONFIGS_12 := configs/dashboard.yaml configs/energy.yaml
 CODE_12 :=
 

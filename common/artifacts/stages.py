@@ -250,7 +250,7 @@ STAGES: dict[str, Stage] = {
                 *("npu_chip_nodes", "npu_bottlenecks", "qnn_profile", "qnn_schematic", "qnn_op_trace"),
             ),
             (
-                *("model", "dim", "input", "runs", "rules", "soc", "level", "performance", "seed"),
+                *("model", "dim", "input", "runs", "rules", "soc", "level", "performance", "run_timeout", "seed"),
                 *("qnn_csv", "schematic", "qhas", "op_trace", "graph", "baseline", "accept_partial"),
             ),
             configurations=("bottlenecks.yaml",),
@@ -302,8 +302,8 @@ STAGES: dict[str, Stage] = {
             ("host_ceilings",),
             ("dashboard_summary",),
             (
-                *("model", "dim", "input", "attach", "port", "threads", "provider", "optimization", "seed"),
-                *("avg_power_w", "usd_per_hour", "ceilings", "alarms", "public", "tls_cert", "tls_key"),
+                *("model", "dim", "input", "attach", "port", "threads", "provider", "optimization", "run_timeout"),
+                *("seed", "avg_power_w", "usd_per_hour", "ceilings", "alarms", "public", "tls_cert", "tls_key"),
             ),
             configurations=("dashboard.yaml", "energy.yaml"),
             is_measurement=True,

@@ -54,12 +54,18 @@ class QnnSettings:
         soc_model: Qualcomm's number of the chip that the graph is compiled for.
         level: profiling level, a key of ``LEVELS``; ``optrace`` adds the schematic.
         performance_mode: what the processor's clocks are set to; the emulator has none.
+        timeout_s: longest time of the compilation, and of each inference; None: there is no limit.
     """
 
     runs: int
     soc_model: int
     level: str
     performance_mode: str
+    timeout_s: float | None = None
+
+    @property
+    def session_timeout_s(self) -> float | None:
+        return None if self.timeout_s is None else self.timeout_s * (1 + self.runs)
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +126,7 @@ def record(model: Path, feeds: Feeds, dims: Mapping[str, int], settings: QnnSett
         folder: an empty folder for the files.
 
     Raises:
-        PipelineError: the provider is not installed, does not take every node, or fails.
+        PipelineError: the provider is not installed, does not take every node, fails, or takes too long.
     """
     if importlib.util.find_spec(PACKAGE) is None:
         remedy = "make npu sets it up in an environment of its own; requirements-qnn.txt lists what that holds"
@@ -133,7 +139,11 @@ def record(model: Path, feeds: Feeds, dims: Mapping[str, int], settings: QnnSett
     specification["level"] = LEVELS[settings.level]
     (folder / SPECIFICATION).write_text(json.dumps(specification), encoding="utf-8")
     command = [sys.executable, "-c", START, str(folder.resolve())]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, check=False)
+    try:
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, check=False, timeout=settings.session_timeout_s)
+    except subprocess.TimeoutExpired as error:
+        problem = f"the process with the QNN provider took more than {error.timeout:g} s and was ended"
+        raise PipelineError(model, problem, "give fewer <runs>, or raise <run_timeout>") from error
     if not (folder / RESULT).is_file():
         problem = f"the process with the QNN provider ended with code {done.returncode} and left no result"
         raise PipelineError(model, problem, "the model may be too large for this host, or a bug in the provider")

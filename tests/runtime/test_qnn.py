@@ -5,6 +5,7 @@ import importlib.util
 import json
 import os
 import subprocess
+from dataclasses import replace
 from itertools import product
 
 import numpy as np
@@ -69,6 +70,17 @@ def test_a_type_that_qnn_does_not_take_is_refused(convolution, folder, monkeypat
     monkeypatch.setattr(importlib.util, "find_spec", lambda _: object())
     with pytest.raises(PipelineError, match=r"input x has the type object, which QNN does not take"):
         record(convolution, {"x": np.array(["a"], object)}, {}, SETTINGS, folder)
+
+
+def test_a_session_that_never_ends_is_ended(convolution, folder, monkeypatch):
+    """The compilation and each of two runs may take the limit."""
+    monkeypatch.setattr(importlib.util, "find_spec", lambda _: object())
+    monkeypatch.setattr(qnn, "START", "import time; time.sleep(3600)")
+    settings = replace(SETTINGS, timeout_s=0.1)
+    with pytest.raises(
+        PipelineError, match=r"took more than 0\.3 s and was ended; give fewer <runs>, or raise <run_tim"
+    ):
+        record(convolution, FEEDS, {}, settings, folder)
 
 
 def test_a_process_that_dies_is_one_line(convolution, folder, monkeypatch):

@@ -92,6 +92,17 @@ def test_the_first_signal_ends_a_model_that_never_ends(tmp_path):
 
 
 @needs_server
+def test_a_run_beyond_the_time_limit_ends_the_dashboard_with_one_line(tmp_path):
+    model = tmp_path / "endless.onnx"
+    onnx.save(endless_loop(2**60), model)
+    flags = ("--model", model, "--dim", "N=2", "--threads", "1", "--port", "0", "--out", tmp_path / "out")
+    done = run_stage(SCRIPT, *flags, "--run-timeout", "300ms")
+    assert done.returncode == 1
+    assert "a run took more than 0.3 s" in done.stderr.splitlines()[-1]
+    assert "Traceback" not in done.stderr
+
+
+@needs_server
 def test_from_its_start_to_ctrl_c(tmp_path):
     model, out = tmp_path / "tiny-mlp.onnx", tmp_path / "out"
     onnx.save(build_tiny_mlp(), model)

@@ -56,7 +56,8 @@ def opened(browser, server):
         return page
 
     hosts = set()
-    server.guard._wrong._buckets.clear()
+    for limits in (server.guard._strangers, server.guard._holders):
+        limits._buckets.clear()  # the pages of all tests are of one address
     server.post(ROUND)
     yield open_page
     for context in contexts:
