@@ -25,7 +25,7 @@ HOST = {"hostname": "quiet", "cpu_model": "CPU of 7 cores"}
 def summary(latencies_us, **changes):
     """latency_summary of a series; what no test looks at is empty, or as good as it can be."""
     empty = {
-        column.name: None if column.nullable else {"string": "x", "integer": 1}.get(column.kind, 1.0)
+        column.name: None if column.nullable else {"string": "x", "integer": 1, "mapping": {}}.get(column.kind, 1.0)
         for column in ARTIFACTS["latency_summary"].columns
     }
     median = float(np.median(latencies_us))

@@ -36,7 +36,7 @@ def measurement(folder, level_us, seed, *, notes=(), tools=None):
     """A folder with the runs of a session."""
     latencies_us = level_us * (1 + 0.004 * np.random.default_rng(seed).standard_normal(RUNS))
     empty = {
-        column.name: None if column.nullable else {"string": "x", "integer": 1}.get(column.kind, 1.0)
+        column.name: None if column.nullable else {"string": "x", "integer": 1, "mapping": {}}.get(column.kind, 1.0)
         for column in ARTIFACTS["latency_summary"].columns
     }
     median = float(np.median(latencies_us))

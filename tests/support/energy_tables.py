@@ -87,7 +87,9 @@ def roofline_row(node: tuple[Any, ...]) -> dict[str, Any]:
 
 def latency_summary(**changes: Any) -> dict[str, Any]:
     """Every number 1, the texts and what 05 reads as given here, then ``changes``."""
-    content: dict[str, Any] = {column.name: 1 for column in ARTIFACTS["latency_summary"].columns}
+    content: dict[str, Any] = {
+        column.name: {} if column.kind == "mapping" else 1 for column in ARTIFACTS["latency_summary"].columns
+    }
     content |= {"provider": "CPUExecutionProvider", "graph_optimization": "all", "threads": THREADS, "p50_us": P50_US}
     content["steady_state"] = "flat"
     return content | changes

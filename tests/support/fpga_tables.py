@@ -180,7 +180,9 @@ def latencies(executed: Executed) -> pd.DataFrame:
 def latency_summary(executed: Executed) -> dict[str, Any]:
     median = sum(node[3] for node in executed.nodes) + executed.gap_us
     low, high = (median * end for end in executed.median_ends)
-    content: dict[str, Any] = {column.name: 1 for column in ARTIFACTS["latency_summary"].columns}
+    content: dict[str, Any] = {
+        column.name: {} if column.kind == "mapping" else 1 for column in ARTIFACTS["latency_summary"].columns
+    }
     content |= {"provider": "CPUExecutionProvider", "graph_optimization": "all", "sample_count": 100}
     content |= {"p50_us": median, "p50_low_us": low, "p50_high_us": high, "p90_us": executed.slow_tenth * median}
     return content | {"steady_state": executed.steady_state}

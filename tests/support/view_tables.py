@@ -256,7 +256,9 @@ def runs(p50_us: float, count: int, warmup: int) -> pd.DataFrame:
 
 def latency_summary(p50_us: float, run_table: pd.DataFrame) -> dict[str, Any]:
     kept = run_table[~run_table["is_warmup"] & ~run_table["is_profiled"]]["latency_us"]
-    content: dict[str, Any] = {column.name: 1 for column in ARTIFACTS["latency_summary"].columns}
+    content: dict[str, Any] = {
+        column.name: {} if column.kind == "mapping" else 1 for column in ARTIFACTS["latency_summary"].columns
+    }
     content |= {"provider": "CPUExecutionProvider", "graph_optimization": "all", "threads": 2}
     for name, share in {"p50": 0.5, "p90": 0.9, "p95": 0.95}.items():
         value = float(kept.quantile(share))

@@ -13,6 +13,8 @@ from common.fpga.speedup.draws import DRAWS, Draws, Values
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 PARTS = 32  # of the draws of a term, by rank
 MIDDLE = slice(PARTS // 2 - 2, PARTS // 2 + 2)  # the parts around the likely value
+# Adjusted R² that a term without effect exceeds once in twenty: the 95 % quantile of F(31, 4064) is 1.454.
+BY_CHANCE = 0.454 * (PARTS - 1) / (DRAWS - PARTS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,13 +58,15 @@ def odds_of(alone: Values, new: Values, draws: Draws, names: Iterable[str]) -> O
 
 
 def _information(term: str, ranks: npt.NDArray[np.int64], gains: Values, savings: Values) -> TermInformation:
-    logs = np.log(gains)
-    total = float(np.var(logs))
-    savings_by_part = _means(ranks, savings)
-    known = float(np.mean(np.maximum(savings_by_part, 0.0))) - max(float(np.mean(savings)), 0.0)
-    share = _adjusted(float(np.var(_means(ranks, logs))) / total) if total > 0 else 0.0
+    mean = float(np.mean(savings))
+    # Means of a few draws differ by chance; near a gain of 1 a decision after each would gain by chance. So they are
+    # drawn towards their mean, until they vary as much as the term makes them; chance alone has no value.
+    by_part, share = _means(ranks, savings), _explained_share(ranks, savings)
+    spread, wanted = float(np.std(by_part)), float(np.sqrt(share)) * float(np.std(savings))
+    drawn = mean + (by_part - mean) * (wanted / spread) if share > BY_CHANCE else np.full(PARTS, mean)
+    known = float(np.mean(np.maximum(drawn, 0.0))) - max(mean, 0.0)
     middle = float(np.mean(_means(ranks, (gains > 1).astype(np.float64))[MIDDLE]))
-    return TermInformation(term, share, middle, max(known, 0.0))
+    return TermInformation(term, _explained_share(ranks, np.log(gains)), middle, max(known, 0.0))
 
 
 def _means(ranks: npt.NDArray[np.int64], values: Values) -> Values:
@@ -70,6 +74,11 @@ def _means(ranks: npt.NDArray[np.int64], values: Values) -> Values:
     return np.asarray(np.bincount(ranks * PARTS // DRAWS, values, PARTS) * (PARTS / DRAWS), np.float64)
 
 
-def _adjusted(share: float) -> float:
-    """Return the share without what the means of so many parts show by chance (the adjusted R²)."""
-    return max(0.0, 1.0 - (1.0 - share) * (DRAWS - 1) / (DRAWS - PARTS))
+def _explained_share(ranks: npt.NDArray[np.int64], values: Values) -> float:
+    """Return the share of a variance that a term explains, without what means of so many parts show by chance.
+
+    That is the adjusted R².
+    """
+    total = float(np.var(values))
+    share = float(np.var(_means(ranks, values))) / total if total > 0 else 0.0
+    return max(0.0, 1.0 - (1.0 - share) * (DRAWS - 1) / (DRAWS - PARTS)) if share > 0 else 0.0

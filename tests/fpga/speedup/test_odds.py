@@ -61,6 +61,18 @@ def test_the_value_of_information_by_hand():
     assert values["idle"] < 0.1 * put
 
 
+@pytest.mark.parametrize("idle", [*"abcdefgh"])
+def test_at_a_gain_of_1_chance_has_no_value(idle):
+    """The mean saving is 0 there, and what knowing the time is worth is largest."""
+    spread, mean_us = 0.5, 100.0
+    put = 100 * NORMAL.cdf(spread / 2) - mean_us * NORMAL.cdf(-spread / 2)
+    draws = Draws(["time", *"abcdefgh"])
+    time = around(mean_us / exp(spread**2 / 2), spread)
+    values = {term.term: term.value for term in odds_of(ALONE, draws.of("time", time), draws, draws.ranks).terms}
+    assert values["time"] == pytest.approx(put, rel=0.02)
+    assert values[idle] < 0.02 * put
+
+
 def test_a_gain_that_is_certain_has_no_terms_that_matter():
     draws = Draws(["idle"])
     found = odds_of(ALONE, np.full(1, 50.0), draws, ["idle"])
