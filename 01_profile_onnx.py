@@ -37,26 +37,22 @@ import pandas as pd
 from common import cli
 from common.artifacts.transaction import Transaction
 from common.attribution.ownership import computed_sources
+from common.cli.profile_flags import import_flags, run_flags, sensor_flags
 from common.errors import PipelineError
 from common.foreign_traces.programs import recognised
 from common.graph import Graph
 from common.imported_profile import MEASURING, ImportedProfile, imported_profile, recorded_session
+from common.measured_profile import MeasuredProfile, measured_profile, observed_measurement
 from common.observer import Observer
 from common.onnx_graph.load import LoadedModel, load_model
 from common.onnx_graph.reading.naming import named_model, naming_notes
-from common.onnx_graph.reading.side_files import require_unchanged
-from common.profiled_nodes import ProfiledNodes, profiled_nodes
-from common.profiling.figures import latency_figures, run_columns
-from common.profiling.latency_notes import latency_notes
-from common.profiling.provider_layers import provider_layers
-from common.profiling.runs.loop import Budget, prepare, take_turns
-from common.profiling.runs.measurement import conclude, observed_runs
+from common.profiling.figures import run_columns
+from common.profiling.runs.loop import Budget
+from common.profiling.runs.pairs import Contender
 from common.runtime.inputs.given import given_arrays, make_feeds
 from common.runtime.limits import limited_runs
 from common.runtime.memory import require_memory
 from common.runtime.session import OPTIMIZATIONS, given_settings
-from common.sensors.hardware_counters import HardwareCounts
-from common.sensors.sample_rows import counter_figures
 from common.view.node_labels import label_nodes, with_labels
 from common.view.profile.latency_text import imported_report, latency_report
 from common.view.profile.provider_text import layer_report
@@ -70,23 +66,9 @@ DEFAULT_RUNS = 100
 
 def arguments() -> cli.Parser:
     parser = cli.Parser(SCRIPT, __doc__ or "")
-    add = parser.setting
-    parser.shared(*cli.MODEL)
-    add("--runs", type=cli.at_least(5), metavar="N", help=f"unprofiled runs (default: {DEFAULT_RUNS})")
-    add("--duration", type=cli.duration, metavar="T", help="measuring time instead of a run count: 30s, 10m, 500ms")
-    parser.shared("--warmup", "--threads", "--provider")
-    parser.shared("--optimization", choices=tuple(OPTIMIZATIONS), metavar=None)
-    parser.shared("--run-timeout", "--seed")
-    text = "readings per second of each sensor"
-    add("--sensor-rate-hz", type=cli.positive_float, default=10.0, metavar="HZ", help=text)
-    add("--idle", type=cli.duration, default=2.0, metavar="T", help="idle-power sampling time before the runs")
-    text = "folder of the RAPL counters, if not the system's"
-    add("--powercap-root", type=cli.path, metavar="FOLDER", help=text)
-    text = "import a profile recorded elsewhere (ONNX Runtime, …)"
-    add("--from-trace", type=cli.path, metavar="FILE", help=text)
-    add("--executed-graph", type=cli.path, metavar="FILE", help="graph that the recorded session saved")
-    text = "import a profile even if little of it matches the model"
-    add("--accept-partial", action="store_true", help=text)
+    run_flags(parser, DEFAULT_RUNS, tuple(OPTIMIZATIONS))
+    sensor_flags(parser)
+    import_flags(parser)
     return parser
 
 
@@ -104,17 +86,16 @@ def labelled(stage: cli.StageRun, rows: Sequence[OpLatencyRow], source: Graph, e
     return [{**row, "executed_node": labels[row["executed_node"]]} for row in rows]
 
 
-def add_imported(transaction: Transaction, profile: ImportedProfile) -> None:
-    """Stage the tables of a profile that was recorded elsewhere; those that no profile gives have no rows."""
-    transaction.add_bytes("executed_graph", profile.executed_graph)
-    for name, rows in profile.tables.items():
+def add_profile(transaction: Transaction, profile: MeasuredProfile | ImportedProfile) -> None:
+    """Stage what a profile of either origin has."""
+    if profile.executed_graph:
+        transaction.add_bytes("executed_graph", profile.executed_graph)
+    for name, rows, lacks in profile.tables():
         transaction.add_rows_by_name(name, rows)
+        transaction.mark_incomplete(lacks, name)
     transaction.add_document("latency_summary", profile.latency_summary)
-    transaction.add_document("hardware_counters", counter_figures(HardwareCounts(0.0), 0))
-    if profile.trace:
-        transaction.add_copy("ort_trace", profile.trace)
-        transaction.mark_incomplete(profile.lacks, "op_latency", "run_latency", "ort_trace")
-    transaction.remove_others(["ort_trace"])
+    transaction.add_document("hardware_counters", profile.hardware_counters)
+    transaction.mark_incomplete(profile.lacks, "ort_trace")
 
 
 def import_profile(stage: cli.StageRun) -> None:
@@ -126,28 +107,22 @@ def import_profile(stage: cli.StageRun) -> None:
     with stage.writing() as transaction:
         stage.set_imported({**session.file_names, **profile.facts}, MEASURING)
         stage.note(*profile.notes)
-        add_imported(transaction, profile)
+        add_profile(transaction, profile)
+        if profile.trace:
+            transaction.add_copy("ort_trace", profile.trace)
+        transaction.remove_others(["ort_trace"])
     nodes = labelled(stage, profile.op_latency, model.graph, profile.executed)
     stage.show(imported_report(profile.latency_summary, nodes))
 
 
-def add_measured(transaction: Transaction, nodes: ProfiledNodes, observer: Observer) -> list[str]:
-    """Stage what was measured, each table on the clock of run_latency; return the slow runs in words."""
-    measurement = nodes.measurement
-    if nodes.executed:
-        transaction.add_bytes("executed_graph", nodes.executed.content)
-    if rows := nodes.rows:
-        transaction.add_rows("op_latency", rows)
-        transaction.mark_incomplete(measurement.lacks, "op_latency", "ort_trace")
-    transaction.add_table("run_latency", pd.DataFrame(run_columns(measurement)))
-    for name, observed, holes in observer.tables(measurement.start_s):
-        transaction.add_rows_by_name(name, observed)
-        transaction.mark_incomplete(holes, name)
-    transaction.add_document("hardware_counters", observer.counters(measurement.run_count))
-    disturbed, worst = observer.disturbances(observed_runs(measurement))
-    transaction.add_rows("run_disturbances", disturbed)
-    transaction.add_file("ort_trace", measurement.trace_file.replace(transaction.temporary("ort_trace.json")))
-    return worst
+def add_measured(transaction: Transaction, profile: MeasuredProfile) -> None:
+    """Stage what was measured; the tables of a measurement that failed are set aside."""
+    if profile.measurement.failure:
+        transaction.set_aside(profile.measurement.failure)
+    add_profile(transaction, profile)
+    transaction.add_table("run_latency", pd.DataFrame(run_columns(profile.measurement)))
+    trace = profile.measurement.trace_file
+    transaction.add_file("ort_trace", trace.replace(transaction.temporary("ort_trace.json")))
 
 
 def profile_model(stage: cli.StageRun) -> PipelineError | None:
@@ -158,29 +133,19 @@ def profile_model(stage: cli.StageRun) -> PipelineError | None:
     model, named = loaded(stage, given), named_model(given.path)
     require_memory(given.path, model.graph)
     feeds = make_feeds(model.graph, given.files, settings.seed)
+    own = Contender(given.path, feeds, options, named.content if named else None)
     observer, bar = Observer(settings.powercap_root, settings.sensor_rate_hz), stage.progress_bar(budget.unit)
     limits = limited_runs(settings.run_timeout)
     with stage.writing() as transaction, transaction.scratch() as folder, limits:
-        with observer.recording(settings.idle):
-            sessions = prepare(given.path, feeds, options, folder, named.content if named else None)
-            require_unchanged(model.files)
-            transaction.reserve(2 * budget.expected_runs(sessions.cold.first_run_us))
-            with observer:
-                (runs,) = take_turns([sessions], budget, bar, observer.drain_events)
-        measurement = conclude(sessions, runs)
-        transaction.release()
-        nodes = profiled_nodes(measurement, model.dimensions)
-        failure, lacks = nodes.measurement.failure, measurement.lacks
-        if failure:
-            transaction.set_aside(failure)
-        summary, busy = latency_figures(nodes.measurement, nodes.latencies), observer.busy_notes(options.threads)
-        stage.note(*busy, *lacks, *latency_notes(summary, nodes.latencies), *naming_notes(named), *observer.notes)
-        transaction.add_document("latency_summary", summary)
-        layers = provider_layers(folder, feeds, options, model.graph)
-        transaction.add_rows("provider_layers", layers.rows)
-        stage.note(*layers.notes, *add_measured(transaction, nodes, observer))
-    shown = labelled(stage, nodes.rows, model.graph, nodes.executed.graph) if nodes.executed else []
-    stage.show("".join(f"{note}\n" for note in busy) + latency_report(summary, shown) + layer_report(layers.rows))
+        observed = partial(observed_measurement, own, model, budget, observer, settings.idle)
+        with observed(folder, bar, transaction.reserve) as measurement:
+            transaction.release()
+            profile = measured_profile(measurement, model, observer, feeds)
+        stage.note(*profile.notes, *naming_notes(named))
+        add_measured(transaction, profile)
+    executed, failure = profile.nodes.executed, profile.measurement.failure
+    nodes = labelled(stage, profile.nodes.rows, model.graph, executed.graph) if executed else []
+    stage.show(latency_report(profile.latency_summary, nodes, profile.busy) + layer_report(profile.layers.rows))
     remedy = f"what was measured is in {transaction.targets}, marked incomplete"
     return PipelineError(given.path, stage.plain(failure), remedy) if failure else None
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -33,9 +33,11 @@ from common.profiling.recording import (
 )
 from common.profiling.trace.names import model_names
 from common.profiling.trace.reader import Trace
+from common.sensors.hardware_counters import HardwareCounts
+from common.sensors.sample_rows import counter_figures
 
 if TYPE_CHECKING:
-    from common.table_rows import LatencySummaryDocument, OpLatencyRow, RunLatencyRow
+    from common.table_rows import HardwareCountersDocument, LatencySummaryDocument, OpLatencyRow, RunLatencyRow
 
 UNMEASURED = ("provider_layers", "power_samples", "host_samples", "os_events", "run_disturbances")
 FILLED = ("fill_upstream", "fill_downstream")  # rules that go by the place of a node alone
@@ -68,9 +70,16 @@ class ImportedProfile:
     trace: Path | None = None
 
     @property
-    def tables(self) -> dict[str, Sequence[Mapping[str, object]]]:
-        """The tables of rows by name; those that no profile gives are empty."""
-        return {"op_latency": self.op_latency, "run_latency": self.run_latency, **dict.fromkeys(UNMEASURED, ())}
+    def hardware_counters(self) -> HardwareCountersDocument:
+        """The counters of a window without runs: no profile has any."""
+        return counter_figures(HardwareCounts(0.0), 0)
+
+    def tables(self) -> Iterator[tuple[str, Sequence[Mapping[str, object]], Sequence[str]]]:
+        """Yield each table: its name, its rows (none where no profile gives any), and what the rows lack."""
+        yield "op_latency", self.op_latency, self.lacks
+        yield "run_latency", self.run_latency, self.lacks
+        for name in UNMEASURED:
+            yield name, (), ()
 
 
 @dataclass(frozen=True, slots=True)

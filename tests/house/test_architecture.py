@@ -68,8 +68,11 @@ TIES: dict[str, set[str]] = {
         "foreign_traces",
         "onnx_graph",
         "profiling",
+        "sensors",
     },  # a foreign profile as a measurement's tables
     "live_model": {"monitor", "onnx_graph", "profiling", "runtime"},  # a model with its work, as a dashboard runs it
+    # a measurement with what was observed around it, as tables
+    "measured_profile": {"observer", "onnx_graph", "profiled_nodes", "profiling", "runtime"},
     # the sides of a comparison are measured in turn, on a host that may be busy
     "paired_measurement": {
         *("attribution", "comparison", "onnx_graph", "profiled_nodes", "profiling", "runtime", "sensors"),

@@ -138,7 +138,7 @@ def test_given_inputs_and_output_of_80_columns(tmp_path, capsys):
 def test_the_operator_that_does_the_work_names_a_node_in_the_printed_table(tmp_path, monkeypatch):
     """The runtime calls the first node /stem/Relu_output_0_nchwc."""
     shown = []
-    monkeypatch.setattr(stage, "latency_report", lambda summary, nodes: shown.extend(nodes) or "")
+    monkeypatch.setattr(stage, "latency_report", lambda summary, nodes, doubts: shown.extend(nodes) or "")
     profile(saved(tmp_path), tmp_path / "out", "--runs", 5)
     labels = {node["executed_node"]: node["op_type"] for node in shown}
     assert (labels["stem"], labels["block"], labels["pool"], labels["head"]) == ("Conv", "Conv", "MaxPool", "Gemm")

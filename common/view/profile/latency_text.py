@@ -46,11 +46,12 @@ def profiling_text(overhead: float | None) -> str:
     return f"unknown: profiled runs took {percent(-overhead)} less than the others, so the host changed between them"
 
 
-def latency_report(summary: LatencySummaryDocument, nodes: Sequence[NodeLatencyRow]) -> str:
-    """Return percentiles of the unprofiled runs, the cost of profiling, and the slowest nodes."""
+def latency_report(summary: LatencySummaryDocument, nodes: Sequence[NodeLatencyRow], doubts: Sequence[str] = ()) -> str:
+    """Return doubts first, percentiles of the unprofiled runs, the cost of profiling, and the slowest nodes."""
     total_us = summary["p50_us"] or summary["mean_us"] or 0.0
     overhead = summary["profiling_overhead_fraction"] or 0.0
     lines = [
+        *doubts,
         f"latency of {summary['sample_count']} unprofiled runs at {summary['threads']} threads, {summary['provider']}",
         _steady_line(summary),
         FIGURES.text(_figures(summary)),
