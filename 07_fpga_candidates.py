@@ -40,11 +40,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from common import cli
-from common.artifacts.catalogue import ARTIFACTS
-from common.artifacts.folder import is_there
 from common.artifacts.frames import records
+from common.cli.plan_stage import (
+    CONFIGS,
+    board_flags,
+    require_host_tables,
+    search_flags,
+    threshold_flags,
+    work_of_host,
+)
 from common.configuration import Section
-from common.errors import CommandLineError
 from common.fpga.coefficients import load_models
 from common.fpga.device.board import DEFAULT_PRECISION, PLAN_PRECISIONS
 from common.fpga.hand_off.files import hand_off_files
@@ -59,7 +64,6 @@ from common.fpga.planning.request import (
     require_kernel,
     require_speedup,
 )
-from common.names import shown
 from common.view.plan.fpga_text import offload_report
 from common.view.plan.uncertainty_text import verdict_statements
 from common.workload.workload import Workload, scaled
@@ -68,9 +72,7 @@ if TYPE_CHECKING:
     from common.table_rows import Tables
 
 SCRIPT = "07_fpga_candidates.py"
-CONFIGS = cli.ROOT / "configs"
-TABLES = ("op_metrics", "op_edges", "node_map", "op_latency", "ops_profile", "op_schedule")
-DOCUMENTS = ("latency_summary", "energy_summary")
+THRESHOLDS = " and the three --min flags"
 
 
 def arguments() -> cli.Parser:
@@ -78,31 +80,20 @@ def arguments() -> cli.Parser:
     add = parser.setting
     text = "plan for the least time of one inference, or for the most frames per second, on several arrays at once"
     add("--objective", default="latency", choices=OBJECTIVES, help=text)
-    parser.shared("--board", default="u280")
-    add("--precision", default=DEFAULT_PRECISION, choices=PLAN_PRECISIONS, help="number format of the kernels")
-    add("--launch-per", choices=LAUNCH_PER, help="launch a kernel for each group, or for each phase on the card")
+    board_flags(parser, PLAN_PRECISIONS, DEFAULT_PRECISION, LAUNCH_PER)
     text = "measured or simulated speedup of a kernel of the plan over the host, instead of the modelled one"
     add("--kernel-speedup", type=kernel_speedup, action="append", metavar="K1=3.2", help=text)
     text = "make another plan to compare with: board, precision, clock-mhz, launch-per or K1 (its speedup), by commas"
     add("--what-if", action="append", metavar="KEY=VALUE,…", help=text)
     text = "plan batches of 2, 4, 8 and so on up to N as well, for latency, throughput and energy"
     add("--batch", type=batch, default=1, metavar="N", help=text)
-    text = "rule of thumb: smallest {} at which a class of groups goes to the card"
-    add("--min-share", type=cli.share, metavar="X", help=text.format("share of the latency or energy"))
-    intensity = text.format("arithmetic intensity")
-    add("--min-intensity-flop-per-byte", type=cli.positive_float, metavar="X", help=intensity)
-    add("--min-fused-share", type=cli.share, metavar="X", help=text.format("share of the traffic that fusing saves"))
-    text = "end the search for all plans after this time, as Ctrl-C does, with the best plans so far and their gaps"
-    add("--time-limit", type=cli.positive_float, metavar="SECONDS", help=text)
-    text = "end the search after this work per 1,000 steps of the host, in the solver's deterministic seconds"
-    add("--effort", type=cli.positive_float, metavar="X", help=text)
+    threshold_flags(parser)
+    search_flags(parser, more=THRESHOLDS)
     text = "factor on the profiled times for the plan's host: 8, 6..10 or 6..8..10, the shortest time first"
     add("--host-scale", type=read_host_scale, metavar="FACTOR", help=text)
     add("--host-scale-source", metavar="TEXT", help="source of the factor; --host-scale needs it")
     text = "folder with the tables of 01 to 05 that were measured on the board's own processor"
     add("--host-tables", type=cli.path, metavar="FOLDER", help=text)
-    text = "YAML file with the defaults of --launch-per, --time-limit, --effort and the three --min flags"
-    add("--fpga-config", type=cli.path, default=CONFIGS / "fpga.yaml", metavar="FILE", help=text)
     text = "overlay engine that the plan may use: a name in configs/engines, or a YAML file"
     parser.shared("--engine", help=text)
     text = "also write the design into a new folder: specifications, Verilog, C++, connectivity and schedule"
@@ -120,22 +111,12 @@ def batch(text: str) -> int:
     return require_batch(cli.positive_int(text))
 
 
-def require_host_tables(folder: Path) -> None:
-    """Refuse a folder that lacks a table of the board's own processor, before anything is measured for the plan."""
-    files = [folder / ARTIFACTS[name].file for name in (*TABLES, *DOCUMENTS)]
-    if missing := next((file for file in files if not is_there(file)), None):
-        raise CommandLineError("<host_tables>", f"{shown(missing)}: not found", "run 01 to 05 on the board itself")
-
-
 def host_work(stage: cli.StageRun, scale: HostScale | None) -> tuple[Workload, HostBasis]:
     """Return the work that the plan divides, with the times of its host, and the source of these times."""
     tables = stage.folder(stage.settings.host_tables)
-    rows, documents = tables.tables(TABLES), tables.documents(DOCUMENTS)
+    work, processor = work_of_host(tables, workload_from_rows)
     stage.enter_reads([tables])
-    profile = tables.provenance("latency_summary")
-    with tables.content():
-        work = workload_from_rows(rows, documents, profile.notes)
-    basis = host_basis(profile.host.get("cpu_model", ""), scale, is_other=bool(stage.settings.host_tables))
+    basis = host_basis(processor, scale, is_other=bool(stage.settings.host_tables))
     return (work if scale is None else scaled(work, scale.factor)), basis
 
 

@@ -28,55 +28,35 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from common import cli
+from common.cli.plan_stage import CONFIGS, board_flags, search_flags, work_of_host
 from common.configuration import Section
 from common.fpga.coefficients import load_models
 from common.fpga.device.board import DEFAULT_PRECISION, PLAN_PRECISIONS
 from common.fpga.device.board_files import boards_in
 from common.fpga.plan_results import workload_from_rows
-from common.fpga.planning.host_basis import HostBasis, host_basis
+from common.fpga.planning.host_basis import host_basis
 from common.fpga.planning.plan_notes import obstacles
 from common.fpga.planning.problem_builder import LAUNCH_PER
-from common.fpga.planning.request import plan_requests, read_assumptions
+from common.fpga.planning.request import Request, plan_requests, read_assumptions
 from common.fpga.what_if import questions, what_if_rows
 from common.view.plan.what_if_text import what_if_report
 from common.workload.workload import Workload
 
 SCRIPT = "24_what_if.py"
-CONFIGS = cli.ROOT / "configs"
-TABLES = ("op_metrics", "op_edges", "node_map", "op_latency", "ops_profile", "op_schedule")
-DOCUMENTS = ("latency_summary", "energy_summary")
 DEFAULTED = ("launch_per", "time_limit", "effort")
-OF_ONE_PLAN = {
-    "objective": "latency",
-    "kernel_speedup": None,
-    "batch": 1,
-    "engine": None,
-    "what_if": None,
-}  # settings of 07 alone
 
 
 def arguments() -> cli.Parser:
     parser = cli.Parser(SCRIPT, __doc__ or "")
-    add = parser.setting
-    parser.shared("--board", default="u280")
-    add("--precision", default=DEFAULT_PRECISION, choices=PLAN_PRECISIONS, help="number format of the kernels")
-    add("--launch-per", choices=LAUNCH_PER, help="launch a kernel for each group, or for each phase on the card")
-    text = "end the search for all plans after this time, as Ctrl-C does, with the best plans so far and their gaps"
-    add("--time-limit", type=cli.positive_float, metavar="SECONDS", help=text)
-    text = "end each search after this work per 1,000 steps of the host, in the solver's deterministic seconds"
-    add("--effort", type=cli.positive_float, metavar="X", help=text)
-    text = "YAML file with the defaults of --launch-per, --time-limit and --effort"
-    add("--fpga-config", type=cli.path, default=CONFIGS / "fpga.yaml", metavar="FILE", help=text)
+    board_flags(parser, PLAN_PRECISIONS, DEFAULT_PRECISION, LAUNCH_PER)
+    search_flags(parser)
     return parser
 
 
-def host_work(stage: cli.StageRun) -> tuple[Workload, HostBasis]:
-    """Return the work that every plan divides, with the profiled times of its host."""
-    rows, documents = stage.tables.tables(TABLES), stage.tables.documents(DOCUMENTS)
-    profile = stage.tables.provenance("latency_summary")
-    with stage.tables.content():
-        work = workload_from_rows(rows, documents, profile.notes)
-    return work, host_basis(profile.host.get("cpu_model", ""), None, is_other=False)
+def of_host(stage: cli.StageRun, request: Request) -> tuple[Workload, Request]:
+    """Return the work that every plan divides, and the request with the profiled times of its host."""
+    work, processor = work_of_host(stage.tables, workload_from_rows)
+    return work, replace(request, host=host_basis(processor, None, is_other=False))
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -86,10 +66,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         settings = stage.settings.with_defaults({name: defaults[name] for name in DEFAULTED}, path.name)
         stage.record.settings = settings.record()
         watch, absent = cli.SearchWatch(settings, settings.time_limit), list[str]()
-        request, _ = plan_requests({**defaults, **OF_ONE_PLAN, **settings.values}, CONFIGS, watch)
+        request, _ = plan_requests({**defaults, **settings.values}, CONFIGS, watch)
         stage.end_of_checks()
-        work, basis = host_work(stage)
-        request = replace(request, host=basis)
+        work, request = of_host(stage, request)
         asked, models = questions(request, boards_in(CONFIGS / "boards"), absent), load_models(CONFIGS)
         with stage.writing() as transaction:
             with watch:

@@ -145,37 +145,38 @@ CODE_07 := common/__init__.py common/artifacts/catalogue.py common/artifacts/che
     common/artifacts/columns.py common/artifacts/folder.py common/artifacts/frames.py common/artifacts/journal.py \
     common/artifacts/lineage.py common/artifacts/provenance.py common/artifacts/stages.py \
     common/artifacts/transaction.py common/artifacts/whole_folder.py common/cli/__init__.py common/cli/flags.py \
-    common/cli/help_text.py common/cli/models.py common/cli/output.py common/cli/search.py common/cli/settings.py \
-    common/cli/settings_file.py common/cli/shared_flags.py common/cli/stage.py common/cli/streams.py \
-    common/cli/wording.py common/configuration.py common/errors.py common/expressions.py common/fpga/coefficients.py \
-    common/fpga/device/board.py common/fpga/device/board_files.py common/fpga/device/resources.py \
-    common/fpga/engine_catalogue.py common/fpga/hand_off/designs.py common/fpga/hand_off/files.py \
-    common/fpga/hand_off/replicas.py common/fpga/hand_off/schedule.py common/fpga/hand_off/specification.py \
-    common/fpga/hand_off/units.py common/fpga/kernels/dataflow/attention.py common/fpga/kernels/dataflow/operators.py \
-    common/fpga/kernels/dataflow/rowwise.py common/fpga/kernels/dataflow/streaming.py common/fpga/kernels/estimate.py \
-    common/fpga/kernels/overlay/cycles.py common/fpga/kernels/overlay/engine.py \
-    common/fpga/kernels/overlay/engine_files.py common/fpga/kernels/ports.py common/fpga/kernels/residuals.py \
-    common/fpga/kernels/systolic/array.py common/fpga/kernels/systolic/array_resources.py \
-    common/fpga/kernels/systolic/array_timing.py common/fpga/kernels/systolic/epilogue.py \
-    common/fpga/kernels/systolic/tiling.py common/fpga/kernels/team.py common/fpga/offload/baselines.py \
-    common/fpga/offload/drawn_schedule.py common/fpga/offload/effort.py common/fpga/offload/jobs.py \
-    common/fpga/offload/problem.py common/fpga/offload/program/choices.py common/fpga/offload/program/solver.py \
-    common/fpga/offload/program/timing.py common/fpga/offload/program/whole.py common/fpga/offload/reasons.py \
-    common/fpga/offload/schedule.py common/fpga/offload/search/pipelined.py common/fpga/offload/search/plan_search.py \
-    common/fpga/offload/search/segments.py common/fpga/offload/search/sequence.py common/fpga/plan_odds.py \
-    common/fpga/plan_results.py common/fpga/planning/board_rows.py common/fpga/planning/front.py \
-    common/fpga/planning/host_basis.py common/fpga/planning/plan.py common/fpga/planning/plan_notes.py \
-    common/fpga/planning/plan_rows.py common/fpga/planning/planned_kernels.py common/fpga/planning/problem_builder.py \
-    common/fpga/planning/request.py common/fpga/planning/rule_classes.py common/fpga/replica_settings.py \
-    common/fpga/replicas/frame.py common/fpga/replicas/replica.py common/fpga/replicas/rows.py \
-    common/fpga/replicas/search.py common/fpga/replicas/stream.py common/fpga/replicas/timeline.py \
-    common/fpga/rtl/generate.py common/fpga/speedup/amdahl.py common/fpga/speedup/draws.py \
-    common/fpga/speedup/energy.py common/fpga/speedup/odds.py common/fpga/speedup/speedup_rows.py \
-    common/fpga/speedup/totals.py common/fpga/speedup/verdict.py common/free_memory.py common/fusion/border.py \
-    common/fusion/chains.py common/fusion/groups.py common/fusion/patterns.py common/graph.py common/host_doubts.py \
-    common/host_identity.py common/interrupts.py common/intervals.py common/names.py common/note_kinds.py \
-    common/number_formats.py common/operators.py common/small_file.py common/source_graph.py common/startup.py \
-    common/sums.py common/view/__init__.py common/view/html.css common/view/html.py common/view/plan/cases.py \
+    common/cli/help_text.py common/cli/models.py common/cli/output.py common/cli/plan_stage.py common/cli/search.py \
+    common/cli/settings.py common/cli/settings_file.py common/cli/shared_flags.py common/cli/stage.py \
+    common/cli/streams.py common/cli/wording.py common/configuration.py common/errors.py common/expressions.py \
+    common/fpga/coefficients.py common/fpga/device/board.py common/fpga/device/board_files.py \
+    common/fpga/device/resources.py common/fpga/engine_catalogue.py common/fpga/hand_off/designs.py \
+    common/fpga/hand_off/files.py common/fpga/hand_off/replicas.py common/fpga/hand_off/schedule.py \
+    common/fpga/hand_off/specification.py common/fpga/hand_off/units.py common/fpga/kernels/dataflow/attention.py \
+    common/fpga/kernels/dataflow/operators.py common/fpga/kernels/dataflow/rowwise.py \
+    common/fpga/kernels/dataflow/streaming.py common/fpga/kernels/estimate.py common/fpga/kernels/overlay/cycles.py \
+    common/fpga/kernels/overlay/engine.py common/fpga/kernels/overlay/engine_files.py common/fpga/kernels/ports.py \
+    common/fpga/kernels/residuals.py common/fpga/kernels/systolic/array.py \
+    common/fpga/kernels/systolic/array_resources.py common/fpga/kernels/systolic/array_timing.py \
+    common/fpga/kernels/systolic/epilogue.py common/fpga/kernels/systolic/tiling.py common/fpga/kernels/team.py \
+    common/fpga/offload/baselines.py common/fpga/offload/drawn_schedule.py common/fpga/offload/effort.py \
+    common/fpga/offload/jobs.py common/fpga/offload/problem.py common/fpga/offload/program/choices.py \
+    common/fpga/offload/program/solver.py common/fpga/offload/program/timing.py common/fpga/offload/program/whole.py \
+    common/fpga/offload/reasons.py common/fpga/offload/schedule.py common/fpga/offload/search/pipelined.py \
+    common/fpga/offload/search/plan_search.py common/fpga/offload/search/segments.py \
+    common/fpga/offload/search/sequence.py common/fpga/plan_odds.py common/fpga/plan_results.py \
+    common/fpga/planning/board_rows.py common/fpga/planning/front.py common/fpga/planning/host_basis.py \
+    common/fpga/planning/plan.py common/fpga/planning/plan_notes.py common/fpga/planning/plan_rows.py \
+    common/fpga/planning/planned_kernels.py common/fpga/planning/problem_builder.py common/fpga/planning/request.py \
+    common/fpga/planning/rule_classes.py common/fpga/replica_settings.py common/fpga/replicas/frame.py \
+    common/fpga/replicas/replica.py common/fpga/replicas/rows.py common/fpga/replicas/search.py \
+    common/fpga/replicas/stream.py common/fpga/replicas/timeline.py common/fpga/rtl/generate.py \
+    common/fpga/speedup/amdahl.py common/fpga/speedup/draws.py common/fpga/speedup/energy.py \
+    common/fpga/speedup/odds.py common/fpga/speedup/speedup_rows.py common/fpga/speedup/totals.py \
+    common/fpga/speedup/verdict.py common/free_memory.py common/fusion/border.py common/fusion/chains.py \
+    common/fusion/groups.py common/fusion/patterns.py common/graph.py common/host_doubts.py common/host_identity.py \
+    common/interrupts.py common/intervals.py common/names.py common/note_kinds.py common/number_formats.py \
+    common/operators.py common/small_file.py common/source_graph.py common/startup.py common/sums.py \
+    common/view/__init__.py common/view/html.css common/view/html.py common/view/plan/cases.py \
     common/view/plan/fpga_text.py common/view/plan/front_text.py common/view/plan/headline.py \
     common/view/plan/launches.py common/view/plan/replicas_text.py common/view/plan/uncertainty_text.py \
     common/view/tables.py common/view/text.py common/workload/flows.py common/workload/host_cost.py \
@@ -193,11 +194,11 @@ CODE_24 := common/__init__.py common/artifacts/catalogue.py common/artifacts/che
     common/artifacts/columns.py common/artifacts/folder.py common/artifacts/frames.py common/artifacts/journal.py \
     common/artifacts/lineage.py common/artifacts/provenance.py common/artifacts/stages.py \
     common/artifacts/transaction.py common/artifacts/whole_folder.py common/cli/__init__.py common/cli/flags.py \
-    common/cli/help_text.py common/cli/models.py common/cli/output.py common/cli/search.py common/cli/settings.py \
-    common/cli/settings_file.py common/cli/shared_flags.py common/cli/stage.py common/cli/streams.py \
-    common/cli/wording.py common/configuration.py common/errors.py common/expressions.py common/fpga/coefficients.py \
-    common/fpga/device/board.py common/fpga/device/board_files.py common/fpga/device/resources.py \
-    common/fpga/engine_catalogue.py common/fpga/kernels/dataflow/attention.py \
+    common/cli/help_text.py common/cli/models.py common/cli/output.py common/cli/plan_stage.py common/cli/search.py \
+    common/cli/settings.py common/cli/settings_file.py common/cli/shared_flags.py common/cli/stage.py \
+    common/cli/streams.py common/cli/wording.py common/configuration.py common/errors.py common/expressions.py \
+    common/fpga/coefficients.py common/fpga/device/board.py common/fpga/device/board_files.py \
+    common/fpga/device/resources.py common/fpga/engine_catalogue.py common/fpga/kernels/dataflow/attention.py \
     common/fpga/kernels/dataflow/operators.py common/fpga/kernels/dataflow/rowwise.py \
     common/fpga/kernels/dataflow/streaming.py common/fpga/kernels/estimate.py common/fpga/kernels/overlay/cycles.py \
     common/fpga/kernels/overlay/engine.py common/fpga/kernels/overlay/engine_files.py common/fpga/kernels/ports.py \

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+
+# An interval holds 90 %: of a normal distribution, its ends are as many standard deviations from the median.
+END_Z = 1.6448536269514722
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +32,14 @@ class ThreePoint:
         return cls(value, value, value)
 
 
+NOTHING = ThreePoint.exactly(0.0)
+
+
 def combine(function: Callable[..., float], *estimates: ThreePoint) -> ThreePoint:
     """Apply a function case by case: to all pessimistic values, to all likely ones, and to all optimistic ones."""
     return ThreePoint(*(function(*values) for values in zip(*(estimate.cases for estimate in estimates), strict=True)))
+
+
+def summed(estimates: Iterable[ThreePoint]) -> ThreePoint:
+    """Return the sum of estimates case by case; nothing sums to zero."""
+    return combine(lambda *values: sum(values), NOTHING, *estimates)

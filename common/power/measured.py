@@ -10,7 +10,7 @@ from itertools import pairwise
 
 from common.power.bounded_value import BoundedValue
 
-NORMAL_95 = 1.96  # 95 % of a normal distribution is within this many standard errors of the mean
+TWO_SIDED_Z = 1.96  # 95 % of a normal distribution is within this many standard errors of the mean
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,5 +102,5 @@ def _mean(samples: Sequence[PowerSample], start_s: float, end_s: float) -> tuple
 
 def _sum(means: Mapping[str, tuple[float, float]], domains: Sequence[str]) -> BoundedValue:
     power_w = sum(means[domain][0] for domain in domains)
-    half_w = NORMAL_95 * math.sqrt(sum(means[domain][1] ** 2 for domain in domains))
+    half_w = TWO_SIDED_Z * math.sqrt(sum(means[domain][1] ** 2 for domain in domains))
     return BoundedValue(power_w, max(power_w - half_w, 0.0), power_w + half_w, "measured")

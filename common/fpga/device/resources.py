@@ -7,6 +7,10 @@ from dataclasses import dataclass, fields
 from math import ceil
 from operator import attrgetter
 
+BLOCK_BITS = 72  # width of a block RAM of 36 Kb and of an UltraRAM at its full width (UG573)
+URAM_WORDS = 4096  # of an UltraRAM, which has no other shape
+BRAM36_BYTES, URAM_BYTES = (words * BLOCK_BITS // 8 for words in (512, URAM_WORDS))
+
 
 @dataclass(frozen=True, slots=True)
 class Resources:

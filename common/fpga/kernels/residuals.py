@@ -17,9 +17,8 @@ from common.fpga.kernels.estimate import Engine, TimeScatter
 from common.fpga.kernels.overlay.engine import OverlayEngine
 from common.fpga.kernels.systolic.array import SystolicArray
 from common.fpga.kernels.team import Team
-from common.intervals import ThreePoint
+from common.intervals import END_Z, ThreePoint
 
-NORMAL_95 = 1.6449  # 95th percentile of the standard normal distribution: the intervals hold 90 %
 MANY_FAMILIES = 100  # from which Student's t is as good as normal
 
 
@@ -63,4 +62,4 @@ def _of_shares(engine: Engine) -> TimeScatter:
     else:
         raise TypeError(f"{engine.name} has no published shares")
     band = ThreePoint(share.optimistic / share.pessimistic, 1.0, 1.0)
-    return TimeScatter(band, log(band.pessimistic) / (2 * NORMAL_95), 0.0, MANY_FAMILIES)
+    return TimeScatter(band, log(band.pessimistic) / (2 * END_Z), 0.0, MANY_FAMILIES)

@@ -12,7 +12,7 @@ from common.fpga.offload.schedule import Assignment, KernelCall, instance_name
 from common.fpga.planning.problem_builder import Formulation
 from common.fpga.speedup.energy import CardEnergy, kernel_energy_uj, kernel_power_w
 from common.fpga.speedup.totals import Card, CardWork
-from common.intervals import ThreePoint, combine
+from common.intervals import ThreePoint, summed
 
 NamedCalls = Mapping[str, Sequence[KernelCall]]
 
@@ -116,7 +116,7 @@ def _kernel(
     options = tuple(call.option for call in calls)
     instance = problem.options[options[0]].engine, calls[0].instance
     estimates = [formulation.offers[option].estimate for option in options]
-    region, time_us = where.get(instance), _sum([problem.options[option].time_us for option in options])
+    region, time_us = where.get(instance), summed([problem.options[option].time_us for option in options])
     work = CardWork(precision, sum(e.flops for e in estimates), sum(e.moved_bytes for e in estimates))
     return PlannedKernel(
         name=name,
@@ -124,7 +124,7 @@ def _kernel(
         lane=instance_name(problem, *instance),
         region=None if region is None else problem.regions[region].name,
         options=options,
-        cycles=None if is_given else _sum([estimate.cycles for estimate in estimates]),
+        cycles=None if is_given else summed([estimate.cycles for estimate in estimates]),
         time_us=time_us,
         bound=None if is_given else _bound(estimates),
         flops=work.flops,
@@ -132,10 +132,6 @@ def _kernel(
         power_w=kernel_power_w(work, time_us, card, energy),
         energy_uj=kernel_energy_uj(work, time_us, card, energy),
     )
-
-
-def _sum(estimates: Sequence[ThreePoint]) -> ThreePoint:
-    return combine(lambda *values: sum(values), ThreePoint.exactly(0.0), *estimates)
 
 
 def _bound(estimates: Sequence[KernelEstimate]) -> Bound:

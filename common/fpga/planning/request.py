@@ -115,7 +115,8 @@ def plan_requests(values: Mapping[str, Any], configs: Path, watch: Watch) -> tup
     """Return the request of a plan, and those of its what-if questions by their text.
 
     Args:
-        values: by quantity, with the defaults of :func:`read_assumptions`.
+        values: by quantity, with the defaults of :func:`read_assumptions`; without kernel speedups, a batch, an
+            engine, an objective or what-if questions, it is one plan for latency on engines of the catalogue.
         configs: folder with the files of boards and of overlay engines.
         watch: ends all searches, and hears of them.
 
@@ -123,7 +124,8 @@ def plan_requests(values: Mapping[str, Any], configs: Path, watch: Watch) -> tup
         UnusableValueError: a value is unknown, or two of them do not go together.
         ConfigurationError: the file of a board or an engine cannot be used.
     """
-    if values["kernel_speedup"] and values["batch"] > 1:
+    speedups, engine = values.get("kernel_speedup") or [], values.get("engine")
+    if speedups and values.get("batch", 1) > 1:
         problem = "does not go with <kernel_speedup>: it holds for one inference"
         raise UnusableValueError("batch", problem, "leave one of them out")
 
@@ -131,7 +133,7 @@ def plan_requests(values: Mapping[str, Any], configs: Path, watch: Watch) -> tup
         return load_board(name, configs / "boards")
 
     def overlay_of(board: Board) -> OverlayEngine | None:
-        return load_engine(values["engine"], configs / "engines", board) if values["engine"] is not None else None
+        return load_engine(engine, configs / "engines", board) if engine is not None else None
 
     board = board_of(values["board"])
     request = Request(
@@ -139,13 +141,13 @@ def plan_requests(values: Mapping[str, Any], configs: Path, watch: Watch) -> tup
         values["precision"],
         values["launch_per"],
         Thresholds(*(values[name] for name in THRESHOLDS)),
-        dict(values["kernel_speedup"] or []),
+        dict(speedups),
         Effort(values["effort"]),
         overlay_of(board),
         watch,
-        objective=next(name for name in OBJECTIVES if name == values["objective"]),
+        objective=next(name for name in OBJECTIVES if name == values.get("objective", "latency")),
     )
-    return request, {text: what_if_request(request, text, board_of, overlay_of) for text in values["what_if"] or []}
+    return request, {text: what_if_request(request, text, board_of, overlay_of) for text in values.get("what_if") or []}
 
 
 def what_if_request(

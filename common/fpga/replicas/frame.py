@@ -7,11 +7,10 @@ from dataclasses import dataclass
 
 from common.fpga.offload.problem import CASES, Case, OffloadFlow
 from common.fpga.planning.plan import Plan, in_case
-from common.intervals import ThreePoint, combine
+from common.intervals import NOTHING, ThreePoint, summed
 from common.workload.flows import TensorFlow, tensor_flows
 from common.workload.tasks import Task
 
-NOTHING = ThreePoint.exactly(0.0)
 # Engines of a replica: those of the catalogue but the streaming one, which reads every weight for one frame alone.
 KINDS = ("systolic", "overlay", "attention", "rowwise")
 
@@ -75,9 +74,9 @@ def frame_of(plan: Plan) -> Frame:
     return Frame(
         calls,
         _rest_us(plan, on_card),
-        _sum(flow.h2d_us for flow in to_card),
-        _sum(flow.d2h_us for flow in to_host),
-        _sum([*(flow.h2d_convert_us for flow in to_card), *(flow.d2h_convert_us for flow in to_host)]),
+        summed(flow.h2d_us for flow in to_card),
+        summed(flow.d2h_us for flow in to_host),
+        summed([*(flow.h2d_convert_us for flow in to_card), *(flow.d2h_convert_us for flow in to_host)]),
         sum(sizes[flow.tensor] for flow in (*to_card, *to_host)),
         _live_bytes(tensor_flows(plan.workload.graph, plan.workload.groups, plan.request.precision)),
     )
@@ -104,10 +103,6 @@ def _crossing(flows: Sequence[OffloadFlow], card: frozenset[int]) -> tuple[list[
     to_card = [flow for flow in flows if flow.producer not in card and not card.isdisjoint(flow.consumers)]
     written = [flow for flow in flows if flow.producer in card]
     return to_card, [flow for flow in written if flow.is_output or not card.issuperset(flow.consumers)]
-
-
-def _sum(estimates: Iterable[ThreePoint]) -> ThreePoint:
-    return combine(lambda *values: sum(values), NOTHING, *estimates)
 
 
 def _live_bytes(flows: Iterable[TensorFlow]) -> int:

@@ -10,7 +10,7 @@ from math import inf, prod
 
 from common.fpga.coefficients import Models
 from common.fpga.device.board import Board
-from common.fpga.device.resources import Resources, total
+from common.fpga.device.resources import BRAM36_BYTES, URAM_BYTES, Resources, total
 from common.fpga.engine_catalogue import (
     ARRAY_SIDES,
     ARRAY_SIMD,
@@ -42,7 +42,6 @@ SIZES_OF_ROOM = 2  # arrays that are tried in each room, of each kind: those wit
 BESIDE_SHARES = (1 / 64, 1 / 32, 1 / 16, 1 / 8, 1 / 4)  # of a replica's room, for the engine of rows and pools
 BESIDE_TIME = 1 / 3  # of the array's time at most, so that a quicker array than the likely one does not wait for it
 TRIED_FRAMES = 8  # frames of a call by which engines of one room are compared
-URAM_BYTES, BRAM_BYTES = 36_864, 4_608  # 288 Kb and 36 Kb
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +91,7 @@ class Replica:
             return None
         left = self.room + self.fabric.times(-1)
         uram = min(max(0.0, left.uram // 1), -(-weight_bytes // URAM_BYTES))
-        bram = max(0.0, -(-(weight_bytes - uram * URAM_BYTES) // BRAM_BYTES))
+        bram = max(0.0, -(-(weight_bytes - uram * URAM_BYTES) // BRAM36_BYTES))
         if bram > left.bram36:
             return None
         held = replace(self.main, keeps_weights=True, resources=self.main.resources + Resources(bram36=bram, uram=uram))

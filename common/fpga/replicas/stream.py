@@ -31,11 +31,10 @@ from common.fpga.replicas.frame import Frame, FrameCall
 from common.fpga.replicas.replica import Replica
 from common.fpga.speedup.energy import kernel_dynamic_uj
 from common.fpga.speedup.totals import Card, CardWork
-from common.intervals import ThreePoint, combine
+from common.intervals import NOTHING, ThreePoint, combine, summed
 from common.workload.tasks import Task, batched
 
 Division = Literal["frames", "layers", "heads", "one array"]
-NOTHING = ThreePoint.exactly(0.0)
 UNITS = {"systolic": "arrays", "overlay": "arrays", "attention": "attention", "rowwise": "rows and pools"}
 LEAST_DYNAMIC_W = 1.0  # of a card whose limit its static power nearly reaches
 
@@ -76,7 +75,7 @@ class StageWork:
     @property
     def latency_us(self) -> ThreePoint:
         """Time of all calls one after the other."""
-        return _sum(self.busy_us.values())
+        return summed(self.busy_us.values())
 
 
 @dataclass
@@ -120,7 +119,7 @@ class CallTimes:
             launches += is_launched * members
             flops += estimate.flops
             moved += estimate.moved_bytes
-        return StageWork(frames, {unit: _sum(parts) for unit, parts in busy.items()}, launches, flops, moved)
+        return StageWork(frames, {unit: summed(parts) for unit, parts in busy.items()}, launches, flops, moved)
 
     def _computed(self, replica: Replica, task: Task, frames: int, members: int) -> tuple[Engine, KernelEstimate]:
         for engine in replica.engines:
@@ -222,7 +221,7 @@ def stream(
     around = combine(
         lambda *parts: frames * sum(parts), frame.to_card_us, frame.to_host_us, frame.convert_us, frame.host_us
     )
-    latency = _sum([around, *(work.latency_us for work in works)])
+    latency = summed([around, *(work.latency_us for work in works)])
     found = ReplicaStream(division, counts, tuple(stages), chains, frames, tuple(works), busy, latency, 0)
     copies = chains if timing.board.memory.channel_count > 1 else 1  # a copy in the channels of each chain
     return replace(found, memory_bytes=copies * frame.weight_bytes + found.in_flight * frame.live_bytes)
@@ -240,7 +239,3 @@ def _power_us(timing: CallTimes, works: Sequence[StageWork], frames: int) -> Thr
     work = CardWork(timing.precision, round(flops), round(moved))
     dynamic = kernel_dynamic_uj(work, card, timing.models.energy)
     return combine(lambda uj, static_w: uj / max(card.limit_w - static_w, LEAST_DYNAMIC_W), dynamic, card.static_w)
-
-
-def _sum(estimates: Iterable[ThreePoint]) -> ThreePoint:
-    return combine(lambda *values: sum(values), NOTHING, *estimates)

@@ -18,12 +18,11 @@ from statistics import NormalDist
 import numpy as np
 import numpy.typing as npt
 
-from common.intervals import ThreePoint, combine
+from common.intervals import END_Z, ThreePoint, combine
 
 Values = npt.NDArray[np.float64]
 DRAWS = 4096
 SEED = 26
-END_Z = NormalDist().inv_cdf(0.95)  # of the ends of an interval
 
 
 @cache

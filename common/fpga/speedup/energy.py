@@ -14,7 +14,7 @@ from common.configuration import Section
 from common.errors import PipelineError
 from common.fpga.speedup.amdahl import AmdahlTerms, amdahl_rows
 from common.fpga.speedup.totals import Card, CardWork, HostRun, PlanTotals
-from common.intervals import ThreePoint, combine
+from common.intervals import NOTHING, ThreePoint, combine, summed
 from common.names import quoted
 from common.number_formats import PRECISION_BITS
 
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 PJ_PER_UJ = 1e6
 KERNEL_PARTS = ("card_compute", "card_memory", "card_on_chip")
 ADDED_PARTS = ("transfer", "conversion", "launch", "host_idle", "card_static")
-NOTHING = ThreePoint.exactly(0.0)
 
 
 def energy_rows(
@@ -93,7 +92,7 @@ def _uj(count: float, pj_each: ThreePoint) -> ThreePoint:
 
 
 def kernel_dynamic_uj(work: CardWork, card: Card, coefficients: CardEnergy) -> ThreePoint:
-    return combine(lambda *parts: sum(parts), *dynamic_uj(work, card, coefficients).values())
+    return summed(dynamic_uj(work, card, coefficients).values())
 
 
 def kernel_energy_uj(work: CardWork, time_us: ThreePoint, card: Card, coefficients: CardEnergy) -> ThreePoint:

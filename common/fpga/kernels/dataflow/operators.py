@@ -14,15 +14,12 @@ from dataclasses import dataclass, replace
 from math import ceil
 
 from common.configuration import Section
-from common.fpga.device.resources import RESOURCE_NAMES, Resources
+from common.fpga.device.resources import BLOCK_BITS, BRAM36_BYTES, RESOURCE_NAMES, URAM_BYTES, Resources
 from common.intervals import ThreePoint
 from common.number_formats import PRECISION_BITS
 from common.operators import POOLS
 
 OPERATORS = ("add", "multiply", "divide", "exponential", "reciprocal_root", "compare", "convert")
-BLOCK_BITS = 72  # width of a block RAM of 36 Kb and of an UltraRAM at its full width (UG573)
-BRAM36_BYTES = 512 * BLOCK_BITS // 8
-URAM_BYTES = 4096 * BLOCK_BITS // 8
 BURST_WORDS = 512  # of a port's burst buffer, as deep as a block at its full width
 
 

@@ -13,7 +13,7 @@ from itertools import product
 from math import ceil, inf, sqrt
 from typing import Literal
 
-from common.fpga.device.resources import Resources, total
+from common.fpga.device.resources import BLOCK_BITS, URAM_WORDS, Resources, total
 from common.fpga.rtl.generate import FORMATS
 from common.number_formats import PRECISION_BITS
 from common.workload.layers import Convolution, Matmul
@@ -166,7 +166,6 @@ def _step_bytes(matmul: Matmul, traffic: Operands, tile: Tile, step: tuple[int, 
 SUM_BITS = {"fp32": 32, "bf16": 32} | {name: form.accumulator_bits for name, form in FORMATS.items()}
 LUT_RAM_DEPTH = 64
 BRAM18_SHAPES = ((36, 512), (18, 1024), (9, 2048))  # bits x words of one 18 Kb block
-URAM_BITS, URAM_WORDS = 72, 4096  # of one UltraRAM, which has no other shape (UG573)
 DEEPER = (1, 2, 4, 8)  # times the depth that the tile needs, in block RAM
 MOST_OF_MEMORY = 0.8  # of the blocks or of the UltraRAM that the rest of the array leaves
 
@@ -257,7 +256,7 @@ def bank(bits: int, depth: int, kind: Memory = "block") -> Resources:
     the 8 LUTs of a slice (Xilinx UG574).
     """
     if kind == "ultra":
-        return Resources(uram=ceil(bits / URAM_BITS) * ceil(depth / URAM_WORDS))
+        return Resources(uram=ceil(bits / BLOCK_BITS) * ceil(depth / URAM_WORDS))
     if depth <= LUT_RAM_DEPTH:
         return Resources(lut=8 * ceil(bits / 7)) if depth else Resources()
     blocks = min(ceil(bits / width) * ceil(depth / words) for width, words in BRAM18_SHAPES)
