@@ -33,41 +33,35 @@ if __name__ == "__main__":
 
     startup.begin()  # first of all: the imports below take most of a second
 
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, TypeVar
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from common import cli
 from common.artifacts.catalogue import ARTIFACTS
 from common.artifacts.columns import COLUMNS
 from common.artifacts.folder import absence_notes
 from common.artifacts.stages import STAGES, WRITER
-from common.bottlenecks.judge import finding_rows, findings
+from common.bottlenecks.judge import bottleneck_rows
 from common.bottlenecks.rules import read_rules
-from common.bottlenecks.subjects import measured
 from common.configuration import Section
-from common.errors import PipelineError, UpstreamError
+from common.errors import PipelineError
 from common.host_doubts import recorded_doubts
 from common.onnx_graph.reading.naming import traced_bodies
-from common.onnx_graph.reading.outline import Outline, annotated, outline
+from common.onnx_graph.reading.outline import Outline, outline
 from common.profiling.trace.timeline import spans_of_runs
-from common.timeline.annotations import model_texts, node_texts
-from common.timeline.chrome_trace import ChromeTrace, trace_json
-from common.timeline.flamegraph import folded_stacks
 from common.timeline.from_tables import counts_of, shown_rows, timeline
 from common.timeline.load_tracks import LoadTimeline, load_timeline
-from common.timeline.npu_trace import npu_process
-from common.timeline.plan_trace import plan_trace
 from common.timeline.shown_runs import Shown, chosen_runs
 from common.view.node_labels import labels_of
 from common.view.plan.cases import said_of
 from common.view.plan.headline import headline
 from common.view.trace.bottleneck_tables import bottleneck_report
 from common.view.trace.timeline_text import timeline_report
+from common.viewer_files import load_file, node_files, plan_file, run_file
 
 if TYPE_CHECKING:
     from common.table_rows import RunLatencyRow, Tables
 
-Beside = TypeVar("Beside")
 SCRIPT = "09_trace_report.py"
 NEEDED = ("run_latency", "op_latency")
 LOAD_TABLES = ("load_requests", "load_batches", "load_summary")
@@ -90,15 +84,6 @@ def present_tables(stage: cli.StageRun) -> Tables:
     present = [name for name in names if name in NEEDED or stage.tables.has(name)]
     stage.note(*absence_notes(name for name in names if name not in present))
     return stage.tables.tables(present)
-
-
-def beside(stage: cli.StageRun, names: Sequence[str], subject: str, read: Callable[[], Beside]) -> Beside | None:
-    """Return what is read of tables beside the runs of 01; None, with a note, where they cannot be used."""
-    try:
-        return read() if all(map(stage.tables.has, names)) else None
-    except UpstreamError as error:
-        stage.note(f"{subject} is left out: {error}")
-        return None
 
 
 def load_shown(stage: cli.StageRun) -> LoadTimeline:
@@ -136,41 +121,21 @@ def source_outline(stage: cli.StageRun, tables: Tables) -> Outline | None:
     return None
 
 
-def files_of_nodes(tables: Tables, graph: Outline | None, model: str) -> dict[str, str | bytes]:
-    """Return what shows the times of nodes in other viewers, by artifact."""
-    metrics, roofline = tables.get("op_metrics", ()), tables.get("op_roofline", ())
-    if not roofline:
-        return {}
-    stacks = folded_stacks(roofline, metrics, graph.scopes if graph else {}, model)
-    if graph is None:
-        return {"flamegraph": stacks}
-    texts = node_texts(roofline, metrics, tables.get("ops_profile", ()))
-    return {"flamegraph": stacks, "annotated": annotated(graph, texts, model_texts(roofline))}
-
-
 def report_runs(stage: cli.StageRun) -> None:
     """Write the timelines of the runs that 01 measured and of the plan, and the times of nodes for other viewers."""
-    tables = present_tables(stage)
-    labels = labels_of(tables.get("op_roofline", ()))
-    shown, is_bounded = shown_runs(stage, tables["run_latency"]), stage.settings.runs != "all"
-    made = timeline(tables, shown, labels, is_bounded=is_bounded)
+    tables, summary = present_tables(stage), stage.tables.document("latency_summary")
+    labels, model = labels_of(tables.get("op_roofline", ())), stage.record.model_path
+    is_bounded = stage.settings.runs != "all"
+    made = timeline(tables, shown_runs(stage, tables["run_latency"]), labels, is_bounded=is_bounded)
     stage.note(*made.notes)
-    summary, model = stage.tables.document("latency_summary"), stage.record.model_path
-    files = files_of_nodes(tables, source_outline(stage, tables), model)
-    of_npu: Tables = beside(stage, NPU_TABLES, "the NPU", lambda: stage.tables.tables(NPU_TABLES)) or {}
-    process = npu_process(of_npu["npu_runs"], of_npu["npu_nodes"]) if of_npu else None
+    of_npu: Tables = stage.beside(NPU_TABLES, "the NPU", lambda: stage.tables.tables(NPU_TABLES)) or {}
     with stage.tables.apart() as load_lacks:
-        load = beside(stage, LOAD_TABLES, "the load test", lambda: load_shown(stage))
-    trace = made.trace(*([process] if process else []), *(load.processes if load else ()))
-    files["trace"] = trace_json(trace, {"model": model, "clock": "run_latency.csv"})
-    if schedule := tables.get("offload_schedule"):
-        compared, candidates = tables.get("offload_comparison", ()), tables.get("fpga_candidates", ())
-        replicas, frames = tables.get("replica_plans", ()), tables.get("replica_schedule", ())
-        plan = plan_trace(schedule, candidates, compared, stage.plain(headline(tables)), replicas, frames)
-        of_verdict = said_of(tables.get("offload_verdict", ()))
-        files["plan_trace"] = trace_json(plan, {"model": model, "case": "likely", **of_verdict})
+        load = stage.beside(LOAD_TABLES, "the load test", lambda: load_shown(stage))
+    verdicts = said_of(tables.get("offload_verdict", ()))
+    files = run_file(made, of_npu, load, model) | node_files(tables, source_outline(stage, tables), model)
+    files |= plan_file(tables, model, stage.plain(headline(tables)), verdicts)
     rules = read_rules(Section.of_file(stage.settings.rules), COLUMNS)
-    bottlenecks = [*finding_rows(findings(rules, measured({**tables, **of_npu}, summary)))]
+    bottlenecks = bottleneck_rows(rules, {**tables, **of_npu}, summary)
     with stage.writing() as transaction:
         transaction.add_rows("bottlenecks", bottlenecks)
         transaction.add_or_remove(files, *FOR_VIEWERS)
@@ -183,8 +148,8 @@ def report_runs(stage: cli.StageRun) -> None:
 
 def report_load(stage: cli.StageRun) -> None:
     """Write the timeline of a load test alone."""
-    load, about = load_shown(stage), {"model": stage.record.model_path, "clock": "load_requests.csv"}
-    files = {"trace": trace_json(ChromeTrace(load.processes), about)}
+    load = load_shown(stage)
+    files = load_file(load, stage.record.model_path)
     with stage.writing() as transaction:
         transaction.add_or_remove(files, *FOR_VIEWERS)
     stage.note(f"no runs of {WRITER['run_latency']} are in this folder: the timeline shows the load test alone")

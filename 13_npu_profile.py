@@ -42,9 +42,8 @@ from typing import cast
 from common import cli
 from common.artifacts.columns import COLUMNS
 from common.artifacts.transaction import Transaction
-from common.bottlenecks.judge import finding_rows, findings
+from common.bottlenecks.judge import bottleneck_rows
 from common.bottlenecks.rules import read_rules
-from common.bottlenecks.subjects import measured
 from common.configuration import Section
 from common.errors import CommandLineError
 from common.npu.earlier_summary import read_baseline
@@ -129,7 +128,7 @@ def add_report(transaction: Transaction, report: NpuReport, document: dict[str, 
     tables = report.tables
     transaction.add_text("npu_summary", json.dumps(document, indent=2, ensure_ascii=False) + "\n")
     transaction.add_page("npu_page", npu_page(document, tables))
-    if process := npu_process(tables["npu_runs"], tables["npu_nodes"]):
+    if process := npu_process(tables):
         transaction.add_text("npu_trace", trace_json(ChromeTrace([process]), {"model": model}))
     transaction.add_rows("npu_nodes", tables["npu_nodes"])
     transaction.add_rows("npu_runs", tables["npu_runs"])
@@ -150,7 +149,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             sessions, facts = recorded_sessions(stage, folder) if is_recorded else given_session(stage)
             report = report_of(sessions, settings.graph, facts, before, is_partial=settings.accept_partial)
             document = json.loads(stage.plain(json.dumps(report.document, ensure_ascii=False, allow_nan=False)))
-            bottlenecks = [*finding_rows(findings(rules, measured(report.tables, npu_summary=document)))]
+            bottlenecks = bottleneck_rows(rules, report.tables, npu_summary=document)
             transaction.add_rows("npu_bottlenecks", bottlenecks)
             add_report(transaction, report, document, facts["model"])
             for key, name in RECORDED.items():

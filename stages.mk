@@ -426,7 +426,7 @@ CODE_09 := common/__init__.py common/artifacts/catalogue.py common/artifacts/che
     common/timeline/shown_runs.py common/view/__init__.py common/view/html.css common/view/html.py \
     common/view/marks.py common/view/node_labels.py common/view/plan/cases.py common/view/plan/headline.py \
     common/view/plan/launches.py common/view/tables.py common/view/text.py common/view/trace/bottleneck_tables.py \
-    common/view/trace/timeline_text.py common/yaml_file.py
+    common/view/trace/timeline_text.py common/viewer_files.py common/yaml_file.py
 
 SCRIPT_11 := 11_compare_runs.py
 TABLE_11 := comparison.csv

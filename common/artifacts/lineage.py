@@ -52,12 +52,7 @@ def require_fresh(
             continue
         if upstream.parent != file.parent:
             settle(upstream.parent)
-        try:
-            is_there = provenance.sidecar(upstream).is_file()
-        except (OSError, ValueError) as error:
-            problem = f"corrupt: its sidecar says that it was made from {quoted(name)}, which no file can be called"
-            raise UpstreamError(file, problem, remedy) from error
-        if not is_there:
+        if not _has_sidecar(file, name, remedy):
             continue  # tables may travel without what they were made from
         current = provenance.load(upstream, remedy)
         if current.sha256 != digest:
@@ -68,6 +63,19 @@ def require_fresh(
             )
         again = f"run {current.stage}, then {record.stage}"
         require_fresh(upstream, current, again, indifferent, descendants | {Path(os.path.realpath(file))})
+
+
+def _has_sidecar(file: Path, name: str, remedy: str) -> bool:
+    """Return whether a table that an artifact was made from has its sidecar here.
+
+    Raises:
+        UpstreamError: no file can have that name.
+    """
+    try:
+        return provenance.sidecar(file.parent / name).is_file()
+    except (OSError, ValueError) as error:
+        problem = f"corrupt: its sidecar says that it was made from {quoted(name)}, which no file can be called"
+        raise UpstreamError(file, problem, remedy) from error
 
 
 def require_same_workload(records: Iterable[tuple[Path, Provenance, str]]) -> tuple[str, str, dict[str, int]]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypedDict
 
 from common.attribution.known_work import BorderBytes, KnownWork, WorkInRun, known_work, model_shapes
 from common.attribution.ownership import Attribution
@@ -58,6 +58,33 @@ def roofline_rows(
     return [*rows, gap_row(whole_us - nodes_us, whole_us)] if median_us else rows
 
 
+class _Work(TypedDict):
+    """Work of a node's source nodes, and of its own operator."""
+
+    macs: int | None
+    executed_macs: int | None
+    flops: int | None
+    weight_bytes: int | None
+    input_bytes: int | None
+    output_bytes: int | None
+    bytes: int | None
+    work_source: str
+
+
+class _UnderRoof(TypedDict):
+    """Rates of a node, the roof over them, and its share of it, or why none is stated."""
+
+    arithmetic_intensity_flop_per_byte: float | None
+    attained_flop_per_s: float | None
+    attained_bytes_per_s: float | None
+    attainable_flop_per_s: float | None
+    roof: str
+    roof_share: float | None
+    is_above_roof: bool
+    roof_share_reason: str
+    bound: str
+
+
 def node_row(
     timed: OpLatencyRow,
     sources: Sequence[OpMetricsRow],
@@ -73,13 +100,7 @@ def node_row(
     ``sources`` are the source nodes that it computes; a node that the runtime inserted has none, and may serve the
     layout of another one. ``executed`` is the work of its own operator, ``whole_us`` the time that its share refers to.
     """
-    latency_us, dtype = time_in_run_us(timed), next(iter(timed["output_dtypes"]), "")
-    roof = roofs.roof(timed["op_type"], dtype)
-    placed = place(ceilings := roofs.under(roof), work.flops, work.bytes, latency_us)
-    reason: Reason | None = "other_device"
-    if is_judged := roofs.is_of_profile:
-        reason = share_reason(placed, ceilings, roofs, timed, sources, work, executed)
-    share = None if reason in UNSTATED else placed.roof_share
+    latency_us = time_in_run_us(timed)
     return {
         "executed_node": timed["executed_node"],
         "row_kind": "node" if sources else "inserted",
@@ -90,7 +111,23 @@ def node_row(
         "source_nodes": [row["source_node"] for row in sources],
         "op_types": [row["op_type"] for row in sources],
         "layout_of": layout_of,
-        "dtype": dtype,
+        "dtype": _dtype(timed),
+        "raw_total_us": timed["raw_total_us"],
+        "raw_median_us": timed["raw_median_us"],
+        "node_latency_us": latency_us,
+        "latency_share": latency_us / whole_us,
+        "is_correction_dominated": timed["is_correction_dominated"],
+        **_work(work, executed),
+        **_under_roof(timed, sources, work, roofs, executed),
+    }
+
+
+def _dtype(timed: OpLatencyRow) -> str:
+    return next(iter(timed["output_dtypes"]), "")
+
+
+def _work(work: KnownWork, executed: WorkInRun) -> _Work:
+    return {
         "macs": work.macs,
         "executed_macs": executed.macs,
         "flops": work.flops,
@@ -99,11 +136,19 @@ def node_row(
         "output_bytes": work.output_bytes,
         "bytes": work.bytes,
         "work_source": work.work_source,
-        "raw_total_us": timed["raw_total_us"],
-        "raw_median_us": timed["raw_median_us"],
-        "node_latency_us": latency_us,
-        "latency_share": latency_us / whole_us,
-        "is_correction_dominated": timed["is_correction_dominated"],
+    }
+
+
+def _under_roof(
+    timed: OpLatencyRow, sources: Sequence[OpMetricsRow], work: KnownWork, roofs: Roofs, executed: WorkInRun
+) -> _UnderRoof:
+    roof = roofs.roof(timed["op_type"], _dtype(timed))
+    placed = place(ceilings := roofs.under(roof), work.flops, work.bytes, time_in_run_us(timed))
+    reason: Reason | None = "other_device"
+    if is_judged := roofs.is_of_profile:
+        reason = share_reason(placed, ceilings, roofs, timed, sources, work, executed)
+    share = None if reason in UNSTATED else placed.roof_share
+    return {
         "arithmetic_intensity_flop_per_byte": placed.arithmetic_intensity_flop_per_byte,
         "attained_flop_per_s": placed.attained_flop_per_s,
         "attained_bytes_per_s": placed.attained_bytes_per_s,

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 
 from common.bottlenecks.executed_nodes import ExecutedGraph, interval_us
 from common.bottlenecks.rules import Facts, Rule, figure, meets, number
-from common.bottlenecks.subjects import Judged, Measured, subjects
+from common.bottlenecks.subjects import Judged, Measured, measured, subjects
 from common.dag import Dag, build_dag, to_us
 
 if TYPE_CHECKING:
-    from common.table_rows import BottlenecksRow
+    from common.table_rows import BottlenecksRow, LatencySummaryDocument, Tables
 
 LEAST_US = 1e-9  # rounds to nothing in whole picoseconds
 
@@ -84,23 +84,33 @@ class Finding:
     gain: Gain
 
 
-def findings(rules: Iterable[Rule], measured: Measured) -> list[Finding]:
+def bottleneck_rows(
+    rules: Iterable[Rule],
+    tables: Tables,
+    summary: LatencySummaryDocument | None = None,
+    npu_summary: Mapping[str, object] | None = None,
+) -> list[BottlenecksRow]:
+    """Return a row per finding of the rules in the tables of a measurement, or in those of an NPU's profile."""
+    return [*finding_rows(findings(rules, measured(tables, summary, npu_summary)))]
+
+
+def findings(rules: Iterable[Rule], held: Measured) -> list[Finding]:
     """Return all findings; those that gain most come first, those of unknown gain last, in the order of the rules."""
-    graphs = what_ifs(measured.graph)
+    graphs = what_ifs(held.graph)
     unsorted = [
-        Finding(rule, subject, _gain(rule, subject, measured, graphs))
+        Finding(rule, subject, _gain(rule, subject, held, graphs))
         for rule in rules
-        for subject in subjects(rule, measured)
+        for subject in subjects(rule, held)
         if meets(subject.facts, rule.when)
     ]
     return sorted(unsorted, key=lambda finding: -(finding.gain.gain_us or 0.0))
 
 
-def _gain(rule: Rule, subject: Judged, measured: Measured, graphs: WhatIfs) -> Gain:
+def _gain(rule: Rule, subject: Judged, held: Measured, graphs: WhatIfs) -> Gain:
     if rule.gain_from:
         ends = (number(subject.facts, f"{rule.gain_from}{end}_us") for end in ("", "_low", "_high"))
         return Gain(*ends)
-    kept = {node: _kept(rule, subject.facts, measured.graph.nodes[node].facts) for node in subject.nodes}
+    kept = {node: _kept(rule, subject.facts, held.graph.nodes[node].facts) for node in subject.nodes}
     known = {node: part for node, part in kept.items() if part is not None}
     return graphs.gain(known, number(subject.facts, "freed_gap_us") or 0.0) if known else Gain()
 

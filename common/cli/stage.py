@@ -7,7 +7,7 @@ import os
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from common.artifacts.catalogue import ARTIFACTS
 from common.artifacts.folder import Folder
@@ -22,6 +22,7 @@ from common.errors import PipelineError, UnboundDimensionsError, UnusableValueEr
 from common.host_identity import host_identity
 from common.note_kinds import ranked
 
+Beside = TypeVar("Beside")
 MAKE_LINE = "MAKE_LINE"  # variable of the environment: the command line of make, without DIM
 MAKE_VARIABLES = "MAKE_VARIABLES"  # by setting, the variable of make that gives it: "from_trace=TRACE threads=THREADS"
 MOST_NOTES, MOST_WRITTEN = 2, 2  # with the line of a search, at most five lines on stderr
@@ -78,6 +79,17 @@ class StageRun:
             self.tables.inherited += folder.inherited
         last = folders[-1].record
         self.set_model(last.model_id, last.model_path, last.dimensions)
+
+    def beside(self, names: Sequence[str], subject: str, read: Callable[[], Beside]) -> Beside | None:
+        """Return what is read of tables beside the stage's own; None where one is missing.
+
+        None with a note, too, where the tables cannot be used.
+        """
+        try:
+            return read() if all(map(self.tables.has, names)) else None
+        except UpstreamError as error:
+            self.note(f"{subject} is left out: {error}")
+            return None
 
     def note(self, *notes: str) -> None:
         """Add notes to the sidecars, each once; they are printed when the stage ends."""

@@ -85,24 +85,22 @@ def read_pytorch_layers(path: Path, graph: Graph) -> LayerProfile:
     fills = _fills(recorded, pairs, nodes)
     names = uniquely_named(Layer(call.operator, call.operator) for call in recorded.calls)
     times_us = [*zip(*recorded.times_us, strict=True)]
+    computed = {index: (source, *within.get(source, ())) for index, source in alike.items()}
     layers = (
         Layer(
             name.name,
             call.operator,
-            tuple(part for source in (alike.get(index, ""),) if source for part in (source, *within.get(source, ()))),
+            computed.get(index, ()),
             fills.get(index, ()),
             is_folded=_is_folded(left, index, alike),
             run_us=times_us[index],
         )
         for index, (name, call) in enumerate(zip(names, recorded.calls, strict=True))
     )
+    sized = [_or_size(token, node, graph) for token, node in zip(right, nodes, strict=True)]
     return LayerProfile(
         *("PyTorch", "pytorch", tuple(layers), len(recorded.start_us)),
-        operation_share=None
-        if is_sized
-        else _operation_share(
-            left, [_or_size(token, node, graph) for token, node in zip(right, nodes, strict=True)], pairs
-        ),
+        operation_share=None if is_sized else _operation_share(left, sized, pairs),
         run_start_us=recorded.start_us,
         run_us=recorded.run_us,
         is_of_device=recorded.has_kernels,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
@@ -12,7 +12,7 @@ from common.foreign_traces.layers import Layer, LayerProfile, total_us
 from common.foreign_traces.matching import Matched
 from common.graph import Graph, Shape
 from common.latency.slow_runs import leading_slow_runs
-from common.latency.statistics import summary
+from common.latency.statistics import QUANTILES, Estimate, estimate_columns, summary
 
 if TYPE_CHECKING:
     from common.table_rows import LatencySummaryDocument, OpLatencyRow, RunLatencyRow
@@ -107,8 +107,8 @@ def run_rows(profile: LayerProfile, warmup: int) -> list[RunLatencyRow]:
 
 def summary_figures(profile: LayerProfile, matched: Matched, threads: int, warmup: int) -> LatencySummaryDocument:
     """Return the fields of latency_summary; those that need unprofiled runs are None."""
-    counted = profile.run_us[warmup:]
-    return {
+    counted, names = profile.run_us[warmup:], (*QUANTILES, "mean", "jitter")
+    figures = {
         "provider": profile.program,
         "graph_optimization": None,
         "threads": threads,
@@ -119,27 +119,7 @@ def summary_figures(profile: LayerProfile, matched: Matched, threads: int, warmu
         "steady_start_index": None,
         "session_creation_us": None,
         "first_run_us": None,
-        "p50_us": None,
-        "p50_low_us": None,
-        "p50_high_us": None,
-        "p90_us": None,
-        "p90_low_us": None,
-        "p90_high_us": None,
-        "p95_us": None,
-        "p95_low_us": None,
-        "p95_high_us": None,
-        "p99_us": None,
-        "p99_low_us": None,
-        "p99_high_us": None,
-        "p99_9_us": None,
-        "p99_9_low_us": None,
-        "p99_9_high_us": None,
-        "mean_us": None,
-        "mean_low_us": None,
-        "mean_high_us": None,
-        "jitter_us": None,
-        "jitter_low_us": None,
-        "jitter_high_us": None,
+        **{column: value for name in names for column, value in estimate_columns(name, Estimate()).items()},
         "min_us": None,
         "max_us": None,
         "counts_for_limits": {},
@@ -153,6 +133,7 @@ def summary_figures(profile: LayerProfile, matched: Matched, threads: int, warmu
         "peak_resident_bytes": None,
         **matched.figures,
     }
+    return cast("LatencySummaryDocument", figures)  # names that are put together are no literals
 
 
 def known_threads(profile: LayerProfile, given: int | None) -> int:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from common.timeline.chrome_trace import Process, Slice, known_facts
 
 if TYPE_CHECKING:
-    from common.table_rows import NpuNodesRow, NpuRunsRow
+    from common.table_rows import NpuNodesRow, NpuRunsRow, Tables
 
 TITLE = "NPU (clock of its own, runs one after the other)"
 ON_DEVICE = ("accelerator_busy_us", "accelerator_us", "qnn_accelerator_us")  # what holds the nodes, the closest first
@@ -19,13 +19,15 @@ NODE_FACTS = (
 )
 
 
-def npu_process(runs: Sequence[NpuRunsRow], nodes: Sequence[NpuNodesRow]) -> Process | None:
-    """Return the runs of a device, and the nodes of the median one; None for an emulator, whose times mean nothing.
+def npu_process(tables: Tables) -> Process | None:
+    """Return the runs of a device, and the nodes of the median one.
+
+    There is none without npu_runs, and none for an emulator, whose times mean nothing.
 
     The profile has only the cycles of a node, added up over the threads of the processor. So its slice is an allocation
     of the run's time by its share of the cycles, in the order of the graph, and says so.
     """
-    timed = [(row, times) for row in runs if not row["is_emulated"] and (times := _times(row))]
+    timed = [(row, times) for row in tables.get("npu_runs", ()) if not row["is_emulated"] and (times := _times(row))]
     if not timed:
         return None
     middle_us = median_low(max(times.values()) for _, times in timed)
@@ -34,7 +36,7 @@ def npu_process(runs: Sequence[NpuRunsRow], nodes: Sequence[NpuNodesRow]) -> Pro
     start_us = 0.0
     for row, times in timed:
         slices += _run_slices(row, times, start_us)
-        slices += _node_slices(times, nodes, start_us) if row is middle else ()
+        slices += _node_slices(times, tables["npu_nodes"], start_us) if row is middle else ()
         start_us += max(times.values())
     return Process(TITLE, slices)
 

@@ -8,13 +8,7 @@ from typing import TYPE_CHECKING
 from common.timeline.chrome_trace import ChromeTrace, Process, Slice, known_facts
 
 if TYPE_CHECKING:
-    from common.table_rows import (
-        FpgaCandidatesRow,
-        OffloadComparisonRow,
-        OffloadScheduleRow,
-        ReplicaPlansRow,
-        ReplicaScheduleRow,
-    )
+    from common.table_rows import OffloadComparisonRow, OffloadScheduleRow, ReplicaPlansRow, ReplicaScheduleRow, Tables
 
 TITLES = {"before": "before: the host alone", "after": "after: host, link and engines of the plan"}
 # Lanes in their order; the engines are between the two directions of the link.
@@ -27,34 +21,27 @@ CANDIDATE_FACTS = (
 )
 
 
-def plan_trace(
-    schedule: Sequence[OffloadScheduleRow],
-    candidates: Sequence[FpgaCandidatesRow],
-    compared: Sequence[OffloadComparisonRow] = (),
-    verdict: str = "",
-    replicas: Sequence[ReplicaPlansRow] = (),
-    frames: Sequence[ReplicaScheduleRow] = (),
-) -> ChromeTrace:
+def plan_trace(tables: Tables, verdict: str = "") -> ChromeTrace:
     """Return the trace of a plan in its likely case.
 
     Args:
-        schedule: what each lane does when.
-        candidates: what each item computes.
-        compared: where it has the plan, the title has the interval of its latency.
+        tables: offload_schedule says what each lane does when. Where they are, fpga_candidates says what each item
+            computes, offload_comparison has the interval of the latency for the title, and the first frames of
+            replica_schedule on the arrays of replica_plans are a process of their own.
         verdict: whether the plan pays, or why nobody can say; the title ends with it.
-        replicas: arrays that fill the board.
-        frames: the first frames in flight on them; where there are any, they are a process of their own.
     """
+    schedule, frames = tables["offload_schedule"], tables.get("replica_schedule", ())
+    compared = tables.get("offload_comparison", ())
     interval = next((_interval(row) for row in compared if row["alternative"] == "plan"), "")
     said = f"; {verdict}" if verdict else ""
-    facts = {row["candidate"]: known_facts(row, CANDIDATE_FACTS) for row in candidates}
+    facts = {row["candidate"]: known_facts(row, CANDIDATE_FACTS) for row in tables.get("fpga_candidates", ())}
     processes = []
     for scenario, title in TITLES.items():
         rows = sorted((row for row in schedule if row["scenario"] == scenario), key=_place)
         about = f"{interval}{said}" if scenario == "after" else ""
         processes.append(Process(title + about, [_slice(row, facts.get(row["item"], {})) for row in rows]))
     if frames:
-        processes.append(Process(_stream_title(replicas), [_frame_slice(row) for row in frames]))
+        processes.append(Process(_stream_title(tables["replica_plans"]), [_frame_slice(row) for row in frames]))
     return ChromeTrace(processes)
 
 

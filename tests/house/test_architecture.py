@@ -77,6 +77,7 @@ TIES: dict[str, set[str]] = {
     "paired_measurement": {
         *("attribution", "comparison", "onnx_graph", "profiled_nodes", "profiling", "runtime", "sensors"),
     },
+    "viewer_files": {"onnx_graph", "timeline"},  # the times of nodes on the model's graph, beside the timelines
     "profiled_nodes": {"onnx_graph", "profiling"},  # the nodes of a trace are those of the graph that ran
     "comparison": {"latency"},  # its series are those of measured runs
     "history": {"comparison", "latency"},  # a recorded run is a side of comparisons, and judged like one

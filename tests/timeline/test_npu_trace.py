@@ -29,7 +29,7 @@ def of_track(process, track):
 
 
 def test_runs_follow_one_another_with_their_parts():
-    assert of_track(npu_process(RUNS, NODES), "runs") == [
+    assert of_track(npu_process({"npu_runs": RUNS, "npu_nodes": NODES}), "runs") == [
         ("run 0: qnn_execute", 0, 500),
         ("run 0: accelerator", 0, 307),
         ("run 1: qnn_execute", 500, 103),
@@ -41,7 +41,7 @@ def test_runs_follow_one_another_with_their_parts():
 
 
 def test_nodes_share_the_time_on_the_device_of_the_median_run():
-    process = npu_process(RUNS, NODES)
+    process = npu_process({"npu_runs": RUNS, "npu_nodes": NODES})
     assert of_track(process, "nodes of the median run") == [("conv", 500, 52.5), ("add", 552.5, 17.5)]
     conv = next(part for part in process.slices if part.name == "conv")
     assert conv.facts["time"] == "allocated by the share of cycles"
@@ -50,9 +50,9 @@ def test_nodes_share_the_time_on_the_device_of_the_median_run():
 
 @pytest.mark.parametrize("runs", [[], [run(0, is_emulated=True, qnn_execute_us=5)], [run(0, qnn_execute_us=None)]])
 def test_nothing_is_shown_without_times_of_a_device(runs):
-    assert npu_process(runs, NODES) is None
+    assert npu_process({"npu_runs": runs, "npu_nodes": NODES}) is None
 
 
 def test_nodes_are_left_out_where_no_time_on_the_device_is_known():
-    process = npu_process([run(0, qnn_execute_us=5)], NODES)
+    process = npu_process({"npu_runs": [run(0, qnn_execute_us=5)], "npu_nodes": NODES})
     assert [part.track for part in process.slices] == ["runs"]

@@ -83,7 +83,7 @@ def test_intervals_of_a_plan_end_where_the_next_begins():
         | {"interval_start_us": start_us, "interval_finish_us": end_us}
         for index, (start_us, end_us) in enumerate(zip([0.0, *ends_us], ends_us, strict=False))
     ]
-    found = slices_of(to_messages(written(plan_trace(schedule, []))))
+    found = slices_of(to_messages(written(plan_trace({"offload_schedule": schedule}))))
     assert [name for _, name, _ in found] == ["G0", "G1", "G2", "G3"]
     assert sum(duration_ns for *_, duration_ns in found) == round(1_000 * ends_us[-1])
 

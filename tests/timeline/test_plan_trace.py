@@ -25,8 +25,12 @@ SCHEDULE = [
 CANDIDATES = [{"candidate": "G1", "pattern": "Conv+Relu", "macs": 17, "bytes": None, "source_nodes": ["c", "r"]}]
 
 
+def traced(verdict="", **tables):
+    return plan_trace({"offload_schedule": SCHEDULE, "fpga_candidates": CANDIDATES, **tables}, verdict)
+
+
 def test_each_scenario_is_a_process_with_the_lanes_in_the_order_of_the_data():
-    before, after = plan_trace(SCHEDULE, CANDIDATES).processes
+    before, after = traced().processes
     assert [part.track for part in before.slices] == ["host", "host"]
     assert [*dict.fromkeys(part.track for part in after.slices)] == [
         *("host", "link to the card", "number format in", "engine-b", "number format out", "link to the host")
@@ -34,7 +38,7 @@ def test_each_scenario_is_a_process_with_the_lanes_in_the_order_of_the_data():
 
 
 def test_times_are_those_of_the_schedule():
-    _, after = plan_trace(SCHEDULE, CANDIDATES).processes
+    _, after = traced().processes
     sums = Counter()
     for part in after.slices:
         sums[part.facts["activity"]] += part.duration_us
@@ -43,7 +47,7 @@ def test_times_are_those_of_the_schedule():
 
 
 def test_a_slice_opens_with_what_is_known_of_its_candidate():
-    _, after = plan_trace(SCHEDULE, CANDIDATES).processes
+    _, after = traced().processes
     kernel = next(part for part in after.slices if part.facts["activity"] == "kernel")
     assert kernel.name == "G1 Conv+Relu"
     assert dict(kernel.facts) == {"activity": "kernel", "pattern": "Conv+Relu", "source_nodes": ["c", "r"], "macs": 17}
@@ -51,14 +55,14 @@ def test_a_slice_opens_with_what_is_known_of_its_candidate():
 
 
 def test_a_track_has_one_name_in_the_events():
-    made = [*events(plan_trace(SCHEDULE, CANDIDATES))]
+    made = [*events(traced())]
     tracks = {(event["pid"], event["tid"]) for event in made if event["name"] == "thread_name"}
     assert {(event["pid"], event["tid"]) for event in made if event["ph"] == "X"} == tracks
     assert len(tracks) == 1 + 6
 
 
 def test_the_title_of_the_plan_ends_with_its_verdict_and_that_of_the_host_alone_has_none():
-    before, after = plan_trace(SCHEDULE, CANDIDATES, verdict="Not judged: the host was busy").processes
+    before, after = traced(verdict="Not judged: the host was busy").processes
     assert after.title.endswith("; Not judged: the host was busy")
     assert "judged" not in before.title
 
@@ -68,8 +72,8 @@ def test_the_title_of_the_plan_has_its_interval():
     cases = {"plan_latency_pessimistic_us": 6_900.1, "plan_latency_likely_us": 3_551.9}
     row = {"alternative": "plan", **cases, "plan_latency_optimistic_us": 2_502.7}
     title = "after: host, link and engines of the plan"
-    assert [process.title for process in plan_trace(SCHEDULE, CANDIDATES).processes][1] == title
-    named = plan_trace(SCHEDULE, CANDIDATES, [row]).processes[1].title
+    assert [process.title for process in traced().processes][1] == title
+    named = traced(offload_comparison=[row]).processes[1].title
     assert named == f"{title}, 3.55 ms is likely (2.5 ms with most gain, 6.9 ms with least)"
 
 
@@ -106,7 +110,7 @@ def test_frames_in_flight_are_a_process_of_their_own_with_a_track_for_each_repli
         "likely_inferences_per_s": 203.4,
         "optimistic_inferences_per_s": 306.7,
     }
-    *_, stream = plan_trace(SCHEDULE, CANDIDATES, (), "", [plan], frames).processes
+    *_, stream = traced(replica_plans=[plan], replica_schedule=frames).processes
     assert stream.title == "stream: 203 frames/s are likely (101 to 307) on 2 x systolic-12x16x16-int8, frames divided"
     shown = [(slice_.track, slice_.name, slice_.start_us, slice_.duration_us) for slice_ in stream.slices]
     assert shown == [
@@ -114,4 +118,4 @@ def test_frames_in_flight_are_a_process_of_their_own_with_a_track_for_each_repli
         ("SLR0.1 arrays", "frames 1 to 4", 7, 43),
         ("SLR1.1 arrays", "frame 5", 14, 43),
     ]
-    assert len(plan_trace(SCHEDULE, CANDIDATES).processes) == 2
+    assert len(traced().processes) == 2

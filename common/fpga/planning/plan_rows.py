@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, TypedDict
 
 from common.fpga.device.resources import Resources
+from common.fpga.kernels.estimate import Engine
 from common.fpga.kernels.systolic.array import SystolicArray
 from common.fpga.offload.baselines import RuleCriteria, rule_criteria
 from common.fpga.offload.reasons import Reasons
@@ -54,6 +55,51 @@ def _work(workload: Workload, calls: Sequence[Sequence[int]]) -> _Work:
         "flops": flops,
         "bytes": moved,
         "arithmetic_intensity_flop_per_byte": share(flops, moved),
+    }
+
+
+class _OfHost(TypedDict):
+    """Cost of groups on the host alone."""
+
+    group_count: int
+    host_latency_us: float
+    host_latency_share: float
+    host_energy_share: float | None
+
+
+def _of_host(workload: Workload, groups: Sequence[int]) -> _OfHost:
+    return {
+        "group_count": len(groups),
+        "host_latency_us": sum(workload.costs[group].latency_us for group in groups),
+        "host_latency_share": workload.host_us(groups) / workload.host.latency_us,
+        "host_energy_share": share(_host_energy_uj(workload, groups), workload.host.energy_uj),
+    }
+
+
+def _host_energy_uj(workload: Workload, groups: Sequence[int]) -> float | None:
+    return total(workload.costs[group].energy_uj for group in groups)
+
+
+class _KernelTime(TypedDict):
+    """Cycles and time of a kernel, case by case."""
+
+    kernel_pessimistic_cycles: float | None
+    kernel_likely_cycles: float | None
+    kernel_optimistic_cycles: float | None
+    kernel_latency_pessimistic_us: float | None
+    kernel_latency_likely_us: float | None
+    kernel_latency_optimistic_us: float | None
+
+
+def _kernel_time(cycles: ThreePoint | None, time_us: ThreePoint | None) -> _KernelTime:
+    of_cycles, of_time = _cases(cycles), _cases(time_us)
+    return {
+        "kernel_pessimistic_cycles": of_cycles[0],
+        "kernel_likely_cycles": of_cycles[1],
+        "kernel_optimistic_cycles": of_cycles[2],
+        "kernel_latency_pessimistic_us": of_time[0],
+        "kernel_latency_likely_us": of_time[1],
+        "kernel_latency_optimistic_us": of_time[2],
     }
 
 
@@ -110,8 +156,6 @@ def _candidate_row(
     estimate = None if option is None else plan.formulation.offers[option].estimate
     engine = "" if option is None else plan.formulation.engines[plan.problem.options[option].engine].name
     classes = list(dict.fromkeys(kernel_class(workload, group) for group in groups))
-    cycles, latency = (_cases(estimate.cycles), _cases(estimate.time_us)) if estimate else (UNKNOWN, UNKNOWN)
-    energy_uj = total(workload.costs[group].energy_uj for group in groups)
     executed = (node for group in groups for node in workload.costs[group].executed_nodes)
     return {
         "candidate": name,
@@ -123,11 +167,8 @@ def _candidate_row(
         "pattern": "+".join(workload.groups[group].pattern for group in groups),
         "source_nodes": [node for group in groups for node in workload.groups[group].nodes],
         "executed_nodes": list(dict.fromkeys(executed)),
-        "group_count": len(groups),
-        "host_latency_us": sum(workload.costs[group].latency_us for group in groups),
-        "host_latency_share": workload.host_us(groups) / workload.host.latency_us,
-        "host_energy_uj": energy_uj,
-        "host_energy_share": share(energy_uj, workload.host.energy_uj),
+        "host_energy_uj": _host_energy_uj(workload, groups),
+        **_of_host(workload, groups),
         **_work(workload, [groups]),
         "is_large": all(criteria[label].is_large for label in classes),
         "is_regular": all(criteria[label].is_regular for label in classes),
@@ -135,12 +176,7 @@ def _candidate_row(
         "is_fusable": all(criteria[label].is_fusable for label in classes),
         "engine": engine,
         "board_bound": estimate.bound if estimate else "",
-        "kernel_pessimistic_cycles": cycles[0],
-        "kernel_likely_cycles": cycles[1],
-        "kernel_optimistic_cycles": cycles[2],
-        "kernel_latency_pessimistic_us": latency[0],
-        "kernel_latency_likely_us": latency[1],
-        "kernel_latency_optimistic_us": latency[2],
+        **(_kernel_time(estimate.cycles, estimate.time_us) if estimate else _kernel_time(None, None)),
     }
 
 
@@ -155,11 +191,7 @@ def kernel_rows(plan: Plan) -> list[OffloadPlanRow]:
 def _kernel_row(plan: Plan, kernel: PlannedKernel) -> OffloadPlanRow:
     workload, groups, engine = plan.workload, plan.groups_of(kernel), kernel.engine
     calls = [bar for bar in plan.likely.bars if bar.resource == kernel.lane]
-    energy_uj = total(workload.costs[group].energy_uj for group in groups)
     counts = Counter(workload.groups[group].pattern for group in groups)
-    cycles, latency_us, clocks = _cases(kernel.cycles), kernel.time_us, engine.clock_cases_mhz
-    intervals = engine.resource_cases if isinstance(engine, SystolicArray) else {}
-    lut, ff, bram36, dsp = (_cases(intervals.get(name)) for name in ("lut", "ff", "bram36", "dsp"))
     return {
         "kernel": kernel.name,
         "engine": kernel.lane,
@@ -168,40 +200,8 @@ def _kernel_row(plan: Plan, kernel: PlannedKernel) -> OffloadPlanRow:
         "board": plan.request.board.name,
         "region": kernel.region or WHOLE_BOARD,
         "precision": plan.request.precision,
-        "clock_mhz": engine.clock_mhz,
-        "group_count": len(groups),
         "call_count": len(calls),
-        "host_latency_us": sum(workload.costs[group].latency_us for group in groups),
-        "host_latency_share": workload.host_us(groups) / workload.host.latency_us,
-        "host_energy_share": share(energy_uj, workload.host.energy_uj),
         "board_bound": kernel.bound or "given",
-        "kernel_pessimistic_cycles": cycles[0],
-        "kernel_likely_cycles": cycles[1],
-        "kernel_optimistic_cycles": cycles[2],
-        "kernel_latency_pessimistic_us": latency_us.pessimistic,
-        "kernel_latency_likely_us": latency_us.likely,
-        "kernel_latency_optimistic_us": latency_us.optimistic,
-        "lut_count": engine.resources.lut,
-        "ff_count": engine.resources.ff,
-        "bram36_count": engine.resources.bram36,
-        "uram_count": engine.resources.uram,
-        "dsp_count": engine.resources.dsp,
-        "memory_channel_count": engine.resources.memory_channels,
-        "clock_pessimistic_mhz": clocks.pessimistic,
-        "clock_likely_mhz": clocks.likely,
-        "clock_optimistic_mhz": clocks.optimistic,
-        "lut_pessimistic_count": lut[0],
-        "lut_likely_count": lut[1],
-        "lut_optimistic_count": lut[2],
-        "ff_pessimistic_count": ff[0],
-        "ff_likely_count": ff[1],
-        "ff_optimistic_count": ff[2],
-        "bram36_pessimistic_count": bram36[0],
-        "bram36_likely_count": bram36[1],
-        "bram36_optimistic_count": bram36[2],
-        "dsp_pessimistic_count": dsp[0],
-        "dsp_likely_count": dsp[1],
-        "dsp_optimistic_count": dsp[2],
         "launch_count": sum(bar.launch_us > 0 for bar in calls),
         "launch_us": sum(bar.launch_us for bar in calls),
         "onboard_weight_bytes": sum(plan.problem.options[option].weight_bytes for option in kernel.options),
@@ -212,7 +212,67 @@ def _kernel_row(plan: Plan, kernel: PlannedKernel) -> OffloadPlanRow:
         "kernel_energy_likely_uj": kernel.energy_uj.likely,
         "kernel_energy_optimistic_uj": kernel.energy_uj.optimistic,
         "comment": _comment(plan, kernel, groups),
+        **_of_host(workload, groups),
+        **_kernel_time(kernel.cycles, kernel.time_us),
+        **_of_engine(engine),
         **_work(workload, [plan.candidate(option).covers for option in kernel.options]),
+    }
+
+
+class _OfEngine(TypedDict):
+    """Clock and resources of an engine; an array's also case by case."""
+
+    clock_mhz: float
+    clock_pessimistic_mhz: float
+    clock_likely_mhz: float
+    clock_optimistic_mhz: float
+    lut_count: float
+    lut_pessimistic_count: float | None
+    lut_likely_count: float | None
+    lut_optimistic_count: float | None
+    ff_count: float
+    ff_pessimistic_count: float | None
+    ff_likely_count: float | None
+    ff_optimistic_count: float | None
+    bram36_count: float
+    bram36_pessimistic_count: float | None
+    bram36_likely_count: float | None
+    bram36_optimistic_count: float | None
+    dsp_count: float
+    dsp_pessimistic_count: float | None
+    dsp_likely_count: float | None
+    dsp_optimistic_count: float | None
+    uram_count: float
+    memory_channel_count: float
+
+
+def _of_engine(engine: Engine) -> _OfEngine:
+    intervals = engine.resource_cases if isinstance(engine, SystolicArray) else {}
+    lut, ff, bram36, dsp = (_cases(intervals.get(name)) for name in ("lut", "ff", "bram36", "dsp"))
+    clocks, resources = engine.clock_cases_mhz, engine.resources
+    return {
+        "clock_mhz": engine.clock_mhz,
+        "clock_pessimistic_mhz": clocks.pessimistic,
+        "clock_likely_mhz": clocks.likely,
+        "clock_optimistic_mhz": clocks.optimistic,
+        "lut_count": resources.lut,
+        "lut_pessimistic_count": lut[0],
+        "lut_likely_count": lut[1],
+        "lut_optimistic_count": lut[2],
+        "ff_count": resources.ff,
+        "ff_pessimistic_count": ff[0],
+        "ff_likely_count": ff[1],
+        "ff_optimistic_count": ff[2],
+        "bram36_count": resources.bram36,
+        "bram36_pessimistic_count": bram36[0],
+        "bram36_likely_count": bram36[1],
+        "bram36_optimistic_count": bram36[2],
+        "dsp_count": resources.dsp,
+        "dsp_pessimistic_count": dsp[0],
+        "dsp_likely_count": dsp[1],
+        "dsp_optimistic_count": dsp[2],
+        "uram_count": resources.uram,
+        "memory_channel_count": resources.memory_channels,
     }
 
 

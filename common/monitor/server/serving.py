@@ -7,7 +7,7 @@ import contextlib
 import signal
 import socket
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -159,19 +159,24 @@ async def serve(
 
     server.capture_signals = contextlib.nullcontext  # uvicorn raises a signal again amid its own shutdown
     with _signals(lambda *_: setattr(server, "should_exit", True)):
-        serving = asyncio.create_task(server.serve([]))  # no socket: connections are let in here
-        own = [asyncio.create_task(task) for task in (tick_forever(tick), let_in())]
-        try:
-            await asyncio.wait((serving, *own), return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            server.should_exit = True
-            for task in own:
-                task.cancel()
-            bound.close()
-            await serving
+        await _until_one_ends(server, bound, tick_forever(tick), let_in())
+
+
+async def _until_one_ends(server: uvicorn.Server, bound: socket.socket, *beside: Coroutine[None, None, None]) -> None:
+    """Serve, and do what is done beside it, until the first of them ends; raise what that raised."""
+    serving = asyncio.create_task(server.serve([]))  # no socket: connections are let in by one of the others
+    own = [asyncio.create_task(task) for task in beside]
+    try:
+        await asyncio.wait((serving, *own), return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        server.should_exit = True
         for task in own:
-            with contextlib.suppress(asyncio.CancelledError):
-                await task  # raises what a tick raised
+            task.cancel()
+        bound.close()
+        await serving
+    for task in own:
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
 
 
 async def _let_in(bound: socket.socket, doors: Doors, server: uvicorn.Server) -> None:

@@ -164,12 +164,8 @@ def take_turns(
     Raises:
         PipelineError: a run failed before one of each session was counted.
     """
-    events = max(sessions.events_per_run for sessions in contenders)
-    affordable = max(2 if 2 * events < RUNTIME_EVENT_LIMIT else 1, TRACE_EVENT_LIMIT // events)
-    warmup_due = min(budget.warmup, affordable // 2)
-    due, stored = affordable - warmup_due, CAPACITY
-    if budget.duration_s is None:
-        due, stored = min(budget.runs, due), min(budget.warmup + budget.runs, CAPACITY)
+    warmup_due, due = _profiled_runs(contenders, budget)
+    stored = CAPACITY if budget.duration_s else min(budget.warmup + budget.runs, CAPACITY)
     turns = [(sessions, Recorder(stored), Recorder(warmup_due + due)) for sessions in contenders]
     failure = ""
     try:
@@ -192,6 +188,15 @@ def take_turns(
         )
         failure = f"failed after {counts} ({error.problem})"
     return [Runs(plain, profiled, budget.warmup, failure) for _, plain, profiled in turns]
+
+
+def _profiled_runs(contenders: Sequence[Sessions], budget: Budget) -> tuple[int, int]:
+    """Return how many runs are profiled during the warm-up and after it: as many as a trace of each model can hold."""
+    events = max(sessions.events_per_run for sessions in contenders)
+    affordable = max(2 if 2 * events < RUNTIME_EVENT_LIMIT else 1, TRACE_EVENT_LIMIT // events)
+    warmup_due = min(budget.warmup, affordable // 2)
+    due = affordable - warmup_due
+    return warmup_due, due if budget.duration_s else min(budget.runs, due)
 
 
 def _turn(turns: Sequence[tuple[Sessions, Recorder, Recorder]], step: int, profiled_due: int) -> None:

@@ -84,13 +84,28 @@ def report_html(
 
 
 def _page(findings: Findings, summary: str, drawings: str, plain: Callable[[str], str], most_rows: int) -> str:
-    tables, documents = findings.tables, findings.documents
     warnings = sorted_warnings(findings, plain)
+    sections = _sections(findings, summary, drawings, note_groups(warnings), most_rows)
+    links = "".join(f'<a href="#{name}">{title}</a>' for name, (title, content) in sections.items() if content)
+    model = next((stage.model_path for stage in findings.stages if stage.model_path), "no model")
+    answer = plain(answer_of(findings))
+    profile = f"Inference profile of {model}"
+    top = [f"<h1>{escape(answer or profile)}</h1>", *([f"<p>{escape(profile)}</p>"] if answer else [])]
+    top.append(head(findings, first_warnings(warnings), plain))
+    parts = (section(name, *content) for name, content in sections.items())
+    return page(f"Profile of {model}", [*top, f"<nav>{links}</nav>", *parts], STYLE, SCRIPT)
+
+
+def _sections(
+    findings: Findings, summary: str, drawings: str, notes: str, most_rows: int
+) -> dict[str, tuple[str, str]]:
+    """Return title and content of each section by its anchor; one without its tables has no content."""
+    tables, documents = findings.tables, findings.documents
     plan, front = tables.get("offload_plan", ()), tables.get("offload_front", ())
     compared, speedup = tables.get("offload_comparison", ()), tables.get("speedup", ())
     is_judged = not is_not_judged(tables.get("offload_verdict"))
     bottlenecks = partial(bottleneck_table, labels=findings.labels(), marks=findings.marks())
-    sections = {
+    return {
         "graph": ("The model by blocks", graph(findings) if "op_roofline" in tables else ""),
         "pictures": ("Pictures", drawings),
         "operators": ("By operator type", _of(tables.get("op_roofline"), operator_table)),
@@ -118,18 +133,10 @@ def _page(findings: Findings, summary: str, drawings: str, plain: Callable[[str]
         "design": ("Design space", design_tables(tables)),
         "load": ("Load tests", load_section(tables, documents)),
         "ceilings": ("Host ceilings", ceiling_table(documents.get("host_ceilings"))),
-        "notes": ("Notes and warnings", note_groups(warnings)),
+        "notes": ("Notes and warnings", notes),
         "summary": ("Summary", f"<details><summary>as text</summary><pre>{escape(summary)}</pre></details>"),
         "provenance": ("Provenance", provenance_tables(findings.stages)),
     }
-    links = "".join(f'<a href="#{name}">{title}</a>' for name, (title, content) in sections.items() if content)
-    model = next((stage.model_path for stage in findings.stages if stage.model_path), "no model")
-    answer = plain(answer_of(findings))
-    profile = f"Inference profile of {model}"
-    top = [f"<h1>{escape(answer or profile)}</h1>", *([f"<p>{escape(profile)}</p>"] if answer else [])]
-    top.append(head(findings, first_warnings(warnings), plain))
-    parts = (section(name, *content) for name, content in sections.items())
-    return page(f"Profile of {model}", [*top, f"<nav>{links}</nav>", *parts], STYLE, SCRIPT)
 
 
 def _of(rows: Rows | None, build: Callable[[Rows], str]) -> str:
