@@ -3,7 +3,8 @@
 Reads   run_latency.csv and latency_summary.json of both folders; where they are, the other tables of 01,
         op_metrics.csv, op_edges.csv, node_map.csv, op_roofline.csv, host_ceilings.json, energy_summary.json,
         the plan of 07 (offload_verdict.csv, offload_comparison.csv, offload_plan.csv, board_resources.csv),
-        load_summary.json and load_best.json. What is older than the times is left out with a note.
+        load_summary.json and load_best.json. Tables that are older than the
+        times are left out, with a note.
 Writes  comparison.csv (a row per figure and per group of executed nodes), comparison.md for a pull request, and
         comparison.html; of the first folder compared comparison_stacks.folded, for a differential flame graph by
         flamegraph.pl. 06 draws the differences.

@@ -201,7 +201,7 @@ def _clock_lines(found: Sequence[Closure]) -> Iterator[str]:
 
 
 def _rows(title: str, rows: Sequence[Judged], unit: float) -> Iterator[str]:
-    """Yield a line for each figure; an exclamation mark stands beside those outside their interval."""
+    """Yield a line for each figure; an exclamation mark is beside those outside their interval."""
     yield f"{title:48}{'published':>12}{'likely':>12}{'interval':>24}{'error':>8}  source"
     for row in rows:
         low, high = row.likely * row.band.low, row.likely * row.band.high

@@ -8,7 +8,7 @@ addition, ReLU) computes in numpy, where the plan has the array's epilogue. Chec
 sums equal numpy's, outputs equal numpy's network and are within one step of ONNX Runtime's, and the cycles of each call
 are those that the plan computes with.
 
-Host times stand for a slow core (--host-macs-per-s), so that the plan offloads all that it can: no card pays for a
+Host times are those of a slow core (--host-macs-per-s), so that the plan offloads all that it can: no card pays for a
 network of 12.5 M multiply-accumulates beside a fast host.
 """
 

@@ -18,7 +18,7 @@ from pathlib import Path
 from common.power.processors import COLUMNS, PROCESSORS, plain_name
 
 KINDS = ("intel xeon", "intel core", "amd epyc", "amd ryzen")  # what runs ONNX Runtime today
-# Hardware threads of a package that the name does not tell: Boavizta/Energizta, data/cpu.csv.
+# Hardware threads of a package, which its name does not say: Boavizta/Energizta, data/cpu.csv.
 THREADS = {
     "intel xeon platinum 8124m": 36,
     "intel xeon platinum 8151": 24,

@@ -108,7 +108,7 @@ def _inverted(builder: GraphBuilder, x: str, path: str, sizes: tuple[int, int, i
 
 
 def _alexnet() -> onnx.ModelProto:
-    """CaffeNet's five convolutions on 227 × 227 pixels, two of them in two groups; a mean stands for its classifier."""
+    """CaffeNet's five convolutions on 227 × 227 pixels, two of them in two groups; a mean replaces its classifier."""
     builder = GraphBuilder("alexnet", has_weights=False)
     x, channels = "input", 3
     for number, (width, window, stride, pad, groups, is_pooled) in enumerate(ALEXNET):

@@ -53,8 +53,8 @@ def recorded_doubts(
 def instabilities(latency: Mapping[str, Any]) -> Iterable[str]:
     """Yield why the median is not settled: its interval is too wide, or the slow runs are too far from it.
 
-    Without a steady state, the interval holds the medians of all quarters of the runs: what moved the level without
-    moving them has not moved the median. Nor have a few very slow runs, whatever they do to the standard deviation.
+    Without a steady state, the interval holds the medians of all quarters of the runs. A change of level that did
+    not move them has not moved the median. Nor have a few very slow runs, whatever they do to the standard deviation.
     """
     median, low, high = (latency[f"p50{end}_us"] for end in ("", "_low", "_high"))
     if median and low is not None and (width := (high - low) / median) > WIDEST_INTERVAL:

@@ -1,7 +1,7 @@
 """Names in messages: as they can be shown, lists that are cut off, and known names that are similar to an unknown one.
 
-Names come from models, files and command lines, and may hold any character. Tables keep them as they are. What is shown
-of them is escaped here, so that no name moves a cursor, breaks a line, or reads as one of our quantities.
+Names come from models, files and command lines, and may hold any character. Tables keep them as they are. Here they
+are escaped for messages, so that no name moves a cursor, breaks a line, or reads as one of our quantities.
 """
 
 from __future__ import annotations

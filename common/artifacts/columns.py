@@ -914,7 +914,7 @@ _interval(
     "gain",
     "_us",
     "By how much the makespan of one inference would fall at most, from the critical path evaluated again; empty where "
-    "no table tells. Gains overlap and do not add up",
+    "no table says. Gains overlap and do not add up",
     nullable=True,
 )
 _amount("span_gain_us", "By how much the span would fall at most", nullable=True)
@@ -949,7 +949,7 @@ _count("padded_length", "Length that all requests of the batch were padded to; 0
 _amount("formation_us", "Age of the oldest request when the batch was formed")
 _amount(
     "generator_late_us",
-    "How long the batch stood still although the policy allowed it and its worker was free: the generator's own delay",
+    "How long the batch waited although the policy allowed it and its worker was free: the generator's own delay",
 )
 for _name, _what in (
     ("decode", "Time to decode the images of the batch"),

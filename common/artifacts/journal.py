@@ -1,4 +1,4 @@
-"""Files put in place together: what a kill or a power loss cuts short, the next stage on that folder completes.
+"""Files put in place together: the next stage on the folder completes what a kill or a power loss cut short.
 
 A stage prepares its files in a staging folder. To commit, it writes a journal of the renames there, does them, and
 removes the staging folder. A staging folder with a journal is a commit that was cut short: whoever meets it does the

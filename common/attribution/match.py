@@ -1,7 +1,7 @@
 """The rules that match each source node to the executed node that computes it.
 
-ONNX Runtime fuses, renames, inserts and removes nodes, and changes their layout. What survives are tensor names and, in
-part, node names. The rules apply in this order, and each source node is claimed once:
+ONNX Runtime fuses, renames, inserts and removes nodes, and changes their layout. Tensor names survive, and
+some node names. The rules apply in this order, and each source node is claimed once:
 
 nchwc_name       A node on the blocked layout is named ``<tensor>[_bn|_mul]_nchwc`` after the tensor that it wrote.
                  It comes first, because the change of layout behind it writes a tensor of that very name.

@@ -4,8 +4,8 @@
 PyTorch 1.9, writes the list alone. An event of category ``cpu_op`` is an operator (``Operator`` up to 1.9). A step of a
 schedule has a category of its own since 1.12.
 
-A program that trains has more than the forward pass. What computes gradients runs within events of ``autograd::``, or
-whose names end with ``Backward``. The calls of an optimizer are within an event ``Optimizer.step#…``.
+A program that trains has more than the forward pass. Its gradients are computed within events whose names begin
+with ``autograd::`` or end with ``Backward``. The calls of an optimizer are within an event ``Optimizer.step#…``.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ Names = str | tuple[str, ...]  # a name, or several readings of it: the first th
 
 @dataclass(frozen=True, slots=True)
 class Layer:
-    """A layer that ran; what the profile does not give is empty or None.
+    """A layer that ran; a figure that the profile does not give is empty or None.
 
     Attributes:
         sources: names that the model may know: of nodes that the layer computes, or of tensors that it writes.

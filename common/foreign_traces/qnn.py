@@ -6,8 +6,8 @@ another one: by those that the schematic names, else by what reads it.
 ONNX Runtime names a node that it moved to another layout ``<node>_token_<number>``. Its QNN provider appends
 ``_<number>`` to a name that it has used before (microsoft/onnxruntime, pull request 25702), as in ``Conv_token_1_2``.
 Qualcomm's converters turn all names into identifiers of C. Around a node they insert changes of shape, layout and type,
-which have its name, or that of its tensor, with an ending such as ``_pre_reshape`` or ``_nfc``; what they fuse into one
-normalization is named after the last tensor, as ``rms_norm__Mul_2_output_0``. These forms were taken from profiles of
+which have its name, or that of its tensor, with an ending such as ``_pre_reshape`` or ``_nfc``; a normalization that
+they fuse is named after its last tensor, as ``rms_norm__Mul_2_output_0``. These forms were taken from profiles of
 johnmaster/Cross-Backend_LLM_Inference_on_SnapDragon (qnn-profile-viewer 2.47).
 """
 

@@ -1,9 +1,9 @@
 """The energy models of hosts: what arithmetic and data movement of nodes cost, relative to each other.
 
 ``Σ flops x pJ/FLOP(dtype) + Σ bytes x pJ/byte(memory level)`` is the dynamic energy of the roofline (Choi, Bedard,
-Fowler, Vuduc, "A roofline model of energy", IPDPS 2013). It divides the dynamic energy of a run over the nodes. What
-the run takes as a whole follows from the power of the host. configs/energy.yaml holds the coefficients, each with its
-interval, source and trust mark.
+Fowler, Vuduc, "A roofline model of energy", IPDPS 2013). It divides the dynamic energy of a run over the nodes.
+The energy of the whole run follows from the power of the host. configs/energy.yaml holds the coefficients, each with
+its interval, source and trust mark.
 """
 
 from __future__ import annotations

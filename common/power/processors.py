@@ -61,7 +61,7 @@ class HostFacts:
 
     @classmethod
     def of(cls, host: Mapping[str, Any]) -> HostFacts:
-        """Return the facts that a sidecar has; what has another type is unknown, and all of a sidecar that is older."""
+        """Return the facts of a sidecar; those of another type are unknown, and so are all of an older sidecar."""
         if "is_virtual" not in host:
             return cls()
         signature, name = host.get("cpu_signature"), host.get("cpu_model")

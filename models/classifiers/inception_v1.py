@@ -1,7 +1,7 @@
 """Inception v1, GoogLeNet (Szegedy et al., arXiv:1409.4842, table 1), without its auxiliary classifiers.
 
 6,998,552 parameters, as in the BVLC model; 1.58 G multiply-accumulates per 224×224 image. Local response
-normalization is left out: what was deployed later does without it, and it has no parameters.
+normalization is left out: later versions do without it, and it has no parameters.
 """
 
 from __future__ import annotations

@@ -135,7 +135,7 @@ def make_plan(workload: Workload, request: Request, models: Models) -> Plan:
 
 
 def in_case(problem: Problem, workload: Workload, case: Case) -> Problem:
-    """Return the problem with the host's times in one case: what stays on the host is as short as the run itself."""
+    """Return the problem with the host's times in one case, which is the case of the whole run."""
     times = workload.step_times(case)
     items = (replace(item, host_us=us) for item, us in zip(problem.items, times, strict=True))
     return replace(problem, items=tuple(items))

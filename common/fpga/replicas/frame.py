@@ -85,8 +85,8 @@ def frame_of(plan: Plan) -> Frame:
 def _rest_us(plan: Plan, on_card: frozenset[int]) -> ThreePoint:
     """Return the time of the steps that stay on the host; a long one is pessimistic for a rate.
 
-    In the pessimistic case the whole gap between nodes stays. In the others each node that moves takes its share along:
-    what the runtime did between nodes is what launches do now, and these are a resource of their own.
+    In the pessimistic case the whole gap between nodes stays. In the others each node that moves has its share with
+    it: launches now do the work of the runtime between nodes, and they are a resource of their own.
     """
 
     def rest_us(case: Case) -> float:

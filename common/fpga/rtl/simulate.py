@@ -135,7 +135,7 @@ def _b_tiles(product: ArrayProduct) -> Matrix:
 
 
 def _tiles(operand: Matrix, side: int, product: ArrayProduct) -> Matrix:
-    """Return (lines, k) as (tiles, steps, side * simd); what a tile or a step has too much of is zero."""
+    """Return (lines, k) as (tiles, steps, side * simd), padded with zeros."""
     (lines, k), simd = operand.shape, product.design.simd
     tiles = ceil(lines / side)
     padded = np.pad(operand, ((0, tiles * side - lines), (0, product.steps * simd - k)))

@@ -18,7 +18,7 @@ BUFFER_ACCESSES = 2  # a byte from the card's memory is written to a buffer once
 class HostRun:
     """One inference on the host alone, and the part of it that the plan moves; a short inference is pessimistic.
 
-    What stays on the host is part of the inference before and after, so it has the same case on both sides: a plan that
+    The part that stays on the host is the same before and after, so it has the same case on both sides. A plan that
     moves nothing changes nothing in any case.
 
     Attributes:

@@ -67,7 +67,7 @@ class Feed:
     def runs(self, first: int) -> tuple[Samples, Samples, int]:
         """Return ends and durations from a run on, oldest first, and how many runs there are now.
 
-        What is overwritten while it is copied is left out, and so is the place that may be written right now.
+        Runs that are overwritten while they are copied are left out, and so is the place that may be written right now.
         """
         count = self.count
         first = max(first, count - CAPACITY)

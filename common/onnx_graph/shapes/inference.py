@@ -31,7 +31,7 @@ class Learned:
 
     Attributes:
         region: the model's region with any types, from which the others take their nodes.
-        first: the state at the first binding. What is unknown there is unknown over symbols, whatever it is elsewhere.
+        first: the state at the first binding. A shape that is unknown there is unknown over symbols, too.
         budget: what may still be computed of values, at all bindings together.
         has_bounds: whether to seek bounds: all is known at the first binding, or a bound completes a shape there.
     """

@@ -94,7 +94,7 @@ def _subtitle(plan: Sequence[OffloadPlanRow]) -> str:
 def bars(terms: Terms, objective: str) -> dict[str, dict[str, float]]:
     """Return the parts of each bar by its label, in the unit of the terms; host total × (1 - f) stays, the rest moves.
 
-    What is hidden is a negative part, so that the parts of a bar add up to its total.
+    Hidden time is a negative part, so that the parts of a bar add up to its total.
     """
     bar_parts = {"host alone": dict(zip(("rest", "moved"), _divided(terms, objective, "likely"), strict=True))}
     for case in CASES:

@@ -164,7 +164,7 @@ class _Cuts:
         return self.moving[end] - self.moving[begin] > LARGE
 
     def take(self, gate: int) -> None:
-        """Add a gate; what is beside it becomes loose, and other gates become cheaper."""
+        """Add a gate; its neighbours become loose, and other gates become cheaper."""
         self.gates.insert(bisect(self.gates, gate), gate)
         new = self.beside[gate] & ~self.loose
         self.loose |= new

@@ -22,7 +22,7 @@ FindValue: TypeAlias = Callable[[str], Array | None]
 class UnfitError(Exception):
     """The node breaks its operator's specification, so nothing is known about its outputs.
 
-    What is wrong with the node is reported where its work is counted.
+    An error in the node is reported where its work is counted.
     """
 
 
