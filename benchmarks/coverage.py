@@ -53,7 +53,6 @@ class Spread:
         median: of the families' medians.
         family_sd: between families; the uncertainty of their mean counts as well.
         design_sd: within families.
-        family_count: families.
     """
 
     mean: float

@@ -68,8 +68,6 @@ class TileRun:
     """A tile of a layer on an array: its layer, and its operands as random numbers.
 
     Attributes:
-        design: the array.
-        nest: the tile.
         image: input elements, by channel, row and column.
         weights: by output channel, input channel, row and column of the window.
     """

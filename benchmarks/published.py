@@ -55,7 +55,6 @@ class GenericFigures:
     """Times of whole networks on one array that was built for none of them, in µs of one image.
 
     Attributes:
-        design: the array.
         is_convolutions_only: whether the processor computes the fully connected layers, outside the times.
         time_us: by network.
     """
@@ -84,8 +83,6 @@ class Card:
         board: a file of configs/boards.
         engines: their vendor's name.
         file: of configs/engines; empty where there is none.
-        count: of the engines.
-        clock_mhz: of their arrays.
     """
 
     board: str

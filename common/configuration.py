@@ -49,8 +49,6 @@ class Section:
     :meth:`close` refuses every key that nobody read, in this section and in the sections below it.
 
     Args:
-        path: the file, for messages.
-        content: the mapping.
         name: path of the mapping in the file, such as ``memory`` or ``boards.u280``; empty for the whole file.
 
     Raises:

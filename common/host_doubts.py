@@ -24,7 +24,6 @@ def host_doubts(latency: Mapping[str, Any], gap_us: float, event_count: int, not
         latency: fields of the latency summary.
         gap_us: the unprofiled median less the times of all nodes.
         event_count: how many nodes one run executes.
-        notes: of the measurement.
     """
     busy = (note.partition(";")[0] for note in notes if note.startswith(BUSY))
     few = latency["p50_low_us"] is None
@@ -44,7 +43,6 @@ def recorded_doubts(
         latency: fields of the latency summary.
         timed: rows with the time of each executed node and of the gap.
         nodes: rows of op_latency.
-        notes: of the measurement.
     """
     gap_us = sum(row["node_latency_us"] for row in timed if row["row_kind"] == "gap")
     return host_doubts(latency, gap_us, sum(row["events_per_run_count"] or 0 for row in nodes), notes)

@@ -111,7 +111,6 @@ def recorded_session(values: Mapping[str, Any], given: Collection[str]) -> Recor
     """Return what is given of a session that was recorded elsewhere.
 
     Args:
-        values: by quantity.
         given: quantities that the command line gives; others of a measurement are without effect.
 
     Raises:
@@ -169,7 +168,6 @@ def imported_trace(session: RecordedSession, model: Graph, dimensions: Mapping[s
     """Read a trace of ONNX Runtime and the graph that it executed.
 
     Args:
-        session: the trace and its graph.
         model: the model with its dimensions bound.
         dimensions: the sizes of these dimensions.
 

@@ -26,7 +26,6 @@ def list_items(path: Path, key: str, kind: str) -> Iterator[Any]:
     Memory does not grow with the file. Everything beside the list is skipped.
 
     Args:
-        path: the file.
         key: of the list, where the file holds an object.
         kind: what the file should be, for messages.
 

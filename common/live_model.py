@@ -29,9 +29,7 @@ def loaded(
     """Load a model, run it once, and count what a run computes.
 
     Args:
-        path: the file.
         sizes: given sizes of dynamic dimensions, and those of lower precedence.
-        files: files of inputs.
         values: settings of the session, and the seed of the other inputs.
         live: the runs, which may be over before the model is loaded.
         note: receives what is missing.

@@ -49,7 +49,6 @@ def measured_pair(
 
     Args:
         contenders: both sides.
-        models: the graph of each.
         budget: of all parts together, but for the warm-up, which each part has.
         folder: where the sessions leave their traces.
         new_bar: makes what hears of the progress of one part.

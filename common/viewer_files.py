@@ -36,8 +36,6 @@ def plan_file(tables: Tables, model: str, answer: str, verdicts: Mapping[str, st
     """Return the timeline of the plan; nothing without one.
 
     Args:
-        tables: those of the plan.
-        model: name of its file.
         answer: whether the plan pays, or why nobody can say, in one sentence.
         verdicts: what a copy of the plan's figures says beside them.
     """

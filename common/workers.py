@@ -49,7 +49,6 @@ class Workers:
     """The choice of an executor.
 
     Attributes:
-        processes: of this machine.
         cluster: one of ``CLUSTERS`` instead; empty for none.
         address: of the cluster; empty for the one that its environment variable names.
     """
@@ -70,7 +69,6 @@ class Workers:
         """Yield the place of each call and its result, as they come.
 
         Args:
-            calls: what to compute.
             around: returns what each call runs in, such as a cache in use; on a cluster they run in nothing.
             is_ended: whether the calls that are left are not wanted any more.
 

@@ -34,7 +34,6 @@ class Folder(TypedReader):
     """The artifacts of one folder.
 
     Args:
-        path: the folder itself.
         record: the sidecar of what this stage will write; reads, notes and the workload are entered as they are read.
         lenient: accept stale tables and tables of another model with a note (the view draws what there is).
 

@@ -109,7 +109,6 @@ def put_in_place(
     """Rename staged files to their targets and remove obsolete ones: all, or after a kill none until the next start.
 
     Args:
-        folder: the folder, which is held.
         files: (staged, target), in the order of the renames.
         obsolete: files of the folder to remove.
         commit_elsewhere: called when all files are on the disk and none is replaced yet; if it raises, none will be.

@@ -36,8 +36,6 @@ def require_fresh(
     """Refuse an artifact that was made from an older version of a table, followed through all recorded reads.
 
     Args:
-        file: the artifact.
-        record: its sidecar.
         remedy: the command to run where its sidecar is corrupt.
         indifferent: names of files that may have been written again, because nothing that counts follows from them.
         descendants: what was made from the artifact.

@@ -46,7 +46,6 @@ def share_reason(
         roofs: what is known of all roofs of the host.
         timed: the node's times.
         sources: the source nodes that it computes.
-        work: the work of these.
         executed: the work of the node's own operator.
     """
     share = placed.roof_share

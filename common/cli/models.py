@@ -18,7 +18,6 @@ class GivenModel:
     """A model and what is given for it.
 
     Attributes:
-        path: the file.
         sizes: of dynamic dimensions, as the flags give them.
         configured: sizes of lower precedence, from the configuration.
         files: files of its inputs, by name.

@@ -22,7 +22,6 @@ class LiveModel:
     """A model that is loaded.
 
     Attributes:
-        run: runs it once.
         nodes: what each node takes of the time of a run, as far as it is known.
         flop_count: operations of a run, where they are known.
         byte_count: compulsory bytes of a run, where they are known.
@@ -38,7 +37,6 @@ class ContinuousRuns:
     """Runs a model from :meth:`begin` to the end of a ``with`` block; nothing waits for the model to be loaded.
 
     Args:
-        source: where the runs are entered.
         prepare: loads the model; called in the thread, with these runs.
         slow: what looks for culprits of slow runs.
 

@@ -56,10 +56,6 @@ class Stretch:
 class History:
     """Writes each second of a run of the monitor.
 
-    Args:
-        store: where to.
-        run_id: the run.
-
     Attributes:
         whole: figures of all runs, as of the last second.
     """

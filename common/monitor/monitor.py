@@ -36,12 +36,9 @@ class LiveSource:
     """The source of the figures: a model that this process runs, or what another process posts.
 
     Attributes:
-        model: its name.
-        feed: its runs.
         gauges: figures that the source itself gives, such as the depth of its queue.
         gauges_s: when it gave them, on the clock of ``time.monotonic``.
         nodes: what its nodes take, as far as it is known; the longest first.
-        failed_run_count: runs that failed.
         error: why nothing runs; None while all is well.
         is_ready: whether runs have begun.
     """
@@ -71,9 +68,7 @@ class Monitor:
     """Makes ticks; all methods but those of its writer run in one thread.
 
     Args:
-        source: what is shown.
         history: where the seconds go.
-        watch: alarms.
         sensed: returns the newest samples of the sensors, by the keys of figures.
         derived: returns figures that follow from the runs per s of the window.
         slow: what looks for culprits of slow runs; without it there are none.
@@ -107,7 +102,6 @@ class Monitor:
         """Return the next tick as JSON.
 
         Args:
-            number: of the tick.
             own: figures of the dashboard itself.
 
         Raises:

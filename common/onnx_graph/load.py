@@ -63,7 +63,6 @@ def load_model(
     """Load the graph at ``path``.
 
     Args:
-        path: an ONNX file.
         given: bindings, each of which must name a dynamic dimension of this model.
         configured: bindings of lower precedence; those of other models' dimensions are ignored.
         values: values of graph inputs; their shapes bind dimensions, and other shapes may depend on them.

@@ -68,7 +68,6 @@ def estimate(
         works: every executed node and the gap, by name.
         run_us: unprofiled latency.
         threads: hardware threads in use.
-        power: of the host.
         dram_pj_per_byte: what the traffic of a modelled memory costs.
         model: divides the energy over the nodes.
         factors: emissions and prices.

@@ -84,7 +84,6 @@ def dynamic_energy(
 
     Args:
         works: every executed node, and the gap.
-        model: the coefficients.
         cache_bytes: size of the last-level cache; if None, every byte comes from DRAM.
         compute: point of the interval of pJ per FLOP.
         movement: point of the interval of pJ per byte; its ends also decide the memory level.

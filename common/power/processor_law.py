@@ -34,7 +34,6 @@ class ProcessorLaw:
         full_load_share: all cores at work. Its ends, over its likely value, are the interval at any load.
         busy_points: pairs of a share of the cores in use and the share of the range from idle to full load.
         idle_share: idle packages, by maker and kind: ``intel_server``.
-        memory_idle_w_per_gib: idle memory.
         dram_pj_per_byte: a byte between memory and package.
         families: server processors by generation.
     """

@@ -30,9 +30,7 @@ def complete_executed_graph(executed: Path, session: Session, provider: str, tra
 
     Args:
         executed: where :func:`create_session` was asked to save it.
-        session: the profiled session.
         provider: full name of the execution provider.
-        trace: the trace of the session.
 
     Raises:
         PipelineError: see :func:`write_fused_graph`.
@@ -46,9 +44,7 @@ def write_fused_graph(given: Path, target: Path, assigned: Sequence[AssignedNode
 
     Args:
         given: the graph that the provider was given, as the runtime saved it.
-        target: where to write.
         assigned: the nodes that the runtime gave to the provider, which are all nodes of the graph.
-        traced: the nodes of the trace.
 
     Raises:
         PipelineError: the parts are not those of the saved graph, or not as many as the trace has nodes.

@@ -39,7 +39,6 @@ def provider_layers(folder: Path, feeds: Feeds, settings: SessionSettings, sourc
     Args:
         folder: where :func:`create_session` left the graph that the provider was given.
         feeds: an array per graph input.
-        settings: settings of the measured sessions.
         source: the model, which names the source node of a layer.
 
     Returns:

@@ -99,8 +99,6 @@ def conclude_recording(path: Path, recorded: Trace, threads: int | None, warmup:
     """Find out which runs of a recorded trace count.
 
     Args:
-        path: the file of the trace.
-        recorded: all runs of the trace.
         threads: the recorded thread count; None: the one in the trace.
         warmup: runs to leave out at the start; None: see the module's rule.
 

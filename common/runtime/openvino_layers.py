@@ -178,7 +178,6 @@ def count_layers(
         model: the graph that the provider was given, of static input shapes.
         feeds: an array per graph input.
         threads: thread count of OpenVINO, as given to the provider.
-        runs: counted runs.
         warmup: runs before those, at least one.
         beside: called and timed after each run, so that both see the same machine.
 

@@ -72,7 +72,6 @@ def refuse(provider: str, left: Iterable[tuple[str, str, str]]) -> None:
     """Refuse nodes that another provider has.
 
     Args:
-        provider: the requested one.
         left: name, operator and provider of each such node.
 
     Raises:

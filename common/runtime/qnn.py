@@ -50,7 +50,6 @@ class QnnSettings:
     """Settings of a recording.
 
     Attributes:
-        runs: inferences.
         soc_model: Qualcomm's number of the chip that the graph is compiled for.
         level: profiling level, a key of ``LEVELS``; ``optrace`` adds the schematic.
         performance_mode: what the processor's clocks are set to; the emulator has none.
@@ -119,10 +118,7 @@ def record(model: Path, feeds: Feeds, dims: Mapping[str, int], settings: QnnSett
     """Run a model on the HTP and return what QNN wrote.
 
     Args:
-        model: the ONNX file.
-        feeds: its inputs.
         dims: sizes of its dynamic dimensions; QNN takes static shapes only.
-        settings: of the recording.
         folder: an empty folder for the files.
 
     Raises:

@@ -48,7 +48,6 @@ def html_table(
 
     Args:
         header: names of the columns.
-        rows: cells.
         aside: a text below.
         nodes: numbers of the executed nodes that each row is about.
     """

@@ -30,7 +30,6 @@ def rank_nodes(nodes: Iterable[RankedRow], labels: Mapping[str, str], count: int
     """Rank the slowest nodes; the gap and nodes that the profiler's correction dominates are left out.
 
     Args:
-        nodes: rows of a table.
         labels: of every executed node.
         count: most nodes to rank.
     """

@@ -116,7 +116,6 @@ def label_nodes(sources_of: Mapping[str, Sequence[Source]], width: int = LABEL_W
     Args:
         sources_of: name and operator type of the source nodes that each executed node computes, in graph order. A node
             without any (the runtime inserted it) is labelled by its own name.
-        width: longest label.
     """
     own = _own_names([name for name, sources in sources_of.items() if not sources])
     places = {name: _place(own.get(name, name), sources) for name, sources in sources_of.items()}

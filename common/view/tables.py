@@ -55,7 +55,6 @@ class Table(Generic[Row_contra]):
         """Return the table for a terminal.
 
         Args:
-            rows: the rows.
             first: cells of rows above.
             last: cells of rows below, such as sums.
             width: columns of the terminal; the first cells are shortened where the table would be wider.
@@ -74,7 +73,6 @@ class Table(Generic[Row_contra]):
         """Return the table for a page, or nothing for no rows.
 
         Args:
-            rows: the rows.
             aside: a text below.
             nodes: numbers of the executed nodes that each row is about.
             last: cells of rows below, such as sums.

@@ -24,7 +24,6 @@ class ExecutedCost:
     """Cost of one executed node in one run.
 
     Attributes:
-        name: of the node.
         latency_us: its corrected time.
         energy_uj: None where neither a sensor nor the model knows it.
         is_critical: whether it is on the critical path.
@@ -194,7 +193,6 @@ def divided_run(
     Args:
         own_us: time of each step.
         surplus: by how much each is too long.
-        run_us: the whole run.
         is_gap_divided: whether the steps share the gap, each in proportion to its time.
     """
     sum_us = sum(own_us)

@@ -67,7 +67,6 @@ class MapForm:
 
     Attributes:
         below: the map that the window slides over.
-        window: the window.
         result: the map that the layer writes.
         source: the tensor that the window slides over.
         added: tensors that are read element by element, where the result is.
@@ -87,8 +86,6 @@ class MapLayer:
     Attributes:
         name: its last source node.
         kind: of the group: conv, gemm, attention, rowwise, pool, pointwise, none.
-        nodes: its source nodes.
-        op_types: their operators.
         nests: its contractions as loop nests, of one pass.
         passes: how often the nests run in one run of the model.
         macs: multiply-accumulates of all passes.
@@ -125,10 +122,8 @@ class LayerGraph:
     """The layers of a model, in an order in which they can run, and the tensors between them.
 
     Attributes:
-        layers: the layers.
         producer: index of the layer that writes each tensor; inputs of the model have none.
         consumers: indices of the layers that read each tensor.
-        returned: tensors that the model returns.
     """
 
     layers: tuple[MapLayer, ...]
@@ -147,7 +142,6 @@ def layer_graph(
     """Return the layers of a model from the rows of op_metrics and its source graph.
 
     Args:
-        metrics: rows of op_metrics.
         graph: the same model's graph.
         counts_elements: whether each element counts as one byte.
         groups: nodes of each layer, in an order in which they can run; by default those of :func:`fuse`.

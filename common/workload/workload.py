@@ -35,12 +35,10 @@ class Workload:
     """The source graph in groups, with the host's cost of each.
 
     Attributes:
-        graph: the source graph.
         groups: the groups of the graph, in an order in which they can run.
         layers: what each source node computes.
         work: MACs and FLOPs of each source node.
         in_bodies: source nodes inside of a loop or a branch.
-        costs: host cost of each group.
         executed: nodes of one run on the host, in order.
         inserted: names of those that the runtime inserted.
         host: the whole run.

@@ -11,7 +11,6 @@ def parse(text: str, *, holds_paths: bool = False) -> Any:
     """Parse JSON.
 
     Args:
-        text: the JSON.
         holds_paths: whether bytes of a path that are no text may be in it, each as half of a surrogate pair.
 
     Raises:

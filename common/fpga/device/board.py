@@ -132,7 +132,6 @@ class Board:
     """An accelerator card or an embedded board.
 
     Attributes:
-        clock_mhz: clock of kernels.
         dsp_pumping: DSP cycles per kernel cycle; an overlay whose DSPs run at twice its clock has its own figure.
         closure: share of each resource up to which designs close timing.
         macs_per_dsp: multiply-accumulates per DSP and cycle, by number format.

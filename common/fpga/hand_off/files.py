@@ -24,8 +24,6 @@ def hand_off_files(plan: Plan, model: str, verdict: Sequence[str], streams: Foun
     """Return the text of every file.
 
     Args:
-        plan: what is built.
-        model: name of the model.
         verdict: what is known of the gain.
         streams: how replicas fill the board.
     """

@@ -98,10 +98,8 @@ class Call:
     """One call of one kernel.
 
     Attributes:
-        kernel: its name.
         candidate: name of the group or chain that it computes.
         groups: indices of its groups, in the order in which they run.
-        task: their layers.
         estimate: cycles of the kernel model.
         time_us: time in force: a given speedup replaces the model's.
         start_us: likely start of its launch or, without one, of the kernel.

@@ -23,8 +23,6 @@ class ComputeUnit:
 
     Attributes:
         name: that of its kernel; members of a team are numbered: ``K1_2``.
-        kernel: name of the kernel.
-        engine: its model.
         region: of the board; None if it spans several.
         ports: its ports; none for a vendor's engine, which comes with its own.
     """

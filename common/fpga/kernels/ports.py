@@ -51,7 +51,6 @@ class MemoryPorts:
     """Equal ports with a channel each; where there are fewer channels than ports, several ports share one.
 
     Attributes:
-        count: number of ports.
         port_bits: width of a port and of one word.
         clock_mhz: clock of the ports, which request one word per cycle.
         channel_count: channels that all ports use together.

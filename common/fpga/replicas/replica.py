@@ -51,7 +51,6 @@ class Replica:
     Attributes:
         main: the array, or a vendor's engine.
         beside: engines for what it does not compute: attention, and rows, pools and elements.
-        room: budget of one replica.
         in_region: most replicas in one region, by which the memory's rate is divided.
     """
 

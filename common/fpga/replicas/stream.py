@@ -86,7 +86,6 @@ class CallTimes:
         board: where.
         models: coefficients of all kernel models.
         precision: number format of the kernels.
-        launch_per: what the host launches.
     """
 
     board: Board

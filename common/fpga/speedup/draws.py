@@ -74,9 +74,6 @@ class Draws:
 
         Args:
             causes: terms with their shares of the variance that the clock does not explain; the shares add up to 1.
-            clock: term of the clock.
-            time_us: of the kernel.
-            clock_mhz: of its engine.
         """
         if not min(time_us.cases) > 0 or time_us.pessimistic == time_us.optimistic:
             return self.of(max(causes, key=causes.__getitem__), time_us)

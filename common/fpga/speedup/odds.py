@@ -22,7 +22,6 @@ class TermInformation:
     """What a term does to the gain, and what knowing it would be worth.
 
     Attributes:
-        term: its name.
         variance_share: share of the variance of the gain's logarithm that this term alone explains (Sobol' 1993).
         pays_probability: that the plan pays if the term is as likely: over the eighth of the draws around that value.
         value: expected saving of one inference beyond the better decision of today, if the term were known before the

@@ -69,7 +69,6 @@ class CaseTotals:
         launch_us: of all launches.
         finish_us: end of the schedule, in which host, link and engines overlap where data allow.
         busy_us: by resource: ``host``, ``h2d``, ``d2h``, and each engine by name with its launches.
-        launch_count: number of launches.
         finish_without_launch_us: finish of the same assignment with free launches; None if not computed.
     """
 

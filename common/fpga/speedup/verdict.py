@@ -60,9 +60,7 @@ def verdicts(
     the speedup are beside it and decide nothing: each takes all unfavourable, or all favourable, assumptions together.
 
     Args:
-        rows: of the speedup.
         odds: distribution of the gain, by objective.
-        host: that it is about.
         energy_source: how the host's energy is known.
         energy_boundary: which part of the host it covers.
     """

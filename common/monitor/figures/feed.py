@@ -84,7 +84,6 @@ def window_figures(ordered_ns: Samples, window_s: float) -> dict[str, float | No
 
     Args:
         ordered_ns: durations of its runs, the shortest first.
-        window_s: its length.
     """
     count = len(ordered_ns)
     return {

@@ -163,7 +163,6 @@ class Guard:
         """Return why a request is refused; None if it is not.
 
         Args:
-            address: address of the client.
             headers: headers of the request, with names in lower case.
             is_holder: whether the request shows the token.
             is_websocket: whether it begins a WebSocket, on which the token comes later. Until then its connection is a

@@ -62,7 +62,6 @@ def certificate_of(tls_cert: Path | None, tls_key: Path | None, public_name: str
         tls_cert: the certificate chain, PEM.
         tls_key: its private key, PEM.
         public_name: the name by which others reach this host, or "".
-        token: the file of the token.
 
     Raises:
         UnusableValueError: others shall reach the host without them, or without a token that its owner has seen; they

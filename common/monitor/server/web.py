@@ -59,7 +59,6 @@ class WebService:
     Args:
         monitor: the source of all answers.
         hub: clients of the ticks.
-        store: the history.
         guard: who may ask.
         doors: who may stay.
         is_attached: whether another process posts the runs.

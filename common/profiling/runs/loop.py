@@ -107,9 +107,7 @@ def prepare(
     """Create both sessions, and run the model for the first time.
 
     Args:
-        model: the ONNX file.
         feeds: an array per graph input.
-        settings: the settings of both sessions.
         folder: where the trace and the executed graph (``executed.onnx``) are left.
         content: what to run instead of the file's own content.
 

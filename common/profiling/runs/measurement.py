@@ -58,12 +58,10 @@ class Measurement:
 
     Attributes:
         trace: the kept runs of the trace; a lost trace has no nodes.
-        recorded: all runs of the trace.
         kept: for each run in ``recorded``, whether ``trace`` has it; a jump of the wall clock spoils the run's times in
             the trace, not its latency.
         steady: the steady part of the unprofiled runs.
         failure: why the measurement ended early; empty if it did not.
-        lacks: what the trace lacks.
         bodies: the naming of the nodes of bodies; see :func:`common.profiling.trace.reader.read_trace`.
     """
 

@@ -127,7 +127,6 @@ def events_by_run(path: Path, runs: Collection[int]) -> Iterator[tuple[int, list
     """Yield the events of some complete runs; with one event per line, other runs are not parsed.
 
     Args:
-        path: the trace.
         runs: positions of the wanted runs in the trace.
 
     Yields:

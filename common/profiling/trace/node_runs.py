@@ -26,7 +26,6 @@ def node_runs(
 
     Args:
         trace_file: the trace of the profiled session.
-        clocks: clocks of all profiled runs.
         warmup: how many of them are not counted.
         bodies: see :func:`common.profiling.trace.reader.read_trace`.
         corrections_us: the profiler's own cost in each node.

@@ -84,7 +84,6 @@ def read_trace(path: Path, bodies: Bodies | None = None, *, partial: bool = Fals
     """Read a trace; memory grows with the number of nodes and runs, not with the file.
 
     Args:
-        path: the trace.
         bodies: needed where two graphs of the model have nodes of one name. For each owner (empty for the main graph)
             and each of its bodies, it maps a node's name in the trace to its unique name.
         partial: accept the complete runs of a trace that ends early, and say so in ``cut``.

@@ -54,7 +54,6 @@ def sound_runs(trace: Trace, clocks: Sequence[RunClock]) -> tuple[bool, ...]:
     ``model_run``, and a backward jump in the last run that is shorter than the node it hits.
 
     Args:
-        trace: the whole trace.
         clocks: clocks of every profiled run that ended, in order. A last run that failed is in the trace as well, but
             is not sound.
     """
@@ -109,8 +108,6 @@ def run_timelines(
     """Return when each node ran, on the clock of ``time.perf_counter``; only the wanted runs are parsed.
 
     Args:
-        path: the file of the trace.
-        trace: the whole of it.
         clocks: clocks of every profiled run, in order.
         runs: positions of the wanted runs in the trace.
         bodies: see :func:`common.profiling.trace.reader.read_trace`.
@@ -142,8 +139,6 @@ def spans_of_runs(
 
     Args:
         trace_file: the trace of the profiled session.
-        clocks: clocks of all profiled runs.
-        wanted: indices of the wanted runs.
         bodies: see :func:`common.profiling.trace.reader.read_trace`.
 
     Raises:

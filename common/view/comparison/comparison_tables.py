@@ -157,10 +157,8 @@ def comparison_report(
     """Return the comparison of one folder for the terminal.
 
     Args:
-        rows: rows of comparison.
         conditions: doubts, and what differs besides the figures.
         labels: labels of the executed nodes of the baseline.
-        baseline: name of the baseline.
     """
     head = f"{verdict_line(rows)} (baseline: {baseline})"
     lines = [printable(head), *map(printable, conditions), ""]
@@ -203,7 +201,6 @@ def comparison_page(
     Args:
         parts: rows of comparison of each folder, with doubts and what differs besides the figures.
         labels: labels of the executed nodes of the baseline.
-        baseline: name of the baseline.
     """
     nodes: Table[ComparisonRow] = Table(node_column("node", labels), *DETAILS)
     body = [f"<h1>Compared with {escape(printable(baseline))}</h1>"]

@@ -135,12 +135,8 @@ def design_report(
     """Return the best design with its bound, then the tables.
 
     Args:
-        best: the best design.
-        points: every design.
         compared: every search.
         budgets: the best design within each area.
-        mappings: contractions of all designs.
-        groups: fused groups of all designs.
     """
     parts = [verdict_lines(best)]
     if len({point["design"] for point in points}) > 1:

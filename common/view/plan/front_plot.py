@@ -40,7 +40,6 @@ def draw_front(front: Sequence[OffloadFrontRow], warning: str = "") -> Figure:
     """Draw every plan in the likely case; those that no other one beats are filled, numbered and listed.
 
     Args:
-        front: offload_front.
         warning: the title where the host's times decide nothing.
     """
     figure = new_figure(warning or _title(front), "likely case · latency is of a batch alone · estimated, not measured")

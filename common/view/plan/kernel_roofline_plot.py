@@ -46,9 +46,7 @@ def draw_kernels(title: str, kernels: pd.DataFrame, ceilings: pd.DataFrame, prec
     """Draw one number format of a kernel list; the peaks of other formats are thin lines.
 
     Args:
-        title: of the list.
         kernels: the kernels or kernels_corrected table.
-        ceilings: kernel_ceilings of one board.
         precision: the format that is drawn.
     """
     shown = kernels[kernels["precision"] == precision]

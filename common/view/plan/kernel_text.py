@@ -56,9 +56,6 @@ def kernels_report(
     """Return both tables in one number format, and the difference in FLOPs and bytes.
 
     Args:
-        title: of the list.
-        kernels: the kernels table.
-        corrected: kernels_corrected.
         precision: the format to show.
         correction: projection_flops, attention_flops and row_flops of one inference.
     """

@@ -49,7 +49,6 @@ def draw_timeline(
     """Draw the host alone above and the lanes of the plan below; return None where nothing moves to the card.
 
     Args:
-        schedule: offload_schedule.
         verdicts: whether the plan pays, where that is known.
         warning: the title where the host's times decide nothing.
     """

@@ -23,7 +23,6 @@ def draw_what_if(rows: Sequence[WhatIfPlansRow], warning: str = "") -> Figure | 
     """Draw a bar per subject from its shortest to its longest inference; return None where nothing was asked.
 
     Args:
-        rows: what_if_plans.
         warning: the title where the host's times decide nothing.
     """
     bars = tornado(rows)

@@ -27,10 +27,7 @@ def energy_report(
     """Return the totals, the largest nodes, the efficiency, and the cost of a million inferences.
 
     Args:
-        profile: rows of ops_profile.
         run_us: latency of one inference.
-        summary: energy_summary.
-        efficiency: efficiency.
         million: what a million inferences emit and cost: ``gco2e``, ``energy_usd``, ``host_usd``, each with ``likely``,
             ``low`` and ``high``.
         labels: of every executed node.

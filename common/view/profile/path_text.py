@@ -42,7 +42,6 @@ def path_report(
 
     Args:
         totals: the figures of the whole graph.
-        path: rows of critical_path.
         unranked: nodes whose time the profiler's own cost dominates.
         cases: ``name``, ``factor``, ``node_count``, ``span_us`` and ``sequential_us`` of each what-if.
         labels: of every executed node.

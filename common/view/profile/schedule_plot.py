@@ -28,7 +28,6 @@ def draw_schedule(schedule: pd.DataFrame, keys: Sequence[KeyNode], gap: float | 
     """Draw a Gantt chart in lanes.
 
     Args:
-        schedule: op_schedule.
         keys: nodes to mark by number.
         gap: its share of the latency where it comes before any operator.
     """

@@ -58,7 +58,6 @@ def symbolic_report(
     """Return MACs by operator type as expressions over the unbound dimensions, and the totals.
 
     Args:
-        metrics: rows of op_metrics.
         macs: sum of the MACs by operator type, for types that have any.
         totals: sum over all nodes by figure.
         of_either: nodes of branches of equal cost, which is that of their If.
@@ -86,7 +85,6 @@ def work_report(
     """Return counts, MACs, FLOPs and bytes by operator type, the largest first; sums leave out unknowns.
 
     Args:
-        metrics: rows of op_metrics.
         bounds: the most that a total can be, by figure; None where there is no bound.
         of_either: nodes of branches of equal cost, which is that of their If.
     """
@@ -144,7 +142,6 @@ def left_out(
     """Return notes on what the totals leave out, by operator type, and why.
 
     Args:
-        metrics: rows of op_metrics.
         unbound: dimensions that are symbols.
         settled: nodes whose shapes given inputs settle.
         of_either: nodes of branches of equal cost, which is that of their If.

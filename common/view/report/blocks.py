@@ -32,9 +32,7 @@ class Block:
     """A module of the model, or some nodes that follow one another.
 
     Attributes:
-        name: what it is called.
         nodes: full names of its executed nodes, in the order of execution.
-        latency_us: their time.
         latency_share: of the whole model.
         bound: the bound that most of this time has; empty where none is known.
         card_share: of this time, what a plan takes to the card; None without a plan.
@@ -70,7 +68,6 @@ def blocks_of(
     """Return the blocks of a model in the order of execution.
 
     Args:
-        roofline: rows of op_roofline.
         modules: of each executed node, the outermost first.
         on_card: executed nodes that a plan computes on the card; None without a plan.
     """
@@ -164,7 +161,6 @@ def block_graph(blocks: Sequence[Block], edges: Iterable[ExecutedEdgesRow], numb
 
     Args:
         blocks: in the order of execution.
-        edges: rows of executed_edges.
         numbers: of the executed nodes.
     """
     if not blocks:

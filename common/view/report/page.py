@@ -71,7 +71,6 @@ def report_html(
 
     Args:
         findings: tables, documents and records of the stages.
-        summary: the closing summary.
         pictures: SVG by the name of the picture.
         plain: spells out the names in angle brackets.
     """

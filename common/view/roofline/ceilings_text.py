@@ -20,7 +20,6 @@ def ceilings_report(ceilings: HostCeilingsDocument, rows: Sequence[Row]) -> str:
     """Return a line per operator, the ridge points, and whether two halves of the measurement agree.
 
     Args:
-        ceilings: host_ceilings.
         rows: label, roof, threads and rate of each measured operator.
     """
     threads = ceilings["threads"]
@@ -58,12 +57,7 @@ def _differences(ceilings: HostCeilingsDocument) -> str:
 
 
 def ceiling_notes(ceilings: HostCeilingsDocument, processor_count: int) -> list[str]:
-    """Return notes on what limits the ceilings, each with its remedy.
-
-    Args:
-        ceilings: host_ceilings.
-        processor_count: processors of the host.
-    """
+    """Return notes on what limits the ceilings, each with its remedy."""
     notes, busy = [], ceilings["busy_processor_count"]
     if ceilings["last_level_cache_bytes"] is None:
         size = f"{ceilings['stream_array_bytes'] // 2**20} MiB"

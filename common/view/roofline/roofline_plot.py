@@ -51,7 +51,6 @@ def draw_roofline(rows: Sequence[OpRooflineRow], keys: Sequence[KeyNode], roof: 
     """Draw arithmetic intensity against attained FLOP/s.
 
     Args:
-        rows: rows of op_roofline.
         keys: nodes to mark by number.
         roof: None where no ceilings are known.
     """

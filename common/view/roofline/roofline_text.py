@@ -43,7 +43,6 @@ def roofline_report(
     """Return a line per operator type, the slowest first, and one for the gap; rates hold for all nodes of a type.
 
     Args:
-        roofline: rows of op_roofline.
         peaks: FLOP/s by name of the roof; peaks that no node is compared with are not shown.
         bandwidth: bytes/s.
         coverage: share of the traced time that has an owner.

@@ -99,7 +99,6 @@ def draw_roofs(axes: Axes, roof: Roof, marks: Sequence[Point] = ()) -> None:
 
     Args:
         axes: axes whose limits are set.
-        roof: the lines.
         marks: places of the drawn data that no label of a slope should cover.
     """
     top, steepest = max(line.rate for line in roof.peaks), max(line.rate for line in roof.slopes)
@@ -156,7 +155,6 @@ def _label_slope(
 
     Args:
         axes: axes whose limits are set.
-        slope: the line.
         top: rate at which it ends.
         along: possible places, as shares of the visible part; the first ones are better.
         taken: points in pixels that the label should keep clear of.

@@ -27,7 +27,6 @@ def bottleneck_report(
     """Return the findings that gain most, and the remedy of each kind among them.
 
     Args:
-        rows: rows of bottlenecks.
         median_us: median of the unprofiled runs; None for the profile of an NPU.
         labels: labels of the executed nodes.
         doubts: why the times of the host decide nothing.

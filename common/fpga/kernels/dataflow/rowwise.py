@@ -60,7 +60,6 @@ class RowwiseEngine(OnPorts):
         lanes: elements per unit and cycle.
         row_limit: longest row, in elements, of which a unit's buffer holds two.
         ii_cycles: initiation interval of a loop with a reduction.
-        row_drain_cycles: cycles in which a reduction drains.
         first_word_ns: from the start to the first word from memory.
         ports: one port per unit.
         costs: resources of the parts.

@@ -37,7 +37,6 @@ class OverlayPorts:
     Attributes:
         data_ports: ports of one engine, full duplex.
         weight_ports: ports of one core; 0 where weights come over the data ports.
-        port_bits: width of a port.
         memory_bytes_per_s: theoretical rate of the board's memory, which all engines share.
         share: share of these rates that is attained.
     """

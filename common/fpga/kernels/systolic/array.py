@@ -104,12 +104,10 @@ class SystolicArray(OnPorts):
         ports: ports to the card's memory; their clock is the array's.
         resources: likely resources of the design around the array, which count against a budget; see
             :func:`build_array`.
-        bare: resources of the array alone.
         timing: what a call takes beyond the cycles of the schedule.
         scatter: how measured times scatter around that.
         array_bands: lowest, likely and highest factor of the bare resources in published arrays, by resource.
         design_bands: the same in the designs around them.
-        schedule: schedule of the folds.
         spans_regions: whether it may span several super logic regions.
         dsp_cycles: cycles of a DSP in one cycle of the array; above 1 its DSPs are pumped.
         keeps_weights: whether the weights of its layers are on the chip from run to run.
