@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 # An interval holds 90 %: of a normal distribution, its ends are as many standard deviations from the median.
-END_Z = 1.6448536269514722
+END_Z = 1.6448536269514715
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,8 +11,8 @@ from common.configuration import Section
 from common.errors import ConfigurationError, UnusableValueError
 from common.fpga.device.board_files import load_board
 from common.fpga.offload.baselines import GroupClass, Thresholds, rule_criteria
-from common.fpga.offload.effort import Effort
-from common.fpga.planning.request import Request, read_assumptions, require_speedup, what_if_request
+from common.fpga.offload.effort import Effort, Endless
+from common.fpga.planning.request import Request, plan_requests, read_assumptions, require_speedup, what_if_request
 from tests.support.paths import ROOT
 
 BOARDS = ROOT / "configs" / "boards"
@@ -109,6 +109,12 @@ def test_the_defaults_in_the_repository_are_read():
         "time_limit",
         "effort",
     }
+
+
+def test_a_request_without_the_settings_of_one_plan_is_for_latency_on_the_catalogue_alone():
+    defaults = read_assumptions(Section.of_file(ROOT / "configs" / "fpga.yaml"))
+    request, what_if = plan_requests({**defaults, "board": "u280", "precision": "int8"}, ROOT / "configs", Endless())
+    assert (request.objective, request.overlay, request.given_speedups, what_if) == ("latency", None, {}, {})
 
 
 def test_a_default_search_time_of_zero_is_refused():
