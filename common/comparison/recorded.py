@@ -31,7 +31,6 @@ CONDITIONS = {  # what a figure depends on, by the document that says it
     "load_best": ("bound_us",),
 }
 NOT_JUDGED = "not judged"  # how the verdict on a plan begins where its times decide nothing, or not for its host
-LEAST_STEADY_SHARE = 0.25  # of the runs: a shorter steady part is compared with all of them
 
 
 class MeasuredFolder(Protocol):
@@ -99,7 +98,7 @@ def recorded_side(
         name,
         origin["model_id"],
         origin["dimensions"],
-        _steady_runs(tables["run_latency"], summary.get("steady_start_index") or 0),
+        _counted_runs(tables["run_latency"]),
         nodes_us or _typical_times(tables.get("op_latency", ())),
         _executed(tables),
         {row["executed_node"]: row["op_type"] for row in tables.get("op_latency", ())},
@@ -133,9 +132,9 @@ def _plan_doubts(tables: Tables) -> Iterator[str]:
     )
 
 
-def _steady_runs(runs: Sequence[RunLatencyRow], steady_start: int) -> Samples:
-    plain = [row["latency_us"] for row in runs if not row["is_profiled"] and not row["is_warmup"]]
-    return np.array(plain[steady_start:] if len(plain) - steady_start >= LEAST_STEADY_SHARE * len(plain) else plain)
+def _counted_runs(runs: Sequence[RunLatencyRow]) -> Samples:
+    """Return the runs that the figures of the measurement count: what came before the steady part is warm-up."""
+    return np.array([row["latency_us"] for row in runs if not row["is_profiled"] and not row["is_warmup"]])
 
 
 def _typical_times(rows: Sequence[OpLatencyRow]) -> dict[str, Samples]:
