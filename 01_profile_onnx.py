@@ -48,6 +48,7 @@ from common.onnx_graph.load import LoadedModel, load_model
 from common.onnx_graph.reading.naming import named_model, naming_notes
 from common.profiling.figures import run_columns
 from common.profiling.runs.loop import Budget
+from common.profiling.runs.more_sessions import SessionPlan, with_more_sessions
 from common.profiling.runs.pairs import Contender
 from common.runtime.inputs.given import given_arrays, make_feeds
 from common.runtime.limits import limited_runs
@@ -138,9 +139,11 @@ def profile_model(stage: cli.StageRun) -> PipelineError | None:
     limits = limited_runs(settings.run_timeout)
     with stage.writing() as transaction, transaction.scratch() as folder, limits:
         observed = partial(observed_measurement, own, model, budget, observer, settings.idle)
+        plan = SessionPlan(own.model, own.feeds, own.settings, own.content, budget)
         with observed(folder, bar, transaction.reserve) as measurement:
+            whole = with_more_sessions(measurement, plan, settings.sessions, stage.progress_bar)
             transaction.release()
-            profile = measured_profile(measurement, model, observer, feeds)
+            profile = measured_profile(whole, model, observer, feeds)
         stage.note(*profile.notes, *naming_notes(named))
         add_measured(transaction, profile)
     executed, failure = profile.nodes.executed, profile.measurement.failure

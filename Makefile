@@ -15,6 +15,7 @@
 MODEL :=               # ONNX file, or the name of one in models/ (default: resnet50-fp32.onnx, which is built)
 OUT :=                 # folder of the tables (default: out)
 RUNS :=                # 01: unprofiled runs
+SESSIONS :=            # 01: sessions, each further one in a new process
 DURATION :=            # 01, 10, 19: measuring time, as 30s or 10m
 WARMUP :=              # 01: least number of warm-up runs
 RUN_TIMEOUT :=         # 01, load tests: time after which a run is ended, for example 10m
@@ -128,6 +129,7 @@ OPTION_model = $(call of_model,$1,--model $(MODEL_FILE))
 OPTION_dim = $(call of_model,$1,$(call each,--dim,$(DIM)))
 OPTION_input = $(call of_model,$1,$(call each,--input,$(INPUT)))
 OPTION_runs = $(call of_model,$1,$(call flag,--runs,$(RUNS)))
+OPTION_sessions = $(call flag,--sessions,$(SESSIONS))
 OPTION_duration = $(call flag,--duration,$(DURATION))
 OPTION_warmup = $(call flag,--warmup,$(WARMUP))
 OPTION_run_timeout = $(call flag,--run-timeout,$(RUN_TIMEOUT))

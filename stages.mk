@@ -14,8 +14,8 @@ CODE_00 :=
 SCRIPT_01 := 01_profile_onnx.py
 TABLE_01 := op_latency.csv
 READS_01 :=
-OPTIONS_01 := model dim input runs duration warmup threads provider optimization seed run_timeout sensor_rate_hz idle \
-    powercap_root from_trace executed_graph accept_partial
+OPTIONS_01 := model dim input runs duration warmup threads provider optimization seed sessions run_timeout \
+    sensor_rate_hz idle powercap_root from_trace executed_graph accept_partial
 CONFIGS_01 :=
 CODE_01 :=
 
@@ -442,10 +442,11 @@ CODE_11 := common/__init__.py common/artifacts/catalogue.py common/artifacts/che
     common/cli/output.py common/cli/search.py common/cli/settings.py common/cli/settings_file.py \
     common/cli/shared_flags.py common/cli/stage.py common/cli/streams.py common/cli/wording.py \
     common/comparison/alignment.py common/comparison/difference_rows.py common/comparison/judgement.py \
-    common/comparison/measured.py common/comparison/recorded.py common/comparison/series.py \
-    common/comparison/stated_figures.py common/errors.py common/expressions.py common/free_memory.py common/graph.py \
-    common/host_doubts.py common/host_identity.py common/interrupts.py common/json_stream.py \
-    common/latency/dependence.py common/latency/run.py common/names.py common/note_kinds.py common/number_formats.py \
+    common/comparison/latency_family.py common/comparison/measured.py common/comparison/recorded.py \
+    common/comparison/series.py common/comparison/stated_figures.py common/errors.py common/expressions.py \
+    common/free_memory.py common/graph.py common/host_doubts.py common/host_identity.py common/interrupts.py \
+    common/json_stream.py common/latency/dependence.py common/latency/run.py common/latency/sessions.py \
+    common/latency/statistics.py common/names.py common/note_kinds.py common/number_formats.py \
     common/onnx_graph/reading/naming.py common/onnx_graph/reading/scan.py common/onnx_graph/reading/side_files.py \
     common/operators.py common/profiling/trace/events.py common/profiling/trace/nesting.py \
     common/profiling/trace/node_runs.py common/profiling/trace/reader.py common/profiling/trace/shapes.py \
@@ -475,13 +476,14 @@ CODE_16 := common/__init__.py common/artifacts/catalogue.py common/artifacts/che
     common/cli/output.py common/cli/search.py common/cli/settings.py common/cli/settings_file.py \
     common/cli/shared_flags.py common/cli/stage.py common/cli/streams.py common/cli/wording.py \
     common/comparison/alignment.py common/comparison/difference_rows.py common/comparison/judgement.py \
-    common/comparison/measured.py common/comparison/series.py common/comparison/stated_figures.py common/errors.py \
-    common/free_memory.py common/history/levels.py common/history/record.py common/history/revision.py \
-    common/history/store.py common/history/trends.py common/host_doubts.py common/host_identity.py \
-    common/interrupts.py common/latency/dependence.py common/names.py common/note_kinds.py common/number_formats.py \
-    common/small_file.py common/startup.py common/view/__init__.py common/view/comparison/comparison_tables.py \
-    common/view/comparison/history_tables.py common/view/html.css common/view/html.py common/view/tables.py \
-    common/view/text.py
+    common/comparison/latency_family.py common/comparison/measured.py common/comparison/series.py \
+    common/comparison/stated_figures.py common/errors.py common/free_memory.py common/history/levels.py \
+    common/history/record.py common/history/revision.py common/history/store.py common/history/trends.py \
+    common/host_doubts.py common/host_identity.py common/interrupts.py common/latency/dependence.py \
+    common/latency/sessions.py common/latency/statistics.py common/names.py common/note_kinds.py \
+    common/number_formats.py common/small_file.py common/startup.py common/view/__init__.py \
+    common/view/comparison/comparison_tables.py common/view/comparison/history_tables.py common/view/html.css \
+    common/view/html.py common/view/tables.py common/view/text.py
 
 SCRIPT_17 := 17_record_run.py
 TABLE_17 := metrics.prom
@@ -496,18 +498,19 @@ CODE_17 := common/__init__.py common/artifacts/catalogue.py common/artifacts/che
     common/artifacts/whole_folder.py common/cli/__init__.py common/cli/comparison_flags.py common/cli/flags.py \
     common/cli/help_text.py common/cli/models.py common/cli/output.py common/cli/search.py common/cli/settings.py \
     common/cli/settings_file.py common/cli/shared_flags.py common/cli/stage.py common/cli/streams.py \
-    common/cli/wording.py common/comparison/alignment.py common/comparison/measured.py common/comparison/recorded.py \
+    common/cli/wording.py common/comparison/alignment.py common/comparison/judgement.py \
+    common/comparison/latency_family.py common/comparison/measured.py common/comparison/recorded.py \
     common/comparison/series.py common/comparison/stated_figures.py common/errors.py common/expressions.py \
     common/free_memory.py common/graph.py common/history/export.py common/history/record.py common/history/revision.py \
     common/history/store.py common/host_doubts.py common/host_identity.py common/interrupts.py common/json_stream.py \
-    common/latency/dependence.py common/latency/run.py common/metric_names.py common/metric_text.py common/names.py \
-    common/note_kinds.py common/number_formats.py common/onnx_graph/reading/naming.py \
-    common/onnx_graph/reading/scan.py common/onnx_graph/reading/side_files.py common/profiling/trace/events.py \
-    common/profiling/trace/nesting.py common/profiling/trace/node_runs.py common/profiling/trace/reader.py \
-    common/profiling/trace/shapes.py common/profiling/trace/soundness.py common/profiling/trace/timeline.py \
-    common/profiling/trace/usage.py common/small_file.py common/startup.py common/view/__init__.py \
-    common/view/comparison/comparison_tables.py common/view/comparison/history_tables.py common/view/html.css \
-    common/view/html.py common/view/tables.py common/view/text.py
+    common/latency/dependence.py common/latency/run.py common/latency/sessions.py common/latency/statistics.py \
+    common/metric_names.py common/metric_text.py common/names.py common/note_kinds.py common/number_formats.py \
+    common/onnx_graph/reading/naming.py common/onnx_graph/reading/scan.py common/onnx_graph/reading/side_files.py \
+    common/profiling/trace/events.py common/profiling/trace/nesting.py common/profiling/trace/node_runs.py \
+    common/profiling/trace/reader.py common/profiling/trace/shapes.py common/profiling/trace/soundness.py \
+    common/profiling/trace/timeline.py common/profiling/trace/usage.py common/small_file.py common/startup.py \
+    common/view/__init__.py common/view/comparison/comparison_tables.py common/view/comparison/history_tables.py \
+    common/view/html.css common/view/html.py common/view/tables.py common/view/text.py
 
 SCRIPT_12 := 12_dashboard.py
 TABLE_12 := dashboard_summary.json

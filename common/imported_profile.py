@@ -39,10 +39,10 @@ from common.sensors.sample_rows import counter_figures
 if TYPE_CHECKING:
     from common.table_rows import HardwareCountersDocument, LatencySummaryDocument, OpLatencyRow, RunLatencyRow
 
-UNMEASURED = ("provider_layers", "power_samples", "host_samples", "os_events", "run_disturbances")
+UNMEASURED = ("provider_layers", "power_samples", "host_samples", "os_events", "run_disturbances", "session_latency")
 FILLED = ("fill_upstream", "fill_downstream")  # rules that go by the place of a node alone
 MEASURING = (  # settings of a measurement, of which an import has none
-    *("runs", "duration", "run_timeout", "provider", "optimization", "seed"),
+    *("runs", "duration", "sessions", "run_timeout", "provider", "optimization", "seed"),
     *("sensor_rate_hz", "idle", "powercap_root"),
 )
 GRAPH_FROM_NAMES = "without <executed_graph>, the name of an executed node says what it computes"

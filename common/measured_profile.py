@@ -17,6 +17,7 @@ from common.profiling.latency_notes import latency_notes
 from common.profiling.provider_layers import ProviderLayers, provider_layers
 from common.profiling.runs.loop import Budget, Progress, prepare, take_turns
 from common.profiling.runs.measurement import Measurement, conclude, observed_runs
+from common.profiling.runs.more_sessions import session_rows
 from common.profiling.runs.pairs import Contender
 from common.runtime.inputs.values import Feeds
 
@@ -63,13 +64,14 @@ class MeasuredProfile:
     @property
     def notes(self) -> list[str]:
         """What limits the figures, the host first, and what slowed single runs last."""
-        of_latency = latency_notes(self.latency_summary, self.nodes.latencies)
+        of_latency = latency_notes(self.latency_summary, self.nodes.latencies, self.measurement.more)
         return [*self.busy, *self.lacks, *of_latency, *self.observer.notes, *self.layers.notes, *self.worst]
 
     def tables(self) -> Iterator[tuple[str, Iterable[Mapping[str, object]], Sequence[str]]]:
         """Yield each table of rows but run_latency, on its clock: the name, the rows, and what the rows lack."""
         if rows := self.nodes.rows:
             yield "op_latency", rows, self.lacks
+        yield "session_latency", session_rows(self.measurement), ()
         yield "provider_layers", self.layers.rows, ()
         yield from self.observer.tables(self.measurement.start_s)
         yield "run_disturbances", self.disturbed, ()

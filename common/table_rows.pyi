@@ -62,6 +62,16 @@ class RunLatencyRow(TypedDict):
     latency_us: float
 
 
+class SessionLatencyRow(TypedDict):
+    """A row of session_latency.csv."""
+
+    session_index: int
+    run_index: int
+    is_warmup: bool
+    start_us: float
+    latency_us: float
+
+
 class PowerSamplesRow(TypedDict):
     """A row of power_samples.csv."""
 
@@ -1575,6 +1585,7 @@ class Tables(TypedDict, total=False):
 
     op_latency: list[OpLatencyRow]
     run_latency: list[RunLatencyRow]
+    session_latency: list[SessionLatencyRow]
     power_samples: list[PowerSamplesRow]
     host_samples: list[HostSamplesRow]
     provider_layers: list[ProviderLayersRow]
@@ -1656,6 +1667,8 @@ class TypedReader:
     def rows(self, name: Literal["op_latency"], path: Path | None = None) -> list[OpLatencyRow]: ...
     @overload
     def rows(self, name: Literal["run_latency"], path: Path | None = None) -> list[RunLatencyRow]: ...
+    @overload
+    def rows(self, name: Literal["session_latency"], path: Path | None = None) -> list[SessionLatencyRow]: ...
     @overload
     def rows(self, name: Literal["power_samples"], path: Path | None = None) -> list[PowerSamplesRow]: ...
     @overload
@@ -1798,6 +1811,8 @@ class TypedWriter:
     def add_rows(self, name: Literal["op_latency"], rows: Iterable[OpLatencyRow]) -> pd.DataFrame: ...
     @overload
     def add_rows(self, name: Literal["run_latency"], rows: Iterable[RunLatencyRow]) -> pd.DataFrame: ...
+    @overload
+    def add_rows(self, name: Literal["session_latency"], rows: Iterable[SessionLatencyRow]) -> pd.DataFrame: ...
     @overload
     def add_rows(self, name: Literal["power_samples"], rows: Iterable[PowerSamplesRow]) -> pd.DataFrame: ...
     @overload

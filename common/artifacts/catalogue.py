@@ -28,7 +28,7 @@ class Artifact:
 
 # Tables of what a host or a profile from elsewhere may lack, a run may be spared, or a plan may leave out.
 MAY_BE_EMPTY = {
-    "run_latency",
+    *("run_latency", "session_latency"),
     *("power_samples", "host_samples", "provider_layers", "os_events", "run_disturbances"),
     *("fpga_candidates", "offload_plan", "offload_schedule", "board_resources"),
     *("load_requests", "load_batches", "load_disturbances"),
@@ -103,6 +103,13 @@ _table(
     "run_latency",
     "Latency of every run, profiled and unprofiled, warm-up included.",
     "is_profiled run_index",
+    "is_warmup start_us latency_us",
+)
+_table(
+    "session_latency",
+    "Latency of every unprofiled run of the sessions after the first one, warm-up included; each session has a process "
+    "of its own.",
+    "session_index run_index",
     "is_warmup start_us latency_us",
 )
 _document(

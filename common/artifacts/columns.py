@@ -848,7 +848,7 @@ _amount(
 
 # --- profiles of NPUs -----------------------------------------------------------------------------------------------
 _count("npu_run_index", "Index of the run in the profile")
-_count("session_index", "Sessions that the profile holds before that of the run")
+_count("session_index", "Sessions of the measurement before that of the run")
 for _name, _description in (
     ("netrun_us", "The run as qnn-net-run sees it, with input and output"),
     ("qnn_execute_us", "The run as the host sees it: QNN (execute) time"),
@@ -1174,7 +1174,7 @@ _count("recorded_run_count", "Runs of the history that have the figure", minimum
 _text(
     "comparison_verdict",
     "Whether the difference is real: beyond chance, its interval without 0, and above what a repeat scatters",
-    allowed=("regressed", "improved", "unchanged", "undecided"),
+    allowed=("regressed", "improved", "unchanged", "undecided", "not judged"),
 )
 _amount("baseline_value", "Median or stated figure of the baseline")
 _amount("candidate_value", "Median or stated figure of what is compared")

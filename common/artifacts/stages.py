@@ -55,8 +55,8 @@ MODEL = ("model", "dim", "input")
 
 # What a measurement is compared by, wherever it is there.
 COMPARED = (
-    *("run_latency", "latency_summary", "op_latency", "ort_trace", "executed_graph", "host_samples"),
-    *("hardware_counters", "op_metrics", "op_edges", "node_map", "op_roofline", "host_ceilings"),
+    *("run_latency", "session_latency", "latency_summary", "op_latency", "ort_trace", "executed_graph"),
+    *("host_samples", "hardware_counters", "op_metrics", "op_edges", "node_map", "op_roofline", "host_ceilings"),
     *("energy_summary", "load_summary", "load_best", "offload_verdict", "offload_comparison"),
     *("offload_plan", "board_resources"),
 )
@@ -70,10 +70,11 @@ STAGES: dict[str, Stage] = {
             (
                 *("ort_trace", "executed_graph", "op_latency", "run_latency", "latency_summary", "power_samples"),
                 *("host_samples", "hardware_counters", "provider_layers", "os_events", "run_disturbances"),
+                "session_latency",
             ),
             (
                 *("model", "dim", "input", "runs", "duration", "warmup", "threads", "provider", "optimization", "seed"),
-                *("run_timeout", "sensor_rate_hz", "idle", "powercap_root", "from_trace", "executed_graph"),
+                *("sessions", "run_timeout", "sensor_rate_hz", "idle", "powercap_root", "from_trace", "executed_graph"),
                 "accept_partial",
             ),
             primary="op_latency",

@@ -16,6 +16,8 @@ def run_flags(parser: Parser, default_runs: int, levels: Sequence[str]) -> None:
     parser.setting("--runs", type=flags.at_least(5), metavar="N", help=text)
     text = "measuring time instead of a run count: 30s, 10m, 500ms"
     parser.setting("--duration", type=flags.duration, metavar="T", help=text)
+    text = "sessions to measure, each further one in a new process: how far they differ enters the limits"
+    parser.setting("--sessions", type=flags.at_least(1), default=1, metavar="N", help=text)
     parser.shared("--warmup", "--threads", "--provider")
     parser.shared("--optimization", choices=levels, metavar=None)
     parser.shared("--run-timeout", "--seed")

@@ -10,7 +10,8 @@ import numpy as np
 
 from common.graph import Graph
 from common.host_doubts import NO_STEADY_STATE
-from common.latency.statistics import counts_for_limits, with_quarters
+from common.latency.sessions import with_sessions
+from common.latency.statistics import counts_for_limits, figures, with_quarters
 from common.profiling.correction import NodeLatency
 from common.profiling.runs.measurement import Measurement
 from common.profiling.trace.utilization import node_utilization, peak_resident_bytes, run_utilization
@@ -54,22 +55,20 @@ def node_rows(latencies: Iterable[NodeLatency], graph: Graph, warmup: int) -> li
 def latency_figures(measurement: Measurement, latencies: Sequence[NodeLatency]) -> LatencySummaryDocument:
     """Return the fields of latency_summary: unprofiled runs, cost of profiling, threads and memory."""
     plain, steady, settings = measurement.plain, measurement.steady, measurement.settings
-    figures = plain.runs.figures(plain.warmup_count)
-    if steady.kind == NO_STEADY_STATE:
-        figures = with_quarters(figures, plain.counted_us)
-    profiled_us, median_us = float(np.median(measurement.profiled.counted_us)), figures["p50_us"]
+    of_runs = _run_figures(measurement)
+    profiled_us, median_us = float(np.median(measurement.profiled.counted_us)), of_runs["p50_us"]
     figures_by_name = {
         "provider": settings.provider,
         "graph_optimization": settings.optimization,
         "threads": settings.threads,
-        "sample_count": plain.sample_count,
+        "sample_count": sum(map(len, measurement.sessions_us)) if measurement.more else plain.sample_count,
         "profiled_sample_count": measurement.profiled.sample_count,
         "warmup_count": plain.warmup_count,
         "steady_state": steady.kind,
         "steady_start_index": steady.start_index,
         **measurement.cold._asdict(),
-        **figures,
-        "counts_for_limits": counts_for_limits(plain.counted_us),
+        **of_runs,
+        "counts_for_limits": counts_for_limits(np.concatenate(measurement.sessions_us)),
         "profiled_median_us": profiled_us,
         "profiling_overhead_fraction": profiled_us / (median_us or float(np.median(plain.counted_us))) - 1,
         "trace_total_us": sum(latency.raw_total_us for latency in latencies),
@@ -81,6 +80,15 @@ def latency_figures(measurement: Measurement, latencies: Sequence[NodeLatency]) 
         "matched_operation_share": None,
     }
     return cast("LatencySummaryDocument", figures_by_name)  # names that are put together are no literals
+
+
+def _run_figures(measurement: Measurement) -> dict[str, float | None]:
+    """Return the figures of the unprofiled runs of all sessions, with limits for what their series show."""
+    plain, sessions_us = measurement.plain, measurement.sessions_us
+    if len(sessions_us) > 1:
+        return with_sessions(figures(np.concatenate(sessions_us)), sessions_us)
+    alone = plain.runs.figures(plain.warmup_count)
+    return with_quarters(alone, plain.counted_us) if measurement.steady.kind == NO_STEADY_STATE else alone
 
 
 def run_columns(measurement: Measurement) -> dict[str, Any]:

@@ -5,17 +5,29 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from common.host_doubts import NO_STEADY_STATE, instabilities
 from common.latency.statistics import QUANTILES
 from common.profiling.correction import NodeLatency
 from common.profiling.runs.loop import TRACE_EVENT_LIMIT
+from common.profiling.runs.measurement import SessionRuns
 
 OVERHEAD_WARNING_FRACTION = 0.10
 
 
-def latency_notes(summary: Mapping[str, Any], latencies: Sequence[NodeLatency]) -> list[str]:
-    """Return notes on missing limits, on the cost of profiling and on the stability of the series."""
-    return [*_tails(summary), *_profiling(summary, latencies), *_stability(summary)]
+def latency_notes(
+    summary: Mapping[str, Any], latencies: Sequence[NodeLatency], more: Sequence[SessionRuns] = ()
+) -> list[str]:
+    """Return notes on missing limits, the cost of profiling, further sessions, and the stability of the series.
+
+    Args:
+        summary: fields of latency_summary.
+        latencies: of the executed nodes.
+        more: the runs of further sessions.
+    """
+    first = summary["sample_count"] - sum(len(session.counted_us) for session in more)
+    return [*_tails(summary), *_profiling(summary, first, latencies), *_sessions(more), *_stability(summary)]
 
 
 def _tails(summary: Mapping[str, Any]) -> list[str]:
@@ -35,7 +47,7 @@ def _shown(name: str) -> str:
     return name.replace("_", ".")
 
 
-def _profiling(summary: Mapping[str, Any], latencies: Sequence[NodeLatency]) -> list[str]:
+def _profiling(summary: Mapping[str, Any], unprofiled: int, latencies: Sequence[NodeLatency]) -> list[str]:
     notes = []
     overhead = summary["profiling_overhead_fraction"]
     if abs(overhead) > OVERHEAD_WARNING_FRACTION:
@@ -44,8 +56,8 @@ def _profiling(summary: Mapping[str, Any], latencies: Sequence[NodeLatency]) -> 
             remedy = "the host changed between them; rerun <op_latency> on an idle host"
         change = f"{100 * abs(overhead):.0f} % {'less' if overhead < 0 else 'longer'}"
         notes.append(f"profiled runs took {change} than unprofiled ones; {remedy}")
-    if summary["profiled_sample_count"] < summary["sample_count"]:
-        counts = f"{summary['profiled_sample_count']} of {summary['sample_count']} runs were profiled"
+    if summary["profiled_sample_count"] < unprofiled:
+        counts = f"{summary['profiled_sample_count']} of {unprofiled} runs were profiled"
         notes.append(f"{counts}; a trace is kept below {TRACE_EVENT_LIMIT:,} events")
     notes += [
         f"{latency.node.name} is the first node of a run that uses the thread pool, and pays for waking it: "
@@ -61,6 +73,16 @@ def _profiling(summary: Mapping[str, Any], latencies: Sequence[NodeLatency]) -> 
             "profiling adds to them; they are flagged and not ranked"
         )
     return notes
+
+
+def _sessions(more: Sequence[SessionRuns]) -> list[str]:
+    if not more:
+        return []
+    medians = ", ".join(f"{np.median(session.counted_us):.4g}" for session in more)
+    return [
+        f"{len(more) + 1} sessions: the limits of all figures hold what differs between them; the medians of the "
+        f"further ones are {medians} µs, and the nodes are those of the first"
+    ]
 
 
 def _stability(summary: Mapping[str, Any]) -> list[str]:

@@ -23,6 +23,7 @@ from common import profiled_nodes
 from common.artifacts.journal import STAGING
 from common.errors import CommandLineError, PipelineError
 from common.onnx_graph.load import load_model
+from common.profiling.runs import more_sessions
 from common.runtime.session import create_session, run
 from models.__main__ import BUILDERS
 from tests.support.paths import ROOT
@@ -32,6 +33,7 @@ stage = importlib.import_module("01_profile_onnx")
 WRITTEN = {
     "op_latency.csv",
     "run_latency.csv",
+    "session_latency.csv",
     "latency_summary.json",
     "power_samples.csv",
     "host_samples.csv",
@@ -309,7 +311,36 @@ def test_a_failure_after_the_runs_keeps_the_runs(tmp_path, monkeypatch):
     assert meta["incomplete"] == ["a calibration model: is refused"]
 
 
-@pytest.mark.parametrize("flags", [("--runs", "4"), ("--warmup", "0"), ("--optimization", "most"), ("--input", "x")])
+@pytest.mark.slow
+def test_further_sessions_have_processes_of_their_own_and_enter_the_figures(tmp_path):
+    out = tmp_path / "out"
+    assert profile(saved(tmp_path), out, "--runs", 20, "--warmup", 3, "--sessions", 3) == 0
+    runs, more = pd.read_csv(out / "run_latency.csv"), pd.read_csv(out / "session_latency.csv")
+    assert more.groupby("session_index").size().to_dict() == {1: 23, 2: 23}
+    assert more["is_warmup"].sum() >= 6
+    firsts = [runs["start_us"].max(), *more.groupby("session_index")["start_us"].min()]
+    assert firsts == sorted(firsts)  # one after the other, on one clock
+    counted = [runs[~runs["is_profiled"] & ~runs["is_warmup"]], more[~more["is_warmup"]]]
+    latencies_us = pd.concat(counted)["latency_us"]
+    summary = json.loads((out / "latency_summary.json").read_text())
+    assert summary["sample_count"] == len(latencies_us)
+    assert summary["p50_us"] == pytest.approx(latencies_us.median())
+    notes = json.loads((out / "latency_summary.meta.json").read_text())["notes"]
+    assert any(note.startswith("3 sessions: the limits of all figures hold what differs") for note in notes)
+
+
+@pytest.mark.slow
+def test_a_further_session_that_fails_keeps_the_runs(tmp_path, monkeypatch):
+    monkeypatch.setattr(more_sessions, "__name__", "no.such.module")  # what the new process runs
+    with pytest.raises(PipelineError, match=r"a process with a session: ended by itself .*incomplete"):
+        profile(saved(tmp_path), tmp_path / "out", "--runs", 5, "--sessions", 2)
+    kept = pd.read_csv(tmp_path / "out/incomplete/run_latency.csv")
+    assert (~kept["is_profiled"]).sum() >= 5
+
+
+@pytest.mark.parametrize(
+    "flags", [("--runs", "4"), ("--sessions", "0"), ("--warmup", "0"), ("--optimization", "most"), ("--input", "x")]
+)
 def test_bad_flags(tmp_path, flags):
     with pytest.raises(CommandLineError):
         profile(saved(tmp_path), tmp_path / "out", *flags)

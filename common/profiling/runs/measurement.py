@@ -53,6 +53,25 @@ class Series:
 
 
 @dataclass(frozen=True, slots=True)
+class SessionRuns:
+    """The stored unprofiled runs of a further session; the first ``warmup_count`` are in no statistic.
+
+    Attributes:
+        starts_s: on the clock of ``time.perf_counter``, which all processes of a host share.
+        failure: why the runs ended early; empty if they did not.
+    """
+
+    starts_s: Samples
+    latencies_us: Samples
+    warmup_count: int
+    failure: str = ""
+
+    @property
+    def counted_us(self) -> Samples:
+        return self.latencies_us[self.warmup_count :]
+
+
+@dataclass(frozen=True, slots=True)
 class Measurement:
     """Unprofiled and profiled runs, with the trace of the profiled ones.
 
@@ -63,6 +82,7 @@ class Measurement:
         steady: the steady part of the unprofiled runs.
         failure: why the measurement ended early; empty if it did not.
         bodies: the naming of the nodes of bodies; see :func:`common.profiling.trace.reader.read_trace`.
+        more: further sessions, each of which had a process of its own.
     """
 
     plain: Series
@@ -77,6 +97,7 @@ class Measurement:
     failure: str = ""
     lacks: tuple[str, ...] = ()
     bodies: Bodies = field(default_factory=dict)
+    more: tuple[SessionRuns, ...] = ()
 
     def failed(self, error: PipelineError) -> Measurement:
         """Return the measurement with a failure, unless it already has one."""
@@ -90,6 +111,11 @@ class Measurement:
     @property
     def run_count(self) -> int:
         return self.plain.runs.count + self.profiled.runs.count
+
+    @property
+    def sessions_us(self) -> list[Samples]:
+        """The unprofiled runs of each session that count."""
+        return [self.plain.counted_us, *(session.counted_us for session in self.more)]
 
     @property
     def profiled_warmup(self) -> int:
