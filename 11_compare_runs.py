@@ -43,7 +43,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from common import cli
-from common.cli.comparison_flags import FOUND_REGRESSION, fail_flag, folder_flags
+from common.cli.comparison_flags import FOUND_REGRESSION, fail_flag, folder_flags, paired_command
 from common.comparison.difference_rows import (
     DEFAULT_MARGIN_SHARE,
     Question,
@@ -52,8 +52,9 @@ from common.comparison.difference_rows import (
     node_times_us,
     why_no_nodes,
 )
+from common.comparison.latency_family import too_few_runs
 from common.comparison.measured import MeasuredSide
-from common.comparison.recorded import differences, doubts, read_side
+from common.comparison.recorded import differences, doubts, read_side, unknown_sessions
 from common.errors import CommandLineError
 from common.onnx_graph.reading.naming import traced_bodies
 from common.profiling.trace.node_runs import recorded_node_runs
@@ -98,8 +99,10 @@ def compared(
 ) -> tuple[list[ComparisonRow], list[str]]:
     """Return the rows of a comparison, and the notes that its reader needs first."""
     rows = comparison_rows(baselines, candidate, question)
-    missing = map(stage.plain, why_no_nodes(baselines[0], candidate, rows))
-    return rows, [*doubts([*baselines, candidate]), *differences(baselines[0], candidate), *missing]
+    paired = paired_command(baselines[0].settings, candidate.settings)
+    limits = [*why_no_nodes(baselines[0], candidate, rows), *too_few_runs(rows)]
+    limits += unknown_sessions(baselines, candidate, paired)
+    return rows, [*doubts([*baselines, candidate]), *differences(baselines[0], candidate), *map(stage.plain, limits)]
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -10,6 +10,7 @@ import numpy as np
 
 from common.comparison.alignment import NodeGroup, aligned, is_same_structure, renamed_sources
 from common.comparison.judgement import Judgement, holm, judge, judge_exact
+from common.comparison.latency_family import LatencySide, judged_latency
 from common.comparison.measured import MeasuredSide, pooled
 from common.comparison.series import Difference, difference, paired_difference, with_common_floor
 from common.comparison.stated_figures import FIGURES, figure_difference
@@ -61,7 +62,9 @@ def comparison_rows(
     if not is_same:
         rows += _op_type_rows(baseline, candidate, question)
     rows += _node_rows(baseline, candidate, question)
-    rows += _figure_rows(baselines, candidate, question.margin_share, floor)
+    compared = {(row["compared_kind"], row["compared_figure"]) for row in rows}
+    stated = _figure_rows(baselines, candidate, question.margin_share, floor)
+    rows += [row for row in stated if (row["compared_kind"], row["compared_figure"]) not in compared]
     return [_doubted({**row, "compared_folder": candidate.name}, doubts) for row in rows]
 
 
@@ -90,12 +93,17 @@ def _model(side: MeasuredSide) -> str:
 
 
 def _latency_rows(baseline: MeasuredSide, candidate: MeasuredSide, question: Question) -> Iterator[ComparisonRow]:
+    """Yield a row per figure of the latency, the median first; pairs, and sides of few runs, have no other figure."""
     if not (len(baseline.latencies_us) and len(candidate.latencies_us)):
         return
-    change = question.compare(baseline.latencies_us, candidate.latencies_us, 0.0)
-    yield _row(
-        "end_to_end", "p50_us", "", change, judge(change, question.margin_share, change.p_value, is_less_better=True)
-    )
+    sides = LatencySide(baseline.sessions_us), LatencySide(candidate.sessions_us)
+    family = {} if question.is_paired else judged_latency(*sides, question.margin_share)
+    if "p50" not in family:
+        change = question.compare(baseline.latencies_us, candidate.latencies_us, 0.0)
+        judgement = judge(change, question.margin_share, change.p_value, is_less_better=True)
+        yield _row("end_to_end", "p50_us", "", change, judgement)
+    for name, (change, judgement) in family.items():
+        yield _row("end_to_end", f"{name}_us", "", change, judgement)
 
 
 def _op_type_rows(baseline: MeasuredSide, candidate: MeasuredSide, question: Question) -> Iterator[ComparisonRow]:

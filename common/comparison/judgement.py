@@ -9,7 +9,7 @@ from typing import Literal
 
 from common.comparison.series import LEAST_RUNS, Difference
 
-Outcome = Literal["regressed", "improved", "unchanged", "undecided"]
+Outcome = Literal["regressed", "improved", "unchanged", "undecided", "not judged"]
 MOST_RUNS = 1_000_000  # that anyone would make
 SIGNIFICANCE = 0.05  # of all tests of a family together
 

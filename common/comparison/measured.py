@@ -25,13 +25,15 @@ class MeasuredSide:
         name: its folder or its model.
         model_id: of the model; empty where no table names one.
         dimensions: sizes of the model's dynamic dimensions.
-        latencies_us: unprofiled runs in their order, without the warm-up.
+        latencies_us: unprofiled runs in their order, without the warm-up, one session after the other.
         nodes_us: time of each executed node in each profiled run that counts.
         executed: which source nodes each executed node computes.
         stated: what tables state as single values: by table and by what a row of it is about.
         conditions: what the measurement depends on: host, versions, settings, clocks.
         doubts: why its times decide nothing.
         plan_doubts: why its plan has no verdict; the gain of the plan is then not stated.
+        session_runs: how many of the latencies each session has; empty for one session.
+        settings: what was asked of the measurement, by the name of the setting.
     """
 
     name: str
@@ -47,6 +49,14 @@ class MeasuredSide:
     conditions: Mapping[str, Any] = field(default_factory=dict)
     doubts: Sequence[str] = ()
     plan_doubts: Sequence[str] = ()
+    session_runs: Sequence[int] = ()
+    settings: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def sessions_us(self) -> list[Samples]:
+        """The latencies of each session; none without unprofiled runs."""
+        ends = np.cumsum(self.session_runs)[:-1]
+        return [part for part in np.split(self.latencies_us, ends) if len(part)]
 
     @property
     def median_us(self) -> float | None:
@@ -68,7 +78,7 @@ class MeasuredSide:
 
 
 def pooled(sides: Sequence[MeasuredSide]) -> MeasuredSide:
-    """Return several measurements of one thing as one: the steps between them show in its quarters and blocks.
+    """Return several measurements of one thing as one with the sessions of all of them.
 
     Nodes that one of them did not execute are left out.
     """
@@ -90,6 +100,8 @@ def pooled(sides: Sequence[MeasuredSide]) -> MeasuredSide:
         first.conditions,
         tuple(doubt for side in sides for doubt in side.doubts),
         tuple(doubt for side in sides for doubt in side.plan_doubts),
+        tuple(len(session) for side in sides for session in side.sessions_us),
+        first.settings,
     )
 
 

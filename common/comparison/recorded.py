@@ -10,19 +10,25 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 import numpy as np
 
 from common.comparison.alignment import Executed
+from common.comparison.latency_family import LEAST_SESSIONS
 from common.comparison.measured import MeasuredSide, Statement, changed_conditions
 from common.errors import UpstreamError
 from common.host_doubts import BUSY, instabilities
 from common.latency.dependence import Samples
 
 if TYPE_CHECKING:
-    from common.table_rows import Documents, OffloadPlanRow, OpLatencyRow, RunLatencyRow, Tables
+    from common.table_rows import Documents, OffloadPlanRow, OpLatencyRow, Tables
 
 DOCUMENTS = ("latency_summary", "host_ceilings", "energy_summary", "load_summary", "load_best", "hardware_counters")
 PLAN_TABLES = ("offload_verdict", "offload_comparison", "offload_plan", "board_resources")
 NODE_TABLES = ("op_latency", "op_metrics", "op_edges", "node_map", "op_roofline")
-TIME_TABLES = ("run_latency", *NODE_TABLES, "host_samples")  # what the times depend on; the others may be left out
-SETTINGS = ("runs", "duration", "warmup", "dim", "input", "seed")
+TIME_TABLES = (
+    "run_latency",
+    "session_latency",
+    *NODE_TABLES,
+    "host_samples",
+)  # what the times depend on; the others may be left out
+SETTINGS = ("runs", "duration", "sessions", "warmup", "dim", "input", "seed")
 CONDITIONS = {  # what a figure depends on, by the document that says it
     "latency_summary": ("provider", "graph_optimization", "threads", "steady_state"),
     "host_ceilings": ("peak_flop_per_s", "memory_bytes_per_s"),
@@ -94,11 +100,12 @@ def recorded_side(
     summary = documents.get("latency_summary", {})
     busy = [note.partition(";")[0] for note in origin["notes"] if note.startswith(BUSY)]
     unsettled = instabilities(summary) if summary.get("p50_us") else ()
+    sessions = _sessions(tables)
     return MeasuredSide(
         name,
         origin["model_id"],
         origin["dimensions"],
-        _counted_runs(tables["run_latency"]),
+        np.concatenate(sessions),
         nodes_us or _typical_times(tables.get("op_latency", ())),
         _executed(tables),
         {row["executed_node"]: row["op_type"] for row in tables.get("op_latency", ())},
@@ -108,12 +115,29 @@ def recorded_side(
         _conditions(origin, documents, tables),
         (*busy, *unsettled),
         tuple(dict.fromkeys(_plan_doubts(tables))),
+        tuple(map(len, sessions)),
+        {name: setting["value"] for name, setting in origin["settings"].items()},
     )
 
 
 def differences(baseline: MeasuredSide, candidate: MeasuredSide) -> list[str]:
     """Return what differs besides the figures."""
     return [f"differs: {text}" for text in changed_conditions(baseline.conditions, candidate.conditions)]
+
+
+def unknown_sessions(baselines: Sequence[MeasuredSide], candidate: MeasuredSide, paired: str) -> list[str]:
+    """Return what two sessions cannot say, and how to ask; nothing where there are more of them.
+
+    Args:
+        paired: a command that measures both sides in turn.
+    """
+    counts = (sum(len(side.sessions_us) for side in baselines), len(candidate.sessions_us))
+    if not all(counts) or sum(counts) >= LEAST_SESSIONS:
+        return []
+    return [
+        f"between sessions: {counts[0]} against {counts[1]} say too little of how far sessions of one model differ, "
+        f"often by a percent or more; run {paired}, or measure both sides with <sessions> 3"
+    ]
 
 
 def doubts(sides: Sequence[MeasuredSide]) -> list[str]:
@@ -132,9 +156,14 @@ def _plan_doubts(tables: Tables) -> Iterator[str]:
     )
 
 
-def _counted_runs(runs: Sequence[RunLatencyRow]) -> Samples:
-    """Return the runs that the figures of the measurement count: what came before the steady part is warm-up."""
-    return np.array([row["latency_us"] for row in runs if not row["is_profiled"] and not row["is_warmup"]])
+def _sessions(tables: Tables) -> list[Samples]:
+    """Return the runs of each session that the figures of the measurement count; before its steady part is warm-up."""
+    plain = [row["latency_us"] for row in tables["run_latency"] if not row["is_profiled"] and not row["is_warmup"]]
+    more: dict[int, list[float]] = {}
+    for row in tables.get("session_latency", ()):
+        if not row["is_warmup"]:
+            more.setdefault(row["session_index"], []).append(row["latency_us"])
+    return [np.array(latencies_us) for latencies_us in (plain, *more.values())]
 
 
 def _typical_times(rows: Sequence[OpLatencyRow]) -> dict[str, Samples]:

@@ -28,6 +28,7 @@ from typing import TypeVar
 import numpy as np
 
 from common.latency.dependence import Samples
+from common.latency.statistics import Estimate
 
 LEAST_RUNS = 5  # of a series that is compared
 MOST_BLOCKS = 20  # 20 against 20 can be told apart at p = 1e-7, so a thousand nodes leave room for Holm's correction
@@ -100,7 +101,7 @@ def difference(baseline: Samples, candidate: Samples, resolution: float = 0.0) -
         low / before,
         high / before,
         max(floor, resolution) / before,
-        _rank_test(*blocks),
+        rank_test(*blocks),
         cliffs_delta(baseline, candidate),
         *counts,
         math.sqrt(_spread(blocks[0]) ** 2 + _spread(blocks[1]) ** 2) / before,
@@ -193,6 +194,26 @@ def allan_variance(samples: Samples) -> float:
     return float(np.mean(np.diff(quarters) ** 2)) / 2
 
 
+def difference_limits(before: Estimate, after: Estimate, widening: float = 1.0) -> tuple[float, float] | None:
+    """Return the limits of the difference of two estimates, by the squares of their reaches (Zou and Donner 2008).
+
+    Limits of 95 % on each side give a difference 95 % on each side. None where an estimate lacks a limit.
+
+    Args:
+        before: of the baseline.
+        after: of what is compared.
+        widening: factor of all reaches, for a family of figures.
+    """
+    if before.value is None or before.low is None or before.high is None:
+        return None
+    if after.value is None or after.low is None or after.high is None:
+        return None
+    change = after.value - before.value
+    below = math.hypot(after.value - after.low, before.high - before.value)
+    above = math.hypot(after.high - after.value, before.value - before.low)
+    return change - widening * below, change + widening * above
+
+
 def cliffs_delta(baseline: Samples, candidate: Samples) -> float:
     """Return P(candidate > baseline) - P(candidate < baseline) over all pairs of runs (Cliff 1993)."""
     ordered = np.sort(baseline)
@@ -226,7 +247,7 @@ def _bounds(draws: Samples) -> tuple[float, float]:
     return float(low), float(high)
 
 
-def _rank_test(baseline: Samples, candidate: Samples) -> float:
+def rank_test(baseline: Samples, candidate: Samples) -> float:
     """Return the p-value of Mann and Whitney's test: exact for few values without ties."""
     from scipy.stats import mannwhitneyu  # half a second
 

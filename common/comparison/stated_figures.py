@@ -5,9 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from statistics import NormalDist
 from typing import Any, Literal
 
-from common.comparison.series import Difference
+from common.comparison.judgement import SIGNIFICANCE
+from common.comparison.series import Difference, difference_limits
+from common.latency.statistics import CONFIDENCE, Estimate
 
 Spread = Literal["interval", "cases", "halves", "exact", "single"]
 Document = Mapping[str, Any]
@@ -150,6 +153,10 @@ def _of_halves(before: float, after: float, apart: Sequence[Any]) -> Difference:
     return Difference(before, after, share, share - floor, share + floor, floor)
 
 
+# Limits of 95 % on each side become those of a family: each figure has its share of 5 % (Bonferroni). The figures of
+# the latency are no part of it, because their runs are compared.
+STATED = [figure for figure in FIGURES if figure.spread == "interval" and figure.document != "latency_summary"]
+WIDENING = NormalDist().inv_cdf(1 - SIGNIFICANCE / 2 / len(STATED)) / NormalDist().inv_cdf(CONFIDENCE)
 LEAST_REPEATS = 5  # baselines that say how far a repeat is away
 
 
@@ -167,16 +174,12 @@ def _against_repeats(values: Sequence[float], before: float, after: float) -> Di
 def _of_intervals(
     figure: ComparedFigure, baselines: Sequence[Document], candidate: Document, before: float, after: float
 ) -> Difference:
-    """Return the difference of two estimates with intervals, by the squares of their reaches (Zou and Donner 2008).
-
-    Limits of 95 % on each side give a difference 95 % on each side: its interval is one of 90 %.
-    """
+    """Return the difference of two estimates with intervals; those of all stated figures hold together."""
     lows, highs = ([one[end] for one in (*baselines, candidate) if one.get(end) is not None] for end in figure.beside)
     share = after / before - 1
     if len(lows) + len(highs) < 2 * (len(baselines) + 1):
         return Difference(before, after, share)
-    (low_before, low_after), (high_before, high_after) = (min(lows[:-1]), lows[-1]), (max(highs[:-1]), highs[-1])
-    below = math.hypot(after - low_after, high_before - before)
-    above = math.hypot(high_after - after, before - low_before)
-    floor = max(before - low_before, high_before - before) / before
-    return Difference(before, after, share, share - below / before, share + above / before, floor)
+    first, second = Estimate(before, min(lows[:-1]), max(highs[:-1])), Estimate(after, lows[-1], highs[-1])
+    low, high = (limit / before for limit in difference_limits(first, second, WIDENING) or (0.0, 0.0))
+    floor = max(before - min(lows[:-1]), max(highs[:-1]) - before) / before
+    return Difference(before, after, share, low, high, floor)

@@ -41,11 +41,14 @@ def test_one_value_each_has_its_effect_alone():
 
 
 def test_intervals_are_joined_by_the_squares_of_their_reaches():
-    """From 100 (97 to 104) to 200 (188 to 209): 5 = 3-4-5 below with 12 gives 13 wide, and so on."""
+    """From 100 (97 to 105) to 200 (188 to 204): 5 and 12 give 13 below, 3 and 4 give 5 above.
+
+    One of six figures has limits at 5 % over twelve instead of 5 % over one: 2.638 over 1.645 as wide.
+    """
     found = figure_difference(P99, [p99(100.0, 97.0, 105.0)], p99(200.0, 188.0, 204.0))
     assert (found.baseline, found.candidate, found.share) == (100.0, 200.0, pytest.approx(1.0))
-    assert found.low_share == pytest.approx(1.0 - 0.13)  # 12 and 5
-    assert found.high_share == pytest.approx(1.0 + 0.05)  # 4 and 3
+    assert found.low_share == pytest.approx(1.0 - 0.13 * 2.638 / 1.645, abs=1e-3)
+    assert found.high_share == pytest.approx(1.0 + 0.05 * 2.638 / 1.645, abs=1e-3)
     assert found.noise_floor_share == pytest.approx(0.05)
 
 

@@ -34,9 +34,15 @@ def summary(latencies_us, **changes):
     return {**empty, **known, **ends, **changes}
 
 
-def measurement(folder, level_us=1009.0, *, seed=0, scatter=0.004, model_id="m" * 64, notes=(), host=HOST, **changes):
-    """A folder with the runs of a session."""
-    latencies_us = level_us * (1 + scatter * np.random.default_rng(seed).standard_normal(RUNS))
+def series(level_us, seed, scatter=0.004):
+    return level_us * (1 + scatter * np.random.default_rng(seed).standard_normal(RUNS))
+
+
+def measurement(
+    folder, level_us=1009.0, *, seed=0, scatter=0.004, model_id="m" * 64, notes=(), host=HOST, more_us=(), **changes
+):
+    """A folder with the runs of a session, and of further ones at other levels."""
+    latencies_us = series(level_us, seed, scatter)
     record = Provenance(PROFILE, PROFILE, model_id=model_id, model_path="m.onnx", host=dict(host), notes=list(notes))
     with Transaction(folder, record) as transaction:
         rows = [
@@ -44,6 +50,12 @@ def measurement(folder, level_us=1009.0, *, seed=0, scatter=0.004, model_id="m" 
             for run, one in enumerate(latencies_us)
         ]
         transaction.add_rows("run_latency", rows)
+        further = [
+            {"session_index": index, "run_index": run, "is_warmup": False, "start_us": 0.0, "latency_us": one}
+            for index, level in enumerate(more_us, 1)
+            for run, one in enumerate(series(level, seed + index))
+        ]
+        transaction.add_rows("session_latency", further)
         transaction.add_document("latency_summary", summary(latencies_us, **changes))
     return folder
 
@@ -124,6 +136,27 @@ def test_several_folders_stand_against_several_baselines(tmp_path):
     assert latency(first)["comparison_verdict"] == "undecided"
     assert latency(second)["comparison_verdict"] == "regressed"
     assert latency(second)["baseline_run_count"] == 2 * RUNS
+
+
+def test_one_session_on_each_side_names_what_it_cannot_know_and_the_paired_script(main, tmp_path):
+    done, _ = compared(measurement(tmp_path / "out", seed=1), "--baseline", main)
+    beside = next(line for line in done.stdout.splitlines() if line.startswith("between sessions: 1 against 1"))
+    assert beside.endswith("run 15_paired_runs.py, or measure both sides with 01_profile_onnx.py --sessions 3")
+    assert "between sessions: 1 against 1" in (tmp_path / "out/comparison.md").read_text()
+
+
+def test_further_sessions_are_compared_and_enter_the_floor(tmp_path):
+    """Sessions 2 % apart: a difference of 3 %, which two sessions would call real, is what sessions scatter."""
+    alone = [measurement(tmp_path / f"alone{level}", level) for level in (1000.0, 1030.0)]
+    _, table = compared(alone[1], "--baseline", alone[0])
+    assert latency(table)["comparison_verdict"] == "regressed"
+    sides = [
+        measurement(tmp_path / f"side{level}", level, more_us=(level + 20, level - 20)) for level in (1000.0, 1030.0)
+    ]
+    done, table = compared(sides[1], "--baseline", sides[0])
+    assert latency(table)["comparison_verdict"] == "undecided"
+    assert latency(table)["baseline_run_count"] == 3 * RUNS
+    assert "between sessions" not in done.stdout
 
 
 @pytest.mark.slow

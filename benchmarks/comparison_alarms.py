@@ -1,0 +1,223 @@
+"""Count how often 11 calls figures of the latency different where nothing is, and which slowdown it finds.
+
+Run by ``make check-alarms``; no test depends on it. Each law draws pairs of series, which the comparison's own function
+judges. The family is median, percentiles, mean and deviation together: an alarm is a pair in which any of them
+regressed or improved, and a failure is a pair in which any regressed, as ``--fail-above 0.1%`` would count it. The
+slowdown found is the least of ``SLOWDOWNS`` that is called a regression in four of five pairs, by figure.
+
+The reach of the noise floor was chosen on the first half of the laws. Nothing was chosen on the others. A second table
+has sessions whose levels differ by 1 %.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import NamedTuple
+
+import numpy as np
+from scipy.signal import lfilter
+
+from benchmarks.series_limits import NOISES, autoregressive
+from common.comparison.latency_family import LatencySide, judged_latency
+from common.latency.dependence import Samples
+
+Random = np.random.Generator
+Law = Callable[[Random, int], Samples]
+
+LOUD = ("regressed", "improved")
+MARGIN_SHARE = 0.05
+COUNTS = (200, 1000)
+SLOWDOWNS = (0.005, 0.01, 0.015, 0.02, 0.03, 0.04, 0.05, 0.07, 0.1, 0.15, 0.2, 0.3, 0.5)
+FOUND_SHARE = 0.8
+SHOWN = ("p50", "mean", "p90", "p95", "p99")
+SESSION_SHARE = 0.01
+SESSIONS = ((1, 1), (3, 1), (2, 2), (3, 3), (5, 5))
+
+
+def ramp(random: Random, count: int, most: float = 0.05) -> Samples:
+    """A level that rises or falls by up to 5 %, in each series by another share."""
+    slope = random.uniform(-most, most)
+    return np.asarray((1 + slope * np.linspace(0, 1, count)) * (1 + 0.05 * random.standard_normal(count)))
+
+
+def same_ramp(random: Random, count: int) -> Samples:
+    return np.asarray((1 + 0.05 * np.linspace(0, 1, count)) * (1 + 0.05 * random.standard_normal(count)))
+
+
+def wandering(random: Random, count: int) -> Samples:
+    """A random walk of 2 % over the series, below independent noise."""
+    walk = 0.02 / np.sqrt(count) * np.cumsum(random.standard_normal(count))
+    return np.asarray(1 + walk + 0.05 * random.standard_normal(count))
+
+
+def wave(random: Random, count: int) -> Samples:
+    phase = random.random() + np.linspace(0, random.uniform(0.5, 2), count)
+    return np.asarray(1 + 0.03 * np.sin(2 * np.pi * phase) + 0.05 * random.standard_normal(count))
+
+
+CHOSEN_ON: Mapping[str, Law] = {
+    **NOISES,
+    "drift: a ramp of up to ±5 %": ramp,
+    "drift: the same ramp of 5 %": same_ramp,
+    "drift: a random walk of 2 %": wandering,
+    "drift: a wave of 3 %": wave,
+}
+
+
+def volatile(random: Random, count: int) -> Samples:
+    """Noise whose variance remembers the last squares: GARCH(1, 1), Bollerslev 1986."""
+    normal, variance, values = random.standard_normal(count + 200), 1.0, []
+    for one in normal:
+        values.append(np.sqrt(variance) * one)
+        variance = 0.05 + 0.15 * values[-1] ** 2 + 0.8 * variance
+    return np.asarray(1 + 0.05 * np.array(values[200:]))
+
+
+def waiting(load: float, random: Random, count: int) -> Samples:
+    """Latencies of a queue with Poisson arrivals and lognormal service, by Lindley's recursion."""
+    filling = int(50 / (1 - load) ** 2)
+    gaps, taken = random.exponential(1 / load, count + filling), random.lognormal(-0.35, 0.83, count + filling)
+    steps = np.cumsum(np.concatenate([[0.0], taken[:-1] - gaps[1:]]))
+    return np.asarray((steps - np.minimum.accumulate(np.minimum(steps, 0.0)) + taken)[filling:])
+
+
+def long_memory(random: Random, count: int) -> Samples:
+    """Fractional noise of d = 0.35 (Hosking 1981): correlations fall as a power of the distance."""
+    length, order = 16 * count, np.arange(1, 4 * count)
+    weights = np.concatenate([[1.0], np.cumprod((order - 1 + 0.35) / order)])
+    spectrum = np.fft.rfft(weights, length) * np.fft.rfft(random.standard_normal(8 * count), length)
+    return np.asarray(1 + 0.04 * np.fft.irfft(spectrum, length)[4 * count : 5 * count])
+
+
+def oscillating(random: Random, count: int) -> Samples:
+    """AR(2) with a period of twelve runs."""
+    turns = 2 * 0.95 * np.cos(2 * np.pi / 12)
+    values = lfilter([1.0], [1.0, -turns, 0.95**2], random.standard_normal(count + 300))[300:]
+    return np.asarray(1 + 0.011 * values)
+
+
+def bursts(random: Random, count: int) -> Samples:
+    """Rare bursts of a dozen consecutive runs that are half as long again."""
+    values = 1 + 0.03 * random.standard_normal(count)
+    for start in np.flatnonzero(random.random(count) < 0.003):
+        values[start : start + random.geometric(1 / 12)] *= 1.5
+    return np.asarray(values)
+
+
+def three_levels(random: Random, count: int) -> Samples:
+    """Three levels, each kept for 20 runs on average."""
+    levels = random.integers(0, 3, count + 1)[np.cumsum(random.random(count) < 0.05)]
+    return np.asarray(1 + 0.08 * levels + 0.02 * random.standard_normal(count))
+
+
+HELD_OUT: Mapping[str, Law] = {
+    "volatility (GARCH)": volatile,
+    "queue at 50 % load": partial(waiting, 0.5),
+    "queue at 80 % load": partial(waiting, 0.8),
+    "long memory (d = 0.35)": long_memory,
+    "oscillation (AR(2))": oscillating,
+    "Weibull 0.7": lambda random, count: 1 + 0.1 * random.weibull(0.7, count),
+    "Student's law, 3 degrees": lambda random, count: 1 + 0.02 * np.abs(random.standard_t(3, count)),
+    "moving average of 20 runs": lambda random, count: (
+        1 + 0.05 * np.convolve(random.standard_normal(count + 19), np.ones(20) / np.sqrt(20), "valid")
+    ),
+    "bursts of slow runs": bursts,
+    "three levels": three_levels,
+}
+SESSION_LAWS: Mapping[str, Law] = {
+    "independent": lambda random, count: 1 + 0.03 * random.standard_normal(count),
+    "AR(1) 0.7": lambda random, count: 1 + 0.03 * autoregressive(random, count, 0.7),
+    "spikes in 2 % of the runs": NOISES["spikes in 2 % of the runs"],
+    "two sticky levels": NOISES["two sticky levels"],
+}
+Pair = tuple[Sequence[Samples], Sequence[Samples]]
+
+
+class Alarms(NamedTuple):
+    """Shares of pairs of equal series, and the share of their figures that were judged."""
+
+    alarm: float
+    failure: float
+    judged: float
+
+
+def verdicts(pair: Pair, slowdown: float = 0.0) -> dict[str, str]:
+    """Return the verdict on each figure, where the candidate is slower by a share."""
+    before, after = pair
+    slower = [(1 + slowdown) * session for session in after]
+    judged = judged_latency(LatencySide(before), LatencySide(slower), MARGIN_SHARE)
+    return {name: judgement.outcome for name, (_, judgement) in judged.items()}
+
+
+def alarms(pairs: Sequence[Pair]) -> Alarms:
+    found = [verdicts(pair) for pair in pairs]
+    loud = [bool({*one.values()} & {*LOUD}) for one in found]
+    failed = ["regressed" in one.values() for one in found]
+    judged = [verdict != "not judged" for one in found for verdict in one.values()]
+    return Alarms(float(np.mean(loud)), float(np.mean(failed)), float(np.mean(judged)))
+
+
+def found_slowdowns(pairs: Sequence[Pair]) -> dict[str, float | None]:
+    """Return the least slowdown that is found in four of five pairs, by figure; None where none of them is."""
+    least: dict[str, float | None] = dict.fromkeys(SHOWN)
+    for slowdown in SLOWDOWNS:
+        open_names = [name for name in SHOWN if least[name] is None]
+        found = [verdicts(pair, slowdown) for pair in pairs] if open_names else []
+        for name in open_names:
+            if np.mean([one.get(name) == "regressed" for one in found]) >= FOUND_SHARE:
+                least[name] = slowdown
+    return least
+
+
+def session_pair(law: Law, counts: tuple[int, int], runs: int, random: Random) -> Pair:
+    """Draw sessions whose levels differ by 1 %."""
+    before, after = (
+        [(1 + SESSION_SHARE * random.standard_normal()) * law(random, runs) for _ in range(count)] for count in counts
+    )
+    return before, after
+
+
+def rows(laws: Mapping[str, Law], options: argparse.Namespace) -> Iterator[str]:
+    for name, law in laws.items():
+        for count in COUNTS:
+            random = np.random.default_rng(options.seed)
+            pairs = [([law(random, count)], [law(random, count)]) for _ in range(options.pairs)]
+            yield _row(f"{name} | {count:,}", pairs, options)
+
+
+def session_rows(options: argparse.Namespace) -> Iterator[str]:
+    for name, law in SESSION_LAWS.items():
+        for counts in SESSIONS:
+            random = np.random.default_rng(options.seed)
+            pairs = [session_pair(law, counts, options.session_runs, random) for _ in range(options.pairs)]
+            yield _row(f"{name} | {counts[0]} and {counts[1]}", pairs, options)
+
+
+def _row(head: str, pairs: Sequence[Pair], options: argparse.Namespace) -> str:
+    share, found = alarms(pairs), found_slowdowns(pairs[: options.power_pairs])
+    cells = ["–" if found[name] is None else f"{found[name]:.1%}" for name in SHOWN]
+    return f"| {head} | {share.alarm:.1%} | {share.failure:.1%} | {share.judged:.0%} | {' | '.join(cells)} |"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--pairs", type=int, default=400, help="pairs per row")
+    parser.add_argument("--power-pairs", type=int, default=60, help="of these, pairs that are slowed down")
+    parser.add_argument("--session-runs", type=int, default=200, help="runs of each session")
+    parser.add_argument("--seed", type=int, default=0)
+    options = parser.parse_args()
+    figures = " | ".join(f"{name} found" for name in SHOWN)
+    for title, lines in (
+        ("chosen on", rows(CHOSEN_ON, options)),
+        ("held out", rows(HELD_OUT, options)),
+        ("sessions", session_rows(options)),
+    ):
+        print(f"\n| {title} | runs or sessions | alarms | failures | judged | {figures} |", flush=True)
+        for line in lines:
+            print(line, flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,207 @@
+"""The figures of the latency, compared as one family: how often any of them is called different, where nothing is.
+
+Median, percentiles, mean and deviation come from one series on each side, so they raise their alarms together. Each is
+judged by two things.
+
+*Limits of the difference*, from the limits that the measurement itself states of each side. They hold the dependence of
+neighbouring runs (:mod:`common.latency.dependence`), so a series that is worth too few independent runs has none. Its
+figure is then not judged.
+
+*A noise floor* from parts of the measurement, for what a series shows of no dependence: its level wanders, and sessions
+differ. The parts are the sessions, wherever both sides together have four of them or more. Sessions are independent,
+so Student's law gives the floor, at the level of the family: half of 5 % is the median's, half is divided among the
+other figures (Bonferroni). Otherwise the parts are the quarters of each side, and the floor is ``QUARTERS_REACH``
+standard errors. For four independent normal quarters on each side a difference exceeds that in 0.04 % of all pairs.
+Quarters that drift are not independent; the reach was chosen on half of the laws of ``benchmarks/comparison_alarms.py``
+such that the whole family raises an alarm in less than 5 % of the pairs under each law.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from common.comparison.judgement import SIGNIFICANCE, Judgement, judge
+from common.comparison.series import (
+    LEAST_RUNS,
+    Difference,
+    block_medians,
+    cliffs_delta,
+    difference_limits,
+    rank_test,
+)
+from common.latency.dependence import Dependence, Samples
+from common.latency.sessions import FIGURES, point_figures, student_quantile
+from common.latency.statistics import CONFIDENCE, LEAST_SAMPLES, QUANTILES, Estimate, figures
+
+if TYPE_CHECKING:
+    from common.table_rows import ComparisonRow
+
+QUARTERS, QUARTERS_REACH = 4, 7.0
+LEAST_SESSIONS = 4  # of both sides together, that say how far sessions scatter
+LEVELS = np.array([SIGNIFICANCE / 2, *[SIGNIFICANCE / 2 / (len(FIGURES) - 1)] * (len(FIGURES) - 1)])
+FEW_INDEPENDENT = "too few independent runs"
+FEW_SLOW = "a few slow runs make most of it"
+
+
+class _Scatter(NamedTuple):
+    """How far a repeat may be away, and the limits of the mean difference of sessions, where each has enough runs.
+
+    All runs together scatter by what differs between sessions as well, so their tail and their deviation are not those
+    of the sessions. Both differences must exceed chance.
+    """
+
+    floor_us: float
+    limits_us: tuple[float, float] | None = None
+
+
+@dataclass(frozen=True)
+class LatencySide:
+    """The runs of each session of one side, in their order."""
+
+    sessions: Sequence[Samples]
+
+    @cached_property
+    def runs(self) -> Samples:
+        return np.concatenate(self.sessions)
+
+    @cached_property
+    def figures(self) -> dict[str, Estimate]:
+        """The figures that have a value, with the limits that the runs alone give."""
+        columns = figures(self.runs)
+        estimates = {name: Estimate(*(columns[f"{name}{end}_us"] for end in ("", "_low", "_high"))) for name in FIGURES}
+        return {name: estimate for name, estimate in estimates.items() if estimate.value}
+
+    @cached_property
+    def of_sessions(self) -> Samples:
+        """The figures of each session, a row per session."""
+        return np.array([point_figures(session) for session in self.sessions])
+
+    @cached_property
+    def of_quarters(self) -> Samples:
+        """The figures of each quarter; its deviation is that from the mean of all runs, so that a drift shows in it."""
+        parts, mean = np.array_split(self.runs, QUARTERS), np.mean(self.runs)
+        away = [math.sqrt(np.mean((part - mean) ** 2)) for part in parts]
+        return np.column_stack([[np.quantile(part, [*QUANTILES.values()]) for part in parts], _means(parts), away])
+
+    def runs_needed(self, name: str) -> int | None:
+        """Return how many runs like these give a figure both limits; None where nothing says it.
+
+        Further sessions must each have as many as independent runs would take.
+        """
+        if len(self.sessions) > 1 or name not in QUANTILES:
+            needed = len(self.sessions) * least_runs(name)
+            return needed if needed > len(self.runs) else None
+        factor = Dependence(self.runs).quantile_factor(QUANTILES[name])
+        return max(len(self.runs) + 1, math.ceil(least_runs(name) * factor))
+
+
+def least_runs(name: str) -> int:
+    """Return how many independent runs give a figure both limits."""
+    if name not in QUANTILES:
+        return LEAST_SAMPLES
+    quantile = QUANTILES[name]
+    return math.ceil(math.log(1 - CONFIDENCE) / math.log(max(quantile, 1 - quantile)))
+
+
+def latency_differences(baseline: LatencySide, candidate: LatencySide) -> dict[str, Difference]:
+    """Compare the figures that both sides have; one without limits has its difference alone.
+
+    The median has a rank test of medians of blocks as well, which must reject chance, too.
+
+    Args:
+        baseline: with ``LEAST_RUNS`` runs or more, as the candidate.
+    """
+    scatter = _of_sessions if len(baseline.sessions) + len(candidate.sessions) >= LEAST_SESSIONS else _of_quarters
+    scatters = dict(zip(FIGURES, scatter(baseline, candidate), strict=True))
+    counts = (len(baseline.runs), len(candidate.runs))
+    changes = {
+        name: _difference(before, candidate.figures[name], scatters[name], counts)
+        for name, before in baseline.figures.items()
+        if name in candidate.figures
+    }
+    series = (baseline.runs, candidate.runs)
+    tested = {"p_value": rank_test(*map(block_medians, series)), "cliffs_delta": cliffs_delta(*series)}
+    return {name: replace(change, **tested) if name == "p50" else change for name, change in changes.items()}
+
+
+def judged_latency(
+    baseline: LatencySide, candidate: LatencySide, margin_share: float
+) -> dict[str, tuple[Difference, Judgement]]:
+    """Return the difference of each figure and its meaning; nothing where a side has too few runs.
+
+    Args:
+        margin_share: smallest change that counts.
+    """
+    if min(len(baseline.runs), len(candidate.runs)) < LEAST_RUNS:
+        return {}
+    return {
+        name: (change, _judged(name, change, (baseline, candidate), margin_share))
+        for name, change in latency_differences(baseline, candidate).items()
+    }
+
+
+def too_few_runs(rows: Sequence[ComparisonRow]) -> list[str]:
+    """Return a note on the figures of the latency that are not judged, with the runs that would do; or none."""
+    of_latency = {row["compared_figure"]: row for row in rows if row["compared_kind"] == "end_to_end"}
+    if not {"p50_us", "mean_us"} <= of_latency.keys():
+        return []  # no series, or pairs
+    named = []
+    for name in FIGURES:
+        row = of_latency.get(f"{name}_us")
+        if row is None and name in QUANTILES:
+            named.append(f"{_spoken(name)} ({least_runs(name):,} or more would do)")
+        elif row is not None and row["comparison_verdict"] == "not judged":
+            needed = row["runs_needed_count"]
+            named.append(f"{_spoken(name)} ({f'{needed:,} would do' if needed else FEW_SLOW})")
+    return [f"{FEW_INDEPENDENT} to judge {', '.join(named)}; raise <runs>"] if named else []
+
+
+def _spoken(name: str) -> str:
+    return name.replace("_", ".")
+
+
+def _difference(before: Estimate, after: Estimate, scatter: _Scatter, counts: tuple[int, int]) -> Difference:
+    first, second = before.value or 0.0, after.value or 0.0
+    known = [limits for limits in (difference_limits(before, after), scatter.limits_us) if limits]
+    low, high = (min(known)[0] / first, max(limits[1] for limits in known) / first) if known else (None, None)
+    runs = {"baseline_runs": counts[0], "candidate_runs": counts[1]}
+    return Difference(first, second, second / first - 1, low, high, scatter.floor_us / first, **runs)
+
+
+def _judged(name: str, change: Difference, sides: Sequence[LatencySide], margin_share: float) -> Judgement:
+    if change.low_share is not None:
+        return judge(change, margin_share, change.p_value, is_less_better=True)
+    lacking = [side for side in sides if side.figures[name].low is None or side.figures[name].high is None]
+    needed = [side.runs_needed(name) for side in lacking]
+    known = [count for count in needed if count is not None]
+    return Judgement("not judged", FEW_INDEPENDENT if known else FEW_SLOW, max(known, default=None))
+
+
+def _of_quarters(baseline: LatencySide, candidate: LatencySide) -> list[_Scatter]:
+    errors = [side.of_quarters.var(axis=0, ddof=1) / QUARTERS for side in (baseline, candidate)]
+    return [_Scatter(floor) for floor in (QUARTERS_REACH * np.sqrt(np.sum(errors, axis=0))).tolist()]
+
+
+def _of_sessions(baseline: LatencySide, candidate: LatencySide) -> list[_Scatter]:
+    """Return floors and limits by Student's test of two samples, which are the figures of the sessions."""
+    both = (baseline.of_sessions, candidate.of_sessions)
+    degrees = sum(map(len, both)) - len(both)
+    squares = sum(((each - each.mean(axis=0)) ** 2).sum(axis=0) for each in both)
+    errors_us = np.sqrt(squares / degrees * sum(1 / len(each) for each in both))
+    floors_us = errors_us * [student_quantile(degrees, 1 - level / 2) for level in LEVELS.tolist()]
+    changes_us = both[1].mean(axis=0) - both[0].mean(axis=0)
+    fewest = min(len(session) for side in (baseline, candidate) for session in side.sessions)
+    return [
+        _Scatter(floor, (change - floor, change + floor) if fewest >= least_runs(name) else None)
+        for name, floor, change in zip(FIGURES, floors_us.tolist(), changes_us.tolist(), strict=True)
+    ]
+
+
+def _means(parts: Sequence[Samples]) -> list[float]:
+    return [float(np.mean(part)) for part in parts]
