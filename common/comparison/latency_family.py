@@ -35,9 +35,9 @@ from common.comparison.series import (
     difference_limits,
     rank_test,
 )
-from common.latency.dependence import Dependence, Samples
+from common.latency.dependence import Samples
 from common.latency.sessions import FIGURES, point_figures, student_quantile
-from common.latency.statistics import CONFIDENCE, LEAST_SAMPLES, QUANTILES, Estimate, figures
+from common.latency.statistics import LEAST_SAMPLES, QUANTILES, Estimate, counts_for_limits, figures, least_count
 
 if TYPE_CHECKING:
     from common.table_rows import ComparisonRow
@@ -46,7 +46,6 @@ QUARTERS, QUARTERS_REACH = 4, 7.0
 LEAST_SESSIONS = 4  # of both sides together, that say how far sessions scatter
 LEVELS = np.array([SIGNIFICANCE / 2, *[SIGNIFICANCE / 2 / (len(FIGURES) - 1)] * (len(FIGURES) - 1)])
 FEW_INDEPENDENT = "too few independent runs"
-FEW_SLOW = "a few slow runs make most of it"
 
 
 class _Scatter(NamedTuple):
@@ -90,23 +89,19 @@ class LatencySide:
         return np.column_stack([[np.quantile(part, [*QUANTILES.values()]) for part in parts], _means(parts), away])
 
     def runs_needed(self, name: str) -> int | None:
-        """Return how many runs like these give a figure both limits; None where nothing says it.
+        """Return how many runs like these give a figure both limits, or None where they have them.
 
         Further sessions must each have as many as independent runs would take.
         """
-        if len(self.sessions) > 1 or name not in QUANTILES:
-            needed = len(self.sessions) * least_runs(name)
-            return needed if needed > len(self.runs) else None
-        factor = Dependence(self.runs).quantile_factor(QUANTILES[name])
-        return max(len(self.runs) + 1, math.ceil(least_runs(name) * factor))
+        if len(self.sessions) == 1:
+            return counts_for_limits(self.runs).get(name)
+        needed = len(self.sessions) * least_runs(name)
+        return needed if needed > len(self.runs) else None
 
 
 def least_runs(name: str) -> int:
     """Return how many independent runs give a figure both limits."""
-    if name not in QUANTILES:
-        return LEAST_SAMPLES
-    quantile = QUANTILES[name]
-    return math.ceil(math.log(1 - CONFIDENCE) / math.log(max(quantile, 1 - quantile)))
+    return least_count(QUANTILES[name]) if name in QUANTILES else LEAST_SAMPLES
 
 
 def latency_differences(baseline: LatencySide, candidate: LatencySide) -> dict[str, Difference]:
@@ -158,7 +153,7 @@ def too_few_runs(rows: Sequence[ComparisonRow]) -> list[str]:
             named.append(f"{_spoken(name)} ({least_runs(name):,} or more would do)")
         elif row is not None and row["comparison_verdict"] == "not judged":
             needed = row["runs_needed_count"]
-            named.append(f"{_spoken(name)} ({f'{needed:,} would do' if needed else FEW_SLOW})")
+            named.append(f"{_spoken(name)}{f' ({needed:,} would do)' if needed else ''}")
     return [f"{FEW_INDEPENDENT} to judge {', '.join(named)}; raise <runs>"] if named else []
 
 
@@ -177,10 +172,8 @@ def _difference(before: Estimate, after: Estimate, scatter: _Scatter, counts: tu
 def _judged(name: str, change: Difference, sides: Sequence[LatencySide], margin_share: float) -> Judgement:
     if change.low_share is not None:
         return judge(change, margin_share, change.p_value, is_less_better=True)
-    lacking = [side for side in sides if side.figures[name].low is None or side.figures[name].high is None]
-    needed = [side.runs_needed(name) for side in lacking]
-    known = [count for count in needed if count is not None]
-    return Judgement("not judged", FEW_INDEPENDENT if known else FEW_SLOW, max(known, default=None))
+    needed = [count for side in sides if (count := side.runs_needed(name)) is not None]
+    return Judgement("not judged", FEW_INDEPENDENT, max(needed, default=None))
 
 
 def _of_quarters(baseline: LatencySide, candidate: LatencySide) -> list[_Scatter]:

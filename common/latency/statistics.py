@@ -173,9 +173,9 @@ def counts_for_limits(samples: Samples, least_factor: float = 1.0) -> dict[str, 
     series = Dependence(samples, least_factor)
     mean, jitter = mean_and_deviation(series)
     counts = {
-        name: math.ceil(_least_count(quantile) * factor)
+        name: math.ceil(least_count(quantile) * factor)
         for name, quantile in QUANTILES.items()
-        if int(len(samples) / (factor := series.quantile_factor(quantile))) < _least_count(quantile)
+        if int(len(samples) / (factor := series.quantile_factor(quantile))) < least_count(quantile)
     }
     if mean.low is None:
         counts["mean"] = _count_of_mean(series, "mean", mean.value, samples)
@@ -184,7 +184,7 @@ def counts_for_limits(samples: Samples, least_factor: float = 1.0) -> dict[str, 
     return counts
 
 
-def _least_count(quantile: float) -> int:
+def least_count(quantile: float) -> int:
     """Return how many independent samples give a quantile of at least a half its upper limit."""
     return math.ceil(math.log(1 - CONFIDENCE) / math.log(quantile))
 
