@@ -10,10 +10,14 @@ Writes  comparison.csv (a row per figure and per group of executed nodes), compa
         flamegraph.pl. 06 draws the differences.
 
 A difference is real if three things hold. A rank test on medians of blocks of runs rejects chance, corrected for all
-nodes (Holm). The bootstrap interval excludes 0. The difference exceeds the noise floor, which is how far a repeat on
-this machine scatters, judged by the distance between quarters of the runs. A difference that is surely smaller than
---fail-above is unchanged. Every other difference is undecided, with the number of runs that would decide it. No time
-of a busy or drifting host is judged. Repeat --baseline to include the scatter between sessions.
+nodes (Holm). Its interval excludes 0. The difference exceeds the noise floor, which is how far a repeat on this machine
+scatters, judged by the distance between quarters of the runs. The figures of the latency (median, percentiles, mean,
+deviation) are one family: in at most 5 % of equal pairs any of them is called different. A difference that is surely
+smaller than --fail-above is unchanged. Every other difference is undecided, with the number of runs that would decide
+it. A figure of too few independent runs is not judged. No time of a busy or drifting host is judged.
+
+One session on each side says nothing of how far sessions differ. For that, measure both sides with 01's --sessions 3,
+or repeat --baseline.
 
 Nodes are compared where they compute the same source nodes, whatever the runtime fused, renamed or inserted. Models
 that differ in names only are one model. Other models need --across-models.

@@ -182,7 +182,7 @@ CHANGED := $(foreach stamp,$(STAMPS),$(call differs,$(stamp)))
 
 # --- targets ---------------------------------------------------------------------------------------------------------
 
-.PHONY: run report design what-if load endurance record dashboard test-dashboard test test-slow test-random test-exports test-search fuzz fuzz-coverage mutants openvino npu lint docs readme bench check-loadgen check-load check-load-models check-dashboard check-comparison check-profiler check-costs check-energy check-ceilings seed003 check-fpga check-design check-rtl cosim rtl-tools lock clean distclean help changed
+.PHONY: run report design what-if load endurance record dashboard test-dashboard test test-slow test-random test-exports test-search fuzz fuzz-coverage mutants openvino npu lint docs readme bench check-loadgen check-load check-load-models check-dashboard check-alarms check-comparison check-profiler check-costs check-energy check-ceilings seed003 check-fpga check-design check-rtl cosim rtl-tools lock clean distclean help changed
 .PHONY: no-trace
 .NOTPARALLEL:  # nothing may run beside a measurement
 .SUFFIXES:
@@ -391,6 +391,9 @@ check-loadgen: $(DEV_READY)  ## compare the latency clock with MLPerf LoadGen's 
 check-comparison: $(DEV_READY)  ## count false alarms between equal measurements, and slower nodes that are found by name (half an hour)
 	@$(PYTHON) -m benchmarks.comparison_power
 	@$(PYTHON) -m benchmarks.comparison_power --folders
+
+check-alarms: $(DEV_READY)  ## count false alarms between equal series of known laws, and the slowdowns that are found (minutes)
+	@$(PYTHON) -m benchmarks.comparison_alarms
 
 check-load: $(DEV_READY)  ## measure the generator of load tests: delay, cost, memory, and percentiles beside LoadGen's
 	@$(PYTHON) -m benchmarks.load_generator

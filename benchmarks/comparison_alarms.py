@@ -133,7 +133,7 @@ SESSION_LAWS: Mapping[str, Law] = {
     "spikes in 2 % of the runs": NOISES["spikes in 2 % of the runs"],
     "two sticky levels": NOISES["two sticky levels"],
 }
-Pair = tuple[Sequence[Samples], Sequence[Samples]]
+Pair = tuple[LatencySide, Sequence[Samples]]
 
 
 class Alarms(NamedTuple):
@@ -144,16 +144,14 @@ class Alarms(NamedTuple):
     judged: float
 
 
-def verdicts(pair: Pair, slowdown: float = 0.0) -> dict[str, str]:
+def verdicts(before: LatencySide, after: Sequence[Samples], slowdown: float = 0.0) -> dict[str, str]:
     """Return the verdict on each figure, where the candidate is slower by a share."""
-    before, after = pair
-    slower = [(1 + slowdown) * session for session in after]
-    judged = judged_latency(LatencySide(before), LatencySide(slower), MARGIN_SHARE)
-    return {name: judgement.outcome for name, (_, judgement) in judged.items()}
+    slower = LatencySide([(1 + slowdown) * session for session in after])
+    return {name: judgement.outcome for name, (_, judgement) in judged_latency(before, slower, MARGIN_SHARE).items()}
 
 
 def alarms(pairs: Sequence[Pair]) -> Alarms:
-    found = [verdicts(pair) for pair in pairs]
+    found = [verdicts(*pair) for pair in pairs]
     loud = [bool({*one.values()} & {*LOUD}) for one in found]
     failed = ["regressed" in one.values() for one in found]
     judged = [verdict != "not judged" for one in found for verdict in one.values()]
@@ -165,7 +163,7 @@ def found_slowdowns(pairs: Sequence[Pair]) -> dict[str, float | None]:
 
     @cache
     def verdicts_at(slowdown: float) -> list[dict[str, str]]:
-        return [verdicts(pair, slowdown) for pair in pairs]
+        return [verdicts(*pair, slowdown) for pair in pairs]
 
     def is_found(name: str, slowdown: float) -> bool:
         return sum(one.get(name) == "regressed" for one in verdicts_at(slowdown)) >= FOUND_SHARE * len(pairs)
@@ -179,14 +177,14 @@ def session_pair(law: Law, counts: tuple[int, int], runs: int, random: Random) -
     before, after = (
         [(1 + SESSION_SHARE * random.standard_normal()) * law(random, runs) for _ in range(count)] for count in counts
     )
-    return before, after
+    return LatencySide(before), after
 
 
 def rows(laws: Mapping[str, Law], options: argparse.Namespace) -> Iterator[str]:
     for name, law in laws.items():
         for count in COUNTS:
             random = np.random.default_rng(options.seed)
-            pairs = [([law(random, count)], [law(random, count)]) for _ in range(options.pairs)]
+            pairs = [(LatencySide([law(random, count)]), [law(random, count)]) for _ in range(options.pairs)]
             yield _row(f"{name} | {count:,}", pairs, options)
 
 
@@ -206,8 +204,8 @@ def _row(head: str, pairs: Sequence[Pair], options: argparse.Namespace) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--pairs", type=int, default=400, help="pairs per row")
-    parser.add_argument("--power-pairs", type=int, default=40, help="of these, pairs that are slowed down")
+    parser.add_argument("--pairs", type=int, default=200, help="pairs per row")
+    parser.add_argument("--power-pairs", type=int, default=25, help="of these, pairs that are slowed down")
     parser.add_argument("--session-runs", type=int, default=200, help="runs of each session")
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
