@@ -164,7 +164,9 @@ def _spoken(name: str) -> str:
 def _difference(before: Estimate, after: Estimate, scatter: _Scatter, counts: tuple[int, int]) -> Difference:
     first, second = before.value or 0.0, after.value or 0.0
     known = [limits for limits in (difference_limits(before, after), scatter.limits_us) if limits]
-    low, high = (min(known)[0] / first, max(limits[1] for limits in known) / first) if known else (None, None)
+    low, high = None, None
+    if known:  # no time is negative, so none falls by more than all of it
+        low, high = max(-1.0, min(known)[0] / first), max(limits[1] for limits in known) / first
     runs = {"baseline_runs": counts[0], "candidate_runs": counts[1]}
     return Difference(first, second, second / first - 1, low, high, scatter.floor_us / first, **runs)
 

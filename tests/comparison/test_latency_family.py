@@ -115,6 +115,12 @@ def test_what_is_not_judged_is_one_note():
     assert too_few_runs(rows[:1]) == []
 
 
+def test_no_interval_holds_a_time_below_zero():
+    wide = [[np.full(12, level) for level in (10.0, 20.0)], [np.full(12, level) for level in (12.0, 18.0)]]
+    found = latency_differences(*map(LatencySide, wide))
+    assert found["mean"].low_share == -1.0
+
+
 def test_few_runs_have_no_family():
     assert judged_latency(LatencySide([np.ones(4)]), LatencySide([np.ones(100)]), 0.05) == {}
 
