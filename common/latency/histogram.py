@@ -27,6 +27,7 @@ from common.latency.statistics import (
     limit_ranks,
     mean_and_deviation,
     percentile_columns,
+    quantile_factor,
 )
 
 SUB_BUCKET_BITS = 10
@@ -105,7 +106,7 @@ class Histogram:
         series = Dependence(stored)
         mean, jitter = mean_and_deviation(series)
         estimates = {
-            name: self.dependent_percentile_us(quantile, series.quantile_factor(quantile))
+            name: self.dependent_percentile_us(quantile, quantile_factor(series, quantile))
             for name, quantile in QUANTILES.items()
         }
         return {

@@ -16,6 +16,7 @@ QUANTILES = {"p50": 0.5, "p90": 0.9, "p95": 0.95, "p99": 0.99, "p99_9": 0.999}
 DRAWS = 1000
 MOST_BLOCKS = 1000
 LEAST_SAMPLES = 10  # for limits of the mean
+MEDIAN_COUNT = 5  # independent samples between whose smallest and largest the median is
 LEAST_COUNT = {"mean": 10, "deviation": 100}  # independent samples that a dependent series must be worth
 UNSEEN_TAIL = 1.4  # the squares of dependent samples vary more than a series shows; simulated, see the benchmark
 BINOMIAL_REACH = 12  # standard deviations; beyond it the probability is below 1e-20
@@ -56,7 +57,13 @@ def percentile(samples: Samples, quantile: float, least_factor: float = 1.0) -> 
 
 
 def _percentile(series: Dependence, quantile: float) -> Estimate:
-    return ordered_percentile(series.ordered, quantile, series.quantile_factor(quantile))
+    return ordered_percentile(series.ordered, quantile, quantile_factor(series, quantile))
+
+
+def quantile_factor(series: Dependence, quantile: float) -> float:
+    """Return the variance factor of a quantile; a median has the whole series between its limits at the widest."""
+    factor = series.quantile_factor(quantile)
+    return min(factor, max(1.0, len(series.samples) / MEDIAN_COUNT)) if quantile == QUANTILES["p50"] else factor
 
 
 def ordered_percentile(ordered: Samples, quantile: float, factor: float = 1.0) -> Estimate:
@@ -175,7 +182,7 @@ def counts_for_limits(samples: Samples, least_factor: float = 1.0) -> dict[str, 
     counts = {
         name: math.ceil(least_count(quantile) * factor)
         for name, quantile in QUANTILES.items()
-        if int(len(samples) / (factor := series.quantile_factor(quantile))) < least_count(quantile)
+        if int(len(samples) / (factor := quantile_factor(series, quantile))) < least_count(quantile)
     }
     if mean.low is None:
         counts["mean"] = _count_of_mean(series, "mean", mean.value, samples)
