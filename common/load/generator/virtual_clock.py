@@ -30,7 +30,9 @@ def simulate(
             heapq.heappush(running, (now_ns + service_ns(batch, now_ns), worker, now_ns, batch))
         if queue.is_over and not running:
             break
-        wake_ns = queue.wake_ns if free else NEVER_NS
+        if not free:
+            queue.admit(now_ns)  # requests expire while all workers are busy
+        wake_ns = queue.wake_ns if free else queue.expires_ns
         now_ns = max(now_ns, min(wake_ns, running[0][0] if running else NEVER_NS))
         if now_ns >= end_ns:
             now_ns = end_ns

@@ -29,6 +29,7 @@ from common.load.service.service import Service
 
 SWITCH_INTERVAL_S = 2e-4  # a thread that prepares an input holds the interpreter for this long, not for Python's 5 ms
 DRAIN_S = 5.0
+LONGEST_CALL_S = 60.0  # of a call that no timeout ends, once all requests have come
 Started = Callable[[Callable[[], int], Callable[[], None]], None]
 LOOK_S = 0.5  # a signal that the system hands to another thread does not wake the main one
 FIRST_REQUESTS, MORE = 300, 1.25  # a load that may end early is looked at then, and each time that it is so much longer
@@ -69,8 +70,8 @@ class _Run:
         source, service, policy = stream.source, stream.service, stream.policy
         self.log, self.source, self.service, self.policy = Log(), source, service, policy
         self._wake_ups = wake_ups
-        self.drain_ns = round(drain_s * 1e9)
-        self.end_ns = NEVER_NS if stream.last_ns is None else stream.last_ns + self.drain_ns
+        self.last_ns = NEVER_NS if stream.last_ns is None else stream.last_ns
+        self._drain_begin_ns, self._drain_ns = self.last_ns, round(drain_s * 1e9)
         self.is_enough, self.looks_at_count = stream.is_enough, FIRST_REQUESTS
         self.queue = BatchQueue(source, policy, self.log)
         stream.listener(self.log, self.queue)
@@ -147,8 +148,8 @@ class _Run:
 
     def generate(self) -> None:
         """Give idle workers their batches, each as soon as it is ready, until none will come."""
-        _take_priority()
         try:
+            self.log.has_priority = _took_priority()
             with self.lock:
                 while not self.is_closed:
                     self._generate_next()
@@ -159,7 +160,7 @@ class _Run:
         now_ns = self.now_ns()
         if not self.idle:
             self.queue.plan(now_ns)  # a worker may be idle by then, and need not wake the generator to say so
-            self._sleep_until(self.queue.wake_ns if self.queue.wake_ns > now_ns else NEVER_NS, now_ns)
+            self._sleep_until(self.queue.wake_ns if self.queue.wake_ns > now_ns else self.queue.expires_ns, now_ns)
             return
         worker, free_ns = next(iter(self.idle.items()))
         if self._take(worker, free_ns):
@@ -201,6 +202,8 @@ class _Run:
         self, batch: Batch, started_ns: int, ended_ns: int, stages_ns: tuple[int, ...] = (), failure: str = ""
     ) -> None:
         self.log.end(batch, started_ns, ended_ns, stages_ns, failure)
+        if started_ns < self.last_ns:
+            self._drain_begin_ns = max(self._drain_begin_ns, ended_ns)
         self.source.settled(batch.requests, ended_ns)
         if self.idle:
             self.generator_turn.notify()  # a user's next request may have come
@@ -212,11 +215,20 @@ class _Run:
             turn.notify_all()
 
     def idle_s(self) -> float:
-        """Give up what is stuck; return how long nobody needs to look at this load, 0 once it is over."""
-        if self.over.is_set():
-            return 0.0
-        stuck_s = self.replace_stuck()
-        return max(0.0, min((self.end_ns - self.now_ns()) / 1e9, stuck_s or LOOK_S, LOOK_S))
+        """End the drain, and give up what is stuck; return how long nobody needs to look, 0 once the load is over."""
+        with self.lock:
+            now_ns = self.now_ns()
+            if now_ns >= self._drained_ns:
+                self.close()
+            limit_ns = self._limit_ns(now_ns)
+            for worker, call in [*self.running.items()]:
+                if now_ns - call.started_ns >= limit_ns:
+                    self._give_up(worker, call, now_ns, limit_ns)
+            stuck_ns = min((call.started_ns + limit_ns for call in self.running.values()), default=NEVER_NS)
+            if self.over.is_set():
+                return 0.0
+            next_ns = min(stuck_ns, NEVER_NS if self.is_closed else self._drained_ns)
+        return min(LOOK_S, max(1e-3, (next_ns - now_ns) / 1e9))
 
     def end_if_enough(self) -> None:
         """Let no further request come once the record says enough.
@@ -226,37 +238,41 @@ class _Run:
         """
         if self.is_enough is None or len(self.log) < self.looks_at_count:
             return
-        with self.lock:
-            record = self.log.finished(self.start_s, self.now_ns(), (), is_interrupted=False)
+        with self.lock:  # what waits and runs is cut off from this record, as by a signal
+            record = self.log.finished(self.start_s, self.now_ns(), (), is_interrupted=True)
         self.looks_at_count = math.ceil(MORE * len(record))
         if self.is_enough(record):
             with self.lock:
                 now_ns = self.now_ns()
                 self.queue.end(now_ns)
-                self.end_ns, self.is_enough = min(self.end_ns, now_ns + self.drain_ns), None
+                self.last_ns, self.is_enough = min(self.last_ns, now_ns), None
+                self._drain_begin_ns = self.last_ns
                 self.generator_turn.notify()
 
-    def replace_stuck(self) -> float | None:
-        """Give up calls that exceed the timeout; return in how many s the next one may."""
-        timeout_ns = self.policy.timeout_ns
-        if timeout_ns == NEVER_NS:
-            return None
-        with self.lock:
-            now_ns = self.now_ns()
-            for worker, call in [*self.running.items()]:
-                if now_ns - call.started_ns >= timeout_ns:
-                    self._give_up(worker, call, now_ns)
-            first_ns = min((call.started_ns for call in self.running.values()), default=now_ns)
-        return max(1e-3, (first_ns + timeout_ns - now_ns) / 1e9)
+    @property
+    def _drained_ns(self) -> int:
+        """When the drain ends: it begins when the calls have ended that ran as the last request came."""
+        if any(call.started_ns < self.last_ns for call in self.running.values()):
+            return NEVER_NS
+        return self._drain_begin_ns + self._drain_ns
 
-    def _give_up(self, worker: int, call: _Running, now_ns: int) -> None:
+    def _limit_ns(self, now_ns: int) -> int:
+        """Return how long a call may take: the timeout; without one ``LONGEST_CALL_S``, once all requests have come."""
+        if self.policy.timeout_ns != NEVER_NS:
+            return self.policy.timeout_ns
+        return round(1e9 * LONGEST_CALL_S) if self.is_closed or now_ns >= self.last_ns else NEVER_NS
+
+    def _give_up(self, worker: int, call: _Running, now_ns: int, limit_ns: int) -> None:
         """Count the requests of a call as failed, and let a new thread take the place of its worker."""
         del self.running[worker]
-        self._enter(call.batch, call.started_ns, now_ns, failure=f"no answer within {self.policy.timeout_ns / 1e9:g} s")
+        self._enter(call.batch, call.started_ns, now_ns, failure=f"no answer within {limit_ns / 1e9:g} s")
         self.turns[worker] += 1
         self.active -= 1
         self.service.give_up(worker)
-        self.start_worker(worker)
+        if not self.is_closed:
+            self.start_worker(worker)
+        elif not self.active:
+            self.over.set()
 
 
 def serve(
@@ -272,10 +288,14 @@ def serve(
     """Let the requests of a source come, serve them, and return the record.
 
     A signal ends the load; what waits or runs then is cancelled, and the record says so. The next signal raises
-    KeyboardInterrupt. Requests that are not answered within ``drain_s`` after the last one came are cancelled, too.
+    KeyboardInterrupt.
+
+    The drain begins when the calls have ended that ran as the last request came. For ``drain_s`` further batches are
+    formed; requests that still wait then are cancelled. No call is cut: it ends, or fails at the timeout of the policy.
+    Without a timeout it fails after ``LONGEST_CALL_S``, once all requests have come.
 
     Args:
-        last_ns: when the last request comes; the drain begins there. None: the source knows by itself.
+        last_ns: when the last request comes. None: the source knows by itself.
         started: called at the start with the clock of the load and with what wakes the generator; for requests that
             another program sends.
     """
@@ -335,14 +355,16 @@ def _concluded(state: _Run, *, is_interrupted: bool = False) -> LoadRecord:
         return state.log.finished(state.start_s, ended_ns, state.service.stages, is_interrupted=is_interrupted)
 
 
-def _take_priority() -> None:
-    """Let this thread run as soon as it wakes, where the system allows that (CAP_SYS_NICE, or RLIMIT_RTPRIO).
+def _took_priority() -> bool:
+    """Let this thread run as soon as it wakes; return whether the system allows that (CAP_SYS_NICE, or RLIMIT_RTPRIO).
 
     Linux otherwise lets a thread that computes go on for up to 3 ms; a better niceness does not change that.
     """
     if hasattr(os, "sched_setscheduler"):
         with suppress(OSError):
             os.sched_setscheduler(threading.get_native_id(), os.SCHED_RR, os.sched_param(1))
+            return True
+    return False
 
 
 @contextmanager

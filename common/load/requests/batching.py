@@ -103,28 +103,45 @@ class BatchQueue:
         self._is_ended = True
 
     def admit(self, now_ns: int) -> None:
-        """Put what has come into its line, or reject it where the queue is full or no bucket is long enough."""
-        if self._is_ended:
-            return
+        """Put what has come into its line, or reject it where the queue is full or no bucket is long enough.
+
+        Who came before and has waited for too long leaves first, however late the generator looks.
+        """
         log, policy, lines = self._log, self._policy, self._lines
-        for intended_ns, length in self._source.due(now_ns):
+        may_expire = policy.timeout_ns != NEVER_NS
+        for intended_ns, length in () if self._is_ended else self._source.due(now_ns):
+            if may_expire:
+                self._cancel_expired(intended_ns, now_ns)
             request = log.add(intended_ns, length, now_ns)
             line = policy.bucket(length) if policy.buckets else 0
             if line < 0 or self.pending_count >= policy.capacity:
-                self._drop(request, REJECTED, now_ns)
+                self._drop(request, REJECTED, now_ns, now_ns)
             else:
                 lines[line].append(request)
                 self.pending_count += 1
+        if may_expire:
+            self._cancel_expired(now_ns, now_ns)
 
-    def _drop(self, request: int, outcome: int, now_ns: int) -> None:
-        self._log.drop(request, outcome, now_ns)
+    def _expected_ns(self, count: int) -> int | None:
+        return None if self._is_ended else self._source.expected_ns(count)
+
+    @property
+    def expires_ns(self) -> int:
+        """When the next request expires, as far as arrivals are known; ``NEVER_NS`` without a timeout."""
+        timeout_ns = self._policy.timeout_ns
+        if timeout_ns == NEVER_NS:
+            return NEVER_NS
+        next_ns = self._expected_ns(1)
+        oldest_ns = [self._log.intended_ns[line[0]] for line in self._lines if line]
+        return min([*oldest_ns, *([] if next_ns is None else [next_ns])], default=NEVER_NS - timeout_ns) + timeout_ns
+
+    def _drop(self, request: int, outcome: int, left_ns: int, now_ns: int) -> None:
+        self._log.drop(request, outcome, left_ns)
         self._source.settled((request,), now_ns)
 
     def next_batch(self, now_ns: int, worker: int, free_ns: int) -> Batch | None:
         """Return the batch that a worker, free since ``free_ns``, is to run now; None where none is ready."""
         self.admit(now_ns)
-        if self._policy.timeout_ns != NEVER_NS:
-            self._cancel_expired(now_ns)
         oldest, chosen, self.wake_ns = NEVER_NS, -1, NEVER_NS
         intended_ns = self._log.intended_ns
         for index, line in enumerate(self._lines):
@@ -162,24 +179,24 @@ class BatchQueue:
 
     def _plan_wake(self) -> None:
         """Set ``wake_ns`` to when a batch will be ready at the earliest, as far as arrivals are known."""
-        source, policy = self._source, self._policy
+        policy = self._policy
         if len(self._lines) > 1:
-            expected_ns = source.expected_ns(1)
+            expected_ns = self._expected_ns(1)
         else:
             missing = self._sizes[0] - self.pending_count
-            expected_ns = source.expected_ns(missing) if missing > 0 else None
-            first_ns = None if self.pending_count else source.expected_ns(1)
+            expected_ns = self._expected_ns(missing) if missing > 0 else None
+            first_ns = None if self.pending_count else self._expected_ns(1)
             if first_ns is not None:
                 self.wake_ns = min(self.wake_ns, first_ns + policy.wait_ns)
         if expected_ns is not None:
             self.wake_ns = min(self.wake_ns, expected_ns)
-        if policy.timeout_ns != NEVER_NS:
-            heads = (self._log.intended_ns[line[0]] for line in self._lines if line)
-            self.wake_ns = min([self.wake_ns, *(head_ns + policy.timeout_ns for head_ns in heads)])
+        self.wake_ns = min(self.wake_ns, self.expires_ns)
 
-    def _cancel_expired(self, now_ns: int) -> None:
-        limit_ns, intended_ns = now_ns - self._policy.timeout_ns, self._log.intended_ns
+    def _cancel_expired(self, at_ns: int, now_ns: int) -> None:
+        """Let requests leave whose timeout has passed at a time: each left when it passed."""
+        timeout_ns, intended_ns = self._policy.timeout_ns, self._log.intended_ns
         for line in self._lines:
-            while line and intended_ns[line[0]] <= limit_ns:
+            while line and intended_ns[line[0]] <= at_ns - timeout_ns:
                 self.pending_count -= 1
-                self._drop(line.popleft(), CANCELLED, now_ns)
+                request = line.popleft()
+                self._drop(request, CANCELLED, intended_ns[request] + timeout_ns, now_ns)

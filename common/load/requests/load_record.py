@@ -73,18 +73,19 @@ class LoadRecord:
         queued_ns: when the generator put it into the queue. While all workers run, nobody could take it, and it is put
             there when the next one asks.
         left_ns: when it left the queue: for a batch, given up, or at the end of the load.
-        expired_count: requests that waited beyond the timeout; they are among the cancelled ones.
+        is_expired: whether it waited beyond the timeout; such ones are among the cancelled ones.
         outcomes: what became of it, as an index into ``OUTCOMES``.
         batch_indices: its batch, or ``NO_BATCH``.
         lengths: its own length; 0 where there is no variable axis.
         failures: how many requests failed, by reason.
+        has_priority: whether the generator ran as soon as it woke, before threads that compute.
     """
 
     start_s: float
     intended_ns: TimesNs
     queued_ns: TimesNs
     left_ns: TimesNs
-    expired_count: int
+    is_expired: npt.NDArray[np.bool_]
     outcomes: npt.NDArray[np.uint8]
     batch_indices: TimesNs
     lengths: TimesNs
@@ -93,6 +94,7 @@ class LoadRecord:
     failures: Mapping[str, int]
     ended_ns: int
     is_interrupted: bool
+    has_priority: bool = False
 
     def __len__(self) -> int:
         return len(self.intended_ns)
@@ -105,6 +107,62 @@ class LoadRecord:
     @property
     def is_completed(self) -> npt.NDArray[np.bool_]:
         return np.asarray(self.outcomes == COMPLETED)
+
+    @property
+    def expired_count(self) -> int:
+        return int(self.is_expired.sum())
+
+    @property
+    def is_cut(self) -> npt.NDArray[np.bool_]:
+        """Whether a signal ended the load before it was known what becomes of each request."""
+        return np.asarray((self.outcomes == CANCELLED) & ~self.is_expired & self.is_interrupted)
+
+    @property
+    def is_error(self) -> npt.NDArray[np.bool_]:
+        """Whether each request was turned away, failed, or got no answer before the load ended."""
+        return np.asarray(~self.is_completed & ~self.is_cut)
+
+    @property
+    def is_waited(self) -> npt.NDArray[np.bool_]:
+        """Whether each request counts in the figures of latency.
+
+        One that failed, expired or had no turn counts with the time that its caller waited: its latency is no less. One
+        that was turned away waited for nothing.
+        """
+        return np.asarray((self.outcomes != REJECTED) & ~self.is_cut)
+
+    @property
+    def settled_ns(self) -> TimesNs:
+        """When the caller of each request got the answer or gave up: the end of its batch, else when it left."""
+        return self.settled_with(self.batches.ended_ns)
+
+    def settled_with(self, batch_ends_ns: TimesNs) -> TimesNs:
+        """Return when each request would be settled if the batches ended at other times."""
+        settled = self.left_ns.copy()
+        is_served = self.batch_indices != NO_BATCH
+        settled[is_served] = batch_ends_ns[self.batch_indices[is_served]]
+        return settled
+
+    @property
+    def waited_us(self) -> npt.NDArray[np.float64]:
+        """Time from the intended start of each request that counts (:attr:`is_waited`) until it was settled."""
+        return np.asarray((self.settled_ns - self.intended_ns)[self.is_waited] / 1e3)
+
+    @property
+    def offered_hz(self) -> float | None:
+        """Requests per second that came; None where all came at once."""
+        span_ns = int(self.intended_ns[-1]) if len(self) else 0
+        return (len(self) - 1) / (span_ns / 1e9) if span_ns else None
+
+    @property
+    def answered_hz(self) -> float:
+        """Answers per second until the last one: nothing is answered while the load waits for a call that fails."""
+        return self.counts["completed"] / self.answering_s if self.answering_s else 0.0
+
+    @property
+    def answering_s(self) -> float:
+        """Time until the last answer; 0 without one."""
+        return float(self.settled_ns[self.is_completed].max(initial=0)) / 1e9
 
     @property
     def latencies_us(self) -> npt.NDArray[np.float64]:
@@ -137,6 +195,7 @@ class Log:
         "batch_indices",
         "dropped_ns",
         "failures",
+        "has_priority",
         "intended_ns",
         "lengths",
         "outcomes",
@@ -150,6 +209,7 @@ class Log:
         self._stages: dict[int, Sequence[int]] = {}
         self.failures: dict[str, int] = {}
         self.dropped_ns: dict[int, int] = {}  # when a request was rejected or cancelled in the queue
+        self.has_priority = False  # of the generator
 
     def __len__(self) -> int:
         return len(self.outcomes)
@@ -211,6 +271,8 @@ class Log:
         left_ns = np.full(len(outcomes), ended_ns, np.int64)
         left_ns[batch_indices != NO_BATCH] = times[1][batch_indices[batch_indices != NO_BATCH]]
         left_ns[[*self.dropped_ns]] = [*self.dropped_ns.values()]
+        is_expired = np.zeros(len(outcomes), bool)
+        is_expired[[request for request in self.dropped_ns if outcomes[request] == CANCELLED]] = True
         stages_ns = np.zeros((len(times[0]), len(stages)), np.int64)
         for index, row in self._stages.items() if stages else ():
             stages_ns[index] = row
@@ -219,7 +281,7 @@ class Log:
             np.array(self.intended_ns, np.int64),
             np.array(self.queued_ns, np.int64),
             left_ns,
-            sum(self.outcomes[request] == CANCELLED for request in self.dropped_ns),
+            is_expired,
             outcomes,
             batch_indices,
             np.array(self.lengths, np.int64),
@@ -228,7 +290,14 @@ class Log:
             dict(self.failures),
             ended_ns,
             is_interrupted,
+            self.has_priority,
         )
+
+
+def error_share(records: Sequence[LoadRecord]) -> float:
+    """Return the share of errors among the requests of which it is known what became of them."""
+    known = sum(len(record) - int(record.is_cut.sum()) for record in records)
+    return sum(int(record.is_error.sum()) for record in records) / known if known else 0.0
 
 
 def uninterrupted(record: LoadRecord) -> LoadRecord:

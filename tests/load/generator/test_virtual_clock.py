@@ -152,6 +152,32 @@ def test_a_full_queue_rejects_and_a_long_wait_cancels():
     assert names == ["completed", "completed", "cancelled", "cancelled", "rejected", "completed"]
 
 
+def test_a_request_that_has_expired_keeps_no_place_in_the_queue():
+    """While the first call takes 1.15 s, a request comes every 20 ms and leaves after 100: five wait at a time."""
+    arrivals = Arrivals(np.arange(60) * 20 * MS)
+    policy = BatchPolicy(capacity=6, timeout_ns=100 * MS)
+    record = simulate(OpenLoop(arrivals), lambda batch, now_ns: 1150 * MS if batch.index == 0 else MS, policy)
+    assert (record.counts["rejected"], record.expired_count) == (0, 52)
+    assert set((record.left_ns - record.intended_ns)[record.is_expired]) == {100 * MS}
+    assert set(record.waited_us[record.is_expired]) == {100_000}
+
+
+def test_a_generator_that_looks_late_finds_who_waited_when_each_request_came():
+    source, log = OpenLoop(Arrivals(np.arange(60) * 20 * MS)), Log()
+    queue = BatchQueue(source, BatchPolicy(capacity=6, timeout_ns=100 * MS), log)
+    queue.admit(1190 * MS)
+    assert [OUTCOMES[outcome] for outcome in log.outcomes] == ["cancelled"] * 55 + ["pending"] * 5
+    assert queue.pending_count == 5 and queue.expires_ns == (55 * 20 + 100) * MS
+
+
+def test_a_user_whose_request_expires_sends_the_next_one_though_all_workers_are_busy():
+    policy = BatchPolicy(timeout_ns=10 * MS)
+    loop = ClosedLoop(2, 50 * MS, think_ns=2 * MS)
+    record = simulate(loop, lambda batch, now_ns: 1000 * MS, policy)
+    assert record.intended_ns.tolist() == [0, 0, 12 * MS, 24 * MS, 36 * MS, 48 * MS]
+    assert record.expired_count == 5 and record.counts["completed"] == 1
+
+
 def test_what_is_not_answered_at_the_end_is_cancelled():
     record = simulate(OpenLoop(constant(100, 1)), lambda batch, now_ns: 100 * MS, BatchPolicy(), end_ns=1000 * MS)
     assert record.counts == {"pending": 0, "completed": 9, "rejected": 0, "failed": 0, "cancelled": 91}

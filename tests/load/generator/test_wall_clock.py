@@ -130,14 +130,62 @@ def test_ctrl_c_cancels_what_waits_and_what_runs():
     assert (counts["completed"], counts["cancelled"]) == (2, 8)
 
 
-def test_a_backlog_is_given_up_after_the_drain():
-    released = threading.Event()
-    service = Stub(lambda worker, batch: batch.index == 3 and released.wait())
-    record = serve(OpenLoop(constant(1_000_000, 1e-5)), service, BatchPolicy(), last_ns=0, drain_s=1)
-    released.set()
-    counts = balances(record, 10)
-    assert (counts["completed"], counts["cancelled"]) == (3, 7)
-    assert not record.is_interrupted
+class Clock:
+    """The clock of a load, which only the service moves."""
+
+    def __init__(self, monkeypatch):
+        self.now_ns, self.look_count, self.is_over = 0, 0, False
+        monkeypatch.setattr(clocked._Run, "now_ns", lambda run: self.now_ns)
+        monkeypatch.setattr(clocked, "LOOK_S", 0.01)
+
+    def look(self):
+        self.look_count += 1
+
+    def passes(self, seconds):
+        """Let time pass amid a call, which goes on until the main thread has looked at the load at that time."""
+        self.now_ns += round(seconds * 1e9)
+        last = self.look_count + 2
+        while self.look_count < last and not self.is_over:
+            time.sleep(0.001)
+
+    def serve(self, arrivals_ns, answer, policy=BatchPolicy(), workers=1):  # noqa: B008 - a frozen value
+        arrivals = Arrivals(np.array(arrivals_ns, np.int64))
+        service = Stub(answer, workers)
+        stream = ServedStream(OpenLoop(arrivals), service, policy, last_ns=int(arrivals.intended_ns[-1]))
+        record = serve_together([stream], look=self.look)[0]
+        self.is_over = True
+        return record, service
+
+
+def test_a_call_that_is_longer_than_the_drain_is_counted(monkeypatch):
+    clock = Clock(monkeypatch)
+    record, _ = clock.serve([0], lambda worker, batch: clock.passes(7))
+    assert balances(record, 1)["completed"] == 1
+    assert record.waited_us.tolist() == [7e6]
+
+
+def test_the_drain_begins_when_the_call_has_ended_that_ran_as_the_last_request_came(monkeypatch):
+    clock = Clock(monkeypatch)
+    record, _ = clock.serve([0, 1, 2], lambda worker, batch: clock.passes(0 if batch.index else 7))
+    assert balances(record, 3)["completed"] == 3
+
+
+def test_what_still_waits_after_the_drain_is_cancelled(monkeypatch):
+    """Calls of 3 s begin at 0 and 3 s, when all requests have come; a third one would begin after the drain of 5 s."""
+    clock = Clock(monkeypatch)
+    record, _ = clock.serve([0] * 5, lambda worker, batch: clock.passes(3))
+    counts = balances(record, 5)
+    assert (counts["completed"], counts["cancelled"]) == (2, 3)
+    assert record.waited_us.tolist() == [3e6, 6e6, 6e6, 6e6, 6e6]
+
+
+def test_a_call_that_does_not_end_fails_after_a_minute(monkeypatch):
+    clock = Clock(monkeypatch)
+    record, service = clock.serve([0, 0], lambda worker, batch: clock.passes(61))
+    counts = balances(record, 2)
+    assert (counts["failed"], counts["cancelled"], service.given_up) == (1, 1, [0])
+    assert record.failures == {"no answer within 60 s": 1}
+    assert record.waited_us.tolist() == [61e6, 61e6]
 
 
 def test_a_bug_in_a_service_is_raised_and_not_counted():
