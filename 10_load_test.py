@@ -12,8 +12,12 @@ request when they have the answer (closed loop); that hides such a stall from al
 With --images each request brings an encoded image: decoding, resizing and normalizing it are stages of its call, timed
 apart, and so is finding the --top-k classes. On a GPU the copies there and back are stages as well.
 
-The generator's own delay is measured. A load in which it holds up more than 1 % of the requests for over 1 ms, and
-over 1 % of their latency, is `invalid`; one whose queue grows is `overload`. Neither has percentiles.
+A load is `failing` where more requests fail than --max-error-share, `overload` where its queue grows or as many are
+turned away, and `invalid` where the generator's own delays make more than 10 % of the latency. None of these has
+percentiles. The percentiles of a `valid` load count a request that failed with the time that its caller waited.
+
+The exit code is 4 where more than --max-error-share of the requests get no answer, or fewer than --min-goodput per
+second get one within --goodput-bound.
 
 EXAMPLE of input (a model) and output (load_requests.csv), some columns:
 
@@ -29,6 +33,7 @@ EXAMPLE of input (a model) and output (load_requests.csv), some columns:
     python 10_load_test.py --rate 20 --images photos --top-k 5 --replicate 2     # JPEG files, decoded for each request
     python 10_load_test.py --rate 40 --duration 10m --until "p99 5%"    # ends when the limits of p99 are that near
     python 10_load_test.py --users 4 --sessions 2 --threads 1 --workers processes
+    python 10_load_test.py --rate 40 --max-error-share 1% --goodput-bound 50ms --min-goodput 35     # 4 if it is not so
     python 10_load_test.py --best --duration 60s                 # the configuration that 14_load_search.py found
 """
 
@@ -79,6 +84,8 @@ def arguments() -> cli.Parser:
     load_stage.length_flags(parser)
     load_stage.payload_flags(parser, tuple(NORMALIZATIONS))
     load_stage.batching_flags(parser)
+    load_stage.error_flag(parser)
+    load_stage.goodput_flags(parser)
     load_stage.session_flags(parser, tuple(OPTIMIZATIONS), SHARING)
     text = "load the best configuration of load_best.json at the rate that it sustains"
     parser.setting("--best", action="store_true", default=False, help=text)
@@ -133,7 +140,8 @@ def main(argv: Sequence[str] | None = None) -> int:
                 tables = load(stage, transaction, harness)
             if best:
                 stage.note(*contradictions(best, tables.summary))
-    return 0
+            code = load_stage.exit_code(stage, settings.thresholds.broken(tables.summary))
+    return code
 
 
 if __name__ == "__main__":

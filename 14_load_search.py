@@ -52,6 +52,7 @@ def arguments() -> cli.Parser:
     parser = cli.Parser(SCRIPT, __doc__ or "")
     parser.shared(*cli.MODEL)
     load_stage.bound_flags(parser)
+    load_stage.error_flag(parser)
     parser.shared("--usd-per-hour", "--avg-power-w")
     parser.setting("--batch-max", type=cli.positive_int, metavar="N", help="largest batch to try (default: 16)")
     threads = "intra-op threads of all sessions together (default: all processors)"

@@ -32,10 +32,10 @@ from common import cli
 from common.artifacts.transaction import Transaction
 from common.cli import load_stage
 from common.errors import CommandLineError
-from common.load.fleet import ModelTask, fleet_rows, tasks_of
+from common.load.fleet import ModelTask, broken_by, fleet_rows, tasks_of
 from common.load.requests.demand import KINDS
 from common.load.service.concurrency import SHARING
-from common.load.settings import checked, fleet_task
+from common.load.settings import checked, fleet_task, thresholds
 from common.runtime.limits import limited_runs
 from common.runtime.session import OPTIMIZATIONS
 from common.view.load.fleet_text import FLEET
@@ -50,6 +50,8 @@ def arguments() -> cli.Parser:
     parser.shared("--dim")
     load_stage.schedule_flags(parser, KINDS)
     load_stage.batching_flags(parser)
+    load_stage.error_flag(parser)
+    load_stage.goodput_flags(parser)
     load_stage.session_flags(parser, tuple(OPTIMIZATIONS), SHARING)
     text = "search the best configuration of each model first"
     parser.setting("--search", action="store_true", default=False, help=text)
@@ -65,7 +67,8 @@ def tasks(given: cli.Settings, task: ModelTask) -> list[ModelTask]:
     return tasks_of(paths, configured, task, is_sent=bool(given.cluster))
 
 
-def measure(stage: cli.StageRun, transaction: Transaction, models: Sequence[ModelTask]) -> None:
+def measure(stage: cli.StageRun, transaction: Transaction, models: Sequence[ModelTask]) -> list[str]:
+    """Measure all models, and write their table; return which thresholds which of them breaks."""
     given, paths = stage.settings, list[Path](task.path for task in models)
     workers = Workers(1, given.cluster or "", given.cluster_address)
     results = workers.results([task.measured for task in models])
@@ -74,6 +77,7 @@ def measure(stage: cli.StageRun, transaction: Transaction, models: Sequence[Mode
     transaction.mark_incomplete(lacks, "load_fleet")
     stage.note(*lacks)
     stage.show(FLEET.text(rows))
+    return broken_by(rows, thresholds(given.values))
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -86,8 +90,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             for task in models:
                 task.served(task.path)
         with stage.writing() as transaction, limited_runs(given.run_timeout):
-            measure(stage, transaction, models)
-    return 0
+            code = load_stage.exit_code(stage, measure(stage, transaction, models))
+    return code
 
 
 if __name__ == "__main__":

@@ -59,13 +59,14 @@ def arguments() -> cli.Parser:
     load_stage.length_flags(parser)
     load_stage.payload_flags(parser, tuple(NORMALIZATIONS))
     load_stage.batching_flags(parser)
+    load_stage.error_flag(parser)
     load_stage.session_flags(parser, tuple(OPTIMIZATIONS), SHARING)
     load_stage.telemetry_flags(parser)
     return parser
 
 
-def endure(stage: cli.StageRun, transaction: Transaction, harness: Harness) -> None:
-    """Load the service part by part, and write the tables."""
+def endure(stage: cli.StageRun, transaction: Transaction, harness: Harness) -> list[str]:
+    """Load the service part by part, and write the tables; return which thresholds are broken."""
     transaction.reserve(load_stage.ROWS_RESERVED * harness.expected_count)
     with observer.link_meter(harness.device) as link:
         endurance = load_by_parts(harness, stage.settings.part, observer.process_watch)
@@ -80,6 +81,7 @@ def endure(stage: cli.StageRun, transaction: Transaction, harness: Harness) -> N
     stage.show(endurance_report(endurance.summary))
     load_stage.add_load(transaction, tables)
     stage.show(load_report(tables.summary))
+    return harness.thresholds.broken({"error_share": endurance.error_share})
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -93,8 +95,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             token_file = given.post_token or given.out / TOKEN_FILE
             with telemetry_to(given.post, token_file, path.name, stage.note) as listener:
                 harness = asked.harness(listener)
-                endure(stage, transaction, harness)
-    return 0
+                code = load_stage.exit_code(stage, endure(stage, transaction, harness))
+    return code
 
 
 if __name__ == "__main__":

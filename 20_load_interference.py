@@ -33,7 +33,7 @@ from common.cli import load_stage
 from common.errors import CommandLineError
 from common.ingest import TOKEN_FILE
 from common.load.generator.harness import Harness
-from common.load.interference import interference_figures, load_alone_and_together
+from common.load.interference import broken_by, interference_figures, load_alone_and_together
 from common.load.requests.demand import KINDS
 from common.load.results.load_tables import load_tables
 from common.load.service.concurrency import SHARING
@@ -60,6 +60,7 @@ def arguments() -> cli.Parser:
     load_stage.schedule_flags(parser, KINDS)
     load_stage.payload_flags(parser, tuple(NORMALIZATIONS))
     load_stage.batching_flags(parser)
+    load_stage.error_flag(parser)
     load_stage.session_flags(parser, tuple(OPTIMIZATIONS), SHARING)
     load_stage.telemetry_flags(parser)
     return parser
@@ -71,8 +72,8 @@ def other_load(given: cli.Settings, settings: LoadSettings) -> ModelLoad:
     return settings.beside(path, cli.configured_bindings(given.config, path), other)
 
 
-def interfere(stage: cli.StageRun, transaction: Transaction, harness: Harness, other: Harness) -> None:
-    """Load both services alone and together, and write the tables."""
+def interfere(stage: cli.StageRun, transaction: Transaction, harness: Harness, other: Harness) -> list[str]:
+    """Load both services alone and together, and write the tables; return which thresholds are broken."""
     transaction.reserve(load_stage.ROWS_RESERVED * harness.expected_count)
     with observer.link_meter(harness.device) as link:
         interference = load_alone_and_together(harness, other, (harness.model.path.name, other.model.path.name))
@@ -86,6 +87,7 @@ def interfere(stage: cli.StageRun, transaction: Transaction, harness: Harness, o
     stage.show(stage.plain(interference_report(interference.rows)))
     load_stage.add_load(transaction, tables)
     stage.show(load_report(tables.summary))
+    return broken_by(interference.rows, harness.thresholds)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -102,8 +104,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             token_file = given.post_token or given.out / TOKEN_FILE
             with telemetry_to(given.post, token_file, path.name, stage.note) as listener:
                 harness = asked.harness(listener)
-                interfere(stage, transaction, harness, other.harness())
-    return 0
+                code = load_stage.exit_code(stage, interfere(stage, transaction, harness, other.harness()))
+    return code
 
 
 if __name__ == "__main__":

@@ -23,6 +23,7 @@ if __name__ == "__main__":
     startup.begin()  # first of all: the imports below take most of a second
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from common import cli, observer
 from common.artifacts.transaction import Transaction
@@ -40,6 +41,9 @@ from common.runtime.limits import limited_runs
 from common.runtime.session import OPTIMIZATIONS
 from common.view.load.load_text import load_report
 
+if TYPE_CHECKING:
+    from common.table_rows import LoadSummaryDocument
+
 SCRIPT = "21_loadgen_scenario.py"
 
 
@@ -54,12 +58,14 @@ def arguments() -> cli.Parser:
     load_stage.duration_flags(parser)
     load_stage.payload_flags(parser, tuple(NORMALIZATIONS))
     load_stage.batching_flags(parser)
+    load_stage.error_flag(parser)
+    load_stage.goodput_flags(parser, has_bound=True)
     load_stage.session_flags(parser, tuple(OPTIMIZATIONS), SHARING)
     load_stage.telemetry_flags(parser)
     return parser
 
 
-def load(stage: cli.StageRun, transaction: Transaction, harness: Harness) -> None:
+def load(stage: cli.StageRun, transaction: Transaction, harness: Harness) -> LoadSummaryDocument:
     """Load the service, keep LoadGen's summary, and write the tables."""
     scenario, bound_s = stage.settings.scenario, stage.settings.p99_bound
     transaction.reserve(load_stage.ROWS_RESERVED * harness.expected_count)
@@ -73,6 +79,7 @@ def load(stage: cli.StageRun, transaction: Transaction, harness: Harness) -> Non
     stage.note(*tables.lacks)
     load_stage.add_load(transaction, tables)
     stage.show(load_report(tables.summary))
+    return tables.summary
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -87,8 +94,9 @@ def main(argv: Sequence[str] | None = None) -> int:
             token_file = given.post_token or given.out / TOKEN_FILE
             with telemetry_to(given.post, token_file, path.name, stage.note) as listener:
                 harness = asked.harness(listener)
-                load(stage, transaction, harness)
-    return 0
+                summary = load(stage, transaction, harness)
+                code = load_stage.exit_code(stage, settings.thresholds.broken(summary))
+    return code
 
 
 if __name__ == "__main__":

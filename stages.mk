@@ -323,8 +323,8 @@ SCRIPT_14 := 14_load_search.py
 TABLE_14 := load_best.json
 READS_14 :=
 OPTIONS_14 := model dim input batch_max replicate threads workers pool execution inter_threads spinning affinity \
-    provider optimization run_timeout p99_bound budget usd_per_hour avg_power_w images normalize top_k seed post \
-    post_token
+    provider optimization run_timeout p99_bound budget max_error_share usd_per_hour avg_power_w images normalize top_k \
+    seed post post_token
 CONFIGS_14 :=
 CODE_14 :=
 
@@ -333,7 +333,8 @@ TABLE_10 := load_summary.json
 READS_10 := 14
 OPTIONS_10 := model dim input rate arrivals burst duration seed replay until users think lengths length_dim buckets \
     images normalize top_k batch_max batch_wait batch_preferred batch_pad queue_max timeout sessions replicate threads \
-    workers pool execution inter_threads spinning affinity provider optimization run_timeout post post_token best
+    workers pool execution inter_threads spinning affinity provider optimization run_timeout max_error_share \
+    min_goodput goodput_bound post post_token best
 CONFIGS_10 :=
 CODE_10 :=
 
@@ -342,7 +343,7 @@ TABLE_18 := load_fleet.csv
 READS_18 :=
 OPTIONS_18 := models dim rate arrivals burst duration seed batch_max batch_wait batch_preferred batch_pad queue_max \
     timeout sessions replicate threads workers pool execution inter_threads spinning affinity provider optimization \
-    run_timeout search p99_bound budget cluster cluster_address
+    run_timeout search p99_bound budget max_error_share min_goodput goodput_bound cluster cluster_address
 CONFIGS_18 :=
 CODE_18 :=
 
@@ -351,7 +352,8 @@ TABLE_19 := endurance_summary.json
 READS_19 :=
 OPTIONS_19 := model dim input rate arrivals burst duration seed part users think lengths length_dim buckets images \
     normalize top_k batch_max batch_wait batch_preferred batch_pad queue_max timeout sessions replicate threads \
-    workers pool execution inter_threads spinning affinity provider optimization run_timeout post post_token
+    workers pool execution inter_threads spinning affinity provider optimization run_timeout max_error_share post \
+    post_token
 CONFIGS_19 :=
 CODE_19 :=
 
@@ -360,7 +362,7 @@ TABLE_20 := load_interference.csv
 READS_20 :=
 OPTIONS_20 := with_model with_dim with_rate model dim input rate arrivals burst duration seed images normalize top_k \
     batch_max batch_wait batch_preferred batch_pad queue_max timeout sessions replicate threads workers pool execution \
-    inter_threads spinning affinity provider optimization run_timeout post post_token
+    inter_threads spinning affinity provider optimization run_timeout max_error_share post post_token
 CONFIGS_20 :=
 CODE_20 :=
 
@@ -369,7 +371,7 @@ TABLE_21 := loadgen_summary.txt
 READS_21 :=
 OPTIONS_21 := scenario p99_bound model dim input rate duration seed images normalize top_k batch_max batch_wait \
     batch_preferred batch_pad queue_max timeout sessions replicate threads workers pool execution inter_threads \
-    spinning affinity provider optimization run_timeout post post_token
+    spinning affinity provider optimization run_timeout max_error_share min_goodput post post_token
 CONFIGS_21 :=
 CODE_21 :=
 

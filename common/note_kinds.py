@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from common.host_doubts import BUSY, NOT_JUDGED
 
 MOST_OF_A_KIND = 2
+BROKEN = "threshold broken"  # the exit code says so, too
 # What a doubt endangers, in the order of its effect on the verdict, with a table of each stage whose notes do so.
 ENDANGERED = {
     "everything": (),
@@ -32,7 +33,7 @@ ENDANGERED = {
 }
 # The beginnings of notes that endanger something else than the other notes of their stage.
 SUBJECTS = {
-    "everything": re.compile(r"(.*: incomplete \()?(a signal|Ctrl-C) ended"),
+    "everything": re.compile(rf"{BROKEN}: |(.*: incomplete \()?(a signal|Ctrl-C) ended"),
     "every time": re.compile(BUSY),
     "single runs": re.compile(
         r"(profiled )?run \d+ \(|and \d+ more slow runs|tracefs: |(.*: incomplete \(.*)?os_events: "

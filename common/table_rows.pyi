@@ -993,6 +993,8 @@ class LoadSearchRow(TypedDict):
     affinity: str
     offered_requests_per_s: float | None
     answered_requests_per_s: float
+    goodput_requests_per_s: float | None
+    failed_count: int
     validity: str
     request_p50_us: float | None
     request_p50_low_us: float | None
@@ -1038,8 +1040,10 @@ class LoadFleetRow(TypedDict):
     rejected_count: int
     failed_count: int
     cancelled_count: int
+    error_share: float
     offered_requests_per_s: float | None
     answered_requests_per_s: float
+    goodput_requests_per_s: float | None
     utilization_share: float | None
     request_p50_us: float | None
     request_p50_low_us: float | None
@@ -1110,6 +1114,7 @@ class LoadInterferenceRow(TypedDict):
     rejected_count: int
     failed_count: int
     cancelled_count: int
+    error_share: float
     offered_requests_per_s: float | None
     answered_requests_per_s: float
     utilization_share: float | None
@@ -1450,10 +1455,15 @@ class LoadSummaryDocument(TypedDict):
     cancelled_count: int
     expired_count: int
     failure_reasons: Mapping[str, Any]
+    error_share: float
+    max_error_share: float
     offered_requests_per_s: float | None
     answered_requests_per_s: float
+    goodput_requests_per_s: float | None
+    goodput_bound_us: float | None
     utilization_share: float | None
     generator_late_share: float
+    generator_delay_share: float
     generator_late_p99_us: float | None
     mean_queue_depth_count: float | None
     most_queue_depth_count: int | None
@@ -1521,6 +1531,9 @@ class LoadBestDocument(TypedDict):
     nearest: Mapping[str, Any]
     untimed_shape_count: int
     trial_count: int
+    max_error_share: float
+    failing_trial_count: int
+    failing_trial_reason: str | None
     invalid_trial_count: int
     invalid_trial_reason: str | None
     prediction_doubts: Sequence[str]

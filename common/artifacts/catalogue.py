@@ -544,8 +544,9 @@ _document(
     "validity validity_reason is_interrupted precision_goal precision_reached_share provider graph_optimization "
     f"threads session_count replica_count {SHARING} arrivals "
     "batch_max_count batch_wait_us sent_count completed_count rejected_count failed_count cancelled_count "
-    "expired_count failure_reasons offered_requests_per_s answered_requests_per_s utilization_share "
-    "generator_late_share generator_late_p99_us mean_queue_depth_count most_queue_depth_count load_batch_count "
+    "expired_count failure_reasons error_share max_error_share offered_requests_per_s answered_requests_per_s "
+    "goodput_requests_per_s goodput_bound_us utilization_share generator_late_share generator_delay_share "
+    "generator_late_p99_us mean_queue_depth_count most_queue_depth_count load_batch_count "
     "mean_request_count padding_share padding_flops_share batch_steady_state warmup_request_count "
     "counted_request_count counts_for_limits "
     + " ".join(_interval(f"request_{name}", "_us") for name in ("p50", "p90", "p95", "p99", "p99_9", "mean", "jitter"))
@@ -569,7 +570,8 @@ _table(
     "to do. Arrivals are Poisson; the first quarter of a run is not counted.",
     "trial_index",
     f"trial_kind rung_index batch_max_count batch_wait_us session_count threads {SHARING} offered_requests_per_s "
-    f"answered_requests_per_s validity {_interval('request_p50', '_us')} {_interval('request_p99', '_us')} "
+    "answered_requests_per_s goodput_requests_per_s failed_count "
+    f"validity {_interval('request_p50', '_us')} {_interval('request_p99', '_us')} "
     "predicted_p50_us predicted_p99_us predicted_utilization_share prediction_doubt is_within_bound is_on_load_front "
     "load_power_w request_energy_j million_requests_usd",
 )
@@ -578,7 +580,8 @@ _document(
     "The best configurations within the bound, the runner-up with its margin, or what is nearest to a bound that "
     "nothing meets.",
     "bound_us is_bound_met best_by runner_up margin_share margin_low_share margin_high_share nearest "
-    "untimed_shape_count trial_count invalid_trial_count invalid_trial_reason prediction_doubts",
+    "untimed_shape_count trial_count max_error_share failing_trial_count failing_trial_reason invalid_trial_count "
+    "invalid_trial_reason prediction_doubts",
 )
 _table(
     "load_fleet",
@@ -587,8 +590,8 @@ _table(
     "model_file",
     "hostname cpu_model processor_count runtime_version provider session_count threads replica_count "
     f"batch_max_count batch_wait_us {SHARING} validity validity_reason sent_count completed_count rejected_count "
-    "failed_count cancelled_count offered_requests_per_s answered_requests_per_s utilization_share "
-    f"{_interval('request_p50', '_us')} {_interval('request_p99', '_us')}",
+    "failed_count cancelled_count error_share offered_requests_per_s answered_requests_per_s goodput_requests_per_s "
+    f"utilization_share {_interval('request_p50', '_us')} {_interval('request_p99', '_us')}",
 )
 _table(
     "endurance",
@@ -627,7 +630,7 @@ _table(
     "The first quarter of each run is not counted.",
     "model_role load_state",
     "served_model validity validity_reason sent_count completed_count rejected_count failed_count cancelled_count "
-    "offered_requests_per_s answered_requests_per_s utilization_share "
+    "error_share offered_requests_per_s answered_requests_per_s utilization_share "
     f"{_interval('request_p50', '_us')} {_interval('request_p99', '_us')} "
     f"{_interval('request_p50_slowdown', '_factor')} {_interval('request_p99_slowdown', '_factor')} "
     f"{_interval('answered_rate', '_factor')}",

@@ -941,7 +941,12 @@ _amount("queued_us", "When the generator put it into the queue: at once, or when
 _amount("batched_us", "When the batch was formed, from the start of the run", nullable=True)
 _amount("started_us", "When a worker called the service with the batch", nullable=True)
 _amount("ended_us", "When the service returned, or failed", nullable=True)
-_amount("request_latency_us", "Latency of the request, from its intended start to the end of its batch", nullable=True)
+_amount(
+    "request_latency_us",
+    "Time from the intended start of the request until its caller had the answer, or knew that there is none. Empty "
+    "for one that was turned away, or that a signal cut",
+    nullable=True,
+)
 _count("worker_index", "Worker that served the batch")
 _count("request_count", "Requests in the batch", minimum=1)
 _count("padded_request_count", "Requests that the call computed, with those that only fill it up", minimum=1)
@@ -968,9 +973,10 @@ _amount(
 )
 _text(
     "validity",
-    "What the run is worth: `overload` where requests came faster than they were answered, `invalid` where the "
-    "generator held up more than 1 % of them for over 1 ms and 1 % of their latency. Both have no percentiles",
-    allowed=("valid", "overload", "invalid"),
+    "What the run is worth: `failing` where too many requests failed in the service, `overload` where requests came "
+    "faster than they were answered or too many were turned away, `invalid` where the generator held up more than 1 % "
+    "of them and that makes more than 10 % of the latency. Only a `valid` run has percentiles",
+    allowed=("valid", "overload", "failing", "invalid"),
 )
 _text("validity_reason", "Why the run is not valid", nullable=True)
 _flag("is_interrupted", "Whether a signal ended the run before its time")
@@ -988,12 +994,30 @@ for _name, _description in (
     _count(f"{_name}_count", f"Requests that {_description}")
 _mapping("failure_reasons", "Requests that failed, by reason")
 _amount("offered_requests_per_s", "Rate at which requests came", nullable=True)
-_amount("answered_requests_per_s", "Answers over the length of the run")
+_amount("answered_requests_per_s", "Answers per second until the last one")
+_amount(
+    "error_share",
+    "Share of the requests that failed, expired, were turned away, or got no turn before the run ended; those that a "
+    "signal cut are not counted",
+)
+_amount("max_error_share", "Most requests that may, for a valid run")
+_amount(
+    "goodput_requests_per_s",
+    "Requests per second that were answered within the bound: their share at the rate of the schedule, or without a "
+    "schedule their count until the last answer. Without a bound any answer counts",
+    nullable=True,
+)
+_amount("goodput_bound_us", "Latency within which an answer counts as goodput; empty where any does", nullable=True)
 _amount(
     "utilization_share", "Share of the workers' time in calls, between the first arrival and the last", nullable=True
 )
 _amount(
     "generator_late_share", "Share of the requests that the generator held up for over 1 ms and 1 % of their latency"
+)
+_amount(
+    "generator_delay_share",
+    "Share of the latency that delays of the generator of over 1 ms make, of a request and of those before it. The "
+    "lower limits of the latency are those without them",
 )
 _amount("generator_late_p99_us", "99th percentile of the generator's delay", nullable=True)
 _amount("mean_queue_depth_count", "Mean of the requests that waited when one came", nullable=True)
@@ -1092,14 +1116,15 @@ _amount("bound_us", "Limit of the 99th percentile")
 _flag("is_bound_met", "Whether any configuration meets the bound")
 _mapping(
     "best_by",
-    "The best configuration by `rate`, and by `energy` and `cost` where these are known, each with its sustained rate "
-    "and the highest rate that surely meets the bound and the lowest that surely does not",
+    "The best configuration by `rate`, and by `energy` and `cost` where these are known, each with its sustained rate, "
+    "its goodput, by which it is ranked, the highest rate that surely meets the bound and the lowest that surely does "
+    "not",
 )
-_mapping("runner_up", "The second configuration by rate")
-_signed("margin_share", "Rate of the best one over the runner-up's, less 1", nullable=True)
+_mapping("runner_up", "The second configuration by goodput")
+_signed("margin_share", "Goodput of the best one over the runner-up's, less 1", nullable=True)
 _signed("margin_low_share", "Lower end of what the limits of both rates allow", nullable=True)
 _signed("margin_high_share", "Upper end of what the limits of both rates allow", nullable=True)
-_mapping("nearest", "Run with the lowest 99th percentile; empty where all were overloaded")
+_mapping("nearest", "Run with the lowest 99th percentile; empty where no run was valid")
 _text("model_file", "The model's file")
 _text("hostname", "Name of the host that measured it")
 _count("processor_count", "Processors that the process may use there", minimum=1)
@@ -1108,6 +1133,8 @@ _count("untimed_shape_count", "Ways to divide and share the host for which the b
 _count("trial_count", "Runs of the search and of the curve")
 _count("invalid_trial_count", "Runs of the search that were invalid, and cannot be judged against the bound")
 _text("invalid_trial_reason", "Why the last one of them was", nullable=True)
+_count("failing_trial_count", "Runs of the search in which too many requests failed")
+_text("failing_trial_reason", "What failed in the last one of them", nullable=True)
 _list("prediction_doubts", "names", "Why prediction and measurement differ, for each rate at which they do")
 _count("part_index", "Number of the part: a minute of a long load")
 _amount("part_start_us", "Begin of the part, from the begin of the load")

@@ -45,6 +45,7 @@ LOAD = ("load_requests", "load_batches", "load_summary")  # of one load, whichev
 SCHEDULE = ("rate", "arrivals", "burst", "duration", "seed")
 USERS, LENGTHS, PAYLOAD = ("users", "think"), ("lengths", "length_dim", "buckets"), ("images", "normalize", "top_k")
 BATCHING = ("batch_max", "batch_wait", "batch_preferred", "batch_pad", "queue_max", "timeout")
+ERRORS, GOODPUT = ("max_error_share",), ("min_goodput", "goodput_bound")
 SHARING = (
     *("replicate", "threads", "workers", "pool", "execution", "inter_threads", "spinning", "affinity"),
     *("provider", "optimization", "run_timeout"),
@@ -173,7 +174,10 @@ STAGES: dict[str, Stage] = {
             "14_load_search.py",
             (),
             ("load_search", "load_batch_times", "load_best"),
-            (*(*MODEL, "batch_max", *SHARING, *SEARCH, "usd_per_hour", "avg_power_w", *PAYLOAD, "seed"), *TELEMETRY),
+            (
+                *(*MODEL, "batch_max", *SHARING, *SEARCH, *ERRORS, "usd_per_hour", "avg_power_w", *PAYLOAD, "seed"),
+                *TELEMETRY,
+            ),
             primary="load_best",
             is_measurement=True,
             is_aside=True,
@@ -184,7 +188,7 @@ STAGES: dict[str, Stage] = {
             (*LOAD, "load_disturbances"),
             (
                 *(*MODEL, *SCHEDULE, "replay", "until", *USERS, *LENGTHS, *PAYLOAD, *BATCHING, "sessions", *SHARING),
-                *(*TELEMETRY, "best"),
+                *(*ERRORS, *GOODPUT, *TELEMETRY, "best"),
             ),
             primary="load_summary",
             is_measurement=True,
@@ -196,7 +200,7 @@ STAGES: dict[str, Stage] = {
             ("load_fleet",),
             (
                 *("models", "dim", *SCHEDULE, *BATCHING, "sessions", *SHARING, "search", *SEARCH),
-                *("cluster", "cluster_address"),
+                *(*ERRORS, *GOODPUT, "cluster", "cluster_address"),
             ),
             is_measurement=True,
             is_aside=True,
@@ -205,7 +209,11 @@ STAGES: dict[str, Stage] = {
             "19_endurance_test.py",
             (),
             ("endurance", "endurance_summary"),
-            (*(*MODEL, *SCHEDULE, "part", *USERS, *LENGTHS, *PAYLOAD, *BATCHING, "sessions", *SHARING), *TELEMETRY),
+            (
+                *(*MODEL, *SCHEDULE, "part", *USERS, *LENGTHS, *PAYLOAD, *BATCHING, "sessions", *SHARING),
+                *ERRORS,
+                *TELEMETRY,
+            ),
             primary="endurance_summary",
             is_measurement=True,
             is_aside=True,
@@ -217,7 +225,7 @@ STAGES: dict[str, Stage] = {
             ("load_interference",),
             (
                 *("with_model", "with_dim", "with_rate", *MODEL, *SCHEDULE, *PAYLOAD, *BATCHING, "sessions"),
-                *(*SHARING, *TELEMETRY),
+                *(*SHARING, *ERRORS, *TELEMETRY),
             ),
             is_measurement=True,
             is_aside=True,
@@ -229,7 +237,7 @@ STAGES: dict[str, Stage] = {
             ("loadgen_summary",),
             (
                 *("scenario", "p99_bound", *MODEL, "rate", "duration", "seed", *PAYLOAD, *BATCHING, "sessions"),
-                *(*SHARING, *TELEMETRY),
+                *(*SHARING, *ERRORS, "min_goodput", *TELEMETRY),
             ),
             is_measurement=True,
             is_aside=True,

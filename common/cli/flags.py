@@ -65,6 +65,17 @@ def percentage(text: str) -> float:
         raise argparse.ArgumentTypeError(f"{quoted(text)} is not a share, such as 5% or 0.05") from None
 
 
+def fraction(text: str) -> float:
+    """``0.1%`` or ``0.001``, from 0 to 1."""
+    try:
+        value = float(text.strip().removesuffix("%")) / (100 if text.strip().endswith("%") else 1)
+    except ValueError:
+        value = math.nan
+    if not 0 <= value <= 1:
+        raise argparse.ArgumentTypeError(f"{quoted(text)} is not a share from 0 to 1, such as 0.1% or 0.001")
+    return value
+
+
 def path(text: str) -> Path:
     """A path that a file system can have."""
     if not text:

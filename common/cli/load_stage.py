@@ -9,6 +9,8 @@ from common.artifacts.transaction import Transaction
 from common.cli import flags
 from common.cli.settings import Parser
 from common.cli.shared_flags import COUNT
+from common.cli.stage import StageRun
+from common.note_kinds import BROKEN
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -25,6 +27,7 @@ SHARING = {  # what it says, and whether the first value is the default; else th
 }
 ROWS_RESERVED = 7  # of those that a transaction counts in, for a request that has a batch of its own
 TABLES = ("load_requests", "load_batches", "load_summary")
+BROKE_THRESHOLD = 4  # exit code, as for a regression
 OF_SOME_LOADS = ("load_disturbances", "loadgen_summary")  # they name batches and requests of these tables
 
 
@@ -115,6 +118,20 @@ def bound_flags(parser: Parser) -> None:
     parser.setting("--budget", default=60.0, help="longest time of the search", **TIME)
 
 
+def error_flag(parser: Parser) -> None:
+    text = "most requests that may fail, expire, be rejected or get no turn; above it a load is not valid"
+    parser.setting("--max-error-share", type=flags.fraction, default=0.001, metavar="SHARE", help=text)
+
+
+def goodput_flags(parser: Parser, *, has_bound: bool = False) -> None:
+    """Add the least goodput; ``has_bound``: another flag says within which time an answer counts."""
+    text = "exit with code 4 where fewer requests per second are answered within the bound"
+    parser.setting("--min-goodput", type=flags.positive_float, metavar="HZ", help=text)
+    if not has_bound:
+        text = "latency within which an answer counts as goodput (default: any)"
+        parser.setting("--goodput-bound", help=text, **TIME)
+
+
 def telemetry_flags(parser: Parser) -> None:
     """Add the dashboard that receives the load's figures while it lasts."""
     text = "send telemetry to this dashboard ten times a second, such as http://127.0.0.1:8765"
@@ -143,3 +160,9 @@ def add_load(transaction: Transaction, tables: TestedLoad) -> None:
     transaction.add_document("load_summary", tables.summary)
     transaction.mark_incomplete(tables.lacks, *TABLES)
     transaction.remove_others(OF_SOME_LOADS)
+
+
+def exit_code(stage: StageRun, broken: Sequence[str]) -> int:
+    """Note which thresholds a load breaks, and return the exit code that says whether it breaks any."""
+    stage.note(*(f"{BROKEN}: {problem}" for problem in broken))
+    return BROKE_THRESHOLD if broken else 0

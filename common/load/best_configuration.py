@@ -77,7 +77,7 @@ def contradictions(best: LoadBestDocument, summary: LoadSummaryDocument) -> list
     if not best["is_bound_met"] or summary["validity"] == "invalid":
         return []
     p99_us = summary["request_p99_us"]
-    if summary["validity"] == "overload":
+    if summary["validity"] in ("overload", "failing"):
         problem = summary["validity_reason"]
     elif p99_us is not None and p99_us > best["bound_us"]:
         problem = f"its p99 is {p99_us / 1e3:.4g} ms"

@@ -23,6 +23,7 @@ from common.load.generator.harness import prepare
 from common.load.requests.batching import BatchPolicy
 from common.load.requests.demand import Demand
 from common.load.results.load_figures import steady, summary
+from common.load.results.thresholds import USUAL_THRESHOLDS, LoadThresholds
 from common.load.search.halving import Configuration
 from common.load.search.optimum import SearchTask, chosen
 from common.load.service.concurrency import USUAL, Concurrency
@@ -37,9 +38,11 @@ if TYPE_CHECKING:
 Fields = dict[str, object]  # of a row of load_fleet
 FIGURES = (  # of load_summary, which a row has too
     *("validity", "validity_reason", "sent_count", "completed_count", "rejected_count", "failed_count"),
-    *("cancelled_count", "offered_requests_per_s", "answered_requests_per_s", "utilization_share"),
+    *("cancelled_count", "error_share", "goodput_requests_per_s"),
+    *("offered_requests_per_s", "answered_requests_per_s", "utilization_share"),
     *(f"request_{name}{end}_us" for name in ("p50", "p99") for end in ("", "_low", "_high")),
 )
+RATES = ("answered_requests_per_s", "goodput_requests_per_s")
 SETUP = ("provider", "session_count", "threads", "replica_count", "batch_max_count", "batch_wait_us")
 SHARING = tuple(USUAL.columns)
 HOST = ("hostname", "cpu_model", "processor_count", "runtime_version")
@@ -66,6 +69,7 @@ class ModelTask:
         options: provider and optimization level of the sessions; its threads are at most those of the host, and 0 for
             an equal share of them.
         bound: what to search first; None to run as asked.
+        thresholds: what is asked of the load.
     """
 
     path: Path
@@ -79,6 +83,7 @@ class ModelTask:
     concurrency: Concurrency = USUAL
     replicas: int = 1
     bound: Bound | None = None
+    thresholds: LoadThresholds = USUAL_THRESHOLDS
 
     def measured(self) -> LoadFleetRow:
         """Measure the model on this host, alone; where it cannot be served, the run is invalid for that reason.
@@ -117,7 +122,8 @@ class ModelTask:
     def _measured(self, path: Path) -> Fields:
         model = self.served(path)
         task = self._best(model, self.bound) if self.bound else self
-        harness = prepare(model, task.demand, task.demand.schedule(), task.policy, task._shape(), 0)
+        load = (task.demand, task.demand.schedule(), task.policy, task._shape(), 0)
+        harness = replace(prepare(model, *load), thresholds=task.thresholds)
         test = harness.load()
         if test.record.is_interrupted:
             raise KeyboardInterrupt
@@ -128,7 +134,14 @@ class ModelTask:
         shape = SessionShape(self.session_count, self.options, self.concurrency, self.replicas)
         counts = dict.fromkeys((name for name in FIGURES if name.endswith("_count")), 0)
         batches = {"batch_max_count": self.policy.most, "batch_wait_us": self.policy.wait_ns / 1e3}
-        return {**shape.figures, "threads": self._threads, **batches, **counts, "answered_requests_per_s": 0.0}
+        return {
+            **shape.figures,
+            "threads": self._threads,
+            **batches,
+            **counts,
+            "error_share": 0.0,
+            **dict.fromkeys(RATES, 0.0),
+        }
 
     @property
     def _threads(self) -> int:
@@ -146,7 +159,7 @@ class ModelTask:
         """
         processors = usable_threads(self.options.threads or None)
         aim, host = (bound.p99_us, bound.budget_s, bound.batch_max), (processors, None, self.demand.seed)
-        task = SearchTask(*aim, *host, (self.concurrency,))
+        task = SearchTask(*aim, *host, (self.concurrency,), max_error_share=self.thresholds.max_error_share)
         optimum, _ = find_best(model, SearchSettings(task, self.options, self.replicas))
         if optimum.is_interrupted:
             raise KeyboardInterrupt
@@ -221,6 +234,10 @@ def fleet_rows(
         reason = str(error) or "a signal ended the load tests"
     lacks = [f"{reason}: {len(rows)} of {len(paths)} models were measured"] if reason else []
     return [rows[place] for place in sorted(rows)], lacks
+
+
+def broken_by(rows: Sequence[LoadFleetRow], thresholds: LoadThresholds) -> list[str]:
+    return [f"{row['model_file']}: {problem}" for row in rows for problem in thresholds.broken(row)]
 
 
 def _files_of(path: Path) -> dict[str, bytes]:

@@ -19,8 +19,10 @@ import numpy as np
 from common.latency.dependence import Samples
 from common.latency.statistics import Estimate, estimate_columns, percentile
 from common.load.generator.harness import Harness, load_together
-from common.load.requests.load_record import OUTCOMES
+from common.load.requests.load_record import OUTCOMES, error_share
+from common.load.results.delays import undelayed_us, widened
 from common.load.results.load_figures import LoadTest
+from common.load.results.thresholds import LoadThresholds
 from common.load.results.validity import LoadValidity, judge_all, utilization
 from common.load.search.trials import FILLING_SHARE
 
@@ -47,16 +49,19 @@ class Rounds:
     def validity(self) -> LoadValidity:
         first = self.tests[0]
         most_running = first.worker_count * first.policy.most
-        return judge_all([one.record for one in self.tests], is_open=first.is_open, most_running=most_running)
+        records, max_share = [one.record for one in self.tests], first.thresholds.max_error_share
+        return judge_all(records, is_open=first.is_open, most_running=most_running, max_error_share=max_share)
 
-    def latencies_us(self, left_out: int | None = None) -> Samples:
-        parts = [one.record.latencies_us for index, one in enumerate(self.tests) if index != left_out]
+    def latencies_us(self, left_out: int | None = None, *, is_delayed: bool = True) -> Samples:
+        """Return the latencies of all rounds but one; ``is_delayed``: with the generator's own delays."""
+        records = [one.record for index, one in enumerate(self.tests) if index != left_out]
+        parts = [one.waited_us if is_delayed else undelayed_us(one) for one in records]
         return np.concatenate([part[int(FILLING_SHARE * len(part)) :] for part in parts])
 
     def answered_hz(self, left_out: int | None = None) -> float:
         """Return the requests per second that were answered in all rounds but one."""
         records = [one.record for index, one in enumerate(self.tests) if index != left_out]
-        return sum(one.counts["completed"] for one in records) / (sum(one.ended_ns for one in records) / 1e9)
+        return sum(one.counts["completed"] for one in records) / max(sum(one.answering_s for one in records), 1e-9)
 
 
 RoundsByState = Mapping[tuple[str, str], Rounds]  # by role, and by alone or together
@@ -148,7 +153,8 @@ def _row(states: RoundsByState, role: str, state: str, model: str) -> LoadInterf
     own, alone = states[role, state], states[role, ALONE]
     records, validity = [one.record for one in own.tests], own.validity
     valid = {one: states[role, one].validity.status == "valid" for one in (ALONE, TOGETHER)}
-    latencies_us, factor = own.latencies_us(), max(one.latency_factor for one in own.tests)
+    latencies_us, undelayed = own.latencies_us(), own.latencies_us(is_delayed=False)
+    factor = max(one.latency_factor for one in own.tests)
     row: dict[str, object] = {
         "model_role": role,
         "load_state": state,
@@ -157,12 +163,15 @@ def _row(states: RoundsByState, role: str, state: str, model: str) -> LoadInterf
         "validity_reason": validity.reason,
         "sent_count": sum(map(len, records)),
         **{f"{name}_count": sum(one.counts[name] for one in records) for name in OUTCOMES[1:]},
+        "error_share": error_share(records),
         "offered_requests_per_s": _offered_hz(own),
         "answered_requests_per_s": own.answered_hz(),
         "utilization_share": _utilization(own),
     }
     for name, quantile in QUANTILES.items():
-        known = percentile(latencies_us, quantile, factor) if valid[state] else Estimate()
+        known = Estimate()
+        if valid[state]:
+            known = widened(percentile(latencies_us, quantile, factor), percentile(undelayed, quantile, factor))
         row |= estimate_columns(f"request_{name}", known)
         is_compared = state == TOGETHER and all(valid.values()) and known.value is not None
         slowdown = ratio(own, alone, _quantile(quantile)) if is_compared else Estimate()
@@ -180,6 +189,13 @@ def interference_figures(rows: Iterable[LoadInterferenceRow]) -> dict[str, dict[
         for row in rows
         if row["load_state"] == TOGETHER
     }
+
+
+def broken_by(rows: Iterable[LoadInterferenceRow], thresholds: LoadThresholds) -> list[str]:
+    """Return which services break the thresholds, alone or together."""
+    return [
+        f"{row['served_model']} {row['load_state']}: {problem}" for row in rows for problem in thresholds.broken(row)
+    ]
 
 
 def _offered_hz(state: Rounds) -> float | None:

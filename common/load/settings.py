@@ -19,7 +19,8 @@ from common.load.requests.demand import POISSON, Demand, padded_length
 from common.load.requests.lengths import Lengths
 from common.load.requests.schedules import Arrivals, Bursts
 from common.load.results.precision import Precision
-from common.load.search.optimum import SearchTask
+from common.load.results.thresholds import LoadThresholds
+from common.load.search.optimum import EVERY_FAILED, SearchTask
 from common.load.service.concurrency import SHARING, Concurrency, every_concurrency
 from common.load.service.served_model import ServedModel, SessionShape, served_model
 from common.runtime.provider_table import resolve_provider
@@ -141,6 +142,7 @@ class LoadSettings:
     policy: BatchPolicy
     shape: SessionShape
     content: RequestContent
+    thresholds: LoadThresholds
     precision: Precision | None = None
 
     @classmethod
@@ -151,7 +153,8 @@ class LoadSettings:
             UnusableValueError: they make no load.
         """
         precision = Precision.parse(values["until"]) if values.get("until") else None
-        return cls(_demand(values), _policy(values), _shape(values), RequestContent.of(values), precision)
+        load = (_demand(values), _policy(values), _shape(values), RequestContent.of(values))
+        return cls(*load, thresholds(values), precision)
 
     def on(self, path: Path, configured: Mapping[str, int]) -> ModelLoad:
         """Return the load of a model; no session exists yet.
@@ -165,7 +168,8 @@ class LoadSettings:
         arrivals = self.demand.schedule()
         length = padded_length(self.demand, arrivals, self.policy.buckets, self.content.length_dim)
         model = self.content.model(path, configured, length)
-        return ModelLoad(model, self.demand, arrivals, self.policy, self.shape, length, self.precision)
+        load = (self.demand, arrivals, self.policy, self.shape, length)
+        return ModelLoad(model, *load, self.thresholds, self.precision)
 
     def beside(self, path: Path, configured: Mapping[str, int], other: OtherModel) -> ModelLoad:
         """Return the load of another model, set up as this one, with requests of its own rate.
@@ -180,7 +184,7 @@ class LoadSettings:
             raise UnusableValueError(quantities, error.problem, error.remedy) from error
         rate_hz = other.rate_hz or self.demand.rate_hz
         demand = replace(self.demand, rate_hz=rate_hz, seed=self.demand.seed + ROUNDS)
-        return ModelLoad(model, demand, demand.schedule(), self.policy, self.shape, 0)
+        return ModelLoad(model, demand, demand.schedule(), self.policy, self.shape, 0, self.thresholds)
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,12 +202,13 @@ class ModelLoad:
     policy: BatchPolicy
     shape: SessionShape
     length: int
+    thresholds: LoadThresholds
     precision: Precision | None = None
 
     def harness(self, listener: Listener = nobody) -> Harness:
         """Return the warm service; the listener is called with each load when it begins."""
         warm = prepare(self.model, self.demand, self.arrivals, self.policy, self.shape, self.length, listener)
-        return replace(warm, precision=self.precision)
+        return replace(warm, precision=self.precision, thresholds=self.thresholds)
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,19 +233,29 @@ def search_settings(values: FlagValues) -> SearchSettings:
         raise UnusableValueError("replicate", f"{replicas} runs at a time", f"a load test has {MOST_WORKERS:,} at most")
     processors, bound = usable_threads(values["threads"]), _bound(values)
     priced = (values["usd_per_hour"], values["seed"], _concurrencies(values))
-    task = SearchTask(bound.p99_us, bound.budget_s, bound.batch_max, processors, *priced)
+    asked = (bound.p99_us, bound.budget_s, bound.batch_max, processors)
+    task = SearchTask(*asked, *priced, max_error_share=values["max_error_share"])
     return SearchSettings(task, _options(values, processors), values["replicate"])
 
 
 def with_best(values: FlagValues, best: LoadBestDocument, trials: Sequence[LoadSearchRow]) -> FlagValues:
     """Return the values of quantities with the best configuration by rate, and the rate that it sustains.
 
-    Where nothing meets the bound it is the trial whose p99 is nearest, or the one with the lowest rate.
+    Where nothing meets the bound it is the trial whose p99 is nearest, or of those without too many failures the one
+    with the lowest rate.
+
+    Raises:
+        UnusableValueError: too many requests failed in every trial.
     """
-    lowest = min(trials, key=lambda trial: trial["offered_requests_per_s"] or math.inf)
-    setup: Mapping[str, Any] = best["best_by"].get("rate") or best["nearest"] or lowest
+    sound = [trial for trial in trials if trial["validity"] != "failing"]
+    lowest = min(sound, key=lambda trial: trial["offered_requests_per_s"] or math.inf, default=None)
+    setup: Mapping[str, Any] | None = best["best_by"].get("rate") or best["nearest"] or lowest
+    if setup is None:
+        problem = f"the search chose nothing: {EVERY_FAILED} ({best['failing_trial_reason']})"
+        raise UnusableValueError("best", problem, "leave it out")
     return {
         **values,
+        "goodput_bound": values["goodput_bound"] or best["bound_us"] / 1e6,
         "workers": (setup["session_workers"],),
         "pool": (setup["thread_pool"],),
         "execution": (setup["execution_mode"],),
@@ -262,12 +277,20 @@ def fleet_task(values: FlagValues) -> ModelTask:
     """Return what checked values ask of each model of a fleet; path and content of its file are still missing."""
     sessions = (values["sessions"], _concurrency(values), values["replicate"])
     options, bound = _options(values, values["threads"] or 0), _bound(values) if values["search"] else None
-    return ModelTask(Path(), {}, dict(values["dim"]), {}, _demand(values), _policy(values), options, *sessions, bound)
+    load = (_demand(values), _policy(values), options, *sessions, bound, thresholds(values))
+    return ModelTask(Path(), {}, dict(values["dim"]), {}, *load)
 
 
 def matrix_options(values: FlagValues) -> SessionSettings:
     """Return how the sessions of a comparison of providers are set up."""
     return SessionSettings(usable_threads(values["threads"]), optimization=values["optimization"])
+
+
+def thresholds(values: FlagValues) -> LoadThresholds:
+    """Return what is asked of a load; where a bound of p99 is asked for, goodput is within it."""
+    p99_bound_s = values.get("p99_bound") if values.get("search", True) else None
+    bound_s = values.get("goodput_bound") or p99_bound_s
+    return LoadThresholds(values["max_error_share"], 1e6 * bound_s if bound_s else None, values.get("min_goodput"))
 
 
 def _bound(values: FlagValues) -> Bound:

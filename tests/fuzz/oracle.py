@@ -13,8 +13,8 @@ from pathlib import Path
 from common.artifacts.stages import STAGES
 from tests.fuzz.programs import Ended
 
-DONE, FAILED, COMMAND_LINE, UPSTREAM, INTERRUPTED = 0, 1, 2, 3, 130
-CODES = (DONE, FAILED, COMMAND_LINE, UPSTREAM, INTERRUPTED)
+DONE, FAILED, COMMAND_LINE, UPSTREAM, BROKE_THRESHOLD, INTERRUPTED = 0, 1, 2, 3, 4, 130
+CODES = (DONE, FAILED, COMMAND_LINE, UPSTREAM, BROKE_THRESHOLD, INTERRUPTED)
 LONGEST_LINE = 1000
 LIVE = ("dashboard.sqlite", "dashboard.token")  # written while a dashboard runs, however it ends
 # marks of direction, and line ends that are none in a terminal
@@ -56,7 +56,7 @@ def faults_of(ended: Ended, names: tuple[str, ...]) -> Iterator[Fault]:
     errors = [line for line in ended.err.splitlines() if ": error: " in line]
     if ended.code in (FAILED, COMMAND_LINE, UPSTREAM) and len(errors) != 1:
         yield Fault("error lines", f"{ended.words[0]}: {len(errors)} with exit code {ended.code}", ended.err)
-    if ended.code in (DONE, INTERRUPTED) and errors:
+    if ended.code in (DONE, BROKE_THRESHOLD, INTERRUPTED) and errors:
         yield Fault("error lines", f"{ended.words[0]}: one with exit code {ended.code}", ended.err)
     for line in errors[:1]:
         if not any(name in line.replace("\\x3c", "<") for name in names):
@@ -125,7 +125,7 @@ def table_faults(folder: Path, code: int | None, before: Mapping[str, str], scri
         script: the stage.
     """
     after = {name: digest for name, digest in digests(folder).items() if not name.startswith("incomplete/")}
-    if code != DONE:
+    if code not in (DONE, BROKE_THRESHOLD):
         lost = sorted(name for name in before if after.get(name) != before[name] and not name.startswith(LIVE))
         added = sorted(name for name in after.keys() - before.keys() if not name.startswith(LIVE))
         if lost or added:

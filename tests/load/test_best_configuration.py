@@ -14,6 +14,7 @@ RUN = {"validity": "valid", "validity_reason": None, "request_p99_us": 49_000.0}
         ({}, {}, ""),
         ({}, {"request_p99_us": 61_234.0}, "its p99 is 61.23 ms"),
         ({}, {"validity": "overload", "validity_reason": "the queue grows", "request_p99_us": None}, "the queue grows"),
+        ({}, {"validity": "failing", "validity_reason": "2 % failed", "request_p99_us": None}, "2 % failed"),
         ({}, {"validity": "invalid", "validity_reason": "late", "request_p99_us": None}, ""),  # it tells nothing
         ({"is_bound_met": False}, {"request_p99_us": 61_234.0}, ""),  # the search says so itself
     ],

@@ -152,10 +152,30 @@ def test_a_session_that_throws_in_one_of_a_hundred_requests(mlp, tmp_path, monke
         return serve(self, worker, batch)
 
     monkeypatch.setattr(sessions.SessionService, "run", throwing)
-    left = load_test(mlp, tmp_path, "--rate", "500", "--duration", "1s", "--arrivals", "constant")
+    flags = ("--rate", "500", "--duration", "1s", "--arrivals", "constant", "--all-notes")
+    left = load_test(mlp, tmp_path, *flags, code=4)
     assert (left.summary["sent_count"], left.summary["failed_count"], left.summary["completed_count"]) == (500, 5, 495)
     assert left.summary["failure_reasons"] == {"one of a hundred": 5}
-    assert left.requests[left.requests["outcome"] == "failed"]["request_latency_us"].isna().all()
+    assert left.requests[left.requests["outcome"] == "failed"]["request_latency_us"].notna().all()
+    assert left.summary["error_share"] == 0.01
+    assert "1 % of the requests failed (5 x one of a hundred)" in left.summary["validity_reason"]
+    assert "note: threshold broken: 1 % of the requests got no answer; --max-error-share is 0.1 %" in left.done.stderr
+    allowed = load_test(mlp, tmp_path, *flags, "--max-error-share", "1%")
+    assert allowed.summary["validity"] != "failing" and allowed.summary["max_error_share"] == 0.01
+
+
+@pytest.mark.slow
+def test_a_load_whose_answers_come_too_late_has_an_exit_code(mlp, tmp_path):
+    """Each request waits for another one for 20 ms in vain, so no answer comes within 10."""
+    load = ("--rate", "10", "--duration", "1s", "--arrivals", "constant")
+    flags = (*load, "--batch-max", "9", "--batch-wait", "20ms", "--all-notes")
+    asked = ("--goodput-bound", "10ms", "--min-goodput", "5")
+    left = load_test(mlp, tmp_path, *flags, *asked, code=4)
+    assert (left.summary["goodput_requests_per_s"], left.summary["goodput_bound_us"]) == (0, 10_000)
+    assert "note: threshold broken: 0 requests/s were answered within 10 ms; --min-goodput is 5" in left.done.stderr
+    assert "0 cancelled; 0 requests/s within 10.0 ms" in left.done.stdout
+    wider = load_test(mlp, tmp_path, *flags, "--goodput-bound", "1h", "--min-goodput", "5")
+    assert wider.summary["goodput_requests_per_s"] == pytest.approx(wider.summary["offered_requests_per_s"])
 
 
 def test_a_stuck_request_fails_after_the_timeout_and_the_others_balance(mlp, tmp_path, monkeypatch):
@@ -169,9 +189,10 @@ def test_a_stuck_request_fails_after_the_timeout_and_the_others_balance(mlp, tmp
     monkeypatch.setattr(sessions.SessionService, "run", stuck)
     monkeypatch.setattr(sessions.SessionService, "give_up", lambda self, worker: given_up.set())
     flags = ("--rate", "50", "--duration", "500ms", "--arrivals", "constant", "--timeout", "2s")
-    left = load_test(mlp, tmp_path, *flags)
+    left = load_test(mlp, tmp_path, *flags, code=4)
     assert left.summary["failure_reasons"] == {"no answer within 2 s": 1}
     assert left.summary["sent_count"] == 25 and left.requests["outcome"][3] == "failed"
+    assert left.summary["validity"] in ("failing", "invalid") and left.requests["request_latency_us"][3] >= 2e6
     assert given_up.is_set()
 
 
@@ -218,12 +239,13 @@ def add_best(folder, model, rate_hz, bound_us):
     model_id = load_model(model, {}, symbolic=True).model_id
     found = {"best_by": {"rate": {**SETUP, "sustained_requests_per_s": rate_hz}}, "bound_us": bound_us}
     empty = {"runner_up": {}, "nearest": {}, "prediction_doubts": [], "invalid_trial_reason": None}
-    counts = dict.fromkeys(("untimed_shape_count", "trial_count", "invalid_trial_count"), 0)
+    counts = dict.fromkeys(("untimed_shape_count", "trial_count", "invalid_trial_count", "failing_trial_count"), 0)
+    empty |= {"failing_trial_reason": None, "max_error_share": 0.001}
     margins = dict.fromkeys(("margin_share", "margin_low_share", "margin_high_share"))
     columns = (column.name for column in ARTIFACTS["load_search"].columns)
     trial = {**dict.fromkeys(columns), **SETUP, "trial_index": 0, "trial_kind": "search", "validity": "valid"}
     trial |= {"answered_requests_per_s": 1.0, "offered_requests_per_s": 1.0, "prediction_doubt": ""}
-    trial |= {"is_within_bound": True, "is_on_load_front": True}
+    trial |= {"is_within_bound": True, "is_on_load_front": True, "goodput_requests_per_s": 1.0, "failed_count": 0}
     with Transaction(folder, provenance("14_load_search.py", model_id=model_id)) as transaction:
         transaction.add_rows("load_search", [trial])
         transaction.add_document("load_best", {**found, **empty, **counts, **margins, "is_bound_met": True})
@@ -237,6 +259,7 @@ def test_the_configuration_of_a_search_is_loaded(mlp, cnn, tmp_path):
     summary = document(tmp_path / "load_summary.json")
     assert {name: summary[name] for name in SETUP} == SETUP
     assert summary["arrivals"] == "poisson" and 20 < summary["sent_count"] < 120
+    assert summary["goodput_bound_us"] == 1.0  # that of the search
     if summary["validity"] == "valid" and summary["request_p99_us"] is not None:
         assert "the load with the best configuration did not hold its rate: its p99 is" in done.stderr
     other = run_stage(SCRIPT, "--model", cnn, "--best", "--out", tmp_path)

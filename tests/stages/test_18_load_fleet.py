@@ -53,3 +53,11 @@ def test_a_signal_leaves_the_models_that_were_measured(paths, tmp_path, monkeypa
     assert pd.read_csv(tmp_path / "load_fleet.csv")["model_file"].tolist() == paths[:1]
     incomplete = document(tmp_path / "load_fleet.meta.json")["incomplete"]
     assert incomplete == ["a signal ended the load tests: 1 of 3 models were measured"]
+
+
+@pytest.mark.slow
+def test_a_model_that_is_answered_too_rarely_has_an_exit_code(paths, tmp_path):
+    done = run_stage(SCRIPT, "--models", paths[0], *SHORT, "--min-goodput", "1000", "--out", tmp_path)
+    assert done.returncode == 4
+    assert f"note: threshold broken: {paths[0]}: " in done.stderr and "--min-goodput is 1000" in done.stderr
+    assert len(pd.read_csv(tmp_path / "load_fleet.csv")) == 1

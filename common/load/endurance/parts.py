@@ -21,6 +21,7 @@ from common.load.endurance.leak import Slope, memory_slope
 from common.load.endurance.spool import Spool
 from common.load.endurance.whole_load import WholeLoad
 from common.load.generator.harness import Harness
+from common.load.results.delays import undelayed_us, widened_columns
 from common.load.results.load_figures import LoadTest
 from common.load.results.validity import LoadValidity
 
@@ -62,6 +63,7 @@ class LoadPart:
         call_ends_s: when each second with calls ended, from the begin; ``call_us`` and ``answered`` belong to it.
         call_us: median time of a call in that second.
         answered: requests that were answered in it.
+        error_count: requests without an answer, of the ``known_count`` that no signal cut.
     """
 
     start_s: float
@@ -74,6 +76,8 @@ class LoadPart:
     call_us: Samples
     answered: Samples
     is_interrupted: bool = False
+    error_count: int = 0
+    known_count: int = 0
 
 
 def part_of(test: LoadTest) -> LoadPart:
@@ -89,12 +93,19 @@ def part_of(test: LoadTest) -> LoadPart:
         len(record),
         {str(name): count for name, count in record.counts.items()},
         validity,
-        percentiles(record.latencies_us, test.latency_factor) if validity.status == "valid" else {},
+        _percentiles(test) if validity.status == "valid" else {},
         (served + 1).astype(float),
         np.array([np.median(own_us[seconds == second]) for second in served]),
         np.array([answered[seconds == second].sum() for second in served], dtype=float),
         record.is_interrupted,
+        int(record.is_error.sum()),
+        len(record) - int(record.is_cut.sum()),
     )
+
+
+def _percentiles(test: LoadTest) -> dict[str, float | None]:
+    waited_us, undelayed, factor = test.record.waited_us, undelayed_us(test.record), test.latency_factor
+    return widened_columns(percentiles(waited_us, factor), percentiles(undelayed, factor))
 
 
 def part_count(duration_s: float, part_s: float) -> int:
@@ -128,6 +139,7 @@ class Endurance:
     Attributes:
         lacks: why these are incomplete; empty where they are not.
         notes: what the samples of the process lack.
+        error_share: of the requests of all parts.
     """
 
     last: LoadTest
@@ -135,6 +147,7 @@ class Endurance:
     summary: EnduranceSummaryDocument
     lacks: list[str]
     notes: list[str]
+    error_share: float
 
 
 def load_by_parts(
@@ -161,7 +174,8 @@ def load_by_parts(
     lacks = [f"a signal ended the load in part {len(parts)} of {count}"] if is_cut else []
     figures = {**summary(course(parts, samples), parts), **whole.figures()}
     rows = minute_rows(parts, samples)
-    return Endurance(last[0], rows, cast("EnduranceSummaryDocument", figures), lacks, watch.notes)
+    errors = sum(part.error_count for part in parts) / max(1, sum(part.known_count for part in parts))
+    return Endurance(last[0], rows, cast("EnduranceSummaryDocument", figures), lacks, watch.notes, errors)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ import numpy as np
 from common.latency.dependence import Dependence
 from common.latency.histogram import Histogram
 from common.latency.statistics import QUANTILES, percentile_columns
+from common.load.results.delays import undelayed_us, widened
 from common.load.results.load_figures import LoadTest
 
 
@@ -14,24 +15,25 @@ class WholeLoad:
     """Percentiles of all valid parts."""
 
     def __init__(self) -> None:
-        self._histogram = Histogram()
+        self._histogram, self._undelayed = Histogram(), Histogram()  # the other one without the generator's delays
         self._weighted = dict.fromkeys(QUANTILES, 0.0)  # requests times how much more they vary than independent ones
 
     def add(self, test: LoadTest) -> None:
-        """Count the answered requests of a part, unless it has no latencies."""
+        """Count the requests of a part, unless it has no latencies."""
         if test.validity.status != "valid":
             return
-        latencies_us = test.record.latencies_us
+        latencies_us = test.record.waited_us
         series = Dependence(latencies_us, test.latency_factor)
         self._histogram.add(np.rint(1e3 * latencies_us).astype(np.int64))
+        self._undelayed.add(np.rint(1e3 * undelayed_us(test.record)).astype(np.int64))
         for name, quantile in QUANTILES.items():
             self._weighted[name] += len(latencies_us) * series.quantile_factor(quantile)
 
     def figures(self) -> dict[str, float | int | None]:
         """Return how many requests count, and their percentiles with limits."""
-        count = self._histogram.count
+        both, count = (self._histogram, self._undelayed), self._histogram.count
         estimates = {
-            name: self._histogram.dependent_percentile_us(quantile, self._weighted[name] / max(1, count))
+            name: widened(*(one.dependent_percentile_us(quantile, self._weighted[name] / count) for one in both))
             for name, quantile in (QUANTILES if count else {}).items()
         }
         empty = {f"{name}{end}_us": None for name in QUANTILES for end in ("", "_low", "_high")}

@@ -13,6 +13,7 @@ from common.load.requests.load_record import LoadRecord
 from common.load.requests.schedules import Arrivals
 from common.load.results.load_figures import LoadTest, is_precise
 from common.load.results.precision import Precision
+from common.load.results.thresholds import USUAL_THRESHOLDS, LoadThresholds
 from common.load.service.served_model import ServedModel, SessionShape
 from common.load.service.service import Service
 from common.load.service.sessions import require_batches, warm_up
@@ -28,6 +29,7 @@ class Harness:
     Attributes:
         arrivals: when; None where that depends on answers.
         precision: what ends the load before its time; None: nothing does.
+        thresholds: what is asked of the load.
     """
 
     service: Service
@@ -38,6 +40,7 @@ class Harness:
     shape: SessionShape
     listener: Listener = nobody
     precision: Precision | None = None
+    thresholds: LoadThresholds = USUAL_THRESHOLDS
 
     def load(self, look: Callable[[], None] = lambda: None) -> LoadTest:
         """Let the requests come; ``look`` is called at least every half second meanwhile."""
@@ -78,7 +81,8 @@ class Harness:
         }
 
     def test_of(self, record: LoadRecord, *, is_open: bool) -> LoadTest:
-        return LoadTest(record, self.policy, self.service.worker_count, is_open, self.model.flops, self.precision)
+        workers, flops = self.service.worker_count, self.model.flops
+        return LoadTest(record, self.policy, workers, is_open, flops, self.precision, self.thresholds)
 
 
 def load_together(harnesses: Sequence[Harness], look: Callable[[], None] = lambda: None) -> list[LoadTest]:

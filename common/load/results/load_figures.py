@@ -11,9 +11,18 @@ import numpy.typing as npt
 from common.latency.statistics import QUANTILES, counts_for_limits, figures, ordered_percentile
 from common.latency.steady_state import SteadyState, steady_state
 from common.load.requests.batching import NEVER_NS, BatchPolicy
-from common.load.requests.load_record import COMPLETED, NO_BATCH, OUTCOMES, LoadRecord
+from common.load.requests.load_record import COMPLETED, NO_BATCH, OUTCOMES, LoadRecord, error_share
+from common.load.results.delays import delay_share, undelayed_us, widened_columns
 from common.load.results.precision import Precision
-from common.load.results.validity import NS_PER_US, LoadValidity, depths, judge, latency_factor, utilization
+from common.load.results.thresholds import USUAL_THRESHOLDS, LoadThresholds
+from common.load.results.validity import (
+    NS_PER_US,
+    LoadValidity,
+    depths,
+    judge,
+    latency_factor,
+    utilization,
+)
 
 Samples = npt.NDArray[np.float64]
 Flops = Callable[[int, int], float]  # of a batch size and a length
@@ -38,6 +47,7 @@ class LoadTest:
         is_open: whether the requests came by a schedule.
         flops: FLOPs of one call by its batch size and length; None where they are unknown.
         precision: what may end the load before its time; None: nothing does.
+        thresholds: what is asked of the load.
     """
 
     record: LoadRecord
@@ -46,10 +56,12 @@ class LoadTest:
     is_open: bool
     flops: Flops | None = None
     precision: Precision | None = None
+    thresholds: LoadThresholds = USUAL_THRESHOLDS
 
     @property
     def validity(self) -> LoadValidity:
-        return judge(self.record, is_open=self.is_open, most_running=self.worker_count * self.policy.most)
+        most_running, max_share = self.worker_count * self.policy.most, self.thresholds.max_error_share
+        return judge(self.record, is_open=self.is_open, most_running=most_running, max_error_share=max_share)
 
     @property
     def latency_factor(self) -> float:
@@ -71,7 +83,7 @@ def request_columns(record: LoadRecord, warmup_count: int = 0) -> dict[str, obje
 
     is_done = record.outcomes == COMPLETED
     latency_us = np.full(len(record), np.nan)
-    latency_us[is_done] = record.latencies_us
+    latency_us[record.is_waited] = record.waited_us
     return {
         "request_index": np.arange(len(record)),
         "outcome": np.array(OUTCOMES)[record.outcomes],
@@ -170,8 +182,12 @@ def warmup_count(record: LoadRecord, state: SteadyState) -> int:
 
 
 def counted_latencies_us(record: LoadRecord, first: int) -> Samples:
-    """Return the latencies that count: of the answered requests from the first steady one on."""
-    return record.latencies_us[int(record.is_completed[:first].sum()) :]
+    """Return the latencies that count: what callers waited, from the first steady request on."""
+    return record.waited_us[_skipped(record, first) :]
+
+
+def _skipped(record: LoadRecord, first: int) -> int:
+    return int(record.is_waited[:first].sum())
 
 
 def is_precise(test: LoadTest) -> bool:
@@ -194,8 +210,7 @@ def summary(test: LoadTest, state: SteadyState) -> dict[str, object]:
     record, validity = test.record, test.validity
     counts = record.counts
     first = warmup_count(record, state)
-    span_s = max(int(record.intended_ns[-1]), 1) / 1e9 if len(record) else 0.0
-    counted = counted_latencies_us(record, first)
+    counted, undelayed = counted_latencies_us(record, first), undelayed_us(record)[_skipped(record, first) :]
     is_judged = validity.status == "valid" and len(counted) > 0
     batches, late_us = record.batches, _us(record.late_ns)
     waits = depths(record, record.intended_ns)
@@ -209,10 +224,15 @@ def summary(test: LoadTest, state: SteadyState) -> dict[str, object]:
         **{f"{name}_count": counts[name] for name in ("completed", "rejected", "failed", "cancelled")},
         "expired_count": record.expired_count,
         "failure_reasons": dict(record.failures),
-        "offered_requests_per_s": (len(record) - 1) / span_s if len(record) > 1 else None,
-        "answered_requests_per_s": counts["completed"] / (record.ended_ns / 1e9),
+        "offered_requests_per_s": record.offered_hz,
+        "answered_requests_per_s": record.answered_hz,
+        "error_share": error_share([record]),
+        "max_error_share": test.thresholds.max_error_share,
+        "goodput_requests_per_s": goodput_hz(test),
+        "goodput_bound_us": test.thresholds.bound_us,
         "utilization_share": utilization(record, test.worker_count) if len(record) else None,
         "generator_late_share": record.late_share,
+        "generator_delay_share": delay_share([record]),
         "generator_late_p99_us": float(np.quantile(late_us, 0.99)) if len(late_us) else None,
         "mean_queue_depth_count": float(waits.mean()) if len(waits) else None,
         "most_queue_depth_count": int(waits.max()) if len(waits) else None,
@@ -222,12 +242,23 @@ def summary(test: LoadTest, state: SteadyState) -> dict[str, object]:
         "batch_steady_state": state.kind,
         "warmup_request_count": first,
         "counted_request_count": len(counted),
-        **(_latencies(counted, test.latency_factor) if is_judged else NO_LATENCIES),
+        **(_latencies(counted, undelayed, test.latency_factor) if is_judged else NO_LATENCIES),
         "counts_for_limits": counts_for_limits(counted, test.latency_factor) if is_judged else {},
         **_queueing(record, first if is_judged else None),
         "latency_shares": latency_shares(record, first),
         **_device_figures(record),
     }
+
+
+def goodput_hz(test: LoadTest) -> float:
+    """Return the requests per second that were answered within the bound.
+
+    It is their share at the rate of a schedule, which no answer changes; else their count until the last answer.
+    """
+    record, is_good = test.record, test.thresholds.is_good(test.record)
+    if test.is_open and (offered_hz := record.offered_hz):
+        return test.thresholds.good_share(record) * offered_hz
+    return float(is_good.sum()) / record.answering_s if is_good.any() else 0.0
 
 
 def _padding_figures(test: LoadTest) -> dict[str, float | None]:
@@ -246,9 +277,12 @@ def _padding_figures(test: LoadTest) -> dict[str, float | None]:
     return figures
 
 
-def _latencies(counted_us: Samples, least_factor: float) -> dict[str, float | None]:
+def _latencies(counted_us: Samples, undelayed: Samples, least_factor: float) -> dict[str, float | None]:
     """Return percentiles, mean and deviation of the request latencies, each with its limits."""
-    return {f"request_{name}": value for name, value in figures(counted_us, least_factor).items()}
+    found = figures(counted_us, least_factor)
+    if (counted_us != undelayed).any():
+        found = widened_columns(found, figures(undelayed, least_factor))
+    return {f"request_{name}": value for name, value in found.items()}
 
 
 def _queueing(record: LoadRecord, first: int | None) -> dict[str, float | None]:

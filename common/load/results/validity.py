@@ -1,8 +1,9 @@
-"""Whether a load can be judged: the generator was in time, and the queue did not grow."""
+"""What a load is worth: the generator was in time, the queue did not grow, and hardly a request failed."""
 
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -11,20 +12,23 @@ import numpy as np
 
 from common.latency.dependence import queue_factor
 from common.load.requests.load_record import NO_BATCH, REJECTED, LoadRecord, TimesNs
+from common.load.results.delays import delay_share
+from common.load.results.thresholds import MAX_ERROR_SHARE, percent
 
-Status = Literal["valid", "overload", "invalid"]
+Status = Literal["valid", "overload", "failing", "invalid"]
 NS_PER_US = 1e3
-MOST_LATE_SHARE = 0.01
-MOST_TURNED_AWAY_SHARE = 0.01
+MOST_LATE_SHARE = 0.01  # of the requests that the generator held up
+MOST_DELAY_SHARE = 0.1  # of the latency that it makes; docs/LOAD.md says why
 MOSTLY_BUSY = 0.9  # share of their time; where workers are busy for less, a growing queue is not due to them
 LEAST_REQUESTS = 50
+MOST_NAMED = 3  # reasons of failures
 BLOCKS = 16
 STUDENT_15 = 1.753  # 95 % quantile of Student's t with 15 degrees of freedom: one side
 
 
 @dataclass(frozen=True, slots=True)
 class LoadValidity:
-    """Whether the percentiles of a load count: those that are ``overload`` or ``invalid`` do not, for a reason."""
+    """Whether the percentiles of a load count: only those of a ``valid`` one do; the others have a reason."""
 
     status: Status
     reason: str = ""
@@ -37,45 +41,80 @@ def depths(record: LoadRecord, at_ns: TimesNs) -> TimesNs:
     return np.asarray(came - np.searchsorted(np.sort(record.left_ns[waits]), at_ns, side="right"))
 
 
-def judge(record: LoadRecord, *, is_open: bool, most_running: int) -> LoadValidity:
+def judge(
+    record: LoadRecord, *, is_open: bool, most_running: int, max_error_share: float = MAX_ERROR_SHARE
+) -> LoadValidity:
     """Judge a load.
 
     Args:
         is_open: whether its requests came by a schedule; users who wait for answers overload nothing.
         most_running: requests that the service can run at once.
+        max_error_share: of the requests that came.
     """
-    return judge_all([record], is_open=is_open, most_running=most_running)
+    return judge_all([record], is_open=is_open, most_running=most_running, max_error_share=max_error_share)
 
 
-def judge_all(records: Sequence[LoadRecord], *, is_open: bool, most_running: int) -> LoadValidity:
-    """Judge equal loads as one: by the share of all requests that were late, and by the queue of the median load.
+def judge_all(
+    records: Sequence[LoadRecord], *, is_open: bool, most_running: int, max_error_share: float = MAX_ERROR_SHARE
+) -> LoadValidity:
+    """Judge equal loads as one: by the share of all requests that were late or failed, and by the median load's queue.
 
-    Arguments are those of :func:`judge`.
+    A late generator makes a load ``invalid``, a service whose calls fail ``failing``, more requests than it can answer
+    an ``overload``. Arguments are those of :func:`judge`.
     """
+    errors = _errors(records, max_error_share)
     if not any(record.counts["completed"] for record in records):
-        return LoadValidity("invalid", "no request was answered")
-    overloads = [_overload(record, most_running) if is_open else "" for record in records]
-    late, overload = _lateness(records), sorted(overloads)[len(overloads) // 2]
-    reasons = [reason for reason in (late, overload) if reason]
-    return LoadValidity("invalid" if late else "overload" if overload else "valid", "; ".join(reasons))
+        return LoadValidity(
+            errors.status if errors.reason else "invalid", _listed("no request was answered", errors.reason)
+        )
+    growths = [_growth(record, most_running) if is_open else "" for record in records]
+    late, growth = _lateness(records), sorted(growths)[len(growths) // 2]
+    status = "invalid" if late else errors.status
+    return LoadValidity("overload" if growth and status == "valid" else status, _listed(late, errors.reason, growth))
+
+
+def _listed(*reasons: str) -> str:
+    return "; ".join(reason for reason in reasons if reason)
 
 
 def _lateness(records: Sequence[LoadRecord]) -> str:
-    """Return how the generator was late; empty where it was in time."""
+    """Return how the generator was late; empty where it was in time, or where that hardly shows in the latencies."""
     served = [int((record.batch_indices != NO_BATCH).sum()) for record in records]
     share = sum(record.late_share * count for record, count in zip(records, served, strict=True)) / max(1, sum(served))
-    if share <= MOST_LATE_SHARE:
+    delay = delay_share(records)
+    if share <= MOST_LATE_SHARE or delay <= MOST_DELAY_SHARE:
         return ""
-    late = f"the generator held up {100 * share:.2g} % of the requests for over 1 ms and 1 % of their"
-    return f"{late} latency; stop other work on this host, or use fewer threads"
+    late = f"the generator held up {percent(share)} of the requests for over 1 ms, which makes {percent(delay)}"
+    remedy = "" if all(record.has_priority for record in records) else "let it go first by `ulimit -r 1`, "
+    return f"{late} of the latency; {remedy}stop other work on this host, or use fewer threads"
 
 
-def _overload(record: LoadRecord, most_running: int) -> str:
-    """Return how a service shows that more comes than it can answer; empty where it does not."""
-    turned_away = record.counts["rejected"] + record.expired_count
-    if turned_away > MOST_TURNED_AWAY_SHARE * len(record):
-        share = f"{100 * turned_away / len(record):.2g} %"
-        return f"{share} of the requests found the queue full or waited beyond the timeout"
+def _errors(records: Sequence[LoadRecord], max_share: float) -> LoadValidity:
+    """Judge loads by the requests without an answer: those that failed, were not let in, or got no turn."""
+    known = sum(len(record) - int(record.is_cut.sum()) for record in records)
+    errors = sum(int(record.is_error.sum()) for record in records)
+    if errors <= max_share * known:
+        return LoadValidity("valid")
+    failed = sum(record.counts["failed"] for record in records)
+    turned_away = sum(record.counts["rejected"] + record.expired_count for record in records)
+    problems = {
+        f"of the requests failed ({_failures(records)})": failed,
+        "of the requests found the queue full or waited beyond the timeout": turned_away,
+        "of the requests still waited when the load ended": errors - failed - turned_away,
+    }
+    reasons = (f"{percent(count / known)} {problem}" for problem, count in problems.items() if count)
+    return LoadValidity("failing" if failed > max_share * known else "overload", _listed(*reasons))
+
+
+def _failures(records: Sequence[LoadRecord]) -> str:
+    """Return how many requests failed for each reason, the most frequent ones first."""
+    counts = sum((Counter(record.failures) for record in records), Counter[str]())
+    named = [f"{count} x {reason}" for reason, count in counts.most_common(MOST_NAMED)]
+    return ", ".join(named + ["others"] * (len(counts) > MOST_NAMED))
+
+
+def _growth(record: LoadRecord, most_running: int) -> str:
+    """Return how the queue shows that more comes than is answered; empty where it does not."""
     if not grows(record, most_running):
         return ""
     problem, busy = "the queue grows: requests come faster than they are answered", _busy_share(record)

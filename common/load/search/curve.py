@@ -9,6 +9,7 @@ import numpy as np
 
 from common.latency.statistics import Estimate
 from common.load.requests.load_record import LoadRecord
+from common.load.results.thresholds import USUAL_THRESHOLDS, LoadThresholds
 from common.load.search.batch_times import Response, ServiceTimes, capacity_hz, every_size, predicted
 from common.load.search.halving import Configuration, Trial
 from common.load.search.trials import SearchHarness, measured
@@ -80,7 +81,12 @@ def _ms(time_us: float) -> str:
 
 
 def curve(
-    harness: SearchHarness, setup: Configuration, times: ServiceTimes, budget_s: float, seed: int
+    harness: SearchHarness,
+    setup: Configuration,
+    times: ServiceTimes,
+    budget_s: float,
+    seed: int,
+    thresholds: LoadThresholds = USUAL_THRESHOLDS,
 ) -> Iterator[CurvePoint]:
     """Load a configuration at rising rates, with equally many requests each, and yield each with what is predicted.
 
@@ -90,7 +96,9 @@ def curve(
     """
     capacity, inverse = capacity_hz(times, setup), sum(1 / load for load in CURVE_LOADS)
     for own_seed, load in enumerate(CURVE_LOADS, start=seed):
-        trial, record = measured(harness, setup, load * capacity, budget_s / (load * inverse), None, own_seed)
+        trial, record = measured(
+            harness, setup, load * capacity, budget_s / (load * inverse), None, own_seed, thresholds
+        )
         factor = _call_factor(record, times, setup)
         own = predicted(times_under_load(record, times, setup), setup, trial.rate_hz)
         yield CurvePoint(trial, predicted(times, setup, trial.rate_hz), factor, own)

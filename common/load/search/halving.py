@@ -28,6 +28,7 @@ FEWEST_REQUESTS = 400  # of a trial: p99 needs 299 for an upper limit, and a qua
 LEAST_S, MOST_RUNS = 0.5, 4  # of a trial, and of trials in a rung
 RETEST_SHARE, LONGER = 0.3, 2.0  # of the time; a retest over the longest trial before
 FULLEST = 0.97  # of the rate that full batches answer
+CHANCE_COUNT = 3.0  # expected failures, none of which happens once in twenty times
 LIGHT = 0.2  # of the rate at which nothing met the bound
 
 
@@ -67,6 +68,8 @@ class Trial:
         problem: why the trial cannot be judged against the bound, such as a late generator; empty where it can.
         is_overloaded: whether the queue grew without limit.
         power_w: mean power during the trial, where it is known.
+        failure: why too many of its requests failed; empty where they did not.
+        good_share: share of the requests that were answered within the bound.
     """
 
     configuration: Configuration
@@ -78,10 +81,25 @@ class Trial:
     problem: str = ""
     is_overloaded: bool = False
     power_w: float | None = None
+    failure: str = ""
+    good_share: float = 1.0
+    sent_count: int = 0
+    failed_count: int = 0
+
+    @property
+    def validity(self) -> str:
+        return (
+            "overload" if self.is_overloaded else "failing" if self.failure else "invalid" if self.problem else "valid"
+        )
+
+    @property
+    def is_beyond(self) -> bool:
+        """Whether the service did not stand the load, whatever the bound."""
+        return self.is_overloaded or bool(self.failure)
 
     def is_within(self, bound_us: float) -> bool:
         value = self.p99_us.value
-        return not self.is_overloaded and not self.problem and value is not None and value <= bound_us
+        return not self.is_beyond and not self.problem and value is not None and value <= bound_us
 
     def is_surely_within(self, bound_us: float) -> bool:
         """Whether the upper limit of p99 meets the bound, too."""
@@ -89,7 +107,7 @@ class Trial:
 
     def is_surely_beyond(self, bound_us: float) -> bool:
         """Whether even the lower limit of p99 exceeds the bound."""
-        return not self.problem and (self.is_overloaded or (self.p99_us.low or 0.0) > bound_us)
+        return not self.problem and (self.is_beyond or (self.p99_us.low or 0.0) > bound_us)
 
 
 @dataclass(slots=True)
@@ -101,6 +119,7 @@ class Standing:
     first_hz: float
     cost_per_s: float | None = None
     most_hz: float = math.inf
+    max_error_share: float = 1.0
     trials: list[Trial] = field(default_factory=list)
     longest_s: float = 0.0  # of its trials that were no retests
     retest_rung: int | None = None
@@ -116,8 +135,11 @@ class Standing:
 
     @property
     def rate_hz(self) -> float | None:
-        """The highest rate at which it met the bound in its longest trials: in the last rung that has such trials."""
-        within = [one for one in self.trials if one.is_within(self.bound_us) and self._holds(one)]
+        """The highest rate at which it met the bound in its longest trials: in the last rung that has such trials.
+
+        None where too many requests fail (:meth:`_fails_at`).
+        """
+        within = [one for one in self._upheld if one.is_within(self.bound_us) and not self._fails_at(one.rate_hz)]
         last = max((one.rung or 0 for one in within), default=0)
         return max((one.rate_hz for one in within if (one.rung or 0) == last), default=None)
 
@@ -125,6 +147,26 @@ class Standing:
         """Whether no later rung, whose trials are longer, overrules a trial within the bound."""
         failed = (one for one in self.trials if not one.problem and not one.is_within(self.bound_us))
         return not any((one.rung or 0) > (own.rung or 0) and one.rate_hz <= own.rate_hz for one in failed)
+
+    def _fails_at(self, rate_hz: float) -> bool:
+        """Whether too many requests failed in the trials up to a rate, taken together: a single one may be lucky.
+
+        The share that failed in all trials counts, too, until those up to the rate have so many requests that it is no
+        chance if none fails (the rule of three: Hanley, Lippman-Hand 1983, JAMA 249).
+        """
+        useful = [one for one in self.trials if not one.problem]
+        own, share = [one for one in useful if one.rate_hz <= rate_hz], _failed_share(useful)
+        if _failed_share(own) > self.max_error_share:
+            return True
+        return share > self.max_error_share and share * sum(one.sent_count for one in own) < CHANCE_COUNT
+
+    @property
+    def goodput_hz(self) -> float | None:
+        """Requests per second that it answers within the bound at its rate."""
+        if (rate := self.rate_hz) is None:
+            return None
+        shares = [one.good_share for one in self.trials if one.rate_hz == rate and one.is_within(self.bound_us)]
+        return rate * sum(shares) / len(shares)
 
     @property
     def limits_hz(self) -> tuple[float | None, float | None]:
@@ -174,9 +216,14 @@ class Standing:
         return sum(known) / len(known) if known else None
 
     def score(self, objective: str, rate_hz: float | None) -> float:
-        """Return what is to be small: the time, energy or cost of a request at a rate; infinite where unknown."""
+        """Return what is to be small: time, energy or cost of a request at a rate of them; infinite where unknown."""
         per_s = {"rate": 1.0, "energy": self.power_w, "cost": self.cost_per_s}[objective]
         return math.inf if per_s is None or not rate_hz else per_s / rate_hz
+
+
+def _failed_share(trials: Iterable[Trial]) -> float:
+    counts = [(one.failed_count, one.sent_count) for one in trials]
+    return sum(failed for failed, _ in counts) / max(1, sum(sent for _, sent in counts))
 
 
 OBJECTIVES = ("rate", "energy", "cost")
@@ -205,13 +252,13 @@ class SearchResult:
 
     @property
     def margin(self) -> Estimate | None:
-        """The share of its rate by which the best one exceeds the runner-up, with the limits that follow from both."""
-        if (second := self.runner_up) is None or not second.rate_hz:
+        """The share of its goodput by which the best one exceeds the runner-up, with limits by the rates of both."""
+        if (second := self.runner_up) is None or not second.goodput_hz:
             return None
         first = self.best["rate"]
         (low, high), (other_low, other_high) = first.limits_hz, second.limits_hz
         return Estimate(
-            (first.rate_hz or 0.0) / second.rate_hz - 1,
+            (first.goodput_hz or 0.0) / second.goodput_hz - 1,
             low / other_high - 1 if low and other_high else None,
             high / other_low - 1 if high and other_low else None,
         )
@@ -229,6 +276,7 @@ def search(
     clock: Callable[[], float],
     costs_per_s: Mapping[Configuration, float] | None = None,
     most_hz: Mapping[Configuration, float] | None = None,
+    max_error_share: float = 1.0,
 ) -> SearchResult:
     """Find the best configurations within a time budget.
 
@@ -238,12 +286,16 @@ def search(
         first_hz: the rate that each configuration is predicted to sustain.
         costs_per_s: what each configuration costs in a second.
         most_hz: the rate that each configuration can answer at most.
+        max_error_share: most requests that may fail.
     """
     affordable = int((1 - RETEST_SHARE) * budget_s / (2 * LEAST_S))  # half of the rungs' time is for the first trials
     most_started = max(LAST, min(MOST_STARTED, affordable))
     promising = sorted(first_hz, key=lambda one: (-first_hz[one], one))[:most_started]
     costs, most = costs_per_s or {}, most_hz or {}
-    standings = [Standing(one, bound_us, first_hz[one], costs.get(one), most.get(one, math.inf)) for one in promising]
+    standings = [
+        Standing(one, bound_us, first_hz[one], costs.get(one), most.get(one, math.inf), max_error_share)
+        for one in promising
+    ]
     is_interrupted = False
     try:
         _halve(standings, budget_s, measure, clock)
@@ -329,7 +381,7 @@ def _ranked(standings: Iterable[Standing], objective: str, *, is_sure: bool = Tr
     """
 
     def key(standing: Standing) -> tuple[bool, float, float]:
-        rate = standing.rate_hz if is_sure else standing.next_hz
+        rate = standing.goodput_hz if is_sure else standing.next_hz
         return not standing.is_retested, standing.score(objective, rate), standing.score("rate", rate)
 
     return sorted(standings, key=key)
@@ -351,7 +403,7 @@ def _result(standings: Sequence[Standing], *, is_interrupted: bool) -> SearchRes
     meeting = [standing for standing in standings if standing.rate_hz]
     best = {}
     for objective in OBJECTIVES:
-        ranked = [one for one in _ranked(meeting, objective) if one.score(objective, one.rate_hz) < math.inf]
+        ranked = [one for one in _ranked(meeting, objective) if one.score(objective, one.goodput_hz) < math.inf]
         if ranked:
             best[objective] = ranked[0]
     trials = [trial for standing in standings for trial in standing.trials]

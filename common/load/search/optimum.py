@@ -10,7 +10,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count
 
+from common.errors import PipelineError
 from common.latency.dependence import Samples
+from common.load.results.thresholds import MAX_ERROR_SHARE, LoadThresholds
 from common.load.search.batch_times import ServiceTimes, capacity_hz, measure_times, powers_of_two, sustainable_hz
 from common.load.search.curve import CurvePoint, curve
 from common.load.search.halving import Configuration, SearchResult, Shape, Trial, search
@@ -21,6 +23,7 @@ SCREENING_SHARE, TIMING_SHARE, CURVE_SHARE = 0.2, 0.15, 0.25  # of the budget; s
 MOST_KEPT = 2  # ways to share the host, of each division of the processors
 WAIT_SHARES = (0.0, 0.1, 0.25)  # of the bound
 S_PER_HOUR = 3600.0
+EVERY_FAILED = "too many requests failed in every trial"
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +32,7 @@ class SearchTask:
 
     Attributes:
         usd_per_hour: price of the host; a configuration costs its share of the processors.
+        max_error_share: most requests that may fail.
     """
 
     bound_us: float
@@ -39,6 +43,11 @@ class SearchTask:
     seed: int = 0
     concurrencies: Sequence[Concurrency] = (USUAL,)
     is_possible: Callable[[Shape], bool] = lambda shape: True
+    max_error_share: float = MAX_ERROR_SHARE
+
+    @property
+    def thresholds(self) -> LoadThresholds:
+        return LoadThresholds(self.max_error_share, self.bound_us)
 
     @property
     def shapes(self) -> list[Shape]:
@@ -137,7 +146,7 @@ def _curve_of_best(
     """Yield the points of the best configuration's curve; none where nothing met the bound."""
     if best := result.best.get("rate"):
         own = times[best.configuration.shape]
-        yield from curve(harness, best.configuration, own, CURVE_SHARE * task.budget_s, task.seed)
+        yield from curve(harness, best.configuration, own, CURVE_SHARE * task.budget_s, task.seed, task.thresholds)
 
 
 def _searched(
@@ -151,13 +160,13 @@ def _searched(
     seeds = count(task.seed)  # each trial has arrivals of its own, so that none is lucky with all of them
 
     def measure(setup: Configuration, rate_hz: float, duration_s: float, rung: int) -> Trial:
-        return measured(harness, setup, rate_hz, duration_s, rung, next(seeds))[0]
+        return measured(harness, setup, rate_hz, duration_s, rung, next(seeds), task.thresholds)[0]
 
     most_hz = {one: capacity_hz(times[one.shape], one) for one in setups}
     screened = SCREENING_SHARE if len(task.concurrencies) > 1 else 0.0
     least_s = (1 - screened - TIMING_SHARE - CURVE_SHARE) * task.budget_s  # also where batches took longer to time
     left_s = max(least_s, end_s - harness.now_s())
-    return search(first_hz, task.bound_us, left_s, measure, harness.now_s, costs, most_hz)
+    return search(first_hz, task.bound_us, left_s, measure, harness.now_s, costs, most_hz, task.max_error_share)
 
 
 def _screened(timing: ShapeTimes, task: SearchTask) -> list[Shape]:
@@ -179,10 +188,17 @@ def _screened(timing: ShapeTimes, task: SearchTask) -> list[Shape]:
 def chosen(optimum: Optimum) -> tuple[Configuration, float]:
     """Return the best configuration by rate, and the rate that it sustains.
 
-    Where nothing meets the bound it is the trial that is nearest, or the one with the lowest rate.
+    Where nothing meets the bound it is the trial that is nearest, or of those without too many failures the one with
+    the lowest rate.
+
+    Raises:
+        PipelineError: too many requests failed in every trial.
     """
     result = optimum.result
     if (best := result.best.get("rate")) and best.rate_hz:
         return best.configuration, best.rate_hz
-    run = result.nearest or min(result.trials, key=lambda one: one.rate_hz)
+    sound = [one for one in result.trials if not one.failure]
+    run = result.nearest or min(sound, key=lambda one: one.rate_hz, default=None)
+    if run is None:
+        raise PipelineError("the search", f"{EVERY_FAILED}: {result.trials[-1].failure}", "mend the model")
     return run.configuration, run.rate_hz

@@ -82,7 +82,9 @@ def _trial_row(
         **_setup_columns(trial.configuration),
         "offered_requests_per_s": trial.rate_hz,
         "answered_requests_per_s": rate_hz,
-        "validity": "overload" if trial.is_overloaded else "invalid" if trial.problem else "valid",
+        "goodput_requests_per_s": trial.rate_hz * trial.good_share,
+        "failed_count": trial.failed_count,
+        "validity": trial.validity,
         "request_p50_us": trial.p50_us.value,
         "request_p50_low_us": trial.p50_us.low,
         "request_p50_high_us": trial.p50_us.high,
@@ -124,6 +126,7 @@ def best_document(optimum: Optimum) -> LoadBestDocument:
     task, result = optimum.task, optimum.result
     margin, nearest = result.margin, result.nearest
     problems = [one.problem for one in result.trials if one.problem]
+    failures = [one.failure for one in result.trials if one.failure]
     return {
         "bound_us": task.bound_us,
         "is_bound_met": bool(result.best),
@@ -137,6 +140,9 @@ def best_document(optimum: Optimum) -> LoadBestDocument:
         "trial_count": len(result.trials) + len(optimum.curve),
         "invalid_trial_count": len(problems),
         "invalid_trial_reason": problems[-1] if problems else None,
+        "failing_trial_count": len(failures),
+        "failing_trial_reason": failures[-1] if failures else None,
+        "max_error_share": task.max_error_share,
         "prediction_doubts": sorted({point.doubt for point in optimum.curve if point.doubt}),
     }
 
@@ -148,13 +154,14 @@ def _nearest(nearest: Trial) -> dict[str, object]:
 
 def _standing(task: SearchTask, standing: Standing) -> dict[str, object]:
     low, high = standing.limits_hz
-    power, rate = standing.power_w, standing.rate_hz
+    power, rate, goodput_hz = standing.power_w, standing.rate_hz, standing.goodput_hz
     return {
         **_setup_columns(standing.configuration),
         "sustained_requests_per_s": rate,
+        "goodput_requests_per_s": goodput_hz,
         "is_retested": standing.is_retested,
         "sustained_low_requests_per_s": low,
         "sustained_high_requests_per_s": high,
-        "request_energy_j": power / rate if power and rate else None,
-        "million_requests_usd": _usd(task, standing.configuration, rate),
+        "request_energy_j": power / goodput_hz if power and goodput_hz else None,
+        "million_requests_usd": _usd(task, standing.configuration, goodput_hz),
     }

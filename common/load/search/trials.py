@@ -15,6 +15,8 @@ from common.load.requests.batching import BatchPolicy
 from common.load.requests.load_record import LoadRecord, uninterrupted
 from common.load.requests.schedules import poisson
 from common.load.requests.sources import OpenLoop, Source
+from common.load.results.delays import undelayed_us, widened
+from common.load.results.thresholds import LoadThresholds
 from common.load.results.validity import LoadValidity, judge
 from common.load.search.halving import Configuration, Shape, Trial
 from common.load.service.concurrency import Concurrency
@@ -31,22 +33,43 @@ def trial(
     rate_hz: float,
     rung: int | None = None,
     power_w: float | None = None,
+    bound_us: float | None = None,
 ) -> Trial:
-    """Return figures of a trial at a mean rate; without percentiles where the queue grew or the trial is invalid."""
-    answered_us = record.latencies_us
-    latencies_us = answered_us[int(FILLING_SHARE * len(answered_us)) :]
-    answered = record.counts["completed"]
+    """Return figures of a trial at a mean rate; only a valid one has percentiles.
+
+    Args:
+        bound_us: latency within which an answer counts as goodput.
+    """
+    waited_us, undelayed = record.waited_us, undelayed_us(record)
+    first = int(FILLING_SHARE * len(waited_us))
     is_judged = validity.status == "valid"
-    p50, p99 = (_estimate(latencies_us, quantile) if is_judged else Estimate() for quantile in (0.5, 0.99))
-    problem = validity.reason if validity.status == "invalid" else ""
-    completed_hz = answered / (record.ended_ns / 1e9) if record.ended_ns else 0.0
-    return Trial(setup, rung, rate_hz, completed_hz, p50, p99, problem, validity.status == "overload", power_w)
+    p50, p99 = (
+        _estimate(waited_us[first:], undelayed[first:], quantile) if is_judged else Estimate()
+        for quantile in (0.5, 0.99)
+    )
+    return Trial(
+        setup,
+        rung,
+        rate_hz,
+        record.answered_hz,
+        p50,
+        p99,
+        problem=validity.reason if validity.status == "invalid" else "",
+        is_overloaded=validity.status == "overload",
+        power_w=power_w,
+        failure=validity.reason if validity.status == "failing" else "",
+        good_share=LoadThresholds(bound_us=bound_us).good_share(record, int(FILLING_SHARE * len(record))),
+        sent_count=len(record),
+        failed_count=record.counts["failed"],
+    )
 
 
-def _estimate(latencies_us: Samples, quantile: float) -> Estimate:
-    """Return a quantile; for too few requests without limits."""
-    estimate = percentile(latencies_us, quantile)
-    return estimate if estimate.value is not None else Estimate(float(np.quantile(latencies_us, quantile)))
+def _estimate(waited_us: Samples, undelayed: Samples, quantile: float) -> Estimate:
+    """Return a quantile, whose lower limit is that without the generator's delays; for too few without limits."""
+    estimate = percentile(waited_us, quantile)
+    if estimate.value is None:
+        return Estimate(float(np.quantile(waited_us, quantile)))
+    return widened(estimate, percentile(undelayed, quantile))
 
 
 class SearchHarness(Protocol):
@@ -75,13 +98,22 @@ class Unending:
 
 
 def measured(
-    harness: SearchHarness, setup: Configuration, rate_hz: float, duration_s: float, rung: int | None, seed: int
+    harness: SearchHarness,
+    setup: Configuration,
+    rate_hz: float,
+    duration_s: float,
+    rung: int | None,
+    seed: int,
+    thresholds: LoadThresholds,
 ) -> tuple[Trial, LoadRecord]:
+    """Load a configuration; return its trial, judged by the thresholds, and the record."""
     policy = BatchPolicy(most=setup.batch_max, wait_ns=round(1e9 * setup.wait_s))
     arrivals = poisson(rate_hz, duration_s, seed)
     record = uninterrupted(harness.run(setup.shape, OpenLoop(arrivals), policy, round(1e9 * duration_s)))
-    validity = judge(record, is_open=True, most_running=setup.session_count * policy.most)
-    return trial(record, validity, setup, rate_hz, rung, spent_power_w(harness, record)), record
+    most_running, max_share = setup.session_count * policy.most, thresholds.max_error_share
+    validity = judge(record, is_open=True, most_running=most_running, max_error_share=max_share)
+    power_w = spent_power_w(harness, record)
+    return trial(record, validity, setup, rate_hz, rung, power_w, thresholds.bound_us), record
 
 
 def spent_power_w(harness: SearchHarness, record: LoadRecord) -> float | None:

@@ -29,10 +29,10 @@ def load_report(summary: LoadSummaryDocument) -> str:
     lines = [
         f"{summary['sent_count']} requests sent ({summary['arrivals']}): {summary['completed_count']} completed, "
         f"{summary['rejected_count']} rejected, {summary['failed_count']} failed, "
-        f"{summary['cancelled_count']} cancelled",
+        f"{summary['cancelled_count']} cancelled{_goodput(summary)}",
         f"{_rate(summary['offered_requests_per_s'])} offered, {_rate(summary['answered_requests_per_s'])} answered; "
         f"workers busy {percent(summary['utilization_share'])}; generator late for "
-        f"{percent(summary['generator_late_share'], 2)} of the requests",
+        f"{percent(summary['generator_late_share'], 2)} of the requests{_delay(summary['generator_delay_share'])}",
         f"{summary['load_batch_count']} batches of {_number(summary['mean_request_count'])} requests; padding "
         f"{percent(summary['padding_share'])}; {_number(summary['mean_queue_depth_count'])} requests wait on average, "
         f"{summary['most_queue_depth_count']} at most",
@@ -60,6 +60,16 @@ def _goal(summary: LoadSummaryDocument) -> list[str]:
         return []
     reached = f"limits within {percent(share)}" if share is not None else "no limits"
     return [f"goal {goal}: {reached} after {summary['counted_request_count']:,} requests"]
+
+
+def _delay(share: float) -> str:
+    return f" ({percent(share, 2)} of the latency)" if share >= LEAST_SHARE else ""
+
+
+def _goodput(summary: LoadSummaryDocument) -> str:
+    if (bound_us := summary["goodput_bound_us"]) is None:
+        return ""
+    return f"; {_rate(summary['goodput_requests_per_s'])} within {duration(bound_us)}"
 
 
 def _shares(summary: LoadSummaryDocument) -> list[str]:

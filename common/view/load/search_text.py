@@ -69,11 +69,18 @@ def _verdict(best: LoadBestDocument) -> list[str]:
 
 
 def _problems(best: LoadBestDocument) -> list[str]:
-    return [*_untimed(best["untimed_shape_count"]), *_invalid(best)]
+    return [*_untimed(best["untimed_shape_count"]), *_failing(best), *_invalid(best)]
 
 
 def _untimed(count: int) -> list[str]:
     return [f"  the budget was too short to time {count} ways to share the host"] if count else []
+
+
+def _failing(best: LoadBestDocument) -> list[str]:
+    if not (count := best["failing_trial_count"]):
+        return []
+    share = f"{count} of {best['trial_count']} runs"
+    return [f"  in {share} too many requests failed; the last one: {best['failing_trial_reason']}"]
 
 
 def _invalid(best: LoadBestDocument) -> list[str]:
@@ -85,7 +92,7 @@ def _invalid(best: LoadBestDocument) -> list[str]:
 
 def _nearest(nearest: Mapping[str, Any]) -> str:
     if not nearest:
-        return "; every run was overloaded or invalid"
+        return "; no run was valid"
     rate = quantity(nearest["offered_requests_per_s"], "requests/s")
     return f"; nearest is {duration(nearest['request_p99_us'])} at {rate} with {setup_label(nearest)}"
 
@@ -101,7 +108,8 @@ def _standing(row: Mapping[str, Any]) -> str:
     ]
     limits = _limits(row["sustained_low_requests_per_s"], row["sustained_high_requests_per_s"], significant)
     doubt = "" if row["is_retested"] else ", not confirmed by a longer run"
-    rate = f"{significant(row['sustained_requests_per_s'])} requests/s{limits}{doubt}"
+    good = f", {significant(row['goodput_requests_per_s'])} within the bound"
+    rate = f"{significant(row['sustained_requests_per_s'])} requests/s{limits}{good}{doubt}"
     return ", ".join([f"{setup_label(row)}: {rate}", *extras])
 
 

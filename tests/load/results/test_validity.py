@@ -1,13 +1,16 @@
 """Verdicts on simulated runs: an overload is found at five per cent too much, and no stable queue is accused."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from common.load.generator.virtual_clock import simulate
 from common.load.requests.batching import BatchPolicy
-from common.load.requests.load_record import Log
+from common.load.requests.load_record import CANCELLED, REJECTED, Log
 from common.load.requests.schedules import Arrivals, Bursts, bursty, constant, poisson
 from common.load.requests.sources import ClosedLoop, OpenLoop
+from common.load.results.delays import delay_share, undelayed_us
 from common.load.results.validity import depths, grows, judge, utilization
 
 MS = 1_000_000
@@ -68,29 +71,116 @@ def test_users_who_wait_overload_nothing():
     assert utilization(record, 1) == pytest.approx(1)
 
 
-@pytest.mark.parametrize(("late", "validity"), [(1, "valid"), (2, "invalid")])
-def test_a_generator_that_holds_up_more_than_one_per_cent_makes_a_run_invalid(late, validity):
-    log = Log()
-    for index in range(100):
-        begin_ns = index * 10 * MS
-        formed_ns = begin_ns + (3 * MS // 2 if index < late else MS // 2)
-        batch = log.form([log.add(begin_ns, 0, begin_ns)], 1, 0, 0, begin_ns, formed_ns)
-        log.end(batch, formed_ns + 5 * MS, formed_ns + 9 * MS)
-    record = log.finished(0.0, 1000 * MS, (), is_interrupted=False)
-    assert record.late_share == late / 100
-    assert judge(record, is_open=True, most_running=1).status == validity
+def held_up(delays_ms, call_ms=10, gap_ms=17, *, has_priority=False):
+    """A load whose generator holds up the requests for these times; one worker answers them."""
+    log, free_ms = Log(), 0.0
+    log.has_priority = has_priority
+    for index, delay_ms in enumerate(delays_ms):
+        ready_ms = max(index * gap_ms, free_ms)
+        formed_ms, free_ms = ready_ms + delay_ms, ready_ms + delay_ms + call_ms
+        ready_ns, formed_ns, ended_ns = (round(MS * time_ms) for time_ms in (ready_ms, formed_ms, free_ms))
+        batch = log.form([log.add(index * gap_ms * MS, 0, formed_ns)], 1, 0, 0, ready_ns, formed_ns)
+        log.end(batch, formed_ns, ended_ns)
+    return log.finished(0.0, round(MS * free_ms), (), is_interrupted=False)
+
+
+def test_a_generator_without_priority_is_late_in_a_light_load_and_the_load_is_valid():
+    """The plain thread of SqueezeNet at 60 requests/s: 7 % of the requests are held up for 1 to 3 ms."""
+    record = held_up([2.5 if index % 14 == 0 else 0.1 for index in range(600)])
+    assert record.late_share == pytest.approx(43 / 600)
+    assert delay_share([record]) == pytest.approx(43 * 2.5 / (600 * 10 + 43 * 2.5 + 557 * 0.1))
+    assert judge(record, is_open=True, most_running=1).status == "valid"
+
+
+@pytest.mark.parametrize(("has_priority", "names_it"), [(False, True), (True, False)])
+def test_a_generator_that_makes_a_tenth_of_the_latency_makes_a_load_invalid(has_priority, names_it):
+    late, very_late = (
+        held_up([delay_ms if index % 4 == 0 else 0 for index in range(600)], has_priority=has_priority)
+        for delay_ms in (4, 6)
+    )
+    assert judge(late, is_open=True, most_running=1).status == "valid"  # 1 ms of 11
+    validity = judge(very_late, is_open=True, most_running=1)
+    assert (validity.status, "`ulimit -r 1`" in validity.reason) == ("invalid", names_it)  # 1.5 ms of 11.5
+    assert "held up 25 % of the requests for over 1 ms, which makes 13 % of the latency" in validity.reason
+
+
+def test_few_requests_that_wait_long_for_the_generator_leave_a_load_valid():
+    record = held_up([500 if index == 0 else 0 for index in range(600)], gap_ms=600)
+    assert judge(record, is_open=True, most_running=1).status == "valid"
+
+
+def test_a_delay_counts_for_those_that_queue_behind_it():
+    """Calls of 10 ms without a pause: a delay of 6 ms makes each later request 6 ms later."""
+    record = held_up([0, 6, 0, 0], gap_ms=10)
+    assert record.waited_us.tolist() == [10_000, 16_000, 16_000, 16_000]
+    assert undelayed_us(record).tolist() == [10_000] * 4
+    rested = held_up([0, 6, 0, 0], gap_ms=16)
+    assert undelayed_us(rested).tolist() == rested.waited_us.tolist()[:1] * 4
+
+
+@pytest.mark.parametrize("workers", [1, 3])
+def test_without_delays_nothing_changes(workers):
+    arrivals = poisson(900 * workers, 1, 2)
+    record = simulate(OpenLoop(arrivals), lambda batch, now_ns: MS, BatchPolicy(most=2, wait_ns=MS), workers=workers)
+    late = replace(record, batches=replace(record.batches, ready_ns=record.batches.ready_ns.copy()))
+    late.batches.ready_ns[-1] -= 2 * MS  # the last batch alone is held up
+    assert (undelayed_us(record) == record.waited_us).all()
+    changed = undelayed_us(late) != record.waited_us
+    assert set(np.flatnonzero(changed)) <= set(np.flatnonzero(record.batch_indices == len(record.batches.sizes) - 1))
 
 
 def test_a_late_generator_hides_no_overload():
     log = Log()
-    for index in range(100):  # of twice the requests that can be answered, the first ten start late
-        formed_ns = index * 10 * MS + (3 * MS // 2 if index < 10 else 0)
+    for index in range(100):  # of twice the requests that can be answered, a tenth starts late
+        formed_ns = index * 10 * MS + (900 * MS if index < 10 else 0)
         batch = log.form([log.add(index * 5 * MS, 0, formed_ns)], 1, 0, 0, index * 10 * MS, formed_ns)
-        log.end(batch, formed_ns, (index + 1) * 10 * MS)
+        log.end(batch, formed_ns, max((index + 1) * 10 * MS, formed_ns))
     validity = judge(log.finished(0.0, 1000 * MS, (), is_interrupted=False), is_open=True, most_running=1)
     assert validity.status == "invalid"
     assert "the generator held up" in validity.reason
     assert "the queue grows" in validity.reason
+
+
+def ended(failures, rejected=0, expired=0, waiting=0, answered=0, *, is_interrupted=False):
+    """A load with so many requests of each outcome, one every 10 ms; a call takes 5 ms."""
+    log = Log()
+    outcomes = [*failures, *[""] * answered, *[REJECTED] * rejected, *[CANCELLED] * expired, *[None] * waiting]
+    for index, outcome in enumerate(outcomes):
+        begin_ns = index * 10 * MS
+        request = log.add(begin_ns, 0, begin_ns)
+        if isinstance(outcome, str):
+            batch = log.form([request], 1, 0, 0, begin_ns, begin_ns)
+            log.end(batch, begin_ns, begin_ns + 5 * MS, (), outcome)
+        elif outcome is not None:
+            log.drop(request, outcome, begin_ns)
+    return log.finished(0.0, len(outcomes) * 10 * MS, (), is_interrupted=is_interrupted)
+
+
+@pytest.mark.parametrize(
+    ("record", "status", "reason"),
+    [
+        (ended(["thrown"], answered=999), "valid", ""),
+        (ended(["thrown"] * 2, answered=998), "failing", "0.2 % of the requests failed (2 x thrown)"),
+        (ended(["thrown"] * 90, answered=10), "failing", "90 % of the requests failed (90 x thrown)"),
+        (ended(["a", "b", "b", "c", "d", "d"], answered=94), "failing", "(2 x b, 2 x d, 1 x a, others)"),
+        (ended([], rejected=2, answered=998), "overload", "0.2 % of the requests found the queue full"),
+        (ended([], expired=2, answered=998), "overload", "0.2 % of the requests found the queue full"),
+        (ended([], waiting=2, answered=998), "overload", "0.2 % of the requests still waited when the load ended"),
+        (ended(["thrown"], rejected=1, answered=998), "overload", "0.1 % of the requests failed (1 x thrown); 0.1 %"),
+        (ended(["thrown"] * 3), "failing", "no request was answered; 100 % of the requests failed (3 x thrown)"),
+        (ended([], waiting=3, is_interrupted=True), "invalid", "no request was answered"),
+        (ended([], waiting=5, answered=10, is_interrupted=True), "valid", ""),
+    ],
+)
+def test_requests_without_an_answer_enter_the_verdict(record, status, reason):
+    validity = judge(record, is_open=True, most_running=1)
+    assert validity.status == status and reason in validity.reason
+
+
+def test_the_share_that_may_fail_is_asked_for():
+    record = ended(["thrown"] * 5, answered=95)
+    assert judge(record, is_open=True, most_running=1, max_error_share=0.05).status == "valid"
+    assert judge(record, is_open=True, most_running=1, max_error_share=0.049).status == "failing"
 
 
 def test_a_delay_below_one_per_cent_of_the_latency_is_not_late():
@@ -102,7 +192,7 @@ def test_a_delay_below_one_per_cent_of_the_latency_is_not_late():
 
 def test_nothing_answered_is_invalid():
     record = simulate(OpenLoop(constant(100, 0.1)), lambda batch, now_ns: MS, BatchPolicy(), end_ns=0)
-    assert judge(record, is_open=True, most_running=1).reason == "no request was answered"
+    assert judge(record, is_open=True, most_running=1).reason.startswith("no request was answered")
 
 
 def test_depths_count_what_came_and_has_not_left():

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from common.latency.statistics import Estimate
-from common.load.search.halving import Configuration, Standing, Trial, on_front, search
+from common.load.search.halving import Configuration, Standing, Trial, _result, on_front, search
 
 BOUND_US = 50_000.0
 CONFIGURATIONS = [
@@ -249,3 +249,69 @@ def test_the_front_holds_what_no_other_run_beats():
     trials = [trial(10, 5.0), trial(20, 7.0), trial(15, 8.0), trial(20, 9.0), trial(30, math.inf), trial(10, 5.0)]
     assert on_front(trials) == [True, True, False, False, False, True]
     assert not on_front([trial(10, None)])[0]
+
+
+class FailingServices(Services):
+    """Services of which some fail a share of their requests."""
+
+    def __init__(self, seed, share, failing):
+        super().__init__(seed)
+        self.share, self.failing, self.random = share, failing, np.random.default_rng(seed)
+
+    def measure(self, one, rate_hz, duration_s, rung):
+        trial = super().measure(one, rate_hz, duration_s, rung)
+        sent = max(1, round(rate_hz * duration_s))
+        failed = int(self.random.binomial(sent, self.share)) if one in self.failing else 0
+        trial = replace(trial, sent_count=sent, failed_count=failed, good_share=1 - failed / sent)
+        if failed <= 0.001 * sent:
+            return trial
+        return replace(trial, failure="thrown", p50_us=Estimate(), p99_us=Estimate())
+
+    def search(self):
+        guesses = {one: 1.2 * self.limit_hz(one) for one in CONFIGURATIONS}
+        return search(guesses, BOUND_US, 600.0, self.measure, lambda: self.now_s, max_error_share=0.001)
+
+
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("share", [104 / 628, 0.01, 0.003])
+def test_a_configuration_that_fails_too_many_requests_is_never_chosen(seed, share):
+    services = FailingServices(seed, share, failing=())
+    failing = sorted(CONFIGURATIONS, key=services.limit_hz)[-3:]  # those that would be the best
+    services.failing = failing
+    found = services.search()
+    assert found.best["rate"].configuration not in failing
+    assert found.runner_up.configuration not in failing
+    assert found.best["rate"].rate_hz > 0.5 * services.limit_hz(found.best["rate"].configuration)
+
+
+def test_where_all_fail_nothing_is_best_or_nearest():
+    found = FailingServices(3, 0.05, CONFIGURATIONS).search()
+    assert not found.best and found.nearest is None and found.runner_up is None
+    assert {trial.validity for trial in found.trials} <= {"failing", "overload"}
+
+
+def test_a_lucky_trial_does_not_hide_what_failed_in_the_others():
+    """One of 400 requests failed in the first trial, none of 100 in the second, at the same rate: 0.2 % of all."""
+    estimate = Estimate(BOUND_US - 1)
+    standing = Standing(CONFIGURATIONS[0], BOUND_US, 100.0, max_error_share=0.001)
+    lucky = Trial(CONFIGURATIONS[0], 1, 100.0, 100.0, estimate, estimate, sent_count=100)
+    failing = replace(lucky, rung=0, sent_count=400, failed_count=1, failure="thrown", p99_us=Estimate())
+    standing.trials += [failing, lucky]
+    assert standing.rate_hz is None and standing.goodput_hz is None
+    standing.trials += [replace(lucky, sent_count=500)]
+    assert standing.rate_hz == 100.0
+    beyond = replace(failing, rate_hz=150.0, failed_count=40)
+    standing.trials += [beyond]  # of a higher rate: it says nothing of this one
+    assert standing.rate_hz == 100.0 and beyond.is_surely_beyond(BOUND_US)
+
+
+def test_configurations_are_ranked_by_goodput():
+    estimate = Estimate(BOUND_US - 1)
+    found = []
+    for one, rate_hz, good_share in ((CONFIGURATIONS[0], 100.0, 0.99), (CONFIGURATIONS[1], 99.5, 1.0)):
+        standing = Standing(one, BOUND_US, 100.0)
+        standing.trials.append(Trial(one, 0, rate_hz, rate_hz, estimate, estimate, good_share=good_share))
+        found.append(standing)
+    result = _result(found, is_interrupted=False)
+    assert result.best["rate"].configuration == CONFIGURATIONS[1]
+    assert result.margin.value == pytest.approx(99.5 / 99 - 1)

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from common.load.generator.virtual_clock import simulate
+from common.load.requests.load_record import FAILED
 from common.load.search.batch_times import predicted
 from common.load.search.curve import curve
 from common.load.search.halving import Configuration
@@ -90,8 +91,8 @@ def test_the_best_sustains_nearly_what_any_configuration_does(found):
     )
     assert 0.8 * most <= best["sustained_requests_per_s"] <= 1.08 * most
     assert text["is_bound_met"]
-    assert best["million_requests_usd"] == pytest.approx(1e6 * 1.7 / 3600 / best["sustained_requests_per_s"])
-    assert best["request_energy_j"] == pytest.approx(23.0 / best["sustained_requests_per_s"])
+    assert best["million_requests_usd"] == pytest.approx(1e6 * 1.7 / 3600 / best["goodput_requests_per_s"])
+    assert best["request_energy_j"] == pytest.approx(23.0 / best["goodput_requests_per_s"])
     assert text["margin_share"] >= -0.05
 
 
@@ -270,3 +271,28 @@ def test_a_signal_ends_the_search_with_what_was_measured():
     assert best_document(timing)["best_by"] == {} and best_document(timing)["nearest"] == {}
     assert searching.curve == [] and len(trial_rows(searching)) == 4
     assert len(drawing.curve) == 6 and drawing.result.best
+
+
+class FailingHarness(VirtualHarness):
+    """A sixth of the requests fails in batches of eight, which answer most: 104 of 628, as if their memory ran out."""
+
+    def run(self, shape, source, policy, last_ns):
+        record = super().run(shape, source, policy, last_ns)
+        if policy.most < 8:
+            return record
+        fails = record.is_completed & (np.arange(len(record)) % 6 == 0)
+        outcomes = np.where(fails, FAILED, record.outcomes)
+        return replace(record, outcomes=outcomes, failures={"no memory": int(fails.sum())} if fails.any() else {})
+
+
+@pytest.mark.slow
+def test_a_search_chooses_no_configuration_that_fails():
+    found = find_optimum(FailingHarness(), SearchTask(BOUND_US, 60.0, 8, 2))
+    text, rows = best_document(found), trial_rows(found)
+    assert text["best_by"]["rate"]["batch_max_count"] < 8
+    failing = [row for row in rows if row["validity"] == "failing"]
+    assert len(failing) == text["failing_trial_count"] > 0 and "no memory" in text["failing_trial_reason"]
+    assert {row["batch_max_count"] for row in failing} == {8} and all(row["failed_count"] for row in failing)
+    assert not any(row["is_within_bound"] for row in failing)
+    best = text["best_by"]["rate"]
+    assert 0.98 * best["sustained_requests_per_s"] <= best["goodput_requests_per_s"] <= best["sustained_requests_per_s"]

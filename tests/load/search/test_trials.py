@@ -1,4 +1,6 @@
-"""Limits of percentiles of requests that wait together."""
+"""Trials of a search: what they count, and limits of percentiles of requests that wait together."""
+
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -6,9 +8,10 @@ import pytest
 from common.latency.statistics import ordered_percentile
 from common.load.generator.virtual_clock import simulate
 from common.load.requests.batching import BatchPolicy
+from common.load.requests.load_record import COMPLETED, FAILED
 from common.load.requests.schedules import poisson
 from common.load.requests.sources import OpenLoop
-from common.load.results.validity import LoadValidity
+from common.load.results.validity import LoadValidity, judge
 from common.load.search.halving import Configuration
 from common.load.search.trials import FILLING_SHARE, trial
 
@@ -45,3 +48,20 @@ def test_limits_stand_around_the_value():
     assert found.p50_us.low <= found.p50_us.value <= found.p50_us.high
     assert found.p99_us.low <= found.p99_us.value <= found.p99_us.high
     assert trial(run(3, 100), LoadValidity("valid"), SETUP, RATE_HZ).p99_us.high is None
+
+
+def test_a_trial_counts_what_failed_and_what_came_too_late():
+    """Calls of 10 ms: a request that queues is beyond the bound. Every tenth one fails."""
+    record = run(3, 400, 20.0)
+    failed = np.arange(len(record)) % 10 == 5
+    record = replace(record, outcomes=np.where(failed, FAILED, COMPLETED), failures={"thrown": int(failed.sum())})
+    validity = judge(record, is_open=True, most_running=1)
+    found = trial(record, validity, SETUP, 20.0, bound_us=10_000)
+    assert (found.validity, found.failure) == ("failing", validity.reason)
+    assert (found.sent_count, found.failed_count) == (len(record), failed.sum())
+    assert found.p99_us.value is None and not found.is_within(1e9)
+    counted = slice(int(FILLING_SHARE * len(record)), None)
+    in_time = record.waited_us <= 10_000
+    assert found.good_share == pytest.approx((in_time & ~failed)[counted].mean())
+    allowed = judge(record, is_open=True, most_running=1, max_error_share=0.11)
+    assert trial(record, allowed, SETUP, 20.0).p99_us.value is not None
