@@ -69,7 +69,10 @@ def find_best(
     if not task.shapes:
         open_service(1, task.processors, task.concurrencies[0])  # raises why
     optimum = find_optimum(SessionHarness(open_service, power_w, listener), task)
-    return optimum, [] if takes_batches else [f"{ONE_ROW}; <replicate> lets runs share a session"]
+    notes = [] if takes_batches else [f"{ONE_ROW}; <replicate> lets runs share a session"]
+    unknown = {point.unknown_tail for point in optimum.curve} - {""}
+    notes += [f"predicted percentiles are uncertain: {own}; give a larger <budget>" for own in unknown]
+    return optimum, notes
 
 
 def contradictions(best: LoadBestDocument, summary: LoadSummaryDocument) -> list[str]:

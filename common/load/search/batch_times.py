@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from common.latency.dependence import Samples
-from common.load.generator.virtual_clock import simulate
+from common.latency.dependence import NORMAL_QUANTILE, Samples
 from common.load.requests.batching import NEVER_NS, BatchPolicy
-from common.load.requests.load_record import Batch, LoadRecord
-from common.load.requests.schedules import poisson
-from common.load.requests.sources import ClosedLoop, OpenLoop, Source
-from common.load.search.bulk_queue import predict
+from common.load.requests.load_record import LoadRecord
+from common.load.requests.sources import ClosedLoop, Source
+from common.load.search.bulk_queue import ROUGH, THOROUGH, Effort, predict
 from common.load.search.halving import Configuration
 
-FEWEST_BATCHES, MOST_BATCHES = 5, 2000  # of a size and worker
-SIMULATED_REQUESTS, SEED = 20_000, 0
+FEWEST_BATCHES, MOST_BATCHES = 5, 10_000  # of a size and worker
+LEAST_TIMED = 299  # calls for a limit of their p99: 0.99^n below 5 %
+KNOWN_SHARE = 0.1
 LIGHTEST, FULLEST = 0.02, 0.97  # of the capacity: rates between which the bound is sought
 HALVINGS = 6
 
@@ -54,9 +54,12 @@ def measure_times(load: Load, worker_count: int, sizes: Sequence[int], budget_s:
 def _measured(load: Load, size: int, users: int, budget_s: float) -> Samples:
     policy = BatchPolicy(most=size, wait_ns=NEVER_NS)
     first = load(ClosedLoop(users, NEVER_NS, most_requests=FEWEST_BATCHES * users), policy)
-    typical_s = float(np.median(first.batches.ended_ns - first.batches.started_ns)) / 1e9
-    count = min(MOST_BATCHES, max(FEWEST_BATCHES, round(budget_s / max(typical_s, 1e-6))))
-    batches = load(ClosedLoop(users, NEVER_NS, most_requests=count * users), policy).batches
+    count = min(MOST_BATCHES, max(FEWEST_BATCHES, round(budget_s / max(float(np.median(_cycles_s(first))), 1e-6))))
+    return _cycles_s(load(ClosedLoop(users, NEVER_NS, most_requests=count * users), policy))
+
+
+def _cycles_s(record: LoadRecord) -> Samples:
+    batches = record.batches
     cycles_ns = [np.diff(batches.started_ns[batches.workers == worker]) for worker in np.unique(batches.workers)]
     return np.asarray(np.concatenate(cycles_ns) / 1e9)
 
@@ -75,35 +78,32 @@ def every_size(times: ServiceTimes, most: int) -> list[Samples]:
     return scaled
 
 
-def predicted(times: ServiceTimes, setup: Configuration, rate_hz: float) -> Response | None:
-    """Predict the response to Poisson arrivals; None where the queue would grow.
+def predicted(times: ServiceTimes, setup: Configuration, rate_hz: float, effort: Effort = THOROUGH) -> Response | None:
+    """Predict the response to Poisson arrivals (:mod:`common.load.search.bulk_queue`); None where the queue grows."""
+    found = predict(rate_hz, every_size(times, setup.batch_max), setup.wait_s, setup.session_count, effort)
+    if found is None:
+        return None
+    return Response(1e6 * found.quantile_s(0.5), 1e6 * found.quantile_s(0.99), found.utilization)
 
-    One session is the queue of :mod:`common.load.search.bulk_queue`. For several sessions the same queue is simulated.
+
+def unknown_tail(times: ServiceTimes) -> str:
+    """Return which timed calls are too few to know their tail, and how many would do; empty where all are enough.
+
+    The limit of their p99 takes ``LEAST_TIMED`` calls. And what requests wait is proportional to the mean square of the
+    calls (Pollaczek and Khinchine), so that must be known to ``KNOWN_SHARE`` at 95 %.
     """
-    service_s = every_size(times, setup.batch_max)
-    if rate_hz >= capacity_hz(times, setup):
-        return None
-    if setup.session_count > 1:
-        return _simulated(service_s, setup, rate_hz)
-    prediction = predict(rate_hz, service_s, setup.wait_s)
-    if prediction is None:
-        return None
-    return Response(1e6 * prediction.quantile_s(0.5), 1e6 * prediction.quantile_s(0.99), prediction.utilization)
+    needed = {size: _needed_calls(own) for size, own in times.items()}
+    size = max(times, key=lambda one: needed[one] / len(times[one]))
+    if len(times[size]) >= needed[size]:
+        return ""
+    return (
+        f"{len(times[size]):,} calls with a batch of {size} were timed, and {needed[size]:,} are needed for their tail"
+    )
 
 
-def _simulated(service_s: Sequence[Samples], setup: Configuration, rate_hz: float) -> Response:
-    random = np.random.default_rng(SEED)
-
-    def service_ns(batch: Batch, now_ns: int) -> int:
-        times_s = service_s[len(batch.requests) - 1]
-        return round(1e9 * float(times_s[random.integers(times_s.size)]))  # `choice` takes ten times as long
-
-    policy = BatchPolicy(most=setup.batch_max, wait_ns=round(1e9 * setup.wait_s))
-    source = OpenLoop(poisson(rate_hz, SIMULATED_REQUESTS / rate_hz, SEED))
-    record = simulate(source, service_ns, policy, workers=setup.session_count)
-    p50, p99 = np.quantile(record.latencies_us, [0.5, 0.99])
-    busy_ns = float((record.batches.ended_ns - record.batches.started_ns).sum())
-    return Response(float(p50), float(p99), busy_ns / (setup.session_count * record.ended_ns))
+def _needed_calls(taken_s: Samples) -> int:
+    squares = taken_s**2
+    return max(LEAST_TIMED, math.ceil((NORMAL_QUANTILE * float(squares.std() / squares.mean()) / KNOWN_SHARE) ** 2))
 
 
 def capacity_hz(times: ServiceTimes, setup: Configuration) -> float:
@@ -115,14 +115,12 @@ def capacity_hz(times: ServiceTimes, setup: Configuration) -> float:
 def sustainable_hz(times: ServiceTimes, setup: Configuration, bound_us: float) -> float:
     """Return the rate up to which p99 is predicted to meet the bound, at least ``LIGHTEST`` of the capacity.
 
-    Several sessions are taken as separate queues with equal shares of the requests: a little slower than one queue for
-    all, and found without a simulation. A size takes its mean time: this is where a search begins, not what it finds.
+    A size takes its mean time, and the simulation is short: this is where a search begins, not what it finds.
     """
     means = {size: np.array([own.mean()]) for size, own in times.items()}
-    alone = Configuration(setup.batch_max, setup.wait_s, 1, setup.thread_count)
-    low, high = (share * capacity_hz(times, alone) for share in (LIGHTEST, FULLEST))
+    low, high = (share * capacity_hz(times, setup) for share in (LIGHTEST, FULLEST))
     for _ in range(HALVINGS):
         rate_hz = (low * high) ** 0.5
-        response = predicted(means, alone, rate_hz)
+        response = predicted(means, setup, rate_hz, ROUGH)
         low, high = (rate_hz, high) if response and response.p99_us <= bound_us else (low, rate_hz)
-    return low * setup.session_count
+    return low

@@ -1,16 +1,16 @@
-"""Prediction of response times: a queue with Poisson arrivals that one session serves in batches.
+"""Prediction of response times: a queue with Poisson arrivals that sessions serve in batches.
 
-The session takes what has queued, at most ``most`` requests. Where there are fewer, the oldest one waits ``wait_s`` for
-others. This is the queue M/G(1,b)/1 of bulk service (Bailey 1954, On queueing processes with bulk service, J. Royal
+A free session takes what has queued, at most ``most`` requests. Where there are fewer, the oldest one waits ``wait_s``
+for others. This is the queue M/G(1,b)/c of bulk service (Bailey 1954, On queueing processes with bulk service, J. Royal
 Statistical Society B 16; Neuts 1967, A general class of bulk queues with Poisson input, Ann. Math. Stat. 38), with
-service times that depend on the size. M/D/1 is the case of one request and one time.
+service times that depend on the size. M/G/1 and M/G/c are the cases with batches of one request.
 
-The method is the chain of states at the starts of batches: the size of the batch, and the requests that it leaves
-behind. From it follows what a request meets that comes at some moment of a service: the rest of this service, the full
-batches before its own, the wait until its own is complete, and the size of its own.
-
-It is exact without a wait, but for the grid of moments. With a wait there is one approximation: requests that a full
-batch left behind are as old as that many Poisson arrivals are on average.
+No closed form has its percentiles, so it is simulated: many independent queues side by side, one more request in each
+of them per step (the recursion of Kiefer and Wolfowitz 1955, On the theory of queues with many servers, Trans. American
+Mathematical Society 78, with batches). A call takes one of the measured times of its size, all of them equally likely.
+So mean, variance and tail of the calls are the measured ones. A queue starts near its steady state and forgets how it
+started before its requests count. The queues are independent, so groups of them say how uncertain a percentile is.
+Requests are added until that is little.
 """
 
 from __future__ import annotations
@@ -18,22 +18,31 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from common.latency.dependence import Samples
 
-ATOMS = 8  # service times that replace the measured ones of a size
-MOMENTS = 48  # of a service at which a request comes
-AGES = 12  # of the oldest request, and moments of a wait
-RESTS = 64  # steps of the wait
-GRID = 400  # moments of the wait at which the chance of a full batch is known
-CELLS = 4000  # of the histogram of waits
-NEGLIGIBLE = 1e-8
-MOST_QUEUED = 1200
-DECAYS = 20.0  # the queue is cut off where it is exp(-20) as likely
-LEVELS = (np.arange(AGES) + 0.5) / AGES  # of equally likely values
+SEED = 27
+GROUPS = 32
+FIRST_STEPS = 256  # that count, of each queue
+RELAXATIONS, MOST_FILLING = 2.0, 12_000  # before requests count, and the most requests of each queue in that time
+PRECISION = 0.01  # standard error over the value
+JUDGED = (0.5, 0.9, 0.99)  # quantiles that must be that precise
+
+Responses = npt.NDArray[np.float32]
+
+
+class Effort(NamedTuple):
+    """How long a simulation may be: queues, and requests of each that count."""
+
+    queues: int
+    most_steps: int
+
+
+THOROUGH, ROUGH = Effort(2048, 8192), Effort(256, FIRST_STEPS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,248 +50,149 @@ class Prediction:
     """The prediction of a queue.
 
     Attributes:
-        utilization: share of the time during which the session runs a batch.
-        mean_s: mean time from arrival to the end of the batch.
-        sizes: share of the batches of each size, from 1 on.
-        times_s: response times, ascending, with ``shares``, the share of the requests of at most that time.
-        shares: see ``times_s``.
+        utilization: share of the time during which a session runs a batch.
+        responses_s: times from arrival to the end of the batch, a row per group of independent queues.
     """
 
     utilization: float
-    mean_s: float
-    sizes: Samples
-    times_s: Samples
-    shares: Samples
+    responses_s: Responses
+
+    @property
+    def mean_s(self) -> float:
+        return float(self.responses_s.mean(dtype=np.float64))
 
     def quantile_s(self, quantile: float) -> float:
         """Return the response time that this share of the requests stays within."""
-        return float(np.interp(quantile, self.shares, self.times_s))
+        return float(np.quantile(self.responses_s, quantile))
+
+    def error_shares(self, quantiles: Sequence[float] = JUDGED) -> Samples:
+        """Return the standard error of each quantile over its value."""
+        own = np.quantile(self.responses_s, quantiles, axis=1)
+        return np.asarray(own.std(axis=1, ddof=1) / own.mean(axis=1) / math.sqrt(GROUPS))
 
 
-def load_factor(rate_per_s: float, service_s: Sequence[Samples]) -> float:
+def load_factor(rate_per_s: float, service_s: Sequence[Samples], session_count: int = 1) -> float:
     """Return the share of what full batches can serve; from 1 on, the queue grows without limit."""
-    return rate_per_s * float(np.mean(service_s[-1])) / len(service_s)
+    return rate_per_s * float(np.mean(service_s[-1])) / (len(service_s) * session_count)
 
 
-def predict(rate_per_s: float, service_s: Sequence[Samples], wait_s: float = 0.0) -> Prediction | None:
+def predict(
+    rate_per_s: float,
+    service_s: Sequence[Samples],
+    wait_s: float = 0.0,
+    session_count: int = 1,
+    effort: Effort = THOROUGH,
+) -> Prediction | None:
     """Predict the response times of a stable queue; None for one that grows without limit.
 
     Args:
         rate_per_s: requests per second, a Poisson process.
         service_s: measured service times of a batch of 1, 2, … requests, one or more of each size.
         wait_s: how long the oldest request waits for others.
+        session_count: sessions that serve the queue.
+        effort: the longest simulation; it ends sooner where the percentiles are precise.
     """
-    if load_factor(rate_per_s, service_s) >= 1:
+    if load_factor(rate_per_s, service_s, session_count) >= 1:
         return None
-    return _Queue(rate_per_s, [_atoms(samples) for samples in service_s], wait_s).prediction()
+    queues = _Queues(rate_per_s, service_s, wait_s, session_count, effort.queues)
+    queues.fill()
+    steps = FIRST_STEPS
+    prediction = queues.prediction(queues.responses_s(steps))
+    while steps < effort.most_steps and prediction.error_shares().max() > PRECISION:
+        prediction = queues.prediction(prediction.responses_s, queues.responses_s(steps))
+        steps *= 2
+    return prediction
 
 
-def _atoms(samples: Samples) -> Samples:
-    """Return equally likely values that replace a sample, with the same mean."""
-    ordered = np.sort(np.asarray(samples, dtype=float))
-    if ordered[0] == ordered[-1]:
-        return ordered[:1]
-    edges = np.linspace(0, len(ordered), min(ATOMS, len(ordered)) + 1).round().astype(int)
-    means = [part.mean() for part in np.split(ordered, edges[1:-1])]
-    return np.asarray(np.array(means) * (ordered.mean() / np.mean(means)))
+class _Step(NamedTuple):
+    """What a step did in each queue: when its request came, and whether it closed a batch, which ends then."""
+
+    came_s: Samples
+    closes: npt.NDArray[np.bool_]
+    ends_s: Samples
 
 
-def _poisson(mean: Samples, count: int) -> Samples:
-    """Return P(0), …, P(count - 1) of the Poisson distribution of each mean, along a last axis."""
-    k = np.arange(count)
-    log_factorials = np.concatenate(([0.0], np.cumsum(np.log(np.arange(1, count)))))[:count]
-    with np.errstate(divide="ignore", invalid="ignore"):
-        logs = k * np.log(np.asarray(mean, dtype=float))[..., None]
-    logs = np.where(k == 0, 0.0, logs)
-    return np.asarray(np.exp(logs - np.asarray(mean)[..., None] - log_factorials))
+class _Queues:
+    """Queues side by side, to each of which a step lets one more request come.
 
+    A batch is open until a request comes that it cannot take, because it is full or has started.
 
-class _Queue:
-    """The chain of batches. Its state is the number of requests that are there when a batch starts, from 1 on.
-
-    A wait is known by the number of requests at its begin and by its rest, in ``RESTS`` steps.
+    Attributes:
+        free_s: when each session is free, a row per session, in ascending order.
+        came_s: when the newest request came.
+        held: requests of the open batch.
+        start_s: when the open batch starts, unless it is full before.
     """
 
-    def __init__(self, rate: float, service: list[Samples], wait_s: float) -> None:
-        self.rate, self.service, self.wait_s, self.most = rate, service, wait_s, len(service)
-        self.means = np.array([times.mean() for times in service])
-        self.count = self._most_queued()
-        self.rests_s = np.linspace(0.0, wait_s, RESTS + 1)
-        self.held = np.array([self._held(max(waiting, 1)) for waiting in range(self.most + 1)])
-        self.holds = np.array([self._holds(present) for present in range(1, self.count + 1)])
-        self.start_shares = self._stationary()
-        longest_s = wait_s + max(times.max() for times in service) + self.means[-1] * (self.count / self.most)
-        self.cell_s = longest_s / CELLS
-        self.waits = np.zeros((self.most + 1, CELLS + 2))  # by size of the batch, and by wait
+    def __init__(self, rate: float, service: Sequence[Samples], wait_s: float, sessions: int, count: int) -> None:
+        self.rate, self.most, self.wait_s = rate, len(service), wait_s
+        self.random = np.random.default_rng(SEED)
+        self.times_s = np.concatenate([np.asarray(own, dtype=float) for own in service])
+        self.counts = np.array([len(own) for own in service])
+        self.firsts = np.cumsum(self.counts) - self.counts
+        full = np.asarray(service[-1], dtype=float)
+        self.load = load_factor(rate, service, sessions)
+        self.variability = 1 / self.most + float(full.var() / full.mean() ** 2)  # of arrivals of batches, and of calls
+        self.free_s = np.tile(self._first_waits_s(full.mean() / sessions, count), (sessions, 1))
+        self.came_s, self.held = np.zeros(count), np.ones(count, dtype=np.int64)
+        self.start_s = self._start_s()
+        self.busy_s, self.begin_s = np.zeros(count), self.came_s
 
-    def _most_queued(self) -> int:
-        """Return a number of requests that is practically never exceeded, from the exponential decay of the queue."""
-        full = self.service[-1]
-        load = self.rate * full.mean() / self.most
-        spread = load + self.most * load**2 * full.var() / full.mean() ** 2
-        arrivals = self.rate * max(times.max() for times in self.service)
-        tail = DECAYS * spread / (2 * (1 - load)) + arrivals + 10 * math.sqrt(arrivals)
-        return min(MOST_QUEUED, 3 * self.most + math.ceil(float(tail)))
+    def _first_waits_s(self, full_s: float, count: int) -> Samples:
+        """Return waits as in heavy traffic (Kingman 1962, On queues in heavy traffic, J. R. Stat. Soc. B 24)."""
+        mean_s = self.variability * full_s / (2 * (1 - self.load))
+        return np.where(self.random.random(count) < self.load, self.random.exponential(mean_s, count), 0.0)
 
-    def _split(self, present: int) -> tuple[Samples, int]:
-        """Return the service times of the batch that starts with so many there, and how many it leaves."""
-        size = min(present, self.most)
-        return self.service[size - 1], present - size
+    def _start_s(self) -> Samples:
+        """Return when open batches start whose only request is the newest."""
+        return np.asarray(np.maximum(self.free_s[0], self.came_s + (self.wait_s if self.most > 1 else 0.0)))
 
-    def _stationary(self) -> Samples:
-        """Return the share of the batches that start with 1, 2, … requests there."""
-        moves = np.zeros((self.count, self.count + 1))
-        for row, present in zip(moves, range(1, self.count + 1), strict=True):
-            times_s, left = self._split(present)
-            least = max(left, self.most)  # from here on the next batch is full and starts at once
-            come = _poisson(self.rate * times_s, self.count + 1 - left).mean(axis=0)
-            row[least:] += come[least - left :]
-        moves[:, : self.most + 1] += np.einsum("pwr,wrs->ps", self.holds, self.held[:-1], optimize=True)
-        moves[:, -1] += 1 - moves.sum(axis=1)  # beyond what is counted
-        equations = moves[:, 1:].T - np.eye(self.count)
-        equations[-1] = 1.0
-        solved = np.maximum(np.linalg.solve(equations, np.eye(self.count)[-1]), 0.0)
-        return np.asarray(solved / solved.sum())
+    def fill(self) -> None:
+        """Let requests come until the start is forgotten.
 
-    def _holds(self, present: int) -> Samples:
-        """Return how likely the next batch is not full when this one ends: by requests there, and by rest of the wait.
-
-        No request at the end is a wait for the first one, and then the whole wait.
+        That is some relaxation times of the queue in heavy traffic, 2 ρ (1/b + c²) / (1 - ρ)² full batches of ρ b
+        requests each, and the longest call.
         """
-        times_s, left = self._split(present)
-        shares = np.zeros((self.most, RESTS + 1))
-        for time_s in times_s if left < self.most else ():
-            come = _poisson(np.array(self.rate * time_s), self.most - left) / len(times_s)
-            waiting = np.arange(left, self.most)
-            if left:
-                ages_s = np.full((len(waiting), 1), time_s + left / self.rate)
-            else:
-                ages_s = time_s * LEVELS ** (1 / np.maximum(waiting, 1))[:, None]
-                ages_s[0] = 0.0
-            weights = np.broadcast_to(come[:, None] / ages_s.shape[1], ages_s.shape)
-            np.add.at(shares, (np.broadcast_to(waiting[:, None], ages_s.shape), self._rest_cells(ages_s)), weights)
-        return shares
+        relaxation = 2 * self.load**2 * self.most * self.variability / (1 - self.load) ** 2
+        steps = RELAXATIONS * relaxation + self.rate * (float(self.times_s.max()) + self.wait_s)
+        for _ in range(min(MOST_FILLING, math.ceil(steps))):
+            self._step()
+        self.busy_s, self.begin_s = np.zeros_like(self.came_s), self.came_s
 
-    def _rest_cells(self, ages_s: Samples) -> npt.NDArray[np.int64]:
-        """Return the rest of the wait of oldest requests of these ages, in steps."""
-        if not self.wait_s:
-            return np.zeros(ages_s.shape, dtype=np.int64)
-        return np.asarray(np.rint(np.maximum(0.0, 1 - ages_s / self.wait_s) * RESTS), dtype=np.int64)
+    def prediction(self, *responses_s: Responses) -> Prediction:
+        utilization = float(self.busy_s.sum() / (self.came_s - self.begin_s).sum()) / len(self.free_s)
+        return Prediction(utilization, np.concatenate(responses_s, axis=1))
 
-    def _held(self, waiting: int) -> Samples:
-        """Return how likely the batch has 0, 1, … requests after a wait, a row for each rest of it."""
-        come = _poisson(self.rate * self.rests_s, self.most - waiting)
-        sizes = np.zeros((RESTS + 1, self.most + 1))
-        sizes[:, waiting : self.most] = come
-        sizes[:, self.most] = 1 - come.sum(axis=1)
-        return sizes
+    def responses_s(self, count: int) -> Responses:
+        """Return response times of the next requests of each queue, a row per group of queues."""
+        steps = [self._step() for _ in range(count + self.most)]  # by then the batch of each of them is closed
+        found, ends_s = np.empty((count, len(self.held)), dtype=np.float32), np.zeros(len(self.held))
+        for place in reversed(range(1, len(steps))):
+            ends_s = np.where(steps[place].closes, steps[place].ends_s, ends_s)
+            if place <= count:
+                found[place - 1] = ends_s - steps[place - 1].came_s
+        return np.ascontiguousarray(found.reshape(count, GROUPS, -1).swapaxes(0, 1)).reshape(GROUPS, -1)
 
-    def prediction(self) -> Prediction:
-        """Return the response times over all requests, however they came."""
-        present = np.arange(1, self.count + 1)
-        counted = np.bincount(np.minimum(present, self.most), self.start_shares, self.most + 1)
-        sizes = np.asarray(counted[1:], dtype=float)
-        self._waits_of_held()
-        self._waits_in_service()
-        utilization = self.rate * float(sizes @ self.means) / float(sizes @ np.arange(1, self.most + 1))
-        times, weights = self._responses()
-        order = np.argsort(times, kind="stable")
-        times, weights = times[order], weights[order] / weights.sum()
-        return Prediction(utilization, float(times @ weights), sizes, times, np.cumsum(weights))
+    def _step(self) -> _Step:
+        came_s = self.came_s = self.came_s + self.random.exponential(1 / self.rate, len(self.held))
+        closes = (self.held == self.most) | (came_s > self.start_s)
+        taken_s = self._call_s()
+        ends_s = self.start_s + taken_s
+        self._occupy(np.where(closes, ends_s, self.free_s[0]))
+        self.busy_s = self.busy_s + np.where(closes, taken_s, 0.0)
+        self.held = np.where(closes, 1, self.held + 1)
+        self.start_s = np.where(closes, self._start_s(), self.start_s)
+        self.start_s = np.where(self.held == self.most, np.maximum(self.free_s[0], came_s), self.start_s)
+        return _Step(came_s, closes, ends_s)
 
-    def _responses(self) -> tuple[Samples, Samples]:
-        """Return response times and their weights: each wait with each service time of the size."""
-        times, weights = [], []
-        for size, services in enumerate(self.service, start=1):
-            cells = np.flatnonzero(self.waits[size])
-            for time_s in services:
-                times.append(cells * self.cell_s + time_s)
-                weights.append(self.waits[size][cells] / len(services))
-        return np.concatenate(times), np.concatenate(weights)
+    def _call_s(self) -> Samples:
+        """Return a time of a call for the open batch of each queue."""
+        places = (self.random.random(len(self.held)) * self.counts[self.held - 1]).astype(np.int64)
+        return np.asarray(self.times_s[self.firsts[self.held - 1] + places])
 
-    def _waits_of_held(self) -> None:
-        """Enter the requests that come while no batch runs."""
-        holds = np.tensordot(self.start_shares, self.holds, axes=1)
-        first = np.array([holds[0].sum()])
-        self._enter_held(1, np.zeros(1), np.array([RESTS]), first)
-        if self.most > 1 and self.wait_s:
-            holds[1] += holds[0]
-            for waiting in range(1, self.most):
-                self._enter_coming(waiting, holds[waiting])
-
-    def _enter_coming(self, waiting: int, shares: Samples) -> None:
-        """Enter the requests that come during waits; but for the last one of a full batch they come at any moment."""
-        sizes = self.held[waiting] * shares[:, None]
-        for size in range(waiting + 1, self.most):
-            weights = np.repeat((size - waiting) * sizes[:, size] / AGES, AGES)
-            self._enter(size, np.outer(self.rests_s, LEVELS).ravel(), weights)
-        missing, full = self.most - waiting, sizes[:, self.most]
-        spans_s = self._times_to_full(missing, np.arange(RESTS + 1))
-        weights = np.repeat((missing - 1) * full / AGES**2, AGES**2)
-        self._enter(self.most, np.multiply.outer(spans_s, LEVELS).ravel(), weights)
-        self._enter(self.most, np.zeros(RESTS + 1), full)
-
-    def _times_to_full(self, missing: int, rests: npt.NDArray[np.int64]) -> Samples:
-        """Return equally likely times to so many arrivals, given that they come within the rest of the wait."""
-        if not missing:
-            return np.zeros((len(rests), AGES))
-        grid_s = np.linspace(0.0, self.wait_s, GRID)
-        chances = 1 - _poisson(self.rate * grid_s, missing).sum(axis=-1)
-        within = np.interp(self.rests_s, grid_s, chances)
-        times_s = np.interp(np.outer(within, LEVELS).ravel(), chances, grid_s).reshape(-1, AGES)
-        return np.asarray(times_s[rests])
-
-    def _enter_held(self, waiting: int, waited_s: Samples, rests: npt.NDArray[np.int64], weights: Samples) -> None:
-        """Enter requests that have waited in the queue, and whose batch now waits for others."""
-        sizes = self.held[waiting][rests] * weights[:, None]
-        for size in range(waiting, self.most):
-            self._enter(size, waited_s + self.rests_s[rests], sizes[:, size])
-        full_s = waited_s[:, None] + self._times_to_full(self.most - waiting, rests)
-        self._enter(self.most, full_s.ravel(), np.repeat(sizes[:, self.most] / AGES, AGES))
-
-    def _enter(self, size: int, waits_s: Samples, weights: Samples) -> None:
-        self.waits[size] += np.bincount(self._cells(waits_s), weights, CELLS + 2)
-
-    def _cells(self, waits_s: Samples) -> npt.NDArray[np.int64]:
-        return np.minimum(np.asarray(np.rint(waits_s / self.cell_s), dtype=np.int64), CELLS + 1)
-
-    def _waits_in_service(self) -> None:
-        """Enter the requests that come while a batch runs."""
-        # By place in the batch, time until it may start, and by how much the oldest one there is older.
-        met = np.zeros((self.most + 1, CELLS + 2, RESTS + 1))
-        for present in np.flatnonzero(self.start_shares > NEGLIGIBLE) + 1:
-            times_s, left = self._split(int(present))
-            weights = self.rate * times_s * self.start_shares[present - 1] / len(times_s)
-            for time_s, weight in zip(times_s, weights, strict=True):
-                self._meet(met, float(weight), float(time_s), left)
-        held = np.zeros((self.most, CELLS + 2, RESTS + 1))  # by requests there, time so far, and rest of the wait
-        for place in range(1, self.most + 1):
-            cells, lags = np.nonzero(met[place])
-            self._complete(held, place, cells, self.rests_s[lags], met[place][cells, lags])
-        for waiting in range(1, self.most):
-            cells, rests = np.nonzero(held[waiting])
-            self._enter_held(waiting, cells * self.cell_s, rests, held[waiting][cells, rests])
-
-    def _meet(self, met: Samples, weight: float, time_s: float, left: int) -> None:
-        """Add the requests that come during one service."""
-        moments_s = time_s * (np.arange(MOMENTS) + 0.5) / MOMENTS
-        most_come = math.ceil(self.rate * time_s + 7 * math.sqrt(self.rate * time_s) + 8)
-        come = np.arange(most_come)
-        batches, before = np.divmod(left + come, self.most)
-        older = np.maximum(0, left - batches * self.most)  # requests of the batch that an earlier one left behind
-        lags_s = np.where(older > 0, moments_s[:, None] + older / self.rate, np.outer(moments_s, before / (come + 1)))
-        lags = np.where(before == 0, 0, RESTS - self._rest_cells(lags_s))
-        cells = self._cells((time_s - moments_s)[:, None] + batches * self.means[-1])
-        shares = weight / MOMENTS * _poisson(self.rate * moments_s, most_come)
-        np.add.at(met, (np.broadcast_to(before + 1, shares.shape), cells, lags), shares)
-
-    def _complete(
-        self, held: Samples, place: int, cells: npt.NDArray[np.int64], lags_s: Samples, weights: Samples
-    ) -> None:
-        """Add requests at one place of their batch by what comes behind them until it may start."""
-        waited_s = cells * self.cell_s
-        behind = _poisson(self.rate * waited_s, self.most - place)
-        rests = self._rest_cells(waited_s + lags_s)
-        for more in range(self.most - place):
-            np.add.at(held[place + more], (cells, rests), weights * behind[:, more])
-        self._enter(self.most, waited_s, weights * (1 - behind.sum(axis=1)))
+    def _occupy(self, until_s: Samples) -> None:
+        """Let the session that is free first work until a time."""
+        for place in range(1, len(self.free_s)):
+            self.free_s[place - 1] = np.minimum(self.free_s[place], until_s)
+            until_s = np.maximum(self.free_s[place], until_s)
+        self.free_s[-1] = until_s

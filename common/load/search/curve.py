@@ -10,7 +10,7 @@ import numpy as np
 from common.latency.statistics import Estimate
 from common.load.requests.load_record import LoadRecord
 from common.load.results.thresholds import USUAL_THRESHOLDS, LoadThresholds
-from common.load.search.batch_times import Response, ServiceTimes, capacity_hz, every_size, predicted
+from common.load.search.batch_times import Response, ServiceTimes, capacity_hz, every_size, predicted, unknown_tail
 from common.load.search.halving import Configuration, Trial
 from common.load.search.trials import SearchHarness, measured
 
@@ -30,12 +30,14 @@ class CurvePoint:
         response: what was predicted; None where the queue would grow.
         call_factor: what its calls took over what they took when batches were timed.
         of_own_calls: what is predicted from the times of its own calls; None where the queue would grow.
+        unknown_tail: which timed calls are too few to know their tail; empty where all are enough.
     """
 
     trial: Trial
     response: Response | None
     call_factor: float = 1.0
     of_own_calls: Response | None = None
+    unknown_tail: str = ""
 
     @property
     def doubt(self) -> str:
@@ -50,10 +52,17 @@ class CurvePoint:
             return ""
         if _agrees(response, measured, also_within_limits=True):
             return "too few requests: the prediction is within the limits of the measurement"
+        return self._cause(response)
+
+    def _cause(self, response: Response) -> str:
+        """Return why the measured queue is surely another one than the predicted."""
+        is_same = abs(self.call_factor - 1) <= SAME_CALLS
+        if self.unknown_tail and is_same:
+            return f"too few calls: {self.unknown_tail}"
         took = f"calls took {self.call_factor:.3g} times as long as when batches were timed"
-        if (own := self.of_own_calls) and _are_apart(own, response) and _agrees(own, measured):
+        if (own := self.of_own_calls) and _are_apart(own, response) and _agrees(own, self.trial):
             return f"{took}; with their times p50 is predicted as {_ms(own.p50_us)}, p99 as {_ms(own.p99_us)}"
-        if abs(self.call_factor - 1) > SAME_CALLS:
+        if not is_same:
             return f"{took}, and that explains a part"
         return "the requests or calls were not as the queue assumes: Poisson arrivals and independent times"
 
@@ -95,13 +104,14 @@ def curve(
         seed: of the arrivals of the first trial; the others have the next ones.
     """
     capacity, inverse = capacity_hz(times, setup), sum(1 / load for load in CURVE_LOADS)
+    unknown = unknown_tail(times)
     for own_seed, load in enumerate(CURVE_LOADS, start=seed):
         trial, record = measured(
             harness, setup, load * capacity, budget_s / (load * inverse), None, own_seed, thresholds
         )
         factor = _call_factor(record, times, setup)
         own = predicted(times_under_load(record, times, setup), setup, trial.rate_hz)
-        yield CurvePoint(trial, predicted(times, setup, trial.rate_hz), factor, own)
+        yield CurvePoint(trial, predicted(times, setup, trial.rate_hz), factor, own, unknown)
 
 
 def times_under_load(record: LoadRecord, times: ServiceTimes, setup: Configuration) -> ServiceTimes:

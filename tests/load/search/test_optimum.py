@@ -124,7 +124,7 @@ def test_prediction_and_measurement_agree_below_80_percent():
 
 def timed_alone(setup):
     """ServiceTimes of batches of 1, 2 and 4 requests on one thread, of a service that takes 4 ms and 2 ms for each."""
-    return {size: np.array([(4 + 2 * size) / 1e3]) for size in (1, 2, setup.batch_max)}
+    return {size: np.full(299, (4 + 2 * size) / 1e3) for size in (1, 2, setup.batch_max)}
 
 
 def drawn(harness, budget_s, seed=0):
@@ -176,6 +176,27 @@ def test_calls_that_are_slow_together_are_not_explained_by_their_times():
     doubts = [point.doubt for point in drawn(PhasedHarness(), 900.0)]
     assert any("not as the queue assumes" in doubt or "explains a part" in doubt for doubt in doubts)
     assert not any("with their times" in doubt for doubt in doubts[2:])  # a light load hardly queues
+
+
+@pytest.mark.slow
+def test_too_few_timed_calls_are_the_reason_before_arrivals_are():
+    """The queue of calls that were timed five times differs from the measured one, and the mean call does not."""
+    harness, setup = MixedHarness(), Configuration(1, 0.0, 1, 1)
+    points = [*curve(harness, setup, {1: np.array([0.004, 0.004, 0.004, 0.004, 0.024])}, 900.0, 0)]
+    doubts = [one.doubt for one in points if one.doubt]
+    assert doubts and all("5 calls with a batch of 1 were timed, and 829 are needed" in doubt for doubt in doubts)
+
+
+class MixedHarness(VirtualHarness):
+    """Calls take 8 ms on average: most of them 7 ms, and one in a hundred 107 ms."""
+
+    def run(self, shape, source, policy, last_ns):
+        def service_ns(batch, now_ns):
+            return round(1e6 * (107.0 if self.random.random() < 0.01 else 7.0))
+
+        record = simulate(source, service_ns, policy, workers=shape[0])
+        self.time_s += record.ended_ns / 1e9
+        return record
 
 
 @pytest.mark.slow
