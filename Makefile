@@ -182,7 +182,7 @@ CHANGED := $(foreach stamp,$(STAMPS),$(call differs,$(stamp)))
 
 # --- targets ---------------------------------------------------------------------------------------------------------
 
-.PHONY: run report design what-if load endurance record dashboard test-dashboard test test-slow test-random test-exports test-search fuzz fuzz-coverage mutants openvino npu lint docs readme bench check-loadgen check-load check-load-models check-dashboard check-alarms check-comparison check-profiler check-costs check-energy check-ceilings seed003 check-fpga check-design check-rtl cosim rtl-tools lock clean distclean help changed
+.PHONY: run report design what-if load endurance record dashboard test-dashboard test test-slow test-random test-exports test-search fuzz fuzz-coverage mutants openvino npu lint docs readme bench check-loadgen check-load check-load-models check-dashboard check-alarms check-queue check-history check-comparison check-profiler check-costs check-energy check-ceilings seed003 check-fpga check-design check-rtl cosim rtl-tools lock clean distclean help changed
 .PHONY: no-trace
 .NOTPARALLEL:  # nothing may run beside a measurement
 .SUFFIXES:
@@ -403,6 +403,12 @@ check-dashboard: $(VENV)/.ready-dashboard models/mobilenet-v1-fp32.onnx  ## meas
 
 check-load-models: $(DEV_READY)  ## compare load tests of real models with LoadGen's Server scenario, and with the predicted queue
 	@$(PYTHON) -m benchmarks.load_models
+
+check-queue: $(DEV_READY)  ## compare the predicted queue with exact and simulated ones, by law of the calls, load and servers
+	@$(PYTHON) -m benchmarks.queue_prediction
+
+check-history: $(DEV_READY)  ## count false changes of level in histories of known laws, and find the smallest step that is seen
+	@$(PYTHON) -m benchmarks.history_changes
 
 check-profiler: $(DEV_READY)  ## compare corrected node times with unprofiled chains, at one thread and at all
 	@$(PYTHON) -m benchmarks.profiler_cost --threads 1

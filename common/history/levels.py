@@ -1,12 +1,13 @@
-"""Changes of level in a series of few independent values, and the range of the next value on a level.
+"""Changes of level in a series of few values, and the range of the next value on a level.
 
-A value is a figure of one record: a session of its own, days after the last one. There are tens of them, without
-the correlation of neighbours, and nothing says that they are normally distributed. So the change points of a latency
-series (:mod:`common.latency.steady_state`), which need hundreds of runs and estimate their correlated noise, do not
-suit. Here a change is tested by ranks: of all places where the series could be cut, the one counts where the ranks
-before and after differ most (Pettitt 1979, J. R. Stat. Soc. C 28(2), with the cut's own standard deviation), and the
-p-value is the share of shuffled series with a larger maximum. It holds whatever the distribution is. Where there is a
-change, the cut is where two medians fit the values best; both parts are tested again.
+A value is a figure of one record: a session of its own, days after the last one. There are tens of them, and nothing
+says that they are normally distributed or independent. So the change points of a latency series
+(:mod:`common.latency.steady_state`), which need hundreds of runs, do not suit. A change must pass two tests. The first
+holds whatever the distribution of independent values is, by ranks: of all places where the series could be cut, the one
+counts where the ranks before and after differ most (Pettitt 1979, J. R. Stat. Soc. C 28(2), with the cut's own standard
+deviation), and the p-value is the share of shuffled series with a larger maximum. The second one holds where neighbours
+are alike (:mod:`common.history.dependent_steps`). The larger p-value counts. Where there is a change, the cut is where
+two medians fit the values best; both parts are tested again.
 """
 
 from __future__ import annotations
@@ -19,10 +20,11 @@ from functools import cache
 import numpy as np
 
 from common.comparison.series import CONFIDENCE, MEDIAN_ERROR, Difference
+from common.history.dependent_steps import LEAST_LEVEL, share_beyond
 from common.latency.dependence import Samples
 
-LEAST_LEVEL = 3  # values of a level
 LEAST_BEFORE = 5  # values that say how far the next one may be away
+DEPENDENT_REACH = 1.2  # of the next value, where neighbours are alike: AR(1) to 0.8, by benchmarks.history_changes
 FALSE_ALARMS = 0.05  # of a history in which nothing changes, over all figures of a family
 MOST_SHUFFLED = 2_000_000  # values, of all shuffled series of one length
 MOST_SERIES = 100_000
@@ -54,7 +56,7 @@ def _cuts(values: Samples, start: int, family: int) -> list[Change]:
     from scipy.stats import rankdata
 
     distance = float(_distances(rankdata(values)[None, :]).max())
-    p_value = min(1.0, family * _share_above(len(values), distance))
+    p_value = min(1.0, family * max(_share_above(len(values), distance), share_beyond(values)))
     if p_value > FALSE_ALARMS:
         return []
     cut = min(range(LEAST_LEVEL, len(values) - LEAST_LEVEL + 1), key=lambda size: _misfit(values, size))
@@ -97,7 +99,8 @@ def from_level(level: Sequence[float], last: float, family: int) -> Difference:
     """Return how far a value is from the level before it.
 
     The interval is that of the next value at 95 % (Student's, for one figure). The noise floor is that of all figures
-    of the family together, so that a history without a change seldom has one beyond it.
+    of the family together, so that a history without a change seldom has one beyond it. Both are as wide as dependent
+    values take: these scatter less on a short level than the next one does from it.
     """
     before = float(np.median(level))
     if not before:
@@ -108,7 +111,8 @@ def from_level(level: Sequence[float], last: float, family: int) -> Difference:
     from scipy.stats import t
 
     # The error of the level itself adds to that of the next value.
-    deviation = float(np.std(level, ddof=1)) * math.sqrt(1 + MEDIAN_ERROR**2 / len(level)) / before
+    spread = DEPENDENT_REACH * float(np.std(level, ddof=1))
+    deviation = spread * math.sqrt(1 + MEDIAN_ERROR**2 / len(level)) / before
     freedom = len(level) - 1
     reach = deviation * float(t.ppf((1 + CONFIDENCE) / 2, freedom))
     floor = deviation * float(t.ppf(1 - FALSE_ALARMS / (2 * family), freedom))
