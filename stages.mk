@@ -479,11 +479,11 @@ CODE_16 := common/__init__.py common/artifacts/catalogue.py common/artifacts/che
     common/cli/shared_flags.py common/cli/stage.py common/cli/streams.py common/cli/wording.py \
     common/comparison/alignment.py common/comparison/difference_rows.py common/comparison/judgement.py \
     common/comparison/latency_family.py common/comparison/measured.py common/comparison/series.py \
-    common/comparison/stated_figures.py common/errors.py common/free_memory.py common/history/levels.py \
-    common/history/record.py common/history/revision.py common/history/store.py common/history/trends.py \
-    common/host_doubts.py common/host_identity.py common/interrupts.py common/latency/dependence.py \
-    common/latency/sessions.py common/latency/statistics.py common/names.py common/note_kinds.py \
-    common/number_formats.py common/small_file.py common/startup.py common/view/__init__.py \
+    common/comparison/stated_figures.py common/errors.py common/free_memory.py common/history/dependent_steps.py \
+    common/history/levels.py common/history/record.py common/history/revision.py common/history/store.py \
+    common/history/trends.py common/host_doubts.py common/host_identity.py common/interrupts.py \
+    common/latency/dependence.py common/latency/sessions.py common/latency/statistics.py common/names.py \
+    common/note_kinds.py common/number_formats.py common/small_file.py common/startup.py common/view/__init__.py \
     common/view/comparison/comparison_tables.py common/view/comparison/history_tables.py common/view/html.css \
     common/view/html.py common/view/tables.py common/view/text.py
 
