@@ -12,7 +12,7 @@ from common.latency.dependence import NORMAL_QUANTILE, Samples
 from common.load.requests.batching import NEVER_NS, BatchPolicy
 from common.load.requests.load_record import LoadRecord
 from common.load.requests.sources import ClosedLoop, Source
-from common.load.search.bulk_queue import ROUGH, THOROUGH, Effort, predict
+from common.load.search.bulk_queue import ROUGH, THOROUGH, SimulationSize, predict
 from common.load.search.halving import Configuration
 
 FEWEST_BATCHES, MOST_BATCHES = 5, 10_000  # of a size and worker
@@ -78,7 +78,9 @@ def every_size(times: ServiceTimes, most: int) -> list[Samples]:
     return scaled
 
 
-def predicted(times: ServiceTimes, setup: Configuration, rate_hz: float, effort: Effort = THOROUGH) -> Response | None:
+def predicted(
+    times: ServiceTimes, setup: Configuration, rate_hz: float, effort: SimulationSize = THOROUGH
+) -> Response | None:
     """Predict the response to Poisson arrivals (:mod:`common.load.search.bulk_queue`); None where the queue grows."""
     found = predict(rate_hz, every_size(times, setup.batch_max), setup.wait_s, setup.session_count, effort)
     if found is None:

@@ -35,14 +35,14 @@ JUDGED = (0.5, 0.9, 0.99)  # quantiles that must be that precise
 Responses = npt.NDArray[np.float32]
 
 
-class Effort(NamedTuple):
+class SimulationSize(NamedTuple):
     """How long a simulation may be: queues, and requests of each that count."""
 
     queues: int
     most_steps: int
 
 
-THOROUGH, ROUGH = Effort(2048, 8192), Effort(256, FIRST_STEPS)
+THOROUGH, ROUGH = SimulationSize(2048, 8192), SimulationSize(256, FIRST_STEPS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +81,7 @@ def predict(
     service_s: Sequence[Samples],
     wait_s: float = 0.0,
     session_count: int = 1,
-    effort: Effort = THOROUGH,
+    effort: SimulationSize = THOROUGH,
 ) -> Prediction | None:
     """Predict the response times of a stable queue; None for one that grows without limit.
 
