@@ -2,8 +2,9 @@
 
 Reads   the model file; with --images a folder of images; with --best load_best.json and load_search.csv.
 Writes  load_requests.csv (when each request was intended, queued, batched, started, ended), load_batches.csv (how each
-        batch was formed and padded, what it took), load_summary.json, load_disturbances.csv (slow calls, and what
-        disturbed them).
+        batch was formed and padded, what it took), load_summary.json, load_steps.csv (what was delivered at each rate),
+        load_histogram.hlog (latencies second by second, as HdrHistogram logs them), load_disturbances.csv (slow calls,
+        and what disturbed them).
 
 Requests come by a schedule that waits for nobody (open loop), and their latency counts from the intended start: a
 service that stops for 200 ms shows it in every request that came meanwhile. With --users, users send the next
@@ -28,6 +29,7 @@ EXAMPLE of input (a model) and output (load_requests.csv), some columns:
     1,completed,0,1,21904.0,23224.8,23227.1,89120.2
 
     python 10_load_test.py --rate 40 --arrivals poisson --duration 60s --batch-max 8 --batch-wait 5ms
+    python 10_load_test.py --profile 60s:10,30s:10-50,60s:50                    # 10/s, a ramp up to 50/s, then 50/s
     python 10_load_test.py --model bert.onnx --replay arrivals.csv --length-dim seq --buckets 32,64,128 --batch-max 8
     python 10_load_test.py --rate 20 --post http://127.0.0.1:8765               # seen live by 12_dashboard.py --attach
     python 10_load_test.py --rate 20 --images photos --top-k 5 --replicate 2     # JPEG files, decoded for each request
@@ -68,6 +70,7 @@ from common.runtime.inputs.images import NORMALIZATIONS
 from common.runtime.limits import limited_runs
 from common.runtime.session import OPTIMIZATIONS
 from common.view.load.load_text import load_report
+from common.view.load.steps_text import steps_report
 
 SCRIPT = "10_load_test.py"
 
@@ -76,6 +79,7 @@ def arguments() -> cli.Parser:
     parser = cli.Parser(SCRIPT, __doc__ or "")
     parser.shared(*cli.MODEL)
     load_stage.schedule_flags(parser, KINDS)
+    load_stage.profile_flag(parser)
     text = "arrivals from a CSV file: a time in s, a length"
     parser.setting("--replay", type=cli.path, metavar="FILE", help=text)
     text = 'end before --duration when the limits of a figure are this near: "p99 5%"'
@@ -107,7 +111,7 @@ def load(stage: cli.StageRun, transaction: Transaction, harness: Harness) -> Loa
     transaction.add_rows("load_disturbances", slow_call_rows(test.record, slow))
     transaction.mark_incomplete([*tables.lacks, *events.incomplete], "load_disturbances")
     stage.note(*lines, *tables.lacks)
-    stage.show(load_report(tables.summary))
+    stage.show("\n".join(filter(None, (load_report(tables.summary), steps_report(tables.steps)))))
     return tables
 
 

@@ -331,9 +331,9 @@ CODE_14 :=
 SCRIPT_10 := 10_load_test.py
 TABLE_10 := load_summary.json
 READS_10 := 14
-OPTIONS_10 := model dim input rate arrivals burst duration seed replay until users think lengths length_dim buckets \
-    images normalize top_k batch_max batch_wait batch_preferred batch_pad queue_max timeout sessions replicate threads \
-    workers pool execution inter_threads spinning affinity provider optimization run_timeout max_error_share \
+OPTIONS_10 := model dim input rate arrivals burst duration seed profile replay until users think lengths length_dim \
+    buckets images normalize top_k batch_max batch_wait batch_preferred batch_pad queue_max timeout sessions replicate \
+    threads workers pool execution inter_threads spinning affinity provider optimization run_timeout max_error_share \
     min_goodput goodput_bound post post_token best
 CONFIGS_10 :=
 CODE_10 :=
@@ -545,16 +545,16 @@ CODE_06 := common/__init__.py common/artifacts/catalogue.py common/artifacts/che
     common/view/load/curve_plot.py common/view/load/endurance_plot.py common/view/load/endurance_text.py \
     common/view/load/fleet_plot.py common/view/load/fleet_text.py common/view/load/html_tables.py \
     common/view/load/interference_plot.py common/view/load/interference_text.py common/view/load/load_plot.py \
-    common/view/load/load_text.py common/view/load/search_text.py common/view/marks.py common/view/node_labels.py \
-    common/view/placing.py common/view/plan/cases.py common/view/plan/fpga_text.py common/view/plan/front_plot.py \
-    common/view/plan/front_text.py common/view/plan/headline.py common/view/plan/launches.py \
-    common/view/plan/offload_plot.py common/view/plan/replicas_text.py common/view/plan/resource_plot.py \
-    common/view/plan/timeline_plot.py common/view/plan/uncertainty_text.py common/view/plan/verdict_text.py \
-    common/view/plan/what_if_plot.py common/view/plan/what_if_text.py common/view/profile/energy_plot.py \
-    common/view/profile/latency_plot.py common/view/profile/latency_text.py common/view/profile/schedule_plot.py \
-    common/view/report/blocks.py common/view/report/gallery.py common/view/report/head.py \
-    common/view/report/host_tables.py common/view/report/node_tables.py common/view/report/page.css \
-    common/view/report/page.js common/view/report/page.py common/view/report/plan_tables.py \
-    common/view/report/summary_text.py common/view/report/warnings_text.py common/view/roofline/roofline_plot.py \
-    common/view/roofline/roofline_text.py common/view/roofline/roofs.py common/view/style.py common/view/tables.py \
-    common/view/text.py common/view/trace/bottleneck_tables.py
+    common/view/load/load_text.py common/view/load/search_text.py common/view/load/steps_text.py common/view/marks.py \
+    common/view/node_labels.py common/view/placing.py common/view/plan/cases.py common/view/plan/fpga_text.py \
+    common/view/plan/front_plot.py common/view/plan/front_text.py common/view/plan/headline.py \
+    common/view/plan/launches.py common/view/plan/offload_plot.py common/view/plan/replicas_text.py \
+    common/view/plan/resource_plot.py common/view/plan/timeline_plot.py common/view/plan/uncertainty_text.py \
+    common/view/plan/verdict_text.py common/view/plan/what_if_plot.py common/view/plan/what_if_text.py \
+    common/view/profile/energy_plot.py common/view/profile/latency_plot.py common/view/profile/latency_text.py \
+    common/view/profile/schedule_plot.py common/view/report/blocks.py common/view/report/gallery.py \
+    common/view/report/head.py common/view/report/host_tables.py common/view/report/node_tables.py \
+    common/view/report/page.css common/view/report/page.js common/view/report/page.py \
+    common/view/report/plan_tables.py common/view/report/summary_text.py common/view/report/warnings_text.py \
+    common/view/roofline/roofline_plot.py common/view/roofline/roofline_text.py common/view/roofline/roofs.py \
+    common/view/style.py common/view/tables.py common/view/text.py common/view/trace/bottleneck_tables.py

@@ -909,6 +909,7 @@ class LoadRequestsRow(TypedDict):
     request_index: int
     outcome: str
     is_warmup_request: bool
+    step_index: int
     request_length: int
     load_batch_index: int | None
     queue_depth_count: int
@@ -951,6 +952,37 @@ class LoadBatchesRow(TypedDict):
     postprocess_us: float | None
     padding_share: float | None
     padding_flops_share: float | None
+
+
+class LoadStepsRow(TypedDict):
+    """A row of load_steps.csv."""
+
+    step_index: int
+    step_start_us: float
+    step_duration_us: float
+    begin_requests_per_s: float | None
+    end_requests_per_s: float | None
+    validity: str
+    validity_reason: str
+    sent_count: int
+    completed_count: int
+    rejected_count: int
+    failed_count: int
+    cancelled_count: int
+    answered_requests_per_s: float
+    utilization_share: float | None
+    request_p50_us: float | None
+    request_p50_low_us: float | None
+    request_p50_high_us: float | None
+    request_p90_us: float | None
+    request_p90_low_us: float | None
+    request_p90_high_us: float | None
+    request_p99_us: float | None
+    request_p99_low_us: float | None
+    request_p99_high_us: float | None
+    request_mean_us: float | None
+    request_mean_low_us: float | None
+    request_mean_high_us: float | None
 
 
 class LoadBatchTimesRow(TypedDict):
@@ -1644,6 +1676,7 @@ class Tables(TypedDict, total=False):
     npu_runs: list[NpuRunsRow]
     load_requests: list[LoadRequestsRow]
     load_batches: list[LoadBatchesRow]
+    load_steps: list[LoadStepsRow]
     load_batch_times: list[LoadBatchTimesRow]
     load_search: list[LoadSearchRow]
     load_fleet: list[LoadFleetRow]
@@ -1772,6 +1805,8 @@ class TypedReader:
     def rows(self, name: Literal["load_requests"], path: Path | None = None) -> list[LoadRequestsRow]: ...
     @overload
     def rows(self, name: Literal["load_batches"], path: Path | None = None) -> list[LoadBatchesRow]: ...
+    @overload
+    def rows(self, name: Literal["load_steps"], path: Path | None = None) -> list[LoadStepsRow]: ...
     @overload
     def rows(self, name: Literal["load_batch_times"], path: Path | None = None) -> list[LoadBatchTimesRow]: ...
     @overload
@@ -1916,6 +1951,8 @@ class TypedWriter:
     def add_rows(self, name: Literal["load_requests"], rows: Iterable[LoadRequestsRow]) -> pd.DataFrame: ...
     @overload
     def add_rows(self, name: Literal["load_batches"], rows: Iterable[LoadBatchesRow]) -> pd.DataFrame: ...
+    @overload
+    def add_rows(self, name: Literal["load_steps"], rows: Iterable[LoadStepsRow]) -> pd.DataFrame: ...
     @overload
     def add_rows(self, name: Literal["load_batch_times"], rows: Iterable[LoadBatchTimesRow]) -> pd.DataFrame: ...
     @overload

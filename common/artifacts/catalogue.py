@@ -528,8 +528,8 @@ _table(
     "load_requests",
     "Every request of a load test: when it was intended, queued, batched, started and ended.",
     "request_index",
-    "outcome is_warmup_request request_length load_batch_index queue_depth_count intended_us queued_us batched_us "
-    f"started_us ended_us request_latency_us {_STAGES}",
+    "outcome is_warmup_request step_index request_length load_batch_index queue_depth_count intended_us queued_us "
+    f"batched_us started_us ended_us request_latency_us {_STAGES}",
 )
 _table(
     "load_batches",
@@ -554,6 +554,22 @@ _document(
     "image_normalization top_class_count copy_overlap_share device_copies_unavailable pcie_tx_bytes_per_s "
     "pcie_rx_bytes_per_s pcie_unavailable standard_metrics loadgen_results interference "
     "peak_resident_bytes resident_bytes handle_count process_thread_count",
+)
+_table(
+    "load_steps",
+    "A load step by step: the rate that was asked for, what became of the requests that came in the step, and their "
+    "latency. A ramp has another rate at its end; a load of one rate is one step.",
+    "step_index",
+    "step_start_us step_duration_us begin_requests_per_s end_requests_per_s validity validity_reason sent_count "
+    "completed_count rejected_count failed_count cancelled_count answered_requests_per_s utilization_share "
+    + " ".join(_interval(f"request_{name}", "_us") for name in ("p50", "p90", "p99", "mean")),
+)
+_add(
+    "load_histogram",
+    "load_histogram.hlog",
+    "file",
+    "Latencies of all answered requests from the intended start, second by second, as a log of HdrHistogram (format "
+    "V2, in ns), which its HistogramLogAnalyzer reads.",
 )
 _add("loadgen_summary", "loadgen_summary.txt", "file", "MLPerf LoadGen's own summary of the run, as it wrote it.")
 _table(

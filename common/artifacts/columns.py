@@ -933,6 +933,11 @@ _text(
     allowed=("completed", "rejected", "failed", "cancelled"),
 )
 _flag("is_warmup_request", "Whether the request came before the service was steady; no statistic counts it then")
+_count("step_index", "Step of the load: a time of one rate, or of a rate that changes evenly")
+_amount("step_start_us", "Begin of the step, from the start of the run")
+_amount("step_duration_us", "Length of the step")
+_amount("begin_requests_per_s", "Rate that is asked for at the begin of the step", nullable=True)
+_amount("end_requests_per_s", "Rate that is asked for at its end", nullable=True)
 _count("request_length", "Length of the request along the variable axis; 0 where all have one size")
 _count("load_batch_index", "Number of the batch, in the order in which they were formed", nullable=True)
 _count("queue_depth_count", "Requests that waited when the request came, itself left out where it started at once")
@@ -994,7 +999,7 @@ for _name, _description in (
     _count(f"{_name}_count", f"Requests that {_description}")
 _mapping("failure_reasons", "Requests that failed, by reason")
 _amount("offered_requests_per_s", "Rate at which requests came", nullable=True)
-_amount("answered_requests_per_s", "Answers per second until the last one")
+_amount("answered_requests_per_s", "Answers per second until the last one, or of the step in which they came")
 _amount(
     "error_share",
     "Share of the requests that failed, expired, were turned away, or got no turn before the run ended; those that a "

@@ -40,7 +40,13 @@ class Stage:
         return (*self.writes, *self.writes_too)
 
 
-LOAD = ("load_requests", "load_batches", "load_summary")  # of one load, whichever test it belongs to
+LOAD = (
+    "load_requests",
+    "load_batches",
+    "load_summary",
+    "load_steps",
+    "load_histogram",
+)  # of one load, whichever test it belongs to
 # Settings of load tests, by subject.
 SCHEDULE = ("rate", "arrivals", "burst", "duration", "seed")
 USERS, LENGTHS, PAYLOAD = ("users", "think"), ("lengths", "length_dim", "buckets"), ("images", "normalize", "top_k")
@@ -187,8 +193,8 @@ STAGES: dict[str, Stage] = {
             ("load_best", "load_search"),
             (*LOAD, "load_disturbances"),
             (
-                *(*MODEL, *SCHEDULE, "replay", "until", *USERS, *LENGTHS, *PAYLOAD, *BATCHING, "sessions", *SHARING),
-                *(*ERRORS, *GOODPUT, *TELEMETRY, "best"),
+                *(*MODEL, *SCHEDULE, "profile", "replay", "until", *USERS, *LENGTHS, *PAYLOAD, *BATCHING, "sessions"),
+                *(*SHARING, *ERRORS, *GOODPUT, *TELEMETRY, "best"),
             ),
             primary="load_summary",
             is_measurement=True,
@@ -328,7 +334,8 @@ STAGES: dict[str, Stage] = {
                 *("replica_plans", "replica_rates"),
                 *("design_points", "design_mappings", "design_groups"),
                 *("design_convergence", "design_comparison", "design_summary", "bottlenecks", "npu_bottlenecks"),
-                *("load_requests", "load_batches", "load_summary", "load_batch_times", "load_search", "load_best"),
+                *("load_requests", "load_batches", "load_summary", "load_steps"),
+                *("load_batch_times", "load_search", "load_best"),
                 *("endurance", "endurance_summary", "load_interference", "load_fleet"),
                 *("provider_comparison", "comparison", "paired_comparison", "run_history", "history_trends"),
             ),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import math
 import os
+import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TypeVar
@@ -14,6 +15,7 @@ from common.names import quoted
 Number = TypeVar("Number", int, float)
 LONGEST_S = 365 * 86_400.0
 LONGEST_NAME = 255  # of a file or a folder, in bytes
+RATES = re.compile(r"([\d.]+(?:[eE][-+]?\d+)?)(?:\s*-\s*([\d.]+(?:[eE][-+]?\d+)?))?", re.ASCII)  # one, or two of a ramp
 SECONDS = {"": 1.0, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
 
 
@@ -120,6 +122,20 @@ def duration(text: str) -> float:
     if seconds > LONGEST_S:
         raise argparse.ArgumentTypeError(f"{quoted(text)} is longer than a year")
     return seconds
+
+
+def rate_steps(text: str) -> tuple[tuple[float, float, float], ...]:
+    """``T:HZ,T:HZ-HZ,…``: how long each step is in s, and the rates at its begin and end; two rates are a ramp."""
+    return tuple(_rate_step(part.strip()) for part in text.split(","))
+
+
+def _rate_step(text: str) -> tuple[float, float, float]:
+    time, _, rates = text.partition(":")
+    if not (found := RATES.fullmatch(rates.strip())):
+        raise argparse.ArgumentTypeError(f"{quoted(text)} is not T:HZ or T:HZ-HZ, such as 60s:10 or 60s:10-50")
+    begin, end = found[1], found[2] or found[1]
+    wanted = "a finite rate of at least 0"
+    return duration(time), _bounded(float, begin, 0, wanted), _bounded(float, end, 0, wanted)
 
 
 def duration_text(seconds: float) -> str:

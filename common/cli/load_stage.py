@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
+from common.artifacts.stages import LOAD
 from common.artifacts.transaction import Transaction
 from common.cli import flags
 from common.cli.settings import Parser
@@ -15,7 +16,7 @@ from common.note_kinds import BROKEN
 if TYPE_CHECKING:
     import pandas as pd
 
-    from common.table_rows import LoadSummaryDocument
+    from common.table_rows import LoadStepsRow, LoadSummaryDocument
 
 TIME: dict[str, Any] = {"type": flags.duration, "metavar": "T"}
 SHARING = {  # what it says, and whether the first value is the default; else that depends on others
@@ -26,7 +27,6 @@ SHARING = {  # what it says, and whether the first value is the default; else th
     "affinity": ("threads on any processor, or each on one of its own", True),
 }
 ROWS_RESERVED = 7  # of those that a transaction counts in, for a request that has a batch of its own
-TABLES = ("load_requests", "load_batches", "load_summary")
 BROKE_THRESHOLD = 4  # exit code, as for a regression
 OF_SOME_LOADS = ("load_disturbances", "loadgen_summary")  # they name batches and requests of these tables
 
@@ -38,6 +38,12 @@ def schedule_flags(parser: Parser, processes: Sequence[str], duration_s: float =
     text = "bursty: peak over mean rate, share of the time, mean length in s"
     parser.setting("--burst", default="4,0.1,1", metavar="P,S,T", help=text)
     duration_flags(parser, duration_s)
+
+
+def profile_flag(parser: Parser) -> None:
+    """Add rates that change over time."""
+    text = "rates over time instead of one: 60s:10,30s:10-50,60s:50 holds 10/s, ramps up to 50/s, holds 50/s"
+    parser.setting("--profile", type=flags.rate_steps, metavar="T:HZ,…", help=text)
 
 
 def duration_flags(parser: Parser, duration_s: float = 10.0) -> None:
@@ -150,6 +156,10 @@ class TestedLoad(Protocol):
     @property
     def summary(self) -> LoadSummaryDocument: ...
     @property
+    def steps(self) -> list[LoadStepsRow]: ...
+    @property
+    def histogram_log(self) -> str: ...
+    @property
     def lacks(self) -> list[str]: ...
 
 
@@ -158,7 +168,9 @@ def add_load(transaction: Transaction, tables: TestedLoad) -> None:
     transaction.add_table("load_requests", tables.requests)
     transaction.add_table("load_batches", tables.batches)
     transaction.add_document("load_summary", tables.summary)
-    transaction.mark_incomplete(tables.lacks, *TABLES)
+    transaction.add_rows("load_steps", tables.steps)
+    transaction.add_text("load_histogram", tables.histogram_log)
+    transaction.mark_incomplete(tables.lacks, *LOAD)
     transaction.remove_others(OF_SOME_LOADS)
 
 

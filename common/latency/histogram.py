@@ -35,6 +35,13 @@ SUB_BUCKETS = 1 << SUB_BUCKET_BITS
 CELLS = (64 - SUB_BUCKET_BITS) * SUB_BUCKETS  # for values of 63 bits, without the sign
 
 
+def cells_of(durations_ns: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """Return the cell of each duration of at most 2^53 ns, as :meth:`Histogram.record` finds it."""
+    bit_lengths = np.frexp(durations_ns.astype(np.float64))[1]
+    shifts = np.maximum(0, bit_lengths - SUB_BUCKET_BITS - 1).astype(np.int64)
+    return np.asarray((shifts << SUB_BUCKET_BITS) + (durations_ns >> shifts))
+
+
 class Histogram:
     """Counts of durations in ns; count, minimum, maximum, mean and deviation are exact."""
 

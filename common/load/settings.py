@@ -15,8 +15,9 @@ from common.load.generator.harness import MOST_WORKERS, Harness, prepare
 from common.load.generator.wall_clock import Listener, nobody
 from common.load.interference import ROUNDS
 from common.load.requests.batching import NEVER_NS, BatchPolicy
-from common.load.requests.demand import POISSON, Demand, padded_length
+from common.load.requests.demand import BURSTY, CONSTANT, POISSON, Demand, padded_length
 from common.load.requests.lengths import Lengths
+from common.load.requests.rate_profile import RateProfile
 from common.load.requests.schedules import Arrivals, Bursts
 from common.load.results.precision import Precision
 from common.load.results.thresholds import LoadThresholds
@@ -33,8 +34,9 @@ if TYPE_CHECKING:
 FlagValues = Mapping[str, Any]  # by quantity; of the type that its flag reads
 SEARCHED_BATCH = 16  # largest batch of a search that names none
 MOST_BATCH = 2**16  # a search doubles the batch up to the largest, and a call of more inputs would never end
-ONE_LENGTH = ("users", "replay", "length_dim", "lengths", "buckets")  # no search tries these
+ONE_LENGTH = ("users", "replay", "profile", "length_dim", "lengths", "buckets")  # no search tries these
 SCHEDULE = ("rate", "arrivals", "burst")
+SOURCES = ("users", "replay", "profile")  # a load has one of them, or the one rate
 NEEDS = {  # what has an effect only with another one, where a test has both
     "think": "users",
     "batch_pad": "batch_max",
@@ -47,6 +49,7 @@ NEEDS = {  # what has an effect only with another one, where a test has both
 REPLACES = {  # what leaves no effect to others
     "users": SCHEDULE,
     "replay": (*SCHEDULE, "duration"),
+    "profile": ("rate", "burst", "duration", "until"),
     "search": (*SCHEDULE, "sessions", "batch_wait", "batch_preferred", "batch_pad"),
     "best": (*SCHEDULE, "sessions", "threads", "batch_max", "batch_wait", "batch_preferred", "batch_pad", *SHARING),
 }
@@ -77,10 +80,12 @@ def checked(values: FlagValues, given: Collection[str]) -> FlagValues:
     if values.get("best") and (name := next((name for name in ONE_LENGTH if values[name]), "")):
         problem = "is not for the best configuration, which was found with Poisson arrivals of one length"
         raise UnusableValueError(name, problem, "leave it out")
-    sources = [name for name in ("users", "replay") if values.get(name) is not None]
+    sources = [name for name in SOURCES if values.get(name) is not None]
     chosen = [name for name in sources if name in given] or sources
     if len(chosen) > 1:
         raise UnusableValueError(", ".join(chosen), "exclude each other", "give one of them")
+    if "profile" in chosen and values["arrivals"] == BURSTY:
+        raise UnusableValueError("profile", "has no bursts", f"give <arrivals> {POISSON} or {CONSTANT}")
     return {**values, **dict.fromkeys(set(sources) - set(chosen))}
 
 
@@ -308,6 +313,7 @@ def _demand(values: FlagValues) -> Demand:
         demand,
         kind=values["arrivals"],
         bursts=Bursts.parse(values["burst"]),
+        profile=RateProfile.of(values["profile"]) if values.get("profile") else None,
         file=values.get("replay"),
         users=values.get("users"),
         think_s=values.get("think") or 0.0,

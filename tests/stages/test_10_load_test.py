@@ -91,6 +91,23 @@ def test_requests_have_lengths_of_a_distribution(tokens, tmp_path):
 
 
 @pytest.mark.slow
+def test_a_profile_has_a_row_per_step_and_the_log_all_latencies(mlp, tmp_path):
+    flags = ("--profile", "200ms:50,400ms:50-250,100ms:0,200ms:100", "--arrivals", "constant")
+    left = load_test(mlp, tmp_path, *flags)
+    steps = pd.read_csv(tmp_path / "load_steps.csv")
+    assert (
+        steps["sent_count"].tolist()
+        == [10, 60, 0, 20]
+        == left.requests.groupby("step_index").size().reindex(range(4), fill_value=0).tolist()
+    )
+    assert left.summary["arrivals"] == "constant profile"
+    assert "50.0 to 250" in left.done.stdout and left.done.stdout.count("valid") >= 4
+    lines = (tmp_path / "load_histogram.hlog").read_text().splitlines()
+    largest_ms = max(float(line.split(",")[2]) for line in lines if line[0].isdigit())
+    assert largest_ms == pytest.approx(left.requests["request_latency_us"].max() / 1e3, abs=1e-3)
+
+
+@pytest.mark.slow
 def test_users_of_a_closed_loop(mlp, tmp_path):
     flags = ("--users", "3", "--duration", "100ms", "--sessions", "2", "--replicate", "2", "--think", "1ms")
     left = load_test(mlp, tmp_path, *flags)

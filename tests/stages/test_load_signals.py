@@ -33,7 +33,7 @@ SEARCHED, LOADED = (
     ("common.load.search.trials", "", "serve"),
     ("common.load.generator.harness", "", "serve_together"),
 )
-REQUESTS = ("load_requests.csv", "load_batches.csv", "load_summary.json")
+REQUESTS = ("load_requests.csv", "load_batches.csv", "load_summary.json", "load_steps.csv", "load_histogram.hlog")
 ONE_LOAD = (*REQUESTS, "load_disturbances.csv")
 SEARCH = ("--p99-bound", "300ms", "--budget", "2s", "--batch-max", "1")
 

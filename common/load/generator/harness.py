@@ -10,6 +10,7 @@ from common.load.generator.wall_clock import Listener, ServedStream, nobody, ser
 from common.load.requests.batching import BatchPolicy
 from common.load.requests.demand import Demand
 from common.load.requests.load_record import LoadRecord
+from common.load.requests.rate_profile import RateStep
 from common.load.requests.schedules import Arrivals
 from common.load.results.load_figures import LoadTest, is_precise
 from common.load.results.precision import Precision
@@ -80,16 +81,18 @@ class Harness:
             **self.model.side_work.figures,
         }
 
-    def test_of(self, record: LoadRecord, *, is_open: bool) -> LoadTest:
+    def test_of(self, record: LoadRecord, *, is_open: bool, steps: tuple[RateStep, ...] = ()) -> LoadTest:
         workers, flops = self.service.worker_count, self.model.flops
-        return LoadTest(record, self.policy, workers, is_open, flops, self.precision, self.thresholds)
+        return LoadTest(record, self.policy, workers, is_open, flops, self.precision, self.thresholds, steps)
 
 
 def load_together(harnesses: Sequence[Harness], look: Callable[[], None] = lambda: None) -> list[LoadTest]:
     """Let the requests of several services come at the same time; return the test of each."""
     records = serve_together([harness.stream for harness in harnesses], look=look)
     pairs = zip(harnesses, records, strict=True)
-    return [harness.test_of(record, is_open=harness.demand.is_open) for harness, record in pairs]
+    return [
+        harness.test_of(record, is_open=harness.demand.is_open, steps=harness.demand.steps) for harness, record in pairs
+    ]
 
 
 def prepare(

@@ -8,7 +8,8 @@ from pathlib import Path
 from common.errors import UnusableValueError
 from common.load.requests.batching import BatchPolicy
 from common.load.requests.lengths import Lengths
-from common.load.requests.schedules import Arrivals, Bursts, bursty, constant, poisson, replay
+from common.load.requests.rate_profile import RateProfile, RateStep
+from common.load.requests.schedules import Arrivals, Bursts, bursty, constant, poisson, profiled, replay
 from common.load.requests.sources import ClosedLoop, OpenLoop, Source
 
 POISSON, CONSTANT, BURSTY = "poisson", "constant", "bursty"
@@ -27,6 +28,7 @@ class Demand:
         rate_hz: mean requests per second of a schedule that is made.
         duration_s: time in which requests come.
         kind: how they come, one of ``KINDS``.
+        profile: rates over time, instead of one rate and one duration; not for bursts.
         file: arrivals to replay instead.
         users: users who wait for answers instead; None for an open loop.
         think_s: time of a user between an answer and the next request.
@@ -38,6 +40,7 @@ class Demand:
     seed: int = 0
     kind: str = POISSON
     bursts: Bursts = DEFAULT_BURSTS
+    profile: RateProfile | None = None
     file: Path | None = None
     users: int | None = None
     think_s: float = 0.0
@@ -50,7 +53,17 @@ class Demand:
 
     @property
     def name(self) -> str:
-        return CLOSED if not self.is_open else REPLAY if self.file else self.kind
+        made = f"{self.kind} profile" if self.profile else self.kind
+        return CLOSED if not self.is_open else REPLAY if self.file else made
+
+    @property
+    def steps(self) -> tuple[RateStep, ...]:
+        """Parts of the load for which a rate is asked; none where a file or users say when requests come."""
+        if self.profile:
+            return self.profile.steps
+        if not self.is_open or self.file:
+            return ()
+        return (RateStep(self.duration_s, self.rate_hz, self.rate_hz),)
 
     def part(self, index: int, duration_s: float) -> Demand:
         return replace(self, duration_s=duration_s, seed=self.seed + index)
@@ -70,6 +83,8 @@ class Demand:
         return replace(arrivals, lengths=self.lengths.draw(len(arrivals), self.seed)) if self.lengths else arrivals
 
     def _made(self) -> Arrivals:
+        if self.profile:
+            return profiled(self.profile, None if self.kind == CONSTANT else self.seed)
         if self.kind == BURSTY:
             return bursty(self.rate_hz, self.duration_s, self.bursts, self.seed)
         if self.kind == CONSTANT:

@@ -1,4 +1,4 @@
-"""When requests arrive: at a constant rate, as a Poisson process, in bursts, or as a file says."""
+"""When requests arrive: at equal distances, as a Poisson process, by a profile of rates, in bursts, or by a file."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import numpy as np
 
 from common.errors import PipelineError, UnusableValueError
 from common.load.requests.load_record import TimesNs
+from common.load.requests.rate_profile import RateProfile
 from common.names import quoted
 
 NS_PER_S = 1e9
@@ -126,7 +127,22 @@ def bursty(rate_hz: float, duration_s: float, bursts: Bursts, seed: int) -> Arri
     return Arrivals(np.round(np.interp(places, expected, times_s) * NS_PER_S).astype(np.int64))
 
 
-def _require_count(rate_hz: float, duration_s: float) -> int:
+def profiled(profile: RateProfile, seed: int | None) -> Arrivals:
+    """Return arrivals whose rate follows a profile: a Poisson process of this seed, or without one at equal distances.
+
+    Each request of a process of rate 1 comes when the profile expects as many requests (inversion: Cinlar 1975,
+    Introduction to Stochastic Processes, 4.7).
+
+    Raises:
+        UnusableValueError: no request comes, or more than memory holds.
+    """
+    _require_count(profile.expected_count / profile.duration_s, profile.duration_s, "profile")
+    drawn = constant(1.0, profile.expected_count) if seed is None else poisson(1.0, profile.expected_count, seed)
+    times_s = profile.times_s(drawn.intended_ns / NS_PER_S)
+    return Arrivals(np.round(times_s * NS_PER_S).astype(np.int64))
+
+
+def _require_count(rate_hz: float, duration_s: float, quantities: str = "rate, duration") -> int:
     """Return how many requests to expect.
 
     Raises:
@@ -138,7 +154,7 @@ def _require_count(rate_hz: float, duration_s: float) -> int:
         raise UnusableValueError("duration", f"{duration_s:g} s", "it takes a finite number above 0")
     if (expected := rate_hz * duration_s) > MOST_REQUESTS:
         problem = f"{expected:.3g} requests are more than {MOST_REQUESTS:,}"
-        raise UnusableValueError("rate, duration", problem, "give a lower rate or a shorter time")
+        raise UnusableValueError(quantities, problem, "give a lower rate or a shorter time")
     return math.ceil(expected)
 
 

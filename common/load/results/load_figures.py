@@ -11,8 +11,13 @@ import numpy.typing as npt
 from common.latency.statistics import QUANTILES, counts_for_limits, figures, ordered_percentile
 from common.latency.steady_state import SteadyState, steady_state
 from common.load.requests.batching import NEVER_NS, BatchPolicy
+<<<<<<< HEAD
 from common.load.requests.load_record import COMPLETED, NO_BATCH, OUTCOMES, LoadRecord, error_share
 from common.load.results.delays import delay_share, undelayed_us, widened_columns
+=======
+from common.load.requests.load_record import COMPLETED, NO_BATCH, OUTCOMES, LoadRecord
+from common.load.requests.rate_profile import RateStep
+>>>>>>> 924c9c7c (10 --profile holds and ramps rates, with figures per step; every load leaves a log of HdrHistogram)
 from common.load.results.precision import Precision
 from common.load.results.thresholds import USUAL_THRESHOLDS, LoadThresholds
 from common.load.results.validity import (
@@ -45,6 +50,7 @@ class LoadTest:
 
     Attributes:
         is_open: whether the requests came by a schedule.
+        steps: parts of the load for which a rate was asked.
         flops: FLOPs of one call by its batch size and length; None where they are unknown.
         precision: what may end the load before its time; None: nothing does.
         thresholds: what is asked of the load.
@@ -56,7 +62,11 @@ class LoadTest:
     is_open: bool
     flops: Flops | None = None
     precision: Precision | None = None
+<<<<<<< HEAD
     thresholds: LoadThresholds = USUAL_THRESHOLDS
+=======
+    steps: tuple[RateStep, ...] = ()
+>>>>>>> 924c9c7c (10 --profile holds and ramps rates, with figures per step; every load leaves a log of HdrHistogram)
 
     @property
     def validity(self) -> LoadValidity:
@@ -242,7 +252,11 @@ def summary(test: LoadTest, state: SteadyState) -> dict[str, object]:
         "batch_steady_state": state.kind,
         "warmup_request_count": first,
         "counted_request_count": len(counted),
+<<<<<<< HEAD
         **(_latencies(counted, undelayed, test.latency_factor) if is_judged else NO_LATENCIES),
+=======
+        **(request_figures(counted, test.latency_factor) if is_judged else NO_LATENCIES),
+>>>>>>> 924c9c7c (10 --profile holds and ramps rates, with figures per step; every load leaves a log of HdrHistogram)
         "counts_for_limits": counts_for_limits(counted, test.latency_factor) if is_judged else {},
         **_queueing(record, first if is_judged else None),
         "latency_shares": latency_shares(record, first),
@@ -277,7 +291,11 @@ def _padding_figures(test: LoadTest) -> dict[str, float | None]:
     return figures
 
 
+<<<<<<< HEAD
 def _latencies(counted_us: Samples, undelayed: Samples, least_factor: float) -> dict[str, float | None]:
+=======
+def request_figures(counted_us: Samples, least_factor: float) -> dict[str, float | None]:
+>>>>>>> 924c9c7c (10 --profile holds and ramps rates, with figures per step; every load leaves a log of HdrHistogram)
     """Return percentiles, mean and deviation of the request latencies, each with its limits."""
     found = figures(counted_us, least_factor)
     if (counted_us != undelayed).any():

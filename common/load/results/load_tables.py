@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING, cast
 import pandas as pd
 
 from common.load.requests.load_record import LoadRecord
+from common.load.results.latency_log import latency_log
 from common.load.results.load_figures import LoadTest, batch_columns, request_columns, steady, summary
 from common.load.results.standard_names import standard_metrics
+from common.load.results.steps import step_indices, step_rows
 
 if TYPE_CHECKING:
-    from common.table_rows import LoadSummaryDocument
+    from common.table_rows import LoadStepsRow, LoadSummaryDocument
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,12 +23,16 @@ class LoadTables:
     """The tables of one load.
 
     Attributes:
+        steps: what was delivered at each rate.
+        histogram_log: the latencies in the log format of HdrHistogram, second by second.
         lacks: why they are incomplete; empty where they are not.
     """
 
     requests: pd.DataFrame
     batches: pd.DataFrame
     summary: LoadSummaryDocument
+    steps: list[LoadStepsRow]
+    histogram_log: str
     lacks: list[str]
 
 
@@ -45,5 +51,7 @@ def load_tables(test: LoadTest, setup: Mapping[str, object], process: Mapping[st
     record, state = test.record, steady(test.record)
     fields = {"loadgen_results": {}, "interference": {}, **summary(test, state), **setup, **process}
     document = cast("LoadSummaryDocument", {**fields, "standard_metrics": standard_metrics(record, process)})
-    requests = pd.DataFrame(request_columns(record, document["warmup_request_count"]))
-    return LoadTables(requests, pd.DataFrame(batch_columns(test)), document, interruption(record))
+    first = document["warmup_request_count"]
+    requests = pd.DataFrame({**request_columns(record, first), "step_index": step_indices(test)})
+    batches, steps = pd.DataFrame(batch_columns(test)), step_rows(test, first)
+    return LoadTables(requests, batches, document, steps, latency_log(record), interruption(record))

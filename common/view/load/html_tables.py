@@ -10,6 +10,7 @@ from common.view.load.fleet_text import FLEET
 from common.view.load.interference_text import interference_report
 from common.view.load.load_text import load_report
 from common.view.load.search_text import PROVIDERS, search_report, setup_label
+from common.view.load.steps_text import steps_report
 from common.view.tables import Table, TableColumn
 from common.view.text import duration, percent, significant
 
@@ -34,6 +35,8 @@ def load_section(tables: Tables, documents: Documents) -> str:
     parts = []
     if "load_summary" in documents:
         parts.append(_text(load_report(documents["load_summary"])))
+    if "load_steps" in tables and (steps := steps_report(tables["load_steps"])):
+        parts.append(_text(steps))
     if "load_best" in documents and "load_batch_times" in tables:
         parts.append(_text(search_report(documents["load_best"], tables["load_batch_times"])))
     if "load_search" in tables:
