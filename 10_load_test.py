@@ -79,11 +79,7 @@ def arguments() -> cli.Parser:
     parser = cli.Parser(SCRIPT, __doc__ or "")
     parser.shared(*cli.MODEL)
     load_stage.schedule_flags(parser, KINDS)
-    load_stage.profile_flag(parser)
-    text = "arrivals from a CSV file: a time in s, a length"
-    parser.setting("--replay", type=cli.path, metavar="FILE", help=text)
-    text = 'end before --duration when the limits of a figure are this near: "p99 5%"'
-    parser.setting("--until", metavar="GOAL", help=text)
+    load_stage.course_flags(parser)
     load_stage.user_flags(parser)
     load_stage.length_flags(parser)
     load_stage.payload_flags(parser, tuple(NORMALIZATIONS))

@@ -76,7 +76,7 @@ def interfere(stage: cli.StageRun, transaction: Transaction, harness: Harness, o
     """Load both services alone and together, and write the tables; return which thresholds are broken."""
     transaction.reserve(load_stage.ROWS_RESERVED * harness.expected_count)
     with observer.link_meter(harness.device) as link:
-        interference = load_alone_and_together(harness, other, (harness.model.path.name, other.model.path.name))
+        interference = load_alone_and_together(harness, other, [one.served_model for one in (harness, other)])
         setup = {**harness.figures, **link(), "interference": interference_figures(interference.rows)}
     transaction.release()  # the disk may have filled meanwhile
     process = {**observer.process_figures(), "peak_resident_bytes": peak_resident_bytes()}

@@ -79,6 +79,7 @@ READY := $(VENV)/.ready
 DEV_READY := $(VENV)/.ready-dev
 TORCH_READY := $(VENV)/.ready-torch
 DASHBOARD_READY := $(VENV)/.ready-dashboard
+ENDPOINT_READY := $(VENV)/.ready-endpoint-test
 endif
 OPENVINO_VENV := .venv-openvino
 OPENVINO_OUT := out/openvino
@@ -289,6 +290,17 @@ $(VENV)/.ready-dashboard: requirements-dashboard.txt $(VENV)/.ready
 	@$(PIP_INSTALL) -r requirements-dashboard.txt
 	@touch $@
 
+$(VENV)/.ready-endpoint: requirements-endpoint.txt $(VENV)/.ready
+	@echo "setting up the gRPC client of endpoints from requirements-endpoint.txt"
+	@$(PIP_INSTALL) -r requirements-endpoint.txt
+	@touch $@
+
+# Its wheel is for Linux on x86-64 with glibc 2.35; on another host the tests of endpoints are skipped.
+$(VENV)/.ready-endpoint-test: requirements-endpoint-test.txt $(VENV)/.ready-endpoint $(VENV)/.ready-dev
+	@echo "setting up Triton Inference Server from requirements-endpoint-test.txt (55 MB)"
+	@$(PIP_INSTALL) -r requirements-endpoint-test.txt || echo "no Triton for this host: tests of endpoints are skipped" >&2
+	@touch $@
+
 $(VENV)/.ready-mutants: requirements-mutants.txt $(VENV)/.ready-dev
 	@echo "setting up mutmut from requirements-mutants.txt"
 	@$(PIP_INSTALL) -r requirements-mutants.txt
@@ -339,7 +351,7 @@ test test-slow test-random test-exports test-search test-dashboard fuzz openvino
 test: lint  ## set up, then lint, types and the quick tests (six minutes of processor time)
 	@$(PYTHON) -m pytest $(COVERAGE) $(WORKERS)
 
-test-slow: $(DEV_READY)  ## run what `make test` leaves out: slow tests of rooms, then slow ones of stages and exhaustive ones (twenty minutes)
+test-slow: $(DEV_READY) $(ENDPOINT_READY)  ## run what `make test` leaves out: slow tests of rooms, then slow ones of stages and exhaustive ones (twenty minutes)
 	@$(PYTHON) -m pytest -m "slow and not exhaustive and not stage" $(COVERAGE) $(WORKERS)
 	@$(PYTHON) -m pytest -m "exhaustive or (slow and stage)" $(WORKERS)
 
@@ -461,6 +473,10 @@ lock:  ## pin requirements*.in again (needs pip-compile of pip-tools, under Pyth
 	$(LOCK) --output-file requirements-cluster.txt requirements-cluster.in
 	$(LOCK) --output-file requirements-dashboard.txt requirements-dashboard.in
 	$(LOCK) --output-file requirements-dashboard-test.txt requirements-dashboard-test.in
+	$(LOCK) --output-file requirements-endpoint.txt requirements-endpoint.in
+	$(LOCK) --output-file requirements-endpoint-test.txt requirements-endpoint-test.in
+	@sed -n '/^#/p; /^nvidia-pytriton/,/^ *# via/p' requirements-endpoint-test.txt >requirements-endpoint-test.txt.tmp
+	@mv requirements-endpoint-test.txt.tmp requirements-endpoint-test.txt
 	$(LOCK) --output-file requirements-mutants.txt requirements-mutants.in
 	$(LOCK) --output-file requirements-fuzz.txt requirements-fuzz.in
 	$(filter-out --generate-hashes,$(LOCK)) --output-file requirements-torch.txt requirements-torch.in

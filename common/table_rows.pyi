@@ -927,6 +927,7 @@ class LoadRequestsRow(TypedDict):
     session_run_us: float | None
     device_to_host_us: float | None
     postprocess_us: float | None
+    round_trip_us: float | None
 
 
 class LoadBatchesRow(TypedDict):
@@ -950,6 +951,7 @@ class LoadBatchesRow(TypedDict):
     session_run_us: float | None
     device_to_host_us: float | None
     postprocess_us: float | None
+    round_trip_us: float | None
     padding_share: float | None
     padding_flops_share: float | None
 
@@ -1466,17 +1468,19 @@ class LoadSummaryDocument(TypedDict):
     is_interrupted: bool
     precision_goal: str | None
     precision_reached_share: float | None
-    provider: str
+    served_model: str
+    endpoint: str | None
+    provider: str | None
     graph_optimization: str | None
-    threads: int
+    threads: int | None
     session_count: int
     replica_count: int
-    session_workers: str
-    thread_pool: str
-    execution_mode: str
-    inter_op_threads: int
-    spinning: str
-    affinity: str
+    session_workers: str | None
+    thread_pool: str | None
+    execution_mode: str | None
+    inter_op_threads: int | None
+    spinning: str | None
+    affinity: str | None
     arrivals: str
     batch_max_count: int
     batch_wait_us: float
@@ -1548,6 +1552,18 @@ class LoadSummaryDocument(TypedDict):
     resident_bytes: int | None
     handle_count: int | None
     process_thread_count: int | None
+
+
+class LoadEndpointDocument(TypedDict):
+    """The fields of load_endpoint.json."""
+
+    endpoint: str
+    served_model: str
+    served_version: str | None
+    endpoint_platform: str | None
+    tensor_encoding: str
+    endpoint_inputs: Mapping[str, Any]
+    endpoint_outputs: Mapping[str, Any]
 
 
 class LoadBestDocument(TypedDict):
@@ -1701,6 +1717,7 @@ class Documents(TypedDict, total=False):
     overlay_summary: OverlaySummaryDocument
     design_summary: DesignSummaryDocument
     load_summary: LoadSummaryDocument
+    load_endpoint: LoadEndpointDocument
     load_best: LoadBestDocument
     endurance_summary: EnduranceSummaryDocument
     dashboard_summary: DashboardSummaryDocument
@@ -1845,6 +1862,8 @@ class TypedReader:
     def document(self, name: Literal["design_summary"], path: Path | None = None) -> DesignSummaryDocument: ...
     @overload
     def document(self, name: Literal["load_summary"], path: Path | None = None) -> LoadSummaryDocument: ...
+    @overload
+    def document(self, name: Literal["load_endpoint"], path: Path | None = None) -> LoadEndpointDocument: ...
     @overload
     def document(self, name: Literal["load_best"], path: Path | None = None) -> LoadBestDocument: ...
     @overload
@@ -1991,6 +2010,8 @@ class TypedWriter:
     def add_document(self, name: Literal["design_summary"], content: DesignSummaryDocument) -> None: ...
     @overload
     def add_document(self, name: Literal["load_summary"], content: LoadSummaryDocument) -> None: ...
+    @overload
+    def add_document(self, name: Literal["load_endpoint"], content: LoadEndpointDocument) -> None: ...
     @overload
     def add_document(self, name: Literal["load_best"], content: LoadBestDocument) -> None: ...
     @overload

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from common.artifacts.columns import COLUMNS, Column
@@ -41,8 +41,14 @@ ARTIFACTS: dict[str, Artifact] = {}
 
 
 def _add(name: str, file: str, form: Form, description: str, columns: str = "", key: str = "") -> None:
-    picked = tuple(COLUMNS[column] for column in columns.split())
+    picked = tuple(map(_picked, columns.split()))
     ARTIFACTS[name] = Artifact(name, file, form, description, picked, tuple(key.split()), name in MAY_BE_EMPTY)
+
+
+def _picked(word: str) -> Column:
+    """Return a column by its name; with ``?`` after it this file may have empty cells, where others have none."""
+    column = COLUMNS[word.removesuffix("?")]
+    return replace(column, nullable=True) if word.endswith("?") else column
 
 
 def _table(name: str, description: str, key: str, columns: str) -> None:
@@ -521,7 +527,8 @@ for _name, _file, _description in (
 ):
     _add(_name, _file, "file", _description)
 _STAGES = (
-    "decode_us resize_us normalize_us assemble_us host_to_device_us session_run_us device_to_host_us postprocess_us"
+    "decode_us resize_us normalize_us assemble_us host_to_device_us session_run_us device_to_host_us postprocess_us "
+    "round_trip_us"
 )
 SHARING = "session_workers thread_pool execution_mode inter_op_threads spinning affinity"  # of sessions of a load test
 _table(
@@ -541,8 +548,8 @@ _table(
 _document(
     "load_summary",
     "What a service on this session delivers under the load: latency from the intended start, rates, queue, batches.",
-    "validity validity_reason is_interrupted precision_goal precision_reached_share provider graph_optimization "
-    f"threads session_count replica_count {SHARING} arrivals "
+    "validity validity_reason is_interrupted precision_goal precision_reached_share served_model endpoint? provider? "
+    f"graph_optimization? threads? session_count replica_count {SHARING.replace(' ', '? ')}? arrivals "
     "batch_max_count batch_wait_us sent_count completed_count rejected_count failed_count cancelled_count "
     "expired_count failure_reasons error_share max_error_share offered_requests_per_s answered_requests_per_s "
     "goodput_requests_per_s goodput_bound_us utilization_share generator_late_share generator_delay_share "
@@ -570,6 +577,11 @@ _add(
     "file",
     "Latencies of all answered requests from the intended start, second by second, as a log of HdrHistogram (format "
     "V2, in ns), which its HistogramLogAnalyzer reads.",
+)
+_document(
+    "load_endpoint",
+    "The endpoint of a load test, and what it says of its model.",
+    "endpoint served_model served_version endpoint_platform tensor_encoding endpoint_inputs endpoint_outputs",
 )
 _add("loadgen_summary", "loadgen_summary.txt", "file", "MLPerf LoadGen's own summary of the run, as it wrote it.")
 _table(

@@ -970,6 +970,7 @@ for _name, _what in (
     ("session_run", "Time of the session's run"),
     ("device_to_host", "Time to copy the outputs from the device"),
     ("postprocess", "Time to find the top classes of the batch"),
+    ("round_trip", "Time from sending the batch to an endpoint until its answer was read"),
 ):
     _amount(f"{_name}_us", f"{_what}; its requests wait for all of it", nullable=True)
 _amount("padding_share", "Share of the computed requests or tokens that nobody asked for", nullable=True)
@@ -1078,11 +1079,21 @@ _mapping(
 )
 _text("model_role", "Whose service it is: the model's (`main`), or the other model's", allowed=("main", "other"))
 _text("load_state", "Whether the service ran alone, or together with the other one", allowed=("alone", "together"))
-_text("served_model", "File of the model that the service answers with")
+_text("served_model", "Model that the service answers with: its file, or its name at the endpoint")
+_text("endpoint", "Address of the endpoint that was loaded; empty for sessions of this program")
+_text("served_version", "Version of the model that was asked for; empty where the endpoint chooses", nullable=True)
+_text("endpoint_platform", "What runs the model there, as the endpoint says it", nullable=True)
+_text("tensor_encoding", "How values are sent: as bytes, or as the text of JSON", allowed=("bytes", "text"))
+_mapping("endpoint_inputs", "Type and shape of each input, as the endpoint says them; -1 is any size")
+_mapping("endpoint_outputs", "Type and shape of each output, as the endpoint says them; -1 is any size")
 for _name, _description in (("p50", "Median latency"), ("p99", "99th percentile of the latency")):
     _interval(f"request_{_name}_slowdown", "_factor", f"{_description} together over that alone", nullable=True)
 _interval("answered_rate", "_factor", "Answers per second together over those alone", nullable=True)
-_count("session_count", "Sessions that serve requests, each for batches of its own", minimum=1)
+_count(
+    "session_count",
+    "Sessions that serve requests, or connections to an endpoint, each for batches of its own",
+    minimum=1,
+)
 _count("replica_count", "Runs that share each session at a time", minimum=1)
 _text("session_workers", "Whether sessions share a process, or have one each", allowed=("threads", "processes"))
 _text("thread_pool", "Whether each session has a pool of intra-op threads, or all share one", allowed=("own", "shared"))

@@ -250,6 +250,18 @@ STAGES: dict[str, Stage] = {
             writes_too=LOAD,
         ),
         Stage(
+            "25_load_endpoint.py",
+            (),
+            ("load_endpoint",),
+            (
+                *("endpoint", "served_model", "served_version", "endpoint_token", "tensors", "connections"),
+                *("dim", "input", *SCHEDULE, "profile", "replay", "until", *USERS, *BATCHING, *TELEMETRY),
+            ),
+            is_measurement=True,
+            is_aside=True,
+            writes_too=LOAD,
+        ),
+        Stage(
             "22_provider_comparison.py",
             (),
             ("provider_comparison",),

@@ -28,7 +28,11 @@ SHARING = {  # what it says, and whether the first value is the default; else th
 }
 ROWS_RESERVED = 7  # of those that a transaction counts in, for a request that has a batch of its own
 BROKE_THRESHOLD = 4  # exit code, as for a regression
-OF_SOME_LOADS = ("load_disturbances", "loadgen_summary")  # they name batches and requests of these tables
+OF_SOME_LOADS = (
+    "load_disturbances",
+    "load_endpoint",
+    "loadgen_summary",
+)  # they name batches and requests of these tables
 
 
 def schedule_flags(parser: Parser, processes: Sequence[str], duration_s: float = 10.0) -> None:
@@ -40,10 +44,14 @@ def schedule_flags(parser: Parser, processes: Sequence[str], duration_s: float =
     duration_flags(parser, duration_s)
 
 
-def profile_flag(parser: Parser) -> None:
-    """Add rates that change over time."""
+def course_flags(parser: Parser) -> None:
+    """Add what a load does besides holding one rate: a profile, a file of arrivals, an end by precision."""
     text = "rates over time instead of one: 60s:10,30s:10-50,60s:50 holds 10/s, ramps up to 50/s, holds 50/s"
     parser.setting("--profile", type=flags.rate_steps, metavar="T:HZ,…", help=text)
+    text = "arrivals from a CSV file: a time in s, a length"
+    parser.setting("--replay", type=flags.path, metavar="FILE", help=text)
+    text = 'end before --duration when the limits of a figure are this near: "p99 5%"'
+    parser.setting("--until", metavar="GOAL", help=text)
 
 
 def duration_flags(parser: Parser, duration_s: float = 10.0) -> None:
@@ -178,3 +186,17 @@ def exit_code(stage: StageRun, broken: Sequence[str]) -> int:
     """Note which thresholds a load breaks, and return the exit code that says whether it breaks any."""
     stage.note(*(f"{BROKEN}: {problem}" for problem in broken))
     return BROKE_THRESHOLD if broken else 0
+
+
+def endpoint_flags(parser: Parser) -> None:
+    """Add where an endpoint is, which of its models answers, and how it is called."""
+    text = "address of the endpoint: http://, https://, grpc:// or grpcs://HOST:PORT"
+    parser.setting("--endpoint", metavar="URL", help=text)
+    parser.setting("--served-model", metavar="NAME", help="name of the model there")
+    text = "its version (default: the endpoint chooses)"
+    parser.setting("--served-version", default="", metavar="V", help=text)
+    text = "file of a bearer token, or of a scheme and its credentials"
+    parser.setting("--endpoint-token", type=flags.path, metavar="FILE", help=text)
+    text = "values as bytes after the JSON, or as its text (default: bytes where the endpoint says that it takes them)"
+    parser.setting("--tensors", choices=("auto", "bytes", "text"), default="auto", metavar="bytes|text", help=text)
+    parser.setting("--connections", default=16, help="connections, each with one batch under way at most", **COUNT)

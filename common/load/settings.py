@@ -10,6 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from common.errors import UnusableValueError
 from common.load.best_configuration import SearchSettings
+from common.load.endpoint.address import Address, address_of
+from common.load.endpoint.endpoint_model import Connections, EndpointModel, endpoint_model
+from common.load.endpoint.endpoint_service import Caller, EndpointService, connect, described
 from common.load.fleet import Bound, ModelTask
 from common.load.generator.harness import MOST_WORKERS, Harness, prepare
 from common.load.generator.wall_clock import Listener, nobody
@@ -24,6 +27,7 @@ from common.load.results.thresholds import LoadThresholds
 from common.load.search.optimum import EVERY_FAILED, SearchTask
 from common.load.service.concurrency import SHARING, Concurrency, every_concurrency
 from common.load.service.served_model import ServedModel, SessionShape, served_model
+from common.load.service.sessions import require_batches, warm_up
 from common.runtime.provider_table import resolve_provider
 from common.runtime.session import SessionSettings
 from common.runtime.threads import usable_threads
@@ -33,6 +37,7 @@ if TYPE_CHECKING:
 
 FlagValues = Mapping[str, Any]  # by quantity; of the type that its flag reads
 SEARCHED_BATCH = 16  # largest batch of a search that names none
+LONGEST_ANSWER_S = 60.0  # of an endpoint, where no timeout is given
 MOST_BATCH = 2**16  # a search doubles the batch up to the largest, and a call of more inputs would never end
 ONE_LENGTH = ("users", "replay", "profile", "length_dim", "lengths", "buckets")  # no search tries these
 SCHEDULE = ("rate", "arrivals", "burst")
@@ -214,6 +219,118 @@ class ModelLoad:
         """Return the warm service; the listener is called with each load when it begins."""
         warm = prepare(self.model, self.demand, self.arrivals, self.policy, self.shape, self.length, listener)
         return replace(warm, precision=self.precision, thresholds=self.thresholds)
+
+
+@dataclass(frozen=True, slots=True)
+class EndpointSettings:
+    """One load of a model at an endpoint.
+
+    Attributes:
+        encoding: how values are sent: ``bytes``, ``text``, or ``auto`` as the endpoint says.
+        dimensions: sizes of free axes, by ``INPUT.AXIS``.
+    """
+
+    address: Address
+    served_model: str
+    version: str
+    encoding: str
+    connections: int
+    dimensions: Mapping[str, int]
+    input_files: Mapping[str, Path]
+    demand: Demand
+    policy: BatchPolicy
+    precision: Precision | None = None
+
+    @classmethod
+    def of(cls, values: FlagValues) -> EndpointSettings:
+        """Return the load that checked values ask for.
+
+        Raises:
+            UnusableValueError: they make no load.
+        """
+        for name in ("endpoint", "served_model"):
+            if not values[name]:
+                raise UnusableValueError(name, "is missing", "give the endpoint's address and the model's name there")
+        if (count := values["connections"]) > MOST_WORKERS:
+            problem = f"{count} are too many"
+            raise UnusableValueError("connections", problem, f"a load test has {MOST_WORKERS:,} at most")
+        address = address_of(values["endpoint"], values["endpoint_token"])
+        if address.is_grpc and values["tensors"] == "text":
+            raise UnusableValueError("tensors", "text, but gRPC sends bytes", "leave it out")
+        named = (values["served_model"], values["served_version"], values["tensors"], count, dict(values["dim"]))
+        files = {name: Path(file) for name, file in values["input"]}
+        precision = Precision.parse(values["until"]) if values.get("until") else None
+        return cls(address, *named, files, _demand(values), _policy(values), precision)
+
+    def asked(self) -> EndpointLoad:
+        """Ask the endpoint for its model; no request of the load is sent yet.
+
+        Raises:
+            PipelineError: the endpoint does not answer, or arrivals or inputs are unusable.
+        """
+        arrivals = self.demand.schedule()
+        padded_length(self.demand, arrivals, (), None)
+        caller = self._connect(is_binary=True)
+        metadata, takes_bytes = described(self.address, self.served_model, caller)
+        caller.close()
+        is_binary = takes_bytes if self.encoding == "auto" else self.encoding == "bytes"
+        model = endpoint_model(str(self.address), metadata, self.dimensions, self.input_files, self.demand.seed)
+        return EndpointLoad(self, model, arrivals, is_binary)
+
+    def _connect(self, *, is_binary: bool) -> Caller:
+        timeout_ns = self.policy.timeout_ns
+        timeout_s = LONGEST_ANSWER_S if timeout_ns == NEVER_NS else timeout_ns / 1e9
+        return connect(self.address, self.served_model, self.version, timeout_s, is_binary=is_binary)
+
+    def service(self, model: EndpointModel, *, is_binary: bool) -> EndpointService:
+        return EndpointService(model, lambda: self._connect(is_binary=is_binary), self.connections)
+
+
+@dataclass(frozen=True, slots=True)
+class EndpointLoad:
+    """A load of an endpoint that said what its model takes.
+
+    Attributes:
+        arrivals: when requests come; None where that depends on answers.
+        is_binary: whether values are sent as bytes.
+    """
+
+    settings: EndpointSettings
+    model: EndpointModel
+    arrivals: Arrivals | None
+    is_binary: bool
+
+    def harness(self, listener: Listener = nobody) -> Harness:
+        """Return the warm service; the listener is called with each load when it begins.
+
+        Raises:
+            PipelineError: the endpoint does not answer a request, or it takes no batches.
+        """
+        settings = self.settings
+        service = settings.service(self.model, is_binary=self.is_binary)
+        require_batches(settings.served_model, service.inputs, settings.policy.most, service.worker_count)
+        warm_up(service, settings.policy, 0)
+        demand = (settings.policy, settings.demand, self.arrivals)
+        setup = Connections(settings.connections)
+        return Harness(service, *demand, self.model, setup, listener, settings.precision)
+
+    @property
+    def document(self) -> dict[str, object]:
+        """What the endpoint says of its model, by the fields of load_endpoint."""
+        metadata = self.model.metadata
+        inputs, outputs = (
+            {form.name: f"{form.datatype} {[*form.shape]}" for form in forms}
+            for forms in (metadata.inputs, metadata.outputs)
+        )
+        return {
+            "endpoint": self.model.address,
+            "served_model": metadata.name,
+            "served_version": self.settings.version or None,
+            "endpoint_platform": metadata.platform or None,
+            "tensor_encoding": "bytes" if self.is_binary else "text",
+            "endpoint_inputs": inputs,
+            "endpoint_outputs": outputs,
+        }
 
 
 @dataclass(frozen=True, slots=True)

@@ -104,7 +104,7 @@ ONLY_IN = {
     "torch": {"design_space"},
     "prometheus_client": {"metric_text"},
     "onnxruntime_qnn": {"runtime"},
-    "mlperf_loadgen": {"load"},
+    **{name: {"load"} for name in ("mlperf_loadgen", "grpc", "tritonclient")},
     "cma": {"design_space"},
     "nevergrad": {"design_space"},
     "optuna": {"design_space"},
@@ -138,6 +138,7 @@ ALLOWED_PACKAGES = CHOSEN_PACKAGES | {
     "torch",  # optional: the gradient of the cost of a mapping
     "onnxruntime_qnn",  # optional: the plug-in that runs models on Qualcomm's NPU
     *("fastapi", "starlette", "uvicorn", "websockets", "pydantic"),  # optional: the server of the live dashboard
+    *("grpc", "tritonclient"),  # optional: endpoints that are loaded by gRPC
     "mlperf_loadgen",  # optional: another program that sends the requests of a load test, and judges the run
     "cma",  # optional, as the next two: search engines
     "nevergrad",

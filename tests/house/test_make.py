@@ -42,6 +42,7 @@ PRIMARY = {
     "19_endurance_test.py": "endurance_summary.json",
     "20_load_interference.py": "load_interference.csv",
     "21_loadgen_scenario.py": "loadgen_summary.txt",
+    "25_load_endpoint.py": "load_endpoint.json",
     "22_provider_comparison.py": "provider_comparison.csv",
 }
 KERNEL_CONFIGS = ("systolic_rtl", "streaming", "dataflow", "card_energy", "replicas")

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Protocol
 
 from common.errors import UnusableValueError
 from common.load.generator.wall_clock import Listener, ServedStream, nobody, serve_together
@@ -12,15 +13,38 @@ from common.load.requests.demand import Demand
 from common.load.requests.load_record import LoadRecord
 from common.load.requests.rate_profile import RateStep
 from common.load.requests.schedules import Arrivals
-from common.load.results.load_figures import LoadTest, is_precise
+from common.load.results.load_figures import Flops, LoadTest, is_precise
 from common.load.results.precision import Precision
 from common.load.results.thresholds import USUAL_THRESHOLDS, LoadThresholds
 from common.load.service.served_model import ServedModel, SessionShape
 from common.load.service.service import Service
 from common.load.service.sessions import require_batches, warm_up
-from common.runtime.provider_table import device_of
 
 MOST_WORKERS = 1024
+
+
+class Answering(Protocol):
+    """What the service answers with: a model, and one request of it."""
+
+    @property
+    def flops(self) -> Flops | None:
+        """FLOPs of a call by its batch size and its length; None where they are unknown."""
+        ...
+
+    @property
+    def figures(self) -> Mapping[str, object]: ...
+
+
+class Setup(Protocol):
+    """How the service is set up."""
+
+    @property
+    def device(self) -> str:
+        """The runtime's name of the device that computes; empty for the host."""
+        ...
+
+    @property
+    def figures(self) -> Mapping[str, object]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,8 +61,8 @@ class Harness:
     policy: BatchPolicy
     demand: Demand
     arrivals: Arrivals | None
-    model: ServedModel
-    shape: SessionShape
+    model: Answering
+    shape: Setup
     listener: Listener = nobody
     precision: Precision | None = None
     thresholds: LoadThresholds = USUAL_THRESHOLDS
@@ -62,8 +86,11 @@ class Harness:
 
     @property
     def device(self) -> str:
-        """The runtime's name of the device that computes; empty for the host."""
-        return device_of(self.shape.options.provider)
+        return self.shape.device
+
+    @property
+    def served_model(self) -> str:
+        return str(self.model.figures["served_model"])
 
     @property
     def expected_count(self) -> int:
@@ -78,7 +105,7 @@ class Harness:
             **self.shape.figures,
             "batch_max_count": self.policy.most,
             "batch_wait_us": self.policy.wait_ns / 1e3,
-            **self.model.side_work.figures,
+            **self.model.figures,
         }
 
     def test_of(self, record: LoadRecord, *, is_open: bool, steps: tuple[RateStep, ...] = ()) -> LoadTest:
@@ -114,6 +141,6 @@ def prepare(
         problem = f"{shape.session_count} sessions with {shape.replicas} runs at a time are {workers:,} workers"
         raise UnusableValueError("sessions, replicate", problem, f"a load test has {MOST_WORKERS:,} at most")
     service = model.service(shape)
-    require_batches(model.path, service.inputs, policy.most, workers)
+    require_batches(model.path.name, service.inputs, policy.most, workers)
     warm_up(service, policy, length)
     return Harness(service, policy, demand, arrivals, model, shape, listener)

@@ -11,13 +11,9 @@ import numpy.typing as npt
 from common.latency.statistics import QUANTILES, counts_for_limits, figures, ordered_percentile
 from common.latency.steady_state import SteadyState, steady_state
 from common.load.requests.batching import NEVER_NS, BatchPolicy
-<<<<<<< HEAD
 from common.load.requests.load_record import COMPLETED, NO_BATCH, OUTCOMES, LoadRecord, error_share
-from common.load.results.delays import delay_share, undelayed_us, widened_columns
-=======
-from common.load.requests.load_record import COMPLETED, NO_BATCH, OUTCOMES, LoadRecord
 from common.load.requests.rate_profile import RateStep
->>>>>>> 924c9c7c (10 --profile holds and ramps rates, with figures per step; every load leaves a log of HdrHistogram)
+from common.load.results.delays import delay_share, undelayed_us, widened_columns
 from common.load.results.precision import Precision
 from common.load.results.thresholds import USUAL_THRESHOLDS, LoadThresholds
 from common.load.results.validity import (
@@ -35,6 +31,7 @@ LEAST_LEVEL_BATCHES = 5  # of a size, to say what its batches usually take
 # Stages of a call, in their order; a service has those that it needs.
 STAGES = (
     *("decode", "resize", "normalize", "assemble", "host_to_device", "session_run", "device_to_host", "postprocess"),
+    "round_trip",
 )
 COPIES, RUN = ("host_to_device", "device_to_host"), "session_run"
 LIMITED = ("p50", "p90", "p95", "p99", "p99_9", "mean", "jitter")
@@ -62,11 +59,8 @@ class LoadTest:
     is_open: bool
     flops: Flops | None = None
     precision: Precision | None = None
-<<<<<<< HEAD
     thresholds: LoadThresholds = USUAL_THRESHOLDS
-=======
     steps: tuple[RateStep, ...] = ()
->>>>>>> 924c9c7c (10 --profile holds and ramps rates, with figures per step; every load leaves a log of HdrHistogram)
 
     @property
     def validity(self) -> LoadValidity:
@@ -193,10 +187,10 @@ def warmup_count(record: LoadRecord, state: SteadyState) -> int:
 
 def counted_latencies_us(record: LoadRecord, first: int) -> Samples:
     """Return the latencies that count: what callers waited, from the first steady request on."""
-    return record.waited_us[_skipped(record, first) :]
+    return record.waited_us[skipped_count(record, first) :]
 
 
-def _skipped(record: LoadRecord, first: int) -> int:
+def skipped_count(record: LoadRecord, first: int) -> int:
     return int(record.is_waited[:first].sum())
 
 
@@ -220,7 +214,7 @@ def summary(test: LoadTest, state: SteadyState) -> dict[str, object]:
     record, validity = test.record, test.validity
     counts = record.counts
     first = warmup_count(record, state)
-    counted, undelayed = counted_latencies_us(record, first), undelayed_us(record)[_skipped(record, first) :]
+    counted, undelayed = counted_latencies_us(record, first), undelayed_us(record)[skipped_count(record, first) :]
     is_judged = validity.status == "valid" and len(counted) > 0
     batches, late_us = record.batches, _us(record.late_ns)
     waits = depths(record, record.intended_ns)
@@ -252,11 +246,7 @@ def summary(test: LoadTest, state: SteadyState) -> dict[str, object]:
         "batch_steady_state": state.kind,
         "warmup_request_count": first,
         "counted_request_count": len(counted),
-<<<<<<< HEAD
-        **(_latencies(counted, undelayed, test.latency_factor) if is_judged else NO_LATENCIES),
-=======
-        **(request_figures(counted, test.latency_factor) if is_judged else NO_LATENCIES),
->>>>>>> 924c9c7c (10 --profile holds and ramps rates, with figures per step; every load leaves a log of HdrHistogram)
+        **(request_figures(counted, undelayed, test.latency_factor) if is_judged else NO_LATENCIES),
         "counts_for_limits": counts_for_limits(counted, test.latency_factor) if is_judged else {},
         **_queueing(record, first if is_judged else None),
         "latency_shares": latency_shares(record, first),
@@ -291,11 +281,7 @@ def _padding_figures(test: LoadTest) -> dict[str, float | None]:
     return figures
 
 
-<<<<<<< HEAD
-def _latencies(counted_us: Samples, undelayed: Samples, least_factor: float) -> dict[str, float | None]:
-=======
-def request_figures(counted_us: Samples, least_factor: float) -> dict[str, float | None]:
->>>>>>> 924c9c7c (10 --profile holds and ramps rates, with figures per step; every load leaves a log of HdrHistogram)
+def request_figures(counted_us: Samples, undelayed: Samples, least_factor: float) -> dict[str, float | None]:
     """Return percentiles, mean and deviation of the request latencies, each with its limits."""
     found = figures(counted_us, least_factor)
     if (counted_us != undelayed).any():

@@ -11,7 +11,14 @@ import numpy as np
 from common.load.requests.batching import NEVER_NS
 from common.load.requests.load_record import CANCELLED, NO_BATCH, LoadRecord, TimesNs
 from common.load.requests.rate_profile import RateStep
-from common.load.results.load_figures import NO_LATENCIES, LoadTest, request_figures
+from common.load.results.delays import undelayed_us
+from common.load.results.load_figures import (
+    NO_LATENCIES,
+    LoadTest,
+    counted_latencies_us,
+    request_figures,
+    skipped_count,
+)
 from common.load.results.validity import LoadValidity, utilization
 
 if TYPE_CHECKING:
@@ -71,9 +78,10 @@ def _figures(test: LoadTest, warmup_count: int) -> dict[str, object]:
     """Return what became of the requests of a step."""
     record = test.record
     validity = test.validity if len(record) else LoadValidity("valid")  # a step without a rate
-    counts, counted = record.counts, record.latencies_us[int(record.is_completed[:warmup_count].sum()) :]
+    counts, counted = record.counts, counted_latencies_us(record, warmup_count)
+    undelayed = undelayed_us(record)[skipped_count(record, warmup_count) :]
     is_judged = validity.status == "valid" and len(counted) > 0
-    latencies = request_figures(counted, test.latency_factor) if is_judged else NO_LATENCIES
+    latencies = request_figures(counted, undelayed, test.latency_factor) if is_judged else NO_LATENCIES
     return {
         "validity": validity.status,
         "validity_reason": validity.reason,

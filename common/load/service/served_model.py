@@ -19,6 +19,7 @@ from common.onnx_graph.counts import count_nodes
 from common.onnx_graph.load import LoadedModel, load_model
 from common.runtime.inputs.given import given_arrays, make_feeds
 from common.runtime.inputs.images import Array
+from common.runtime.provider_table import device_of
 from common.runtime.session import SessionSettings
 
 SAMPLES = 4  # different requests; more would only fill memory
@@ -63,6 +64,11 @@ class SessionShape:
         return self.concurrency.is_possible(self.session_count, self.options, self.replicas)
 
     @property
+    def device(self) -> str:
+        """The runtime's name of the device that computes; empty for the host."""
+        return device_of(self.options.provider)
+
+    @property
     def figures(self) -> SessionColumns:
         options = self.options
         return {
@@ -92,6 +98,10 @@ class ServedModel:
     samples: tuple[Mapping[str, Array], ...]
     variable: Mapping[str, int]
     side_work: SideWork = NO_SIDE_WORK
+
+    @property
+    def figures(self) -> dict[str, object]:
+        return {"served_model": self.path.name, "endpoint": None, **self.side_work.figures}
 
     def with_side_work(self, images: Path | None, normalization: str, top_k: int | None) -> ServedModel:
         """Return the model with requests that bring images of a folder or file, and are answered by top classes.

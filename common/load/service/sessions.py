@@ -45,7 +45,7 @@ def batched_inputs(session: Session) -> frozenset[str]:
     return frozenset(name for name, axes in dynamic_axes(session).items() if BATCH_AXIS in axes)
 
 
-def require_batches(model: Path, inputs: Inputs, most: int, worker_count: int = 1) -> None:
+def require_batches(model: str, inputs: Inputs, most: int, worker_count: int = 1) -> None:
     """Refuse batches that the model does not take, or the memory does not hold.
 
     Args:
@@ -55,7 +55,7 @@ def require_batches(model: Path, inputs: Inputs, most: int, worker_count: int = 
         UnusableValueError: the first axes are fixed, or the inputs of the batches are larger than free memory.
     """
     if most > 1 and not inputs.batched:
-        problem = f"{most}, but no input of {model.name} has a first axis of any size, so it takes no batches"
+        problem = f"{most}, but no input of {model} has a first axis of any size, so it takes no batches"
         raise UnusableValueError("batch_max", problem, "use <replicate> for concurrent runs, or export it with one")
     row_bytes = sum(array.nbytes for name, array in inputs.samples[0].items() if name in inputs.batched)
     needed, free = most * row_bytes * worker_count, free_bytes()

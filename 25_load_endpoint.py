@@ -1,0 +1,95 @@
+"""Load a model at a remote endpoint that speaks KServe's v2 protocol, by HTTP or gRPC, and measure what it delivers.
+
+Reads   what the endpoint says of its model; with --replay arrivals.
+Writes  load_endpoint.json (what the endpoint says of its model); of the load load_requests.csv, load_batches.csv,
+        load_summary.json, load_steps.csv and load_histogram.hlog, as 10_load_test.py does.
+
+Triton, OpenVINO Model Server, KServe, MLServer and others speak that protocol. Requests come as in 10_load_test.py, and
+latency counts from the intended start, here: the way there and back is in it. Each connection has one batch under way
+at most. A request that finds none free waits, and a queue that grows is `overload`.
+
+A request is one row of the inputs; axes of any size beside the first get theirs by --dim INPUT.AXIS=N.
+
+EXAMPLE of input (what an endpoint says of its model) and output (load_requests.csv), some columns:
+
+    {"name": "resnet50", "inputs": [{"name": "image", "datatype": "FP32", "shape": [-1, 3, 224, 224]}], ...}
+
+    request_index,outcome,load_batch_index,intended_us,started_us,ended_us,round_trip_us
+    0,completed,0,0,41.9,23101.2,22780.3
+    1,completed,1,17971.2,18110.6,41202.7,22821.0
+
+    python 25_load_endpoint.py --endpoint http://127.0.0.1:8000 --served-model resnet50 --rate 40 --duration 60s
+    python 25_load_endpoint.py --endpoint grpc://127.0.0.1:8001 --served-model resnet50 --profile 60s:10,60s:10-50
+    python 25_load_endpoint.py --endpoint https://models.example.org --served-model bert --dim ids.1=128 --users 8
+"""
+
+from __future__ import annotations
+
+if __name__ == "__main__":
+    from common import startup
+
+    startup.begin()  # first of all: the imports below take most of a second
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, cast
+
+from common import cli, observer
+from common.artifacts.transaction import Transaction
+from common.cli import load_stage
+from common.ingest import TOKEN_FILE
+from common.load.generator.harness import Harness
+from common.load.requests.demand import KINDS
+from common.load.results.load_tables import load_tables
+from common.load.settings import EndpointLoad, EndpointSettings, checked
+from common.load.telemetry import telemetry_to
+from common.profiling.trace.utilization import peak_resident_bytes
+from common.view.load.load_text import load_report
+from common.view.load.steps_text import steps_report
+
+if TYPE_CHECKING:
+    from common.table_rows import LoadEndpointDocument
+
+SCRIPT = "25_load_endpoint.py"
+
+
+def arguments() -> cli.Parser:
+    parser = cli.Parser(SCRIPT, __doc__ or "")
+    load_stage.endpoint_flags(parser)
+    parser.shared("--dim", help="size of a free axis, as INPUT.AXIS=N; repeatable")
+    parser.shared("--input")
+    load_stage.schedule_flags(parser, KINDS)
+    load_stage.course_flags(parser)
+    load_stage.user_flags(parser)
+    load_stage.batching_flags(parser)
+    load_stage.telemetry_flags(parser)
+    return parser
+
+
+def load(stage: cli.StageRun, transaction: Transaction, asked: EndpointLoad, harness: Harness) -> None:
+    """Load the endpoint, and write the tables."""
+    transaction.reserve(load_stage.ROWS_RESERVED * harness.expected_count)
+    with observer.link_meter(harness.device) as link:
+        test = harness.load()
+        setup = {**harness.figures, **link()}
+    transaction.release()  # the disk may have filled meanwhile
+    tables = load_tables(test, setup, {**observer.process_figures(), "peak_resident_bytes": peak_resident_bytes()})
+    transaction.add_document("load_endpoint", cast("LoadEndpointDocument", asked.document))
+    load_stage.add_load(transaction, tables)
+    stage.note(*tables.lacks)
+    stage.show("\n".join(filter(None, (load_report(tables.summary), steps_report(tables.steps)))))
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    with cli.stage(arguments(), argv) as stage:
+        given = stage.settings
+        asked = EndpointSettings.of(checked(given.values, given.given)).asked()
+        stage.set_model(asked.model.model_id, asked.model.metadata.name, asked.model.dimensions)
+        with stage.writing() as transaction:
+            token_file = given.post_token or given.out / TOKEN_FILE
+            with telemetry_to(given.post, token_file, asked.model.metadata.name, stage.note) as listener:
+                load(stage, transaction, asked, asked.harness(listener))
+    return 0
+
+
+if __name__ == "__main__":
+    cli.run(main)
