@@ -42,7 +42,7 @@ class Call:
 
 @dataclass
 class Scripted:
-    """A scripted endpoint that answers ``infer`` by a function, and metadata as it should; ``calls`` are its requests."""
+    """A scripted endpoint: its address, and the calls that came to it."""
 
     url: str
     calls: list[Call] = field(default_factory=list)
@@ -98,7 +98,7 @@ def scripted(
             self.end_headers()
             self.wfile.write(content)
 
-        do_GET = do_POST = answer
+        do_GET = do_POST = answer  # noqa: N815 - names that http.server calls
 
         def log_message(self, *_: object) -> None:
             """Say nothing."""

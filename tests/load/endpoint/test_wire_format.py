@@ -42,7 +42,10 @@ def test_a_request_as_text_is_that_of_the_specification():
 
 
 def test_a_request_as_bytes_has_them_after_its_json_and_their_sizes_in_it():
-    tensors = [WireTensor(IMAGE, [raw_bytes(row) for row in ROWS]), WireTensor(NAMES, [raw_bytes(row) for row in TEXTS])]
+    tensors = [
+        WireTensor(IMAGE, [raw_bytes(row) for row in ROWS]),
+        WireTensor(NAMES, [raw_bytes(row) for row in TEXTS]),
+    ]
     body, length = binary_request(tensors)
     assert body[length:] == FLOATS + STRINGS
     assert json.loads(body[:length]) == {
