@@ -219,7 +219,7 @@ def test_a_triton_that_is_killed_amid_the_load(server, tmp_path, scheme, monkeyp
         url = getattr(doomed, scheme)
         flags = ("--dim", "image.2=5", "--rate", "50", "--duration", "1s", "--arrivals", "constant")
         done = load(url, tmp_path / "out", *flags, "--connections", "1")
-    summary, requests = summary_of(done, tmp_path / "out")
+    summary, _ = summary_of(done, tmp_path / "out")
     assert summary["completed_count"] == 20 and summary["failed_count"] == 30
     assert all("no answer" in reason for reason in summary["failure_reasons"])
     assert json.loads((tmp_path / "out" / "load_summary.meta.json").read_text())["stage"] == SCRIPT
