@@ -13,7 +13,7 @@ from typing import Any
 from common.errors import PipelineError
 from common.load.endpoint.address import Address
 from common.load.endpoint.tensors import (
-    Answer,
+    AnsweredTensor,
     MalformedAnswerError,
     ModelMetadata,
     TensorForm,
@@ -96,7 +96,7 @@ class GrpcCaller:
             ).SerializeToString()
         )
 
-    def infer(self, request: bytes) -> tuple[str, list[Answer]]:
+    def infer(self, request: bytes) -> tuple[str, list[AnsweredTensor]]:
         """Send a request, and return the model's name and its outputs.
 
         Raises:
@@ -133,7 +133,7 @@ def _fields(tensor: Any) -> dict[str, Any]:
     return {"name": tensor.name, "datatype": tensor.datatype, "shape": [*tensor.shape]}
 
 
-def answers_of(message: Any) -> tuple[str, list[Answer]]:
+def answers_of(message: Any) -> tuple[str, list[AnsweredTensor]]:
     """Return the name of the model and the outputs of an answer; values are raw, or typed as the outputs are.
 
     Raises:
@@ -144,6 +144,8 @@ def answers_of(message: Any) -> tuple[str, list[Answer]]:
     if raw and len(raw) != len(forms):
         raise MalformedAnswerError(f"{len(raw)} raw contents for {len(forms)} outputs")
     if raw:
-        return message.model_name, [Answer(form, len(content)) for form, content in zip(forms, raw, strict=True)]
+        return message.model_name, [
+            AnsweredTensor(form, len(content)) for form, content in zip(forms, raw, strict=True)
+        ]
     counts = [sum(len(values) for _, values in output.contents.ListFields()) for output in message.outputs]
-    return message.model_name, [Answer(form, None, count) for form, count in zip(forms, counts, strict=True)]
+    return message.model_name, [AnsweredTensor(form, None, count) for form, count in zip(forms, counts, strict=True)]

@@ -19,7 +19,7 @@ from urllib.parse import quote
 from common.errors import PipelineError
 from common.load.endpoint.address import Address
 from common.load.endpoint.tensors import (
-    Answer,
+    AnsweredTensor,
     MalformedAnswerError,
     ModelMetadata,
     TensorForm,
@@ -71,7 +71,7 @@ class HttpCaller:
         """Return the body of a request, and how long its JSON is."""
         return binary_request(tensors) if self.is_binary else json_request(tensors)
 
-    def infer(self, request: tuple[bytes, int]) -> tuple[str, list[Answer]]:
+    def infer(self, request: tuple[bytes, int]) -> tuple[str, list[AnsweredTensor]]:
         """Send a request, and return the model's name and its outputs.
 
         Raises:
@@ -165,7 +165,7 @@ def binary_request(tensors: Sequence[WireTensor]) -> tuple[bytes, int]:
     return b"".join([head, *contents]), len(head)
 
 
-def answers_of(content: bytes, json_length: str | None) -> tuple[str, list[Answer]]:
+def answers_of(content: bytes, json_length: str | None) -> tuple[str, list[AnsweredTensor]]:
     """Return the name of the model and the outputs of an answer.
 
     Args:
@@ -185,10 +185,10 @@ def answers_of(content: bytes, json_length: str | None) -> tuple[str, list[Answe
     return str(fields.get("model_name") or ""), answers
 
 
-def _answer(output: Mapping[str, Any]) -> Answer:
+def _answer(output: Mapping[str, Any]) -> AnsweredTensor:
     form = TensorForm(str(output["name"]), str(output["datatype"]), tuple(map(int, output["shape"])))
     size = (output.get("parameters") or {}).get("binary_data_size")
-    return Answer(form, int(size)) if size is not None else Answer(form, None, _count(output["data"]))
+    return AnsweredTensor(form, int(size)) if size is not None else AnsweredTensor(form, None, _count(output["data"]))
 
 
 def _count(data: Any) -> int:

@@ -63,7 +63,7 @@ class WireTensor:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class AnsweredTensor:
     """An output of an answer; ``size`` is that of its bytes, or None where ``count`` values came as text."""
 
     form: TensorForm
@@ -114,7 +114,7 @@ def _form(tensor: Mapping[str, Any]) -> TensorForm:
     return TensorForm(str(tensor["name"]), datatype, tuple(map(int, tensor["shape"])))
 
 
-def require_answers(metadata: ModelMetadata, name: str, answers: Iterable[Answer], row_count: int) -> None:
+def require_answers(metadata: ModelMetadata, name: str, answers: Iterable[AnsweredTensor], row_count: int) -> None:
     """Check that an answer has all outputs of the model, each with as many values as its shape says.
 
     Args:
@@ -133,7 +133,7 @@ def require_answers(metadata: ModelMetadata, name: str, answers: Iterable[Answer
         _require_values(form, answer, row_count)
 
 
-def _require_values(form: TensorForm, answer: Answer, row_count: int) -> None:
+def _require_values(form: TensorForm, answer: AnsweredTensor, row_count: int) -> None:
     shape, datatype = answer.form.shape, answer.form.datatype
     if datatype != form.datatype or len(shape) != len(form.shape):
         raise MalformedAnswerError(f"output {form.name} is {datatype} {[*shape]}, not {form.datatype} {[*form.shape]}")

@@ -9,7 +9,7 @@ import pytest
 from common.errors import PipelineError
 from common.load.endpoint.by_http import answers_of, binary_request, json_request
 from common.load.endpoint.tensors import (
-    Answer,
+    AnsweredTensor,
     ModelMetadata,
     TensorForm,
     WireTensor,
@@ -75,14 +75,14 @@ def test_an_answer_as_bytes():
     head = b'{"model_name": "double", "outputs": [{"name": "twice", "datatype": "FP32", "shape": [2, 2], '
     head += b'"parameters": {"binary_data_size": 16}}]}'
     form = TensorForm("twice", "FP32", (2, 2))
-    assert answers_of(head + FLOATS, str(len(head))) == ("double", [Answer(form, 16)])
+    assert answers_of(head + FLOATS, str(len(head))) == ("double", [AnsweredTensor(form, 16)])
     with pytest.raises(PipelineError, match="malformed answer: 15 bytes after the JSON"):
         answers_of(head + FLOATS[1:], str(len(head)))
 
 
 def test_an_answer_as_text_may_be_nested():
     body = b'{"outputs": [{"name": "twice", "datatype": "FP32", "shape": [2, 2], "data": [[1, 2], [3, 4]]}]}'
-    assert answers_of(body, None) == ("", [Answer(TensorForm("twice", "FP32", (2, 2)), None, 4)])
+    assert answers_of(body, None) == ("", [AnsweredTensor(TensorForm("twice", "FP32", (2, 2)), None, 4)])
 
 
 @pytest.mark.parametrize(
@@ -110,16 +110,16 @@ MODEL = ModelMetadata("double", "", (IMAGE,), (TensorForm("twice", "FP32", (-1, 
 @pytest.mark.parametrize(
     ("name", "answer", "problem"),
     [
-        ("triple", Answer(TensorForm("twice", "FP32", (2, 2)), 16), "it is of model triple, not of double"),
-        ("", Answer(TensorForm("thrice", "FP32", (2, 2)), 16), "output twice is missing"),
-        ("", Answer(TensorForm("twice", "FP32", (1, 2)), 8), "output twice has 1 rows for 2 requests"),
-        ("", Answer(TensorForm("twice", "FP64", (2, 2)), 32), "output twice is FP64"),
-        ("", Answer(TensorForm("twice", "FP32", (2, 2)), 12), "output twice has 12 bytes for FP32"),
-        ("", Answer(TensorForm("twice", "FP32", (2, 2)), None, 3), "output twice has 3 values"),
+        ("triple", AnsweredTensor(TensorForm("twice", "FP32", (2, 2)), 16), "it is of model triple, not of double"),
+        ("", AnsweredTensor(TensorForm("thrice", "FP32", (2, 2)), 16), "output twice is missing"),
+        ("", AnsweredTensor(TensorForm("twice", "FP32", (1, 2)), 8), "output twice has 1 rows for 2 requests"),
+        ("", AnsweredTensor(TensorForm("twice", "FP64", (2, 2)), 32), "output twice is FP64"),
+        ("", AnsweredTensor(TensorForm("twice", "FP32", (2, 2)), 12), "output twice has 12 bytes for FP32"),
+        ("", AnsweredTensor(TensorForm("twice", "FP32", (2, 2)), None, 3), "output twice has 3 values"),
     ],
 )
 def test_an_answer_that_is_not_of_the_request(name, answer, problem):
-    require_answers(MODEL, "double", [Answer(TensorForm("twice", "FP32", (2, 2)), 16)], 2)
+    require_answers(MODEL, "double", [AnsweredTensor(TensorForm("twice", "FP32", (2, 2)), 16)], 2)
     with pytest.raises(PipelineError, match=problem):
         require_answers(MODEL, name, [answer], 2)
 
@@ -155,8 +155,8 @@ def test_messages_of_grpc_are_those_of_the_proto():
     response = by_grpc.require_grpc()[1].ModelInferResponse
     raw = length_delimited(1, b"double") + length_delimited(5, output) + length_delimited(6, FLOATS)
     form = TensorForm("twice", "FP32", (2, 2))
-    assert by_grpc.answers_of(response.FromString(raw)) == ("double", [Answer(form, 16)])
+    assert by_grpc.answers_of(response.FromString(raw)) == ("double", [AnsweredTensor(form, 16)])
     typed = output + length_delimited(5, length_delimited(6, struct.pack("<4f", 1, 2, 3, 4)))  # fp32_contents
-    assert by_grpc.answers_of(response.FromString(length_delimited(5, typed))) == ("", [Answer(form, None, 4)])
+    assert by_grpc.answers_of(response.FromString(length_delimited(5, typed))) == ("", [AnsweredTensor(form, None, 4)])
     with pytest.raises(PipelineError, match="2 raw contents for 1 outputs"):
         by_grpc.answers_of(response.FromString(raw + length_delimited(6, b"")))
