@@ -24,7 +24,7 @@ ENDANGERED = {
     "NPU": ("npu_summary", "bottlenecks"),
     "load": (
         *("load_summary", "load_best", "load_fleet", "endurance_summary", "load_interference", "loadgen_summary"),
-        "provider_comparison",
+        *("load_endpoint", "provider_comparison"),
     ),
     "comparison": ("comparison", "paired_comparison", "run_history", "metrics"),
     "dashboard": ("dashboard_summary",),

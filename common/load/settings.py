@@ -308,6 +308,9 @@ class EndpointLoad:
         """
         settings = self.settings
         service = settings.service(self.model, is_binary=self.is_binary)
+        if settings.policy.most > 1 and not self.model.batched:
+            problem = f"{settings.policy.most}, but no input of {settings.served_model} has a first axis of any size"
+            raise UnusableValueError("batch_max", problem, "leave it out; <connections> are concurrent calls")
         require_batches(settings.served_model, service.inputs, settings.policy.most, service.worker_count)
         warm_up(service, settings.policy, 0)
         demand = (settings.policy, settings.demand, self.arrivals)

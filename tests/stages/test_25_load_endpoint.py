@@ -135,6 +135,7 @@ def test_what_is_refused(tmp_path, flags, code, line):
     [
         ({}, ("--served-model", "triple"), 2, "--served-model: triple is no model of http://127"),
         ({}, ("--dim", "image.1=5"), 2, "--dim: image.1 is no free axis of an input; free axes are image.0"),
+        ({}, ("--dim", "image.0=2", "--batch-max", "2"), 2, "leave it out; --connections are concurrent calls"),
         ({"metadata": b"<html>"}, (), 1, "malformed answer: no JSON; is a server with KServe's v2 protocol there?"),
         ({"metadata": {"name": "other", "inputs": [], "outputs": []}}, (), 1, "answers for the model other, not for"),
         ({"infer": lambda call: (400, {}, b'{"error": "no"}')}, (), 1, "answers 400: no"),

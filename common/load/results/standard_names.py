@@ -22,7 +22,7 @@ from common.load.requests.load_record import LoadRecord, Outcome
 Value = Callable[[LoadRecord], float]
 NS_PER_US = 1e3
 INPUT_STAGES = ("decode", "resize", "normalize", "assemble", "host_to_device")
-RUN = "session_run"
+ROUND_TRIP = "round_trip"
 OUTPUT_STAGES = ("device_to_host", "postprocess")
 HANDLES = "process.windows.handle.count" if os.name == "nt" else "process.unix.file_descriptor.count"
 
@@ -92,7 +92,7 @@ TRITON = (
         _spent_us(*INPUT_STAGES),
     ),
     TritonCounter(
-        "nv_inference_compute_infer_duration_us", "sum over the requests of `session_run_us`", _spent_us(RUN)
+        "nv_inference_compute_infer_duration_us", "sum over the requests of `session_run_us`", _spent_us("session_run")
     ),
     TritonCounter(
         "nv_inference_compute_output_duration_us",
@@ -114,7 +114,7 @@ def standard_metrics(record: LoadRecord, process: Mapping[str, int | None]) -> d
         process: what the process held at its end, by the columns of endurance.
     """
     held = {metric.name: value for metric in PROCESS if (value := process.get(metric.column)) is not None}
-    is_unknown = RUN not in record.stages  # what an endpoint computes
+    is_unknown = ROUND_TRIP in record.stages  # what an endpoint computes
     counters = [counter for counter in TRITON if not (is_unknown and "_compute_" in counter.name)]
     return {**{counter.name: counter.value(record) for counter in counters}, **held}
 

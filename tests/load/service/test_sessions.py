@@ -83,18 +83,18 @@ def test_every_worker_is_warmed_up_with_every_size(added):
 def test_a_model_without_a_free_first_axis_takes_no_batches(tmp_path):
     fixed = session_of({"x": [1, 3]}, [helper.make_node("Relu", ["x"], ["sum"])])
     inputs = Inputs([{"x": np.zeros((1, 3), np.float32)}], batched_inputs(fixed), {})
-    require_batches(tmp_path / "fixed.onnx", inputs, 1)
+    require_batches("fixed.onnx", inputs, 1)
     with pytest.raises(UnusableValueError, match=r"<batch_max>: 2, but no input of fixed.onnx .* use <replicate>"):
-        require_batches(tmp_path / "fixed.onnx", inputs, 2)
+        require_batches("fixed.onnx", inputs, 2)
 
 
 def test_batches_that_memory_does_not_hold_are_refused(tmp_path):
     inputs = Inputs([{"x": np.zeros((1, 1000), np.float32)}], frozenset({"x"}), {})
-    require_batches(tmp_path / "m.onnx", inputs, 8)
+    require_batches("m.onnx", inputs, 8)
     with pytest.raises(
         UnusableValueError, match=r"<batch_max>: 65,536, but the inputs of its batches take 2.62e\+08 GB"
     ):
-        require_batches(tmp_path / "m.onnx", inputs, 65_536, 10**9)
+        require_batches("m.onnx", inputs, 65_536, 10**9)
 
 
 @pytest.mark.parametrize("free", [None, 8 * 4000])
@@ -102,10 +102,10 @@ def test_free_memory_is_what_the_process_may_take_where_that_is_known(tmp_path, 
     """A control group may leave less than the host has."""
     monkeypatch.setattr(sessions, "free_bytes", lambda: free)
     inputs = Inputs([{"x": np.zeros((1, 1000), np.float32)}], frozenset({"x"}), {})
-    require_batches(tmp_path / "m.onnx", inputs, 8)
+    require_batches("m.onnx", inputs, 8)
     refused = contextlib.nullcontext() if free is None else pytest.raises(UnusableValueError, match="GB are free")
     with refused:
-        require_batches(tmp_path / "m.onnx", inputs, 9)
+        require_batches("m.onnx", inputs, 9)
 
 
 def test_a_failing_run_says_why():
