@@ -33,7 +33,7 @@ def board_flags(parser: Parser, precisions: Sequence[str], usual: str, launches:
 
 def search_flags(parser: Parser, more: str = "") -> None:
     """Add when a search ends, and the file with the defaults, which gives ``more`` flags their defaults, too."""
-    text = "end the search for all plans after this time, as Ctrl-C does, with the best plans so far and their gaps"
+    text = "end the search for all plans after this processor time, as Ctrl-C does: best plans so far, and their gaps"
     parser.setting("--time-limit", metavar="SECONDS", help=text, **AMOUNT)
     text = "end each search after this work per 1,000 steps of the host, in the solver's deterministic seconds"
     parser.setting("--effort", metavar="X", help=text, **AMOUNT)

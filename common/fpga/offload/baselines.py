@@ -47,13 +47,16 @@ def greedy(problem: Problem, budget: Spending | None = None) -> Assignment:
 
 
 def extended(plan: Assignment, options: Sequence[int], scheduler: Scheduler, budget: Spending) -> Assignment:
-    """Add calls of these options over items that a plan leaves to the host, while one shortens the run."""
-    best, best_us, is_better = plan, scheduler.finish_us(plan), True
+    """Add calls of these options over items that a plan leaves to the host, while one shortens the run.
+
+    Each trial is in the better order of :meth:`Scheduler.ordered`.
+    """
+    (best_us, best), is_better = scheduler.ordered(plan), True
     while is_better:
         is_better = False
         for index in options:
-            for longer in _with_call(best, index, scheduler.problem):
-                finish_us = math.inf if budget.is_late else scheduler.finish_us(longer)
+            for trial in _with_call(best, index, scheduler.problem):
+                finish_us, longer = (math.inf, trial) if budget.is_late else scheduler.ordered(trial)
                 if finish_us < best_us - LEAST_US:
                     best, best_us, is_better = longer, finish_us, True
                     break

@@ -22,7 +22,7 @@ class Watch(Protocol):
         """Start the clock."""
 
     def left_s(self) -> float:
-        """Return the seconds until the search must end; 0 or less at once."""
+        """Return the seconds until the search must end, on whatever clock; 0 or less at once."""
 
     def hear(self, plan_us: float, bound_us: float) -> None:
         """Take note of the finish of the best plan so far and of the best proven bound."""

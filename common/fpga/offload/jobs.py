@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import heapq
+import math
+from bisect import bisect, insort
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -42,23 +44,46 @@ def list_schedule(jobs: Sequence[Job]) -> list[float]:
 
     The host keeps its order: each of its jobs waits for the one before.
     """
-    waits, followers = links(jobs, [])
-    return _run(jobs, waits, followers, range(len(jobs)))
+    return _run(jobs, *links(jobs, []))
 
 
-def urgent_first(jobs: Sequence[Job]) -> list[float]:
-    """Return start times if each resource, when it is free, takes the waiting job with the longest path to the end.
+def into_pauses(jobs: Sequence[Job]) -> list[float]:
+    """Return start times if the jobs, that with the longest path to the end first, take the first pause long enough.
 
-    A job that is needed late fills the time in which nothing else can start (list scheduling by critical path, Graham
-    1969; Kohler 1975).
+    A job that is needed late fills a pause of its resource and delays none that is needed sooner. Nor does it begin
+    just before an urgent one arrives, as it would if a free resource never waited (serial schedule generation, Kolisch
+    1996; ranks by critical path, Kohler 1975).
     """
     waits, followers = links(jobs, [])
     paths_us = _paths_to_end(jobs, waits, followers)
-    ranked = sorted(range(len(jobs)), key=lambda index: (-paths_us[index], index))
-    ranks = [0] * len(jobs)
-    for rank, index in enumerate(ranked):
-        ranks[index] = rank
-    return _run(jobs, waits, followers, ranks)
+    ready_us, starts = [0.0] * len(jobs), [-1.0] * len(jobs)
+    busy: dict[str, list[tuple[float, float]]] = {}  # starts and ends on each resource
+    queue = [(-paths_us[index], index) for index in range(len(jobs)) if not waits[index]]
+    heapq.heapify(queue)
+    while queue:
+        _, index = heapq.heappop(queue)
+        job = jobs[index]
+        taken = busy.setdefault(job.resource, [])
+        starts[index] = start = _first_pause(taken, ready_us[index], job.duration_us)
+        insort(taken, (start, start + job.duration_us))
+        for follower, lag_us in followers[index]:
+            ready_us[follower] = max(ready_us[follower], start + job.duration_us + lag_us)
+            waits[follower] -= 1
+            if not waits[follower]:
+                heapq.heappush(queue, (-paths_us[follower], follower))
+    if any(waits):
+        raise ValueError("calls wait for each other")
+    return starts
+
+
+def _first_pause(taken: Sequence[tuple[float, float]], ready_us: float, duration_us: float) -> float:
+    """Return when a job of this duration can start at the earliest beside those that are there, ordered by start."""
+    start = ready_us
+    for begin, end in taken[max(0, bisect(taken, (ready_us, math.inf)) - 1) :]:
+        if start + duration_us <= begin:
+            break
+        start = max(start, end)
+    return start
 
 
 def _paths_to_end(
@@ -89,8 +114,7 @@ def in_order(jobs: Sequence[Job], order: Sequence[JobKey]) -> list[float]:
         if job.resource in last:
             pairs.append((last[job.resource], number[job.key]))
         last[job.resource] = number[job.key]
-    waits, followers = links(jobs, pairs)
-    return _run(jobs, waits, followers, range(len(jobs)))
+    return _run(jobs, *links(jobs, pairs))
 
 
 def links(jobs: Sequence[Job], pairs: Sequence[tuple[int, int]]) -> tuple[list[int], list[list[tuple[int, float]]]]:
@@ -110,26 +134,21 @@ def links(jobs: Sequence[Job], pairs: Sequence[tuple[int, int]]) -> tuple[list[i
     return waits, followers
 
 
-def _run(
-    jobs: Sequence[Job],
-    waits: list[int],
-    followers: Sequence[Sequence[tuple[int, float]]],
-    ranks: Sequence[int],
-) -> list[float]:
+def _run(jobs: Sequence[Job], waits: list[int], followers: Sequence[Sequence[tuple[int, float]]]) -> list[float]:
     """Return start times; a job whose resource is busy is queued again for the time when it is free.
 
-    If several jobs could start at one time, the one with the lowest rank starts.
+    If several jobs could start at one time, the first of them starts.
     """
     ready_us = [0.0] * len(jobs)
     free_us: dict[str, float] = {}
     starts = [-1.0] * len(jobs)
-    queue = [(0.0, ranks[index], index) for index in range(len(jobs)) if not waits[index]]
+    queue = [(0.0, index) for index in range(len(jobs)) if not waits[index]]
     heapq.heapify(queue)
     while queue:
-        start, _, index = heapq.heappop(queue)
+        start, index = heapq.heappop(queue)
         job = jobs[index]
         if (free := free_us.get(job.resource, 0.0)) > start:
-            heapq.heappush(queue, (free, ranks[index], index))
+            heapq.heappush(queue, (free, index))
             continue
         starts[index] = start
         end = free_us[job.resource] = start + job.duration_us
@@ -137,7 +156,7 @@ def _run(
             ready_us[follower] = max(ready_us[follower], end + lag_us)
             waits[follower] -= 1
             if not waits[follower]:
-                heapq.heappush(queue, (ready_us[follower], ranks[follower], follower))
+                heapq.heappush(queue, (ready_us[follower], follower))
     if any(waits):
         raise ValueError("calls wait for each other")
     return starts

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
 
-from common.fpga.offload.jobs import Job, JobKey, JobKind, in_order, list_schedule, urgent_first
+from common.fpga.offload.jobs import Job, JobKey, JobKind, in_order, into_pauses, list_schedule
 from common.fpga.offload.problem import Case, Floorplan, Problem, Wiring
 from common.intervals import ThreePoint
 
@@ -110,11 +110,21 @@ class Scheduler:
         except ValueError:
             return math.inf
 
-    def by_urgency(self, assignment: Assignment) -> Assignment:
-        """Return the same calls in the order in which urgent ones go first; they must not wait for each other."""
+    def ordered(self, assignment: Assignment) -> tuple[float, Assignment]:
+        """Return the same calls in the better of two orders, and their finish; infinite if they wait for each other.
+
+        Either the job that can start first does, or the urgent ones go first and the others fill their pauses.
+        """
         jobs = self.jobs(assignment)
-        begins = sorted((start, job.key) for job, start in zip(jobs, urgent_first(jobs), strict=True))
-        return replace(assignment, order=tuple(key for _, key in begins if key[0] != "host"))
+        try:
+            first_us, starts = _finish(jobs, list_schedule(jobs)), into_pauses(jobs)
+        except ValueError:
+            return math.inf, assignment
+        if first_us <= _finish(jobs, starts):
+            return first_us, replace(assignment, order=None)
+        begins = sorted((start, job.key) for job, start in zip(jobs, starts, strict=True))
+        urgent = replace(assignment, order=tuple(key for _, key in begins if key[0] != "host"))
+        return self.finish_us(urgent), urgent
 
     def spans(self, assignment: Assignment) -> dict[JobKey, tuple[float, float]]:
         """Return start and finish of every item of the host, call and transfer."""

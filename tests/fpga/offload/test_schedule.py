@@ -194,4 +194,42 @@ def test_a_call_that_is_needed_late_waits_for_those_that_are_needed_soon():
     )
     scheduler, both = Scheduler(given), plan(0, 1)
     assert scheduler.finish_us(both) == 30 + 10 + 40 + 9
-    assert scheduler.finish_us(scheduler.by_urgency(both)) == 10 + 40 + 9
+    assert scheduler.ordered(both)[0] == 10 + 40 + 9
+
+
+def test_a_call_that_is_needed_late_fills_a_pause_and_delays_no_urgent_one():
+    """The urgent chain leaves its engine after 5 for 9 on another one: too short for the late call, but not for 30."""
+    given = problem(
+        [99] * 5,
+        [
+            flow("x", None, [0], 0, 0),
+            flow("y", None, [4], 0, 0),
+            flow("a", 0, [1], 0, 0),
+            flow("b", 1, [2], 0, 0),
+            flow("c", 2, [3], 0, 0),
+            flow("d", 3, [], 0, 0, is_output=True),
+            flow("e", 4, [], 0, 0, is_output=True),
+        ],
+        [engine("E"), engine("F")],
+        [
+            option("first", [0], 0, 5),
+            option("short", [1], 1, 9),
+            option("second", [2], 0, 6),
+            option("long", [3], 1, 30),
+            option("late", [4], 0, 20),
+        ],
+    )
+    scheduler, all_calls = Scheduler(given), plan(0, 1, 2, 3, 4)
+    finish_us, ordered = scheduler.ordered(all_calls)
+    assert finish_us == scheduler.finish_us(ordered) == 5 + 9 + 6 + 30
+    assert scheduler.finish_us(all_calls) == 5 + 20 + 6 + 30  # a free engine that never waits takes the late call
+
+
+def test_calls_that_wait_for_each_other_have_no_order():
+    given = problem(
+        [9] * 4,
+        [flow("a", 0, [3], 0, 0), flow("b", 1, [2], 0, 0), flow("c", 2, [], 0, 0), flow("d", 3, [], 0, 0)],
+        [engine("E")],
+        [option("one", [0, 2], 0, 1), option("other", [1, 3], 0, 1)],
+    )
+    assert Scheduler(given).ordered(plan(0, 1))[0] == float("inf")

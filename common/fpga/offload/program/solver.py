@@ -64,8 +64,6 @@ def _solve(model: Any, budget: Spending, limit: float) -> _Run:
     solver.parameters.random_seed = budget.seed
     solver.parameters.num_workers = 1
     solver.parameters.max_deterministic_time = max(0.0, min(limit, budget.left))
-    if math.isfinite(left_s := budget.watch.left_s()):
-        solver.parameters.max_time_in_seconds = max(0.0, left_s)
     solver.parameters.linearization_level = 2
     solver.parameters.catch_sigint_signal = False  # else Ctrl-C ends the search but not the program
     solver.parameters.cp_model_probing_level = 0  # it took longer than the search

@@ -31,7 +31,7 @@ from common.intervals import ThreePoint
 CLOSE = 0.001  # gap that is close enough on a network of MANY_ITEMS: the whole program takes long to close it
 FEW_OPTIONS = 1000  # of a network that is bounded as a whole at first, which is quick
 MOST_OPTIONS = 3000  # of a network that is also solved as one program: a larger one takes too much memory
-WIDE = 0.01  # gap that is worth more effort
+WIDE = 0.005  # gap that is worth more effort
 WIDE_EFFORT = 20  # times the effort, for a wide gap
 SMALLER_SHARE = 0.25  # of the effort, to find a smaller plan of the same finish
 Status = Literal["optimal", "feasible"]
@@ -226,19 +226,15 @@ class _PlanSearch:
         regions = place(self.problem, sorted({(options[call.option].engine, call.instance) for call in calls}))
         is_one_each = len(covered) == len(set(covered)) and weight_bytes <= self.problem.memory_capacity_bytes
         if regions is not None and is_one_each:
-            plan = Assignment(tuple(calls), regions)
+            finish_us, plan = self.whole.scheduler.ordered(Assignment(tuple(calls), regions))
             self.whole.offer(plan)
-            finish_us = self.whole.scheduler.finish_us(plan)
             if begins and math.isfinite(finish_us):
                 spans = self.whole.scheduler.spans(plan)
                 served = {**{key: begin_us for key, (begin_us, _) in spans.items() if key[0] != "host"}, **begins}
                 self.whole.offer(replace(plan, order=tuple(sorted(served, key=served.__getitem__))))
-                self.whole.offer(self.whole.scheduler.by_urgency(plan))
             self.whole.raise_bound(bound_ns)
             if not self.whole.is_final and nanoseconds(finish_us - self.cut.loose_us) < self.whole.finish_ns:
-                longer = extended(plan, self.cut.loose, self.whole.scheduler, self.budget)
-                self.whole.offer(longer)
-                self.whole.offer(self.whole.scheduler.by_urgency(longer))
+                self.whole.offer(extended(plan, self.cut.loose, self.whole.scheduler, self.budget))
         self.whole.raise_bound(bound_ns)
         self._tell()
         return self.whole.finish_ns

@@ -20,6 +20,7 @@ from common.fpga.offload.problem import NONE, EngineType, Item, LaunchRule, Offl
 
 LOOSE_SHARE = 0.015  # of the host's time: most that the bound may lack
 LOOSER_SHARE = 0.1  # likewise, where the segments of the former leave a wide gap
+RETURN_SHARE = 1e-4  # likewise: least for which gates are taken back
 MOST_BESIDE = 200  # items beside a gate
 LARGE = 24  # items that a call can compute, in a segment that is worth loose items
 
@@ -65,10 +66,12 @@ class _Order:
         self.items = problem.items
         self.covers = [problem.options[index].covers for index in options]
         self.loss_us = [item.host_us for item in problem.items]
+        self.host_us = problem.host_only_us
         for option in (problem.options[index] for index in options):
             for item in option.covers:
                 self.loss_us[item] = min(self.loss_us[item], option.time_us.likely + option.launch_us.likely)
         self.may_move = {item for covers in self.covers for item in covers}
+        self.moving = sum(1 << item for item in self.may_move)
         size, last_on_host = len(problem.items), None
         self.before, self.after = [0] * size, [0] * size
         sources: list[set[int]] = []
@@ -88,13 +91,34 @@ class _Order:
         """Return the gates: each comes after the last, no call spans it, and all beside it is loose."""
         beside = {item: mask for item in self._unspanned() if (mask := self._beside(item)).bit_count() <= MOST_BESIDE}
         cuts = _Cuts(beside, self.loss_us, [item in self.may_move for item in range(len(self.items))])
-        left_us = loose_share * sum(item.host_us for item in self.items)
+        left_us = loose_share * self.host_us
         while (cheapest := cuts.cheapest()) is not None and cheapest[0] <= left_us:
             cost_us, gate = cheapest
             if self._is_ordered(cuts.gates, gate):
                 left_us -= cost_us
                 cuts.take(gate)
-        return cuts.gates
+        return self._without_costly(cuts.gates, beside)
+
+    def _without_costly(self, gates: Sequence[int], beside: Mapping[int, int]) -> Sequence[int]:
+        """Take gates back where that leaves a small segment to which loose items return, the most time first."""
+        ends = [None, *gates, None]
+        while (best := max(self._mergers(ends, beside), default=None)) is not None:
+            _, first, last = best
+            del ends[first + 1 : last]
+        return [gate for gate in ends if gate is not None]
+
+    def _mergers(self, ends: Sequence[int | None], beside: Mapping[int, int]) -> Iterator[tuple[float, int, int]]:
+        """Yield the loss that returns if a small segment reaches from one gate to another, and their places."""
+        for first, entry in enumerate(ends[:-2]):
+            loose = 0
+            for last in range(first + 2, len(ends)):
+                loose |= beside[ends[last - 1] or 0]
+                inside = self._mask(entry, ends[last])
+                if (inside & self.moving).bit_count() > LARGE:
+                    break
+                back_us = sum(self.loss_us[item] for item in _bits(inside & loose))
+                if back_us > RETURN_SHARE * self.host_us:
+                    yield back_us, first, last
 
     def _is_ordered(self, gates: Sequence[int], gate: int) -> bool:
         """Return whether an item comes after the gates before it and before those after it."""
@@ -118,12 +142,15 @@ class _Order:
 
     def between(self, entry: int | None, leave: int | None) -> tuple[int, ...]:
 
+        return tuple(_bits(self._mask(entry, leave)))
+
+    def _mask(self, entry: int | None, leave: int | None) -> int:
         inside = (1 << len(self.items)) - 1
         if entry is not None:
             inside &= self.after[entry]
         if leave is not None:
             inside &= self.before[leave] | 1 << leave
-        return tuple(_bits(inside))
+        return inside
 
 
 def _bits(mask: int) -> Iterator[int]:

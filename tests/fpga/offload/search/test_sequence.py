@@ -68,9 +68,9 @@ def test_segments_bound_every_plan(first):
 @pytest.mark.parametrize(
     "first", [1, *(pytest.param(at, marks=pytest.mark.exhaustive) for at in range(1001, 1401, 40))]
 )
-@pytest.mark.parametrize("given_by", [random_problem, random_towers])
-def test_segments_bound_every_plan_whatever_is_loose(monkeypatch, given_by, first):
-    monkeypatch.setattr(gates, "LARGE", 1)
+@pytest.mark.parametrize(("given_by", "large"), [(random_problem, 1), (random_towers, 1), (random_problem, 3)])
+def test_segments_bound_every_plan_whatever_is_loose(monkeypatch, given_by, large, first):
+    monkeypatch.setattr(gates, "LARGE", large)
     loose = tight = 0
     for seed in range(first, first + 40):
         given = given_by(seed)
@@ -200,6 +200,36 @@ def test_more_loose_items_make_smaller_segments():
     }
     assert sizes[gates.LOOSE_SHARE] > 100
     assert sizes[gates.LOOSER_SHARE] <= gates.LARGE
+
+
+def two_branches(count):
+    """A chain of blocks, in each a branch of four steps and one of two; beside each block a step of an input alone."""
+    hosts, flows, options, size = [], [], [], 9 * count
+    for at in range(0, size, 9):
+        hosts += [60, 20, 20, 20, 20, 5, 5, 40, 40]
+        flows += [flow(f"in{at}", None, [at], 1, 1), flow(f"k{at}", at, [at + 1], 1, 1)]
+        flows += [flow(f"t{at + n}", at + n, [at + n + 1], 1, 1) for n in (1, 2, 3)]
+        flows += [flow(f"long{at}", at + 4, [at + 7], 1, 1), flow(f"s{at}", at + 5, [at + 6], 1, 1)]
+        flows += [flow(f"short{at}", at + 6, [at + 7], 1, 1), flow(f"m{at}", at + 7, [at + 8], 1, 1)]
+        following = [at + 10, at + 14] if at + 9 < size else []
+        flows.append(flow(f"o{at}", at + 8, following, 1, 1, is_output=not following))
+        options += [option(f"o{item}", [item], item % 2, 9, 4) for item in range(at, at + 9)]
+    return problem(hosts, flows, [engine("E"), engine("F")], options)
+
+
+def test_gates_are_taken_back_where_loose_items_return_to_a_small_segment(monkeypatch):
+    """Gates in a longer branch leave the shorter one loose; without them both are in a segment that is small."""
+    given = two_branches(12)
+
+    def within():
+        parts = segments(given, Wiring(given), range(len(given.options)), 1.0)
+        assert max(len(part.items) for part in parts) <= gates.LARGE
+        return {item for part in parts for item in part.items}
+
+    inside = within()
+    monkeypatch.setattr(gates, "RETURN_SHARE", 1.0)
+    returned = inside - within()
+    assert returned == {at + step for at in range(27, len(given.items), 9) for step in (5, 6)}
 
 
 @pytest.mark.slow
