@@ -13,12 +13,12 @@ import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
-from math import exp
+from math import exp, log
 from statistics import fmean, median
 
 from benchmarks.array_designs import MODELS, RESOURCES, Counted, Rates, Scope, Timed, array_of, counted, task_of, timed
 from benchmarks.array_fit import fit_logic, fit_rates
-from benchmarks.coverage import RESOURCE_TAIL, Band, Spread, spread_of
+from benchmarks.coverage import RESOURCE_TAIL, Band, Spread, narrowest, spread_of
 from benchmarks.overlay_fit import CONFIGS
 from benchmarks.published import Closure, attention_shares, closures, designs
 from common.fpga.device.board_files import load_board
@@ -27,6 +27,7 @@ from common.fpga.kernels.systolic.array_resources import FloatLogic
 from common.fpga.kernels.systolic.array_timing import SERVES, Serves
 
 SCOPES: tuple[Scope, ...] = ("array", "design")
+WANTED_WIDTH, WANTED_SHARE = 2.5, 0.8  # high / low of an interval of resources, and what it should hold
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,15 +77,23 @@ def chosen_resources(points: Sequence[Counted]) -> tuple[FloatLogic | None, Spre
     return logic, spread_of(by_family((point.family, point.ratio(logic)) for point in points))
 
 
-def judged_resources(points: Sequence[Counted]) -> Iterator[Judged]:
-    """Judge the amounts of one resource of each family by the cells and the interval of the others."""
+def judged_resources(points: Sequence[Counted], width: float | None = None) -> Iterator[Judged]:
+    """Judge the amounts of one resource of each family by the cells and the interval of the others.
+
+    With ``width``, the interval is that wide (high / low) around the median of the others.
+    """
     for family in dict.fromkeys(point.family for point in points):
         logic, found = chosen_resources([point for point in points if point.is_opened and point.family != family])
         for point in points:
             if point.family == family:
                 likely = point.published / point.ratio(logic) * exp(found.median)
-                band = Band(exp(-found.reach(RESOURCE_TAIL)), exp(found.reach(RESOURCE_TAIL)))
-                yield Judged(family, point.name, point.published, likely, band, point.source)
+                reach = log(width) / 2 if width else found.reach(RESOURCE_TAIL)
+                yield Judged(family, point.name, point.published, likely, Band(exp(-reach), exp(reach)), point.source)
+
+
+def family_share(rows: Sequence[Judged]) -> float:
+    """Return the share of the figures inside, as a mean over the families."""
+    return fmean(fmean(inside) for inside in by_family((row.family, float(row.is_inside)) for row in rows).values())
 
 
 # --- clock ------------------------------------------------------------------------------------------------------------
@@ -151,7 +160,7 @@ def report() -> str:
         band, judged = found.around_median(RESOURCE_TAIL), list(judged_resources(own))
         cells = f"; fp32: {logic.per_mac:.0f} a product, {logic.per_element:.0f} an element" if logic else ""
         lines.append(f"{scope}, {resource}: {exp(found.median):.3f} ({band}), {band.high / band.low:.1f} wide{cells}")
-        lines += [*_coverage(judged), ""]
+        lines += [*_coverage(judged), _at_width(own), ""]
         rows += ["", *_rows(f"{scope}, {resource}", judged, 1.0)]
     lines += [*_clock_lines(closures()), *rows, ""]
     lines += _rows("time without the clock, us (as configured)", list(judged_clocks()), 1.0)
@@ -186,6 +195,17 @@ def _coverage(rows: Sequence[Judged]) -> Iterator[str]:
         yield f"  {family:11} {inside:3} of {len(own):3} inside, likely {error:+.0%}, others {own[0].band}"
     inside = sum(row.is_inside for row in rows)
     yield f"  mean of the families {fmean(shares):.0%}; all rows {inside} of {len(rows)} ({inside / len(rows):.0%})"
+
+
+def _at_width(points: Sequence[Counted]) -> str:
+    """Say what an interval of the wanted width holds, and how narrow one could be that was chosen in hindsight."""
+    share = family_share(list(judged_resources(points, WANTED_WIDTH)))
+    logic, _ = chosen_resources(points)
+    band = narrowest(by_family((point.family, point.ratio(logic)) for point in points), WANTED_SHARE)
+    return (
+        f"  {WANTED_WIDTH} wide: mean of the families {share:.0%}; "
+        f"{WANTED_SHARE:.0%} in hindsight: {band}, {band.high / band.low:.1f} wide"
+    )
 
 
 def _clock_lines(found: Sequence[Closure]) -> Iterator[str]:

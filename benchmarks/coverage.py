@@ -89,6 +89,20 @@ def band_of(ratios: Ratios) -> Band:
     return Band(exp(found.mean - found.reach()), exp(found.mean + found.reach())).around_one
 
 
+def narrowest(ratios: Ratios, share: float) -> Band:
+    """Return the narrowest band that holds this share of the figures, as a mean over the families, chosen in hindsight.
+
+    No interval whose ends are the same multiples of the model's value for all families does better.
+    """
+    ends = sorted(ratio for family in ratios.values() for ratio in family)
+    bands = (Band(low, high) for at, low in enumerate(ends) for high in ends[at:])
+    return min((band for band in bands if _held(ratios, band) >= share), key=lambda band: band.high / band.low)
+
+
+def _held(ratios: Ratios, band: Band) -> float:
+    return fmean(fmean(ratio in band for ratio in family) for family in ratios.values())
+
+
 def left_out(ratios: Ratios) -> dict[str, tuple[Band, int, int]]:
     """Return for each family the band that the others give, and how many of its figures that band holds."""
     found = {}

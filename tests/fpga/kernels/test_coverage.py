@@ -11,7 +11,7 @@ import pytest
 
 from benchmarks import array_coverage
 from benchmarks.array_designs import MODELS, RESOURCES, Scope, counted, timed
-from benchmarks.coverage import RESOURCE_TAIL, Band, band_of, left_out, spread_of
+from benchmarks.coverage import RESOURCE_TAIL, Band, band_of, left_out, narrowest, spread_of
 from benchmarks.published import OPENED, closures, designs, generic_figures, network_figures
 from common.fpga.kernels.systolic.array_timing import Serves
 
@@ -130,3 +130,24 @@ def test_times_of_families_that_took_no_part_in_the_interval(serves: Serves, cou
     assert len(judged) == count
     assert coverage(judged) >= 0.8
     assert sum(row.is_inside for row in judged) / count >= 0.9
+
+
+def test_the_narrowest_band_by_hand() -> None:
+    """Three of four families are enough, and the far one of two designs counts for half of its family."""
+    ratios = {"a": [1.0, 3.0], "b": [1.1], "c": [0.9], "d": [8.0]}
+    assert narrowest(ratios, 0.6) == Band(0.9, 1.1)
+    assert narrowest(ratios, 0.75) == Band(0.9, 3.0)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("resource", "share", "width"), [("lut", 0.72, 2.06), ("ff", 0.66, 1.95), ("bram36", 0.57, 3.27)]
+)
+def test_what_an_interval_of_two_and_a_half_holds_is_as_documented(resource: str, share: float, width: float) -> None:
+    own = [point for point in counted("design") if point.resource == resource]
+    judged = list(array_coverage.judged_resources(own, array_coverage.WANTED_WIDTH))
+    assert array_coverage.family_share(judged) == pytest.approx(share, abs=0.01)
+    logic, _ = array_coverage.chosen_resources(own)
+    ratios = array_coverage.by_family((point.family, point.ratio(logic)) for point in own)
+    band = narrowest(ratios, array_coverage.WANTED_SHARE)
+    assert band.high / band.low == pytest.approx(width, abs=0.01)
