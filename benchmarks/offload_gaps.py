@@ -84,8 +84,8 @@ def main() -> None:
     parser.add_argument("--precision", default="int8")
     parser.add_argument("--launch-per", default="group", choices=("group", "phase"))
     parser.add_argument("--effort", type=float, default=Effort().deterministic_limit, help="per 1,000 steps")
-    limit = "seconds of processor time for each network; 07 gives its plan half of its limit of 60"
-    parser.add_argument("--limit", type=float, default=30.0, help=limit)
+    limit = "seconds of processor time for each network; 07 gives its plan half of its limit of 120"
+    parser.add_argument("--limit", type=float, default=60.0, help=limit)
     given = parser.parse_args()
     print(f"{'network':>20}", *(f"{title:>9}" for title in TITLES))
     for name in given.networks or ATTENTION_NETWORKS:
