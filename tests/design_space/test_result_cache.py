@@ -233,13 +233,13 @@ def test_several_writers_lose_nothing(tmp_path):
 def spaces(monkeypatch):
     """The nests whose mappings were evaluated."""
     evaluated = []
-    search = nest_fronts.mapping_space
+    search = nest_fronts.MappingSpace.of
 
     def counting(nest, *others):
         evaluated.append(nest)
         return search(nest, *others)
 
-    monkeypatch.setattr(nest_fronts, "mapping_space", counting)
+    monkeypatch.setattr(nest_fronts.MappingSpace, "of", counting)
     return evaluated
 
 

@@ -1,4 +1,7 @@
-"""Every mapping of a small nest, whatever dominates it."""
+"""Every mapping of a small nest with one tile: all sizes of the tile, all copies in space, all orders at DRAM.
+
+Nothing is left out because another mapping dominates it, and nothing of the search is used.
+"""
 
 from __future__ import annotations
 
@@ -9,28 +12,46 @@ import numpy as np
 from common.design_space.mapping.mappings import Mappings
 from common.workload.loop_nests import LOOPS
 
-
-def factorisations(extent):
-    """Triples that multiply to an extent: steps at DRAM, steps inside, copies in space."""
-    divisors = [d for d in range(1, extent + 1) if extent % d == 0]
-    return [(extent // (a * b), a, b) for a in divisors for b in divisors if extent % (a * b) == 0]
+INSIDE = tuple(LOOPS.index(loop) for loop in "NPQGKCRS")
 
 
-def every_mapping(nest):
-    """All tiles, all copies in space of K and C, and all orders of the loops that step at DRAM."""
-    inside = [LOOPS.index(loop) for loop in "NPQGKCRS"]
-    choices = [
-        [triple for triple in factorisations(nest.bounds[loop]) if loop in "KC" or triple[2] == 1] for loop in LOOPS
+def divisions(loop, extent, hardware):
+    """Steps at DRAM, steps inside a tile, and copies below each level, for every size of the tile and all copies."""
+    rooms = [
+        range(1, min(extent, getattr(hardware.array, level.fanout.axis)) + 1)
+        if level.fanout and loop in level.fanout.loops
+        else range(1, 2)
+        for level in hardware.levels
     ]
-    temporal, spatial, order = [], [], []
-    for triples in itertools.product(*choices):
-        outer, inner, copies = np.array(triples).T
-        running = [loop for loop in range(len(LOOPS)) if outer[loop] > 1]
-        for loops in itertools.permutations(running):
-            temporal.append([outer, np.ones(8), inner, np.ones(8)])
-            spatial.append(np.ones((4, 8)))
-            for level, loop in ((1, LOOPS.index("K")), (2, LOOPS.index("C"))):
-                spatial[-1][level, loop] = copies[loop]
-            rest = [loop for loop in range(len(LOOPS)) if loop not in loops]
-            order.append([[*loops, *rest], inside, inside, inside])
-    return Mappings(*(np.array(values) for values in (temporal, spatial, order)))
+    return np.array(
+        [
+            (-(-extent // (inner * int(np.prod(copies)))), inner, *copies)
+            for copies in itertools.product(*rooms)
+            for inner in range(1, -(-extent // int(np.prod(copies))) + 1)
+        ]
+    )
+
+
+def every_mapping(nest, hardware, inside_orders=(INSIDE,)):
+    """All mappings whose copies the array has, with the loops of a tile at the innermost memory that is shared."""
+    choices = [divisions(loop, extent, hardware) for loop, extent in nest.bounds.items()]
+    numbers = np.indices([len(of_loop) for of_loop in choices]).reshape(len(LOOPS), -1)
+    chosen = np.stack([of_loop[number] for of_loop, number in zip(choices, numbers, strict=True)], axis=-1)
+    outer, inner, spatial = chosen[:, 0], chosen[:, 1], chosen[:, 2:]
+    rooms = [getattr(hardware.array, level.fanout.axis) if level.fanout else 1 for level in hardware.levels]
+    kept = (spatial.prod(axis=2) <= rooms).all(axis=1)
+    outer, inner, spatial = outer[kept], inner[kept], spatial[kept]
+    temporal = np.ones(spatial.shape)
+    temporal[:, 0] = outer
+    shared = [index for index, level in enumerate(hardware.levels) if level.copies != "element"]
+    temporal[:, shared[-1]] *= inner
+    running = [loop for loop, extent in enumerate(nest.bounds.values()) if extent > 1]
+    rest = [loop for loop in range(len(LOOPS)) if loop not in running]
+    orders = []
+    for loops, inside in itertools.product(itertools.permutations(running), inside_orders):
+        order = np.empty(spatial.shape, dtype=int)
+        order[:] = inside
+        order[:, 0] = [*loops, *rest]
+        orders.append(order)
+    parts = [np.concatenate([part] * len(orders)) for part in (temporal, spatial * 1.0)]
+    return Mappings(*parts, np.concatenate(orders))

@@ -284,7 +284,10 @@ def run_nest(nest, mapping, on_chip):
     before, innermost = None, outer[-1][0] if outer else ""
     for steps in product(*(range(count) for _, count in outer)):
         at = dict.fromkeys(LOOPS, 0) | dict(zip((loop for loop, _ in outer), steps, strict=True))
-        ranges = {loop: range(at[loop] * tile[loop], (at[loop] + 1) * tile[loop]) for loop in LOOPS}
+        ranges = {
+            loop: range(at[loop] * tile[loop], min((at[loop] + 1) * tile[loop], extent))
+            for loop, extent in nest.bounds.items()
+        }
         needed = elements_of(nest, ranges)
         changed = {loop for loop in LOOPS if before is not None and before[loop] != at[loop]}
         for operand, moves in MOVES.items():
@@ -302,12 +305,18 @@ def run_nest(nest, mapping, on_chip):
         add_up(nest, ranges, held, sums)
         tiles = sum(len(held[operand]) for operand in ("weight", "input") if operand not in on_chip)
         counts.scratchpad_peak = max(counts.scratchpad_peak, tiles)
-        counts.accumulator_peak = max(counts.accumulator_peak, len(held["output"]) // columns)
+        counts.accumulator_peak = max(counts.accumulator_peak, column_words(nest, ranges, columns))
         before = at
     leave(nest, held["output"], sums, counts, on_chip)
     assert len(sums) == nest.elements["output"]
     assert set(sums.values()) == {nest.c * nest.r * nest.s}
     return counts
+
+
+def column_words(nest, ranges, columns):
+    """The results of one tile in the accumulator of the fullest column: each takes consecutive output channels."""
+    in_column = -(-len(ranges["K"]) // columns)
+    return in_column * len(list(product(*(ranges[loop] for loop in "NGPQ"))))
 
 
 def leave(nest, tile, sums, counts, on_chip):

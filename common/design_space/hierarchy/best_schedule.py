@@ -70,7 +70,7 @@ def best_schedule(
         raise NothingFitsError("hardware", _problem(layers, fronts, hardware), "")
     best_path = least_product(paths.best)
     steps = tuple(LayerStep.of(layers[option.layer], option, points) for option, points in best_path.choice)
-    evaluations = sum(front.mapping_count * len({place for place, _ in front.fronts}) for front in fronts.values())
+    evaluations = sum(front.mapping_count for front in fronts.values())
     return MappedSchedule(steps, evaluations, edges.limit)
 
 

@@ -16,12 +16,11 @@ from itertools import product
 import numpy as np
 
 from common.design_space.accelerator.hardware import Hardware
-from common.design_space.groups.axis_tiles import AxisTiles, axis_tiles
+from common.design_space.groups.axis_tiles import AxisTiles, axis_tiles, tile_sizes
 from common.design_space.groups.convex_groups import members_of
 from common.design_space.groups.tiled_group import TiledGroup, tiled_group
 from common.design_space.hierarchy.execution_options import NOTHING, ExecutionOption, LayerPlaces, Places, RowTiles
 from common.design_space.mapping.cost import stream_cost
-from common.design_space.mapping.mapping_space import divisors
 from common.design_space.mapping.placement import Placement, side_streams
 from common.workload.loop_nests import LoopNest
 
@@ -85,7 +84,7 @@ class RowTilePlans:
         if group is None:
             return
         rows = group.maps[group.external_count + group.sinks[0]].rows
-        for size in divisors(rows)[:-1].astype(int).tolist():
+        for size in tile_sizes(rows)[1:]:
             axis = axis_tiles(group, 0, size, keeps_halo=True)
             nests = [bool(self.places.layers[index].nests) for index in members]
             for resident_weights in product(*((False, True) if has_nest else (False,) for has_nest in nests)):

@@ -2,7 +2,7 @@
 
 As real numbers, the choices are which share of each loop runs where, and which order is likely. The logarithm of each
 loop's extent is shared out among its *places*: steps at DRAM, steps inside the tile, and copies in space. The shares
-are a softmax. They are rounded to the nearest factors, and the cost is that of the rounded mapping, with the
+are a softmax. They are rounded to the nearest split of the loop, and the cost is that of the rounded mapping, with the
 derivatives of the shares (straight through). Each loop that steps at DRAM is tried as the innermost, and the costs are
 weighted with a Gumbel softmax (Jang, Gu, Poole, "Categorical Reparameterization with Gumbel-Softmax", ICLR 2017).
 """
@@ -11,9 +11,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
-from itertools import permutations
-from math import isfinite, prod
+from functools import cached_property
+from itertools import product
+from math import isfinite
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -21,14 +21,8 @@ import numpy as np
 from common.design_space.accelerator.hardware import Hardware
 from common.design_space.mapping.arrays import torch_module, torch_namespace
 from common.design_space.mapping.cost import MappingCost, cost
-from common.design_space.mapping.mapping_space import (
-    ORDERS,
-    copies_in_space,
-    divisors,
-    spatial_loops,
-    tile_level,
-    tiled_mappings,
-)
+from common.design_space.mapping.loop_splits import Counts, nest_splits, spatial_rooms, tile_level
+from common.design_space.mapping.mapping_space import ORDERS, tiled_mappings
 from common.design_space.mapping.mappings import Mappings, mapping_text
 from common.design_space.mapping.placement import IN_MEMORY, Placement
 from common.design_space.mapping.traffic import Nests
@@ -42,16 +36,35 @@ if TYPE_CHECKING:
 DRAM, TILE, SPACE = 0, 1, 2  # places of a loop; from the third on, copies below a level
 SPREAD = 4.0  # standard deviation of the first logits: most loops run in one place, and restarts differ
 OVERFLOW_WEIGHT = 0.5  # in the loss, of the logarithm by which tiles are too large
-Split = tuple[int, ...]  # a factor of a loop for each place
+FAR = 2.0  # by which factor a move changes a size or a number of copies, beside the next one
+
+
+@dataclass(frozen=True)
+class Splits:
+    """The ways to divide one loop.
+
+    Attributes:
+        size: index of the tile's size, by split.
+        copies: choice of the copies at each place in space, by split and place; 0 at those of other loops.
+        factors: steps at DRAM, steps inside a tile, and copies at each place in space, by split.
+    """
+
+    size: Counts
+    copies: Counts
+    factors: Counts
+
+    @cached_property
+    def logs(self) -> np.ndarray:
+        return np.asarray(np.log(self.factors))
 
 
 @dataclass(frozen=True)
 class MappingProblem:
-    """The mappings of a contraction whose tiles divide its loops.
+    """The mappings of a contraction.
 
     The first choices are the extents of the tile, then come copies in space, and last the innermost loop at DRAM,
-    which decides all orders (:mod:`common.design_space.mapping.mapping_space`). A factor in space that does not
-    divide its tile becomes the largest one below that does.
+    which decides all orders (:mod:`common.design_space.mapping.mapping_space`). Copies for which the axis of the array
+    has no room beside the loops before are not laid out. A tile that its copies do not divide becomes larger.
 
     Attributes:
         placement: where the operands are, and what moves beside the nest.
@@ -62,16 +75,26 @@ class MappingProblem:
     placement: Placement = IN_MEMORY
 
     @cached_property
-    def tile_sizes(self) -> dict[int, np.ndarray]:
-        """Extents of a tile along each loop that has more than one."""
-        return {loop: divisors(extent) for loop, extent in enumerate(self.nest.bounds.values()) if extent > 1}
+    def extents(self) -> list[int]:
+        return [*self.nest.bounds.values()]
 
     @cached_property
-    def spatial_factors(self) -> list[np.ndarray]:
-        """Copies of each loop that may be laid out in space."""
-        extents = [*self.nest.bounds.values()]
-        sizes = [(divisors(extents[loop]), room) for _, loop, room in spatial_loops(self.hardware)]
-        return [factors[factors <= room] for factors, room in sizes]
+    def tile_sizes(self) -> dict[int, Counts]:
+        """Extents of a tile along each loop that has more than one."""
+        splits = nest_splits(self.nest, self.hardware)
+        return {loop: splits[loop].sizes for loop, extent in enumerate(self.extents) if extent > 1}
+
+    @cached_property
+    def space(self) -> list[tuple[int, int, int]]:
+        """Level, loop and room of each place in space."""
+        return [(level, loop, room)
+                for loop, rooms in enumerate(spatial_rooms(self.hardware))
+                for level, room in enumerate(rooms) if room > 1]  # fmt: skip
+
+    @cached_property
+    def most_copies(self) -> list[int]:
+        """Copies at most at each place in space."""
+        return [min(room, self.extents[loop]) for _, loop, room in self.space]
 
     @cached_property
     def nests(self) -> Nests:
@@ -79,7 +102,7 @@ class MappingProblem:
 
     @cached_property
     def choice_sizes(self) -> tuple[int, ...]:
-        return (*map(len, self.tile_sizes.values()), *map(len, self.spatial_factors), max(1, len(self.tile_sizes)))
+        return (*map(len, self.tile_sizes.values()), *self.most_copies, max(1, len(self.tile_sizes)))
 
     @property
     def first_choice_count(self) -> int:
@@ -90,12 +113,13 @@ class MappingProblem:
         tiles = np.ones((len(choices), len(LOOPS)))
         for place, (loop, extents) in enumerate(self.tile_sizes.items()):
             tiles[:, loop] = extents[choices[:, place]]
-        first = len(self.tile_sizes)
-        chosen = [factors[choices[:, first + place]] for place, factors in enumerate(self.spatial_factors)]
-        most = np.stack(chosen, axis=-1) if chosen else None
-        spatial = copies_in_space(tiles, self.hardware, most)
-        inner = np.array([*self.tile_sizes] or [0])[choices[:, -1]]
-        return tiled_mappings(self.nests, self.hardware, tiles / spatial.prod(axis=1), spatial, ORDERS[inner])
+        inner, spatial = tiles.copy(), np.ones((len(choices), len(self.hardware.levels), len(LOOPS)))
+        for place, (level, loop, room) in enumerate(self.space, len(self.tile_sizes)):
+            left = np.floor(room / spatial[:, level].prod(axis=-1))
+            spatial[:, level, loop] = np.minimum(choices[:, place] + 1, left)
+            inner[:, loop] = np.ceil(inner[:, loop] / spatial[:, level, loop])
+        last = np.array([*self.tile_sizes] or [0])[choices[:, -1]]
+        return tiled_mappings(self.nests, self.hardware, inner, spatial, ORDERS[last])
 
     def evaluate(self, choices: Choices) -> tuple[Costs, Costs]:
         """Return cycles and energy in pJ of each mapping of a batch; infinite where its tiles do not fit."""
@@ -107,66 +131,41 @@ class MappingProblem:
         return mapping_text(self.mappings(choices[None]), 0, self.hardware)
 
     @cached_property
-    def space(self) -> list[tuple[int, int, int]]:
-        """Level, loop and room of each place in space."""
-        return [*spatial_loops(self.hardware)]
+    def splits(self) -> list[Splits]:
+        """The ways to divide each loop."""
+        return [self._splits(loop) for loop in range(len(LOOPS))]
 
-    @cached_property
-    def splits(self) -> list[np.ndarray]:
-        extents = self.nest.bounds.values()
-        return [np.array([*self._splits(loop, extent, ())]) for loop, extent in enumerate(extents)]
+    def _splits(self, loop: int) -> Splits:
+        sizes = self.tile_sizes.get(loop, np.ones(1, dtype=np.int64))
+        own = [range(most) if loop == laid_out else range(1)
+               for (_, laid_out, _), most in zip(self.space, self.most_copies, strict=True)]  # fmt: skip
+        rows = np.array([*product(range(len(sizes)), *own)])
+        copies = rows[:, 1:] + 1
+        inner = -(-sizes[rows[:, 0]] // copies.prod(axis=1))
+        outer = -(-self.extents[loop] // (inner * copies.prod(axis=1)))
+        return Splits(rows[:, 0], rows[:, 1:], np.column_stack([outer, inner, copies]))
 
-    @cached_property
-    def log_splits(self) -> list[np.ndarray]:
-        return [np.log(splits) for splits in self.splits]
-
-    def _splits(self, loop: int, extent: int, copies: Split) -> Iterator[Split]:
-        """Yield the splits of a loop whose extent is left beside some copies in space."""
-        if len(copies) == len(self.space):
-            yield from ((extent // tile, tile, *copies) for tile in map(int, divisors(extent)))
-            return
-        _, laid_out, room = self.space[len(copies)]
-        for factor in map(int, divisors(extent)):
-            if factor == 1 or (loop == laid_out and factor <= room):
-                yield from self._splits(loop, extent // factor, (*copies, factor))
-
-    def choices(self, splits: Sequence[Split]) -> list[int]:
+    def choices(self, splits: Sequence[int]) -> list[int]:
         """Return the problem's choices, but the innermost loop, for a split of each loop."""
-        sizes, factors = self.tile_sizes, self.spatial_factors
-        tiles = [np.searchsorted(sizes[loop], prod(splits[loop][TILE:])) for loop in sizes]
-        copies = [np.searchsorted(factors[place], splits[loop][SPACE + place])
-                  for place, (_, loop, _) in enumerate(self.space)]  # fmt: skip
-        return [int(choice) for choice in (*tiles, *copies)]
+        sizes = [self.splits[loop].size[splits[loop]] for loop in self.tile_sizes]
+        copies = [self.splits[loop].copies[splits[loop], place] for place, (_, loop, _) in enumerate(self.space)]
+        return [int(choice) for choice in (*sizes, *copies)]
 
-    def inner_loops(self, splits: Sequence[Split]) -> list[int]:
+    def inner_loops(self, choices: Sequence[int]) -> list[int]:
         """Return the last choices that differ: the loops that step at DRAM."""
-        stepping = [at for at, loop in enumerate(self.tile_sizes) if splits[loop][DRAM] > 1]
+        stepping = [at for at, sizes in enumerate(self.tile_sizes.values()) if choices[at] + 1 < len(sizes)]
         return stepping or [0]
 
-    def split(self, choices: Choices) -> list[Split]:
-        mapping = self.mappings(choices[None])
-        factors = [mapping.temporal[0, 0], mapping.temporal[0, tile_level(self.hardware)]]
-        loops = np.arange(len(LOOPS))
-        factors += [np.where(loops == loop, mapping.spatial[0, level], 1) for level, loop, _ in self.space]
-        return [tuple(map(int, split)) for split in zip(*factors, strict=True)]
-
     def moves(self, choices: Choices) -> Choices:
-        """Return the schedules with one prime factor of a loop in another place, or with another innermost loop."""
-        here, inner = self.split(choices), int(choices[-1])
-        moved = [[*self.choices([*here[:loop], there, *here[loop + 1 :]]), inner]
-                 for loop, split in enumerate(here) for there in self._pair_moves(loop, split)]  # fmt: skip
-        turned = [[*self.choices(here), other] for other in self.inner_loops(here) if other != inner]
-        return np.array([*moved, *turned], dtype=np.int64).reshape(-1, len(choices))
+        """Return the schedules in which one tile or one number of copies is another, or the innermost loop is.
 
-    def _pair_moves(self, loop: int, split: Split) -> list[Split]:
-        """Return the splits of a loop in which one prime factor is in another place."""
-        splits = []
-        for origin, target in permutations(range(len(split)), 2):
-            if target < SPACE or self.space[target - SPACE][1] == loop:
-                room = self.space[target - SPACE][2] if target >= SPACE else split[origin] * split[target]
-                factors = [factor for factor in prime_factors(split[origin]) if split[target] * factor <= room]
-                splits += [_moved(split, origin, target, factor) for factor in factors]
-        return splits
+        The other one is the next smaller or larger value, or the one that is nearest to half or to double.
+        """
+        values = [*self.tile_sizes.values(), *(np.arange(1, most + 1) for most in self.most_copies)]
+        moved = [(*choices[:at], other, *choices[at + 1 :])
+                 for at, of_choice in enumerate(values) for other in _others(of_choice, int(choices[at]))]  # fmt: skip
+        moved += [(*choices[:-1], inner) for inner in self.inner_loops(choices.tolist()) if inner != choices[-1]]
+        return np.array(moved, dtype=np.int64).reshape(-1, len(choices))
 
     def descent(self, restarts: int, generator: TorchGenerator) -> MappingDescent:
         """Return parameters that PyTorch's generator draws."""
@@ -177,21 +176,10 @@ class MappingProblem:
         return MappingDescent(self, shares.requires_grad_(), orders.requires_grad_(), generator)
 
 
-def _moved(split: Split, origin: int, target: int, factor: int) -> Split:
-    change = {origin: split[origin] // factor, target: split[target] * factor}
-    return tuple(change.get(place, held) for place, held in enumerate(split))
-
-
-@lru_cache(maxsize=4096)
-def prime_factors(count: int) -> tuple[int, ...]:
-    primes, factor = [], 2
-    while factor * factor <= count:
-        if count % factor == 0:
-            primes.append(factor)
-            while count % factor == 0:
-                count //= factor
-        factor += 1
-    return (*primes, *([count] if count > 1 else []))
+def _others(values: np.ndarray, at: int) -> Iterator[int]:
+    """Yield the indices of values beside one of them: the next ones, and the nearest to half of it and to double."""
+    nearest = (int(np.argmin(np.abs(np.log(values / (values[at] * factor))))) for factor in (1 / FAR, FAR))
+    yield from sorted({max(0, at - 1), min(at + 1, len(values) - 1), *nearest} - {at})
 
 
 @dataclass(frozen=True)
@@ -218,8 +206,8 @@ class MappingDescent:
         torch = torch_module()
         logs = self._logs(temperature)
         rounded = [self._rounded(restart_logs) for restart_logs in logs.detach().numpy()]
-        rows = [(restart, [*self.problem.choices(splits), inner])
-                for restart, splits in enumerate(rounded) for inner in self.problem.inner_loops(splits)]  # fmt: skip
+        rows = [(restart, [*chosen, inner])
+                for restart, chosen in enumerate(rounded) for inner in self.problem.inner_loops(chosen)]  # fmt: skip
         restarts, choices = [restart for restart, _ in rows], np.array([row for _, row in rows])
         result = self._cost(choices, torch.exp(logs - logs.detach())[restarts])
         weights = self._weights(restarts, choices[:, -1], temperature)
@@ -235,11 +223,10 @@ class MappingDescent:
         shares = torch.softmax(torch.where(torch.tensor(allowed), self.shares / temperature, -torch.inf), dim=-1)
         return shares * torch.log(torch.tensor(problem.nests.extents[0]))[:, None]
 
-    def _rounded(self, logs: np.ndarray) -> list[Split]:
-        """Return the split of each loop that is nearest to real factors."""
-        splits = zip(self.problem.splits, self.problem.log_splits, logs, strict=True)
-        nearest = [known[np.argmin(((reached - wanted) ** 2).sum(-1))] for known, reached, wanted in splits]
-        return [tuple(split.tolist()) for split in nearest]
+    def _rounded(self, logs: np.ndarray) -> list[int]:
+        """Return the choices, but the innermost loop, whose splits of the loops are nearest to real factors."""
+        pairs = zip(self.problem.splits, logs, strict=True)
+        return self.problem.choices([int(np.argmin(((splits.logs - wanted) ** 2).sum(-1))) for splits, wanted in pairs])
 
     def _cost(self, choices: Choices, growth: Tensor) -> MappingCost:
         xp, problem = torch_namespace(), self.problem

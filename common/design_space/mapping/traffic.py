@@ -7,6 +7,9 @@ of a level is what its own loops and all further inside reach. It is replaced wh
 
 Loops that do not move it, inside of the first that does, find the tile in place (Parashar et al., "Timeloop",
 ISPASS 2019; Hong et al., "DOSA", MICRO 2023).
+
+A tile need not divide its loop. A loop takes the same number of steps each time, rounded up. The last tile has fewer
+words, and they are counted as they are (Horeni et al., "Ruby", ISPASS 2022, has such mappings).
 """
 
 from __future__ import annotations
@@ -23,6 +26,7 @@ from common.workload.loop_nests import LOOPS, RELEVANT_LOOPS, LoopNest
 
 RELEVANT = {operand: np.array([loop in loops for loop in LOOPS]) for operand, loops in RELEVANT_LOOPS.items()}
 N, G, K, C, P, Q, R, S = range(len(LOOPS))
+WINDOW_LOOPS = ((P, R), (Q, S))  # outputs and taps of each axis of the input
 
 
 @dataclass(frozen=True)
@@ -42,6 +46,11 @@ class Nests:
     stride_q: Array
     dilation_r: Array
     dilation_s: Array
+
+    @property
+    def distances(self) -> tuple[tuple[Array, Array], tuple[Array, Array]]:
+        """Return stride and dilation of each axis of the window, as :data:`WINDOW_LOOPS` names its loops."""
+        return (self.stride_p, self.dilation_r), (self.stride_q, self.dilation_s)
 
     @classmethod
     def of(cls, nests: Sequence[LoopNest], xp: Namespace = NUMPY) -> Nests:
@@ -115,14 +124,16 @@ class Nesting:
 
     def copies(self, operand: str, first: int, last: int) -> Array:
         """Return how many copies of an operand's word the fan-outs from level ``first`` to before ``last`` make."""
-        factors = self.mappings.spatial[..., first:last, :]
-        return _product(self.xp.module.prod(factors, axis=-2), ~RELEVANT[operand], self.xp)
+        return _product(self._loop_copies(first, last), ~RELEVANT[operand], self.xp)
+
+    def _loop_copies(self, first: int, last: int) -> Array:
+        """Return the copies of each loop below some levels; those beyond its extent are idle."""
+        copies = self.xp.module.prod(self.mappings.spatial[..., first:last, :], axis=-2)
+        return self.xp.module.where(copies > self.nests.extents, self.nests.extents, copies)
 
     @cached_property
     def _used(self) -> tuple[Array, ...]:
-        product = self.xp.module.prod
-        spatial = self.mappings.spatial
-        return tuple(product(product(spatial[..., :level, :], axis=-2), axis=-1) for level in range(self.levels))
+        return tuple(self.xp.module.prod(self._loop_copies(0, level), axis=-1) for level in range(self.levels))
 
     def used(self, level: int) -> Array:
         """Return how many copies of a level the mapping uses."""
@@ -141,37 +152,48 @@ class Nesting:
         return size * self.refetches(operand, level)
 
     def _windows(self, level: int) -> Array:
-        """Return the input elements of all tiles of a level, each tile counted once, without those that stay."""
-        nests, tile, extents = self.nests, self.tile(level), self.nests.extents
-        count = self.xp.rounded_up(extents / tile)
-        rows = _window_sum(extents, count, (P, R), (nests.stride_p, nests.dilation_r))
-        columns = _window_sum(extents, count, (Q, S), (nests.stride_q, nests.dilation_s))
-        elements = extents[..., N] * extents[..., G] * extents[..., C] * rows * columns
-        return elements * self._new_share(level, tile)
-
-    def _new_share(self, level: int, tile: Array) -> Array:
-        """Return the share of the input's words that are not kept from the step before.
+        """Return the input elements of all tiles of a level, each tile counted once, without those that stay.
 
         What two successive tiles share stays while the innermost loop outside steps along a window, and is dropped when
         another loop steps. That is how Timeloop counts.
         """
-        xp, nests = self.xp, self.nests
-        rows, columns = window(tile, nests)
-        whole = rows * 0 + 1
-        moved = [whole] * len(LOOPS)
-        for loop, distance, extent in (
-            (P, nests.stride_p, rows),
-            (R, nests.dilation_r, rows),
-            (Q, nests.stride_q, columns),
-            (S, nests.dilation_s, columns),
-        ):
-            moved[loop] = xp.module.minimum(tile[..., loop] * distance / extent, whole)
+        extents = self.nests.extents
+        count = self.xp.rounded_up(extents / self.tile(level))
+        kept = self._kept_steps(level, count)
+        rows, columns = (
+            window_sum(extents, count, loops, distances) - self._kept(level, count, kept, loops, distances)
+            for loops, distances in zip(WINDOW_LOOPS, self.nests.distances, strict=True)
+        )
+        return extents[..., N] * extents[..., G] * extents[..., C] * rows * columns
+
+    def _kept(
+        self, level: int, count: Array, kept: Array, loops: tuple[int, int], distances: tuple[Array, Array]
+    ) -> Array:
+        """Return the input positions along one axis that stay, over all tiles of a level."""
+        (output, tap), (stride, dilation) = loops, distances
+        extents, tile = self.nests.extents, self.tile(level)
+        below_outputs = overlap(extents, tile, count, tap, (dilation, stride), self.xp)
+        below_taps = overlap(extents, tile, count, output, (stride, dilation), self.xp)
+        return kept[..., output] * below_outputs + kept[..., tap] * below_taps
+
+    def _kept_steps(self, level: int, count: Array) -> Array:
+        """Return how often a tile follows its neighbour along each loop, if that is the innermost that steps outside.
+
+        Args:
+            level: of the tile.
+            count: tiles along each loop.
+        """
+        xp = self.xp
         loops, steps = self.outside(level)
         runs = steps > 1
         is_first = runs & (xp.module.cumsum(runs, axis=-1) <= 1)
-        new = xp.along(xp.module.stack(moved, axis=-1), loops, -1)
-        share = (1 + (steps - 1) * new) / steps
-        return xp.module.prod(xp.module.where(is_first, share, 1.0), axis=-1)
+        numbers, named = xp.asarray(np.arange(len(LOOPS))[:, None]), loops[..., None, :]
+        is_loop = ~(named > numbers) & ~(named < numbers)
+        first = xp.module.prod(xp.module.where(is_loop & is_first[..., None, :], steps[..., None, :], 1.0), axis=-1)
+        begun = xp.module.prod(self.mappings.temporal[..., :level, :], axis=-2) / first
+        whole = xp.rounded_up(count / first)
+        begun = xp.module.where(whole < begun, whole, begun)  # a run of empty steps has no tile
+        return xp.module.where(first > 1, count - begun, 0.0)
 
 
 def window(tile: Array, nests: Nests) -> tuple[Array, Array]:
@@ -188,7 +210,7 @@ def tile_words(operand: str, tile: Array, nests: Nests, xp: Namespace) -> Array:
     return tile[..., N] * tile[..., G] * tile[..., C] * rows * columns
 
 
-def _window_sum(extents: Array, count: Array, loops: tuple[int, int], distances: tuple[Array, Array]) -> Array:
+def window_sum(extents: Array, count: Array, loops: tuple[int, int], distances: tuple[Array, Array]) -> Array:
     """Return the sum, over all tiles along one axis, of the input positions that each of them reads.
 
     A tile of p outputs and r taps reads (p - 1)·stride + (r - 1)·dilation + 1 positions. The sum over all tiles needs
@@ -201,6 +223,27 @@ def _window_sum(extents: Array, count: Array, loops: tuple[int, int], distances:
         + outputs * dilation * (extents[..., tap] - taps)
         + outputs * taps
     )
+
+
+def overlap(
+    extents: Array, tile: Array, count: Array, loop: int, distances: tuple[Array, Array], xp: Namespace
+) -> Array:
+    """Return the input positions that a tile shares with its neighbour along the other loop of an axis.
+
+    They are summed over all tiles of this loop, the last of which may be smaller.
+
+    Args:
+        extents: of all loops.
+        tile: its extents.
+        count: tiles along each loop.
+        loop: the loop of the axis along which the two are not neighbours.
+        distances: input positions of a step of this loop, and of the other one.
+    """
+    own, other = distances
+    last = extents[..., loop] - (count[..., loop] - 1) * tile[..., loop]
+    none = own * 0
+    full, smaller = (xp.module.maximum((size - 1) * own + 1 - other, none) for size in (tile[..., loop], last))
+    return (count[..., loop] - 1) * full + smaller
 
 
 def _product(values: Array, chosen: np.ndarray, xp: Namespace) -> Array:
