@@ -258,7 +258,7 @@ tiny_models = small_models(3, tiny=True)
 
 
 @pytest.mark.slow
-@FEW
+@settings(FEW, max_examples=12)
 @given(tiny_models, tiny_hardware)
 def test_no_schedule_of_a_small_model_is_better(model, hardware):
     check_optimum(model, hardware)
@@ -284,7 +284,7 @@ def in_order_with(most):
 
 
 @pytest.mark.slow
-@FEW
+@settings(FEW, max_examples=12)
 @given(tiny_models, tiny_hardware, st.integers(0, 2))
 def test_no_schedule_in_order_with_so_few_tensors_at_rest_is_better(model, hardware, most):
     graph, layers = model

@@ -99,7 +99,7 @@ def test_every_contraction_is_mapped_whole(folders, name):
     assert len(mappings)
     for row in mappings.itertuples():
         every, spatial = factors(row.mapping)
-        assert prod(every.values()) == row.macs
+        assert row.macs <= prod(every.values()) < 4 * row.macs  # what factors cover beyond a loop is empty steps
         assert row.array_use_share <= spatial / 256 + 1e-12  # the array holds 16 × 16 copies
         assert sum(json.loads(row.energy_parts_pj).values()) == pytest.approx(row.modelled_energy_pj)
         words = json.loads(row.moved_words)

@@ -45,13 +45,13 @@ def every_mapping(nest, hardware, inside_orders=(INSIDE,)):
     temporal[:, 0] = outer
     shared = [index for index, level in enumerate(hardware.levels) if level.copies != "element"]
     temporal[:, shared[-1]] *= inner
-    running = [loop for loop, extent in enumerate(nest.bounds.values()) if extent > 1]
-    rest = [loop for loop in range(len(LOOPS)) if loop not in running]
-    orders = []
-    for loops, inside in itertools.product(itertools.permutations(running), inside_orders):
-        order = np.empty(spatial.shape, dtype=int)
-        order[:] = inside
-        order[:, 0] = [*loops, *rest]
-        orders.append(order)
-    parts = [np.concatenate([part] * len(orders)) for part in (temporal, spatial * 1.0)]
-    return Mappings(*parts, np.concatenate(orders))
+    parts = []
+    for steps in np.unique(outer > 1, axis=0):
+        rows = np.flatnonzero(((outer > 1) == steps).all(axis=1))
+        running, rest = np.flatnonzero(steps), np.flatnonzero(~steps)
+        for loops, inside in itertools.product(itertools.permutations(running), inside_orders):
+            order = np.empty((len(rows), *spatial.shape[1:]), dtype=int)
+            order[:] = inside
+            order[:, 0] = [*loops, *rest]
+            parts.append((temporal[rows], spatial[rows] * 1.0, order))
+    return Mappings(*(np.concatenate(part) for part in zip(*parts, strict=True)))
