@@ -275,40 +275,41 @@ CODE_08 := common/__init__.py common/artifacts/catalogue.py common/artifacts/che
     common/design_space/groups/axis_tiles.py common/design_space/groups/convex_groups.py \
     common/design_space/groups/tiled_group.py common/design_space/hierarchy/best_schedule.py \
     common/design_space/hierarchy/execution_options.py common/design_space/hierarchy/model_layers.py \
-    common/design_space/hierarchy/row_tiles.py common/design_space/hierarchy/schedule.py \
-    common/design_space/hierarchy/schedule_edges.py common/design_space/hierarchy/schedule_rows.py \
-    common/design_space/hierarchy/workload.py common/design_space/mapping/arrays.py \
+    common/design_space/hierarchy/physical_floor.py common/design_space/hierarchy/row_tiles.py \
+    common/design_space/hierarchy/schedule.py common/design_space/hierarchy/schedule_edges.py \
+    common/design_space/hierarchy/schedule_rows.py common/design_space/hierarchy/workload.py \
+    common/design_space/mapping/arrays.py common/design_space/mapping/cell_bounds.py \
     common/design_space/mapping/cost.py common/design_space/mapping/layer_by_layer.py \
-    common/design_space/mapping/mapping_problem.py common/design_space/mapping/mapping_space.py \
-    common/design_space/mapping/mappings.py common/design_space/mapping/nest_fronts.py \
-    common/design_space/mapping/placement.py common/design_space/mapping/traffic.py \
-    common/design_space/results/cache.py common/design_space/results/comparison.py \
-    common/design_space/results/content.py common/design_space/results/design_result.py \
-    common/design_space/search/engines/cma_engine.py common/design_space/search/engines/gradient_engine.py \
-    common/design_space/search/engines/nevergrad_engine.py common/design_space/search/engines/optuna_engine.py \
-    common/design_space/search/engines/random_engine.py common/design_space/search/engines/registry.py \
-    common/design_space/search/engines/two_step_engine.py common/design_space/search/fronts.py \
-    common/design_space/search/observer.py common/design_space/search/problem.py common/design_space/search/search.py \
-    common/design_space/search/settings.py common/design_space/single_buffer/bound.py \
-    common/design_space/single_buffer/fusion.py common/design_space/single_buffer/fusion_choices.py \
-    common/design_space/single_buffer/fusion_problem.py common/design_space/single_buffer/group_tiles.py \
-    common/design_space/single_buffer/nest_tiles.py common/design_space/single_buffer/workload.py common/errors.py \
-    common/expressions.py common/free_memory.py common/fusion/border.py common/fusion/groups.py \
-    common/fusion/patterns.py common/graph.py common/host_doubts.py common/host_identity.py common/interrupts.py \
-    common/intervals.py common/names.py common/note_kinds.py common/number_formats.py common/onnx_graph/attributes.py \
-    common/onnx_graph/by_operator.py common/onnx_graph/counts.py common/onnx_graph/load.py \
-    common/onnx_graph/malformed.py common/onnx_graph/reading/naming.py common/onnx_graph/reading/scan.py \
-    common/onnx_graph/reading/side_files.py common/onnx_graph/reading/validity.py common/onnx_graph/rows.py \
-    common/onnx_graph/shapes/budget.py common/onnx_graph/shapes/contrib/__init__.py \
-    common/onnx_graph/shapes/contrib/as_onnx.py common/onnx_graph/shapes/contrib/attention.py \
-    common/onnx_graph/shapes/contrib/layouts.py common/onnx_graph/shapes/contrib/machine_learning.py \
-    common/onnx_graph/shapes/contrib/matrix.py common/onnx_graph/shapes/contrib/normalization.py \
-    common/onnx_graph/shapes/contrib/registry.py common/onnx_graph/shapes/contrib/structure.py \
-    common/onnx_graph/shapes/control_flow.py common/onnx_graph/shapes/evaluation.py \
-    common/onnx_graph/shapes/inference.py common/onnx_graph/shapes/inference_state.py \
-    common/onnx_graph/shapes/node_inference.py common/onnx_graph/shapes/regions.py common/onnx_graph/shapes/types.py \
-    common/onnx_graph/shapes/upper_bounds.py common/onnx_graph/shapes/values.py \
-    common/onnx_graph/symbols/dimensions.py common/onnx_graph/symbols/symbolic.py \
+    common/design_space/mapping/loop_splits.py common/design_space/mapping/mapping_problem.py \
+    common/design_space/mapping/mapping_space.py common/design_space/mapping/mappings.py \
+    common/design_space/mapping/nest_fronts.py common/design_space/mapping/placement.py \
+    common/design_space/mapping/traffic.py common/design_space/results/cache.py \
+    common/design_space/results/comparison.py common/design_space/results/content.py \
+    common/design_space/results/design_result.py common/design_space/search/engines/cma_engine.py \
+    common/design_space/search/engines/gradient_engine.py common/design_space/search/engines/nevergrad_engine.py \
+    common/design_space/search/engines/optuna_engine.py common/design_space/search/engines/random_engine.py \
+    common/design_space/search/engines/registry.py common/design_space/search/engines/two_step_engine.py \
+    common/design_space/search/fronts.py common/design_space/search/observer.py common/design_space/search/problem.py \
+    common/design_space/search/search.py common/design_space/search/settings.py \
+    common/design_space/single_buffer/bound.py common/design_space/single_buffer/fusion.py \
+    common/design_space/single_buffer/fusion_choices.py common/design_space/single_buffer/fusion_problem.py \
+    common/design_space/single_buffer/group_tiles.py common/design_space/single_buffer/nest_tiles.py \
+    common/design_space/single_buffer/workload.py common/errors.py common/expressions.py common/free_memory.py \
+    common/fusion/border.py common/fusion/groups.py common/fusion/patterns.py common/graph.py common/host_doubts.py \
+    common/host_identity.py common/interrupts.py common/intervals.py common/names.py common/note_kinds.py \
+    common/number_formats.py common/onnx_graph/attributes.py common/onnx_graph/by_operator.py \
+    common/onnx_graph/counts.py common/onnx_graph/load.py common/onnx_graph/malformed.py \
+    common/onnx_graph/reading/naming.py common/onnx_graph/reading/scan.py common/onnx_graph/reading/side_files.py \
+    common/onnx_graph/reading/validity.py common/onnx_graph/rows.py common/onnx_graph/shapes/budget.py \
+    common/onnx_graph/shapes/contrib/__init__.py common/onnx_graph/shapes/contrib/as_onnx.py \
+    common/onnx_graph/shapes/contrib/attention.py common/onnx_graph/shapes/contrib/layouts.py \
+    common/onnx_graph/shapes/contrib/machine_learning.py common/onnx_graph/shapes/contrib/matrix.py \
+    common/onnx_graph/shapes/contrib/normalization.py common/onnx_graph/shapes/contrib/registry.py \
+    common/onnx_graph/shapes/contrib/structure.py common/onnx_graph/shapes/control_flow.py \
+    common/onnx_graph/shapes/evaluation.py common/onnx_graph/shapes/inference.py \
+    common/onnx_graph/shapes/inference_state.py common/onnx_graph/shapes/node_inference.py \
+    common/onnx_graph/shapes/regions.py common/onnx_graph/shapes/types.py common/onnx_graph/shapes/upper_bounds.py \
+    common/onnx_graph/shapes/values.py common/onnx_graph/symbols/dimensions.py common/onnx_graph/symbols/symbolic.py \
     common/onnx_graph/symbols/usual_sizes.py common/onnx_graph/work/__init__.py common/onnx_graph/work/attention.py \
     common/onnx_graph/work/contractions.py common/onnx_graph/work/convolutions.py common/onnx_graph/work/einsum.py \
     common/onnx_graph/work/elementwise.py common/onnx_graph/work/measure.py common/onnx_graph/work/movement.py \

@@ -674,6 +674,8 @@ class DesignPointsRow(TypedDict):
     edp_pj_cycles: float | None
     bound_edp_pj_cycles: float | None
     gap_share: float | None
+    space_best_edp_pj_cycles: float | None
+    space_gap_share: float | None
     contraction_edp_pj_cycles: float | None
     unfused_edp_pj_cycles: float | None
     evaluation_count: int | None
@@ -695,6 +697,7 @@ class DesignComparisonRow(TypedDict):
     evaluation_count: int | None
     search_s: float
     gap_share: float | None
+    space_gap_share: float | None
     is_complete: bool
 
 
@@ -1452,6 +1455,8 @@ class DesignSummaryDocument(TypedDict):
     edp_pj_cycles: float | None
     bound_edp_pj_cycles: float | None
     gap_share: float | None
+    space_best_edp_pj_cycles: float | None
+    space_gap_share: float | None
     contraction_edp_pj_cycles: float | None
     unfused_edp_pj_cycles: float | None
     evaluation_count: int | None

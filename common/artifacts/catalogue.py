@@ -370,20 +370,22 @@ _table(
 )
 _POINT = (
     "hardware search_engine accounting seed array_row_count array_column_count memory_sizes_kib chip_mm2 "
-    "modelled_cycles modelled_energy_pj edp_pj_cycles bound_edp_pj_cycles gap_share contraction_edp_pj_cycles "
+    "modelled_cycles modelled_energy_pj edp_pj_cycles bound_edp_pj_cycles gap_share space_best_edp_pj_cycles "
+    "space_gap_share contraction_edp_pj_cycles "
     "unfused_edp_pj_cycles evaluation_count problem is_pareto is_complete"
 )
 _table(
     "design_points",
-    "Every evaluated accelerator with the best schedule of each search, and the lower bound of all schedules on it.",
+    "Every evaluated accelerator with the best schedule of each search, the best of its space, and the physical floor.",
     "design search_engine",
     _POINT.replace("search_engine ", ""),
 )
 _table(
     "design_comparison",
-    "What each algorithm found on each accelerator, and how far it is above the bound. Seconds leave out the bound.",
+    "What each algorithm found on each accelerator, above the best of its space and the floor. Seconds leave out both.",
     "design algorithm",
-    "seed edp_pj_cycles modelled_cycles modelled_energy_pj chip_mm2 evaluation_count search_s gap_share is_complete",
+    "seed edp_pj_cycles modelled_cycles modelled_energy_pj chip_mm2 evaluation_count search_s gap_share "
+    "space_gap_share is_complete",
 )
 _table(
     "design_convergence",

@@ -793,8 +793,22 @@ _amount(
     "Energy-delay product of one inference: all energy times all cycles; empty where nothing fits",
     nullable=True,
 )
-_amount("bound_edp_pj_cycles", "Energy-delay product that no schedule of the space is below", nullable=True)
-_amount("gap_share", "How far the energy-delay product is above the bound", nullable=True)
+_amount(
+    "bound_edp_pj_cycles",
+    "Physical floor: the energy-delay product of compulsory traffic and of multipliers that never wait",
+    nullable=True,
+)
+_amount("gap_share", "How far the energy-delay product is above the physical floor", nullable=True)
+_amount(
+    "space_best_edp_pj_cycles",
+    "Best of this space: no schedule of it has a lower product; empty where nobody went through all of it",
+    nullable=True,
+)
+_amount(
+    "space_gap_share",
+    "How far the energy-delay product is above the best of this space; empty for the search that finds it",
+    nullable=True,
+)
 _flag(
     "is_pareto",
     "Whether no other design is better in latency, energy or area and as good in the rest; without areas in the two",

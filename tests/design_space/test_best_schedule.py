@@ -18,6 +18,7 @@ from common.design_space.hierarchy import best_schedule as resident
 from common.design_space.hierarchy import schedule_edges as schedule_edges_module
 from common.design_space.hierarchy.best_schedule import best_schedule
 from common.design_space.hierarchy.execution_options import LayerPlaces
+from common.design_space.hierarchy.physical_floor import physical_floor
 from common.design_space.hierarchy.schedule import LayerStep, MappedSchedule
 from common.design_space.hierarchy.schedule_edges import _Steps, schedule_edges
 from common.design_space.hierarchy.schedule_rows import group_rows, mapping_rows
@@ -251,7 +252,10 @@ def check_optimum(model, hardware):
             best_schedule(graph, layers, hardware, most_layers=1)
     else:
         assert best_schedule(graph, layers, hardware, most_layers=1).edp == pytest.approx(least)
-        assert best_schedule(graph, layers, hardware).edp <= least * (1 + 1e-9)
+        found, floor = best_schedule(graph, layers, hardware), physical_floor(graph, layers, hardware)
+        assert found.edp <= least * (1 + 1e-9)
+        assert 0 < floor.cycles <= found.cycles
+        assert 0 < floor.energy_pj <= found.energy_pj
 
 
 tiny_models = small_models(3, tiny=True)

@@ -154,15 +154,19 @@ def test_resident_tensors_spare_memory_and_a_limit_of_one_layer_allows_none(tabl
     assert points["edp_pj_cycles"].tolist() == pytest.approx(points["unfused_edp_pj_cycles"].tolist())
 
 
-def test_the_optimum_is_its_own_bound_and_no_random_mapping_is_below(tables):
-    _, _, best_of_all = run(tables, "--engine", "exact")
-    assert best_of_all["gap_share"] == 0
+def test_the_optimum_is_the_best_of_its_space_and_no_random_mapping_is_below(tables):
+    done, _, best_of_all = run(tables, "--engine", "exact")
+    assert best_of_all["space_gap_share"] is None
+    assert best_of_all["space_best_edp_pj_cycles"] == best_of_all["edp_pj_cycles"]
+    assert 0 < best_of_all["bound_edp_pj_cycles"] < best_of_all["edp_pj_cycles"]
+    assert "best of this space: no schedule of it has a lower product\nphysical floor" in done.stdout
     products = []
     for seed, evaluations in itertools.product((1, 2), (20, 401)):
         _, _, summary = run(tables, "--engine", "random", "--evaluations", evaluations, "--seed", seed)
         assert (summary["evaluation_count"], summary["seed"]) == (evaluations, seed)
-        assert summary["bound_edp_pj_cycles"] == pytest.approx(best_of_all["edp_pj_cycles"])
-        assert summary["gap_share"] == pytest.approx(summary["edp_pj_cycles"] / best_of_all["edp_pj_cycles"] - 1)
+        assert summary["space_best_edp_pj_cycles"] == pytest.approx(best_of_all["edp_pj_cycles"])
+        assert summary["space_gap_share"] == pytest.approx(summary["edp_pj_cycles"] / best_of_all["edp_pj_cycles"] - 1)
+        assert summary["bound_edp_pj_cycles"] == pytest.approx(best_of_all["bound_edp_pj_cycles"])
         products.append(summary["edp_pj_cycles"])
     assert min(products) > best_of_all["unfused_edp_pj_cycles"]
     assert len(set(products)) == 4
@@ -415,10 +419,11 @@ def test_groups_follow_from_the_search_and_add_up(tables):
     assert summary["chip_mm2"] == pytest.approx(8 * 0.0001)
     lines = done.stdout.splitlines()
     assert lines[0].startswith("fa-dosa buffer_kib=8, exact: EDP")
-    assert lines[1].startswith(f"bound {bound:.4e}, gap {100 * (fused.edp / bound - 1):.1f} %")
-    counts = [re.search(r" (\d+) +(?:\d+x\d+|–) ", line)[1] for line in lines[5:]]
+    assert lines[1] == "best of this space: no schedule of it has a lower product"
+    assert lines[2] == f"physical floor {bound:.4e}: the product is {100 * (fused.edp / bound - 1):.1f} % above it"
+    counts = [re.search(r" (\d+) +(?:\d+x\d+|–) ", line)[1] for line in lines[6:]]
     assert [*map(int, counts)] == groups["layer_count"].tolist()
-    assert max(map(len, lines[4:])) <= 80
+    assert max(map(len, lines[5:])) <= 80
 
 
 @pytest.mark.slow
@@ -438,7 +443,7 @@ def test_what_counts_as_traffic_alone_is_named_once(folders):
     assert line.count("LayerNormalization counts as traffic") == 1
 
 
-def test_a_schedule_at_the_bound_leaves_nothing():
+def test_a_product_is_above_the_best_of_its_space_and_above_the_floor():
     point = {
         "design": "d",
         "search_engine": "exact",
@@ -451,13 +456,20 @@ def test_a_schedule_at_the_bound_leaves_nothing():
         "edp_pj_cycles": 5.0,
         "bound_edp_pj_cycles": 5.0,
         "gap_share": 0.0,
+        "space_best_edp_pj_cycles": 5.0,
+        "space_gap_share": None,
         "accounting": "honest",
         "unfused_edp_pj_cycles": 8.0,
     }
-    assert "better by more than 0.0 %" in verdict_lines(at_bound)
+    assert "best of this space: no schedule" in verdict_lines(at_bound)
+    assert "physical floor 5.0000e+00: the product is 0.0 % above it" in verdict_lines(at_bound)
     assert "fusion saves 37.5 %" in verdict_lines(at_bound)
     above = at_bound | {"bound_edp_pj_cycles": 4.0, "gap_share": 0.25}
-    assert "gap 25.0 %: no schedule of the space is better by more than 20.0 %" in verdict_lines(above)
+    assert "physical floor 4.0000e+00: the product is 25.0 % above it" in verdict_lines(above)
+    proposed = above | {"search_engine": "cma", "space_best_edp_pj_cycles": 4.5, "space_gap_share": 0.111}
+    assert "best of this space 4.5000e+00, gap 11.1 %" in verdict_lines(proposed)
+    unknown = above | {"space_best_edp_pj_cycles": None, "bound_edp_pj_cycles": None, "gap_share": None}
+    assert not {"space", "floor"} & set(verdict_lines(unknown).split())
     assert design_report(above, [above | {"problem": None}], [], [], [], []) == verdict_lines(above)
 
 

@@ -32,6 +32,8 @@ def point(design: str, **columns: Any) -> dict[str, Any]:
         "edp_pj_cycles": edp,
         "bound_edp_pj_cycles": edp / 1.5,
         "gap_share": 0.5,
+        "space_best_edp_pj_cycles": edp,
+        "space_gap_share": None,
         "contraction_edp_pj_cycles": edp / 2,
         "unfused_edp_pj_cycles": None,
         "seed": 0,
@@ -44,7 +46,14 @@ def point(design: str, **columns: Any) -> dict[str, Any]:
 
 def misfit(design: str) -> dict[str, Any]:
     """A design in which nothing fits."""
-    costs = ("modelled_cycles", "modelled_energy_pj", "edp_pj_cycles", "bound_edp_pj_cycles", "gap_share")
+    costs = (
+        "modelled_cycles",
+        "modelled_energy_pj",
+        "edp_pj_cycles",
+        "bound_edp_pj_cycles",
+        "gap_share",
+        "space_best_edp_pj_cycles",
+    )
     return point(design) | dict.fromkeys((*costs, "evaluation_count")) | {"problem": "too small", "is_pareto": False}
 
 

@@ -154,7 +154,8 @@ class SeedWorkload:
         point = point_row(
             design,
             costs[chosen],
-            costs[chosen].edp,
+            None,
+            best_of_space=costs[chosen].edp,
             unfused_edp=costs[self.kernels[0]].edp,
             evaluation_count=len(costs),
             is_complete=True,

@@ -12,10 +12,11 @@ from common.design_space.accelerator.hardware import Hardware
 from common.design_space.hierarchy.best_schedule import best_schedule
 from common.design_space.hierarchy.execution_options import ExecutionOption, LayerPlaces, Places, execution_option
 from common.design_space.hierarchy.model_layers import ModelLayer, model_layers
+from common.design_space.hierarchy.physical_floor import physical_floor
 from common.design_space.hierarchy.row_tiles import MOST_ROW_TILED_LAYERS
 from common.design_space.hierarchy.schedule import LayerStep, MappedSchedule
 from common.design_space.hierarchy.schedule_rows import group_rows, mapping_rows
-from common.design_space.mapping.layer_by_layer import exact, least_product, repeats_of
+from common.design_space.mapping.layer_by_layer import exact
 from common.design_space.mapping.mapping_problem import MappingProblem
 from common.design_space.mapping.placement import Placement
 from common.design_space.results.design_result import MOST_NAMED, DesignResult, DesignTask, convergence_rows, point_row
@@ -97,13 +98,14 @@ class HierarchyWorkload:
         start_s, is_complete = time.perf_counter(), True
         try:
             schedule = self._exact(design, observer)
-            bound, limit = schedule.edp, schedule.limit
+            best_of_space: float | None = schedule.edp
+            limit = schedule.limit
         except SearchInterruptedError:
-            schedule, is_complete, limit = unfused, False, ""
-            bound = least_product(repeats_of(self.nests, self.runs), hardware)
+            schedule, is_complete, limit, best_of_space = unfused, False, "", None
+        floor = physical_floor(self.graph, self.layers, hardware)
         curve: Sequence[tuple[int, float]] = [(schedule.evaluations, schedule.edp)]
         if settings.engine != EXACT:
-            observer.begin(bound)
+            observer.begin(best_of_space or floor.edp)
             start_s = time.perf_counter()
             schedule, result = self._proposed(hardware, settings, observer)
             curve, is_complete = result.curve, result.is_complete
@@ -111,7 +113,8 @@ class HierarchyWorkload:
         point = point_row(
             design,
             schedule,
-            bound,
+            floor.edp,
+            best_of_space=best_of_space,
             unfused_edp=unfused.edp,
             contraction_edp=contractions.edp,
             evaluation_count=schedule.evaluations,

@@ -55,7 +55,7 @@ def exact(nests: Mapping[str, LoopNest], hardware: Hardware, runs: Mapping[str, 
     """Return the best mapping of each layer, for the least product of all energy and all cycles.
 
     Every mapping of each layer's space is evaluated. The least product of two sums takes a supported point of each
-    layer, as :mod:`common.design_space.search.fronts` proves. So the result is its own bound.
+    layer, as :mod:`common.design_space.search.fronts` proves. So no mapping of the space is better.
 
     Args:
         nests: the layers.
@@ -81,16 +81,3 @@ def repeats_of(nests: Mapping[str, LoopNest], runs: Mapping[str, int] | None = N
     for name, nest in nests.items():
         repeats[nest] += (runs or {}).get(name, 1)
     return repeats
-
-
-def least_product(repeats: Mapping[LoopNest, int], hardware: Hardware) -> float:
-    """Return a product that no mapping is below, found without a search.
-
-    Every element of the array works in every cycle, and only weights cross DRAM, each once.
-    """
-    cycles = sum(times * nest.macs for nest, times in repeats.items()) / hardware.array.elements
-    energy_pj = 0.0
-    for nest, times in repeats.items():
-        words = nest.elements["weight"] if nest.has_weight else 0
-        energy_pj += times * (nest.macs * hardware.array.mac_pj + words * hardware.levels[0].pj_per_word)
-    return cycles * energy_pj

@@ -144,6 +144,7 @@ def _comparison_row(point: DesignPointsRow, search_s: float) -> DesignComparison
         "chip_mm2": point["chip_mm2"],
         "evaluation_count": point["evaluation_count"],
         "gap_share": point["gap_share"],
+        "space_gap_share": point["space_gap_share"],
         "is_complete": point["is_complete"],
     }
 

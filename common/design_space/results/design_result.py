@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 from common.design_space.accelerator.hardware import Hardware
-from common.design_space.search.settings import Search
+from common.design_space.search.settings import EXACT, Search
 
 if TYPE_CHECKING:
     from common.table_rows import DesignConvergenceRow, DesignGroupsRow, DesignMappingsRow, DesignPointsRow
@@ -66,8 +66,9 @@ def misfit(design: DesignTask, problem: str) -> DesignResult:
 def point_row(
     design: DesignTask,
     schedule: Costed,
-    bound: float,
+    floor_edp: float | None,
     *,
+    best_of_space: float | None = None,
     unfused_edp: float,
     contraction_edp: float | None = None,
     evaluation_count: int | None,
@@ -78,7 +79,9 @@ def point_row(
     Args:
         design: the design.
         schedule: the best one that was found.
-        bound: an energy-delay product in pJ·cycles that no schedule of the space is below.
+        floor_edp: an energy-delay product in pJ·cycles that no schedule is below, of whatever space; None where
+            nobody knows one.
+        best_of_space: the least product of the space; None where the search did not go through all of it.
         unfused_edp: the least product without fusion.
         contraction_edp: the least product of the contractions alone; None for one buffer.
         evaluation_count: schedules whose cost was computed; None where nobody counts them.
@@ -89,13 +92,20 @@ def point_row(
         "modelled_cycles": schedule.cycles,
         "modelled_energy_pj": schedule.energy_pj,
         "edp_pj_cycles": schedule.edp,
-        "bound_edp_pj_cycles": bound,
-        "gap_share": max(0.0, schedule.edp / bound - 1) if bound else 0.0,
+        "bound_edp_pj_cycles": floor_edp,
+        "gap_share": _above(schedule.edp, floor_edp),
+        "space_best_edp_pj_cycles": best_of_space,
+        "space_gap_share": None if design.search.engine == EXACT else _above(schedule.edp, best_of_space),
         "contraction_edp_pj_cycles": contraction_edp,
         "unfused_edp_pj_cycles": unfused_edp,
         "evaluation_count": evaluation_count,
         "is_complete": is_complete,
     }
+
+
+def _above(edp: float, least: float | None) -> float | None:
+    """Return how far a product is above a least one; None where that is unknown."""
+    return max(0.0, edp / least - 1) if least else None
 
 
 def _without_costs(design: DesignTask) -> DesignPointsRow:
@@ -116,6 +126,8 @@ def _without_costs(design: DesignTask) -> DesignPointsRow:
         "edp_pj_cycles": None,
         "bound_edp_pj_cycles": None,
         "gap_share": None,
+        "space_best_edp_pj_cycles": None,
+        "space_gap_share": None,
         "contraction_edp_pj_cycles": None,
         "unfused_edp_pj_cycles": None,
         "evaluation_count": None,

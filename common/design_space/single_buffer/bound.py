@@ -81,11 +81,12 @@ def _map_bytes(graph: LayerGraph, tensor: str) -> float:
     if form is not None and (tensor in graph.returned or any(other is None for _, other in readers)):
         bits += form.result.elements * form.result.bits
     if form is None:
-        bits += max((_read_bits(other, tensor) for _, other in readers if other is not None), default=0)
+        bits += max((read_bits(other, tensor) for _, other in readers if other is not None), default=0)
     return bits / 8
 
 
-def _read_bits(form: MapForm, tensor: str) -> int:
+def read_bits(form: MapForm, tensor: str) -> int:
+    """Return the bits of a tensor that the windows of a layer touch, or that it adds."""
     if tensor in form.added:
         return form.result.elements * form.result.bits
     window, below = form.window, form.below

@@ -103,6 +103,7 @@ class FusedWorkload:
             design,
             outcome.schedule,
             bound,
+            best_of_space=outcome.schedule.edp if design.search.engine == EXACT and outcome.is_complete else None,
             unfused_edp=unfused.edp,
             evaluation_count=outcome.evaluation_count,
             is_complete=outcome.is_complete,

@@ -1,8 +1,8 @@
-"""Evaluated accelerators as text: the best one and its bound, the others, and the best one's mappings or groups."""
+"""Evaluated accelerators as text: the best one and its bounds, the others, and the best one's mappings or groups."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from common.view.tables import Table, TableColumn
@@ -83,7 +83,7 @@ POINTS: Table[DesignPointsRow] = Table(
     TableColumn("energy", lambda row: joules(row["modelled_energy_pj"])),
     TableColumn("cycles", lambda row: quantity(row["modelled_cycles"], "")),
     TableColumn("EDP, pJ·cycles", lambda row: product(row["edp_pj_cycles"], 3)),
-    TableColumn("gap", lambda row: percent(row["gap_share"])),
+    TableColumn("over floor", lambda row: percent(row["gap_share"])),
     TableColumn("front", lambda row: "yes" if row["is_pareto"] else ""),
 )
 SEARCHES: Table[DesignComparisonRow] = Table(
@@ -93,13 +93,13 @@ SEARCHES: Table[DesignComparisonRow] = Table(
     TableColumn("energy", lambda row: joules(row["modelled_energy_pj"])),
     TableColumn("evaluations", lambda row: MISSING if (count := row["evaluation_count"]) is None else f"{count:,}"),
     TableColumn("seconds", lambda row: f"{row['search_s']:.1f}"),
-    TableColumn("gap", lambda row: percent(row["gap_share"])),
+    TableColumn("over floor", lambda row: percent(row["gap_share"])),
 )
 BUDGETS: Table[DesignBudgetsRow] = Table(
     TableColumn("best within", lambda row: f"{significant(row['area_budget_mm2'])} mm²"),
     TableColumn("design", lambda row: row["design"], is_left=True),
     TableColumn("EDP, pJ·cycles", lambda row: product(row["edp_pj_cycles"], 3)),
-    TableColumn("gap", lambda row: percent(row["gap_share"])),
+    TableColumn("over floor", lambda row: percent(row["gap_share"])),
 )
 LAST_LAYER: TableColumn[DesignGroupsRow] = TableColumn("last layer", lambda row: row["last_layer"])
 LAYERS: TableColumn[DesignGroupsRow] = TableColumn("layers", lambda row: str(row["layer_count"]))
@@ -156,14 +156,13 @@ def design_report(
 
 
 def verdict_lines(best: DesignPointsRow | DesignSummaryDocument) -> str:
-    """Return the best design, its bound and the gap between both, and what fusion saves."""
-    edp, gap = best["edp_pj_cycles"] or 0.0, best["gap_share"] or 0.0
+    """Return the best design, how far it is above the best of its space and the floor, and what fusion saves."""
+    edp = best["edp_pj_cycles"] or 0.0
     accounting = ", accounting seed" if best["accounting"] == "seed" else ""
     lines = [
         f"{best['design']}, {best['search_engine']}{accounting}{_interrupted(best)}: EDP {product(edp)} pJ·cycles "
         f"({joules(best['modelled_energy_pj'])}, {quantity(best['modelled_cycles'], '')} cycles)",
-        f"bound {product(best['bound_edp_pj_cycles'])}, gap {percent(gap)}: no schedule of the space is better by more "
-        f"than {percent(gap / (1 + gap))}",
+        *_distances(best),
     ]
     if (alone := best["contraction_edp_pj_cycles"]) is not None:
         lines.append(f"contractions alone, layer by layer: {product(alone)}")
@@ -171,6 +170,16 @@ def verdict_lines(best: DesignPointsRow | DesignSummaryDocument) -> str:
         share = 1 - edp / unfused if unfused else 0.0
         lines.append(f"without fusion {product(unfused)}: fusion saves {percent(share)}")
     return "\n".join(lines)
+
+
+def _distances(best: DesignPointsRow | DesignSummaryDocument) -> Iterator[str]:
+    """Yield how far a design is above the best of its space and above the physical floor, where these are known."""
+    if (gap := best["space_gap_share"]) is not None:
+        yield f"best of this space {product(best['space_best_edp_pj_cycles'])}, gap {percent(gap)}"
+    elif best["space_best_edp_pj_cycles"] is not None:
+        yield "best of this space: no schedule of it has a lower product"
+    if (above := best["gap_share"]) is not None:
+        yield f"physical floor {product(best['bound_edp_pj_cycles'])}: the product is {percent(above)} above it"
 
 
 def _points_table(points: Sequence[DesignPointsRow]) -> str:
