@@ -40,7 +40,7 @@ def best_schedule(
     most_layers: int = MOST_ROW_TILED_LAYERS,
     observer: SearchObserver = UNOBSERVED,
 ) -> MappedSchedule:
-    """Return the schedule of the least energy-delay product of the space, which is its own bound.
+    """Return the schedule of the least energy-delay product: no other of the space is better.
 
     Args:
         graph: the layers of a model.

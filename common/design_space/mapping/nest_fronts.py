@@ -81,6 +81,7 @@ class _Search:
         self.space, self.figures = space, Figures.of([space.hardware])
         self.fronts: dict[Setting, Front[str]] = dict.fromkeys(settings, ())
         self.mapping_count, self.has_room = 0, False
+        self.anywhere = Placement(frozenset().union(*(placement.on_chip for placement, _ in settings)))
         by_placement: dict[Placement, set[float]] = defaultdict(set)
         for placement, resident in settings:
             by_placement[placement].add(resident)
@@ -89,11 +90,11 @@ class _Search:
 
     def visit(self, cells: CellBounds) -> None:
         """Take the mappings of some cells into the fronts, but those whose bounds are above them."""
+        self.has_room |= bool((cells.room(self.anywhere) >= 0).any())
         bounds = []
         for placement, resident in self.resident.items():
             first = np.searchsorted(-np.array(resident), -cells.room(placement))
             fits = first < len(resident)
-            self.has_room |= bool(fits.any())
             if fits.any():
                 bounds.append((placement, first, *cells.costs(placement, self.figures)))
         if not bounds:
