@@ -209,6 +209,14 @@ def test_no_mapping_of_a_cell_is_below_its_bounds(nest, hardware):
                 assert cells.room(IN_MEMORY)[at] >= 0
 
 
+def test_a_nest_that_fits_but_not_beside_resident_maps_has_an_empty_front():
+    full = (IN_MEMORY, 1e9)
+    fronts = nest_fronts(PRIME["product"], TINY, [ALONE, full]).fronts
+    assert fronts[ALONE]
+    assert fronts[full] == ()
+    assert nest_fronts(PRIME["product"], TINY, [full]).fronts[full] == ()
+
+
 def test_the_order_in_which_a_file_names_loops_changes_nothing():
     nest = LoopNest(k=6, c=3, p=5)
     fronts = []

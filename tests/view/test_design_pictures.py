@@ -119,15 +119,15 @@ def test_the_curves_are_the_least_of_each_size():
     least = {kib: 1e18 / 16**2 / kib for kib in (32.0, 64.0, 128.0)}
     assert curve(figure, "best schedule found") == pytest.approx(least)
     assert curve(figure, "without fusion") == pytest.approx({kib: 1.25 * edp for kib, edp in least.items()})
-    assert curve(figure, "bound: none is below") == pytest.approx({kib: edp / 1.5 for kib, edp in least.items()})
-    saved = "fusion saves 20.0 %, and the product is 50.0 % above the bound"
+    assert curve(figure, "floor: none is below") == pytest.approx({kib: edp / 1.5 for kib, edp in least.items()})
+    saved = "fusion saves 20.0 %, and the product is 50.0 % above the floor"
     assert head(figure)[0] == f"A scratchpad of 128 KiB is best: {saved}"
 
 
 def test_a_bound_that_is_reached_and_curves_that_are_not_known_are_said():
     rows = [row | {"unfused_edp_pj_cycles": None, "bound_edp_pj_cycles": row["edp_pj_cycles"]} for row in swept()]
     figure = draw_design_buffer(points(rows))
-    assert head(figure)[0] == "A scratchpad of 128 KiB is best: the bound is reached"
+    assert head(figure)[0] == "A scratchpad of 128 KiB is best: the floor is reached"
     assert "without fusion" not in texts(figure)
 
 
@@ -228,14 +228,14 @@ def test_each_search_is_a_line_of_steps_down_to_its_last_evaluation():
     figure = draw_design_convergence(points(rows[:2]), improvements(steps))
     assert (
         head(figure)[0]
-        == "cma comes to 4.0 % above the bound after 10 evaluations; random ends 12.0 % above it after 100"
+        == "cma comes to 4.0 % above the floor after 10 evaluations; random ends 12.0 % above it after 100"
     )
     assert curve(figure, "random: 12.0 % above") == pytest.approx({1: 1.8, 10: 1.2, 100: 1.12, 4000: 1.12})
     assert curve(figure, "cma: 4.0 % above") == pytest.approx({1: 1.6, 10: 1.04, 3000: 1.04})
     assert outside(figure) == []
     everything = draw_design_convergence(points(rows), improvements(steps))
     assert head(everything)[0].startswith(
-        "exact reaches the bound after 1 evaluations; cma ends 4.0 % above it after 10"
+        "exact reaches the floor after 1 evaluations; cma ends 4.0 % above it after 10"
     )
     assert draw_design_convergence(points(rows), improvements([])) is None
     alone = convergence("gemmini", "exact", searches["exact"][0])

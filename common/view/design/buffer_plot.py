@@ -13,7 +13,7 @@ from common.view.text import percent
 CURVES = {
     "unfused_edp_pj_cycles": ("without fusion", ORANGE, "s-"),
     "edp_pj_cycles": ("best schedule found", BLUE, "o-"),
-    "bound_edp_pj_cycles": ("physical floor: none is below", GREY, "--"),
+    "bound_edp_pj_cycles": ("floor: none is below", GREY, "--"),
 }
 MOST_TICKS, DECADE = 12, 10
 LEAST_GAP = 5e-4  # less would be written as 0.0 %
@@ -70,14 +70,10 @@ def _title(memory: str, least: pd.DataFrame) -> str:
 
 
 def _above_floor(gap: float) -> str:
-    """Return how far the best product is above the physical floor; FA-DOSA's accounting has none."""
+    """Return how far the best product is above the floor; FA-DOSA's accounting has none."""
     if pd.isna(gap):
-        return "no physical floor is known"
-    return (
-        "the physical floor is reached"
-        if gap < LEAST_GAP
-        else f"the product is {percent(gap)} above the physical floor"
-    )
+        return "no floor is known"
+    return "the floor is reached" if gap < LEAST_GAP else f"the product is {percent(gap)} above the floor"
 
 
 def _subtitle(there: pd.DataFrame, least: pd.DataFrame) -> str:

@@ -43,8 +43,8 @@ def draw_design_convergence(points: pd.DataFrame, convergence: pd.DataFrame) -> 
         label = f"{engine}: {percent(ratios[-1] - 1)} above"
         axes.step(counts, ratios, where="post", linewidth=1.5, color=colour, linestyle=style, label=label)
         axes.plot(counts[-1], ratios[-1], "o", color=colour, markersize=5)
-    axes.axhline(1, color=GREY, linestyle="--", linewidth=1.2, label="physical floor: none is below")
-    axes.set(xscale="log", yscale="log", xlabel="schedules evaluated", ylabel="product over the physical floor")
+    axes.axhline(1, color=GREY, linestyle="--", linewidth=1.2, label="floor: none is below")
+    axes.set(xscale="log", yscale="log", xlabel="schedules evaluated", ylabel="product over the floor")
     axes.xaxis.set_major_formatter(LogLabels(lambda value: quantity(value, "", 1)))
     label_log(axes.yaxis)
     axes.grid(visible=True, which="major")
@@ -67,7 +67,7 @@ def _curves(points: pd.DataFrame, convergence: pd.DataFrame) -> list[SearchCurve
 def _title(curves: list[SearchCurve]) -> str:
     nearest, *others = curves
     above = nearest.ratios[-1] - 1
-    ends = "reaches the physical floor" if above < LEAST_GAP else f"comes to {percent(above)} above the physical floor"
+    ends = "reaches the floor" if above < LEAST_GAP else f"comes to {percent(above)} above the floor"
     text = f"{nearest.engine} {ends} after {nearest.counts[-2]:,} evaluations"
     if not others:
         return text
