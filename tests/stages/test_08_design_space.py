@@ -220,7 +220,8 @@ def test_sizes_are_combined_and_the_best_comes_first(tables):
     assert summary["design"] == points["edp_pj_cycles"].idxmin()
     assert summary["design_count"] == 4
     assert done.stdout.startswith(f"{summary['design']}, exact: EDP {summary['edp_pj_cycles']:.4e}")
-    assert found["design_mappings"].groupby("design").size().nunique() == 1
+    # The last row tile may have fewer rows, and then a mapping of its own.
+    assert found["design_mappings"].groupby("design")["source_node"].nunique().nunique() == 1
     assert max(map(len, done.stdout.splitlines()[3:8])) <= 80
 
 
