@@ -2,8 +2,8 @@
 
 A *cell* is a size of the tile along each loop. Its steps at DRAM are known, so its traffic there is, for each operand
 that the innermost loop at DRAM may leave in place. Further inside, each loop is taken to be split as best suits it:
-with the fewest steps, the most copies and the smallest tile. A bound takes a fiftieth of the time of a cost, and most
-cells end with it.
+with the fewest steps, the most copies and the smallest tile. A bound takes less time than a cost, and most cells end
+with it.
 """
 
 from __future__ import annotations
