@@ -61,12 +61,14 @@ def arguments() -> cli.Parser:
     load_stage.course_flags(parser)
     load_stage.user_flags(parser)
     load_stage.batching_flags(parser)
+    load_stage.error_flag(parser)
+    load_stage.goodput_flags(parser)
     load_stage.telemetry_flags(parser)
     return parser
 
 
-def load(stage: cli.StageRun, transaction: Transaction, asked: EndpointLoad, harness: Harness) -> None:
-    """Load the endpoint, and write the tables."""
+def load(stage: cli.StageRun, transaction: Transaction, asked: EndpointLoad, harness: Harness) -> int:
+    """Load the endpoint, write the tables, and return the exit code."""
     transaction.reserve(load_stage.ROWS_RESERVED * harness.expected_count)
     with observer.link_meter(harness.device) as link:
         test = harness.load()
@@ -77,6 +79,7 @@ def load(stage: cli.StageRun, transaction: Transaction, asked: EndpointLoad, har
     load_stage.add_load(transaction, tables)
     stage.note(*tables.lacks)
     stage.show("\n".join(filter(None, (load_report(tables.summary), steps_report(tables.steps)))))
+    return load_stage.exit_code(stage, asked.settings.thresholds.broken(tables.summary))
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -87,8 +90,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         with stage.writing() as transaction:
             token_file = given.post_token or given.out / TOKEN_FILE
             with telemetry_to(given.post, token_file, asked.model.metadata.name, stage.note) as listener:
-                load(stage, transaction, asked, asked.harness(listener))
-    return 0
+                code = load(stage, transaction, asked, asked.harness(listener))
+    return code
 
 
 if __name__ == "__main__":

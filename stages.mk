@@ -381,7 +381,7 @@ TABLE_25 := load_endpoint.json
 READS_25 :=
 OPTIONS_25 := endpoint served_model served_version endpoint_token tensors connections dim input rate arrivals burst \
     duration seed profile replay until users think batch_max batch_wait batch_preferred batch_pad queue_max timeout \
-    post post_token
+    max_error_share min_goodput goodput_bound post post_token
 CONFIGS_25 :=
 CODE_25 :=
 

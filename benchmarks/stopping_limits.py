@@ -59,7 +59,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
     random = np.random.default_rng(options.seed)
-    print(f"{'series':54}{'goal':>9}{'ended':>9}{'held':>7}{'samples':>10}")
+    print(f"{'series':58}{'goal':>9}{'ended':>9}{'held':>7}{'samples':>10}")
     for name, load, figure, share in cases():
 
         def draw(name: str = name, load: float | None = load) -> Series:
@@ -72,7 +72,7 @@ def main() -> None:
         count = f"{np.median([count for count, _, _ in found]):,.0f}" if found else "-"
         title = f"queue at {load:.0%}, service {name}" if load else name
         goal = f"{figure} {share:.0%}"
-        print(f"{title:54}{goal:>9}{len(found):>5}/{options.series}{held:>7}{count:>10}", flush=True)
+        print(f"{title:58}{goal:>9}{len(found):>5}/{options.series}{held:>7}{count:>10}", flush=True)
 
 
 if __name__ == "__main__":

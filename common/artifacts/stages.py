@@ -255,7 +255,8 @@ STAGES: dict[str, Stage] = {
             ("load_endpoint",),
             (
                 *("endpoint", "served_model", "served_version", "endpoint_token", "tensors", "connections"),
-                *("dim", "input", *SCHEDULE, "profile", "replay", "until", *USERS, *BATCHING, *TELEMETRY),
+                *("dim", "input", *SCHEDULE, "profile", "replay", "until", *USERS, *BATCHING, *ERRORS),
+                *(*GOODPUT, *TELEMETRY),
             ),
             is_measurement=True,
             is_aside=True,

@@ -121,8 +121,10 @@ def latency_differences(baseline: LatencySide, candidate: LatencySide) -> dict[s
         if name in candidate.figures
     }
     series = (baseline.runs, candidate.runs)
-    tested = {"p_value": rank_test(*map(block_medians, series)), "cliffs_delta": cliffs_delta(*series)}
-    return {name: replace(change, **tested) if name == "p50" else change for name, change in changes.items()}
+    if median := changes.get("p50"):
+        p_value = rank_test(*map(block_medians, series))
+        changes["p50"] = replace(median, p_value=p_value, cliffs_delta=cliffs_delta(*series))
+    return changes
 
 
 def judged_latency(

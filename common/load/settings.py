@@ -239,6 +239,7 @@ class EndpointSettings:
     input_files: Mapping[str, Path]
     demand: Demand
     policy: BatchPolicy
+    thresholds: LoadThresholds
     precision: Precision | None = None
 
     @classmethod
@@ -260,7 +261,7 @@ class EndpointSettings:
         named = (values["served_model"], values["served_version"], values["tensors"], count, dict(values["dim"]))
         files = {name: Path(file) for name, file in values["input"]}
         precision = Precision.parse(values["until"]) if values.get("until") else None
-        return cls(address, *named, files, _demand(values), _policy(values), precision)
+        return cls(address, *named, files, _demand(values), _policy(values), thresholds(values), precision)
 
     def asked(self) -> EndpointLoad:
         """Ask the endpoint for its model; no request of the load is sent yet.
@@ -315,7 +316,8 @@ class EndpointLoad:
         warm_up(service, settings.policy, 0)
         demand = (settings.policy, settings.demand, self.arrivals)
         setup = Connections(settings.connections)
-        return Harness(service, *demand, self.model, setup, listener, settings.precision)
+        harness = Harness(service, *demand, self.model, setup, listener)
+        return replace(harness, precision=settings.precision, thresholds=settings.thresholds)
 
     @property
     def document(self) -> dict[str, object]:

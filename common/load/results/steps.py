@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, cast
 import numpy as np
 
 from common.load.requests.batching import NEVER_NS
-from common.load.requests.load_record import CANCELLED, NO_BATCH, LoadRecord, TimesNs
+from common.load.requests.load_record import LoadRecord, TimesNs
 from common.load.requests.rate_profile import RateStep
 from common.load.results.delays import undelayed_us
 from common.load.results.load_figures import (
@@ -101,13 +101,12 @@ def _answered_hz(record: LoadRecord, begin_ns: int, end_ns: int) -> float:
 def requests_of(record: LoadRecord, chosen: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> LoadRecord:
     """Return the record of some of the requests; their batches keep all of their requests."""
     outcomes, batch_indices, left_ns = record.outcomes[chosen], record.batch_indices[chosen], record.left_ns[chosen]
-    is_expired = (outcomes == CANCELLED) & (batch_indices == NO_BATCH) & (left_ns < record.ended_ns)
     return replace(
         record,
         intended_ns=record.intended_ns[chosen],
         queued_ns=record.queued_ns[chosen],
         left_ns=left_ns,
-        expired_count=int(is_expired.sum()),
+        is_expired=record.is_expired[chosen],
         outcomes=outcomes,
         batch_indices=batch_indices,
         lengths=record.lengths[chosen],
