@@ -11,6 +11,7 @@ from common.latency.histogram import CELLS, Histogram, cells_of
 from common.latency.histogram_log import encoded, histogram_log
 
 START_S = 1_700_000_000.25
+NEEDS = "needs hdrhistogram, which asks for newer setuptools than others here can use"
 
 
 def unpacked(text):
@@ -71,7 +72,7 @@ def test_the_log_has_a_line_per_interval():
 
 
 def test_hdrhistogram_reads_the_log(tmp_path):
-    log = pytest.importorskip("hdrh.log", reason="needs hdrhistogram, which asks for newer setuptools than others here can use")
+    log = pytest.importorskip("hdrh.log", reason=NEEDS)
     histogram = pytest.importorskip("hdrh.histogram")
     ended_ns, durations_ns = series()
     ended_ns = np.where(ended_ns // 10**9 == 2, ended_ns + 10**9, ended_ns)  # nothing ends in the third second
@@ -93,7 +94,7 @@ def test_hdrhistogram_reads_the_log(tmp_path):
 
 def test_hdrhistogram_writes_the_same_bytes():
     """Its own encoder for the same counts, uncompressed: only zlib's level may differ."""
-    histogram = pytest.importorskip("hdrh.histogram", reason="needs hdrhistogram, which asks for newer setuptools than others here can use")
+    histogram = pytest.importorskip("hdrh.histogram", reason=NEEDS)
     _, durations_ns = series(500)
     theirs = histogram.HdrHistogram(1, 3_600_000_000_000, 3)
     for value in durations_ns.tolist():
