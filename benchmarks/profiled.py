@@ -89,6 +89,7 @@ def summary(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         "p50_us": sum(row["corrected_median_us"] for row in rows) + GAP_US,
         "trace_total_us": sum(row["raw_total_us"] for row in rows),
         "trace_event_count": RUNS * len(rows),
+        "counts_for_limits": {},
     }
     return {**empty(ARTIFACTS["latency_summary"].columns), **known}
 

@@ -100,7 +100,7 @@ ONLY_IN = {
     "onnx": {"onnx_graph", "profiling", "runtime"},
     "yaml": {"yaml_file"},
     "ortools": {"fpga"},
-    "scipy": {"comparison", "fpga", "history"},  # tests that need no normality; bounds
+    "scipy": {"comparison", "fpga", "history", "latency"},  # tests that need no normality; bounds; Student's law
     "torch": {"design_space"},
     "prometheus_client": {"metric_text"},
     "onnxruntime_qnn": {"runtime"},
