@@ -36,8 +36,16 @@ from common.comparison.series import (
     rank_test,
 )
 from common.latency.dependence import Samples
-from common.latency.sessions import FIGURES, point_figures, student_quantile
-from common.latency.statistics import LEAST_SAMPLES, QUANTILES, Estimate, counts_for_limits, figures, least_count
+from common.latency.sessions import point_figures, student_quantile
+from common.latency.statistics import (
+    FIGURES,
+    LEAST_SAMPLES,
+    QUANTILES,
+    Estimate,
+    counts_for_limits,
+    figures,
+    least_count,
+)
 
 if TYPE_CHECKING:
     from common.table_rows import ComparisonRow

@@ -12,7 +12,7 @@ from common.foreign_traces.layers import Layer, LayerProfile, total_us
 from common.foreign_traces.matching import Matched
 from common.graph import Graph, Shape
 from common.latency.slow_runs import leading_slow_runs
-from common.latency.statistics import QUANTILES, Estimate, estimate_columns, summary
+from common.latency.statistics import FIGURES, Estimate, estimate_columns, summary
 
 if TYPE_CHECKING:
     from common.table_rows import LatencySummaryDocument, OpLatencyRow, RunLatencyRow
@@ -107,7 +107,7 @@ def run_rows(profile: LayerProfile, warmup: int) -> list[RunLatencyRow]:
 
 def summary_figures(profile: LayerProfile, matched: Matched, threads: int, warmup: int) -> LatencySummaryDocument:
     """Return the fields of latency_summary; those that need unprofiled runs are None."""
-    counted, names = profile.run_us[warmup:], (*QUANTILES, "mean", "jitter")
+    counted = profile.run_us[warmup:]
     figures = {
         "provider": profile.program,
         "graph_optimization": None,
@@ -119,7 +119,7 @@ def summary_figures(profile: LayerProfile, matched: Matched, threads: int, warmu
         "steady_start_index": None,
         "session_creation_us": None,
         "first_run_us": None,
-        **{column: value for name in names for column, value in estimate_columns(name, Estimate()).items()},
+        **{column: value for name in FIGURES for column, value in estimate_columns(name, Estimate()).items()},
         "min_us": None,
         "max_us": None,
         "counts_for_limits": {},

@@ -13,9 +13,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from common.latency.dependence import Samples
-from common.latency.statistics import CONFIDENCE, QUANTILES
-
-FIGURES = (*QUANTILES, "mean", "jitter")
+from common.latency.statistics import CONFIDENCE, FIGURES, QUANTILES
 
 
 def point_figures(samples: Samples) -> Samples:

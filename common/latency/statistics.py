@@ -13,6 +13,7 @@ from common.latency.dependence import LEAST_WORTH, NORMAL_QUANTILE, Dependence, 
 
 CONFIDENCE = 0.95  # of each limit
 QUANTILES = {"p50": 0.5, "p90": 0.9, "p95": 0.95, "p99": 0.99, "p99_9": 0.999}
+FIGURES = (*QUANTILES, "mean", "jitter")  # of a series, each with its limits
 DRAWS = 1000
 MOST_BLOCKS = 1000
 LEAST_SAMPLES = 10  # for limits of the mean

@@ -162,9 +162,8 @@ class LoadSettings:
         Raises:
             UnusableValueError: they make no load.
         """
-        precision = Precision.parse(values["until"]) if values.get("until") else None
         load = (_demand(values), _policy(values), _shape(values), RequestContent.of(values))
-        return cls(*load, thresholds(values), precision)
+        return cls(*load, thresholds(values), _precision(values))
 
     def on(self, path: Path, configured: Mapping[str, int]) -> ModelLoad:
         """Return the load of a model; no session exists yet.
@@ -260,8 +259,7 @@ class EndpointSettings:
             raise UnusableValueError("tensors", "text, but gRPC sends bytes", "leave it out")
         named = (values["served_model"], values["served_version"], values["tensors"], count, dict(values["dim"]))
         files = {name: Path(file) for name, file in values["input"]}
-        precision = Precision.parse(values["until"]) if values.get("until") else None
-        return cls(address, *named, files, _demand(values), _policy(values), thresholds(values), precision)
+        return cls(address, *named, files, _demand(values), _policy(values), thresholds(values), _precision(values))
 
     def asked(self) -> EndpointLoad:
         """Ask the endpoint for its model; no request of the load is sent yet.
@@ -441,6 +439,10 @@ def _demand(values: FlagValues) -> Demand:
         think_s=values.get("think") or 0.0,
         lengths=Lengths.parse(values["lengths"]) if values.get("lengths") else None,
     )
+
+
+def _precision(values: FlagValues) -> Precision | None:
+    return Precision.parse(values["until"]) if values.get("until") else None
 
 
 def _policy(values: FlagValues) -> BatchPolicy:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, cast
 from common.errors import PipelineError, UnusableValueError
 from common.graph import Graph, Node
 from common.latency.slow_runs import leading_slow_runs
-from common.latency.statistics import QUANTILES, Estimate, estimate_columns
+from common.latency.statistics import FIGURES, Estimate, estimate_columns
 from common.profiling.correction import NodeLatency, traced_input_counts
 from common.profiling.trace.events import RUNTIME_CUT
 from common.profiling.trace.nesting import Bodies
@@ -251,7 +251,6 @@ def recorded_latencies(recording: Recording, input_counts: Mapping[str, int]) ->
 def recording_figures(recording: Recording, latencies: Sequence[NodeLatency]) -> LatencySummaryDocument:
     """Return the fields of latency_summary; those that need unprofiled runs are None."""
     unknown = Estimate()
-    names = (*QUANTILES, "mean", "jitter")
     figures = {
         "provider": recording.provider,
         "graph_optimization": None,
@@ -263,7 +262,7 @@ def recording_figures(recording: Recording, latencies: Sequence[NodeLatency]) ->
         "steady_start_index": None,
         "session_creation_us": None,
         "first_run_us": None,
-        **{column: value for name in names for column, value in estimate_columns(name, unknown).items()},
+        **{column: value for name in FIGURES for column, value in estimate_columns(name, unknown).items()},
         "min_us": None,
         "max_us": None,
         "counts_for_limits": {},

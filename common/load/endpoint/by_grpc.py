@@ -18,6 +18,7 @@ from common.load.endpoint.tensors import (
     ModelMetadata,
     TensorForm,
     WireTensor,
+    brief,
     metadata_of,
 )
 
@@ -27,7 +28,6 @@ OPTIONS = (
     ("grpc.max_receive_message_length", -1),
     ("grpc.use_local_subchannel_pool", 1),  # a connection of its own for each caller
 )
-MOST_REASON = 120
 
 
 def require_grpc() -> tuple[Any, Any]:
@@ -118,7 +118,7 @@ class GrpcCaller:
 
     def _problem(self, error: Any) -> str:
         codes, code = self._grpc.StatusCode, error.code()
-        said = " ".join(str(error.details() or "").split())[:MOST_REASON]
+        said = brief(error.details() or "")
         if code == codes.DEADLINE_EXCEEDED:
             return f"no answer within {self._timeout_s:g} s"
         if code in (codes.UNAVAILABLE, codes.CANCELLED):

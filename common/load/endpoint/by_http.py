@@ -24,12 +24,12 @@ from common.load.endpoint.tensors import (
     ModelMetadata,
     TensorForm,
     WireTensor,
+    brief,
     metadata_of,
 )
 
 BINARY_EXTENSION = "binary_tensor_data"
 JSON_LENGTH = "Inference-Header-Content-Length"  # of the part before the bytes
-MOST_REASON = 120  # characters of what an endpoint says of an error
 
 
 class HttpCaller:
@@ -125,7 +125,7 @@ def _said(content: bytes) -> str:
     """Return what the body of an error says."""
     with contextlib.suppress(ValueError, AttributeError):
         if said := json.loads(content).get("error"):
-            return f": {' '.join(str(said).split())[:MOST_REASON]}"
+            return f": {brief(said)}"
     return ""
 
 

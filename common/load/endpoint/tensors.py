@@ -25,6 +25,7 @@ TYPES = {  # of the protocol, and as the graph of a model names them
 }
 BITS = {"BOOL": 8, "BF16": 16, "BYTES": 0}  # of one element; those of the others are in their names
 FREE = -1
+MOST_REASON = 120  # characters
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,3 +144,8 @@ def _require_values(form: TensorForm, answer: AnsweredTensor, row_count: int) ->
         raise MalformedAnswerError(f"output {form.name} has {answer.count} values for {[*shape]}")
     if answer.size is not None and form.bits and answer.size != prod(shape) * form.bits // 8:
         raise MalformedAnswerError(f"output {form.name} has {answer.size} bytes for {datatype} {[*shape]}")
+
+
+def brief(said: object) -> str:
+    """Return the begin of what an endpoint says of an error, in one line."""
+    return " ".join(str(said).split())[:MOST_REASON]

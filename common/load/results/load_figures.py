@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from common.latency.statistics import QUANTILES, counts_for_limits, figures, ordered_percentile
+from common.latency.statistics import FIGURES, QUANTILES, counts_for_limits, figures, ordered_percentile
 from common.latency.steady_state import SteadyState, steady_state
 from common.load.requests.batching import NEVER_NS, BatchPolicy
 from common.load.requests.load_record import COMPLETED, NO_BATCH, OUTCOMES, LoadRecord, error_share
@@ -34,9 +34,8 @@ STAGES = (
     "round_trip",
 )
 COPIES, RUN = ("host_to_device", "device_to_host"), "session_run"
-LIMITED = ("p50", "p90", "p95", "p99", "p99_9", "mean", "jitter")
 NO_LATENCIES: dict[str, float | None] = dict.fromkeys(
-    [f"request_{name}{end}_us" for name in LIMITED for end in ("", "_low", "_high")]
+    [f"request_{name}{end}_us" for name in FIGURES for end in ("", "_low", "_high")]
     + ["request_min_us", "request_max_us"]
 )
 
