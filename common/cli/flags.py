@@ -43,6 +43,19 @@ def at_least(minimum: int) -> Callable[[str], int]:
     return convert
 
 
+def between(minimum: int, maximum: int) -> Callable[[str], int]:
+    """The type of a whole number within two others."""
+
+    def convert(text: str) -> int:
+        wanted = f"a whole number from {minimum} to {maximum:,}"
+        value = _bounded(int, text, minimum, wanted)
+        if value > maximum:
+            raise argparse.ArgumentTypeError(f"{quoted(text)} is not {wanted}")
+        return value
+
+    return convert
+
+
 def positive_float(text: str) -> float:
     """A finite number above 0."""
     value = _bounded(float, text, 0, "a finite number above 0")

@@ -8,6 +8,8 @@ from common.cli import flags
 from common.cli.settings import Parser
 from common.cli.shared_flags import FILE, MODEL
 
+MOST_SESSIONS = 1000  # each starts a process, one after the other
+
 
 def run_flags(parser: Parser, default_runs: int, levels: Sequence[str]) -> None:
     """Add the model, how many runs there are, and of which session at which level of graph optimization."""
@@ -17,7 +19,7 @@ def run_flags(parser: Parser, default_runs: int, levels: Sequence[str]) -> None:
     text = "measuring time instead of a run count: 30s, 10m, 500ms"
     parser.setting("--duration", type=flags.duration, metavar="T", help=text)
     text = "sessions to measure, each further one in a new process: how far they differ enters the limits"
-    parser.setting("--sessions", type=flags.at_least(1), default=1, metavar="N", help=text)
+    parser.setting("--sessions", type=flags.between(1, MOST_SESSIONS), default=1, metavar="N", help=text)
     parser.shared("--warmup", "--threads", "--provider")
     parser.shared("--optimization", choices=levels, metavar=None)
     parser.shared("--run-timeout", "--seed")

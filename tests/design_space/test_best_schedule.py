@@ -124,9 +124,9 @@ def test_a_schedule_moves_what_its_tables_say(model, hardware, seed):
 
 
 @pytest.mark.exhaustive
-@settings(MANY, max_examples=100)
+@MANY
 @given(small_models(6), tiny_hardware, st.integers(0, 999))
-def test_many_schedules_move_what_their_tables_say(model, hardware, seed):
+def test_a_thousand_schedules_move_what_their_tables_say(model, hardware, seed):
     check_execution(model, hardware, seed)
 
 
@@ -262,16 +262,16 @@ tiny_models = small_models(3, tiny=True)
 
 
 @pytest.mark.slow
-@settings(FEW, max_examples=12)
+@FEW
 @given(tiny_models, tiny_hardware)
 def test_no_schedule_of_a_small_model_is_better(model, hardware):
     check_optimum(model, hardware)
 
 
 @pytest.mark.exhaustive
-@settings(MANY, max_examples=25)
+@settings(MANY, max_examples=100)
 @given(tiny_models, tiny_hardware)
-def test_no_schedule_of_many_small_models_is_better(model, hardware):
+def test_no_schedule_of_a_hundred_small_models_is_better(model, hardware):
     check_optimum(model, hardware)
 
 
@@ -288,7 +288,7 @@ def in_order_with(most):
 
 
 @pytest.mark.slow
-@settings(FEW, max_examples=12)
+@FEW
 @given(tiny_models, tiny_hardware, st.integers(0, 2))
 def test_no_schedule_in_order_with_so_few_tensors_at_rest_is_better(model, hardware, most):
     graph, layers = model

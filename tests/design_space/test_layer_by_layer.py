@@ -186,9 +186,9 @@ def test_no_mapping_of_a_ragged_layer_is_better(nest, hardware):
 
 
 @pytest.mark.exhaustive
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=1_000, deadline=None)
 @given(ragged_nests(), small_arrays())
-def test_no_mapping_of_many_ragged_layers_is_better(nest, hardware):
+def test_no_mapping_of_a_thousand_ragged_layers_is_better(nest, hardware):
     check_front(nest, hardware)
 
 

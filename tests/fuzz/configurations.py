@@ -17,7 +17,7 @@ from tests.support.paths import ROOT
 
 WORKLOAD = "tiny-cnn"
 MODEL = ("--model", "case.onnx", *WORKLOADS[WORKLOAD])
-LOADS = ("10", "14", "18", "19", "20", "21", "22")
+LOADS = ("10", "14", "18", "19", "20", "21", "22", "25")
 PAIRS = ("--runs", "5", "--warmup", "1", "--threads", "1")
 LOAD = ("--rate", "50", "--duration", "100ms", "--threads", "1")
 GOOD = {
@@ -40,6 +40,8 @@ GOOD = {
     "17_record_run.py": ("--append-to", "runs.sqlite"),
     "23_overlay_estimate.py": ENGINE,
     "24_what_if.py": (),
+    # Nothing listens there, so a good command line ends with one line as well.
+    "25_load_endpoint.py": ("--endpoint", "http://127.0.0.1:9", "--served-model", "m", "--duration", "100ms"),
 }
 ESTIMATES = (
     ("gemv", "--rows", "64", "--cols", "64", "--channels", "4"),

@@ -45,6 +45,7 @@ NEEDED = {  # flags without which a script ends before it reads anything
     "19": MODEL,
     "20": (*MODEL, "--with", "case.onnx"),
     "21": MODEL,
+    "25": ("--endpoint", "http://127.0.0.1:9", "--served-model", "m"),
     "22": MODEL,
     "23": ("--engine", "dpu-b4096"),
 }
