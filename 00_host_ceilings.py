@@ -3,12 +3,12 @@
 Reads   nothing from out/.
 Writes  host_ceilings.json, once per host and thread count; it depends on no model.
 
-The compute ceiling of float32 is measured by MatMul, Gemm and Conv; that of int8 by MatMulInteger, QLinearMatMul and
-QLinearConv; those of float16 and bfloat16 by MatMul, if the runtime computes in them. The memory ceiling is measured by
-an Add (two reads and one write) over arrays of four times the last-level cache, that of the caches by an Add over
-arrays that stay in them. Every rate is measured at one thread as well. The operators take turns in short slices.
-Sessions and arrays are created anew four times, and the best slice counts. The ceilings are marked unstable if the best
-slices of the two halves differ by more than 5 %, or if all threads reach over 5 % less than one thread.
+MatMul, Gemm and Conv measure the compute ceiling of float32, MatMulInteger, QLinearMatMul and QLinearConv that of int8.
+MatMul measures those of float16 and bfloat16, if the runtime computes in them. An Add (two reads and one write)
+measures the memory ceiling with arrays of four times the last-level cache, and the ceiling of the caches with arrays
+that stay in them. Every rate is measured at one thread as well. The operators take turns in short slices. Sessions and
+arrays are created anew four times, and the best slice counts. The ceilings are marked unstable if the best slices of
+the two halves differ by more than 5 %, or if all threads reach over 5 % less than one thread.
 
 EXAMPLE of input (this host) and output (host_ceilings.json), some fields:
 
@@ -25,7 +25,7 @@ EXAMPLE of input (this host) and output (host_ceilings.json), some fields:
 from __future__ import annotations
 
 if __name__ == "__main__":
-    from common import startup
+    from common.process import startup
 
     startup.begin()  # first of all: the imports below take most of a second
 
@@ -35,9 +35,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 from common import cli
-from common.errors import CommandLineError
-from common.host_identity import cpu_model
-from common.number_formats import MEASURED_PEAKS
+from common.graphs.number_formats import MEASURED_PEAKS
+from common.messages.errors import CommandLineError
+from common.process.host_identity import cpu_model
 from common.profiling.ceilings.caches import (
     last_level_cache_bytes,
     private_cache_bytes,
@@ -46,7 +46,7 @@ from common.profiling.ceilings.caches import (
 )
 from common.profiling.ceilings.sessions import builder, operators_by_threads
 from common.profiling.ceilings.slices import Slices, best, halves_difference_share, measure_slices, of_roof, rate
-from common.runtime.threads import available_processors, usable_threads
+from common.runtime.sessions.threads import available_processors, usable_threads
 from common.sensors.cpu import busy_processors
 from common.view.roofline.ceilings_text import ceiling_notes, ceilings_report
 
@@ -68,7 +68,7 @@ HALVES = {"peak": "fp32", "int8": "int8", "memory": "memory"}
 def arguments() -> cli.Parser:
     parser = cli.Parser(SCRIPT, __doc__ or "")
     parser.shared("--threads")
-    text = "measuring time of all slices together, at most 20"
+    text = "measuring time of all slices together, at most 20 s"
     parser.setting("--seconds", type=cli.positive_float, default=10.0, metavar="S", help=text)
     return parser
 

@@ -3,7 +3,8 @@
 Reads   the model file.
 Writes  latency_summary.json, run_latency.csv, op_latency.csv (every executed node), executed_graph.onnx (no weights),
         ort_trace.json (raw), provider_layers.csv, power_samples.csv, host_samples.csv, hardware_counters.json,
-        os_events.csv, run_disturbances.csv (every slow run: which node was hit, who ran instead).
+        os_events.csv, run_disturbances.csv (every slow run: which node was hit, which process ran instead),
+        session_latency.csv (with --sessions).
 
 Unprofiled and profiled runs alternate; the latency is that of the unprofiled runs in the steady part of the series. The
 time that the profiler adds to each node is estimated with chains of operators and subtracted, down to zero at most.
@@ -24,7 +25,7 @@ EXAMPLE of input (a model) and output (op_latency.csv), some columns:
 from __future__ import annotations
 
 if __name__ == "__main__":
-    from common import startup
+    from common.process import startup
 
     startup.begin()  # first of all: the imports below take most of a second
 
@@ -37,13 +38,13 @@ import pandas as pd
 from common import cli
 from common.artifacts.transaction import Transaction
 from common.attribution.ownership import computed_sources
-from common.cli.profile_flags import import_flags, run_flags, sensor_flags
-from common.errors import PipelineError
+from common.cli.flags.profile_flags import import_flags, run_flags, sensor_flags
 from common.foreign_traces.programs import recognised
-from common.graph import Graph
-from common.imported_profile import MEASURING, ImportedProfile, imported_profile, recorded_session
-from common.measured_profile import MeasuredProfile, measured_profile, observed_measurement
-from common.observer import Observer
+from common.graphs.graph import Graph
+from common.measurements.imported_profile import MEASURING, ImportedProfile, imported_profile, recorded_session
+from common.measurements.measured_profile import MeasuredProfile, measured_profile, observed_measurement
+from common.measurements.observer import Observer
+from common.messages.errors import PipelineError
 from common.onnx_graph.load import LoadedModel, load_model
 from common.onnx_graph.reading.naming import named_model, naming_notes
 from common.profiling.figures import run_columns
@@ -51,9 +52,9 @@ from common.profiling.runs.loop import Budget
 from common.profiling.runs.more_sessions import SessionPlan, with_more_sessions
 from common.profiling.runs.pairs import Contender
 from common.runtime.inputs.given import given_arrays, make_feeds
-from common.runtime.limits import limited_runs
 from common.runtime.memory import require_memory
-from common.runtime.session import OPTIMIZATIONS, given_settings
+from common.runtime.sessions.limits import limited_runs
+from common.runtime.sessions.session import OPTIMIZATIONS, given_settings
 from common.view.node_labels import label_nodes, with_labels
 from common.view.profile.latency_text import imported_report, latency_report
 from common.view.profile.provider_text import layer_report

@@ -1,14 +1,15 @@
 """Combine measured time and counted work: one row per executed node, placed under the roofline of this host.
 
 Reads   op_latency.csv, latency_summary.json, executed_graph.onnx (01), op_metrics.csv, op_edges.csv (02) and
-        host_ceilings.json (00), which is not needed if both ceilings are given.
+        host_ceilings.json (00), which is not needed if both ceilings are given; phase_work.csv (02) of a decoder.
 Writes  op_roofline.csv (key executed_node), node_map.csv (executed node, source node, rule), executed_edges.csv.
 
-ONNX Runtime does not execute the graph of the model file: it fuses nodes and inserts others. Each executed node is
-matched to the source nodes that it computes. It is assigned their work, and the traffic across their common border. An
-inserted node belongs to the node whose layout it serves. The time between nodes (unprofiled median less the sum of
-the corrected node times) is a row of its own, `(gap)`. Every microsecond of the trace is in exactly one row; the stage
-fails where less than 99.9 % of the time has an owner. Each node is judged by the peak of its number format.
+ONNX Runtime does not execute the graph of the model file: it fuses nodes and inserts others. 03 matches each executed
+node to the source nodes that it computes. An executed node gets the work of its source nodes, and the traffic across
+their common border. An inserted node belongs to the node whose layout it serves. The time between nodes (unprofiled
+median less the sum of the corrected node times) is a row of its own, `(gap)`. Every microsecond of the trace is in
+exactly one row. The stage fails if less than 99.9 % of the time has an owner. Each node is compared with the peak of
+its number format.
 
 EXAMPLE of input (op_latency.csv, op_metrics.csv) and output (op_roofline.csv), some columns:
 
@@ -24,7 +25,7 @@ EXAMPLE of input (op_latency.csv, op_metrics.csv) and output (op_roofline.csv), 
 from __future__ import annotations
 
 if __name__ == "__main__":
-    from common import startup
+    from common.process import startup
 
     startup.begin()  # first of all: the imports below take most of a second
 
@@ -36,8 +37,9 @@ from common import cli
 from common.attribution.contraction_check import compared_contractions, contractions
 from common.attribution.known_work import work_notes
 from common.attribution.ownership import attribute, node_map_rows
-from common.attribution.roofline_rows import gap_notes, require_coverage, require_whole, roofline_rows
+from common.attribution.roofline_rows import gap_notes, require_coverage, require_whole, roofline_rows, us_by_part
 from common.fusion.border import executed_traffic
+from common.graphs.source_graph import from_rows
 from common.onnx_graph.executed import (
     edge_rows,
     executed_sizes,
@@ -47,8 +49,8 @@ from common.onnx_graph.executed import (
 )
 from common.onnx_graph.malformed import names_model
 from common.roofline import Roofs, given_roofs, missing_peak_notes, require_same_host, roofs_of
-from common.source_graph import from_rows
 from common.view.node_labels import labels_of, with_labels
+from common.view.profile.phase_text import phase_lines
 from common.view.roofline.roofline_text import contraction_report, roofline_report, work_line
 
 SCRIPT = "03_merge_profile_metrics.py"
@@ -95,6 +97,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         source = from_rows(metrics.values(), tables.rows("op_edges"))
         executed = tables.foreign("executed_graph", partial(load_executed_graph, dimensions=stage.record.dimensions))
         roofs, median_us, path = ceilings(stage, latency["threads"]), latency["p50_us"], tables.path("op_latency")
+        phase = cli.phase_of(tables)
         sizes = executed_sizes(executed, nodes)
         attribution = attribute(source, executed, contractions(metrics.values()))
         moved, ran = executed_traffic(source, executed, attribution.sources, sizes), with_traced_shapes(executed, nodes)
@@ -111,7 +114,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         stage.print_notes_as(partial(with_labels, labels=labels_of(rows)))
         peaks, bandwidth = roofs.peaks_flop_per_s, roofs.memory_bytes_per_s
         report = roofline_report(rows, peaks, bandwidth, coverage, median_us)
-        stage.show("\n".join((report, contraction_report(**asdict(check)), work_line(rows))))
+        ridge = roofs.under(roofs.roof("MatMul", "float32")).ridge_flop_per_byte
+        of_phase = phase_lines(phase, ridge, bandwidth, median_us, us_by_part(rows, metrics))
+        stage.show("\n".join((report, contraction_report(**asdict(check)), work_line(rows), *of_phase)))
     return 0
 
 

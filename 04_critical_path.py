@@ -1,6 +1,6 @@
 """Find the longest chain of dependent nodes, the slack of the others, and what a faster operator would change.
 
-Reads   op_roofline.csv, executed_edges.csv.
+Reads   op_roofline.csv, executed_edges.csv; phase_work.csv of a decoder.
 Writes  critical_path.csv (the nodes of the longest chain), op_schedule.csv (start, finish and slack of every node).
 
 Four figures of the graph that ONNX Runtime executed:
@@ -33,7 +33,7 @@ EXAMPLE of input (op_roofline.csv, executed_edges.csv) and output (op_schedule.c
 from __future__ import annotations
 
 if __name__ == "__main__":
-    from common import startup
+    from common.process import startup
 
     startup.begin()  # first of all: the imports below take most of a second
 
@@ -44,9 +44,10 @@ from typing import TYPE_CHECKING
 from common import cli
 from common.artifacts.folder import Folder
 from common.dag import Dag, build_dag, longest_path, schedule, to_us, what_if
-from common.errors import UpstreamError
+from common.messages.errors import UpstreamError
 from common.view.node_labels import labels_of
 from common.view.profile.path_text import PathTotals, path_report
+from common.view.profile.phase_text import phase_name
 
 if TYPE_CHECKING:
     from common.table_rows import CriticalPathRow, OpRooflineRow, OpScheduleRow
@@ -123,6 +124,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     with cli.stage(arguments(), argv) as stage:
         tables = stage.tables
         roofline, edges = tables.rows("op_roofline"), tables.rows("executed_edges")
+        phase = phase_name(cli.phase_of(tables))
         if stage.settings.model:
             require_model(tables, stage.settings.model)
         nodes, gap_us = executed(roofline)
@@ -142,7 +144,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         totals = PathTotals(dag.span_us, dag.work_us, dag.parallelism, gap_us, len(nodes))
         unranked = [row["executed_node"] for row in nodes if row["is_correction_dominated"]]
         labels = labels_of(roofline)
-        stage.show(path_report(totals, chain, unranked, [asdict(case) for case in cases], labels))
+        text = path_report(totals, chain, unranked, [asdict(case) for case in cases], labels)
+        stage.show(f"phase: {phase}\n{text}" if phase else text)
     return 0
 
 

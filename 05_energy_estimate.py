@@ -1,9 +1,10 @@
 """Estimate the energy of one inference and of each executed node: compute, data movement and static power.
 
-Reads   op_roofline.csv, latency_summary.json, run_latency.csv, power_samples.csv; host_ceilings.json if it exists.
+Reads   op_roofline.csv, latency_summary.json, run_latency.csv, power_samples.csv; host_ceilings.json if it exists;
+        phase_work.csv of a decoder.
 Writes  ops_profile.csv (latency, FLOPs, bytes and energy of each node), energy_summary.json, efficiency.json.
 
-Average power is --avg-power-w, else the power that stage 01 measured, else what the name of the host's processor says:
+Average power is --avg-power-w, else the power that stage 01 measured, else a model of the host's processor by its name:
 a share of its thermal design power by the cores in use, and its memory (configs/processors.yaml). The column
 energy_source says which. Static power is --static-power-w, else the power measured before the runs, else modelled.
 Static energy is divided over the nodes by time, dynamic energy by modelled work (configs/energy.yaml).
@@ -24,20 +25,20 @@ Xeon Gold 6130 and 96 GiB:
 from __future__ import annotations
 
 if __name__ == "__main__":
-    from common import startup
+    from common.process import startup
 
     startup.begin()  # first of all: the imports below take most of a second
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from common import cli
 from common.artifacts.folder import is_there
-from common.configuration import Section
-from common.number_formats import MEASURED_PEAKS
+from common.files.configuration import Section
+from common.graphs.number_formats import MEASURED_PEAKS
 from common.power.bounded_value import given
-from common.power.efficiency import Host
+from common.power.efficiency import Host, joules_per_token
 from common.power.energy_model import read_energy_configuration
 from common.power.estimate import KnownPower, estimate
 from common.power.host_power import HostPower, host_power, idle_fraction
@@ -48,6 +49,10 @@ from common.power.run_rows import is_processor_alone, measured_power, node_work,
 from common.roofline import GIVEN
 from common.view.node_labels import labels_of
 from common.view.profile.energy_text import energy_report
+from common.view.profile.phase_text import token_energy_lines
+
+if TYPE_CHECKING:
+    from common.table_rows import EfficiencyDocument
 
 SCRIPT = "05_energy_estimate.py"
 
@@ -99,6 +104,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         configured = read_energy_configuration(Section.of_file(settings.energy_config))
         roofline, latency = tables.rows("op_roofline"), tables.document("latency_summary")
         samples, runs = tables.rows("power_samples"), tables.rows("run_latency")
+        phase = cli.phase_of(tables)
         # the rows, gap included, add up to the median
         run_us = latency["p50_us"] or sum(row["node_latency_us"] for row in roofline)
         law = read_processor_law(Section.of_file(cli.ROOT / "configs/processors.yaml"))
@@ -122,13 +128,20 @@ def main(argv: Sequence[str] | None = None) -> int:
         if latency["p50_us"] is None:
             stage.note("energy: the unprofiled median is unknown; the run is assumed to take the sum of its node times")
         stage.note(*notes, *result.notes)
+        per_token = joules_per_token(result.efficiency, phase)
+        efficiency: EfficiencyDocument = {
+            **result.efficiency,
+            "p50_us": latency["p50_us"],
+            "joules_per_token_j": per_token,
+        }
         with stage.writing() as transaction:
             transaction.add_rows("ops_profile", profile := profile_rows(roofline, result.energy))
             transaction.add_document("energy_summary", result.summary)
-            transaction.add_document("efficiency", {**result.efficiency, "p50_us": latency["p50_us"]})
+            transaction.add_document("efficiency", efficiency)
         million = asdict(result.million)
         labels = labels_of(roofline)
-        stage.show(energy_report(profile, run_us, result.summary, result.efficiency, million, labels=labels))
+        text = energy_report(profile, run_us, result.summary, result.efficiency, million, labels=labels)
+        stage.show("\n".join([text, *token_energy_lines(phase, per_token)]))
     return 0
 
 

@@ -25,7 +25,7 @@ EXAMPLE of input (op_roofline.csv, some columns) and output (summary.txt):
 from __future__ import annotations
 
 if __name__ == "__main__":
-    from common import startup
+    from common.process import startup
 
     startup.begin()  # first of all: the imports below take most of a second
 
@@ -38,7 +38,7 @@ from common.artifacts import provenance
 from common.artifacts.catalogue import ARTIFACTS
 from common.artifacts.folder import Folder, absence_notes, is_there
 from common.artifacts.stages import STAGES, WRITER
-from common.errors import UpstreamError
+from common.messages.errors import UpstreamError
 from common.view.findings import Findings, StageRecord
 from common.view.report.gallery import draw_all
 from common.view.report.page import report_html

@@ -1,7 +1,7 @@
 """Plan which fused groups to offload to an FPGA board, and estimate the end-to-end speedup in latency and energy.
 
 Reads   ops_profile.csv, op_schedule.csv, op_latency.csv, op_metrics.csv, op_edges.csv, node_map.csv,
-        energy_summary.json, latency_summary.json; a board file.
+        energy_summary.json, latency_summary.json; precision.csv, where it exists; a board file.
 Writes  fpga_candidates.csv (every group, and why the plan has it or not), offload_plan.csv (the kernels),
         offload_schedule.csv, offload_comparison.csv (baselines and what-if plans), board_resources.csv, speedup.csv
         (Amdahl's law, term by term), offload_verdict.csv (whether the plan pays),
@@ -24,12 +24,13 @@ EXAMPLE of input (ops_profile.csv) and output (offload_plan.csv), some columns:
     python 07_fpga_candidates.py --board u280 --precision int8 --kernel-speedup K1=3.2 --what-if board=u50,clock-mhz=200
     python 07_fpga_candidates.py --board kv260 --precision int8 --engine dpu-b4096
     python 07_fpga_candidates.py --board u250 --objective throughput
+    python 07_fpga_candidates.py --board u280 --designs out
 """
 
 from __future__ import annotations
 
 if __name__ == "__main__":
-    from common import startup
+    from common.process import startup
 
     startup.begin()  # first of all: the imports below take most of a second
 
@@ -41,35 +42,34 @@ from typing import TYPE_CHECKING, cast
 
 from common import cli
 from common.artifacts.frames import records
-from common.cli.plan_stage import (
-    CONFIGS,
-    board_flags,
-    require_host_tables,
-    search_flags,
-    threshold_flags,
-    work_of_host,
-)
-from common.configuration import Section
+from common.cli.flags import plan_flags
+from common.cli.plan_stage import CONFIGS, require_host_tables, rows_of_designs, work_of_host
+from common.files.configuration import Section
+from common.fpga.array_designs import ArrayDesign, designs_of_rows
 from common.fpga.coefficients import load_models
 from common.fpga.device.board import DEFAULT_PRECISION, PLAN_PRECISIONS
 from common.fpga.hand_off.files import hand_off_files
 from common.fpga.plan_results import Results, plan_results, workload_from_rows
 from common.fpga.planning.host_basis import HostBasis, HostScale, host_basis, host_scale, read_host_scale
+from common.fpga.planning.plan_notes import without_accuracy
 from common.fpga.planning.problem_builder import LAUNCH_PER
 from common.fpga.planning.request import (
     OBJECTIVES,
+    Request,
     plan_requests,
     read_assumptions,
     require_batch,
     require_kernel,
     require_speedup,
+    with_designs_of,
 )
+from common.view.plan.answer.precision_text import is_judged_on_samples
+from common.view.plan.answer.uncertainty_text import verdict_statements
 from common.view.plan.fpga_text import offload_report
-from common.view.plan.uncertainty_text import verdict_statements
 from common.workload.workload import Workload, scaled
 
 if TYPE_CHECKING:
-    from common.table_rows import Tables
+    from common.table_rows import FormatPrecisionRow, Tables
 
 SCRIPT = "07_fpga_candidates.py"
 THRESHOLDS = " and the three --min flags"
@@ -80,24 +80,12 @@ def arguments() -> cli.Parser:
     add = parser.setting
     text = "plan for the least time of one inference, or for the most frames per second, on several arrays at once"
     add("--objective", default="latency", choices=OBJECTIVES, help=text)
-    board_flags(parser, PLAN_PRECISIONS, DEFAULT_PRECISION, LAUNCH_PER)
-    text = "measured or simulated speedup of a kernel of the plan over the host, instead of the modelled one"
-    add("--kernel-speedup", type=kernel_speedup, action="append", metavar="K1=3.2", help=text)
-    text = "make another plan to compare with: board, precision, clock-mhz, launch-per or K1 (its speedup), by commas"
-    add("--what-if", action="append", metavar="KEY=VALUE,…", help=text)
-    text = "plan batches of 2, 4, 8 and so on up to N as well, for latency, throughput and energy"
-    add("--batch", type=batch, default=1, metavar="N", help=text)
-    threshold_flags(parser)
-    search_flags(parser, more=THRESHOLDS)
-    text = "factor on the profiled times for the plan's host: 8, 6..10 or 6..8..10, the shortest time first"
-    add("--host-scale", type=read_host_scale, metavar="FACTOR", help=text)
-    add("--host-scale-source", metavar="TEXT", help="source of the factor; --host-scale needs it")
-    text = "folder with the tables of 01 to 05 that were measured on the board's own processor"
-    add("--host-tables", type=cli.path, metavar="FOLDER", help=text)
-    text = "overlay engine that the plan may use: a name in configs/engines, or a YAML file"
-    parser.shared("--engine", help=text)
-    text = "also write the design into a new folder: specifications, Verilog, C++, connectivity and schedule"
-    add("--hand-off", type=cli.path, metavar="FOLDER", help=text)
+    plan_flags.board_flags(parser, PLAN_PRECISIONS, DEFAULT_PRECISION, LAUNCH_PER)
+    plan_flags.question_flags(parser, kernel_speedup, batch)
+    plan_flags.threshold_flags(parser)
+    plan_flags.search_flags(parser, more=THRESHOLDS)
+    plan_flags.host_flags(parser, read_host_scale)
+    plan_flags.design_flags(parser)
     return parser
 
 
@@ -128,6 +116,8 @@ def prepare_plan(stage: cli.StageRun, settings: cli.Settings) -> Callable[[], Re
     if settings.host_tables:
         require_host_tables(settings.host_tables)
     stage.end_of_checks()
+    request = replace(request, designs=given_designs(stage, request))
+    what_if = {text: with_designs_of(question, request) for text, question in what_if.items()}
     work, basis = host_work(stage, scale)
     questions = {text: replace(question, host=basis) for text, question in what_if.items()}
     models = load_models(CONFIGS)
@@ -141,9 +131,24 @@ def prepare_plan(stage: cli.StageRun, settings: cli.Settings) -> Callable[[], Re
     return plan
 
 
+def given_designs(stage: cli.StageRun, request: Request) -> tuple[ArrayDesign, ...]:
+    """Return the arrays that 29 found for the board; none without --designs."""
+    if not stage.settings.designs:
+        return ()
+    folder = stage.folder(stage.settings.designs)
+    designs = designs_of_rows(rows_of_designs(folder), request.board, request.precision)
+    stage.enter_reads([folder])
+    return designs
+
+
 def hand_off(stage: cli.StageRun, settings: cli.Settings) -> AbstractContextManager[dict[str, str]]:
     """Return the folder that a hand-off is written into; without one, texts are written nowhere."""
     return stage.writing_folder(settings.hand_off, "hand_off") if settings.hand_off else nullcontext({})
+
+
+def accuracy_rows(stage: cli.StageRun) -> list[FormatPrecisionRow]:
+    """Return what 28 found about number formats; nothing where it did not run for this model."""
+    return stage.beside(["format_precision"], "accuracy", lambda: stage.tables.rows("format_precision")) or []
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -155,14 +160,17 @@ def main(argv: Sequence[str] | None = None) -> int:
         # A folder that cannot be written fails before the search, not after it.
         with stage.writing() as transaction, hand_off(stage, settings) as texts:
             results = solve()
+            judged = {"format_precision": accuracy_rows(stage)}
+            is_judged = is_judged_on_samples(judged["format_precision"], settings.precision)
+            notes = without_accuracy(results.notes) if is_judged else results.notes
             if settings.hand_off:
-                said = map(stage.plain, [*verdict_statements(cast("Tables", results.rows)), *results.notes])
+                said = map(stage.plain, [*verdict_statements(cast("Tables", {**results.rows, **judged})), *notes])
                 model = Path(stage.record.model_path).name
                 texts.update(hand_off_files(results.plan, model, [*said], results.streams))
-            stage.note(*results.notes)
+            stage.note(*notes)
             written = {name: transaction.add_rows_by_name(name, rows) for name, rows in results.rows.items()}
         tables = {name: records(frame) for name, frame in written.items()}
-        stage.show(offload_report(cast("Tables", tables), stage.plain))
+        stage.show(offload_report(cast("Tables", {**tables, **judged}), stage.plain))
     return 0
 
 

@@ -9,11 +9,11 @@ Writes  design_points.csv (a row per accelerator and search),
         design_groups.csv (a row per fused group),
         design_summary.json (the best accelerator).
 
-The best schedule has the least energy-delay product. Beside it is a bound that
-no schedule is below. An accelerator with one buffer (fa-dosa) fuses layers into
-groups. Any other (gemmini, u280) maps each contraction, keeps whole tensors on
-the chip between layers, and runs layers depth first in row tiles. All other
-operators count as traffic. Ctrl-C ends a search with the best schedule so far.
+The best schedule has the least energy-delay product. Beside it is a lower bound
+of all schedules. On an accelerator with one buffer (fa-dosa), 08 fuses layers
+into groups. On any other (gemmini, u280), it maps each contraction, keeps whole
+tensors on the chip between layers, and runs layers depth first in row tiles. All
+other operators count as traffic. Ctrl-C ends a search with the best schedule so far.
 docs/DESIGN_SPACE.md has the spaces, the costs, and each printed column.
 
 EXAMPLE of input (op_metrics.csv) and output (design_mappings.csv), some columns:
@@ -31,7 +31,7 @@ EXAMPLE of input (op_metrics.csv) and output (design_mappings.csv), some columns
 from __future__ import annotations
 
 if __name__ == "__main__":
-    from common import startup
+    from common.process import startup
 
     startup.begin()  # first of all: the imports below take most of a second
 
@@ -50,7 +50,7 @@ from common.design_space.results import comparison
 from common.design_space.results.cache import ResultCache, default_folder
 from common.design_space.search.engines.registry import ENGINES, chosen_searches
 from common.design_space.search.settings import ACCOUNTINGS, EXACT, HONEST, Search
-from common.source_graph import from_rows
+from common.graphs.source_graph import from_rows
 from common.view.design.text_tables import design_report
 from common.workers import CLUSTERS, Workers
 
@@ -66,18 +66,18 @@ def arguments() -> cli.Parser:
     add("--hardware", default="gemmini", metavar="NAME", help="a file of configs/hardware, or the path of one")
     text = 'sizes to try, all combinations: "buffer_kib=8,16,…,2048 array=16x16,32x32"'
     add("--sweep", default="", metavar="SIZES", help=text)
-    text = "what the best design has the least of"
+    text = "the figure that the best design has least of"
     add("--objective", choices=comparison.OBJECTIVES, default="edp", help=text)
     area: dict[str, Any] = {"type": cli.positive_float, "action": "append", "default": [], "metavar": "AREA"}
     add("--area-budget-mm2", help="area within which to name the best design; repeatable", **area)
-    text = "exact goes through all schedules, two-step and random need no package, the others requirements-search.txt"
+    text = "exact evaluates all schedules; other engines than two-step and random need requirements-search.txt"
     text += "; fa-dosa (FA-DOSA's own) is for one buffer"
     add("--engine", choices=ENGINES, default=EXACT, help=text)
     add("--experiments", action="store_true", help="compare every engine that is installed")
     text = "most schedules that an engine may evaluate, over all contractions"
     add("--evaluations", default=10_000, help=text, **count)
     parser.shared("--seed", help="seed of the random choices of an engine")
-    text = "one buffer: honest, or FA-DOSA's own, where each kernel moves each tensor once whatever the buffer holds"
+    text = "one buffer: honest, or FA-DOSA's own (each kernel moves each tensor once, whatever the size of the buffer)"
     add("--accounting", choices=ACCOUNTINGS, default=HONEST, help=text)
     add("--most-layers", default=6, help="one buffer: most layers in a group", **count)
     add("--jobs", default=1, help="number of designs that are searched at once, each in a process", **count)

@@ -1,8 +1,7 @@
 """Show the runs that 01 measured as one timeline, and find the bottlenecks of an inference.
 
-Reads   run_latency.csv, latency_summary.json, op_latency.csv, ort_trace.json, executed_graph.onnx; where they are, the
-        other tables of 01 to 05, 07 and 13; load_requests.csv, load_batches.csv and load_summary.json, which are enough
-        by themselves.
+Reads   run_latency.csv, latency_summary.json, op_latency.csv, ort_trace.json, executed_graph.onnx; the other tables of
+        01 to 05, 07 and 13 if they exist; or only load_requests.csv, load_batches.csv and load_summary.json.
 Writes  trace.json and plan_trace.json (the plan of 07) for Perfetto or chrome://tracing, flamegraph.folded (node times
         by module path) for speedscope or flamegraph.pl, annotated.onnx (the model's graph without weights) for Netron,
         bottlenecks.csv (a row per finding).
@@ -13,8 +12,8 @@ bound, share of the roof and energy. Arrows follow the critical path. A load tes
 requests, how many wait, how batches form, and what sessions do.
 
 bottlenecks.csv holds the findings of the rules in configs/bottlenecks.yaml, with evidence, hazard and remedy. A gain is
-the most that mending could take from an inference: the critical path is evaluated again with the times that the nodes
-would keep at best.
+the most time that the remedy could save in an inference: 09 evaluates the critical path again with the least times that
+the nodes could take.
 
 EXAMPLE of output (bottlenecks.csv of a tiny transformer, some columns):
 
@@ -29,10 +28,11 @@ EXAMPLE of output (bottlenecks.csv of a tiny transformer, some columns):
 from __future__ import annotations
 
 if __name__ == "__main__":
-    from common import startup
+    from common.process import startup
 
     startup.begin()  # first of all: the imports below take most of a second
 
+import shlex
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -43,31 +43,33 @@ from common.artifacts.folder import absence_notes
 from common.artifacts.stages import STAGES, WRITER
 from common.bottlenecks.judge import bottleneck_rows
 from common.bottlenecks.rules import read_rules
-from common.configuration import Section
-from common.errors import PipelineError
-from common.host_doubts import recorded_doubts
+from common.files.configuration import Section
+from common.mending.registry import MENDS
+from common.messages.errors import PipelineError
+from common.messages.host_doubts import recorded_doubts
 from common.onnx_graph.reading.naming import traced_bodies
 from common.onnx_graph.reading.outline import Outline, outline
 from common.profiling.trace.timeline import spans_of_runs
 from common.timeline.from_tables import counts_of, shown_rows, timeline
 from common.timeline.load_tracks import LoadTimeline, load_timeline
 from common.timeline.shown_runs import Shown, chosen_runs
+from common.timeline.viewer_files import load_file, node_files, plan_file, run_file
 from common.view.node_labels import labels_of
-from common.view.plan.cases import said_of
-from common.view.plan.headline import headline
+from common.view.plan.answer.cases import said_of
+from common.view.plan.answer.headline import headline
+from common.view.profile.phase_text import phase_name
 from common.view.trace.bottleneck_tables import bottleneck_report
 from common.view.trace.timeline_text import timeline_report
-from common.viewer_files import load_file, node_files, plan_file, run_file
 
 if TYPE_CHECKING:
-    from common.table_rows import RunLatencyRow, Tables
+    from common.table_rows import BottlenecksRow, RunLatencyRow, Tables
 
 SCRIPT = "09_trace_report.py"
 NEEDED = ("run_latency", "op_latency")
 LOAD_TABLES = ("load_requests", "load_batches", "load_summary")
 NPU_TABLES = ("npu_runs", "npu_nodes")
 FOR_VIEWERS = ("trace", "plan_trace", "flamegraph", "annotated")
-OF_OTHERS = (*LOAD_TABLES, *NPU_TABLES)  # read apart from the measurement
+OF_OTHERS = (*LOAD_TABLES, *NPU_TABLES, "phase_work")  # read apart from the measurement
 
 
 def arguments() -> cli.Parser:
@@ -121,6 +123,16 @@ def source_outline(stage: cli.StageRun, tables: Tables) -> Outline | None:
     return None
 
 
+def way_to_try(stage: cli.StageRun, found: Sequence[BottlenecksRow]) -> str:
+    """Return the command that mends the first finding that has a mend, and measures what that gains; often nothing."""
+    rule = next((row["finding"] for row in found if row["finding"] in MENDS), None)
+    model = stage.tables.provenance("latency_summary").settings.get("model", {}).get("value")
+    if rule is None or model is None:
+        return ""
+    command = shlex.join([WRITER["mend_trials"], "--model", str(model), "--rule", rule])
+    return f"\n\nTo mend and measure a finding: python {command}"
+
+
 def report_runs(stage: cli.StageRun) -> None:
     """Write the timelines of the runs that 01 measured and of the plan, and the times of nodes for other viewers."""
     tables, summary = present_tables(stage), stage.tables.document("latency_summary")
@@ -141,9 +153,12 @@ def report_runs(stage: cli.StageRun) -> None:
         transaction.add_or_remove(files, *FOR_VIEWERS)
         transaction.mark_incomplete(load_lacks, "trace")  # nothing else is made from the load test
     text = timeline_report(shown_rows(made), {**counts_of(made), **(load.counts if load else {})}, files)
+    phase = phase_name(cli.phase_of(stage.tables))
     notes = stage.tables.provenance("latency_summary").notes
     doubts = recorded_doubts(summary, tables.get("op_roofline", ()), tables["op_latency"], notes)
-    stage.show(f"{text}\n\n{bottleneck_report(bottlenecks, summary['p50_us'], labels, doubts)}")
+    found = bottleneck_report(bottlenecks, summary["p50_us"], labels, doubts)
+    of_phase = f"phase: {phase}\n" if phase else ""
+    stage.show(f"{of_phase}{text}\n\n{found}{way_to_try(stage, bottlenecks)}")
 
 
 def report_load(stage: cli.StageRun) -> None:

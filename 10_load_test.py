@@ -10,14 +10,14 @@ Requests come by a schedule that waits for nobody (open loop), and their latency
 service that stops for 200 ms shows it in every request that came meanwhile. With --users, users send the next
 request when they have the answer (closed loop); that hides such a stall from all requests but a few.
 
-With --images each request brings an encoded image: decoding, resizing and normalizing it are stages of its call, timed
-apart, and so is finding the --top-k classes. On a GPU the copies there and back are stages as well.
+With --images each request brings an encoded image. Decoding, resizing and normalizing it are stages of its call, which
+are timed separately. So is finding the --top-k classes. On a GPU, the copies to and from it are stages as well.
 
-A load is `failing` where more requests fail than --max-error-share, `overload` where its queue grows or as many are
-turned away, and `invalid` where the generator's own delays make more than 10 % of the latency. None of these has
-percentiles. The percentiles of a `valid` load count a request that failed with the time that its caller waited.
+A load is `failing` if more requests fail than --max-error-share, `overload` if its queue grows or as many are turned
+away, and `invalid` if the generator's own delays make more than 10 % of the latency. None of these has percentiles. In
+the percentiles of a `valid` load, a failed request counts with the time that its caller waited.
 
-The exit code is 4 where more than --max-error-share of the requests get no answer, or fewer than --min-goodput per
+The exit code is 4 if more than --max-error-share of the requests get no answer, or if fewer than --min-goodput per
 second get one within --goodput-bound.
 
 EXAMPLE of input (a model) and output (load_requests.csv), some columns:
@@ -42,18 +42,17 @@ EXAMPLE of input (a model) and output (load_requests.csv), some columns:
 from __future__ import annotations
 
 if __name__ == "__main__":
-    from common import startup
+    from common.process import startup
 
     startup.begin()  # first of all: the imports below take most of a second
 
 from collections.abc import Sequence
 
-from common import cli, observer
+from common import cli
 from common.artifacts.stages import WRITER
 from common.artifacts.transaction import Transaction
 from common.cli import load_stage
-from common.errors import UpstreamError
-from common.ingest import TOKEN_FILE
+from common.cli.flags import load_flags
 from common.load.best_configuration import contradictions
 from common.load.generator.harness import Harness
 from common.load.requests.demand import KINDS
@@ -63,12 +62,15 @@ from common.load.results.slow_calls import call_series, slow_call_rows
 from common.load.service.concurrency import SHARING
 from common.load.settings import LoadSettings, checked, with_best
 from common.load.telemetry import telemetry_to
+from common.measurements import observer
+from common.messages.errors import UpstreamError
+from common.metrics.ingest import TOKEN_FILE
 from common.os_events.recorder import OsEventRecorder
 from common.os_events.tracefs import TracefsRecorder
 from common.profiling.trace.utilization import peak_resident_bytes
 from common.runtime.inputs.images import NORMALIZATIONS
-from common.runtime.limits import limited_runs
-from common.runtime.session import OPTIMIZATIONS
+from common.runtime.sessions.limits import limited_runs
+from common.runtime.sessions.session import OPTIMIZATIONS
 from common.view.load.load_text import load_report
 from common.view.load.steps_text import steps_report
 
@@ -78,18 +80,18 @@ SCRIPT = "10_load_test.py"
 def arguments() -> cli.Parser:
     parser = cli.Parser(SCRIPT, __doc__ or "")
     parser.shared(*cli.MODEL)
-    load_stage.schedule_flags(parser, KINDS)
-    load_stage.course_flags(parser)
-    load_stage.user_flags(parser)
-    load_stage.length_flags(parser)
-    load_stage.payload_flags(parser, tuple(NORMALIZATIONS))
-    load_stage.batching_flags(parser)
-    load_stage.error_flag(parser)
-    load_stage.goodput_flags(parser)
-    load_stage.session_flags(parser, tuple(OPTIMIZATIONS), SHARING)
+    load_flags.schedule_flags(parser, KINDS)
+    load_flags.course_flags(parser)
+    load_flags.user_flags(parser)
+    load_flags.length_flags(parser)
+    load_flags.payload_flags(parser, tuple(NORMALIZATIONS))
+    load_flags.batching_flags(parser)
+    load_flags.error_flag(parser)
+    load_flags.goodput_flags(parser)
+    load_flags.session_flags(parser, tuple(OPTIMIZATIONS), SHARING)
     text = "load the best configuration of load_best.json at the rate that it sustains"
     parser.setting("--best", action="store_true", default=False, help=text)
-    load_stage.telemetry_flags(parser)
+    load_flags.telemetry_flags(parser)
     return parser
 
 

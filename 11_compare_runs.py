@@ -3,10 +3,9 @@
 Reads   run_latency.csv and latency_summary.json of both folders; where they are, the other tables of 01,
         op_metrics.csv, op_edges.csv, node_map.csv, op_roofline.csv, host_ceilings.json, energy_summary.json,
         the plan of 07 (offload_verdict.csv, offload_comparison.csv, offload_plan.csv, board_resources.csv),
-        load_summary.json and load_best.json. Tables that are older than the
-        times are left out, with a note.
+        load_summary.json and load_best.json. Tables that are older than the times are left out, with a note.
 Writes  comparison.csv (a row per figure and per group of executed nodes), comparison.md for a pull request, and
-        comparison.html; of the first folder compared comparison_stacks.folded, for a differential flame graph by
+        comparison.html; for the first --candidate comparison_stacks.folded, for a differential flame graph by
         flamegraph.pl. 06 draws the differences.
 
 A difference is real if three things hold. A rank test on medians of blocks of runs rejects chance, corrected for all
@@ -14,16 +13,16 @@ nodes (Holm). Its interval excludes 0. The difference exceeds the noise floor, w
 scatters, judged by the distance between quarters of the runs. The figures of the latency (median, percentiles, mean,
 deviation) are one family: in at most 5 % of equal pairs any of them is called different. A difference that is surely
 smaller than --fail-above is unchanged. Every other difference is undecided, with the number of runs that would decide
-it. A figure of too few independent runs is not judged. No time of a busy or drifting host is judged.
+it. A figure from too few independent runs is not judged. No time of a busy or drifting host is judged.
 
-One session on each side says nothing of how far sessions differ. For that, measure both sides with 01's --sessions 3,
+One session on each side does not show how far sessions differ. For that, measure both sides with 01's --sessions 3,
 or repeat --baseline.
 
-Nodes are compared where they compute the same source nodes, whatever the runtime fused, renamed or inserted. Models
-that differ in names only are one model. Other models need --across-models.
+Nodes are compared if they compute the same source nodes, whatever the runtime fused, renamed or inserted. Models that
+differ only in names are one model. Other models need --across-models.
 
-The exit code is 4 where a figure of the whole regressed by more than --fail-above, or a node added more than that to
-the latency.
+The exit code is 4 if a figure of the whole model regressed by more than --fail-above, or if a node added more than that
+to the latency.
 
 EXAMPLE of output (comparison.csv, some columns):
 
@@ -39,7 +38,7 @@ EXAMPLE of output (comparison.csv, some columns):
 from __future__ import annotations
 
 if __name__ == "__main__":
-    from common import startup
+    from common.process import startup
 
     startup.begin()  # first of all: the imports below take most of a second
 
@@ -47,7 +46,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from common import cli
-from common.cli.comparison_flags import FOUND_REGRESSION, fail_flag, folder_flags, paired_command
+from common.cli.flags.comparison_flags import fail_flag, folder_flags, paired_command
 from common.comparison.difference_rows import (
     DEFAULT_MARGIN_SHARE,
     Question,
@@ -59,7 +58,7 @@ from common.comparison.difference_rows import (
 from common.comparison.latency_family import too_few_runs
 from common.comparison.measured import MeasuredSide
 from common.comparison.recorded import differences, doubts, read_side, unknown_sessions
-from common.errors import CommandLineError
+from common.messages.errors import CommandLineError
 from common.onnx_graph.reading.naming import traced_bodies
 from common.profiling.trace.node_runs import recorded_node_runs
 from common.timeline.flamegraph import differential_stacks
@@ -128,7 +127,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             transaction.add_or_remove({"comparison_stacks": stacks} if stacks else {}, "comparison_stacks")
             transaction.add_page("comparison_page", comparison_page(parts, labels, name))
         stage.show("\n\n".join(comparison_report(*part, labels, name) for part in parts))
-    return FOUND_REGRESSION if settings.fail_above and failures(rows, settings.fail_above) else 0
+    return cli.BROKE_THRESHOLD if settings.fail_above and failures(rows, settings.fail_above) else 0
 
 
 if __name__ == "__main__":

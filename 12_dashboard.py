@@ -1,10 +1,10 @@
 """Show live what a model does: run it continuously, or show what another process posts, on a page and through an API.
 
-Reads   the model file; host_ceilings.json for the roof, where it is.
+Reads   the model file; host_ceilings.json for the roof, if it exists.
 Writes  dashboard_summary.json at the end; meanwhile dashboard.sqlite (the history) and dashboard.token.
 
-The address is printed; its token is in the part after #, which a browser sends to no server. Nothing is opened. Ctrl-C
-ends it. The server answers to this host alone. With --public NAME others can reach it, by TLS only.
+12 prints the address and opens no browser. The token is in the part after #, which a browser sends to no server. Ctrl-C
+ends the server. It answers only this host. With --public NAME others can reach it, by TLS only.
 
 EXAMPLE of input (a model) and output (the metrics for Prometheus), some lines:
 
@@ -22,7 +22,7 @@ EXAMPLE of input (a model) and output (the metrics for Prometheus), some lines:
 from __future__ import annotations
 
 if __name__ == "__main__":
-    from common import startup
+    from common.process import startup
 
     startup.begin()  # first of all: the imports below take most of a second
 
@@ -36,9 +36,9 @@ from pathlib import Path
 from typing import Any
 
 from common import cli
-from common.configuration import Section
-from common.errors import PipelineError
-from common.ingest import TOKEN_FILE
+from common.files.configuration import Section
+from common.messages.errors import PipelineError
+from common.metrics.ingest import TOKEN_FILE
 from common.monitor.continuous import ContinuousRuns, LiveModel
 from common.monitor.figures.alarms import AlarmWatch, read_alarms
 from common.monitor.figures.derived import Conditions, derived_figures
@@ -102,7 +102,7 @@ def conditions(stage: cli.StageRun) -> Conditions:
 
 def live_model(stage: cli.StageRun, live: ContinuousRuns) -> LiveModel:
     """Load the model, in the thread of its runs."""
-    from common.live_model import loaded  # the imports take longer than the server's start
+    from common.measurements.live_model import loaded  # the imports take longer than the server's start
 
     given = cli.given_model(stage.settings)
     sizes = given.sizes, given.configured
@@ -119,8 +119,8 @@ def make_folder(path: Path) -> None:
 def serve_live(stage: cli.StageRun, store: Store, token: str, watch: AlarmWatch, known: Conditions) -> History:
     """Serve until Ctrl-C; return what was recorded."""
     # Neither sensors nor the runtime are needed for a check of the command line.
-    from common.observer import sampled_power
-    from common.runtime.limits import limited_runs
+    from common.measurements.observer import sampled_power
+    from common.runtime.sessions.limits import limited_runs
 
     settings, hub, tls = stage.settings, Hub(), certificate(stage.settings)
     name = "posted" if settings.attach else Path(settings.model).name

@@ -6,9 +6,9 @@ Writes  npu_summary.json and npu_summary.html, npu_nodes.csv (a row per node of 
         npu_chip_nodes.csv; of a device npu_trace.json (for Perfetto); of a model also the files that QNN wrote:
         qnn_profile.csv, qnn_schematic.bin, qnn_op_trace.json.
 
-A profile of the emulator has no valid times. Its runs and cycles are in the tables with is_emulated, and no speed,
-share or order follows from them. Its traffic, use of VTCM, operator counts, fusions and differences from the CPU's
-results are valid. A figure that no file states is null in the summary, with the reason.
+A profile of the emulator has no valid times. Its runs and cycles are in the tables, marked is_emulated, and give no
+speed, share or order. Its traffic, use of VTCM, operator counts, fusions and differences from the CPU's results are
+valid. A figure that no file states is null in the summary, with the reason.
 
 EXAMPLE of input (profile.csv, its last column is optional) and output (npu_nodes.csv), some columns:
 
@@ -28,7 +28,7 @@ EXAMPLE of input (profile.csv, its last column is optional) and output (npu_node
 from __future__ import annotations
 
 if __name__ == "__main__":
-    from common import startup
+    from common.process import startup
 
     startup.begin()  # first of all: the imports below take most of a second
 
@@ -44,8 +44,8 @@ from common.artifacts.columns import COLUMNS
 from common.artifacts.transaction import Transaction
 from common.bottlenecks.judge import bottleneck_rows
 from common.bottlenecks.rules import read_rules
-from common.configuration import Section
-from common.errors import CommandLineError
+from common.files.configuration import Section
+from common.messages.errors import CommandLineError
 from common.npu.earlier_summary import read_baseline
 from common.npu.report import NpuReport, ResultError, Session, report_of
 from common.npu.sources import FILES
@@ -75,11 +75,11 @@ def arguments() -> cli.Parser:
     parser.setting("--performance", choices=PERFORMANCE_MODES, default="default", help="clocks of a device")
     parser.shared("--run-timeout", help="end a compilation or a run that takes longer, with an error")
     parser.shared("--seed")
-    file("--qnn-csv", help="instead of a model: profile that QNN wrote as CSV")
+    file("--qnn-csv", help="profile that QNN wrote as CSV, instead of a model")
     file("--schematic", help="the compiler's schematic of the same session (*_schematic.bin)")
     file("--qhas", help="QNN HTP analysis summary of qnn-profile-viewer, as JSON")
     file("--op-trace", help="qnn_op_trace.json of the same session: which nodes QNN fused")
-    text = "which graph of a profile that holds several"
+    text = "number of the graph, if a profile holds several"
     parser.setting("--graph", type=cli.non_negative_int, metavar="N", help=text)
     text = "use a QHAS even if few of its nodes are in the profile"
     parser.setting("--accept-partial", action="store_true", help=text)

@@ -1,12 +1,12 @@
 """Search the configuration of a service on a model that sustains the highest rate within a bound of its p99.
 
 Reads   the model file; with --images a folder of images.
-Writes  load_search.csv (every trial of the search, and of the curve of the best configuration beside what the queue is
-        predicted to do), load_batch_times.csv (what full batches take), load_best.json (the best by rate, by energy and
-        by cost, with the runner-up).
+Writes  load_search.csv (every trial of the search; the curve of the best configuration with the predicted queue),
+        load_batch_times.csv (times of full batches), load_best.json (the best configuration by rate, by energy and by
+        cost, with the runner-up).
 
-Batch, wait, sessions and threads are searched. Flags that say how sessions share the host take several values, which
-the search compares. It ends with the command that loads the best configuration.
+14 searches batch, wait, sessions and threads. It also compares all given values of the flags that say how sessions
+share the host. It ends with the command that loads the best configuration.
 
 EXAMPLE of input (a model) and output (load_best.json), some fields:
 
@@ -22,25 +22,26 @@ EXAMPLE of input (a model) and output (load_best.json), some fields:
 from __future__ import annotations
 
 if __name__ == "__main__":
-    from common import startup
+    from common.process import startup
 
     startup.begin()  # first of all: the imports below take most of a second
 
 from collections.abc import Sequence
 
-from common import cli, observer
+from common import cli
 from common.artifacts.transaction import Transaction
-from common.cli import load_stage
-from common.ingest import TOKEN_FILE
+from common.cli.flags import load_flags
 from common.load.best_configuration import find_best
 from common.load.search.optimum import Optimum
 from common.load.search.search_tables import batch_rows, best_document, trial_rows
 from common.load.service.concurrency import SHARING
 from common.load.settings import RequestContent, checked, search_settings
 from common.load.telemetry import telemetry_to
+from common.measurements import observer
+from common.metrics.ingest import TOKEN_FILE
 from common.runtime.inputs.images import NORMALIZATIONS
-from common.runtime.limits import limited_runs
-from common.runtime.session import OPTIMIZATIONS
+from common.runtime.sessions.limits import limited_runs
+from common.runtime.sessions.session import OPTIMIZATIONS
 from common.view.load.search_text import search_report
 
 SCRIPT = "14_load_search.py"
@@ -51,15 +52,15 @@ PASSED_ON = ("model", "dim", "input", "provider", "optimization", "images", "nor
 def arguments() -> cli.Parser:
     parser = cli.Parser(SCRIPT, __doc__ or "")
     parser.shared(*cli.MODEL)
-    load_stage.bound_flags(parser)
-    load_stage.error_flag(parser)
+    load_flags.bound_flags(parser)
+    load_flags.error_flag(parser)
     parser.shared("--usd-per-hour", "--avg-power-w")
     parser.setting("--batch-max", type=cli.positive_int, metavar="N", help="largest batch to try (default: 16)")
     threads = "intra-op threads of all sessions together (default: all processors)"
-    load_stage.sharing_flags(parser, tuple(OPTIMIZATIONS), SHARING, threads, "; several are compared")
-    load_stage.payload_flags(parser, tuple(NORMALIZATIONS))
-    load_stage.seed_flag(parser)
-    load_stage.telemetry_flags(parser)
+    load_flags.sharing_flags(parser, tuple(OPTIMIZATIONS), SHARING, threads, "; several are compared")
+    load_flags.payload_flags(parser, tuple(NORMALIZATIONS))
+    load_flags.seed_flag(parser)
+    load_flags.telemetry_flags(parser)
     return parser
 
 

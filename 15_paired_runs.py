@@ -1,4 +1,4 @@
-"""Measure two models, or one under two settings, run by run in turn, and compare each run with the one beside it.
+"""Measure two models, or one model under two settings, run by run in turn, and compare the runs pair by pair.
 
 Reads   two model files.
 Writes  paired_comparison.csv (a row per figure and per group of executed nodes), paired_comparison.md for a pull
@@ -7,11 +7,11 @@ Writes  paired_comparison.csv (a row per figure and per group of executed nodes)
 
 Drift of the host changes both runs of a pair and cancels. The models run in new sessions for each twentieth of the
 runs, because the memory addresses of a session change the time of a node by some percent; so the noise floor includes
-that scatter. A busy host is named, and the pairs are judged all the same. The tests and the verdicts are those of
+that scatter. A busy host gives a note, and the pairs are judged all the same. The tests and the verdicts are those of
 11_compare_runs.py.
 
-The exit code is 4 where a figure of the whole regressed by more than --fail-above, or a node added more than that to
-the latency.
+The exit code is 4 if a figure of the whole model regressed by more than --fail-above, or if a node added more than that
+to the latency.
 
 EXAMPLE of output (paired_comparison.csv, some columns):
 
@@ -26,7 +26,7 @@ EXAMPLE of output (paired_comparison.csv, some columns):
 from __future__ import annotations
 
 if __name__ == "__main__":
-    from common import startup
+    from common.process import startup
 
     startup.begin()  # first of all: the imports below take most of a second
 
@@ -35,7 +35,7 @@ from functools import partial
 from pathlib import Path
 
 from common import cli
-from common.cli.comparison_flags import FOUND_REGRESSION, fail_flag, pair_flags
+from common.cli.flags.comparison_flags import fail_flag, pair_flags
 from common.comparison.difference_rows import (
     DEFAULT_MARGIN_SHARE,
     Question,
@@ -46,15 +46,15 @@ from common.comparison.difference_rows import (
 )
 from common.comparison.measured import MeasuredSide
 from common.comparison.recorded import differences
-from common.errors import CommandLineError
+from common.measurements.paired_measurement import measured_pair
+from common.messages.errors import CommandLineError
 from common.onnx_graph.load import load_model
 from common.onnx_graph.reading.naming import named_model, naming_notes
-from common.paired_measurement import measured_pair
 from common.profiling.runs.loop import Budget
 from common.profiling.runs.pairs import Contender
 from common.runtime.inputs.given import given_arrays, make_feeds
-from common.runtime.limits import limited_runs
-from common.runtime.session import given_settings
+from common.runtime.sessions.limits import limited_runs
+from common.runtime.sessions.session import given_settings
 from common.timeline.flamegraph import differential_stacks
 from common.view.comparison.comparison_tables import comparison_markdown, comparison_page, comparison_report
 from common.view.node_labels import source_labels
@@ -115,7 +115,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             transaction.add_or_remove({"paired_stacks": stacks} if stacks else {}, "paired_stacks")
             transaction.add_page("paired_page", comparison_page([(rows, remarks)], labels, first.name))
         stage.show(comparison_report(rows, remarks, labels, first.name))
-    return FOUND_REGRESSION if settings.fail_above and failures(rows, settings.fail_above) else 0
+    return cli.BROKE_THRESHOLD if settings.fail_above and failures(rows, settings.fail_above) else 0
 
 
 if __name__ == "__main__":

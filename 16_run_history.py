@@ -7,7 +7,7 @@ Writes  run_history.csv (every figure of the newest record in all records), hist
 Records of one model, host and settings are one history. A change of a level names the commits between which it
 happened, as `git log` accepts them, and what else changed. docs/HISTORY.md has the tests.
 
-The exit code is 4 where a figure of the whole became worse by more than --fail-above.
+The exit code is 4 if a figure of the whole model became worse by more than --fail-above.
 
 EXAMPLE of output (history_trends.csv, some columns):
 
@@ -21,19 +21,19 @@ EXAMPLE of output (history_trends.csv, some columns):
 from __future__ import annotations
 
 if __name__ == "__main__":
-    from common import startup
+    from common.process import startup
 
     startup.begin()  # first of all: the imports below take most of a second
 
 from collections.abc import Sequence
 
 from common import cli
-from common.cli.comparison_flags import FOUND_REGRESSION, fail_flag, history_flags
+from common.cli.flags.comparison_flags import fail_flag, history_flags
 from common.comparison.difference_rows import DEFAULT_MARGIN_SHARE
-from common.errors import CommandLineError
 from common.history.record import Record
 from common.history.store import RecordFile
 from common.history.trends import history_failures, history_rows
+from common.messages.errors import CommandLineError
 from common.view.comparison.history_tables import history_markdown, history_page, history_report
 
 SCRIPT = "16_run_history.py"
@@ -70,7 +70,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             transaction.add_page("history_text", history_markdown(values, trends, name))
             transaction.add_page("history_page", history_page(values, trends, name))
         stage.show(history_report(values, trends, name))
-    return FOUND_REGRESSION if settings.fail_above and history_failures(values, trends, settings.fail_above) else 0
+    return cli.BROKE_THRESHOLD if settings.fail_above and history_failures(values, trends, settings.fail_above) else 0
 
 
 if __name__ == "__main__":

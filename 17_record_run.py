@@ -1,9 +1,9 @@
 """Add the figures of a measurement to a history, with the commit that was measured, and export them as metrics.
 
-Reads   what 11_compare_runs.py reads of one folder: the tables of 01 and, where they are, those of the later stages.
+Reads   what 11_compare_runs.py reads of one folder: the tables of 01, and those of later stages if they exist.
 Writes  metrics.prom (OpenMetrics) and metric_lines.jsonl (JSON Lines), and adds a record to --append-to FILE.
 
-The commit is that of the working tree around the current folder. A measurement that is recorded again replaces its
+The commit is that of the working tree around the current folder. A measurement that is recorded again updates its
 record. 16_run_history.py compares the records.
 
 EXAMPLE of output (metrics.prom, some lines):
@@ -19,7 +19,7 @@ EXAMPLE of output (metrics.prom, some lines):
 from __future__ import annotations
 
 if __name__ == "__main__":
-    from common import startup
+    from common.process import startup
 
     startup.begin()  # first of all: the imports below take most of a second
 
@@ -29,13 +29,13 @@ from pathlib import Path
 from common import cli
 from common.artifacts.folder import Folder
 from common.artifacts.generated.metrics import EXPORTED, exported_columns
-from common.cli.comparison_flags import record_flags
+from common.cli.flags.comparison_flags import record_flags
 from common.comparison.recorded import read_side
-from common.errors import CommandLineError, UpstreamError
 from common.history.export import ExportedFigure, json_lines, openmetrics
 from common.history.record import record_of
 from common.history.revision import Revision, revision_of
 from common.history.store import RecordFile
+from common.messages.errors import CommandLineError, UpstreamError
 from common.onnx_graph.reading.naming import traced_bodies
 from common.profiling.trace.node_runs import recorded_node_runs
 from common.view.comparison.history_tables import commit_name

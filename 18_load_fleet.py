@@ -1,10 +1,10 @@
-"""Load many models one after another, or each on a worker of a cluster, and say which host delivers what.
+"""Load many models, one after another or each on a worker of a cluster, and say what each host delivers.
 
 Reads   the files of the models.
-Writes  load_fleet.csv (a row per model: the host that measured it, how it was set up, what it delivers).
+Writes  load_fleet.csv (a row per model: the host that measured it, its set-up, what it delivers).
 
-All models get the same load; with --search each gets the best rate that its own search within --p99-bound finds. On
-each host one model is measured at a time.
+All models get the same load. With --search, 18 instead searches for each model the best rate within --p99-bound. Each
+host measures one model at a time.
 
 EXAMPLE of input (two models) and output (load_fleet.csv), some columns:
 
@@ -21,7 +21,7 @@ EXAMPLE of input (two models) and output (load_fleet.csv), some columns:
 from __future__ import annotations
 
 if __name__ == "__main__":
-    from common import startup
+    from common.process import startup
 
     startup.begin()  # first of all: the imports below take most of a second
 
@@ -31,13 +31,14 @@ from pathlib import Path
 from common import cli
 from common.artifacts.transaction import Transaction
 from common.cli import load_stage
-from common.errors import CommandLineError
+from common.cli.flags import load_flags
 from common.load.fleet import ModelTask, broken_by, fleet_rows, tasks_of
 from common.load.requests.demand import KINDS
 from common.load.service.concurrency import SHARING
 from common.load.settings import checked, fleet_task, thresholds
-from common.runtime.limits import limited_runs
-from common.runtime.session import OPTIMIZATIONS
+from common.messages.errors import CommandLineError
+from common.runtime.sessions.limits import limited_runs
+from common.runtime.sessions.session import OPTIMIZATIONS
 from common.view.load.fleet_text import FLEET
 from common.workers import CLUSTERS, Workers
 
@@ -48,14 +49,14 @@ def arguments() -> cli.Parser:
     parser = cli.Parser(SCRIPT, __doc__ or "")
     parser.setting("--models", type=cli.paths, default=(), metavar="FILE,…", help="ONNX files, or names in models/")
     parser.shared("--dim")
-    load_stage.schedule_flags(parser, KINDS)
-    load_stage.batching_flags(parser)
-    load_stage.error_flag(parser)
-    load_stage.goodput_flags(parser)
-    load_stage.session_flags(parser, tuple(OPTIMIZATIONS), SHARING)
+    load_flags.schedule_flags(parser, KINDS)
+    load_flags.batching_flags(parser)
+    load_flags.error_flag(parser)
+    load_flags.goodput_flags(parser)
+    load_flags.session_flags(parser, tuple(OPTIMIZATIONS), SHARING)
     text = "search the best configuration of each model first"
     parser.setting("--search", action="store_true", default=False, help=text)
-    load_stage.bound_flags(parser)
+    load_flags.bound_flags(parser)
     parser.shared("--cluster", choices=CLUSTERS)
     parser.shared("--cluster-address")
     return parser

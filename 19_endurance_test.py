@@ -1,12 +1,12 @@
 """Load a service for an hour or more, part by part, and say whether its memory grows and whether it slows down.
 
 Reads   the model file; with --images a folder of images.
-Writes  endurance.csv (a row per part: what was delivered, what the process held), endurance_summary.json (growth of
+Writes  endurance.csv (a row per part: rates and latency, memory of the process), endurance_summary.json (growth of
         memory per inference, levels of the time of a call, latency over all valid parts); of the last part
         load_requests.csv, load_batches.csv and load_summary.json, as 10_load_test.py does.
 
-Between two parts the queue runs empty. The records of all parts but the last are dropped once their figures are taken,
-so that an hour needs no more memory than a minute.
+Between two parts the queue runs empty. 19 computes the figures of a part and then drops its records, except those of
+the last part, so an hour needs no more memory than a minute.
 
 EXAMPLE of input (a model) and output (endurance.csv), some columns:
 
@@ -23,16 +23,16 @@ EXAMPLE of input (a model) and output (endurance.csv), some columns:
 from __future__ import annotations
 
 if __name__ == "__main__":
-    from common import startup
+    from common.process import startup
 
     startup.begin()  # first of all: the imports below take most of a second
 
 from collections.abc import Sequence
 
-from common import cli, observer
+from common import cli
 from common.artifacts.transaction import Transaction
 from common.cli import load_stage
-from common.ingest import TOKEN_FILE
+from common.cli.flags import load_flags
 from common.load.endurance.parts import load_by_parts
 from common.load.generator.harness import Harness
 from common.load.requests.demand import KINDS
@@ -40,10 +40,12 @@ from common.load.results.load_tables import load_tables
 from common.load.service.concurrency import SHARING
 from common.load.settings import LoadSettings, checked
 from common.load.telemetry import telemetry_to
+from common.measurements import observer
+from common.metrics.ingest import TOKEN_FILE
 from common.profiling.trace.utilization import peak_resident_bytes
 from common.runtime.inputs.images import NORMALIZATIONS
-from common.runtime.limits import limited_runs
-from common.runtime.session import OPTIMIZATIONS
+from common.runtime.sessions.limits import limited_runs
+from common.runtime.sessions.session import OPTIMIZATIONS
 from common.view.load.endurance_text import endurance_report
 from common.view.load.load_text import load_report
 
@@ -53,15 +55,15 @@ SCRIPT = "19_endurance_test.py"
 def arguments() -> cli.Parser:
     parser = cli.Parser(SCRIPT, __doc__ or "")
     parser.shared(*cli.MODEL)
-    load_stage.schedule_flags(parser, KINDS, duration_s=3600.0)
+    load_flags.schedule_flags(parser, KINDS, duration_s=3600.0)
     parser.setting("--part", type=cli.duration, default=60.0, metavar="T", help="length of one part")
-    load_stage.user_flags(parser)
-    load_stage.length_flags(parser)
-    load_stage.payload_flags(parser, tuple(NORMALIZATIONS))
-    load_stage.batching_flags(parser)
-    load_stage.error_flag(parser)
-    load_stage.session_flags(parser, tuple(OPTIMIZATIONS), SHARING)
-    load_stage.telemetry_flags(parser)
+    load_flags.user_flags(parser)
+    load_flags.length_flags(parser)
+    load_flags.payload_flags(parser, tuple(NORMALIZATIONS))
+    load_flags.batching_flags(parser)
+    load_flags.error_flag(parser)
+    load_flags.session_flags(parser, tuple(OPTIMIZATIONS), SHARING)
+    load_flags.telemetry_flags(parser)
     return parser
 
 

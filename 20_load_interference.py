@@ -21,17 +21,16 @@ EXAMPLE of input (two models) and output (load_interference.csv), some columns:
 from __future__ import annotations
 
 if __name__ == "__main__":
-    from common import startup
+    from common.process import startup
 
     startup.begin()  # first of all: the imports below take most of a second
 
 from collections.abc import Sequence
 
-from common import cli, observer
+from common import cli
 from common.artifacts.transaction import Transaction
 from common.cli import load_stage
-from common.errors import CommandLineError
-from common.ingest import TOKEN_FILE
+from common.cli.flags import load_flags
 from common.load.generator.harness import Harness
 from common.load.interference import broken_by, interference_figures, load_alone_and_together
 from common.load.requests.demand import KINDS
@@ -39,10 +38,13 @@ from common.load.results.load_tables import load_tables
 from common.load.service.concurrency import SHARING
 from common.load.settings import LoadSettings, ModelLoad, OtherModel, checked
 from common.load.telemetry import telemetry_to
+from common.measurements import observer
+from common.messages.errors import CommandLineError
+from common.metrics.ingest import TOKEN_FILE
 from common.profiling.trace.utilization import peak_resident_bytes
 from common.runtime.inputs.images import NORMALIZATIONS
-from common.runtime.limits import limited_runs
-from common.runtime.session import OPTIMIZATIONS
+from common.runtime.sessions.limits import limited_runs
+from common.runtime.sessions.session import OPTIMIZATIONS
 from common.view.load.interference_text import interference_report
 from common.view.load.load_text import load_report
 
@@ -57,12 +59,12 @@ def arguments() -> cli.Parser:
     parser.setting("--with-dim", type=cli.binding, action="append", default=[], metavar="NAME=N", help=text)
     text = "requests per second to the other model (default: as many)"
     parser.setting("--with-rate", type=cli.positive_float, metavar="HZ", help=text)
-    load_stage.schedule_flags(parser, KINDS)
-    load_stage.payload_flags(parser, tuple(NORMALIZATIONS))
-    load_stage.batching_flags(parser)
-    load_stage.error_flag(parser)
-    load_stage.session_flags(parser, tuple(OPTIMIZATIONS), SHARING)
-    load_stage.telemetry_flags(parser)
+    load_flags.schedule_flags(parser, KINDS)
+    load_flags.payload_flags(parser, tuple(NORMALIZATIONS))
+    load_flags.batching_flags(parser)
+    load_flags.error_flag(parser)
+    load_flags.session_flags(parser, tuple(OPTIMIZATIONS), SHARING)
+    load_flags.telemetry_flags(parser)
     return parser
 
 

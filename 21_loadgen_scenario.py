@@ -18,27 +18,29 @@ EXAMPLE of input (a model) and output (load_summary.json), some fields:
 from __future__ import annotations
 
 if __name__ == "__main__":
-    from common import startup
+    from common.process import startup
 
     startup.begin()  # first of all: the imports below take most of a second
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from common import cli, observer
+from common import cli
 from common.artifacts.transaction import Transaction
 from common.cli import load_stage
-from common.ingest import TOKEN_FILE
+from common.cli.flags import load_flags
 from common.load.generator.harness import Harness
 from common.load.generator.loadgen import SCENARIOS, SUMMARY, load_by_scenario, require_loadgen
 from common.load.results.load_tables import load_tables
 from common.load.service.concurrency import SHARING
 from common.load.settings import LoadSettings, checked
 from common.load.telemetry import telemetry_to
+from common.measurements import observer
+from common.metrics.ingest import TOKEN_FILE
 from common.profiling.trace.utilization import peak_resident_bytes
 from common.runtime.inputs.images import NORMALIZATIONS
-from common.runtime.limits import limited_runs
-from common.runtime.session import OPTIMIZATIONS
+from common.runtime.sessions.limits import limited_runs
+from common.runtime.sessions.session import OPTIMIZATIONS
 from common.view.load.load_text import load_report
 
 if TYPE_CHECKING:
@@ -55,13 +57,13 @@ def arguments() -> cli.Parser:
     parser.setting("--rate", type=cli.positive_float, default=10.0, metavar="HZ", help=text)
     text = "server: highest 99th percentile of the latency"
     parser.setting("--p99-bound", type=cli.duration, default=0.05, metavar="T", help=text)
-    load_stage.duration_flags(parser)
-    load_stage.payload_flags(parser, tuple(NORMALIZATIONS))
-    load_stage.batching_flags(parser)
-    load_stage.error_flag(parser)
-    load_stage.goodput_flags(parser, has_bound=True)
-    load_stage.session_flags(parser, tuple(OPTIMIZATIONS), SHARING)
-    load_stage.telemetry_flags(parser)
+    load_flags.duration_flags(parser)
+    load_flags.payload_flags(parser, tuple(NORMALIZATIONS))
+    load_flags.batching_flags(parser)
+    load_flags.error_flag(parser)
+    load_flags.goodput_flags(parser, has_bound=True)
+    load_flags.session_flags(parser, tuple(OPTIMIZATIONS), SHARING)
+    load_flags.telemetry_flags(parser)
     return parser
 
 

@@ -16,7 +16,7 @@ EXAMPLE of input (a model) and output (provider_comparison.csv), some columns:
 from __future__ import annotations
 
 if __name__ == "__main__":
-    from common import startup
+    from common.process import startup
 
     startup.begin()  # first of all: the imports below take most of a second
 
@@ -24,12 +24,12 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from common import cli
-from common.cli import load_stage
+from common.cli.flags import load_flags
 from common.load.service.served_model import ServedModel
 from common.load.settings import RequestContent, matrix_options
-from common.runtime.limits import limited_runs
 from common.runtime.provider_matrix import matrix_rows, provider_matrix
-from common.runtime.session import OPTIMIZATIONS
+from common.runtime.sessions.limits import limited_runs
+from common.runtime.sessions.session import OPTIMIZATIONS
 from common.view.load.search_text import PROVIDERS
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ def arguments() -> cli.Parser:
     parser.shared(*cli.MODEL)
     parser.shared("--threads")
     parser.shared("--optimization", choices=tuple(OPTIMIZATIONS), metavar=None)
-    load_stage.seed_flag(parser)
+    load_flags.seed_flag(parser)
     parser.shared("--run-timeout")
     return parser
 

@@ -17,19 +17,19 @@ EXAMPLE of output (overlay_layers.csv), some columns:
 from __future__ import annotations
 
 if __name__ == "__main__":
-    from common import startup
+    from common.process import startup
 
     startup.begin()  # first of all: the imports below take most of a second
 
 from collections.abc import Sequence
 
 from common import cli
-from common.errors import CommandLineError
 from common.fpga.device.board_files import load_board
 from common.fpga.kernels.overlay.engine import OverlayEngine
 from common.fpga.kernels.overlay.engine_files import load_engine
 from common.fpga.planning.whole_model import layer_rows, summary_of, whole_model
-from common.source_graph import from_rows
+from common.graphs.source_graph import from_rows
+from common.messages.errors import CommandLineError
 from common.view.plan.overlay_text import overlay_report
 from common.workload.layer_rows import layers_by_node
 

@@ -1,12 +1,11 @@
-"""Plan again with another clock, link, number format or board, one at a time: what changes the latency, and how far.
+"""Plan again with another clock, link, number format or board, one change at a time, and say how the latency changes.
 
 Reads   ops_profile.csv, op_schedule.csv, op_latency.csv, op_metrics.csv, op_edges.csv, node_map.csv,
         energy_summary.json, latency_summary.json; the board files.
 Writes  what_if_plans.csv (a row for the plan and for each question).
 
-Each question is planned anew, as 07 plans. It asks for half, three quarters and five quarters of the clock, for a
-quarter to four times the rate of the link, for every number format, and for every board of configs/boards. 06 draws the
-rows as a tornado.
+24 plans each question as 07 does. The questions are half, three quarters and five quarters of the clock, a quarter to
+four times the rate of the link, every number format, and every board of configs/boards. 06 draws the rows as a tornado.
 
 EXAMPLE of output (what_if_plans.csv), some columns:
 
@@ -20,7 +19,7 @@ EXAMPLE of output (what_if_plans.csv), some columns:
 from __future__ import annotations
 
 if __name__ == "__main__":
-    from common import startup
+    from common.process import startup
 
     startup.begin()  # first of all: the imports below take most of a second
 
@@ -28,8 +27,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from common import cli
-from common.cli.plan_stage import CONFIGS, board_flags, search_flags, work_of_host
-from common.configuration import Section
+from common.cli.flags.plan_flags import board_flags, search_flags
+from common.cli.plan_stage import CONFIGS, work_of_host
+from common.files.configuration import Section
 from common.fpga.coefficients import load_models
 from common.fpga.device.board import DEFAULT_PRECISION, PLAN_PRECISIONS
 from common.fpga.device.board_files import boards_in

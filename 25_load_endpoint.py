@@ -4,11 +4,11 @@ Reads   what the endpoint says of its model; with --replay arrivals.
 Writes  load_endpoint.json (what the endpoint says of its model); of the load load_requests.csv, load_batches.csv,
         load_summary.json, load_steps.csv and load_histogram.hlog, as 10_load_test.py does.
 
-Triton, OpenVINO Model Server, KServe, MLServer and others speak that protocol. Requests come as in 10_load_test.py, and
-latency counts from the intended start, here: the way there and back is in it. Each connection has one batch under way
-at most. A request that finds none free waits, and a queue that grows is `overload`.
+Triton, OpenVINO Model Server, KServe, MLServer and others speak that protocol. Requests come as in 10_load_test.py.
+Latency counts from the intended start on this host, so it includes the network. Each connection has at most one batch
+at a time. A request waits if no connection is free, and a queue that grows is `overload`.
 
-A request is one row of the inputs; axes of any size beside the first get theirs by --dim INPUT.AXIS=N.
+A request is one row of the inputs. --dim INPUT.AXIS=N gives the size of a free axis other than the first.
 
 EXAMPLE of input (what an endpoint says of its model) and output (load_requests.csv), some columns:
 
@@ -26,22 +26,24 @@ EXAMPLE of input (what an endpoint says of its model) and output (load_requests.
 from __future__ import annotations
 
 if __name__ == "__main__":
-    from common import startup
+    from common.process import startup
 
     startup.begin()  # first of all: the imports below take most of a second
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, cast
 
-from common import cli, observer
+from common import cli
 from common.artifacts.transaction import Transaction
 from common.cli import load_stage
-from common.ingest import TOKEN_FILE
+from common.cli.flags import load_flags
 from common.load.generator.harness import Harness
 from common.load.requests.demand import KINDS
 from common.load.results.load_tables import load_tables
 from common.load.settings import EndpointLoad, EndpointSettings, checked
 from common.load.telemetry import telemetry_to
+from common.measurements import observer
+from common.metrics.ingest import TOKEN_FILE
 from common.profiling.trace.utilization import peak_resident_bytes
 from common.view.load.load_text import load_report
 from common.view.load.steps_text import steps_report
@@ -54,16 +56,16 @@ SCRIPT = "25_load_endpoint.py"
 
 def arguments() -> cli.Parser:
     parser = cli.Parser(SCRIPT, __doc__ or "")
-    load_stage.endpoint_flags(parser)
+    load_flags.endpoint_flags(parser)
     parser.shared("--dim", help="size of a free axis, as INPUT.AXIS=N; repeatable")
     parser.shared("--input")
-    load_stage.schedule_flags(parser, KINDS)
-    load_stage.course_flags(parser)
-    load_stage.user_flags(parser)
-    load_stage.batching_flags(parser)
-    load_stage.error_flag(parser)
-    load_stage.goodput_flags(parser)
-    load_stage.telemetry_flags(parser)
+    load_flags.schedule_flags(parser, KINDS)
+    load_flags.course_flags(parser)
+    load_flags.user_flags(parser)
+    load_flags.batching_flags(parser)
+    load_flags.error_flag(parser)
+    load_flags.goodput_flags(parser)
+    load_flags.telemetry_flags(parser)
     return parser
 
 

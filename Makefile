@@ -57,7 +57,7 @@ GIVEN := $(foreach name,$(.VARIABLES),$(if $(filter command,$(origin $(name))),$
 KNOWN := $(shell sed -n 's/^\([A-Z_][A-Z_]*\) *:*=.*/\1/p' Makefile) PYTHON SHELL
 DOCUMENTED := $(shell sed -n 's/^\([A-Z_][A-Z_]*\) *:=.*  [$(HASH)].*/\1/p' Makefile)
 UNKNOWN := $(firstword $(filter-out $(KNOWN) MAKE% MFLAGS -%,$(GIVEN)))
-similar = $(shell python3 -c 'import sys; from common.names import did_you_mean; print(did_you_mean(sys.argv[1], sys.argv[2:]))' \
+similar = $(shell python3 -c 'import sys; from common.messages.names import did_you_mean; print(did_you_mean(sys.argv[1], sys.argv[2:]))' \
     $1 $2 2>/dev/null)
 $(if $(UNKNOWN),$(error $(UNKNOWN): no such variable; $(call similar,$(UNKNOWN),$(DOCUMENTED))`make help` lists all))
 OUT_DIR := $(patsubst %/,%,$(or $(strip $(OUT)),out))
@@ -83,6 +83,7 @@ ENDPOINT_READY := $(VENV)/.ready-endpoint-test
 endif
 OPENVINO_VENV := .venv-openvino
 OPENVINO_OUT := out/openvino
+PEERS_VENV := .venv-peers
 QNN_VENV := .venv-qnn
 QNN_OUT := out/npu
 # A lock names every package, so pip looks for no others: some releases of pip take the newest one of a package that
@@ -183,8 +184,9 @@ CHANGED := $(foreach stamp,$(STAMPS),$(call differs,$(stamp)))
 
 # --- targets ---------------------------------------------------------------------------------------------------------
 
-.PHONY: run report design what-if load endurance record dashboard test-dashboard test test-slow test-random test-exports test-search fuzz fuzz-coverage mutants openvino npu lint docs readme bench check-loadgen check-load check-load-models check-dashboard check-alarms check-queue check-history check-comparison check-profiler check-costs check-energy check-ceilings seed003 check-fpga check-design check-rtl cosim rtl-tools lock clean distclean help changed
+.PHONY: run report design what-if load endurance record dashboard test-dashboard test test-slow test-random test-exports test-search fuzz fuzz-coverage mutants openvino npu lint docs readme bench check-loadgen check-load check-load-models check-dashboard check-alarms check-limits check-queue check-history check-comparison check-profiler check-costs check-energy check-ceilings seed003 check-fpga check-design check-peers check-rtl cosim rtl-tools lock clean distclean help changed
 .PHONY: no-trace
+TARGETS := $(shell sed -n 's/^\([a-z][a-z0-9-]*\):.*[$(HASH)][$(HASH)].*/\1/p' Makefile)
 .NOTPARALLEL:  # nothing may run beside a measurement
 .SUFFIXES:
 .PRECIOUS: $(foreach number,$(NUMBERS),$(call table,$(number)))  # Ctrl-C deletes none
@@ -192,6 +194,11 @@ CHANGED := $(foreach stamp,$(STAMPS),$(call differs,$(stamp)))
 run: $(foreach number,$(RUN_STAGES),$(call table,$(number)))  ## run what is missing or out of date (the default)
 
 report: $(if $(strip $(TRACE)),run,no-trace)  ## import the profile TRACE of MODEL, and run the later stages up to OUT/report.html
+
+# What no rule makes: a misspelt target, or a file of TRACE or INPUT that is not there.
+.DEFAULT:
+	@printf '%s: no such target or file; %s\n' $(call quoted,$@) \
+	    $(call quoted,$(call similar,$(call quoted,$@),$(TARGETS))`make help` lists all targets and variables) >&2; exit 1
 
 no-trace:
 	@echo "TRACE: missing; give the profile: make report TRACE=profile.json MODEL=model.onnx" >&2; exit 1
@@ -257,6 +264,7 @@ models/tiny-%.onnx: | $(READY)
 	@echo "$@: no such model file, here or in models/; MODEL takes the path of any ONNX file" >&2; exit 1
 
 $(VENV)/.ready: requirements.txt
+	@test ! -L $(VENV) || { echo "$(VENV) is a link, and its folder is not cleared: remove the link, or give PYTHON=" >&2; exit 1; }
 	@echo "setting up $(VENV) from requirements.txt (a minute or less)"
 	@for python in python3 python3.13 python3.12 python3.11; do \
 	    $$python -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && break; python=; \
@@ -321,6 +329,12 @@ $(OPENVINO_VENV)/.ready: requirements-openvino.txt
 	@$(subst $(VENV),$(OPENVINO_VENV),$(PIP_INSTALL)) -r requirements-openvino.txt
 	@touch $@
 
+$(PEERS_VENV)/.ready: requirements-peers.txt $(VENV)/.ready
+	@echo "setting up $(PEERS_VENV) from requirements-peers.txt (0.5 GB)"
+	@$(PYTHON) -m venv --clear $(PEERS_VENV)
+	@$(subst $(VENV),$(PEERS_VENV),$(PIP_INSTALL)) -r requirements-peers.txt
+	@touch $@
+
 openvino: $(OPENVINO_VENV)/.ready $(if $(wildcard $(MODEL_FILE)),,$(MODEL_FILE))  ## set up OpenVINO, test it, and profile MODEL on it into out/openvino
 	@$(OPENVINO_VENV)/bin/python -m pytest -q tests/runtime/test_openvino.py tests/runtime/test_providers.py
 	$(OPENVINO_VENV)/bin/python 01_profile_onnx.py --provider openvino \
@@ -342,7 +356,7 @@ npu: $(QNN_VENV)/.ready $(if $(wildcard $(MODEL_FILE)),,$(MODEL_FILE))  ## set u
 
 # One worker runs all tests of a module: they share what it prepares.
 WORKERS := --numprocesses logical --maxprocesses 8 --dist loadscope --no-loadscope-reorder
-COVERAGE :=  # flags of pytest-cov. .ci/run counts the quick tests and the slow ones of rooms: processes double their time
+COVERAGE :=  # flags of pytest-cov. .ci/run counts the quick tests only, since counting doubles their time
 
 # Tests start hundreds of processes. Without bytecode, each of them compiles what it imports.
 test test-slow test-random fuzz fuzz-coverage: export PYTHONDONTWRITEBYTECODE :=
@@ -352,7 +366,7 @@ test: lint  ## set up, then lint, types and the quick tests (six minutes of proc
 	@$(PYTHON) -m pytest $(COVERAGE) $(WORKERS)
 
 test-slow: $(DEV_READY) $(ENDPOINT_READY)  ## run what `make test` leaves out: slow tests of rooms, then slow ones of stages and exhaustive ones (twenty minutes)
-	@$(PYTHON) -m pytest -m "slow and not exhaustive and not stage" $(COVERAGE) $(WORKERS)
+	@$(PYTHON) -m pytest -m "slow and not exhaustive and not stage" $(WORKERS)
 	@$(PYTHON) -m pytest -m "exhaustive or (slow and stage)" $(WORKERS)
 
 test-random: $(DEV_READY)  ## run the property tests on examples that no run before has tried
@@ -407,6 +421,10 @@ check-comparison: $(DEV_READY)  ## count false alarms between equal measurements
 check-alarms: $(DEV_READY)  ## count false alarms between equal series of known laws, and the slowdowns that are found (minutes)
 	@$(PYTHON) -m benchmarks.comparison_alarms
 
+check-limits: $(DEV_READY)  ## count how often the limits of percentiles, mean and deviation hold, by kind of series (an hour)
+	@$(PYTHON) -m benchmarks.series_limits
+	@$(PYTHON) -m benchmarks.stopping_limits
+
 check-load: $(DEV_READY)  ## measure the generator of load tests: delay, cost, memory, and percentiles beside LoadGen's
 	@$(PYTHON) -m benchmarks.load_generator
 
@@ -452,8 +470,12 @@ check-design: $(DEV_READY)  ## compare mappings with DOSA's rows (../shared/data
 	@$(PYTHON) -m benchmarks.design_rows
 	@$(PYTHON) -m benchmarks.design_rtl
 	@$(PYTHON) -m benchmarks.design_verilog
+	@$(PYTHON) -m benchmarks.machines
 	@$(PYTHON) -m benchmarks.design_layers
 	@$(PYTHON) -m benchmarks.design_growth
+
+check-peers: $(PEERS_VENV)/.ready $(DEV_READY)  ## set up ZigZag, and compare the mappings that it finds, and DOSA's rows, with the best ones (minutes)
+	@$(PYTHON) -m benchmarks.peers --python $(PEERS_VENV)/bin/python
 
 check-rtl: $(DEV_READY)  ## simulate and synthesise systolic arrays kept back from the fit (needs rtl-tools; minutes)
 	@$(PYTHON) -m pytest -q tests/fpga/rtl/test_rtl.py
@@ -478,6 +500,7 @@ lock:  ## pin requirements*.in again (needs pip-compile of pip-tools, under Pyth
 	@sed -n '/^#/p; /^nvidia-pytriton/,/^ *# via/p' requirements-endpoint-test.txt >requirements-endpoint-test.txt.tmp
 	@mv requirements-endpoint-test.txt.tmp requirements-endpoint-test.txt
 	$(LOCK) --output-file requirements-mutants.txt requirements-mutants.in
+	$(LOCK) --output-file requirements-peers.txt requirements-peers.in
 	$(LOCK) --output-file requirements-fuzz.txt requirements-fuzz.in
 	$(filter-out --generate-hashes,$(LOCK)) --output-file requirements-torch.txt requirements-torch.in
 	@sed 's/^\(torch==[0-9.]*\)+cpu/\1/' requirements-torch.txt >requirements-torch.txt.tmp
@@ -490,7 +513,7 @@ clean:  ## remove out/ with its measurements, and the tools' caches
 	rm -rf out .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage .coverage.*
 
 distclean: clean  ## remove the virtual environment and the built models as well
-	rm -rf $(VENV) $(OPENVINO_VENV) $(QNN_VENV) models/*.onnx models/*.onnx.data
+	rm -rf $(VENV) $(OPENVINO_VENV) $(QNN_VENV) $(PEERS_VENV) models/*.onnx models/*.onnx.data
 
 help:  ## list targets and variables
 	@echo "make [TARGET] [VARIABLE=value ...]"; echo

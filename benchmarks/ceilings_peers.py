@@ -90,7 +90,7 @@ def of_runtime(threads: int) -> Iterator[tuple[str, str, Peer]]:
     from common.profiling.ceilings.caches import last_level_cache_bytes, stream_array_bytes
     from common.profiling.ceilings.operators import SIDE, add, conv, matmul
     from common.profiling.ceilings.sessions import builder
-    from common.runtime.threads import available_processors
+    from common.runtime.sessions.threads import available_processors
 
     size = stream_array_bytes(last_level_cache_bytes(available_processors(), threads))
     for work in builder({threads: [matmul(SIDE), conv(256, 3), add(size)]})():
@@ -104,7 +104,7 @@ def of_numpy(threads: int) -> Iterator[tuple[str, str, Peer]]:
 
     from common.profiling.ceilings.caches import last_level_cache_bytes, stream_array_bytes
     from common.profiling.ceilings.operators import SIDE
-    from common.runtime.threads import available_processors
+    from common.runtime.sessions.threads import available_processors
 
     left, right = (np.full((SIDE, SIDE), value, np.float32) for value in (0.5, 0.25))
     product = np.empty_like(left)
@@ -156,7 +156,7 @@ def main() -> None:
     if given.here:
         compare(given.threads[0], given.rounds)
         return
-    from common.runtime.threads import available_threads
+    from common.runtime.sessions.threads import available_threads
 
     print(f"{'threads':>7}  {'program':<52}  {'best of ' + str(given.rounds):<16}  of ONNX Runtime's best", flush=True)
     for threads in given.threads or dict.fromkeys((1, available_threads())):

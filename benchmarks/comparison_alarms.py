@@ -13,19 +13,15 @@ from __future__ import annotations
 
 import argparse
 from bisect import bisect_left
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache, partial
 from typing import NamedTuple
 
 import numpy as np
-from scipy.signal import lfilter
 
-from benchmarks.series_limits import NOISES, autoregressive
+from benchmarks.series_laws import HELD_OUT, NOISES, Law, Random, autoregressive
 from common.comparison.latency_family import LatencySide, judged_latency
 from common.latency.dependence import Samples
-
-Random = np.random.Generator
-Law = Callable[[Random, int], Samples]
 
 LOUD = ("regressed", "improved")
 MARGIN_SHARE = 0.05
@@ -67,66 +63,6 @@ CHOSEN_ON: Mapping[str, Law] = {
 }
 
 
-def volatile(random: Random, count: int) -> Samples:
-    """Noise whose variance remembers the last squares: GARCH(1, 1), Bollerslev 1986."""
-    normal, variance, values = random.standard_normal(count + 200), 1.0, []
-    for one in normal:
-        values.append(np.sqrt(variance) * one)
-        variance = 0.05 + 0.15 * values[-1] ** 2 + 0.8 * variance
-    return np.asarray(1 + 0.05 * np.array(values[200:]))
-
-
-def waiting(load: float, random: Random, count: int) -> Samples:
-    """Latencies of a queue with Poisson arrivals and lognormal service, by Lindley's recursion."""
-    filling = int(50 / (1 - load) ** 2)
-    gaps, taken = random.exponential(1 / load, count + filling), random.lognormal(-0.35, 0.83, count + filling)
-    steps = np.cumsum(np.concatenate([[0.0], taken[:-1] - gaps[1:]]))
-    return np.asarray((steps - np.minimum.accumulate(np.minimum(steps, 0.0)) + taken)[filling:])
-
-
-def long_memory(random: Random, count: int) -> Samples:
-    """Fractional noise of d = 0.35 (Hosking 1981): correlations fall as a power of the distance."""
-    length, order = 16 * count, np.arange(1, 4 * count)
-    weights = np.concatenate([[1.0], np.cumprod((order - 1 + 0.35) / order)])
-    spectrum = np.fft.rfft(weights, length) * np.fft.rfft(random.standard_normal(8 * count), length)
-    return np.asarray(1 + 0.04 * np.fft.irfft(spectrum, length)[4 * count : 5 * count])
-
-
-def oscillating(random: Random, count: int) -> Samples:
-    """AR(2) with a period of twelve runs."""
-    turns = 2 * 0.95 * np.cos(2 * np.pi / 12)
-    values = lfilter([1.0], [1.0, -turns, 0.95**2], random.standard_normal(count + 300))[300:]
-    return np.asarray(1 + 0.011 * values)
-
-
-def bursts(random: Random, count: int) -> Samples:
-    """Rare bursts of a dozen consecutive runs that are half as long again."""
-    values = 1 + 0.03 * random.standard_normal(count)
-    for start in np.flatnonzero(random.random(count) < 0.003):
-        values[start : start + random.geometric(1 / 12)] *= 1.5
-    return np.asarray(values)
-
-
-def three_levels(random: Random, count: int) -> Samples:
-    """Three levels, each kept for 20 runs on average."""
-    levels = random.integers(0, 3, count + 1)[np.cumsum(random.random(count) < 0.05)]
-    return np.asarray(1 + 0.08 * levels + 0.02 * random.standard_normal(count))
-
-
-HELD_OUT: Mapping[str, Law] = {
-    "volatility (GARCH)": volatile,
-    "queue at 50 % load": partial(waiting, 0.5),
-    "queue at 80 % load": partial(waiting, 0.8),
-    "long memory (d = 0.35)": long_memory,
-    "oscillation (AR(2))": oscillating,
-    "Weibull 0.7": lambda random, count: 1 + 0.1 * random.weibull(0.7, count),
-    "Student's law, 3 degrees": lambda random, count: 1 + 0.02 * np.abs(random.standard_t(3, count)),
-    "moving average of 20 runs": lambda random, count: (
-        1 + 0.05 * np.convolve(random.standard_normal(count + 19), np.ones(20) / np.sqrt(20), "valid")
-    ),
-    "bursts of slow runs": bursts,
-    "three levels": three_levels,
-}
 SESSION_LAWS: Mapping[str, Law] = {
     "independent": lambda random, count: 1 + 0.03 * random.standard_normal(count),
     "AR(1) 0.7": lambda random, count: 1 + 0.03 * autoregressive(random, count, 0.7),

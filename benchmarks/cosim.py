@@ -29,7 +29,6 @@ from numpy.typing import NDArray
 from benchmarks.quantized_network import CONTRACTIONS, Matrix, Whole, by_numpy, run
 from common.artifacts.folder import Folder
 from common.artifacts.provenance import Provenance
-from common.errors import PipelineError
 from common.fpga.coefficients import load_models
 from common.fpga.device.board_files import load_board
 from common.fpga.hand_off.designs import array_design
@@ -42,9 +41,10 @@ from common.fpga.planning.request import Request
 from common.fpga.rtl.programs import is_there
 from common.fpga.rtl.simulate import ArrayProduct, Outcome, simulate
 from common.fusion.groups import fuse
+from common.graphs.source_graph import from_rows
 from common.intervals import ThreePoint
+from common.messages.errors import PipelineError
 from common.runtime.library import ort
-from common.source_graph import from_rows
 from common.view.text import text_table
 from common.workload.host_cost import ExecutedCost, HostTotals, SourceWork
 from common.workload.layer_rows import layers_by_node

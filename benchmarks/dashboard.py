@@ -133,9 +133,9 @@ def run_bare(model: Path, seconds: float) -> tuple[float, int]:
     """Run the model alone as the dashboard runs it; return the median in µs, and the memory of the process."""
     from common.onnx_graph.load import load_model
     from common.runtime.inputs.given import make_feeds
-    from common.runtime.session import SessionSettings, create_session
-    from common.runtime.stoppable import StoppableRuns
-    from common.runtime.threads import available_threads
+    from common.runtime.sessions.session import SessionSettings, create_session
+    from common.runtime.sessions.stoppable import StoppableRuns
+    from common.runtime.sessions.threads import available_threads
 
     loaded = load_model(model, {"N": 1})
     runs = StoppableRuns(create_session(model, SessionSettings(available_threads())), model)

@@ -27,11 +27,11 @@ from common.artifacts.folder import Folder
 from common.artifacts.provenance import Provenance
 from common.design_space.accelerator.hardware import Hardware
 from common.design_space.accelerator.hardware_files import load_hardware
-from common.design_space.mapping.layer_by_layer import exact, repeats_of
-from common.design_space.mapping.mapping_problem import MappingProblem
+from common.design_space.mapping.space.layer_by_layer import exact, repeats_of
+from common.design_space.mapping.space.mapping_problem import MappingProblem
 from common.design_space.search.engines.registry import engine, is_installed
 from common.design_space.search.search import ModelPart, search
-from common.source_graph import from_rows
+from common.graphs.source_graph import from_rows
 from common.workload.loop_nests import LoopNest
 from common.workload.nest_rows import nests_by_node
 from models.__main__ import BUILDERS

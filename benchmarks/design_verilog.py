@@ -36,10 +36,10 @@ from common.design_space.accelerator.hardware_files import load_hardware
 from common.design_space.mapping.cost import cost
 from common.design_space.mapping.mappings import parse_mappings
 from common.design_space.mapping.traffic import Nests
-from common.errors import PipelineError
 from common.fpga.rtl.generate import Design
 from common.fpga.rtl.programs import is_there
 from common.fpga.rtl.simulate import ArrayProduct, Matrix, simulate
+from common.messages.errors import PipelineError
 from common.view.text import percent, text_table
 from common.workload.loop_nests import LoopNest
 
@@ -145,8 +145,8 @@ def output_stationary(rows: int, columns: int) -> Hardware:
     dram, scratchpad, _, registers = gemmini.levels
     levels: tuple[Level, ...] = (
         dram,
-        replace(scratchpad, holds=dram.holds, fanout=Fanout(("K",), "columns")),
-        replace(registers, name="ports", copies="column", fanout=Fanout(("P", "Q"), "rows")),
+        replace(scratchpad, holds=dram.holds, fanouts=(Fanout(("K",), "columns"),)),
+        replace(registers, name="ports", copies="column", fanouts=(Fanout(("P", "Q"), "rows"),)),
         replace(registers, name="sums", holds=frozenset({"output"}), word_bytes=4, capacity_kib=4 / 1024),
     )
     array = replace(gemmini.array, rows=rows, columns=columns)

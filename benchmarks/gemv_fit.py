@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from common.configuration import Section
+from common.files.configuration import Section
 from common.fpga.kernels.dataflow.streaming import PublishedSize, StreamingModel, host_call_us, read_streaming
 
 CONFIG = Path(__file__).resolve().parent.parent / "configs" / "streaming.yaml"

@@ -15,8 +15,8 @@ from common.onnx_graph.load import load_model
 from common.profiling.overhead import lap_us
 from common.runtime.inputs.given import make_feeds
 from common.runtime.inputs.values import Feeds
-from common.runtime.session import Session, SessionSettings, create_session
-from common.runtime.threads import available_threads
+from common.runtime.sessions.session import Session, SessionSettings, create_session
+from common.runtime.sessions.threads import available_threads
 
 ROUNDS = 5
 

@@ -17,7 +17,6 @@ from typing import NamedTuple
 import numpy as np
 import psutil
 
-from common.errors import PipelineError
 from common.load.endurance.parts import LoadPart, endure, part_of
 from common.load.generator.loadgen import drive, results
 from common.load.generator.virtual_clock import simulate
@@ -28,6 +27,7 @@ from common.load.requests.load_record import Batch
 from common.load.requests.schedules import constant, poisson
 from common.load.requests.sources import ClosedLoop, OpenLoop
 from common.load.results.load_figures import LoadTest
+from common.messages.errors import PipelineError
 
 LOADGEN_RATES_HZ = (40.0, 80.0, 120.0)
 LOADGEN_S = 10.0

@@ -7,7 +7,7 @@ table has the median over the rounds of each percentile's ratio, with a 95 % int
 to two runs of the same program. The second table has the curve of rate against latency for batches of up to four,
 beside the prediction, and why they differ where they do by more than 10 % below 80 % utilization.
 
-Run by ``make check-load-models`` on a quiet host, for half an hour; no test depends on a figure. Exits 1 if a
+Run by ``make check-load-models`` on a quiet host, for an hour; no test depends on a figure. Exits 1 if a
 percentile surely differs by more than ``LIMIT``, and 2 if LoadGen is missing.
 """
 
@@ -25,7 +25,6 @@ from pathlib import Path
 import numpy as np
 import onnx
 
-from common.errors import PipelineError
 from common.latency.dependence import Samples
 from common.latency.statistics import Estimate, percentile
 from common.load.generator import wall_clock
@@ -41,12 +40,14 @@ from common.load.search.halving import Configuration
 from common.load.search.trials import SessionHarness
 from common.load.service.concurrency import USUAL, Concurrency
 from common.load.service.sessions import Inputs, SessionService, batched_inputs, warm_up
+from common.messages.errors import PipelineError
 from common.onnx_graph.load import load_model
 from common.runtime.inputs.given import make_feeds
-from common.runtime.session import SessionSettings, create_session
-from common.runtime.threads import usable_threads
+from common.runtime.sessions.session import SessionSettings, create_session
+from common.runtime.sessions.threads import usable_threads
 from common.view.text import duration, percent, significant, text_table
 from models.classifiers.mobilenet_v1 import build_mobilenet_v1
+from models.classifiers.squeezenet import build_squeezenet
 from models.transformers.vit import build_vit
 
 LIMIT = 0.05
@@ -58,6 +59,7 @@ NO_BOUND_S = 3600.0  # what LoadGen's rules hold the run to
 NS_PER_US = 1e3
 BUILDERS: dict[str, Callable[[], onnx.ModelProto]] = {
     "mobilenet-v1": build_mobilenet_v1,
+    "squeezenet": build_squeezenet,
     # DeiT-Ti (Touvron et al. 2021, arXiv:2012.12877, table 1): a ViT of width 192 with three heads.
     "vit-ti16": partial(build_vit, width=192, heads=3, feed=768),
 }

@@ -28,14 +28,14 @@ from typing import Any
 import numpy as np
 import onnx
 
-from common.errors import PipelineError
 from common.latency.dependence import Samples
 from common.latency.recorder import Recorder
 from common.latency.statistics import QUANTILES
+from common.messages.errors import PipelineError
 from common.onnx_graph.load import load_model
 from common.runtime.inputs.given import make_feeds
 from common.runtime.inputs.values import Operands, operands
-from common.runtime.session import Session, SessionSettings, create_session, run
+from common.runtime.sessions.session import Session, SessionSettings, create_session, run
 from models.transformers.vit import build_vit
 
 LIMIT_US = 100.0

@@ -3,10 +3,9 @@
     python -m benchmarks.odds_coverage
 
 Two kinds of systems have known gains. In *pairs*, a part of an application moved to an FPGA and its time there is
-known; uncertain is whether what stays takes as long as before. In *networks*, an overlay computes all that it can and
-the processor the rest; uncertain is the time of the engine. There the gain over any host of known time is as uncertain
-as the time itself. Nothing is judged by itself: each application, or network, is left out of what its interval comes
-from.
+known; uncertain is whether what stays takes as long as before. *Networks* and *products* run on an overlay or an array,
+and uncertain is the time there. The gain over any host of known time is as uncertain as that time. Nothing is judged by
+itself: each application, network on overlays, or family of arrays is left out of what its interval comes from.
 
     outcomes          n   inside 50 %   inside 80 %   inside 90 %
 """
@@ -21,15 +20,19 @@ from pathlib import Path
 
 import numpy as np
 
+from benchmarks.array_coverage import judged_times
+from benchmarks.array_designs import timed
 from benchmarks.coverage import Band, band_of
 from benchmarks.overlay_held_out import comparisons
-from common.configuration import TRUST, Section
+from common.files.configuration import TRUST, Section
+from common.fpga.kernels.systolic.array_timing import Serves
 from common.fpga.speedup.draws import Draws, Values
 from common.intervals import ThreePoint
 
 FILE = Path(__file__).with_name("accelerated_pairs.yaml")
 INTERVALS = (0.5, 0.8, 0.9)
 TERM = "what is uncertain"
+OVERLAY = "dpu"  # the family whose networks are judged as those of overlays, by the overlay's own model
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +111,17 @@ def network_outcomes() -> Iterator[Outcome]:
         yield Outcome(row.network, row.board, 1 / row.ratio, 1 / _drawn(_band_without(row.network, ratios)))
 
 
+def array_outcomes(serves: Serves) -> Iterator[Outcome]:
+    """Yield each published time on an array, relative to the likely one, as a gain over a host of that time.
+
+    Rates, likely time and interval are those of the other families. A plan draws the error of an array's family and
+    that of its design apart. Both apply to all calls of one array, so a network on it has their sum, which is drawn.
+    """
+    for row in judged_times([point for point in timed() if point.is_opened], serves):
+        if row.family != OVERLAY:
+            yield Outcome(row.family, row.name, row.likely / row.published, 1 / _drawn(row.band))
+
+
 def _band_without(family: str, ratios: Mapping[str, Sequence[float]]) -> Band:
     return band_of({name: values for name, values in ratios.items() if name != family})
 
@@ -132,19 +146,27 @@ def mean_by_family(outcomes: Iterable[Outcome]) -> list[float]:
 
 
 def report() -> str:
-    of_pairs, of_networks = list(pair_outcomes(pairs())), list(network_outcomes())
+    of_pairs = list(pair_outcomes(pairs()))
+    groups = {
+        "pairs": of_pairs,
+        "networks on overlays": list(network_outcomes()),
+        "networks on arrays": list(array_outcomes("network")),
+        "products on arrays": list(array_outcomes("product")),
+    }
+    groups["all"] = [row for rows in groups.values() for row in rows]
     lines = [f"{'pair':28}{'gain':>7}{'likely':>8}{'90 % within':>16}"]
     for row in of_pairs:
         low, likely, high = np.quantile(row.draws, (0.05, 0.5, 0.95))
         lines.append(f"{row.family + ', ' + row.name:28}{row.gain:7.2f}{likely:8.2f}{f'{low:.2f} to {high:.2f}':>16}")
     lines += ["", f"{'outcomes':28}{'n':>4}" + "".join(f"{f'inside {share:.0%}':>14}" for share in INTERVALS)]
-    for name, rows in (("pairs", of_pairs), ("networks on overlays", of_networks), ("all", of_pairs + of_networks)):
-        lines.append(f"{name:28}{len(rows):4}" + "".join(f"{share:14.0%}" for share in coverage(rows)))
+    for name, rows in groups.items():
         families = len({row.family for row in rows})
-        lines.append(
-            f"{'  mean of families':28}{families:4}" + "".join(f"{share:14.0%}" for share in mean_by_family(rows))
-        )
+        lines += [_line(name, len(rows), coverage(rows)), _line("  mean of families", families, mean_by_family(rows))]
     return "\n".join(lines)
+
+
+def _line(name: str, count: int, shares: Iterable[float]) -> str:
+    return f"{name:28}{count:4}" + "".join(f"{share:14.0%}" for share in shares)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

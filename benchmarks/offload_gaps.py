@@ -28,8 +28,8 @@ from common.fpga.offload.problem import Problem
 from common.fpga.offload.search.plan_search import optimize
 from common.fpga.planning.problem_builder import LaunchPer, formulate
 from common.fusion.groups import fuse
+from common.graphs.source_graph import from_rows
 from common.intervals import ThreePoint
-from common.source_graph import from_rows
 from common.workload.host_cost import ExecutedCost, HostTotals, SourceWork
 from common.workload.layer_rows import layers_by_node
 from common.workload.task_candidates import task_candidates

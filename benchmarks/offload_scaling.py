@@ -1,8 +1,9 @@
 """Measure how the search for a plan grows with the network: steps, options, status, gap, time and memory.
 
 The networks have the shape, the work and the fused groups of ResNet-50, Inception-v1, BERT-base and DenseNet-121, of a
-U-Net, of a detector whose steps are mostly the host's, and of a mixture of experts, some of them of 300, 1,000 and
-5,000 steps; host and engines are made up. Each is planned in a process of its own. No test depends on a time.
+U-Net, of a detector whose steps are mostly the host's, of a detector on a pyramid, and of a mixture of experts, some of
+them of 300, 1,000 and 5,000 steps; host and engines are made up. Each is planned in a process of its own. No test
+depends on a time.
 """
 
 from __future__ import annotations
@@ -232,6 +233,25 @@ def detector(anchors: int = 400) -> Network:
     return net
 
 
+def pyramid(levels: int = 5, depth: int = 4) -> Network:
+    """A backbone, and at each level of a pyramid two towers of convolutions side by side, as FCOS has them."""
+    net = resnet()
+    taps = [place for place, (_, _, size) in enumerate(net.kinds) if size in (512 * 784.0, 1024 * 196.0, 2048 * 49.0)]
+    above, ends = taps[-1], list[int]()
+    for level, pixels in enumerate([12.0, 24.0, 49.0, 196.0, 784.0][-levels:]):
+        lateral = net.add("dense", pixels * 256 * 512, pixels * 256, taps[-1 - min(level, len(taps) - 1)])
+        above = net.add("dense", pixels * 9 * 256**2, pixels * 256, lateral, above)
+        for outputs in (80, 5):
+            last = above
+            for _ in range(depth):
+                inner = net.add("dense", pixels * 9 * 256**2, pixels * 256, last)
+                last = net.add("rows", 0, pixels * 256, inner)
+                net.groups.append((inner, last))
+            ends.append(net.add("dense", pixels * 9 * 256 * outputs, pixels * outputs, last))
+    net.add("host", 0, 1e4, *ends)
+    return net
+
+
 def mixture(layers: int = 12, experts: int = 8) -> Network:
     """Attention and a router on every layer, and experts side by side of which the data choose two."""
     net, plane = Network(), 128.0 * 768
@@ -258,6 +278,7 @@ NETWORKS: dict[str, Callable[[], Network]] = {
     "densenet": densenet,
     "unet": unet,
     "detector": detector,
+    "pyramid": pyramid,
     "mixture": mixture,
     "encoder300": lambda: encoder(300 // 18),
     "encoder1000": lambda: encoder(1000 // 18),

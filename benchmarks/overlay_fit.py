@@ -31,10 +31,10 @@ from common.fpga.device.board_files import load_board
 from common.fpga.kernels.overlay.engine import OverlayEngine
 from common.fpga.kernels.overlay.engine_files import load_engine
 from common.fpga.planning.whole_model import WholeModel, whole_model
+from common.graphs.source_graph import SourceGraph, from_rows
 from common.onnx_graph.counts import count_nodes
 from common.onnx_graph.load import load_model
 from common.onnx_graph.rows import edge_rows, metrics_row
-from common.source_graph import SourceGraph, from_rows
 from common.workload.layer_rows import layers_by_node
 from common.workload.layers import Layer
 from models.classifiers.inception_v1 import build_inception_v1

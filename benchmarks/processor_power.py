@@ -19,11 +19,11 @@ from pathlib import Path
 from statistics import fmean, median
 from typing import Any
 
-from common.configuration import Section
+from common.files.configuration import Section
+from common.files.yaml_file import load_yaml
 from common.power.host_power import kind_of
 from common.power.processor_law import ProcessorLaw, read_processor_law
 from common.power.processors import PROCESSORS, read_processors
-from common.yaml_file import load_yaml
 
 READINGS = Path(__file__).with_suffix(".yaml")
 LOADS = (0.0, 0.1, 0.5, 1.0)  # of the readings of a fitted server

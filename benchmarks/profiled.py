@@ -22,8 +22,8 @@ from common.artifacts.folder import Folder
 from common.artifacts.frames import records
 from common.artifacts.provenance import Provenance
 from common.artifacts.transaction import Transaction
-from common.host_identity import host_identity
 from common.onnx_graph.reading.scan import scan
+from common.process.host_identity import host_identity
 
 if TYPE_CHECKING:
     from common.table_rows import LatencySummaryDocument

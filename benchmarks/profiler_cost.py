@@ -35,8 +35,8 @@ from common.profiling.correction import NodeLatency, correct
 from common.profiling.overhead import lap_us
 from common.profiling.runs.loop import Budget, prepare, take_turns
 from common.profiling.runs.measurement import conclude
-from common.runtime.session import SessionSettings, create_session
-from common.runtime.threads import available_threads
+from common.runtime.sessions.session import SessionSettings, create_session
+from common.runtime.sessions.threads import available_threads
 
 # Tensors up to this stay in a core's own cache, whatever memory the runtime's planner gives to the nodes of a branch.
 CACHED_BYTES = 2**19

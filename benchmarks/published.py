@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from common.configuration import TRUST, Section
+from common.files.configuration import TRUST, Section
 from common.workload.layers import Convolution, Matmul
 
 FILE = Path(__file__).with_name("published.yaml")

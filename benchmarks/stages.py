@@ -24,7 +24,7 @@ from benchmarks.process import ROOT
 from common.artifacts import provenance
 from common.artifacts.catalogue import ARTIFACTS
 from common.artifacts.stages import STAGES
-from common.errors import PipelineError
+from common.messages.errors import PipelineError
 from common.view.text import text_table
 
 COMPUTED = [name for name, stage in STAGES.items() if name.endswith(".py") and name >= "02" and not stage.is_aside]

@@ -20,11 +20,11 @@ from typing import Any
 import numpy as np
 import yaml
 
-from common.configuration import Section
-from common.errors import PipelineError
+from common.files.configuration import Section
 from common.fpga.kernels.systolic.array_resources import ResourceModels, cell_resources, dsp_count, read_systolic, terms
 from common.fpga.rtl.generate import FORMATS, Design
 from common.fpga.rtl.synthesize import Cells, synthesize
+from common.messages.errors import PipelineError
 
 CONFIG = Path(__file__).resolve().parent.parent / "configs" / "systolic_rtl.yaml"
 MACS_PER_DSP = {"int16": 1.0, "int8": 2.0, "int4": 4.0}

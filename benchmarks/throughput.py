@@ -26,6 +26,7 @@ from common.fpga.device.board_files import load_board
 from common.fpga.engine_catalogue import arrays
 from common.fpga.kernels.overlay.engine import OverlayEngine
 from common.fpga.replicas.frame import Frame, FrameCall
+from common.fpga.replicas.residence import frame_tensors
 from common.fpga.replicas.search import Found, find_streams
 from common.fusion.groups import fuse
 from common.intervals import ThreePoint, combine
@@ -58,11 +59,13 @@ class Compared:
 def frame_of(name: str, board: str) -> Frame:
     """Return a frame of a network on a host that takes no time: all groups are on the card, and the image crosses."""
     net = network(NETWORKS[name]())
-    candidates = task_candidates(net.graph, fuse(net.graph), net.layers, PRECISION, longest_chain=1)
-    tasks = [candidate.task for candidate in candidates if candidate.task is not None]
+    groups = fuse(net.graph)
+    candidates = task_candidates(net.graph, groups, net.layers, PRECISION, longest_chain=1)
+    tasks = {candidate.covers[0]: candidate.task for candidate in candidates if candidate.task is not None}
     link = load_board(board, CONFIGS / "boards").link.bytes_per_s
-    calls = tuple(FrameCall(index, task, index == 0) for index, task in enumerate(tasks))
-    return Frame(calls, to_card_us=combine(lambda rate: 1e6 * INPUT_BYTES / rate, link))
+    calls = tuple(FrameCall(index, task, index == 0) for index, task in enumerate(tasks.values()))
+    tensors = frame_tensors(net.graph, groups, tasks, PRECISION)
+    return Frame(calls, to_card_us=combine(lambda rate: 1e6 * INPUT_BYTES / rate, link), tensors=tensors)
 
 
 @cache

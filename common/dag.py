@@ -17,8 +17,8 @@ from functools import cached_property
 
 import networkx as nx
 
-from common.errors import UnusableValueError, UpstreamError
-from common.names import quoted, shown, similar_names
+from common.messages.errors import UnusableValueError, UpstreamError
+from common.messages.names import quoted, shown, similar_names
 
 LEAST_FACTOR = 1e-9  # of a what-if; a smaller one makes times that no number holds
 PICOSECONDS_PER_US = 1_000_000  # far below the resolution of any clock that times a node

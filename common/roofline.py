@@ -12,9 +12,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from common.errors import UpstreamError
-from common.number_formats import FP32, HALF_FORMATS, INT8, MEASURED_PEAKS
-from common.operators import INT8_OPERATORS
+from common.graphs.number_formats import FP32, HALF_FORMATS, INT8, MEASURED_PEAKS
+from common.graphs.operators import INT8_OPERATORS
+from common.messages.errors import UpstreamError
 
 if TYPE_CHECKING:
     from common.table_rows import HostCeilingsDocument, OpRooflineRow
@@ -46,9 +46,9 @@ class Roofs:
     """Bandwidth of a machine, and its peak in each number format, or one given peak for all formats.
 
     Attributes:
-        is_stable: whether the parts of their measurement agree; shares of other roofs are not stated.
-        is_of_profile: whether they are those of what the profile is of; other roofs judge no node.
-        last_level_cache_bytes: infinite where it is unknown.
+        is_stable: whether the parts of their measurement agree; if not, no shares of the roofs are stated.
+        is_of_profile: whether they are roofs of the device that the profile is about; other roofs judge no node.
+        last_level_cache_bytes: infinite if it is unknown.
     """
 
     memory_bytes_per_s: float
@@ -58,7 +58,7 @@ class Roofs:
     last_level_cache_bytes: float = math.inf
 
     def roof(self, op_type: str, dtype: str) -> str:
-        """Return the name of the peak that judges an operator: its format's, or fp32 where that format has none."""
+        """Return the name of the peak for an operator: that of its format, or fp32 if its format has no peak."""
         if GIVEN in self.peaks_flop_per_s:
             return GIVEN
         name = number_format(op_type, dtype)
@@ -73,7 +73,7 @@ def given_roofs(peak_flop_per_s: float, memory_bytes_per_s: float) -> Roofs:
 
 
 def roofs_of(measured: HostCeilingsDocument, peak_flop_per_s: float | None, memory_bytes_per_s: float | None) -> Roofs:
-    """Return the roofs of a host: the given figures, and the measured ones where none is given."""
+    """Return the roofs of a host: given figures, and measured figures in place of those that are not given."""
     figures: Mapping[str, object] = measured  # the names of the peaks are data
     peaks = {name: figures[key] for name, key in MEASURED_PEAKS.items()}
     known = {name: float(peak) for name, peak in peaks.items() if isinstance(peak, int | float)}

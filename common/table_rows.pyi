@@ -157,6 +157,7 @@ class OpMetricsRow(TypedDict):
     op_type: str
     domain: str
     body: str
+    model_part: str
     execution_count: int | None
     dtype: str
     input_shapes: Sequence[Shape | None]
@@ -171,6 +172,7 @@ class OpMetricsRow(TypedDict):
     n_count: int | None
     macs: int | None
     flops: int | None
+    dequantized_weight_count: int | None
     weight_bytes: int | None
     input_bytes: int | None
     output_bytes: int | None
@@ -562,6 +564,10 @@ class ReplicaPlansRow(TypedDict):
     clock_likely_mhz: float | None
     clock_optimistic_mhz: float | None
     resident_weight_bytes: int
+    resident_activation_bytes: int
+    resident_tensors: Sequence[str]
+    frame_memory_bytes: int
+    accelerator_resources: Mapping[str, Any]
     stream_memory_bytes: int
     is_judged: bool
 
@@ -770,6 +776,52 @@ class DesignGroupsRow(TypedDict):
     buffer_peak_bytes: float | None
 
 
+class DesignEnginesRow(TypedDict):
+    """A row of design_engines.csv."""
+
+    array_design: str
+    board: str
+    precision: str
+    array_row_count: int
+    array_column_count: int
+    simd_count: int
+    row_fold_count: int
+    column_fold_count: int
+    tile_step_count: int
+    memory_port_count: int
+    spans_regions: bool
+    clock_mhz: float
+    lut_count: float
+    ff_count: float
+    bram36_count: float
+    uram_count: float
+    dsp_count: float
+    memory_channel_count: float
+    board_share: float
+    modelled_cycles: float | None
+    compute_cycles: float
+    modelled_latency_us: float
+    modelled_energy_pj: float | None
+    kernel_latency_pessimistic_us: float | None
+    kernel_latency_likely_us: float | None
+    kernel_latency_optimistic_us: float | None
+
+
+class DesignSimulationRow(TypedDict):
+    """A row of design_simulation.csv."""
+
+    array_design: str
+    loop_nest: str
+    execution_count: int | None
+    modelled_cycles: float | None
+    compute_cycles: float
+    equation_cycles: float
+    fold_count: int
+    simulated_fold_count: int
+    simulated_cycles: int
+    simulated_equation_cycles: float
+
+
 class BottlenecksRow(TypedDict):
     """A row of bottlenecks.csv."""
 
@@ -804,6 +856,25 @@ class NpuBottlenecksRow(TypedDict):
     hazard: str
     remedy: str
     rule_source: str
+
+
+class MendTrialsRow(TypedDict):
+    """A row of mend_trials.csv."""
+
+    finding: str
+    mend_outcome: str
+    mend_problem: str
+    mends: Sequence[str]
+    mended_nodes: Sequence[str]
+    gain_us: float | None
+    gain_low_us: float | None
+    gain_high_us: float | None
+    measured_gain_us: float | None
+    measured_gain_low_us: float | None
+    measured_gain_high_us: float | None
+    is_as_predicted: bool | None
+    output_error_share: float | None
+    output_tolerance_share: float | None
 
 
 class NpuNodesRow(TypedDict):
@@ -1172,6 +1243,160 @@ class LoadInterferenceRow(TypedDict):
     answered_rate_high_factor: float | None
 
 
+class PhaseWorkRow(TypedDict):
+    """A row of phase_work.csv."""
+
+    dimensions: Mapping[str, Any]
+    generation_phase: str
+    model_part: str
+    past_token_count: int
+    new_token_count: int
+    macs: int | None
+    flops: int | None
+    dequantized_weight_count: int | None
+    weight_bytes: int | None
+    cache_bytes: int | None
+    bytes: int | None
+    arithmetic_intensity_flop_per_byte: float | None
+    phase_macs_expression: str
+    phase_flops_expression: str
+    phase_weight_bytes_expression: str
+    phase_cache_bytes_expression: str
+    phase_bytes_expression: str
+
+
+class GenerationRow(TypedDict):
+    """A row of generation.csv."""
+
+    answer_index: int
+    token_index: int
+    is_warmup: bool
+    generation_phase: str
+    past_token_count: int
+    new_token_count: int
+    token_us: float
+    sampling_us: float
+    token_id: int | None
+    macs: int | None
+    flops: int | None
+    weight_bytes: int | None
+    cache_bytes: int | None
+    bytes: int | None
+
+
+class GenerationPhasesRow(TypedDict):
+    """A row of generation_phases.csv."""
+
+    length_index: int
+    generation_phase: str
+    past_token_count: int
+    new_token_count: int
+    phase_call_count: int
+    token_mean_us: float
+    token_p50_us: float | None
+    token_p50_low_us: float | None
+    token_p50_high_us: float | None
+    sampling_us: float
+    tokens_per_s: float | None
+    macs: int | None
+    weight_bytes: int | None
+    cache_bytes: int | None
+    arithmetic_intensity_flop_per_byte: float | None
+    attained_flop_per_s: float | None
+    attained_bytes_per_s: float | None
+    compute_roof_share: float | None
+    memory_roof_share: float | None
+    bound: str
+    joules_per_token_j: float | None
+
+
+class StreamRequestsRow(TypedDict):
+    """A row of stream_requests.csv."""
+
+    request_index: int
+    input_token_count: int
+    output_token_count: int
+    intended_us: float
+    admitted_us: float
+    time_to_first_token_us: float
+    time_per_output_token_us: float | None
+    request_latency_us: float | None
+
+
+class StreamTokensRow(TypedDict):
+    """A row of stream_tokens.csv."""
+
+    request_index: int
+    token_index: int
+    ended_us: float | None
+
+
+class FormatPrecisionRow(TypedDict):
+    """A row of precision.csv."""
+
+    number_format: str
+    quantization_scheme: str
+    output_name: str
+    format_verdict: str
+    format_problem: str
+    is_arithmetic: bool
+    is_written_model: bool
+    sample_source: str
+    judged_sample_count: int
+    calibration_sample_count: int
+    converted_op_types: Sequence[str]
+    converted_node_count: int
+    float_nodes: Sequence[str]
+    sqnr_db: float | None
+    kernel_sqnr_db: float | None
+    cosine_error: float | None
+    max_abs_error: float | None
+    top1_agreement_share: float | None
+    top1_agreement_low_share: float | None
+    top1_agreement_high_share: float | None
+    top5_agreement_share: float | None
+    top5_agreement_low_share: float | None
+    top5_agreement_high_share: float | None
+    accuracy_share: float | None
+    accuracy_low_share: float | None
+    accuracy_high_share: float | None
+
+
+class PrecisionLayersRow(TypedDict):
+    """A row of precision_layers.csv."""
+
+    source_node: str
+    op_type: str
+    macs: int | None
+    number_format: str
+    quantization_scheme: str
+    layer_problem: str
+    sqnr_db: float | None
+    cosine_error: float | None
+    max_abs_error: float | None
+    top1_agreement_share: float | None
+    top1_agreement_low_share: float | None
+    top1_agreement_high_share: float | None
+
+
+class PrecisionMixturesRow(TypedDict):
+    """A row of precision_mixtures.csv."""
+
+    mixture_index: int
+    number_format: str
+    quantization_scheme: str
+    converted_node_count: int
+    format_macs_share: float
+    predicted_sqnr_db: float
+    sqnr_db: float | None
+    top1_agreement_share: float | None
+    top1_agreement_low_share: float | None
+    top1_agreement_high_share: float | None
+    is_within_bounds: bool
+    is_written_model: bool
+    float_nodes: Sequence[str]
+
+
 class ProviderComparisonRow(TypedDict):
     """A row of provider_comparison.csv."""
 
@@ -1409,6 +1634,7 @@ class EfficiencyDocument(TypedDict):
     joules_per_inference_j: float | None
     joules_per_inference_low_j: float | None
     joules_per_inference_high_j: float | None
+    joules_per_token_j: float | None
     inferences_per_joule: float | None
     efficiency_flop_per_s_per_w: float | None
     million_inferences_gco2e: float | None
@@ -1646,6 +1872,85 @@ class DashboardSummaryDocument(TypedDict):
     max_us: float | None
 
 
+class GenerationSummaryDocument(TypedDict):
+    """The fields of generation_summary.json."""
+
+    threads: int
+    prompt_token_count: int | None
+    answer_token_count: int
+    answer_count: int
+    first_token_us: float | None
+    first_token_low_us: float | None
+    first_token_high_us: float | None
+    token_p50_us: float | None
+    token_p50_low_us: float | None
+    token_p50_high_us: float | None
+    tokens_per_s: float | None
+    weight_bytes: int | None
+    cache_bytes: int | None
+    arithmetic_intensity_flop_per_byte: float | None
+    attained_bytes_per_s: float | None
+    memory_roof_share: float | None
+    compute_roof_share: float | None
+    bound: str | None
+    joules_per_token_j: float | None
+
+
+class StreamSummaryDocument(TypedDict):
+    """The fields of stream_summary.json."""
+
+    threads: int
+    batching_policy: str
+    most_in_flight_count: int
+    is_batched: bool
+    sent_count: int
+    completed_count: int
+    input_tokens_per_s: float
+    output_tokens_per_s: float
+    offered_requests_per_s: float | None
+    answered_requests_per_s: float
+    goodput_requests_per_s: float | None
+    first_token_bound_us: float | None
+    inter_token_bound_us: float | None
+    streams_in_flight_count: float
+    time_to_first_token_p50_us: float | None
+    time_to_first_token_p50_low_us: float | None
+    time_to_first_token_p50_high_us: float | None
+    time_to_first_token_p90_us: float | None
+    time_to_first_token_p90_low_us: float | None
+    time_to_first_token_p90_high_us: float | None
+    time_to_first_token_p95_us: float | None
+    time_to_first_token_p95_low_us: float | None
+    time_to_first_token_p95_high_us: float | None
+    time_to_first_token_p99_us: float | None
+    time_to_first_token_p99_low_us: float | None
+    time_to_first_token_p99_high_us: float | None
+    inter_token_p50_us: float | None
+    inter_token_p50_low_us: float | None
+    inter_token_p50_high_us: float | None
+    inter_token_p90_us: float | None
+    inter_token_p90_low_us: float | None
+    inter_token_p90_high_us: float | None
+    inter_token_p95_us: float | None
+    inter_token_p95_low_us: float | None
+    inter_token_p95_high_us: float | None
+    inter_token_p99_us: float | None
+    inter_token_p99_low_us: float | None
+    inter_token_p99_high_us: float | None
+    request_p50_us: float | None
+    request_p50_low_us: float | None
+    request_p50_high_us: float | None
+    request_p90_us: float | None
+    request_p90_low_us: float | None
+    request_p90_high_us: float | None
+    request_p95_us: float | None
+    request_p95_low_us: float | None
+    request_p95_high_us: float | None
+    request_p99_us: float | None
+    request_p99_low_us: float | None
+    request_p99_high_us: float | None
+
+
 class Tables(TypedDict, total=False):
     """The tables of a folder."""
 
@@ -1688,8 +1993,11 @@ class Tables(TypedDict, total=False):
     design_budgets: list[DesignBudgetsRow]
     design_mappings: list[DesignMappingsRow]
     design_groups: list[DesignGroupsRow]
+    design_engines: list[DesignEnginesRow]
+    design_simulation: list[DesignSimulationRow]
     bottlenecks: list[BottlenecksRow]
     npu_bottlenecks: list[NpuBottlenecksRow]
+    mend_trials: list[MendTrialsRow]
     npu_nodes: list[NpuNodesRow]
     npu_operators: list[NpuOperatorsRow]
     npu_chips: list[NpuChipsRow]
@@ -1704,6 +2012,14 @@ class Tables(TypedDict, total=False):
     endurance: list[EnduranceRow]
     load_disturbances: list[LoadDisturbancesRow]
     load_interference: list[LoadInterferenceRow]
+    phase_work: list[PhaseWorkRow]
+    generation: list[GenerationRow]
+    generation_phases: list[GenerationPhasesRow]
+    stream_requests: list[StreamRequestsRow]
+    stream_tokens: list[StreamTokensRow]
+    format_precision: list[FormatPrecisionRow]
+    precision_layers: list[PrecisionLayersRow]
+    precision_mixtures: list[PrecisionMixturesRow]
     provider_comparison: list[ProviderComparisonRow]
     comparison: list[ComparisonRow]
     paired_comparison: list[PairedComparisonRow]
@@ -1726,6 +2042,8 @@ class Documents(TypedDict, total=False):
     load_best: LoadBestDocument
     endurance_summary: EnduranceSummaryDocument
     dashboard_summary: DashboardSummaryDocument
+    generation_summary: GenerationSummaryDocument
+    stream_summary: StreamSummaryDocument
 
 
 class TypedReader:
@@ -1810,9 +2128,15 @@ class TypedReader:
     @overload
     def rows(self, name: Literal["design_groups"], path: Path | None = None) -> list[DesignGroupsRow]: ...
     @overload
+    def rows(self, name: Literal["design_engines"], path: Path | None = None) -> list[DesignEnginesRow]: ...
+    @overload
+    def rows(self, name: Literal["design_simulation"], path: Path | None = None) -> list[DesignSimulationRow]: ...
+    @overload
     def rows(self, name: Literal["bottlenecks"], path: Path | None = None) -> list[BottlenecksRow]: ...
     @overload
     def rows(self, name: Literal["npu_bottlenecks"], path: Path | None = None) -> list[NpuBottlenecksRow]: ...
+    @overload
+    def rows(self, name: Literal["mend_trials"], path: Path | None = None) -> list[MendTrialsRow]: ...
     @overload
     def rows(self, name: Literal["npu_nodes"], path: Path | None = None) -> list[NpuNodesRow]: ...
     @overload
@@ -1841,6 +2165,22 @@ class TypedReader:
     def rows(self, name: Literal["load_disturbances"], path: Path | None = None) -> list[LoadDisturbancesRow]: ...
     @overload
     def rows(self, name: Literal["load_interference"], path: Path | None = None) -> list[LoadInterferenceRow]: ...
+    @overload
+    def rows(self, name: Literal["phase_work"], path: Path | None = None) -> list[PhaseWorkRow]: ...
+    @overload
+    def rows(self, name: Literal["generation"], path: Path | None = None) -> list[GenerationRow]: ...
+    @overload
+    def rows(self, name: Literal["generation_phases"], path: Path | None = None) -> list[GenerationPhasesRow]: ...
+    @overload
+    def rows(self, name: Literal["stream_requests"], path: Path | None = None) -> list[StreamRequestsRow]: ...
+    @overload
+    def rows(self, name: Literal["stream_tokens"], path: Path | None = None) -> list[StreamTokensRow]: ...
+    @overload
+    def rows(self, name: Literal["format_precision"], path: Path | None = None) -> list[FormatPrecisionRow]: ...
+    @overload
+    def rows(self, name: Literal["precision_layers"], path: Path | None = None) -> list[PrecisionLayersRow]: ...
+    @overload
+    def rows(self, name: Literal["precision_mixtures"], path: Path | None = None) -> list[PrecisionMixturesRow]: ...
     @overload
     def rows(self, name: Literal["provider_comparison"], path: Path | None = None) -> list[ProviderComparisonRow]: ...
     @overload
@@ -1875,6 +2215,10 @@ class TypedReader:
     def document(self, name: Literal["endurance_summary"], path: Path | None = None) -> EnduranceSummaryDocument: ...
     @overload
     def document(self, name: Literal["dashboard_summary"], path: Path | None = None) -> DashboardSummaryDocument: ...
+    @overload
+    def document(self, name: Literal["generation_summary"], path: Path | None = None) -> GenerationSummaryDocument: ...
+    @overload
+    def document(self, name: Literal["stream_summary"], path: Path | None = None) -> StreamSummaryDocument: ...
 
 class TypedWriter:
     """Writes tables and documents of a folder by name."""
@@ -1958,9 +2302,15 @@ class TypedWriter:
     @overload
     def add_rows(self, name: Literal["design_groups"], rows: Iterable[DesignGroupsRow]) -> pd.DataFrame: ...
     @overload
+    def add_rows(self, name: Literal["design_engines"], rows: Iterable[DesignEnginesRow]) -> pd.DataFrame: ...
+    @overload
+    def add_rows(self, name: Literal["design_simulation"], rows: Iterable[DesignSimulationRow]) -> pd.DataFrame: ...
+    @overload
     def add_rows(self, name: Literal["bottlenecks"], rows: Iterable[BottlenecksRow]) -> pd.DataFrame: ...
     @overload
     def add_rows(self, name: Literal["npu_bottlenecks"], rows: Iterable[NpuBottlenecksRow]) -> pd.DataFrame: ...
+    @overload
+    def add_rows(self, name: Literal["mend_trials"], rows: Iterable[MendTrialsRow]) -> pd.DataFrame: ...
     @overload
     def add_rows(self, name: Literal["npu_nodes"], rows: Iterable[NpuNodesRow]) -> pd.DataFrame: ...
     @overload
@@ -1989,6 +2339,22 @@ class TypedWriter:
     def add_rows(self, name: Literal["load_disturbances"], rows: Iterable[LoadDisturbancesRow]) -> pd.DataFrame: ...
     @overload
     def add_rows(self, name: Literal["load_interference"], rows: Iterable[LoadInterferenceRow]) -> pd.DataFrame: ...
+    @overload
+    def add_rows(self, name: Literal["phase_work"], rows: Iterable[PhaseWorkRow]) -> pd.DataFrame: ...
+    @overload
+    def add_rows(self, name: Literal["generation"], rows: Iterable[GenerationRow]) -> pd.DataFrame: ...
+    @overload
+    def add_rows(self, name: Literal["generation_phases"], rows: Iterable[GenerationPhasesRow]) -> pd.DataFrame: ...
+    @overload
+    def add_rows(self, name: Literal["stream_requests"], rows: Iterable[StreamRequestsRow]) -> pd.DataFrame: ...
+    @overload
+    def add_rows(self, name: Literal["stream_tokens"], rows: Iterable[StreamTokensRow]) -> pd.DataFrame: ...
+    @overload
+    def add_rows(self, name: Literal["format_precision"], rows: Iterable[FormatPrecisionRow]) -> pd.DataFrame: ...
+    @overload
+    def add_rows(self, name: Literal["precision_layers"], rows: Iterable[PrecisionLayersRow]) -> pd.DataFrame: ...
+    @overload
+    def add_rows(self, name: Literal["precision_mixtures"], rows: Iterable[PrecisionMixturesRow]) -> pd.DataFrame: ...
     @overload
     def add_rows(self, name: Literal["provider_comparison"], rows: Iterable[ProviderComparisonRow]) -> pd.DataFrame: ...
     @overload
@@ -2023,3 +2389,7 @@ class TypedWriter:
     def add_document(self, name: Literal["endurance_summary"], content: EnduranceSummaryDocument) -> None: ...
     @overload
     def add_document(self, name: Literal["dashboard_summary"], content: DashboardSummaryDocument) -> None: ...
+    @overload
+    def add_document(self, name: Literal["generation_summary"], content: GenerationSummaryDocument) -> None: ...
+    @overload
+    def add_document(self, name: Literal["stream_summary"], content: StreamSummaryDocument) -> None: ...

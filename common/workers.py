@@ -1,8 +1,8 @@
 """Executors of independent calls: this process, processes of this machine, or a cluster of Dask or Ray that runs.
 
-All of them are executors with futures. A cluster gets this project's code with the calls, so its workers need Python
-and the packages only. joblib has backends for both clusters too, but Ray's gives all results at the end, and Dask's
-waits for ever where a worker has died.
+All of them are executors with futures. A cluster gets this project's code with the calls, so its workers need only
+Python and the packages. joblib has backends for both clusters, too, but Ray's backend gives all results at the end, and
+Dask's waits for ever if a worker has died.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from multiprocessing import resource_tracker
 from pathlib import Path
 from typing import Any, TypeVar
 
-from common.code_version import code_version
-from common.errors import PipelineError, UnusableValueError
+from common.messages.errors import PipelineError, UnusableValueError
+from common.process.code_version import code_version
 
 CLUSTERS = ("dask", "ray")
 SOURCES = ("common",)
@@ -49,8 +49,8 @@ class Workers:
     """The choice of an executor.
 
     Attributes:
-        cluster: one of ``CLUSTERS`` instead; empty for none.
-        address: of the cluster; empty for the one that its environment variable names.
+        cluster: one of ``CLUSTERS``; empty for none.
+        address: of the cluster; empty: the environment variable names it.
     """
 
     processes: int = 1
@@ -69,11 +69,11 @@ class Workers:
         """Yield the place of each call and its result, as they come.
 
         Args:
-            around: returns what each call runs in, such as a cache in use; on a cluster they run in nothing.
+            around: returns what each call runs in, such as a cache in use; on a cluster there is none.
             is_ended: whether the calls that are left are not wanted any more.
 
         Raises:
-            PipelineError: as a call, or a worker is gone.
+            PipelineError: a call raised it, or a worker is gone.
             UnusableValueError: there is no such cluster.
         """
         if self.are_here(len(calls)):
@@ -131,7 +131,7 @@ def _answer(call: Callable[[], Result], around: Around | None, version: str) -> 
 
 @contextlib.contextmanager
 def _processes(count: int) -> Iterator[Submit]:
-    """Yield what submits a call to processes of this machine, which end with the block."""
+    """Yield a function that submits a call to processes of this machine; they end with the block."""
     # joblib is needed only where several tasks run at once.
     from joblib.externals.loky import get_reusable_executor
     from joblib.externals.loky.backend import resource_tracker as loky_tracker
@@ -159,7 +159,7 @@ def _processes(count: int) -> Iterator[Submit]:
 
 
 def _end_with(parent: int) -> None:
-    """End this process soon after the one that started it: whoever is killed ends nobody else."""
+    """End this process soon after the process that started it, which may be killed before it can end others."""
 
     def watch() -> None:
         while os.getppid() == parent:
@@ -171,7 +171,7 @@ def _end_with(parent: int) -> None:
 
 @contextlib.contextmanager
 def _dask(address: str) -> Iterator[Submit]:
-    """Yield what submits a call to a Dask cluster that runs."""
+    """Yield a function that submits a call to a running Dask cluster."""
     try:
         import dask
         from distributed import Client, KilledWorker
@@ -204,7 +204,7 @@ def _dask(address: str) -> Iterator[Submit]:
 
 @contextlib.contextmanager
 def _ray(address: str) -> Iterator[Submit]:
-    """Yield what submits a call to a Ray cluster that runs."""
+    """Yield a function that submits a call to a running Ray cluster."""
     try:
         import ray
     except ImportError:

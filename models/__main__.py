@@ -11,8 +11,8 @@ from typing import NoReturn
 import onnx
 
 from models.classifiers import densenet121, inception_v1, mobilenet_v1, resnet, resnet8, squeezenet, vgg16
-from models.small import control_flow, functions, recurrent, tiny
-from models.transformers import bert, vision_encoder, vit
+from models.small import control_flow, functions, generative, recurrent, tiny
+from models.transformers import bert, decoder, vision_encoder, vit
 
 BUILDERS: dict[str, Callable[..., onnx.ModelProto]] = {
     "resnet50": resnet.build_resnet50,
@@ -25,6 +25,8 @@ BUILDERS: dict[str, Callable[..., onnx.ModelProto]] = {
     "vit-b16": vit.build_vit,
     "bert-base": bert.build_bert,
     "vision-encoder": vision_encoder.build_vision_encoder,
+    "small-decoder": decoder.build_small_decoder,
+    "small-packed-decoder": decoder.build_small_packed_decoder,
     "tiny-cnn": tiny.build_tiny_cnn,
     "tiny-mlp": tiny.build_tiny_mlp,
     "tiny-resnet8": resnet8.build_tiny_resnet8,
@@ -35,6 +37,14 @@ BUILDERS: dict[str, Callable[..., onnx.ModelProto]] = {
     "tiny-vit": vit.build_tiny_vit,
     "tiny-bert": bert.build_tiny_bert,
     "tiny-vision-encoder": vision_encoder.build_tiny_vision_encoder,
+    "tiny-decoder": decoder.build_tiny_decoder,
+    "tiny-grouped-decoder": decoder.build_tiny_grouped_decoder,
+    "tiny-expert-decoder": decoder.build_tiny_expert_decoder,
+    "tiny-packed-decoder": decoder.build_tiny_packed_decoder,
+    "tiny-state-space": generative.build_tiny_state_space,
+    "tiny-speech-decoder": generative.build_tiny_speech_decoder,
+    "tiny-rolling-decoder": generative.build_tiny_rolling_decoder,
+    "tiny-action-expert": generative.build_tiny_action_expert,
     "tiny-lstm": recurrent.build_tiny_lstm,
     "tiny-gru": recurrent.build_tiny_gru,
     "tiny-rnn": recurrent.build_tiny_rnn,

@@ -17,7 +17,7 @@ from common.artifacts.generated.make_rules import stage_variables
 from common.artifacts.generated.metrics import describe_metrics
 from common.artifacts.generated.row_types import row_types
 from common.artifacts.journal import tidy
-from common.errors import CommandLineError, PipelineError
+from common.messages.errors import CommandLineError, PipelineError
 
 TEXTS = {"docs": describe_all, "metrics": describe_metrics, "make": stage_variables, "rows": row_types}
 

@@ -32,10 +32,12 @@ MAY_BE_EMPTY = {
     *("power_samples", "host_samples", "provider_layers", "os_events", "run_disturbances"),
     *("fpga_candidates", "offload_plan", "offload_schedule", "board_resources"),
     *("load_requests", "load_batches", "load_disturbances"),
-    *("design_convergence", "design_budgets", "design_mappings", "design_groups"),
+    *("design_convergence", "design_budgets", "design_mappings", "design_groups", "design_simulation"),
     *("npu_nodes", "npu_chip_nodes"),
-    *("bottlenecks", "npu_bottlenecks"),
+    *("bottlenecks", "npu_bottlenecks", "mend_trials"),
     *("replica_plans", "replica_rates", "replica_schedule"),
+    *("precision_layers", "precision_mixtures"),
+    "phase_work",
 }
 ARTIFACTS: dict[str, Artifact] = {}
 
@@ -172,10 +174,10 @@ _table(
     "op_metrics",
     "Work and compulsory traffic of every node of the model file.",
     "source_node",
-    "op_type domain body execution_count dtype input_shapes output_shapes kernel_shape strides groups attributes "
-    "batch_count m_count k_count n_count macs flops weight_bytes input_bytes output_bytes bytes is_counted "
-    "upper_bound_macs upper_bound_flops upper_bound_bytes is_in_bound macs_expression flops_expression "
-    "weight_bytes_expression input_bytes_expression output_bytes_expression bytes_expression",
+    "op_type domain body model_part? execution_count dtype input_shapes output_shapes kernel_shape strides groups "
+    "attributes batch_count m_count k_count n_count macs flops dequantized_weight_count weight_bytes input_bytes "
+    "output_bytes bytes is_counted upper_bound_macs upper_bound_flops upper_bound_bytes is_in_bound macs_expression "
+    "flops_expression weight_bytes_expression input_bytes_expression output_bytes_expression bytes_expression",
 )
 _table(
     "op_edges",
@@ -230,7 +232,7 @@ _document(
     "efficiency",
     "What the whole model attains on the host, and what an inference costs in energy, emissions and money.",
     "energy_source p50_us model_flops whole_model_flop_per_s peak_share whole_model_bytes_per_s bandwidth_share "
-    f"{_interval('joules_per_inference', '_j')} inferences_per_joule efficiency_flop_per_s_per_w "
+    f"{_interval('joules_per_inference', '_j')} joules_per_token_j inferences_per_joule efficiency_flop_per_s_per_w "
     "million_inferences_gco2e million_inferences_energy_usd million_inferences_host_usd",
 )
 _table(
@@ -320,7 +322,8 @@ _table(
     "in_flight_count pessimistic_inferences_per_s likely_inferences_per_s optimistic_inferences_per_s "
     "card_pessimistic_inferences_per_s card_likely_inferences_per_s card_optimistic_inferences_per_s "
     f"bound_inferences_per_s stream_bottleneck {_cases('batch_latency', '_us')} {_cases('clock', '_mhz')} "
-    "resident_weight_bytes stream_memory_bytes is_judged",
+    "resident_weight_bytes resident_activation_bytes resident_tensors frame_memory_bytes accelerator_resources "
+    "stream_memory_bytes is_judged",
 )
 _table(
     "replica_rates",
@@ -416,6 +419,23 @@ _table(
     "resident_tensor_count dram_bytes recomputed_share modelled_cycles modelled_energy_pj energy_parts_pj "
     "buffer_peak_bytes",
 )
+_table(
+    "design_engines",
+    "Arrays for a board on the front of latency, energy and share of the board, which 07 takes with --designs.",
+    "array_design",
+    "board precision array_row_count array_column_count simd_count row_fold_count column_fold_count tile_step_count "
+    "memory_port_count spans_regions clock_mhz lut_count ff_count bram36_count uram_count dsp_count "
+    "memory_channel_count board_share modelled_cycles compute_cycles modelled_latency_us modelled_energy_pj "
+    "kernel_latency_pessimistic_us kernel_latency_likely_us kernel_latency_optimistic_us",
+)
+_table(
+    "design_simulation",
+    "The fastest array of design_engines: folds of each contraction, simulated on its Verilog. No rows "
+    "without --simulate.",
+    "array_design loop_nest",
+    "execution_count modelled_cycles compute_cycles equation_cycles fold_count simulated_fold_count simulated_cycles "
+    "simulated_equation_cycles",
+)
 _document("design_summary", "The best of the evaluated accelerators.", f"design design_objective design_count {_POINT}")
 _add(
     "trace",
@@ -470,6 +490,21 @@ _table(
     "What makes an inference on an NPU slow: columns as in bottlenecks, findings from the profile of the NPU alone.",
     "finding_index",
     FINDING,
+)
+_table(
+    "mend_trials",
+    "Findings that were tried: the model was mended, and both models were measured in turn. The predicted gain is that "
+    "of all findings of the rule together, and at most the median. No rows where no finding has a mend.",
+    "finding",
+    f"mend_outcome mend_problem mends mended_nodes {_interval('gain', '_us')} "
+    f"{_interval('measured_gain', '_us')} is_as_predicted output_error_share output_tolerance_share",
+)
+_add(
+    "mended_model",
+    "mended.onnx",
+    "file",
+    "The model, mended by the rule that gained most when it was measured. Every stage that takes a model takes this "
+    "file.",
 )
 _table(
     "npu_nodes",
@@ -666,6 +701,92 @@ _table(
     f"{_interval('answered_rate', '_factor')}",
 )
 _table(
+    "phase_work",
+    "Work and traffic of one call of a decoder: each part of the model in each phase, at each given length. No rows of "
+    "a model without caches, or without lengths.",
+    "dimensions generation_phase model_part",
+    "past_token_count new_token_count macs? flops? dequantized_weight_count weight_bytes? cache_bytes bytes? "
+    "arithmetic_intensity_flop_per_byte phase_macs_expression phase_flops_expression phase_weight_bytes_expression "
+    "phase_cache_bytes_expression phase_bytes_expression",
+)
+_table(
+    "generation",
+    "Every token that a decoder generated in a loop over its caches, with the work of the call that gave it.",
+    "answer_index token_index",
+    "is_warmup generation_phase past_token_count new_token_count token_us sampling_us token_id? macs flops "
+    "weight_bytes cache_bytes bytes",
+)
+_table(
+    "generation_phases",
+    "Prefill and decode at each length, with their shares of the roofs of the host, from the calls after the warm-up.",
+    "length_index generation_phase",
+    f"past_token_count new_token_count phase_call_count token_mean_us {_interval('token_p50', '_us')} "
+    "sampling_us tokens_per_s macs "
+    "weight_bytes cache_bytes arithmetic_intensity_flop_per_byte attained_flop_per_s attained_bytes_per_s "
+    "compute_roof_share memory_roof_share bound joules_per_token_j",
+)
+_document(
+    "generation_summary",
+    "Time to the first token of the longest prompt, time per token after the longest past, and what a token moves.",
+    f"threads prompt_token_count answer_token_count answer_count {_interval('first_token', '_us')} "
+    f"{_interval('token_p50', '_us')} tokens_per_s weight_bytes cache_bytes arithmetic_intensity_flop_per_byte "
+    "attained_bytes_per_s memory_roof_share compute_roof_share bound joules_per_token_j",
+)
+_table(
+    "stream_requests",
+    "Every request of a load of token streams that was answered.",
+    "request_index",
+    "input_token_count output_token_count intended_us admitted_us time_to_first_token_us time_per_output_token_us "
+    "request_latency_us",
+)
+_table("stream_tokens", "When each token of each stream came.", "request_index token_index", "ended_us")
+_document(
+    "stream_summary",
+    "A load of token streams: rates, times to the first token and between tokens, and goodput under two bounds.",
+    "threads batching_policy most_in_flight_count is_batched sent_count completed_count input_tokens_per_s "
+    "output_tokens_per_s offered_requests_per_s answered_requests_per_s goodput_requests_per_s first_token_bound_us "
+    "inter_token_bound_us streams_in_flight_count "
+    + " ".join(
+        _interval(f"{series}_{quantile}", "_us")
+        for series in ("time_to_first_token", "inter_token", "request")
+        for quantile in ("p50", "p90", "p95", "p99")
+    ),
+)
+_add(
+    "format_precision",
+    "precision.csv",
+    "table",
+    "What each number format does to each output of the model, for each scheme that converts to the format. Of the "
+    "schemes for a format, the one with the largest signal-to-noise ratio judges the layers and the plan.",
+    "number_format quantization_scheme output_name "
+    "format_verdict format_problem is_arithmetic is_written_model sample_source judged_sample_count "
+    "calibration_sample_count converted_op_types converted_node_count float_nodes sqnr_db kernel_sqnr_db "
+    "cosine_error max_abs_error "
+    + " ".join(_interval(stem, "_share") for stem in ("top1_agreement", "top5_agreement", "accuracy")),
+    "number_format quantization_scheme output_name",
+)
+_table(
+    "precision_layers",
+    "What each layer does to the output if it alone is in the format of the written model.",
+    "source_node",
+    "op_type macs number_format quantization_scheme layer_problem sqnr_db cosine_error max_abs_error "
+    f"{_interval('top1_agreement', '_share')}",
+)
+_table(
+    "precision_mixtures",
+    "Mixtures of layers in the format and in float. Each has the most MACs in the format under a bound on the sum of "
+    "the noise of its layers; a run says what its noise is. No rows where no mixture was asked for.",
+    "mixture_index",
+    "number_format quantization_scheme converted_node_count format_macs_share predicted_sqnr_db sqnr_db "
+    f"{_interval('top1_agreement', '_share')} is_within_bounds is_written_model float_nodes",
+)
+_add(
+    "quantized_model",
+    "quantized.onnx",
+    "file",
+    "The model in the chosen format, with its weights. Every stage that takes a model takes this file.",
+)
+_table(
     "provider_comparison",
     "Every execution provider of the build: whether it runs the model, and how far its outputs are from the CPU's.",
     "compared_provider output_name",
@@ -719,6 +840,7 @@ for _name, _description in (
     ("timeline", "One inference before and after offloading, lane by lane"),
     ("front", "Plans for latency, throughput and energy, by batch and as a stream"),
     ("what_if", "How far one inference moves with each clock, link, number format and board"),
+    ("formats", "End-to-end speedup of the plan in each number format, against how often its outputs agree with float"),
     ("resources", "Resources of the board that the plan uses"),
     ("design_front", "Evaluated accelerators by cycles, energy, area and their product, and those that none beats"),
     ("design_buffer", "The energy-delay product against the size of a memory: fused, without fusion, and the bound"),

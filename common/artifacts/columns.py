@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from common.number_formats import MEASURED_PEAKS, PRECISION_BITS
+from common.graphs.number_formats import MEASURED_PEAKS, PRECISION_BITS
 
 Kind = Literal["string", "integer", "number", "boolean", "names", "shape", "shapes", "variants", "mapping"]
 JSON_KINDS = ("names", "shape", "shapes", "variants", "mapping")  # a cell holds one JSON array or object
@@ -27,6 +27,7 @@ UNITS = {
     "frames_per_s": "1/s",
     "inferences_per_s": "1/s",
     "requests_per_s": "1/s",
+    "tokens_per_s": "1/s",
     "_usd_per_hour": "USD/h",
     "_usd": "USD",
     "_gco2e": "g CO2-equivalent",
@@ -42,6 +43,7 @@ UNITS = {
     "_pj": "pJ",
     "_kib": "KiB",
     "_mm2": "mm²",
+    "_db": "dB",
     "_s": "s",
     "_j": "J",
     "_w": "W",
@@ -217,6 +219,11 @@ _count(
     nullable=True,
 )
 _count("written_bytes", "Bytes that the producer writes: none for a view, a weight or a graph input", nullable=True)
+_count(
+    "dequantized_weight_count",
+    "Packed weights that the operator dequantizes, at 2 FLOPs each, which are not in flops; empty where unknown",
+    nullable=True,
+)
 _count("execution_count", "Executions in one run: passes of a Loop or a Scan; empty where data decide", nullable=True)
 for _name, _phrase in (("macs", "MACs"), ("flops", "FLOPs"), ("bytes", "bytes")):
     _count(f"upper_bound_{_name}", f"Upper bound of an unknown number of {_phrase}, where there is one", nullable=True)
@@ -468,8 +475,16 @@ _count("major_fault_count", "Page faults that read a disk in the periods that to
 
 # --- roofline -------------------------------------------------------------------------------------------------------
 _amount("arithmetic_intensity_flop_per_byte", "FLOPs over compulsory bytes of the fused group", nullable=True)
-_amount("attained_flop_per_s", "FLOPs over corrected latency", nullable=True)
-_amount("attained_bytes_per_s", "Compulsory bytes over corrected latency", nullable=True)
+_amount(
+    "attained_flop_per_s",
+    "FLOPs over corrected latency; of a decoder's phase, over the time of its calls",
+    nullable=True,
+)
+_amount(
+    "attained_bytes_per_s",
+    "Compulsory bytes over corrected latency; of a decoder's phase, over the time of its calls",
+    nullable=True,
+)
 _amount("attainable_flop_per_s", "min(peak of the roof, bandwidth × intensity)", nullable=True)
 _text(
     "roof",
@@ -688,6 +703,12 @@ for _case in ("pessimistic", "likely", "optimistic"):
     )
 _flag("is_bottleneck", "Whether the resource bounds the likely rate")
 _count("resident_weight_bytes", "Weights that stay on the chip from frame to frame")
+_count("resident_activation_bytes", "Memory on the chip of one accelerator that keeps activations between calls")
+_list("resident_tensors", "names", "Activations that stay on the chip of the accelerator that computes them")
+_count("frame_memory_bytes", "Bytes that all calls of one frame read from the card's memory and write to it")
+_mapping(
+    "accelerator_resources", "Resources of one accelerator, by name, with its memories for weights and activations"
+)
 _count("stream_memory_bytes", "Weights and frames in flight in the card's memory")
 _text("call_frames", "Frames that are computed together, by their numbers in the stream: `1 to 32`")
 _flag("is_on_front", "Whether no other row is as good in latency, rate and energy and better in one, likely case")
@@ -801,12 +822,12 @@ _amount(
 _amount("gap_share", "How far the energy-delay product is above the physical floor", nullable=True)
 _amount(
     "space_best_edp_pj_cycles",
-    "Best of this space: no schedule of it has a lower product; empty where nobody went through all of it",
+    "Best of this space, or a product that no schedule of it is below where the search ended early; empty if unknown",
     nullable=True,
 )
 _amount(
     "space_gap_share",
-    "How far the energy-delay product is above the best of this space; empty for the search that finds it",
+    "How far the energy-delay product is above the best of this space; empty for the search that found it",
     nullable=True,
 )
 _flag(
@@ -832,6 +853,24 @@ _amount("best_edp_pj_cycles", "Energy-delay product of the best schedule so far"
 _amount("search_s", "Time of the search")
 _flag("is_complete", "Whether the search went on to its end; Ctrl-C leaves the best so far")
 _count("design_count", "Designs that were evaluated", minimum=1)
+_text("array_design", "An array on a board: rows, columns and products of an element, its tile, its ports, its place")
+_count("simd_count", "Products that an element of the array adds in a cycle", minimum=1)
+_count("row_fold_count", "Folds of the tile along the rows of the array", minimum=1)
+_count("column_fold_count", "Folds of the tile along the columns of the array", minimum=1)
+_count(
+    "tile_step_count", "Steps of depth of the tile; each takes the products that an element adds in a cycle", minimum=1
+)
+_count("memory_port_count", "Ports to the memory of the card", minimum=1)
+_flag("spans_regions", "Whether the array is laid over all regions of the board; else it is in one")
+_amount("board_share", "Largest share that the array takes of a resource of the budget")
+_amount("modelled_latency_us", "Cycles of all contractions over the clock, by the cost of the design space")
+_amount("compute_cycles", "Of these cycles those in which the array multiplies, of the same runs")
+_text("loop_nest", "Contraction as a loop nest: the iterations of each loop that has several")
+_amount("equation_cycles", "Cycles of one run by the equation of the array, with operands always present")
+_count("simulated_fold_count", "Folds of the contraction that were simulated", minimum=1)
+_count("fold_count", "Folds of the contraction, each as many sums as the array has elements", minimum=1)
+_count("simulated_cycles", "Cycles that Verilator counts for the simulated folds in the generated Verilog", minimum=1)
+_amount("simulated_equation_cycles", "Cycles of the same folds by the equation of the array")
 _count("nest_index", "Loop nest of the node, in the order of computation")
 _count("nest_row_count", "Rows of results of one run; those of a row tile where layers run depth first", minimum=1)
 _text("mapping", "Steps of each loop at each level, from DRAM to the registers; X is a loop in space")
@@ -938,6 +977,36 @@ _text("hazard", "What can go wrong with the remedy, or with the finding")
 _text("remedy", "What to do")
 _text("rule_source", "Where the rule comes from")
 
+# --- mends ----------------------------------------------------------------------------------------------------------
+_text(
+    "mend_outcome",
+    "What mending the findings of the rule did to the latency; not mended: no mend applies; outputs differ: by more "
+    "than the number format explains, so nothing was measured",
+    allowed=("gains", "no gain", "loses", "undecided", "not mended", "outputs differ"),
+)
+_text("mend_problem", "Why no mend applies, how far outputs differ, or why the gain is undecided; often empty")
+_list("mends", "names", "Mends that applied, in their order")
+_list("mended_nodes", "names", "Source nodes, weights or dimensions that they changed")
+_signed(
+    "measured_gain_us",
+    "What mending took off the median latency, by pairs of runs in turn; less than 0 where it added to it",
+    nullable=True,
+)
+_signed("measured_gain_low_us", "Lower end of its interval, at 95 %", nullable=True)
+_signed("measured_gain_high_us", "Upper end of its interval, at 95 %", nullable=True)
+_flag(
+    "is_as_predicted",
+    "Whether the intervals of the predicted and of the measured gain have a point in common",
+    nullable=True,
+)
+_amount(
+    "output_error_share",
+    "Largest error of an output of the mended model, over the largest magnitude of the output; empty where an output "
+    "is not finite, or of another shape, in one of both models",
+    nullable=True,
+)
+_amount("output_tolerance_share", "Largest error that the number format of the model explains", nullable=True)
+
 # --- load tests -----------------------------------------------------------------------------------------------------
 _count("request_index", "Number of the request, in the order in which they came")
 _text(
@@ -959,7 +1028,7 @@ _amount("intended_us", "Intended start of the request, from the start of the run
 _amount("queued_us", "When the generator put it into the queue: at once, or when the next busy worker became free")
 _amount("batched_us", "When the batch was formed, from the start of the run", nullable=True)
 _amount("started_us", "When a worker called the service with the batch", nullable=True)
-_amount("ended_us", "When the service returned, or failed", nullable=True)
+_amount("ended_us", "When the service returned, or failed; of a token, when it came", nullable=True)
 _amount(
     "request_latency_us",
     "Time from the intended start of the request until its caller had the answer, or knew that there is none. Empty "
@@ -1023,8 +1092,9 @@ _amount(
 _amount("max_error_share", "Most requests that may, for a valid run")
 _amount(
     "goodput_requests_per_s",
-    "Requests per second that were answered within the bound: their share at the rate of the schedule, or without a "
-    "schedule their count until the last answer. Without a bound any answer counts",
+    "Requests per second that were answered within the bounds: their share of the requests, times the rate of the "
+    "schedule; without a schedule, and for token streams, their count over the time to the last answer. Without a "
+    "bound any answer counts",
     nullable=True,
 )
 _amount("goodput_bound_us", "Latency within which an answer counts as goodput; empty where any does", nullable=True)
@@ -1192,14 +1262,18 @@ _text(
 )
 _mapping("call_levels", "Levels of the time of a call in µs, by the time in s from which on they hold")
 _text("compared_provider", "Execution provider")
-_text("output_name", "Output of the model; empty for a provider that does not run it")
+_text("output_name", "Output of the model; empty for a provider or a format that does not run")
 _text("provider_problem", "Why the provider does not run the model", nullable=True)
 _flag("is_equal_shape", "Whether the output has the shape that it has on the CPU")
-_amount("max_abs_error", "Largest difference from the CPU's output", nullable=True)
+_amount("max_abs_error", "Largest difference from the output of the CPU, or of the model in float", nullable=True)
 _amount(
     "max_rel_error", "Largest difference over the magnitude of the CPU's element, where that is not 0", nullable=True
 )
-_amount("cosine_error", "1 less the cosine of the angle between the output and the CPU's", nullable=True)
+_amount(
+    "cosine_error",
+    "1 less the cosine of the angle between the output and that of the CPU, or of the model in float",
+    nullable=True,
+)
 
 # --- comparison -----------------------------------------------------------------------------------------------------
 _text("compared_folder", "Folder, or model, that is compared with the baseline")
@@ -1254,3 +1328,151 @@ _count("runs_needed_count", "Runs of each side that would decide an undecided di
 _text("verdict_reason", "Why nothing is decided, or which side alone executes a node", nullable=True)
 _list("baseline_nodes", "names", "Executed nodes of the baseline that compute the source nodes")
 _list("candidate_nodes", "names", "Executed nodes of what is compared that compute them")
+
+# --- token streams ---------------------------------------------------------------------------------------------------
+_count("input_token_count", "Tokens of the prompt of the request", minimum=1)
+_count("output_token_count", "Tokens of the answer to the request", minimum=1)
+_amount("admitted_us", "When the service began with the prompt, from the start of the load")
+_amount(
+    "time_to_first_token_us", "Time from the intended start of the request to its first token (TTFT of MLPerf LoadGen)"
+)
+_amount(
+    "time_per_output_token_us",
+    "Mean time between two tokens of the request (TPOT of MLPerf LoadGen); empty for a single token",
+    nullable=True,
+)
+for _quantile in ("p50", "p90", "p95", "p99"):
+    _interval(f"time_to_first_token_{_quantile}", "_us", f"The {_quantile} of the times to first token", nullable=True)
+    _interval(
+        f"inter_token_{_quantile}",
+        "_us",
+        f"The {_quantile} of the times between two tokens of a stream (inter-token latency of GenAI-Perf)",
+        nullable=True,
+    )
+_text(
+    "batching_policy",
+    "When streams are admitted: together when no stream is in flight (static), or between two tokens (continuous)",
+    allowed=("static", "continuous"),
+)
+_count("most_in_flight_count", "Most streams that may be in flight", minimum=1)
+_amount("streams_in_flight_count", "Mean number of streams in flight until the last token")
+_flag("is_batched", "Whether one call gives all streams in flight a token")
+_amount("input_tokens_per_s", "Tokens of prompts per second until the last token")
+_amount(
+    "output_tokens_per_s", "Tokens of answers per second until the last token (output token throughput of GenAI-Perf)"
+)
+_amount("first_token_bound_us", "Time to first token within which a request is goodput", nullable=True)
+_amount("inter_token_bound_us", "Time per output token within which a request is goodput", nullable=True)
+
+# --- generation -----------------------------------------------------------------------------------------------------
+_count("answer_index", "Place of the answer in the series; answers of one length have the same prompt")
+_count("token_index", "Place of the token in its answer")
+_text(
+    "generation_phase",
+    "Phase of a call of a decoder: it takes a whole prompt (prefill), or one token after others (decode)",
+    allowed=("prefill", "decode"),
+)
+_text(
+    "model_part",
+    "Part of the model: `embedding` looks tokens up in a table, `head` is the product that gives the logits, "
+    "`sampling` reads the logits, `layers` are the rest, and `model` is all parts",
+    allowed=("model", "embedding", "layers", "head", "sampling"),
+)
+for _name in ("macs", "flops", "weight_bytes", "cache_bytes", "bytes"):
+    _text(
+        f"phase_{_name}_expression",
+        f"The {_name} over the length of the phase: tokens of the prompt (prefill), or tokens in the caches before the "
+        "call (decode); empty where unknown",
+        nullable=True,
+    )
+_amount(
+    "joules_per_token_j",
+    "Energy of calls over the tokens that a decoder takes in them; empty for other models",
+    nullable=True,
+)
+_count("past_token_count", "Tokens in the caches before the call")
+_count("new_token_count", "Tokens that the call took")
+_amount(
+    "token_us", "Time from the choice of the token before, or from the begin of the answer, to the choice of this token"
+)
+_amount("sampling_us", "Part of the time of a token in which it was chosen by its logits; of several calls, the median")
+_amount("token_mean_us", "Mean time of a call of the phase, with the choice of its token")
+_count("length_index", "Place of the length in the order of measurement")
+_count("phase_call_count", "Calls of the phase, without those of the warm-up", minimum=1)
+_count("token_id", "Number of the chosen token in the vocabulary")
+_count("cache_bytes", "Bytes of all caches that are valid after the call", nullable=True)
+_count("prompt_token_count", "Tokens of the longest prompt", minimum=1, nullable=True)
+_count("answer_token_count", "Tokens of each answer that were asked for", minimum=1)
+_count("answer_count", "Answers to all prompts, without the warm-up", minimum=1)
+_interval(
+    "first_token",
+    "_us",
+    "Mean time to the first token of the longest prompt; its interval ends at the fastest and at the slowest answer",
+    nullable=True,
+)
+_interval(
+    "token_p50",
+    "_us",
+    "Median time of a call of the phase (in the summary: of decode), with limits at 95 %",
+    nullable=True,
+)
+_amount(
+    "tokens_per_s",
+    "Tokens that the calls of a phase (in the summary: of decode) take, over their time",
+    nullable=True,
+)
+_amount("memory_roof_share", "Compulsory bytes per second of the calls, over the given memory bandwidth", nullable=True)
+_amount("compute_roof_share", "FLOP/s of the calls, over the given peak", nullable=True)
+
+# --- precision ------------------------------------------------------------------------------------------------------
+_text(
+    "number_format",
+    "Number format: of the operands of contractions, or of the whole model, as the scheme says",
+    allowed=("fp32", "fp16", "bf16", "int16", "int8", "int4"),
+)
+_text(
+    "quantization_scheme",
+    "How the model is converted to the format: what has it, how weights are scaled, how ranges are found",
+)
+_text(
+    "format_verdict",
+    "Whether the model survives the format. Both limits of the agreement reach the bound: survives; only the upper: "
+    "undecided; none, or the signal-to-noise ratio is below its bound: breaks",
+    allowed=("survives", "undecided", "breaks", "not judged"),
+)
+_text("format_problem", "Why the model cannot be made or run in the format", nullable=True)
+_flag("is_arithmetic", "Whether activations have the format, too, so that a kernel can compute in the format")
+_flag("is_written_model", "Whether quantized.onnx is this model")
+_text("sample_source", "Whether the user gave the samples, or they are random", allowed=("given", "random"))
+_count("judged_sample_count", "Samples on which the outputs are compared", minimum=1)
+_count("calibration_sample_count", "Samples that calibrate the ranges of activations", minimum=1)
+_list("converted_op_types", "names", "Kinds of the contractions that are in the format")
+_count("converted_node_count", "Contractions that are in the format")
+_list(
+    "float_nodes",
+    "names",
+    "Contractions that stay in float: no tool converts them, a value is not finite, or the mixture leaves them out",
+)
+_signed(
+    "sqnr_db",
+    "Signal-to-noise ratio: energy of the output in float over that of its error; 999 without an error, empty where an "
+    "output is not finite",
+    nullable=True,
+)
+_signed(
+    "kernel_sqnr_db",
+    "The same ratio, for ONNX Runtime's own kernels on this processor. On x86 without VNNI, int8 sums saturate at 16 "
+    "bits, which is no property of the format; empty where the runtime does not run the model",
+    nullable=True,
+)
+for _stem, _phrase in (
+    ("top1_agreement", "Share of samples whose likeliest class is the same as in float"),
+    ("top5_agreement", "Share of samples whose likeliest class in float is among the five likeliest"),
+    ("accuracy", "Share of samples whose likeliest class is their label"),
+):
+    _interval(_stem, "_share", f"{_phrase}, with limits at 95 %; empty without classes or labels", nullable=True)
+_count("mixture_index", "Place of the mixture; the one with the least predicted noise is first")
+_amount("format_macs_share", "MACs of the contractions in the format, over the MACs of all contractions")
+_signed("predicted_sqnr_db", "Signal-to-noise ratio of the mixture if the noise powers of its single layers add up")
+_flag("is_within_bounds", "Whether the agreement and the signal-to-noise ratio of the run reach their bounds")
+_text("layer_problem", "Why the layer was not judged", nullable=True)

@@ -18,7 +18,7 @@ from common.artifacts.journal import settle
 from common.artifacts.lineage import VARIANT, indifferent_to, require_fresh, require_same_workload, require_variants
 from common.artifacts.provenance import Provenance
 from common.artifacts.stages import STAGES, WRITER
-from common.errors import PipelineError, UpstreamError
+from common.messages.errors import PipelineError, UpstreamError
 
 if TYPE_CHECKING:  # a stage that reads and writes no table spares its time and memory
     import pandas as pd
@@ -79,11 +79,11 @@ class Folder(TypedReader):
         """Read a table of variants: its rows that agree with the dimensions of the tables read so far.
 
         Raises:
-            UpstreamError: no row agrees, or any that :meth:`table` raises.
+            UpstreamError: it has rows but none agrees, or any that :meth:`table` raises.
         """
         frame, bound = self.table(name), self.record.dimensions
         agrees = [all(bound.get(axis, size) == size for axis, size in row.items()) for row in frame[VARIANT]]
-        if not any(agrees):
+        if agrees and not any(agrees):
             raise UpstreamError(self.path(name), f"has no row for dimensions {bound}", _remedy(name))
         return frame[agrees]
 
@@ -98,13 +98,13 @@ class Folder(TypedReader):
             return self.document_by_name(name, path)
 
     def rows_by_name(self, name: str, path: Path | None = None) -> list[Any]:
-        """Do what :meth:`rows` does for a name that is not written out, so that no type is known."""
+        """Do the same as :meth:`rows` for a name that is a variable, so that mypy knows no type of its rows."""
         from common.artifacts.frames import records
 
         return records(self.table(name, path))
 
     def document_by_name(self, name: str, path: Path | None = None) -> Any:
-        """Do what :meth:`document` does for a name that is not written out."""
+        """Do the same as :meth:`document` for a name that is a variable."""
         return self._checked(name, path, _read_document)
 
     def tables(self, names: Iterable[str]) -> Tables:
@@ -120,7 +120,7 @@ class Folder(TypedReader):
 
     @contextlib.contextmanager
     def content(self) -> Iterator[None]:
-        """Name the folder in an error about what its tables say, which no check of a single table finds."""
+        """Name the folder in an error about the contents of its tables that no check of a single table finds."""
         try:
             yield
         except PipelineError as error:
@@ -130,7 +130,7 @@ class Folder(TypedReader):
 
     @contextlib.contextmanager
     def apart(self) -> Iterator[list[str]]:
-        """Yield a list of what artifacts lack that are read meanwhile; not all that is written is made from them."""
+        """Yield a list of what artifacts read in the block lack; only some written artifacts depend on them."""
         lacking: list[str] = []
         kept, self.inherited = self.inherited, lacking
         try:
@@ -149,7 +149,7 @@ class Folder(TypedReader):
             raise UpstreamError(file, f"corrupt ({_first_line(error)})", _remedy(name)) from error
 
     def _claim(self, name: str, path: Path | None) -> Path:
-        """Check that the artifact is what its writer left and that nothing it came from has changed since."""
+        """Check that the artifact is as its writer left it, and that no input of it has changed since."""
         file, remedy = path or self.path(name), _remedy(name)
         settle(file.parent)
         if not is_there(file) or not file.is_file():

@@ -24,8 +24,8 @@ from typing import IO
 from common.artifacts.catalogue import ARTIFACTS
 from common.artifacts.checks import json_text
 from common.artifacts.provenance import sidecar
-from common.errors import PipelineError
-from common.names import quoted
+from common.messages.errors import PipelineError
+from common.messages.names import quoted
 
 _NO_WAIT = os.O_NOFOLLOW | os.O_NONBLOCK  # no link is followed, and no pipe is waited for
 STAGING = ".onnx-profile-staging"  # nobody else's name: anything there is deleted

@@ -11,8 +11,8 @@ from common.artifacts.catalogue import ARTIFACTS
 from common.artifacts.journal import settle
 from common.artifacts.provenance import Provenance
 from common.artifacts.stages import STAGES, UNAFFECTED
-from common.errors import UpstreamError
-from common.names import quoted
+from common.messages.errors import UpstreamError
+from common.messages.names import quoted
 
 VARIANT = "dimensions"  # the key column of a table of variants
 _UNAFFECTED = {
@@ -21,7 +21,7 @@ _UNAFFECTED = {
 
 
 def indifferent_to(stage: str) -> frozenset[str]:
-    """Return the files that bear on nothing that a stage writes, whatever it reads of them by way of others."""
+    """Return the files that affect no figure of a stage, although it reads tables that were made from them."""
     written = [ARTIFACTS[name].file for name in STAGES[stage].writes] if stage in STAGES else []
     return frozenset.intersection(*(_UNAFFECTED.get(file, frozenset()) for file in written)) if written else frozenset()
 
@@ -37,8 +37,8 @@ def require_fresh(
 
     Args:
         remedy: the command to run where its sidecar is corrupt.
-        indifferent: names of files that may have been written again, because nothing that counts follows from them.
-        descendants: what was made from the artifact.
+        indifferent: names of files that may have changed, because no figure that matters follows from them.
+        descendants: artifacts that were made from this one.
 
     Raises:
         UpstreamError: it is stale; the error names the table and the command to rerun.
@@ -64,7 +64,7 @@ def require_fresh(
 
 
 def _has_sidecar(file: Path, name: str, remedy: str) -> bool:
-    """Return whether a table that an artifact was made from has its sidecar here.
+    """Return whether the sidecar of a table from which an artifact was made is here.
 
     Raises:
         UpstreamError: no file can have that name.
@@ -103,7 +103,7 @@ def require_same_workload(records: Iterable[tuple[Path, Provenance, str]]) -> tu
 
 
 def require_variants(variants: Iterable[Mapping[str, int]], swept: Sequence[str], bound: Mapping[str, int]) -> None:
-    """Check that each row binds the dimensions that its table sweeps, and none that is bound for the whole table.
+    """Check that each row binds the dimensions that its table sweeps, and no dimension that the whole table binds.
 
     Raises:
         ValueError: a row binds other dimensions than the table sweeps, or a size is not a whole number.

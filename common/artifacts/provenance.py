@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from common.artifacts.checks import json_text
-from common.errors import UpstreamError
-from common.names import quoted
+from common.messages.errors import UpstreamError
+from common.messages.names import quoted
 
 # Format history:
 # 1 - first format.
@@ -19,7 +19,9 @@ from common.names import quoted
 # 3 - attributes of the source nodes; pessimistic, likely and optimistic cases; patterns as counts.
 # 4 - shapes of nodes that ran with several; how the work of an executed node is known.
 # 5 - why a share of the roof is above 1 or empty.
-FORMAT_VERSION = 5
+# 6 - sessions of a measurement; what a series lacks for its limits; weights that are dequantized.
+# 7 - parts and phases of generative models.
+FORMAT_VERSION = 7
 TOOLS = ("onnx", "onnxruntime", "numpy", "pandas", "networkx", "matplotlib")
 
 

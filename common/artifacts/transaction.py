@@ -1,8 +1,9 @@
-"""The output of one stage in a folder: staged as temporaries, and put in place all together or not at all."""
+"""The output of one stage in a folder: written to temporary files, and put in place all together or not at all."""
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
 import shutil
@@ -11,7 +12,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
-from common import interrupts
 from common.artifacts import journal, provenance
 from common.artifacts.catalogue import ARTIFACTS
 from common.artifacts.checks.documents import require_document
@@ -19,7 +19,8 @@ from common.artifacts.journal import ASIDE, PICTURE_SUFFIXES
 from common.artifacts.lineage import VARIANT, require_variants
 from common.artifacts.provenance import Provenance
 from common.artifacts.stages import STAGES
-from common.errors import PipelineError
+from common.messages.errors import PipelineError
+from common.process import interrupts
 
 if TYPE_CHECKING:  # see the folder
     import pandas as pd
@@ -55,7 +56,7 @@ class Transaction(TypedWriter):
         self._commit_elsewhere: Callable[[], None] = lambda: None
 
     def __enter__(self) -> Transaction:
-        """Hold the folder.
+        """Lock the folder.
 
         Raises:
             PipelineError: the folder or a file in it cannot be written, or another stage is writing there.
@@ -71,7 +72,7 @@ class Transaction(TypedWriter):
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        """Put everything in place, or drop it if the block raised; then let go of the folder.
+        """Put everything in place, or drop it if the block raised; then release the folder.
 
         Raises:
             PipelineError: the disk is full, or the folder cannot be written.
@@ -139,7 +140,7 @@ class Transaction(TypedWriter):
             self.add_text(name, json.dumps(ordered, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
 
     def add_rows_by_name(self, name: str, rows: Iterable[Mapping[str, Any]]) -> pd.DataFrame:
-        """Do what :meth:`add_rows` does for a name that is not written out, so that no type is known."""
+        """Do the same as :meth:`add_rows` for a name that is a variable, so that mypy knows no type of its rows."""
         from common.artifacts.frames import frame_of
 
         return self.add_table(name, frame_of(rows, [column.name for column in ARTIFACTS[name].columns]))
@@ -160,11 +161,11 @@ class Transaction(TypedWriter):
             shutil.copyfile(source, self._staged_as(name))
 
     def remove(self, name: str) -> None:
-        """Remove what an earlier run left of an artifact that this one does not write."""
+        """Remove an artifact of an earlier run that this run does not write."""
         self._obsolete += [self.path(name), provenance.sidecar(self.path(name))]
 
     def remove_others(self, names: Iterable[str]) -> None:
-        """Remove what earlier stages left of those of these artifacts that this one has not staged."""
+        """Remove those of these artifacts that earlier stages wrote and this one has not staged."""
         staged = {target for _, target in self._staged}
         for name in names:
             if self.path(name) not in staged:
@@ -182,7 +183,7 @@ class Transaction(TypedWriter):
                     self.add_text(name, content)
 
     def add_page(self, name: str, text: str) -> None:
-        """Stage a page that shows another file of its stem; that one's sidecar is of both."""
+        """Stage a page that shows another file with the same stem; the sidecar of that file is for both."""
         temporary = self.temporary(ARTIFACTS[name].file)
         self._without_sidecar.append((temporary, self.path(name)))
         self._write(temporary, text)
@@ -222,11 +223,20 @@ class Transaction(TypedWriter):
 
     @contextlib.contextmanager
     def scratch(self) -> Iterator[Path]:
-        """Make a folder for files that another program writes; it is deleted when the block ends."""
+        """Make a folder for files that another program writes; it is deleted when the block ends.
+
+        Raises:
+            PipelineError: the disk is full.
+        """
         folder = self._staging / "scratch"
         folder.mkdir()
         try:
             yield folder
+        except OSError as error:
+            if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+                raise
+            with self._reporting():
+                raise
         finally:
             shutil.rmtree(folder)
 

@@ -13,10 +13,10 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
-from common import interrupts
 from common.artifacts.checks import json_text
 from common.artifacts.provenance import sha256_of
-from common.errors import PipelineError
+from common.messages.errors import PipelineError
+from common.process import interrupts
 
 LISTING = "files.json"
 

@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from common.attribution.ownership import Attribution
-from common.errors import PipelineError
-from common.names import listed
-from common.operators import CONTRACTIONS, CONTROL_FLOW, NCHWC
-from common.sums import product
+from common.graphs.operators import CONTRACTIONS, CONTROL_FLOW, NCHWC
+from common.graphs.sums import product
+from common.messages.errors import PipelineError
+from common.messages.names import listed
 
 if TYPE_CHECKING:
     from common.table_rows import OpLatencyRow, OpMetricsRow, OpRooflineRow, Shape

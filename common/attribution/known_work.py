@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from common.names import listed
-from common.operators import CONTROL_FLOW, NCHWC
-from common.sums import total
+from common.graphs.operators import CONTROL_FLOW, NCHWC
+from common.graphs.sums import total
+from common.messages.names import listed
 
 if TYPE_CHECKING:
     from common.table_rows import OpLatencyRow, OpMetricsRow, OpRooflineRow, Shape

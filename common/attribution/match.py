@@ -1,10 +1,10 @@
 """The rules that match each source node to the executed node that computes it.
 
-ONNX Runtime fuses, renames, inserts and removes nodes, and changes their layout. Tensor names survive, and
-some node names. The rules apply in this order, and each source node is claimed once:
+ONNX Runtime fuses, renames, inserts and removes nodes, and changes their layout. It keeps the names of tensors and some
+names of nodes. The rules apply in this order. The first rule that matches a source node claims it for an executed node:
 
 nchwc_name       A node on the blocked layout is named ``<tensor>[_bn|_mul]_nchwc`` after the tensor that it wrote.
-                 It comes first, because the change of layout behind it writes a tensor of that very name.
+                 The rule comes first, because the change of layout after the node writes a tensor of the same name.
 nhwc_name        A node with channels last is named ``<source node>_token_<number>``. It comes first, too.
 fusion_name      A fused node is named ``<source node>/<name of the fusion>``. It comes first, too.
 output_tensor    The executed node writes a tensor that the source node writes. A Transpose or Reshape of the runtime's
@@ -32,9 +32,9 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from common.attribution.precision_casts import model_name, without_casts
-from common.graph import Graph, Node, operands
-from common.operators import DEQUANTIZE
-from common.source_graph import SourceGraph
+from common.graphs.graph import Graph, Node, operands
+from common.graphs.operators import DEQUANTIZE
+from common.graphs.source_graph import SourceGraph
 
 Rule = Literal[
     "nchwc_name",
@@ -116,7 +116,7 @@ def _claim_outputs(claims: _Claims, node: Node) -> None:
 
 
 def _claim_by_blocked_name(claims: _Claims, node: Node) -> None:
-    """Read a tensor out of the node's name: the longest reading that the source knows."""
+    """Find the tensor in the node's name: the longest part that is a tensor of the source."""
     if node.name.endswith(NCHWC_SUFFIX):
         tensor = model_name(node.name.removesuffix(NCHWC_SUFFIX), claims.source.producer)
         readings = (tensor, *(tensor.removesuffix(variant) for variant in NCHWC_VARIANTS))
@@ -141,7 +141,7 @@ def _claim_by_node_name(claims: _Claims, node: Node) -> None:
 
 
 def _claim_epilogue(claims: _Claims, executed: Graph, node: Node, contractions: Set[str]) -> None:
-    """Let the claimed nodes grow downstream, as far as the executed node has the operands."""
+    """Claim nodes downstream of claimed nodes, as far as the executed node has their operands."""
     if any(tensor in claims.source.producer for tensor in node.outputs):
         return  # its work ends with a tensor of the source
     near = {node.name, *(executed.producer.get(tensor, "") for tensor in operands(node))} - {""}
@@ -165,7 +165,7 @@ def _is_at_hand(claims: _Claims, tensor: str, node: Node, near: Set[str]) -> boo
 
 
 def _may_end(claims: _Claims, node: Node) -> bool:
-    """Return whether an executed node may end with this one; a DequantizeLinear begins the node that reads it."""
+    """Return whether an executed node may end with this source node; a DequantizeLinear belongs to its reader."""
     return node.op_type != DEQUANTIZE and node.name not in claims.idle
 
 

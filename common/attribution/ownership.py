@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 from common.attribution.match import Match, match_nodes
 from common.attribution.precision_casts import gives_back
-from common.graph import Graph, Node, operands
-from common.operators import CONTRACTIONS
-from common.source_graph import EdgeBytes, SourceGraph, build
+from common.graphs.graph import Graph, Node, operands
+from common.graphs.operators import CONTRACTIONS
+from common.graphs.source_graph import EdgeBytes, SourceGraph, build
 
 if TYPE_CHECKING:
     from common.table_rows import NodeMapRow

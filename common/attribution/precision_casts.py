@@ -1,8 +1,8 @@
 """Casts that the runtime inserts around nodes that it computes in float32 because it has no float16 kernel for them.
 
-Such a node reads ``InsertedPrecisionFreeCast_<tensor>`` and writes tensors named like that, too. Only the cast behind
-it writes the tensor of the model. Without the casts, and with the names of the model's tensors, the executed graph has
-the shape that it would have with float16 kernels.
+Such a node reads and writes tensors named ``InsertedPrecisionFreeCast_<tensor>``. Only the cast after the node writes
+the tensor of the model. This module removes the casts and restores the names. The executed graph then looks as it would
+with float16 kernels.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ import re
 from collections.abc import Container
 from dataclasses import replace
 
-from common.graph import Graph, Node
+from common.graphs.graph import Graph, Node
 
 PREFIX = "InsertedPrecisionFreeCast_"
 NUMBER = re.compile(r"_token_\d+$")  # the runtime adds it to a name that is taken
 
 
 def without_casts(executed: Graph, nodes: Container[str], tensors: Container[str]) -> Graph:
-    """Return the executed graph without the inserted casts; what they read and write has one name.
+    """Return the executed graph without the inserted casts; the tensors around a cast get one name.
 
     A cast among the model's ``nodes`` is the model's own.
     """
@@ -31,7 +31,7 @@ def is_inserted_cast(node: Node) -> bool:
 
 
 def gives_back(node: Node) -> bool:
-    """Return whether the node is a cast behind a node that computes in float32: it serves the node before it."""
+    """Return whether the node is a cast after a node that computes in float32; such a cast belongs to that node."""
     return is_inserted_cast(node) and node.inputs[0].startswith(PREFIX)
 
 

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, TypedDict
 from common.attribution.known_work import BorderBytes, KnownWork, WorkInRun, known_work, model_shapes
 from common.attribution.ownership import Attribution
 from common.attribution.share_reasons import Reason, share_reason
-from common.errors import PipelineError
-from common.graph import GAP
-from common.host_doubts import EXPECTED_GAP_SHARE
+from common.graphs.graph import GAP
+from common.messages.errors import PipelineError
+from common.messages.host_doubts import EXPECTED_GAP_SHARE
 from common.roofline import Roofs, place
 
 if TYPE_CHECKING:
@@ -56,6 +56,16 @@ def roofline_rows(
             node_row(timed, sources, work, roofs, executed=count(timed), layout_of=layout_of, whole_us=whole_us)
         )
     return [*rows, gap_row(whole_us - nodes_us, whole_us)] if median_us else rows
+
+
+def us_by_part(rows: Iterable[OpRooflineRow], metrics: Mapping[str, OpMetricsRow]) -> dict[str, float]:
+    """Return the time of each part of a generative model: a node belongs where its last source node does."""
+    times_us: dict[str, float] = {}
+    for row in rows:
+        part = metrics[row["source_nodes"][-1]]["model_part"] if row["source_nodes"] else None
+        if part:
+            times_us[part] = times_us.get(part, 0.0) + row["node_latency_us"]
+    return times_us
 
 
 class _Work(TypedDict):

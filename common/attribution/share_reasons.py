@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
 
 import numpy as np
 
-from common.operators import CONVOLUTIONS
+from common.graphs.operators import CONVOLUTIONS
 
 if TYPE_CHECKING:
     from common.attribution.known_work import KnownWork, WorkInRun

@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from common.bottlenecks.rules import Facts
-from common.names import quoted
+from common.messages.names import quoted
 
 if TYPE_CHECKING:
     from common.table_rows import ExecutedEdgesRow, LatencySummaryDocument, OpLatencyRow, OpRooflineRow

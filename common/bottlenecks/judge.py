@@ -1,6 +1,6 @@
-"""Findings: rules held against everything that was measured, and what mending each would gain at most.
+"""Findings: rules applied to all measured tables, and the most that a remedy would gain.
 
-A gain is the critical path evaluated again with faster nodes.
+The gain comes from the critical path with faster nodes.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ LEAST_US = 1e-9  # rounds to nothing in whole picoseconds
 
 @dataclass(frozen=True, slots=True)
 class Gain:
-    """The most that mending would gain: of the sequential makespan, and of the span; None is unknown."""
+    """The most that a remedy would gain: of the sequential makespan, and of the span; None is unknown."""
 
     gain_us: float | None = None
     gain_low_us: float | None = None
@@ -32,13 +32,13 @@ class Gain:
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """The least time that a node can keep: a share of its time, and no less than its work takes."""
+    """The least time that a node would still take: a share of its time, and no less than its work takes."""
 
     share: float = 0.0
     least_us: float = 0.0
 
     def of(self, time_us: float) -> float:
-        """Return what remains of a time, never more than all of it, and more than nothing, by which one can divide."""
+        """Return what remains of a time: at most all of it, and more than 0, so that one can divide by it."""
         return min(max(self.share * time_us, self.least_us, LEAST_US), time_us)
 
 
@@ -116,7 +116,7 @@ def _gain(rule: Rule, subject: Judged, held: Measured, graphs: WhatIfs) -> Gain:
 
 
 def _kept(rule: Rule, subject: Facts, node: Facts) -> Kept | None:
-    """Return what a node would keep, by a figure of its own or of the subject; None where that is unknown."""
+    """Return the time that a node would still take, by a figure of the node or the subject; None if it is unknown."""
     if not isinstance(rule.kept, str):
         return None if rule.kept is None else Kept(rule.kept)
     value = number(node, rule.kept)

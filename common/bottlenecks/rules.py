@@ -1,4 +1,4 @@
-"""The rules of ``configs/bottlenecks.yaml``: what each one is about, when it holds, and what to do then."""
+"""The rules of ``configs/bottlenecks.yaml``: the subjects of a rule, its conditions, and its remedy."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from common.configuration import Section
-from common.names import quoted, similar_names
+from common.files.configuration import Section
+from common.messages.names import quoted, similar_names
 
 # What a rule can be about: see :mod:`common.bottlenecks.subjects`.
 ABOUT = ("node", "all_nodes", "island", "pattern", "border", "run", "npu_node", "npu_run")
@@ -76,7 +76,7 @@ class Condition:
     against: tuple[object, ...] | float  # words of is and is_not, or a number
 
     def holds(self, value: object) -> bool:
-        """Return whether a figure passes; an unknown one never does, nor a word that should be a number."""
+        """Return whether a figure passes; an unknown figure does not, nor a word in place of a number."""
         if value is None:
             return False
         if isinstance(self.against, tuple):
@@ -98,12 +98,12 @@ class Rule:
     """One rule.
 
     Attributes:
-        select: what a node must be like to belong to the rule's subjects; for patterns, the first node of the chain.
-        when: what a subject must be like to be found.
-        kept: what each node of the subject would keep of its time at best: a share, or the name of a figure, which is a
-            share, or a time if its name ends in _us.
-        gain_from: figure of the subject that is what mending it would gain at most, where no node's time is.
-        stays: for patterns, the position in the chain of the node that stays; None: none does.
+        select: conditions on a node (for patterns, on the first node of the chain) that make it a subject.
+        when: conditions on a subject that make it a finding.
+        kept: the time that each node of the subject would take after the best remedy: a share of its time, or the name
+            of a figure, which is a share, or a time if its name ends in _us.
+        gain_from: figure of the subject that states the largest gain, if it is not the time of a node.
+        stays: for patterns, the position in the chain of the node that stays; None: no node stays.
         evidence: figures that are shown besides those of the conditions.
     """
 
@@ -152,7 +152,7 @@ def read_rules(file: Section, columns: Iterable[str]) -> tuple[Rule, ...]:
     rules, known = file.section("rules"), {*columns, *DERIVED_FIGURES}
     read = tuple(_rule(rules.section(name), name) for name in rules)
     for rule in read:
-        for name in rule.named - known:
+        for name in sorted(rule.named - known):
             similar = ", ".join(similar_names(name, known)) or "docs/ARTIFACTS.md has the columns"
             raise rules.section(rule.name).error(
                 "", f"names no figure of a table: {quoted(name)}", f"similar: {similar}"

@@ -11,7 +11,7 @@ from common.bottlenecks.executed_nodes import ExecutedGraph, executed_graph, lab
 from common.bottlenecks.npu_facts import npu_node_facts, npu_run_facts
 from common.bottlenecks.rules import Chain, Facts, Rule, meets
 from common.bottlenecks.run_facts import run_facts
-from common.host_doubts import EXPLAINED_GAP_US
+from common.messages.host_doubts import EXPLAINED_GAP_US
 
 if TYPE_CHECKING:
     from common.table_rows import LatencySummaryDocument, Tables

@@ -1,11 +1,11 @@
 """Frame of every script: flags, the precedence flag > configuration > default, streams and exit codes.
 
 stdout carries the table the user came for; stderr carries progress, notes and what was written. Exit codes: 0 done,
-1 failed, 2 command line, 3 an upstream table is missing, stale or of another model, 4 a comparison
-found a regression above the given share, 130 interrupted.
+1 failed, 2 command line, 3 an upstream table is missing, stale or of another model, 4 a threshold
+is broken, 130 interrupted.
 """
 
-from common.cli.flags import (
+from common.cli.flags.flag_types import (
     assignment,
     at_least,
     binding,
@@ -19,9 +19,7 @@ from common.cli.flags import (
     positive_ints,
     share,
 )
-from common.cli.models import GivenModel, given_model, model_path
-from common.cli.search import DesignWatch, SearchWatch
-from common.cli.settings import (
+from common.cli.flags.settings import (
     DEFAULT_CONFIG,
     DEFAULT_OUT,
     ROOT,
@@ -31,12 +29,16 @@ from common.cli.settings import (
     given_flags,
     parse,
 )
-from common.cli.settings_file import configured_bindings
-from common.cli.shared_flags import MODEL
+from common.cli.flags.settings_file import configured_bindings
+from common.cli.flags.shared_flags import MODEL
+from common.cli.models import GivenModel, given_model, model_path
+from common.cli.phases import phase_of
+from common.cli.search import DesignWatch, SearchWatch
 from common.cli.stage import StageRun, parsed, stage
-from common.cli.streams import progress_bar, run, run_command, say, show
+from common.cli.streams import BROKE_THRESHOLD, progress_bar, run, run_command, say, show
 
 __all__ = [
+    "BROKE_THRESHOLD",
     "DEFAULT_CONFIG",
     "DEFAULT_OUT",
     "MODEL",
@@ -62,6 +64,7 @@ __all__ = [
     "parsed",
     "path",
     "paths",
+    "phase_of",
     "positive_float",
     "positive_int",
     "positive_ints",

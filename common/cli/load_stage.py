@@ -1,157 +1,27 @@
-"""The common part of the scripts of load tests: their flags, by subject, and the tables of one load."""
+"""The common part of the scripts of load tests: the tables of one load, and the exit code."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Protocol
 
 from common.artifacts.stages import LOAD
 from common.artifacts.transaction import Transaction
-from common.cli import flags
-from common.cli.settings import Parser
-from common.cli.shared_flags import COUNT
 from common.cli.stage import StageRun
-from common.note_kinds import BROKEN
+from common.cli.streams import BROKE_THRESHOLD
+from common.messages.note_kinds import BROKEN
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from common.table_rows import LoadStepsRow, LoadSummaryDocument
 
-TIME: dict[str, Any] = {"type": flags.duration, "metavar": "T"}
-SHARING = {  # what it says, and whether the first value is the default; else that depends on others
-    "workers": ("sessions in threads of one process, or each in a process", True),
-    "pool": ("intra-op threads of each session, or of all together", True),
-    "execution": ("nodes one after another, or independent ones at once", True),
-    "spinning": ("idle threads spin while runs last, always or never (default: runs; a shared pool: always)", False),
-    "affinity": ("threads on any processor, or each on one of its own", True),
-}
 ROWS_RESERVED = 7  # of those that a transaction counts in, for a request that has a batch of its own
-BROKE_THRESHOLD = 4  # exit code, as for a regression
 OF_SOME_LOADS = (
     "load_disturbances",
     "load_endpoint",
     "loadgen_summary",
 )  # they name batches and requests of these tables
-
-
-def schedule_flags(parser: Parser, processes: Sequence[str], duration_s: float = 10.0) -> None:
-    """Add the times of the requests; the first of the possible arrival processes is the usual one."""
-    parser.setting("--rate", type=flags.positive_float, default=10.0, metavar="HZ", help="requests per second, mean")
-    parser.setting("--arrivals", choices=processes, default=processes[0], help="how requests arrive")
-    text = "bursty: peak over mean rate, share of the time, mean length in s"
-    parser.setting("--burst", default="4,0.1,1", metavar="P,S,T", help=text)
-    duration_flags(parser, duration_s)
-
-
-def course_flags(parser: Parser) -> None:
-    """Add what a load does besides holding one rate: a profile, a file of arrivals, an end by precision."""
-    text = "rates over time instead of one: 60s:10,30s:10-50,60s:50 holds 10/s, ramps up to 50/s, holds 50/s"
-    parser.setting("--profile", type=flags.rate_steps, metavar="T:HZ,…", help=text)
-    text = "arrivals from a CSV file: a time in s, a length"
-    parser.setting("--replay", type=flags.path, metavar="FILE", help=text)
-    text = 'end before --duration when the limits of a figure are this near: "p99 5%"'
-    parser.setting("--until", metavar="GOAL", help=text)
-
-
-def duration_flags(parser: Parser, duration_s: float = 10.0) -> None:
-    """Add the time in which requests come, and the seed."""
-    parser.setting("--duration", default=duration_s, help="time during which requests arrive", **TIME)
-    seed_flag(parser)
-
-
-def seed_flag(parser: Parser) -> None:
-    parser.shared("--seed", help="seed of arrivals and inputs")
-
-
-def user_flags(parser: Parser) -> None:
-    """Add users, who wait for answers."""
-    parser.setting("--users", help="closed loop instead: number of users, each of whom waits for an answer", **COUNT)
-    parser.setting("--think", help="closed loop: time of a user between an answer and the next request", **TIME)
-
-
-def length_flags(parser: Parser) -> None:
-    text = "lengths of requests: uniform:1,512, normal:128,40,512, lognormal:64,0.8,512"
-    parser.setting("--lengths", metavar="D", help=text)
-    parser.setting("--length-dim", metavar="NAME", help="dimension that is the length of a request, such as seq")
-    parser.setting("--buckets", type=flags.sizes, default=(), metavar="N,…", help="lengths that requests are padded to")
-
-
-def payload_flags(parser: Parser, normalizations: Sequence[str]) -> None:
-    """Add what requests bring and are answered, beside the model's run."""
-    text = "folder of images: each request brings one, and its call decodes, resizes and normalizes it"
-    parser.setting("--images", type=flags.path, metavar="PATH", help=text)
-    text = "how values of the images are scaled"
-    parser.setting("--normalize", choices=normalizations, default=normalizations[0], help=text)
-    parser.setting("--top-k", help="number of likeliest classes of the first output in an answer", **COUNT)
-
-
-def batching_flags(parser: Parser) -> None:
-    parser.setting("--batch-max", help="largest batch (default: 1; of a search: 16)", **COUNT)
-    parser.setting("--batch-wait", help="how long the oldest request waits for others (default: not at all)", **TIME)
-    parser.setting(
-        "--batch-preferred",
-        type=flags.sizes,
-        default=(),
-        metavar="N,…",
-        help="batch sizes that do not wait for more requests",
-    )
-    text = "fill each batch up to the next preferred size, or the largest"
-    parser.setting("--batch-pad", action="store_true", default=False, help=text)
-    parser.setting("--queue-max", help="most waiting requests; further ones are rejected", **COUNT)
-    parser.setting("--timeout", help="longest wait of a request, and longest run of a batch", **TIME)
-
-
-def session_flags(parser: Parser, levels: Sequence[str], sharing: Mapping[str, Sequence[str]]) -> None:
-    """Add how many sessions answer, at which levels of graph optimization, and how they may share the host."""
-    parser.setting("--sessions", default=1, help="number of sessions, each with its own worker", **COUNT)
-    text = "intra-op threads of each session (default: an equal share of all)"
-    sharing_flags(parser, levels, sharing, text)
-
-
-def sharing_flags(
-    parser: Parser, levels: Sequence[str], sharing: Mapping[str, Sequence[str]], threads: str, more: str = ""
-) -> None:
-    """Add threads, and how sessions share the host; ``more`` is what several values of a flag do."""
-    parser.setting("--replicate", default=1, help="most runs of one session at a time", **COUNT)
-    parser.shared("--threads", help=threads)
-    for name, (text, is_chosen) in SHARING.items():
-        ways, default = sharing[name], sharing[name][:1] if is_chosen else ()
-        metavar, about = "|".join(ways), f"{text}{more}"
-        parser.setting(f"--{name}", type=flags.some_of(ways), default=default, metavar=metavar, help=about)
-    text = f"parallel execution: nodes at once (default: 2){more}"
-    parser.setting("--inter-threads", type=flags.sizes, default=(), metavar="N,…", help=text)
-    parser.shared("--provider")
-    parser.shared("--optimization", choices=levels, metavar=None)
-    parser.shared("--run-timeout")
-
-
-def bound_flags(parser: Parser) -> None:
-    """Add what a search is asked for."""
-    parser.setting("--p99-bound", default=0.05, help="highest 99th percentile of the latency", **TIME)
-    parser.setting("--budget", default=60.0, help="longest time of the search", **TIME)
-
-
-def error_flag(parser: Parser) -> None:
-    text = "most requests that may fail, expire, be rejected or get no turn; above it a load is not valid"
-    parser.setting("--max-error-share", type=flags.fraction, default=0.001, metavar="SHARE", help=text)
-
-
-def goodput_flags(parser: Parser, *, has_bound: bool = False) -> None:
-    """Add the least goodput; ``has_bound``: another flag says within which time an answer counts."""
-    text = "exit with code 4 where fewer requests per second are answered within the bound"
-    parser.setting("--min-goodput", type=flags.positive_float, metavar="HZ", help=text)
-    if not has_bound:
-        text = "latency within which an answer counts as goodput (default: any)"
-        parser.setting("--goodput-bound", help=text, **TIME)
-
-
-def telemetry_flags(parser: Parser) -> None:
-    """Add the dashboard that receives the load's figures while it lasts."""
-    text = "send telemetry to this dashboard ten times a second, such as http://127.0.0.1:8765"
-    parser.setting("--post", metavar="URL", help=text)
-    text = "its token (default: dashboard.token in the folder of the tables)"
-    parser.setting("--post-token", type=flags.path, metavar="FILE", help=text)
 
 
 class TestedLoad(Protocol):
@@ -186,17 +56,3 @@ def exit_code(stage: StageRun, broken: Sequence[str]) -> int:
     """Note which thresholds a load breaks, and return the exit code that says whether it breaks any."""
     stage.note(*(f"{BROKEN}: {problem}" for problem in broken))
     return BROKE_THRESHOLD if broken else 0
-
-
-def endpoint_flags(parser: Parser) -> None:
-    """Add where an endpoint is, which of its models answers, and how it is called."""
-    text = "address of the endpoint: http://, https://, grpc:// or grpcs://HOST:PORT"
-    parser.setting("--endpoint", metavar="URL", help=text)
-    parser.setting("--served-model", metavar="NAME", help="name of the model there")
-    text = "its version (default: the endpoint chooses)"
-    parser.setting("--served-version", default="", metavar="V", help=text)
-    text = "file of a bearer token, or of a scheme and its credentials"
-    parser.setting("--endpoint-token", type=flags.path, metavar="FILE", help=text)
-    text = "values as bytes after the JSON, or as its text (default: bytes where the endpoint says that it takes them)"
-    parser.setting("--tensors", choices=("auto", "bytes", "text"), default="auto", metavar="bytes|text", help=text)
-    parser.setting("--connections", default=16, help="connections, each with one batch under way at most", **COUNT)

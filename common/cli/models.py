@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from common.cli.settings import ROOT, Settings
-from common.cli.settings_file import configured_bindings
-from common.errors import PipelineError
-from common.names import shown
+from common.cli.flags.settings import ROOT, Settings
+from common.cli.flags.settings_file import configured_bindings
+from common.messages.errors import PipelineError
+from common.messages.names import shown
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,9 +6,9 @@ import math
 import time
 from typing import Self
 
-from common import interrupts
-from common.cli.settings import Settings
+from common.cli.flags.settings import Settings
 from common.cli.streams import say, search_line
+from common.process import interrupts
 
 
 class Interruptible:

@@ -1,4 +1,4 @@
-"""One run of a stage: what all numbered scripts do alike around their own work."""
+"""One run of a stage: the work that all numbered scripts have in common."""
 
 from __future__ import annotations
 
@@ -16,11 +16,12 @@ from common.artifacts.provenance import Provenance, sidecar, tool_versions
 from common.artifacts.stages import STAGES
 from common.artifacts.transaction import Transaction
 from common.artifacts.whole_folder import whole_folder
-from common.cli import streams, wording
-from common.cli.settings import Parser, Settings, parse
-from common.errors import PipelineError, UnboundDimensionsError, UnusableValueError, UpstreamError
-from common.host_identity import host_identity
-from common.note_kinds import ranked
+from common.cli import streams
+from common.cli.flags.settings import Parser, Settings, parse
+from common.cli.texts import wording
+from common.messages.errors import PipelineError, UnboundDimensionsError, UnusableValueError, UpstreamError
+from common.messages.note_kinds import ranked
+from common.process.host_identity import host_identity
 
 Beside = TypeVar("Beside")
 MAKE_LINE = "MAKE_LINE"  # variable of the environment: the command line of make, without DIM
@@ -42,7 +43,7 @@ class StageRun:
         self._folders: list[str] = []
 
     def plain(self, text: str) -> str:
-        """Spell out the quantities and tables that a room names in angle brackets."""
+        """Replace the quantities and tables that a room names in angle brackets by flags and scripts."""
         return wording.plain(text, self._flags)
 
     def set_model(self, model_id: str, model_path: str, dimensions: Mapping[str, int]) -> None:
@@ -55,7 +56,7 @@ class StageRun:
 
         Args:
             facts: the imported files, and the facts of the recording in them.
-            unused: settings that do not bear on an import.
+            unused: settings that have no effect on an import.
         """
         record = self.record
         record.imported, record.host = dict(facts), {}
@@ -66,7 +67,7 @@ class StageRun:
                 record.settings[name] = {"value": facts[name], "from": "the trace"}
 
     def folder(self, path: Path | None) -> Folder:
-        """Return another folder of tables to read; without one, or where it is --out, the stage's own."""
+        """Return another folder of tables to read; the stage's own if none is given or if it is --out."""
         if path is None or os.path.realpath(path) == os.path.realpath(self.settings.out):  # of a loop of links, too
             return self.tables
         return Folder(path, Provenance(self.record.stage, self.record.command))
@@ -81,7 +82,7 @@ class StageRun:
         self.set_model(last.model_id, last.model_path, last.dimensions)
 
     def beside(self, names: Sequence[str], subject: str, read: Callable[[], Beside]) -> Beside | None:
-        """Return what is read of tables beside the stage's own; None where one is missing.
+        """Return what is read from additional tables; None if one is missing.
 
         None with a note, too, where the tables cannot be used.
         """
@@ -97,12 +98,12 @@ class StageRun:
         self.record.notes += [note for note in new if note not in self.record.notes]
 
     def print_notes_as(self, spoken: Callable[[str], str]) -> None:
-        """Print notes in other words, as with the labels of executed nodes; the sidecars keep what was noted."""
+        """Print notes in other words, such as labels of executed nodes; the sidecars keep the original notes."""
         self._spoken = spoken
 
     @contextlib.contextmanager
     def writing(self) -> Iterator[Transaction]:
-        """Write artifacts: all of them are put in place when the block ends well, and none otherwise."""
+        """Write artifacts: all of them are put in place if the block ends well, and none otherwise."""
         self.end_of_checks()
         transaction = Transaction(self.settings.out, self.record, self.tables.inherited)
         try:
@@ -122,7 +123,7 @@ class StageRun:
         streams.files_in_place += self._folders
 
     def show(self, text: str) -> None:
-        """Print the table that the user came for on stdout."""
+        """Print the stage's table on stdout."""
         streams.show(self.settings, text)
 
     def say(self, *lines: str) -> None:
@@ -134,7 +135,7 @@ class StageRun:
         return streams.progress_bar(self.settings, unit)
 
     def end_of_checks(self) -> None:
-        """End the stage with success if only its checks are wanted (``--check``); it has written nothing yet."""
+        """End the stage with success if it is to make only its checks (``--check``); it has written nothing yet."""
         if self.settings.check:
             raise SystemExit(0)
 
@@ -160,16 +161,16 @@ class StageRun:
 
 
 def _first_and_number(lines: Sequence[str]) -> list[str]:
-    """Return up to two lines as they are, else the first one with the number of the others."""
+    """Return up to two lines unchanged; of more lines, the first one with the number of the others."""
     return [*lines] if len(lines) <= MOST_WRITTEN else [f"{lines[0]} and {len(lines) - 1} more files"]
 
 
 @contextlib.contextmanager
 def parsed(parser: Parser, argv: Sequence[str] | None) -> Iterator[Settings]:
-    """Parse a command line; where the block raises, spell out the quantities and tables that the error names.
+    """Parse a command line; if the block raises, replace the quantities and tables in the error by flags and scripts.
 
     Raises:
-        PipelineError: the command line cannot be used, or any that the block raises.
+        PipelineError: the command line cannot be used, or the block raises it.
     """
     given: Sequence[tuple[str, int]] = ()
     try:
@@ -182,7 +183,7 @@ def parsed(parser: Parser, argv: Sequence[str] | None) -> Iterator[Settings]:
 
 
 def _for_make(error: PipelineError, given: Sequence[tuple[str, int]]) -> PipelineError:
-    """Return an error on unbound dimensions; if make runs the stage, the way out is a whole line for make."""
+    """Return an error on unbound dimensions; if make runs the stage, its remedy is a command line of make."""
     line = os.environ.get(MAKE_LINE)
     if not (line and isinstance(error, UnboundDimensionsError) and all(map(PLAIN_NAME.fullmatch, error.sizes))):
         return error
@@ -191,7 +192,7 @@ def _for_make(error: PipelineError, given: Sequence[tuple[str, int]]) -> Pipelin
 
 
 def _make_variables(flags: Collection[str]) -> dict[str, str]:
-    """Return the variables of make by setting, of those that have a flag; none where make does not run the stage."""
+    """Return the variables of make for settings that have a flag; none if make does not run the stage."""
     if not os.environ.get(MAKE_LINE):
         return {}
     pairs = (word.partition("=") for word in os.environ.get(MAKE_VARIABLES, "").split())
@@ -208,7 +209,7 @@ def _spelled_out(error: PipelineError, parser: Parser) -> str:
 
 @contextlib.contextmanager
 def stage(parser: Parser, argv: Sequence[str] | None, *, lenient: bool = False) -> Iterator[StageRun]:
-    """Run a stage: parse its command line, and when the block ends well, print its notes and what it wrote.
+    """Run a stage: parse its command line, and when the block ends well, print notes and the written files.
 
     Arguments and errors are those of :func:`parsed`; ``lenient`` accepts stale tables with a note.
     """

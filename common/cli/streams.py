@@ -1,6 +1,6 @@
-"""The streams and the exit code of a stage: stdout for the table the user came for, stderr for the rest.
+"""The streams and the exit code of a stage: stdout for the stage's table, stderr for everything else.
 
-Whatever a name holds, it is printed here as text that moves nothing (:func:`common.names.printable`).
+Names are printed without control characters (:func:`common.messages.names.printable`).
 """
 
 from __future__ import annotations
@@ -16,17 +16,19 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
-from common import interrupts
-from common.cli.help_text import terminal_columns
-from common.cli.output import abandon, write
-from common.errors import CommandLineError, PipelineError
-from common.free_memory import bounded_memory
-from common.names import printable, quoted
+from common.cli.texts.help_text import terminal_columns
+from common.cli.texts.output import abandon, write
+from common.messages.errors import CommandLineError, PipelineError
+from common.messages.names import printable, quoted
+from common.process import interrupts
+from common.process.free_memory import bounded_memory
 
 if TYPE_CHECKING:
-    from common.cli.settings import Settings
+    from common.cli.flags.settings import Settings
 
 REDRAW_S = 0.1
+BROKE_THRESHOLD = 4  # exit code: a regression, too many failures, or a model beyond its bounds
+DENIED_BY_PYTHON = ("can't start new thread", "can't allocate")  # how a RuntimeError says that the system denies it
 bar_end: list[str] = []  # what ends the line of an unfinished progress bar on stderr
 files_in_place: list[str] = []  # lines on what the stage of this process wrote: what ends it later says so
 YOUNG_OBJECTS = 200_000  # graphs consist of small objects that live long: frequent garbage collection finds nothing
@@ -44,7 +46,7 @@ def say(settings: Settings, *lines: str) -> None:
 
 
 def note_lines(note: str) -> list[str]:
-    """Return a note as lines that a terminal shows whole; elsewhere it is one line, for programs that search it."""
+    """Return a note as lines that fit the terminal; elsewhere as one line, for programs that search it."""
     if not sys.stderr.isatty():
         return [note]
     return textwrap.wrap(
@@ -53,7 +55,7 @@ def note_lines(note: str) -> list[str]:
 
 
 def show(settings: Settings, text: str) -> None:
-    """Print the table on stdout. Errors are those of :func:`common.cli.output.write`."""
+    """Print the table on stdout. Errors are those of :func:`common.cli.texts.output.write`."""
     if settings.quiet:
         return
     write("\n".join(map(printable, text.split("\n"))) + "\n", "the tables are complete")
@@ -92,7 +94,7 @@ def progress_bar(settings: Settings, unit: str) -> Callable[[float, float], None
 
 
 def search_line(settings: Settings, unit: str) -> Callable[[float, str], None]:
-    """Return a function that draws how far a search has come on stderr, at most ten times a second.
+    """Return a function that draws the progress of a search on stderr, at most ten times a second.
 
     The function takes the share of ``unit`` that is spent, and the figures of the search; without any it ends the line.
     It draws only on a terminal.
@@ -164,7 +166,7 @@ def _interrupted() -> tuple[int, str]:
 
 
 def _leave(code: int) -> NoReturn:
-    """End the process, at once where a solver was left alone: CPython would end its thread amid C++, which aborts."""
+    """End the process; at once if a solver still runs in a thread, because CPython would abort inside of its C++."""
     if interrupts.has_left_alone():
         for stream in (sys.stdout, sys.stderr):
             with contextlib.suppress(OSError, ValueError):
@@ -174,7 +176,7 @@ def _leave(code: int) -> NoReturn:
 
 
 def _outcome(main: Callable[[Sequence[str] | None], int]) -> tuple[int, str]:
-    """Return the exit code of ``main``, and what went wrong in one line."""
+    """Return the exit code of ``main``, and the error in one line."""
     try:
         _prepare_streams()
         gc.freeze()  # objects from the imports live until the end
@@ -189,14 +191,16 @@ def _outcome(main: Callable[[Sequence[str] | None], int]) -> tuple[int, str]:
     except BrokenPipeError:
         abandon(sys.stdout)
         return 0, ""
-    except (MemoryError, OSError, ImportError) as error:
+    except (MemoryError, OSError, ImportError, RuntimeError) as error:
+        if isinstance(error, RuntimeError) and not str(error).startswith(DENIED_BY_PYTHON):
+            raise
         if interrupts.has_come():  # amid a call that then failed for that
             return _interrupted()
         return PipelineError.exit_code, f"error: {_denied(error, 'the tables are complete' if files_in_place else '')}"
     return code, ""
 
 
-def _denied(error: MemoryError | OSError | ImportError, remedy: str) -> PipelineError:
+def _denied(error: MemoryError | OSError | ImportError | RuntimeError, remedy: str) -> PipelineError:
     """Return the error for a failure of the host that no room expects, such as a failing disk or no memory."""
     if isinstance(error, MemoryError):
         smaller = "give a smaller model or smaller sizes, or use a host with more"
@@ -204,6 +208,8 @@ def _denied(error: MemoryError | OSError | ImportError, remedy: str) -> Pipeline
     if isinstance(error, ImportError):
         name = error.name or "a package"
         return PipelineError(name, f"cannot be imported ({error})", remedy or "install the requirements again")
+    if isinstance(error, RuntimeError):
+        return PipelineError("this host", f"the system denies it ({error})", remedy)
     subject = os.fsdecode(error.filename) if isinstance(error.filename, str | bytes) else "this host"
     return PipelineError(subject, f"the system denies it ({error.strerror or error})", remedy)
 

@@ -14,8 +14,8 @@ from common.comparison.latency_family import LatencySide, judged_latency
 from common.comparison.measured import MeasuredSide, pooled
 from common.comparison.series import Difference, difference, paired_difference, with_common_floor
 from common.comparison.stated_figures import FIGURES, figure_difference
-from common.errors import PipelineError
 from common.latency.dependence import Samples
+from common.messages.errors import PipelineError
 
 if TYPE_CHECKING:
     from common.table_rows import ComparisonRow

@@ -42,8 +42,8 @@ def judge(difference: Difference, margin_share: float, p_value: float | None, *,
 
     Args:
         difference: with its interval and noise floor.
-        margin_share: what counts as a change at all.
-        p_value: of the test, corrected for its family; None where the figure has an interval but no runs.
+        margin_share: smallest difference that counts as a change.
+        p_value: of the test, corrected for its family; None if the figure has an interval but no runs.
         is_less_better: whether a larger value is worse.
     """
     share, low, high = difference.share, difference.low_share, difference.high_share
@@ -60,7 +60,7 @@ def judge(difference: Difference, margin_share: float, p_value: float | None, *,
 
 
 def judge_exact(difference: Difference, *, is_less_better: bool) -> Judgement:
-    """Judge a figure that is computed and does not scatter: any difference is one."""
+    """Judge a figure that is computed and does not scatter: any difference is real."""
     if difference.share in (0.0, None) and difference.baseline == difference.candidate:
         return Judgement("unchanged")
     return Judgement("regressed" if (difference.candidate > difference.baseline) == is_less_better else "improved")
@@ -85,8 +85,8 @@ def _doubt(low: float, high: float, floor: float, share: float) -> str:
 def _runs_needed(difference: Difference, reach: float, margin_share: float) -> int | None:
     """Return how many runs of each side would decide: noise falls with their square root.
 
-    The difference itself is decided once the noise is below it; equality, once both fit into the margin. A node of
-    almost no time would take more runs than anyone makes.
+    A difference is decided once the noise is below it. Equality is decided once noise and difference fit into the
+    margin. A node that takes almost no time would need more runs than anyone makes.
     """
     runs = [count for count in (difference.baseline_runs, difference.candidate_runs) if count is not None]
     if not runs or difference.share is None:

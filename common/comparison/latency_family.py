@@ -1,19 +1,20 @@
-"""The figures of the latency, compared as one family: how often any of them is called different, where nothing is.
+"""The figures of the latency, compared as one family with one rate of false alarms.
 
-Median, percentiles, mean and deviation come from one series on each side, so they raise their alarms together. Each is
-judged by two things.
+Median, percentiles, mean and deviation come from one series on each side, so they raise their false alarms together.
+Two figures judge each of them.
 
-*Limits of the difference*, from the limits that the measurement itself states of each side. They hold the dependence of
-neighbouring runs (:mod:`common.latency.dependence`), so a series that is worth too few independent runs has none. Its
-figure is then not judged.
+*Limits of the difference* come from the limits that the measurement states for each side. They include the dependence
+of neighbouring runs (:mod:`common.latency.dependence`). A series that is worth too few independent runs has no limits,
+and its figure is not judged.
 
-*A noise floor* from parts of the measurement, for what a series shows of no dependence: its level wanders, and sessions
-differ. The parts are the sessions, wherever both sides together have four of them or more. Sessions are independent,
-so Student's law gives the floor, at the level of the family: half of 5 % is the median's, half is divided among the
-other figures (Bonferroni). Otherwise the parts are the quarters of each side, and the floor is ``QUARTERS_REACH``
-standard errors. For four independent normal quarters on each side a difference exceeds that in 0.04 % of all pairs.
-Quarters that drift are not independent; the reach was chosen on half of the laws of ``benchmarks/comparison_alarms.py``
-such that the whole family raises an alarm in less than 5 % of the pairs under each law.
+*A noise floor* comes from parts of the measurement. It covers what the dependence of neighbours does not show: a level
+that wanders, and sessions that differ. The parts are the sessions if both sides together have at least four. Sessions
+are independent, so Student's law gives the floor, at the level of the family: the median gets half of 5 %, and the
+other figures share the other half (Bonferroni). Otherwise the parts are the quarters of each side, and the floor is
+``QUARTERS_REACH`` standard errors. For four independent normal quarters on each side a difference exceeds that in 0.04
+% of all pairs. Quarters that drift are not independent; the reach was chosen on half of the laws of
+``benchmarks/comparison_alarms.py`` such that the whole family raises an alarm in less than 5 % of the pairs under each
+law.
 """
 
 from __future__ import annotations
@@ -57,9 +58,9 @@ FEW_INDEPENDENT = "too few independent runs"
 
 
 class _Scatter(NamedTuple):
-    """How far a repeat may be away, and the limits of the mean difference of sessions, where each has enough runs.
+    """The noise floor, and the limits of the mean difference of sessions, if each has enough runs.
 
-    All runs together scatter by what differs between sessions as well, so their tail and their deviation are not those
+    All runs together also scatter by the differences between sessions, so their tail and their deviation are not those
     of the sessions. Both differences must exceed chance.
     """
 
@@ -91,7 +92,7 @@ class LatencySide:
 
     @cached_property
     def of_quarters(self) -> Samples:
-        """The figures of each quarter; its deviation is that from the mean of all runs, so that a drift shows in it."""
+        """The figures of each quarter; deviations are from the mean of all runs, so that they show a drift."""
         parts, mean = np.array_split(self.runs, QUARTERS), np.mean(self.runs)
         away = [math.sqrt(np.mean((part - mean) ** 2)) for part in parts]
         return np.column_stack([[np.quantile(part, [*QUANTILES.values()]) for part in parts], _means(parts), away])
@@ -113,7 +114,7 @@ def least_runs(name: str) -> int:
 
 
 def latency_differences(baseline: LatencySide, candidate: LatencySide) -> dict[str, Difference]:
-    """Compare the figures that both sides have; one without limits has its difference alone.
+    """Compare the figures that both sides have; a figure without limits has only its difference.
 
     The median has a rank test of medians of blocks as well, which must reject chance, too.
 
@@ -152,7 +153,7 @@ def judged_latency(
 
 
 def too_few_runs(rows: Sequence[ComparisonRow]) -> list[str]:
-    """Return a note on the figures of the latency that are not judged, with the runs that would do; or none."""
+    """Return a note on the figures that are not judged, with the number of runs that would suffice; or none."""
     of_latency = {row["compared_figure"]: row for row in rows if row["compared_kind"] == "end_to_end"}
     if not {"p50_us", "mean_us"} <= of_latency.keys():
         return []  # no series, or pairs
@@ -194,7 +195,7 @@ def _of_quarters(baseline: LatencySide, candidate: LatencySide) -> list[_Scatter
 
 
 def _of_sessions(baseline: LatencySide, candidate: LatencySide) -> list[_Scatter]:
-    """Return floors and limits by Student's test of two samples, which are the figures of the sessions."""
+    """Return floors and limits by Student's test of two samples: the figures of the sessions of each side."""
     both = (baseline.of_sessions, candidate.of_sessions)
     degrees = sum(map(len, both)) - len(both)
     squares = sum(((each - each.mean(axis=0)) ** 2).sum(axis=0) for each in both)

@@ -12,9 +12,9 @@ import numpy as np
 from common.comparison.alignment import Executed
 from common.comparison.latency_family import LEAST_SESSIONS
 from common.comparison.measured import MeasuredSide, Statement, changed_conditions
-from common.errors import UpstreamError
-from common.host_doubts import BUSY, instabilities
 from common.latency.dependence import Samples
+from common.messages.errors import UpstreamError
+from common.messages.host_doubts import BUSY, instabilities
 
 if TYPE_CHECKING:
     from common.table_rows import Documents, OffloadPlanRow, OpLatencyRow, Tables

@@ -12,7 +12,7 @@ For example:
 from __future__ import annotations
 
 if __name__ == "__main__":
-    from common import startup
+    from common.process import startup
 
     startup.begin()  # first of all: the imports below take most of a second
 
@@ -27,8 +27,8 @@ from common import cli
 from common.design_space.accelerator.hardware_files import load_hardware
 from common.design_space.mapping.dosa_rows import estimate as estimated
 from common.design_space.mapping.dosa_rows import read_rows
-from common.errors import CommandLineError, PipelineError
-from common.names import shown
+from common.messages.errors import CommandLineError, PipelineError
+from common.messages.names import shown
 
 PROGRAM = "python -m common.design_space"
 FOLDER = cli.ROOT / "configs" / "hardware"

@@ -22,7 +22,7 @@ from common.design_space.results.design_result import DesignResult, DesignTask, 
 from common.design_space.search.observer import UNOBSERVED, SearchObserver
 from common.design_space.search.settings import FA_DOSA, SEED, Search
 from common.design_space.single_buffer.workload import FusedWorkload
-from common.source_graph import SourceGraph
+from common.graphs.source_graph import SourceGraph
 from common.workers import Workers
 
 if TYPE_CHECKING:

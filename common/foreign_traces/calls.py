@@ -17,13 +17,13 @@ from statistics import fmean
 
 import numpy as np
 
-from common.errors import PipelineError
 from common.foreign_traces.kineto import TorchCalls, read_calls
 from common.foreign_traces.kineto_events import TorchCall
 from common.foreign_traces.layers import Layer, LayerProfile, uniquely_named
-from common.graph import Graph, Node, operands
-from common.names import quoted
-from common.operators import COPIES, MOVEMENT, RESHAPES, SHAPE_CONSTANTS
+from common.graphs.graph import Graph, Node, operands
+from common.graphs.operators import COPIES, MOVEMENT, RESHAPES, SHAPE_CONSTANTS
+from common.messages.errors import PipelineError
+from common.messages.names import quoted
 
 CONV, MATMUL, SOFTMAX, ATTENTION = "conv", "matmul", "softmax", "scaled_dot_product_attention"
 BATCH_NORM = "batchnormalization"

@@ -26,8 +26,8 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from common.errors import PipelineError
 from common.foreign_traces.kineto_events import TorchCall, TorchEvents, TorchOperators, read_events
+from common.messages.errors import PipelineError
 
 Times = npt.NDArray[np.float64]
 Indices = npt.NDArray[np.int64]

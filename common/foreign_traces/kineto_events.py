@@ -16,9 +16,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from common.errors import PipelineError
 from common.foreign_traces.layers import exported_items
-from common.names import quoted
+from common.messages.errors import PipelineError
+from common.messages.names import quoted
 
 WHAT = "a profile that PyTorch exported as a Chrome trace"
 STEP, OPTIMIZER, NAMESPACE = "ProfilerStep#", "Optimizer.", "::"

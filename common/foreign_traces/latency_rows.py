@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
-from common.errors import UnusableValueError
 from common.foreign_traces.layers import Layer, LayerProfile, total_us
 from common.foreign_traces.matching import Matched
-from common.graph import Graph, Shape
+from common.graphs.graph import Graph, Shape
+from common.latency.profiled_runs import figures_without_own_runs, profiled_run_rows
 from common.latency.slow_runs import leading_slow_runs
-from common.latency.statistics import FIGURES, Estimate, estimate_columns, summary
+from common.latency.statistics import summary
+from common.messages.errors import UnusableValueError
 
 if TYPE_CHECKING:
     from common.table_rows import LatencySummaryDocument, OpLatencyRow, RunLatencyRow
@@ -93,44 +94,23 @@ def layer_statistics(layer: Layer, warmup: int) -> LayerStatistics:
 
 def run_rows(profile: LayerProfile, warmup: int) -> list[RunLatencyRow]:
     """Return the rows of run_latency, from the start of the first run; none where the profile has no run."""
-    return [
-        {
-            "is_profiled": True,
-            "run_index": index,
-            "is_warmup": index < warmup,
-            "start_us": start_us - profile.run_start_us[0],
-            "latency_us": duration_us,
-        }
-        for index, (start_us, duration_us) in enumerate(zip(profile.run_start_us, profile.run_us, strict=True))
-    ]
+    return profiled_run_rows(profile.run_start_us, profile.run_us, warmup)
 
 
 def summary_figures(profile: LayerProfile, matched: Matched, threads: int, warmup: int) -> LatencySummaryDocument:
     """Return the fields of latency_summary; those that need unprofiled runs are None."""
     counted = profile.run_us[warmup:]
     figures = {
+        **figures_without_own_runs(),
         "provider": profile.program,
-        "graph_optimization": None,
         "threads": threads,
-        "sample_count": 0,
         "profiled_sample_count": None if profile.run_count is None else profile.run_count - warmup,
-        "warmup_count": 0,
-        "steady_state": None,
-        "steady_start_index": None,
-        "session_creation_us": None,
-        "first_run_us": None,
-        **{column: value for name in FIGURES for column, value in estimate_columns(name, Estimate()).items()},
-        "min_us": None,
-        "max_us": None,
-        "counts_for_limits": {},
         "profiled_median_us": float(np.median(counted)) if counted else None,
-        "profiling_overhead_fraction": None,
         "trace_total_us": sum(total_us(layer, warmup, profile.run_count) for layer in profile.layers),
         "trace_event_count": sum(max(1, len(layer.run_us)) for layer in profile.layers),
         "pool_balance_share": None,
         "peak_memory_bytes": None,
         "arena_bytes": None,
-        "peak_resident_bytes": None,
         **matched.figures,
     }
     return cast("LatencySummaryDocument", figures)  # names that are put together are no literals

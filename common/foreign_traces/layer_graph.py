@@ -10,11 +10,11 @@ from dataclasses import dataclass, field, replace
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
-from common.errors import PipelineError
 from common.foreign_traces.layers import Layer
 from common.foreign_traces.owners import Owners, Ownership, read_tensors, resolved
-from common.graph import Graph, Node, Tensor
-from common.names import listed
+from common.graphs.graph import Graph, Node, Tensor
+from common.messages.errors import PipelineError
+from common.messages.names import listed
 
 
 @dataclass(slots=True)

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from common.errors import PipelineError
-from common.json_stream import CutShortError, list_items
+from common.files.json_stream import CutShortError, list_items
+from common.messages.errors import PipelineError
 
 Names = str | tuple[str, ...]  # a name, or several readings of it: the first that the model knows counts
 

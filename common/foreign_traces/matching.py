@@ -15,11 +15,11 @@ from functools import cached_property
 from pathlib import Path
 from typing import TypedDict
 
-from common.errors import PipelineError
 from common.foreign_traces.layers import Layer, Names, total_us
-from common.graph import Graph
-from common.match_gate import LEAST_SHARE
-from common.operators import CONTRACTIONS
+from common.graphs.graph import Graph
+from common.graphs.operators import CONTRACTIONS
+from common.messages.errors import PipelineError
+from common.npu.sources import LEAST_SHARE
 
 _REPLACED = re.compile(r"[A-Za-z_/][\w/]*")
 

@@ -16,9 +16,9 @@ from pathlib import Path
 from statistics import fmean
 from xml.etree import ElementTree
 
-from common.errors import PipelineError
 from common.foreign_traces.layers import Layer, LayerProfile
-from common.names import quoted
+from common.messages.errors import PipelineError
+from common.messages.names import quoted
 from common.npu.source_file import read_text
 
 WHAT = "a report of OpenVINO's counters as CSV"

@@ -12,12 +12,12 @@ from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from pathlib import Path
 
-from common.errors import PipelineError
 from common.foreign_traces.layers import Layer, LayerProfile, total_us
 from common.foreign_traces.matching import Matched, ModelNames, contraction_share, time_share
-from common.graph import Graph, Node, operands
-from common.names import listed, shown
-from common.operators import CONTRACTIONS
+from common.graphs.graph import Graph, Node, operands
+from common.graphs.operators import CONTRACTIONS
+from common.messages.errors import PipelineError
+from common.messages.names import listed, shown
 
 MOST_NAMED = 5
 LEAST_NAMELESS_SHARE = 0.01  # of the time; less is not worth a note

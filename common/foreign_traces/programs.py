@@ -5,13 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Literal
 
-from common.errors import PipelineError, UnusableValueError
 from common.foreign_traces.calls import read_pytorch_layers
 from common.foreign_traces.layers import LayerProfile
 from common.foreign_traces.openvino import read_openvino_counters
 from common.foreign_traces.qnn import read_qnn_layers
 from common.foreign_traces.tensorrt import read_tensorrt_profile
-from common.graph import Graph
+from common.graphs.graph import Graph
+from common.messages.errors import PipelineError, UnusableValueError
 
 HEAD_BYTES = 1 << 16
 Format = Literal["ONNX Runtime", "OpenVINO", "TensorRT", "PyTorch", "QNN"]

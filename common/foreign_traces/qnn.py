@@ -18,8 +18,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from common.errors import PipelineError
 from common.foreign_traces.layers import Layer, LayerProfile, Names
+from common.messages.errors import PipelineError
 from common.npu.nodes import NpuNode, npu_nodes, require_one_graph
 from common.npu.op_trace import OpTrace, read_op_trace
 from common.npu.qnn_csv import read_qnn_csv

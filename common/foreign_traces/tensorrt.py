@@ -26,9 +26,9 @@ from itertools import chain
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
-from common.errors import PipelineError
 from common.foreign_traces.layers import Layer, LayerProfile, Names, exported_items, uniquely_named
-from common.names import quoted
+from common.messages.errors import PipelineError
+from common.messages.names import quoted
 
 WHAT = "a profile that trtexec exported as JSON"
 INFORMATION = "the layer information that trtexec exported as JSON"

@@ -16,7 +16,7 @@ For example:
 from __future__ import annotations
 
 if __name__ == "__main__":
-    from common import startup
+    from common.process import startup
 
     startup.begin()  # first of all: the imports below take most of a second
 
@@ -28,9 +28,8 @@ from pathlib import Path
 from typing import Any
 
 from common import cli
-from common.cli.wording import flag
-from common.configuration import Section
-from common.errors import CommandLineError
+from common.cli.texts.wording import flag
+from common.files.configuration import Section
 from common.fpga.coefficients import load_models
 from common.fpga.device.board_files import load_board, load_ceilings
 from common.fpga.kernel_study.kernel_list import (
@@ -45,7 +44,8 @@ from common.fpga.kernel_study.kernel_list import (
 )
 from common.fpga.kernel_study.one_kernel import estimate_kernel, kernel_request
 from common.fpga.kernel_study.quantities import COMMON, KERNELS, KernelKind, number_format
-from common.names import quoted
+from common.messages.errors import CommandLineError
+from common.messages.names import quoted
 from common.view.plan.kernel_text import kernels_report
 
 PROGRAM = "python -m common.fpga"
@@ -90,7 +90,7 @@ def kernels(argv: Sequence[str]) -> int:
 
 
 def plot(kernel_list: KernelList, table: Any, ceilings: Any, board: str) -> Mapping[str, bytes]:
-    from common.view.plan.kernel_roofline_plot import draw_kernels  # an estimate needs no matplotlib
+    from common.view.plan.pictures.kernel_roofline_plot import draw_kernels  # an estimate needs no matplotlib
     from common.view.style import render
 
     roof = ceilings[ceilings["board"] == board]

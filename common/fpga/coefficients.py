@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from common.configuration import Section
+from common.files.configuration import Section
 from common.fpga.kernels.dataflow.operators import DataflowCosts, read_dataflow
 from common.fpga.kernels.dataflow.streaming import StreamingModel, read_streaming
 from common.fpga.kernels.systolic.array_resources import ResourceModels, read_systolic

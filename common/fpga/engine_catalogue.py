@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import product
 from math import ceil, prod
 from typing import TypeVar
@@ -27,10 +27,11 @@ from common.fpga.kernels.ports import MemoryPorts
 from common.fpga.kernels.systolic.array import SystolicArray, build_array
 from common.fpga.kernels.systolic.array_resources import dsp_count
 from common.fpga.kernels.systolic.array_timing import Serves
-from common.fpga.kernels.systolic.epilogue import epilogue, fused_products
+from common.fpga.kernels.systolic.epilogue import FusedProduct, epilogue, fused_products
+from common.fpga.kernels.systolic.tiling import Tile
 from common.fpga.kernels.team import Team, shared
-from common.number_formats import PRECISION_BITS
-from common.operators import GELUS
+from common.graphs.number_formats import PRECISION_BITS
+from common.graphs.operators import GELUS
 from common.workload.layers import Matmul, Pooling, Rowwise
 from common.workload.tasks import Task
 
@@ -54,14 +55,20 @@ MOST_PORTS = {"array": 8, "streaming": 16, "attention": 8, "rowwise": 4}
 
 
 def engines_for(
-    board: Board, precision: str, models: Models, tasks: Sequence[Task], overlay: OverlayEngine | None = None
+    board: Board,
+    precision: str,
+    models: Models,
+    tasks: Sequence[Task],
+    overlay: OverlayEngine | None = None,
+    *,
+    has_arrays: bool = True,
 ) -> tuple[Engine, ...]:
     """Return the engines that fit the board and can compute at least one of the tasks.
 
-    An overlay that is built for another board is left out.
+    An overlay that is built for another board is left out, and so are arrays without ``has_arrays``.
     """
     room = max(board.budgets, key=lambda budget: budget.dsp)
-    systolic = arrays(board, precision, models, tasks, room)
+    systolic = arrays(board, precision, models, tasks, room) if has_arrays else []
     engines: list[Engine] = [*systolic]
     if any(shared(task, len(board.regions)) for task in tasks if task.kind == "conv"):
         engines += _teams(board, models, [array for array in systolic if not array.spans_regions])
@@ -85,43 +92,91 @@ def dsp_rate(board: Board, precision: str) -> float | None:
 # --- systolic arrays --------------------------------------------------------------------------------------------------
 
 
+@dataclass(frozen=True, slots=True)
+class ServedTasks:
+    """What the arrays of a model serve.
+
+    Attributes:
+        counts: tasks with products, and how often each is called.
+        products: the products with the operators behind them.
+        kept_bytes: of the longest chain.
+    """
+
+    counts: Mapping[Task, int]
+    products: frozenset[FusedProduct]
+    kept_bytes: float
+
+    @classmethod
+    def of(cls, tasks: Iterable[Task]) -> ServedTasks:
+        all_tasks = list(tasks)
+        counts = Counter(task.nameless for task in all_tasks if task.macs and task.kind != "chain")
+        return cls(counts, fused_products(counts), max((task.on_chip_bytes for task in all_tasks), default=0))
+
+    @property
+    def serves(self) -> Serves:
+        return "product" if len(self.counts) == 1 else "network"
+
+    def epilogue(self, size: Size, board: Board, precision: str, models: Models) -> Resources:
+        """Return the operators behind the products of an array."""
+        return epilogue(size, precision, self.products, models.dataflow.on(board.dsp_type))
+
+
 def arrays(board: Board, precision: str, models: Models, tasks: Iterable[Task], room: Resources) -> list[SystolicArray]:
     """Return the arrays with the least time for all products of the tasks: on all regions, and on shares of one."""
-    all_tasks = list(tasks)
-    counts = Counter(task.nameless for task in all_tasks if task.macs and task.kind != "chain")
-    if not counts:
+    served = ServedTasks.of(tasks)
+    if not served.counts:
         return []
-    rate, ports = board.macs_per_dsp[precision], array_ports(board)
-    kept_bytes = max((task.on_chip_bytes for task in all_tasks), default=0)
-    products, costs = fused_products(counts), models.dataflow.on(board.dsp_type)
-    serves: Serves = "product" if len(counts) == 1 else "network"
-    rooms = [(_part(room, share), False) for share in ARRAY_SHARES]
-    if len(board.regions) > 1:
-        rooms.insert(0, (board.total_budget, True))
+    ports = array_ports(board)
     quickest: dict[str, SystolicArray] = {}
-    for budget, spans in rooms:
+    for budget, spans in array_rooms(board, room):
 
         def built(size: Size, budget: Resources = budget, spans: bool = spans) -> SystolicArray | None:
-            if dsp_count(*size, precision, rate) > budget.dsp:
-                return None
-            parameters = (size, precision, ports, rate, models.systolic)
-            behind = epilogue(size, precision, products, costs)
-            array = build_array(
-                *parameters,
-                spans_regions=spans,
-                kept_bytes=kept_bytes,
-                room=budget,
-                epilogue=behind,
-                serves=serves,
-            )
-            return closing(array, board, models) if array.resources.fits(budget) else None
+            behind = served.epilogue(size, board, precision, models)
+            return fitting_array(size, board, precision, models, served, ports, budget, behind, spans_regions=spans)
 
         sizes = product(ARRAY_SIDES, ARRAY_SIDES, ARRAY_SIMD)
         # Larger arrays need less time, so only arrays close to the largest can be the quickest.
         if close := close_to_largest(sizes, CLOSE_TO_LARGEST, built):
-            best = min(close, key=lambda array: (_total_us(array, counts), array.resources.dsp, array.name))
+            best = min(close, key=lambda array: (_total_us(array, served.counts), array.resources.dsp, array.name))
             quickest.setdefault(best.name, best)
     return list(quickest.values())
+
+
+def array_rooms(board: Board, room: Resources) -> list[tuple[Resources, bool]]:
+    """Return the budgets in each of which one array is offered: of all regions, which it spans, and shares of one."""
+    shares = [(_part(room, share), False) for share in ARRAY_SHARES]
+    return [(board.total_budget, True), *shares] if len(board.regions) > 1 else shares
+
+
+def fitting_array(
+    size: Size,
+    board: Board,
+    precision: str,
+    models: Models,
+    served: ServedTasks,
+    ports: MemoryPorts,
+    budget: Resources,
+    behind: Resources,
+    *,
+    spans_regions: bool,
+    tile: Tile | None = None,
+) -> SystolicArray | None:
+    """Return an array at the clock at which it closes; None where it does not fit the budget.
+
+    ``behind`` has the operators behind its products.
+    """
+    rate = board.macs_per_dsp[precision]
+    if dsp_count(*size, precision, rate) > budget.dsp:
+        return None
+    array = build_array(
+        *(size, precision, ports, rate, models.systolic, tile),
+        spans_regions=spans_regions,
+        kept_bytes=served.kept_bytes,
+        room=budget,
+        epilogue=behind,
+        serves=served.serves,
+    )
+    return closing(array, board, models) if array.resources.fits(budget) else None
 
 
 def close_to_largest(

@@ -1,8 +1,8 @@
 """The distribution of a plan's gain: its own schedule with drawn times, and its own energy with drawn powers.
 
-The plan stays the one that was chosen for the likely times; it is not searched again for each draw. Causes that several
-times share are drawn once: how long the host takes, the clock of the card, the efficiency of each family of kernels,
-how well each engine is made, the rate of the link.
+The plan is the one that was chosen for the likely times; the draws do not search again. A cause that several times
+share is drawn once for all of them: the length of the host's run, the clock of the card, the efficiency of each family
+of kernels, the design of each engine, the rate of the link.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def plan_odds(plan: Plan, energy: CardEnergy) -> dict[str, Odds]:
 
 
 def _causes(engine: Engine) -> dict[str, float]:
-    """Return what scatters the times of an engine besides its clock, with shares of the variance."""
+    """Return the causes of uncertainty of an engine's times besides its clock, with their shares of the variance."""
     scatter = time_residual(engine)
     both = scatter.family_sd**2 + scatter.design_sd**2
     family = scatter.family_sd**2 / both if both else 1.0
@@ -62,7 +62,7 @@ def _causes(engine: Engine) -> dict[str, float]:
 
 
 def _host_times(plan: Plan, draws: Draws) -> Times:
-    """Return how a part of the host's run is drawn: its share of the run, times the length of the run."""
+    """Return a function that draws a part of the host's run: its share of the run, times the length of the run."""
     latency = plan.workload.host.latency
     length = draws.of(HOST, latency)
 

@@ -20,8 +20,8 @@ from common.fpga.replicas.search import Found, streams_of
 from common.fpga.speedup.odds import Odds
 from common.fpga.speedup.verdict import JudgedHost, uncertainty_rows, verdicts
 from common.fusion.groups import fuse
-from common.host_doubts import recorded_doubts
-from common.source_graph import from_rows
+from common.graphs.source_graph import from_rows, with_resident_caches
+from common.messages.host_doubts import recorded_doubts
 from common.workload.host_cost import ExecutedCost, HostTotals, SourceWork, run_energy, run_latency, surplus_us
 from common.workload.layer_rows import layers_by_node
 from common.workload.workload import Workload, make_workload
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
         Tables,
     )
 
+OWN_ARRAYS, DESIGNS_ALONE = "own arrays", "given designs"
 MOST_STEPS = 100  # of a plan that is searched again for the other way to launch
 
 
@@ -55,7 +56,7 @@ def workload_from_rows(tables: Tables, documents: Documents, notes: Iterable[str
     The latencies of ops_profile add up to the unprofiled median, the gap included.
     """
     metrics, profile = tables["op_metrics"], tables["ops_profile"]
-    graph = from_rows(metrics, tables["op_edges"])
+    graph = with_resident_caches(from_rows(metrics, tables["op_edges"]))
     sources: dict[str, list[str]] = {}
     for row in tables["node_map"]:
         sources.setdefault(row["executed_node"], []).append(row["source_node"])
@@ -120,6 +121,7 @@ def plan_results(
     plan = make_plan(workload, request, models)
     speedup, odds = plan_speedup(plan, models.energy), plan_odds(plan, models.energy)
     rows = [alternative("plan", plan, speedup, odds), *baselines(plan)]
+    rows += _with_other_arrays(plan, models)
     otherwise = _launched_otherwise(plan, models)
     rows += [otherwise] if otherwise is not None and otherwise["alternative"] not in what_if else []
     for text, changed in what_if.items():
@@ -138,7 +140,7 @@ def plan_results(
     }
     found = streams_of(plan, models) if request.objective == "throughput" else None
     tables |= replica_tables(found, request.launch_per, is_judged=plan.is_judged)
-    return Results(tables, tuple(plan_notes(plan, speedup)), plan, found)
+    return Results(tables, (*_design_notes(rows), *plan_notes(plan, speedup)), plan, found)
 
 
 def verdict_rows(plan: Plan, speedup: Sequence[SpeedupRow], odds: Mapping[str, Odds]) -> list[OffloadVerdictRow]:
@@ -204,6 +206,43 @@ def _row(
         "energy_speedup_factor": energy_speedup,
         "is_judged": plan.is_judged,
     }
+
+
+def _with_other_arrays(plan: Plan, models: Models) -> list[OffloadComparisonRow]:
+    """Return the plans with the catalogue's arrays alone and with the given designs alone, where there are any."""
+    if not plan.request.designs:
+        return []
+    request = replace(plan.request, given_speedups={})
+    plans = {
+        OWN_ARRAYS: make_plan(plan.workload, replace(request, designs=()), models),
+        DESIGNS_ALONE: make_plan(plan.workload, replace(request, has_own_arrays=False), models),
+    }
+    return [
+        alternative(name, other, plan_speedup(other, models.energy), plan_odds(other, models.energy))
+        for name, other in plans.items()
+    ]
+
+
+def _design_notes(rows: Sequence[OffloadComparisonRow]) -> list[str]:
+    """Return which arrays finish earlier: those of the catalogue, or the designs."""
+    by_name = {row["alternative"]: row for row in rows if row["alternative"] in (OWN_ARRAYS, DESIGNS_ALONE)}
+    if not by_name:
+        return []
+    own, designed = (by_name[name] for name in (OWN_ARRAYS, DESIGNS_ALONE))
+    times = [own["plan_latency_likely_us"] or 0.0, designed["plan_latency_likely_us"] or 0.0]
+    winner = (
+        "the designs win" if times[1] < times[0] else "its own arrays win" if times[0] < times[1] else "both are equal"
+    )
+    return [f"with the designs alone a plan takes {_spoken(designed)}, with its own arrays {_spoken(own)}: {winner}"]
+
+
+def _spoken(row: OffloadComparisonRow) -> str:
+    likely, least, most = (
+        row["plan_latency_likely_us"],
+        row["plan_latency_optimistic_us"],
+        row["plan_latency_pessimistic_us"],
+    )
+    return f"{likely:,.0f} us ({least:,.0f} to {most:,.0f})"
 
 
 def _launched_otherwise(plan: Plan, models: Models) -> OffloadComparisonRow | None:

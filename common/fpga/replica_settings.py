@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from common.configuration import Section
+from common.files.configuration import Section
 from common.intervals import ThreePoint
 
 

@@ -1,4 +1,4 @@
-"""What the plan would gain with another clock, link, number format or board, one at a time, each planned anew."""
+"""The gain of the plan with another clock, link, number format or board: one change at a time, each planned again."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from common.errors import UnusableValueError
 from common.fpga.coefficients import Models
 from common.fpga.device.board import PLAN_PRECISIONS, Board
 from common.fpga.plan_odds import plan_odds
@@ -14,6 +13,7 @@ from common.fpga.plan_results import alternative
 from common.fpga.planning.plan import make_plan, plan_speedup
 from common.fpga.planning.request import Request
 from common.intervals import combine
+from common.messages.errors import UnusableValueError
 from common.workload.workload import Workload
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ class PlanQuestion:
 
 
 def questions(request: Request, boards: Sequence[Board], notes: list[str]) -> list[PlanQuestion]:
-    """Return the plan and every question; one that nobody can answer is a note instead."""
+    """Return the plan and every question; a question that cannot be asked of a board becomes a note."""
     board = request.board
     found = [PlanQuestion(PLAN, f"{board.name}, {request.precision}", request)]
     for factor in CLOCK_FACTORS:

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Literal
 
 from common.fusion.groups import Group
-from common.graph import Graph, Node
-from common.source_graph import SourceGraph
-from common.sums import total
+from common.graphs.graph import Graph, Node
+from common.graphs.source_graph import SourceGraph
+from common.graphs.sums import total
 
 BorderRole = Literal["weight", "read", "write"]
 

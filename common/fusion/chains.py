@@ -1,6 +1,6 @@
 """Chains of groups in which only the next group reads a result, so that the result need not leave the chip.
 
-A chain is a candidate beside its members. A plan decides which candidates it takes; it takes each group at most once.
+Both a chain and its member groups are candidates. A plan takes each group at most once, alone or in a chain.
 
 A map is cut into bands of full rows. So there is a halo in one direction only, and each band is one contiguous piece of
 memory. Fused layers can either recompute the rows where bands overlap, or keep them (Alwani et al., MICRO 2016,
@@ -17,7 +17,7 @@ from itertools import pairwise
 from math import ceil
 
 from common.fusion.groups import Group
-from common.source_graph import SourceGraph
+from common.graphs.source_graph import SourceGraph
 
 LONGEST_CHAIN = 4
 # Groups of one family can follow each other in a chain: pools pass rows on as convolutions do.
@@ -29,8 +29,8 @@ def find_chains(
 ) -> tuple[tuple[int, ...], ...]:
     """Return every run of two to ``longest`` groups that pass on rows; at least one of them has a contraction.
 
-    Groups without a stage do not work row by row and are in no chain. A chain holds all its weights or whole maps, so
-    longer ones do not fit anyway.
+    Groups without a stage do not work row by row and are in no chain. A chain holds all its weights or whole maps, so a
+    longer chain would not fit.
     """
     follows = _links(graph, groups, stages)
     chains = []

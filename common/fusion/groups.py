@@ -23,9 +23,9 @@ from common.fusion.patterns import (
     is_gelu,
     row_region,
 )
-from common.graph import Node
-from common.operators import ADDITIONS, MOVEMENT, POINTWISE, POOLS
-from common.source_graph import SourceGraph
+from common.graphs.graph import Node
+from common.graphs.operators import ADDITIONS, MOVEMENT, POINTWISE, POOLS
+from common.graphs.source_graph import SourceGraph
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ class Group:
 
 @dataclass(slots=True)
 class _Seed:
-    """A group that still grows. ``tail`` is the tensor that leaves it; empty where several do."""
+    """A group that still grows. ``tail`` is the tensor that leaves it; empty if several do."""
 
     kind: GroupKind
     heads: list[str]
@@ -165,7 +165,7 @@ def _plant_heads(grower: _Grower) -> None:
 
 
 def _join_residuals(grower: _Grower) -> None:
-    """Give each residual addition to the last contraction whose result it alone reads, as the runtime does."""
+    """Give each residual addition to the last contraction whose result only it reads, as the runtime does."""
     graph = grower.graph
     for name, node in graph.nodes.items():
         variables = graph.variables(node)
@@ -197,7 +197,7 @@ def _owner_of_tail(grower: _Grower, tensor: str) -> _Seed | None:
 
 
 def _plant_rows(grower: _Grower) -> None:
-    """Plant normalizations and softmax, as one operator or written out, with the scale and shift behind them."""
+    """Start groups of normalizations and softmax, as one or several operators, with the scale and shift after them."""
     graph = grower.graph
     for node in graph.nodes.values():
         if not _is_loose(grower, node):
@@ -221,7 +221,7 @@ def _plant_pools(grower: _Grower) -> None:
 
 
 def _plant_pointwise(grower: _Grower) -> None:
-    """Plant point-wise regions that no contraction took, and operators that move elements; a GELU is row-wise."""
+    """Start groups of point-wise regions without a contraction (a GELU is row-wise), and of moves of elements."""
     graph = grower.graph
     for node in graph.nodes.values():
         if node.op_type in POINTWISE and _is_loose(grower, node):

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from typing import Literal
 
-from common.graph import Node
-from common.operators import (
+from common.graphs.graph import Node
+from common.graphs.operators import (
     ATTENTION,
     CONVOLUTIONS,
     COPIES,
@@ -24,7 +24,7 @@ from common.operators import (
     REDUCTIONS,
     SOFTMAX,
 )
-from common.source_graph import SourceGraph
+from common.graphs.source_graph import SourceGraph
 
 GroupKind = Literal["conv", "gemm", "attention", "rowwise", "pool", "pointwise", "none"]
 

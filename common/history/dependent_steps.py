@@ -1,13 +1,13 @@
-"""Whether the largest step of a short series is more than values that depend on their neighbours make by chance.
+"""Whether the largest step of a short series exceeds the steps that dependent values make by chance.
 
-Records of one host are alike for a while: it was warm, or another program ran. Such a series wanders, and a cut always
-finds two parts with different means. So the step is compared with its own standard error, for which the dependence
-counts: that of the mean of an AR(1) process is sqrt((1 + r) / (1 - r)) times that of independent values (Box, Jenkins,
-Reinsel, Time Series Analysis, section 2.1). The correlations are those of the values around the levels, as the step is
-to be no part of them. Such correlations are too small by a few times 1 / n for each level that was fitted to n values,
-and badly known, so ``CORRECTION / n`` is added for each cut. The scores of short series then depend less on the
-correlation. What is left is simulated: a p-value is the share of AR(1) series of ``MOST_CORRELATION`` with a larger
-score. Series with less correlation have smaller scores.
+Records of one host resemble each other for a while, for example while the host is warm or another program runs. Such a
+series wanders, and a cut always finds two parts with different means. So the step is compared with its own standard
+error, which includes the dependence: the standard error of the mean of an AR(1) process is sqrt((1 + r) / (1 - r))
+times that of independent values (Box, Jenkins, Reinsel, Time Series Analysis, section 2.1). The correlations are those
+of the values around the levels, as the step is to be no part of them. Such correlations are too small by a few times 1
+/ n for each level that was fitted to n values, and badly known, so ``CORRECTION / n`` is added for each cut. The scores
+of short series then depend less on the correlation. What is left is simulated: a p-value is the share of AR(1) series
+of ``MOST_CORRELATION`` with a larger score. Series with less correlation have smaller scores.
 
 There is a second cut, because a series may have two steps: without it the second step would count as scatter around the
 first one. The larger score of both ways counts.

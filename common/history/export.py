@@ -6,8 +6,8 @@ import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from common.metric_names import metric_name
-from common.metric_text import Gauge, file_text
+from common.metrics.metric_names import metric_name
+from common.metrics.metric_text import Gauge, file_text
 
 
 @dataclass(frozen=True, slots=True)

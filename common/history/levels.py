@@ -2,12 +2,12 @@
 
 A value is a figure of one record: a session of its own, days after the last one. There are tens of them, and nothing
 says that they are normally distributed or independent. So the change points of a latency series
-(:mod:`common.latency.steady_state`), which need hundreds of runs, do not suit. A change must pass two tests. The first
-holds whatever the distribution of independent values is, by ranks: of all places where the series could be cut, the one
-counts where the ranks before and after differ most (Pettitt 1979, J. R. Stat. Soc. C 28(2), with the cut's own standard
-deviation), and the p-value is the share of shuffled series with a larger maximum. The second one holds where neighbours
-are alike (:mod:`common.history.dependent_steps`). The larger p-value counts. Where there is a change, the cut is where
-two medians fit the values best; both parts are tested again.
+(:mod:`common.latency.steady_state`), which need hundreds of runs, cannot be used. A change must pass two tests. The
+first holds whatever the distribution of independent values is, by ranks: of all places where the series could be cut,
+the one counts where the ranks before and after differ most (Pettitt 1979, J. R. Stat. Soc. C 28(2), with the cut's own
+standard deviation), and the p-value is the share of shuffled series with a larger maximum. The second one holds where
+neighbours are alike (:mod:`common.history.dependent_steps`). The larger p-value counts. Where there is a change, the
+cut is where two medians fit the values best; both parts are tested again.
 """
 
 from __future__ import annotations
@@ -98,9 +98,9 @@ def _shuffled(count: int) -> Samples:
 def from_level(level: Sequence[float], last: float, family: int) -> Difference:
     """Return how far a value is from the level before it.
 
-    The interval is that of the next value at 95 % (Student's, for one figure). The noise floor is that of all figures
-    of the family together, so that a history without a change seldom has one beyond it. Both are as wide as dependent
-    values take: these scatter less on a short level than the next one does from it.
+    The interval is for the next value at 95 % (Student's, for one figure). The noise floor is for all figures of the
+    family together, so that a history without a change seldom has a figure beyond it. Both are wide enough for
+    dependent values, which scatter less on a short level than the next value differs from it.
     """
     before = float(np.median(level))
     if not before:

@@ -18,9 +18,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypeVar
 
-from common.errors import PipelineError, UpstreamError
 from common.history.record import FigureName, Record
 from common.history.revision import Revision
+from common.messages.errors import PipelineError, UpstreamError
 
 APPLICATION = 0x4F50_4855  # in the head of the file: SQLite's own field for whose database it is
 VERSION = 1  # of the tables below

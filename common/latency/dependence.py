@@ -1,9 +1,9 @@
-"""How much a series says whose neighbours depend on each other: the count of independent samples that say as much.
+"""How many independent samples a series of dependent samples is worth.
 
 Requests that queue together are late together, and runs on a shared machine slow down together. Limits for independent
-samples are then too narrow by the square root of the *variance factor*: by how much the variance of a mean exceeds that
-of independent samples. It comes from the means of batches (batch means: Law, Simulation Modeling and Analysis, 5th
-edition, section 9.5.3), and four decisions keep it honest:
+samples are then too narrow by the square root of the *variance factor*: the variance of a mean over that of independent
+samples. The factor comes from the means of batches (batch means: Law, Simulation Modeling and Analysis, 5th edition,
+section 9.5.3), with five rules:
 
 - A tail of few samples hides its own dependence: a series that missed the long queues has no sign of them beyond its
   99th percentile. The factor of a quantile is therefore at least that of the whole series, by its ranks and by its
@@ -15,11 +15,13 @@ edition, section 9.5.3), and four decisions keep it honest:
   for it.
 - Where no sign of dependence is seen, the factor is 1: neither in the correlation of neighbouring ranks (Wald and
   Wolfowitz 1943), nor in the variance of the means of the batches, each tested at 95 %.
-- A series that is worth fewer than 20 independent samples, by its own account, does not know even that: its mean and
-  deviation have no limits. Its median has: the limits of a quantile are wide enough where samples are few.
+- If a series seems to be worth fewer than 20 independent samples, even this number is uncertain: its mean and deviation
+  have no limits. Its median has limits, because those of a quantile are wide enough for few samples.
 
-A short series of a busy queue shows too little of its own dependence, whatever is done with it. There the load says
-more than the series: :func:`queue_factor` is the factor of a queue of this utilization, and the least that is used.
+A short series of a busy queue always shows too little of its own dependence. There the load says more than the series:
+:func:`queue_factor` is the factor of a queue of this utilization, and the factor in use is at least as large. The mean
+and the deviation of such a series always have limits, however short it is. A rule that leaves out some series by what
+they show would keep those that saw too little: their limits hold the true value in one case of two.
 """
 
 from __future__ import annotations
@@ -37,6 +39,7 @@ NORMAL_QUANTILE = 1.645  # at 95 %
 CLIP_QUANTILE = 0.9
 LEAST_BATCH = 2
 LEAST_WORTH = 20  # independent samples
+MOST_UTILIZATION = 0.999
 
 
 class BatchCount(NamedTuple):
@@ -57,7 +60,7 @@ BATCH_COUNTS = (BatchCount(8, 1.895, 2.010), BatchCount(16, 1.753, 1.666), Batch
 
 @dataclass(frozen=True, slots=True)
 class BatchVariance:
-    """Variance factor of a mean from batches, and whether independent samples would seldom have it."""
+    """Variance factor of a mean from batches, and whether independent samples would seldom reach it."""
 
     factor: float
     is_seen: bool
@@ -69,7 +72,7 @@ class Dependence:
     Attributes:
         samples: in their order.
         ordered: by size.
-        most_count: independent samples that the series is worth at most, by what is known besides it.
+        is_queue: whether the least factor is that of a queue.
         is_long_enough: whether the series is worth enough independent samples for limits of its mean and deviation.
     """
 
@@ -82,15 +85,15 @@ class Dependence:
         """
         self.samples = samples
         self.ordered = np.sort(samples)
-        self.most_count = len(samples) / least_factor
+        self.is_queue = least_factor > 1
         ranks = self._ranks()
         whole = batch_variance(ranks), batch_variance(np.minimum(samples, np.quantile(samples, CLIP_QUANTILE)))
         correlation = _neighbour_correlation(ranks)
         is_alike = correlation > NORMAL_QUANTILE / math.sqrt(len(ranks))
-        self._is_seen = least_factor > 1 or is_alike or any(each.is_seen for each in whole)
+        self._is_seen = self.is_queue or is_alike or any(each.is_seen for each in whole)
         by_neighbours = _autoregressive_factor(correlation, len(ranks)) if is_alike else 1.0
         self._factor = max(1.0, least_factor, by_neighbours, *(each.factor for each in whole))
-        self.is_long_enough = least_factor > 1 or len(samples) >= LEAST_WORTH * self.factor or self.factor == 1
+        self.is_long_enough = self.is_queue or len(samples) >= LEAST_WORTH * self.factor or self.factor == 1
 
     @property
     def factor(self) -> float:
@@ -128,14 +131,14 @@ def batch_variance(values: Samples) -> BatchVariance:
 
 
 def _neighbour_correlation(ranks: Samples) -> float:
-    """Return how neighbouring ranks correlate; 0 where all are equal."""
+    """Return the correlation of neighbouring ranks; 0 if all are equal."""
     away = ranks - ranks.mean()
     squares = float(away @ away)
     return float(away[1:] @ away[:-1]) / squares if squares else 0.0
 
 
 def _autoregressive_factor(correlation: float, count: int) -> float:
-    """Return the variance factor of a series whose neighbours alone depend on each other."""
+    """Return the variance factor of a series in which each sample depends only on the one before."""
     unbiased = min(correlation + (1 + 3 * correlation) / count, 1 - 1 / count)
     return (1 + unbiased) / (1 - unbiased)
 
@@ -145,7 +148,8 @@ def queue_factor(utilization: float, service_us: Samples, gaps_us: Samples) -> f
 
     With Poisson arrivals and exponential service the waiting times have a closed form: their asymptotic variance (Daley
     1968; Whitt, Planning Queueing Simulations, Management Science 35, 1989) over their variance. Other times scale it
-    as in heavy traffic by the mean of the squared coefficients of variation of service and arrivals.
+    as in heavy traffic, by the mean of the asymptotic variabilities of service and arrivals (:func:`_variability`). The
+    factor grows fast with the utilization, which a short load knows badly, so its upper limit at 95 % counts.
 
     Args:
         utilization: share of its time that the server is in calls; from 1 on there is no such factor.
@@ -154,11 +158,18 @@ def queue_factor(utilization: float, service_us: Samples, gaps_us: Samples) -> f
     """
     if not 0 < utilization < 1:
         return 1.0
-    load = utilization
+    of_service, of_gaps = _variability(service_us), _variability(gaps_us)
+    error_share = math.sqrt((of_service + of_gaps) / len(service_us))
+    load = min(utilization * (1 + NORMAL_QUANTILE * error_share), MOST_UTILIZATION)
     exponential = (2 + load * (5 + load * (load - 4))) / ((2 - load) * (1 - load) ** 2)
-    return max(1.0, exponential * (_squared_variation(service_us) + _squared_variation(gaps_us)) / 2)
+    return max(1.0, exponential * (of_service + of_gaps) / 2)
 
 
-def _squared_variation(values: Samples) -> float:
+def _variability(values: Samples) -> float:
+    """Return the asymptotic variability of times: the variance of a sum over its length and the squared mean.
+
+    For independent times this is the squared coefficient of variation. Where arrivals come in phases of another rate,
+    the gaps hardly scatter more, but their sums do (Fendick and Whitt, Proceedings of the IEEE 77, 1989).
+    """
     mean = float(values.mean())
-    return float(values.var()) / mean**2 if mean else 0.0
+    return Dependence(values).mean_factor(values) * float(values.var()) / mean**2 if mean else 0.0

@@ -18,7 +18,7 @@ DRAWS = 1000
 MOST_BLOCKS = 1000
 LEAST_SAMPLES = 10  # for limits of the mean
 MEDIAN_COUNT = 5  # independent samples between whose smallest and largest the median is
-LEAST_COUNT = {"mean": 10, "deviation": 100}  # independent samples that a dependent series must be worth
+MOST_REACH, MOST_QUEUE_REACH = 1.0, 3.0  # of limits of mean and deviation, as a logarithm
 UNSEEN_TAIL = 1.4  # the squares of dependent samples vary more than a series shows; simulated, see the benchmark
 BINOMIAL_REACH = 12  # standard deviations; beyond it the probability is below 1e-20
 
@@ -157,13 +157,7 @@ def mean_and_deviation(series: Dependence) -> tuple[Estimate, Estimate]:
         return Estimate(mean, mean, mean), Estimate(std, std, std)
     if series.factor == 1 or mean <= 0:
         return _drawn(samples, mean, std)
-    # A series that happens to look calm would choose itself, so its own factor does not decide whether it has limits.
-    return (
-        _dependent(series, mean, samples) if series.most_count >= LEAST_COUNT["mean"] else Estimate(mean),
-        _dependent(series, std, _deviation_influences(samples))
-        if series.most_count >= LEAST_COUNT["deviation"]
-        else Estimate(std),
-    )
+    return _dependent(series, mean, samples), _dependent(series, std, _deviation_influences(samples))
 
 
 def _deviation_influences(samples: Samples) -> Samples:
@@ -186,9 +180,9 @@ def counts_for_limits(samples: Samples, least_factor: float = 1.0) -> dict[str, 
         if int(len(samples) / (factor := quantile_factor(series, quantile))) < least_count(quantile)
     }
     if mean.low is None:
-        counts["mean"] = _count_of_mean(series, "mean", mean.value, samples)
+        counts["mean"] = _count_of_mean(series, mean.value, samples)
     if jitter.low is None and jitter.value:
-        counts["jitter"] = _count_of_mean(series, "deviation", jitter.value, _deviation_influences(samples))
+        counts["jitter"] = _count_of_mean(series, jitter.value, _deviation_influences(samples))
     return counts
 
 
@@ -197,24 +191,31 @@ def least_count(quantile: float) -> int:
     return math.ceil(math.log(1 - CONFIDENCE) / math.log(quantile))
 
 
-def _count_of_mean(series: Dependence, name: str, value: float | None, influences: Samples) -> int:
-    """Return how many samples would give a figure limits: enough of them, and limits that are no wider than e."""
-    count, least = len(influences), LEAST_COUNT[name]
+def _count_of_mean(series: Dependence, value: float | None, influences: Samples) -> int:
+    """Return how many samples would give a figure limits: enough of them, and limits that are narrow enough."""
+    count = len(influences)
     if count < LEAST_SAMPLES or not value or value < 0:
-        return max(LEAST_SAMPLES, least)
+        return LEAST_SAMPLES
     if not series.is_long_enough:
         return math.ceil(LEAST_WORTH * series.factor)
-    return math.ceil(count * max(least / series.most_count, _reach(series, value, influences) ** 2))
+    return math.ceil(count * (_reach(series, value, influences) / _most_reach(series)) ** 2)
+
+
+def _most_reach(series: Dependence) -> float:
+    return MOST_QUEUE_REACH if series.is_queue else MOST_REACH
 
 
 def _dependent(series: Dependence, value: float, influences: Samples) -> Estimate:
     """Estimate a positive figure that varies as the mean of the influences of dependent samples.
 
     The limits are those of the normal law for the logarithm. There are none beyond a factor of e: a single outlier
-    then makes most of the variance, and nothing is known of the next one.
+    then makes most of the variance, and nothing is known of the next one. The width of a queue's limits comes from its
+    load, so they go further.
     """
     reach = _reach(series, value, influences)
-    return Estimate(value, value / math.exp(reach), value * math.exp(reach)) if reach <= 1 else Estimate(value)
+    if reach > _most_reach(series):
+        return Estimate(value)
+    return Estimate(value, value / math.exp(reach), value * math.exp(reach))
 
 
 def _reach(series: Dependence, value: float, influences: Samples) -> float:

@@ -12,7 +12,7 @@ from common.load.search.trials import SessionHarness
 from common.load.service.concurrency import Concurrency
 from common.load.service.served_model import ServedModel, SessionShape
 from common.load.service.service import Service
-from common.runtime.session import SessionSettings
+from common.runtime.sessions.session import SessionSettings
 
 if TYPE_CHECKING:
     from common.table_rows import LoadBestDocument, LoadSummaryDocument

@@ -16,8 +16,6 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
-from common.errors import PipelineError
-from common.host_identity import host_identity
 from common.load.best_configuration import SearchSettings, find_best
 from common.load.generator.harness import prepare
 from common.load.requests.batching import BatchPolicy
@@ -28,9 +26,11 @@ from common.load.search.halving import Configuration
 from common.load.search.optimum import SearchTask, chosen
 from common.load.service.concurrency import USUAL, Concurrency
 from common.load.service.served_model import ServedModel, SessionShape, served_model
+from common.messages.errors import PipelineError
 from common.onnx_graph.reading.scan import scan
-from common.runtime.session import SessionSettings
-from common.runtime.threads import usable_threads
+from common.process.host_identity import host_identity
+from common.runtime.sessions.session import SessionSettings
+from common.runtime.sessions.threads import usable_threads
 
 if TYPE_CHECKING:
     from common.table_rows import LoadFleetRow

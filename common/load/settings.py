@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from common.errors import UnusableValueError
 from common.load.best_configuration import SearchSettings
 from common.load.endpoint.address import Address, address_of
 from common.load.endpoint.endpoint_model import Connections, EndpointModel, endpoint_model
@@ -28,9 +27,10 @@ from common.load.search.optimum import EVERY_FAILED, SearchTask
 from common.load.service.concurrency import SHARING, Concurrency, every_concurrency
 from common.load.service.served_model import ServedModel, SessionShape, served_model
 from common.load.service.sessions import require_batches, warm_up
-from common.runtime.provider_table import resolve_provider
-from common.runtime.session import SessionSettings
-from common.runtime.threads import usable_threads
+from common.messages.errors import UnusableValueError
+from common.runtime.providers.provider_table import resolve_provider
+from common.runtime.sessions.session import SessionSettings
+from common.runtime.sessions.threads import usable_threads
 
 if TYPE_CHECKING:
     from common.table_rows import LoadBestDocument, LoadSearchRow

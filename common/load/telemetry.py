@@ -22,11 +22,11 @@ from urllib.parse import urlsplit
 
 import numpy as np
 
-from common.errors import UnusableValueError
-from common.ingest import MOST_DURATIONS, MOST_FAILED, PATH, TOKEN_FILE, RunsMessage
 from common.load.generator.wall_clock import Listener, nobody
 from common.load.requests.batching import BatchQueue
 from common.load.requests.load_record import COMPLETED, PENDING, Log
+from common.messages.errors import UnusableValueError
+from common.metrics.ingest import MOST_DURATIONS, MOST_FAILED, PATH, TOKEN_FILE, RunsMessage
 
 INTERVAL_S = 0.1
 TIMEOUT_S = 1.0  # of a message; longer than that the dashboard is slow

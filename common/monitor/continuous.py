@@ -7,10 +7,10 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from common import interrupts
-from common.errors import PipelineError
+from common.messages.errors import PipelineError
 from common.monitor.monitor import LiveSource, NodeShare
 from common.monitor.slow_runs import SlowRuns
+from common.process import interrupts
 
 MOST_FAILURES = 10  # runs in a row
 END_S = 5.0  # for the thread to end

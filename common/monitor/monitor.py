@@ -1,4 +1,4 @@
-"""The state behind the page: from the runs and gauges of now to a tick, ten times a second."""
+"""The state of the dashboard: it makes a tick of the latest runs and gauges, ten times a second."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from common.errors import PipelineError
+from common.messages.errors import PipelineError
 from common.monitor.figures.alarms import AlarmWatch
 from common.monitor.figures.feed import Feed, Samples, cells, window_figures
 from common.monitor.history import Figures, History
@@ -33,13 +33,13 @@ class NodeShare:
 
 @dataclass(slots=True)
 class LiveSource:
-    """The source of the figures: a model that this process runs, or what another process posts.
+    """The source of the figures: a model that this process runs, or messages that another process posts.
 
     Attributes:
         gauges: figures that the source itself gives, such as the depth of its queue.
         gauges_s: when it gave them, on the clock of ``time.monotonic``.
-        nodes: what its nodes take, as far as it is known; the longest first.
-        error: why nothing runs; None while all is well.
+        nodes: the times of its nodes, if they are known; the longest first.
+        error: why nothing runs; None if the model runs.
         is_ready: whether runs have begun.
     """
 
@@ -58,7 +58,7 @@ class LiveSource:
 
     @property
     def problem(self) -> str:
-        """Why nothing runs, in a line; empty while all is well."""
+        """Why nothing runs, in a line; empty if the model runs."""
         if self.error is None:
             return ""
         return str(self.error) if isinstance(self.error, PipelineError) else "the dashboard itself failed"
@@ -68,10 +68,10 @@ class Monitor:
     """Makes ticks; all methods but those of its writer run in one thread.
 
     Args:
-        history: where the seconds go.
+        history: stores the figures of each second.
         sensed: returns the newest samples of the sensors, by the keys of figures.
         derived: returns figures that follow from the runs per s of the window.
-        slow: what looks for culprits of slow runs; without it there are none.
+        slow: finds the causes of slow runs; None: no causes.
 
     Attributes:
         figures: those of the newest tick.
@@ -147,7 +147,7 @@ class Monitor:
         return figures | {name: value for name, value in derived.items() if value is not None or name not in figures}
 
     def _keep(self, now_s: float, gauges: Figures) -> None:
-        """Let the writer enter the last second; while it is still at an earlier one, this one waits for the next."""
+        """Let the writer enter the last second; while it writes an earlier one, this second waits for the next call."""
         if self._written is not None:
             if not self._written.done():
                 return
@@ -164,7 +164,7 @@ class Monitor:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Enter what came after the last full second, and wait for the writer."""
+        """Enter the figures after the last full second, and wait for the writer."""
         if self._written is not None:
             wait([self._written])
         self._keep(time.time(), {})
@@ -172,7 +172,7 @@ class Monitor:
 
 
 def enter(source: LiveSource, durations_us: list[float], failed: int, gauges: Mapping[str, float]) -> None:
-    """Enter what another process posted: latencies, runs that failed, and gauges by the names of figures."""
+    """Enter a message of another process: latencies, failed runs, and gauges by the names of figures."""
     source.feed.record_all(time.perf_counter_ns(), (round(1e3 * duration_us) for duration_us in durations_us))
     source.failed_run_count += failed
     source.gauges = {**source.newest_gauges(), **gauges}
@@ -181,5 +181,5 @@ def enter(source: LiveSource, durations_us: list[float], failed: int, gauges: Ma
 
 
 def _short(value: float | None) -> float | None:
-    """Return a figure with the digits that a reader can use."""
+    """Return a figure with its significant digits."""
     return None if value is None else float(f"{value:.{DIGITS}g}")

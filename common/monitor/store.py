@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from common.errors import PipelineError
+from common.messages.errors import PipelineError
 
 # Length of a row's time in s, and for how long rows of it are kept.
 LEVELS_S = {1: 2 * 3600, 10: 2 * 86_400, 60: 30 * 86_400}

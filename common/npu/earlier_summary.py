@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TypedDict
 
-from common.errors import PipelineError
+from common.messages.errors import PipelineError
 from common.npu.source_file import optional_number, read_json
 from common.npu.summary_figures import SECTIONS
 

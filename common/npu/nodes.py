@@ -13,8 +13,8 @@ from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, TypedDict
 
-from common.errors import PipelineError
-from common.names import quoted
+from common.messages.errors import PipelineError
+from common.messages.names import quoted
 from common.npu.op_trace import OpTrace
 from common.npu.qhas import QhasOperator
 from common.npu.qnn_profile import QnnNode, QnnProfile

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from common.errors import PipelineError
+from common.messages.errors import PipelineError
 from common.npu.source_file import mappings, optional_number, read_json
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ class Qhas:
 
     Attributes:
         vtcm_peak_bytes: the largest allocation of VTCM in a processor.
-        stated_shares: by kind, where the summary states the share of busy time itself.
+        stated_shares: share of busy time by kind of thread, if the summary itself states it.
     """
 
     inference_us: float | None = None
@@ -162,7 +162,7 @@ def _largest(path: Path, rows: Sequence[Mapping[str, object]], key: str) -> floa
 
 
 def _traffic(path: Path, rows: Sequence[Mapping[str, object]], key: str, resources: Sequence[Resource]) -> float | None:
-    """Return the bytes of all processors; None where the viewer could not classify threads, and lost them."""
+    """Return the bytes of all processors; None if the viewer could not classify threads and left out their bytes."""
     total = _total([optional_number(path, row, key) for row in rows])
     is_lost = not total and any(resource.kind == UNCLASSIFIED for resource in resources)
     return None if is_lost else total

@@ -18,8 +18,8 @@ from dataclasses import dataclass, field, replace
 from itertools import chain, islice
 from pathlib import Path
 
-from common.errors import PipelineError, UnusableValueError
-from common.names import quoted
+from common.messages.errors import PipelineError, UnusableValueError
+from common.messages.names import quoted
 from common.npu.qnn_profile import DEVICE, EMULATOR, QnnNode, QnnProfile, QnnRun, origin_of
 from common.npu.source_file import read_lines
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from math import prod
 from pathlib import Path
 
-from common.errors import PipelineError
+from common.messages.errors import PipelineError
 from common.npu.source_file import read_lines
 
 WHAT = "a schematic (*_schematic.bin) that QNN wrote"

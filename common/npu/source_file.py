@@ -10,9 +10,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import BinaryIO
 
-from common.errors import PipelineError
-from common.json_stream import is_text
-from common.names import quoted
+from common.files.json_stream import is_text
+from common.messages.errors import PipelineError
+from common.messages.names import quoted
 
 LARGEST = 10.0**18  # no count of cycles or bytes is larger
 UTF_16_MARKS = (b"\xff\xfe", b"\xfe\xff")

@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from common.errors import PipelineError, UnusableValueError
-from common.match_gate import LEAST_SHARE
+from common.messages.errors import PipelineError, UnusableValueError
 from common.npu.nodes import NpuNode, npu_nodes, require_one_graph
 from common.npu.op_trace import OpTrace, read_op_trace
 from common.npu.qhas import Qhas, read_qhas
@@ -15,6 +14,9 @@ from common.npu.qnn_csv import read_qnn_csv
 from common.npu.qnn_profile import QnnProfile
 from common.npu.schematic import Schematic, read_schematic
 
+# The least share of a model that a file of another program must match; one below it is of another model.
+# docs/VALIDATION.md has the shares of right and of wrong pairs.
+LEAST_SHARE = 0.8
 FILES = ("qnn_csv", "schematic", "qhas", "op_trace")
 
 

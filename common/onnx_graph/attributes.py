@@ -16,9 +16,9 @@ import numpy as np
 import onnx
 from onnx import helper
 
-from common.graph import Graph, Node, Shape
+from common.graphs.graph import Graph, Node, Shape
+from common.graphs.operators import CONVOLUTION_WEIGHT, REDUCTIONS
 from common.onnx_graph.shapes.types import Array
-from common.operators import CONVOLUTION_WEIGHT, REDUCTIONS
 
 # Attributes that are reported; docs/MODEL.md says what each means. Kernel, strides and groups have own columns.
 WINDOW = ("auto_pad", "pads", "dilations", "output_padding", "ceil_mode", "count_include_pad", "channels_last", "p")

@@ -17,12 +17,12 @@ from pathlib import Path
 import numpy as np
 import onnx
 
-from common.graph import Count, Graph, Node
-from common.names import listed
+from common.graphs.graph import Count, Graph, Node
+from common.graphs.operators import NCHWC
+from common.messages.names import listed
 from common.onnx_graph.counts import NodeCount
 from common.onnx_graph.reading.scan import read_tensors
 from common.onnx_graph.shapes.types import Array, element_bits
-from common.operators import NCHWC
 
 NARROW, WIDE = 8, 16  # channels in a block, by processor
 WEIGHT = 1  # position of a convolution's weight

@@ -7,7 +7,7 @@ from typing import Generic, TypeVar
 
 import onnx
 
-from common.operators import ONNX
+from common.graphs.operators import ONNX
 
 Function = TypeVar("Function")
 

@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from common.expressions import at
-from common.graph import Body, Count, Graph, Node, is_symbolic
+from common.graphs.expressions import at
+from common.graphs.graph import Body, Count, Graph, Node, is_symbolic
+from common.graphs.sums import total
 from common.onnx_graph.work import Work, measure
-from common.sums import total
 
-FIGURES = ("macs", "flops", "weight_bytes", "input_bytes", "output_bytes", "bytes")
+FIGURES = ("macs", "flops", "dequantized", "weight_bytes", "input_bytes", "output_bytes", "bytes")
 BOUNDED = ("macs", "flops", "bytes")
 ONCE = Body("", "", 1, 1)
 

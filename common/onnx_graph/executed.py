@@ -5,24 +5,34 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, fields, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import onnx
 from onnx import helper
 
-from common.errors import UpstreamError
-from common.graph import Graph, Node, Shape, Tensor
+from common.graphs.graph import Graph, Node, Shape, Tensor
+from common.graphs.sums import total
+from common.messages.errors import UpstreamError
 from common.onnx_graph.counts import times
 from common.onnx_graph.reading.naming import Bodies, every_node, rename_saved
 from common.onnx_graph.reading.scan import scan
 from common.onnx_graph.reading.stripping import strip_weights
 from common.onnx_graph.reading.validity import require_order
+from common.onnx_graph.shapes.inference import imported_opsets
 from common.onnx_graph.shapes.regions import read_region, to_graph
 from common.onnx_graph.shapes.types import element_type, named_bits, stored_bytes
-from common.onnx_graph.symbols.dimensions import bind_all
+from common.onnx_graph.shapes.values import Values
+from common.onnx_graph.symbols.dimensions import bind_all, size_of
+from common.onnx_graph.symbols.lengths import (
+    length_inputs,
+    length_operands,
+    length_values,
+    longest,
+    with_values,
+)
 from common.onnx_graph.work import Work, measure
-from common.sums import total
 
 if TYPE_CHECKING:
     from common.table_rows import ExecutedEdgesRow, OpLatencyRow
@@ -56,10 +66,16 @@ def load_executed_graph(path: Path, dimensions: Mapping[str, int]) -> Graph:
 
 def _executed(path: Path, model: onnx.ModelProto, dimensions: Mapping[str, int]) -> Graph:
     require_order(path, model)
+    lengths = length_inputs(model)
     bind_all(model, dimensions)
     region = read_region(model.graph)
     types = {name: stored for part in region.walk() for name, stored in part.stored_types().items()}
-    return to_graph(region, types, {})
+    given = length_values(model, lengths, partial(size_of, dimensions=dimensions))
+    values = Values(types, imported_opsets(model), given)
+    values.add_region(region)
+    nodes = (node for part in region.walk() for node in part.nodes)
+    numbers = {name: longest(values.find(name)) for name in (*lengths, *length_operands(nodes))}
+    return with_values(to_graph(region, types, {}), numbers)
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,7 +192,8 @@ def with_traced_shapes(executed: Graph, traced: Iterable[OpLatencyRow]) -> Graph
         outputs = zip(node.outputs, row["output_shapes"], row["output_dtypes"], strict=False)
         for name, shape, dtype in outputs:
             if name:
-                tensors[name] = Tensor(name, dtype, named_bits(dtype), _traced(shape), tensors[name].kind)
+                before = tensors[name]
+                tensors[name] = Tensor(name, dtype, named_bits(dtype), _traced(shape), before.kind, before.value)
         for name, shape in _operand_shapes(executed, node, row["input_shapes"]):
             if tensors[name].shape is None or None in (tensors[name].shape or ()):
                 tensors[name] = replace(tensors[name], shape=_traced(shape))

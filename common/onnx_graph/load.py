@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import onnx
 
-from common.errors import PipelineError
-from common.graph import Graph
+from common.graphs.graph import Count, Graph
+from common.messages.errors import PipelineError
 from common.onnx_graph.attributes import OperandValues, operand_values, whole_numbers
+from common.onnx_graph.caches import name_total_lengths
 from common.onnx_graph.malformed import INVALID, names_model
 from common.onnx_graph.reading.naming import expand
 from common.onnx_graph.reading.scan import scan
@@ -28,9 +30,18 @@ from common.onnx_graph.symbols.dimensions import (
     give_shapes,
     require_bound,
     shape_bindings,
+    size_of,
     used_bindings,
 )
-from common.onnx_graph.symbols.symbolic import Sample, sample_bindings, with_symbols
+from common.onnx_graph.symbols.lengths import (
+    LengthInput,
+    length_inputs,
+    length_operands,
+    length_values,
+    longest,
+    with_values,
+)
+from common.onnx_graph.symbols.symbolic import Sample, numbers_with_symbols, sample_bindings, with_symbols
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,9 +85,11 @@ def load_model(
     """
     scanned = scan(path)
     model = scanned.model
+    expressions = name_total_lengths(model)
+    given = {expressions.get(name, name): size for name, size in given.items()}
     give_shapes(model, values or {})
     used = used_bindings(path, model, given, {**(configured or {}), **shape_bindings(model, values or {})})
-    known = fitting_values(model, values or {})
+    known, lengths = fitting_values(model, values or {}), length_inputs(model)
     unbound = {name: places for name, places in free_dimensions(model).items() if name not in used}
     if not symbolic:
         require_bound(path, scanned.model, unbound)
@@ -91,36 +104,61 @@ def load_model(
     opsets = imported_opsets(model)
     with names_model(path):
         require_valid(path, model)
-        graph, bounds, operands = _graphs(model, used, tuple(unbound), known)
+        graph, bounds, operands = _graphs(model, used, tuple(unbound), _Given(known, lengths))
     return LoadedModel(graph, bounds, scanned.model_id, scanned.files, used, opsets, operands, tuple(unbound))
 
 
+@dataclass(frozen=True, slots=True)
+class _Given:
+    """Values of graph inputs: those that the user gives, and lengths that follow from the dimensions."""
+
+    values: Mapping[str, Array]
+    lengths: Mapping[str, LengthInput]
+
+    def at(self, model: onnx.ModelProto, dimensions: Mapping[str, int]) -> Mapping[str, Array]:
+        """Return the values at a binding of the dimensions, by which the model's shapes are numbers."""
+        return {**length_values(model, self.lengths, partial(size_of, dimensions=dimensions)), **self.values}
+
+    def numbers(self, dimensions: Mapping[str, int]) -> dict[str, int | None]:
+        """Return the length that an input holds, the largest of several."""
+        size = partial(size_of, dimensions=dimensions)
+        return {
+            name: longest(self.values[name]) if name in self.values else length.value(size)
+            for name, length in self.lengths.items()
+        }
+
+
 def _graphs(
-    model: onnx.ModelProto, used: Mapping[str, int], unbound: tuple[str, ...], values: Mapping[str, Array]
+    model: onnx.ModelProto, used: Mapping[str, int], unbound: tuple[str, ...], given: _Given
 ) -> tuple[Graph, Graph | None, OperandValues]:
     write_out_defaults(model)
     if not unbound:
-        region, exact, bounds = _infer(model, used, values, Learned())
-        return _graph(region, exact), _graph(region, bounds) if bounds else None, _operand_values(region, exact)
+        region, exact, bounds = _infer(model, used, given, Learned())
+        numbers = _lengths(region, exact, given, used)
+        largest = _graph(region, bounds, numbers) if bounds else None
+        return _graph(region, exact, numbers), largest, _operand_values(region, exact)
     learned = Learned(read_region(model.graph))
     samples: list[Sample] = []
     bounded: list[Sample | None] = []
+    lengths: list[Mapping[str, int | None]] = []
     operands: OperandValues = {}
     for sample in sample_bindings(unbound):
-        region, exact, bounds = _infer(_copy(model), {**used, **sample}, values, learned)
+        region, exact, bounds = _infer(_copy(model), {**used, **sample}, given, learned)
         if not samples:
             learned.keep(exact, bounds)
             operands = _operand_values(region, exact)
+        lengths.append(_lengths(region, exact, given, {**used, **sample}))
         samples.append((exact.different(region), exact.bodies))
         bounded.append((bounds.different(region), bounds.bodies) if bounds and learned.has_bounds else None)
         operands = {name: value for name, value in operands.items() if whole_numbers(exact.values.find(name)) == value}
     del learned, exact, bounds  # free memory for the graphs
     evaluation.forget()
-    exact_fit = with_symbols(samples, unbound)
+    exact_fit, numbers = with_symbols(samples, unbound), numbers_with_symbols(lengths, unbound)
+    graph = with_values(to_graph(region, *exact_fit), numbers)
     if not any(bounded):
-        return to_graph(region, *exact_fit), None, operands
+        return graph, None, operands
     bounds_fit = with_symbols([bound or exact for bound, exact in zip(bounded, samples, strict=True)], unbound)
-    return to_graph(region, *exact_fit), to_graph(region, *bounds_fit), operands
+    return graph, with_values(to_graph(region, *bounds_fit), numbers), operands
 
 
 def _operand_values(region: Region, inference: InferenceState) -> OperandValues:
@@ -128,8 +166,16 @@ def _operand_values(region: Region, inference: InferenceState) -> OperandValues:
     return operand_values(nodes, inference.values.find)
 
 
-def _graph(region: Region, inference: InferenceState) -> Graph:
-    return to_graph(region, inference.types, inference.bodies)
+def _lengths(
+    region: Region, inference: InferenceState, given: _Given, dimensions: Mapping[str, int]
+) -> dict[str, int | None]:
+    nodes = (node for part in region.walk() for node in part.nodes)
+    operands = {name: longest(inference.values.find(name)) for name in length_operands(nodes)}
+    return {**operands, **given.numbers(dimensions)}
+
+
+def _graph(region: Region, inference: InferenceState, numbers: Mapping[str, Count | None]) -> Graph:
+    return with_values(to_graph(region, inference.types, inference.bodies), numbers)
 
 
 def _copy(model: onnx.ModelProto) -> onnx.ModelProto:
@@ -141,10 +187,10 @@ def _copy(model: onnx.ModelProto) -> onnx.ModelProto:
 def _infer(
     model: onnx.ModelProto,
     dimensions: Mapping[str, int],
-    values: Mapping[str, Array],
+    given: _Given,
     learned: Learned,
 ) -> tuple[Region, InferenceState, InferenceState | None]:
     bind_all(model, dimensions)
-    region, exact = infer_model(model, values, learned)
+    region, exact = infer_model(model, given.at(model, dimensions), learned)
     has_unknowns = learned.has_bounds and (learned.bounds is not None or exact.has_unknowns(region))
     return region, exact, infer_bounds(region, exact, learned) if has_unknowns else None

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import onnx
 
-from common.errors import PipelineError
-from common.names import quoted, shown
+from common.messages.errors import PipelineError
+from common.messages.names import quoted, shown
 
 # Exceptions that ONNX raises about an invalid graph or node.
 INVALID = (onnx.shape_inference.InferenceError, onnx.checker.ValidationError, RuntimeError, ValueError)

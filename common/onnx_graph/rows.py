@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from common.graph import Count, Graph, is_symbolic
+from common.graphs.graph import Count, Graph, is_symbolic
 from common.onnx_graph.attributes import reported_attributes, window
 from common.onnx_graph.counts import NodeCount
 from common.onnx_graph.load import LoadedModel
@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from common.table_rows import OpEdgesRow, OpMetricsRow, Shape
 
 
-def metrics_row(model: LoadedModel, count: NodeCount) -> OpMetricsRow:
+def metrics_row(model: LoadedModel, count: NodeCount, part: str = "") -> OpMetricsRow:
+    """Return the row of a node; ``part`` is the part of a generative model that it belongs to."""
     graph, node, gemm = model.graph, count.node, count.work.gemm
     outputs = [graph.tensors[name] for name in node.outputs if name]
     macs, flops, moved = (count.figure(name) for name in ("macs", "flops", "bytes"))
@@ -26,6 +27,7 @@ def metrics_row(model: LoadedModel, count: NodeCount) -> OpMetricsRow:
         "op_type": node.op_type,
         "domain": node.domain,
         "body": node.body,
+        "model_part": part,
         "execution_count": number(count.execution_count),
         "dtype": outputs[0].dtype if outputs else "",
         "input_shapes": [_dims(graph.tensors[name].shape) if name else None for name in node.inputs],
@@ -40,6 +42,7 @@ def metrics_row(model: LoadedModel, count: NodeCount) -> OpMetricsRow:
         "n_count": number(gemm.n) if gemm else None,
         "macs": number(macs),
         "flops": number(flops),
+        "dequantized_weight_count": number(count.figure("dequantized")),
         "weight_bytes": number(weights),
         "input_bytes": number(read),
         "output_bytes": number(written),

@@ -100,7 +100,7 @@ def disturbances(series: Iterable[RunSeries], events: Sequence[OsEvent]) -> list
 def _of_series(series: RunSeries, events: Sequence[OsEvent]) -> list[tuple[float, Disturbance]]:
     """Return the slow runs of a series, each with its start.
 
-    The other runs may be a million. They are gone through one by one, and only for the time that they lost.
+    There may be a million other runs. Only the time that each of them lost is computed.
     """
     is_slow = series.latencies_us > slow_limit_us(series.latencies_us)
     if not is_slow.any():
@@ -176,7 +176,7 @@ def _explain(run: Run, near: RunEvents, excess_us: float, usual: _Usual, is_trac
 
 
 def _cause(near: RunEvents, competitor: Competitor | None, share: float, is_traced: bool) -> Cause:
-    """Return the cause of an excess: first a competitor that was recorded, then what only counts show."""
+    """Return the cause of an excess: a recorded competitor, or else a cause that counts show."""
     if competitor is not None and share >= LEAST_EXPLAINED_SHARE:
         return "own_thread" if competitor.is_own else "other_process"
     if near.stolen_us > 0:

@@ -1,8 +1,8 @@
 """The interface of recorders of operating-system events, and the events themselves.
 
 A recorder is a ``with`` block around the runs. It has no thread of its own, which would be one more disturbance.
-Instead, the caller calls :meth:`EventRecorder.drain_if_due`, and the recorder then reads the pending events. Where a
-run is timed meanwhile, the recorder is one that parses late.
+Instead, the caller calls :meth:`EventRecorder.drain_if_due`, and the recorder then reads the pending events. If a run
+may be timed meanwhile, use a recorder that parses the events later.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from math import exp, hypot, log, prod
 
-from common.configuration import Constant, IntervalPoint
+from common.files.configuration import Constant, IntervalPoint
 
 GIVEN = "given"
 MODELLED = "modelled"

@@ -16,8 +16,8 @@ from itertools import product
 
 import numpy as np
 
-from common.configuration import IntervalPoint
-from common.errors import PipelineError, UnusableValueError
+from common.files.configuration import IntervalPoint
+from common.messages.errors import PipelineError, UnusableValueError
 from common.power.bounded_value import GIVEN, MODELLED, BoundedValue
 from common.power.energy_model import EnergyModel
 from common.power.node_energy import DynamicEnergy, NodeWork, Vector, dynamic_energy, fill_unknown
@@ -52,7 +52,7 @@ class RunEnergy:
     Attributes:
         total: the energy in µJ; None if it is unknown.
         division: energy of each node by cause; NaN throughout if no node's work is known.
-        unknown: positions of the nodes whose work is not fully known. They are given the mean power of the others.
+        unknown: positions of the nodes whose work is not fully known. They get the mean power of the other nodes.
         expected_closure: range of closure factors that the intervals of the coefficients allow.
     """
 
@@ -126,7 +126,7 @@ def run_energy(
     static_power: BoundedValue | None,
     average_power: BoundedValue | None,
 ) -> RunEnergy:
-    """Return the energy of one run and of each node in it; a node has none without both powers.
+    """Return the energy of one run and of each node in it; without both powers, nodes have no energy.
 
     Args:
         works: every executed node and the gap.

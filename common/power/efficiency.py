@@ -5,16 +5,16 @@ Joules per inference is the reciprocal of inferences per joule; "watts per infer
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from common.configuration import Constant
+from common.files.configuration import Constant
 from common.power.bounded_value import BoundedValue, value_at
 from common.power.energy_model import CostFactors
 
 if TYPE_CHECKING:
-    from common.table_rows import EfficiencyDocument
+    from common.table_rows import EfficiencyDocument, PhaseWorkRow
 
 UJ_PER_J = 1e6
 US_PER_S = 1e6
@@ -73,12 +73,19 @@ def efficiency(whole: WholeRun, host: Host, million: MillionInferences) -> Effic
         "joules_per_inference_j": value_at(joules, "likely"),
         "joules_per_inference_low_j": value_at(joules, "low"),
         "joules_per_inference_high_j": value_at(joules, "high"),
+        "joules_per_token_j": None,
         "inferences_per_joule": ratio(1.0, value_at(joules, "likely")),
         "efficiency_flop_per_s_per_w": ratio(whole.flops, value_at(joules, "likely")),
         "million_inferences_gco2e": value_at(million.gco2e, "likely"),
         "million_inferences_energy_usd": value_at(million.energy_usd, "likely"),
         "million_inferences_host_usd": million.host_usd.likely,
     }
+
+
+def joules_per_token(efficiency: EfficiencyDocument, phase: Sequence[PhaseWorkRow]) -> float | None:
+    """Return the energy of a run over the tokens that it takes; None for a model without phases."""
+    tokens = phase[0]["new_token_count"] if phase else None
+    return ratio(efficiency["joules_per_inference_j"], tokens)
 
 
 def ratio(numerator: float | None, denominator: float | None) -> float | None:

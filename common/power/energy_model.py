@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from common.configuration import Constant, Section
-from common.errors import UnusableValueError
-from common.names import quoted
+from common.files.configuration import Constant, Section
+from common.messages.errors import UnusableValueError
+from common.messages.names import quoted
 
 MEMORY_LEVELS = ("last_level_cache", "dram")
 

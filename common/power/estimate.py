@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from common.configuration import Constant, IntervalPoint
-from common.names import listed
+from common.files.configuration import Constant, IntervalPoint
+from common.messages.names import listed
 from common.power.bounded_value import MODELLED, BoundedValue, independent_sum, value_at
 from common.power.division import RunEnergy, run_energy
 from common.power.efficiency import Host, MillionInferences, WholeRun, efficiency, million_inferences

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from common.errors import UnusableValueError
-from common.names import shown
+from common.messages.errors import UnusableValueError
+from common.messages.names import shown
 from common.power.bounded_value import MODELLED, BoundedValue, independent_product, independent_sum
 from common.power.processor_law import ProcessorLaw
 from common.power.processors import (

@@ -23,9 +23,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from common.configuration import IntervalPoint
+from common.files.configuration import IntervalPoint
+from common.graphs.sums import total
 from common.power.energy_model import MEMORY_LEVELS, EnergyModel
-from common.sums import total
 
 UJ_PER_PJ = 1e-6
 Vector = NDArray[np.float64]

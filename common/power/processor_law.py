@@ -1,6 +1,7 @@
-"""The law of a processor's power: shares of its thermal design power (TDP), and what its memory draws.
+"""The model of a processor's power: shares of its thermal design power (TDP), and the power of its memory.
 
-configs/processors.yaml holds it. The shape over the cores in use is the Teads curve, less its idle.
+configs/processors.yaml has its figures. Over the cores in use, the power has the shape of the Teads curve, less its
+idle power.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from common.configuration import Constant, Section
+from common.files.configuration import Constant, Section
 
 MAKERS = ("intel", "amd")
 KINDS = ("server", "client")
@@ -18,7 +19,7 @@ KINDS = ("server", "client")
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """Server processors of one generation: what CPUID says of them, and their TDP per hardware thread in W."""
+    """Server processors of one generation: their figures of CPUID, and their TDP per hardware thread in W."""
 
     name: str
     maker: str
@@ -31,10 +32,10 @@ class ProcessorLaw:
     """Shares of TDP, and the power of memory.
 
     Attributes:
-        full_load_share: all cores at work. Its ends, over its likely value, are the interval at any load.
+        full_load_share: share of TDP with all cores in use. Its relative interval holds at any load.
         busy_points: pairs of a share of the cores in use and the share of the range from idle to full load.
-        idle_share: idle packages, by maker and kind: ``intel_server``.
-        dram_pj_per_byte: a byte between memory and package.
+        idle_share: share of TDP of an idle package, by maker and kind: ``intel_server``.
+        dram_pj_per_byte: energy of a byte between memory and package.
         families: server processors by generation.
     """
 

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from common.errors import ConfigurationError, UnusableValueError
-from common.names import did_you_mean, quoted
-from common.small_file import small_text
+from common.files.small_file import small_text
+from common.messages.errors import ConfigurationError, UnusableValueError
+from common.messages.names import did_you_mean, quoted
 
 PROCESSORS = Path(__file__).resolve().parents[2] / "configs" / "processors.csv"
 COLUMNS = ("processor", "tdp_w", "threads", "source", "date")

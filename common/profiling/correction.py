@@ -8,10 +8,10 @@ from pathlib import Path
 
 import numpy as np
 
-from common.errors import PipelineError
-from common.graph import Graph
+from common.graphs.graph import Graph
 from common.latency.dependence import Samples
 from common.latency.statistics import summary
+from common.messages.errors import PipelineError
 from common.profiling.overhead import DOMINATED_BELOW, Overhead, OverheadClass, OverheadCost, estimate
 from common.profiling.runs.measurement import Measurement
 from common.profiling.trace.reader import NodeTrace, Trace

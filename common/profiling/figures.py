@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from common.graph import Graph
-from common.host_doubts import NO_STEADY_STATE
+from common.graphs.graph import Graph
 from common.latency.sessions import with_sessions
 from common.latency.statistics import counts_for_limits, figures, with_quarters
+from common.messages.host_doubts import NO_STEADY_STATE
 from common.profiling.correction import NodeLatency
 from common.profiling.runs.measurement import Measurement
 from common.profiling.trace.utilization import node_utilization, peak_resident_bytes, run_utilization

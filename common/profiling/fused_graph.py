@@ -16,11 +16,11 @@ import numpy.typing as npt
 import onnx
 from onnx import helper
 
-from common.errors import PipelineError
+from common.messages.errors import PipelineError
 from common.profiling.trace.reader import NodeTrace, Trace
-from common.runtime.provider_table import compiles
-from common.runtime.providers import AssignedNode, assigned_nodes
-from common.runtime.session import GIVEN_GRAPH, Session
+from common.runtime.providers.provider_check import AssignedNode, assigned_nodes
+from common.runtime.providers.provider_table import compiles
+from common.runtime.sessions.session import GIVEN_GRAPH, Session
 
 NUMBER = re.compile(r"(\d+)$")  # the runtime numbers the parts of one session at the end of their names
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from common.host_doubts import NO_STEADY_STATE, instabilities
 from common.latency.statistics import QUANTILES
+from common.messages.host_doubts import NO_STEADY_STATE, instabilities
 from common.profiling.correction import NodeLatency
 from common.profiling.runs.loop import TRACE_EVENT_LIMIT
 from common.profiling.runs.measurement import SessionRuns

@@ -35,7 +35,7 @@ from onnx import TensorProto, helper, numpy_helper
 from common.latency.dependence import Samples
 from common.profiling.trace.reader import read_trace
 from common.runtime.inputs.values import Feeds
-from common.runtime.session import Session, SessionSettings, create_session, run
+from common.runtime.sessions.session import Session, SessionSettings, create_session, run
 
 LENGTH = 16  # k
 WARMUP_ROUNDS = 3

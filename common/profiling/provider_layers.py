@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from common.errors import PipelineError
-from common.graph import Graph
+from common.graphs.graph import Graph
+from common.messages.errors import PipelineError
 from common.profiling.fused_graph import write_static
 from common.runtime.inputs.values import Feeds, operands
-from common.runtime.openvino_layers import LayerCounters, OpenVino, ProviderLayer, count_layers, find_openvino
-from common.runtime.provider_table import OPENVINO, compiles, find_provider
-from common.runtime.session import GIVEN_GRAPH, SessionSettings, create_session, run
+from common.runtime.providers.openvino_layers import LayerCounters, OpenVino, ProviderLayer, count_layers, find_openvino
+from common.runtime.providers.provider_table import OPENVINO, compiles, find_provider
+from common.runtime.sessions.session import GIVEN_GRAPH, SessionSettings, create_session, run
 
 if TYPE_CHECKING:
     from common.table_rows import ProviderLayersRow

@@ -16,10 +16,10 @@ from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from common.errors import PipelineError, UnusableValueError
-from common.graph import Graph, Node
+from common.graphs.graph import Graph, Node
+from common.latency.profiled_runs import figures_without_own_runs, profiled_run_rows
 from common.latency.slow_runs import leading_slow_runs
-from common.latency.statistics import FIGURES, Estimate, estimate_columns
+from common.messages.errors import PipelineError, UnusableValueError
 from common.profiling.correction import NodeLatency, traced_input_counts
 from common.profiling.trace.events import RUNTIME_CUT
 from common.profiling.trace.nesting import Bodies
@@ -250,28 +250,15 @@ def recorded_latencies(recording: Recording, input_counts: Mapping[str, int]) ->
 
 def recording_figures(recording: Recording, latencies: Sequence[NodeLatency]) -> LatencySummaryDocument:
     """Return the fields of latency_summary; those that need unprofiled runs are None."""
-    unknown = Estimate()
     figures = {
+        **figures_without_own_runs(),
         "provider": recording.provider,
-        "graph_optimization": None,
         "threads": recording.threads,
-        "sample_count": 0,
         "profiled_sample_count": recording.run_count,
-        "warmup_count": 0,
-        "steady_state": None,
-        "steady_start_index": None,
-        "session_creation_us": None,
-        "first_run_us": None,
-        **{column: value for name in FIGURES for column, value in estimate_columns(name, unknown).items()},
-        "min_us": None,
-        "max_us": None,
-        "counts_for_limits": {},
         "profiled_median_us": recording.median_us,
-        "profiling_overhead_fraction": None,
         "trace_total_us": sum(latency.raw_total_us for latency in latencies),
         "trace_event_count": recording.trace.event_count,
         **asdict(run_utilization(recording.trace, recording.warmup)),
-        "peak_resident_bytes": None,
         "matched_time_share": None,
         "matched_contraction_share": None,
         "matched_operation_share": None,
@@ -282,14 +269,4 @@ def recording_figures(recording: Recording, latencies: Sequence[NodeLatency]) ->
 def recorded_runs(recording: Recording) -> list[RunLatencyRow]:
     """Return the rows of run_latency: the ``model_run`` events, from the start of the first one."""
     trace = recording.trace
-    times = zip(trace.run_start_us, trace.run_duration_us, strict=True)
-    return [
-        {
-            "is_profiled": True,
-            "run_index": index,
-            "is_warmup": index < recording.warmup,
-            "start_us": start_us - trace.run_start_us[0],
-            "latency_us": duration_us,
-        }
-        for index, (start_us, duration_us) in enumerate(times)
-    ]
+    return profiled_run_rows(trace.run_start_us, trace.run_duration_us, recording.warmup)

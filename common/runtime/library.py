@@ -13,7 +13,7 @@ from collections.abc import Iterator
 
 import onnxruntime as ort
 
-from common import interrupts
+from common.process import interrupts
 
 __all__ = ["SILENT", "ort", "silenced"]
 SILENT = 4  # log level: the runtime also raises the errors that it logs, or writes them into the trace

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from common.errors import PipelineError
-from common.free_memory import free_bytes
-from common.graph import Graph, Node
-from common.operators import COPIES, POINTWISE, RESHAPES
+from common.graphs.graph import Graph, Node
+from common.graphs.operators import COPIES, POINTWISE, RESHAPES
+from common.messages.errors import PipelineError
+from common.process.free_memory import free_bytes
 
 WRITES_OVER = COPIES | POINTWISE | RESHAPES
 

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from common.errors import PipelineError
+from common.messages.errors import PipelineError
 from common.runtime.inputs.values import Feeds
-from common.runtime.provider_table import CPU, offered_providers
-from common.runtime.session import SessionSettings, create_session
-from common.runtime.stoppable import StoppableRuns
+from common.runtime.providers.provider_table import CPU, offered_providers
+from common.runtime.sessions.session import SessionSettings, create_session
+from common.runtime.sessions.stoppable import StoppableRuns
 
 if TYPE_CHECKING:
     from common.table_rows import ProviderComparisonRow

@@ -18,8 +18,8 @@ from typing import Any
 
 import numpy as np
 
-from common.errors import PipelineError
-from common.names import shown
+from common.messages.errors import PipelineError
+from common.messages.names import shown
 from common.runtime.inputs.values import Feeds
 
 PACKAGE = "onnxruntime_qnn"

@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 import onnxruntime_qnn
 
-from common.errors import PipelineError
+from common.messages.errors import PipelineError
 from common.runtime.library import SILENT, ort
-from common.runtime.provider_table import CPU, plug_in_devices
-from common.runtime.providers import assigned_nodes, require_assignment
+from common.runtime.providers.provider_check import assigned_nodes, require_assignment
+from common.runtime.providers.provider_table import CPU, plug_in_devices
 from common.runtime.qnn import FEEDS, PROFILE, RESULT, SPECIFICATION
-from common.runtime.session import reason_of
+from common.runtime.sessions.session import reason_of
 
 PROVIDER = "qnn"
 COMPILED = "EPContext"  # the operator that holds a compiled graph

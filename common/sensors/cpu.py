@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 
 import psutil
 
-from common.errors import PipelineError
+from common.messages.errors import PipelineError
 from common.sensors.sensor import SLOW_PERIOD_S, Clock, CounterSensor, GaugeSensor, Sample, Sensor
 
 Reading = TypeVar("Reading")

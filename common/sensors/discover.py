@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
-from common.errors import PipelineError
+from common.messages.errors import PipelineError
 from common.sensors.cpu import cpu_sensors
 from common.sensors.gpu.nvml import nvml_sensors
 from common.sensors.powercap import DEFAULT_ROOT, Zone, find_zones, powercap_sensors

@@ -8,8 +8,8 @@ from typing import Any
 
 import psutil
 
-from common.errors import PipelineError
-from common.host_doubts import BUSY
+from common.messages.errors import PipelineError
+from common.messages.host_doubts import BUSY
 from common.sensors.cpu import ask, passed_s
 
 LEAST_WORK_S = 0.2  # the system counts in steps of 10 ms per processor

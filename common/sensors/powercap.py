@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from common.errors import PipelineError
-from common.names import quoted
+from common.messages.errors import PipelineError
+from common.messages.names import quoted
 from common.sensors.sensor import Clock, CounterSensor, Sensor
 
 DEFAULT_ROOT = Path("/sys/class/powercap")

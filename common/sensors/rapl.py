@@ -14,7 +14,7 @@ import warnings
 from collections.abc import Callable, Iterable
 from types import ModuleType
 
-from common.errors import PipelineError
+from common.messages.errors import PipelineError
 from common.sensors.powercap import Zone
 from common.sensors.sensor import Clock, CounterSensor, Sensor
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Protocol
 
-from common.errors import PipelineError
+from common.messages.errors import PipelineError
 from common.sensors.quantities import POWER
 from common.sensors.sensor import Clock, Sample, Sensor
 

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol
 
-from common.errors import PipelineError
+from common.messages.errors import PipelineError
 from common.sensors.quantities import POWER
 
 Clock = Callable[[], float]

@@ -9,7 +9,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from common.names import printable
+from common.messages.names import printable
 from common.timeline.annotations import main_sources
 
 if TYPE_CHECKING:

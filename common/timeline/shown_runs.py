@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from statistics import median_low
 from typing import TYPE_CHECKING, TypeVar
 
-from common.errors import PipelineError
 from common.latency.run import NodeSpan
+from common.messages.errors import PipelineError
 
 if TYPE_CHECKING:
     from common.table_rows import RunLatencyRow
@@ -39,7 +39,7 @@ def chosen_runs(runs: Iterable[RunLatencyRow], *, every: bool) -> tuple[dict[int
 def choose_runs(latencies_us: Sequence[float], warmup_count: int, *, every: bool = False) -> dict[int, str]:
     """Return the first run, and the median and the slowest one after the warm-up, by index with their roles.
 
-    ``every`` returns all the others too, without a role.
+    With ``every``, all other runs follow, without a role.
 
     Raises:
         PipelineError: there is no run.
@@ -56,7 +56,7 @@ def choose_runs(latencies_us: Sequence[float], warmup_count: int, *, every: bool
 
 
 def few_node_events(shown: Sequence[Shown]) -> list[Shown]:
-    """Return the shown runs; of too many nodes, those of the median run alone, and if need be without its bodies."""
+    """Return the shown runs; if they have too many nodes, the median run alone, and if necessary without its bodies."""
     if event_count(shown) <= MOST_NODE_EVENTS:
         return [*shown]
     middle = [run for run in shown if "median" in run.role][:1] or shown[:1]
@@ -79,14 +79,14 @@ def _outermost(spans: Iterable[NodeSpan]) -> Iterator[NodeSpan]:
 
 
 def few(parts: Sequence[Part], time_us: Callable[[Part], float], shown: Intervals, most: int) -> list[Part]:
-    """Return all parts; where there are too many, those that begin within the shown intervals, the first ``most``."""
+    """Return all parts; if there are too many, the first ``most`` that begin within the shown intervals."""
     if len(parts) <= most:
         return [*parts]
     return [part for part in parts if any(start <= time_us(part) < end for start, end in shown)][:most]
 
 
 def left_out_notes(whole: Mapping[str, int], kept: Mapping[str, int]) -> list[str]:
-    """Return a note that says how many of what were left out; none where nothing was."""
+    """Return a note with the numbers and kinds of left-out parts; none if nothing was left out."""
     missing = (f"{whole[name] - count} of {whole[name]} {name}" for name, count in kept.items() if count < whole[name])
     text = ", ".join(missing)
     return [f"the timeline leaves out {text}: its file would be too large for a viewer"] if text else []

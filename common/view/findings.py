@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
-from common.names import printable
+from common.messages.names import printable
 from common.view.key_nodes import KeyNode, RankedRow, rank_nodes
 from common.view.marks import Marks
 from common.view.node_labels import labels_of

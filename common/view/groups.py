@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypedDict
 
-from common.host_doubts import EXPECTED_GAP_SHARE
+from common.messages.host_doubts import EXPECTED_GAP_SHARE
 from common.view.text import percent
 
 if TYPE_CHECKING:

@@ -13,8 +13,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, TypedDict, cast
 
-from common.names import printable
-from common.operators import (
+from common.graphs.operators import (
     CONTRACTIONS,
     COPIES,
     GELUS,
@@ -26,6 +25,7 @@ from common.operators import (
     SHAPE_CONSTANTS,
     SOFTMAX,
 )
+from common.messages.names import printable
 from common.view.text import numbered
 
 if TYPE_CHECKING:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from io import BytesIO
 
@@ -25,7 +26,7 @@ BLUE, VERMILLION, PURPLE, BLACK = "#0072B2", "#D55E00", "#CC79A7", "#000000"
 GREY, PALE = "#767676", "#DDDDDD"
 SIZE_IN = (11.0, 6.0)
 PNG_DOTS_PER_INCH = 130
-SMALLEST_POINTS, LINE_END = 6.0, 0.95  # of title and subtitle; the end as a share of the width
+SMALLEST_POINTS, LINE_END = 7.0, 0.95  # of title and subtitle; the end as a share of the width
 NUMBER_CLEARANCE_PX, NUMBER_LAYER = 15.0, 6  # of numbers beside marks
 LIST_ROWS = 30  # lines of text that the side column holds
 NO_MARKS = Marks()
@@ -57,11 +58,15 @@ def new_figure(title: str, subtitle: str = "") -> Figure:
 
 
 def _write_line(figure: Figure, y: float, text: str, points: float, **look: str) -> None:
-    """Write a line across the figure; a long one is set smaller, or it would end outside."""
-    line = figure.text(0.02, y, text, fontsize=points, va="top", **look)  # type: ignore[arg-type]
-    while points > SMALLEST_POINTS and line.get_window_extent().x1 > LINE_END * figure.bbox.width:
+    """Write a line across the figure; a long one is set smaller and then broken, or it would end outside."""
+    line, end = figure.text(0.02, y, text, fontsize=points, va="top", **look), LINE_END * figure.bbox.width  # type: ignore[arg-type]
+    while points > SMALLEST_POINTS and line.get_window_extent().x1 > end:
         points -= 0.5
         line.set_fontsize(points)
+    letters = len(text)
+    while line.get_window_extent().x1 > end:
+        letters -= 1
+        line.set_text("\n".join(textwrap.wrap(text, letters, max_lines=2, placeholder=" …")))
 
 
 def with_side_column(figure: Figure) -> tuple[Axes, Axes]:

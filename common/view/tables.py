@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from operator import itemgetter
 from typing import Generic, TypeVar
 
-from common.names import printable
+from common.messages.names import printable
 from common.view.html import html_table
 from common.view.text import WIDTH, text_table
 

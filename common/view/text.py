@@ -9,7 +9,7 @@ from itertools import chain, count
 
 import pandas as pd
 
-from common.names import printable, shorten
+from common.messages.names import printable, shorten
 
 WIDTH = 80
 PREFIXES = (

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Sequence, Set
 from dataclasses import dataclass
 from math import ceil
 
-from common import number_formats
 from common.fusion.border import BorderRole, BorderTensor
 from common.fusion.groups import Group
-from common.number_formats import FLOAT_FORMATS, PRECISION_BITS
-from common.operators import CONTROL_FLOW
-from common.source_graph import SourceGraph
+from common.graphs import number_formats
+from common.graphs.number_formats import FLOAT_FORMATS, PRECISION_BITS
+from common.graphs.operators import CONTROL_FLOW, PACKED_PRODUCTS
+from common.graphs.source_graph import SourceGraph
 from common.workload.host_cost import HostCost
 
 
@@ -93,11 +93,29 @@ def element_bits(dtype: str, precision: str) -> int:
     return PRECISION_BITS[precision] if dtype in FLOAT_FORMATS else number_formats.element_bits(dtype) or 8
 
 
-def bytes_by_role(tensors: Iterable[BorderTensor], precision: str) -> dict[BorderRole, int] | None:
-    """Return the bytes that cross a border on the card, by role; None where a size is unknown."""
+def scales(graph: SourceGraph) -> frozenset[str]:
+    """Return the constants that dequantize weights in blocks: they keep the format of the file on the card."""
+    return frozenset(
+        name
+        for node in graph.nodes.values()
+        if node.op_type in PACKED_PRODUCTS
+        for name in node.inputs
+        if name in graph.constants
+    )
+
+
+def bytes_by_role(
+    tensors: Iterable[BorderTensor], precision: str, kept: Set[str] = frozenset()
+) -> dict[BorderRole, int] | None:
+    """Return the bytes that cross a border on the card, by role; None where a size is unknown.
+
+    Args:
+        kept: tensors that have the bytes of the file.
+    """
     role_bytes: dict[BorderRole, int] = {"weight": 0, "read": 0, "write": 0}
     for tensor in tensors:
-        size = card_bytes(tensor.size_bytes, tensor.dtype, precision)
+        is_kept = tensor.tensor in kept
+        size = tensor.size_bytes if is_kept else card_bytes(tensor.size_bytes, tensor.dtype, precision)
         if size is None:
             return None
         role_bytes[tensor.role] += size

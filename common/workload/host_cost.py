@@ -11,9 +11,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from common.errors import UpstreamError
 from common.intervals import ThreePoint, combine
-from common.names import shown
+from common.messages.errors import UpstreamError
+from common.messages.names import shown
 
 if TYPE_CHECKING:
     from common.table_rows import EnergySummaryDocument, LatencySummaryDocument, OpLatencyRow

@@ -7,8 +7,8 @@ from math import prod
 from typing import TYPE_CHECKING, Any, cast
 
 from common.fusion.patterns import READ_AS, ROW_REDUCTIONS, ROWS
-from common.number_formats import stored_elements
-from common.operators import (
+from common.graphs.number_formats import stored_elements
+from common.graphs.operators import (
     ATTENTION,
     CONVOLUTION_WEIGHT,
     CONVOLUTIONS,
@@ -22,7 +22,7 @@ from common.operators import (
     SOFTMAX,
     TRANSPOSED_CONVOLUTIONS,
 )
-from common.source_graph import SourceGraph
+from common.graphs.source_graph import SourceGraph
 from common.workload.layers import Convolution, Layer, Matmul, Pointwise, Pooling, Rowwise
 
 if TYPE_CHECKING:
@@ -53,8 +53,10 @@ def _layers(row: OpMetricsRow, graph: SourceGraph) -> Layers:
 
 def _is_known(row: OpMetricsRow) -> bool:
     """Return whether every extent is a number above 0; an absent optional operand has no shape and needs none."""
-    present = [shape for shape in row["input_shapes"] if shape is not None]
-    shapes = [*present, *row["output_shapes"]]
+    read = row["input_shapes"]
+    if row["op_type"] in ATTENTION:
+        read = read[:3]  # a cache may be empty
+    shapes = [*(shape for shape in read if shape is not None), *row["output_shapes"]]
     return bool(row["output_shapes"]) and all(shape is not None and _are_sizes(shape) for shape in shapes)
 
 
@@ -179,25 +181,29 @@ def _element_count(graph: SourceGraph, tensor: str) -> int | None:
 
 
 def _attention(row: OpMetricsRow, graph: SourceGraph) -> Layers:
-    """Scores, softmax and values; None where the operator does more (a cache, projections of its own)."""
+    """Scores, softmax and values; None where the operator does more (projections of its own).
+
+    Queries that share keys are rows of one product (Ainslie et al. 2023, arXiv:2305.13245). The keys are those that are
+    counted: of a cache the valid ones, of a window its own.
+    """
     if row["op_type"] == "Attention" and row["domain"] == MICROSOFT:
         return None  # its second operand is the weight of its projections
-    query, key, value = (_shape(row, index) for index in range(3))
-    heads = _heads(row)
-    if query is None or key is None or value is None or heads is None or not row["macs"]:
+    query, value, heads = _shape(row, 0), _shape(row, 2), _heads(row)
+    if query is None or heads is None or not row["macs"] or not 3 <= len(query) == len(_results(row)[0]) <= 4:
         return None
-    if not 3 <= len(query) == len(key) == len(value) == len(_results(row)[0]) <= 4:
-        return None
-    apart = len(query) == 4
+    apart, groups = len(query) == 4, _key_heads(row, heads)
     batch, queries = query[0], query[2] if apart else query[1]
-    width = query[3] if apart else query[2] // heads
-    keys, value_width = key[-2], value[3] if apart else _results(row)[0][-1] // heads
-    products = batch * heads
-    scores = Matmul(queries, width, keys, products, has_weight=False)
-    values = Matmul(queries, keys, value_width, products, has_weight=False)
-    softmax = Rowwise("Softmax", products * queries, keys)
+    packed = 0 if _shape(row, 1) else 2 * groups  # the query holds the keys and the values as well
+    width = query[3] if apart else query[2] // (heads + packed)
+    value_width = value[3] if apart and value is not None and len(value) == 4 else _results(row)[0][-1] // heads
     passes = row.get("execution_count") or 1
-    return (scores, softmax, values) if passes * (scores.macs + values.macs) == row["macs"] else None
+    keys, rest = divmod(row["macs"], passes * batch * heads * queries * (width + value_width) or 1)
+    if rest or not keys or heads % groups:
+        return None
+    rows, products = queries * heads // groups, batch * groups
+    scores = Matmul(rows, width, keys, products, has_weight=False)
+    values = Matmul(rows, keys, value_width, products, has_weight=False)
+    return (scores, Rowwise("Softmax", products * rows, keys), values)
 
 
 def _heads(row: OpMetricsRow) -> int | None:
@@ -207,6 +213,15 @@ def _heads(row: OpMetricsRow) -> int | None:
         return query[1]
     heads = attributes.get("q_num_heads") or attributes.get("num_heads")
     return heads if _are_sizes([heads]) else None
+
+
+def _key_heads(row: OpMetricsRow, heads: int) -> int:
+    """Return the number of heads of the keys: the second of four axes, else an attribute, else that of the queries."""
+    query, key = _shape(row, 0), _shape(row, 1)
+    if query is not None and key is not None and len(query) == len(key) == 4:
+        return key[1]
+    groups = row["attributes"].get("kv_num_heads")
+    return groups if isinstance(groups, int) and groups > 0 else heads
 
 
 # --- rows -------------------------------------------------------------------------------------------------------------

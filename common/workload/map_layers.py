@@ -13,14 +13,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from common import number_formats
 from common.fusion.border import border, unfused_bytes
 from common.fusion.groups import Group, fuse
 from common.fusion.patterns import ROWS
-from common.names import shown
-from common.number_formats import stored_elements
-from common.operators import COPIES, POINTWISE, QUANTIZERS
-from common.source_graph import SourceGraph
+from common.graphs import number_formats
+from common.graphs.number_formats import stored_elements
+from common.graphs.operators import COPIES, POINTWISE, QUANTIZERS
+from common.graphs.source_graph import SourceGraph
+from common.messages.names import shown
 from common.workload.layer_rows import layers_by_node
 from common.workload.layers import Layer, Pooling, Rowwise
 from common.workload.loop_nests import LoopNest

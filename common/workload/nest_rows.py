@@ -6,11 +6,12 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from common import number_formats
-from common.errors import UpstreamError
-from common.names import shown
-from common.number_formats import stored_elements
-from common.source_graph import SourceGraph
+from common.graphs import number_formats
+from common.graphs.number_formats import stored_elements
+from common.graphs.operators import PACKED_PRODUCTS
+from common.graphs.source_graph import SourceGraph
+from common.messages.errors import UpstreamError
+from common.messages.names import shown
 from common.workload.layer_rows import layers_by_node
 from common.workload.layers import Convolution, Layer, Matmul
 from common.workload.loop_nests import LoopNest, nest_of
@@ -18,6 +19,7 @@ from common.workload.loop_nests import LoopNest, nest_of
 if TYPE_CHECKING:
     from common.table_rows import OpMetricsRow
 
+USUAL_PACKED_BITS = 4  # where MatMulNBits does not say them (ONNX Runtime, docs/ContribOperators.md)
 UNKNOWN_WIDTH_BITS = 8  # of an element type without a fixed width, which no contraction has
 
 
@@ -72,7 +74,8 @@ def _operand_bits(row: OpMetricsRow, graph: SourceGraph) -> dict[str, int]:
     variables = graph.variables(node) or node.inputs
     constants = [tensor for tensor in node.inputs if tensor in graph.constants]
     weight = max(constants, key=lambda tensor: graph.sizes[tensor] or 0) if constants else variables[-1]
-    packed = row["attributes"].get("bits")  # of weights that are stored packed in bytes
+    usual = USUAL_PACKED_BITS if row["op_type"] in PACKED_PRODUCTS else None
+    packed = row["attributes"].get("bits", usual)  # of weights that are stored packed in bytes
     return {
         "input": _bits(graph.dtypes[variables[0]]),
         "weight": packed if type(packed) is int and packed > 0 else _bits(graph.dtypes[weight]),

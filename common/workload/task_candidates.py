@@ -9,8 +9,8 @@ from common.fusion.border import border
 from common.fusion.chains import LONGEST_CHAIN, ChainStage, Holding, find_chains, hold
 from common.fusion.groups import Group
 from common.fusion.patterns import INDEX_TYPES, ROW_REDUCTIONS, ROWS
-from common.source_graph import SourceGraph
-from common.workload.flows import bytes_by_role, element_bits
+from common.graphs.source_graph import SourceGraph
+from common.workload.flows import bytes_by_role, element_bits, scales
 from common.workload.layers import Convolution, Layer, Matmul, Pointwise, Pooling, Rowwise, extents_of
 from common.workload.tasks import Task
 
@@ -50,11 +50,14 @@ def task_candidates(
 
     Source nodes in the bodies of loops and branches (``in_bodies``) stay on the host with their owner.
     """
-    unchained = [_group_candidate(graph, groups, layers, precision, in_bodies, index) for index in range(len(groups))]
+    kept = scales(graph)
+    unchained = [
+        _group_candidate(graph, groups, layers, precision, in_bodies, index, kept) for index in range(len(groups))
+    ]
     tasks = {index: candidate.task for index, candidate in enumerate(unchained) if candidate.task is not None}
     stages = {index: stage for index, task in tasks.items() if (stage := stage_of(task)) is not None}
     runs = find_chains(graph, groups, stages, longest_chain)
-    return [*unchained, *(_chain_candidate(graph, groups, tasks, stages, run) for run in runs)]
+    return [*unchained, *(_chain_candidate(graph, groups, tasks, stages, run, kept) for run in runs)]
 
 
 def _group_candidate(
@@ -64,10 +67,11 @@ def _group_candidate(
     precision: str,
     in_bodies: Set[str],
     index: int,
+    kept: Set[str],
 ) -> TaskCandidate:
     group, name = groups[index], f"I{index}"
     why_not = _why_not(graph, group, layers, in_bodies)
-    moved = None if why_not else bytes_by_role(border(graph, group.nodes), precision)
+    moved = None if why_not else bytes_by_role(border(graph, group.nodes), precision, kept)
     if moved is None:
         return TaskCandidate(
             name, group.kind, (index,), None, why_not or "the size of what it reads or writes is unknown"
@@ -165,11 +169,12 @@ def _chain_candidate(
     tasks: Mapping[int, Task],
     stages: Mapping[int, ChainStage],
     run: tuple[int, ...],
+    kept: Set[str],
 ) -> TaskCandidate:
     members, name = [tasks[index] for index in run], f"I{run[0]}-I{run[-1]}"
     precision = members[0].precision
     nodes = [node for index in run for node in groups[index].nodes]
-    moved = bytes_by_role(border(graph, nodes), precision)
+    moved = bytes_by_role(border(graph, nodes), precision, kept)
     if moved is None:
         return TaskCandidate(name, "chain", run, None, "the size of what it reads or writes is unknown")
     bits = element_bits(graph.dtypes[graph.nodes[groups[run[0]].nodes[-1]].outputs[0]], precision)

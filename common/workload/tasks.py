@@ -12,6 +12,31 @@ from common.workload.layers import Convolution, Layer, Matmul, Pointwise, Poolin
 
 
 @dataclass(frozen=True, slots=True)
+class KeptBytes:
+    """Activations of a task that are in a memory on the chip before or after its call, and so cross no border.
+
+    Attributes:
+        operand: of what its product, window or rows read.
+        beside: of the other activations that it reads, such as a residual.
+        written: of what it writes.
+    """
+
+    operand: int = 0
+    beside: int = 0
+    written: int = 0
+
+    @property
+    def read(self) -> int:
+        return self.operand + self.beside
+
+    def times(self, count: int) -> KeptBytes:
+        return KeptBytes(count * self.operand, count * self.beside, count * self.written)
+
+
+NOTHING_KEPT = KeptBytes()
+
+
+@dataclass(frozen=True, slots=True)
 class Task:
     """One fused group at the number format of the kernel.
 
@@ -25,6 +50,7 @@ class Task:
         written_bytes: activations that leave.
         on_chip_bytes: bytes that it holds on the chip besides the buffers of the engine: for a chain, the rows between
             its layers and, if it goes through them more than once, their weights.
+        kept: what of its activations stays on the chip between calls.
     """
 
     name: str
@@ -35,6 +61,7 @@ class Task:
     read_bytes: int
     written_bytes: int
     on_chip_bytes: int = 0
+    kept: KeptBytes = NOTHING_KEPT
 
     @property
     def nameless(self) -> Task:
@@ -58,6 +85,7 @@ def batched(task: Task, count: int) -> Task:
         layers=tuple(batched_layer(layer, count) for layer in task.layers),
         read_bytes=count * task.read_bytes,
         written_bytes=count * task.written_bytes,
+        kept=task.kept.times(count),
     )
 
 

@@ -9,10 +9,10 @@ from typing import Literal
 
 from common.fusion.border import BorderTensor, border, total_bytes, unfused_bytes
 from common.fusion.groups import Group
-from common.graph import GAP
+from common.graphs.graph import GAP
+from common.graphs.source_graph import SourceGraph
+from common.graphs.sums import total
 from common.intervals import ThreePoint
-from common.source_graph import SourceGraph
-from common.sums import total
 from common.workload.flows import executed_order, tensor_flows
 from common.workload.host_cost import ExecutedCost, HostCost, HostTotals, SourceWork, divide_over_groups, divided_run
 from common.workload.layers import Layer

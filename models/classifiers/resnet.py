@@ -33,9 +33,9 @@ def build_resnet18(*, seed: int = 0, batch: Dim = "N", image: int = 224, has_wei
     return classifier(builder, x, "fc", channels, (batch, 3, image, image))
 
 
-def build_resnet50(*, seed: int = 0, batch: Dim = "N", image: int = 224) -> onnx.ModelProto:
+def build_resnet50(*, seed: int = 0, batch: Dim = "N", image: int = 224, has_weights: bool = True) -> onnx.ModelProto:
     """Build the model: ``input`` float32 (batch, 3, image, image) to ``output`` float32 (batch, 1000)."""
-    builder = GraphBuilder("resnet50", seed=seed)
+    builder = GraphBuilder("resnet50", seed=seed, has_weights=has_weights)
     x = builder.node("MaxPool", [_stem(builder)], "maxpool", kernel_shape=[3, 3], pads=[1] * 4, strides=[2, 2])
     x, channels = _stages(builder, x, STAGES_50, _bottleneck, EXPANSION)
     x = builder.node("Flatten", [builder.node("GlobalAveragePool", [x], "avgpool")], "", axis=1)

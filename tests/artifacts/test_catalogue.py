@@ -13,7 +13,7 @@ from common.artifacts.generated.describe import describe, describe_all, describe
 from common.artifacts.generated.metrics import EXPORTED, describe_metrics, exported_columns
 from common.artifacts.stages import STAGES, WRITER
 from common.latency.steady_state import Kind
-from common.metric_names import metric_name
+from common.metrics.metric_names import metric_name
 from common.os_events.disturbance import Cause
 from common.os_events.events import EventKind
 from tests.support.paths import ROOT
@@ -31,7 +31,7 @@ UNITLESS = {
     "value",
     "instructions_per_cycle",
 }
-UNITLESS |= {"thread_id", "other_process_id", "crowding_process_id", "npu_op_id", "soc_model", "max_error"}
+UNITLESS |= {"thread_id", "other_process_id", "crowding_process_id", "npu_op_id", "token_id", "soc_model", "max_error"}
 UNITLESS |= {"seed"}
 UNITLESS |= {"adjusted_p_value", "cliffs_delta", "baseline_value", "candidate_value", "information_value"}
 UNITLESS |= {"figure_value", "history_run", "level_p_value", "level_value"}
@@ -39,7 +39,7 @@ UNITLESS |= {"m", "k", "n"}  # the extents of a matrix product, by the names tha
 
 
 def test_every_column_is_used():
-    assert set(COLUMNS) - USED == {"dimensions"}  # kept for tables of variants, which no stage of today writes
+    assert set(COLUMNS) == USED
 
 
 @pytest.mark.slow
@@ -139,7 +139,8 @@ def test_keys_come_first_and_are_never_empty():
 def test_forms_and_suffixes_agree():
     for artifact in ARTIFACTS.values():
         suffix = {"table": ".csv", "document": ".json"}.get(artifact.form)
-        assert suffix is None or artifact.file == f"{artifact.name}{suffix}"
+        stem = "precision" if artifact.name == "format_precision" else artifact.name  # <precision> is a flag
+        assert suffix is None or artifact.file == f"{stem}{suffix}"
         assert bool(artifact.columns) == bool(suffix)
 
 

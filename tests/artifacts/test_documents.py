@@ -10,7 +10,7 @@ import pytest
 from common.artifacts.checks import documents
 from common.artifacts.checks.documents import require_document
 from common.artifacts.columns import Column
-from common.errors import PipelineError
+from common.messages.errors import PipelineError
 from tests.support.paths import ROOT
 
 FIELDS = {

@@ -19,7 +19,7 @@ from common.artifacts.journal import JOURNAL, LOCK, STAGING, settle, tidy
 from common.artifacts.provenance import Provenance
 from common.artifacts.stages import STAGES
 from common.artifacts.transaction import Transaction
-from common.errors import PipelineError, UpstreamError
+from common.messages.errors import PipelineError, UpstreamError
 from tests.support.dag_tables import write_executed
 from tests.support.paths import ROOT
 from tests.support.stored_tables import MERGE, edges, store

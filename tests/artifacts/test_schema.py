@@ -7,7 +7,7 @@ import pytest
 from common.artifacts.catalogue import ARTIFACTS, Artifact
 from common.artifacts.checks.schema import conform, decode_cells, encode_cells, schema
 from common.artifacts.columns import Column
-from common.errors import PipelineError
+from common.messages.errors import PipelineError
 
 
 def edges(**changes):

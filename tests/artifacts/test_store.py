@@ -31,7 +31,7 @@ from common.artifacts.provenance import (
 )
 from common.artifacts.stages import WRITER
 from common.artifacts.transaction import RESERVED_BYTES, RESERVED_BYTES_PER_ROW
-from common.errors import PipelineError, UpstreamError
+from common.messages.errors import PipelineError, UpstreamError
 from tests.support.paths import ROOT
 from tests.support.stored_tables import MERGE, PATH, PROFILE, edges, store
 
@@ -332,7 +332,7 @@ def test_a_disk_that_takes_not_one_byte(tmp_path):
     """Not even the lock can be written: one line, and no second attempt when the file is closed."""
     script = (
         "import resource, signal; from pathlib import Path; from common.artifacts.provenance import Provenance;"
-        "from common.artifacts.transaction import Transaction; from common.errors import PipelineError\n"
+        "from common.artifacts.transaction import Transaction; from common.messages.errors import PipelineError\n"
         "signal.signal(signal.SIGXFSZ, signal.SIG_IGN); resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))\n"
         f"try:\n with Transaction(Path({str(tmp_path)!r}), Provenance('04_critical_path.py', '')): pass\n"
         "except PipelineError as error: print(error)"
@@ -367,7 +367,7 @@ def test_a_folder_that_may_not_be_searched(tmp_path):
     program = f"""
 from pathlib import Path
 from common.artifacts.folder import is_there
-from common.errors import PipelineError
+from common.messages.errors import PipelineError
 from tests.support.stored_tables import edges, store
 def write():
     with store(Path({str(tmp_path / "out")!r})).writing():

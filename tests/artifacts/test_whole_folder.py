@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from common.artifacts.whole_folder import LISTING, whole_folder
-from common.errors import PipelineError
+from common.messages.errors import PipelineError
 
 
 def write(folder, **texts):

@@ -10,7 +10,7 @@ from common.attribution.contraction_check import (
     macs_in_run,
     require_agreement,
 )
-from common.errors import PipelineError
+from common.messages.errors import PipelineError
 
 
 def node(name, source=(), executed=0, *, padding="", time_us=1.0, has_other_sources=False, open_count=0):

@@ -1,7 +1,7 @@
 """Source nodes of executed nodes, from the two graphs without counts."""
 
 from common.attribution.ownership import computed_sources
-from common.graph import Graph, Node, Tensor
+from common.graphs.graph import Graph, Node, Tensor
 
 
 def graph(*nodes, weights=()):

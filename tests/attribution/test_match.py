@@ -7,8 +7,8 @@ import pytest
 from common.artifacts.columns import COLUMNS
 from common.attribution.match import Rule, match_nodes
 from common.attribution.ownership import attribute, layout_owners, owned_sources
-from common.graph import Graph, Node
-from common.source_graph import SourceGraph
+from common.graphs.graph import Graph, Node
+from common.graphs.source_graph import SourceGraph
 
 CONSTANTS = {"w", "scale", "w2"}
 

@@ -14,7 +14,7 @@ from common.artifacts.provenance import Provenance
 from common.artifacts.transaction import Transaction
 from common.attribution.ownership import Attribution
 from common.attribution.roofline_rows import require_whole, roofline_rows
-from common.errors import PipelineError
+from common.messages.errors import PipelineError
 from common.roofline import given_roofs
 
 NOTHING = SimpleNamespace(macs=0, flops=0, weight_bytes=0, input_bytes=0, output_bytes=0)

@@ -6,9 +6,9 @@ import pytest
 
 from common.artifacts.columns import COLUMNS
 from common.bottlenecks.rules import Condition, read_rules
-from common.configuration import TRUST, Section
-from common.errors import ConfigurationError
-from common.yaml_file import load_yaml
+from common.files.configuration import TRUST, Section
+from common.files.yaml_file import load_yaml
+from common.messages.errors import ConfigurationError
 from tests.support.bottleneck_tables import FILE
 
 THRESHOLD = {"above": 3, "source": "by hand", "trust": "assumed"}

@@ -13,8 +13,8 @@ import pytest
 from common import cli
 from common.artifacts.journal import STAGING
 from common.cli import models, streams
-from common.errors import CommandLineError, ConfigurationError, PipelineError, UpstreamError
-from common.interrupts import INTERRUPTED
+from common.messages.errors import CommandLineError, ConfigurationError, PipelineError, UpstreamError
+from common.process.interrupts import INTERRUPTED
 from tests.support.command_lines import run_stage
 from tests.support.dag_tables import write_executed
 from tests.support.paths import ROOT
@@ -434,7 +434,7 @@ PROGRAM = """
 import sys
 sys.argv = ["09_example.py", *sys.argv[1:]]
 from common import cli
-from common.errors import PipelineError, UpstreamError
+from common.messages.errors import PipelineError, UpstreamError
 
 def main(argv=None):
     {body}
@@ -474,7 +474,9 @@ def test_exit_codes(body, code, stderr):
     assert (ran.returncode, ran.stdout, ran.stderr) == (code, "", stderr)
 
 
-ENDS = "import atexit, threading; from common import interrupts; atexit.register(print, 'the interpreter ends'); "
+ENDS = (
+    "import atexit, threading; from common.process import interrupts; atexit.register(print, 'the interpreter ends'); "
+)
 SOLVER = "solver = threading.Thread(target=threading.Event().wait, daemon=True); solver.start(); "
 
 

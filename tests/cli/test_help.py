@@ -8,8 +8,8 @@ import shutil
 import pytest
 
 from common.artifacts.stages import STAGES
-from common.cli import flags
-from common.cli.help_text import MOST_COLUMNS, MOST_LINES, wrapped
+from common.cli.flags import flag_types
+from common.cli.texts.help_text import MOST_COLUMNS, MOST_LINES, wrapped
 from tests.support.paths import ROOT
 
 SCRIPTS = sorted(script for script in STAGES if script.endswith(".py"))
@@ -71,8 +71,8 @@ def test_a_default_can_be_given_on_the_command_line(script):
     ("text", "seconds"), [("50ms", 0.05), ("2s", 2.0), ("1m", 60.0), ("90s", 90.0), ("1h", 3600.0), ("1.5s", 1.5)]
 )
 def test_a_duration_is_written_as_it_is_read(text, seconds):
-    assert flags.duration_text(seconds) == text
-    assert flags.duration(text) == seconds
+    assert flag_types.duration_text(seconds) == text
+    assert flag_types.duration(text) == seconds
 
 
 def test_a_default_of_zero_is_shown():

@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from common import cli, interrupts
+from common import cli
 from common.cli import streams
+from common.process import interrupts
 from tests.support.command_lines import run_program
 from tests.support.paths import ROOT
 from tests.support.stored_tables import edges
@@ -49,7 +50,7 @@ def test_a_signal_amid_the_imports_ends_a_program_with_130_and_no_word(tmp_path,
 def test_a_signal_that_is_ignored_stays_ignored():
     """As under nohup, or in a background job."""
     program = (
-        "import os, signal\nfrom common import interrupts\nsignal.signal(signal.SIGHUP, signal.SIG_IGN)\n"
+        "import os, signal\nfrom common.process import interrupts\nsignal.signal(signal.SIGHUP, signal.SIG_IGN)\n"
         "for install in (interrupts.end_at_once, interrupts.raise_interrupt):\n"
         "    install()\n    os.kill(os.getpid(), signal.SIGHUP)\n"
         "with interrupts.Deferred():\n    os.kill(os.getpid(), signal.SIGHUP)\nprint('done')"
@@ -144,7 +145,8 @@ def test_a_failure_that_a_signal_caused_is_an_interruption(tmp_path, monkeypatch
 
 AMID_THE_END = """
 import os, signal
-from common import cli, interrupts
+from common import cli
+from common.process import interrupts
 install = interrupts._install
 def install_and_interrupt(handler):
     install(handler)
@@ -170,7 +172,7 @@ def test_a_signal_while_an_object_is_finalized_still_interrupts(number):
     """Python prints and drops what a finalizer raises."""
     code = f"""
 import os, sys, time
-from common import interrupts
+from common.process import interrupts
 class Finalized:
     def __del__(self):
         os.kill(os.getpid(), {int(number)})
@@ -191,7 +193,7 @@ except KeyboardInterrupt:
 def test_a_signal_amid_the_shutdown_of_the_interpreter_keeps_the_exit_code(number, code):
     """Python drops its handlers before it destroys the modules, whose last object sends the signal."""
     program = (
-        "import os, sys\nfrom common import interrupts\ninterrupts.end_at_once()\n"
+        "import os, sys\nfrom common.process import interrupts\ninterrupts.end_at_once()\n"
         f"class Last:\n    def __del__(self, kill=os.kill, me=os.getpid()):\n        kill(me, {int(number)})\n"
         f"last = Last()\ninterrupts.end_at_once({code})\nsys.exit({code})"
     )

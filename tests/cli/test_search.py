@@ -7,8 +7,9 @@ import sys
 
 import pytest
 
-from common import cli, interrupts
+from common import cli
 from common.cli import search, streams
+from common.process import interrupts
 
 
 class Settings:

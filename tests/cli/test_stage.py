@@ -10,8 +10,9 @@ import pytest
 
 from common import cli
 from common.artifacts.stages import STAGES
-from common.cli import streams, wording
-from common.errors import (
+from common.cli import streams
+from common.cli.texts import wording
+from common.messages.errors import (
     CommandLineError,
     PipelineError,
     UnboundDimensionsError,
@@ -151,6 +152,8 @@ DENIALS = [
     (ImportError("no module", name="pandas"), "pandas: cannot be imported (no module); "),
     (OSError(5, "Input/output error", "a.csv"), "a.csv: the system denies it (Input/output error)"),
     (OSError(24, "Too many open files"), "this host: the system denies it (Too many open files)"),
+    (RuntimeError("can't start new thread"), "this host: the system denies it (can't start new thread)"),
+    (RuntimeError("can't allocate read lock"), "this host: the system denies it (can't allocate read lock)"),
 ]
 
 

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from common import startup
+from common.process import startup
 from tests.support.paths import ROOT
 
 SCRIPTS = sorted(path.name for path in ROOT.glob("[0-9][0-9]_*.py"))
@@ -35,7 +35,7 @@ def test_a_python_without_the_packages_gets_one_line(words):
 def test_a_python_that_is_too_old_gets_one_line():
     program = (
         "import sys; sys.version_info = (3, 8, 10, 'final', 0); sys.argv = ['01_profile_onnx.py']\n"
-        "from common import startup; startup.begin(); print('began')"
+        "from common.process import startup; startup.begin(); print('began')"
     )
     ran = started(sys.executable, "-c", program)
     assert (ran.returncode, ran.stdout) == (1, "")
@@ -43,7 +43,16 @@ def test_a_python_that_is_too_old_gets_one_line():
     assert len(ran.stderr.splitlines()) == 1
 
 
-@pytest.mark.parametrize("name", [*SCRIPTS, "common/__init__.py", "common/startup.py", "common/interrupts.py"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        *SCRIPTS,
+        "common/__init__.py",
+        "common/process/__init__.py",
+        "common/process/startup.py",
+        "common/process/interrupts.py",
+    ],
+)
 def test_an_old_python_can_read_what_it_meets_first(name):
     """Python reads a whole file before it runs a line of it."""
     ast.parse((ROOT / name).read_text(encoding="utf-8"), feature_version=EARLIEST_SYNTAX)
@@ -54,7 +63,7 @@ def test_an_old_python_can_read_what_it_meets_first(name):
     [((), "make .venv/.ready"), (("bin/python",), ".venv/bin/python 01_profile_onnx.py"), (None, "rm .venv/.ready")],
 )
 def test_the_way_out_is_that_of_the_environment_that_is_there(tmp_path, monkeypatch, made, way_out):
-    monkeypatch.setattr(startup, "__file__", str(tmp_path / "common" / "startup.py"))
+    monkeypatch.setattr(startup, "__file__", str(tmp_path / "common" / "process" / "startup.py"))
     monkeypatch.setattr(sys, "argv", ["01_profile_onnx.py"])
     for file in made or ():
         (tmp_path / ".venv" / file).parent.mkdir(parents=True)
@@ -83,7 +92,7 @@ def test_too_little_memory_for_the_packages_is_one_line(script):
 def test_a_package_that_finds_no_memory_is_one_line(text):
     """An error like that of pandas, which raises another one for the one that it met."""
     program = (
-        "from common import startup; startup.begin()\n"
+        "from common.process import startup; startup.begin()\n"
         f"try:\n    raise ImportError({text!r})\nexcept ImportError:\n    raise ImportError('numpy is missing')"
     )
     ran = started(sys.executable, "-c", program)

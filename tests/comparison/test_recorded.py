@@ -137,6 +137,19 @@ def test_a_plan_that_is_slower_fails_and_one_that_pays_more_does_not(before, aft
     assert [row["compared_figure"] for row in failures(rows, 0.05)] == failed
 
 
+def test_five_pairs_that_all_differ_alike_cannot_rule_out_chance():
+    """Of all signs of five pairs 2 in 32 are as extreme as these. Interval and noise floor alone would decide."""
+    before_us = [1009.0, 1013.0, 1019.0, 1021.0, 1031.0]
+    before, after = (
+        side(name, run_latency=[run(factor * one) for one in before_us])
+        for name, factor in (("one", 1.0), ("two", 1.2))
+    )
+    (row,) = comparison_rows([before], after, Question(0.05, is_paired=True))
+    assert row["difference_low_share"] > row["noise_floor_share"] > 0
+    assert row["adjusted_p_value"] == 2 / 32
+    assert (row["comparison_verdict"], row["verdict_reason"]) == ("undecided", "the test cannot rule out chance")
+
+
 def speedup(likely, verdict="pays", doubts=()):
     return {"objective": "energy", "verdict": verdict, "likely": likely, "doubts": list(doubts)}
 
@@ -202,3 +215,15 @@ def test_nodes_are_not_matched_by_name_where_one_side_alone_has_its_source_nodes
     rows = comparison_rows([unmapped], unmapped, Question(0.05))
     assert why_no_nodes(unmapped, unmapped, rows) == []
     assert "has no times of nodes" in why_no_nodes(mapped, side(), [])[0]
+
+
+def test_an_operator_type_that_one_side_executes_is_a_gain_or_a_loss():
+    runs = {"run_latency": [run(1009.0)] * 11}
+    old = side("one", **runs, op_latency=[op_latency("a", 50.0)])
+    other = {"origin": {"model_id": "n"}, "op_latency": [op_latency("b", 70.0) | {"op_type": "Gemm"}]}
+    rows = comparison_rows([old], side("two", **runs, **other), Question(0.05, is_across_models=True))
+    rows = [row for row in rows if row["compared_kind"] == "op_type"]
+    assert {row["compared_subject"]: (row["comparison_verdict"], row["verdict_reason"]) for row in rows} == {
+        "Conv": ("improved", "only the baseline executes it"),
+        "Gemm": ("regressed", "only the candidate executes it"),
+    }

@@ -18,7 +18,7 @@ from common.design_space.results.comparison import (
     require_budgets,
     with_front,
 )
-from common.errors import UnusableValueError
+from common.messages.errors import UnusableValueError
 
 COST = st.integers(0, 6).map(float)  # small, so that many are equal
 COSTS = st.lists(st.tuples(COST, COST, COST), max_size=25)

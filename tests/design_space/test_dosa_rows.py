@@ -9,7 +9,7 @@ from benchmarks import design_rows
 from common.design_space.__main__ import main
 from common.design_space.accelerator.hardware_files import load_hardware
 from common.design_space.mapping.dosa_rows import BATCH_ROWS, estimate, read_rows
-from common.errors import PipelineError
+from common.messages.errors import PipelineError
 from tests.support.paths import ROOT
 
 GEMMINI = load_hardware("gemmini", ROOT / "configs" / "hardware")

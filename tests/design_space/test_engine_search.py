@@ -6,15 +6,15 @@ import numpy as np
 import pytest
 
 from common.design_space.mapping.cost import cost
-from common.design_space.mapping.layer_by_layer import exact
-from common.design_space.mapping.mapping_problem import MappingProblem
 from common.design_space.mapping.mappings import parse_mappings
+from common.design_space.mapping.space.layer_by_layer import exact
+from common.design_space.mapping.space.mapping_problem import MappingProblem
 from common.design_space.mapping.traffic import Nests
 from common.design_space.search.engines import random_engine
 from common.design_space.search.engines.registry import PROPOSING, engine, is_installed
 from common.design_space.search.problem import UNFIT, losses
 from common.design_space.search.search import ModelPart, search
-from common.errors import UnusableValueError
+from common.messages.errors import UnusableValueError
 from common.workload.loop_nests import LoopNest
 from tests.support.small_layers import SMALL, TINY
 

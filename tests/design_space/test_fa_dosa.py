@@ -26,7 +26,7 @@ from common.design_space.fa_dosa import (
     parse_onnx_to_graph,
 )
 from common.design_space.fa_dosa.seed_accounting import ACTIVATED, seed_cost, seed_kernels
-from common.errors import PipelineError, UnusableValueError
+from common.messages.errors import PipelineError, UnusableValueError
 from models.__main__ import BUILDERS
 from tests.support.one_node import f32, i64, node_of, session_of
 from tests.support.paths import CONFIGS, ROOT

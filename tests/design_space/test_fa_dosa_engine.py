@@ -22,7 +22,7 @@ from common.design_space.search.fronts import best
 from common.design_space.search.settings import Search
 from common.design_space.single_buffer.fusion import fused_front
 from common.design_space.single_buffer.workload import FusedWorkload
-from common.errors import UnusableValueError
+from common.messages.errors import UnusableValueError
 from models.__main__ import BUILDERS
 from tests.support.command_lines import run_stage
 from tests.support.paths import CONFIGS

@@ -20,7 +20,7 @@ from common.design_space.single_buffer.bound import lower_bound
 from common.design_space.single_buffer.fusion import fused_front, group_front
 from common.design_space.single_buffer.group_tiles import group_tilings
 from common.design_space.single_buffer.nest_tiles import best_tiling
-from common.errors import UnusableValueError
+from common.messages.errors import UnusableValueError
 from common.workload.loop_nests import LoopNest
 from common.workload.map_layers import layer_graph
 from models.__main__ import BUILDERS

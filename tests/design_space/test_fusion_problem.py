@@ -12,7 +12,7 @@ from common.design_space.search.fronts import SupportedPoint, best, lower_left_h
 from common.design_space.search.search import ModelPart, search
 from common.design_space.single_buffer.fusion import fused_front
 from common.design_space.single_buffer.fusion_problem import TILINGS, FusionProblem
-from common.errors import UnusableValueError
+from common.messages.errors import UnusableValueError
 from common.workload.loop_nests import LoopNest
 from tests.support.layer_graphs import buffers, check_by_execution, check_room, conv_layer, graph_of, small_graphs
 

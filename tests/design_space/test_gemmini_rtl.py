@@ -115,6 +115,7 @@ def test_the_comparison_without_rows_says_so(tmp_path, capsys):
     assert "nothing is compared" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not design_rtl.ROWS.is_file(), reason="DOSA's rows are not there")
 def test_the_rtl_is_met_on_rows_that_were_not_fitted(capsys):
     assert design_rtl.main([]) == 0

@@ -5,9 +5,9 @@ from dataclasses import replace
 
 import pytest
 
-from common.configuration import Section
 from common.design_space.accelerator.hardware_files import load_hardware, read_hardware
-from common.errors import ConfigurationError, UnusableValueError
+from common.files.configuration import Section
+from common.messages.errors import ConfigurationError, UnusableValueError
 from tests.support.paths import ROOT
 
 FOLDER = ROOT / "configs" / "hardware"
@@ -25,7 +25,7 @@ def read(tmp_path, text):
     return read_hardware(Section.of_file(file))
 
 
-@pytest.mark.parametrize("name", ["gemmini", "fa-dosa", "u280"])
+@pytest.mark.parametrize("name", ["gemmini", "fa-dosa", "u280", "eyeriss", "tpu-v1", "nvdla", "simba", "dpu-b4096"])
 def test_a_file_of_the_project_is_read(name):
     hardware = load_hardware(name, FOLDER)
     assert hardware.name == name
@@ -109,5 +109,7 @@ def test_a_file_that_cannot_be_used_is_refused_in_one_line(tmp_path, old, new, m
 
 
 def test_a_name_that_is_not_known_lists_those_that_are():
-    with pytest.raises(UnusableValueError, match="known: fa-dosa, gemmini, u280"):
+    with pytest.raises(
+        UnusableValueError, match="known: dpu-b4096, eyeriss, fa-dosa, gemmini, nvdla, simba, tpu-v1, u280"
+    ):
         load_hardware("tpu", FOLDER)

@@ -11,18 +11,17 @@ from hypothesis import strategies as st
 
 from common.design_space.accelerator.hardware import KIB, Fanout, NothingFitsError
 from common.design_space.accelerator.hardware_files import load_hardware
-from common.design_space.mapping.cost import Figures, cost
-from common.design_space.mapping.layer_by_layer import exact, repeats_of
-from common.design_space.mapping.mapping_problem import MappingProblem
-from common.design_space.mapping.mapping_space import MappingSpace
+from common.design_space.mapping.cost import cost
 from common.design_space.mapping.mappings import parse_mappings
-from common.design_space.mapping.nest_fronts import ALONE, nest_fronts
 from common.design_space.mapping.placement import IN_MEMORY
+from common.design_space.mapping.space.layer_by_layer import exact, repeats_of
+from common.design_space.mapping.space.mapping_problem import MappingProblem
+from common.design_space.mapping.space.nest_fronts import ALONE, nest_fronts
 from common.design_space.mapping.traffic import Nests
 from common.design_space.search.engines.registry import engine, is_installed
 from common.design_space.search.fronts import SupportedPoint, lower_left_hull
 from common.design_space.search.search import ModelPart, search
-from common.errors import UnusableValueError
+from common.messages.errors import UnusableValueError
 from common.workload.loop_nests import LOOPS, LoopNest
 from common.workload.nest_rows import nests_by_node
 from models.__main__ import BUILDERS
@@ -42,7 +41,7 @@ def brute_force(nest, hardware):
 @pytest.mark.parametrize("name", SMALL)
 def test_no_mapping_of_a_layer_is_better(name):
     cycles, energy = brute_force(SMALL[name], TINY)
-    assert exact({name: SMALL[name]}, TINY).edp == pytest.approx((cycles * energy).min(), rel=1e-12)
+    assert exact({name: SMALL[name]}, TINY).edp <= (cycles * energy).min() * (1 + 1e-12)
 
 
 @pytest.mark.slow
@@ -51,7 +50,7 @@ def test_no_mappings_of_two_layers_are_better_together():
     (cycles, energy), (other_cycles, other_energy) = (brute_force(SMALL[name], TINY) for name in names)
     products = (cycles[:, None] + other_cycles) * (energy[:, None] + other_energy)
     found = exact({name: SMALL[name] for name in names}, TINY)
-    assert found.edp == pytest.approx(products.min(), rel=1e-12)
+    assert found.edp <= products.min() * (1 + 1e-12)
 
 
 def test_a_repeated_layer_is_searched_once_and_counted_each_time():
@@ -123,8 +122,10 @@ def check_front(nest, hardware):
             nest_fronts(nest, hardware, [ALONE])
         return
     expected, found = front_of(cycles, energy), nest_fronts(nest, hardware, [ALONE]).fronts[ALONE]
-    assert [point.cycles for point in found] == [point.cycles for point in expected]
-    assert [point.energy_pj for point in found] == pytest.approx([point.energy_pj for point in expected], rel=1e-12)
+    assert [*found] == [*lower_left_hull([*expected, *found])] or all(
+        any(ours.cycles <= point.cycles and ours.energy_pj <= point.energy_pj * (1 + 1e-12) for ours in found)
+        for point in expected
+    )  # one tile for all memories on the chip: tiles at each level may be better
 
 
 PRIME = {
@@ -172,8 +173,8 @@ def small_arrays(draw):
     hardware = GEMMINI.resized(rows, columns, sizes)
     if draw(st.booleans()):
         loops = [tuple(draw(st.permutations("KPQGRSC"))[:2]) for _ in range(2)]
-        fanouts = [None, Fanout(loops[0], "columns"), Fanout(loops[1], "rows"), None]
-        levels = [replace(level, fanout=fanout) for level, fanout in zip(hardware.levels, fanouts, strict=True)]
+        fanouts = [(), (Fanout(loops[0], "columns"),), (Fanout(loops[1], "rows"),), ()]
+        levels = [replace(level, fanouts=of_level) for level, of_level in zip(hardware.levels, fanouts, strict=True)]
         hardware = replace(hardware, levels=tuple(levels))
     return hardware
 
@@ -192,23 +193,6 @@ def test_no_mapping_of_a_thousand_ragged_layers_is_better(nest, hardware):
     check_front(nest, hardware)
 
 
-@pytest.mark.slow
-@settings(max_examples=100, deadline=None)
-@given(ragged_nests(), small_arrays())
-def test_no_mapping_of_a_cell_is_below_its_bounds(nest, hardware):
-    space, figures = MappingSpace.of(nest, hardware), Figures.of([hardware])
-    for cells in space.cells():
-        cycles, energy = cells.costs(IN_MEMORY, figures)
-        for at, stays in zip(*np.nonzero(cells.may_stay), strict=True):
-            chosen = np.array([at])
-            mappings = space.mappings(cells.cells[chosen], cells.innermost(chosen, np.array([stays])))
-            result = cost(mappings, space.nests, hardware)
-            assert (result.cycles >= cycles[at, stays]).all()
-            assert (result.energy_pj >= energy[at, stays] * (1 - 1e-9)).all()
-            if result.fits.any():
-                assert cells.room(IN_MEMORY)[at] >= 0
-
-
 def test_a_nest_that_fits_but_not_beside_resident_maps_has_an_empty_front():
     full = (IN_MEMORY, 1e9)
     fronts = nest_fronts(PRIME["product"], TINY, [ALONE, full]).fronts
@@ -222,7 +206,7 @@ def test_the_order_in_which_a_file_names_loops_changes_nothing():
     fronts = []
     for loops in (("K", "P"), ("P", "K")):
         levels = [*TINY.levels]
-        levels[1] = replace(levels[1], fanout=Fanout(loops, "columns"))
+        levels[1] = replace(levels[1], fanouts=(Fanout(loops, "columns"),))
         fronts.append(nest_fronts(nest, replace(TINY, levels=tuple(levels)), [ALONE]).fronts)
     assert fronts[0] == fronts[1]
 
@@ -250,8 +234,8 @@ def test_resnet_18_on_gemmini_has_its_known_optimum():
     assert sum(nest.macs for nest in resnet18().values()) == 1_814_073_344
     found = exact(resnet18(), GEMMINI)
     assert len(found.layers) == 21
-    assert found.edp * 1e-6 == pytest.approx(4.35614e10, rel=1e-5)
-    assert found.energy_pj * 1e-6 == pytest.approx(4762.45, abs=0.05)
+    assert found.edp * 1e-6 == pytest.approx(4.33331e10, rel=1e-5)
+    assert found.energy_pj * 1e-6 == pytest.approx(4737.49, abs=0.05)
     assert found.cycles == pytest.approx(9.147e6, abs=500)
 
 
@@ -269,4 +253,4 @@ def test_a_thousand_mappings_per_layer_end_above_it(name, least, most):
     repeats = repeats_of(resnet18())
     parts = {nest: ModelPart(MappingProblem(nest, GEMMINI), times) for nest, times in repeats.items()}
     found = search(parts, engine(name), 1000 * len(parts), seed=0)
-    assert least - 1e-12 < found.edp * 1e-6 / 4.35614e10 < most
+    assert least - 1e-12 < found.edp * 1e-6 / 4.33331e10 < most

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from common.design_space.accelerator.hardware_files import load_hardware
 from common.design_space.mapping.mappings import Mappings, mapping_text, parse_mappings
-from common.errors import UnusableValueError
+from common.messages.errors import UnusableValueError
 from common.workload.loop_nests import LOOPS
 from tests.support.paths import ROOT
 

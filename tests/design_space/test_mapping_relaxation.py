@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from common.design_space.mapping.arrays import torch_namespace
-from common.design_space.mapping.layer_by_layer import exact
-from common.design_space.mapping.mapping_problem import MappingProblem
+from common.design_space.mapping.space.layer_by_layer import exact
+from common.design_space.mapping.space.mapping_problem import MappingProblem
 from common.design_space.search.engines import gradient_engine
 from common.design_space.search.search import ModelPart, search
 from common.workload.loop_nests import LoopNest

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from common.design_space.accelerator.hardware_files import load_hardware
-from common.design_space.mapping import nest_fronts
-from common.design_space.mapping.layer_by_layer import exact
+from common.design_space.mapping.space import nest_fronts
+from common.design_space.mapping.space.layer_by_layer import exact
 from common.design_space.results import cache as result_cache
 from common.design_space.results.cache import FILE, ResultCache, key_of, remembered
 from common.design_space.results.content import text_of, value_of

@@ -18,7 +18,7 @@ from common.design_space.fa_dosa.seed_accounting import (
     seed_cost,
     seed_kernels,
 )
-from common.errors import UnusableValueError
+from common.messages.errors import UnusableValueError
 from models.__main__ import BUILDERS
 from tests.support.paths import CONFIGS
 from tests.support.source_tables import source_rows

@@ -10,7 +10,7 @@ from pytest import approx
 from common.design_space.accelerator.hardware_files import load_hardware
 from common.design_space.evaluation import DesignResults, evaluate
 from common.design_space.search.settings import HONEST, SEED, Search
-from common.errors import UnusableValueError
+from common.messages.errors import UnusableValueError
 from models.__main__ import BUILDERS
 from tests.support.paths import CONFIGS
 from tests.support.source_tables import source_rows

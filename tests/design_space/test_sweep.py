@@ -8,7 +8,7 @@ import pytest
 
 from common.design_space.accelerator.hardware_files import load_hardware
 from common.design_space.accelerator.sweep import designs
-from common.errors import UnusableValueError
+from common.messages.errors import UnusableValueError
 from tests.support.paths import CONFIGS
 
 GEMMINI = load_hardware("gemmini", CONFIGS / "hardware")

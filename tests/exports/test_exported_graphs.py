@@ -12,7 +12,7 @@ pytest.importorskip("transformers", reason="comes with requirements-torch.txt")
 
 import sympy
 
-from common.graph import Count, Graph
+from common.graphs.graph import Count, Graph
 from common.onnx_graph.load import load_model
 from common.onnx_graph.work import measure
 from tests.exports.architectures import ARCHITECTURES

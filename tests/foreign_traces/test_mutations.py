@@ -6,9 +6,9 @@ import random
 import onnx
 import pytest
 
-from common.errors import PipelineError
 from common.foreign_traces.programs import recognised
-from common.imported_profile import RecordedSession, imported_layers, imported_trace
+from common.measurements.imported_profile import RecordedSession, imported_layers, imported_trace
+from common.messages.errors import PipelineError
 from common.npu.report import Session, report_of
 from common.onnx_graph.load import load_model
 from models.small.tiny import build_tiny_cnn

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from common.errors import PipelineError
 from common.foreign_traces.openvino import read_openvino_counters
+from common.messages.errors import PipelineError
 
 DATA = Path(__file__).parent / "data" / "openvino"
 HEADER = "layerName;execStatus;layerType;execType;realTime (ms);cpuTime (ms)"

@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from common.errors import PipelineError
 from common.foreign_traces.layer_graph import layer_graph
 from common.foreign_traces.layers import Layer, LayerProfile
 from common.foreign_traces.matching import Matched
 from common.foreign_traces.owners import owners
+from common.messages.errors import PipelineError
 from tests.support.foreign_graphs import graph_of
 
 PROFILE = Path("profile")

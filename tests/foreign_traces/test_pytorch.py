@@ -8,10 +8,10 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from common.errors import PipelineError
 from common.foreign_traces.calls import read_pytorch_layers
 from common.foreign_traces.kineto import read_calls
 from common.foreign_traces.programs import recognised
+from common.messages.errors import PipelineError
 from common.onnx_graph.load import load_model
 from tests.support.foreign_graphs import graph_of
 

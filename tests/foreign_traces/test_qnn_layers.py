@@ -2,9 +2,9 @@
 
 import pytest
 
-from common.errors import PipelineError
 from common.foreign_traces.owners import owners
 from common.foreign_traces.qnn import read_qnn_layers
+from common.messages.errors import PipelineError
 from tests.support.foreign_graphs import graph_of
 from tests.support.npu_profiles import DATA, device_run, write_csv
 

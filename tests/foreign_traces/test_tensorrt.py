@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from common.errors import PipelineError
 from common.foreign_traces.owners import owners
 from common.foreign_traces.tensorrt import read_tensorrt_profile
+from common.messages.errors import PipelineError
 from tests.support.foreign_graphs import graph_of
 
 NAMES = (

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from benchmarks.odds_coverage import coverage, pair_outcomes, pairs
+from benchmarks.odds_coverage import array_outcomes, coverage, pair_outcomes, pairs
 
 
 def test_the_first_pair_by_hand():
@@ -21,3 +21,17 @@ def test_the_intervals_hold_as_many_published_gains_as_the_documents_say():
     half, four_fifths, nine_tenths = coverage(outcomes)
     assert len(outcomes) == 15
     assert [round(15 * share) for share in (half, four_fifths, nine_tenths)] == [12, 14, 14]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("serves", "families", "inside"),
+    [
+        ("network", {"chaidnn", "xdnn", "rmpe", "tensil"}, (10, 14, 15)),
+        ("product", {"autosa", "vitis-blas", "t2sp", "hpcc"}, (15, 18, 21)),
+    ],
+)
+def test_the_intervals_of_arrays_hold_as_many_as_the_documents_say(serves, families, inside):
+    outcomes = list(array_outcomes(serves))
+    assert {row.family for row in outcomes} == families
+    assert tuple(round(len(outcomes) * share) for share in coverage(outcomes)) == inside

@@ -2,10 +2,10 @@ from __future__ import annotations
 
 import pytest
 
-from common.errors import PipelineError, UpstreamError
 from common.fusion.groups import Group, fuse
-from common.graph import Edge
-from common.source_graph import EdgeBytes, SourceGraph, build
+from common.graphs.graph import Edge
+from common.graphs.source_graph import EdgeBytes, SourceGraph, build
+from common.messages.errors import PipelineError, UpstreamError
 from tests.support.fpga_tables import Model, resnet50
 from tests.support.fusion_graphs import attention, conv_block, gelu, layer_norm, random_model, residual_block
 

@@ -33,9 +33,18 @@ GOOD = {
     "20_load_interference.py": (*MODEL, "--with", "case.onnx", *LOAD),
     "21_loadgen_scenario.py": (*MODEL, *LOAD),
     "22_provider_comparison.py": (*MODEL, "--threads", "1"),
+    # No model of this campaign has a cache, so a good command line ends with one line as well.
+    "27_token_streams.py": (
+        *(*MODEL, "--rate", "20", "--duration", "100ms", "--input-tokens", "3", "--output-tokens", "2"),
+        *("--threads", "1"),
+    ),
+    "26_generation.py": (*MODEL, "--prompt", "3", "--tokens", "2", "--answers", "1", "--threads", "1"),
+    "28_precision.py": (*MODEL, "--random", "2", "--threads", "1"),
+    "29_board_arrays.py": ("--board", "ultra96", "--board-budget", "dsp=60"),
     "11_compare_runs.py": ("--baseline", "out"),
     "12_dashboard.py": (*MODEL, "--port", "0", "--threads", "1"),
     "15_paired_runs.py": ("--ab", "case.onnx", "case.onnx", *WORKLOADS[WORKLOAD], *PAIRS),
+    "30_try_mend.py": (*MODEL, *PAIRS),
     "16_run_history.py": ("--history", "runs.sqlite"),
     "17_record_run.py": ("--append-to", "runs.sqlite"),
     "23_overlay_estimate.py": ENGINE,

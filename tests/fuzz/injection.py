@@ -18,21 +18,34 @@ from pathlib import Path
 
 from common.artifacts.journal import JOURNAL, STAGING
 from tests.fuzz.configurations import GOOD, WORKLOAD
+from tests.fuzz.endpoint import started
 from tests.fuzz.faults import ERRORS, FAILING, FATAL, SIGNALS, STRACE, Fault, Outcome, run_with
-from tests.fuzz.oracle import DONE, FAILED, INTERRUPTED, digests, faults_of, leftovers, table_faults, unfinished
+from tests.fuzz.oracle import (
+    COMMAND_LINE,
+    DONE,
+    FAILED,
+    INTERRUPTED,
+    digests,
+    faults_of,
+    leftovers,
+    table_faults,
+    unfinished,
+)
 from tests.fuzz.pipeline import build_tables, in_child
 from tests.fuzz.programs import SCRIPTS, run_here
 from tests.fuzz.trial import NAMED, Trial
 
 MEASURING = ("00", "01", "10", "12", "14", "15", "18", "19", "20", "21", "22")
 ENDLESS = "01_profile_onnx.py"  # under strace: each read of the scheduler's trace is an event in it
+ENDPOINT = "25_load_endpoint.py"
+WITHOUT_CACHE = "26_generation.py"  # it refuses the model of this campaign, which has no cache
 CHANGING = frozenset(  # system calls of which each one matters
     ("write", "pwrite64", "rename", "fsync", "fdatasync", "mkdir", "unlink", "unlinkat", "rmdir", "flock", "ftruncate")
 )
 ALLOCATIONS = 300  # points of one stage: the first of them at each size of its number
 MOST_ALLOCATED = 3_000_000
 DENIED = ("memory: too little is free", "cannot be imported", "the system denies it")  # what has no path
-LOST = "os.PathLike object, not PosixPath"  # what open() then says
+LOST = ("os.PathLike object, not PosixPath", "Exception ignored in")  # what is said of an exception that is lost
 CPU_UNITS = 800
 
 
@@ -48,6 +61,7 @@ class Injection:
     def prepare(self, folder: Path, unit: float) -> None:
         """Run all stages once, keep what they import, and count their points."""
         self.source = folder / WORKLOAD
+        self.flags = {**GOOD, ENDPOINT: _at(started())} if ENDPOINT in self.scripts else GOOD
         in_child(build_tables, folder, (WORKLOAD,))
         os.chdir(self.source)
         in_child(_record)
@@ -57,9 +71,9 @@ class Injection:
             shutil.copytree(self.source, here, ignore=_hidden(script))
             os.chdir(here)
             if script[:2] not in MEASURING:  # a session would leave threads, and the forks have none
-                run_here(script, *GOOD[script])
+                run_here(script, *self.flags[script])
             traces = bool(STRACE) and script != ENDLESS
-            counted = run_with(None, CPU_UNITS * unit, script, *GOOD[script], counts_system_calls=traces)
+            counted = run_with(None, CPU_UNITS * unit, script, *self.flags[script], counts_system_calls=traces)
             self.points += [(script, fault) for fault in _points(script, counted, self.kinds)]
             os.chdir(folder)
             shutil.rmtree(here)
@@ -86,7 +100,7 @@ class Injection:
         """Let a stage meet its fault, and then run it again without one."""
         script, fault = self.points[trial.case % len(self.points)]
         shutil.copytree(self.source, trial.folder, dirs_exist_ok=True, ignore=_hidden(script))
-        command = (script, *GOOD[script])
+        command = (script, *self.flags[script])
         trial.tell(f"{' '.join(command)} meets {fault}")
         before = digests(trial.out)
         outcome = run_with(fault, CPU_UNITS * trial.unit, *command)
@@ -99,6 +113,11 @@ class Injection:
             trial.fail("next run", f"{script}: fails after {fault.kind} {fault.name}", text)
         elif left := leftovers(trial.out):
             trial.fail("leftovers", f"{script}: after the next run", str(left))
+
+
+def _at(address: str) -> tuple[str, ...]:
+    """The flags of a short load at an endpoint."""
+    return ("--endpoint", address, "--served-model", "double", "--rate", "50", "--duration", "100ms")
 
 
 def _hidden(script: str):
@@ -149,12 +168,14 @@ def _judge(trial: Trial, script: str, fault: Fault, outcome: Outcome, before: di
         if outcome.status != FATAL:  # else the harness itself met the fault
             trial.faults += unfinished(trial.out, script)
         return
-    if fault.kind == "allocation" and (ended.site.startswith("SystemError") or LOST in ended.trace):
+    lost = any(word in text for word in LOST for text in (ended.trace, ended.err))
+    if fault.kind == "allocation" and (lost or ended.site.startswith("SystemError")):
         return  # CPython or numpy lost the exception: a defect of theirs
     if fault.kind == "allocation" and ended.code == FAILED and not ended.err.strip():
         return  # among the first of a process: there is nothing yet that could say it
-    trial.faults += faults_of(ended, (*NAMED, *DENIED, "runs.sqlite"))
-    if fault.is_signal and ended.code not in (DONE, INTERRUPTED, None):
+    trial.faults += faults_of(ended, (*NAMED, *DENIED, "runs.sqlite", "http://"))
+    refused = (COMMAND_LINE,) if script == WITHOUT_CACHE else ()  # a signal that comes after its line changes nothing
+    if fault.is_signal and ended.code not in (DONE, INTERRUPTED, None, *refused):
         trial.fail("exit code", f"{where}: {ended.code} after a signal", ended.err)
     if ended.err.count("interrupted; ") > 1 or (ended.code == INTERRUPTED and not fault.is_signal):
         trial.fail("error lines", f"{where}: {ended.code}", ended.err)

@@ -12,19 +12,27 @@ from collections.abc import Callable, Sequence
 from contextlib import chdir, suppress
 from dataclasses import dataclass
 from functools import cache, partial
+from io import BytesIO
 from pathlib import Path
 
+import numpy as np
 import onnx
+from PIL import Image
 
 from common.artifacts import provenance
 from common.artifacts.folder import Folder
-from common.errors import PipelineError
+from common.cli.flags.settings_file import configured_bindings, configured_settings
+from common.files.yaml_file import load_yaml
 from common.foreign_traces.programs import recognised
-from common.graph import Graph
+from common.graphs.graph import Graph, Tensor
 from common.history.record import FigureName, Record
 from common.history.revision import Revision
 from common.history.store import RecordFile
-from common.imported_profile import RecordedSession, imported_layers
+from common.load.endpoint import by_http
+from common.load.endpoint.tensors import metadata_of, require_answers
+from common.load.requests.schedules import replay
+from common.measurements.imported_profile import RecordedSession, imported_layers
+from common.messages.errors import PipelineError
 from common.npu.op_trace import read_op_trace
 from common.npu.qhas import read_qhas
 from common.npu.qnn_csv import read_qnn_csv
@@ -36,10 +44,11 @@ from common.onnx_graph.reading.naming import traced_bodies
 from common.onnx_graph.reading.outline import annotated, outline
 from common.onnx_graph.rows import metrics_row
 from common.profiling.trace.reader import read_trace
-from common.yaml_file import load_yaml
-from tests.fuzz.programs import run_here
+from common.runtime.inputs.given import read_array, read_input
+from tests.fuzz.programs import module_of, run_here
 from tests.fuzz.protos import mutate
 from tests.fuzz.seed_models import seed_models
+from tests.support.endpoints import METADATA
 from tests.support.paths import ROOT
 
 LARGEST_SEED = 40_000  # bytes
@@ -184,6 +193,51 @@ def _configurations() -> list[bytes]:
     return [path.read_bytes() for path in files if path.stat().st_size < 10_000]
 
 
+def _read_settings(path: Path) -> None:
+    parser = module_of("02_shapes_flops_bytes.py").arguments()
+    configured_settings(path, parser, {action.dest for action in parser._actions})
+    configured_bindings(path, Path("resnet50-fp32.onnx"))
+
+
+# --- requests and their answers --------------------------------------------------------------------------------------
+
+IMAGE = Tensor("image", "float", 32, (1, 3, 5, 7), "input")
+
+
+def _answers() -> list[bytes]:
+    """An answer as text, one with its values after the JSON, and what an endpoint says of its model."""
+    output = {"name": "twice", "datatype": "FP32", "shape": [1, 3]}
+    by_text, by_bytes = {**output, "data": [0.0, 1.5, -2.0]}, {**output, "parameters": {"binary_data_size": 12}}
+    documents = [{"model_name": "double", "outputs": [each]} for each in (by_text, by_bytes)]
+    return [*(json.dumps(document).encode() for document in documents), json.dumps(METADATA).encode()]
+
+
+def _read_answer(path: Path) -> None:
+    """Read bytes as an answer with all that it can hold, and as metadata."""
+    content = path.read_bytes()
+    with suppress(PipelineError):
+        metadata_of(by_http.json_object(content))
+    end = content.rfind(b"}") + 1
+    name, answers = by_http.answers_of(content, str(end) if end < len(content) else None)
+    require_answers(metadata_of(METADATA), name, answers, 1)
+
+
+def _arrays() -> list[bytes]:
+    files = []
+    for array in (np.arange(6, dtype=np.float32).reshape(2, 3), np.array(["a", "b"])):
+        np.save(file := BytesIO(), array)
+        files.append(file.getvalue())
+    return files
+
+
+def _images() -> list[bytes]:
+    files = []
+    for form in ("PNG", "JPEG", "BMP"):
+        Image.new("RGB", (7, 5), (3, 5, 7)).save(file := BytesIO(), form)
+        files.append(file.getvalue())
+    return files
+
+
 READERS: dict[str, Reader] = {
     "models": Reader("m.onnx", _count, _models, mutated_model),
     "outlines": Reader("m.onnx", _annotate, _models, mutated_model),
@@ -199,4 +253,9 @@ READERS: dict[str, Reader] = {
     "sidecars": Reader("op_edges.meta.json", _read_sidecar, lambda: [_tables()["op_edges.meta.json"]]),
     "histories": Reader("runs.sqlite", _read_history, _history),
     "configurations": Reader("c.yaml", load_yaml, _configurations),
+    "settings": Reader("s.ini", _read_settings, lambda: [(ROOT / "configs/settings.ini").read_bytes()]),
+    "answers": Reader("answer", _read_answer, _answers),
+    "arrivals": Reader("arrivals.csv", replay, lambda: [b"s,tokens\n0.5,7\n1.25,11\n", b"# s\n3\n5.5\n"]),
+    "arrays": Reader("x.npy", lambda path: read_array(path, "x"), _arrays),
+    "images": Reader("x.png", partial(read_input, IMAGE), _images),
 }

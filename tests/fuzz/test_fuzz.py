@@ -11,7 +11,7 @@ import pytest
 
 from common.artifacts.provenance import sha256_of
 from common.design_space.results.cache import default_folder
-from common.errors import PipelineError
+from common.messages.errors import PipelineError
 from models.small.tiny import build_tiny_mlp
 from tests.fuzz.__main__ import settle_in
 from tests.fuzz.command_lines import CommandLines
@@ -161,9 +161,10 @@ def test_some_of_every_other_campaign(campaign, tmp_path):
 
 
 @pytest.mark.exhaustive
-def test_every_flag_with_every_kind_of_wrong_value(tmp_path):
+def test_flags_with_wrong_values(tmp_path):
+    """A third of them, which a fixed seed mixes: over all scripts, flags and kinds; `make fuzz` goes on."""
     campaign = CommandLines()
-    smoke(campaign, tmp_path, len(campaign.cases))
+    smoke(campaign, tmp_path, len(campaign.cases) // 3)
 
 
 @pytest.mark.slow

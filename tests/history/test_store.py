@@ -10,10 +10,10 @@ from dataclasses import replace
 
 import pytest
 
-from common.errors import PipelineError, UpstreamError
 from common.history.record import FigureName, Record
 from common.history.revision import Revision
 from common.history.store import APPLICATION, VERSION, RecordFile
+from common.messages.errors import PipelineError, UpstreamError
 
 NAME = FigureName("end_to_end", "p50_us", "")
 

@@ -23,32 +23,7 @@ SOURCES = [*SCRIPTS, *ROOM_FILES, *MODEL_FILES]
 
 DOORS = {"__init__", "__main__"}  # a room's __main__ counts as a script: it may bring rooms together
 # Every room may use these: the vocabulary that rooms talk in.
-SHARED = {
-    "code_version",
-    "configuration",
-    "errors",
-    "expressions",
-    "free_memory",
-    "graph",
-    "host_doubts",
-    "host_identity",
-    "ingest",
-    "interrupts",
-    "intervals",
-    "json_stream",
-    "match_gate",
-    "metric_names",
-    "metric_text",
-    "names",
-    "note_kinds",
-    "number_formats",
-    "operators",
-    "small_file",
-    "source_graph",
-    "startup",
-    "sums",
-    "yaml_file",
-}
+SHARED = {"files", "graphs", "intervals", "messages", "metrics", "process"}
 TYPES_ALONE = {"table_rows"}  # a stub, which knows nothing
 # A room's one-way ties to others. A new line here is a decision: say in docs/DESIGN.md why.
 TIES: dict[str, set[str]] = {
@@ -56,29 +31,23 @@ TIES: dict[str, set[str]] = {
     "cli": {"artifacts"},  # --describe prints the declarations
     "workload": {"fusion"},  # a task is a fused group
     "fpga": {"fusion", "roofline", "workload"},  # kernels compute the workload's tasks under the board's roof
+    # an array for a board has the resources of the board's kernels and the cost of the design space
+    "board_designs": {"design_space", "fpga", "fusion", "workload"},
     "bottlenecks": {"dag"},  # a gain is the critical path, evaluated again
     "foreign_traces": {"latency", "npu"},  # statistics of runs; QNN's own formats have their reader
+    # a decoder is a loaded model that sessions run, its tokens are a latency series, and lengths are those of requests
+    "generation": {"latency", "load", "onnx_graph", "runtime"},
+    "mending": {"onnx_graph", "runtime"},  # named nodes; sessions run a model and the mended one on the same inputs
+    "precision": {"onnx_graph", "runtime"},  # a loaded model in a format, which sessions run
     "profiling": {"runtime", "latency"},  # profiled sessions, timed as latency series
-    "timeline": {"latency"},  # spans of nodes are those of measured runs
+    # spans of nodes are those of measured runs, and their times are written on the model's graph
+    "timeline": {"latency", "onnx_graph"},
     "os_events": {"latency"},  # events are laid on runs
-    # what goes on around the runs, as one context; the mean power of a run from its samples
-    "observer": {"sensors", "os_events", "latency", "power"},
-    "imported_profile": {
-        "attribution",
-        "foreign_traces",
-        "onnx_graph",
-        "profiling",
-        "sensors",
-    },  # a foreign profile as a measurement's tables
-    "live_model": {"monitor", "onnx_graph", "profiling", "runtime"},  # a model with its work, as a dashboard runs it
-    # a measurement with what was observed around it, as tables
-    "measured_profile": {"observer", "onnx_graph", "profiled_nodes", "profiling", "runtime"},
-    # the sides of a comparison are measured in turn, on a host that may be busy
-    "paired_measurement": {
-        *("attribution", "comparison", "onnx_graph", "profiled_nodes", "profiling", "runtime", "sensors"),
+    # what several rooms measure together: each of its modules joins some of these
+    "measurements": {
+        *("attribution", "comparison", "foreign_traces", "latency", "monitor", "onnx_graph", "os_events", "power"),
+        *("profiling", "runtime", "sensors"),
     },
-    "viewer_files": {"onnx_graph", "timeline"},  # the times of nodes on the model's graph, beside the timelines
-    "profiled_nodes": {"onnx_graph", "profiling"},  # the nodes of a trace are those of the graph that ran
     "comparison": {"latency"},  # its series are those of measured runs
     "history": {"comparison", "latency"},  # a recorded run is a side of comparisons, and judged like one
     "design_space": {"fusion", "onnx_graph", "roofline", "workers", "workload"},  # fa_dosa parses a file itself
@@ -89,7 +58,7 @@ TIES: dict[str, set[str]] = {
 }
 # Who may import a package that is heavy, or is the subject of one room.
 ONLY_IN = {
-    "onnxruntime": {"runtime"},
+    "onnxruntime": {"precision", "runtime"},  # its tools for quantization
     "matplotlib": {"view"},
     "pandera": {"artifacts"},
     "networkx": {"dag"},
@@ -97,12 +66,13 @@ ONLY_IN = {
     "pyRAPL": {"sensors"},
     "pynvml": {"sensors"},
     "psutil": {"sensors", "os_events"},
-    "onnx": {"onnx_graph", "profiling", "runtime"},
-    "yaml": {"yaml_file"},
+    "onnx": {"mending", "onnx_graph", "precision", "profiling", "runtime"},
+    "yaml": {"files"},
     "ortools": {"fpga"},
-    "scipy": {"comparison", "fpga", "history", "latency"},  # tests that need no normality; bounds; Student's law
+    # tests that need no normality; bounds; Student's law; a knapsack
+    "scipy": {"comparison", "fpga", "history", "latency", "precision"},
     "torch": {"design_space"},
-    "prometheus_client": {"metric_text"},
+    "prometheus_client": {"metrics"},
     "onnxruntime_qnn": {"runtime"},
     **{name: {"load"} for name in ("mlperf_loadgen", "grpc", "tritonclient")},
     "cma": {"design_space"},
@@ -243,6 +213,7 @@ def test_a_room_knows_no_other_room(path):
     assert rooms_used(path) - {room} - SHARED - TYPES_ALONE - TIES.get(room, set()) == set()
 
 
+@pytest.mark.slow
 def test_of_the_design_space_only_the_interface_that_takes_a_file_reads_onnx():
     found = {
         path.parent.name for path in ROOM_FILES if room_of(path) == "design_space" if "onnx_graph" in rooms_used(path)
@@ -250,8 +221,10 @@ def test_of_the_design_space_only_the_interface_that_takes_a_file_reads_onnx():
     assert found == {"fa_dosa"}
 
 
+@pytest.mark.slow
 def test_what_all_rooms_share_knows_no_room():
-    assert {room for name in SHARED for room in rooms_used(ROOT / "common" / f"{name}.py")} <= SHARED | TYPES_ALONE
+    used = {room for path in ROOM_FILES if room_of(path) in SHARED for room in rooms_used(path)}
+    assert used <= SHARED | TYPES_ALONE
 
 
 @pytest.mark.slow
@@ -280,11 +253,13 @@ def test_nothing_reaches_up_to_a_script(path):
     assert "common" not in packages(path) or path in ROOM_FILES
 
 
+@pytest.mark.slow
 @each([path for path in SCRIPTS if not path.name.startswith("06_")])
 def test_no_stage_but_06_loads_matplotlib(path):
     assert not [identify(file) for file in reached(path) if "matplotlib" in packages(file)]
 
 
+@pytest.mark.slow
 @each([path for path in SCRIPTS if path.name[:2] in ("03", "04", "05", "06", "07")])
 def test_computed_stages_load_no_runtime(path):
     """They work on tables of machines where the runtime does not exist."""
@@ -298,6 +273,7 @@ def test_no_drawer_for_everything(path):
     assert not parts & {"utils", "util", "helpers", "helper", "misc", "tools", "common_utils"}
 
 
+@pytest.mark.slow
 def test_no_two_public_classes_have_one_name():
     names = [
         node.name

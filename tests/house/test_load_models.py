@@ -61,16 +61,18 @@ def test_without_loadgen_the_way_to_install_it(monkeypatch, capsys):
 
 
 def test_the_models_are_networks_of_their_papers(tmp_path):
-    """Parameters of MobileNet v1 (Howard et al. 2017, table 8: 4.2 million) and DeiT-Ti (Touvron et al. 2021: 5 M)."""
+    """Parameters of MobileNet v1 (Howard et al. 2017, table 8: 4.2 million), DeiT-Ti (Touvron et al. 2021: 5 M) and
+    SqueezeNet 1.1 (torchvision's table: 1,235,496)."""
     counts = {
         name: sum(int(np.prod(weight.dims)) for weight in build().graph.initializer)
         for name, build in load_models.BUILDERS.items()
     }
     assert counts["mobilenet-v1"] == pytest.approx(4.2e6, rel=0.02)
+    assert counts["squeezenet"] == pytest.approx(1_235_496, rel=0.001)
     assert counts["vit-ti16"] == pytest.approx(5.7e6, rel=0.02)
 
 
-def test_the_defaults_compare_two_models_at_three_rates():
+def test_the_defaults_compare_every_model_at_three_rates():
     options = load_models.arguments([])
     assert isinstance(options, argparse.Namespace)
-    assert len(options.models) == 2 and len(load_models.LOADS) == 3
+    assert options.models == [*load_models.BUILDERS] and len(load_models.LOADS) == 3

@@ -8,7 +8,7 @@ import onnx
 import pytest
 
 from benchmarks import loadgen, recorder
-from common.runtime.session import SessionSettings, create_session
+from common.runtime.sessions.session import SessionSettings, create_session
 from models.small.tiny import build_tiny_mlp
 
 

@@ -31,6 +31,7 @@ PRIMARY = {
     "10_load_test.py": "load_summary.json",
     "11_compare_runs.py": "comparison.csv",
     "15_paired_runs.py": "paired_comparison.csv",
+    "30_try_mend.py": "mend_trials.csv",
     "16_run_history.py": "run_history.csv",
     "17_record_run.py": "metrics.prom",
     "12_dashboard.py": "dashboard_summary.json",
@@ -44,6 +45,10 @@ PRIMARY = {
     "21_loadgen_scenario.py": "loadgen_summary.txt",
     "25_load_endpoint.py": "load_endpoint.json",
     "22_provider_comparison.py": "provider_comparison.csv",
+    "26_generation.py": "generation_summary.json",
+    "27_token_streams.py": "stream_summary.json",
+    "28_precision.py": "precision.csv",
+    "29_board_arrays.py": "design_engines.csv",
 }
 KERNEL_CONFIGS = ("systolic_rtl", "streaming", "dataflow", "card_energy", "replicas")
 VARIABLES = {
@@ -108,7 +113,7 @@ class Pipeline:
             self.write(script, STUB.format(stage=script[:2], table=table))
         for room in (
             "cli",
-            "graph",
+            "graphs/graph",
             "roofline",
             "dag",
             "view/text",
@@ -304,7 +309,7 @@ def test_a_switch_to_an_older_model_is_seen(pipeline: Pipeline) -> None:
         ("common/fpga/planning/plan.py", ["07", "09", "06"]),
         ("common/power/estimate.py", ["05", "07", "09", "06"]),
         ("common/view/profile/work_text.py", ["02", "03", "04", "05", "07", "09", "06"]),
-        ("common/graph.py", ["02", "03", "04", "05", "07", "09", "06"]),
+        ("common/graphs/graph.py", ["02", "03", "04", "05", "07", "09", "06"]),
         ("configs/energy.yaml", ["05", "07", "09", "06"]),
         ("configs/processors.yaml", ["05", "07", "09", "06"]),
         ("configs/processors.csv", ["05", "07", "09", "06"]),
@@ -490,6 +495,7 @@ def test_a_primary_table_is_written_by_its_stage() -> None:
         assert table in {ARTIFACTS[name].file for name in STAGES[script].writes}
 
 
+@pytest.mark.slow
 def test_computed_stages_depend_on_every_module_they_import() -> None:
     for script, found in prerequisites(ROOT).items():
         if not STAGES[script].is_measurement:
@@ -507,11 +513,29 @@ def test_measurements_depend_on_no_code() -> None:
 
 @pytest.mark.parametrize(("word", "hint"), [("MODLE=x.onnx", "did you mean MODEL? "), ("XYZQ=1", "")])
 def test_a_variable_that_make_does_not_know_is_refused(pipeline: Pipeline, word: str, hint: str) -> None:
-    (pipeline.folder / "common" / "names.py").write_bytes((ROOT / "common" / "names.py").read_bytes())
+    pipeline.write("common/messages/names.py", (ROOT / "common/messages/names.py").read_text(encoding="utf-8"))
     done = pipeline.call("run", word)
     assert done.returncode == 2
     name = word.partition("=")[0]
     assert f"{name}: no such variable; {hint}`make help` lists all" in done.stderr
+    assert not (pipeline.folder / "ran.log").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "name", "hint"),
+    [
+        (("rnu",), "rnu", "did you mean run"),
+        (("report", "TRACE=absent.json"), "absent.json", "`make help` lists all"),
+        (("run", "INPUT=x=absent.npy"), "absent.npy", "`make help` lists all"),
+    ],
+)
+def test_what_no_rule_makes_is_named(pipeline: Pipeline, words: tuple[str, ...], name: str, hint: str) -> None:
+    pipeline.write("common/messages/names.py", (ROOT / "common/messages/names.py").read_text(encoding="utf-8"))
+    (pipeline.folder / "m.onnx").touch()
+    done = pipeline.call(*words, "MODEL=m.onnx")
+    assert done.returncode == 2
+    assert f"{name}: no such target or file; {hint}" in done.stderr
+    assert "No rule to make target" not in done.stderr
     assert not (pipeline.folder / "ran.log").exists()
 
 

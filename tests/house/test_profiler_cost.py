@@ -23,7 +23,7 @@ from benchmarks.profiler_cost import (
     line,
     shown,
 )
-from common.runtime.session import SessionSettings
+from common.runtime.sessions.session import SessionSettings
 
 PADDED = {"pads": [1, 1, 1, 1]}
 

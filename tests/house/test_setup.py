@@ -66,6 +66,22 @@ def test_a_newer_release_of_a_locked_package_does_not_break_the_set_up(tmp_path:
     assert {path.name for path in installed.glob("*.dist-info")} == {"reader-1.0.dist-info", "parser-1.0.dist-info"}
 
 
+def test_a_set_up_does_not_clear_the_environment_of_another_checkout(tmp_path: Path) -> None:
+    """A new checkout has newer requirements, so its set-up would clear what its link leads to."""
+    elsewhere, checkout = tmp_path / "elsewhere", tmp_path / "checkout"
+    for folder in (elsewhere, checkout):
+        folder.mkdir()
+    (elsewhere / "kept").touch()
+    (checkout / ".venv").symlink_to(elsewhere)
+    for name in ("Makefile", "stages.mk", "requirements.txt"):
+        (checkout / name).write_bytes((ROOT / name).read_bytes())
+    command = ["make", "--silent", ".venv/.ready"]
+    done = subprocess.run(command, cwd=checkout, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert ".venv is a link, and its folder is not cleared" in done.stderr
+    assert [path.name for path in elsewhere.iterdir()] == ["kept"]
+
+
 def test_the_environment_lacks_nothing_that_a_package_of_it_requires() -> None:
     check = subprocess.run([sys.executable, "-m", "pip", "check"], capture_output=True, text=True, check=False)
     assert check.returncode == 0, check.stdout

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from benchmarks.series_laws import QueueLaw, exponential, in_phases
 from common.latency.dependence import Dependence, batch_variance, queue_factor
 from common.latency.statistics import figures, percentile
 
@@ -15,9 +16,9 @@ def autoregressive(random, count, phi):
     return np.array(values)
 
 
-def waits(random, count, load, service):
+def waits(random, count, load, service, gaps=None):
     """Latencies of a queue with one server, Poisson arrivals and mean service 1, by Lindley's recursion."""
-    gaps, wait, latencies = random.exponential(1 / load, count), 0.0, []
+    gaps, wait, latencies = random.exponential(1 / load, count) if gaps is None else gaps, 0.0, []
     for gap, taken in zip(gaps, service, strict=True):
         wait = max(0.0, wait - gap)
         wait += taken
@@ -62,8 +63,21 @@ def test_the_factor_of_a_queue_is_that_of_its_simulation(load):
     assert queue_factor(load, sample, sample) == pytest.approx(simulated, rel=0.3)
 
 
+@pytest.mark.slow
+def test_arrivals_in_phases_enter_the_factor_of_a_queue():
+    """As above. The gaps scatter as those of Poisson arrivals do, and their sums nearly four times as much."""
+    random, count = np.random.default_rng(9), 20_000
+    law = QueueLaw(exponential, in_phases)
+    runs = [law.draw(0.7, random, count).latencies for _ in range(200)]
+    simulated = np.var([run.mean() for run in runs], ddof=1) * count / np.concatenate(runs).var()
+    long = law.draw(0.7, random, 500_000)
+    assert queue_factor(0.7, long.service, long.gaps) == pytest.approx(simulated, rel=0.35)
+    shuffled = random.permutation(long.gaps)
+    assert queue_factor(0.7, long.service, shuffled) < simulated / 2
+
+
 def test_even_service_and_even_arrivals_halve_and_end_the_factor():
-    random, even = np.random.default_rng(4), np.ones(1000)
+    random, even = np.random.default_rng(4), np.ones(100_000)
     exponential = random.exponential(1.0, 100_000)
     whole = queue_factor(0.8, exponential, exponential)
     assert queue_factor(0.8, even, exponential) == pytest.approx(whole / 2, rel=0.02)
@@ -106,4 +120,21 @@ def test_a_busy_queue_of_few_requests_has_no_limit_of_its_tail():
     service = random.exponential(1.0, 1500)
     found = figures(waits(random, 1500, 0.85, service), queue_factor(0.85, service, random.exponential(1.0, 1500)))
     assert found["p99_us"] is not None
-    assert [found[f"{name}_high_us"] for name in ("p90", "p99", "jitter")] == [None] * 3
+    assert [found[f"{name}_high_us"] for name in ("p90", "p99")] == [None] * 2
+
+
+@pytest.mark.slow
+def test_mean_and_deviation_of_few_requests_of_a_busy_queue_have_limits_that_hold():
+    """M/M/1 at 85 %. Limits in some of the series only, chosen by what they show, held in a third of them."""
+    random, count, filling = np.random.default_rng(8), 1500, 2500
+    held = []
+    for _ in range(80):
+        service, gaps = random.exponential(1.0, count + filling), random.exponential(1 / 0.85, count + filling)
+        latencies = waits(random, count + filling, 0.85, service, gaps)[filling:]
+        own = service[filling:], gaps[filling:]
+        found = figures(latencies, queue_factor(min(0.999, own[0].sum() / own[1].sum()), *own))
+        if found["jitter_low_us"] is not None:  # else its servers hardly ever rested
+            held.append(
+                [found[f"{name}_low_us"] <= 1 / 0.15 <= found[f"{name}_high_us"] for name in ("mean", "jitter")]
+            )
+    assert len(held) >= 72 and np.mean(held, axis=0).min() >= 0.88

@@ -127,12 +127,15 @@ def test_neighbours_that_are_alike_widen_the_limits_of_the_mean():
 @pytest.mark.slow
 @pytest.mark.parametrize(("count", "phi", "least"), [(100, 0.0, 0.88), (1000, 0.5, 0.88)])
 def test_nine_limits_in_ten_hold(count, phi, least):
-    holds = np.zeros(4)
+    of_means, of_spreads = [], []
     for seed in range(200):
         noise = np.random.default_rng(seed).normal(size=count) * math.sqrt(1 - phi**2)
         mean, spread = mean_and_deviation(Dependence(autoregressive(noise, phi)))
-        holds += [mean.low <= 10, mean.high >= 10, spread.low <= 1, spread.high >= 1]
-    assert (holds / 200 >= least).all(), holds
+        of_means.append((mean.low <= 10, mean.high >= 10))
+        if spread.low is not None:  # one independent series in twenty looks dependent, and is then too short
+            of_spreads.append((spread.low <= 1, spread.high >= 1))
+    assert len(of_spreads) >= 170
+    assert min(*np.mean(of_means, axis=0), *np.mean(of_spreads, axis=0)) >= least
 
 
 def test_one_slow_run_does_not_take_the_limits_away():

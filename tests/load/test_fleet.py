@@ -14,7 +14,7 @@ from common.load import fleet
 from common.load.fleet import COLUMNS, Bound, ModelTask, tasks_of
 from common.load.requests.batching import BatchPolicy
 from common.load.requests.demand import Demand
-from common.runtime.session import SessionSettings
+from common.runtime.sessions.session import SessionSettings
 from models.__main__ import BUILDERS
 
 

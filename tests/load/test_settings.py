@@ -2,8 +2,8 @@
 
 import pytest
 
-from common.errors import UnusableValueError
 from common.load.settings import MOST_BATCH, checked
+from common.messages.errors import UnusableValueError
 
 
 def test_a_batch_that_no_call_could_compute_is_refused():

@@ -8,14 +8,14 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import numpy as np
 import pytest
 
-from common.errors import UnusableValueError
-from common.ingest import MOST_DURATIONS
 from common.load.generator.wall_clock import serve
 from common.load.requests.batching import BatchPolicy, BatchQueue
 from common.load.requests.load_record import FAILED, REJECTED, Log
 from common.load.requests.schedules import Arrivals
 from common.load.requests.sources import OpenLoop
 from common.load.telemetry import RATED, Dashboard, LoadDelta, TelemetryClient, dashboard_at
+from common.messages.errors import UnusableValueError
+from common.metrics.ingest import MOST_DURATIONS
 
 LONG_S = 60  # of waiting for an event that comes
 US = 1_000

@@ -16,7 +16,7 @@ from common.artifacts.folder import Folder
 from common.artifacts.frames import records
 from common.artifacts.provenance import Provenance
 from common.fusion.groups import fuse
-from common.source_graph import from_rows
+from common.graphs.source_graph import from_rows
 from common.workload.layer_rows import layers_by_node
 from common.workload.task_candidates import task_candidates
 from models.transformers.vision_encoder import build_tiny_vision_encoder, build_vision_encoder

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 from scipy.signal import lfilter
 
-from common.errors import PipelineError
 from common.latency import statistics
 from common.latency.statistics import QUANTILES, limit_ranks
+from common.messages.errors import PipelineError
 from common.monitor.history import History
 from common.monitor.store import LEVELS_S, MOST_POINTS, Store, kept_step
 from tests.support.paths import ROOT

@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from common.errors import PipelineError
+from common.messages.errors import PipelineError
 from common.monitor import continuous
 from common.monitor.continuous import MOST_FAILURES, ContinuousRuns, LiveModel
 from common.monitor.figures.alarms import Alarm, AlarmWatch

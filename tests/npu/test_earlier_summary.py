@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from common.errors import PipelineError
+from common.messages.errors import PipelineError
 from common.npu.earlier_summary import read_baseline, since_baseline
 
 

@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from common.errors import PipelineError
+from common.messages.errors import PipelineError
 from common.npu.earlier_summary import read_baseline
 from common.npu.op_trace import read_op_trace
 from common.npu.qhas import read_qhas

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from common.errors import PipelineError
+from common.messages.errors import PipelineError
 from common.npu.op_trace import read_op_trace
 from common.npu.qhas import operator_rows, read_qhas
 from common.npu.report import Session, report_of

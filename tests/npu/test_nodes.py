@@ -2,7 +2,7 @@
 
 import pytest
 
-from common.errors import PipelineError
+from common.messages.errors import PipelineError
 from common.npu.nodes import npu_nodes, require_one_graph
 from common.npu.op_trace import read_op_trace
 from common.npu.qnn_csv import read_qnn_csv

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from common.errors import PipelineError, UnusableValueError
+from common.messages.errors import PipelineError, UnusableValueError
 from common.npu.qnn_csv import MOST_BYTES, read_qnn_csv
 from common.npu.qnn_profile import DEVICE
 from tests.support.npu_profiles import DATA, HEADER, device_run, root_row, write_csv

@@ -6,7 +6,7 @@ from math import prod
 
 import pytest
 
-from common.errors import PipelineError
+from common.messages.errors import PipelineError
 from common.npu.qnn_csv import read_qnn_csv
 from common.npu.schematic import read_schematic
 from tests.support.npu_profiles import DATA

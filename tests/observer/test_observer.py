@@ -2,16 +2,16 @@
 
 import pytest
 
-from common.errors import UnusableValueError
 from common.latency.run import NodeSpan, Run
-from common.observer import Observer
+from common.measurements.observer import Observer
+from common.messages.errors import UnusableValueError
 from common.os_events.events import OsEvent
 from tests.support.run_series import series_of
 
 
 @pytest.fixture
 def observer(monkeypatch):
-    monkeypatch.setattr("common.observer.available_sensors", lambda root: ([], ["power: no sensor here"]))
+    monkeypatch.setattr("common.measurements.observer.available_sensors", lambda root: ([], ["power: no sensor here"]))
     return Observer(None, 10.0)
 
 

@@ -45,6 +45,7 @@ def test_every_figure_of_a_body_is_multiplied_by_its_trips(counted):
     assert {name: product.figure(name) for name in FIGURES} == {
         "macs": 7 * 363,
         "flops": 7 * 726,
+        "dequantized": 0,
         "weight_bytes": 7 * 484,
         "input_bytes": 7 * 132,
         "output_bytes": 7 * 132,

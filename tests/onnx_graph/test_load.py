@@ -9,7 +9,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
-from common.errors import PipelineError, UnusableValueError
+from common.messages.errors import PipelineError, UnusableValueError
 from common.onnx_graph.attributes import NodeWindow, window
 from common.onnx_graph.load import load_model
 from common.onnx_graph.shapes.types import dtype_name, element_bits

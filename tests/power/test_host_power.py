@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from common.configuration import Section
-from common.errors import ConfigurationError, UnusableValueError
+from common.files.configuration import Section
+from common.messages.errors import ConfigurationError, UnusableValueError
 from common.power.bounded_value import BoundedValue, independent_product, independent_sum
 from common.power.host_power import host_power, idle_fraction
 from common.power.processor_law import read_processor_law

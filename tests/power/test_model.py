@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import yaml
 
-from common.configuration import Constant, Section
-from common.errors import ConfigurationError, PipelineError, UnusableValueError
+from common.files.configuration import Constant, Section
+from common.messages.errors import ConfigurationError, PipelineError, UnusableValueError
 from common.power.bounded_value import BoundedValue, given
 from common.power.division import run_energy, static_energy
 from common.power.efficiency import Host, WholeRun, efficiency, million_inferences, ratio

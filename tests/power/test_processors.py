@@ -2,8 +2,7 @@
 
 import pytest
 
-from common.errors import ConfigurationError, UnusableValueError
-from common.host_identity import host_identity
+from common.messages.errors import ConfigurationError, UnusableValueError
 from common.power.processors import (
     HostFacts,
     Processor,
@@ -12,6 +11,7 @@ from common.power.processors import (
     plain_name,
     read_processors,
 )
+from common.process.host_identity import host_identity
 
 
 @pytest.fixture(scope="module")

@@ -21,7 +21,7 @@ from common.profiling.overhead import (
     estimate,
 )
 from common.profiling.trace.reader import NodeTrace, Trace, read_trace
-from common.runtime.session import SessionSettings, create_session, run
+from common.runtime.sessions.session import SessionSettings, create_session, run
 
 
 @pytest.mark.parametrize(

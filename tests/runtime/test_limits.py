@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 from onnx import helper
 
-from common import interrupts
-from common.errors import PipelineError
+from common.messages.errors import PipelineError
+from common.process import interrupts
 from common.runtime import memory
 from common.runtime.library import silenced
-from common.runtime.limits import RuntimeCall, limited_runs
-from common.runtime.session import SessionSettings, create_session, run
-from common.runtime.stoppable import StoppableRuns
+from common.runtime.sessions.limits import RuntimeCall, limited_runs
+from common.runtime.sessions.session import SessionSettings, create_session, run
+from common.runtime.sessions.stoppable import StoppableRuns
 from tests.support.endless_models import doubled, endless_loop
 from tests.support.onnx_models import Typed, load, model
 from tests.support.paths import ROOT
@@ -65,7 +65,7 @@ def test_without_a_limit_nothing_watches(looping):
 
 DEAF = """
 import ctypes, os, sys
-from common import interrupts
+from common.process import interrupts
 sys.argv = ["01_profile_onnx.py"]
 interrupts.GRACE_S = 0.01
 libc, mutex = ctypes.CDLL(None), ctypes.create_string_buffer(64)
@@ -77,7 +77,7 @@ STUCK = "libc.pthread_mutex_lock(mutex); libc.pthread_mutex_lock(mutex)"
 def test_a_node_that_does_not_end_ends_the_process():
     """The lock of a thread that already has it stands for such a node: no signal interrupts that wait."""
     done = python(
-        f"{DEAF}import time\nfrom common.runtime.limits import call_of_thread, limited_runs\n"
+        f"{DEAF}import time\nfrom common.runtime.sessions.limits import call_of_thread, limited_runs\n"
         "with limited_runs(0.01):\n"
         "    call = call_of_thread()\n    call.model, call.begin_s = 'm.onnx', time.monotonic()\n"
         f"    {STUCK}"
@@ -107,7 +107,7 @@ def test_a_signal_ends_the_process_where_native_code_does_not_end():
 
 def test_a_signal_that_the_main_thread_hears_ends_nothing():
     done = python(
-        "import os, signal, time\nfrom common import interrupts\ninterrupts.GRACE_S = 600\n"
+        "import os, signal, time\nfrom common.process import interrupts\ninterrupts.GRACE_S = 600\n"
         "interrupts.raise_interrupt()\n"
         "interrupts.hear_signals()\nended = []\ninterrupts.on_signal(lambda: ended.append(1))\n"
         "try:\n    os.kill(os.getpid(), signal.SIGINT)\n    time.sleep(600)\nexcept KeyboardInterrupt:\n    pass\n"
@@ -149,9 +149,9 @@ def test_the_peak_of_activations_by_hand(nodes, expected):
 LIMITED = """
 import resource, numpy as np
 from onnx import helper
-from common.errors import PipelineError
-from common import free_memory
-from common.runtime.session import SessionSettings, create_session, run
+from common.messages.errors import PipelineError
+from common.process import free_memory
+from common.runtime.sessions.session import SessionSettings, create_session, run
 from tests.support.onnx_models import Typed, model
 proto = model([helper.make_node("Expand", ["x", "shape"], ["y"])], {"x": (1,), "shape": Typed(7, (1,))}, {"y": None})
 session = create_session(proto.SerializeToString(), SessionSettings(1))

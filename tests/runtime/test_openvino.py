@@ -11,15 +11,15 @@ import pandas as pd
 import pytest
 from onnx import TensorProto, helper
 
-from common.errors import PipelineError
+from common.messages.errors import PipelineError
 from common.onnx_graph.load import load_model
 from common.profiling.fused_graph import complete_executed_graph, write_static
 from common.profiling.provider_layers import RUNS, layer_node, provider_layers
 from common.profiling.trace.reader import read_trace
-from common.runtime.openvino_layers import count_layers, find_openvino
-from common.runtime.provider_table import CPU, OPENVINO, probe
-from common.runtime.providers import assignment
-from common.runtime.session import GIVEN_GRAPH, SessionSettings, create_session, run
+from common.runtime.providers.openvino_layers import count_layers, find_openvino
+from common.runtime.providers.provider_check import assignment
+from common.runtime.providers.provider_table import CPU, OPENVINO, probe
+from common.runtime.sessions.session import GIVEN_GRAPH, SessionSettings, create_session, run
 from models.small.control_flow import build_tiny_loop
 
 pytestmark = pytest.mark.skipif(

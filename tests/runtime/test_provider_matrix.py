@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from common.errors import PipelineError
+from common.messages.errors import PipelineError
 from common.runtime import provider_matrix as matrix
-from common.runtime.provider_table import CPU
-from common.runtime.session import SessionSettings
+from common.runtime.providers.provider_table import CPU
+from common.runtime.sessions.session import SessionSettings
 from models.small.tiny import build_tiny_mlp
 
 

@@ -8,15 +8,16 @@ import onnxruntime as ort
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from common.errors import PipelineError, UnusableValueError
-from common.graph import Graph, Node, Tensor
+from common.graphs.graph import Graph, Node, Tensor
+from common.messages.errors import PipelineError, UnusableValueError
 from common.profiling import provider_layers
 from common.profiling.fused_graph import complete_executed_graph, write_fused_graph, write_static
 from common.profiling.trace.providers import left_on_cpu, require_provider
 from common.profiling.trace.reader import NodeTrace, Trace
-from common.runtime import openvino_layers, session
-from common.runtime.openvino_layers import LayerCounters, ProviderLayer
-from common.runtime.provider_table import (
+from common.runtime.providers import openvino_layers
+from common.runtime.providers.openvino_layers import LayerCounters, ProviderLayer
+from common.runtime.providers.provider_check import AssignedNode, assignment, require_assignment
+from common.runtime.providers.provider_table import (
     CPU,
     PROVIDERS,
     compiles,
@@ -27,8 +28,8 @@ from common.runtime.provider_table import (
     provider_rows,
     resolve_provider,
 )
-from common.runtime.providers import AssignedNode, assignment, require_assignment
-from common.runtime.session import GIVEN_GRAPH, SessionSettings, create_session
+from common.runtime.sessions import session
+from common.runtime.sessions.session import GIVEN_GRAPH, SessionSettings, create_session
 from common.view.profile.provider_text import layer_report, provider_report
 from tests.support.paths import ROOT
 

@@ -14,7 +14,7 @@ import pandas as pd
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from common.errors import PipelineError
+from common.messages.errors import PipelineError
 from common.npu.qnn_csv import read_qnn_csv
 from common.npu.schematic import read_schematic
 from common.runtime import qnn
@@ -166,7 +166,7 @@ def test_chips_are_compared(convolution, tmp_path, capsys):
 
 COMPILE = """
 import sys, onnxruntime as ort
-from common.runtime.provider_table import plug_in_devices
+from common.runtime.providers.provider_table import plug_in_devices
 from common.runtime.qnn_session import PROVIDER, onnxruntime_qnn, provider_options
 ort.register_execution_provider_library(PROVIDER, onnxruntime_qnn.get_library_path())
 options = ort.SessionOptions()

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 from onnx import TensorProto, helper
 
-from common.errors import PipelineError
-from common.runtime.provider_table import PROVIDERS, device_of
-from common.runtime.session import SessionSettings, create_session
-from common.runtime.stoppable import StoppableRuns, stages_on
+from common.messages.errors import PipelineError
+from common.runtime.providers.provider_table import PROVIDERS, device_of
+from common.runtime.sessions.session import SessionSettings, create_session
+from common.runtime.sessions.stoppable import StoppableRuns, stages_on
 
 
 @pytest.fixture

@@ -3,10 +3,10 @@
 import onnxruntime as ort
 import pytest
 
-from common.errors import PipelineError, UnusableValueError
-from common.runtime import thread_pools
-from common.runtime.thread_pools import AFFINITIES, ThreadPools
-from common.runtime.threads import available_processors
+from common.messages.errors import PipelineError, UnusableValueError
+from common.runtime.sessions import thread_pools
+from common.runtime.sessions.thread_pools import AFFINITIES, ThreadPools
+from common.runtime.sessions.threads import available_processors
 
 
 def options_of(pools, threads=3):

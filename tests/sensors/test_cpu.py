@@ -9,7 +9,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from common.errors import PipelineError
+from common.messages.errors import PipelineError
 from common.sensors import cpu
 from common.sensors.cpu import HostUtilization, cpu_sensors, process_state
 from common.sensors.quantities import QUANTITIES

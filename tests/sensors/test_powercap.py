@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from common.errors import PipelineError
+from common.messages.errors import PipelineError
 from common.sensors import discover
 from common.sensors.powercap import find_zones, powercap_sensors, read_counter
 from common.sensors.sampler import Sampler

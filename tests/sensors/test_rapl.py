@@ -12,7 +12,7 @@ import onnx
 import pandas as pd
 import pytest
 
-from common.errors import PipelineError
+from common.messages.errors import PipelineError
 from common.sensors.powercap import Zone
 from common.sensors.rapl import import_quietly, pyrapl_sensors
 from models.__main__ import BUILDERS

@@ -6,7 +6,7 @@ from itertools import pairwise
 import pytest
 
 from benchmarks import sampler_cost
-from common.errors import PipelineError
+from common.messages.errors import PipelineError
 from common.sensors.quantities import QUANTITIES
 from common.sensors.sampler import IDLE, RUN, Sampler, next_deadline, sample_idle
 from common.sensors.sensor import CounterSensor, GaugeSensor

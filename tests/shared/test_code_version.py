@@ -1,6 +1,6 @@
 """A version follows from the modules of some packages and from the versions of others, and from nothing else."""
 
-from common import code_version
+from common.process import code_version
 
 
 def test_a_version_follows_from_the_code_that_computes(tmp_path, monkeypatch):

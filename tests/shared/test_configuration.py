@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from common.configuration import Section
-from common.errors import ConfigurationError
+from common.files.configuration import Section
+from common.messages.errors import ConfigurationError
 
 ORIGIN = {"source": "by hand", "trust": "assumed"}
 

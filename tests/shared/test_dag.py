@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from common.dag import build_dag, longest_path, schedule, what_if
-from common.errors import UnusableValueError, UpstreamError
+from common.messages.errors import UnusableValueError, UpstreamError
 from tests.support.dag_tables import EDGES, NODES
 
 LATENCY_US = {name: latency_us for name, _, latency_us in NODES}

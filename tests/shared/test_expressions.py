@@ -9,7 +9,7 @@ import sympy
 from hypothesis import given
 from hypothesis import strategies as st
 
-from common.expressions import Expression, at, dimension, smaller, sum_of
+from common.graphs.expressions import Expression, at, dimension, smaller, sum_of
 
 NAMES = ("a", "b", "c")
 A, B, C = map(dimension, NAMES)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from common import free_memory
+from common.process import free_memory
 
 MIB = 2**20
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from common.expressions import at, dimension
-from common.graph import Body, Edge, Graph, Node, Tensor, is_symbolic, operands, packed_bytes
+from common.graphs.expressions import at, dimension
+from common.graphs.graph import Body, Edge, Graph, Node, Tensor, is_symbolic, operands, packed_bytes
 
 N = dimension("N")
 

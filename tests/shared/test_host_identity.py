@@ -3,7 +3,7 @@
 import os
 from pathlib import Path
 
-from common.host_identity import cpu_model, host_identity
+from common.process.host_identity import cpu_model, host_identity
 
 
 def test_host():

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from common import json_stream
-from common.errors import PipelineError
-from common.json_stream import CutShortError, list_items
+from common.files import json_stream
+from common.files.json_stream import CutShortError, list_items
+from common.messages.errors import PipelineError
 from tests.support.paths import ROOT
 
 VALUES = st.recursive(
@@ -99,7 +99,7 @@ def test_memory_does_not_grow_with_the_file(tmp_path):
             file.write(f", {event}" * 1000)
         file.write("]}")
     program = (
-        "import resource, sys; from pathlib import Path; from common.json_stream import list_items;"
+        "import resource, sys; from pathlib import Path; from common.files.json_stream import list_items;"
         "before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss;"
         "count = sum(1 for _ in list_items(Path(sys.argv[1]), 'list', ''));"
         "print(count, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)"

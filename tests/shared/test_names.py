@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from common.names import MOST_SHOWN, listed, printable, quoted, shown, similar_names
+from common.messages.names import MOST_SHOWN, listed, printable, quoted, shown, similar_names
 
 
 def test_a_long_list_is_cut_off_and_says_how_many_are_missing():

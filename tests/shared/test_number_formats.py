@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from common.number_formats import (
+from common.graphs.number_formats import (
     FLOAT_FORMATS,
     MEASURED_PEAKS,
     PRECISION_BITS,

@@ -6,9 +6,9 @@ from itertools import combinations
 
 import pytest
 
-from common import operators
 from common.fpga.kernels.dataflow import operators as lanes
 from common.fusion import patterns
+from common.graphs import operators
 from common.onnx_graph.work.registry import FORMULAS
 
 CLASSES = {

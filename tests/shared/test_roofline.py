@@ -2,7 +2,7 @@
 
 import pytest
 
-from common.errors import UpstreamError
+from common.messages.errors import UpstreamError
 from common.roofline import (
     Ceilings,
     Place,

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from common.expressions import dimension
-from common.sums import product, total
+from common.graphs.expressions import dimension
+from common.graphs.sums import product, total
 
 
 def test_the_terms_are_added():

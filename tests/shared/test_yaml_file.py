@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from common.errors import ConfigurationError
-from common.yaml_file import load_yaml
+from common.files.yaml_file import load_yaml
+from common.messages.errors import ConfigurationError
 
 
 @pytest.fixture

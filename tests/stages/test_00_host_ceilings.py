@@ -8,7 +8,7 @@ import onnx
 import onnxruntime as ort
 import pytest
 
-from common.errors import CommandLineError, PipelineError
+from common.messages.errors import CommandLineError, PipelineError
 from common.profiling.ceilings import operators, sessions
 from common.profiling.ceilings import slices as ceilings
 from common.profiling.ceilings.slices import (

@@ -12,8 +12,8 @@ import pandas as pd
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from common.errors import PipelineError
-from common.host_identity import host_identity
+from common.messages.errors import PipelineError
+from common.process.host_identity import host_identity
 
 RUNS = 11
 NUMPY = {"tensor(float)": np.float32, "tensor(int64)": np.int64}

@@ -19,12 +19,13 @@ import pandas as pd
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from common import profiled_nodes
 from common.artifacts.journal import STAGING
-from common.errors import CommandLineError, PipelineError
+from common.measurements import profiled_nodes
+from common.messages.errors import CommandLineError, PipelineError
 from common.onnx_graph.load import load_model
 from common.profiling.runs import more_sessions
-from common.runtime.session import create_session, run
+from common.runtime.sessions.session import create_session, run
+from common.view.profile.latency_text import latency_report
 from models.__main__ import BUILDERS
 from tests.support.paths import ROOT
 
@@ -123,7 +124,7 @@ def test_nothing_else_is_left(profiled):
 
 @pytest.mark.slow
 def test_no_sensor_gives_a_header_and_no_rows(tmp_path, monkeypatch):
-    monkeypatch.setattr("common.observer.available_sensors", lambda root: ([], ["power: no sensor here"]))
+    monkeypatch.setattr("common.measurements.observer.available_sensors", lambda root: ([], ["power: no sensor here"]))
     profile(saved(tmp_path), tmp_path / "out", "--runs", 5)
     assert (tmp_path / "out/power_samples.csv").read_text() == "sensor,sensor_domain,time_us,phase,measured_power_w\n"
     assert "power: no sensor here" in (tmp_path / "out/power_samples.meta.json").read_text()
@@ -134,6 +135,14 @@ def test_given_inputs_and_output_of_80_columns(tmp_path, capsys):
     np.save(tmp_path / "x.npy", np.zeros((2, 3, 13, 17), np.float32))
     profile(saved(tmp_path), tmp_path / "out", "--runs", 5, "--input", f"input={tmp_path}/x.npy")
     assert max(map(len, capsys.readouterr().out.splitlines())) <= 80
+
+
+def test_the_doubts_of_a_busy_host_are_of_80_columns_too(profiled):
+    summary = json.loads((profiled / "latency_summary.json").read_text())
+    doubt = "the host was busy: " + 20 * "other work took 2.0 of its 2 processors, "
+    shown = latency_report(summary, [], [doubt]).splitlines()
+    assert max(map(len, shown)) <= 80
+    assert " ".join(shown).startswith(doubt.strip())
 
 
 @pytest.mark.slow

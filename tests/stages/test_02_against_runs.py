@@ -17,7 +17,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from common.attribution.match import match_nodes
-from common.expressions import at
+from common.graphs.expressions import at
 from common.onnx_graph.counts import FIGURES, count_nodes
 from common.onnx_graph.executed import load_executed_graph
 from common.onnx_graph.load import load_model

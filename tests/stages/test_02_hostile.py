@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 from onnx import TensorProto, helper
 
-from common.errors import PipelineError, UnusableValueError
+from common.messages.errors import PipelineError, UnusableValueError
 from tests.support.onnx_models import model, weight
 
 stage = importlib.import_module("02_shapes_flops_bytes")

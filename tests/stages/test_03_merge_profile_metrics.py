@@ -16,7 +16,7 @@ from common.artifacts.catalogue import ARTIFACTS
 from common.artifacts.folder import Folder
 from common.artifacts.provenance import Provenance
 from common.artifacts.transaction import Transaction
-from common.errors import CommandLineError, PipelineError, UpstreamError
+from common.messages.errors import CommandLineError, PipelineError, UpstreamError
 from tests.support.command_lines import run_stage
 from tests.support.energy_tables import MODEL_ID, host_ceilings, latency_summary, provenance
 from tests.support.onnx_models import model, weight
@@ -81,7 +81,9 @@ def write_profile(folder, *, lonely_total_us=0.0, p50_us=P50_US, threads=2, fuse
 def write_counts(folder, *, model_id=MODEL_ID, macs=MACS):
     """What 02 writes."""
     metrics = [
-        ones("op_metrics") | {"source_node": name, "op_type": op_type, "domain": "", "dtype": "float32"} | counts
+        ones("op_metrics")
+        | {"source_node": name, "op_type": op_type, "domain": "", "model_part": "", "dtype": "float32"}
+        | counts
         for name, op_type, counts in (
             ("multiply", "MatMul", {"macs": macs, "flops": 2 * macs, "is_counted": True}),
             ("relu", "Relu", {"macs": 0, "flops": 7 * 13, "is_counted": True}),

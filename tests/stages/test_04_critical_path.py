@@ -11,7 +11,7 @@ import onnx
 import pandas as pd
 import pytest
 
-from common.errors import CommandLineError, PipelineError, UnusableValueError, UpstreamError
+from common.messages.errors import CommandLineError, PipelineError, UnusableValueError, UpstreamError
 from common.onnx_graph.reading.scan import scan
 from tests.support.command_lines import run_stage
 from tests.support.dag_tables import EDGES, NODES, write_executed

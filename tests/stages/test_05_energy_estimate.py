@@ -11,7 +11,7 @@ import yaml
 
 from common.artifacts.folder import Folder
 from common.artifacts.transaction import Transaction
-from common.errors import CommandLineError, PipelineError, UnusableValueError, UpstreamError
+from common.messages.errors import CommandLineError, PipelineError, UnusableValueError, UpstreamError
 from tests.support.command_lines import run_stage
 from tests.support.energy_tables import HOST, NODES, P50_US, host_ceilings, provenance, write_upstream
 from tests.support.paths import ROOT

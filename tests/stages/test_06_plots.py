@@ -13,7 +13,7 @@ from common.artifacts.folder import Folder
 from common.artifacts.journal import STAGING
 from common.artifacts.provenance import Provenance
 from common.artifacts.transaction import Transaction
-from common.errors import PipelineError, UpstreamError
+from common.messages.errors import PipelineError, UpstreamError
 from tests.support.command_lines import run_stage
 from tests.support.design_tables import design_tables
 from tests.support.paths import ROOT

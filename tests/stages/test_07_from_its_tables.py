@@ -68,7 +68,13 @@ class Tables:
         return times, run * scale
 
 
-@pytest.fixture(scope="module", params=["as measured", "nodes above the median", "nothing pays"])
+@pytest.fixture(
+    scope="module",
+    params=[
+        "as measured",
+        *(pytest.param(name, marks=pytest.mark.slow) for name in ("nodes above the median", "nothing pays")),
+    ],
+)
 def tables(request, tmp_path_factory):
     model, executed = small()
     executed = replace(executed, median_ends=(0.97, 1.06), correction_us=(31.0, 11.0, 47.0), slow_tenth=1.05)

@@ -18,7 +18,7 @@ from common.design_space.accelerator.hardware_files import load_hardware
 from common.design_space.accelerator.single_buffer import single_buffer
 from common.design_space.evaluation import evaluate, results_of
 from common.design_space.hierarchy import schedule_edges
-from common.design_space.mapping.layer_by_layer import exact
+from common.design_space.mapping.space.layer_by_layer import exact
 from common.design_space.search.engines.registry import ENGINES, is_installed
 from common.design_space.search.fronts import best
 from common.design_space.search.settings import Search
@@ -154,6 +154,7 @@ def test_resident_tensors_spare_memory_and_a_limit_of_one_layer_allows_none(tabl
     assert points["edp_pj_cycles"].tolist() == pytest.approx(points["unfused_edp_pj_cycles"].tolist())
 
 
+@pytest.mark.slow
 def test_the_optimum_is_the_best_of_its_space_and_no_random_mapping_is_below(tables):
     done, _, best_of_all = run(tables, "--engine", "exact")
     assert best_of_all["space_gap_share"] is None
@@ -315,7 +316,7 @@ def interrupted(folder, presses, *flags):
     code = (
         "import importlib, os, signal, sys, time\n"
         "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
-        "from common.design_space.mapping.mapping_problem import MappingProblem\n"
+        "from common.design_space.mapping.space.mapping_problem import MappingProblem\n"
         "evaluate, presses, calls = MappingProblem.evaluate, int(sys.argv.pop(1)), []\n"
         "def evaluate_and_interrupt(self, choices):\n"
         "    calls.append(choices)\n"
@@ -565,7 +566,7 @@ def test_of_a_large_sweep_the_front_is_shown(tables):
         (("--hardware", "gemmini", "--accounting", "seed"), 2, "--hardware: gemmini has the memories"),
         (("--hardware", "fa-dosa", "--accounting", "seed", "--engine", "random"), 2, "random has nothing to search"),
         (("--hardware", "fa-dosa", "--accounting", "seed", "--experiments"), 2, "leave out --accounting"),
-        (("--hardware", "nowhere"), 2, "known: fa-dosa, gemmini, u280"),
+        (("--hardware", "nowhere"), 2, "known: dpu-b4096, eyeriss, fa-dosa, gemmini, nvdla, simba, tpu-v1, u280"),
         (("--evaluations", "0"), 2, "--evaluations"),
         (("--most-layers", "0"), 2, "--most-layers"),
         (("--engine", "nothing"), 2, "--engine"),

@@ -158,6 +158,7 @@ def test_evidence_is_that_of_the_tables(tables):
     assert checked
 
 
+@pytest.mark.slow
 def test_no_gain_is_more_than_the_nodes_take(tables):
     times = stored(tables, "op_roofline").set_index("executed_node")["node_latency_us"]
     rows = stored(tables, "bottlenecks")

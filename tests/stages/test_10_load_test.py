@@ -13,8 +13,8 @@ import pytest
 
 from common.artifacts.catalogue import ARTIFACTS
 from common.artifacts.transaction import RESERVED_BYTES, Transaction
-from common.errors import PipelineError
 from common.load.service import sessions
+from common.messages.errors import PipelineError
 from common.onnx_graph.load import load_model
 from tests.support.command_lines import run_stage
 from tests.support.energy_tables import provenance

@@ -64,6 +64,22 @@ def test_an_endpoint_that_dies_amid_the_load_leaves_what_was_measured(tmp_path):
 
 
 @pytest.mark.slow
+def test_an_endpoint_most_of_whose_calls_fail_is_loaded_from_its_first_call_on(tmp_path):
+    """The first eleven calls of twelve fail, those of the warm-up among them."""
+    lock, calls = threading.Lock(), []
+
+    def mostly_failing(call):
+        with lock:
+            calls.append(call)
+            return good(call) if len(calls) % 12 == 0 else (500, {}, b"")
+
+    with scripted(mostly_failing) as endpoint:
+        summary, requests = summary_of(load(endpoint.url, tmp_path, *SHORT), tmp_path)
+    assert summary["validity"] == "failing"
+    assert summary["completed_count"] == len(requests) // 12
+
+
+@pytest.mark.slow
 def test_an_error_status_and_a_malformed_answer_fail_their_requests(tmp_path):
     replies = [(503, {}, b'{"error": "full"}'), (200, {}, b"<html>"), (200, {}, b'{"model_name": "x", "outputs": []}')]
     lock, calls = threading.Lock(), []

@@ -60,12 +60,10 @@ CASES = {
     "tiny-if-loop": ("basic",),
     "tiny-functions": ("all",),
 }
-# One case for each form of a model, each level and each kind of body; the others are slow.
+# Names that are gone, a layout, a format and two kinds of body; the others are slow.
 QUICK = {
-    *(("tiny-cnn", "disable"), ("tiny-transformer", "basic"), ("resnet50", "all"), ("tiny-vit.qdq", "extended")),
-    *(("tiny-bert.dynamic.stripped", "all"), ("tiny-densenet.qoperator", "all"), ("tiny-transformer.static", "layout")),
-    *(("tiny-lstm", "all"), ("tiny-loop-nested", "all"), ("tiny-scan.stripped", "basic"), ("tiny-if", "all")),
-    *(("tiny-if-loop", "basic"), ("tiny-functions", "all"), ("tiny-cnn.half", "all")),
+    *(("tiny-bert.dynamic.stripped", "all"), ("tiny-transformer.static", "layout"), ("tiny-scan.stripped", "basic")),
+    *(("tiny-if-loop", "basic"), ("tiny-cnn.half", "all")),
 }
 ALL = [(name, level) for name, levels in CASES.items() for level in levels]
 SIZES = {"batch": 2, "seq": 5, "N": 1}

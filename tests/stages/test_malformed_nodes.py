@@ -9,8 +9,8 @@ import onnx
 import pytest
 from onnx import helper
 
-from common.errors import PipelineError
-from common.graph import Graph, Node, Tensor
+from common.graphs.graph import Graph, Node, Tensor
+from common.messages.errors import PipelineError
 from common.onnx_graph.load import load_model
 from common.onnx_graph.shapes.contrib.registry import RULES, contrib_outputs
 from common.onnx_graph.shapes.upper_bounds import BOUNDS, upper_bound

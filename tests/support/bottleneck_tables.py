@@ -8,7 +8,7 @@ from typing import Any
 
 from common.artifacts.columns import COLUMNS
 from common.bottlenecks.rules import read_rules
-from common.configuration import Section
+from common.files.configuration import Section
 from tests.support.energy_tables import P50_US, roofline_row
 from tests.support.paths import ROOT
 

@@ -36,8 +36,8 @@ def run_program(name: str, main: Main, *flags: object, cwd: Path = ROOT) -> Comp
     with pytest.MonkeyPatch.context() as patch, contextlib.chdir(cwd), pytest.raises(SystemExit) as exit_of:
         patch.setattr("sys.argv", words)
         for function in (
-            "common.interrupts._install",
-            "common.interrupts.hear_signals",
+            "common.process.interrupts._install",
+            "common.process.interrupts.hear_signals",
             "gc.freeze",
             "gc.set_threshold",
         ):  # they change the process for good

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from common.configuration import Section
+from common.files.configuration import Section
 from common.fpga.kernels.dataflow.attention import AttentionEngine
 from common.fpga.kernels.dataflow.operators import OPERATORS, RowwiseEfficiency, read_dataflow
 from common.fpga.kernels.dataflow.rowwise import RowwiseEngine

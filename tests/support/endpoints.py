@@ -6,6 +6,7 @@ import importlib.util
 import json
 import os
 import socket
+import ssl
 import subprocess
 import sys
 import sysconfig
@@ -26,6 +27,7 @@ METADATA = {
     "inputs": [{"name": "image", "datatype": "FP32", "shape": [-1, 3]}],
     "outputs": [{"name": "twice", "datatype": "FP32", "shape": [-1, 3]}],
 }
+CERTIFICATE = Path(__file__).with_name("localhost.pem")  # of 127.0.0.1, signed by itself, until 2126
 Reply = tuple[int, dict[str, str], bytes] | None  # None: the endpoint ends the connection
 
 
@@ -66,9 +68,15 @@ def good(call: Call) -> Reply:
 
 @contextlib.contextmanager
 def scripted(
-    infer: Callable[[Call], Reply] = good, metadata: object = METADATA, extensions: tuple[str, ...] = ()
+    infer: Callable[[Call], Reply] = good,
+    metadata: object = METADATA,
+    extensions: tuple[str, ...] = (),
+    certificate: Path | None = None,
 ) -> Iterator[Scripted]:
-    """Run a scripted endpoint; it names ``extensions`` as those that it has."""
+    """Run a scripted endpoint; it names ``extensions`` as those that it has.
+
+    With a certificate and its key, in one file, it speaks HTTPS.
+    """
 
     def reply(call: Call) -> Reply:
         if call.path == "/v2":
@@ -110,7 +118,11 @@ def scripted(
             """Say nothing: a client that gives up a call ends its connection."""
 
     with Server(("127.0.0.1", 0), Handler) as server:
-        endpoint = Scripted(f"http://127.0.0.1:{server.server_port}")
+        if certificate:
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            context.load_cert_chain(certificate)
+            server.socket = context.wrap_socket(server.socket, server_side=True)
+        endpoint = Scripted(f"http{'s' * bool(certificate)}://127.0.0.1:{server.server_port}")
         threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
         try:
             yield endpoint

@@ -18,8 +18,8 @@ INSIDE = tuple(LOOPS.index(loop) for loop in "NPQGKCRS")
 def divisions(loop, extent, hardware):
     """Steps at DRAM, steps inside a tile, and copies below each level, for every size of the tile and all copies."""
     rooms = [
-        range(1, min(extent, getattr(hardware.array, level.fanout.axis)) + 1)
-        if level.fanout and loop in level.fanout.loops
+        range(1, min(extent, getattr(hardware.array, level.fanouts[0].axis)) + 1)
+        if level.fanouts and loop in level.fanouts[0].loops
         else range(1, 2)
         for level in hardware.levels
     ]
@@ -38,7 +38,7 @@ def every_mapping(nest, hardware, inside_orders=(INSIDE,)):
     numbers = np.indices([len(of_loop) for of_loop in choices]).reshape(len(LOOPS), -1)
     chosen = np.stack([of_loop[number] for of_loop, number in zip(choices, numbers, strict=True)], axis=-1)
     outer, inner, spatial = chosen[:, 0], chosen[:, 1], chosen[:, 2:]
-    rooms = [getattr(hardware.array, level.fanout.axis) if level.fanout else 1 for level in hardware.levels]
+    rooms = [getattr(hardware.array, level.fanouts[0].axis) if level.fanouts else 1 for level in hardware.levels]
     kept = (spatial.prod(axis=2) <= rooms).all(axis=1)
     outer, inner, spatial = outer[kept], inner[kept], spatial[kept]
     temporal = np.ones(spatial.shape)

@@ -1,6 +1,6 @@
 """Graphs of a few nodes, for profiles that were made elsewhere."""
 
-from common.graph import Graph, Node, Tensor
+from common.graphs.graph import Graph, Node, Tensor
 
 
 def graph_of(*nodes, outputs):

@@ -14,8 +14,8 @@ from common.artifacts.catalogue import ARTIFACTS
 from common.artifacts.frames import records
 from common.artifacts.provenance import Provenance
 from common.artifacts.transaction import Transaction
-from common.graph import Edge, TensorKind
-from common.source_graph import EdgeBytes, SourceGraph, build
+from common.graphs.graph import Edge, TensorKind
+from common.graphs.source_graph import EdgeBytes, SourceGraph, build
 
 MODEL_ID = "cd" * 32
 VIEWS = {"Reshape", "Flatten", "Identity", "Shape"}

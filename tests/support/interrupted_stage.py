@@ -9,8 +9,8 @@ from tests.support.paths import ROOT
 # However busy the host is, the main thread hears the signal in time: the process does not end itself without it.
 PROGRAM = """
 import _thread, os, runpy, sys, time
-from common import interrupts
-from common.runtime import limits
+from common.process import interrupts
+from common.runtime.sessions import limits
 interrupts.GRACE_S = 600
 sys.argv = {argv}
 def send():

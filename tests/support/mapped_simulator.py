@@ -261,39 +261,53 @@ def is_found(tensor, later):
 
 
 def parsed(mapping):
-    """The loops at DRAM from the outermost inwards, with their steps, the extent of a tile, and its columns."""
-    outer, tile, columns = [], dict.fromkeys(LOOPS, 1), 1
+    """The loops at DRAM, then those at the scratchpad, from the outermost inwards, each with its steps.
+
+    Also the extents of the tiles in the scratchpad and in all accumulators, and the columns of a tile.
+    """
+    loops, tiles, columns = ([], []), (dict.fromkeys(LOOPS, 1), dict.fromkeys(LOOPS, 1)), 1
     for level, part in enumerate(mapping.split(" - ")):
         for word in part.split()[1:]:
             loop, factor, spatial = re.fullmatch(r"([A-Z])(\d+)(X?)", word).groups()
-            if level == 0 and not spatial:
-                outer.append((loop, int(factor)))
-            else:
-                tile[loop] *= int(factor)
+            if level < 2 and not spatial and int(factor) > 1:
+                loops[level].append((loop, int(factor)))
+            if level > 0:
+                tiles[0][loop] *= int(factor)
+            if level > 1 or (level == 1 and spatial):
+                tiles[1][loop] *= int(factor)
             if spatial and loop == "K":
                 columns *= int(factor)
-    return [(loop, steps) for loop, steps in outer if steps > 1], tile, columns
+    return loops, tiles, columns
 
 
 def run_nest(nest, mapping, on_chip):
     """Run the steps of one nest, with some of its operands on the chip. Zeros of a padding are words like others."""
     nest = replace(nest, pad_p=0, pad_q=0, height=0, width=0)
-    outer, tile, columns = parsed(mapping)
+    (outer, inner), (tile, part), columns = parsed(mapping)
     counts, sums = NestCounts(), {}
     held = dict.fromkeys(MOVES, frozenset())
     before, innermost = None, outer[-1][0] if outer else ""
-    for steps in product(*(range(count) for _, count in outer)):
-        at = dict.fromkeys(LOOPS, 0) | dict(zip((loop for loop, _ in outer), steps, strict=True))
+    for steps in product(*(range(count) for _, count in (*outer, *inner))):
+        at = [dict.fromkeys(LOOPS, 0), dict.fromkeys(LOOPS, 0)]
+        for number, ((loop, _), step) in enumerate(zip((*outer, *inner), steps, strict=True)):
+            at[number >= len(outer)][loop] = step
         ranges = {
-            loop: range(at[loop] * tile[loop], min((at[loop] + 1) * tile[loop], extent))
+            loop: range(at[0][loop] * tile[loop], min((at[0][loop] + 1) * tile[loop], extent))
             for loop, extent in nest.bounds.items()
         }
-        needed = elements_of(nest, ranges)
-        changed = {loop for loop in LOOPS if before is not None and before[loop] != at[loop]}
+        begin = {loop: at[0][loop] * tile[loop] + at[1][loop] * part[loop] for loop in LOOPS}
+        inside = {
+            loop: range(begin[loop], max(begin[loop], min(begin[loop] + part[loop], extent)))
+            for loop, extent in nest.bounds.items()
+        }
+        needed = elements_of(nest, ranges) | {"output": results_of(inside)}
+        changed = {loop for loop in LOOPS if before is not None and before[0][loop] != at[0][loop]}
+        steps_inside = {loop for loop in LOOPS if before is not None and before[1][loop] != at[1][loop]}
         for operand, moves in MOVES.items():
-            if before is not None and not changed & set(moves):
+            of_operand = changed | steps_inside if operand == "output" else changed
+            if before is not None and not of_operand & set(moves):
                 continue  # in place
-            keeps = operand == "input" and changed == {innermost} and at[innermost] == before[innermost] + 1
+            keeps = operand == "input" and changed == {innermost} and at[0][innermost] == before[0][innermost] + 1
             stays = held[operand] if keeps and innermost in "PQRS" else frozenset()
             if operand == "output":
                 leave(nest, held[operand], sums, counts, on_chip)
@@ -302,10 +316,10 @@ def run_nest(nest, mapping, on_chip):
             elif operand not in on_chip:
                 counts.dram[operand] += len(needed[operand] - stays)
             held[operand] = needed[operand]
-        add_up(nest, ranges, held, sums)
+        add_up(nest, inside, held, sums)
         tiles = sum(len(held[operand]) for operand in ("weight", "input") if operand not in on_chip)
         counts.scratchpad_peak = max(counts.scratchpad_peak, tiles)
-        counts.accumulator_peak = max(counts.accumulator_peak, column_words(nest, ranges, columns))
+        counts.accumulator_peak = max(counts.accumulator_peak, column_words(nest, inside, columns))
         before = at
     leave(nest, held["output"], sums, counts, on_chip)
     assert len(sums) == nest.elements["output"]
@@ -334,8 +348,13 @@ def elements_of(nest, ranges):
     return {
         "input": frozenset(product(ranges["N"], ranges["G"], ranges["C"], rows, columns)),
         "weight": frozenset(product(*(ranges[loop] for loop in "GKCRS"))),
-        "output": frozenset(product(*(ranges[loop] for loop in "NGKPQ"))),
+        "output": results_of(ranges),
     }
+
+
+def results_of(ranges):
+    """The results of a tile; none where it is empty, as the last step of a ragged tile may be."""
+    return frozenset(product(*(ranges[loop] for loop in MOVES["output"])))
 
 
 def hull(outputs, taps, stride, dilation):

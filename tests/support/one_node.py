@@ -10,7 +10,7 @@ import onnx
 import onnxruntime as ort
 from onnx import helper
 
-from common.graph import Tensor
+from common.graphs.graph import Tensor
 from common.onnx_graph.shapes.types import dtype_name, element_bits
 
 MICROSOFT, NCHWC = "com.microsoft", "com.microsoft.nchwc"

@@ -12,7 +12,7 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-from common.graph import Graph, Node
+from common.graphs.graph import Graph, Node
 from common.onnx_graph.load import load_model
 from common.onnx_graph.work import Work, measure
 

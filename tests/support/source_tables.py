@@ -9,10 +9,15 @@ from typing import Any
 
 import onnx
 
+from common.graphs.source_graph import SourceGraph, from_rows
 from common.onnx_graph.counts import count_nodes
 from common.onnx_graph.load import load_model
 from common.onnx_graph.rows import edge_rows, metrics_row
-from common.source_graph import SourceGraph, from_rows
+
+SIZES = {  # of every model of ours: 23 new tokens after five
+    **{"batch": 2, "N": 2, "seq": 23, "past": 5, "frames": 29, "prefix": 31},
+    **{"sequence_length": 23, "past_sequence_length": 5, "total_sequence_length": 28},
+}
 
 
 def source_rows(proto: onnx.ModelProto, **dimensions: int) -> tuple[list[dict[str, Any]], SourceGraph]:

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from common.errors import PipelineError
 from common.latency.run import NodeSpan
+from common.messages.errors import PipelineError
 from common.timeline import shown_runs
 from common.timeline.chrome_trace import ChromeTrace, CounterValue, Process, Slice, trace_json
 from common.timeline.from_tables import counts_of, shown_rows, timeline, uncovered

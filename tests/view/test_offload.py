@@ -10,8 +10,11 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.text import Text
 
 from common.artifacts.frames import records
-from common.errors import UpstreamError
-from common.view.plan.cases import Terms, interval, probability, said_of, value_text
+from common.messages.errors import UpstreamError
+from common.precision.judgement.measures import limits
+from common.view.plan.answer.cases import Terms, interval, probability, said_of, value_text
+from common.view.plan.answer.headline import headline
+from common.view.plan.answer.uncertainty_text import deciding_lines, verdict_statements
 from common.view.plan.fpga_text import (
     ENGINES,
     TIMES,
@@ -22,19 +25,18 @@ from common.view.plan.fpga_text import (
     operators,
     verdict_lines,
 )
-from common.view.plan.front_plot import draw_front
 from common.view.plan.front_text import front_table
-from common.view.plan.headline import headline
-from common.view.plan.offload_plot import HIDDEN, PARTS, bars, draw_offload
+from common.view.plan.pictures.front_plot import draw_front
+from common.view.plan.pictures.offload_plot import HIDDEN, PARTS, bars, draw_offload
+from common.view.plan.pictures.resource_plot import draw_resources
+from common.view.plan.pictures.timeline_plot import draw_timeline, join, lane_order
+from common.view.plan.pictures.what_if_plot import draw_what_if
 from common.view.plan.replicas_text import replica_headline, replica_report
-from common.view.plan.resource_plot import draw_resources
-from common.view.plan.timeline_plot import draw_timeline, join, lane_order
-from common.view.plan.uncertainty_text import deciding_lines, verdict_statements
 from common.view.plan.verdict_text import offload_lines, outlook
-from common.view.plan.what_if_plot import draw_what_if
 from common.view.plan.what_if_text import what_if_report
 from common.view.style import render
 from common.view.text import WIDTH
+from tests.support.drawn import head, outside, texts
 from tests.support.offload_tables import board, comparison, front, plan, speedup, timeline, uncertainty, verdicts
 
 TOTAL_US, TOTAL_UJ = 71_011.0, 428_009.0
@@ -49,22 +51,6 @@ def gains():
 @pytest.fixture(scope="module")
 def kernels():
     return plan(TOTAL_US)
-
-
-def texts(figure):
-    return [text.get_text() for text in figure.findobj(Text) if text.get_text()]
-
-
-def head(figure):
-    return [text.get_text() for text in figure.texts[:2]]
-
-
-def outside(figure):
-    """Texts that reach beyond the picture."""
-    FigureCanvasAgg(figure).draw()
-    shown = [text for text in figure.findobj(Text) if text.get_text().strip() and text.get_visible()]
-    boxes = [(text.get_text(), Text.get_window_extent(text)) for text in shown]
-    return [words for words, box in boxes if box.x0 < 0 or box.x1 > figure.bbox.width or box.y0 < 0]
 
 
 # --- bars of before and after ---------------------------------------------------------------------------------------
@@ -284,10 +270,23 @@ def test_the_tornado_has_the_widest_bar_above_and_each_bar_from_its_shortest_to_
 
 def test_the_table_of_questions_opens_with_what_changes_most():
     shown = what_if_report(QUESTIONS)
-    assert shown.splitlines()[0] == (
-        "The board changes one inference most: 2.00 ms with v80, 5.00 ms with u50; 3.00 ms as planned"
+    assert " ".join(shown.split()).startswith(
+        "The board changes one inference most: 2.00 ms with v80, 5.00 ms with u50; 3.00 ms as planned what if"
     )
     assert "1.20 to 3.40" in shown and "0.97" in shown
+    assert max(map(len, shown.splitlines())) <= WIDTH
+
+
+def test_a_board_with_another_host_changes_nothing_that_the_times_of_the_profiled_one_show():
+    """An Ultra96 is slowest, but what stays on the host would take its Arm longer than the x86 that was profiled."""
+    arm = {**asked("board", "ultra96", 50_000.0), "is_judged": False, "latency_speedup_p5_factor": None}
+    shown, figure = what_if_report([*QUESTIONS, arm]), draw_what_if([*QUESTIONS, arm])
+    assert "5.00 ms with u50" in shown and "not judged, as the profiled host is not theirs: ultra96" in shown
+    assert "50.0 ms" in shown  # in the table, without a gain
+    assert "not theirs: ultra96" in head(figure)[1]
+    assert max(bar.get_x() + bar.get_width() for bar in figure.axes[0].patches) == pytest.approx(5.0)
+    doubted = [{**row, "is_judged": False} for row in (*QUESTIONS, arm)]
+    assert "50.0 ms with ultra96" in what_if_report(doubted)
 
 
 # --- board ----------------------------------------------------------------------------------------------------------
@@ -478,13 +477,25 @@ def test_a_disturbed_host_is_said_first_and_nothing_is_said_to_pay(gains, kernel
 
 
 def test_a_plan_for_another_host_is_not_judged_either_and_the_reason_is_its_own(gains, kernels):
-    judged = verdicts(gains, ["the times are those of the profiled host"]).assign(verdict="not judged for this host")
+    doubt = "the host of a zcu104 is its own Arm, and the times are those of another"
+    judged = verdicts(gains, [doubt]).assign(verdict="not judged for this host")
     tables = {"offload_plan": kernels, "speedup": gains, "offload_verdict": judged}
     tables = {name: records(table) for name, table in tables.items()}
     shown = offload_report(tables)
-    assert shown.startswith("Not judged for this host: the times are those of the profiled host\n")
+    assert " ".join(shown.split()).startswith(f"Not judged for this host: {doubt} - give <host_tables>")
     assert "idle host" not in shown and "S_total" not in shown
-    assert outlook(tables) == ["the times are those of the profiled host"]
+    assert outlook(tables) == [doubt, "give <host_tables> or <host_scale>"]
+
+
+def test_every_doubt_ends_within_the_picture_and_above_its_legend(gains, kernels):
+    """Four doubts of a busy host with another processor than the board's: 250 letters."""
+    doubts = [f"a doubt of {number} that takes about as many letters as those of a busy host do" for number in range(4)]
+    figure = draw_offload(records(gains), records(kernels), records(verdicts(gains, doubts)), "Not judged")
+    FigureCanvasAgg(figure).draw()
+    _, subtitle = figure.texts
+    box = Text.get_window_extent(subtitle)
+    assert " ".join(subtitle.get_text().split()) == "; ".join(doubts)
+    assert box.x1 < figure.bbox.width and box.y0 > figure.legends[0].get_window_extent().y1 - 4
 
 
 SURE = "{}: 5.9x faster, 90 % within 3.9 to 7.6, pays with probability"
@@ -527,8 +538,63 @@ def test_the_answer_is_one_sentence_with_the_interval_and_the_probability(
     judged.loc[judged["objective"] == "latency", columns] = [verdict, likely, *ends, chance]
     tables = {"offload_verdict": records(judged), "offload_plan": records(kernels.assign(precision="int8"))}
     plan = "52 Conv, 1 Gemm to a U280 in {}"
-    assert headline(tables) == f"{sentence.format(plan.format('int8'))}; accuracy in int8 not judged"
+    assert headline(tables) == f"{sentence.format(plan.format('int8'))}; accuracy not judged: give samples"
     assert headline({**tables, "offload_plan": records(kernels)}) == sentence.format(plan.format("fp32"))
+
+
+def judged_format(name, agreed, count, verdict, ratio=30.0):
+    """A row of precision.csv on samples."""
+    share = limits([1.0] * agreed + [0.0] * (count - agreed))
+    ends = dict(zip(("", "_low", "_high"), (share.value, share.low, share.high), strict=True))
+    return {
+        **{f"top1_agreement{end}_share": value for end, value in ends.items()},
+        "number_format": name,
+        "quantization_scheme": "per channel, min-max",
+        "output_name": "scores",
+        "format_verdict": verdict,
+        "format_problem": "",
+        "is_arithmetic": True,
+        "sample_source": "given",
+        "judged_sample_count": count,
+        "sqnr_db": ratio,
+    }
+
+
+def test_the_answer_names_the_agreement_on_samples(gains, kernels):
+    tables = {"offload_verdict": records(verdicts(gains)), "offload_plan": records(kernels.assign(precision="int8"))}
+    worse = judged_format("int8", 300, 500, "breaks", ratio=3.0) | {"quantization_scheme": "per tensor, min-max"}
+    rows = [judged_format("int8", 491, 500, "undecided"), worse]
+    assert headline({**tables, "format_precision": rows}).endswith(
+        "; outputs agree in 98.2 % of 500 samples (96.6 to 99.1)"
+    )
+    unmade = judged_format("int8", 491, 500, "not judged") | {"sample_source": "random"}
+    assert headline({**tables, "format_precision": [unmade]}).endswith("; accuracy not judged: give samples")
+
+
+def test_a_format_that_breaks_the_model_is_no_advice(gains, kernels):
+    judged = verdicts(gains)
+    judged.loc[judged["objective"] == "latency", "likely"] = 5.9
+    compared = records(comparison(TOTAL_US).assign(precision="int8"))
+    other = {**compared[0], "alternative": "precision=bf16", "precision": "bf16", "latency_speedup_factor": 1.31}
+    tables = {"offload_verdict": records(judged), "offload_plan": records(kernels.assign(precision="int8"))}
+    tables["offload_comparison"] = [*compared, other]
+    rows = [judged_format("int8", 305, 500, "breaks"), judged_format("bf16", 500, 500, "survives", 50.0)]
+    answer = headline({**tables, "format_precision": rows})
+    assert answer.startswith(
+        "int8 breaks the model: outputs agree in 61.0 % of 500 samples (56.7 to 65.2), so 5.9x to "
+    )
+    assert answer.endswith("is worth nothing; bf16 pays 1.3x")
+    rows[1]["format_verdict"] = "breaks"
+    assert headline({**tables, "format_precision": rows}).endswith("is worth nothing")
+
+
+def test_outputs_without_a_ratio_are_judged(gains, kernels):
+    """Outputs of infinity have no signal-to-noise ratio, and they are the ones that a user must hear of."""
+    tables = {"offload_verdict": records(verdicts(gains)), "offload_plan": records(kernels.assign(precision="int8"))}
+    lost = judged_format("int8", 0, 20, "breaks", ratio=None)
+    assert headline({**tables, "format_precision": [lost]}).startswith("int8 breaks the model: outputs agree in 0.0 %")
+    plain = {name: None if "agreement" in name else value for name, value in lost.items()}
+    assert "outputs are NaN or infinite on 20 samples" in headline({**tables, "format_precision": [plain]})
 
 
 @pytest.mark.parametrize(

@@ -125,6 +125,56 @@ def test_no_mark_covers_the_label_of_a_roof(tables, keys, is_on_slope):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(("first", "from_", "to"), [(0.25, 16, 170), (1.0, 20, 100)])
+def test_the_label_of_a_slope_covers_no_other_label_and_ends_within_the_axes(tables, keys, first, from_, to):
+    """One thread has the bandwidth of all, and the peaks' labels are side by side: as on a busy host."""
+    rates = {"peak_flop_per_s": 181e9, "int8_op_per_s": 997e9, "memory_bytes_per_s": 13.3e9, "cache_bytes_per_s": 64e9}
+    alone = dict(zip(rates, (164e9, 691e9, 13.3e9, 84.2e9), strict=True))
+    roof = roof_from({**MEASURED, **rates, **{f"one_thread_{name}": rate for name, rate in alone.items()}}, None, None)
+    table = tables["op_roofline"]
+    count = len(table) - 3
+    intensities = [first, 2 * first, 4 * first, *(from_ * (to / from_) ** (place / count) for place in range(count))]
+    attained = [min(13.3e9 * intensity, 150e9) for intensity in intensities]
+    table = table.assign(arithmetic_intensity_flop_per_byte=intensities, attained_flop_per_s=attained)
+    figure = draw_roofline(records(table), keys, roof)
+    FigureCanvasAgg(figure).draw()
+    axes, inside = figure.axes[0], figure.axes[0].get_window_extent()
+    labels = [text for text in axes.texts if "thread" in text.get_text()]
+    along = {label: diagonal(Text.get_window_extent(label)) for label in labels if label.get_rotation()}
+    assert len(along) == 4
+    for label, points in along.items():
+        assert all(inside.contains(x, y) for x, y in points), label.get_text()
+        flat = [Text.get_window_extent(other) for other in labels if not other.get_rotation()]
+        assert not any(box.contains(x, y) for box in flat for x, y in points), label.get_text()
+        others = [place for other in along if other is not label for place in along[other]]
+        assert min(hypot(x - a, y - b) for x, y in points for a, b in others) > 5, label.get_text()
+
+
+@pytest.mark.slow
+def test_the_labels_of_the_memory_keep_apart_where_all_threads_are_slower_than_one(tables, keys):
+    """The ceilings of a busy host; nodes far above the roof leave little room along its slopes."""
+    rates = {"peak_flop_per_s": 14e9, "int8_op_per_s": 15e9, "memory_bytes_per_s": 4.29e9, "cache_bytes_per_s": 22e9}
+    alone = dict(zip(rates, (15.6e9, 15.6e9, 6.37e9, 24.1e9), strict=True))
+    roof = roof_from({**MEASURED, **rates, **{f"one_thread_{name}": rate for name, rate in alone.items()}}, None, None)
+    table = tables["op_roofline"]
+    parts = [place / (len(table) - 1) for place in range(len(table))]
+    table = table.assign(
+        arithmetic_intensity_flop_per_byte=[0.25 * (90 / 0.25) ** part for part in parts],
+        attained_flop_per_s=[1.9e9 * (1.7e12 / 1.9e9) ** part for part in parts],
+    )
+    figure = draw_roofline(records(table), keys, roof)
+    FigureCanvasAgg(figure).draw()
+    labels = [text for text in figure.axes[0].texts if text.get_text().startswith("memory, ")]
+    one, other = (diagonal(Text.get_window_extent(label)) for label in labels)
+    assert min(hypot(x - a, y - b) for x, y in one for a, b in other) > 12
+
+
+def diagonal(box):
+    """Points along a rotated text, from the corners of its box."""
+    return [(box.x0 + part / 16 * box.width, box.y0 + part / 16 * box.height) for part in range(1, 16)]
+
+
+@pytest.mark.slow
 def test_the_legend_names_why_a_compute_bound_node_is_above_its_roof(tables, keys):
     table = tables["op_roofline"]
     convs = (table["op_type"] == "Conv") & (table["bound"] == "compute")

@@ -9,7 +9,7 @@ import pytest
 from common.artifacts.catalogue import ARTIFACTS
 from common.artifacts.frames import records
 from common.artifacts.stages import STAGES
-from common.note_kinds import ENDANGERED
+from common.messages.note_kinds import ENDANGERED
 from common.sensors.other_work import OtherWork
 from common.view.findings import Findings, StageRecord
 from common.view.groups import by_op_type

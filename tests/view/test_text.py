@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from common.artifacts.frames import records
-from common.names import shorten
+from common.messages.names import shorten
 from common.view.profile.work_text import symbolic_report
 from common.view.text import MISSING, columns, duration, joules, percent, quantity, significant, text_table
 

@@ -17,11 +17,11 @@ import pytest
 from common.design_space.accelerator.hardware import NothingFitsError
 from common.design_space.accelerator.hardware_files import load_hardware
 from common.design_space.results.cache import ResultCache
-from common.errors import PipelineError, UnusableValueError
 from common.load.fleet import ModelTask, tasks_of
 from common.load.requests.batching import BatchPolicy
 from common.load.requests.demand import Demand
-from common.runtime.session import SessionSettings
+from common.messages.errors import PipelineError, UnusableValueError
+from common.runtime.sessions.session import SessionSettings
 from common.workers import Workers, WorkersLostError
 from models.__main__ import BUILDERS
 from tests.support.paths import CONFIGS

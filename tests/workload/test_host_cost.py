@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from common.errors import PipelineError
+from common.messages.errors import PipelineError
 from common.workload.host_cost import ExecutedCost, SourceWork, divide_over_groups
 
 CONV, RELU, MATMUL = SourceWork(7, 14), SourceWork(0, 3), SourceWork(11, 22)

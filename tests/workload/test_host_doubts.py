@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from common.host_doubts import host_doubts
+from common.messages.host_doubts import host_doubts
 
 QUIET = {
     "p50_us": 10_007.0,

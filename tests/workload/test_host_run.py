@@ -6,8 +6,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from common.errors import UpstreamError
 from common.intervals import ThreePoint
+from common.messages.errors import UpstreamError
 from common.workload.host_cost import HostTotals, divided_run, run_energy, run_latency, surplus_us
 
 SUMMARY = {"p50_us": 1_009.0, "p50_low_us": 997.0, "p50_high_us": 1_103.0}

@@ -8,15 +8,14 @@ import numpy as np
 import pytest
 from onnx import helper
 
-from common.graph import Edge
-from common.source_graph import EdgeBytes, build
+from common.graphs.graph import Edge
+from common.graphs.source_graph import EdgeBytes, build
 from common.workload.layer_rows import READERS, layers_by_node
 from common.workload.layers import Convolution, Layer, Matmul, Pointwise, Pooling, Rowwise
 from models.__main__ import BUILDERS
 from tests.support.onnx_models import INT8, INT32, UINT8, Typed, model, weight
-from tests.support.source_tables import source_rows
+from tests.support.source_tables import SIZES, source_rows
 
-SIZES = {"batch": 2, "N": 2, "seq": 23}
 # The others differ in size only, and take long to build.
 LIGHT = [name for name in BUILDERS if name.startswith("tiny")] + ["resnet50", "squeezenet"]
 
@@ -205,7 +204,7 @@ def test_attention_with_heads_apart():
 
 
 def test_attention_with_packed_heads_has_their_number_as_an_attribute():
-    """Queries of 3 heads of 7, keys of 7 and values of 13; with one head of keys and values for all of them as well."""
+    """Queries of 3 heads of 7, keys of 7 and values of 13; with one head of keys and values they share it."""
     expected = (
         Matmul(5, 7, 11, 6, has_weight=False),
         Rowwise("Softmax", 30, 11),
@@ -214,7 +213,11 @@ def test_attention_with_packed_heads_has_their_number_as_an_attribute():
     operands = [(2, 5, 21), (2, 11, 21), (2, 11, 39)]
     assert layers_of("Attention", operands, q_num_heads=3, kv_num_heads=3) == expected
     operands = [(2, 5, 21), (2, 11, 7), (2, 11, 13)]
-    assert layers_of("Attention", operands, q_num_heads=3, kv_num_heads=1) == expected
+    assert layers_of("Attention", operands, q_num_heads=3, kv_num_heads=1) == (
+        Matmul(15, 7, 11, 2, has_weight=False),  # the queries of three heads are rows against the keys of one
+        Rowwise("Softmax", 30, 11),
+        Matmul(15, 11, 13, 2, has_weight=False),
+    )
     operands = [(2, 5, 21), (2, 11, 21), (2, 11, 39)]
     found = layers_of("MultiHeadAttention", operands, (2, 5, 39), domain="com.microsoft", num_heads=3)
     assert found == expected
@@ -225,10 +228,30 @@ def test_attention_with_projections_of_its_own_is_unknown():
     assert layers_of("Attention", operands, (2, 5, 21), domain="com.microsoft", num_heads=3) is None
 
 
-def test_attention_with_a_cache_is_unknown():
+def test_attention_over_a_cache_meets_past_and_new_keys():
     past = (2, 3, 13, 7)
     operands = [(2, 3, 5, 7), (2, 3, 11, 7), (2, 3, 11, 7), "", past, past]
-    assert layers_of("Attention", operands, outputs=3) is None
+    assert layers_of("Attention", operands, outputs=3) == (
+        Matmul(5, 7, 24, 6, has_weight=False),
+        Rowwise("Softmax", 30, 24),
+        Matmul(5, 24, 7, 6, has_weight=False),
+    )
+
+
+@pytest.mark.parametrize("is_packed", [False, True])
+def test_grouped_queries_are_rows_against_the_valid_keys_of_their_group(is_packed):
+    """6 heads share the keys of 2: 3 rows for a token; of a buffer of 32 keys, 11 are valid."""
+    apart = [(1, 1, 6 * 8), (1, 1, 2 * 8), (1, 1, 2 * 8)]
+    operands = [(1, 1, 10 * 8), "", ""] if is_packed else apart
+    buffer = (1, 2, 32, 8)
+    operands += [buffer, buffer, np.array([10], np.int32), np.array(11, np.int32)]
+    heads = {"num_heads": 6, "kv_num_heads": 2}
+    found = layers_of("GroupQueryAttention", operands, outputs=3, domain="com.microsoft", **heads)
+    assert found == (
+        Matmul(3, 8, 11, 2, has_weight=False),
+        Rowwise("Softmax", 6, 11),
+        Matmul(3, 11, 8, 2, has_weight=False),
+    )
 
 
 SHAPES = (None, [], [0], [1], [7], [1, 3], [3, 0, 5], [1, 7, 13, 17], [7, 7, 3, 3], [0, 7, 13, 17], ["N", 7], [1] * 5)

@@ -14,10 +14,9 @@ from common.workload.loop_nests import LOOPS, RELEVANT_LOOPS, LoopNest, nest_of,
 from common.workload.nest_rows import nests_by_node
 from models.__main__ import BUILDERS
 from tests.support.onnx_models import UINT8, Typed, model, weight
-from tests.support.source_tables import source_rows
+from tests.support.source_tables import SIZES, source_rows
 
 FP32 = {"input": 32, "weight": 32, "output": 32}
-SIZES = {"batch": 2, "N": 2, "seq": 23}
 
 
 def points(nest):
@@ -157,3 +156,14 @@ def test_the_nest_of_one_axis_is_a_row():
     (nest,) = nests_by_node(*source_rows(proto))["node"]
     # ⌊(17 + 4 − 5) / 2⌋ + 1 = 9 columns
     assert nest == LoopNest(n=2, k=7, c=3, q=9, s=5, stride_q=2, pad_q=3, height=1, width=17)
+
+
+@pytest.mark.parametrize(("attributes", "bits"), [({}, 4), ({"bits": 8}, 8)])
+def test_packed_weights_keep_their_bits(attributes, bits):
+    """8 bits take a byte of each code, 4 bits half of one; four are usual."""
+    values = {"b": np.zeros((7, 2, 4 * bits), np.uint8), "s": np.ones(14, np.float32)}
+    sizes = {"K": 64, "N": 7, "block_size": 32, **attributes}
+    node = helper.make_node("MatMulNBits", ["a", "b", "s"], ["y"], name="node", domain="com.microsoft", **sizes)
+    proto = model([node], {"a": (5, 64)}, {"y": None}, values, domains=["com.microsoft"])
+    (nest,) = nests_by_node(*source_rows(proto))["node"]
+    assert (nest.input_bits, nest.weight_bits, nest.output_bits, nest.macs) == (32, bits, 32, 5 * 64 * 7)

@@ -2,12 +2,11 @@ from __future__ import annotations
 
 import pytest
 
-from common.errors import UpstreamError
+from common.messages.errors import UpstreamError
 from common.workload.map_layers import FeatureMap, Window, layer_graph
 from models.__main__ import BUILDERS
-from tests.support.source_tables import source_rows
+from tests.support.source_tables import SIZES, source_rows
 
-SIZES = {"batch": 2, "N": 2, "seq": 23}
 LIGHT = [name for name in BUILDERS if name.startswith("tiny")] + ["resnet50", "squeezenet"]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from typing import Any
 
+import numpy as np
 import onnx
 import pytest
 from onnx import helper
@@ -12,7 +13,7 @@ from onnx import helper
 from common.fusion.border import crossings, traffic
 from common.fusion.chains import rows_held, rows_read
 from common.fusion.groups import Group, fuse
-from common.source_graph import SourceGraph
+from common.graphs.source_graph import SourceGraph
 from common.workload.flows import TensorFlow, card_bytes, element_bits, executed_order, tensor_flows
 from common.workload.host_cost import ExecutedCost, HostCost, SourceWork, divide_over_groups
 from common.workload.layer_rows import layers_by_node
@@ -419,3 +420,18 @@ def test_host_time_of_the_smallest_groups_adds_up():
     costs = divide_over_groups(executed, sources, group_of, work, len(groups))
     assert [found.latency_us for found in costs] == [50.5, 0.0, 50.5, 18.5, 18.5]
     assert executed_order(tensor_flows(graph, groups, "fp32"), costs, ["e1", "reorder", "e2"]) == [1, 0, 2, 3, 4]
+
+
+@pytest.mark.parametrize("precision", ["int4", "int8", "bf16"])
+def test_packed_weights_and_their_scales_keep_the_bytes_of_the_file(precision):
+    """64 by 7 weights in blocks of 32: half a byte each, and a scale of four bytes for each block of a column."""
+    node = helper.make_node(
+        "MatMulNBits", ["x", "codes", "scales"], ["y"], "n", domain="com.microsoft", K=64, N=7, block_size=32
+    )
+    weights = {"codes": np.zeros((7, 2, 16), np.uint8), "scales": np.ones(14, np.float32)}
+    _, _, (found,) = candidates_of(
+        model([node], {"x": (1, 64)}, {"y": None}, weights, domains=["com.microsoft"]), precision
+    )
+    assert found.task is not None
+    assert found.task.weight_bytes == 64 * 7 // 2 + 4 * 14
+    assert found.task.layers == (Matmul(1, 64, 7, 1, has_weight=True),)

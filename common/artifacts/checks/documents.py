@@ -9,8 +9,8 @@ from typing import Any
 from common.artifacts.catalogue import ARTIFACTS, Artifact
 from common.artifacts.checks.cells import CELLS
 from common.artifacts.columns import Column
-from common.errors import PipelineError
-from common.names import listed, quoted
+from common.messages.errors import PipelineError
+from common.messages.names import listed, quoted
 
 MOST_NAMED = 5  # columns or fields in an error
 LARGEST = 2**63  # of an integer, as tables hold it

@@ -17,8 +17,8 @@ from common.artifacts.checks import json_text
 from common.artifacts.checks.cells import CELLS
 from common.artifacts.checks.documents import require_names
 from common.artifacts.columns import JSON_KINDS, Column
-from common.errors import PipelineError
-from common.names import quoted
+from common.messages.errors import PipelineError
+from common.messages.names import quoted
 
 DTYPES = {
     "string": "str",

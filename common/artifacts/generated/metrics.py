@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from common.artifacts.catalogue import ARTIFACTS
 from common.artifacts.columns import Column
-from common.metric_names import metric_name
+from common.metrics.metric_names import metric_name
 
 # Documents whose figures are exported, and where those come from; the energy of a run says it itself.
 EXPORTED = {
@@ -34,8 +34,8 @@ def describe_metrics() -> str:
         "`make record` writes",
         "them as `metrics.prom` (OpenMetrics) and `metric_lines.jsonl` (JSON Lines). `/metrics` of the dashboard names "
         "its figures by the",
-        "same rule (`common/metric_names.py`); [DASHBOARD.md](DASHBOARD.md) lists them. [LOAD.md](LOAD.md) lists the "
-        "names of Triton and",
+        "same rule (`common/metrics/metric_names.py`); [DASHBOARD.md](DASHBOARD.md) lists them. [LOAD.md](LOAD.md) "
+        "lists the names of Triton and",
         "OpenTelemetry that a load test is exported by.",
         "",
         "Values are in base units. Labels: `model` is the file, `table` the table, `source` how the value is known: "

@@ -6,11 +6,12 @@ layer; the others bypass it. Below a level, loops may be laid out in space over 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import combinations, product
 from typing import Literal
 
-from common.errors import UnusableValueError
+from common.messages.errors import UnusableValueError
 
 Axis = Literal["rows", "columns"]
 Copies = Literal["one", "column", "element"]
@@ -25,10 +26,45 @@ class NothingFitsError(UnusableValueError):
 
 @dataclass(frozen=True, slots=True)
 class Fanout:
-    """Loops that are laid out in space below a level, and their axis of the array."""
+    """Loops that are laid out in space below a level, and their axis of the array.
+
+    ``most`` limits the copies of single loops, where the wires of the array do not allow as many as the axis has.
+    """
 
     loops: tuple[str, ...]
     axis: Axis
+    most: tuple[tuple[str, int], ...] = ()
+
+    def room(self, loop: str, array: MultiplierArray) -> int:
+        """Return the most copies of a loop."""
+        size: int = getattr(array, self.axis)
+        return min(size, dict(self.most).get(loop, size)) if loop in self.loops else 1
+
+
+@dataclass(frozen=True, slots=True)
+class Network:
+    """What carries words between a level and the copies below its fan-out.
+
+    A word reaches its first copy over ``hops`` links, and each further copy of a multicast over one link more. The sums
+    of several copies come back over the same links. Without a network in the file, both cost nothing.
+
+    Attributes:
+        hop_pj_per_byte: energy of a byte over one link.
+        hops: links between the level and one copy.
+        addition_pj: energy of one addition of two partial sums on their way.
+        is_multicast: whether a word for several copies is read once; else once for each of them.
+        is_reducing: whether partial sums of several copies are added on their way; else each is written at the level.
+    """
+
+    hop_pj_per_byte: float
+    hops: float = 1.0
+    addition_pj: float = 0.0
+    is_multicast: bool = True
+    is_reducing: bool = True
+
+    def shares(self, operand: str) -> bool:
+        """Return whether several copies of an operand's word are one word at the level."""
+        return self.is_reducing if operand == "output" else self.is_multicast
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,17 +73,24 @@ class Level:
 
     Attributes:
         name: ``dram``, ``scratchpad`` …
-        holds: the operands that stay here; the others pass by.
+        holds: the operands that a mapping may keep here; the others bypass the level.
         copies: whether there is one such memory, one per column or one per element of the array.
         capacity_kib: of one copy; None where nothing limits it.
-        word_bytes: of one element of an operand, as it is kept here.
+        word_bytes: of one word. An element of an operand is one word, unless ``element_bytes`` says otherwise.
         block_words: words that one access moves; energy is paid for whole blocks.
         bytes_per_cycle: what the memory moves in a cycle, reads and writes together; None where it never limits.
         bandwidth_of: whether that rate is of one copy in use, or comes once per column of the array.
         base_pj_per_byte: energy of a byte that is read or written, in a memory of no size.
         slope_pj_per_byte_per_kib: what each KiB of a copy adds to it.
         area_mm2_per_kib: silicon; None where it is not on the chip, or nobody gives it.
-        fanout: loops that may be spatial below this level; None where none may.
+        fanouts: loops that may be spatial below this level, by axis of the array.
+        element_bytes: of one element of each operand that is kept here in more than one word, by name.
+        network: of the words between this level and the copies below it; None where they cost nothing.
+        steps: loops that may step at this level; None where all may.
+        stationary: the operand whose loops come last: those that leave it in place are innermost. None for any order.
+        may_pass: operands that may bypass this level; None if the file does not list them
+            (:meth:`Hardware.may_pass`).
+        passed: those of ``holds`` that bypass this level in all mappings of this hierarchy.
     """
 
     name: str
@@ -61,7 +104,31 @@ class Level:
     base_pj_per_byte: float
     slope_pj_per_byte_per_kib: float
     area_mm2_per_kib: float | None
-    fanout: Fanout | None
+    fanouts: tuple[Fanout, ...] = ()
+    element_bytes: tuple[tuple[str, int], ...] = ()
+    network: Network | None = None
+    steps: frozenset[str] | None = None
+    stationary: str | None = None
+    may_pass: frozenset[str] | None = None
+    passed: frozenset[str] = frozenset()
+
+    @property
+    def keeps(self) -> frozenset[str]:
+        """The operands that stay here: those that the level holds and that do not bypass it."""
+        return self.holds - self.passed
+
+    def element_words(self, operand: str) -> float:
+        """Return the words of one element of an operand: one, unless it has a precision of its own here."""
+        return self.bytes_of(operand) / self.word_bytes
+
+    def bytes_of(self, operand: str) -> int:
+        """Return the bytes of one element of an operand, as it is kept here."""
+        return dict(self.element_bytes).get(operand, self.word_bytes)
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether the level has one precision, a network that costs nothing, and no dataflow of its own."""
+        return not self.element_bytes and self.network is None and self.steps is None and self.stationary is None
 
     @property
     def capacity_words(self) -> float:
@@ -130,6 +197,7 @@ class Hardware:
         clock_mhz: cycles per µs.
         levels: the memories, from the outermost to the innermost.
         rtl: costs of a tile in its RTL; None where nobody measured it.
+        resident_at: the level in which whole tensors may be resident; None for the outermost that can have them.
     """
 
     name: str
@@ -138,6 +206,7 @@ class Hardware:
     array: MultiplierArray
     levels: tuple[Level, ...]
     rtl: RtlCosts | None = None
+    resident_at: int | None = None
 
     def level(self, name: str) -> Level:
         """Return a level by its name.
@@ -153,6 +222,34 @@ class Hardware:
 
     def copies(self, level: Level) -> int:
         return {"one": 1, "column": self.array.columns, "element": self.array.elements}[level.copies]
+
+    def may_pass(self, index: int) -> frozenset[str]:
+        """Return the operands that may bypass a level.
+
+        If the file does not list them, an operand may bypass the level if a memory further inside also holds it, and if
+        that memory is not one per element of the array. That memory then feeds the array. No operand bypasses the
+        outermost level.
+        """
+        level = self.levels[index]
+        if level.may_pass is not None or index == 0:
+            return level.may_pass or frozenset()
+        inside = [inner.holds for inner in self.levels[index + 1 :] if inner.copies != "element"]
+        return level.holds & frozenset().union(*inside)
+
+    def variants(self, fixed: frozenset[str] = frozenset()) -> Iterator[Hardware]:
+        """Yield the hierarchy with each choice of the operands that bypass its levels; at last with no bypass.
+
+        Args:
+            fixed: operands that bypass no level.
+        """
+        options = [sorted(self.may_pass(index) - fixed) for index in range(len(self.levels))]
+        for chosen in product(*(_subsets(names) for names in options)):
+            yield self.passing(chosen)
+
+    def passing(self, passed: Sequence[frozenset[str]]) -> Hardware:
+        """Return the hierarchy in which some operands bypass each level."""
+        pairs = zip(self.levels, passed, strict=True)
+        return replace(self, levels=tuple(replace(level, passed=names) for level, names in pairs))
 
     @property
     def area_mm2(self) -> float | None:
@@ -212,8 +309,12 @@ class Hardware:
                 raise NothingFitsError(f"{level.name}_kib", problem, "give a larger memory")
 
 
+def _subsets(names: Sequence[str]) -> list[frozenset[str]]:
+    return [frozenset(chosen) for count in range(len(names), -1, -1) for chosen in combinations(names, count)]
+
+
 def capacity_problem(level: Level) -> str:
     """Return why a memory is too small to work with; empty where it is not."""
-    if level.capacity_words >= len(level.holds):
+    if level.capacity_words >= sum(map(level.element_words, level.holds)):
         return ""
     return f"holds {level.capacity_words:g} words of {level.word_bytes} bytes, which is below one tile"

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import fields
 from pathlib import Path
 from typing import cast, get_args
 
-from common.configuration import Constant, Section, find_file
 from common.design_space.accelerator.hardware import (
     Axis,
     BandwidthOf,
@@ -15,9 +15,11 @@ from common.design_space.accelerator.hardware import (
     Hardware,
     Level,
     MultiplierArray,
+    Network,
     RtlCosts,
     capacity_problem,
 )
+from common.files.configuration import Constant, Section, find_file
 from common.workload.loop_nests import LOOPS, RELEVANT_LOOPS
 
 OPERANDS = tuple(RELEVANT_LOOPS)
@@ -60,7 +62,7 @@ def _check(file: Section, hardware: Hardware) -> None:
         raise file.error("levels", "has two levels of one name")
     if hardware.levels[0].holds != set(OPERANDS) or hardware.levels[0].capacity_kib is not None:
         raise file.error("levels[0]", "is the outermost level", "it holds all operands and has no capacity_kib")
-    axes = [level.fanout.axis for level in hardware.levels if level.fanout]
+    axes = [fanout.axis for level in hardware.levels for fanout in level.fanouts]
     if len(set(axes)) < len(axes):
         raise file.error("levels", "use one axis of the array twice")
     for index, level in enumerate(hardware.levels):
@@ -84,19 +86,50 @@ def _rtl(section: Section) -> RtlCosts:
 
 def _level(section: Section) -> Level:
     energy = section.section("energy")
+    word_bytes, element_bytes = _precisions(section)
     return Level(
         name=section.text("name"),
-        holds=frozenset(_words(section, "holds", OPERANDS)),
+        holds=frozenset(_words(section, "holds", OPERANDS)) if "holds" in section else frozenset(),
         copies=cast(Copies, section.choice("copies", get_args(Copies))) if "copies" in section else "one",
         capacity_kib=_optional(section, "capacity_kib"),
-        word_bytes=section.count("word_bytes"),
+        word_bytes=word_bytes,
         block_words=section.count("block_words") if "block_words" in section else 1,
         bytes_per_cycle=_optional(section, "bytes_per_cycle"),
         bandwidth_of=_bandwidth_of(section),
         base_pj_per_byte=energy.constant("base_pj_per_byte", positive=False).likely,
         slope_pj_per_byte_per_kib=_optional(energy, "slope_pj_per_byte_per_kib") or 0.0,
         area_mm2_per_kib=_optional(section, "area_mm2_per_kib"),
-        fanout=_fanout(section.section("spatial")) if "spatial" in section else None,
+        fanouts=tuple(_fanouts(section)) if "spatial" in section else (),
+        element_bytes=element_bytes,
+        network=_network(section.section("network")) if "network" in section else None,
+        steps=frozenset(_words(section, "steps", LOOPS)) if "steps" in section else None,
+        stationary=section.choice("stationary", OPERANDS) if "stationary" in section else None,
+        may_pass=_may_pass(section) if "may_pass" in section else None,
+    )
+
+
+def _precisions(section: Section) -> tuple[int, tuple[tuple[str, int], ...]]:
+    """Return the bytes of a word, and those of each operand's element that takes several words.
+
+    ``word_bytes`` is one figure, or one for each operand that the level holds. A word is then the smallest of them.
+    """
+    below = section.section("word_bytes")
+    if not any(operand in below for operand in OPERANDS):
+        return section.count("word_bytes"), ()
+    given = {operand: below.count(operand) for operand in OPERANDS if operand in below}
+    if set(given) != set(section.value("holds") if "holds" in section else ()):
+        raise section.error("word_bytes", "is not given for each operand that the level holds, or for another")
+    word = min(given.values())
+    return word, tuple((operand, size) for operand, size in given.items() if size != word)
+
+
+def _network(section: Section) -> Network:
+    return Network(
+        hop_pj_per_byte=section.constant("hop_pj_per_byte", positive=False).likely,
+        hops=_optional(section, "hops") or 1.0,
+        addition_pj=_optional(section, "addition_pj") or 0.0,
+        is_multicast=section.switch("multicast", default=True),
+        is_reducing=section.switch("reduction", default=True),
     )
 
 
@@ -107,8 +140,32 @@ def _bandwidth_of(section: Section) -> BandwidthOf:
     return cast(BandwidthOf, section.choice("bandwidth_of", get_args(BandwidthOf)))
 
 
+def _may_pass(section: Section) -> frozenset[str]:
+    """Return the operands that may bypass a level; an empty list says that none may."""
+    names = section.value("may_pass")
+    held = section.value("holds") if "holds" in section else []
+    if not isinstance(names, list) or any(name not in held for name in names):
+        raise section.error("may_pass", "names an operand that the level does not hold", "it takes a list of them")
+    return frozenset(names)
+
+
+def _fanouts(section: Section) -> Iterator[Fanout]:
+    """Yield the fan-outs below a level: one, or a list of them."""
+    several = isinstance(section.value("spatial"), list)
+    for part in section.sections("spatial") if several else [section.section("spatial")]:
+        yield _fanout(part)
+
+
 def _fanout(section: Section) -> Fanout:
-    return Fanout(tuple(_words(section, "loops", LOOPS)), cast(Axis, section.choice("axis", get_args(Axis))))
+    loops = tuple(_words(section, "loops", LOOPS))
+    most = section.section("most") if "most" in section else ()
+    if any(loop not in loops for loop in most):
+        raise section.error("most", "limits a loop that is not laid out", f"it takes {', '.join(loops)}")
+    return Fanout(
+        loops,
+        cast(Axis, section.choice("axis", get_args(Axis))),
+        tuple((loop, section.section("most").count(loop)) for loop in most),
+    )
 
 
 def _words(section: Section, key: str, allowed: tuple[str, ...]) -> list[str]:

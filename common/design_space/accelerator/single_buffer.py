@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from common.design_space.accelerator.hardware import KIB, Hardware
-from common.errors import UnusableValueError
+from common.messages.errors import UnusableValueError
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,8 +53,10 @@ class SingleBuffer:
 
 
 def has_single_buffer(hardware: Hardware) -> bool:
-    """Return whether the only memory on the chip is one buffer for all operands."""
+    """Return whether the only memory on the chip is one plain buffer for all operands."""
     memory, *inner = hardware.levels
+    if not all(level.is_plain for level in hardware.levels):
+        return False  # the costs of a byte here are the same for all operands, and leave out what is between memories
     return len(inner) == 1 and inner[0].holds == memory.holds and inner[0].capacity_kib is not None
 
 

@@ -8,8 +8,8 @@ from itertools import product
 from math import isclose, isfinite, prod
 
 from common.design_space.accelerator.hardware import Hardware
-from common.errors import UnusableValueError
-from common.names import quoted
+from common.messages.errors import UnusableValueError
+from common.messages.names import quoted
 
 ARRAY, KIB_SUFFIX = "array", "_kib"
 OUTERMOST = "buffer_kib"  # of the outermost memory on the chip, whatever its name is

@@ -20,8 +20,8 @@ from common.design_space.mapping.arrays import torch_module
 from common.design_space.search.observer import UNOBSERVED, SearchObserver
 from common.fusion.groups import Group
 from common.fusion.patterns import HEADS, GroupKind
-from common.operators import CONTRACTIONS, POOLS
-from common.source_graph import SourceGraph
+from common.graphs.operators import CONTRACTIONS, POOLS
+from common.graphs.source_graph import SourceGraph
 from common.workload.map_layers import LayerGraph, layer_graph, linked
 
 if TYPE_CHECKING:

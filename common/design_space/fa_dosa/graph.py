@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from math import prod
 
-from common.errors import UnusableValueError
-from common.names import quoted
-from common.operators import CONTRACTIONS
+from common.graphs.operators import CONTRACTIONS
+from common.messages.errors import UnusableValueError
+from common.messages.names import quoted
 from common.workload.loop_nests import LOOPS, LoopNest
 
 WINDOW = ("stride_p", "stride_q", "dilation_r", "dilation_s")  # of a layer's dimensions, those that are no loop

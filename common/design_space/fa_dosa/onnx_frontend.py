@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from common.design_space.fa_dosa.graph import WINDOW, ComputationGraph
 from common.design_space.fa_dosa.seed_accounting import ACTIVATED, seed_kernels
-from common.errors import PipelineError
-from common.names import shown
-from common.source_graph import SourceGraph, from_rows
+from common.graphs.source_graph import SourceGraph, from_rows
+from common.messages.errors import PipelineError
+from common.messages.names import shown
 from common.workload.layer_rows import layers_by_node
 from common.workload.layers import Layer, Pooling
 from common.workload.loop_nests import LoopNest

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from common.design_space.fa_dosa.graph import ComputationGraph
 from common.design_space.mapping.arrays import torch_module
-from common.errors import UnusableValueError
-from common.names import quoted
+from common.messages.errors import UnusableValueError
+from common.messages.names import quoted
 from common.workload.loop_nests import LOOPS
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ from common.design_space.fa_dosa.parameters import FusionParameters, MappingPara
 from common.design_space.fa_dosa.seed_accounting import SeedCost, SeedKernel, seed_cost
 from common.design_space.mapping.arrays import torch_namespace
 from common.design_space.mapping.traffic import Nests, P, Q, R, S, tile_words
-from common.errors import UnusableValueError
+from common.messages.errors import UnusableValueError
 from common.workload.loop_nests import LOOPS
 
 if TYPE_CHECKING:

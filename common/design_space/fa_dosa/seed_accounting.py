@@ -17,10 +17,10 @@ from common.design_space.accelerator.single_buffer import SingleBuffer, single_b
 from common.design_space.results.design_result import DesignResult, DesignTask, point_row
 from common.design_space.search.observer import UNOBSERVED, SearchObserver
 from common.design_space.search.settings import EXACT
-from common.errors import PipelineError, UnusableValueError
 from common.fusion.border import border
-from common.operators import ADDITIONS, CONTRACTIONS
-from common.source_graph import SourceGraph
+from common.graphs.operators import ADDITIONS, CONTRACTIONS
+from common.graphs.source_graph import SourceGraph
+from common.messages.errors import PipelineError, UnusableValueError
 
 if TYPE_CHECKING:
     from common.table_rows import DesignGroupsRow, OpMetricsRow

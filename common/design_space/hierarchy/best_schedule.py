@@ -9,6 +9,7 @@ energy and cycles find the least product (:func:`common.design_space.search.fron
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -20,10 +21,11 @@ from common.design_space.hierarchy.row_tiles import MOST_ROW_TILED_LAYERS
 from common.design_space.hierarchy.schedule import LayerStep, MappedSchedule
 from common.design_space.hierarchy.schedule_edges import ScheduleEdges, schedule_edges
 from common.design_space.mapping.cost import StreamCost
-from common.design_space.mapping.nest_fronts import NestFronts, Setting, nest_fronts
+from common.design_space.mapping.placement import resident_level, resident_levels
+from common.design_space.mapping.space.nest_fronts import NestFronts, Setting, nest_fronts
 from common.design_space.search.fronts import SupportedPoint, least_product
 from common.design_space.search.observer import UNOBSERVED, SearchInterruptedError, SearchObserver
-from common.names import shown
+from common.messages.names import shown
 from common.workload.loop_nests import LoopNest
 from common.workload.map_layers import LayerGraph
 
@@ -42,6 +44,9 @@ def best_schedule(
 ) -> MappedSchedule:
     """Return the schedule of the least energy-delay product: no other of the space is better.
 
+    Where several memories may have resident tensors, each is tried, and the tensors of a schedule are in one of them.
+    Where the search for mappings ended early, ``floor_edp`` of the result is what no schedule of the space is below.
+
     Args:
         graph: the layers of a model.
         layers: the same, as the accelerator runs them.
@@ -54,6 +59,32 @@ def best_schedule(
         SearchInterruptedError: it was ended.
         NothingFitsError: no tile of a layer fits.
     """
+    found, problem = list[MappedSchedule](), None
+    levels: list[int | None] = [*resident_levels(hardware)] if keeps else []
+    for level in levels or [None]:
+        own = hardware if level == resident_level(hardware) else replace(hardware, resident_at=level)
+        try:
+            found.append(_best_with(graph, layers, own, keeps=keeps, most_layers=most_layers, observer=observer))
+        except NothingFitsError as error:
+            problem = error
+    if not found and problem is not None:
+        raise problem
+    best = min(found, key=lambda schedule: schedule.edp)
+    floor = min(schedule.best_of_space for schedule in found)
+    evaluations = sum(schedule.evaluations for schedule in found)
+    return replace(best, evaluations=evaluations, floor_edp=floor if floor < best.edp else None)
+
+
+def _best_with(
+    graph: LayerGraph,
+    layers: Sequence[ModelLayer],
+    hardware: Hardware,
+    *,
+    keeps: bool,
+    most_layers: int,
+    observer: SearchObserver,
+) -> MappedSchedule:
+    """Return the best schedule with resident tensors in one memory."""
     places = LayerPlaces(graph, layers, hardware, keeps=keeps)
     edges = schedule_edges(places, hardware, convex_groups(graph, most_layers if keeps else 1))
     settings: dict[LoopNest, dict[Setting, None]] = {}
@@ -71,7 +102,10 @@ def best_schedule(
     best_path = least_product(paths.best)
     steps = tuple(LayerStep.of(layers[option.layer], option, points) for option, points in best_path.choice)
     evaluations = sum(front.mapping_count for front in fronts.values())
-    return MappedSchedule(steps, evaluations, edges.limit)
+    floor_edp = None
+    if any(front.floors for front in fronts.values()):
+        floor_edp = least_product(_Paths(edges, fronts, of_floors=True).best).edp
+    return MappedSchedule(steps, evaluations, edges.limit, hardware.resident_at, floor_edp)
 
 
 def _problem(layers: Sequence[ModelLayer], fronts: Mapping[LoopNest, NestFronts], hardware: Hardware) -> str:
@@ -85,9 +119,13 @@ def _problem(layers: Sequence[ModelLayer], fronts: Mapping[LoopNest, NestFronts]
 class _Paths:
     """Shortest paths under weighted sums of energy and cycles."""
 
-    def __init__(self, edges: ScheduleEdges, fronts: Mapping[LoopNest, NestFronts]) -> None:
-        """Leave out plans in which a layer does not fit."""
-        self.edges, self.fronts = edges, fronts
+    def __init__(self, edges: ScheduleEdges, fronts: Mapping[LoopNest, NestFronts], *, of_floors: bool = False) -> None:
+        """Leave out plans in which a layer does not fit; ``of_floors`` takes what no mapping is below."""
+        self.edges = edges
+        self.fronts = {
+            nest: {setting: own.floor(setting) if of_floors else own.fronts[setting] for setting in own.fronts}
+            for nest, own in fronts.items()
+        }
         options = {id(option): option for plan in edges.plans for option in plan}
         self.place = {key: index for index, key in enumerate(options)}
         self.options = [*options.values()]
@@ -98,9 +136,7 @@ class _Paths:
 
     @property
     def are_there(self) -> bool:
-        fits = [
-            all(self.fronts[nest].fronts[option.setting] for nest in option.nests.values()) for option in self.options
-        ]
+        fits = [all(self.fronts[nest][option.setting] for nest in option.nests.values()) for option in self.options]
         return bool(np.isfinite(self._distances(self._sums(np.where(fits, 0.0, np.inf)))[-1]))
 
     def _sums(self, weights: np.ndarray) -> np.ndarray:
@@ -112,7 +148,7 @@ class _Paths:
         def weigh(costed: SupportedPoint[str] | StreamCost) -> float:
             return energy_weight * costed.energy_pj + cycle_weight * costed.cycles
 
-        chosen = {(nest, setting): min(self.fronts[nest].fronts[setting], key=weigh, default=None)
+        chosen = {(nest, setting): min(self.fronts[nest][setting], key=weigh, default=None)
                   for nest, setting in self.parts}  # fmt: skip
         least = {part: np.inf if point is None else weigh(point) for part, point in chosen.items()}
         weights = [

@@ -11,8 +11,8 @@ from itertools import combinations, product
 from common.design_space.accelerator.hardware import Hardware
 from common.design_space.hierarchy.model_layers import ModelLayer
 from common.design_space.mapping.cost import StreamCost, stream_cost
-from common.design_space.mapping.nest_fronts import Setting
 from common.design_space.mapping.placement import Placement, resident_level, side_streams
+from common.design_space.mapping.space.nest_fronts import Setting
 from common.workload.loop_nests import LoopNest
 from common.workload.map_layers import LayerGraph
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from common.design_space.single_buffer.bound import other_bytes
-from common.source_graph import SourceGraph
+from common.graphs.source_graph import SourceGraph
 from common.workload.loop_nests import LoopNest
 from common.workload.map_layers import LayerGraph, MapLayer, layer_graph
 from common.workload.nest_rows import in_elements, nests_by_node, runs_of

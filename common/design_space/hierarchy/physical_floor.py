@@ -62,20 +62,26 @@ def _multiplier_words(nest: LoopNest, hardware: Hardware) -> np.ndarray:
     """Return the words that the multipliers need from each level on the chip, or leave there, in one run."""
     words = np.zeros(len(hardware.levels))
     for operand, moves in RELEVANT.items():
-        innermost = max(index for index, level in enumerate(hardware.levels) if operand in level.holds)
+        innermost = _needed_levels(operand, hardware)[-1]
         if innermost:
             times = 2 if operand == "output" else 1  # a partial sum is read and written
             words[innermost] += times * nest.macs / _most_sharing(nest, hardware, innermost, ~moves)
     return words
 
 
+def _needed_levels(operand: str, hardware: Hardware) -> list[int]:
+    """Return the levels that hold an operand and that it may not bypass."""
+    levels = enumerate(hardware.levels)
+    return [index for index, level in levels if operand in level.holds - hardware.may_pass(index)]
+
+
 def _most_sharing(nest: LoopNest, hardware: Hardware, level: int, loops: np.ndarray) -> int:
     """Return how many multipliers at most share a word of a level: copies of loops that do not move it."""
     shared = 1
     for inner in hardware.levels[level:]:
-        if inner.fanout is not None:
-            extents = [nest.bounds[loop] for loop in inner.fanout.loops if loops[LOOPS.index(loop)]]
-            shared *= min(getattr(hardware.array, inner.fanout.axis), prod(extents))
+        for fanout in inner.fanouts:
+            extents = [nest.bounds[loop] for loop in fanout.loops if loops[LOOPS.index(loop)]]
+            shared *= min(getattr(hardware.array, fanout.axis), prod(extents))
     return shared
 
 
@@ -83,7 +89,7 @@ def _weight_words(nest: LoopNest, hardware: Hardware) -> np.ndarray:
     """Return the words of weights that come into each level on the chip, and go on from there to the next, once."""
     words = np.zeros(len(hardware.levels))
     if nest.has_weight:
-        holders = [index for index, level in enumerate(hardware.levels) if "weight" in level.holds and index]
+        holders = [index for index in _needed_levels("weight", hardware) if index]
         words[holders] += nest.elements["weight"]
         words[holders[:-1]] += nest.elements["weight"]
     return words

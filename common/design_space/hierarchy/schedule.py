@@ -11,8 +11,8 @@ from common.design_space.accelerator.hardware import Hardware
 from common.design_space.hierarchy.execution_options import ExecutionOption
 from common.design_space.hierarchy.model_layers import ModelLayer
 from common.design_space.mapping.cost import MappingCost, cost
-from common.design_space.mapping.layer_by_layer import MappedLayer
-from common.design_space.mapping.mappings import parse_mappings
+from common.design_space.mapping.mappings import hierarchy_of, parse_mappings
+from common.design_space.mapping.space.layer_by_layer import MappedLayer
 from common.design_space.mapping.traffic import Nests
 from common.design_space.search.fronts import SupportedPoint
 
@@ -49,15 +49,12 @@ class LayerStep:
 
     def costs(self, hardware: Hardware) -> dict[str, MappingCost]:
         """Return what each nest costs in detail, as a batch of one."""
-        return {
-            name: cost(
-                parse_mappings([nest.mapping], hardware),
-                Nests.of([nest.nest]),
-                hardware,
-                placement=self.option.setting[0],
-            )
-            for name, nest in self.mapped.items()
-        }
+        costs = {}
+        for name, nest in self.mapped.items():
+            own = hierarchy_of(nest.mapping, hardware)
+            mappings = parse_mappings([nest.mapping], own)
+            costs[name] = cost(mappings, Nests.of([nest.nest]), own, placement=self.option.setting[0])
+        return costs
 
 
 @dataclass(frozen=True)
@@ -67,11 +64,15 @@ class MappedSchedule:
     Attributes:
         evaluations: mappings whose costs were computed to find it.
         limit: what its space leaves out because the model has too many states; empty where nothing is.
+        resident_at: the level of the resident tensors; None for the outermost that can have them.
+        floor_edp: a product that no schedule of the space is below; None where this one is the least.
     """
 
     steps: Sequence[LayerStep]
     evaluations: int
     limit: str = ""
+    resident_at: int | None = None
+    floor_edp: float | None = None
 
     @cached_property
     def cycles(self) -> float:
@@ -85,8 +86,22 @@ class MappedSchedule:
     def edp(self) -> float:
         return self.cycles * self.energy_pj
 
+    @property
+    def best_of_space(self) -> float:
+        """The product that no schedule of the space is below."""
+        return self.edp if self.floor_edp is None else self.floor_edp
+
     def groups(self) -> Iterator[Sequence[LayerStep]]:
-        """Yield the fused groups: the steps between two moments without resident tensors."""
-        begins = [index for index, step in enumerate(self.steps) if not step.option.places.begin_words]
+        """Yield the groups: the layers that run in row tiles together, or whole layers with resident tensors between.
+
+        A group ends where row tiles begin or end, and where nothing is resident.
+        """
+        begins = [
+            index
+            for index, step in enumerate(self.steps)
+            if not index
+            or step.option.row_tiles != self.steps[index - 1].option.row_tiles
+            or not (step.option.row_tiles or step.option.places.begin_words)
+        ]
         for begin, end in pairwise([*begins, len(self.steps)]):
             yield self.steps[begin:end]

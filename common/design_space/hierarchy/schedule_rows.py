@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
 def mapping_rows(design: str, schedule: MappedSchedule, hardware: Hardware) -> Iterator[DesignMappingsRow]:
     """Yield a row for each loop nest, whose name ends in its number at the node; figures are those of one run."""
+    hardware = replace(hardware, resident_at=schedule.resident_at)
     for step in schedule.steps:
         costs = step.costs(hardware)
         for name, mapped in step.mapped.items():
@@ -53,12 +55,13 @@ def _dram_bytes(cost: MappingCost, hardware: Hardware) -> dict[str, float]:
         operand: sum(_first(moved[0][operand]) for moved in (cost.reads, cost.writes) if operand in moved[0])
         for operand in RELEVANT_LOOPS
     }
-    word_bytes = hardware.levels[0].word_bytes
-    return {operand: round(count * word_bytes, WORD_DIGITS) for operand, count in words.items()}
+    dram = hardware.levels[0]
+    return {operand: round(count * dram.bytes_of(operand), WORD_DIGITS)
+            for operand, count in words.items()}  # fmt: skip
 
 
 def _moved_words(cost: MappingCost, hardware: Hardware) -> dict[str, float]:
-    """Return the words that each operand of a nest reads and writes at each memory that holds it."""
+    """Return the elements that each operand of a nest reads and writes at each memory that holds it."""
     moved: dict[str, float] = {}
     for level, *verbs in zip(hardware.levels, cost.reads, cost.writes, strict=True):
         for operand in RELEVANT_LOOPS:
@@ -82,7 +85,8 @@ def _part_names(hardware: Hardware) -> tuple[str, ...]:
 
 
 def group_rows(design: str, schedule: MappedSchedule, hardware: Hardware) -> Iterator[DesignGroupsRow]:
-    """Yield a row for each group of layers with resident maps between them, in the order in which they run."""
+    """Yield a row for each group (:meth:`MappedSchedule.groups`), in the order in which they run."""
+    hardware = replace(hardware, resident_at=schedule.resident_at)
     for index, steps in enumerate(schedule.groups()):
         tile_rows = [step.option.row_tiles.rows for step in steps if step.option.row_tiles]
         weights_on_chip = {step.option.layer for step in steps if "weight" in step.option.setting[0].on_chip}
@@ -126,11 +130,12 @@ def _step_dram_bytes(step: LayerStep, hardware: Hardware) -> float:
 
 
 def _peak_bytes(step: LayerStep, hardware: Hardware) -> float:
-    """Return the most that a layer needs of the outermost memory on the chip: resident maps, and its tiles."""
+    """Return the most that a layer needs of the memory of resident maps, or else of the outermost on the chip."""
     if len(hardware.levels) < 2:
         return 0.0
-    tiles = max((_first(cost.needed_words[1]) for cost in step.costs(hardware).values()), default=0.0)
-    return _resident_bytes(step, hardware) + tiles * hardware.levels[1].word_bytes
+    level = resident_level(hardware) or 1
+    tiles = max((_first(cost.needed_words[level]) for cost in step.costs(hardware).values()), default=0.0)
+    return _resident_bytes(step, hardware) + tiles * hardware.levels[level].word_bytes
 
 
 def _first(batch: Array) -> float:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from math import prod
+from typing import TYPE_CHECKING, NamedTuple
 
 from common.design_space.accelerator.hardware import Hardware
 from common.design_space.hierarchy.best_schedule import best_schedule
@@ -16,18 +17,19 @@ from common.design_space.hierarchy.physical_floor import physical_floor
 from common.design_space.hierarchy.row_tiles import MOST_ROW_TILED_LAYERS
 from common.design_space.hierarchy.schedule import LayerStep, MappedSchedule
 from common.design_space.hierarchy.schedule_rows import group_rows, mapping_rows
-from common.design_space.mapping.layer_by_layer import exact
-from common.design_space.mapping.mapping_problem import MappingProblem
 from common.design_space.mapping.placement import Placement
+from common.design_space.mapping.space.layer_by_layer import exact
+from common.design_space.mapping.space.loop_chains import places_in_space
+from common.design_space.mapping.space.mapping_problem import MappingProblem
 from common.design_space.results.design_result import MOST_NAMED, DesignResult, DesignTask, convergence_rows, point_row
 from common.design_space.search.engines.registry import engine
 from common.design_space.search.fronts import SupportedPoint
 from common.design_space.search.observer import UNOBSERVED, SearchInterruptedError, SearchObserver
 from common.design_space.search.search import ModelPart, Searched, search
 from common.design_space.search.settings import EXACT, Search
-from common.errors import PipelineError
-from common.names import listed
-from common.source_graph import SourceGraph
+from common.graphs.source_graph import SourceGraph
+from common.messages.errors import PipelineError
+from common.messages.names import listed
 from common.workload.loop_nests import LoopNest
 from common.workload.map_layers import LayerGraph
 from common.workload.nest_rows import nests_by_node, require_bound
@@ -35,7 +37,25 @@ from common.workload.nest_rows import nests_by_node, require_bound
 if TYPE_CHECKING:
     from common.table_rows import OpMetricsRow
 
+IDLE_SHARE = 1 / 16  # of the elements of an array, of which a note tells that a layer uses no more
 NestAt = tuple[LoopNest, Placement]
+
+
+class _Outcome(NamedTuple):
+    """A schedule, and how the search for it went.
+
+    Attributes:
+        curve: the best product after so many evaluations.
+        best_of_space: the least product of all schedules; None where it is unknown.
+        limit: what the search left out, in words.
+    """
+
+    schedule: MappedSchedule
+    is_complete: bool
+    curve: Sequence[tuple[int, float]]
+    search_s: float
+    best_of_space: float | None = None
+    limit: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +100,7 @@ class HierarchyWorkload:
 
     def notes(self, hardware: Hardware) -> tuple[str, ...]:
         """Return what counts as traffic alone, and what counts with other words than the model's."""
-        return (*_outside_notes(self.layers), *self._word_notes(hardware))
+        return (*_outside_notes(self.layers), *self._word_notes(hardware), *_idle_notes(self.nests, hardware))
 
     def searched(self, design: DesignTask, observer: SearchObserver = UNOBSERVED) -> DesignResult:
         """Return the schedule that a search finds for a design.
@@ -95,21 +115,13 @@ class HierarchyWorkload:
             engine(settings.engine)
         contractions = exact(self.nests, hardware, runs=self.runs)
         unfused = best_schedule(self.graph, self.layers, hardware, keeps=False)
-        start_s, is_complete = time.perf_counter(), True
-        try:
-            schedule = self._exact(design, observer)
-            best_of_space: float | None = schedule.edp
-            limit = schedule.limit
-        except SearchInterruptedError:
-            schedule, is_complete, limit, best_of_space = unfused, False, "", None
         floor = physical_floor(self.graph, self.layers, hardware)
-        curve: Sequence[tuple[int, float]] = [(schedule.evaluations, schedule.edp)]
+        outcome = self._best_of_space(design, unfused, observer)
+        best_of_space, limit = outcome.best_of_space, outcome.limit  # an engine is compared with the optimum
         if settings.engine != EXACT:
             observer.begin(best_of_space or floor.edp)
-            start_s = time.perf_counter()
-            schedule, result = self._proposed(hardware, settings, observer)
-            curve, is_complete = result.curve, result.is_complete
-        search_s = time.perf_counter() - start_s
+            outcome = self._proposed(hardware, settings, observer)
+        schedule = outcome.schedule
         point = point_row(
             design,
             schedule,
@@ -118,16 +130,26 @@ class HierarchyWorkload:
             unfused_edp=unfused.edp,
             contraction_edp=contractions.edp,
             evaluation_count=schedule.evaluations,
-            is_complete=is_complete,
+            is_complete=outcome.is_complete,
         )
         return DesignResult(
             point,
             mappings=[*mapping_rows(design.name, schedule, hardware)],
             groups=[*group_rows(design.name, schedule, hardware)],
-            convergence=convergence_rows(design, curve),
-            search_s=search_s,
+            convergence=convergence_rows(design, outcome.curve),
+            search_s=outcome.search_s,
             limit=limit,
         )
+
+    def _best_of_space(self, design: DesignTask, unfused: MappedSchedule, observer: SearchObserver) -> _Outcome:
+        """Return the optimum, or the layers one by one where somebody ended the search."""
+        start_s = time.perf_counter()
+        try:
+            schedule = self._exact(design, observer)
+        except SearchInterruptedError:
+            return _Outcome(unfused, is_complete=False, curve=_point(unfused), search_s=time.perf_counter() - start_s)
+        search_s = time.perf_counter() - start_s
+        return _Outcome(schedule, True, _point(schedule), search_s, schedule.best_of_space, schedule.limit)
 
     def _exact(self, design: DesignTask, observer: SearchObserver) -> MappedSchedule:
         most_layers = design.search.most_layers
@@ -140,10 +162,9 @@ class HierarchyWorkload:
             observer=observer,
         )
 
-    def _proposed(
-        self, hardware: Hardware, settings: Search, observer: SearchObserver
-    ) -> tuple[MappedSchedule, Searched[NestAt, str]]:
+    def _proposed(self, hardware: Hardware, settings: Search, observer: SearchObserver) -> _Outcome:
         """Return the schedule that an engine finds, in which nothing is resident."""
+        start_s = time.perf_counter()
         sizes = LayerPlaces(self.graph, self.layers, hardware, keeps=False).sizes
         options = [execution_option(index, layer, Places(), hardware, sizes) for index, layer in enumerate(self.layers)]
         runs = Counter[NestAt]()
@@ -162,7 +183,8 @@ class HierarchyWorkload:
             LayerStep.of(layer, option, _points(option, result))
             for layer, option in zip(self.layers, options, strict=True)
         ]
-        return MappedSchedule(steps, result.evaluation_count), result
+        schedule, search_s = MappedSchedule(steps, result.evaluation_count), time.perf_counter() - start_s
+        return _Outcome(schedule, result.is_complete, result.curve, search_s)
 
     def _word_notes(self, hardware: Hardware) -> Iterator[str]:
         """Yield that the elements of the model are not those of the accelerator."""
@@ -170,6 +192,32 @@ class HierarchyWorkload:
         if widths := sorted(self.element_bits - {word_bits}):
             theirs = " and ".join(map(str, widths))
             yield f"{hardware.name} keeps every element in {word_bits} bits, where the model has {theirs}"
+
+
+def _point(schedule: MappedSchedule) -> Sequence[tuple[int, float]]:
+    """Return the curve of a search that evaluates all schedules at once."""
+    return [(schedule.evaluations, schedule.edp)]
+
+
+def most_elements(nest: LoopNest, hardware: Hardware) -> int:
+    """Return how many elements of the array a nest can use at most."""
+    extents = [*nest.bounds.values()]
+    copies = [
+        min(place.size, prod(min(extent, room) for extent, room in zip(extents, place.rooms, strict=True)))
+        for place in places_in_space(hardware)
+    ]
+    return min(nest.macs, prod(copies))
+
+
+def _idle_notes(nests: Mapping[str, LoopNest], hardware: Hardware) -> Iterator[str]:
+    """Yield which contractions cannot use most of the array, whatever their mapping is."""
+    used: dict[int, list[str]] = {}
+    for name, nest in nests.items():
+        if (most := most_elements(nest, hardware)) <= IDLE_SHARE * hardware.array.elements:
+            used.setdefault(most, []).append(name.rpartition(".")[0])
+    for most, nodes in sorted(used.items()):
+        names = listed(dict.fromkeys(nodes), MOST_NAMED)
+        yield f"of {hardware.array.elements:,} elements of the array, {most:,} at most can work on {names}"
 
 
 def _points(option: ExecutionOption, result: Searched[NestAt, str]) -> dict[str, SupportedPoint[str]]:

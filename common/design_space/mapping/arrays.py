@@ -1,4 +1,4 @@
-"""The one seam between NumPy and PyTorch: arrays of either package, and the functions that the cost needs of them."""
+"""The interface to NumPy and PyTorch: arrays of either package, and the functions that the cost needs of them."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from common.errors import PipelineError
+from common.messages.errors import PipelineError
 
 if TYPE_CHECKING:
     from torch import Tensor
 
 
 class Array(Protocol):
-    """An array of NumPy or a tensor of PyTorch, with what the cost does to either."""
+    """An array of NumPy or a tensor of PyTorch, with the operations that the cost needs."""
 
     @property
     def shape(self) -> tuple[int, ...]: ...
@@ -50,7 +50,7 @@ class Array(Protocol):
 
 
 class Module(Protocol):
-    """The functions that numpy and torch share under one name."""
+    """The functions that have one name in numpy and torch."""
 
     def where(self, condition: Array, chosen: Array, other: Array | float, /) -> Array: ...
 
@@ -69,7 +69,7 @@ class Module(Protocol):
 
 @dataclass(frozen=True)
 class Namespace:
-    """An array package, and what it calls differently.
+    """An array package, and the functions that have another name in the other one.
 
     Attributes:
         module: numpy or torch.

@@ -1,7 +1,7 @@
 """The cost of mapped nests on an accelerator: words moved at each level, cycles and energy.
 
-docs/DESIGN_SPACE.md has the equations, and says how far they are from what Timeloop counts. The function takes a batch,
-and has a gradient when its arrays are PyTorch's.
+docs/DESIGN_SPACE.md has the equations and their difference from Timeloop's counts. All functions take a batch, and have
+a gradient with PyTorch's arrays.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Figures:
 
 
 def _words_per_cycle(level: Level, hardware: Hardware) -> float:
-    """Return the words per cycle of one copy, or of the whole level where the bandwidth is given per column."""
+    """Return the words per cycle of one copy, or of the whole level if the bandwidth is given per column."""
     if level.bytes_per_cycle is None:
         return UNBOUNDED
     times = hardware.array.columns if level.bandwidth_of == "column" else 1
@@ -68,7 +68,7 @@ class MappingCost:
         writes: words that are written at each level, by operand.
         compute_cycles: steps of the array.
         level_cycles: cycles that each level needs to move its words.
-        energy_parts_pj: energy of the multiply-accumulates, then of each level.
+        energy_parts_pj: energy of the multiply-accumulates, then of each level with the network below it.
         needed_words: words that one copy of each level must hold.
         capacity_words: words that it holds.
     """
@@ -126,16 +126,18 @@ def cost(
 
 @dataclass(frozen=True)
 class _Moved:
-    """The traffic of an operand: words read, words written, and blocks of both, by level."""
+    """The traffic of an operand, by level: elements read and written, words and blocks of both, energy of networks."""
 
     reads: Mapping[int, Array]
     writes: Mapping[int, Array]
+    words: Mapping[int, Array]
     blocks: Mapping[int, Array]
+    network_pj: Mapping[int, Array]
 
 
 @dataclass(frozen=True)
 class MappedBatch:
-    """A batch of mapped nests, whose costs may be asked for with their operands in several places.
+    """A batch of mapped nests. Their costs can be computed for several placements of the operands.
 
     Attributes:
         hardware: what the levels hold and how they are connected.
@@ -156,10 +158,13 @@ class MappedBatch:
         for index, level in enumerate(levels):
             streams, block = placement.words_at(index), level.block_words
             of_level = [part for part in moved.values() if index in part.blocks]
-            words = sum((part.reads[index] + part.writes.get(index, 0.0) for part in of_level), macs * 0.0)
+            words = sum((part.words[index] for part in of_level), macs * 0.0)
             blocks = sum((part.blocks[index] for part in of_level), macs * 0.0)
             side_blocks = sum(ceil(count / block) for count in streams)
-            energies.append((blocks + side_blocks) * block * self.figures.pj_per_word[..., index])
+            energy = (blocks + side_blocks) * block * self.figures.pj_per_word[..., index]
+            energies.append(
+                sum((part.network_pj[index] for part in moved.values() if index in part.network_pj), energy)
+            )
             copies = 1.0 if level.bandwidth_of == "column" else nesting.used(index)
             # One division after the other: a product with a rate without limit has no derivative.
             cycles.append((words + sum(streams)) / copies / self.figures.words_per_cycle[..., index])
@@ -186,13 +191,16 @@ class MappedBatch:
     def _moved(self, operand: str, placement: Placement) -> _Moved:
         holders = tuple(placement.holders(operand, self.hardware))
         if (operand, holders) not in self._known:
-            reads, writes = movement(self.nesting, operand, holders)
-            ceiled = self.nesting.xp.rounded_up
-            sizes = {index: self.hardware.levels[index].block_words for index in holders}
-            blocks = {index: ceiled(count / sizes[index]) for index, count in reads.items()}
-            for index, count in writes.items():
-                blocks[index] = blocks[index] + ceiled(count / sizes[index])
-            self._known[operand, holders] = _Moved(reads, writes, blocks)
+            reads, writes = movement(self.nesting, self.hardware, operand, holders)
+            words, blocks = dict[int, Array](), dict[int, Array]()
+            for index in holders:
+                level = self.hardware.levels[index]
+                counts = [verb[index] * level.element_words(operand) for verb in (reads, writes) if index in verb]
+                words[index] = sum(counts[1:], counts[0])
+                parts = [self.nesting.xp.rounded_up(count / level.block_words) for count in counts]
+                blocks[index] = sum(parts[1:], parts[0])
+            network_pj = network_energy(self.nesting, self.hardware, operand, holders)
+            self._known[operand, holders] = _Moved(reads, writes, words, blocks, network_pj)
         return self._known[operand, holders]
 
 
@@ -200,21 +208,23 @@ def needed_words(nesting: Nesting, hardware: Hardware, placement: Placement = IN
     """Return the words that one copy of each level must hold, without resident maps."""
     needed = []
     for index, level in enumerate(hardware.levels):
-        held = level.holds - placement.on_chip if index == resident_level(hardware) else level.holds
-        tiles = [nesting.tile_words(operand, index) for operand in sorted(held)]
+        held = level.keeps - placement.on_chip if index == resident_level(hardware) else level.keeps
+        tiles = [nesting.tile_words(operand, index) * level.element_words(operand) for operand in sorted(held)]
         needed.append(sum(tiles, 0.0 * nesting.used(index)))
     return tuple(needed)
 
 
-def movement(nesting: Nesting, operand: str, holders: Sequence[int]) -> tuple[dict[int, Array], dict[int, Array]]:
-    """Return the words of an operand that are read and written at each level that holds it."""
+def movement(
+    nesting: Nesting, hardware: Hardware, operand: str, holders: Sequence[int]
+) -> tuple[dict[int, Array], dict[int, Array]]:
+    """Return the elements of an operand that are read and written at each level that holds it."""
     reads: dict[int, Array] = {}
     writes: dict[int, Array] = {}
     arriving = [_arriving(nesting, operand, index) for index in (*holders, nesting.levels)]
     for place, index in enumerate(holders):
         inner = (*holders, nesting.levels)[place + 1]
         # A word for several copies below is read once; partial sums of several copies are added on their way up.
-        served = arriving[place + 1] / nesting.copies(operand, index, inner)
+        served = arriving[place + 1] / shared_copies(nesting, hardware, operand, index, inner)
         if operand != "output":
             reads[index] = served
             if place:
@@ -224,8 +234,43 @@ def movement(nesting: Nesting, operand: str, holders: Sequence[int]) -> tuple[di
     return reads, writes
 
 
+def shared_copies(nesting: Nesting, hardware: Hardware, operand: str, first: int, last: int) -> Array:
+    """Return how many copies of an element share one read above the fan-outs from ``first`` to before ``last``."""
+    copies = nesting.copies(operand, first, last)
+    for index in range(first, last):
+        network = hardware.levels[index].network
+        if network is not None and not network.shares(operand):
+            copies = copies / nesting.copies(operand, index, index + 1)
+    return copies
+
+
+def network_energy(nesting: Nesting, hardware: Hardware, operand: str, holders: Sequence[int]) -> dict[int, Array]:
+    """Return the energy of the networks that carry an operand, by the level above each of them.
+
+    A word reaches its first copy over the hops of the network, and each further copy over one link more. Partial sums
+    take the same links up, and one addition joins two of them. Sums that a tile brings back come down like other words.
+    """
+    energies: dict[int, Array] = {}
+    for outer, inner in zip(holders, (*holders, nesting.levels)[1:], strict=True):
+        arriving = _arriving(nesting, operand, inner)
+        for index in range(outer, inner):
+            if (network := hardware.levels[index].network) is None:
+                continue
+            below = arriving / shared_copies(nesting, hardware, operand, index + 1, inner)
+            above = arriving / shared_copies(nesting, hardware, operand, index, inner)
+            links = above * network.hops + (below - above)
+            if operand == "output" and inner < nesting.levels:
+                links = (
+                    links + links * (arriving - nesting.size(operand)) / arriving
+                )  # all but the first visits come down
+            energies[index] = links * (hardware.levels[outer].bytes_of(operand) * network.hop_pj_per_byte)
+            if operand == "output":
+                energies[index] = energies[index] + (below - above) * network.addition_pj
+    return energies
+
+
 def _arriving(nesting: Nesting, operand: str, level: int) -> Array:
-    """Return the words that arrive in all copies of a level; at the multipliers, one for each operation."""
+    """Return the words that arrive in all copies of a level; at the multipliers, one word for each operation."""
     if level == nesting.levels:
         return nesting.xp.module.prod(nesting.nests.extents, axis=-1)
     if level == 0:
@@ -257,10 +302,10 @@ class StreamCost:
 
 
 def stream_cost(words: Sequence[Sequence[float]], macs: int, hardware: Hardware) -> StreamCost:
-    """Return what words cost that no loop nest moves, with all copies of each level in use.
+    """Return the cost of words that no loop nest moves, with all copies of each level in use.
 
     Args:
-        words: that are read or written at each level, one count for each stream.
+        words: words that are read or written at each level, one count for each stream.
         macs: multiply-accumulates, done by the whole array.
         hardware: the accelerator.
     """

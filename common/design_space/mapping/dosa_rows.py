@@ -16,11 +16,12 @@ import pandas as pd
 
 from common.design_space.accelerator.hardware import KIB, Hardware
 from common.design_space.mapping.cost import WORD_DIGITS, Figures, MappingCost, cost
+from common.design_space.mapping.dataflow import respects
 from common.design_space.mapping.gemmini_rtl import rtl_cycles
 from common.design_space.mapping.mappings import Mappings, parse_mappings
 from common.design_space.mapping.traffic import Nests
-from common.errors import PipelineError, UnusableValueError
-from common.names import quoted
+from common.messages.errors import PipelineError, UnusableValueError
+from common.messages.names import quoted
 from common.workload.loop_nests import LOOPS
 
 LAYER = ("prob.R", "prob.S", "prob.P", "prob.Q", "prob.C", "prob.K", "prob.N", "prob.Wstride", "prob.Hstride")
@@ -153,16 +154,21 @@ def _check(start: int, rows: MappedRows, nests: Nests, mappings: Mappings, resul
         loop = int(np.argmax(covered[bad] < extents[bad]))
         problem = f"the mapping covers {covered[bad, loop]:g} of {extents[bad, loop]:g} along {LOOPS[loop]}"
         raise row_error(start + bad, problem, "its factors must multiply to the layer")
+    if (bad := _first(~respects(mappings, rows.variants[0]))) is not None:
+        problem = f"its steps are not those of {rows.variants[0].name}"
+        raise row_error(start + bad, problem, "keep to steps and stationary of its file")
     for index, level in enumerate(rows.variants[0].levels):
-        may = np.array([level.fanout is not None and loop in level.fanout.loops for loop in LOOPS])
+        may = np.array([any(loop in fanout.loops for fanout in level.fanouts) for loop in LOOPS])
         copies = spatial[:, index]
         if (bad := _first(np.any(copies[:, ~may] > 1, axis=-1))) is not None:
             raise row_error(start + bad, f"a loop is spatial below {level.name} that may not be", "")
-        if level.fanout is not None:
-            axis = np.array([getattr(hardware.array, level.fanout.axis) for hardware in rows.variants])
+        for fanout in level.fanouts:
+            others = [loop for other in level.fanouts if other is not fanout for loop in other.loops]
+            own = [LOOPS.index(loop) for loop in fanout.loops if loop not in others]
+            axis = np.array([getattr(hardware.array, fanout.axis) for hardware in rows.variants])
             room = axis[rows.variant_of[start : start + len(copies)]]
-            if (bad := _first(copies.prod(axis=-1) > room)) is not None:
-                raise row_error(start + bad, f"the array has {room[bad]} {level.fanout.axis}", "lay out fewer copies")
+            if (bad := _first(copies[:, own].prod(axis=-1) > room)) is not None:
+                raise row_error(start + bad, f"the array has {room[bad]} {fanout.axis}", "lay out fewer copies")
         room = np.broadcast_to(result.capacity_words, (len(copies), len(result.needed_words)))[:, index]
         needed = np.asarray(result.needed_words[index])
         if (bad := _first(needed > room)) is not None:

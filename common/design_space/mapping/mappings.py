@@ -4,8 +4,8 @@ In text a mapping is what DOSA's rows and Timeloop's summaries write (Parashar e
 
     L3[WIO] P28 Q56 K8 S7 - L2[WI] N1 K4X - L1[O] K2 R7 Q2 C3X - L0[W] P4
 
-Levels are ordered from the outermost to the innermost, each with its operands and its loops, the outermost
-first. ``K8`` runs eight steps over output channels, ``K4X`` lays four out in space. ``N1`` is no loop.
+Levels go from the outermost to the innermost. Each has the operands that it keeps and its loops, the outermost first.
+``K8`` runs eight steps over output channels, ``K4X`` lays four out in space. ``N1`` is no loop.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ import numpy as np
 
 from common.design_space.accelerator.hardware import Hardware
 from common.design_space.mapping.arrays import Array
-from common.errors import UnusableValueError
-from common.names import quoted
+from common.messages.errors import UnusableValueError
+from common.messages.names import quoted
 from common.workload.loop_nests import LOOPS
 
 LETTERS = {"W": "weight", "I": "input", "O": "output"}
 LARGEST_FACTOR = 2**31
-_LEVEL = re.compile(r"L([0-9]{1,2})\[([WIO]+)\]")
+_LEVEL = re.compile(r"L([0-9]{1,2})\[([WIO]*)\]")
 _ARRAYS = ("temporal", "spatial", "order")
 _LOOP = re.compile(r"([A-Z])([0-9]{1,10})([XY]?)")
 
 
 class LevelLoops(NamedTuple):
-    """Loops of one level, as :class:`Mappings` has them, and the operands that the level is said to hold."""
+    """Loops of one level, as :class:`Mappings` has them, and the operands that the text of the level names."""
 
     holds: frozenset[str]
     temporal: tuple[float, ...]
@@ -76,7 +76,7 @@ def parse_mapping(text: str, levels: int) -> list[LevelLoops]:
 
 @lru_cache(maxsize=100_000)
 def _level_loops(part: str, number: int) -> LevelLoops:
-    """Return the loops of one level, from its text; mappings of one nest have many in common."""
+    """Return the loops of one level from its text (cached, because mappings of one nest share many levels)."""
     name, *words = part.split() or [""]
     if (level := _LEVEL.fullmatch(name)) is None or int(level[1]) != number:
         raise UnusableValueError("mapping", f"{quoted(name)} is not the name of a level", "write it as L3[WIO]")
@@ -93,7 +93,7 @@ def _level_loops(part: str, number: int) -> LevelLoops:
 
 
 def _loop(word: str) -> tuple[int, int, bool]:
-    """Return index, factor and whether it is spatial of a loop like ``K8`` or ``K4X``."""
+    """Return of a loop like ``K8`` or ``K4X`` its index, its factor, and whether it is spatial."""
     if (match := _LOOP.fullmatch(word)) is None or match[1] not in LOOPS or not 0 < int(match[2]) < LARGEST_FACTOR:
         raise UnusableValueError("mapping", f"{quoted(word)} is not a loop", f"write it as K8 or K4X, of {LOOPS}")
     return LOOPS.index(match[1]), int(match[2]), bool(match[3])
@@ -112,12 +112,26 @@ def parse_mappings(texts: Sequence[str], hardware: Hardware) -> Mappings:
     return Mappings(*(np.array(array)[places] for array in arrays))
 
 
+def hierarchy_of(text: str, hardware: Hardware) -> Hardware:
+    """Return the hierarchy of a mapping: an operand that one of its levels does not name bypasses that level.
+
+    Raises:
+        UnusableValueError: as :func:`parse_mapping`; or an operand may not bypass a level, or a level does not hold it.
+    """
+    parsed = parse_mapping(text, len(hardware.levels))
+    passed = [level.holds - part.holds for part, level in zip(parsed, hardware.levels, strict=True)]
+    allowed = [names <= hardware.may_pass(index) for index, names in enumerate(passed)]
+    other = hardware.passing([names if may else frozenset() for names, may in zip(passed, allowed, strict=True)])
+    _checked(parsed, other)
+    return other
+
+
 def _checked(mapping: list[LevelLoops], hardware: Hardware) -> list[LevelLoops]:
     """Return a mapping whose levels hold the operands that the accelerator's do; refuse another."""
     for part, level in zip(mapping, hardware.levels, strict=True):
-        if part.holds != level.holds:
+        if part.holds != level.keeps:
             problem = f"a level that holds {', '.join(sorted(part.holds))} is where {hardware.name} has {level.name}"
-            raise UnusableValueError("mapping", problem, f"that holds {', '.join(sorted(level.holds))}")
+            raise UnusableValueError("mapping", problem, f"that holds {', '.join(sorted(level.keeps))}")
     return mapping
 
 
@@ -125,7 +139,7 @@ def mapping_text(mappings: Mappings, index: int, hardware: Hardware) -> str:
     arrays = (np.asarray(array)[index] for array in (mappings.temporal, mappings.spatial, mappings.order))
     parts: list[str] = []
     for level, temporal, spatial, order in zip(hardware.levels, *arrays, strict=True):
-        letters = "".join(letter for letter, operand in LETTERS.items() if operand in level.holds)
+        letters = "".join(letter for letter, operand in LETTERS.items() if operand in level.keeps)
         loops = [f"{LOOPS[loop]}{int(temporal[loop])}" for loop in order[::-1] if temporal[loop] > 1]
         loops = loops or ["N1"]
         loops += [f"{LOOPS[loop]}{int(factor)}X" for loop, factor in enumerate(spatial) if factor > 1]

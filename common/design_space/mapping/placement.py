@@ -1,10 +1,10 @@
 """Places of the operands of a layer, and the words that move beside its loop nest.
 
-A map may be resident as a whole, in the outermost memory on the chip that holds inputs. Layers then read or write it
-there, and nothing of it moves at DRAM.
+A map may be resident as a whole, in one memory on the chip that holds inputs. Layers then read or write it there, and
+none of its words moves at DRAM.
 
-Words that no loop nest moves (a bias, an operand that is added, all of a pool) go through the memories that results go
-through: each is written and read there once.
+Words that no loop nest moves (a bias, an operand that is added, all words of a pool) go through the same memories as
+results. Each word is written and read there once.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ class Placement:
         return self.side_words[level] if self.side_words else ()
 
     def holders(self, operand: str, hardware: Hardware) -> list[int]:
-        """Return the levels that hold an operand; the outermost of them is the source or the sink of its words."""
-        holders = [index for index, level in enumerate(hardware.levels) if operand in level.holds]
+        """Return the levels that hold an operand. The outermost of them is where its words come from or go to."""
+        holders = [index for index, level in enumerate(hardware.levels) if operand in level.keeps]
         chip_level = resident_level(hardware)
         if operand not in self.on_chip or chip_level is None:
             return holders
@@ -44,18 +44,25 @@ class Placement:
 IN_MEMORY = Placement()
 
 
+def resident_levels(hardware: Hardware) -> list[int]:
+    """Return the levels on the chip that can have resident maps: one memory that holds inputs."""
+    return [
+        index
+        for index, level in enumerate(hardware.levels)
+        if index and "input" in level.holds and level.copies == "one" and level.capacity_kib is not None
+    ]
+
+
 def resident_level(hardware: Hardware) -> int | None:
-    """Return the level of resident maps: the outermost on the chip, if it is one memory that holds inputs."""
-    if len(hardware.levels) < 2:
-        return None
-    level = hardware.levels[1]
-    can = "input" in level.holds and level.copies == "one" and level.capacity_kib is not None
-    return 1 if can else None
+    """Return the level of resident maps: the chosen one, or else the outermost one that can have them."""
+    return next(iter(resident_levels(hardware)), None) if hardware.resident_at is None else hardware.resident_at
 
 
 def result_level(hardware: Hardware) -> int | None:
-    """Return the outermost level on the chip that holds results; None where none does."""
-    return next((index for index, level in enumerate(hardware.levels) if index and "output" in level.holds), None)
+    """Return the level on the chip through which results go: the outermost one that they may not bypass."""
+    holders = [index for index, level in enumerate(hardware.levels) if index and "output" in level.holds]
+    needed = [index for index in holders if "output" not in hardware.may_pass(index)]
+    return next(iter(needed or holders), None)
 
 
 def side_streams(

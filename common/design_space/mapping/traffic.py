@@ -1,12 +1,13 @@
 """Words that cross each boundary of a hierarchy when a mapped nest runs.
 
-All functions take a batch: the last axes of an array are the level and the loop, those before are the batch's. The tile
-of a level is what its own loops and all further inside reach. It is replaced whenever a loop outside moves the operand:
+All functions take a batch: the last axes of an array are the level and the loop, and the axes before are the batch's.
+The tile of a level covers the loops of this level and of all levels further inside. It is replaced whenever a loop
+outside moves the operand:
 
     fills = stored words x steps of the loops that do not move the operand, outside of the first that does
 
-Loops that do not move it, inside of the first that does, find the tile in place (Parashar et al., "Timeloop",
-ISPASS 2019; Hong et al., "DOSA", MICRO 2023).
+Loops that do not move the operand need no new tile if they are inside of the first loop that moves it (Parashar et al.,
+"Timeloop", ISPASS 2019; Hong et al., "DOSA", MICRO 2023).
 
 A tile need not divide its loop. A loop takes the same number of steps each time, rounded up. The last tile has fewer
 words, and they are counted as they are (Horeni et al., "Ruby", ISPASS 2022, has such mappings).
@@ -119,7 +120,7 @@ class Nesting:
         return self._tile_words[operand, level]
 
     def size(self, operand: str) -> Array:
-        """Return the distinct elements of weight or output; of the input only without halo and stride."""
+        """Return the distinct elements of an operand (of the input, only without halo and stride)."""
         return _product(self.nests.extents, RELEVANT[operand], self.xp)
 
     def copies(self, operand: str, first: int, last: int) -> Array:
@@ -147,15 +148,15 @@ class Nesting:
         return self.xp.module.prod(self.xp.module.where(is_replaced & ~moves, steps, 1.0), axis=-1)
 
     def fills(self, operand: str, level: int) -> Array:
-        """Return the words that fill the tiles of a level over one run, a word in several copies counted once."""
+        """Return the words that fill the tiles of a level over one run; a word in several copies counts once."""
         size = self.size(operand) if operand != "input" else self._windows(level)
         return size * self.refetches(operand, level)
 
     def _windows(self, level: int) -> Array:
-        """Return the input elements of all tiles of a level, each tile counted once, without those that stay.
+        """Return the input elements of all tiles of a level, each tile counted once, without elements that stay.
 
-        What two successive tiles share stays while the innermost loop outside steps along a window, and is dropped when
-        another loop steps. That is how Timeloop counts.
+        Elements that two successive tiles share stay while the innermost loop outside steps along a window, and are
+        dropped when another loop steps. Timeloop counts in the same way.
         """
         extents = self.nests.extents
         count = self.xp.rounded_up(extents / self.tile(level))
@@ -177,7 +178,7 @@ class Nesting:
         return kept[..., output] * below_outputs + kept[..., tap] * below_taps
 
     def _kept_steps(self, level: int, count: Array) -> Array:
-        """Return how often a tile follows its neighbour along each loop, if that is the innermost that steps outside.
+        """Return how often a tile follows its neighbour along each loop, if it is the innermost that steps outside.
 
         Args:
             level: of the tile.
@@ -230,7 +231,7 @@ def overlap(
 ) -> Array:
     """Return the input positions that a tile shares with its neighbour along the other loop of an axis.
 
-    They are summed over all tiles of this loop, the last of which may be smaller.
+    The result is the sum over all tiles of this loop; the last tile may be smaller.
 
     Args:
         extents: of all loops.

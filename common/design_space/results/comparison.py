@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from common.errors import UnusableValueError
+from common.messages.errors import UnusableValueError
 
 if TYPE_CHECKING:
     from common.design_space.results.design_result import DesignResult

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import fields, is_dataclass
 from typing import Any
 
-from common.code_version import code_version as version_of
+from common.process.code_version import code_version as version_of
 
 SOURCES = ("common.design_space", "common.workload")  # what computes results from layers and accelerators
 PACKAGES = ("numpy", "torch", "cma", "nevergrad", "optuna")  # whose versions may change a result

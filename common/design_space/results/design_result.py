@@ -81,12 +81,14 @@ def point_row(
         schedule: the best one that was found.
         floor_edp: an energy-delay product in pJ·cycles that no schedule is below, of whatever space; None where
             nobody knows one.
-        best_of_space: the least product of the space; None where the search did not go through all of it.
+        best_of_space: a product that no schedule of the space is below; None where the search was interrupted. It is
+            the schedule's own where the search went through the whole space.
         unfused_edp: the least product without fusion.
         contraction_edp: the least product of the contractions alone; None for one buffer.
         evaluation_count: schedules whose cost was computed; None where nobody counts them.
         is_complete: whether the search came to its end.
     """
+    is_best = design.search.engine == EXACT and schedule.edp == best_of_space
     return {
         **_without_costs(design),
         "modelled_cycles": schedule.cycles,
@@ -95,7 +97,7 @@ def point_row(
         "bound_edp_pj_cycles": floor_edp,
         "gap_share": _above(schedule.edp, floor_edp),
         "space_best_edp_pj_cycles": best_of_space,
-        "space_gap_share": None if design.search.engine == EXACT else _above(schedule.edp, best_of_space),
+        "space_gap_share": None if is_best else _above(schedule.edp, best_of_space),
         "contraction_edp_pj_cycles": contraction_edp,
         "unfused_edp_pj_cycles": unfused_edp,
         "evaluation_count": evaluation_count,

@@ -17,7 +17,7 @@ from common.design_space.accelerator.hardware import NothingFitsError
 from common.design_space.search.fronts import NOTHING, Front, SupportedPoint, lower_left_hull, sum_of_fronts
 from common.design_space.search.observer import UNOBSERVED, SearchObserver
 from common.design_space.search.problem import Choices, Costs, Engine, Proposals, SearchProblem
-from common.errors import UnusableValueError
+from common.messages.errors import UnusableValueError
 
 Part = TypeVar("Part", bound=Hashable)
 Schedule = TypeVar("Schedule")

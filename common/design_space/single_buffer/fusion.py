@@ -19,7 +19,7 @@ from common.design_space.search.observer import UNOBSERVED, SearchInterruptedErr
 from common.design_space.single_buffer.bound import other_bytes
 from common.design_space.single_buffer.group_tiles import GroupTiling, group_tilings
 from common.design_space.single_buffer.nest_tiles import NestTiling, best_tiling
-from common.names import shown
+from common.messages.names import shown
 from common.workload.map_layers import LayerGraph
 
 

@@ -27,9 +27,9 @@ from common.design_space.single_buffer.bound import lower_bound
 from common.design_space.single_buffer.fusion import GroupPlan, Schedule, fused_front
 from common.design_space.single_buffer.fusion_problem import FusionProblem
 from common.design_space.single_buffer.group_tiles import GroupTiling
-from common.errors import PipelineError
-from common.names import listed
-from common.source_graph import SourceGraph
+from common.graphs.source_graph import SourceGraph
+from common.messages.errors import PipelineError
+from common.messages.names import listed
 from common.workload.map_layers import LayerGraph, layer_graph
 
 if TYPE_CHECKING:

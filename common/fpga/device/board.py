@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from common.errors import UnusableValueError
 from common.fpga.device.resources import Resources, total
+from common.graphs.number_formats import PRECISION_BITS
 from common.intervals import ThreePoint, combine
-from common.number_formats import PRECISION_BITS
+from common.messages.errors import UnusableValueError
 
 # Number formats of plans; fp64 is only for estimates of single kernels.
 PLAN_PRECISIONS = tuple(precision for precision in PRECISION_BITS if precision != "fp64")
@@ -204,6 +204,11 @@ class Board:
         if (conditions := self.datasheet_peak) is None:
             return None
         return peak_flop_per_s(self.total.dsp, conditions.macs_per_dsp, conditions.clock_mhz)
+
+    def of_regions(self, count: int) -> Board:
+        """Return the board with so many of its regions, those with the most DSPs; its own order stays."""
+        kept = sorted(self.regions, key=lambda region: -region.usable.dsp)[:count]
+        return replace(self, regions=tuple(region for region in self.regions if region in kept))
 
     def clocked(self, clock_mhz: float) -> Board:
         """Return the board with its kernels at a given clock, which they are taken to reach.

@@ -7,8 +7,7 @@ from dataclasses import astuple
 from pathlib import Path
 from typing import cast, get_args
 
-from common.configuration import Section, find_file
-from common.errors import ConfigurationError
+from common.files.configuration import Section, find_file
 from common.fpga.device.board import (
     HIGHEST_MHZ,
     LOWEST_MHZ,
@@ -26,8 +25,9 @@ from common.fpga.device.board import (
     board_ceilings,
 )
 from common.fpga.device.resources import RESOURCE_NAMES, Resources, total
+from common.graphs.number_formats import PRECISION_BITS
 from common.intervals import ThreePoint
-from common.number_formats import PRECISION_BITS
+from common.messages.errors import ConfigurationError
 
 LOGIC = tuple(name for name in RESOURCE_NAMES if name != "memory_channels")
 DSP_OF: Mapping[str, str] = {"ultrascale+": "DSP48E2", "versal": "DSP58"}

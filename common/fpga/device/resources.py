@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, fields
-from math import ceil
+from math import ceil, inf
 from operator import attrgetter
 
 BLOCK_BITS = 72  # width of a block RAM of 36 Kb and of an UltraRAM at its full width (UG573)
@@ -46,11 +46,16 @@ class Resources:
         pairs = zip(RESOURCE_NAMES, amounts(self), amounts(available), strict=True)
         return next((name for name, needed, limit in pairs if needed > limit * (1 + 1e-9)), "")
 
+    def least(self, other: Resources) -> Resources:
+        """Return the lower amount of each resource."""
+        return Resources(*map(min, amounts(self), amounts(other)))
+
     def fits(self, available: Resources) -> bool:
         return not self.shortfall(available)
 
 
 RESOURCE_NAMES = tuple(field.name for field in fields(Resources))
+UNLIMITED = Resources(*[inf] * len(RESOURCE_NAMES))
 amounts: Callable[[Resources], tuple[float, ...]] = attrgetter(*RESOURCE_NAMES)  # in the order of the fields
 
 

@@ -15,7 +15,7 @@ from common.fpga.kernels.dataflow.streaming import StreamingGemv
 from common.fpga.kernels.estimate import Engine
 from common.fpga.kernels.systolic.array import SystolicArray
 from common.fpga.rtl.generate import FORMATS, Design
-from common.number_formats import PRECISION_BITS
+from common.graphs.number_formats import PRECISION_BITS
 
 Values = Mapping[str, object]
 

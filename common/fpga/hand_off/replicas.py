@@ -95,6 +95,8 @@ def _stage(plan: Plan, stage: FrameStage) -> dict[str, Any]:
     names, graph = plan.formulation.names, plan.workload.groups
     return {
         "keeps_weights": stage.keeps_weights,
+        "activation_memory": {name: amount for name, amount in asdict(stage.replica.maps).items() if amount},
+        "resident_tensors": [tensor.name for tensor in stage.kept],
         "calls": [
             {
                 "candidate": names[call.candidate],
@@ -117,4 +119,9 @@ def _to_check(stream: ReplicaStream) -> Iterator[str]:
         )
     if any(stage.keeps_weights for stage in stream.stages):
         yield "Weights stay in memories on the chip, which the C++ does not have yet."
+    if any(stage.kept for stage in stream.stages):
+        yield (
+            "Activations (resident_tensors) stay in memories on the chip between calls, which the C++ does not have "
+            "yet: activation_memory is what they take beside the units."
+        )
     yield "The host starts each call of each replica, and has the next frames on the card before a replica is free."

@@ -19,8 +19,8 @@ from common.fpga.kernels.systolic.tiling import SUM_BITS
 from common.fpga.kernels.team import shared
 from common.fpga.offload.problem import CASES
 from common.fpga.planning.planned_kernels import PlannedKernel
+from common.graphs.number_formats import PRECISION_BITS
 from common.intervals import ThreePoint
-from common.number_formats import PRECISION_BITS
 from common.workload.layers import Matmul
 from common.workload.tasks import Task
 

@@ -7,13 +7,13 @@ from dataclasses import replace
 from itertools import product
 from math import prod
 
-from common.errors import UnusableValueError
 from common.fpga.coefficients import Models
 from common.fpga.device.board import Board
 from common.fpga.engine_catalogue import ARRAY_SIDES, ARRAY_SIMD, Size, array_ports, close_to_largest, closing
 from common.fpga.kernel_study.kernel_builders import BuiltKernel, KernelRequest, quickest, shortage
 from common.fpga.kernels.systolic.array import ELEMENT_BYTES, SystolicArray, build_array
 from common.fpga.kernels.systolic.epilogue import epilogue, fused_products
+from common.messages.errors import UnusableValueError
 from common.workload.layers import Convolution, Matmul
 from common.workload.tasks import Task
 
@@ -27,8 +27,9 @@ def gemm(request: KernelRequest, board: Board, models: Models) -> BuiltKernel:
         request.size(name, default) for name, default in (("m", None), ("k", None), ("n", None), ("batch", 1))
     )
     layer = Matmul(m, k, n, batch, has_weight=batch == 1)
-    sizes = (request.bytes_of(elements) for elements in (batch * k * n, batch * m * k, batch * m * n))
-    return _on_an_array(request, board, models, Task("gemm", "gemm", (layer,), request.precision, *sizes))
+    weights, read, written = (request.bytes_of(elements) for elements in (batch * k * n, batch * m * k, batch * m * n))
+    task = Task("gemm", "gemm", (layer,), request.precision, weights, read, written)
+    return _on_an_array(request, board, models, task)
 
 
 def conv(request: KernelRequest, board: Board, models: Models) -> BuiltKernel:
@@ -37,7 +38,7 @@ def conv(request: KernelRequest, board: Board, models: Models) -> BuiltKernel:
     weights = layer.out_channels * (layer.in_channels // layer.groups) * layer.kernel_height * layer.kernel_width
     pixels = (layer.in_height * layer.in_width, layer.out_height * layer.out_width)
     read, written = layer.batch * layer.in_channels * pixels[0], layer.batch * layer.out_channels * pixels[1]
-    sizes = (request.bytes_of(elements) for elements in (weights, read, written))
+    sizes = request.bytes_of(weights), request.bytes_of(read), request.bytes_of(written)
     return _on_an_array(request, board, models, Task("conv", "conv", (layer,), request.precision, *sizes))
 
 

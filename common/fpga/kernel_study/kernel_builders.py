@@ -8,7 +8,6 @@ from itertools import product
 from math import ceil, isqrt
 from typing import Any
 
-from common.errors import UnusableValueError
 from common.fpga import engine_catalogue as catalogue
 from common.fpga.coefficients import Models
 from common.fpga.device.board import Board
@@ -18,7 +17,8 @@ from common.fpga.kernel_study.quantities import KERNELS
 from common.fpga.kernels.dataflow.attention import AttentionEngine, Heads
 from common.fpga.kernels.estimate import Engine, KernelEstimate
 from common.fpga.kernels.ports import MemoryPorts
-from common.number_formats import PRECISION_BITS
+from common.graphs.number_formats import PRECISION_BITS
+from common.messages.errors import UnusableValueError
 from common.workload.layers import Rowwise
 from common.workload.tasks import Task
 

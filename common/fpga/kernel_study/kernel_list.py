@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from math import isfinite
 from typing import TYPE_CHECKING
 
-from common.configuration import Section
-from common.errors import ConfigurationError
+from common.files.configuration import Section
 from common.fpga.device.board import BoardCeilings
-from common.names import quoted
-from common.number_formats import PRECISION_BITS
+from common.graphs.number_formats import PRECISION_BITS
+from common.messages.errors import ConfigurationError
+from common.messages.names import quoted
 from common.roofline import Ceilings, attainable_flop_per_s
 
 if TYPE_CHECKING:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from common.errors import UnusableValueError
 from common.fpga.coefficients import Models
 from common.fpga.device.board import Board
 from common.fpga.device.resources import RESOURCE_NAMES
@@ -25,7 +24,8 @@ from common.fpga.kernels.systolic.array import SystolicArray
 from common.fpga.speedup.energy import CardEnergy, kernel_power_w
 from common.fpga.speedup.totals import Card, CardWork
 from common.intervals import ThreePoint
-from common.names import quoted
+from common.messages.errors import UnusableValueError
+from common.messages.names import quoted
 
 DECIMALS = 6
 BUILDERS: Mapping[str, Builder] = {

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from math import exp, hypot, log, sqrt
 from typing import Literal, Protocol
 
-from common.configuration import Section
+from common.files.configuration import Section
 from common.fpga.device.resources import Resources
 from common.intervals import ThreePoint, combine
 from common.workload.tasks import Task
@@ -16,13 +16,19 @@ Bound = Literal["compute", "memory", "fixed"]
 
 @dataclass(frozen=True, slots=True)
 class KernelEstimate:
-    """Estimate of one kernel call. Published efficiencies give its pessimistic and optimistic case."""
+    """Estimate of one kernel call. Published efficiencies give its pessimistic and optimistic case.
+
+    Attributes:
+        moved_bytes: to and from the card's memory.
+        kept_bytes: to and from memories on the chip that keep weights or activations between calls.
+    """
 
     cycles: ThreePoint
     time_us: ThreePoint
     bound: Bound
     flops: int
     moved_bytes: int
+    kept_bytes: int = 0
 
 
 class Engine(Protocol):

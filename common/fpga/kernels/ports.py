@@ -6,9 +6,9 @@ from dataclasses import dataclass, replace
 from math import ceil, inf
 from typing import Protocol
 
-from common.errors import UnusableValueError
 from common.fpga.kernels.estimate import Bound, KernelEstimate, interval, scattered, widened
 from common.intervals import ThreePoint, combine
+from common.messages.errors import UnusableValueError
 
 
 class ChannelMemory(Protocol):
@@ -104,6 +104,11 @@ class MemoryPorts:
         return self.port_bits / 8
 
     @property
+    def bytes_per_cycle(self) -> float:
+        """Bytes of a word on every port, in one direction."""
+        return self.count * self.word_bytes
+
+    @property
     def channel_rate_bytes_per_s(self) -> float:
         """Theoretical rate of the used channels, without the limit of the ports."""
         return min(self.channel_count * self.channel_bytes_per_s, self.limit_bytes_per_s)
@@ -151,6 +156,7 @@ class MemoryPorts:
         flops: int,
         moved_bytes: float,
         one_way_bytes: float,
+        kept_bytes: int = 0,
     ) -> KernelEstimate:
         """Return a model's cycles with the interval that published efficiencies and clocks imply.
 
@@ -164,6 +170,7 @@ class MemoryPorts:
             flops: work of the call; a multiply-accumulate counts as two.
             moved_bytes: traffic of all ports of the kernel.
             one_way_bytes: bytes read or bytes written by these ports, whichever is more; no case is faster.
+            kept_bytes: to and from memories on the chip that keep activations between calls.
         """
         likely_us = cycles / self.clock_mhz
         at_clock_us = interval(
@@ -178,4 +185,4 @@ class MemoryPorts:
         band = widened(combine(lambda us: us / likely_us, at_clock_us), self.clock_factors)
         time_us = scattered(likely_us, band, floor_us)
         case_cycles = combine(lambda us: us * self.clock_mhz, time_us)
-        return KernelEstimate(case_cycles, time_us, bound, flops, round(moved_bytes))
+        return KernelEstimate(case_cycles, time_us, bound, flops, round(moved_bytes), kept_bytes)

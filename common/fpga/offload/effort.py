@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from common import interrupts
+from common.process import interrupts
 
 LEAST_STEPS = 300  # that an effort counts for
 POLL_S = 0.05  # between two looks at the clock while a solver works

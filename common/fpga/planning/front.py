@@ -28,8 +28,8 @@ from common.fpga.planning.request import Request
 from common.fpga.speedup.amdahl import Objective
 from common.fpga.speedup.energy import energy_rows, kernel_dynamic_uj
 from common.fpga.speedup.totals import Card, CardWork, HostRun, PlanTotals, case_totals
+from common.graphs.sums import total
 from common.intervals import ThreePoint, combine
-from common.sums import total
 from common.workload.task_candidates import task_candidates
 from common.workload.tasks import batched
 from common.workload.workload import Workload

@@ -1,4 +1,4 @@
-"""Where the host's times of a plan come from: the profile, a factor on it, or the board's own processor."""
+"""The source of the host's times of a plan: the profile, a factor on it, or the board's own processor."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ import re
 from dataclasses import dataclass
 from typing import Literal
 
-from common.errors import UnusableValueError
 from common.fpga.device.board import Board
 from common.intervals import ThreePoint
-from common.names import quoted
+from common.messages.errors import UnusableValueError
+from common.messages.host_doubts import OTHER_HOST
+from common.messages.names import quoted
 
 LEAST_FACTOR, MOST_FACTOR = 1e-6, 1e6  # beyond, no two hosts are apart
 X86 = re.compile(r"Intel|Xeon|EPYC|Ryzen|Core\(TM\)|x86")  # names of processors that no board carries
@@ -42,14 +43,12 @@ class HostBasis:
         return self.measured_on
 
     def mismatch(self, board: Board) -> str:
-        """Return why the times say nothing about the host of a board that has a processor of its own, or nothing."""
+        """Return why the times do not hold for the host of a board with its own processor; empty if they hold."""
         is_own = self.kind == "scaled" or (self.kind == "measured" and not X86.search(self.processor))
         if is_own or not board.own_processor:
             return ""
-        return (
-            f"the host of a {board.name} is its own {board.own_processor}, and the times are those of "
-            f"{self.measured_on}; give <host_tables> or <host_scale>"
-        )
+        own = f"{OTHER_HOST} {board.name} is its own {board.own_processor}"
+        return f"{own}, and the times are those of {self.measured_on}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +81,7 @@ def host_scale(factor: ThreePoint | None, source: str | None, *, has_tables: boo
 
 
 def host_basis(processor: str, scale: HostScale | None, *, is_other: bool) -> HostBasis:
-    """Return the basis of times measured on a processor; ``is_other`` says that it is the host of the plan itself."""
+    """Return the basis of times that were measured on a processor; ``is_other``: it is the host of the plan."""
     kind: HostKind = "measured" if is_other else "profiled" if scale is None else "scaled"
     return HostBasis(kind, processor, "" if scale is None else str(scale))
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from common.table_rows import SpeedupRow
 
+from common.fpga.array_designs import offered_designs
 from common.fpga.coefficients import Models
 from common.fpga.engine_catalogue import engines_for
 from common.fpga.offload.baselines import GroupClass, apply_rule, greedy
@@ -22,8 +23,8 @@ from common.fpga.planning.rule_classes import group_classes
 from common.fpga.speedup.energy import CardEnergy
 from common.fpga.speedup.speedup_rows import speedup_rows
 from common.fpga.speedup.totals import Card, CardWork, HostRun, PlanTotals, case_totals
+from common.graphs.sums import total
 from common.intervals import ThreePoint
-from common.sums import total
 from common.workload.task_candidates import TaskCandidate, task_candidates
 from common.workload.workload import Workload
 
@@ -112,7 +113,8 @@ def make_plan(workload: Workload, request: Request, models: Models) -> Plan:
     board, precision = request.board, request.precision
     candidates = task_candidates(workload.graph, workload.groups, workload.layers, precision, workload.in_bodies)
     tasks = [candidate.task for candidate in candidates if candidate.task is not None]
-    engines = engines_for(board, precision, models, tasks, request.overlay)
+    own = engines_for(board, precision, models, tasks, request.overlay, has_arrays=request.has_own_arrays)
+    engines = (*own, *offered_designs(request.designs, board, precision, models, tasks))
     formulation = formulate(workload, candidates, engines, board, precision, request.launch_per)
     problem, given, card = formulation.problem, request.given_speedups, Card.of_board(board)
     solution = optimize(problem, request.effort, request.watch)

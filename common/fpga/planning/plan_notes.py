@@ -13,12 +13,18 @@ from common.fpga.offload.problem import misfit
 from common.fpga.planning.plan import Plan
 from common.fpga.planning.request import Request
 from common.fpga.speedup.verdict import boundary
-from common.host_doubts import NOT_JUDGED
+from common.messages.host_doubts import NOT_JUDGED
 from common.workload.workload import Workload
 
 NOTICED_EXCESS = 0.001
 NOTICED_SHARE = 0.01
+NOT_EVALUATED = ": the model's accuracy in this number format is not evaluated"
 NOTICED_BYTES = 10**6  # a tenth of a millisecond over PCIe
+
+
+def without_accuracy(notes: Sequence[str]) -> list[str]:
+    """Return notes on a plan without the one on accuracy, for a format that was judged on samples."""
+    return [note for note in notes if NOT_EVALUATED not in note]
 
 
 def plan_notes(plan: Plan, rows: Sequence[SpeedupRow]) -> list[str]:
@@ -30,10 +36,7 @@ def plan_notes(plan: Plan, rows: Sequence[SpeedupRow]) -> list[str]:
         *plan.request.board.notes,
     ]
     if plan.request.precision != "fp32":
-        notes.append(
-            f"{plan.request.precision}: the model's accuracy in this number format is not evaluated; check it before "
-            "building anything"
-        )
+        notes.append(f"{plan.request.precision}{NOT_EVALUATED}; check it before building anything")
     notes += [*_clock_notes(plan), *_search_notes(plan), *_power_notes(plan), *_host_notes(plan)]
     energy = next(row for row in rows if (row["objective"], row["term"]) == ("energy", "total_speedup"))
     if energy["likely"] is not None:
@@ -52,7 +55,7 @@ def obstacles(workload: Workload, request: Request) -> list[str]:
     doubts, mismatch = workload.host.doubts, request.host.mismatch(request.board)
     return [
         *([f"{NOT_JUDGED}: rerun <op_latency> on an idle host ({'; '.join(doubts)})"] if doubts else []),
-        *([f"{NOT_JUDGED} for this host: {mismatch}"] if mismatch else []),
+        *([f"{NOT_JUDGED} for this host: {mismatch}; give <host_tables> or <host_scale>"] if mismatch else []),
     ]
 
 

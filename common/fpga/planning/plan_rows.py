@@ -15,8 +15,8 @@ from common.fpga.planning.board_rows import WHOLE_BOARD, resource_use
 from common.fpga.planning.plan import Plan
 from common.fpga.planning.planned_kernels import PlannedKernel
 from common.fpga.planning.rule_classes import kernel_class, share
+from common.graphs.sums import total
 from common.intervals import ThreePoint
-from common.sums import total
 from common.workload.layers import Pooling
 from common.workload.task_candidates import TaskCandidate
 from common.workload.workload import Workload

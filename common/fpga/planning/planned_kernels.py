@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from common.errors import UnusableValueError
 from common.fpga.kernels.estimate import Bound, Engine, KernelEstimate
 from common.fpga.offload.problem import Problem
 from common.fpga.offload.schedule import Assignment, KernelCall, instance_name
@@ -13,6 +12,7 @@ from common.fpga.planning.problem_builder import Formulation
 from common.fpga.speedup.energy import CardEnergy, kernel_energy_uj, kernel_power_w
 from common.fpga.speedup.totals import Card, CardWork
 from common.intervals import ThreePoint, summed
+from common.messages.errors import UnusableValueError
 
 NamedCalls = Mapping[str, Sequence[KernelCall]]
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from common.configuration import Section
-from common.errors import UnusableValueError
+from common.files.configuration import Section
+from common.fpga.array_designs import ArrayDesign
 from common.fpga.device.board import AI_ENGINE_FORMATS, PLAN_PRECISIONS, Board
 from common.fpga.device.board_files import load_board
 from common.fpga.kernels.overlay.engine import OverlayEngine
@@ -18,7 +18,8 @@ from common.fpga.offload.baselines import Thresholds
 from common.fpga.offload.effort import Effort, Endless, Watch
 from common.fpga.planning.host_basis import HostBasis
 from common.fpga.planning.problem_builder import LAUNCH_PER, LaunchPer
-from common.names import quoted, shown
+from common.messages.errors import UnusableValueError
+from common.messages.names import quoted, shown
 
 THRESHOLDS = ("min_share", "min_intensity_flop_per_byte", "min_fused_share")
 Objective = Literal["latency", "throughput"]
@@ -43,6 +44,8 @@ class Request:
         watch: ends the search when its time is up, and hears how far it has come.
         host: where the host's times come from.
         objective: what the reader asks for first; ``throughput`` also fills the board with several arrays.
+        designs: arrays for the board, of which the plan may use the quickest.
+        has_own_arrays: whether the plan may use arrays of the catalogue as well.
     """
 
     board: Board
@@ -55,6 +58,8 @@ class Request:
     watch: Watch = field(default_factory=Endless)
     host: HostBasis = field(default_factory=HostBasis)
     objective: Objective = "latency"
+    designs: tuple[ArrayDesign, ...] = ()
+    has_own_arrays: bool = True
 
     def __post_init__(self) -> None:
         """Refuse values that no plan can have, wherever they came from."""
@@ -182,6 +187,12 @@ def what_if_request(
         given_speedups={**(request.given_speedups if is_same else {}), **given},
         overlay=overlay if precision == "int8" else None,
     )
+
+
+def with_designs_of(question: Request, request: Request) -> Request:
+    """Return a what-if question with the designs of a request, which hold for its board and number format alone."""
+    is_same = (question.board, question.precision) == (request.board, request.precision)
+    return replace(question, designs=request.designs if is_same else ())
 
 
 def _values(text: str) -> dict[str, str]:

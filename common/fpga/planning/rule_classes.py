@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from common.fpga.offload.baselines import GroupClass
 from common.fpga.planning.problem_builder import Formulation
-from common.sums import total
+from common.graphs.sums import total
 from common.workload.layers import Convolution
 from common.workload.workload import Workload
 

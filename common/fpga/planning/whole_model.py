@@ -14,14 +14,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from common.errors import PipelineError
 from common.fpga.kernels.estimate import Bound, scattered
 from common.fpga.kernels.overlay.cycles import PLACED, elements, ends, moved, places_of, unsupported, weight_elements
 from common.fpga.kernels.overlay.engine import OverlayEngine, OverlayStep
 from common.fusion.border import board_phases, crossings
 from common.fusion.groups import Group, fuse
+from common.graphs.source_graph import SourceGraph
 from common.intervals import ThreePoint, combine
-from common.source_graph import SourceGraph
+from common.messages.errors import PipelineError
 from common.workload.layers import Convolution, Layer, Matmul, Pooling, Rowwise
 from common.workload.task_candidates import LayersByNode
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from common.fpga.offload.problem import CASES, Case, OffloadFlow
 from common.fpga.planning.plan import Plan, in_case
+from common.fpga.replicas.residence import FrameTensor, frame_tensors
 from common.intervals import NOTHING, ThreePoint, summed
 from common.workload.flows import TensorFlow, tensor_flows
 from common.workload.tasks import Task
@@ -36,6 +37,7 @@ class Frame:
         convert_us: of all conversions between number formats, one after the other.
         link_bytes: over the link, both ways.
         live_bytes: most bytes of activations in the card's memory at one moment.
+        tensors: activations that may stay on the chip.
     """
 
     calls: tuple[FrameCall, ...]
@@ -45,6 +47,7 @@ class Frame:
     convert_us: ThreePoint = NOTHING
     link_bytes: int = 0
     live_bytes: int = 0
+    tensors: tuple[FrameTensor, ...] = ()
 
     @property
     def tasks(self) -> tuple[Task, ...]:
@@ -70,7 +73,8 @@ def frame_of(plan: Plan) -> Frame:
     to_card, to_host = _crossing(problem.flows, on_card)
     entering = {item for flow in to_card for item in flow.consumers}
     calls = tuple(FrameCall(index, task, item in entering) for item, (index, task) in sorted(items.items()))
-    sizes = formulation.host_bytes
+    sizes, workload, precision = formulation.host_bytes, plan.workload, plan.request.precision
+    by_group = {formulation.candidates[call.candidate].covers[0]: call.task for call in calls}
     return Frame(
         calls,
         _rest_us(plan, on_card),
@@ -78,7 +82,8 @@ def frame_of(plan: Plan) -> Frame:
         summed(flow.d2h_us for flow in to_host),
         summed([*(flow.h2d_convert_us for flow in to_card), *(flow.d2h_convert_us for flow in to_host)]),
         sum(sizes[flow.tensor] for flow in (*to_card, *to_host)),
-        _live_bytes(tensor_flows(plan.workload.graph, plan.workload.groups, plan.request.precision)),
+        _live_bytes(tensor_flows(workload.graph, workload.groups, precision)),
+        frame_tensors(workload.graph, workload.groups, by_group, precision),
     )
 
 

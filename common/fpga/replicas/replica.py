@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import reduce
 from itertools import product
 from math import inf, prod
 
@@ -52,12 +53,14 @@ class Replica:
         main: the array, or a vendor's engine.
         beside: engines for what it does not compute: attention, and rows, pools and elements.
         in_region: most replicas in one region, by which the memory's rate is divided.
+        maps: memories that keep activations between calls.
     """
 
     main: SystolicArray | OverlayEngine
     beside: tuple[AttentionEngine | RowwiseEngine, ...]
     room: Resources
     in_region: int
+    maps: Resources = Resources()  # noqa: RUF009 - frozen
 
     @property
     def engines(self) -> tuple[Engine, ...]:
@@ -70,7 +73,14 @@ class Replica:
     @property
     def fabric(self) -> Resources:
         """Resources of all engines, without memory channels, which belong to no region."""
-        return replace(total(engine.resources for engine in self.engines), memory_channels=0.0)
+        return replace(total(engine.resources for engine in self.engines) + self.maps, memory_channels=0.0)
+
+    def left(self, board: Board, counts: Mapping[str, int]) -> Resources:
+        """Return what a replica may still take where its region holds so many of them; by region, the least."""
+        rooms = [
+            board.budget(region).times(1 / count) for region in board.regions if (count := counts.get(region.name, 0))
+        ]
+        return reduce(Resources.least, rooms, rooms[0] if rooms else self.room) + self.fabric.times(-1)
 
     def engine_of(self, task: Task) -> Engine | None:
         return next((engine for engine in self.engines if engine.estimate(task) is not None), None)
@@ -84,11 +94,16 @@ class Replica:
             for region in board.regions
         }
 
-    def keeping_weights(self, weight_bytes: int) -> Replica | None:
-        """Return the replica with so many bytes of weights in its memories; None where they do not fit its room."""
+    def keeping_weights(self, weight_bytes: int, left: Resources | None = None) -> Replica | None:
+        """Return the replica with so many bytes of weights in its memories; None where they do not fit.
+
+        Args:
+            weight_bytes: of all calls.
+            left: what it may still take; by default the rest of its room.
+        """
         if not isinstance(self.main, SystolicArray):
             return None
-        left = self.room + self.fabric.times(-1)
+        left = self.room + self.fabric.times(-1) if left is None else left
         uram = min(max(0.0, left.uram // 1), -(-weight_bytes // URAM_BYTES))
         bram = max(0.0, -(-(weight_bytes - uram * URAM_BYTES) // BRAM36_BYTES))
         if bram > left.bram36:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from common.fpga.planning.problem_builder import LaunchPer
@@ -52,6 +53,12 @@ def _plan_row(each: ReplicaStream, found: Found, launch_per: LaunchPer, *, is_ju
         "resident_weight_bytes": sum(
             call.task.weight_bytes for stage in each.stages if stage.keeps_weights for call in stage.calls
         ),
+        "resident_tensors": [tensor.name for stage in each.stages for tensor in stage.kept],
+        "resident_activation_bytes": max(stage.map_bytes for stage in each.stages),
+        "frame_memory_bytes": round(sum(work.moved_bytes for work in each.works) / each.frames),
+        "accelerator_resources": {
+            name: amount for name, amount in asdict(each.largest_fabric).items() if name != "memory_channels"
+        },
         "stream_memory_bytes": each.memory_bytes,
         "launch_per": launch_per,
         "is_judged": is_judged,

@@ -7,7 +7,7 @@ them: a region gives no more frames than the least, over its resources, of the m
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
@@ -20,6 +20,7 @@ from common.fpga.planning.plan import Plan
 from common.fpga.planning.problem_builder import LaunchPer
 from common.fpga.replicas.frame import Frame, FrameCall, frame_of
 from common.fpga.replicas.replica import Replica, one_array, replicas_for
+from common.fpga.replicas.residence import with_kept
 from common.fpga.replicas.stream import CallTimes, Division, FrameStage, ReplicaStream, per_s, stream
 from common.workload.layers import Matmul
 
@@ -27,7 +28,8 @@ DIVISIONS: tuple[Division, ...] = ("frames", "layers", "heads", "one array")
 MOST_STAGES = 8
 NEARLY = 0.95  # of the highest rate: fewer frames in a call that reach it keep the latency low
 BISECTIONS = 40
-# Candidates of a division are compared by calls over so many frames; the best of them, by all numbers of frames.
+# Candidates of a division are compared by calls over so many frames and over the most; the best of either, by all
+# numbers of frames.
 COMPARED_FRAMES, MOST_CANDIDATES = 8, 6
 
 
@@ -104,7 +106,7 @@ def _best_batch(
 ) -> ReplicaStream | None:
     """Return the stream with the fewest frames in a call that is nearly the quickest, of those that fit the memory."""
     streams = [
-        stream(timing, frame, division, counts, stages, frames)
+        stream(timing, frame, division, counts, _placed(timing, frame, division, counts, stages, frames), frames)
         for frames in batches(timing.models.replicas.most_frames)
     ]
     fitting = [each for each in streams if each.memory_bytes <= timing.board.memory.capacity_bytes]
@@ -116,29 +118,59 @@ Candidate = tuple[Division, dict[str, int], list[FrameStage]]
 
 
 def _promising(timing: CallTimes, frame: Frame, candidates: Iterable[Candidate]) -> Iterator[Candidate]:
-    """Yield the candidates of each division with the highest rates, by calls over one number of frames."""
-    by_division: dict[Division, list[tuple[float, Candidate]]] = {}
-    frames = min(COMPARED_FRAMES, timing.models.replicas.most_frames)
-    for candidate in candidates:
-        rate = stream(timing, frame, *candidate, frames).card_rate_per_s.likely
-        by_division.setdefault(candidate[0], []).append((rate, candidate))
-    for rated in by_division.values():
-        ranked = sorted(rated, key=lambda pair: -pair[0])
-        yield from (candidate for _, candidate in ranked[:MOST_CANDIDATES])
+    """Yield the candidates of each division with the highest rates, by calls over few frames and over the most.
+
+    Few frames of a call leave room for activations on the chip, many share launches and weights.
+    """
+    ranked: dict[tuple[Division, int], list[tuple[float, int]]] = {}
+    listed, most = list(candidates), timing.models.replicas.most_frames
+    for index, (division, counts, stages) in enumerate(listed):
+        for frames in {min(COMPARED_FRAMES, most), most}:
+            placed = _placed(timing, frame, division, counts, stages, frames)
+            rate = stream(timing, frame, division, counts, placed, frames).card_rate_per_s.likely
+            ranked.setdefault((division, frames), []).append((-rate, index))
+    chosen = {index for rated in ranked.values() for _, index in sorted(rated)[:MOST_CANDIDATES]}
+    yield from (listed[index] for index in sorted(chosen))
 
 
 def _divided(timing: CallTimes, frame: Frame, replica: Replica, counts: dict[str, int]) -> Iterator[Candidate]:
     """Yield each way to divide a frame, or the frames, over so many replicas."""
     count = sum(counts.values())
-    whole = FrameStage(replica.keeping_weights(frame.weight_bytes) or replica, 0, frame.calls)
-    yield "frames", counts, [whole]
-    if count > 1 and any(has_heads(call) for call in frame.calls):
-        yield "heads", counts, [whole]
+    left = replica.left(timing.board, counts)
+    for held in _with_weights_or_without(replica, frame.weight_bytes, left):
+        whole = FrameStage(held, 0, frame.calls)
+        yield "frames", counts, [whole]
+        if count > 1 and any(has_heads(call) for call in frame.calls):
+            yield "heads", counts, [whole]
     for stage_count in range(2, min(count, MOST_STAGES, len(frame.calls)) + 1):
         if count % stage_count == 0:
             stages = balanced(timing, replica, frame.calls, stage_count)
             if len(stages) == stage_count:
-                yield "layers", counts, [_resident(stage) for stage in stages]
+                yield "layers", counts, stages
+                yield "layers", counts, [_resident(stage, left) for stage in stages]
+
+
+def _with_weights_or_without(replica: Replica, weight_bytes: int, left: Resources) -> list[Replica]:
+    """Return the replica as it is, with its memory for activations, and with its weights on the chip if they fit."""
+    held = replica.keeping_weights(weight_bytes, left)
+    return [replica] if held is None else [replica, held]
+
+
+def _placed(
+    timing: CallTimes,
+    frame: Frame,
+    division: Division,
+    counts: Mapping[str, int],
+    stages: Sequence[FrameStage],
+    frames: int,
+) -> Sequence[FrameStage]:
+    """Return the stages with activations on the chip; replicas that share each call exchange theirs over the memory."""
+    if division == "heads":
+        return stages
+    return [
+        stage.keeping_activations(frame, frames, stage.replica.left(timing.board, counts), timing.engine_count(stage))
+        for stage in stages
+    ]
 
 
 def has_heads(call: FrameCall) -> bool:
@@ -146,10 +178,10 @@ def has_heads(call: FrameCall) -> bool:
     return any(isinstance(layer, Matmul) and layer.batch > 1 and not layer.has_weight for layer in call.task.layers)
 
 
-def _resident(stage: FrameStage) -> FrameStage:
+def _resident(stage: FrameStage, left: Resources) -> FrameStage:
     """Return the stage with its weights on the chip, if they fit there."""
     weight_bytes = sum(call.task.weight_bytes for call in stage.calls)
-    return replace(stage, replica=stage.replica.keeping_weights(weight_bytes) or stage.replica)
+    return replace(stage, replica=stage.replica.keeping_weights(weight_bytes, left) or stage.replica)
 
 
 def balanced(timing: CallTimes, replica: Replica, calls: Sequence[FrameCall], stage_count: int) -> list[FrameStage]:
@@ -184,11 +216,12 @@ def _bound_per_s(
     timing: CallTimes, frame: Frame, replicas: Iterable[Replica], streams: Sequence[ReplicaStream]
 ) -> float:
     """Return the frames per second that no mix of the replicas exceeds, in the likely case."""
-    most = timing.models.replicas.most_frames
-    quickest = []
+    most, quickest = timing.models.replicas.most_frames, []
+    tasks = with_kept(frame.tasks, 0, frame.tensors)
+    calls = [replace(call, task=task) for call, task in zip(frame.calls, tasks, strict=True)]
     for replica in replicas:
-        ideal = replica.keeping_weights(0) or replica
-        work = timing.work(ideal, frame.calls, most)
+        ideal = replica.keeping_weights(0)
+        work = timing.work(ideal or replica, calls if ideal else frame.calls, most)
         quickest.append((replica.fabric, per_s(work.slowest_us.likely / most)))
     of_regions = 0.0
     for budget in timing.board.budgets:

@@ -22,6 +22,7 @@ from typing import Literal
 
 from common.fpga.coefficients import Models
 from common.fpga.device.board import Board
+from common.fpga.device.resources import BRAM36_BYTES, Resources, amounts
 from common.fpga.kernels.dataflow.attention import AttentionEngine
 from common.fpga.kernels.estimate import Engine, KernelEstimate
 from common.fpga.kernels.systolic.array import SystolicArray
@@ -29,8 +30,9 @@ from common.fpga.kernels.team import Team
 from common.fpga.planning.problem_builder import LaunchPer, launch_rule
 from common.fpga.replicas.frame import Frame, FrameCall
 from common.fpga.replicas.replica import Replica
+from common.fpga.replicas.residence import FrameTensor, chosen, memory_of, pages_in, with_kept
 from common.fpga.speedup.energy import kernel_dynamic_uj
-from common.fpga.speedup.totals import Card, CardWork
+from common.fpga.speedup.totals import BUFFER_ACCESSES, Card, CardWork
 from common.intervals import NOTHING, ThreePoint, combine, summed
 from common.workload.tasks import Task, batched
 
@@ -47,26 +49,61 @@ class FrameStage:
         replica: it, with its weights on the chip where they fit.
         first: index of its first call in the frame.
         calls: in the frame's order.
+        kept: activations that stay on the chip.
     """
 
     replica: Replica
     first: int
     calls: tuple[FrameCall, ...]
+    kept: tuple[FrameTensor, ...] = ()
 
     @property
     def keeps_weights(self) -> bool:
         return isinstance(self.replica.main, SystolicArray) and self.replica.main.keeps_weights
 
+    @property
+    def map_bytes(self) -> int:
+        """Bytes of the memories that keep activations."""
+        return BRAM36_BYTES * pages_in(self.replica.maps)
+
+    def keeping_activations(self, frame: Frame, frames: int, left: Resources, parts: int) -> FrameStage:
+        """Return the stage with activations on the chip over calls of so many frames, as far as they fit.
+
+        Args:
+            frame: whose tensors may stay, if this stage alone has them.
+            frames: of each call.
+            left: what the replica may still take.
+            parts: of the memory: one for each engine that works on frames of its own.
+        """
+        replica, main = self.replica, self.replica.main
+        calls = range(self.first, self.first + len(self.calls))
+        own = [tensor for tensor in frame.tensors if tensor.writer in calls and tensor.last in calls]
+        if not isinstance(main, SystolicArray) or not own:
+            return self
+        kept, most = chosen(own, frames, pages_in(left) // parts)
+        memory = memory_of(most * parts, left, main.ports.bytes_per_cycle)
+        if not kept or memory is None:
+            return self
+        tasks = with_kept([call.task for call in self.calls], self.first, kept)
+        placed = tuple(replace(call, task=task) for call, task in zip(self.calls, tasks, strict=True))
+        return FrameStage(replace(replica, maps=memory), self.first, placed, kept)
+
 
 @dataclass(frozen=True, slots=True)
 class StageWork:
-    """Calls over ``frames`` frames on the engines of a replica: time by resource, launches, operations and bytes."""
+    """Calls over ``frames`` frames on the engines of a replica: time by resource, launches, operations and bytes.
+
+    Attributes:
+        moved_bytes: to and from the card's memory.
+        kept_bytes: to and from memories on the chip that keep weights or activations between calls.
+    """
 
     frames: int
     busy_us: Mapping[str, ThreePoint]
     launch_count: int
     flops: int
     moved_bytes: int
+    kept_bytes: int
 
     @property
     def slowest_us(self) -> ThreePoint:
@@ -109,7 +146,7 @@ class CallTimes:
     def work(self, replica: Replica, calls: Iterable[FrameCall], frames: int, members: int = 1) -> StageWork:
         """Return the work of calls over frames on one replica, or on ``members`` that share each call."""
         busy: dict[str, list[ThreePoint]] = {}
-        launches = flops = moved = 0
+        launches = flops = moved = kept = 0
         for call in calls:
             engine, estimate = self._computed(replica, call.task, frames, members)
             is_launched = launch_rule(engine, self.launch_per) == "call" or call.reads_host
@@ -118,7 +155,12 @@ class CallTimes:
             launches += is_launched * members
             flops += estimate.flops
             moved += estimate.moved_bytes
-        return StageWork(frames, {unit: summed(parts) for unit, parts in busy.items()}, launches, flops, moved)
+            kept += estimate.kept_bytes
+        return StageWork(frames, {unit: summed(parts) for unit, parts in busy.items()}, launches, flops, moved, kept)
+
+    def engine_count(self, stage: FrameStage) -> int:
+        """Return how many engines of a replica have calls of a stage."""
+        return len({self._computed(stage.replica, call.task, 1, 1)[0].kind for call in stage.calls})
 
     def _computed(self, replica: Replica, task: Task, frames: int, members: int) -> tuple[Engine, KernelEstimate]:
         for engine in replica.engines:
@@ -157,6 +199,12 @@ class ReplicaStream:
     @property
     def replica_count(self) -> int:
         return sum(self.counts.values()) or 1
+
+    @property
+    def largest_fabric(self) -> Resources:
+        """Resources of one replica, of each the most that one of them has."""
+        fabrics = (amounts(stage.replica.fabric) for stage in self.stages)
+        return Resources(*map(max, zip(*fabrics, strict=True)))
 
     @property
     def interval_us(self) -> ThreePoint:
@@ -234,7 +282,9 @@ def _memory_us(board: Board, moved_bytes: float) -> ThreePoint:
 def _power_us(timing: CallTimes, works: Sequence[StageWork], frames: int) -> ThreePoint:
     """Return the least time of a frame at the card's limit of power: a card above it slows its clock."""
     card = Card.of_board(timing.board)
-    flops, moved = (sum(amounts) / frames for amounts in zip(*((w.flops, w.moved_bytes) for w in works), strict=True))
-    work = CardWork(timing.precision, round(flops), round(moved))
+    totals = zip(*((work.flops, work.moved_bytes, work.kept_bytes) for work in works), strict=True)
+    flops, moved, kept = (round(sum(amounts) / frames) for amounts in totals)
+    buffered = BUFFER_ACCESSES * (moved + kept) + kept  # what is kept passes the operand buffers as well
+    work = CardWork(timing.precision, flops, moved, on_chip_bytes=buffered)
     dynamic = kernel_dynamic_uj(work, card, timing.models.energy)
     return combine(lambda uj, static_w: uj / max(card.limit_w - static_w, LEAST_DYNAMIC_W), dynamic, card.static_w)

@@ -7,7 +7,7 @@ from math import ceil
 from pathlib import Path
 from string import Template
 
-from common.errors import PipelineError
+from common.messages.errors import PipelineError
 
 FOLDER = Path(__file__).resolve().parent
 MODULES = ("array.v", "control.v", "block.v", "tree.v", "accumulator.v", "pack.v", "delay.v")

@@ -7,7 +7,7 @@ import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
-from common.errors import PipelineError
+from common.messages.errors import PipelineError
 
 
 def is_there(tool: str) -> bool:

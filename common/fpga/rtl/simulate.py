@@ -11,9 +11,9 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from common.errors import PipelineError
 from common.fpga.rtl.generate import COUNT_WIDTH, FOLDER, Design, connect, modules
 from common.fpga.rtl.programs import call
+from common.messages.errors import PipelineError
 
 Matrix = NDArray[np.int64]
 

@@ -1,4 +1,4 @@
-"""Draws of uncertain quantities: the values that each may have, with what several have in common drawn once.
+"""Draws of uncertain quantities; a cause that several quantities have in common is drawn once.
 
 An interval of a three-point estimate holds 90 % of what was published or measured. Its ends are the 5 % and the 95 %
 quantile, and the likely value is the median. The logarithm is normal on each side of the median, with a spread of its
@@ -55,9 +55,9 @@ class Draws:
         return np.asarray(likely * np.exp(slow * log(pessimistic / likely) + fast * log(optimistic / likely)))
 
     def between(self, term: str, estimate: ThreePoint) -> Values:
-        """Return an estimate on straight lines between its cases, which no draw leaves.
+        """Return an estimate at every draw, on straight lines between its cases; no draw is beyond them.
 
-        Parts of a whole that is known keep their sum: what one part gets, the others lose.
+        Parts of a known whole keep their sum: if one part is larger, the others are smaller.
         """
         pessimistic, likely, optimistic = estimate.cases
         if pessimistic == likely == optimistic:
@@ -92,5 +92,5 @@ class Draws:
 
 
 def _sides(z: Values) -> tuple[Values, Values]:
-    """Return how far each draw is towards the pessimistic and towards the optimistic end, which are 1 away."""
+    """Return how far each draw is from the median to the pessimistic and to the optimistic end, which are at 1."""
     return np.maximum(-z, 0.0) / END_Z, np.maximum(z, 0.0) / END_Z

@@ -10,13 +10,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from common.configuration import Section
-from common.errors import PipelineError
+from common.files.configuration import Section
 from common.fpga.speedup.amdahl import AmdahlTerms, amdahl_rows
 from common.fpga.speedup.totals import Card, CardWork, HostRun, PlanTotals
+from common.graphs.number_formats import PRECISION_BITS
 from common.intervals import NOTHING, ThreePoint, combine, summed
-from common.names import quoted
-from common.number_formats import PRECISION_BITS
+from common.messages.errors import PipelineError
+from common.messages.names import quoted
 
 if TYPE_CHECKING:
     from common.table_rows import SpeedupRow

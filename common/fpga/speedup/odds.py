@@ -1,4 +1,4 @@
-"""The distribution of a gain over all draws: its interval, the probability that it pays, and what would decide it."""
+"""The distribution of a gain over all draws: interval, probability of a gain, and terms that would decide it."""
 
 from __future__ import annotations
 
@@ -19,12 +19,13 @@ BY_CHANCE = 0.454 * (PARTS - 1) / (DRAWS - PARTS)
 
 @dataclass(frozen=True, slots=True)
 class TermInformation:
-    """What a term does to the gain, and what knowing it would be worth.
+    """The influence of a term on the gain, and the value of knowing the term.
 
     Attributes:
         variance_share: share of the variance of the gain's logarithm that this term alone explains (Sobol' 1993).
-        pays_probability: that the plan pays if the term is as likely: over the eighth of the draws around that value.
-        value: expected saving of one inference beyond the better decision of today, if the term were known before the
+        pays_probability: probability of a gain if the term has its likely value: from the eighth of the draws around
+            it.
+        value: expected saving of one inference beyond today's better decision, if the term were known before the
             decision (the expected value of partial perfect information; Strong, Oakley 2013, Medical Decision Making
             33(6)), in the unit of the objective.
     """
@@ -74,7 +75,7 @@ def _means(ranks: npt.NDArray[np.int64], values: Values) -> Values:
 
 
 def _explained_share(ranks: npt.NDArray[np.int64], values: Values) -> float:
-    """Return the share of a variance that a term explains, without what means of so many parts show by chance.
+    """Return the share of a variance that a term explains, less the share that so many parts explain by chance.
 
     That is the adjusted R².
     """

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from common.errors import UnusableValueError
-from common.names import quoted
+from common.messages.errors import UnusableValueError
+from common.messages.names import quoted
 
 PORTS = {"http": 80, "https": 443, "grpc": 8001, "grpcs": 443}
 EXAMPLE = "such as http://127.0.0.1:8000 or grpc://127.0.0.1:8001"

@@ -10,7 +10,6 @@ import os
 from collections.abc import Sequence
 from typing import Any
 
-from common.errors import PipelineError
 from common.load.endpoint.address import Address
 from common.load.endpoint.tensors import (
     AnsweredTensor,
@@ -21,7 +20,9 @@ from common.load.endpoint.tensors import (
     brief,
     metadata_of,
 )
+from common.messages.errors import PipelineError
 
+TRUST = "set GRPC_DEFAULT_SSL_ROOTS_FILE_PATH to the certificate of the authority that signed it"
 SERVICE = "/inference.GRPCInferenceService"
 OPTIONS = (
     ("grpc.max_send_message_length", -1),
@@ -112,6 +113,8 @@ class GrpcCaller:
         try:
             return call(request, timeout=self._timeout_s, metadata=self._metadata)
         except self._grpc.RpcError as error:
+            if "CERTIFICATE_VERIFY_FAILED" in (error.details() or ""):
+                raise PipelineError(str(self._address), "its certificate is not trusted", TRUST) from error
             raise PipelineError(str(self._address), self._problem(error)) from error
         except ValueError as error:  # a closed channel
             raise PipelineError(str(self._address), f"no answer ({error})") from error

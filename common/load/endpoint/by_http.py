@@ -16,9 +16,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 from urllib.parse import quote
 
-from common.errors import PipelineError
 from common.load.endpoint.address import Address
 from common.load.endpoint.tensors import (
+    MALFORMED,
     AnsweredTensor,
     MalformedAnswerError,
     ModelMetadata,
@@ -27,8 +27,10 @@ from common.load.endpoint.tensors import (
     brief,
     metadata_of,
 )
+from common.messages.errors import PipelineError
 
 BINARY_EXTENSION = "binary_tensor_data"
+TRUST = "set SSL_CERT_FILE to the certificate of the authority that signed it"
 JSON_LENGTH = "Inference-Header-Content-Length"  # of the part before the bytes
 
 
@@ -55,7 +57,7 @@ class HttpCaller:
         Raises:
             PipelineError: there is no answer.
         """
-        fields = _json(self._call("GET", f"{self._address.path}/v2")[1])
+        fields = json_object(self._call("GET", f"{self._address.path}/v2")[1])
         extensions = fields.get("extensions")
         return isinstance(extensions, list) and BINARY_EXTENSION in extensions
 
@@ -65,7 +67,7 @@ class HttpCaller:
         Raises:
             PipelineError: the endpoint does not answer, or not with metadata.
         """
-        return metadata_of(_json(self._call("GET", self._path)[1]))
+        return metadata_of(json_object(self._call("GET", self._path)[1]))
 
     def request(self, tensors: Sequence[WireTensor]) -> tuple[bytes, int]:
         """Return the body of a request, and how long its JSON is."""
@@ -102,6 +104,9 @@ class HttpCaller:
         except TimeoutError as error:
             self._connection.close()
             raise PipelineError(str(self._address), f"no answer within {self._timeout_s:g} s") from error
+        except ssl.SSLCertVerificationError as error:
+            problem = f"its certificate is not trusted ({error.verify_message})"
+            raise PipelineError(str(self._address), problem, TRUST) from error
         except (OSError, http.client.HTTPException) as error:
             self._connection.close()  # the next call opens it again
             raise PipelineError(str(self._address), f"no answer ({_reason(error)})") from error
@@ -129,7 +134,12 @@ def _said(content: bytes) -> str:
     return ""
 
 
-def _json(content: bytes) -> dict[str, Any]:
+def json_object(content: bytes) -> dict[str, Any]:
+    """Return the object that a body holds.
+
+    Raises:
+        MalformedAnswerError: it holds none.
+    """
     try:
         fields = json.loads(content)
     except (ValueError, RecursionError) as error:
@@ -176,9 +186,9 @@ def answers_of(content: bytes, json_length: str | None) -> tuple[str, list[Answe
     """
     try:
         end = len(content) if json_length is None else int(json_length)
-        fields = _json(content[:end])
+        fields = json_object(content[:end])
         answers = [_answer(output) for output in fields["outputs"]]
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+    except MALFORMED as error:
         raise MalformedAnswerError(f"no outputs ({type(error).__name__})") from error
     if sum(answer.size or 0 for answer in answers) != len(content) - end:
         raise MalformedAnswerError(f"{len(content) - end} bytes after the JSON")

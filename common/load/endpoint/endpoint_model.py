@@ -9,10 +9,10 @@ from dataclasses import asdict, dataclass
 from math import prod
 from pathlib import Path
 
-from common.errors import UnusableValueError
-from common.graph import Graph, Tensor
+from common.graphs.graph import Graph, Tensor
 from common.load.endpoint.tensors import FREE, TYPES, Array, ModelMetadata, TensorForm
 from common.load.results.load_figures import Flops
+from common.messages.errors import UnusableValueError
 from common.runtime.inputs.given import make_feeds
 
 SAMPLES = 4  # different requests; more would only fill memory

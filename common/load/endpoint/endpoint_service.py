@@ -9,7 +9,6 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from common.errors import PipelineError, UnusableValueError
 from common.load.endpoint.address import Address
 from common.load.endpoint.by_grpc import GrpcCaller
 from common.load.endpoint.by_http import HttpCaller
@@ -26,6 +25,7 @@ from common.load.endpoint.tensors import (
 )
 from common.load.requests.load_record import Batch
 from common.load.service.sessions import Inputs
+from common.messages.errors import PipelineError, UnusableValueError
 
 STAGES = ("assemble", "round_trip")
 

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from common.errors import PipelineError
+from common.messages.errors import PipelineError
 
 Array = npt.NDArray[Any]
 TYPES = {  # of the protocol, and as the graph of a model names them
@@ -26,6 +26,14 @@ TYPES = {  # of the protocol, and as the graph of a model names them
 BITS = {"BOOL": 8, "BF16": 16, "BYTES": 0}  # of one element; those of the others are in their names
 FREE = -1
 MOST_REASON = 120  # characters
+MALFORMED = (
+    KeyError,
+    TypeError,
+    ValueError,
+    AttributeError,
+    OverflowError,
+    RecursionError,
+)  # what broken JSON may raise
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +111,7 @@ def metadata_of(fields: Mapping[str, Any]) -> ModelMetadata:
     try:
         inputs, outputs = (tuple(map(_form, fields[name])) for name in ("inputs", "outputs"))
         name, platform = str(fields["name"]), str(fields.get("platform") or "")
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+    except MALFORMED as error:
         raise MalformedAnswerError(f"no metadata of a model ({type(error).__name__}: {error})") from error
     return ModelMetadata(name, platform, inputs, outputs)
 

@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from common.errors import UnusableValueError
 from common.load.generator.wall_clock import Listener, ServedStream, nobody, serve_together
 from common.load.requests.batching import BatchPolicy
 from common.load.requests.demand import Demand
@@ -19,12 +18,13 @@ from common.load.results.thresholds import USUAL_THRESHOLDS, LoadThresholds
 from common.load.service.served_model import ServedModel, SessionShape
 from common.load.service.service import Service
 from common.load.service.sessions import require_batches, warm_up
+from common.messages.errors import UnusableValueError
 
 MOST_WORKERS = 1024
 
 
 class Answering(Protocol):
-    """What the service answers with: a model, and one request of it."""
+    """The model with which the service answers, and one request to it."""
 
     @property
     def flops(self) -> Flops | None:
@@ -52,9 +52,9 @@ class Harness:
     """A service that is warm, and the demand that it meets.
 
     Attributes:
-        arrivals: when; None where that depends on answers.
-        precision: what ends the load before its time; None: nothing does.
-        thresholds: what is asked of the load.
+        arrivals: when requests come; None if that depends on answers.
+        precision: the precision that ends the load before its time; None: nothing ends it earlier.
+        thresholds: thresholds of the load.
     """
 
     service: Service
@@ -94,7 +94,7 @@ class Harness:
 
     @property
     def expected_count(self) -> int:
-        """Requests that will come, as far as that is known before."""
+        """The number of requests that will come, if it is known beforehand."""
         return len(self.arrivals) if self.arrivals else 0
 
     @property

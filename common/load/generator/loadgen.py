@@ -17,8 +17,6 @@ from typing import Any
 
 import numpy as np
 
-from common import interrupts
-from common.errors import PipelineError
 from common.load.generator.harness import Harness
 from common.load.generator.wall_clock import Listener, nobody, serve
 from common.load.requests.batching import NEVER_NS, BatchPolicy
@@ -26,6 +24,8 @@ from common.load.requests.load_record import LoadRecord, uninterrupted
 from common.load.requests.sources import Arrival, ClosedLoop
 from common.load.results.load_figures import LoadTest
 from common.load.service.service import Service
+from common.messages.errors import PipelineError
+from common.process import interrupts
 
 SEEDS = 2**64  # that LoadGen knows
 SCENARIOS = {
@@ -151,11 +151,7 @@ def drive(
 
     issued = Issued(complete)
     test, log = _settings(loadgen, scenario, folder, bound_s, duration_s, seed)
-    if scenario == "server":
-        test.server_target_qps = rate_hz
-    else:
-        _expect(test, service, policy)
-
+    _expect(test, scenario, service, policy, rate_hz)
     thread = threading.Thread(target=_send, args=(loadgen, issued, test, log), name="loadgen", daemon=True)
 
     def attach(now_ns: Callable[[], int], wake: Callable[[], None]) -> None:
@@ -193,12 +189,16 @@ def _settings(
     return test, log
 
 
-def _expect(test: Any, service: Service, policy: BatchPolicy) -> None:
-    """Tell LoadGen how fast the service answers, so that it makes enough queries for the whole time.
+def _expect(test: Any, scenario: str, service: Service, policy: BatchPolicy, rate_hz: float) -> None:
+    """Tell LoadGen the rate of the server scenario; of another, how fast the service answers.
 
-    It sends no more queries than it has made, and of a stream those that are left over are not sent. So streams are
-    told the shortest call. Offline sends all, and is told the rate of the second half of these calls.
+    So it makes enough queries for the whole time. It sends no more queries than it has made, and of a stream those that
+    are left over are not sent. So streams are told the shortest call. Offline sends all, and is told the rate of the
+    second half of these calls.
     """
+    if scenario == "server":
+        test.server_target_qps = rate_hz
+        return
     users = service.worker_count * policy.most
     batches = uninterrupted(serve(ClosedLoop(users, NEVER_NS, most_requests=PROBES * users), service, policy)).batches
     fastest_ns = max(1, int((batches.ended_ns - batches.started_ns).min()))

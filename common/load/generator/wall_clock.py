@@ -20,12 +20,12 @@ from dataclasses import dataclass
 from queue import Empty, SimpleQueue
 from typing import TypeAlias
 
-from common import interrupts
-from common.errors import PipelineError
 from common.load.requests.batching import NEVER_NS, BatchPolicy, BatchQueue
 from common.load.requests.load_record import Batch, LoadRecord, Log
 from common.load.requests.sources import Source
 from common.load.service.service import Service
+from common.messages.errors import PipelineError
+from common.process import interrupts
 
 SWITCH_INTERVAL_S = 2e-4  # a thread that prepares an input holds the interpreter for this long, not for Python's 5 ms
 DRAIN_S = 5.0

@@ -1,6 +1,7 @@
 """The dynamic batcher: which waiting requests make a batch, and when.
 
-It owns no clock and no thread: it is told the time. So the same code batches in a measured load and in a simulation.
+It has no clock and no thread; its caller gives the time. So the same code batches in a measured load and in a
+simulation.
 """
 
 from __future__ import annotations
@@ -9,9 +10,9 @@ from bisect import bisect_left
 from collections import deque
 from dataclasses import dataclass
 
-from common.errors import UnusableValueError
 from common.load.requests.load_record import CANCELLED, REJECTED, Batch, Log
 from common.load.requests.sources import Source
+from common.messages.errors import UnusableValueError
 
 NEVER_NS = 1 << 62
 LARGEST = 65_536  # requests of a batch
@@ -28,7 +29,7 @@ class BatchPolicy:
     Attributes:
         most: largest batch.
         wait_ns: how long the oldest request may wait for others.
-        preferred: sizes that are sent at once, in rising order; empty: only the largest batch is.
+        preferred: sizes that are sent at once, in rising order; empty: only the largest batch is sent at once.
         buckets: lengths to which requests are padded, in rising order; empty: to the longest of the batch.
         pads_size: whether a batch is filled up to the next preferred size, or the largest: calls then have few shapes.
         capacity: most waiting requests; further ones are rejected.
@@ -98,14 +99,14 @@ class BatchQueue:
         return not self.pending_count and (self._is_ended or self._source.is_over)
 
     def end(self, now_ns: int) -> None:
-        """Admit what has come, and nothing from now on."""
+        """Admit the requests that have come, and no later ones."""
         self.admit(now_ns)
         self._is_ended = True
 
     def admit(self, now_ns: int) -> None:
-        """Put what has come into its line, or reject it where the queue is full or no bucket is long enough.
+        """Put new requests into their line; reject them if the queue is full or no bucket is long enough.
 
-        Who came before and has waited for too long leaves first, however late the generator looks.
+        Requests whose timeout has passed leave first, however late the generator calls this.
         """
         log, policy, lines = self._log, self._policy, self._lines
         may_expire = policy.timeout_ns != NEVER_NS
@@ -140,7 +141,7 @@ class BatchQueue:
         self._source.settled((request,), now_ns)
 
     def next_batch(self, now_ns: int, worker: int, free_ns: int) -> Batch | None:
-        """Return the batch that a worker, free since ``free_ns``, is to run now; None where none is ready."""
+        """Return the batch that a worker, free since ``free_ns``, is to run now; None if none is ready."""
         self.admit(now_ns)
         oldest, chosen, self.wake_ns = NEVER_NS, -1, NEVER_NS
         intended_ns = self._log.intended_ns
@@ -163,7 +164,7 @@ class BatchQueue:
         self._plan_wake()
 
     def _ready_ns(self, line: deque[int]) -> int:
-        """Return when the policy lets a line go: at its least preferred size, or when its oldest has waited."""
+        """Return when the policy sends a line: at its least preferred size, or when its oldest request has waited."""
         intended_ns, least = self._log.intended_ns, self._sizes[0]
         deadline_ns = intended_ns[line[0]] + self._policy.wait_ns
         return min(deadline_ns, intended_ns[line[least - 1]]) if len(line) >= least else deadline_ns
@@ -193,7 +194,7 @@ class BatchQueue:
         self.wake_ns = min(self.wake_ns, self.expires_ns)
 
     def _cancel_expired(self, at_ns: int, now_ns: int) -> None:
-        """Let requests leave whose timeout has passed at a time: each left when it passed."""
+        """Remove the requests whose timeout has passed at a time; each counts as gone at its own timeout."""
         timeout_ns, intended_ns = self._policy.timeout_ns, self._log.intended_ns
         for line in self._lines:
             while line and intended_ns[line[0]] <= at_ns - timeout_ns:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from common.errors import UnusableValueError
 from common.load.requests.batching import BatchPolicy
 from common.load.requests.lengths import Lengths
 from common.load.requests.rate_profile import RateProfile, RateStep
 from common.load.requests.schedules import Arrivals, Bursts, bursty, constant, poisson, profiled, replay
 from common.load.requests.sources import ClosedLoop, OpenLoop, Source
+from common.messages.errors import UnusableValueError
 
 POISSON, CONSTANT, BURSTY = "poisson", "constant", "bursty"
 KINDS = (POISSON, CONSTANT, BURSTY)

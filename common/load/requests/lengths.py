@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from common.errors import UnusableValueError
 from common.load.requests.load_record import TimesNs
+from common.messages.errors import UnusableValueError
 
 FORMS = "uniform:LEAST,MOST, normal:MEAN,DEVIATION,MOST or lognormal:MEDIAN,SIGMA,MOST"
 PARAMETERS = {"uniform": 2, "normal": 3, "lognormal": 3}
@@ -35,8 +35,12 @@ class Lengths:
     most: int
 
     @classmethod
-    def parse(cls, text: str) -> Lengths:
+    def parse(cls, text: str, quantity: str = "lengths") -> Lengths:
         """Return the distribution that a text such as ``lognormal:64,0.8,512`` names.
+
+        Args:
+            text: it.
+            quantity: the setting that it is the value of.
 
         Raises:
             UnusableValueError: it names none, or one without a length between 1 and its longest.
@@ -47,11 +51,11 @@ class Lengths:
         except ValueError:
             numbers = []
         if len(numbers) != PARAMETERS.get(kind) or not all(map(math.isfinite, numbers)):
-            raise UnusableValueError("lengths", f"{text!r} is no distribution", f"give {FORMS}")
+            raise UnusableValueError(quantity, f"{text!r} is no distribution", f"give {FORMS}")
         place, spread, most = numbers if len(numbers) == PARAMETERS["normal"] else (numbers[0], 0.0, numbers[1])
         if not (most == int(most) and 1 <= place <= most <= LONGEST and spread >= 0):
             problem = f"{text!r} is not within 1 and its longest length"
-            raise UnusableValueError("lengths", problem, f"give whole lengths up to {LONGEST:,}: {FORMS}")
+            raise UnusableValueError(quantity, problem, f"give whole lengths up to {LONGEST:,}: {FORMS}")
         return cls(kind, place, spread, int(most))
 
     def draw(self, count: int, seed: int) -> TimesNs:

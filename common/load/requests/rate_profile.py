@@ -10,7 +10,7 @@ from itertools import pairwise
 import numpy as np
 import numpy.typing as npt
 
-from common.errors import UnusableValueError
+from common.messages.errors import UnusableValueError
 
 Numbers = npt.NDArray[np.float64]
 

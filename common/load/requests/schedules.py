@@ -9,10 +9,10 @@ from pathlib import Path
 
 import numpy as np
 
-from common.errors import PipelineError, UnusableValueError
 from common.load.requests.load_record import TimesNs
 from common.load.requests.rate_profile import RateProfile
-from common.names import quoted
+from common.messages.errors import PipelineError, UnusableValueError
+from common.messages.names import quoted
 
 NS_PER_S = 1e9
 TWO_32, TWO_64 = 1 << 32, float(1 << 64)

@@ -7,8 +7,8 @@ from array import array
 from collections.abc import Iterable, Sequence
 from typing import Protocol
 
-from common.errors import UnusableValueError
 from common.load.requests.schedules import Arrivals
+from common.messages.errors import UnusableValueError
 
 MOST_USERS = 1_000_000
 Arrival = tuple[int, int]  # the intended start in ns, and the length

@@ -14,9 +14,10 @@ from common.load.requests.load_record import LATE_NS, NO_BATCH, LoadRecord
 def undelayed_us(record: LoadRecord) -> npt.NDArray[np.float64]:
     """Return ``record.waited_us`` as it would be if the generator had held up no batch for more than ``LATE_NS``.
 
-    Each worker makes the same calls one after the other, each as soon as the policy and the call before allow that
-    (Lindley 1952): a call that is ready at r and takes s ends at max(r, end of the call before) + s. So a delay also
-    counts for the requests that queue behind it.
+    Each worker makes the same calls one after the other (Lindley 1952): a call that is ready at r and takes s ends at
+    max(r, end of the call before) + s. So a delay also counts for the requests that queue behind it. A call is ready
+    when the policy allows it, and not before its newest request has come: a late generator also takes requests that
+    came during its delay.
     """
     batches, ends_ns = record.batches, record.batches.ended_ns.copy()
     late_ns = batches.batched_ns - batches.ready_ns
@@ -24,12 +25,13 @@ def undelayed_us(record: LoadRecord) -> npt.NDArray[np.float64]:
         return record.waited_us
     service_ns = batches.ended_ns - batches.batched_ns + np.where(late_ns > LATE_NS, 0, late_ns)
     is_served = record.batch_indices != NO_BATCH
-    oldest_ns = np.full(len(ends_ns), record.ended_ns)
-    np.minimum.at(oldest_ns, record.batch_indices[is_served], record.intended_ns[is_served])
+    newest_ns = np.zeros_like(ends_ns)
+    np.maximum.at(newest_ns, record.batch_indices[is_served], record.intended_ns[is_served])
     for worker in np.unique(batches.workers):
         own = np.flatnonzero(batches.workers == worker)
         free_ns = np.concatenate([[0], batches.ended_ns[own][:-1]])
-        ready_ns = np.where(batches.ready_ns[own] > free_ns, batches.ready_ns[own], oldest_ns[own])
+        allowed_ns = np.where(batches.ready_ns[own] > free_ns, batches.ready_ns[own], 0)
+        ready_ns = np.maximum(allowed_ns, newest_ns[own])
         total_ns = np.cumsum(service_ns[own])
         ends_ns[own] = total_ns + np.maximum.accumulate(ready_ns - (total_ns - service_ns[own]))
     return np.asarray((record.settled_with(ends_ns) - record.intended_ns)[record.is_waited] / 1e3)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from common.errors import UnusableValueError
 from common.latency.dependence import Dependence, Samples
 from common.latency.statistics import QUANTILES, mean_and_deviation, percentile
-from common.names import quoted
+from common.messages.errors import UnusableValueError
+from common.messages.names import quoted
 
 MEAN = "mean"
 FIGURES = (*QUANTILES, MEAN)

@@ -10,7 +10,7 @@ import numpy as np
 
 from common.latency.dependence import NORMAL_QUANTILE, Samples
 from common.load.requests.batching import NEVER_NS, BatchPolicy
-from common.load.requests.load_record import LoadRecord
+from common.load.requests.load_record import FAILED, LoadRecord
 from common.load.requests.sources import ClosedLoop, Source
 from common.load.search.bulk_queue import ROUGH, THOROUGH, SimulationSize, predict
 from common.load.search.halving import Configuration
@@ -43,7 +43,7 @@ def measure_times(load: Load, worker_count: int, sizes: Sequence[int], budget_s:
     """Measure what batches of each size take in s while all workers are busy.
 
     The time is that from the start of a batch to the start of the next one on the same worker: with what it takes to
-    form the next batch, which is most of it for the smallest models.
+    form the next batch, which is most of it for the smallest models. Batches that failed do not count, unless all did.
 
     Args:
         budget_s: time for all sizes; a size gets its share of it, and no less than ``FEWEST_BATCHES`` per worker.
@@ -60,8 +60,15 @@ def _measured(load: Load, size: int, users: int, budget_s: float) -> Samples:
 
 def _cycles_s(record: LoadRecord) -> Samples:
     batches = record.batches
-    cycles_ns = [np.diff(batches.started_ns[batches.workers == worker]) for worker in np.unique(batches.workers)]
-    return np.asarray(np.concatenate(cycles_ns) / 1e9)
+    has_failed = np.zeros(len(batches.workers), dtype=bool)
+    has_failed[record.batch_indices[record.outcomes == FAILED]] = True
+    cycles_ns, failed = [], []
+    for worker in np.unique(batches.workers):
+        own = batches.workers == worker
+        cycles_ns.append(np.diff(batches.started_ns[own]))
+        failed.append(has_failed[own][:-1])
+    cycles_s, is_failed = np.concatenate(cycles_ns) / 1e9, np.concatenate(failed)
+    return cycles_s if is_failed.all() else cycles_s[~is_failed]
 
 
 def every_size(times: ServiceTimes, most: int) -> list[Samples]:

@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count
 
-from common.errors import PipelineError
 from common.latency.dependence import Samples
 from common.load.results.thresholds import MAX_ERROR_SHARE, LoadThresholds
 from common.load.search.batch_times import ServiceTimes, capacity_hz, measure_times, powers_of_two, sustainable_hz
@@ -18,6 +17,7 @@ from common.load.search.curve import CurvePoint, curve
 from common.load.search.halving import Configuration, SearchResult, Shape, Trial, search
 from common.load.search.trials import SearchHarness, Unending, measured
 from common.load.service.concurrency import USUAL, Concurrency
+from common.messages.errors import PipelineError
 
 SCREENING_SHARE, TIMING_SHARE, CURVE_SHARE = 0.2, 0.15, 0.25  # of the budget; screened is where there is a choice
 MOST_KEPT = 2  # ways to share the host, of each division of the processors

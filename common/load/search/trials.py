@@ -17,7 +17,7 @@ from common.load.requests.schedules import poisson
 from common.load.requests.sources import OpenLoop, Source
 from common.load.results.delays import undelayed_us, widened
 from common.load.results.thresholds import LoadThresholds
-from common.load.results.validity import LoadValidity, judge
+from common.load.results.validity import LoadValidity, judge, latency_factor
 from common.load.search.halving import Configuration, Shape, Trial
 from common.load.service.concurrency import Concurrency
 from common.load.service.service import Service
@@ -35,7 +35,7 @@ def trial(
     power_w: float | None = None,
     bound_us: float | None = None,
 ) -> Trial:
-    """Return figures of a trial at a mean rate; only a valid one has percentiles.
+    """Return figures of a trial at a mean rate, whose requests come by a schedule; only a valid one has percentiles.
 
     Args:
         bound_us: latency within which an answer counts as goodput.
@@ -43,8 +43,9 @@ def trial(
     waited_us, undelayed = record.waited_us, undelayed_us(record)
     first = int(FILLING_SHARE * len(waited_us))
     is_judged = validity.status == "valid"
+    factor = latency_factor(record, setup.session_count, is_open=True)
     p50, p99 = (
-        _estimate(waited_us[first:], undelayed[first:], quantile) if is_judged else Estimate()
+        _estimate(waited_us[first:], undelayed[first:], quantile, factor) if is_judged else Estimate()
         for quantile in (0.5, 0.99)
     )
     return Trial(
@@ -64,12 +65,12 @@ def trial(
     )
 
 
-def _estimate(waited_us: Samples, undelayed: Samples, quantile: float) -> Estimate:
+def _estimate(waited_us: Samples, undelayed: Samples, quantile: float, factor: float) -> Estimate:
     """Return a quantile, whose lower limit is that without the generator's delays; for too few without limits."""
-    estimate = percentile(waited_us, quantile)
+    estimate = percentile(waited_us, quantile, factor)
     if estimate.value is None:
         return Estimate(float(np.quantile(waited_us, quantile)))
-    return widened(estimate, percentile(undelayed, quantile))
+    return widened(estimate, percentile(undelayed, quantile, factor))
 
 
 class SearchHarness(Protocol):

@@ -7,11 +7,11 @@ from dataclasses import dataclass, replace
 from itertools import product
 from typing import Literal, TypedDict
 
-from common.errors import UnusableValueError
-from common.runtime.provider_table import CPU
-from common.runtime.session import SessionSettings
-from common.runtime.thread_pools import Spinning, ThreadPools
-from common.runtime.threads import available_processors
+from common.messages.errors import UnusableValueError
+from common.runtime.providers.provider_table import CPU
+from common.runtime.sessions.session import SessionSettings
+from common.runtime.sessions.thread_pools import Spinning, ThreadPools
+from common.runtime.sessions.threads import available_processors
 
 EXECUTIONS = ("sequential", "parallel")
 SHARING = {  # the usual first

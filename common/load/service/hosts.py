@@ -22,15 +22,15 @@ from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 from typing import Any, NamedTuple
 
-from common import interrupts
-from common.errors import PipelineError
-from common.free_memory import bounded_memory
 from common.load.requests.load_record import Batch
 from common.load.service.concurrency import Concurrency
 from common.load.service.sessions import Inputs, ServicePlan, SessionService
-from common.runtime.limits import limited_runs, time_limit_s
+from common.messages.errors import PipelineError
+from common.process import interrupts
+from common.process.free_memory import bounded_memory
+from common.runtime.sessions.limits import limited_runs, time_limit_s
 
-ENDLESS = 1  # status of a process that the time limit ended (:mod:`common.runtime.limits`)
+ENDLESS = 1  # status of a process that the time limit ended (:mod:`common.runtime.sessions.limits`)
 GONE = (EOFError, OSError)  # a pipe whose other end is closed
 
 

@@ -8,21 +8,9 @@ from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
-from common.errors import UnusableValueError
-from common.graph import Graph
-from common.names import shown
-from common.runtime.inputs.given import numpy_dtype
-from common.runtime.inputs.images import (
-    IMAGE_SUFFIXES,
-    NORMALIZATIONS,
-    Array,
-    ImageForm,
-    decoded,
-    image_form,
-    normalized,
-    resized,
-    strictly,
-)
+from common.graphs.graph import Graph
+from common.runtime.inputs.image_files import checked_image, image_files, image_input
+from common.runtime.inputs.images import NORMALIZATIONS, Array, ImageForm, decoded, normalized, resized
 
 MOST_IMAGES = 256  # that requests bring in turn; all stay in memory, encoded
 
@@ -65,45 +53,6 @@ def image_requests(path: Path, graph: Graph, normalization: str) -> ImageRequest
     Raises:
         UnusableValueError: there is no image, one cannot be decoded, or no input takes images.
     """
-    name, form = _image_input(graph)
-    if form.dtype.kind == "u" and normalization != "none":
-        problem = f"{normalization}, but input {name} takes whole numbers ({form.dtype})"
-        raise UnusableValueError("normalize", problem, "give none")
-    return ImageRequests([_checked(file, form) for file in _files(path)], name, form, normalization)
-
-
-def _image_input(graph: Graph) -> tuple[str, ImageForm]:
-    for name, tensor in graph.tensors.items():
-        if tensor.kind == "input":
-            try:
-                return name, image_form(tensor, numpy_dtype(tensor))
-            except ValueError:
-                continue
-    shapes = ", ".join(f"{name} {list(one.shape or ())}" for name, one in graph.tensors.items() if one.kind == "input")
-    problem = f"no input has the shape (N, 3, H, W) or (N, H, W, 3) of an image: {shapes}"
-    raise UnusableValueError("images", problem, "leave it out, or bind the dimensions of the image with <dim>")
-
-
-def _files(path: Path) -> list[Path]:
-    """Return the image files of a folder, at most ``MOST_IMAGES``; or the file itself."""
-    try:
-        path.stat()
-        files = sorted(file for file in path.iterdir() if file.is_file()) if path.is_dir() else [path]
-    except OSError as error:
-        raise UnusableValueError("images", f"{shown(path)}: cannot be read ({error.strerror})") from error
-    images = [file for file in files if file.suffix.lower() in IMAGE_SUFFIXES]
-    if not images:
-        kinds = ", ".join(sorted(IMAGE_SUFFIXES))
-        raise UnusableValueError("images", f"{shown(path)}: holds no image", f"give a file or a folder of {kinds}")
-    return images[:MOST_IMAGES]
-
-
-def _checked(file: Path, form: ImageForm) -> bytes:
-    """Return the content of an image that can be decoded: a request of the run must not fail for its file."""
-    try:
-        content = file.read_bytes()
-        strictly(lambda: resized(decoded(content), form))
-    except (OSError, ValueError) as error:
-        problem = f"{shown(file)}: cannot be decoded ({str(error) or type(error).__name__})"
-        raise UnusableValueError("images", problem, "give other images, or leave this one out") from error
-    return content
+    name, form = image_input(graph, normalization)
+    images = [checked_image(file, form) for file in image_files(path, MOST_IMAGES)]
+    return ImageRequests(images, name, form, normalization)

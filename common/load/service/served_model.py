@@ -6,8 +6,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from common.errors import UnusableValueError
-from common.expressions import at, sum_of
+from common.graphs.expressions import at, sum_of
 from common.load.results.load_figures import Flops
 from common.load.service.concurrency import USUAL, Concurrency, SharingColumns
 from common.load.service.hosts import HostedService, open_service
@@ -15,12 +14,13 @@ from common.load.service.image_requests import image_requests
 from common.load.service.sessions import ServicePlan, SessionService
 from common.load.service.side_work import NO_SIDE_WORK, SideWork
 from common.load.service.top_classes import TopClasses
+from common.messages.errors import UnusableValueError
 from common.onnx_graph.counts import count_nodes
 from common.onnx_graph.load import LoadedModel, load_model
 from common.runtime.inputs.given import given_arrays, make_feeds
 from common.runtime.inputs.images import Array
-from common.runtime.provider_table import device_of
-from common.runtime.session import SessionSettings
+from common.runtime.providers.provider_table import device_of
+from common.runtime.sessions.session import SessionSettings
 
 SAMPLES = 4  # different requests; more would only fill memory
 

@@ -11,18 +11,19 @@ from pathlib import Path
 
 import numpy as np
 
-from common.errors import UnusableValueError
-from common.free_memory import free_bytes
 from common.load.requests.batching import BatchPolicy
 from common.load.requests.load_record import Batch
 from common.load.service.service import Service
 from common.load.service.side_work import NO_SIDE_WORK, SideWork
+from common.messages.errors import PipelineError, UnusableValueError
+from common.process.free_memory import free_bytes
 from common.runtime.inputs.images import Array
-from common.runtime.provider_table import device_of
-from common.runtime.session import Session, SessionSettings, create_session
-from common.runtime.stoppable import StoppableRuns, dynamic_axes, stages_on
+from common.runtime.providers.provider_table import device_of
+from common.runtime.sessions.session import Session, SessionSettings, create_session
+from common.runtime.sessions.stoppable import StoppableRuns, dynamic_axes, stages_on
 
 BATCH_AXIS = 0
+MOST_CALLS, PATIENCE_S = 64, 5.0  # with which a size is tried while all of them fail
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,14 +70,32 @@ def require_batches(model: str, inputs: Inputs, most: int, worker_count: int = 1
 def warm_up(service: Service, policy: BatchPolicy, length: int) -> None:
     """Run every worker once with each size and length that is sent at once, and with a single request.
 
+    A service some of whose calls fail is loaded all the same, and its failures are counted there.
+
     Raises:
-        PipelineError: the model does not take one of them.
+        PipelineError: all calls with one of them fail.
     """
     with _processors_kept():
-        for worker in range(service.worker_count):
-            for size in sorted({1, *policy.sizes}):
-                for padded in policy.buckets or (length,):
-                    service.run(worker, Batch(0, range(size), size, padded))
+        for size in sorted({1, *policy.sizes}):
+            for padded in policy.buckets or (length,):
+                _warm_up_with(service, Batch(0, range(size), size, padded))
+
+
+def _warm_up_with(service: Service, batch: Batch) -> None:
+    """Let each worker run a batch; if none can, they try again for a while."""
+    begin_s, is_warm = time.monotonic(), False
+    for call in range(max(service.worker_count, MOST_CALLS)):
+        if is_warm and call >= service.worker_count:
+            return
+        try:
+            service.run(call % service.worker_count, batch)
+            is_warm = True
+        except PipelineError as error:
+            problem = error
+            if not is_warm and time.monotonic() - begin_s > PATIENCE_S:
+                break
+    if not is_warm:
+        raise problem
 
 
 @contextmanager
@@ -96,7 +115,7 @@ class SessionService:
     Args:
         replicas: workers that share each session, for concurrent runs.
         processors: on which the worker of each session stays; empty: on any.
-        device: see :class:`~common.runtime.stoppable.StoppableRuns`.
+        device: see :class:`~common.runtime.sessions.stoppable.StoppableRuns`.
     """
 
     def __init__(

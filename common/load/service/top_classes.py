@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from common.errors import UnusableValueError
+from common.messages.errors import UnusableValueError
 from common.runtime.inputs.images import Array
 
 

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from common.configuration import Section
+from common.files.configuration import Section
+from common.messages.names import quoted
 from common.monitor.figures.figure_names import is_known
-from common.names import quoted
 
 
 @dataclass(frozen=True, slots=True)

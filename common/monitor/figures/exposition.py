@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from common.metric_text import Gauge, scrape_text
+from common.metrics.metric_text import Gauge, scrape_text
 from common.monitor.figures.figure_names import FIGURES, metric
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 
-from common.metric_names import metric_name
+from common.metrics.metric_names import metric_name
 from common.sensors.quantities import QUANTITIES
 
 _LATENCY = {

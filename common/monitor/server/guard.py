@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from common.errors import PipelineError
+from common.messages.errors import PipelineError
 from common.monitor.server.doors import Doors
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from common.ingest import MOST_DURATIONS, MOST_FAILED, MOST_FIGURES, MOST_NAME, MOST_NODES
+from common.metrics.ingest import MOST_DURATIONS, MOST_FAILED, MOST_FIGURES, MOST_NAME, MOST_NODES
 from common.monitor.figures.figure_names import KNOWN_PATTERN
 
 _DURATION_US = Annotated[float, Field(ge=0, le=1e12, allow_inf_nan=False)]
@@ -24,7 +24,7 @@ class NodeTime(BaseModel):
 
 
 class Ingested(BaseModel):
-    """Runs of another process since its last message, and its gauges of now; see :mod:`common.ingest`."""
+    """Runs of another process since its last message, and its gauges of now; see :mod:`common.metrics.ingest`."""
 
     model_config = ConfigDict(
         extra="forbid",

@@ -12,13 +12,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from common.errors import PipelineError, UnusableValueError
-from common.interrupts import SIGNALS
+from common.messages.errors import PipelineError, UnusableValueError
 from common.monitor.monitor import Monitor
 from common.monitor.server.doors import Doors, Peer
 from common.monitor.server.guard import Guard, GuardedApp
 from common.monitor.server.hub import Hub, tick_forever
 from common.monitor.store import Store
+from common.process.interrupts import SIGNALS
 
 if TYPE_CHECKING:
     import uvicorn

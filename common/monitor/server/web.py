@@ -16,8 +16,8 @@ from fastapi import Depends, Query, Request, Response, WebSocket, WebSocketDisco
 from fastapi.exceptions import RequestValidationError
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 
-from common.ingest import PATH
-from common.metric_text import SCRAPE_TYPE
+from common.metrics.ingest import PATH
+from common.metrics.metric_text import SCRAPE_TYPE
 from common.monitor.figures.exposition import exposition
 from common.monitor.monitor import Monitor, NodeShare, enter
 from common.monitor.server.doors import Doors

@@ -18,8 +18,8 @@ import onnx.checker
 import onnx.inliner
 from google.protobuf.message import EncodeError
 
-from common.errors import PipelineError
-from common.graph import GAP
+from common.graphs.graph import GAP
+from common.messages.errors import PipelineError
 from common.onnx_graph.reading.scan import scan
 
 TRACED_NAME = "traced_name"  # metadata of a node that was renamed: its name in the runtime's trace

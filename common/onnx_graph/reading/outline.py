@@ -15,7 +15,7 @@ from pathlib import Path
 import onnx
 from onnx import helper
 
-from common.errors import PipelineError
+from common.messages.errors import PipelineError
 from common.onnx_graph.malformed import INVALID, names_model
 from common.onnx_graph.reading.naming import every_node, expand
 from common.onnx_graph.reading.scan import scan

@@ -21,7 +21,7 @@ import onnx
 from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import DecodeError, Message
 
-from common.errors import PipelineError
+from common.messages.errors import PipelineError
 from common.onnx_graph.reading.side_files import FileState, fetch_small, file_state, open_regular
 
 KEPT_BYTES = 1024

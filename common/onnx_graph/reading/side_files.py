@@ -13,7 +13,7 @@ from typing import TypeAlias
 
 import onnx
 
-from common.errors import PipelineError
+from common.messages.errors import PipelineError
 
 FileState: TypeAlias = tuple[int, ...] | None
 

@@ -12,8 +12,8 @@ from collections.abc import Sequence
 import onnx
 from google.protobuf.message import Message
 
+from common.graphs.operators import MACHINE_LEARNING, MICROSOFT, ONNX
 from common.onnx_graph.reading.scan import KEPT_BYTES
-from common.operators import MACHINE_LEARNING, MICROSOFT, ONNX
 
 TEXTS = ("doc_string", "metadata_props")
 # Attributes of ai.onnx.ml from which shapes and work follow; all others hold content.

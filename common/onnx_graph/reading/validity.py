@@ -18,8 +18,8 @@ from pathlib import Path
 import onnx
 from onnx import TensorProto, numpy_helper
 
-from common.errors import PipelineError
-from common.names import listed
+from common.messages.errors import PipelineError
+from common.messages.names import listed
 from common.onnx_graph.malformed import MalformedNodeError
 from common.onnx_graph.shapes.node_inference import has_schema
 from common.onnx_graph.shapes.types import element_bits

@@ -16,9 +16,9 @@ import numpy as np
 import onnx
 from onnx import helper, numpy_helper
 
+from common.graphs.operators import ACTIVATIONS, ARITHMETIC, CONTROL_FLOW, MACHINE_LEARNING, REDUCTIONS, RESHAPES
 from common.onnx_graph.malformed import INVALID
 from common.onnx_graph.shapes.types import Value
-from common.operators import ACTIVATIONS, ARITHMETIC, CONTROL_FLOW, MACHINE_LEARNING, REDUCTIONS, RESHAPES
 
 LARGEST_OPERAND = 1_000_000  # elements, or characters of texts
 MOST_OPERATIONS = 10_000_000  # of one evaluation; the unit is an operation of the Python interpreter

@@ -11,14 +11,14 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import onnx
 
-from common.graph import Body, Count, Dim, Shape
+from common.graphs.graph import Body, Count, Dim, Shape
+from common.graphs.operators import ONNX
+from common.graphs.sums import product, total
 from common.onnx_graph.malformed import MalformedNodeError
 from common.onnx_graph.shapes.inference_state import InferenceState
 from common.onnx_graph.shapes.node_inference import by_value, infer_node
 from common.onnx_graph.shapes.regions import Region
 from common.onnx_graph.shapes.types import UNKNOWN, Array, TensorType, ValueType, common_shape, merge
-from common.operators import ONNX
-from common.sums import product, total
 
 NO_LIMIT = 2**63 - 1  # what exporters write as the trip count of a `while`
 MOST_STEPS = 10_000  # nodes that a value may take to compute; the reference implementation runs 20,000 a second

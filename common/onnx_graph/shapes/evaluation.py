@@ -14,9 +14,9 @@ import numpy as np
 import onnx
 from onnx import helper
 
+from common.graphs.operators import MACHINE_LEARNING, ONNX
 from common.onnx_graph.shapes.budget import EvaluationBudget
 from common.onnx_graph.shapes.types import Array, Value
-from common.operators import MACHINE_LEARNING, ONNX
 
 if TYPE_CHECKING:  # only a model that computes shapes should pay for the import
     from onnx.reference import ReferenceEvaluator

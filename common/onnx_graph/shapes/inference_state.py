@@ -9,7 +9,7 @@ from itertools import chain
 import numpy as np
 import onnx
 
-from common.graph import Body, Count, Shape
+from common.graphs.graph import Body, Count, Shape
 from common.onnx_graph.shapes.regions import Region
 from common.onnx_graph.shapes.types import UNKNOWN, TensorType, ValueType, is_complete, merge
 from common.onnx_graph.shapes.values import Values
@@ -91,7 +91,8 @@ class InferenceState:
         sought = {name for name in first.values.known if name in writers and name not in constants} - unsettled
         agreed = {name for name in sought if first.values.known[name] is not None}
         settled = (name for name in chain(region.inputs, writers) if name not in unsettled)
-        self.changed.update(sought - agreed, filter(self._has_other_type, settled))
+        differing = (name for name in self.values.given if not self._has_same_value(name))
+        self.changed.update(sought - agreed, filter(self._has_other_type, settled), differing)
         nodes = {id(node): node for name, node in writers.items() if name in unsettled or name in agreed}
         return replace(region, nodes=[*nodes.values()])
 

@@ -14,7 +14,7 @@ from functools import cache, lru_cache
 import onnx
 from onnx import helper, numpy_helper
 
-from common.graph import Tensor
+from common.graphs.graph import Tensor
 from common.onnx_graph.malformed import INVALID, MalformedNodeError
 from common.onnx_graph.shapes.contrib import contrib_outputs
 from common.onnx_graph.shapes.evaluation import (

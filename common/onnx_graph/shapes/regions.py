@@ -15,7 +15,7 @@ from itertools import chain
 import onnx
 from onnx import helper
 
-from common.graph import Body, Graph, Node, TensorKind
+from common.graphs.graph import Body, Graph, Node, TensorKind
 from common.onnx_graph.shapes.types import UNKNOWN, ValueType, stored_type, to_tensor, value_type
 
 _PLAIN_TYPES = ("FLOAT", "INT", "STRING", "FLOATS", "INTS", "STRINGS")

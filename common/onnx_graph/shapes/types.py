@@ -15,8 +15,8 @@ import numpy.typing as npt
 import onnx
 from onnx import TensorProto
 
-from common import number_formats
-from common.graph import Dim, Shape, Tensor, TensorKind
+from common.graphs import number_formats
+from common.graphs.graph import Dim, Shape, Tensor, TensorKind
 
 Array: TypeAlias = npt.NDArray[Any]  # of any element type
 Value: TypeAlias = Array | list[object]  # a sequence is a list

@@ -10,7 +10,8 @@ from collections.abc import Callable, Sequence
 
 import onnx
 
-from common.graph import Dim, Shape, Tensor
+from common.graphs.graph import Dim, Shape, Tensor
+from common.graphs.operators import MICROSOFT, NCHWC, ONNX, REDUCTIONS
 from common.onnx_graph.by_operator import ByOperator
 from common.onnx_graph.shapes.contrib.registry import (
     FindValue,
@@ -22,7 +23,6 @@ from common.onnx_graph.shapes.contrib.registry import (
     quotient,
     total,
 )
-from common.operators import MICROSOFT, NCHWC, ONNX, REDUCTIONS
 
 Bound = Callable[[OperatorCall], Sequence[Shape]]
 BOUNDS = bound = ByOperator[Bound](ONNX)

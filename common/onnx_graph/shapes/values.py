@@ -14,11 +14,11 @@ import onnx
 from onnx import numpy_helper
 from onnx.external_data_helper import uses_external_data
 
+from common.graphs.operators import SHAPE_CONSTANTS
 from common.onnx_graph.shapes.budget import LARGEST_OPERAND, NEVER_EVALUATED, EvaluationBudget
 from common.onnx_graph.shapes.evaluation import evaluate
 from common.onnx_graph.shapes.regions import Region
 from common.onnx_graph.shapes.types import Array, TensorType, Value, ValueType
-from common.operators import SHAPE_CONSTANTS
 
 
 @dataclass(slots=True)

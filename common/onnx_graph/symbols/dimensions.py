@@ -10,9 +10,10 @@ from pathlib import Path
 
 import onnx
 
-from common.errors import UnboundDimensionsError, UnusableValueError
-from common.names import quoted
+from common.messages.errors import UnboundDimensionsError, UnusableValueError
+from common.messages.names import quoted
 from common.onnx_graph.shapes.types import LARGEST_EXTENT, Array, fixed_dim
+from common.onnx_graph.symbols.lengths import length_inputs, longest
 from common.onnx_graph.symbols.usual_sizes import usual_sizes
 
 LONGEST_EXPRESSION = 200  # characters; the parser recurses into what is longer
@@ -31,12 +32,19 @@ def graph_inputs(model: onnx.ModelProto) -> list[onnx.ValueInfoProto]:
 
 
 def dynamic_dimensions(model: onnx.ModelProto) -> dict[str, list[str]]:
-    """Return each dynamic dimension of the inputs with its places; one without a name is called ``INPUT.AXIS``."""
+    """Return each dynamic dimension of the inputs with its places; one without a name is called ``INPUT.AXIS``.
+
+    A length that an input holds as a value (:mod:`common.onnx_graph.symbols.lengths`) is a dimension, too.
+    """
     places: dict[str, list[str]] = {}
     for value in graph_inputs(model):
         for axis, dim in enumerate(value.type.tensor_type.shape.dim):
             if fixed_dim(dim) is None:
                 places.setdefault(dim.dim_param or f"{value.name}.{axis}", []).append(f"{value.name}[{axis}]")
+    for length in length_inputs(model).values():
+        for name in length.dimensions:
+            if name == length.name or name not in places:
+                places.setdefault(name, []).append(f"the value of {length.name}")
     return places
 
 
@@ -57,13 +65,14 @@ def used_bindings(
     for name, size in given.items():
         if name not in dynamic:
             choice = f"it has {', '.join(sorted(dynamic))}" if dynamic else "all its dimensions are fixed"
+            choice += "; give each dimension on its own, without a comma" if "," in name else ""
             raise UnusableValueError("dim", f"{name}={size}: {path} has no dynamic dimension {quoted(name)}", choice)
     used = {name: size for name, size in {**configured, **given}.items() if name in dynamic}
     for name, size in used.items():
         if (follows := _expressed(name, used)) not in (None, size):
             raise UnusableValueError("dim", f"{name}={size}: the other dimensions make it {follows}")
     for name in dynamic:
-        if (extent := _size(name, used) or 0) > LARGEST_EXTENT:
+        if (extent := size_of(name, used) or 0) > LARGEST_EXTENT:
             raise UnusableValueError("dim", f"{name}={extent}: too large", f"at most {LARGEST_EXTENT}")
     return used
 
@@ -75,6 +84,10 @@ def shape_bindings(model: onnx.ModelProto, values: Mapping[str, Array]) -> dict[
         for axis, (dim, extent) in enumerate(zip(value.type.tensor_type.shape.dim, extents, strict=False)):
             if fixed_dim(dim) is None:
                 bindings[dim.dim_param or f"{value.name}.{axis}"] = extent
+    for name, length in length_inputs(model).items():
+        number = longest(values.get(name))
+        if number is not None and length.terms == (name,):
+            bindings[name] = number
     return bindings
 
 
@@ -135,13 +148,14 @@ def bind_all(model: onnx.ModelProto, dimensions: Mapping[str, int]) -> None:
 
 
 def _bind(dim: onnx.TensorShapeProto.Dimension, dimensions: Mapping[str, int], anonymous: str) -> None:
-    bound = _size(dim.dim_param or anonymous, dimensions)
+    bound = size_of(dim.dim_param or anonymous, dimensions)
     dim.Clear()
     if bound is not None and 0 <= bound <= LARGEST_EXTENT:
         dim.dim_value = bound
 
 
-def _size(name: str, dimensions: Mapping[str, int]) -> int | None:
+def size_of(name: str, dimensions: Mapping[str, int]) -> int | None:
+    """Return the size of a dimension, which may be an expression of others; None where it is not bound."""
     return dimensions[name] if name in dimensions else _expressed(name, dimensions)
 
 

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from common.graph import Graph, Node, Tensor, is_symbolic
+from common.graphs.graph import Graph, Node, Tensor, is_symbolic
+from common.graphs.operators import CONTROL_FLOW, MACHINE_LEARNING, ONNX, REDUCTIONS, SHAPE_CONSTANTS
 from common.onnx_graph.reading.scan import KEPT_BYTES
 from common.onnx_graph.shapes.budget import LARGEST_OPERAND, NEVER_EVALUATED
-from common.operators import CONTROL_FLOW, MACHINE_LEARNING, ONNX, REDUCTIONS, SHAPE_CONSTANTS
 
 # Operands whose values decide the shape of an output; all of them, where an operator is not listed.
 SHAPE_OPERANDS: Mapping[str, Sequence[int]] = {

@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from functools import cache, lru_cache
 from itertools import combinations_with_replacement
 
-from common.expressions import dimension, smaller
-from common.graph import Body, Count, Dim, is_symbolic
+from common.graphs.expressions import dimension, smaller
+from common.graphs.graph import Body, Count, Dim, is_symbolic
 from common.onnx_graph.shapes.types import TensorType, ValueType
 
 LARGEST_CELL = 2**63 - 1
@@ -76,6 +76,12 @@ def with_symbols(samples: Sequence[Sample], names: Sequence[str]) -> tuple[dict[
         for name, body in bodies.items()
     }
     return {name: value for name, value in fitted.items() if value is not None}, counts
+
+
+def numbers_with_symbols(samples: Sequence[Mapping[str, int | None]], names: Sequence[str]) -> dict[str, Count | None]:
+    """Return numbers over symbols, each from its value in every sample."""
+    fit = _Fit(tuple(names))
+    return {name: fit(tuple(sample.get(name) for sample in samples)) for name in samples[0]}
 
 
 def _type(sampled: Sequence[ValueType | None], fit: _Fit) -> ValueType | None:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 import onnx
 
-from common.errors import ConfigurationError
-from common.small_file import small_text
+from common.files.small_file import small_text
+from common.messages.errors import ConfigurationError
 
 IMAGE_AXES = {1: "channels", 2: "height", 3: "width"}
 DEFAULTS = {"batch": 1, "channels": 3, "height": 224, "width": 224, "sequence": 128, "samples": 16_000, "frames": 100}
@@ -32,9 +32,9 @@ SIZE_IN_NAME = re.compile(r"(?<![0-9])(\d{2,4})(?:x(\d{2,4}))?(?![0-9])")
 LEAST_IMAGE, GRANULE = 64, 16
 
 
-def usual_sizes(path: Path, inputs: Iterable[onnx.ValueInfoProto], names: Iterable[str]) -> dict[str, int]:
+def usual_sizes(path: Path, inputs: Iterable[onnx.ValueInfoProto], names: Collection[str]) -> dict[str, int]:
     """Return a usable size for each of these dynamic dimensions of a model's inputs."""
-    kinds = dict(_kinds(inputs))
+    kinds = {name: _by_name(name) for name in names} | dict(_kinds(inputs))
     known = {**DEFAULTS, **_sizes_in_name(path.stem), **_sizes_of_processor(path.parent)}
     sizes = {name: known.get(kinds.get(name, ""), 1) for name in names}
     return sizes | _sums(sizes)
@@ -47,8 +47,11 @@ def _kinds(inputs: Iterable[onnx.ValueInfoProto]) -> Iterable[tuple[str, str]]:
         rank = len(tensor.shape.dim)
         for axis, dim in enumerate(tensor.shape.dim):
             name = dim.dim_param or f"{value.name}.{axis}"
-            by_name = next((kind for kind, words in WORDS.items() if words.search(dim.dim_param)), "")
-            yield name, by_name or _by_place(axis, rank)
+            yield name, _by_name(dim.dim_param) or _by_place(axis, rank)
+
+
+def _by_name(name: str) -> str:
+    return next((kind for kind, words in WORDS.items() if words.search(name)), "")
 
 
 def _by_place(axis: int, rank: int) -> str:

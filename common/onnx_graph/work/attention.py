@@ -1,18 +1,21 @@
 """Attention in the forms of ONNX and ONNX Runtime: score and value products, projections where the operator has them.
 
-MACs = batch · heads · queries · keys · (head size + value head size). Causal masks and sliding windows do not reduce
-the count. Past keys count as keys; a shared cache buffer counts as a whole. Each score costs 1 FLOP for its scale and
-5 for the softmax; a mask or bias adds 1, a soft cap 3 (division, tanh, product). A rotary embedding costs 3 per
-element.
+MACs = batch · heads · queries · keys · (head size + value head size). Causal masks do not reduce the count. Past keys
+count as keys: those that are valid, not those that a buffer has room for, and at most a sliding window. Each score
+costs 1 FLOP for its scale and 5 for the softmax; a mask or bias adds 1, a soft cap 3 (division, tanh, product). A
+rotary embedding costs 3 per element.
 Source of the definitions: onnx.ai/onnx/operators/onnx__Attention.html and docs/ContribOperators.md of ONNX Runtime.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from math import prod
 
-from common.graph import Count
+from common.graphs.expressions import smaller
+from common.graphs.graph import Count, is_symbolic
+from common.graphs.operators import MICROSOFT, PREVIEW
 from common.onnx_graph.work.registry import (
     DEQUANTIZE,
     REQUANTIZE,
@@ -22,7 +25,6 @@ from common.onnx_graph.work.registry import (
     UnknownShapeError,
     formula,
 )
-from common.operators import MICROSOFT, PREVIEW
 
 SCORE = 6  # scale; softmax: maximum, difference, exp, sum, division
 SOFT_CAP = 3
@@ -49,7 +51,10 @@ class Product:
 
 @formula("Attention")
 def count_attention(operation: Operation) -> Cost:
-    """Read operands Q, K, V, mask, past key (4), past value; (batch, heads, length, size) or heads packed last."""
+    """Read operands Q, K, V, mask, past key (4), past value; (batch, heads, length, size) or heads packed last.
+
+    Operand 6 is the number of keys and values that are valid, where these are buffers.
+    """
     rank = 4 if len(operation.shape(0)) == 4 else 3
     query, key, value = (operation.shape(index, rank) for index in (0, 1, 2))
     if rank == 4:
@@ -60,10 +65,16 @@ def count_attention(operation: Operation) -> Cost:
         batch, queries, hidden = query
         length, width, value_width = key[1], hidden // heads, value[2] // groups
     past = operation.dim(4, 2) if operation.has(4) else 0
+    reads: dict[int, Count | None] = {}
+    if operation.has(6):
+        length = operation.value(6)
+        reads = {
+            index: operation.rows_bytes(operation.inputs[index], 2 if rank == 4 else 1, length) for index in (1, 2)
+        }
     product = Product(batch * heads * queries, length + past, width, value_width)
     masked = operation.has(3) + operation.flag("is_causal")
     capped = SOFT_CAP * operation.flag("softcap")
-    return Cost(product.macs, (SCORE + masked + capped) * product.scores)
+    return Cost(product.macs, (SCORE + masked + capped) * product.scores, reads=reads)
 
 
 @formula("FlexAttention", domains=(PREVIEW,))
@@ -77,7 +88,58 @@ def count_flex_attention(operation: Operation) -> Cost:
 # --- with projections: com.microsoft Attention and its relatives ------------------------------------------------------
 
 
-def _projected(operation: Operation, past: int, bias_operands: tuple[int, ...]) -> tuple[Cost, Count, Count]:
+@dataclass(frozen=True, slots=True)
+class CachedKeys:
+    """What a call does with cached keys and values.
+
+    Attributes:
+        keys: keys that a query meets, new ones included.
+        reads, writes: bytes of cache operands and outputs, by index, where they are not those of whole tensors.
+    """
+
+    keys: Count
+    reads: Mapping[int, Count | None] = field(default_factory=dict)
+    writes: Mapping[int, Count | None] = field(default_factory=dict)
+
+
+def _cache(
+    operation: Operation,
+    length: Count,
+    past: tuple[int, ...],
+    present: tuple[int, ...],
+    used: int | None = None,
+    axis: int = 2,
+) -> CachedKeys:
+    """Return the cache of an operator whose operand ``used`` is the valid past in a buffer; without it, it grows.
+
+    Args:
+        length: number of new keys.
+        past: operands of the cache; none of them may be there.
+        present: outputs of the cache. A buffer is updated in place: the new keys are written.
+    """
+    if not operation.has(past[0]):
+        return CachedKeys(length)
+    if used is None or not operation.has(used):
+        if operation.attribute("past_present_share_buffer", 0):
+            raise UnknownShapeError
+        cached = operation.dim(past[0], axis)
+        return CachedKeys(cached + length)
+    valid = operation.value(used)
+    return CachedKeys(
+        valid + length,
+        {index: operation.rows_bytes(operation.inputs[index], axis, valid) for index in past},
+        _written(operation, present, axis, length),
+    )
+
+
+def _written(operation: Operation, present: tuple[int, ...], axis: int, rows: Count) -> dict[int, Count | None]:
+    outputs = ((index, operation.outputs[index]) for index in present if index < len(operation.outputs))
+    return {index: operation.rows_bytes(tensor, axis, rows) for index, tensor in outputs if tensor is not None}
+
+
+def _projected(
+    operation: Operation, past: int, bias_operands: tuple[int, ...], used: int | None = None
+) -> tuple[Cost, Count, Count]:
     """Return the cost of projection and attention, the elements of the projection, and those of the scores.
 
     Input is (batch, length, hidden), the weight (hidden, Q + K + V sizes); the past is (2, batch, heads, length, size).
@@ -89,33 +151,20 @@ def _projected(operation: Operation, past: int, bias_operands: tuple[int, ...]) 
     query, _, value = sizes
     projected = batch * length * (2 * query + value)
     heads = operation.positive("num_heads")
-    keys = _with_past(operation, past, length, axis=3)
-    product = Product(batch * heads * length, keys, query // heads, value // heads)
+    cache = _cache(operation, length, (past,), (1,), used, axis=3)
+    product = Product(batch * heads * length, cache.keys, query // heads, value // heads)
     masks = operation.present(bias_operands) + operation.flag("unidirectional")
     rotary = ROTARY * operation.flag("do_rotary") * 2 * batch * length * query
     bias = operation.has(2) * projected
     extra = (SCORE + masks) * product.scores + bias + rotary
-    return Cost(projected * hidden + product.macs, extra), projected, product.scores
-
-
-def _with_past(operation: Operation, past: int, length: Count, axis: int = 2) -> Count:
-    """Return the number of keys, cached ones included; a shared buffer already has room for the new ones."""
-    if not operation.has(past):
-        return length
-    cached = operation.dim(past, axis)
-    return cached if _shares_buffer(operation) else cached + length
-
-
-def _shares_buffer(operation: Operation) -> bool:
-    """Return whether past and present share one buffer, whose fill level may be operand 8."""
-    has_length = operation.node.op_type == "MultiHeadAttention" and operation.has(8)
-    return bool(has_length or operation.attribute("past_present_share_buffer", 0))
+    cost = Cost(projected * hidden + product.macs, extra, reads=cache.reads, writes=cache.writes)
+    return cost, projected, product.scores
 
 
 @formula("Attention", "DecoderMaskedSelfAttention", domains=(MICROSOFT,))
 def count_projected_attention(operation: Operation) -> Cost:
-    """Read operands input, weights, bias, mask, past, attention bias."""
-    return _projected(operation, past=4, bias_operands=(3, 5))[0]
+    """Read operands input, weights, bias, mask, past, attention bias, valid length of a past that is a buffer."""
+    return _projected(operation, past=4, bias_operands=(3, 5), used=6)[0]
 
 
 @formula("QAttention", domains=(MICROSOFT,))
@@ -131,8 +180,8 @@ def count_ordered_attention(operation: Operation) -> Cost:
     batch, length, hidden = operation.shape(0, rank=3)
     query, key, value = (operation.dim(index, 1) for index in (5, 6, 7))
     heads = operation.positive("num_heads")
-    keys = _with_past(operation, 18, length, axis=3)
-    product = Product(batch * heads * length, keys, query // heads, value // heads)
+    cache = _cache(operation, length, (18,), (1,), axis=3)
+    product = Product(batch * heads * length, cache.keys, query // heads, value // heads)
     projected = batch * length * (query + key + value)
     biases = batch * length * sum(operation.has(11 + i) * size for i, size in enumerate((query, key, value)))
     masks = operation.has(17) + operation.has(19) + operation.flag("unidirectional")
@@ -147,24 +196,26 @@ def count_ordered_attention(operation: Operation) -> Cost:
 @formula("MultiHeadAttention", domains=(MICROSOFT,))
 def count_multi_head_attention(operation: Operation) -> Cost:
     """Read query, key, value, bias, padding mask, attention bias, past key (6), past value, past length (8)."""
-    return _multi_head(operation, past=6, bias=3, masks=(4, 5))
+    return _multi_head(operation, past=6, bias=3, masks=(4, 5), used=8)
 
 
 @formula("DecoderMaskedMultiHeadAttention", domains=(MICROSOFT,))
 def count_decoder_multi_head_attention(operation: Operation) -> Cost:
     """Read query, key, value, mask, attention bias, past key (5), past value, …, bias (10)."""
-    return _multi_head(operation, past=5, bias=10, masks=(3, 4))
+    return _multi_head(operation, past=5, bias=10, masks=(3, 4), used=7)
 
 
-def _multi_head(operation: Operation, past: int, bias: int, masks: tuple[int, ...]) -> Cost:
+def _multi_head(operation: Operation, past: int, bias: int, masks: tuple[int, ...], used: int) -> Cost:
     """Read a query (batch, length, hidden), or packed with key and value as (batch, length, heads, 3, size)."""
     batch, queries = operation.shape(0, least=2)[:2]
     width, length, value_width = _sizes(operation)
     heads = operation.dim(0, 2) if len(operation.shape(0)) == 5 else operation.positive("num_heads")
-    product = Product(batch * heads * queries, _with_past(operation, past, length), width, value_width)
+    cache = _cache(operation, length, (past, past + 1), (1, 2), used)
+    product = Product(batch * heads * queries, cache.keys, width, value_width)
     masked = operation.present(masks) + operation.flag("unidirectional")
     biased = batch * heads * (queries * width + length * (width + value_width)) if operation.has(bias) else 0
-    return Cost(product.macs, (SCORE + masked) * product.scores + biased)
+    extra = (SCORE + masked) * product.scores + biased
+    return Cost(product.macs, extra, reads=cache.reads, writes=cache.writes)
 
 
 def _sizes(operation: Operation) -> tuple[Count, Count, Count]:
@@ -197,14 +248,56 @@ def count_group_query_attention(operation: Operation) -> Cost:
     heads, groups = operation.positive("num_heads"), operation.positive("kv_num_heads")
     width = hidden // (heads if operation.has(1) else heads + 2 * groups)
     length = operation.dim(1, 1) if operation.has(1) else queries
-    product = Product(batch * heads * queries, _with_past(operation, 3, length), width, width)
+    cache = _grouped_cache(operation, length)
+    product = Product(batch * heads * queries, cache.keys, width, width)
     masked = operation.has(10) + operation.flag("causal", 1)
     capped = SOFT_CAP * operation.flag("softcap")
     turned, normed = operation.flag("do_rotary"), RMS_NORM * operation.has(14)
     extra = (ROTARY * turned + normed) * batch * width * (heads * queries + groups * length)
     tables = [index for index in (7, 8) if operation.has(index)]
     rows = {index: operation.touched_bytes(index, batch * queries * operation.dim(index, -1)) for index in tables}
-    return Cost(product.macs, (SCORE + masked + capped) * product.scores + extra, reads=rows)
+    other = (SCORE + masked + capped) * product.scores + extra
+    return Cost(product.macs, other, reads={**rows, **cache.reads}, writes=cache.writes)
+
+
+def _grouped_cache(operation: Operation, length: Count) -> CachedKeys:
+    """Return the cache of a GroupQueryAttention: operands 3 and 4, outputs 1 and 2, total length in operand 6.
+
+    A query meets at most a window of keys, of which it is the last one itself. Without a known total length, a cache
+    that has grown says it.
+    """
+    if not operation.has(3):
+        return CachedKeys(_in_window(operation, length))
+    room = operation.dim(3, 2)
+    total = _total_length(operation, room)
+    held = _in_window(operation, total - length, others=1)
+    reads = {index: operation.rows_bytes(operation.inputs[index], 2, held) for index in (3, 4)}
+    is_shared = _is_buffer(operation, room, total)
+    writes = _written(operation, (1, 2), 2, length) if is_shared else {}
+    return CachedKeys(_in_window(operation, total), reads, writes)
+
+
+def _total_length(operation: Operation, room: Count) -> Count:
+    total = operation.required(6)
+    if total is not None and total.value is not None:
+        return total.value
+    grown = operation.output_shape(1, rank=4)[2]
+    if grown == room:
+        raise UnknownShapeError
+    return grown
+
+
+def _is_buffer(operation: Operation, room: Count, total: Count) -> bool:
+    """Return whether the past has room for all keys: the present is the same buffer then, and does not grow."""
+    if not is_symbolic(room) and not is_symbolic(total):
+        return bool(room >= total)
+    return bool(len(operation.outputs) > 1 and operation.output_shape(1, rank=4)[2] == room)
+
+
+def _in_window(operation: Operation, keys: Count, others: int = 0) -> Count:
+    """Return how many of these keys a sliding window of which others have a part holds; -1 is no window."""
+    window = operation.integer("local_window_size", -1)
+    return smaller(window - others, keys) if window > 0 else keys
 
 
 # --- linear attention ----------------------------------------------------------------------------------------------

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from functools import partial
 from math import prod
 
-from common.graph import Count
+from common.graphs.graph import Count
+from common.graphs.operators import MACHINE_LEARNING, MICROSOFT, ONNX
 from common.onnx_graph.work.convolutions import activation_flops
 from common.onnx_graph.work.registry import (
     DEQUANTIZE,
@@ -24,7 +25,6 @@ from common.onnx_graph.work.registry import (
     contraction,
     formula,
 )
-from common.operators import MACHINE_LEARNING, MICROSOFT, ONNX
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from functools import partial
 from math import prod
 
+from common.graphs.operators import MICROSOFT, NCHWC, NHWC, ONNX
 from common.onnx_graph.work.registry import REQUANTIZE, Cost, Gemm, Operation, contraction, formula
-from common.operators import MICROSOFT, NCHWC, NHWC, ONNX
 
 # FLOPs of a fused activation, per output; any other counts one.
 ACTIVATION_FLOPS = {"": 0, "LeakyRelu": 2, "Clip": 2, "HardSigmoid": 4, "Sigmoid": 4, "Gelu": 5, "silu": 5, "swish": 5}

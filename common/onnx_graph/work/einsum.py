@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 
-from common.graph import Count
+from common.graphs.graph import Count
 from common.onnx_graph.work.registry import Cost, Gemm, Operation, broadcast, formula
 
 Labels = tuple[str, ...]

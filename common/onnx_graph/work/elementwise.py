@@ -13,7 +13,8 @@ from collections.abc import Iterable
 from functools import partial
 from math import prod
 
-from common.graph import Count
+from common.graphs.graph import Count
+from common.graphs.operators import MACHINE_LEARNING, MICROSOFT, NCHWC, NHWC, ONNX
 from common.onnx_graph.work.registry import (
     DEQUANTIZE,
     LAYER_NORM,
@@ -25,7 +26,6 @@ from common.onnx_graph.work.registry import (
     Operation,
     formula,
 )
-from common.operators import MACHINE_LEARNING, MICROSOFT, NCHWC, NHWC, ONNX
 
 # FLOPs per output element, by domain.
 PER_OUTPUT = {

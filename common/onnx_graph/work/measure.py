@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from common.graph import Count, Graph, Node, Tensor, operands
+from common.graphs.graph import Count, Graph, Node, Tensor, operands
+from common.graphs.sums import total
 from common.onnx_graph.work.registry import FORMULAS, Cost, Gemm, Operation, UnknownShapeError
-from common.sums import total
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,6 +18,7 @@ class Work:
     macs: Count | None
     flops: Count | None
     gemm: Gemm | None
+    dequantized: Count | None
     read_bytes: Mapping[str, Count | None]
     written_bytes: Mapping[str, Count | None]
     weight_bytes: Count | None
@@ -40,6 +41,7 @@ def measure(graph: Graph, node: Node) -> Work:
         macs=cost.macs if cost else None,
         flops=2 * cost.macs + cost.other_flops if cost else None,
         gemm=cost.gemm if cost else None,
+        dequantized=cost.dequantized if cost else None,
         read_bytes=reads,
         written_bytes=written,
         weight_bytes=total(weights),

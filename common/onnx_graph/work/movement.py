@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from math import prod
 
-from common.expressions import smaller
-from common.graph import Count
+from common.graphs.expressions import smaller
+from common.graphs.graph import Count
+from common.graphs.operators import MACHINE_LEARNING, MICROSOFT, NCHWC, NHWC, ONNX
 from common.onnx_graph.work.registry import Cost, Operation, UnknownShapeError, formula
-from common.operators import MACHINE_LEARNING, MICROSOFT, NCHWC, NHWC, ONNX
 
 # The output is the input's storage, an element of a sequence, or a property of the input. The nodes in the bodies of
 # control-flow operators are counted on their own.
@@ -90,7 +90,7 @@ def count_sequence_parts(operation: Operation) -> Cost:
 
 @formula("GatherBlockQuantized", domains=(MICROSOFT,))
 def count_gather_block_quantized(operation: Operation) -> Cost:
-    """Gather rows of a packed table with their scales and zero points, and dequantize them (2 FLOPs per output).
+    """Gather rows of a packed table with their scales and zero points, and dequantize them.
 
     Operands data, indices, scales, zero points; bytes hold 8 / bits elements each.
     """
@@ -102,9 +102,7 @@ def count_gather_block_quantized(operation: Operation) -> Cost:
         raise operation.malformed(f"attribute bits is {bits}")
     rows = prod(operation.shape(1))
     share = {index: _rows_of(operation, index, rows) for index in (2, 3) if operation.has(index)}
-    return Cost(
-        other_flops=2 * outputs, reads={0: operation.touched_bytes(0, (outputs + packed - 1) // packed), **share}
-    )
+    return Cost(dequantized=outputs, reads={0: operation.touched_bytes(0, (outputs + packed - 1) // packed), **share})
 
 
 def _rows_of(operation: Operation, index: int, rows: Count) -> Count:

@@ -1,18 +1,19 @@
 """Products with weights that are stored in packed blocks, and mixtures of experts.
 
-Source of the definitions: ONNX Runtime, docs/ContribOperators.md. A packed weight is dequantized once (2 FLOPs per
-weight), so that a MatMulNBits costs what DequantizeLinear and MatMul would.
+Source of the definitions: ONNX Runtime, docs/ContribOperators.md. Dequantizing a packed weight is no work of the model
+but of its format, and at one row it would triple the FLOPs. So the weights that are dequantized have a count of their
+own, and the FLOPs are those of the product.
 """
 
 from __future__ import annotations
 
 from math import prod
 
-from common.expressions import smaller
-from common.graph import Count
+from common.graphs.expressions import smaller
+from common.graphs.graph import Count
+from common.graphs.operators import MICROSOFT
 from common.onnx_graph.work.convolutions import activation_flops
-from common.onnx_graph.work.registry import DEQUANTIZE, RMS_NORM, Cost, Gemm, Operation, contraction, formula
-from common.operators import MICROSOFT
+from common.onnx_graph.work.registry import RMS_NORM, Cost, Gemm, Operation, contraction, formula
 
 # Operand of the bias of products with packed weights: K and N are attributes, or follow from operand and output.
 BY_ATTRIBUTES = {"MatMulNBits": 5, "MatMulBnb4": None}
@@ -25,7 +26,7 @@ def _rows(operation: Operation) -> Count:
 
 @formula(*BY_ATTRIBUTES, *BY_SHAPES, domains=(MICROSOFT,))
 def count_packed_product(operation: Operation) -> Cost:
-    """Count a product with a packed weight of K×N; each weight is dequantized once (2 FLOPs)."""
+    """Count a product with a packed weight of K×N; each weight is dequantized once."""
     op_type, rows = operation.node.op_type, _rows(operation)
     if op_type in BY_ATTRIBUTES:
         inner, columns = operation.positive("K"), operation.positive("N")
@@ -33,7 +34,7 @@ def count_packed_product(operation: Operation) -> Cost:
         inner, columns = operation.dim(0, -1), operation.output_shape(least=1)[-1]
     bias = {**BY_ATTRIBUTES, **BY_SHAPES}[op_type]
     biased = operation.has(bias) if bias is not None else 0
-    return contraction(Gemm(1, rows, inner, columns), DEQUANTIZE * inner * columns + biased * rows * columns)
+    return contraction(Gemm(1, rows, inner, columns), biased * rows * columns, inner * columns)
 
 
 @formula("MatMulNBitsMlp", domains=(MICROSOFT,))
@@ -42,8 +43,8 @@ def count_matmul_nbits_mlp(operation: Operation) -> Cost:
     rows, inner, columns = _rows(operation), operation.positive("K"), operation.positive("N")
     outputs = rows * columns
     extra = (activation_flops(operation) + 1 + operation.has(5) + operation.has(8)) * outputs
-    weights = DEQUANTIZE * 2 * inner * columns
-    return Cost(macs=2 * inner * outputs, other_flops=extra + weights + _normalization(operation, rows * inner))
+    normalized = _normalization(operation, rows * inner)
+    return Cost(macs=2 * inner * outputs, other_flops=extra + normalized, dequantized=2 * inner * columns)
 
 
 @formula("MatMulNBitsQkv", domains=(MICROSOFT,))
@@ -53,8 +54,8 @@ def count_matmul_nbits_qkv(operation: Operation) -> Cost:
     query, key = operation.positive("Nq"), operation.positive("Nkv")
     columns = query + 2 * key
     biases = rows * (operation.has(5) * query + (operation.has(8) + operation.has(11)) * key)
-    extra = DEQUANTIZE * inner * columns + biases + _normalization(operation, rows * inner)
-    return contraction(Gemm(1, rows, inner, columns), extra)
+    extra = biases + _normalization(operation, rows * inner)
+    return contraction(Gemm(1, rows, inner, columns), extra, inner * columns)
 
 
 def _normalization(operation: Operation, elements: Count) -> Count:
@@ -64,26 +65,28 @@ def _normalization(operation: Operation, elements: Count) -> Count:
 @formula("MoE", domains=(MICROSOFT,))
 def count_moe(operation: Operation) -> Cost:
     """Count a mixture of experts: fc1, fc2 and the optional fc3 are operands 2, 4, 6, biases 3, 5, 7."""
-    return _experts(operation, weights=(2, 4, 6), per_expert=(2, 3, 4, 5, 6, 7), dequantize=0)
+    return _experts(operation, weights=(2, 4, 6), per_expert=(2, 3, 4, 5, 6, 7))
 
 
 @formula("QMoE", domains=(MICROSOFT,))
 def count_qmoe(operation: Operation) -> Cost:
     """Count experts with packed weights at 2, 5, 8, each followed by scales, biases and zero points."""
-    return _experts(operation, weights=(2, 5, 8), per_expert=tuple(range(2, 14)), dequantize=DEQUANTIZE)
+    return _experts(operation, weights=(2, 5, 8), per_expert=tuple(range(2, 14)), is_packed=True)
 
 
-def _experts(operation: Operation, weights: tuple[int, ...], per_expert: tuple[int, ...], dequantize: int) -> Cost:
+def _experts(
+    operation: Operation, weights: tuple[int, ...], per_expert: tuple[int, ...], *, is_packed: bool = False
+) -> Cost:
     """Each token visits k experts; the weights of min(experts, tokens · k) experts are read.
 
-    Counted are the products, the router's softmax (5 FLOPs per logit), the weighted sum of the k results (2 per
-    output), and dequantizing each weight that is read once. Activations between the layers are not counted.
+    Counted are the products, the router's softmax (5 FLOPs per logit), and the weighted sum of the k results (2 per
+    output). Activations between the layers are not counted. Each packed weight that is read is dequantized once.
     """
     tokens, experts = prod(operation.shape(1)[:-1]), operation.dim(1, -1)
     chosen = operation.integer("k", 1)
     visits = tokens * chosen
     parameters = sum(
-        prod(operation.shape(index)[1:]) * (_packed_per_byte(operation, layer) if dequantize else 1)
+        prod(operation.shape(index)[1:]) * (_packed_per_byte(operation, layer) if is_packed else 1)
         for layer, index in enumerate(weights, start=1)
         if operation.has(index)
     )
@@ -94,7 +97,7 @@ def _experts(operation: Operation, weights: tuple[int, ...], per_expert: tuple[i
         for index in per_expert
         if operation.has(index)
     }
-    return Cost(visits * parameters, extra + dequantize * visited * parameters, reads=reads)
+    return Cost(visits * parameters, extra, dequantized=is_packed * visited * parameters, reads=reads)
 
 
 def _packed_per_byte(operation: Operation, layer: int) -> int:

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from common.graph import Count
+from common.graphs.graph import Count
+from common.graphs.operators import MICROSOFT
 from common.onnx_graph.work.registry import DEQUANTIZE, QUANTIZE_DYNAMICALLY, SIGMOID, TANH, Cost, Operation, formula
-from common.operators import MICROSOFT
 
 
 @dataclass(frozen=True, slots=True)

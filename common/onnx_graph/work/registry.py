@@ -6,12 +6,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import prod
 
-from common.expressions import smaller
-from common.graph import Count, Node, Tensor, is_symbolic, packed_bytes
-from common.names import quoted
+from common.graphs.expressions import smaller
+from common.graphs.graph import Count, Node, Tensor, is_symbolic, packed_bytes
+from common.graphs.operators import ONNX
+from common.messages.names import quoted
 from common.onnx_graph.by_operator import ByOperator
 from common.onnx_graph.malformed import MalformedNodeError
-from common.operators import ONNX
 
 # FLOPs per element of the steps that several formulas share.
 TANH = 1
@@ -44,6 +44,7 @@ class Cost:
     """Work and traffic of one execution, as a formula returns them.
 
     Attributes:
+        dequantized: packed weights that are dequantized, of ``DEQUANTIZE`` FLOPs each, which are not in the FLOPs.
         gemm: the contraction, where all MACs are a single one: batch · M · K · N = MACs.
         reads: bytes read of an operand, by its index, where they differ from its size.
         writes: bytes written of an output, by its index, where they differ from its size.
@@ -52,6 +53,7 @@ class Cost:
     macs: Count = 0
     other_flops: Count = 0
     gemm: Gemm | None = None
+    dequantized: Count = 0
     moves_nothing: bool = False
     reads: Mapping[int, Count | None] = field(default_factory=dict)
     writes: Mapping[int, Count | None] = field(default_factory=dict)
@@ -140,6 +142,22 @@ class Operation:
             raise UnknownShapeError
         return packed_bytes(smaller(self.elements(index), elements), tensor.element_bits)
 
+    def rows_bytes(self, tensor: Tensor | None, axis: int, rows: Count) -> Count:
+        """Return the bytes of a part of a tensor: ``rows`` along an axis, and all along the others."""
+        if tensor is None or tensor.shape is None or tensor.element_bits == 0:
+            raise UnknownShapeError
+        others = tensor.shape[:axis] + tensor.shape[axis + 1 :]
+        if None in others:
+            raise UnknownShapeError
+        return packed_bytes(rows * prod(others), tensor.element_bits)
+
+    def value(self, index: int) -> Count:
+        """Return the length that operand ``index`` holds, the largest of several."""
+        tensor = self.required(index)
+        if tensor is None or tensor.value is None:
+            raise UnknownShapeError
+        return tensor.value
+
     def attribute(self, name: str, default: object) -> object:
         return self.node.attributes.get(name, default)
 
@@ -194,8 +212,9 @@ def _known(tensor: Tensor | None) -> tuple[Count, ...]:
     return tensor.shape
 
 
-def contraction(gemm: Gemm, other_flops: Count = 0) -> Cost:
-    return Cost(macs=gemm.batch * gemm.m * gemm.k * gemm.n, other_flops=other_flops, gemm=gemm)
+def contraction(gemm: Gemm, other_flops: Count = 0, dequantized: Count = 0) -> Cost:
+    macs = gemm.batch * gemm.m * gemm.k * gemm.n
+    return Cost(macs=macs, other_flops=other_flops, gemm=gemm, dequantized=dequantized)
 
 
 def broadcast(left: Count, right: Count) -> Count:

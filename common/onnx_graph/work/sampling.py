@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from math import prod
 
+from common.graphs.operators import MICROSOFT, NCHWC, NHWC, ONNX
 from common.onnx_graph.work.registry import Cost, Operation, UnknownShapeError, formula
-from common.operators import MICROSOFT, NCHWC, NHWC, ONNX
 
 TAPS_PER_AXIS = {"nearest": 1, "linear": 2, "bilinear": 2, "cubic": 4, "bicubic": 4}
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from math import prod
 
-from common.graph import Count
+from common.graphs.graph import Count
+from common.graphs.operators import MICROSOFT
 from common.onnx_graph.work.registry import Cost, Operation, UnknownShapeError, formula
-from common.operators import MICROSOFT
 
 
 def fourier_flops(points: Count, *, real: bool) -> int:

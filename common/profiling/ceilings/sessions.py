@@ -12,13 +12,13 @@ from pathlib import Path
 
 import onnx
 
-from common.errors import PipelineError
-from common.operators import QUANTIZERS
+from common.graphs.operators import QUANTIZERS
+from common.messages.errors import PipelineError
 from common.profiling.ceilings import operators
 from common.profiling.ceilings.operators import CACHE, CHANNELS, RESIDENT_CHAIN, SIDE, STREAM_OPERANDS, Operator
 from common.profiling.ceilings.slices import Subject, TimedOperator
 from common.runtime.inputs.values import Value, bound_run, value_of
-from common.runtime.session import SessionSettings, create_session
+from common.runtime.sessions.session import SessionSettings, create_session
 
 CONVERSIONS = QUANTIZERS | {"Cast", "DynamicQuantizeLinear"}
 

@@ -15,11 +15,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, NamedTuple
 
-from common.errors import PipelineError, UnusableValueError
 from common.latency.recorder import CAPACITY, Recorder
+from common.messages.errors import PipelineError, UnusableValueError
 from common.profiling.trace.reader import read_trace
 from common.runtime.inputs.values import Feeds, Operands, operands
-from common.runtime.session import Session, SessionSettings, create_session, nameless_path, run
+from common.runtime.sessions.session import Session, SessionSettings, create_session, nameless_path, run
 
 TRACE_EVENT_LIMIT = 40_000
 RUNTIME_EVENT_LIMIT = 1_000_000  # beyond it the runtime drops events

@@ -8,19 +8,19 @@ from pathlib import Path
 
 import numpy as np
 
-from common.errors import PipelineError
 from common.latency.dependence import Samples
 from common.latency.recorder import Recorder
 from common.latency.run import RunSeries
 from common.latency.slow_runs import slow_limit_us
 from common.latency.steady_state import SteadyState, steady_state
+from common.messages.errors import PipelineError
 from common.profiling.fused_graph import complete_executed_graph
 from common.profiling.runs.loop import ColdStart, Runs, Sessions
 from common.profiling.trace.nesting import Bodies
 from common.profiling.trace.providers import require_provider
 from common.profiling.trace.reader import Trace, keep_runs, read_trace
 from common.profiling.trace.timeline import RunClock, RunTimeline, run_timelines, sound_runs
-from common.runtime.session import SessionSettings
+from common.runtime.sessions.session import SessionSettings
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,15 +25,15 @@ from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
-from common import interrupts
-from common.errors import PipelineError
-from common.free_memory import bounded_memory
 from common.latency.steady_state import steady_state
+from common.messages.errors import PipelineError
+from common.process import interrupts
+from common.process.free_memory import bounded_memory
 from common.profiling.runs.loop import Budget, Progress, Runs, prepare, take_turns
 from common.profiling.runs.measurement import Measurement, SessionRuns
 from common.runtime.inputs.values import Feeds
-from common.runtime.limits import limited_runs, time_limit_s
-from common.runtime.session import SessionSettings
+from common.runtime.sessions.limits import limited_runs, time_limit_s
+from common.runtime.sessions.session import SessionSettings
 
 if TYPE_CHECKING:
     from common.table_rows import SessionLatencyRow

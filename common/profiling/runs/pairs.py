@@ -15,7 +15,7 @@ from common.profiling.runs.loop import Budget, Progress, prepare, take_turns
 from common.profiling.runs.measurement import Measurement, conclude
 from common.profiling.trace.reader import keep_runs, read_trace
 from common.runtime.inputs.values import Feeds
-from common.runtime.session import SessionSettings
+from common.runtime.sessions.session import SessionSettings
 
 SESSION_ROUNDS = 20  # as many as the blocks of a series, which are then independent
 LEAST_ROUND = 5  # runs of a pair of sessions

@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 from common.profiling.trace.reader import Trace, read_trace
 from common.runtime.inputs.values import Array
-from common.runtime.session import SessionSettings, create_session
-from common.runtime.stoppable import StoppableRuns
+from common.runtime.sessions.session import SessionSettings, create_session
+from common.runtime.sessions.stoppable import StoppableRuns
 
 MOST_RUNS, LONGEST_S = 5, 2.0  # of the runs that count
 

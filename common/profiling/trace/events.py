@@ -13,9 +13,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from common.errors import PipelineError
-from common.json_stream import MOST_VALUE, CutShortError, is_text, list_items
-from common.names import quoted
+from common.files.json_stream import MOST_VALUE, CutShortError, is_text, list_items
+from common.messages.errors import PipelineError
+from common.messages.names import quoted
 from common.profiling.trace.nesting import Event, is_node_event
 from common.profiling.trace.soundness import damaged_part, is_number
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from math import prod
 
 from common.profiling.trace.reader import NodeTrace, Trace
-from common.runtime.provider_table import CPU, find_provider
-from common.runtime.providers import SHAPE_DTYPES, SHAPE_ELEMENTS, SHAPE_OPERATORS, refuse
+from common.runtime.providers.provider_check import SHAPE_DTYPES, SHAPE_ELEMENTS, SHAPE_OPERATORS, refuse
+from common.runtime.providers.provider_table import CPU, find_provider
 
 
 def require_provider(trace: Trace, provider: str) -> None:

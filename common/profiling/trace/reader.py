@@ -13,8 +13,8 @@ from itertools import compress
 from pathlib import Path
 from typing import Any
 
-from common.errors import PipelineError
-from common.number_formats import element_type_name
+from common.graphs.number_formats import element_type_name
+from common.messages.errors import PipelineError
 from common.profiling.trace.events import RUN, RUNTIME_CUT, TraceCutError, count_runs, read_events, was_cut_by_runtime
 from common.profiling.trace.nesting import Bodies, Event, Span, end_us, is_node_event, is_orderly, nest
 from common.profiling.trace.shapes import TracedShapes, shapes

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import deque
 from typing import Any
 
-from common.graph import Graph, Node
-from common.operators import COPIES, RESHAPES
+from common.graphs.graph import Graph, Node
+from common.graphs.operators import COPIES, RESHAPES
 
 ENCODERS = frozenset({"LabelEncoder", "OneHotEncoder", "CategoryMapper", "TfIdfVectorizer"})
 TEXTS = ("keys_strings", "cats_strings", "classes_strings", "pool_strings")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -10,9 +11,9 @@ import numpy as np
 import numpy.typing as npt
 from onnx import TensorProto, helper
 
-from common.errors import PipelineError, UnusableValueError
-from common.graph import Graph, Tensor
-from common.names import shown
+from common.graphs.graph import Graph, Tensor
+from common.messages.errors import PipelineError, UnusableValueError
+from common.messages.names import shown
 from common.runtime.inputs.categories import named_categories
 from common.runtime.inputs.images import IMAGE_SUFFIXES, NORMALIZATIONS, decoded, image_form, normalized, resized
 
@@ -20,7 +21,7 @@ Array = npt.NDArray[Any]
 
 
 def make_feeds(graph: Graph, given: Mapping[str, Path], seed: int) -> dict[str, Array]:
-    """Make one array for each graph input.
+    """Make one array for each graph input; lengths of a cache are those that the graph is loaded with.
 
     Raises:
         UnusableValueError: a given name is no input, a file does not fit its input, or an input of unknown rank has no
@@ -74,6 +75,8 @@ def random_input(tensor: Tensor, random: np.random.Generator, categories: Sequen
         raise UnusableValueError("input", problem, f"give <input> {tensor.name}=FILE")
     try:
         shape = tuple(int(dim) for dim in tensor.shape if isinstance(dim, int))
+        if isinstance(tensor.value, int):
+            return np.full(shape, tensor.value, dtype)
         if categories:
             return np.array(categories, dtype)[random.integers(0, len(categories), shape)].reshape(shape)
         return _drawn(dtype, shape, random)
@@ -131,10 +134,17 @@ def read_array(path: Path, name: str) -> Array:
     Raises:
         UnusableValueError: there is no such file, or it does not hold one array.
     """
-    array = _read(lambda: np.load(path, allow_pickle=False), name, path)
+    array = _read(lambda: _loaded(path), name, path)
     if not isinstance(array, np.ndarray):
         raise _unusable(name, path, "holds several arrays", "save one array with numpy.save")
-    return array.astype(object) if array.dtype.kind == "U" else array  # the runtime takes text as Python objects
+    return array
+
+
+def _loaded(path: Path) -> Array:
+    with warnings.catch_warnings(action="ignore"):  # numpy advises to save again what Python 2 wrote
+        array: Array = np.load(path, allow_pickle=False)
+    is_text = isinstance(array, np.ndarray) and array.dtype.kind == "U"
+    return array.astype(object) if is_text else array  # the runtime takes text as Python objects
 
 
 def _read(read: Callable[[], Array], name: str, path: Path) -> Array:
@@ -142,11 +152,13 @@ def _read(read: Callable[[], Array], name: str, path: Path) -> Array:
         if path.exists() and not path.is_file():  # a pipe would be waited for
             raise _unusable(name, path, "is not a file", "give a .npy file or an image")
         return read()
+    except PipelineError:
+        raise
     except FileNotFoundError:
         raise _unusable(name, path, "no such file") from None
     except MemoryError:
         raise _unusable(name, path, "too large for memory", "give a smaller array") from None
-    except (OSError, ValueError, EOFError) as error:
+    except Exception as error:  # numpy takes the header for Python, so a broken one may raise anything
         if "Object arrays" in str(error):
             remedy = "text can be saved without them: numpy.save(FILE, array.astype('U'))"
             raise _unusable(name, path, "holds Python objects, which are code to run and not read", remedy) from error

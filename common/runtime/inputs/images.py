@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from common.graph import Tensor
+from common.graphs.graph import Tensor
 
 if TYPE_CHECKING:
     from PIL.Image import Image

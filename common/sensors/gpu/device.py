@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
 
-from common.errors import PipelineError
+from common.messages.errors import PipelineError
 from common.sensors.sensor import Clock, GaugeSensor, Sensor
 
 

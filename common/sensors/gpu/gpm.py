@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from types import ModuleType
 from typing import Any
 
-from common.errors import PipelineError
+from common.messages.errors import PipelineError
 from common.sensors.gpu.device import Device
 from common.sensors.sensor import SLOW_PERIOD_S, Sample
 

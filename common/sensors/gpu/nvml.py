@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from types import ModuleType
 
-from common.errors import PipelineError
+from common.messages.errors import PipelineError
 from common.sensors.gpu.device import Device
 from common.sensors.gpu.gpm import PCIE, gpm_sensor
 from common.sensors.gpu.state import pcie_sensors, state_sensors

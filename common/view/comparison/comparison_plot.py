@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from common.names import shorten
+from common.messages.names import shorten
 from common.view.comparison.comparison_tables import LOUD, change_text
 from common.view.node_labels import label_nodes, typed_sources
 from common.view.style import BLACK, BLUE, GREEN, GREY, PALE, VERMILLION, new_figure

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from html import escape
 from typing import TYPE_CHECKING, TypedDict, TypeVar
 
-from common.names import printable
+from common.messages.names import printable
 from common.view.html import bullet_list, page, section
 from common.view.tables import Table, TableColumn, escaped
 from common.view.text import MISSING, duration, percent, quantity, significant

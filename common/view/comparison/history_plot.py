@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.gridspec import GridSpec
 
-from common.names import printable, shorten
+from common.messages.names import printable, shorten
 from common.view.comparison.comparison_tables import LOUD, FigureRow, figure_text
 from common.view.comparison.history_tables import changed_levels, commit_text, commits_text, history_line
 from common.view.style import BLUE, GREY, ORANGE, VERMILLION, new_figure

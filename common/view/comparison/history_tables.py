@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from html import escape
 from typing import TYPE_CHECKING
 
-from common.names import listed, printable, shorten
+from common.messages.names import listed, printable, shorten
 from common.view.comparison.comparison_tables import (
     CHANGE,
     FIGURE,

@@ -7,7 +7,8 @@ import textwrap
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from common.view.plan.cases import (
+from common.messages.host_doubts import OTHER_HOST
+from common.view.plan.answer.cases import (
     CASES,
     RESTS_ON_HOST,
     SAME_KERNEL,
@@ -22,11 +23,11 @@ from common.view.plan.cases import (
     number,
     value_text,
 )
+from common.view.plan.answer.headline import headline, operator_types
+from common.view.plan.answer.launches import ASSUMED, is_per_phase, per_phase_last
+from common.view.plan.answer.uncertainty_text import deciding_lines, variance_line
 from common.view.plan.front_text import front_table
-from common.view.plan.headline import headline, operator_types
-from common.view.plan.launches import ASSUMED, is_per_phase, per_phase_last
 from common.view.plan.replicas_text import replica_report
-from common.view.plan.uncertainty_text import deciding_lines, variance_line
 from common.view.tables import Table, TableColumn, table_of_cells
 from common.view.text import MISSING, ROUNDING_US, WIDTH, duration, joules, percent, significant
 
@@ -125,7 +126,7 @@ ENGINES: Table[OffloadPlanRow] = Table(
     TableColumn("URAM", lambda row: _short(row["uram_count"])),
     TableColumn("DSP", lambda row: _short(row["dsp_count"])),
     TableColumn("chan.", lambda row: _short(row["memory_channel_count"])),
-    TableColumn("MHz", lambda row: f"{row['clock_mhz']:g}"),
+    TableColumn("MHz", lambda row: f"{row['clock_mhz']:.0f}"),
 )
 ON_HOST: TableColumn[OffloadPlanRow] = TableColumn("on host", lambda row: duration(row["host_latency_us"]))
 ON_CARD: TableColumn[OffloadPlanRow] = TableColumn("on card", lambda row: duration(row["kernel_latency_likely_us"]))
@@ -187,11 +188,13 @@ def answer_lines(tables: Tables) -> list[str]:
 
 
 def reasons(verdicts: Sequence[OffloadVerdictRow]) -> list[str]:
-    """Return every reason why a plan is not judged, and the remedy for a disturbed host."""
+    """Return every reason why a plan is not judged, and the remedies."""
     if not is_not_judged(verdicts):
         return []
-    remedy = ["rerun <op_latency> on an idle host"] if verdicts[0]["verdict"] == "not judged" else []
-    return [*verdicts[0]["doubts"], *remedy]
+    doubts = verdicts[0]["doubts"]
+    are_of_host = [doubt.startswith(OTHER_HOST) for doubt in doubts]
+    remedies = ["give <host_tables> or <host_scale>"] if any(are_of_host) else []
+    return [*doubts, *remedies, *([] if doubts and all(are_of_host) else ["rerun <op_latency> on an idle host"])]
 
 
 def decisions(tables: Tables) -> list[str]:

@@ -6,7 +6,7 @@ import textwrap
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from common.view.plan.launches import HARDWARE
+from common.view.plan.answer.launches import HARDWARE
 from common.view.tables import Table, TableColumn
 from common.view.text import MISSING, WIDTH, duration, significant
 

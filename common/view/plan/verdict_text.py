@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from common.view.plan.cases import (
+from common.view.plan.answer.cases import (
     CASES,
     SAME_KERNEL,
     Terms,
@@ -19,9 +19,9 @@ from common.view.plan.cases import (
     value_text,
     within,
 )
+from common.view.plan.answer.launches import HARDWARE, is_per_phase
+from common.view.plan.answer.uncertainty_text import OBJECTIVES, deciding_lines
 from common.view.plan.fpga_text import INTERVAL_ON_CARD, LABELS, ON_CARD, ON_HOST, operators, reasons
-from common.view.plan.launches import HARDWARE, is_per_phase
-from common.view.plan.uncertainty_text import OBJECTIVES, deciding_lines
 from common.view.tables import Table, TableColumn
 from common.view.text import duration, percent, significant
 

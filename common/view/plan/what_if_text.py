@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from common.view.plan.cases import probability, value_text
+from common.view.plan.answer.cases import probability, value_text
 from common.view.tables import Table, TableColumn
-from common.view.text import MISSING, duration, significant
+from common.view.text import MISSING, WIDTH, duration, significant
 
 if TYPE_CHECKING:
     from common.table_rows import WhatIfPlansRow
@@ -35,14 +36,25 @@ WHAT_IF: Table[WhatIfPlansRow] = Table(
 
 
 def tornado(rows: Sequence[WhatIfPlansRow]) -> dict[str, list[WhatIfPlansRow]]:
-    """Return the questions of each subject with the plan, by latency; the subject with the widest range is first."""
+    """Return the questions of each subject with the plan, by latency; the subject with the widest range is first.
+
+    Only those of :func:`of_another_host` are left out.
+    """
+    others = of_another_host(rows)
     plan = [row for row in rows if row["what_if_subject"] == PLAN]
-    subjects = dict.fromkeys(row["what_if_subject"] for row in rows if row["what_if_subject"] != PLAN)
+    asked = [row for row in rows if row["what_if_subject"] != PLAN and row["what_if_setting"] not in others]
+    subjects = dict.fromkeys(row["what_if_subject"] for row in asked)
     bars = {
-        subject: sorted([*plan, *(row for row in rows if row["what_if_subject"] == subject)], key=likely_us)
+        subject: sorted([*plan, *(row for row in asked if row["what_if_subject"] == subject)], key=likely_us)
         for subject in subjects
     }
     return dict(sorted(bars.items(), key=lambda bar: likely_us(bar[1][0]) - likely_us(bar[1][-1])))
+
+
+def of_another_host(rows: Sequence[WhatIfPlansRow]) -> list[str]:
+    """Return the boards that have a processor of their own, if the plan's has none: the times are not those of it."""
+    is_judged = any(row["is_judged"] for row in rows if row["what_if_subject"] == PLAN)
+    return [row["what_if_setting"] for row in rows if is_judged and not row["is_judged"]]
 
 
 def likely_us(row: WhatIfPlansRow) -> float:
@@ -60,4 +72,7 @@ def what_if_report(rows: Sequence[WhatIfPlansRow]) -> str:
         f"The {subject} changes one inference most: {duration(likely_us(best))} with {best['what_if_setting']}, "
         f"{duration(likely_us(worst))} with {worst['what_if_setting']}; {duration(likely_us(plan))} as planned"
     )
-    return f"{head}\n\n{WHAT_IF.text(rows)}"
+    others = of_another_host(rows)
+    left_out = [f"not judged, as the profiled host is not theirs: {', '.join(others)}"] if others else []
+    lines = [line for text in (head, *left_out) for line in textwrap.wrap(text, WIDTH)]
+    return "\n".join([*lines, "", WHAT_IF.text(rows)])

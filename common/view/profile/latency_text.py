@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, TypedDict
 
 from common.view.tables import Table, TableColumn, table_of_cells
-from common.view.text import duration, percent, quantity
+from common.view.text import WIDTH, duration, percent, quantity
 
 if TYPE_CHECKING:
     from common.table_rows import LatencySummaryDocument
@@ -51,7 +52,7 @@ def latency_report(summary: LatencySummaryDocument, nodes: Sequence[NodeLatencyR
     total_us = summary["p50_us"] or summary["mean_us"] or 0.0
     overhead = summary["profiling_overhead_fraction"] or 0.0
     lines = [
-        *doubts,
+        *(line for doubt in doubts for line in textwrap.wrap(doubt, WIDTH)),
         f"latency of {summary['sample_count']} unprofiled runs at {summary['threads']} threads, {summary['provider']}",
         _steady_line(summary),
         FIGURES.text(_figures(summary)),

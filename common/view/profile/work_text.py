@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from common.names import printable
-from common.operators import MACHINE_LEARNING, MICROSOFT, ONNX
+from common.graphs.operators import MACHINE_LEARNING, MICROSOFT, ONNX
+from common.messages.names import printable
 from common.view.tables import Table, TableColumn, table_of_cells
 from common.view.text import percent, quantity
 

@@ -9,7 +9,7 @@ from html import escape
 from itertools import groupby
 from typing import TYPE_CHECKING
 
-from common.names import shorten
+from common.messages.names import shorten
 from common.view.groups import main_bound
 from common.view.text import duration, percent, quantity
 

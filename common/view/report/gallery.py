@@ -17,18 +17,19 @@ from common.view.design.nest_plot import draw_design_nest
 from common.view.findings import Findings
 from common.view.frames import frame_of
 from common.view.groups import TimedRow, leading_gap
-from common.view.load.curve_plot import draw_load_curve
-from common.view.load.endurance_plot import draw_endurance
-from common.view.load.fleet_plot import draw_fleet
-from common.view.load.interference_plot import draw_interference
-from common.view.load.load_plot import draw_load
-from common.view.plan.cases import is_not_judged
-from common.view.plan.front_plot import draw_front
-from common.view.plan.headline import headline
-from common.view.plan.offload_plot import draw_offload
-from common.view.plan.resource_plot import draw_resources
-from common.view.plan.timeline_plot import draw_timeline
-from common.view.plan.what_if_plot import draw_what_if
+from common.view.load.pictures.curve_plot import draw_load_curve
+from common.view.load.pictures.endurance_plot import draw_endurance
+from common.view.load.pictures.fleet_plot import draw_fleet
+from common.view.load.pictures.interference_plot import draw_interference
+from common.view.load.pictures.load_plot import draw_load
+from common.view.plan.answer.cases import is_not_judged
+from common.view.plan.answer.headline import headline
+from common.view.plan.pictures.formats_plot import draw_formats
+from common.view.plan.pictures.front_plot import draw_front
+from common.view.plan.pictures.offload_plot import draw_offload
+from common.view.plan.pictures.resource_plot import draw_resources
+from common.view.plan.pictures.timeline_plot import draw_timeline
+from common.view.plan.pictures.what_if_plot import draw_what_if
 from common.view.profile.energy_plot import draw_energy
 from common.view.profile.latency_plot import draw_latency
 from common.view.profile.schedule_plot import draw_schedule
@@ -78,6 +79,7 @@ def draw_plans(tables: Tables, plain: Callable[[str], str]) -> dict[str, Figure 
         figures["front"] = draw_front(front, warning)
     if asked := tables.get("what_if_plans"):
         figures["what_if"] = draw_what_if(asked, warning)
+        figures["formats"] = draw_formats(asked, tables.get("format_precision", ()), warning)
     if intervals := tables.get("offload_schedule"):
         figures["timeline"] = draw_timeline(frame_of(intervals), verdicts, warning)
     if resources := tables.get("board_resources"):

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from common.view.findings import Findings
 from common.view.groups import by_op_type, leading_gap
 from common.view.html import bullet_list
-from common.view.plan.cases import judgement
+from common.view.plan.answer.cases import judgement
 from common.view.plan.verdict_text import outlook
 from common.view.profile.latency_text import percentiles
 from common.view.report.warnings_text import by_effect

@@ -15,7 +15,7 @@ from common.view.findings import Findings
 from common.view.html import bullet_list, figure, page, section
 from common.view.load.html_tables import load_section
 from common.view.node_labels import modules_of
-from common.view.plan.cases import is_not_judged
+from common.view.plan.answer.cases import is_not_judged
 from common.view.plan.replicas_text import PLACES, PLANS, RATES_BY_DIVISION
 from common.view.plan.what_if_text import WHAT_IF
 from common.view.report.blocks import block_graph, blocks_of
@@ -47,6 +47,7 @@ CAPTIONS = {
     "timeline": "One inference before and after offloading, lane by lane",
     "front": "Plans for latency, throughput and energy",
     "what_if": "How far one inference moves with each clock, link, number format and board",
+    "formats": "What the plan gains in each number format, and how often its outputs agree with float",
     "resources": "Resources of the board that the plan uses",
     "load": "A load test: requests that wait, sizes of batches, padding",
     "load_curve": "Latency against the rate, measured and predicted, and every run of the search",

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 from common.view.html import bullet_list
 from common.view.marks import Marks
-from common.view.plan.cases import CASES, RESTS_ON_HOST, SAME, SAME_KERNEL, doubts_of, is_not_judged, value_text
+from common.view.plan.answer.cases import CASES, RESTS_ON_HOST, SAME, SAME_KERNEL, doubts_of, is_not_judged, value_text
+from common.view.plan.answer.launches import ASSUMED, is_per_phase, per_phase_last
+from common.view.plan.answer.uncertainty_text import UNCERTAINTY, noticed
 from common.view.plan.fpga_text import ENERGY_GAIN, INTERVAL_ON_CARD, LATENCY_GAIN, ON_CARD, ON_HOST, term_name
-from common.view.plan.launches import ASSUMED, is_per_phase, per_phase_last
-from common.view.plan.uncertainty_text import UNCERTAINTY, noticed
 from common.view.plan.verdict_text import verdict_columns
 from common.view.tables import Table, TableColumn, rows_left_out
 from common.view.text import MISSING, duration, joules, percent, quantity

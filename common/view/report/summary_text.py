@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from common.view.design.text_tables import verdict_lines
 from common.view.findings import Findings
 from common.view.groups import OperatorTypeTotals, by_op_type, leading_gap
-from common.view.plan.headline import headline
+from common.view.plan.answer.headline import headline
 from common.view.plan.verdict_text import offload_lines, outlook
 from common.view.profile.latency_text import percentiles, profiling_text
 from common.view.report.warnings_text import MOST_IN_SUMMARY, by_effect, first_warnings, sorted_warnings

@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from typing import TYPE_CHECKING
 
-from common.host_doubts import EXPECTED_GAP_SHARE, NOT_JUDGED
-from common.note_kinds import ENDANGERED, first_of_each, kind_of, usual_kind
+from common.messages.host_doubts import EXPECTED_GAP_SHARE, NOT_JUDGED
+from common.messages.note_kinds import ENDANGERED, first_of_each, kind_of, usual_kind
 from common.view.findings import Findings
 from common.view.groups import gap_share, leading_gap
 from common.view.node_labels import with_labels

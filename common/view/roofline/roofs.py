@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 from matplotlib.axes import Axes
 from matplotlib.text import Annotation
 
-from common.number_formats import INT8, MEASURED_PEAKS
+from common.graphs.number_formats import INT8, MEASURED_PEAKS
 from common.view.placing import Point
 from common.view.style import BLACK, BLUE, GREY, VERMILLION, on_screen
 from common.view.text import quantity
@@ -24,8 +24,10 @@ SLOPES = {"memory": "memory_bytes_per_s", "cache": "cache_bytes_per_s"}
 ROOF_STEPS = 120  # closer together than a label is wide
 LABEL_POINTS, LABEL_HEIGHT_PX = 7.5, 13.0
 COLUMN_SHARE = 0.27  # of the width: what the label of a peak takes, when the next is beside it
-ALONG = (0.62, 0.3, 0.46, 0.78, 0.16)  # where on its line the label of a slope may be
-SLOPE_LABEL_PX, CLEAR_PX = 120.0, 26.0  # length of such a label, and how far it keeps from marks and other labels
+ALONG = (0.62, 0.3, 0.46, 0.78, 0.16, 0.7, 0.38, 0.54, 0.86, 0.23)  # where on its line the label of a slope may be
+LETTER_PX, CLEAR_PX = 6.6, 26.0  # of such a label's length, and how far it keeps from marks and other labels
+ABOVE, BENEATH = 1, -1  # the line that a label belongs to
+LABEL_STEPS = 12  # points along a label that keep clear
 LABEL_LAYER = 5  # above the marks
 BEHIND = {"facecolor": "white", "edgecolor": "none", "alpha": 0.85, "pad": 0.8}
 
@@ -109,7 +111,7 @@ def draw_roofs(axes: Axes, roof: Roof, marks: Sequence[Point] = ()) -> None:
         axes.plot([left, top / slope.rate], [left * slope.rate, top], color=BLUE, **_style(slope))
     _draw_judging(axes, roof)
     _label_peaks(axes, roof.peaks)
-    taken = on_screen(axes, marks)
+    taken = [*on_screen(axes, marks), *peak_labels_on_screen(axes)]
     for rank, slope in enumerate(sorted(roof.slopes, key=lambda line: (not line.judges, line.rate))):
         turn = rank % len(ALONG)  # parallels are close: each begins elsewhere
         is_lowest = slope.rate == min(line.rate for line in roof.slopes)
@@ -163,21 +165,29 @@ def _label_slope(
     low = log10(max(axes.get_xlim()[0], axes.get_ylim()[0] / slope.rate))
     high = log10(top / slope.rate)
     (x0, y0), (x1, y1) = axes.transData.transform([(10**x, 10**x * slope.rate) for x in (low, high)])
+    length_px = max(hypot(x1 - x0, y1 - y0), 1.0)
+    reach = LETTER_PX * len(slope.text) / length_px  # of the label, as a share of the line
 
-    def covered(share: float) -> list[Point]:
-        reach = SLOPE_LABEL_PX / max(hypot(x1 - x0, y1 - y0), 1.0) / 2
-        shares = [share + reach * step / 3 for step in range(-3, 4)]
-        return [(float(x0 + each * (x1 - x0)), float(y0 + each * (y1 - y0))) for each in shares]
+    def covered(place: tuple[float, int]) -> list[Point]:
+        share, side = place
+        shares = [share + reach * (step / LABEL_STEPS - 0.5) for step in range(LABEL_STEPS + 1)]
+        across = side * LABEL_HEIGHT_PX / 2 / length_px
+        right, up = across * (y0 - y1), across * (x1 - x0)
+        return [(float(x0 + each * (x1 - x0) + right), float(y0 + each * (y1 - y0) + up)) for each in shares]
 
-    def room(share: float) -> float:
-        distances = (hypot(x - a, y - b) for x, y in covered(share) for a, b in taken)
-        return min(CLEAR_PX, min(distances, default=CLEAR_PX))
+    def room(place: tuple[float, int]) -> float:
+        share = place[0]
+        ends_px = (min(share, 1 - share) - reach / 2) * length_px  # below 0 where it leaves the line
+        distances = (hypot(x - a, y - b) for x, y in covered(place) for a, b in taken)
+        return min(CLEAR_PX, ends_px + CLEAR_PX, *distances)
 
-    best = max(along, key=room)
-    at = 10 ** (low + best * (high - low))
+    # The lowest line may be close to the next, so its label goes beneath it. It is the line of one thread or, on a busy
+    # host, the judging one.
+    sides = (BENEATH, ABOVE) if is_lowest else (ABOVE,) if slope.judges else (ABOVE, BENEATH)
+    best = max(((share, side) for side in sides for share in along), key=room)
+    at = 10 ** (low + best[0] * (high - low))
     turn: dict[str, Any] = {"rotation": degrees(atan2(y1 - y0, x1 - x0)), "rotation_mode": "anchor"}
-    # The memory bandwidth of one thread is the lowest line and may be close to the next: its label goes beneath it.
-    side: dict[str, Any] = {"va": "top"} if slope.is_one_thread and is_lowest else {}
+    side: dict[str, Any] = {"va": "top"} if best[1] == BENEATH else {}
     offset = (3, -4) if side else (-2, 3)
     axes.annotate(slope.text, (at, at * slope.rate), offset, ha="center", **side, **turn, **_lettering(slope, BLUE))
     return covered(best)

@@ -6,7 +6,7 @@ import textwrap
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from common.names import printable
+from common.messages.names import printable
 from common.view.marks import Marks
 from common.view.tables import Table, TableColumn, rows_left_out
 from common.view.text import MISSING, WIDTH, duration, percent, significant

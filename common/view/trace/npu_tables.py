@@ -8,7 +8,7 @@ from functools import partial
 from html import escape
 from typing import TYPE_CHECKING, Any
 
-from common.names import printable, shorten
+from common.messages.names import printable, shorten
 from common.view.html import bullet_list, page, section
 from common.view.tables import Table, TableColumn, table_of_cells
 from common.view.text import MISSING, WIDTH, percent, quantity, significant

@@ -7,15 +7,15 @@ from typing import Any
 
 import pytest
 
-from common.configuration import TRUST, Constant, Section
-from common.errors import ConfigurationError, UnusableValueError
+from common.files.configuration import TRUST, Constant, Section
+from common.files.yaml_file import load_yaml
 from common.fpga.device.board import Board, BoardCeilings, Memory, peak_flop_per_s
 from common.fpga.device.board_files import load_board, load_ceilings, read_board, read_ceilings
 from common.fpga.device.resources import Resources
 from common.fpga.planning.request import read_assumptions
+from common.graphs.number_formats import PRECISION_BITS
 from common.intervals import ThreePoint, combine
-from common.number_formats import PRECISION_BITS
-from common.yaml_file import load_yaml
+from common.messages.errors import ConfigurationError, UnusableValueError
 from tests.support.configurations import with_value
 from tests.support.paths import CONFIGS
 

@@ -167,6 +167,7 @@ def macs(call):
     return sum(prod(product[name] for name in names) for product in call.get("products", []))
 
 
+@pytest.mark.slow
 def test_products_are_those_of_the_layers_in_one_of_two_orientations(handed):
     calls = document(handed, "K1.json")["calls"]
     for call in calls:

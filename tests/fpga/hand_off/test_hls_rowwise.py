@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from common.fpga.kernels.dataflow.operators import FOLDS
-from common.operators import POOLS
+from common.graphs.operators import POOLS
 from tests.support.hls import (
     BITS,
     PRODUCT,

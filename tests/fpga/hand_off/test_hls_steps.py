@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from common.fpga.kernels.dataflow.operators import FOLDS, GELU_FLOPS, NORMALIZERS, STREAMED
-from common.operators import ADDITIONS, POINTWISE, POOLS
+from common.graphs.operators import ADDITIONS, POINTWISE, POOLS
 from tests.support.hls import (
     BITS,
     INVERSE,

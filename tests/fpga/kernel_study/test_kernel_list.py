@@ -15,8 +15,8 @@ import pytest
 import yaml
 
 from common.cli import ROOT
-from common.configuration import Section
-from common.errors import ConfigurationError
+from common.files.configuration import Section
+from common.files.yaml_file import load_yaml
 from common.fpga.__main__ import PROGRAM, main
 from common.fpga.device.board import BoardCeilings
 from common.fpga.device.board_files import load_ceilings
@@ -30,8 +30,8 @@ from common.fpga.kernel_study.kernel_list import (
     stated_rows,
 )
 from common.intervals import ThreePoint
-from common.view.plan.kernel_roofline_plot import draw_kernels
-from common.yaml_file import load_yaml
+from common.messages.errors import ConfigurationError
+from common.view.plan.pictures.kernel_roofline_plot import draw_kernels
 from models.transformers.vision_encoder import build_vision_encoder
 from tests.support.command_lines import run_program
 from tests.support.configurations import with_value

@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 
 from common.cli import ROOT
-from common.cli.wording import flag
-from common.errors import CommandLineError, PipelineError
+from common.cli.texts.wording import flag
 from common.fpga.__main__ import PROGRAM, example, main
 from common.fpga.device.resources import RESOURCE_NAMES
 from common.fpga.kernel_study.quantities import KERNELS
+from common.messages.errors import CommandLineError, PipelineError
 from tests.support.command_lines import run_program
 
 GEMV = "gemv --board u280 --rows 4096 --cols 4096 --dtype fp64 --channels 16 --clock-mhz 333"

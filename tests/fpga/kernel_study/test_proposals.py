@@ -6,10 +6,10 @@ from itertools import product
 
 import pytest
 
-from common.errors import UnusableValueError
 from common.fpga.coefficients import load_models
 from common.fpga.device.board_files import load_board
 from common.fpga.kernel_study.one_kernel import estimate_kernel, kernel_request
+from common.messages.errors import UnusableValueError
 from tests.support.paths import CONFIGS
 
 BOARDS = ("kv260", "u200", "u250", "u280", "u50", "u55c", "ultra96", "v80", "vck190", "zcu102", "zcu104")

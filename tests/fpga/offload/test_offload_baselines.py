@@ -161,7 +161,7 @@ def test_a_group_that_waits_for_itself_is_no_option():
     assert names == ["one@E", "two@E", "two@F", "three@F", "pair@E"]
 
 
-def test_forks_are_immediate_dominators():
+def test_forks_are_dominators_and_items_whose_readers_do_not_meet_again_before_the_join():
     for seed in range(40):
         chance, size = random.Random(seed), 25
         sources = {
@@ -171,12 +171,14 @@ def test_forks_are_immediate_dominators():
         given = problem([1] * size, [flow(f"t{i}", None if i < 0 else i, to) for i, to in readers.items()], [], [])
         graph = nx.DiGraph([(source, item) for item, found in sources.items() for source in found])
         dominators = nx.immediate_dominators(graph, -1)
-        found = {
-            join: (-1 if fork is None else fork, between) for fork, join, between in between_forks(given, Wiring(given))
-        }
-        expected = {}
-        for join in range(size):
-            between = (nx.ancestors(graph, join) & nx.descendants(graph, dominators[join])) - {-1}
-            if len(sources[join]) > 1 and between:
-                expected[join] = (dominators[join], between)
-        assert found == expected
+        graph.add_edges_from((item, size) for item in range(size) if not readers[item])
+        closes = nx.immediate_dominators(graph.reverse(), size)
+        expected = set()
+        for join in (item for item in range(size) if len(sources[item]) > 1):
+            inside = {*nx.ancestors(graph, join)} & {*nx.descendants(graph, dominators[join])}
+            open_forks = [fork for fork in inside if len(readers[fork]) > 1 and closes[fork] >= join]
+            for fork in (dominators[join], *open_forks):
+                if between := inside & nx.descendants(graph, fork):
+                    expected.add((fork, join, frozenset(between)))
+        pairs = between_forks(given, Wiring(given))
+        assert {(-1 if fork is None else fork, join, frozenset(between)) for fork, join, between in pairs} == expected

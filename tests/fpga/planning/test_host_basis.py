@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from common.errors import UnusableValueError
 from common.fpga.device.board_files import load_board
 from common.fpga.planning.host_basis import HostBasis, HostScale, host_basis, read_host_scale
 from common.intervals import ThreePoint
+from common.messages.errors import UnusableValueError
 
 BOARDS = Path(__file__).resolve().parents[3] / "configs" / "boards"
 XEON = "Intel(R) Xeon(R) Processor"

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from common.artifacts.catalogue import ARTIFACTS
-from common.errors import UnusableValueError
 from common.fpga.coefficients import load_models
 from common.fpga.device.board_files import load_board
 from common.fpga.offload.baselines import Thresholds
@@ -24,6 +23,7 @@ from common.fpga.planning.plan_rows import candidate_rows, kernel_rows, share
 from common.fpga.planning.request import Request
 from common.fpga.speedup import draws
 from common.intervals import ThreePoint
+from common.messages.errors import UnusableValueError
 from tests.support.fpga_tables import Executed, Model, upstream_rows
 from tests.support.paths import ROOT
 

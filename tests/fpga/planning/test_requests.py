@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from common.configuration import Section
-from common.errors import ConfigurationError, UnusableValueError
+from common.files.configuration import Section
 from common.fpga.device.board_files import load_board
 from common.fpga.offload.baselines import GroupClass, Thresholds, rule_criteria
 from common.fpga.offload.effort import Effort, Endless
 from common.fpga.planning.request import Request, plan_requests, read_assumptions, require_speedup, what_if_request
+from common.messages.errors import ConfigurationError, UnusableValueError
 from tests.support.paths import ROOT
 
 BOARDS = ROOT / "configs" / "boards"

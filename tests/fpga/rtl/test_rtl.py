@@ -9,14 +9,14 @@ import numpy as np
 import pytest
 
 from benchmarks import systolic_fit
-from common.configuration import Section
-from common.errors import PipelineError
+from common.files.configuration import Section
 from common.fpga.kernels.systolic.array import fold_cycles
 from common.fpga.kernels.systolic.array_resources import read_systolic
 from common.fpga.rtl import programs
 from common.fpga.rtl.generate import FORMATS, Design
 from common.fpga.rtl.simulate import ArrayProduct, simulate
 from common.fpga.rtl.synthesize import Cells, synthesize, synthesize_by_block
+from common.messages.errors import PipelineError
 
 needs_verilator = pytest.mark.skipif(not programs.is_there("verilator"), reason="no verilator: make rtl-tools")
 needs_yosys = pytest.mark.skipif(not programs.is_there("yosys"), reason="no yosys: make rtl-tools")

@@ -65,3 +65,18 @@ def test_two_engines_of_one_family_are_alike_only_as_far_as_the_family_goes():
     one, other = (draws.kernel_us({"array": 0.25, name: 0.75}, "clock", wide, EXACT) for name in ("one", "other"))
     assert np.corrcoef(np.log(one), np.log(other))[0, 1] == pytest.approx(0.25, abs=0.05)
     assert np.quantile(one, 0.95) == pytest.approx(30.0, rel=0.1)
+
+
+def test_a_clock_that_is_nearly_known_leaves_the_kernels_of_two_families_apart():
+    """Of an interval of 3 the clock makes 10 %, so each family's own efficiency makes nearly all of its variance."""
+    draws, wide = Draws(["array", "rows", "clock"]), ThreePoint(30.0, 10.0, 3.0)
+    nearly = ThreePoint(270.0, 300.0, 303.0)
+    clocked = [draws.kernel_us({family: 1.0}, "clock", wide, nearly) for family in ("array", "rows")]
+    assert abs(np.corrcoef(*map(np.log, clocked))[0, 1]) < 0.1
+
+
+def test_a_term_that_is_zero_in_one_case_is_drawn_by_its_own_ranks():
+    draws, estimate = Draws(["a", "b"]), ThreePoint(5.0, 3.0, 0.0)
+    one, other = (draws.of(term, estimate) for term in "ab")
+    assert (one == draws.between("a", estimate)).all()
+    assert abs(np.corrcoef(one, other)[0, 1]) < 0.05

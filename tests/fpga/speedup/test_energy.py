@@ -6,13 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from common.configuration import Section
-from common.errors import ConfigurationError, PipelineError
+from common.files.configuration import Section
+from common.files.yaml_file import load_yaml
 from common.fpga.device.board_files import load_board
 from common.fpga.speedup.energy import kernel_dynamic_uj, kernel_energy_uj, kernel_power_w, read_card_energy
 from common.fpga.speedup.totals import Card, CardWork
 from common.intervals import ThreePoint
-from common.yaml_file import load_yaml
+from common.messages.errors import ConfigurationError, PipelineError
 from tests.support.paths import ROOT
 
 PATH = ROOT / "configs" / "card_energy.yaml"

@@ -78,3 +78,9 @@ def test_a_gain_that_is_certain_has_no_terms_that_matter():
     found = odds_of(ALONE, np.full(1, 50.0), draws, ["idle"])
     assert (found.quantiles, found.pays_probability) == ((2.0,) * 5, 1.0)
     assert [(term.variance_share, term.value) for term in found.terms] == [(0.0, 0.0)]
+
+
+def test_a_gain_of_exactly_one_does_not_pay_whatever_is_known():
+    draws = Draws(["idle"])
+    found = odds_of(ALONE, ALONE, draws, draws.ranks)
+    assert (found.pays_probability, found.terms[0].pays_probability, found.terms[0].value) == (0, 0, 0)

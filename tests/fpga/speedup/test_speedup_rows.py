@@ -353,6 +353,8 @@ def test_the_probability_decides_and_not_the_extreme_cases(probability, word):
     (verdict,) = verdicts(rows, known, JudgedHost())
     assert (verdict["objective"], verdict["verdict"], verdict["likely"]) == ("throughput", word, 2)
     assert verdict["pays_probability"] == probability
+    quantiles = [verdict[f"speedup_p{share}_factor"] for share in (5, 25, 50, 75, 95)]
+    assert quantiles == ([None] * 5 if probability is None else [*known["throughput"].quantiles])
     assert (verdict["pessimistic"], verdict["optimistic"], verdict["is_judged"]) == (0.1, 30, True)
 
 

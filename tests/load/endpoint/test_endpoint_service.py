@@ -5,14 +5,15 @@ import threading
 
 import pytest
 
-from common.errors import PipelineError, UnusableValueError
 from common.load.endpoint.address import Address, address_of
+from common.load.endpoint.by_grpc import GrpcCaller
 from common.load.endpoint.by_http import HttpCaller
 from common.load.endpoint.endpoint_model import endpoint_model
 from common.load.endpoint.endpoint_service import EndpointService, connect, described
 from common.load.endpoint.tensors import TensorForm, metadata_of
 from common.load.requests.load_record import Batch
-from tests.support.endpoints import METADATA, good, scripted
+from common.messages.errors import PipelineError, UnusableValueError
+from tests.support.endpoints import CERTIFICATE, METADATA, good, scripted
 
 
 def caller_of(url, *, is_binary=False, token=""):
@@ -152,6 +153,25 @@ def test_an_endpoint_that_is_absent():
         pass
     with pytest.raises(PipelineError, match=r"no answer \(Connection refused\); is a server with KServe's v2"):
         described(Address("http", "127.0.0.1", 1), "double", caller_of(endpoint.url))
+
+
+def test_an_encrypted_endpoint_is_called_where_its_certificate_is_trusted(monkeypatch):
+    with scripted(certificate=CERTIFICATE) as endpoint:
+        address = address_of(endpoint.url, None)
+        with pytest.raises(PipelineError, match=r"not trusted \(self-signed certificate\); set SSL_CERT_FILE"):
+            described(address, "double", HttpCaller(address, "double", "", 30.0, is_binary=False))
+        monkeypatch.setenv("SSL_CERT_FILE", str(CERTIFICATE))
+        metadata, _ = described(address, "double", HttpCaller(address, "double", "", 30.0, is_binary=False))
+        assert metadata.name == "double"
+
+
+@pytest.mark.slow  # make test-slow installs the package
+def test_an_encrypted_endpoint_by_grpc_has_a_certificate_that_is_not_trusted():
+    pytest.importorskip("tritonclient.grpc", reason="the packages of requirements-endpoint.txt are not installed")
+    with scripted(certificate=CERTIFICATE) as endpoint:
+        address = address_of(endpoint.url.replace("https", "grpcs"), None)
+        with pytest.raises(PipelineError, match=r"not trusted; set GRPC_DEFAULT_SSL_ROOTS_FILE_PATH"):
+            described(address, "double", GrpcCaller(address, "double", "", 30.0))
 
 
 def test_sizes_of_free_axes_are_given_by_input_and_axis():

@@ -6,7 +6,6 @@ import struct
 import numpy as np
 import pytest
 
-from common.errors import PipelineError
 from common.load.endpoint.by_http import answers_of, binary_request, json_request
 from common.load.endpoint.tensors import (
     AnsweredTensor,
@@ -18,6 +17,7 @@ from common.load.endpoint.tensors import (
     raw_bytes,
     require_answers,
 )
+from common.messages.errors import PipelineError
 
 IMAGE, NAMES = TensorForm("image", "FP32", (2, 2)), TensorForm("names", "BYTES", (2, 1))
 ROWS = [np.array([1.5, -2], np.float32), np.array([0, 0.25], np.float32)]
@@ -97,6 +97,10 @@ def test_an_answer_as_text_may_be_nested():
         (b'{"outputs": 7}', r"no outputs \(TypeError\)"),
         (b'{"outputs": [{"name": "y", "datatype": "FP32", "shape": ["x"], "data": []}]}', r"no outputs \(ValueError\)"),
         (b'{"outputs": [{"name": "y", "datatype": "FP32", "shape": [1]}]}', r"no outputs \(KeyError\)"),
+        (
+            b'{"outputs": [{"name": "y", "datatype": "FP32", "shape": [1e999], "data": []}]}',
+            r"no outputs \(OverflowError\)",
+        ),
     ],
 )
 def test_what_is_no_answer(body, problem):
@@ -125,7 +129,13 @@ def test_an_answer_that_is_not_of_the_request(name, answer, problem):
 
 
 @pytest.mark.parametrize(
-    "fields", [{}, {"name": "m", "inputs": 3, "outputs": []}, {"name": "m", "inputs": [{"name": "x"}], "outputs": []}]
+    "fields",
+    [
+        {},
+        {"name": "m", "inputs": 3, "outputs": []},
+        {"name": "m", "inputs": [{"name": "x"}], "outputs": []},
+        {"name": "m", "inputs": [{"name": "x", "datatype": "FP32", "shape": [float("inf")]}], "outputs": []},
+    ],
 )
 def test_what_is_no_metadata(fields):
     with pytest.raises(PipelineError, match="malformed answer: no metadata of a model"):

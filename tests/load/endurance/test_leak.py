@@ -76,7 +76,7 @@ import json, sys
 from pathlib import Path
 import numpy as np
 from common.load.endurance.leak import memory_slope
-from common.runtime.session import SessionSettings, create_session
+from common.runtime.sessions.session import SessionSettings, create_session
 from models.small.tiny import build_tiny_mlp
 
 session = create_session(build_tiny_mlp().SerializeToString(), SessionSettings(1))

@@ -10,12 +10,12 @@ from contextlib import contextmanager
 import numpy as np
 import pytest
 
-from common.errors import PipelineError
 from common.load.generator import wall_clock as clocked
 from common.load.generator.wall_clock import ServedStream, serve, serve_together
 from common.load.requests.batching import BatchPolicy
 from common.load.requests.schedules import Arrivals, constant, poisson
 from common.load.requests.sources import ClosedLoop, OpenLoop
+from common.messages.errors import PipelineError
 
 MS = 1_000_000
 

@@ -6,11 +6,11 @@ from statistics import NormalDist
 import numpy as np
 import pytest
 
-from common.errors import UnusableValueError
 from common.load.generator.virtual_clock import simulate
 from common.load.requests.batching import BatchPolicy
 from common.load.requests.demand import Demand, padded_length
 from common.load.requests.lengths import Lengths
+from common.messages.errors import UnusableValueError
 
 COUNT = 100_000
 

@@ -5,10 +5,10 @@ import math
 import numpy as np
 import pytest
 
-from common.errors import UnusableValueError
 from common.load.requests.demand import BURSTY, CONSTANT, POISSON, Demand
 from common.load.requests.rate_profile import RateProfile, RateStep
 from common.load.requests.schedules import constant, poisson, profiled
+from common.messages.errors import UnusableValueError
 
 RAMPED = RateProfile.of([(10, 20, 20), (10, 20, 80), (5, 0, 0), (10, 80, 80)])  # 200, 500, 0 and 800 requests
 

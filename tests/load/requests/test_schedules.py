@@ -6,8 +6,8 @@ import math
 import numpy as np
 import pytest
 
-from common.errors import PipelineError, UnusableValueError
 from common.load.requests.schedules import Bursts, bursty, constant, poisson, replay
+from common.messages.errors import PipelineError, UnusableValueError
 
 
 def test_constant_arrivals_start_at_zero_and_keep_their_distance():

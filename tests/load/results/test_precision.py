@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 
-from common.errors import UnusableValueError
 from common.latency.statistics import figures
 from common.load.generator.virtual_clock import simulate
 from common.load.requests.batching import BatchPolicy
@@ -11,6 +10,7 @@ from common.load.requests.schedules import poisson
 from common.load.requests.sources import OpenLoop
 from common.load.results.load_figures import LoadTest, is_precise, steady, summary
 from common.load.results.precision import Precision
+from common.messages.errors import UnusableValueError
 
 MS = 1_000_000
 

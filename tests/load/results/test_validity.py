@@ -118,6 +118,29 @@ def test_a_delay_counts_for_those_that_queue_behind_it():
     assert undelayed_us(rested).tolist() == rested.waited_us.tolist()[:1] * 4
 
 
+def test_a_late_batch_begins_no_sooner_than_its_newest_request():
+    """The generator sleeps from 0 to 30 ms and then takes three requests, of 0, 10 and 20 ms, into a call of 1 ms."""
+    log = Log()
+    requests = [log.add(intended_ns, 0, 30 * MS) for intended_ns in (0, 10 * MS, 20 * MS)]
+    log.end(log.form(requests, 3, 0, 0, 0, 30 * MS), 30 * MS, 31 * MS)
+    record = log.finished(0.0, 40 * MS, (), is_interrupted=False)
+    assert undelayed_us(record).tolist() == [21_000, 11_000, 1_000]
+
+
+@pytest.mark.parametrize("workers", [1, 3])
+@pytest.mark.parametrize("seed", range(5))
+def test_a_latency_without_delays_holds_its_own_call(workers, seed):
+    """Whatever is held up, no request is answered before it came, nor later than it was."""
+    random = np.random.default_rng(seed)
+    service = lambda batch, now_ns: MS  # noqa: E731
+    policy = BatchPolicy(most=4, wait_ns=2 * MS)
+    record = simulate(OpenLoop(poisson(1500 * workers, 1, seed)), service, policy, workers=workers)
+    ready_ns = record.batches.ready_ns - random.choice([0, 0, 0, 3 * MS], len(record.batches.sizes))
+    undelayed = undelayed_us(replace(record, batches=replace(record.batches, ready_ns=ready_ns)))
+    assert (undelayed >= MS / 1e3).all()
+    assert (undelayed <= record.waited_us).all()
+
+
 @pytest.mark.parametrize("workers", [1, 3])
 def test_without_delays_nothing_changes(workers):
     arrivals = poisson(900 * workers, 1, 2)

@@ -1,11 +1,13 @@
 """Predictions from measured times of batches, against closed forms and against each other."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from common.load.generator.virtual_clock import simulate
+from common.load.requests.load_record import FAILED
 from common.load.search.batch_times import (
     capacity_hz,
     every_size,
@@ -37,6 +39,18 @@ def test_each_size_is_measured_on_full_batches(workers):
     assert {size: len(own) for size, own in times.items()} == {1: 99 * workers, 3: 32 * workers, 4: 24 * workers}
     assert {size: {*own.tolist()} for size, own in times.items()} == {size: {size / 1000} for size in (1, 3, 4)}
     assert {*sizes} == {1, 3, 4}
+
+
+@pytest.mark.parametrize(("failing", "taken_s"), [(3, {0.010}), (1, {0.001})])
+def test_calls_that_fail_are_not_timed_unless_all_do(failing, taken_s):
+    """Each third call, or each, fails after a tenth of the time."""
+
+    def load(source, policy):
+        record = simulate(source, lambda batch, _: 10**6 if batch.index % failing == 0 else 10**7, policy)
+        outcomes = np.where(record.batch_indices % failing == 0, FAILED, record.outcomes)
+        return replace(record, outcomes=outcomes)
+
+    assert {*measure_times(load, 1, [1], 0.1)[1].tolist()} == taken_s
 
 
 def test_sizes_between_measured_ones_lie_on_the_line():

@@ -2,10 +2,10 @@
 
 import pytest
 
-from common.errors import UnusableValueError
 from common.load.service import concurrency
 from common.load.service.concurrency import Concurrency, every_concurrency
-from common.runtime.session import SessionSettings
+from common.messages.errors import UnusableValueError
+from common.runtime.sessions.session import SessionSettings
 
 
 @pytest.fixture(autouse=True)

@@ -14,7 +14,6 @@ import numpy as np
 import onnx
 import pytest
 
-from common.errors import PipelineError
 from common.load.generator.wall_clock import serve
 from common.load.requests.batching import BatchPolicy
 from common.load.requests.load_record import Batch
@@ -23,10 +22,11 @@ from common.load.service import hosts
 from common.load.service.concurrency import Concurrency
 from common.load.service.hosts import open_service
 from common.load.service.sessions import ServicePlan, SessionService, warm_up
-from common.runtime.limits import limited_runs
-from common.runtime.session import SessionSettings
-from common.runtime.thread_pools import ThreadPools
-from common.runtime.threads import available_processors
+from common.messages.errors import PipelineError
+from common.runtime.sessions.limits import limited_runs
+from common.runtime.sessions.session import SessionSettings
+from common.runtime.sessions.thread_pools import ThreadPools
+from common.runtime.sessions.threads import available_processors
 from models.__main__ import BUILDERS
 from tests.support.endless_models import endless_loop
 from tests.support.paths import ROOT
@@ -85,8 +85,8 @@ def test_the_time_limit_ends_a_run_in_another_process(tmp_path):
 # A process in whose runs a node hears of no end.
 STUCK = """
 import runpy
-from common import interrupts
-from common.runtime.limits import RuntimeCall
+from common.process import interrupts
+from common.runtime.sessions.limits import RuntimeCall
 interrupts.GRACE_S = 0.01
 RuntimeCall.end = lambda self: None
 runpy.run_module("common.load.service.hosts", run_name="__main__", alter_sys=True)

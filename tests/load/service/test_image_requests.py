@@ -7,8 +7,7 @@ import pytest
 from onnx import TensorProto, helper
 from PIL import Image
 
-from common.errors import UnusableValueError
-from common.graph import Graph, Tensor
+from common.graphs.graph import Graph, Tensor
 from common.load.requests.load_record import Batch
 from common.load.service import image_requests as module
 from common.load.service.hosts import HostedService
@@ -16,7 +15,8 @@ from common.load.service.image_requests import image_requests
 from common.load.service.sessions import Inputs, ServicePlan, SessionService, batched_inputs
 from common.load.service.side_work import SideWork
 from common.load.service.top_classes import TopClasses
-from common.runtime.session import SessionSettings, create_session
+from common.messages.errors import UnusableValueError
+from common.runtime.sessions.session import SessionSettings, create_session
 
 COLOURS = [(51, 102, 255), (255, 51, 0), (0, 0, 0)]
 

@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 from onnx import TensorProto, helper
 
-from common.errors import PipelineError, UnusableValueError
 from common.load.requests.batching import BatchPolicy
 from common.load.requests.load_record import Batch
 from common.load.service import sessions
 from common.load.service.sessions import Inputs, SessionService, batched_inputs, require_batches, warm_up
-from common.runtime.session import SessionSettings, create_session
-from common.runtime.stoppable import StoppableRuns
+from common.messages.errors import PipelineError, UnusableValueError
+from common.runtime.sessions.session import SessionSettings, create_session
+from common.runtime.sessions.stoppable import StoppableRuns
 from tests.support.endless_models import endless_loop
 
 
@@ -77,7 +77,42 @@ def test_every_worker_is_warmed_up_with_every_size(added):
 
     service = Counted([added], "model", Inputs(samples(1), batched_inputs(added), {"rows": 1}), replicas=2)
     warm_up(service, BatchPolicy(most=4, preferred=(2,), buckets=(3, 5)), 5)
-    assert sizes == [(worker, size, length) for worker in (0, 1) for size in (1, 2, 4) for length in (3, 5)]
+    assert sizes == [(worker, size, length) for size in (1, 2, 4) for length in (3, 5) for worker in (0, 1)]
+
+
+class Failing:
+    """A service that fails the calls of some numbers, in the order of all calls."""
+
+    def __init__(self, worker_count, fails):
+        self.worker_count, self._fails, self.workers = worker_count, fails, []
+
+    def run(self, worker, batch):
+        self.workers.append(worker)
+        if self._fails(len(self.workers) - 1):
+            raise PipelineError("the service", "fails")
+        return ()
+
+
+@pytest.mark.parametrize(
+    ("worker_count", "fails", "workers"),
+    [
+        (3, lambda call: call == 1, [0, 1, 2]),
+        (3, lambda call: call < 4, [0, 1, 2, 0, 1]),
+        (1, lambda call: call < 3, [0, 0, 0, 0]),
+        (6, lambda call: call != 2, [0, 1, 2, 3, 4, 5]),
+    ],
+)
+def test_a_service_some_of_whose_calls_fail_is_warmed_up(worker_count, fails, workers):
+    service = Failing(worker_count, fails)
+    warm_up(service, BatchPolicy(), 0)
+    assert service.workers == workers
+
+
+def test_a_service_all_of_whose_calls_fail_is_not_loaded():
+    service = Failing(2, lambda call: True)
+    with pytest.raises(PipelineError, match="the service: fails"):
+        warm_up(service, BatchPolicy(), 0)
+    assert service.workers == [0, 1] * 32
 
 
 def test_a_model_without_a_free_first_axis_takes_no_batches(tmp_path):

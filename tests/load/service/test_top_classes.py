@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from scipy.special import softmax
 
-from common.errors import UnusableValueError
 from common.load.service.top_classes import TopClasses, top_classes
+from common.messages.errors import UnusableValueError
 
 
 @pytest.mark.parametrize("shape", [(7, 23), (7, 23, 1, 1)])

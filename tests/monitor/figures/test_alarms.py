@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from common.errors import ConfigurationError
+from common.messages.errors import ConfigurationError
 from common.monitor.figures.alarms import Alarm, AlarmWatch, read_alarms
 from tests.support.paths import ROOT
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from common.errors import PipelineError
+from common.messages.errors import PipelineError
 from common.monitor.server import guard as guard_room
 from common.monitor.server.doors import Doors, Room
 from common.monitor.server.guard import MOST_ADDRESSES, MOST_BODY_BYTES, Bucket, Guard, GuardedApp, Limits, read_token

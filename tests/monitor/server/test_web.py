@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from common.ingest import NodeShareMessage, RunsMessage
+from common.metrics.ingest import NodeShareMessage, RunsMessage
 from common.monitor.server.guard import MOST_BODY_BYTES
 
 for package in ("fastapi", "uvicorn", "websockets"):

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from onnx import TensorProto, helper, numpy_helper
 
-from common.errors import PipelineError
+from common.messages.errors import PipelineError
 from common.onnx_graph.reading.naming import NamedModel, expand, name_nodes, named_model, naming_notes, rename_saved
 from common.onnx_graph.reading.scan import scan
 

@@ -5,7 +5,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from common.errors import PipelineError
+from common.messages.errors import PipelineError
 from common.onnx_graph.reading.naming import every_node
 from common.onnx_graph.reading.outline import annotated, outline
 from models.__main__ import BUILDERS

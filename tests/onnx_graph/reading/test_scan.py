@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from onnx import TensorProto, helper, numpy_helper
 
-from common.errors import PipelineError
+from common.messages.errors import PipelineError
 from common.onnx_graph.load import load_model
 from common.onnx_graph.reading.scan import KEPT_BYTES, MAPPED_PAYLOADS, _varint, _Walk, scan
 from common.onnx_graph.work import measure

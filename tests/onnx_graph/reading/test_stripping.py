@@ -9,7 +9,7 @@ from onnx import TensorProto, helper, numpy_helper
 from common.onnx_graph.executed import load_executed_graph, without_weights
 from common.onnx_graph.reading.naming import expand, rename_saved
 from common.onnx_graph.reading.stripping import strip_weights
-from common.runtime.session import SessionSettings, create_session
+from common.runtime.sessions.session import SessionSettings, create_session
 from models.__main__ import BUILDERS
 from tests.support.body_models import body, node
 from tests.support.onnx_models import model

@@ -11,7 +11,7 @@ import onnxruntime as ort
 import pytest
 from onnx import TensorProto, helper
 
-from common.errors import PipelineError
+from common.messages.errors import PipelineError
 from common.onnx_graph.attributes import reported_attributes, window
 from common.onnx_graph.executed import load_executed_graph
 from common.onnx_graph.load import load_model

@@ -20,7 +20,7 @@ import pandas as pd
 import pytest
 from onnx import TensorProto, numpy_helper
 
-from common.graph import Graph
+from common.graphs.graph import Graph
 from common.onnx_graph.counts import count_nodes
 from common.onnx_graph.load import LoadedModel, load_model
 from common.onnx_graph.rows import metrics_row
@@ -129,6 +129,8 @@ def bindings(case: Case) -> dict[str, int]:
     for value, array in fed_arrays(case):
         dims = zip(value.type.tensor_type.shape.dim, array.shape, strict=False)
         found |= {dim.dim_param: size for dim, size in dims if dim.dim_param}
+        if value.name in ("nonpad_kv_seqlen", "write_indices"):  # how much of a cache is valid is a dimension as well
+            found[value.name] = int(array.max())
     return found
 
 

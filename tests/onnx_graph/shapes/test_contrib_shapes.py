@@ -11,7 +11,7 @@ import pytest
 from onnx import TensorProto, helper
 from onnxruntime.capi import onnxruntime_pybind11_state as bindings
 
-from common.graph import Tensor
+from common.graphs.graph import Tensor
 from common.onnx_graph.shapes.contrib import contrib_outputs
 from common.onnx_graph.shapes.contrib.registry import RULES
 from common.onnx_graph.shapes.types import dtype_name

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from onnx import helper
 
-from common.graph import Edge
+from common.graphs.graph import Edge
 from common.onnx_graph.counts import count_nodes
 from models.small.control_flow import build_tiny_same_names
 from tests.support.body_models import (

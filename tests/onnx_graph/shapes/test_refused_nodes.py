@@ -8,7 +8,7 @@ import onnxruntime
 import pytest
 from onnx import TensorProto, helper
 
-from common.errors import PipelineError
+from common.messages.errors import PipelineError
 from common.onnx_graph.load import load_model
 from tests.support.body_models import body, info, node
 from tests.support.onnx_models import model

@@ -12,7 +12,7 @@ import onnxruntime as ort
 import pytest
 from onnx import helper
 
-from common.graph import Tensor
+from common.graphs.graph import Tensor
 from common.onnx_graph.shapes.upper_bounds import upper_bound
 from tests.support.one_node import MICROSOFT, NCHWC, i32, i64, node_of, session_of, tensors_of
 

@@ -10,7 +10,7 @@ import onnx
 import pytest
 from onnx import helper
 
-from common.errors import UnusableValueError
+from common.messages.errors import UnusableValueError
 from common.onnx_graph.load import load_model
 from common.onnx_graph.symbols.dimensions import (
     bind_all,
@@ -157,3 +157,8 @@ def test_a_remedy_with_an_odd_name_can_be_pasted_into_a_shell():
         ["bash", "-c", f"printf %s {word}"], capture_output=True, check=True, env={"LC_ALL": "C.UTF-8"}
     )
     assert pasted.stdout.decode() == f"{name}=1"
+
+
+def test_two_dimensions_in_one_are_told_apart():
+    with pytest.raises(UnusableValueError, match=r"no dynamic dimension 'a=1,b'; it has a, b; give each .* on its own"):
+        used_bindings(Path("m.onnx"), proto_of(["a", "b"]), {"a=1,b": 2}, {})

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from common.expressions import dimension
-from common.graph import Graph, Node, Tensor
+from common.graphs.expressions import dimension
+from common.graphs.graph import Graph, Node, Tensor
 from common.onnx_graph.symbols.settled import settled_by_inputs
 
 

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from onnx import helper
 
-from common.expressions import at, dimension
+from common.graphs.expressions import at, dimension
 from common.onnx_graph.counts import FIGURES, count_nodes
 from common.onnx_graph.load import load_model
 from common.onnx_graph.shapes.node_inference import infer_node

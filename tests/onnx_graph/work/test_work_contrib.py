@@ -10,10 +10,11 @@ import onnxruntime
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from common.graph import Graph, Node, Tensor
+from common.graphs.graph import Graph, Node, Tensor
+from common.graphs.operators import MICROSOFT
+from common.onnx_graph.symbols.lengths import longest
 from common.onnx_graph.work import Work, measure
 from common.onnx_graph.work.registry import Gemm
-from common.operators import MICROSOFT
 
 CHANCE = np.random.default_rng(7)
 
@@ -30,7 +31,7 @@ SCALE, ZERO = np.float32(0.5).reshape(()), np.uint8(1).reshape(())
 
 
 def tensor(name: str, array: np.ndarray, kind: str) -> Tensor:
-    return Tensor(name, str(array.dtype), 8 * array.dtype.itemsize, array.shape, kind)
+    return Tensor(name, str(array.dtype), 8 * array.dtype.itemsize, array.shape, kind, longest(array))
 
 
 def run(op_type: str, operands: Sequence[np.ndarray | None], outputs: int = 1, **attributes: Any) -> Work:
@@ -87,8 +88,18 @@ def test_matmul_of_packed_weights():
     work = run("MatMulNBits", [real(2, 5, 37), packed, scales, zeros], K=37, N=11, bits=4, block_size=16)
     macs = 2 * 5 * 37 * 11
     assert work.gemm == Gemm(1, 10, 37, 11)
-    assert (work.macs, work.flops) == (macs, 2 * macs + 2 * 37 * 11)
+    assert (work.macs, work.flops, work.dequantized) == (macs, 2 * macs, 37 * 11)
     assert work.bytes == 4 * 2 * 5 * 37 + 11 * 24 + 4 * 33 + 22 + 4 * 2 * 5 * 11
+
+
+def test_a_row_times_packed_weights_costs_what_it_costs_unpacked():
+    """Dequantizing is apart: a decoder's token has two FLOPs per weight, not four. Half a byte each, and the scales."""
+    packed, scales = whole(11, 2, 16), real(22)
+    work = run("MatMulNBits", [real(1, 1, 64), packed, scales], K=64, N=11, bits=4, block_size=32)
+    plain = run("FusedMatMul", [real(1, 1, 64), real(64, 11)])
+    assert (work.macs, work.flops) == (plain.macs, plain.flops) == (64 * 11, 2 * 64 * 11)
+    assert (work.dequantized, plain.dequantized) == (64 * 11, 0)
+    assert work.bytes - plain.bytes == 64 * 11 // 2 + 4 * 22 - 4 * 64 * 11
 
 
 def test_dynamically_quantized_matmul():
@@ -170,15 +181,18 @@ def test_multi_head_attention_over_cached_keys():
 
 
 def test_multi_head_attention_over_a_shared_buffer():
-    """Operand 8 says how much of the past is valid: the past is a buffer of 16 that has room for the new key."""
+    """Operand 8 says how much of the past is valid: 10 of a buffer of 16; a new key is written beside them."""
     rows = {"query": (2, 1, 14), "key": (2, 1, 14), "value": (2, 1, 14), "past": (2, 2, 16, 7), "out": (2, 1, 14)}
     tensors = {name: Tensor(name, "float32", 32, shape, "activation") for name, shape in rows.items()}
-    tensors["length"] = Tensor("length", "int32", 32, (1,), "activation")
-    names = ("query", "key", "value", "", "", "", "past", "past", "length")
-    node = Node("node", "MultiHeadAttention", MICROSOFT, names, ("out",), {"num_heads": 2})
+    tensors["values"] = tensors["present"] = tensors["presents"] = tensors["past"]
+    tensors["length"] = Tensor("length", "int32", 32, (1,), "activation", 10)
+    names = ("query", "key", "value", "", "", "", "past", "values", "length")
+    node = Node("node", "MultiHeadAttention", MICROSOFT, names, ("out", "present", "presents"), {"num_heads": 2})
     work = measure(Graph((node,), tensors, ("out",)), node)
-    scores = 2 * 2 * 1 * 16
+    scores = 2 * 2 * 1 * 11
     assert (work.macs, work.flops) == (scores * (7 + 7), 2 * scores * 14 + 6 * scores)
+    assert work.input_bytes == 4 * (3 * 28 + 1 + 2 * 2 * 2 * 10 * 7)
+    assert work.output_bytes == 4 * (28 + 2 * 2 * 2 * 1 * 7)
 
 
 @pytest.mark.parametrize("packed", [False, True])
@@ -259,7 +273,7 @@ def test_gather_of_packed_rows():
     work = run("GatherBlockQuantized", operands, bits=4, block_size=16, quantize_axis=1, gather_axis=0)
     assert work.output_bytes == 4 * 10 * 32
     assert work.weight_bytes == 10 * 16 + 8 * 10 + 4 * 10 * 2
-    assert work.flops == 2 * 10 * 32
+    assert (work.flops, work.dequantized) == (0, 10 * 32)
 
 
 @pytest.mark.parametrize("op_type", ["SkipLayerNormalization", "SkipSimplifiedLayerNormalization"])
@@ -367,4 +381,5 @@ def test_quantized_experts():
     work = run("QMoE", [real(5, 16), real(5, 3), *weights], k=2, expert_weight_bits=4)
     per_expert = 2 * 16 * 32
     assert work.macs == 5 * 2 * per_expert
-    assert work.flops == 2 * work.macs + 5 * 15 + 2 * 2 * 80 + 2 * 3 * per_expert
+    assert work.flops == 2 * work.macs + 5 * 15 + 2 * 2 * 80
+    assert work.dequantized == 3 * per_expert

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from onnx import helper
 
-from common.errors import PipelineError
+from common.messages.errors import PipelineError
 from common.onnx_graph.work import measure
 from common.onnx_graph.work.registry import FORMULAS, formula
 from tests.support.onnx_models import FLOAT, INT64, UINT8, Typed, load, model, weight, work_of

@@ -9,11 +9,11 @@ import onnx.defs
 import pytest
 from onnxruntime.capi import onnxruntime_pybind11_state as runtime
 
-from common.expressions import at, dimension
-from common.graph import Graph, Node, Tensor
+from common.graphs.expressions import at, dimension
+from common.graphs.graph import Graph, Node, Tensor
+from common.graphs.operators import MICROSOFT, NCHWC, NHWC
 from common.onnx_graph.work import measure
 from common.onnx_graph.work.registry import FORMULAS
-from common.operators import MICROSOFT, NCHWC, NHWC
 
 TREES = "the depth that a sample reaches depends on its values"
 REGIONS = "the size of a region is a value"
@@ -132,8 +132,8 @@ SYMBOLIC = [
     (
         "GroupQueryAttention",
         MICROSOFT,
-        [(B, 1, 32), (B, 1, 16), (B, 1, 16), (B, 2, L, 8), (B, 2, L, 8), (B,), (1,)],
-        [(B, 1, 32), (B, 2, L + 1, 8), (B, 2, L + 1, 8)],
+        [(B, 1, 32), (B, 1, 16), (B, 1, 16), (B, 2, L - 1, 8), (B, 2, L - 1, 8), (B,), (1,)],
+        [(B, 1, 32), (B, 2, L, 8), (B, 2, L, 8)],
         {"num_heads": 4, "kv_num_heads": 2, "do_rotary": 1},
     ),
     ("LinearAttention", "", [(B, L, 42), (B, L, 21), (B, L, 33)], [(B, L, 66)], {"q_num_heads": 6, "kv_num_heads": 3}),
@@ -196,7 +196,8 @@ def measured(op_type, domain, operands, outputs, attributes, binding):
         for index, shape in enumerate(shapes):
             if not isinstance(shape, str):
                 bound = tuple(at(dim, binding) if binding else dim for dim in shape)
-                tensors[f"{letter}{index}"] = Tensor(f"{letter}{index}", "int8", 8, bound, "activation")
+                held = at(L, binding) if binding else L  # read where an operand is a length
+                tensors[f"{letter}{index}"] = Tensor(f"{letter}{index}", "int8", 8, bound, "activation", held)
     inputs = tuple("" if isinstance(shape, str) else f"x{index}" for index, shape in enumerate(operands))
     node = Node("node", op_type, domain, inputs, tuple(f"y{index}" for index in range(len(outputs))), attributes)
     return measure(Graph((node,), tensors, ()), node)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from common.onnx_graph.work.registry import Gemm
@@ -128,9 +129,9 @@ def test_flex_attention():
     assert (work.macs, work.flops) == (scores * 20, 2 * scores * 20 + 6 * scores)
 
 
-def test_a_shared_cache_counts_as_a_whole():
-    """A buffer of 97 keys has room for the new one."""
-    cache = [(2, 3, 97, 7), (2, 3, 97, 7), (1,)]
+def test_a_shared_cache_counts_by_its_valid_length():
+    """A buffer of 97 keys of which 40 are valid, and one new key."""
+    cache = [(2, 3, 97, 7), (2, 3, 97, 7), np.array([40], np.int32)]
     operands = [(2, 1, 21), (2, 1, 21), (2, 1, 21), "", "", *cache]
     shared = {"num_heads": 3, "past_present_share_buffer": 1}
     work = work_of(
@@ -140,7 +141,8 @@ def test_a_shared_cache_counts_as_a_whole():
         domain=MICROSOFT,
         **shared,
     )
-    assert work.macs == 2 * 3 * 97 * 14
+    assert work.macs == 2 * 3 * 41 * 14
+    assert work.output_bytes == 4 * (2 * 21 + 2 * 2 * 3 * 1 * 7)
     grown = work_of(
         "DecoderMaskedMultiHeadAttention", operands[:7], outputs=[(2, 1, 21)], domain=MICROSOFT, num_heads=3
     )

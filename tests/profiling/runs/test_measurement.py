@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 from onnx import TensorProto, helper
 
-from common.errors import PipelineError, UnusableValueError
-from common.graph import Tensor
+from common.graphs.graph import Tensor
 from common.latency.recorder import Recorder
+from common.messages.errors import PipelineError, UnusableValueError
 from common.profiling.correction import _node_latency, require_same_nodes
 from common.profiling.latency_notes import latency_notes
 from common.profiling.overhead import OverheadClass, build, chains
@@ -25,11 +25,11 @@ from common.profiling.runs.loop import (
 from common.profiling.runs.measurement import conclude
 from common.profiling.trace.providers import require_provider
 from common.profiling.trace.reader import NodeTrace, Trace
-from common.runtime import threads as runtime_threads
 from common.runtime.inputs.given import random_input
 from common.runtime.inputs.values import operands
-from common.runtime.provider_table import resolve_provider
-from common.runtime.session import SessionSettings, create_session, run
+from common.runtime.providers.provider_table import resolve_provider
+from common.runtime.sessions import threads as runtime_threads
+from common.runtime.sessions.session import SessionSettings, create_session, run
 
 COLD = ColdStart(7.0, 5.0)
 MODEL, EXECUTED = Path("m.onnx"), Path("executed.onnx")

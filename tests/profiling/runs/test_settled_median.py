@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from common.host_doubts import host_doubts
 from common.latency.statistics import figures, with_quarters
 from common.latency.steady_state import steady_state
+from common.messages.host_doubts import host_doubts
 
 RUNS = 100
 TURNS = np.arange(RUNS)

@@ -6,10 +6,10 @@ import numpy as np
 import onnx
 import pytest
 
-from common.errors import PipelineError
+from common.messages.errors import PipelineError
 from common.profiling.runs.time_shares import TimeShare, shares_of, time_shares
 from common.profiling.trace.reader import NodeTrace, Trace
-from common.runtime.session import SessionSettings
+from common.runtime.sessions.session import SessionSettings
 from models.small.tiny import build_tiny_mlp
 
 

@@ -13,7 +13,7 @@ from common.profiling.correction import correct
 from common.profiling.runs.loop import Budget, prepare, take_turns
 from common.profiling.runs.measurement import conclude
 from common.profiling.trace.reader import read_trace
-from common.runtime.session import SessionSettings, create_session, run
+from common.runtime.sessions.session import SessionSettings, create_session, run
 from tests.support.fused_bodies import fused_everywhere
 
 ROWS = 7  # the scanned axis

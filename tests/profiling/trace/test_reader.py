@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from common.errors import PipelineError
+from common.messages.errors import PipelineError
 from common.profiling.trace.nesting import nest
 from common.profiling.trace.reader import collect, keep_runs, read_trace
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from common.graph import Tensor
+from common.graphs.graph import Tensor
 from common.runtime.inputs.images import NORMALIZATIONS, decoded, image_form, normalized, resized, strictly
 
 

@@ -8,11 +8,11 @@ import pytest
 from onnx import TensorProto, helper
 from PIL import Image
 
-from common.errors import PipelineError, UnusableValueError
-from common.graph import Graph, Node, Tensor
+from common.graphs.graph import Graph, Node, Tensor
+from common.messages.errors import PipelineError, UnusableValueError
 from common.onnx_graph.load import load_model
 from common.runtime.inputs.given import make_feeds, random_input, read_input
-from common.runtime.session import SessionSettings, create_session
+from common.runtime.sessions.session import SessionSettings, create_session
 
 SHAPE = (2, 3, 5, 7)
 
@@ -114,6 +114,25 @@ def test_an_unreadable_file(tmp_path, name, content):
     path = tmp_path / name
     path.write_bytes(content)
     with pytest.raises(UnusableValueError, match=r"cannot be read .*; give a \.npy file or an image"):
+        read_input(tensor(), path)
+
+
+HEADER = "{'descr': '<U1', 'fortran_order': False, 'shape': (2,), }"
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("(2,)", "((2,)"),  # numpy reads the header as Python: a TokenError
+        ("<U1", "<,f4"),  # a SyntaxError
+        ("(2,)", f"({'9' * 30},)"),  # an OverflowError
+        ("", ""),  # letters beyond Unicode: a SystemError
+    ],
+)
+def test_an_array_whose_header_or_letters_are_broken(tmp_path, old, new):
+    header = HEADER.replace(old, new).ljust(117) + "\n"
+    (path := tmp_path / "x.npy").write_bytes(b"\x93NUMPY\x01\x00\x76\x00" + header.encode() + b"\xff\x7f\xff\x7f" * 2)
+    with pytest.raises(UnusableValueError, match=r"x\.npy: cannot be read"):
         read_input(tensor(), path)
 
 

@@ -8,7 +8,7 @@ import pynvml
 import pytest
 
 from benchmarks.fake_nvml import FakeGpu, fake_driver, number_of
-from common.errors import PipelineError
+from common.messages.errors import PipelineError
 from common.sensors.gpu import gpm
 from common.sensors.gpu.nvml import nvml_sensors
 from common.sensors.quantities import QUANTITIES

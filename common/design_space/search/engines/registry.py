@@ -16,7 +16,7 @@ from common.design_space.search.engines import (
 )
 from common.design_space.search.problem import Engine
 from common.design_space.search.settings import EXACT, FA_DOSA, SEED, Search
-from common.errors import PipelineError, UnusableValueError
+from common.messages.errors import PipelineError, UnusableValueError
 
 PROPOSING: Mapping[str, Engine] = {
     "gradient": gradient_engine.propose,

@@ -30,8 +30,8 @@ from common.fpga.device.resources import Resources
 from common.fpga.kernels.dataflow.operators import DataflowCosts, buffer
 from common.fpga.kernels.estimate import KernelEstimate
 from common.fpga.kernels.ports import MemoryPorts, OnPorts
+from common.graphs.number_formats import PRECISION_BITS
 from common.intervals import ThreePoint
-from common.number_formats import PRECISION_BITS
 from common.workload.layers import Matmul, Pointwise, Rowwise
 from common.workload.tasks import Task
 

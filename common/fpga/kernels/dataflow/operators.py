@@ -13,11 +13,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from math import ceil
 
-from common.configuration import Section
+from common.files.configuration import Section
 from common.fpga.device.resources import BLOCK_BITS, BRAM36_BYTES, RESOURCE_NAMES, URAM_BYTES, Resources
+from common.graphs.number_formats import PRECISION_BITS
+from common.graphs.operators import POOLS
 from common.intervals import ThreePoint
-from common.number_formats import PRECISION_BITS
-from common.operators import POOLS
 
 OPERATORS = ("add", "multiply", "divide", "exponential", "reciprocal_root", "compare", "convert")
 BURST_WORDS = 512  # of a port's burst buffer, as deep as a block at its full width

@@ -40,8 +40,8 @@ from common.fpga.kernels.dataflow.operators import (
 )
 from common.fpga.kernels.estimate import KernelEstimate
 from common.fpga.kernels.ports import MemoryPorts, OnPorts
-from common.number_formats import PRECISION_BITS
-from common.operators import GELUS
+from common.graphs.number_formats import PRECISION_BITS
+from common.graphs.operators import GELUS
 from common.workload.layers import Layer, Pointwise, Pooling, Rowwise
 from common.workload.tasks import Task
 
@@ -122,20 +122,26 @@ class RowwiseEngine(OnPorts):
         pools = [layer for layer in task.layers if isinstance(layer, Pooling)]
         compute = sum(map(self.row_cycles_of, reductions)) + sum(map(self.pool_cycles_of, pools))
         compute = compute or self._element_cycles(task)
-        reread = self._reread_bytes(reductions, pools)
-        traffic = self.ports.duplex_cycles(task.weight_bytes + task.read_bytes + reread, task.written_bytes)
+        reread = 0 if task.kept.operand else self._reread_bytes(reductions, pools)
+        read, written = (
+            task.weight_bytes + task.read_bytes - task.kept.read + reread,
+            task.written_bytes - task.kept.written,
+        )
+        on_chip = max(task.kept.read, task.kept.written) / self.ports.bytes_per_cycle
+        traffic = max(on_chip, self.ports.duplex_cycles(read, written))
         first_word = self.first_word_ns * self.clock_mhz / 1e3
         start, longest = first_word + sum(map(self._fill_cycles, reductions)), max(compute, traffic)
         return self.ports.estimate(
             start + longest,
             ideal_compute_cycles=max(map(_elements, task.layers)) / (self.lanes * self.ports.count),
-            port_bytes=task.border_bytes + reread,
+            port_bytes=read + written,
             fixed_cycles=first_word,
             efficiency=self.efficiency.reduction if reductions else self.efficiency.single_pass,
             bound="fixed" if start > longest else "memory" if traffic >= compute else "compute",
             flops=sum(map(_flops, task.layers)),
-            moved_bytes=task.border_bytes + reread,
-            one_way_bytes=max(task.weight_bytes + task.read_bytes + reread, task.written_bytes),
+            moved_bytes=read + written,
+            kept_bytes=task.kept.read + task.kept.written,
+            one_way_bytes=max(read, written),
         )
 
     def row_cycles_of(self, layer: Rowwise) -> float:

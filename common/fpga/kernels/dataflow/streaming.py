@@ -16,14 +16,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import ceil
 
-from common.configuration import Section
-from common.errors import UnusableValueError
+from common.files.configuration import Section
 from common.fpga.device.resources import Resources
 from common.fpga.kernels.dataflow.operators import DataflowCosts
 from common.fpga.kernels.estimate import KernelEstimate
 from common.fpga.kernels.ports import MemoryPorts, OnPorts
+from common.graphs.number_formats import PRECISION_BITS
 from common.intervals import ThreePoint
-from common.number_formats import PRECISION_BITS
+from common.messages.errors import UnusableValueError
 from common.workload.layers import Matmul, Pointwise
 from common.workload.tasks import Task
 

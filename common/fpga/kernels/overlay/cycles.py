@@ -21,11 +21,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import ceil
 
-from common.errors import PipelineError
 from common.fusion.border import border
-from common.number_formats import stored_elements
-from common.operators import COPIES, PIXEL_SHUFFLES, QUANTIZERS, RESAMPLINGS, RESHAPES
-from common.source_graph import SourceGraph
+from common.graphs.number_formats import stored_elements
+from common.graphs.operators import COPIES, PIXEL_SHUFFLES, QUANTIZERS, RESAMPLINGS, RESHAPES
+from common.graphs.source_graph import SourceGraph
+from common.messages.errors import PipelineError
 from common.workload.layers import Convolution, Layer, Matmul, Pointwise, Pooling, Rowwise
 
 # FOLDED operators become part of the step before them, or run on the window unit where there is none; PLACED operators

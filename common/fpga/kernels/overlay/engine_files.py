@@ -6,13 +6,13 @@ from math import inf
 from pathlib import Path
 from typing import Any
 
-from common.configuration import Section, find_file
-from common.errors import UnusableValueError
+from common.files.configuration import Section, find_file
 from common.fpga.device.board import Board
 from common.fpga.device.resources import RESOURCE_NAMES, Resources
 from common.fpga.kernels.estimate import read_scatter
 from common.fpga.kernels.overlay.cycles import OverlayShape
 from common.fpga.kernels.overlay.engine import OverlayConfig, OverlayEngine, OverlayHost, OverlayPorts
+from common.messages.errors import UnusableValueError
 
 
 def load_engine(name: str, folder: Path, board: Board) -> OverlayEngine:

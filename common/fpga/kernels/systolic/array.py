@@ -13,7 +13,7 @@ sums per cycle: as many as fit the width of the operands that enter it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from math import ceil, inf
 from typing import Literal
@@ -31,14 +31,15 @@ from common.fpga.kernels.systolic.tiling import (
     OuterLoop,
     Tile,
     buffers,
+    loaded,
     operands,
     sums_per_cycle,
     tile_traffic,
     tiled_cycles,
     with_room_for,
 )
+from common.graphs.number_formats import PRECISION_BITS
 from common.intervals import ThreePoint, combine
-from common.number_formats import PRECISION_BITS
 from common.workload.layers import Convolution, Matmul, Pointwise
 from common.workload.tasks import Task
 
@@ -76,6 +77,7 @@ class MappedProduct:
         moved_bytes: over the ports; 0 in a chain, whose traffic is that of its border.
         busy_cycles: of computation with operands always present.
         cycles: of the whole call; 0 in a chain.
+        kept_bytes: to and from memories on the chip that keep weights or activations between calls.
     """
 
     matmul: Matmul
@@ -84,10 +86,11 @@ class MappedProduct:
     moved_bytes: float
     busy_cycles: float
     cycles: float
+    kept_bytes: float = 0.0
 
     @property
-    def cost(self) -> tuple[float, float, float]:
-        return self.moved_bytes, self.busy_cycles, self.cycles
+    def cost(self) -> tuple[float, float, float, float]:
+        return self.moved_bytes, self.busy_cycles, self.cycles, self.kept_bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +114,7 @@ class SystolicArray(OnPorts):
         spans_regions: whether it may span several super logic regions.
         dsp_cycles: cycles of a DSP in one cycle of the array; above 1 its DSPs are pumped.
         keeps_weights: whether the weights of its layers are on the chip from run to run.
+        variant: what tells it from another array of its size on the same board; empty for the usual one.
     """
 
     rows: int
@@ -130,12 +134,13 @@ class SystolicArray(OnPorts):
     spans_regions: bool = False
     dsp_cycles: int = 1
     keeps_weights: bool = False
+    variant: str = ""
 
     @property
     def name(self) -> str:
         """Name such as ``systolic-32x32x8-int8``, and ``systolic-32x32x8-int8-pumped`` where its DSPs are."""
-        pumped = "-pumped" if self.dsp_cycles > 1 else ""
-        return f"{self.kind}-{self.rows}x{self.cols}x{self.simd}-{self.precision}{pumped}"
+        pumped, variant = "-pumped" if self.dsp_cycles > 1 else "", f"-{self.variant}" if self.variant else ""
+        return f"{self.kind}-{self.rows}x{self.cols}x{self.simd}-{self.precision}{pumped}{variant}"
 
     @property
     def kind(self) -> str:
@@ -160,10 +165,11 @@ class SystolicArray(OnPorts):
         if len(contractions) > 1 and not task.on_chip_bytes:
             return None
         single = contractions[0] if len(contractions) == 1 else None
-        moved, busy, cycles = self._single(single, task).cost if single else self._chain(contractions, task)
+        moved, busy, cycles, kept = self._single(single, task).cost if single else self._chain(contractions, task)
         ideal = task.macs / self.peak_macs_per_cycle
         cycles = max(cycles, ideal / self.timing.array_share) + self.timing.call_cycles
-        one_way = max(moved - task.written_bytes, task.written_bytes) / (self.ports.count * self.ports.word_bytes)
+        written = task.written_bytes - task.kept.written
+        one_way = max(moved - written, written) / self.ports.bytes_per_cycle
         band = widened(self.scatter.band, self.ports.clock_factors)
         time_us = scattered(cycles / self.clock_mhz, band, max(ideal, one_way) / self.clock_cases_mhz.optimistic)
         return KernelEstimate(
@@ -172,6 +178,7 @@ class SystolicArray(OnPorts):
             bound="compute" if 2 * busy >= cycles else "memory",
             flops=2 * task.macs,
             moved_bytes=round(moved),
+            kept_bytes=round(kept),
         )
 
     @property
@@ -239,14 +246,26 @@ class SystolicArray(OnPorts):
     def _single(self, layer: Matmul | Convolution, task: Task) -> MappedProduct:
         matmul = layer.as_matmul() if isinstance(layer, Convolution) else layer
         parts = self._with_border(operands(layer, ELEMENT_BYTES[self.precision], self.tile), matmul, task)
-        if self.keeps_weights and matmul.has_weight:
-            parts = replace(parts, b=0.0)
+        kept = self._kept(parts, matmul, task)
+        moved = parts.less(kept)
         transposed = Matmul(matmul.n, matmul.k, matmul.m, matmul.batch, matmul.has_weight)
-        both = ((matmul, parts, False), (transposed, Operands(parts.b, parts.a, parts.c), True))
+        both = ((matmul, moved, kept, False), (transposed, moved.swapped, kept.swapped, True))
         return min((self._oriented(*orientation) for orientation in both), key=lambda product: product.cycles)
 
-    def _oriented(self, matmul: Matmul, parts: Operands, is_transposed: bool) -> MappedProduct:
+    def _kept(self, parts: Operands, matmul: Matmul, task: Task) -> Operands:
+        """Return the part of the operands that is on the chip: weights, and activations between calls.
+
+        A product of two activations keeps neither.
+        """
+        if not matmul.has_weight:
+            return Operands(0.0, 0.0, 0.0)
+        beside = (task.kept.beside + task.kept.written) / matmul.batch
+        of_weights = parts.b if self.keeps_weights else 0.0
+        return Operands(parts.a if task.kept.operand else 0.0, of_weights, min(parts.c, beside))
+
+    def _oriented(self, matmul: Matmul, parts: Operands, kept: Operands, is_transposed: bool) -> MappedProduct:
         outer_loop, traffic = tile_traffic(matmul, self.tile, parts)
+        on_chip = loaded(matmul, self.tile, kept, outer_loop)
         cycles = tiled_cycles(
             matmul,
             self.tile,
@@ -255,24 +274,33 @@ class SystolicArray(OnPorts):
             self.ports.duplex_cycles,
         )
         moved, busy = matmul.batch * traffic.total, self.compute_cycles(matmul)
-        return MappedProduct(matmul, is_transposed, outer_loop, moved, busy, cycles + self._once_cycles)
+        read, kept_bytes = (on_chip.b if is_transposed else on_chip.a), matmul.batch * on_chip.total
+        cycles = max(cycles, matmul.batch * max(read, on_chip.c) / self.ports.bytes_per_cycle) + self._once_cycles
+        return MappedProduct(matmul, is_transposed, outer_loop, moved, busy, cycles, kept_bytes)
 
     def _with_border(self, parts: Operands, matmul: Matmul, task: Task) -> Operands:
         """Add the other tensors that the group reads, such as a residual: once, along with the result."""
         beside = task.border_bytes / matmul.batch - (parts.a + parts.b + parts.c)
         return Operands(parts.a, parts.b, parts.c + max(0.0, beside))
 
-    def _chain(self, layers: list[Matmul | Convolution], task: Task) -> tuple[float, float, float]:
+    def _chain(self, layers: list[Matmul | Convolution], task: Task) -> tuple[float, float, float, float]:
         """Return bytes moved, compute cycles and total cycles of a chain: its intermediate tensors stay on the chip."""
         matmuls = [layer.as_matmul() if isinstance(layer, Convolution) else layer for layer in layers]
         busy = sum(self.compute_cycles(matmul) for matmul in matmuls)
         moving = self.ports.duplex_cycles(task.weight_bytes + task.read_bytes, task.written_bytes)
-        return float(task.border_bytes), busy, max(busy, moving) + len(layers) * self._once_cycles
+        return float(task.border_bytes), busy, max(busy, moving) + len(layers) * self._once_cycles, 0.0
 
 
 def _amounts(likely: Resources, bands: Mapping[str, ThreePoint]) -> dict[str, ThreePoint]:
     amounts = {name: float(getattr(likely, name)) for name in bands}
     return {name: combine(lambda factor, amount=amounts[name]: amount * factor, band) for name, band in bands.items()}
+
+
+def _balanced(size: tuple[int, int, int], precision: str, ports: MemoryPorts, *, is_bounded: bool) -> Tile:
+    """Return the square tile that takes longer to compute than to load; a bounded one has sums of one block each."""
+    per_cycle = ports.count * ports.word_bytes / ports.word_cycles
+    most_sums = BANK_WORDS if is_bounded else inf  # deeper ones take a second block in every processing element
+    return Tile.balanced(size, ELEMENT_BYTES[precision], per_cycle, most_sums)
 
 
 def build_array(
@@ -304,15 +332,16 @@ def build_array(
         serves: one product that the array is tuned for, or a network of many.
     """
     stalling = replace(ports, stall_share=models.timing.stall_share)
-    per_cycle = stalling.count * stalling.word_bytes / stalling.word_cycles
-    most_sums = BANK_WORDS if room else inf  # deeper ones take a second block in every processing element
-    content = tile or Tile.balanced(size, ELEMENT_BYTES[precision], per_cycle, most_sums)
+    content = tile or _balanced(size, precision, stalling, is_bounded=bool(room))
     held = buffers(size, precision, content)
+
+    def likely(memories: Iterable[Buffer]) -> Resources:
+        return array_resources(size, precision, memories, stalling, macs_per_dsp, models) + epilogue
+
     if room:
-        others = array_resources(size, precision, held[2:], stalling, macs_per_dsp, models) + epilogue
         of_array = room.scaled(models.design_factors.inverse())
-        held = with_room_for(held, kept_bytes, of_array + others.times(-1))
-    bare = array_resources(size, precision, held, stalling, macs_per_dsp, models) + epilogue
+        held = with_room_for(held, kept_bytes, of_array + likely(held[2:]).times(-1))
+    bare = likely(held)
     return SystolicArray(
         *size,
         precision,

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from itertools import product
 from math import ceil
 
-from common.configuration import Section
+from common.files.configuration import Section
 from common.fpga.device.resources import RESOURCE_NAMES, Resources, total
 from common.fpga.kernels.estimate import TimeScatter, read_scatter
 from common.fpga.kernels.ports import MemoryPorts

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from common.configuration import Section
+from common.files.configuration import Section
 from common.intervals import ThreePoint
 
 Serves = Literal["product", "network"]

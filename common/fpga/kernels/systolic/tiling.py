@@ -15,10 +15,11 @@ from typing import Literal
 
 from common.fpga.device.resources import BLOCK_BITS, URAM_WORDS, Resources, total
 from common.fpga.rtl.generate import FORMATS
-from common.number_formats import PRECISION_BITS
+from common.graphs.number_formats import PRECISION_BITS
 from common.workload.layers import Convolution, Matmul
 
 OuterLoop = Literal["rows", "columns"]
+OUTER_LOOPS: tuple[OuterLoop, ...] = ("rows", "columns")
 LEAST_FOLDS = 8  # along each side of a square array: 64 sums per processing element fill one LUT RAM
 LOAD_MARGIN = 2.0  # a step should load in half of the time that it computes
 BANK_WORDS = 512  # words of an 18 Kb block at its greatest width
@@ -63,6 +64,14 @@ class Operands:
     def total(self) -> float:
         return self.a + self.b + self.c
 
+    @property
+    def swapped(self) -> Operands:
+        """Return them as the transposed product has them."""
+        return Operands(self.b, self.a, self.c)
+
+    def less(self, other: Operands) -> Operands:
+        return Operands(self.a - other.a, self.b - other.b, self.c - other.c)
+
 
 def operands(layer: Matmul | Convolution, element_bytes: float, tile: Tile) -> Operands:
     """Return the bytes that one product of the batch reads and writes, each element once.
@@ -92,11 +101,16 @@ def tile_traffic(matmul: Matmul, tile: Tile, parts: Operands) -> tuple[OuterLoop
     step needs the same one. With one tile along k, that is the tile of the outer loop. An operand that fits as a whole
     is loaded once.
     """
-    rows, cols, deep = _counts(matmul, tile)
-    whole_a, whole_b = rows == deep == 1, cols == deep == 1
-    rows_outside = Operands(parts.a * (1 if deep == 1 else cols), parts.b * (1 if whole_b else rows), parts.c)
-    cols_outside = Operands(parts.a * (1 if whole_a else cols), parts.b * (1 if deep == 1 else rows), parts.c)
+    rows_outside, cols_outside = (loaded(matmul, tile, parts, outer) for outer in OUTER_LOOPS)
     return ("rows", rows_outside) if rows_outside.total <= cols_outside.total else ("columns", cols_outside)
+
+
+def loaded(matmul: Matmul, tile: Tile, parts: Operands, outer_loop: OuterLoop) -> Operands:
+    """Return the traffic of one product with its tiles in a given order: each operand as often as it is loaded."""
+    rows, cols, deep = _counts(matmul, tile)
+    once = {"rows": (deep == 1, cols == deep == 1), "columns": (rows == deep == 1, deep == 1)}
+    once_a, once_b = once[outer_loop]
+    return Operands(parts.a * (1 if once_a else cols), parts.b * (1 if once_b else rows), parts.c)
 
 
 def _counts(matmul: Matmul, tile: Tile) -> tuple[int, int, int]:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from common.fpga.offload.effort import Spending
@@ -44,9 +44,13 @@ def best_schedule(
     answer = _solve(timing.model, budget, limit)
     if answer.solver is None:
         return Answer(None, answer.is_proved, answer.bound)
-    modes = _chosen(timing.choices, answer.solver)
+    solver = answer.solver
+    modes, crossing = (
+        _chosen(timing.choices, solver),
+        {key for key in timing.start if solver.boolean_value(timing.choices.travels[key])},
+    )
     plan = _plan(timing.problem, modes)
-    ordered = Assignment(plan.calls, plan.regions, _order(timing, modes, answer.solver))
+    ordered = replace(plan, order=_order(timing, modes, crossing, solver.value))
     return Answer(ordered, answer.is_proved, answer.bound)
 
 
@@ -86,16 +90,17 @@ def _plan(problem: Problem, modes: Sequence[Mode]) -> Assignment:
     return Assignment(calls, place(problem, sorted({mode.instance for mode in modes})) or ())
 
 
-def _order(timing: Timing, modes: Sequence[Mode], solver: Any) -> tuple[JobKey, ...]:
+def _order(
+    timing: Timing, modes: Sequence[Mode], crossing: Collection[JobKey], value: Callable[[Any], float]
+) -> tuple[JobKey, ...]:
     """Return calls and transfers by start, and by finish where they start together."""
-    begins: list[tuple[int, int, JobKey]] = []
+    begins: list[tuple[float, float, JobKey]] = []
     for mode in modes:
-        end = solver.value(timing.done[timing.problem.options[mode.option].covers[-1]])
+        end = value(timing.done[timing.problem.options[mode.option].covers[-1]])
         begins.append((end - mode.duration_ns, end, ("call", mode.option)))
-    for (way, index), start in timing.start.items():
-        if solver.boolean_value(timing.choices.travels[way, index]):
-            begin = solver.value(start)
-            begins.append((begin, begin + timing.link_ns(way, index), (way, index)))
+    for way, index in timing.start.keys() & crossing:
+        begin = value(timing.start[way, index])
+        begins.append((begin, begin + timing.link_ns(way, index), (way, index)))
     return tuple(key for _, _, key in sorted(begins))
 
 
@@ -168,6 +173,9 @@ LinearRow = tuple[dict[int, float], float, float]  # coefficients by variable, l
 TIME_GRAIN = 1000.0  # time enters in microseconds, which keeps the matrix well scaled
 UNBOUNDED = 1 << 60
 TOLERANCE = 1e-6  # relative, of HiGHS's answer
+NODE_EFFORT = 1e-4  # deterministic seconds that a node of HiGHS's search counts for, after its root
+ROOT_EFFORT = 0.05  # likewise, the root
+INFEASIBLE = 2  # status of scipy.optimize.milp
 
 
 def lower_bound(model: Any, objective: Any, budget: Spending | None = None) -> int:
@@ -176,20 +184,88 @@ def lower_bound(model: Any, objective: Any, budget: Spending | None = None) -> i
     from scipy.optimize import linprog
     from scipy.sparse import vstack
 
+    rows = _rows(model)
+    below, above = np.isfinite(rows.high), np.isfinite(rows.low)
+    both = vstack([rows.matrix[below], -rows.matrix[above]], format="csr")
+    limits = np.concatenate([rows.high[below], -rows.low[above]])
+    cost = rows.cost(objective)
+    relaxed = (budget or Spending(math.inf)).wait_for(
+        lambda: linprog(cost, A_ub=both, b_ub=limits, bounds=rows.ends, method="highs")
+    )
+    is_solved = relaxed is not None and relaxed.status == 0
+    return _floor_ns(relaxed.fun) if is_solved else 0
+
+
+def best_assignment(timing: Timing, budget: Spending, nodes: int) -> Answer:
+    """Choose options and engines for the rows of the program with whole choices but real times, by HiGHS in few nodes.
+
+    Nothing there keeps calls of one engine or transfers apart, so its finish bounds that of every plan. Its calls are a
+    plan, in the order of its times.
+    """
+    from scipy.optimize import Bounds, LinearConstraint, milp
+
+    rows = _rows(timing.model)
+    limits = LinearConstraint(rows.matrix, rows.low, rows.high)
+    options = {"node_limit": nodes, "mip_rel_gap": TOLERANCE}
+    found = budget.wait_for(
+        lambda: milp(
+            rows.cost(timing.finish),
+            constraints=limits,
+            bounds=Bounds(*rows.ends.T),
+            integrality=(rows.grain == 1).astype(int),
+            options=options,
+        )
+    )
+    if found is None:
+        return Answer(None, is_proved=False, bound=0)
+    budget.left -= ROOT_EFFORT + NODE_EFFORT * (found.mip_node_count or 0)
+    bound = found.mip_dual_bound
+    whole = _floor_ns(bound) if bound is not None and math.isfinite(bound) else 0
+    if found.x is None:
+        return Answer(None, is_proved=found.status == INFEASIBLE, bound=whole)
+
+    def value(variable: Any) -> float:
+        return float(found.x[variable.index] * rows.grain[variable.index])
+
+    modes = [mode for mode in timing.choices.modes if round(value(mode.chosen))]
+    crossing = {key for key in timing.start if round(value(timing.choices.travels[key]))}
+    plan = replace(_plan(timing.problem, modes), order=_order(timing, modes, crossing, value))
+    return Answer(plan, is_proved=found.status == 0, bound=whole)
+
+
+@dataclass(frozen=True, slots=True)
+class _Rows:
+    """The linear rows of a model: ``low <= matrix x <= high``, with the ends of each variable.
+
+    Times are in units of :data:`TIME_GRAIN`; the grain of a variable that is no time is 1.
+    """
+
+    matrix: Any
+    low: Any
+    high: Any
+    ends: Any
+    grain: Any
+
+    def cost(self, objective: Any) -> Any:
+        import numpy as np
+
+        cost = np.zeros(len(self.grain))
+        cost[objective.index] = 1.0
+        return cost
+
+
+def _rows(model: Any) -> _Rows:
+    import numpy as np
+
     proto = model.proto
     ends = np.array([(variable.domain[0], variable.domain[len(variable.domain) - 1]) for variable in proto.variables])
     grain = np.where(ends[:, 1] > 1, TIME_GRAIN, 1.0)
     matrix, low, high = _matrix(list(_linear_rows(proto)), grain)
-    below, above = np.isfinite(high), np.isfinite(low)
-    cost = np.zeros(len(grain))
-    cost[objective.index] = 1.0
-    both = vstack([matrix[below], -matrix[above]], format="csr")
-    limits = np.concatenate([high[below], -low[above]])
-    relaxed = (budget or Spending(math.inf)).wait_for(
-        lambda: linprog(cost, A_ub=both, b_ub=limits, bounds=ends / grain[:, None], method="highs")
-    )
-    is_solved = relaxed is not None and relaxed.status == 0
-    return math.floor(relaxed.fun * TIME_GRAIN * (1 - TOLERANCE)) if is_solved else 0
+    return _Rows(matrix, low, high, ends / grain[:, None], grain)
+
+
+def _floor_ns(bound: float) -> int:
+    return math.floor(bound * TIME_GRAIN * (1 - TOLERANCE))
 
 
 def _matrix(rows: Sequence[LinearRow], grain: Any) -> tuple[Any, Any, Any]:

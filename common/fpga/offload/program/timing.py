@@ -136,7 +136,7 @@ class Timing:
                 self.model.add(self.done[item] == self.done[covers[-1]]).only_enforce_if(mode.chosen)
 
     def _join_branches(self) -> None:
-        """Require that the work of the host, and of each engine, between a fork and its join fits between them."""
+        """Require that the work of the host, and of each engine, between a fork and a join fits between them."""
         items, options = self.problem.items, self.problem.options
         for fork, join, between in between_forks(self.problem, self.choices.wiring):
             since: Any = 0 if fork is None else self.done[fork]
@@ -223,19 +223,34 @@ MOST_ITEMS = 60  # between fork and join; a longer stretch gives a weak bound
 
 
 def between_forks(problem: Problem, wiring: Wiring) -> Iterator[tuple[int | None, int, set[int]]]:
-    """Yield fork, join and the items between for every join; a fork of None is the start of the run.
+    """Yield fork, join and the items between for each pair of them; a fork of None is the start of the run.
 
-    The fork is the immediate dominator of the join (Cooper, Harvey and Kennedy 2001, A Simple, Fast Dominance
-    Algorithm). Items are in topological order, so one pass is enough.
+    The last item that all paths to a join come from is one of its forks (its immediate dominator; Cooper, Harvey and
+    Kennedy 2001, A Simple, Fast Dominance Algorithm). The others are the items after that one whose readers' paths do
+    not meet again before the join. Any other pair says no more than shorter ones do. Items are in topological order.
     """
-    producers = [_producers(problem, wiring, item) for item in range(len(problem.items))]
-    parents: list[int] = []
-    for item, sources in enumerate(producers):
-        parents.append(reduce(partial(_meet, parents), sources) if sources else -1)
-        if len(sources) > 1:
-            fork = parents[item]
-            if between := _ancestors_after(producers, item, fork):
-                yield (None if fork < 0 else fork), item, between
+    sources = [_producers(problem, wiring, item) for item in range(len(problem.items))]
+    readers: list[list[int]] = [[] for _ in sources]
+    before, after = [0] * len(sources), [0] * len(sources)
+    opens: list[int] = []
+    for item, inputs in enumerate(sources):
+        opens.append(reduce(partial(_meet, opens), inputs) if inputs else -1)
+        for source in (source for source in inputs if source >= 0):
+            readers[source].append(item)
+            before[item] |= before[source] | 1 << source
+    closes = [len(sources)] * len(sources)
+    for item in reversed(range(len(sources))):
+        if readers[item]:
+            closes[item] = reduce(partial(_meet_again, closes), readers[item])
+        for reader in readers[item]:
+            after[item] |= after[reader] | 1 << reader
+    for join in (item for item, inputs in enumerate(sources) if len(inputs) > 1):
+        last = opens[join]
+        forks = (fork for fork in range(last + 1, join) if before[join] >> fork & 1 and len(readers[fork]) > 1)
+        for fork in (last, *(fork for fork in forks if closes[fork] >= join)):
+            between = before[join] & (after[fork] if fork >= 0 else -1)
+            if 0 < between.bit_count() <= MOST_ITEMS:
+                yield (None if fork < 0 else fork), join, {item for item in range(join) if between >> item & 1}
 
 
 def _producers(problem: Problem, wiring: Wiring, item: int) -> list[int]:
@@ -250,12 +265,7 @@ def _meet(parents: list[int], first: int, second: int) -> int:
     return first
 
 
-def _ancestors_after(producers: list[list[int]], join: int, fork: int) -> set[int]:
-    between: set[int] = set()
-    waiting = [source for source in producers[join] if source > fork]
-    while waiting and len(between) <= MOST_ITEMS:
-        item = waiting.pop()
-        if item not in between:
-            between.add(item)
-            waiting += [source for source in producers[item] if source > fork]
-    return between if len(between) <= MOST_ITEMS else set()
+def _meet_again(children: list[int], first: int, second: int) -> int:
+    while first != second:
+        first, second = (children[first], second) if first < second else (first, children[second])
+    return first

@@ -5,7 +5,7 @@ Each step can be the last, because the search ends once a plan meets the bound:
 1. Find the best plan without overlap (CP-SAT without time): a shortest path with cut costs, which is quick.
 2. Bound the finish by the linear rows of the whole program (HiGHS). On a chain-like network plan and bound meet.
 3. Solve the whole program from that plan and that bound (CP-SAT).
-4. Where the finish is proved optimal, reach it with fewer engines, then with fewer calls.
+4. If the finish is proved optimal, reach it with fewer engines, then with fewer calls.
 """
 
 from __future__ import annotations
@@ -18,12 +18,21 @@ from typing import Any
 from common.fpga.offload.effort import Spending
 from common.fpga.offload.problem import Problem, Wiring
 from common.fpga.offload.program.choices import Choices, nanoseconds
-from common.fpga.offload.program.solver import TOLERANCE, Answer, best_choices, best_schedule, lower_bound
+from common.fpga.offload.program.solver import (
+    TOLERANCE,
+    Answer,
+    best_assignment,
+    best_choices,
+    best_schedule,
+    lower_bound,
+)
 from common.fpga.offload.program.timing import Timing
 from common.fpga.offload.schedule import Assignment, KernelCall, Scheduler
 
 NEVER = 1 << 60  # nanoseconds
 QUICK = 0.2  # deterministic seconds for a plan without overlap
+FEW_NODES, MANY_NODES = 30, 200  # of a search for whole choices without an order
+HORIZONS = (1.05, 1.2, 1.5, 2.0, 3.0)  # of such searches for another plan
 
 
 def least_ns(problem: Problem) -> int:
@@ -58,6 +67,7 @@ class WholeSearch:
         bound_ns: a lower bound of every plan's finish.
         is_begun: whether it has looked for a first plan and a bound.
         is_bounded: whether the solvers have.
+        is_assigned: whether the best choices without an order are known.
         spent: the largest limit of a search with all overlap so far.
         is_final: whether a longer search would change neither.
     """
@@ -67,7 +77,8 @@ class WholeSearch:
         self.scheduler = Scheduler(problem)
         self.plan: Assignment | None = None
         self.finish_ns, self.bound_ns = NEVER, least_ns(problem)
-        self.is_final, self.is_begun, self.is_bounded, self.spent = False, False, False, 0.0
+        self.is_final, self.is_begun, self.is_bounded, self.is_assigned = False, False, False, False
+        self.spent = 0.0
 
     def offer(self, plan: Assignment | None) -> None:
         """Take a plan if it is the best so far."""
@@ -122,10 +133,13 @@ class WholeSearch:
 
     def refine(self, limit: float) -> None:
         """Take the next step to a narrower gap."""
-        if self.is_bounded:
-            self.scheduled(limit)
-        else:
+        if not self.is_bounded:
             self.bounded()
+            return
+        if self.spent and not (self.is_assigned or self.budget.is_late):
+            self.assigned(MANY_NODES)
+        if not (self.is_final or self.budget.is_late):
+            self.scheduled(limit)
 
     def without_overlap(self) -> None:
         """Find the best plan without overlap, of equal ones the smallest."""
@@ -139,6 +153,25 @@ class WholeSearch:
     def relaxed(self) -> None:
         timing = self._timing()
         self.raise_bound(lower_bound(timing.model, timing.finish, self.budget))
+
+    def improved(self) -> None:
+        """Search for integer choices without an order, with several latest ends: each leads to another plan."""
+        for factor in HORIZONS:
+            if not (self.is_final or self.is_assigned or self.budget.is_spent):
+                self.assigned(FEW_NODES, factor)
+
+    def assigned(self, nodes: int, horizon: float = 1.0) -> None:
+        """Search for integer choices without an order: a bound on the finish with all overlap, and calls for a plan.
+
+        ``horizon`` is the latest end of all times, as a multiple of the finish of the best plan.
+        """
+        answer = best_assignment(self._timing(horizon), self.budget, nodes)
+        self.is_assigned = answer.is_proved
+        if answer.plan is not None:
+            self.offer(answer.plan)
+            self.offer(self.scheduler.ordered(answer.plan)[1])
+        self._refuse(answer)
+        self.raise_bound(answer.bound)
 
     def scheduled(self, limit: float) -> None:
         """Search with all overlap, and for a smaller plan where the finish is proved."""
@@ -180,9 +213,9 @@ class WholeSearch:
             self.offer(Assignment(tuple(call for call in calls if call is not None)))
         self.raise_bound(self.finish_ns)
 
-    def _timing(self) -> Timing:
-        """Return the program of all plans that finish no later than the best so far."""
-        horizon_ns = self.finish_ns if self.plan is not None else _longest_ns(self.problem)
+    def _timing(self, horizon: float = 1.0) -> Timing:
+        """Return the program of all plans that finish no later than the best so far, or than so many times of it."""
+        horizon_ns = round(horizon * self.finish_ns) if self.plan is not None else _longest_ns(self.problem)
         return Timing(Choices(self.problem, self.options), horizon_ns)
 
     def _refuse(self, answer: Answer) -> None:

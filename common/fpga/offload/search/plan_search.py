@@ -5,7 +5,8 @@ The search has a plan and a bound from its first moment on, and ends once they m
 1. The greedy plan, and the longest path as a bound.
 2. The network segment by segment between its gates (:mod:`common.fpga.offload.search.sequence`).
 3. If that leaves a gap, the whole network as one program (:mod:`common.fpga.offload.program.whole`).
-4. If the gap is wide, smaller segments with more items in none, and more effort for the former ones.
+4. If the gap is wide, whole choices without an order, smaller segments with more items in none, and more effort for
+   the former ones.
 """
 
 from __future__ import annotations
@@ -15,7 +16,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from common.errors import PipelineError
 from common.fpga.offload.baselines import MANY_ITEMS, extended, greedy, possible_options
 from common.fpga.offload.effort import Effort, Endless, Spending, Watch
 from common.fpga.offload.jobs import JobKey
@@ -27,6 +27,7 @@ from common.fpga.offload.schedule import Assignment, KernelCall, Scheduler
 from common.fpga.offload.search.segments import LOOSE_SHARE, LOOSER_SHARE, NetworkSegment, segments
 from common.fpga.offload.search.sequence import SequenceSearch
 from common.intervals import ThreePoint
+from common.messages.errors import PipelineError
 
 CLOSE = 0.001  # gap that is close enough on a network of MANY_ITEMS: the whole program takes long to close it
 FEW_OPTIONS = 1000  # of a network that is bounded as a whole at first, which is quick
@@ -152,8 +153,7 @@ class _PlanSearch:
         self._take_steps(self._steps())
         if self.gap > WIDE:
             self.budget.left += (WIDE_EFFORT - 1) * self.effort
-            rest = (self._by_looser_segments, self._by_segments, lambda: self.whole.scheduled(self.budget.left))
-            self._take_steps(iter(rest))
+            self._take_steps(self._steps_of_a_wide_gap())
         if len(self.options) <= MOST_OPTIONS and not self.budget.is_late:
             self.budget.left = max(self.budget.left, SMALLER_SHARE * self.effort)
             self.whole.smaller(SMALLER_SHARE * self.effort)
@@ -179,6 +179,13 @@ class _PlanSearch:
         if count <= MOST_OPTIONS and not is_close:
             yield from at_once if count > FEW_OPTIONS else []
             yield lambda: whole.scheduled(self.effort)
+
+    def _steps_of_a_wide_gap(self) -> Iterator[Callable[[], None]]:
+        if len(self.options) <= MOST_OPTIONS:
+            yield self.whole.improved
+        yield self._by_looser_segments
+        yield self._by_segments
+        yield lambda: self.whole.scheduled(self.budget.left)
 
     def _by_segments(self, loose_share: float = LOOSE_SHARE) -> None:
         """Search segment by segment, from where an earlier search of them ended."""

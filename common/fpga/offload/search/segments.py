@@ -1,10 +1,10 @@
-"""Cut a network into segments at its gates, the items that everything else comes before or after.
+"""Cut a network into segments at its gates: items before or after which everything else comes.
 
-A segment is a problem of its own, given on which side of the link each gate is. Its least time, summed over all
-segments, bounds every plan. A few short items beside a gate do not keep it from being one: such a loose item is in no
-segment, so that the bound lacks its time. Two towers that the host computes one after the other are cut in this way,
-though the card may begin the second one early. More loose items make smaller segments, which are solved sooner. Neither
-kind of bound is the better one on every network.
+A segment is a problem of its own if it is given on which side of the link each gate is. The sum of the least times of
+all segments bounds every plan. A gate may have a few short items beside it, which are called loose. A loose item is in
+no segment, so the bound lacks its time. Two towers that the host computes one after the other are cut in this way,
+although the card may begin the second one early. With more loose items, segments are smaller and are solved sooner.
+Neither few nor many loose items give the better bound on every network.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def segments(
 ) -> list[NetworkSegment]:
     """Cut a problem at its gates. Items between two gates that depend on none or lead to none are in no segment.
 
-    ``loose_share`` is most of the host's time that the bound may lack.
+    ``loose_share`` is the largest share of the host's time that the bound may lack.
     """
     order = _Order(problem, wiring, options)
     gates = [None, *order.gates(loose_share), None]
@@ -57,7 +57,7 @@ class _Order:
 
     Attributes:
         may_move: items that a call can compute.
-        loss_us: about what a bound lacks without each item: its time on the host, or in its shortest call.
+        loss_us: about the time that a bound lacks without each item: on the host, or in its shortest call.
         before: the items that must be done before each item starts.
         after: the items that start only when it is done.
     """
@@ -100,7 +100,7 @@ class _Order:
         return self._without_costly(cuts.gates, beside)
 
     def _without_costly(self, gates: Sequence[int], beside: Mapping[int, int]) -> Sequence[int]:
-        """Take gates back where that leaves a small segment to which loose items return, the most time first."""
+        """Remove gates if loose items then return to a segment that is still small, those with the most time first."""
         ends = [None, *gates, None]
         while (best := max(self._mergers(ends, beside), default=None)) is not None:
             _, first, last = best
@@ -161,7 +161,7 @@ def _bits(mask: int) -> Iterator[int]:
 
 
 class _Cuts:
-    """Gates found so far, and what each further one would cost: the loss of the items beside it that are not loose."""
+    """Gates so far, and the cost of each further gate: the loss of the items beside it that are not loose yet."""
 
     def __init__(self, beside: Mapping[int, int], loss_us: Sequence[float], may_move: Sequence[bool]) -> None:
         self.beside, self.loss_us = beside, loss_us

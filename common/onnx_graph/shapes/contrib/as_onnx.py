@@ -12,10 +12,10 @@ from functools import partial
 import onnx
 from onnx import TensorProto, TypeProto, helper
 
-from common.graph import Shape
+from common.graphs.graph import Shape
+from common.graphs.operators import ONNX
 from common.onnx_graph.malformed import INVALID
 from common.onnx_graph.shapes.contrib.registry import OperatorCall, Output, UnfitError, rule
-from common.operators import ONNX
 
 ALL = tuple(range(32))  # all operands in their own order
 

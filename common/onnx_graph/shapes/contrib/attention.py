@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from onnx import TensorProto
 
-from common.graph import Dim, Shape
+from common.graphs.graph import Dim, Shape
 from common.onnx_graph.shapes.contrib.as_onnx import Likeness, infer_as
 from common.onnx_graph.shapes.contrib.registry import OperatorCall, Output, UnfitError, product, quotient, rule, total
 

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from functools import partial
 
-from common.graph import Dim, Shape
+from common.graphs.graph import Dim, Shape
+from common.graphs.operators import MICROSOFT, NCHWC, NHWC
 from common.onnx_graph.shapes.contrib.as_onnx import Likeness, infer_as
 from common.onnx_graph.shapes.contrib.registry import (
     OperatorCall,
@@ -18,7 +19,6 @@ from common.onnx_graph.shapes.contrib.registry import (
     rule,
     whole_numbers,
 )
-from common.operators import MICROSOFT, NCHWC, NHWC
 
 BLOCKS = (8, 16)  # channels in a block: AVX2, AVX-512 and NEON
 

@@ -9,9 +9,9 @@ from collections.abc import Sequence
 
 from onnx import TensorProto
 
-from common.graph import Dim
+from common.graphs.graph import Dim
+from common.graphs.operators import MACHINE_LEARNING, ONNX
 from common.onnx_graph.shapes.contrib.registry import OperatorCall, Output, UnfitError, rule
-from common.operators import MACHINE_LEARNING, ONNX
 
 ML = (MACHINE_LEARNING,)
 TARGETS = {"LinearRegressor": "targets", "TreeEnsembleRegressor": "n_targets", "SVMRegressor": ""}  # their number

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from onnx import TensorProto
 
-from common.graph import Shape
+from common.graphs.graph import Shape
 from common.onnx_graph.shapes.contrib.as_onnx import Likeness, infer_as
 from common.onnx_graph.shapes.contrib.registry import OperatorCall, Output, rule
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from onnx import TensorProto
 
-from common.graph import Shape
+from common.graphs.graph import Shape
+from common.graphs.operators import ONNX
 from common.onnx_graph.shapes.contrib.registry import OperatorCall, Output, quotient, rule
-from common.operators import ONNX
 
 
 @rule("SkipLayerNormalization", "SkipSimplifiedLayerNormalization")

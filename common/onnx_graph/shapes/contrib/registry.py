@@ -9,11 +9,11 @@ from typing import TypeAlias
 import numpy as np
 import onnx
 
-from common import sums
-from common.graph import Dim, Shape, Tensor
+from common.graphs import sums
+from common.graphs.graph import Dim, Shape, Tensor
+from common.graphs.operators import MICROSOFT
 from common.onnx_graph.by_operator import ByOperator
 from common.onnx_graph.shapes.types import Array, element_type
-from common.operators import MICROSOFT
 
 Output: TypeAlias = tuple[int, Shape] | None
 FindValue: TypeAlias = Callable[[str], Array | None]

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 from onnx import TensorProto
 
-from common.graph import Dim
+from common.graphs.graph import Dim
+from common.graphs.operators import ONNX
 from common.onnx_graph.shapes.contrib.as_onnx import Likeness, infer_as
 from common.onnx_graph.shapes.contrib.registry import (
     OperatorCall,
@@ -19,7 +20,6 @@ from common.onnx_graph.shapes.contrib.registry import (
     rule,
     total,
 )
-from common.operators import ONNX
 
 
 @rule("DynamicTimeWarping")

@@ -12,8 +12,8 @@ from common.fpga.device.resources import Resources
 from common.fpga.kernels.dataflow.operators import ELEMENTWISE, FLOPS, FOLDS, GELU_FLOPS, NORMALIZERS, lane_of, widest
 from common.fpga.kernels.dataflow.rowwise import held_elements, task_lane
 from common.fpga.kernels.estimate import Engine
+from common.graphs.operators import MICROSOFT, ONNX
 from common.onnx_graph.work.elementwise import PER_INPUT, PER_OUTPUT
-from common.operators import MICROSOFT, ONNX
 from common.workload.layers import Matmul, Pointwise, Pooling, Rowwise
 from tests.support.dataflow_kernels import COSTS, MODEL, PORTS, rowwise, task_of
 

@@ -10,16 +10,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from benchmarks import gemv_fit
-from common.configuration import Section
-from common.errors import ConfigurationError, UnusableValueError
+from common.files.configuration import Section
+from common.files.yaml_file import load_yaml
 from common.fpga.device.resources import Resources
 from common.fpga.kernels.dataflow.operators import buffer, read_dataflow
 from common.fpga.kernels.dataflow.streaming import StreamingGemv, host_call_us, read_streaming
 from common.fpga.kernels.estimate import Engine
 from common.fpga.kernels.ports import MemoryPorts
 from common.intervals import ThreePoint
+from common.messages.errors import ConfigurationError, UnusableValueError
 from common.workload.layers import Convolution, Matmul, Pointwise
-from common.yaml_file import load_yaml
 from tests.support.dataflow_kernels import (
     COSTS,
     DATAFLOW,

@@ -11,8 +11,8 @@ import pytest
 from benchmarks import overlay_fit, overlay_held_out
 from benchmarks.coverage import band_of, left_out, spread_of
 from benchmarks.overlay_fit import MEASURED_US, Network, configured, network, predicted
-from common.configuration import Section
-from common.errors import ConfigurationError, PipelineError, UnusableValueError
+from common.files.configuration import Section
+from common.files.yaml_file import load_yaml
 from common.fpga.device.board_files import load_board
 from common.fpga.device.resources import Resources
 from common.fpga.kernels.estimate import TimeScatter
@@ -21,9 +21,9 @@ from common.fpga.kernels.overlay.engine import OverlayConfig, OverlayEngine, Ove
 from common.fpga.kernels.overlay.engine_files import load_engine, read_engine
 from common.fpga.planning.whole_model import whole_model
 from common.intervals import ThreePoint
+from common.messages.errors import ConfigurationError, PipelineError, UnusableValueError
 from common.workload.layers import Convolution, Matmul, Pointwise, Pooling, Rowwise
 from common.workload.tasks import Task
-from common.yaml_file import load_yaml
 from models.classifiers.conv_layers import conv, max_pool
 from models.classifiers.squeezenet import build_squeezenet
 from models.graph_builder import FLOAT, GraphBuilder

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from common.configuration import Section
-from common.errors import ConfigurationError
+from common.files.configuration import Section
+from common.files.yaml_file import load_yaml
 from common.fpga.device.resources import Resources, total
 from common.fpga.kernels.estimate import TimeScatter, widened
 from common.fpga.kernels.ports import MemoryPorts
@@ -36,9 +36,9 @@ from common.fpga.kernels.systolic.tiling import (
     with_room_for,
 )
 from common.intervals import ThreePoint
+from common.messages.errors import ConfigurationError
 from common.workload.layers import Convolution, Matmul, Pointwise, Rowwise
 from common.workload.tasks import Task
-from common.yaml_file import load_yaml
 from tests.support.dataflow_kernels import COSTS
 from tests.support.paths import ROOT
 

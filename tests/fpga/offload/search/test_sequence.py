@@ -7,7 +7,6 @@ import threading
 import pytest
 
 from benchmarks.offload_scaling import mixture
-from common import interrupts
 from common.fpga.offload.baselines import extended, possible_options
 from common.fpga.offload.effort import Effort, Spending
 from common.fpga.offload.problem import Wiring
@@ -18,6 +17,7 @@ from common.fpga.offload.search import segments as gates
 from common.fpga.offload.search.plan_search import optimize
 from common.fpga.offload.search.segments import Parts, segments
 from common.fpga.offload.search.sequence import GateStep, SequenceSearch, largest_sets
+from common.process import interrupts
 from tests.support.offload_problems import earliest_finish, engine, flow, option, problem, random_problem, random_towers
 
 

@@ -1,0 +1,133 @@
+"""Load a decoder with requests, each for a stream of tokens, and time every token of every stream.
+
+Reads   the model file.
+Writes  stream_requests.csv (each request: time to first token, time per token), stream_tokens.csv (when each token
+        came), stream_summary.json (percentiles with limits, tokens per second, goodput).
+
+Requests come by a schedule that waits for nobody (open loop). --input-tokens and --output-tokens are the lengths of
+prompts and answers: fixed or drawn from a distribution. --replay takes times and lengths from a trace. Each stream in
+flight has caches of its own. With --batching static, streams are admitted together, and the next ones when all have
+ended. With continuous, a stream is admitted between two tokens, as soon as fewer than --in-flight are in flight. With
+--cache-room, each cache is one buffer with a row for each stream, and one call gives all streams a token. That takes an
+operator which reads the valid length of each row (GroupQueryAttention). Without --cache-room, each stream has calls of
+its own.
+
+EXAMPLE of input (a decoder) and output (stream_requests.csv), some columns:
+
+    decoder.onnx: input_ids [batch,seq], past_key_values.0.key [batch,2,past,64] -> logits, present.0.key
+
+    request_index,input_token_count,output_token_count,time_to_first_token_us,time_per_output_token_us
+    0,128,32,41210.4,13870.2
+
+    python 27_token_streams.py --model decoder.onnx --rate 2 --input-tokens 128 --output-tokens 32
+    python 27_token_streams.py --model decoder.onnx --output-tokens lognormal:64,0.8,512 --batching static
+    python 27_token_streams.py --model decoder.onnx --cache-room 1024 --first-token-bound 500ms --inter-token-bound 50ms
+    python 27_token_streams.py --model decoder.onnx --replay trace.csv      # time in s, prompt, answer
+"""
+
+from __future__ import annotations
+
+if __name__ == "__main__":
+    from common.process import startup
+
+    startup.begin()  # first of all: the imports below take most of a second
+
+from collections.abc import Sequence
+
+from common import cli
+from common.cli.flags.load_flags import schedule_flags
+from common.generation.decoder import decoder_of
+from common.generation.streams.engine import POLICIES, StreamRequest, serve_after_warm_up
+from common.generation.streams.figures import TokenBounds, request_rows, stream_summary, token_rows
+from common.generation.streams.requests import offered_per_s, require_streams, scheduled_requests, trace_requests
+from common.generation.streams.service import service_of
+from common.load.requests.demand import KINDS, Demand
+from common.load.requests.schedules import Bursts
+from common.messages.errors import PipelineError
+from common.onnx_graph.load import load_model
+from common.runtime.sessions.limits import limited_runs
+from common.runtime.sessions.session import OPTIMIZATIONS, create_session, given_settings
+from common.view.load.stream_text import stream_report
+
+SCRIPT = "27_token_streams.py"
+US_PER_S = 1e6
+
+
+def arguments() -> cli.Parser:
+    parser = cli.Parser(SCRIPT, __doc__ or "")
+    parser.shared("--model", "--dim", "--cache")
+    schedule_flags(parser, KINDS)
+    parser.setting(
+        "--replay", type=cli.path, metavar="FILE", help="requests from a CSV file: time in s, prompt, answer"
+    )
+    lengths = "tokens: a number, uniform:1,512, normal:128,40,512 or lognormal:64,0.8,512"
+    parser.setting("--input-tokens", default="128", metavar="D", help=f"length of each prompt in {lengths}")
+    parser.setting("--output-tokens", default="32", metavar="D", help="length of each answer, in the same form")
+    parser.setting("--batching", choices=POLICIES, default="continuous", help="when streams are admitted")
+    parser.setting("--in-flight", type=cli.positive_int, default=8, metavar="N", help="most streams at a time")
+    parser.setting(
+        "--cache-room", type=cli.positive_int, metavar="N", help="tokens of each row of shared buffers (default: none)"
+    )
+    bound = {"type": cli.duration, "metavar": "T"}
+    parser.setting("--first-token-bound", help="longest time to the first token of goodput", **bound)
+    parser.setting("--inter-token-bound", help="longest mean time between two tokens of goodput", **bound)
+    parser.shared("--threads")
+    parser.shared("--optimization", choices=tuple(OPTIMIZATIONS), metavar=None)
+    parser.shared("--run-timeout")
+    return parser
+
+
+def requests_of(given: cli.Settings) -> list[StreamRequest]:
+    """Return the requests of a trace, or of a schedule with lengths."""
+    if given.replay:
+        return trace_requests(given.replay)
+    demand = Demand(given.rate, given.duration, given.seed, given.arrivals, bursts=Bursts.parse(given.burst))
+    return scheduled_requests(demand, given.input_tokens, given.output_tokens)
+
+
+def bounds_of(given: cli.Settings) -> TokenBounds:
+    """Return the bounds of goodput, which the flags give in seconds."""
+    return TokenBounds(*(bound and bound * US_PER_S for bound in (given.first_token_bound, given.inter_token_bound)))
+
+
+def setup_of(given: cli.Settings, threads: int, sent_count: int) -> dict[str, object]:
+    """Return the columns of the summary that say how the service was set up."""
+    return {
+        "threads": threads,
+        "batching_policy": given.batching,
+        "most_in_flight_count": given.in_flight,
+        "is_batched": bool(given.cache_room),
+        "sent_count": sent_count,
+    }
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    with cli.stage(arguments(), argv) as stage:
+        given, path = stage.settings, cli.model_path(stage.settings.model)
+        sizes = dict(given.dim)
+        model = load_model(path, sizes, symbolic=True)
+        stage.set_model(model.model_id, path.name, model.dimensions)
+        decoder = decoder_of(model, sizes, dict(given.cache))
+        requests = requests_of(given)
+        require_streams(decoder, requests, given.cache_room)
+        options, bounds = given_settings({**given.values, "provider": "cpu"}), bounds_of(given)
+        with stage.writing() as transaction, limited_runs(given.run_timeout):
+            session = create_session(path, options)
+            service = service_of(session, decoder, path, given.cache_room, given.in_flight, given.seed)
+            progress = stage.progress_bar("requests")
+            streams, failure = serve_after_warm_up(requests, service, given.batching, given.in_flight, progress)
+            setup = setup_of(given, options.threads, len(requests))
+            summary = stream_summary(streams, offered_per_s(requests), bounds, setup)
+            if failure:
+                transaction.set_aside(f"failed after {len(streams)} requests ({failure.problem})")
+            transaction.add_rows("stream_requests", request_rows(streams))
+            transaction.add_rows("stream_tokens", token_rows(streams))
+            transaction.add_document("stream_summary", summary)
+        stage.show(stream_report(summary))
+    if failure:
+        raise PipelineError(path, failure.problem, f"what was served is in {transaction.targets}, marked incomplete")
+    return 0
+
+
+if __name__ == "__main__":
+    cli.run(main)

@@ -1,0 +1,1 @@
+"""Other programs that search mappings, on the problems of this project."""

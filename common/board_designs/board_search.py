@@ -1,0 +1,192 @@
+"""All arrays of a set that fit a board, each with its fastest runs of a model, and the front of them.
+
+The costs of a design are its latency, the energy of its runs, and the largest share that it takes of a resource of the
+board. Only designs that do not fit are left out, so the front is exact over the set.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from common.board_designs.array_runs import Energies, NestRuns, Numbers, TileFolds, array_hardware, nest_runs
+from common.board_designs.model import BoardModel
+from common.design_space.results.comparison import pareto
+from common.fpga.array_designs import ArrayBuilder, ArrayDesign, DesignSet
+from common.fpga.engine_catalogue import Size
+from common.fpga.kernels.systolic.array import SystolicArray
+from common.graphs.number_formats import PRECISION_BITS
+from common.messages.errors import UnusableValueError
+from common.workload.loop_nests import LoopNest
+
+Progress = Callable[[float, float], None]
+
+
+@dataclass(frozen=True, slots=True)
+class BoardDesign:
+    """An array on a board, with its costs for a model.
+
+    Attributes:
+        array: with its resources, at its clock.
+        cycles: of all contractions, one after the other.
+        compute_cycles: those in which the array multiplies, of the same runs.
+        energy_pj: of the same runs, without what the card draws all the time.
+        board_share: largest share of a resource of the board's budget.
+    """
+
+    design: ArrayDesign
+    array: SystolicArray
+    cycles: float
+    compute_cycles: float
+    energy_pj: float
+    board_share: float
+
+    @property
+    def latency_us(self) -> float:
+        return self.cycles / self.array.clock_mhz
+
+    @property
+    def costs(self) -> tuple[float, float, float]:
+        return self.latency_us, self.energy_pj, self.board_share
+
+
+@dataclass(frozen=True, slots=True)
+class Front:
+    """The Pareto front of the designs, the fastest first.
+
+    Attributes:
+        tried_count: designs of the set.
+        fitting_count: those that fit the board.
+    """
+
+    designs: tuple[BoardDesign, ...]
+    tried_count: int
+    fitting_count: int
+
+
+class NestCosts(NamedTuple):
+    """Cycles, cycles of multiplication, and energy of one run of each nest."""
+
+    cycles: Numbers
+    compute_cycles: Numbers
+    energy_pj: Numbers
+
+    def summed(self, times: Numbers) -> tuple[float, ...]:
+        """Return the sums over all nests, each of which runs so many times."""
+        return tuple(float(part @ times) for part in self)
+
+
+@dataclass(frozen=True)
+class ModelRuns:
+    """The runs of all nests of a model on arrays of one size, side by side.
+
+    Attributes:
+        runs: of all nests.
+        first: where the runs of each nest begin.
+        times: how often each nest runs.
+    """
+
+    runs: NestRuns
+    first: np.ndarray
+    times: Numbers
+
+    @classmethod
+    def of(
+        cls, nests: Mapping[LoopNest, int], size: Size, tiles: Sequence[TileFolds], precision: str, energies: Energies
+    ) -> ModelRuns:
+        """Return the runs of nests on an array of a size whose buffers hold any of some tiles.
+
+        Raises:
+            UnusableValueError: an element is a part of a byte.
+        """
+        hardware = array_hardware(size, element_bytes(precision), energies)
+        parts = [nest_runs(nest, size, tiles, hardware) for nest in nests]
+        counts = [len(part.steps) for part in parts]
+        together = NestRuns(*(np.concatenate([getattr(part, name) for part in parts]) for name in NestRuns.__slots__))
+        return cls(together, np.cumsum([0, *counts[:-1]]), np.array([*nests.values()], dtype=np.float64))
+
+    def fastest(self, array: SystolicArray) -> NestCosts | None:
+        """Return the fastest run of each nest, of equally fast ones the one with the least energy; None if none fits.
+
+        The cycles of a run are its steps, or the cycles in which the ports move its bytes, whichever are more.
+        """
+        runs, tile, ports = self.runs, array.tile, array.ports
+        bytes_per_cycle = ports.count * ports.word_bytes / ports.word_cycles
+        cycles = np.ceil(np.maximum(runs.steps, runs.memory_bytes / bytes_per_cycle))
+        cycles[~runs.fit(tile.rows, tile.cols, tile.depth)] = np.inf
+        least = np.minimum.reduceat(cycles, self.first)
+        if not np.isfinite(least).all():
+            return None
+        run_counts = np.diff([*self.first, len(cycles)])
+        is_fastest = cycles == np.repeat(least, run_counts)
+        energy = np.minimum.reduceat(np.where(is_fastest, runs.energy_pj, np.inf), self.first)
+        is_chosen = is_fastest & (runs.energy_pj == np.repeat(energy, run_counts))
+        steps = np.minimum.reduceat(np.where(is_chosen, runs.steps, np.inf), self.first)
+        return NestCosts(least, steps, energy)
+
+
+def element_bytes(precision: str) -> int:
+    """Return the bytes of an element.
+
+    Raises:
+        UnusableValueError: it is a part of a byte, which the cost function does not count.
+    """
+    bits = PRECISION_BITS[precision]
+    if bits % 8:
+        raise UnusableValueError("precision", f"{precision} has elements of {bits} bits", "give whole bytes: int8")
+    return bits // 8
+
+
+def front_of(
+    model: BoardModel,
+    designs: DesignSet | None = None,
+    progress: Progress = lambda done, total: None,
+) -> Front:
+    """Return the front of all arrays that fit a board.
+
+    Args:
+        model: on its board.
+        designs: designs to try; by default the whole set.
+        progress: is called with the number of sizes that are done.
+
+    Raises:
+        UnusableValueError: no design fits the board.
+    """
+    tried, builder = designs or DesignSet(), model.builder
+    front, counts = list[BoardDesign](), [0, 0]
+    for done, size in enumerate(tried.sizes):
+        progress(done, len(tried.sizes))
+        every = [*tried.of_size(size, builder.board)]
+        arrays = [(design, array) for design in every if (array := builder.built(design)) is not None]
+        counts[0], counts[1] = counts[0] + len(every), counts[1] + len(arrays)
+        if arrays:
+            runs = model_runs(model, size, tried)
+            front = on_front([*front, *_costed(arrays, runs, builder)])
+    if not front:
+        problem = f"no array of the {counts[0]:,} fits {builder.board.name}"
+        raise UnusableValueError("board", problem, "give a larger board, or a narrower <precision>")
+    return Front(tuple(sorted(front, key=lambda design: design.costs)), *counts)
+
+
+def model_runs(model: BoardModel, size: Size, designs: DesignSet) -> ModelRuns:
+    tiles = [TileFolds(*tile) for tile in designs.tiles()]
+    return ModelRuns.of(model.nests, size, tiles, model.builder.precision, model.energies)
+
+
+def _costed(
+    arrays: list[tuple[ArrayDesign, SystolicArray]], runs: ModelRuns, builder: ArrayBuilder
+) -> Iterator[BoardDesign]:
+    for design, array in arrays:
+        if (costs := runs.fastest(array)) is not None:
+            cycles, compute_cycles, energy_pj = costs.summed(runs.times)
+            yield BoardDesign(design, array, cycles, compute_cycles, energy_pj, builder.share(array))
+
+
+def on_front(designs: list[BoardDesign]) -> list[BoardDesign]:
+    """Return the designs of the front; of several with the same costs, the first."""
+    first = {design.costs: design for design in reversed(designs)}
+    kept = [*first.values()]
+    return [design for design, stays in zip(kept, pareto([*first]), strict=True) if stays]

@@ -1,0 +1,89 @@
+"""Flags of comparisons, by subject."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping
+from typing import Any
+
+from common.artifacts.stages import WRITER
+from common.cli.flags import flag_types
+from common.cli.flags.settings import Parser
+from common.cli.flags.shared_flags import REPEATED
+from common.cli.texts import wording
+
+
+def fail_flag(parser: Parser) -> None:
+    """Add the slowdown above which a comparison fails."""
+    text = "exit with code 4 at a slowdown above this share, such as 5%; a difference that is surely smaller counts as "
+    text += "unchanged (without this flag: smaller than 5%)"
+    parser.setting("--fail-above", type=flag_types.percentage, metavar="SHARE", help=text)
+
+
+def folder_flags(parser: Parser) -> None:
+    folders = REPEATED | {"type": flag_types.path, "metavar": "FOLDER"}
+    parser.setting(
+        "--baseline", help="folder of the baseline's tables; repeatable, for repeats of one measurement", **folders
+    )
+    parser.setting("--candidate", help="folder to compare with the baseline, instead of --out; repeatable", **folders)
+    _across_models_flag(parser, "compare different models, by operator type")
+
+
+def history_flags(parser: Parser) -> None:
+    """Add which history is read, and how far back."""
+    parser.setting("--history", type=flag_types.path, metavar="FILE", help="the history, to which `make record` adds")
+    parser.setting(
+        "--last", type=flag_types.at_least(2), default=20, metavar="N", help="number of newest records to compare"
+    )
+    _across_models_flag(parser, "compare records of different models")
+
+
+def record_flags(parser: Parser) -> None:
+    """Add which history a record is added to, and of which commit."""
+    text = "history to which the figures of --out are added; a new file if there is none"
+    parser.setting("--append-to", type=flag_types.path, metavar="FILE", help=text)
+    text = "commit that is recorded (default: that of the working tree around the current folder)"
+    parser.setting("--commit", metavar="NAME", help=text)
+
+
+def _across_models_flag(parser: Parser, text: str) -> None:
+    parser.setting("--across-models", action="store_true", default=False, help=text)
+
+
+def paired_command(baseline: Mapping[str, Any], candidate: Mapping[str, Any]) -> str:
+    """Return the command that measures in turn what two measurements measured one after the other.
+
+    Args:
+        baseline: settings of the measurement of the baseline, by name; without a model there is no more than a script.
+        candidate: those of what is compared.
+    """
+    script, models = WRITER["paired_comparison"], [side.get("model") for side in (baseline, candidate)]
+    if not all(models):
+        return script
+    words = [script, wording.flag("ab"), *map(str, models)]
+    words += [word for name, size in baseline.get("dim") or () for word in (wording.flag("dim"), f"{name}={size}")]
+    words += [word for given in baseline.get("input") or () for word in (wording.flag("input"), _assigned(given))]
+    for name in ("threads", "provider", "optimization"):
+        before, after = baseline.get(name), candidate.get(name)
+        words += [wording.flag(name), str(before)] if before is not None else []
+        words += [wording.flag("b_with"), f"{name}={after}"] if after not in (None, before) else []
+    return shlex.join(words)
+
+
+def _assigned(given: Any) -> str:
+    """Spell the value of an input as it was given: a file, or a name with one."""
+    return given if isinstance(given, str) else "=".join(map(str, given))
+
+
+def pair_flags(parser: Parser) -> None:
+    """Add what says which two models are measured now, and how."""
+    parser.setting(
+        "--ab", nargs=2, metavar=("A.onnx", "B.onnx"), help="measure two models, or one twice, run by run in turn"
+    )
+    text = "setting of B alone, such as threads=1, optimization=basic or provider=cpu; repeatable"
+    parser.setting("--b-with", type=flag_types.assignment, metavar="NAME=VALUE", help=text, **REPEATED)
+    parser.setting(
+        "--runs", type=flag_types.at_least(5), default=200, metavar="N", help="unprofiled runs of each model"
+    )
+    parser.shared("--warmup", "--dim", "--input", "--seed", "--threads", "--provider", "--optimization")
+    parser.shared("--run-timeout")

@@ -1,0 +1,203 @@
+"""Types of flags: which texts they accept, and which values they return."""
+
+from __future__ import annotations
+
+import argparse
+import math
+import os
+import re
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TypeVar
+
+from common.messages.names import quoted
+
+Number = TypeVar("Number", int, float)
+LONGEST_S = 365 * 86_400.0
+LONGEST_NAME = 255  # of a file or a folder, in bytes
+RATES = re.compile(r"([\d.]+(?:[eE][-+]?\d+)?)(?:\s*-\s*([\d.]+(?:[eE][-+]?\d+)?))?", re.ASCII)  # one, or two of a ramp
+PHASES = ("prefill", "decode")
+SECONDS = {"": 1.0, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
+
+
+def positive_int(text: str) -> int:
+    """A whole number of at least 1."""
+    return _bounded(int, text, 1, "a whole number of at least 1")
+
+
+def positive_ints(text: str) -> list[int]:
+    """Different whole numbers of at least 1, separated by commas."""
+    return list(dict.fromkeys(map(positive_int, text.split(","))))
+
+
+def non_negative_int(text: str) -> int:
+    """A whole number of at least 0."""
+    return _bounded(int, text, 0, "a whole number of at least 0")
+
+
+def at_least(minimum: int) -> Callable[[str], int]:
+    """The type of a whole number that may not be smaller."""
+
+    def convert(text: str) -> int:
+        return _bounded(int, text, minimum, f"a whole number of at least {minimum}")
+
+    return convert
+
+
+def between(minimum: int, maximum: int) -> Callable[[str], int]:
+    """The type of a whole number within two others."""
+
+    def convert(text: str) -> int:
+        wanted = f"a whole number from {minimum} to {maximum:,}"
+        value = _bounded(int, text, minimum, wanted)
+        if value > maximum:
+            raise argparse.ArgumentTypeError(f"{quoted(text)} is not {wanted}")
+        return value
+
+    return convert
+
+
+def positive_float(text: str) -> float:
+    """A finite number above 0."""
+    value = _bounded(float, text, 0, "a finite number above 0")
+    if value == 0:
+        raise argparse.ArgumentTypeError(f"{quoted(text)} is not a finite number above 0")
+    return value
+
+
+def share(text: str) -> float:
+    """A number above 0, and at most 1."""
+    value = positive_float(text)
+    if value > 1:
+        raise argparse.ArgumentTypeError(f"{quoted(text)} is not a number above 0 and at most 1")
+    return value
+
+
+def percentage(text: str) -> float:
+    """``5%`` or ``0.05``, as a share above 0."""
+    try:
+        return positive_float(text.strip().removesuffix("%")) / (100 if text.strip().endswith("%") else 1)
+    except argparse.ArgumentTypeError:
+        raise argparse.ArgumentTypeError(f"{quoted(text)} is not a share, such as 5% or 0.05") from None
+
+
+def fraction(text: str) -> float:
+    """``0.1%`` or ``0.001``, from 0 to 1."""
+    try:
+        value = float(text.strip().removesuffix("%")) / (100 if text.strip().endswith("%") else 1)
+    except ValueError:
+        value = math.nan
+    if not 0 <= value <= 1:
+        raise argparse.ArgumentTypeError(f"{quoted(text)} is not a share from 0 to 1, such as 0.1% or 0.001")
+    return value
+
+
+def path(text: str) -> Path:
+    """A path that a file system can have."""
+    if not text:
+        raise argparse.ArgumentTypeError("the path is empty")
+    if any(len(os.fsencode(part)) > LONGEST_NAME for part in Path(text).parts):
+        raise argparse.ArgumentTypeError(f"{quoted(text)} has a name of more than {LONGEST_NAME} bytes")
+    return Path(text)
+
+
+def sizes(text: str) -> tuple[int, ...]:
+    """Whole numbers of at least 1, separated by commas."""
+    return tuple(positive_int(part.strip()) for part in text.split(","))
+
+
+def paths(text: str) -> tuple[Path, ...]:
+    """Different files, separated by commas."""
+    return tuple(dict.fromkeys(path(part.strip()) for part in text.split(",")))
+
+
+def some_of(names: Sequence[str]) -> Callable[[str], tuple[str, ...]]:
+    """The type of different names out of some, separated by commas."""
+
+    def convert(text: str) -> tuple[str, ...]:
+        chosen = tuple(dict.fromkeys(part.strip() for part in text.split(",")))
+        for name in chosen:
+            if name not in names:
+                raise argparse.ArgumentTypeError(f"{quoted(name)} is not one of {', '.join(names)}")
+        return chosen
+
+    return convert
+
+
+def duration(text: str) -> float:
+    """``500ms``, ``30s``, ``10m``, ``1h`` or plain seconds, in s."""
+    number = text.strip().rstrip("hms")
+    unit = text.strip()[len(number) :]
+    wanted = "a duration above 0, such as 30s, 500ms, 10m or 1h"
+    try:
+        seconds = positive_float(number) * SECONDS[unit]
+    except (argparse.ArgumentTypeError, KeyError):
+        raise argparse.ArgumentTypeError(f"{quoted(text)} is not {wanted}") from None
+    if seconds > LONGEST_S:
+        raise argparse.ArgumentTypeError(f"{quoted(text)} is longer than a year")
+    return seconds
+
+
+def rate_steps(text: str) -> tuple[tuple[float, float, float], ...]:
+    """``T:HZ,T:HZ-HZ,…``: how long each step is in s, and the rates at its begin and end; two rates are a ramp."""
+    return tuple(_rate_step(part.strip()) for part in text.split(","))
+
+
+def _rate_step(text: str) -> tuple[float, float, float]:
+    time, _, rates = text.partition(":")
+    if not (found := RATES.fullmatch(rates.strip())):
+        raise argparse.ArgumentTypeError(f"{quoted(text)} is not T:HZ or T:HZ-HZ, such as 60s:10 or 60s:10-50")
+    begin, end = found[1], found[2] or found[1]
+    wanted = "a finite rate of at least 0"
+    return duration(time), _bounded(float, begin, 0, wanted), _bounded(float, end, 0, wanted)
+
+
+def duration_text(seconds: float) -> str:
+    """Return a duration as :func:`duration` reads it, in the largest unit that it is a whole number of."""
+    for unit in ("h", "m", "s"):
+        if seconds >= SECONDS[unit] and seconds % SECONDS[unit] == 0:
+            return f"{seconds / SECONDS[unit]:g}{unit}"
+    return f"{seconds:g}s" if seconds >= 1 else f"{seconds / SECONDS['ms']:g}ms"
+
+
+def _bounded(convert: Callable[[str], Number], text: str, minimum: int, wanted: str) -> Number:
+    try:
+        value = convert(text)
+        is_finite = math.isfinite(value)
+    except (ValueError, OverflowError):
+        raise argparse.ArgumentTypeError(f"{quoted(text)} is not {wanted}") from None
+    if not is_finite or value < minimum:
+        raise argparse.ArgumentTypeError(f"{quoted(text)} is not {wanted}")
+    return value
+
+
+def binding(text: str) -> tuple[str, int]:
+    """``NAME=NUMBER``: the size of a dynamic dimension."""
+    name, _, value = text.rpartition("=")
+    if not name:
+        raise argparse.ArgumentTypeError(f"{quoted(text)} is not NAME=NUMBER")
+    return name, non_negative_int(value)  # an empty cache has no rows
+
+
+def factor(text: str) -> tuple[str, float]:
+    """``NAME=NUMBER``: how many times faster; the name itself may hold ``=``."""
+    name, _, value = text.rpartition("=")
+    if not name:
+        raise argparse.ArgumentTypeError(f"{quoted(text)} is not NAME=NUMBER")
+    return name, positive_float(value)
+
+
+def phase_lengths(text: str) -> tuple[str, tuple[int, ...]]:
+    """``prefill:N,N,…`` or ``decode:N,N,…``: a phase of a generative model, and lengths in tokens."""
+    name, _, lengths = text.partition(":")
+    if name not in PHASES or not lengths:
+        raise argparse.ArgumentTypeError(f"{quoted(text)} is not prefill:N,N,... or decode:N,N,...")
+    return name, sizes(lengths)
+
+
+def assignment(text: str) -> tuple[str, str]:
+    """``NAME=VALUE``."""
+    name, equals, value = text.partition("=")
+    if not (name and equals and value):
+        raise argparse.ArgumentTypeError(f"{quoted(text)} is not NAME=VALUE")
+    return name, value

@@ -1,0 +1,83 @@
+"""Flags that several scripts have, each declared once: ``Parser.shared`` (``settings.py``) adds them by name."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from common.cli.flags import flag_types
+
+BOTTLENECKS = Path(__file__).resolve().parents[3] / "configs" / "bottlenecks.yaml"
+COUNT: dict[str, Any] = {"type": flag_types.positive_int, "metavar": "N"}
+AMOUNT: dict[str, Any] = {"type": flag_types.positive_float}
+FILE: dict[str, Any] = {"type": flag_types.path, "metavar": "FILE"}
+REPEATED: dict[str, Any] = {"action": "append", "default": []}
+MODEL = ("--model", "--dim", "--input")  # of the stages that load a model
+SHARED: dict[str, dict[str, Any]] = {
+    "--model": {
+        "default": "resnet50-fp32.onnx",
+        "metavar": "FILE",
+        "help": "an ONNX file, or its name in models/",
+    },
+    "--dim": {
+        "type": flag_types.binding,
+        "metavar": "NAME=N",
+        "help": "size of a dynamic dimension; repeatable",
+        **REPEATED,
+    },
+    "--input": {
+        "type": flag_types.assignment,
+        "metavar": "NAME=FILE",
+        "help": "an input from a .npy file or an image; repeatable",
+        **REPEATED,
+    },
+    "--phase": {
+        "type": flag_types.phase_lengths,
+        "nargs": "+",
+        "action": "extend",
+        "default": [],
+        "metavar": "PHASE:N,N",
+        "help": "tokens of the prompt (prefill) or in the caches (decode), as prefill:128,512 decode:128,1024",
+    },
+    "--cache": {
+        "type": flag_types.assignment,
+        "metavar": "PAST=PRESENT",
+        "help": "input of a cache, and the output that the next call takes there (default: by name); repeatable",
+        **REPEATED,
+    },
+    "--threads": {"help": "intra-op threads (default: all that this process may use)", **COUNT},
+    "--warmup": {"default": 10, "help": "minimum number of warm-up runs", **COUNT},
+    "--provider": {
+        "default": "cpu",
+        "metavar": "NAME",
+        "help": "execution provider; python -m common.runtime lists them",
+    },
+    "--optimization": {"default": "all", "metavar": "LEVEL", "help": "graph optimization level"},
+    "--run-timeout": {
+        "type": flag_types.duration,
+        "default": 600.0,
+        "metavar": "T",
+        "help": "end a run that takes longer, with an error",
+    },
+    "--seed": {
+        "type": flag_types.non_negative_int,
+        "default": 0,
+        "metavar": "N",
+        "help": "seed of the random inputs",
+    },
+    "--ceilings": {
+        "help": "measured ceilings (default: host_ceilings.json in out/, else in the folder of the tables)",
+        **FILE,
+    },
+    "--rules": {"default": BOTTLENECKS, "help": "rules by which bottlenecks are found", **FILE},
+    "--avg-power-w": {"metavar": "W", "help": "mean power, where no sensor measures it", **AMOUNT},
+    "--usd-per-hour": {"metavar": "USD", "help": "price of this host, for the cost", **AMOUNT},
+    "--board": {"metavar": "NAME", "help": "board: a name in configs/boards, or a YAML file"},
+    "--engine": {"metavar": "NAME", "help": "overlay engine: a name in configs/engines, or a YAML file"},
+    "--cluster": {"help": "work on a running cluster instead"},
+    "--cluster-address": {
+        "default": "",
+        "metavar": "ADDRESS",
+        "help": "address of the cluster (default: DASK_SCHEDULER_ADDRESS or RAY_ADDRESS)",
+    },
+}

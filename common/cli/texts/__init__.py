@@ -1,0 +1,1 @@
+"""What a script says: its help, its lines on stdout, and the names of flags and scripts in messages."""

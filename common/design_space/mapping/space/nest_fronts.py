@@ -1,0 +1,283 @@
+"""The supported points (energy, cycles) of one nest over all of its mappings, with its operands in several places."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+
+import numpy as np
+import numpy.typing as npt
+
+from common.design_space.accelerator.hardware import Hardware, NothingFitsError
+from common.design_space.mapping.cost import Figures, MappedBatch, MappingCost
+from common.design_space.mapping.mappings import Mappings, mapping_text
+from common.design_space.mapping.placement import IN_MEMORY, Placement, resident_level
+from common.design_space.mapping.space.cell_bounds import STAYS
+from common.design_space.mapping.space.mapping_space import Choices, MappingSpace
+from common.design_space.mapping.traffic import Nesting
+from common.design_space.results.cache import remembered
+from common.design_space.results.content import text_of
+from common.design_space.search.fronts import ROUNDING, Front, SupportedPoint, lower_left_hull
+from common.workload.loop_nests import LOOPS, LoopNest
+
+FIRST, BATCH = 256, 2048  # cells that are divided at once: at first few, which make the front
+MOST_PARTS = 16_384  # cells whose bounds are computed at once
+FEW_CELLS, MOST_CELLS = 20_000, 1_000_000  # bounds for one nest: first for each choice of bypasses, and in all
+CELLS_OF_MAPPING = 8  # a mapping whose cost is computed counts as so many
+WEIGHTS = (0.5, 0.0, 0.2, 0.35, 0.65, 0.8, 1.0)  # of energy against cycles
+Setting = tuple[Placement, float]  # where the operands are, and the words of resident maps
+ALONE: Setting = (IN_MEMORY, 0.0)
+
+
+@dataclass(frozen=True)
+class NestFronts:
+    """The costs of a nest's mappings in some settings.
+
+    Attributes:
+        mapping_count: mappings whose cost was computed, once for each place of the operands.
+        fronts: the supported points in each setting, with their mappings as text; none where nothing fits.
+        floors: where the search ended early, points whose hull is a lower bound of the mappings of the setting.
+    """
+
+    mapping_count: int
+    fronts: Mapping[Setting, Front[str]]
+    floors: Mapping[Setting, Front[str]] = field(default_factory=dict)
+
+    def floor(self, setting: Setting) -> Front[str]:
+        """Return points whose hull bounds all mappings from below: the supported ones, if the search is complete."""
+        return self.floors.get(setting, self.fronts[setting])
+
+
+def nest_fronts(nest: LoopNest, hardware: Hardware, settings: Collection[Setting]) -> NestFronts:
+    """Return the supported points of a nest over every mapping of its space.
+
+    Args:
+        nest: the nest.
+        hardware: the accelerator.
+        settings: where the operands are, and the words of resident maps.
+
+    Raises:
+        NothingFitsError: no tile fits, wherever the operands are.
+    """
+    sizes = replace(hardware, name="", title="")  # the name of an accelerator changes no cost
+    return _nest_fronts(nest, sizes, tuple(sorted(set(settings), key=text_of)))
+
+
+@remembered(NestFronts, SupportedPoint, Placement)
+def _nest_fronts(nest: LoopNest, hardware: Hardware, settings: tuple[Setting, ...]) -> NestFronts:
+    search, variants = _Search(settings), [*hardware.variants()]
+    spaces = [MappingSpace.of(nest, variant) for variant in variants]
+    if len(spaces) > 1:  # what a few cells of each give ends most cells of all
+        for space in spaces:
+            search.visit(space, FEW_CELLS)
+        search.floors.clear()
+    for space in spaces:
+        search.visit(space, MOST_CELLS / len(spaces))
+    is_plain = all(level.is_plain for level in hardware.levels)
+    if not search.has_room or not (is_plain or any(search.fronts.values())):
+        raise NothingFitsError("hardware", "no tile of a layer fits its memories", "")
+    floors = {setting: lower_left_hull([*left, *search.fronts[setting]]) for setting, left in search.floors.items()}
+    return NestFronts(search.mapping_count, search.fronts, floors)
+
+
+@dataclass(frozen=True)
+class _Bounded:
+    """Cells, each with an entry of ``STAYS``, and their bounds by placement.
+
+    Attributes:
+        first: index of the first number of resident words beside which the cell fits; their count if it never fits.
+    """
+
+    cells: Choices
+    stays: Choices
+    first: npt.NDArray[np.int64]
+    cycles: npt.NDArray[np.float64]
+    energy: npt.NDArray[np.float64]
+
+    def at(self, rows: np.ndarray) -> _Bounded:
+        return _Bounded(*(getattr(self, part.name)[rows] for part in fields(self)))
+
+
+def _joined(parts: Sequence[_Bounded]) -> _Bounded | None:
+    if not parts:
+        return None
+    return _Bounded(*(np.concatenate([getattr(part, own.name) for part in parts]) for own in fields(_Bounded)))
+
+
+class _Search:
+    """The search for the supported points in all settings, cell by cell.
+
+    A cell whose bound is below a front is divided into the chains of one loop after the other, until it is a mapping in
+    some orders. Cells with the least bounds come first. After a limit of bounded cells, the others are not divided, and
+    their bounds are kept.
+
+    Attributes:
+        fronts: the supported points so far.
+        floors: the supported points together with the bounds of cells that were not divided.
+        mapping_count: mappings whose cost was computed.
+        left: cells that may still be bounded in the space that is visited.
+        has_room: whether any tile fits, wherever the operands are.
+    """
+
+    def __init__(self, settings: Collection[Setting]) -> None:
+        self.fronts: dict[Setting, Front[str]] = dict.fromkeys(settings, ())
+        self.floors: dict[Setting, Front[str]] = {}
+        self.mapping_count, self.left, self.has_room = 0, 0.0, False
+        self.anywhere = Placement(frozenset().union(*(placement.on_chip for placement, _ in settings)))
+        by_placement: dict[Placement, set[float]] = defaultdict(set)
+        for placement, resident in settings:
+            by_placement[placement].add(resident)
+        # Of each placement the words of resident maps, the most first: what fits beside them fits beside fewer.
+        self.resident = {placement: sorted(several, reverse=True) for placement, several in by_placement.items()}
+
+    @property
+    def _is_spent(self) -> bool:
+        """Whether the search ends: later where a setting has no mapping yet."""
+        most = 0.0 if all(self.fronts.values()) else -MOST_CELLS
+        return self.left < most and any(self.fronts.values())
+
+    def visit(self, space: MappingSpace, most_cells: float) -> None:
+        """Add the mappings of a space to the fronts, except those whose bounds are above the fronts.
+
+        Args:
+            space: the mappings.
+            most_cells: how many cells may be bounded; a mapping whose cost is computed counts as some of them.
+        """
+        self.space, self.figures, self.left = space, Figures.of([space.hardware]), most_cells
+        if space.is_empty:
+            return
+        whole = np.zeros((len(STAYS), len(LOOPS)), dtype=np.int64)
+        self.has_room |= bool((space.bounds(whole).room(self.anywhere) >= 0).any())
+        self._take(whole, np.arange(len(STAYS)), space.refinements)
+
+    def _take(self, cells: Choices, stays: Choices, loops: Sequence[int]) -> None:
+        """Divide those cells whose bounds are below a front by the chains of some loops, the least bounds first."""
+        self.left -= len(cells)
+        bounded = [self._bounded(cells, stays, entry) for entry in np.unique(stays)]
+        left = _joined([part for part in bounded if len(part.cells)])
+        while left is not None and (below := self._are_below(left)).any():
+            left = left.at(below)
+            first, later = _most_promising(left, FIRST if not any(self.fronts.values()) else BATCH)
+            chosen, left = left.at(first), left.at(later)
+            if self._is_spent:
+                self._leave(chosen)
+            else:
+                self._divide(chosen.cells, chosen.stays, loops)
+
+    def _bounded(self, cells: Choices, stays: Choices, entry: int) -> _Bounded:
+        """Return the cells that fit in any setting, of one entry of ``STAYS``, with their bounds."""
+        cells = cells[stays == entry]
+        bounds = self.space.bounds(cells)
+        may = (bounds.room(self.anywhere) >= 0) & bounds.may_stay(entry)
+        if not may.all():
+            cells = cells[may]
+            bounds = self.space.bounds(cells)
+        of_placements = []
+        for placement, resident in self.resident.items():
+            first = np.searchsorted(-np.array(resident), -bounds.room(placement))
+            first[bounds.spills(*STAYS[entry], placement)] = len(resident)
+            of_placements.append((first, *bounds.costs(*STAYS[entry], placement, self.figures)))
+        first, cycles, energy = (np.stack(part, axis=1) for part in zip(*of_placements, strict=True))
+        return _Bounded(cells, np.full(len(cells), entry), first, cycles, energy)
+
+    def _divide(self, cells: Choices, stays: Choices, loops: Sequence[int]) -> None:
+        """Divide cells by the chains of some loops; evaluate those of single chains."""
+        if not loops:
+            self._evaluate(cells, stays)
+            return
+        parts, rows = self.space.divided(cells, loops[0])
+        if len(parts) == len(cells):  # nothing to tell apart
+            self._divide(parts, stays, loops[1:])
+            return
+        for begin in range(0, len(parts), MOST_PARTS):
+            some = slice(begin, begin + MOST_PARTS)
+            self._take(parts[some], stays[rows[some]], loops[1:])
+
+    def _leave(self, cells: _Bounded) -> None:
+        """Keep the bounds of cells that are not divided."""
+        for at, (placement, resident) in enumerate(self.resident.items()):
+            for place, words in enumerate(resident):
+                fits = np.flatnonzero(cells.first[:, at] <= place)
+                points = _pareto_points(cells.cycles[fits, at], cells.energy[fits, at], fits)
+                left = [SupportedPoint(point.energy_pj, point.cycles, "") for point in points]
+                setting = placement, float(words)
+                self.floors[setting] = lower_left_hull([*self.floors.get(setting, ()), *left])
+
+    def _are_below(self, cells: _Bounded) -> npt.NDArray[np.bool_]:
+        """Return whether bounds of cells are below the front of any setting."""
+        are_below = np.zeros(len(cells.cells), dtype=bool)
+        for at, (placement, resident) in enumerate(self.resident.items()):
+            first = cells.first[:, at]
+            for place in np.unique(first[first < len(resident)]):
+                front, rows = self.fronts[placement, float(resident[place])], first == place
+                least = cells.energy[rows, at] * (1 + ROUNDING)
+                are_below[rows] |= least < _energy_of(front, cells.cycles[rows, at])
+        return are_below
+
+    def _evaluate(self, cells: Choices, stays: Choices) -> None:
+        mappings = self.space.mappings(cells, stays)
+        batch = MappedBatch(Nesting.of(self.space.nests, mappings), self.space.hardware, self.figures)
+        self.mapping_count += mappings.temporal.shape[0] * len(self.resident)
+        self.left -= mappings.temporal.shape[0] * CELLS_OF_MAPPING
+        for placement, resident in self.resident.items():
+            result = batch.cost(placement)
+            first = np.searchsorted(-np.array(resident), -_room(result, placement, self.space.hardware))
+            for place in np.unique(first[first < len(resident)]):
+                fits = np.flatnonzero(first == place)
+                points = _pareto_points(np.asarray(result.cycles)[fits], np.asarray(result.energy_pj)[fits], fits)
+                self._add([(placement, float(words)) for words in resident[place:]], points, mappings)
+
+    def _add(self, settings: Sequence[Setting], points: Sequence[SupportedPoint[int]], mappings: Mappings) -> None:
+        """Add points to the fronts of settings in which their mappings fit."""
+        texts = [
+            SupportedPoint(point.energy_pj, point.cycles, mapping_text(mappings, point.choice, self.space.hardware))
+            for point in lower_left_hull(points)
+        ]
+        for setting in settings:
+            self.fronts[setting] = lower_left_hull([*self.fronts[setting], *texts])
+
+
+def _energy_of(front: Front[str], cycles: np.ndarray) -> np.ndarray:
+    """Return the energy of a front at given cycles; infinite where the front has no such point."""
+    if not front:
+        return np.full(cycles.shape, np.inf)
+    ascending = sorted(front, key=lambda point: point.cycles)
+    of_points = [point.cycles for point in ascending], [point.energy_pj for point in ascending]
+    return np.asarray(np.interp(cycles, *of_points, left=np.inf))
+
+
+def _most_promising(cells: _Bounded, count: int) -> tuple[Choices, Choices]:
+    """Return the cells whose bounds are the least by some weights of energy and cycles, and the others."""
+    everything = np.arange(len(cells.cells))
+    if len(everything) <= count:
+        return everything, everything[:0]
+    logs = np.log(cells.energy[:, 0]), np.log(cells.cycles[:, 0])
+    each = max(1, count // len(WEIGHTS))
+    best = [np.argpartition(weight * logs[0] + (1 - weight) * logs[1], each)[:each] for weight in WEIGHTS]
+    chosen = np.unique(np.concatenate(best))
+    return chosen, np.delete(everything, chosen)
+
+
+def _room(result: MappingCost, placement: Placement, hardware: Hardware) -> np.ndarray:
+    """Return the words that each mapping leaves free for resident maps; below 0 if the mapping does not fit at all.
+
+    If a result is resident, a mapping with partial sums at its level does not fit.
+    """
+    chip_level, fits = resident_level(hardware), result.fits
+    if chip_level is None:
+        return np.where(fits, np.inf, -1.0)
+    if "output" in placement.on_chip:
+        fits = fits & (np.asarray(result.reads[chip_level]["output"]) == 0)
+    room = result.capacity_words[..., chip_level] - result.needed_words[chip_level]
+    return np.where(fits, room, -1.0)
+
+
+def _pareto_points(cycles: np.ndarray, energy: np.ndarray, mappings: np.ndarray) -> list[SupportedPoint[int]]:
+    """Return the mappings that no other beats in both cycles and energy."""
+    if not len(mappings):
+        return []
+    order = np.lexsort((energy, cycles))
+    falls = np.minimum.accumulate(energy[order])
+    is_corner = np.concatenate([[True], falls[1:] < falls[:-1]])
+    return [SupportedPoint(float(energy[i]), float(cycles[i]), int(mappings[i])) for i in order[is_corner]]

@@ -1,0 +1,1 @@
+"""Files that a user gives: small texts, YAML, configurations with sources, long JSON."""

@@ -1,0 +1,134 @@
+"""A decoder as a service of token streams: each stream has caches of its own, or a row of buffers that all share.
+
+If an operator reads how much of a buffer is valid for each sequence of a batch, one call serves all streams in flight,
+whatever their lengths. Otherwise the caches of streams have different lengths, and each stream has a call of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from common.generation.decoder import CallSizes, Decoder
+from common.generation.loop import Calls, drawn_prompt, runtime_values
+from common.generation.streams.engine import TokenService, TokenStream
+from common.runtime.inputs.given import Array, numpy_dtype
+from common.runtime.inputs.values import Value, value_of
+from common.runtime.sessions.session import Session, run_bound
+
+
+@dataclass(slots=True)
+class _Held:
+    """The state of a stream between two calls."""
+
+    caches: dict[str, Value]
+    past: int
+    token: int
+
+
+@dataclass(slots=True)
+class OwnCalls:
+    """Each stream has its caches and its calls."""
+
+    calls: Calls
+    seed: int
+    held: dict[int, _Held] = field(default_factory=dict)
+
+    def begin(self, stream: TokenStream) -> None:
+        prompt = drawn_prompt(self.calls.decoder, stream.request.prompt_count, self.seed + stream.index)
+        held = _Held(self.calls.caches(0), 0, 0)
+        self._call(held, prompt)
+        self.held[stream.index] = held
+
+    def step(self, streams: Sequence[TokenStream]) -> Iterator[Sequence[TokenStream]]:
+        for stream in streams:
+            held = self.held[stream.index]
+            self._call(held, [held.token])
+            yield [stream]
+
+    def end(self, stream: TokenStream) -> None:
+        del self.held[stream.index]
+
+    def _call(self, held: _Held, tokens: Sequence[int]) -> None:
+        call = CallSizes(held.past, len(tokens), self.calls.room)
+        logits = self.calls.logits(tokens, call, held.caches)
+        held.token = int(logits.numpy()[0, -1].argmax()) if logits else 0
+        held.past = call.total
+
+
+@dataclass(slots=True)
+class SharedCalls:
+    """The streams in flight have the first rows of shared buffers, and one call gives all of them a token.
+
+    Attributes:
+        rows: the buffer of each cache, with a row for each stream in flight.
+        order: the stream of each row.
+    """
+
+    session: Session
+    decoder: Decoder
+    path: Path
+    room: int
+    seed: int
+    rows: dict[str, Array]
+    order: list[TokenStream] = field(default_factory=list)
+    held: dict[int, tuple[int, int]] = field(default_factory=dict)  # past and token of each stream
+
+    @classmethod
+    def of(cls, session: Session, decoder: Decoder, path: Path, room: int, most: int, seed: int) -> SharedCalls:
+        """Return a service with buffers for ``most`` streams of ``room`` tokens."""
+        empty = CallSizes(0, 1, room)
+        shapes = {pair.past.name: decoder.shape(pair.past, empty)[1:] for pair in decoder.pairs}
+        dtypes = {pair.past.name: numpy_dtype(pair.past) for pair in decoder.pairs}
+        rows = {name: np.zeros((most, *shape), dtypes[name]) for name, shape in shapes.items()}
+        return cls(session, decoder, path, room, seed, rows)
+
+    def begin(self, stream: TokenStream) -> None:
+        """Run the prompt in a call of its own, which writes into the next row."""
+        place = len(self.order)
+        prompt = drawn_prompt(self.decoder, stream.request.prompt_count, self.seed + stream.index)
+        call = CallSizes(0, len(prompt), self.room)
+        feeds = self.decoder.feeds(prompt, call)
+        (token,) = self._run(feeds, slice(place, place + 1))
+        self.order.append(stream)
+        self.held[stream.index] = call.total, token
+
+    def step(self, streams: Sequence[TokenStream]) -> Iterator[Sequence[TokenStream]]:
+        pasts = [self.held[stream.index][0] for stream in self.order]
+        calls = [CallSizes(past, 1, self.room) for past in pasts]
+        tokens = [self.held[stream.index][1] for stream in self.order]
+        chosen = self._run(self.decoder.batch_feeds(tokens, calls), slice(0, len(calls)))
+        self.held = {
+            stream.index: (call.total, token) for stream, call, token in zip(self.order, calls, chosen, strict=True)
+        }
+        yield list(streams)
+
+    def end(self, stream: TokenStream) -> None:
+        """Free the row of a stream: the stream in the last row moves there."""
+        place = self.order.index(stream)
+        last = self.order.pop()
+        if last is not stream:
+            self.order[place] = last
+            for rows in self.rows.values():
+                rows[place] = rows[len(self.order)]
+        del self.held[stream.index]
+
+    def _run(self, feeds: Mapping[str, Array], rows: slice) -> list[int]:
+        """Run a call on some rows of the buffers, and return the likeliest token of each."""
+        decoder = self.decoder
+        caches = {name: value_of(buffer[rows]) for name, buffer in self.rows.items()}
+        places = {pair.present.name: caches[pair.past.name] for pair in decoder.pairs}
+        logits = decoder.logits.name if decoder.logits else ""
+        inputs = {**{name: value_of(array) for name, array in feeds.items()}, **caches}
+        outputs = run_bound(self.session, inputs, {logits: None, **places}, self.path)
+        return [int(row[-1].argmax()) for row in outputs[logits].numpy()]
+
+
+def service_of(session: Session, decoder: Decoder, path: Path, room: int | None, most: int, seed: int) -> TokenService:
+    """Return the service of a session: ``most`` rows of buffers of ``room`` tokens; without a room, own calls."""
+    if room:
+        return SharedCalls.of(session, decoder, path, room, most, seed)
+    return OwnCalls(Calls(session, decoder, runtime_values(decoder, seed), path), seed)

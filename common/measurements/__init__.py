@@ -1,0 +1,1 @@
+"""Measurements that need several rooms: a profile, an imported profile, two models in turn, a live model."""

@@ -1,0 +1,127 @@
+"""A profile that is measured on this host, as the tables of 01: its runs, their nodes, sensors and events."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from common.measurements.observer import Observer
+from common.measurements.profiled_nodes import ProfiledNodes, profiled_nodes
+from common.onnx_graph.load import LoadedModel
+from common.onnx_graph.reading.side_files import require_unchanged
+from common.profiling.figures import latency_figures
+from common.profiling.latency_notes import latency_notes
+from common.profiling.provider_layers import ProviderLayers, provider_layers
+from common.profiling.runs.loop import Budget, Progress, prepare, take_turns
+from common.profiling.runs.measurement import Measurement, conclude, observed_runs
+from common.profiling.runs.more_sessions import session_rows
+from common.profiling.runs.pairs import Contender
+from common.runtime.inputs.values import Feeds
+
+if TYPE_CHECKING:
+    from common.table_rows import HardwareCountersDocument, LatencySummaryDocument, RunDisturbancesRow
+
+
+@dataclass(frozen=True, slots=True)
+class MeasuredProfile:
+    """A measurement as the tables of 01.
+
+    Attributes:
+        nodes: the executed nodes, with the measurement.
+        layers: the layers that a compiling provider ran inside one node.
+        busy: a note if other work on the host disturbed the runs.
+        disturbed: a row per slow run.
+        worst: the worst disturbance, in words.
+    """
+
+    nodes: ProfiledNodes
+    layers: ProviderLayers
+    observer: Observer
+    latency_summary: LatencySummaryDocument
+    hardware_counters: HardwareCountersDocument
+    busy: Sequence[str]
+    disturbed: Sequence[RunDisturbancesRow]
+    worst: Sequence[str]
+
+    @property
+    def measurement(self) -> Measurement:
+        """The runs, with unique names of the nodes."""
+        return self.nodes.measurement
+
+    @property
+    def lacks(self) -> Sequence[str]:
+        """What the trace lacks."""
+        return self.measurement.lacks
+
+    @property
+    def executed_graph(self) -> bytes | None:
+        """The file of the graph that ran; None where it is lost."""
+        return self.nodes.executed.content if self.nodes.executed else None
+
+    @property
+    def notes(self) -> list[str]:
+        """Notes on what limits the figures: the host first, and causes of single slow runs last."""
+        of_latency = latency_notes(self.latency_summary, self.nodes.latencies, self.measurement.more)
+        return [*self.busy, *self.lacks, *of_latency, *self.observer.notes, *self.layers.notes, *self.worst]
+
+    def tables(self) -> Iterator[tuple[str, Iterable[Mapping[str, object]], Sequence[str]]]:
+        """Yield each table of rows but run_latency, on its clock: the name, the rows, and what the rows lack."""
+        if rows := self.nodes.rows:
+            yield "op_latency", rows, self.lacks
+        yield "session_latency", session_rows(self.measurement), ()
+        yield "provider_layers", self.layers.rows, ()
+        yield from self.observer.tables(self.measurement.start_s)
+        yield "run_disturbances", self.disturbed, ()
+
+
+@contextlib.contextmanager
+def observed_measurement(
+    contender: Contender,
+    model: LoadedModel,
+    budget: Budget,
+    observer: Observer,
+    idle_s: float,
+    folder: Path,
+    progress: Progress,
+    reserve: Callable[[float], None],
+) -> Iterator[Measurement]:
+    """Measure a model while sensors, counters and the system's events are recorded.
+
+    The file of the executed graph exists while the block runs.
+
+    Args:
+        contender: the model and its settings.
+        model: the graph that was read from the same files.
+        idle_s: how long the idle host is sampled before the runs.
+        folder: where the sessions leave their traces.
+        reserve: reserves space for a number of rows, which is known after the first run.
+
+    Raises:
+        PipelineError: the runtime refuses or fails, or a file of the model has changed since it was read.
+    """
+    with observer.recording(idle_s):
+        sessions = prepare(contender.model, contender.feeds, contender.settings, folder, contender.content)
+        require_unchanged(model.files)
+        reserve(2 * budget.expected_runs(sessions.cold.first_run_us))
+        with observer:
+            (runs,) = take_turns([sessions], budget, progress, observer.drain_events)
+    yield conclude(sessions, runs)
+
+
+def measured_profile(measurement: Measurement, model: LoadedModel, observer: Observer, feeds: Feeds) -> MeasuredProfile:
+    """Return the profile of a measured model; an error about its nodes becomes the failure of the measurement."""
+    nodes = profiled_nodes(measurement, model.dimensions)
+    disturbed, worst = observer.disturbances(observed_runs(nodes.measurement))
+    return MeasuredProfile(
+        nodes,
+        provider_layers(measurement.trace_file.parent, feeds, measurement.settings, model.graph),
+        observer,
+        latency_figures(nodes.measurement, nodes.latencies),
+        observer.counters(measurement.run_count),
+        observer.busy_notes(measurement.settings.threads),
+        disturbed,
+        worst,
+    )

@@ -1,0 +1,220 @@
+"""Observation of the measured runs: sampled sensors, recorded OS events and counted hardware events."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import asdict
+from pathlib import Path
+from time import perf_counter
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Protocol, cast
+
+from common.latency.run import RunSeries
+from common.messages.errors import PipelineError, UnusableValueError
+from common.os_events.disturbance import Disturbance, disturbance_lines, disturbances
+from common.os_events.events import event_rows
+from common.os_events.recorder import OsEventRecorder
+from common.power.measured import PowerSample, average_power, counted_domains
+from common.sensors.cpu import process_state
+from common.sensors.discover import available_sensors
+from common.sensors.hardware_counters import HardwareCounters
+from common.sensors.other_work import OtherWork
+from common.sensors.powercap import DEFAULT_ROOT
+from common.sensors.quantities import POWER
+from common.sensors.sample_rows import counter_figures, host_rows, power_rows
+from common.sensors.sampler import IDLE, RUN, Sampler, SampleSink, sample_idle
+from common.sensors.sensor import Sample
+
+if TYPE_CHECKING:
+    from common.table_rows import HardwareCountersDocument, LoadDisturbancesRow, RunDisturbancesRow
+
+LEAST_RATE_HZ, MOST_RATE_HZ = 0.1, 1000.0
+WATCH_HZ, CLOCK = 1.0, "cpu_frequency_mhz"
+OF_RUNS = ("is_profiled", "run_index", "hit_node", "hit_us")  # columns that a call of a load test lacks
+
+
+class Observer:
+    """Observes the runs that are made while its ``with`` block runs.
+
+    The block must be inside a block of :meth:`recording`. The caller calls :meth:`drain_events` between the runs.
+
+    Args:
+        powercap_root: folder of the RAPL counters; None for that of the system.
+        rate_hz: readings per second.
+
+    Raises:
+        UnusableValueError: ``rate_hz`` is out of range.
+    """
+
+    def __init__(self, powercap_root: Path | None, rate_hz: float) -> None:
+        if not LEAST_RATE_HZ <= rate_hz <= MOST_RATE_HZ:
+            problem = f"{rate_hz:g} is not from {LEAST_RATE_HZ:g} to {MOST_RATE_HZ:g}"
+            raise UnusableValueError("sensor_rate_hz", problem)
+        self._sensors, self._missing = available_sensors(powercap_root or DEFAULT_ROOT)
+        self._rate_hz = rate_hz
+        self._samples: dict[str, list[Sample]] = {IDLE: [], RUN: []}
+        self._samplers = [Sampler(self._sensors, self._samples[RUN], rate_hz)]
+        self._events = OsEventRecorder()
+        self._counters = HardwareCounters()
+        self._other_work = OtherWork()
+        self._stack = contextlib.ExitStack()
+
+    @contextlib.contextmanager
+    def recording(self, idle_s: float) -> Iterator[None]:
+        """Sample the idle host for ``idle_s``, then record OS events while the block runs.
+
+        Enter it before the runtime creates its threads, so that they are known as threads of this process. Without a
+        power sensor the idle host is not sampled.
+        """
+        self._samplers.insert(0, sample_idle(self._sensors, self._samples[IDLE], idle_s, self._rate_hz))
+        with self._events:
+            yield
+
+    def __enter__(self) -> Observer:
+        """Start sampling and counting; discard the OS events recorded so far."""
+        self._events.restart()
+        for instrument in (self._other_work, self._samplers[-1], self._counters):
+            self._stack.enter_context(instrument)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._stack.close()
+
+    def drain_events(self) -> None:
+        """Read pending OS events; call it between runs, where nothing is timed."""
+        self._events.drain_if_due()
+
+    def busy_notes(self, threads: int) -> list[str]:
+        """Return a note if other work on the host disturbed the runs of so many threads."""
+        return self._other_work.notes(threads)
+
+    @property
+    def notes(self) -> list[str]:
+        """Notes on everything that is missing or failed, each with a remedy."""
+        sampled = (note for sampler in self._samplers for note in sampler.notes)
+        return [*self._missing, *sampled, *self._counters.result.notes, *self._events.notes]
+
+    def tables(self, origin_s: float) -> Iterator[tuple[str, Iterable[Mapping[str, object]], list[str]]]:
+        """Yield each table: its name, its rows, and what the rows lack.
+
+        Args:
+            origin_s: time zero of the tables, on the clock of ``time.perf_counter``.
+        """
+        holes = [hole for sampler in self._samplers for hole in sampler.incomplete]
+        yield "power_samples", power_rows(self._samples, origin_s), holes
+        yield "host_samples", host_rows(self._samples, origin_s), holes
+        yield "os_events", event_rows(self._events.events, origin_s), self._events.incomplete
+
+    def counters(self, run_count: int) -> HardwareCountersDocument:
+        """Return the fields of hardware_counters, which cover ``run_count`` runs."""
+        return counter_figures(self._counters.result, run_count)
+
+    def disturbances(self, runs: Iterable[RunSeries]) -> tuple[list[RunDisturbancesRow], list[str]]:
+        """Return the rows of run_disturbances, one per slow run, and the worst of them in words.
+
+        Args:
+            runs: both series; slow profiled runs have node spans.
+        """
+        disturbed = disturbances(runs, self._events.events)
+        rows = cast("list[RunDisturbancesRow]", [asdict(disturbance) for disturbance in disturbed])
+        return rows, disturbance_lines(disturbed)
+
+
+def slow_calls(series: Iterable[RunSeries], events: OsEventRecorder) -> tuple[list[LoadDisturbancesRow], list[str]]:
+    """Return slow calls of batches with what disturbed them, by the number of the batch, and the worst in words."""
+    disturbed = disturbances(series, events.events)
+    rows = [{"load_batch_index": call.run_index, **_of_call(call)} for call in disturbed]
+    notes = disturbance_lines(disturbed, noun="call") + (events.notes if disturbed else [])
+    return cast("list[LoadDisturbancesRow]", rows), notes
+
+
+def _of_call(disturbance: Disturbance) -> dict[str, Any]:
+    return {name: value for name, value in asdict(disturbance).items() if name not in OF_RUNS}
+
+
+def mean_power_w(samples: Iterable[Sample], begin_s: float, end_s: float) -> float | None:
+    """Return the processor's mean power between two times, from samples of power; None where they give none."""
+    readings = [PowerSample(sample.time_s, sample.sensor_domain, sample.value) for sample in samples]
+    domains = counted_domains({reading.sensor_domain for reading in readings}, with_gpu=False)
+    mean = average_power(readings, domains, begin_s, end_s) if readings else None
+    return mean.likely if mean else None
+
+
+@contextlib.contextmanager
+def power_meter(given_w: float | None) -> Iterator[Callable[[float, float], float | None]]:
+    """Yield a function for the mean power of the processor between two times: the given power, or that of sensors.
+
+    It returns None if neither is known.
+    """
+    samples: list[Sample] = []
+    sensors = [] if given_w else [sensor for sensor in available_sensors()[0] if POWER in sensor.quantities]
+
+    def measured_w(begin_s: float, end_s: float) -> float | None:
+        return mean_power_w([sample for sample in [*samples] if sample.quantity == POWER], begin_s, end_s)
+
+    with Sampler(sensors, samples):
+        yield (lambda begin_s, end_s: given_w) if given_w else measured_w
+
+
+class PowerSink(SampleSink, Protocol):
+    """Receives samples, and keeps the newest samples of power."""
+
+    def power(self) -> list[Sample]: ...
+
+
+@contextlib.contextmanager
+def sampled_power(sink: PowerSink, given_w: float | None, window_s: float) -> Iterator[Callable[[], float | None]]:
+    """Sample every sensor during the block; yield a function for the given power, or for that of the newest window."""
+
+    def power_w() -> float | None:
+        now_s = perf_counter()
+        return given_w or mean_power_w(sink.power(), now_s - window_s, now_s)
+
+    with Sampler(available_sensors()[0], sink):
+        yield power_w
+
+
+@contextlib.contextmanager
+def process_watch(samples: SampleSink) -> Iterator[Sampler]:
+    """Sample memory, handles and threads of this process, and the processor's clock, while the block runs."""
+    clocks = (sensor for sensor in available_sensors()[0] if CLOCK in sensor.quantities)
+    with Sampler([process_state(perf_counter), *clocks], samples, WATCH_HZ) as sampler:
+        yield sampler
+
+
+def process_figures() -> dict[str, int | None]:
+    """Return memory, handles and threads of this process by column; None if the system does not report a figure."""
+    columns = {"resident_bytes": "memory_resident_bytes", "handle_count": "handle_count"}
+    columns["process_thread_count"] = "thread_count"
+    try:
+        read = {sample.quantity: int(sample.value) for sample in process_state(perf_counter).sample()}
+    except PipelineError:
+        read = {}
+    return {column: read.get(quantity) for column, quantity in columns.items()}
+
+
+@contextlib.contextmanager
+def link_meter(device: str) -> Iterator[Callable[[], dict[str, Any]]]:
+    """Yield a function that returns the mean PCIe traffic of GPUs since the block began, or why it is unknown.
+
+    Args:
+        device: the runtime's name of the device that computes; empty for the host, which reads no sensor.
+    """
+    samples: list[Sample] = []
+    names = ("pcie_tx_bytes_per_s", "pcie_rx_bytes_per_s")
+    sensors = [sensor for sensor in available_sensors()[0] if {*names} & {*sensor.quantities}] if device else []
+
+    def figures() -> dict[str, Any]:
+        read_until_now = [*samples]
+        values = {name: [sample.value for sample in read_until_now if sample.quantity == name] for name in names}
+        reason = "no sensor of this host reads PCIe counters" if device else "no device is behind PCIe"
+        return {
+            **{name: sum(read) / len(read) if read else None for name, read in values.items()},
+            "pcie_unavailable": None if any(values.values()) else reason,
+        }
+
+    with Sampler(sensors, samples):
+        yield figures

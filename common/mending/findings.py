@@ -1,0 +1,76 @@
+"""What the findings of a rule are about, and what they predict that mending them gains."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from common.mending.registry import MENDS
+from common.messages.errors import UnusableValueError
+from common.messages.names import listed, quoted
+
+if TYPE_CHECKING:
+    from common.table_rows import BottlenecksRow, NodeMapRow
+
+MOST_TRIED = 3  # rules, where none is named
+MOST_NAMED = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Predicted:
+    """The most that mending all findings of a rule gains, in µs; None is unknown."""
+
+    gain_us: float | None
+    low_us: float | None
+    high_us: float | None
+
+
+def rules_to_try(found: Sequence[BottlenecksRow], asked: Sequence[str]) -> list[str]:
+    """Return the rules that were asked for, or the first ones with a mend, those of the largest gain first.
+
+    Raises:
+        UnusableValueError: a rule that was asked for has no mend, or found nothing.
+    """
+    mendable = list(dict.fromkeys(row["finding"] for row in found if row["finding"] in MENDS))
+    for rule in asked:
+        if rule not in MENDS:
+            remedy = f"these have one: {listed(sorted(MENDS), MOST_NAMED)}"
+            raise UnusableValueError("rule", f"{quoted(rule)} has no mend", remedy)
+        if rule not in mendable:
+            others = listed(mendable, MOST_NAMED) if mendable else "none"
+            raise UnusableValueError(
+                "rule", f"{quoted(rule)} found nothing in this measurement", f"findings with a mend: {others}"
+            )
+    return list(dict.fromkeys(asked)) or mendable[:MOST_TRIED]
+
+
+def nodes_of(found: Iterable[BottlenecksRow], node_map: Iterable[NodeMapRow], every: Iterable[str]) -> frozenset[str]:
+    """Return the nodes of the model that findings are about.
+
+    A node that the runtime inserted computes none of them. Its cause may be anywhere, so then all nodes are returned.
+    """
+    sources: dict[str, set[str]] = {}
+    for row in node_map:
+        sources.setdefault(row["executed_node"], set()).add(row["source_node"])
+    executed = {name for row in found for name in row["executed_nodes"]}
+    if any(not sources.get(name) for name in executed):
+        return frozenset(every)
+    return frozenset(source for name in executed for source in sources[name])
+
+
+def predicted(found: Sequence[BottlenecksRow], median_us: float | None) -> Predicted:
+    """Add the gains of the findings of one rule, which are about different nodes; no gain exceeds the latency."""
+    sums = [
+        _sum([row["gain_us"] for row in found]),
+        _sum([row["gain_low_us"] for row in found]),
+        _sum([row["gain_high_us"] for row in found]),
+    ]
+    most_us = math.inf if median_us is None else median_us
+    return Predicted(*(None if one is None else min(one, most_us) for one in sums))
+
+
+def _sum(values: Sequence[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return sum(known) if len(known) == len(values) and known else None

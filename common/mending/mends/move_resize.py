@@ -1,0 +1,78 @@
+"""An enlarging Resize goes past a convolution of 1 × 1, which then computes fewer pixels.
+
+Interpolation weighs pixels with weights that sum to 1, alike for each channel; a convolution of 1 × 1 weighs channels,
+alike for each pixel. So they commute, with the bias.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx
+
+from common.mending.rewrite import Case, Edit, Mended, NoMend, fresh, rewritten
+from common.mending.view import Array, View, attribute, is_standard, operand
+
+SCALES, SIZES = 2, 3  # positions of the operands
+LEAST_OPERANDS = 3
+
+
+def move_resize(case: Case) -> Mended | NoMend:
+    return rewritten(case, ("Resize",), _moved)
+
+
+def _moved(view: View, resize: onnx.NodeProto) -> Edit | NoMend:
+    conv = view.only_reader(resize.output[0])
+    if conv is None or not is_standard(conv, "Conv") or conv.input[0] != resize.output[0]:
+        return NoMend("no convolution alone reads it")
+    if not _is_pointwise(view, conv):
+        return NoMend("the convolution after it is not of 1 × 1")
+    if _is_special(resize) or len(resize.input) < LEAST_OPERANDS:
+        return NoMend("it crops, or keeps an aspect ratio, or names its axes")
+    given = SIZES if operand(resize, SIZES) else SCALES
+    target, shape = view.constant(operand(resize, given)), view.shape(resize.input[0])
+    if target is None:
+        return NoMend("its scales are not constant")
+    if not _enlarges(target, shape, is_size=given == SIZES):
+        return NoMend("it does not enlarge each map, or channels, or that is unknown")
+    return _swapped(view, resize, conv, target, given)
+
+
+def _is_pointwise(view: View, conv: onnx.NodeProto) -> bool:
+    weight = view.shape(conv.input[1])
+    plain = not any(attribute(conv, "pads", [])) and {*attribute(conv, "strides", [1])} == {1}
+    return weight is not None and {*weight[2:]} == {1} and plain
+
+
+def _is_special(resize: onnx.NodeProto) -> bool:
+    return (
+        attribute(resize, "coordinate_transformation_mode", b"") == b"tf_crop_and_resize"
+        or attribute(resize, "keep_aspect_ratio_policy", b"stretch") != b"stretch"
+        or attribute(resize, "axes") is not None
+    )
+
+
+def _enlarges(target: Array, shape: tuple[int | None, ...] | None, *, is_size: bool) -> bool:
+    if not is_size:
+        return bool((target[:2] == 1).all() and (target[2:] >= 1).all() and (target[2:] > 1).any())
+    if shape is None or None in shape or len(shape) != len(target):
+        return False
+    before = np.array(shape)
+    return bool((target[:2] == before[:2]).all() and (target[2:] >= before[2:]).all() and (target > before).any())
+
+
+def _swapped(view: View, resize: onnx.NodeProto, conv: onnx.NodeProto, target: Array, given: int) -> Edit:
+    between, operands, weights = fresh(view, f"{conv.name}/small"), [*resize.input], dict[str, Array]()
+    if given == SIZES:
+        sizes = target.copy()
+        sizes[1] = (view.shape(conv.input[1]) or (0,))[0]
+        operands[SIZES] = fresh(view, f"{resize.name}/sizes")
+        weights[operands[SIZES]] = sizes
+    first, last = onnx.NodeProto(), onnx.NodeProto()
+    first.CopyFrom(conv)
+    last.CopyFrom(resize)
+    del first.output[:], last.input[:], last.output[:]
+    first.input[0] = resize.input[0]
+    first.output.append(between)
+    last.input.extend([between, *operands[1:]])
+    last.output.extend(conv.output)
+    return Edit([resize.name, conv.name], [first, last], weights)

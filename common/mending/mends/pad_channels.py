@@ -1,0 +1,145 @@
+"""Channels that keep a convolution out of the runtime's blocked layout are padded with zeros.
+
+The runtime blocks a convolution only if the channels that it reads are a multiple of 4, or fewer than a block; a
+depthwise one only if they are a multiple of the block (onnxruntime/core/optimizer/nchwc_transformer.cc). The padded
+channels have filters of zeros, and filters that read them have zeros there. So the outputs stay the same sums.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+import onnx
+from onnx import helper
+
+from common.mending.rewrite import Case, Edit, Mended, NoMend, fresh, rewritten
+from common.mending.view import Array, View, attribute, is_standard, operand
+
+ALIGNMENT, BLOCK = 4, 16  # channels; the larger block suits both widths of vectors
+LEAST_CHANNELS = 8  # the smaller block: with fewer channels the runtime reads the plain layout
+# Operators that keep channels apart and make no zero infinite.
+APART = frozenset(
+    [
+        "AveragePool",
+        "Clip",
+        "Elu",
+        "GlobalAveragePool",
+        "GlobalMaxPool",
+        "HardSigmoid",
+        "HardSwish",
+        "Identity",
+        "LeakyRelu",
+        "MaxPool",
+        "Relu",
+        "Selu",
+        "Sigmoid",
+        "Tanh",
+    ]
+)
+SUMS = frozenset(["Add", "Mul", "Sub"])
+
+
+@dataclass
+class Web:
+    """Tensors that have the same channels, and the convolutions that write, read or pass them."""
+
+    tensors: set[str] = field(default_factory=set)
+    writers: dict[str, onnx.NodeProto] = field(default_factory=dict)
+    readers: dict[str, onnx.NodeProto] = field(default_factory=dict)
+    depthwise: dict[str, onnx.NodeProto] = field(default_factory=dict)
+
+
+def pad_channels(case: Case) -> Mended | NoMend:
+    return rewritten(case, ("Conv",), _padded)
+
+
+def _padded(view: View, conv: onnx.NodeProto) -> Edit | NoMend:
+    shape = view.shape(conv.input[0])
+    channels = shape[1] if shape is not None and len(shape) == 4 else None
+    if channels is None:
+        return NoMend("the channels that it reads are unknown")
+    web = Web()
+    reason = _spread(view, conv.input[0], channels, web)
+    multiple = BLOCK if web.depthwise else ALIGNMENT
+    if channels % multiple == 0 or channels < LEAST_CHANNELS:
+        return NoMend(f"the runtime takes {channels} channels into its blocked layout")
+    return NoMend(reason) if reason else _edit(view, web, channels, -channels % multiple)
+
+
+def _spread(view: View, start: str, channels: int, web: Web) -> str:
+    """Collect the tensors with the same channels; return why they cannot be padded, or nothing."""
+    waiting = [start]
+    while waiting:
+        tensor = waiting.pop()
+        if tensor in web.tensors:
+            continue
+        web.tensors.add(tensor)
+        writer = view.writers.get(tensor)
+        if writer is None or tensor in view.returned:
+            return "an input or an output of the model has these channels"
+        for node in (writer, *view.readers.get(tensor, ())):
+            more = _role(view, node, tensor, channels, web)
+            if more is None:
+                return f"{node.op_type} has these channels, too, and cannot be padded"
+            waiting += more
+    return ""
+
+
+def _role(view: View, node: onnx.NodeProto, tensor: str, channels: int, web: Web) -> list[str] | None:
+    """Enter what a node does with the channels; return more tensors that have them, or None where it mixes them."""
+    if is_standard(node, "Conv"):
+        return _role_of_conv(view, node, tensor, channels, web)
+    if is_standard(node, *APART) and len(node.output) == 1:
+        rest = [view.constant(name) for name in node.input[1:] if name]
+        return [node.input[0], node.output[0]] if all(one is not None and one.size == 1 for one in rest) else None
+    if is_standard(node, *SUMS):
+        varied = [name for name in node.input if (held := view.constant(name)) is None or held.size > 1]
+        shapes = [view.shape(name) for name in varied]
+        is_alike = all(shape is not None and len(shape) == 4 and shape[1] == channels for shape in shapes)
+        return [*varied, node.output[0]] if is_alike else None
+    return None
+
+
+def _role_of_conv(view: View, node: onnx.NodeProto, tensor: str, channels: int, web: Web) -> list[str] | None:
+    weight, bias = view.constant(node.input[1]), view.constant(name) if (name := operand(node, 2)) else np.zeros(0)
+    if weight is None or bias is None or tensor in node.input[1:]:
+        return None
+    groups = attribute(node, "group", 1)
+    if groups == channels and len(weight) == channels and weight.shape[1] == 1 and groups > 1:
+        web.depthwise[node.name] = node
+        return [node.input[0], node.output[0]]
+    if groups > 1:
+        return None
+    if tensor == node.input[0]:
+        web.readers[node.name] = node
+    if tensor in node.output:
+        web.writers[node.name] = node
+    return []
+
+
+def _edit(view: View, web: Web, channels: int, more: int) -> Edit:
+    convs = {**web.writers, **web.readers, **web.depthwise}
+    added: list[onnx.NodeProto] = []
+    weights: dict[str, Array] = {}
+    for name, node in convs.items():
+        is_wider = name in web.writers or name in web.depthwise
+        filters, inputs = more * is_wider, more * (name in web.readers)
+        copy = onnx.NodeProto()
+        copy.CopyFrom(node)
+        weight = view.constant(node.input[1])
+        bias = view.constant(operand(node, 2)) if operand(node, 2) else None
+        if weight is None:  # never: roles are of constant weights
+            raise ValueError(f"the weight of {name} is not constant")
+        space = [(0, 0)] * (weight.ndim - 2)
+        copy.input[1] = fresh(view, f"{name}/padded_weight")
+        weights[copy.input[1]] = np.pad(weight, [(0, filters), (0, inputs), *space])
+        if bias is not None:
+            copy.input[2] = fresh(view, f"{name}/padded_bias")
+            weights[copy.input[2]] = np.pad(bias, (0, filters))
+        if name in web.depthwise:
+            kept = [one for one in copy.attribute if one.name != "group"]
+            del copy.attribute[:]
+            copy.attribute.extend([*kept, helper.make_attribute("group", channels + more)])
+        added.append(copy)
+    return Edit([*convs], added, weights, resized=[*web.tensors])

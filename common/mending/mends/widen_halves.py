@@ -1,0 +1,85 @@
+"""A model in fp16 computes in fp32: a processor without fp16 arithmetic converts each operand before it computes."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx
+from onnx import TensorProto, helper, numpy_helper
+
+from common.mending.rewrite import Case, Mended, NoMend, fresh, tidied
+from common.mending.view import View
+
+TYPES = ("to", "dtype")  # attributes that name an element type
+HALF, FLOAT = TensorProto.FLOAT16, TensorProto.FLOAT
+WITH_BODY = (onnx.AttributeProto.GRAPH, onnx.AttributeProto.GRAPHS)
+
+
+def widen_halves(case: Case) -> Mended | NoMend:
+    """Make every fp16 tensor inside the model fp32; inputs and outputs keep their types, behind casts."""
+    if any(one.type in WITH_BODY for node in case.model.graph.node for one in node.attribute):
+        return NoMend("the model has bodies, whose tensors keep their types")
+    model = onnx.ModelProto()
+    model.CopyFrom(case.model)
+    graph, is_half = model.graph, False
+    for held in graph.initializer:
+        is_half |= _widened(held)
+    for node in graph.node:
+        for part in node.attribute:
+            is_half |= _with_float(part)
+    for one in graph.value_info:
+        is_half |= _of_half(one)
+        if _of_half(one):
+            one.type.tensor_type.elem_type = FLOAT
+    is_half |= _border(View(case.model), graph)
+    if not is_half:
+        return NoMend("the model has no fp16")
+    used = [node.name for node in case.model.graph.node if node.name in case.nodes]
+    return Mended(tidied(model), tuple(used))
+
+
+def _of_half(one: onnx.ValueInfoProto) -> bool:
+    return bool(one.type.tensor_type.elem_type == HALF)
+
+
+def _widened(held: TensorProto) -> bool:
+    if held.data_type != HALF:
+        return False
+    held.CopyFrom(numpy_helper.from_array(numpy_helper.to_array(held).astype(np.float32), held.name))
+    return True
+
+
+def _with_float(one: onnx.AttributeProto) -> bool:
+    if one.type == onnx.AttributeProto.TENSOR:
+        return _widened(one.t)
+    if one.name in TYPES and one.type == onnx.AttributeProto.INT and one.i == HALF:
+        one.i = FLOAT
+        return True
+    return False
+
+
+def _border(view: View, graph: onnx.GraphProto) -> bool:
+    """Cast inputs after they come, and outputs before they go; return whether any was in fp16."""
+    defaults = {one.name for one in graph.initializer}
+    halves = [one for one in graph.input if _of_half(one)]
+    for one in halves:
+        if one.name in defaults:
+            one.type.tensor_type.elem_type = FLOAT
+            continue
+        wide = fresh(view, f"{one.name}/wide")
+        for node in graph.node:
+            _rename(node.input, one.name, wide)
+        graph.node.append(helper.make_node("Cast", [one.name], [wide], wide, to=FLOAT))
+    returned = [one for one in graph.output if _of_half(one)]
+    for one in returned:
+        wide = fresh(view, f"{one.name}/wide")
+        for node in graph.node:
+            _rename(node.input, one.name, wide)
+            _rename(node.output, one.name, wide)
+        graph.node.append(helper.make_node("Cast", [wide], [one.name], wide, to=HALF))
+    return bool(halves or returned)
+
+
+def _rename(names: object, before: str, after: str) -> None:
+    for place, name in enumerate(names):  # type: ignore[arg-type, var-annotated]
+        if name == before:
+            names[place] = after  # type: ignore[index]

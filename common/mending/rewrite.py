@@ -1,0 +1,165 @@
+"""The frame of a mend: it tries one node after the other, and carries out the edits that are possible."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+import onnx
+from onnx import helper, numpy_helper
+
+from common.mending.view import STANDARD, Array, View, read_by
+
+CONTRIB = "com.microsoft"
+MOST_REASONS = 2  # that a refusal states, the commonest first
+
+
+@dataclass(frozen=True)
+class Case:
+    """What a mend is given.
+
+    Attributes:
+        model: with a unique name for each node; no mend changes it.
+        nodes: names of the nodes that a finding is about; a mend changes only what it finds around these.
+        sizes: of the dimensions that the model leaves unbound.
+    """
+
+    model: onnx.ModelProto
+    nodes: frozenset[str]
+    sizes: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Mended:
+    """A mended model, and the names of the nodes of the given model, or of its dimensions, that were mended."""
+
+    model: onnx.ModelProto
+    changed: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class NoMend:
+    """Why a mend does not apply, in a few words that follow a colon."""
+
+    reason: str
+
+
+@dataclass(frozen=True)
+class Edit:
+    """One change of a graph.
+
+    Attributes:
+        removed: names of nodes that go.
+        added: nodes that come; what they write replaces what the removed ones wrote.
+        weights: constants that come, or replace constants of the same name.
+        resized: tensors whose declared type or shape no longer holds.
+        changed: names of the nodes of the model that this mends.
+    """
+
+    removed: Sequence[str]
+    added: Sequence[onnx.NodeProto]
+    weights: Mapping[str, Array] = field(default_factory=dict)
+    resized: Sequence[str] = ()
+    changed: Sequence[str] = ()
+
+
+Model: TypeAlias = onnx.ModelProto
+Mend: TypeAlias = Callable[[Case], Mended | NoMend]
+Attempt: TypeAlias = Callable[[View, onnx.NodeProto], Edit | NoMend]
+
+
+def rewritten(case: Case, op_types: Sequence[str], attempt: Attempt) -> Mended | NoMend:
+    """Try each node of some kinds that the case is about, and return the model with all edits that are possible.
+
+    Args:
+        attempt: returns the edit that mends the node, or why there is none.
+    """
+    draft = onnx.ModelProto()
+    draft.CopyFrom(case.model)
+    tried, changed, reasons = set[str](), list[str](), Counter[str]()
+    view, waiting = View(draft), True
+    while waiting:
+        waiting = False
+        for node in [*draft.graph.node]:
+            if node.name in tried or node.name not in case.nodes or node.op_type not in op_types:
+                continue
+            tried.add(node.name)
+            outcome = attempt(view, node)
+            if isinstance(outcome, NoMend):
+                reasons[outcome.reason] += 1
+                continue
+            _carry_out(draft, outcome)
+            changed += outcome.changed or outcome.removed
+            view, waiting = View(draft), True
+            break
+    if changed:
+        return Mended(tidied(draft), tuple(dict.fromkeys(changed)))
+    common = [reason for reason, _ in reasons.most_common(MOST_REASONS)]
+    return NoMend("; ".join(common) or f"it is about no {' or '.join(op_types)}")
+
+
+def _carry_out(model: onnx.ModelProto, edit: Edit) -> None:
+    graph, removed = model.graph, {*edit.removed}
+    nodes = [node for node in graph.node if node.name not in removed]
+    _replace(graph.node, [*nodes, *edit.added])
+    _replace(graph.initializer, [one for one in graph.initializer if one.name not in edit.weights])
+    graph.initializer.extend(numpy_helper.from_array(array, name) for name, array in edit.weights.items())
+    _replace(graph.value_info, [one for one in graph.value_info if one.name not in edit.resized])
+
+
+def _replace(held: object, kept: Iterable[object]) -> None:
+    copies = [*kept]
+    del held[:]  # type: ignore[attr-defined]
+    held.extend(copies)  # type: ignore[attr-defined]
+
+
+def tidied(model: onnx.ModelProto) -> onnx.ModelProto:
+    """Sort the nodes so that each follows what it reads, and drop constants that nobody reads; return the model."""
+    graph = model.graph
+    _replace(graph.node, _sorted(graph.node))
+    read = {name for node in graph.node for name in read_by(node)} | {output.name for output in graph.output}
+    _replace(graph.node, [node for node in graph.node if node.op_type != "Constant" or read & {*node.output}])
+    _replace(graph.initializer, [one for one in graph.initializer if one.name in read or _is_given(graph, one.name)])
+    written = {name for node in graph.node for name in node.output} | {one.name for one in graph.input}
+    _replace(graph.value_info, [one for one in graph.value_info if one.name in written])
+    known = {one.domain for one in model.opset_import}
+    for domain in sorted({node.domain for node in graph.node} - {*STANDARD} - known):
+        model.opset_import.append(helper.make_opsetid(domain, 1))
+    return model
+
+
+def _is_given(graph: onnx.GraphProto, name: str) -> bool:
+    return any(one.name == name for one in graph.input)
+
+
+def _sorted(nodes: Iterable[onnx.NodeProto]) -> list[onnx.NodeProto]:
+    """Return nodes in an order in which each follows its operands: otherwise as they were."""
+    waiting, placed = [*nodes], list[onnx.NodeProto]()
+    unwritten = Counter(name for node in waiting for name in node.output if name)
+    while waiting:
+        later: list[onnx.NodeProto] = []
+        for node in waiting:
+            if any(unwritten[name] for name in read_by(node)):
+                later.append(node)
+            else:
+                placed.append(node)
+                unwritten.subtract(name for name in node.output if name)
+        if len(later) == len(waiting):
+            raise ValueError("the nodes of a mended graph wait for each other")
+        waiting = later
+    return placed
+
+
+def opset_of(model: onnx.ModelProto) -> int:
+    """Return the version of ONNX's own operators that a model uses."""
+    return next((one.version for one in model.opset_import if one.domain in STANDARD), 1)
+
+
+def fresh(view: View, name: str) -> str:
+    """Return a name of no tensor of the graph."""
+    taken = {*view.writers, *view.given, *view.constants, *(one.name for one in view.graph.initializer)}
+    while name in taken:
+        name += "_"
+    return name

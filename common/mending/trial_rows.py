@@ -1,0 +1,104 @@
+"""The outcome of a trial: what mending gained, beside what was predicted."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from common.mending.agreement import Agreement
+from common.mending.findings import Predicted
+from common.mending.registry import MendTrial
+
+if TYPE_CHECKING:
+    from common.table_rows import ComparisonRow, MendTrialsRow
+
+UNDECIDED = "undecided"
+OUTCOMES = {"improved": "gains", "regressed": "loses", "unchanged": "no gain"}
+
+
+@dataclass(frozen=True, slots=True)
+class MeasuredGain:
+    """What mending took off the median latency, in µs, less than 0 where it added to it; pairs of runs say.
+
+    Attributes:
+        verdict: that of the comparison of the pairs.
+        reason: why nothing is decided.
+    """
+
+    gain_us: float
+    low_us: float | None
+    high_us: float | None
+    verdict: str
+    reason: str = ""
+
+
+def measured_gain(rows: Sequence[ComparisonRow]) -> MeasuredGain | None:
+    """Return what a mended model gained, by the row of the median in its comparison; None if no pair of runs counts."""
+    row = next((one for one in rows if one["compared_figure"] == "p50_us"), None)
+    if row is None or row["difference_share"] is None:
+        return None
+    before_us, low, high = row["baseline_value"], row["difference_low_share"], row["difference_high_share"]
+    return MeasuredGain(
+        -row["difference_share"] * before_us,
+        None if high is None else -high * before_us,
+        None if low is None else -low * before_us,
+        row["comparison_verdict"],
+        row["verdict_reason"] or "",
+    )
+
+
+def trial_row(
+    rule: str, trial: MendTrial, agreed: Agreement | None, prediction: Predicted, measured: MeasuredGain | None
+) -> MendTrialsRow:
+    """Return the row of a rule.
+
+    Args:
+        agreed: None where there is no mended model.
+        measured: None where there is none, or where its outputs differ.
+    """
+    return {
+        "finding": rule,
+        "mend_outcome": outcome(agreed, measured),
+        "mend_problem": _problem(trial, agreed, measured),
+        "mends": list(trial.mends),
+        "mended_nodes": list(trial.changed),
+        "gain_us": prediction.gain_us,
+        "gain_low_us": prediction.low_us,
+        "gain_high_us": prediction.high_us,
+        "measured_gain_us": measured.gain_us if measured else None,
+        "measured_gain_low_us": measured.low_us if measured else None,
+        "measured_gain_high_us": measured.high_us if measured else None,
+        "is_as_predicted": is_as_predicted(prediction, measured),
+        "output_error_share": agreed.error if agreed else None,
+        "output_tolerance_share": agreed.tolerance if agreed else None,
+    }
+
+
+def outcome(agreed: Agreement | None, measured: MeasuredGain | None) -> str:
+    if agreed is None:
+        return "not mended"
+    if not agreed.holds:
+        return "outputs differ"
+    return OUTCOMES.get(measured.verdict, UNDECIDED) if measured else UNDECIDED
+
+
+def is_as_predicted(prediction: Predicted, measured: MeasuredGain | None) -> bool | None:
+    """Return whether the intervals of both gains have a point in common; None where one is unknown."""
+    if measured is None or measured.low_us is None or measured.high_us is None:
+        return None
+    if prediction.low_us is None or prediction.high_us is None:
+        return None
+    return measured.low_us <= prediction.high_us and prediction.low_us <= measured.high_us
+
+
+def _problem(trial: MendTrial, agreed: Agreement | None, measured: MeasuredGain | None) -> str:
+    if agreed is None:
+        return "; ".join(f"{mend.replace('_', ' ')}: {reason}" for mend, reason in trial.reasons.items())
+    if not agreed.holds:
+        return (
+            "an output is not finite, or of another shape, in one of both models"
+            if agreed.error is None
+            else (f"an output differs by {agreed.error:.2g} of its largest element, more than {agreed.tolerance:.2g}")
+        )
+    return measured.reason if measured else "no pair of runs counts"

@@ -1,0 +1,186 @@
+"""Pairs of inputs and outputs that carry the state of a generative model from one call to the next.
+
+A decoder returns the keys and values that it takes with its next token; a state-space model returns its states.
+:mod:`common.graphs.cache_names` has the names by which exporters pair them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+import onnx
+
+from common.graphs.cache_names import paired_names
+from common.graphs.expressions import upper_limit
+from common.graphs.graph import Count, Graph, Shape, Tensor
+from common.messages.errors import UnusableValueError
+from common.messages.names import quoted
+from common.onnx_graph.symbols.lengths import CACHES, cache_operands, extent, new_tokens
+
+MASKS = ("attention_mask", "decoder_attention_mask")
+Kind = Literal["growing", "buffer", "rolling", "state"]
+
+
+@dataclass(frozen=True, slots=True)
+class CachePair:
+    """An input, and the output that the next call takes as this input.
+
+    Attributes:
+        kind: ``growing``: the output is longer by the new tokens; ``buffer``: past and present share one buffer, and an
+            input holds its valid length; ``rolling``: it holds at most the last tokens of a window; ``state``: each
+            call replaces it as a whole.
+        axis: the axis that grows; None where none does.
+        window: the most tokens that a rolling cache holds.
+        is_measured: whether an operator reads how much of it is valid, so that past and present may share a buffer.
+    """
+
+    past: Tensor
+    present: Tensor
+    kind: Kind
+    axis: int | None = None
+    is_measured: bool = False
+    window: int | None = None
+
+    @property
+    def bytes(self) -> Count | None:
+        """Size of the input."""
+        return self.past.size_bytes
+
+
+def cache_pairs(graph: Graph, given: Mapping[str, str] | None = None) -> list[CachePair]:
+    """Return the caches of a model, in the order of its inputs.
+
+    Args:
+        given: inputs with their outputs, if the names do not show them.
+
+    Raises:
+        UnusableValueError: the model has no such name, or an output does not fit its input; the error names both and
+            the reason.
+    """
+    inputs = [name for name, tensor in graph.tensors.items() if tensor.kind == "input"]
+    for name, output in (given or {}).items():
+        for one, known, kind in ((name, inputs, "input"), (output, graph.outputs, "output")):
+            if one not in known:
+                raise UnusableValueError("cache", f"{name}={output}: the model has no {kind} {quoted(one)}")
+    buffers = _buffers(graph)
+    pairs = cache_names(graph, given).items()
+    fed: dict[str, str] = {}
+    for name, output in pairs:
+        if (other := fed.setdefault(output, name)) != name:
+            raise UnusableValueError("cache", f"{output} is fed to {other} and to {name}", "give each output once")
+    return [_pair(graph, graph.tensors[name], graph.tensors[output], buffers) for name, output in pairs]
+
+
+def cache_names(graph: Graph, given: Mapping[str, str] | None = None) -> dict[str, str]:
+    """Return the output of each input that is a cache by its name, whether or not the output fits the input."""
+    return paired_names(
+        (name for name, tensor in graph.tensors.items() if tensor.kind == "input"), graph.outputs, given
+    )
+
+
+def _buffers(graph: Graph) -> set[str]:
+    """Return the tensors that an operator with a valid length reads."""
+    readers = [(node, operands) for node in graph.nodes if (operands := cache_operands(node))]
+    measured = (
+        node
+        for node, operands in readers
+        if any(index < len(node.inputs) and node.inputs[index] for index in operands.lengths)
+    )
+    return {name for node in measured for name in node.inputs}
+
+
+def _pair(graph: Graph, past: Tensor, present: Tensor, buffers: set[str]) -> CachePair:
+    grown = _grown_axes(past.shape, present.shape)
+    reason = ""
+    if past.dtype != present.dtype:
+        reason = f"the output is {present.dtype}, the input {past.dtype}"
+    elif grown is None or len(grown) > 1:
+        reason = f"the output has the shape {_text(present.shape)}, the input {_text(past.shape)}"
+    if reason or grown is None:
+        remedy = "give the pairs with <cache>, as PAST=PRESENT"
+        raise UnusableValueError("cache", f"{present.name} cannot be fed to {past.name}: {reason}", remedy)
+    axis = grown[0] if grown else None
+    if (window := _window(graph, past, present, axis)) is not None:
+        return CachePair(past, present, "rolling", axis, window=window)
+    if grown:
+        return CachePair(past, present, "growing", axis, past.name in buffers)
+    return CachePair(past, present, "buffer" if past.name in buffers else "state", None, past.name in buffers)
+
+
+def _window(graph: Graph, past: Tensor, present: Tensor, grown: int | None) -> int | None:
+    """Return the most tokens of a rolling cache: the number that a Slice keeps of the past and the new tokens.
+
+    Raises:
+        UnusableValueError: the past is longer than that.
+    """
+    cut = graph.by_name.get(graph.producer.get(present.name, ""))
+    whole = graph.by_name.get(graph.producer.get(cut.inputs[0], "")) if cut and cut.op_type == "Slice" else None
+    if whole is None or whole.op_type != "Concat" or past.name not in whole.inputs:
+        return None
+    axis = grown if grown is not None else whole.attributes.get("axis")
+    if not isinstance(axis, int) or past.shape is None or present.shape is None:
+        return None
+    before, after = past.shape[axis], present.shape[axis]
+    if isinstance(before, int) and isinstance(after, int) and before > after:
+        raise UnusableValueError("dim", f"{past.name} has {before} tokens, and its window holds {after}")
+    return after if isinstance(after, int) else upper_limit(after)
+
+
+def _grown_axes(past: Shape, present: Shape) -> list[int] | None:
+    """Return the axes on which two shapes differ; None if their ranks differ or one is unknown."""
+    if past is None or present is None or len(past) != len(present):
+        return None
+    return [axis for axis, (before, after) in enumerate(zip(past, present, strict=True)) if before != after]
+
+
+def _text(shape: Shape) -> str:
+    return "unknown" if shape is None else f"[{', '.join('?' if dim is None else str(dim) for dim in shape)}]"
+
+
+# --- the name that an exporter gives the total length -----------------------------------------------------------------
+
+
+def total_lengths(model: onnx.ModelProto) -> dict[str, str]:
+    """Return each dimension of a mask that is the past and the new tokens, as an expression of the two.
+
+    Exporters give such a dimension a name of its own (``s12``), because they do not see that it is the sum of two
+    others. If an operator reads the valid length of a buffer, the dimension is no such sum.
+    """
+    if any(cache_operands(node) in CACHES.values() for node in model.graph.node):
+        return {}
+    weights = {tensor.name for tensor in model.graph.initializer}
+    inputs = {value.name: value for value in model.graph.input if value.name not in weights}
+    outputs = {value.name: value for value in model.graph.output}
+    new = new_tokens(inputs)
+    pasts = {past for pair in paired_names(inputs, outputs).items() for past in _grown_dims(inputs, outputs, *pair)}
+    names = {str(extent(inputs[mask], 1)) for mask in MASKS if mask in inputs and extent(inputs[mask], 1)}
+    others = {
+        dim.dim_param for name, value in inputs.items() if name not in MASKS for dim in value.type.tensor_type.shape.dim
+    }
+    free = [name for name in names - others if name.isidentifier()]
+    if len(pasts) != 1 or new is None:
+        return {}
+    (past,) = pasts
+    is_plain = past.isidentifier() and (isinstance(new, int) or new.isidentifier())
+    return dict.fromkeys(free, f"{past} + {new}") if is_plain else {}
+
+
+def _grown_dims(
+    inputs: Mapping[str, onnx.ValueInfoProto], outputs: Mapping[str, onnx.ValueInfoProto], past: str, present: str
+) -> list[str]:
+    """Return the dimensions of a past that its present does not have in the same place."""
+    before, after = (value.type.tensor_type.shape.dim for value in (inputs[past], outputs[present]))
+    pairs = zip(before, after, strict=False)
+    return [old.dim_param for old, grown in pairs if old.dim_param and old.dim_param != grown.dim_param]
+
+
+def name_total_lengths(model: onnx.ModelProto) -> dict[str, str]:
+    """Replace such dimensions everywhere by the expression of :func:`total_lengths`, and return the expressions."""
+    expressions = total_lengths(model)
+    for value in (*model.graph.input, *model.graph.output, *model.graph.value_info) if expressions else ():
+        for dim in value.type.tensor_type.shape.dim:
+            if dim.dim_param in expressions:
+                dim.dim_param = expressions[dim.dim_param]
+    return expressions

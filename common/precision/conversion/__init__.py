@@ -1,0 +1,1 @@
+"""From a model in float to the same model in a number format."""

@@ -1,0 +1,83 @@
+"""Ranges of activations on the samples that calibrate, by ONNX Runtime's calibrators; each range is found once."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from common.precision.conversion.float_model import QUANTIZED, FloatModel
+from common.precision.conversion.quiet_runs import tool
+from common.runtime.inputs.values import Feeds
+
+
+@dataclass(frozen=True, slots=True)
+class Calibration:
+    """The samples, and a folder for the ranges that are found."""
+
+    model: FloatModel
+    feeds: Sequence[Feeds]
+    folder: Path
+
+    def ranges(self, method: str) -> Path:
+        """Return a file with the ranges, as the quantizer reads them.
+
+        Args:
+            method: ``MinMax``, ``Percentile`` (99.999 %, of both sides together) or ``Entropy``.
+
+        Raises:
+            PipelineError: the calibrator fails, for example with values that are not finite.
+        """
+        path = self.folder / f"{method}.json"
+        if not path.exists():
+            with tool(f"{method} ranges", "cannot be found", self.folder):
+                self._find(method, path)
+        return path
+
+    def _find(self, method: str, path: Path) -> None:
+        from onnxruntime.quantization import CalibrationMethod, create_calibrator
+        from onnxruntime.quantization.calibrate import save_tensors_data
+
+        calibrator = create_calibrator(
+            self.model.path,
+            [*QUANTIZED],
+            str(self.folder / "augmented.onnx"),
+            calibrate_method=CalibrationMethod[method],
+            extra_options={"symmetric": False},
+        )
+        for feeds in self.feeds:  # one run at a time: it keeps all activations of the runs that it gets together
+            calibrator.collect_data(_Reader(feeds))
+        save_tensors_data(calibrator.compute_data(), path)
+
+    def not_finite(self) -> list[str]:
+        """Return the tensors that hold an infinite or undefined value (NaN) in a sample.
+
+        Raises:
+            PipelineError: the calibrator fails.
+        """
+        content: dict[str, Any] = json.loads(self.ranges("MinMax").read_text(encoding="utf-8"))
+        limits = {
+            name: [_number(entry["lowest"]), _number(entry["highest"])] for name, entry in content["data"].items()
+        }
+        return [name for name, both in limits.items() if not all(map(math.isfinite, both))]
+
+
+def _number(entry: Any) -> float:
+    """Return a number of the file, in which an array of one element is a list."""
+    value = entry["data"] if isinstance(entry, dict) else entry
+    while isinstance(value, list):
+        value = value[0]
+    return float(value)
+
+
+class _Reader:
+    """One run, as a calibrator takes it."""
+
+    def __init__(self, feeds: Feeds) -> None:
+        self._feeds: Iterator[Feeds] = iter([feeds])
+
+    def get_next(self) -> Feeds | None:
+        return next(self._feeds, None)

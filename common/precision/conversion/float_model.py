@@ -1,0 +1,100 @@
+"""A model in float, ready to be quantized: its nodes have the names of all tables, batch normalizations are folded."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import onnx
+from onnx import version_converter
+
+from common.messages.errors import PipelineError
+from common.onnx_graph.reading.naming import expand
+from common.runtime.library import ort, silenced
+from common.runtime.sessions.session import reason_of
+
+PREPARED = "float.onnx"
+LEAST_IR = 4  # before that, a weight had to be an input, too (ONNX, docs/IR.md); the converter still asks for it
+LEAST_OPSET = 13  # scales per channel, and bfloat16 (ONNX, docs/Changelog.md)
+MOST_BYTES = 2**31 - 2**20  # of one protobuf message, less the graph
+# Contractions that engines of a board compute in few bits and that the quantizer knows; others stay in float.
+QUANTIZED = ("Conv", "ConvTranspose", "Gemm", "MatMul")
+FLOATS = (
+    onnx.TensorProto.FLOAT,
+    onnx.TensorProto.FLOAT16,
+    onnx.TensorProto.BFLOAT16,
+    onnx.TensorProto.DOUBLE,
+    onnx.TensorProto.UNDEFINED,
+)
+# These would give a product another name or type, and no table would know it.
+KEPT_APART = ("MatMulAddFusion", "ConstantSharing")
+
+
+def _with_new_operators(model: onnx.ModelProto) -> onnx.ModelProto:
+    """Return a model of an opset that has all formats; the given model if it cannot be converted."""
+    opset = next((one.version for one in model.opset_import if one.domain in ("", "ai.onnx")), LEAST_OPSET)
+    if opset >= LEAST_OPSET:
+        return model
+    model.ir_version = max(model.ir_version, LEAST_IR)
+    try:
+        return version_converter.convert_version(model, LEAST_OPSET)
+    except Exception:  # the converter raises what it likes; formats that need a new opset then say so
+        return model
+
+
+def _is_float(graph: onnx.GraphProto) -> Callable[[str], bool]:
+    """Return whether a tensor, by name, can be rounded: a product of integers is exact, and no format changes it."""
+    types = {weight.name: weight.data_type for weight in graph.initializer}
+    types |= {one.name: one.type.tensor_type.elem_type for one in (*graph.input, *graph.value_info, *graph.output)}
+    return lambda name: types.get(name, onnx.TensorProto.FLOAT) in FLOATS
+
+
+@dataclass(frozen=True, slots=True)
+class FloatModel:
+    """A prepared model.
+
+    Attributes:
+        path: of the prepared file.
+        nodes: contractions that can be quantized, by name.
+        tensors: operands and results of each node.
+        op_types: kind of operator of each node.
+    """
+
+    path: Path
+    nodes: tuple[str, ...]
+    tensors: dict[str, frozenset[str]]
+    op_types: dict[str, str]
+
+    def proto(self) -> onnx.ModelProto:
+        return onnx.load(self.path)
+
+
+def float_model(path: Path, folder: Path) -> FloatModel:
+    """Prepare a model in a folder, as the quantizer of the runtime requires (its documentation, "Pre-processing").
+
+    Raises:
+        PipelineError: the model is too large, or the runtime refuses it.
+    """
+    prepared = folder / PREPARED
+    try:
+        model, _ = expand(_with_new_operators(onnx.load(path)))
+        if model.ByteSize() > MOST_BYTES:
+            raise PipelineError(path, "its weights take more than 2 GB, which the quantizer does not take")
+        content = model.SerializeToString()
+        options = ort.SessionOptions()
+        options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_ENABLE_BASIC
+        options.optimized_model_filepath = str(prepared)
+        with silenced():
+            ort.InferenceSession(content, options, ["CPUExecutionProvider"], disabled_optimizers=[*KEPT_APART])
+    except PipelineError:
+        raise
+    except Exception as error:  # the runtime raises a dozen unrelated types
+        raise PipelineError(path, f"ONNX Runtime refuses it ({reason_of(error)})") from error
+    graph = onnx.load(prepared, load_external_data=False).graph
+    nodes, floats = graph.node, _is_float(graph)
+    chosen = tuple(
+        node.name for node in nodes if node.op_type in QUANTIZED and all(map(floats, (*node.input, *node.output)))
+    )
+    tensors = {node.name: frozenset((*node.input, *node.output)) for node in nodes}
+    return FloatModel(prepared, chosen, tensors, {node.name: node.op_type for node in nodes})

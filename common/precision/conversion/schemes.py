@@ -1,0 +1,121 @@
+"""Schemes that convert a model to a number format, by ONNX Runtime's own tools where it has one.
+
+*In integers*, the operands of each contraction are rounded: weights symmetrically, per output channel or per tensor,
+activations with a zero point and the range that calibration found. Products are summed exactly. The operators after a
+contraction compute in float until the next contraction rounds its operands. An engine that requantizes after its fused
+operators does the same. *Weights only*: 4 bits in blocks of 32, products in float.
+
+*In fp16 and bf16*, operands of contractions are rounded, and sums are in float32 (Kalamkar et al. 2019,
+arXiv:1905.12322). The runtime has no tool for bf16. Its tool for fp16 converts the whole model. On the CPU, the runtime
+then computes in float32 and leaves out most roundings, so that scheme says nothing about a board.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import onnx
+
+from common.precision.conversion.calibration import Calibration
+from common.precision.conversion.float_model import QUANTIZED, FloatModel
+from common.precision.conversion.quiet_runs import tool
+from common.precision.conversion.rounding import rounded_operands
+
+Method = Literal["MinMax", "Percentile", "Entropy"]
+BLOCK = 32
+
+
+@dataclass(frozen=True, slots=True)
+class Scheme:
+    """One scheme.
+
+    Attributes:
+        number_format: as plans name it.
+        name: what distinguishes it from other schemes for the same format.
+        make: takes a prepared model, its calibration, the nodes to convert and the target, and writes the model.
+        activations: whether activations have the format, too, so that a board could compute in it.
+        is_handed_on: whether its model may become the one that other stages take.
+        converts_all: whether the tool converts every given node; if not, it converts only those that it knows.
+    """
+
+    number_format: str
+    name: str
+    make: Callable[[FloatModel, Calibration, Sequence[str], Path], None]
+    activations: bool = True
+    converts_all: bool = False
+    is_handed_on: bool = True
+
+
+def converted(scheme: Scheme, model: FloatModel, calibration: Calibration, nodes: Sequence[str], target: Path) -> None:
+    """Write a model in the format of a scheme.
+
+    Args:
+        nodes: those that are converted; other contractions stay in float.
+
+    Raises:
+        PipelineError: the tool fails, with its own reason.
+    """
+    with tool(f"{scheme.number_format}, {scheme.name}", "cannot be made", target.parent):
+        scheme.make(model, calibration, nodes, target)
+
+
+def _static(bits: str, method: Method, *, per_channel: bool) -> Callable[..., None]:
+    def make(model: FloatModel, calibration: Calibration, nodes: Sequence[str], target: Path) -> None:
+        from onnxruntime.quantization import CalibrationMethod, QuantType, quantize_static
+
+        quantize_static(
+            model.path,
+            target,
+            op_types_to_quantize=[*QUANTIZED],
+            nodes_to_quantize=[*nodes],
+            per_channel=per_channel,
+            activation_type=QuantType[bits],
+            weight_type=QuantType[bits],
+            calibrate_method=CalibrationMethod[method],
+            calibration_cache_path=calibration.ranges(method),
+            extra_options={"OpTypesToExcludeOutputQuantization": [*QUANTIZED]},
+        )
+
+    return make
+
+
+def _blocks(model: FloatModel, calibration: Calibration, nodes: Sequence[str], target: Path) -> None:
+    from onnxruntime.quantization.matmul_nbits_quantizer import MatMulNBitsQuantizer
+
+    others = [name for name in model.nodes if name not in nodes]
+    quantizer = MatMulNBitsQuantizer(model.proto(), block_size=BLOCK, nodes_to_exclude=others)
+    quantizer.process()
+    onnx.save(quantizer.model.model, target)
+
+
+def _half(model: FloatModel, calibration: Calibration, nodes: Sequence[str], target: Path) -> None:
+    from onnxruntime.transformers.float16 import convert_float_to_float16
+
+    others = [name for name in model.nodes if name not in nodes]
+    onnx.save(convert_float_to_float16(model.proto(), keep_io_types=True, node_block_list=others), target)
+
+
+def _operands(element_type: int) -> Callable[..., None]:
+    def make(model: FloatModel, calibration: Calibration, nodes: Sequence[str], target: Path) -> None:
+        onnx.save(rounded_operands(model.proto(), nodes, element_type), target)
+
+    return make
+
+
+SCHEMES = (
+    Scheme("fp16", "operands", _operands(onnx.TensorProto.FLOAT16), converts_all=True, is_handed_on=False),
+    Scheme("fp16", "whole model", _half, activations=False, converts_all=True),
+    Scheme("bf16", "operands", _operands(onnx.TensorProto.BFLOAT16), converts_all=True),
+    Scheme("int16", "per channel, min-max", _static("QInt16", "MinMax", per_channel=True)),
+    Scheme("int8", "per channel, min-max", _static("QInt8", "MinMax", per_channel=True)),
+    Scheme("int8", "per channel, percentile", _static("QInt8", "Percentile", per_channel=True)),
+    Scheme("int8", "per channel, entropy", _static("QInt8", "Entropy", per_channel=True)),
+    Scheme("int8", "per tensor, min-max", _static("QInt8", "MinMax", per_channel=False)),
+    Scheme("int4", "per channel, min-max", _static("QInt4", "MinMax", per_channel=True)),
+    Scheme("int4", "per channel, percentile", _static("QInt4", "Percentile", per_channel=True)),
+    Scheme("int4", "weights in blocks of 32", _blocks, activations=False, is_handed_on=False),
+)
+FORMATS = tuple(dict.fromkeys(scheme.number_format for scheme in SCHEMES))

@@ -1,0 +1,172 @@
+"""The judgement of a format: the model in it runs on all samples, and its outputs are compared with those in float."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from common.messages.errors import PipelineError, UnusableValueError
+from common.messages.names import listed, shown
+from common.precision.judgement.measures import Share, accuracy, agreement, limits, signal_to_noise_db
+from common.precision.judgement.samples import Samples
+from common.runtime.inputs.values import Array
+from common.runtime.provider_matrix import OutputDistance, output_errors
+from common.runtime.sessions.session import SessionSettings, create_session
+from common.runtime.sessions.stoppable import StoppableRuns
+
+TOP_5 = 5
+# Outputs of three axes are scores where their name says so; hidden states have three axes, too.
+SCORES = ("logit", "score", "prob")
+
+
+@dataclass(frozen=True, slots=True)
+class OutputJudgement:
+    """An output in a format.
+
+    Attributes:
+        sqnr_db: see :func:`common.precision.judgement.measures.signal_to_noise_db`.
+        top_1, top_5: share of samples whose likeliest class in float is also the likeliest class in the format, or is
+            among its five likeliest; None for outputs that are no scores of classes.
+        accuracy: share of samples whose label is the likeliest class; None without labels.
+    """
+
+    distance: OutputDistance
+    sqnr_db: float | None
+    top_1: Share | None = None
+    top_5: Share | None = None
+    accuracy: Share | None = None
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether a value of the output is NaN or infinite, as where a format overflows, or its shape is another."""
+        return self.distance.max_abs_error is None
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """The outputs in float on all samples.
+
+    Attributes:
+        outputs: floats by name, all samples along the first axis.
+        scores: name of the output with scores of classes; None where there is none.
+    """
+
+    samples: Samples
+    outputs: Mapping[str, Array]
+    scores: str | None
+
+    @property
+    def main(self) -> str:
+        """The output by which layers and formats are judged."""
+        return self.scores or next(iter(self.outputs))
+
+
+def outputs_of(model: Path, samples: Samples, settings: SessionSettings, named: Path | None = None) -> dict[str, Array]:
+    """Run a model on all samples, and return its float outputs; errors of runs name ``named``.
+
+    Raises:
+        PipelineError: the runtime refuses it, or a run fails.
+    """
+    session = create_session(model, settings)
+    runs = StoppableRuns(session, named or model)
+    names = [output.name for output in session.get_outputs()]
+    found = [runs.run(feeds)[0] for feeds in samples.feeds]
+    by_name = {name: [np.asarray(outputs[place]) for outputs in found] for place, name in enumerate(names)}
+    return {name: _joined(parts) for name, parts in by_name.items() if parts[0].dtype.kind == "f"}
+
+
+def _joined(parts: Sequence[Array]) -> Array:
+    """Return the samples of all runs along the first axis; as one vector if the runs differ in shape."""
+    is_alike = parts[0].ndim and len({part.shape[1:] for part in parts}) == 1
+    return np.concatenate(parts if is_alike else [part.ravel() for part in parts])
+
+
+def reference(
+    model: Path, samples: Samples, settings: SessionSettings, scores: str | None, named: Path | None = None
+) -> Reference:
+    """Return the outputs in float.
+
+    Args:
+        named: the model that errors name, where ``model`` is a file that nobody knows.
+        scores: name of the output with scores of classes; None: the first that looks like one.
+
+    Raises:
+        UnusableValueError: there is no such output, or labels have nothing to be compared with.
+        PipelineError: an output is not finite, so there is nothing to compare with.
+    """
+    known = named or model
+    outputs = outputs_of(model, samples, settings, known)
+    if not outputs:
+        raise PipelineError(known, "no output is of floats, so nothing can be compared")
+    if scores is not None and scores not in outputs:
+        raise UnusableValueError("scores", f"no output {shown(scores)} of floats", f"there is {listed(outputs, 5)}")
+    _require_finite(known, samples, outputs)
+    found = scores or next((name for name in outputs if _are_scores(name, outputs[name], samples.count)), None)
+    if samples.labels is not None and (found is None or samples.labels.shape != outputs[found].shape[:-1]):
+        fits = (
+            "no output holds scores of classes" if found is None else f"{shown(found)} is {list(outputs[found].shape)}"
+        )
+        raise UnusableValueError(
+            "labels", f"of shape {list(samples.labels.shape)}, but {fits}", "name it with <scores>"
+        )
+    if samples.labels is not None and found is not None:
+        _require_classes(samples.labels, outputs[found].shape[-1])
+    return Reference(samples, outputs, found)
+
+
+def require_finite(model: Path, samples: Samples, settings: SessionSettings, named: Path) -> None:
+    """Refuse samples on which an output in float is not finite.
+
+    Raises:
+        PipelineError: naming the output and the first such sample.
+    """
+    _require_finite(named, samples, outputs_of(model, samples, settings, named))
+
+
+def _require_finite(named: Path, samples: Samples, outputs: Mapping[str, Array]) -> None:
+    for name, array in outputs.items():
+        if not np.isfinite(array).all():
+            first = int(np.argwhere(~np.isfinite(array))[0][0])
+            where = f" (first in sample {samples.place(first)})" if array.shape[:1] == (samples.count,) else ""
+            problem = f"output {shown(name)} in float is NaN or infinite{where}"
+            raise PipelineError(named, problem, "give samples that the model can take")
+
+
+def _require_classes(labels: Array, count: int) -> None:
+    """Refuse labels that are no class: no format could ever be right about them.
+
+    Raises:
+        UnusableValueError: naming the first one.
+    """
+    if (bad := labels[(labels < 0) | (labels >= count)]).size:
+        raise UnusableValueError("labels", f"class {bad.flat[0]}, but there are {count}", f"give 0 to {count - 1}")
+
+
+def _are_scores(name: str, array: Array, count: int) -> bool:
+    is_named = any(word in name.lower() for word in SCORES)
+    is_shaped = array.ndim == 2 or (array.ndim == 3 and is_named)
+    return is_shaped and len(array) == count and array.shape[-1] > 1
+
+
+def judged(known: Reference, outputs: Mapping[str, Array]) -> dict[str, OutputJudgement]:
+    """Compare outputs with those in float, by name."""
+    judgements = {}
+    for name, wanted in known.outputs.items():
+        found = outputs[name]
+        (distance,) = output_errors([name], [found], [wanted])
+        ratio = signal_to_noise_db(wanted, found) if distance.is_equal_shape else None
+        is_scored = name == known.scores and distance.is_equal_shape
+        judgements[name] = OutputJudgement(distance, ratio, *(_shares(known, wanted, found) if is_scored else ()))
+    return judgements
+
+
+def _shares(known: Reference, wanted: Array, found: Array) -> tuple[Share, Share | None, Share | None]:
+    labels = known.samples.labels
+    return (
+        limits(agreement(wanted, found)),
+        limits(agreement(wanted, found, TOP_5)) if wanted.shape[-1] > TOP_5 else None,
+        limits(accuracy(labels, found)) if labels is not None else None,
+    )

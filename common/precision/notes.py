@@ -1,0 +1,55 @@
+"""Notes on what a study leaves open."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from common.messages.names import listed
+from common.precision.judgement.samples import RANDOM, Samples
+from common.precision.sensitivity import BEYOND_BUDGET, LayerJudgement
+from common.precision.study import FormatJudgement, Study
+
+FEW_SAMPLES = 30  # if all of them agree, up to 11 % may still disagree (Wilson's limit)
+MOST_NAMED = 3
+KERNEL_LOSS_DB = 1.0  # sums in another order lose far less
+
+
+def study_notes(
+    samples: Samples,
+    study: Study,
+    found: Sequence[FormatJudgement],
+    layers: Sequence[LayerJudgement],
+    left: Sequence[str],
+) -> Iterator[str]:
+    """Yield the notes of a study; ``left`` are contractions that no tool converts."""
+    if samples.source == RANDOM:
+        yield "accuracy not judged: the samples are random; give <samples>, <images> or <input>"
+    elif study.known.samples.count < FEW_SAMPLES:
+        yield f"{study.known.samples.count} samples judge the formats, so the limits are wide"
+    if len(samples.feeds) == 1:
+        yield "the samples that judge are those that calibrated: there is one run"
+    if samples.drawn:
+        yield f"drawn at random, because nothing is given for them: {listed(samples.drawn, MOST_NAMED)}"
+    if study.not_finite:
+        yield f"left in float, because a value there is NaN or infinite: {listed(study.not_finite, MOST_NAMED)}"
+    if left:
+        yield f"left in float, because no tool converts them: {listed(left, MOST_NAMED)}"
+    if kernels := kernel_note(found, study.known.main):
+        yield kernels
+    for one in found:
+        if one.problem:
+            yield f"{one.scheme.number_format} ({one.scheme.name}): {one.problem}"
+    if late := [layer.node for layer in layers if layer.problem == BEYOND_BUDGET]:
+        yield f"{len(late)} of {len(layers)} layers not tried within <budget>: {listed(late, MOST_NAMED)}"
+
+
+def kernel_note(found: Sequence[FormatJudgement], output: str) -> str | None:
+    """Say where the runtime's kernels on this processor lose more than the format does; None where they do not."""
+    worst = max(found, key=lambda one: one.kernel_loss_db(output), default=None)
+    if worst is None or worst.kernel_loss_db(output) <= KERNEL_LOSS_DB:
+        return None
+    return (
+        f"ONNX Runtime's kernels on this processor lose {worst.kernel_loss_db(output):.1f} dB more than the format "
+        f"({worst.scheme.number_format}, {worst.scheme.name}): without VNNI, their sums saturate at 16 bits; "
+        "the verdict is that of the format"
+    )

@@ -1,0 +1,189 @@
+"""One study: a model in float, its calibration, and its reference outputs, with which each format is compared."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import onnx
+
+from common.messages.errors import PipelineError, UnusableValueError
+from common.precision.conversion.calibration import Calibration
+from common.precision.conversion.float_model import FloatModel, float_model
+from common.precision.conversion.schemes import SCHEMES, Scheme, converted
+from common.precision.judgement.evaluation import (
+    OutputJudgement,
+    Reference,
+    judged,
+    outputs_of,
+    reference,
+    require_finite,
+)
+from common.precision.judgement.samples import Samples
+from common.runtime.inputs.values import Array
+from common.runtime.sessions.session import SessionSettings
+
+
+@dataclass(frozen=True, slots=True)
+class Study:
+    """What the judgements of all formats of a model have in common.
+
+    Attributes:
+        known: the samples that judge, and the outputs in float on them.
+        nodes: contractions that are converted.
+        not_finite: contractions that stay in float, because an operand or a result is not finite in a sample.
+        folder: for temporary files.
+    """
+
+    model: FloatModel
+    calibration: Calibration
+    known: Reference
+    settings: SessionSettings
+    nodes: tuple[str, ...]
+    not_finite: tuple[str, ...]
+    folder: Path
+
+    def judged(self, scheme: Scheme, nodes: Sequence[str], target: Path) -> dict[str, OutputJudgement]:
+        """Write the model with some nodes in the format of a scheme, and judge each of its outputs.
+
+        The judgement is that of the format: the runtime's integer kernels are not used, since those of some processors
+        lose more than the format does.
+
+        Raises:
+            PipelineError: the tool cannot make it, or the runtime does not run it.
+        """
+        converted(scheme, self.model, self.calibration, nodes, target)
+        return judged(self.known, self._outputs(target, replace(self.settings, integer_kernels=False)))
+
+    def judged_kernels(self, target: Path) -> dict[str, OutputJudgement]:
+        """Judge a written model as the runtime runs it on this processor; nothing where the runtime does not."""
+        try:
+            return judged(self.known, self._outputs(target, self.settings))
+        except PipelineError:
+            return {}
+
+    def _outputs(self, target: Path, settings: SessionSettings) -> dict[str, Array]:
+        """Run a model; if that fails, without the optimizations, which can make a graph that the runtime refuses."""
+        try:
+            return outputs_of(target, self.known.samples, settings)
+        except PipelineError:
+            return outputs_of(target, self.known.samples, replace(settings, optimization="disable"))
+
+
+@dataclass(frozen=True, slots=True)
+class FormatJudgement:
+    """A model in one format.
+
+    Attributes:
+        nodes: contractions that are in the format.
+        outputs: by name; empty where the format has a problem.
+        kernels: the same outputs as the runtime's own kernels compute them on this processor.
+        target: the file of the model in it.
+    """
+
+    scheme: Scheme
+    nodes: Sequence[str] = ()
+    outputs: dict[str, OutputJudgement] | None = None
+    kernels: dict[str, OutputJudgement] = field(default_factory=dict)
+    target: Path = Path()
+    problem: str = ""
+
+    def kernel_loss_db(self, output: str) -> float:
+        """Return how much signal-to-noise ratio an output loses by the kernels of this processor."""
+        if self.outputs is None or output not in self.kernels:
+            return 0.0
+        of_format, of_kernels = self.outputs[output].sqnr_db, self.kernels[output].sqnr_db
+        if of_format is None or of_format == of_kernels:
+            return 0.0
+        return of_format - (-math.inf if of_kernels is None else of_kernels)
+
+
+def studied(
+    path: Path,
+    folder: Path,
+    calibrating: Samples,
+    judging: Samples,
+    settings: SessionSettings,
+    scores: str | None,
+) -> Study:
+    """Return the study of a model.
+
+    Args:
+        scores: name of the output with scores of classes; None: the first that looks like one.
+
+    Raises:
+        UnusableValueError: there is no such output, or labels do not fit.
+        PipelineError: the model cannot be prepared, or does not run in float.
+    """
+    model = float_model(path, folder)
+    known = reference(model.path, judging, settings, scores, path)
+    if calibrating is not judging:  # ranges of a sample that the model cannot take are those of no other
+        require_finite(model.path, calibrating, settings, path)
+    calibration = Calibration(model, calibrating.feeds, folder)
+    bad = {*calibration.not_finite()} if model.nodes else set[str]()
+    not_finite = tuple(name for name in model.nodes if bad & model.tensors[name])
+    nodes = tuple(name for name in model.nodes if name not in not_finite)
+    return Study(model, calibration, known, settings, nodes, not_finite, folder)
+
+
+def format_judgements(study: Study, kept: str, progress: Callable[[float, float], None]) -> list[FormatJudgement]:
+    """Judge the model in each format by each scheme; a scheme that fails has its problem in words.
+
+    Args:
+        kept: the format whose models stay in the folder of the study.
+    """
+    found = []
+    for place, scheme in enumerate(SCHEMES):
+        target = study.folder / f"{place}.onnx"
+        found.append(_judged(study, scheme, target))
+        if scheme.number_format != kept:
+            target.unlink(missing_ok=True)
+        progress(place + 1, len(SCHEMES))
+    return found
+
+
+def _judged(study: Study, scheme: Scheme, target: Path) -> FormatJudgement:
+    try:
+        if not study.nodes:
+            raise PipelineError(scheme.name, "the model has no contraction that a tool converts")
+        outputs = study.judged(scheme, study.nodes, target)
+        nodes = study.nodes if scheme.converts_all else converted_nodes(study, target)
+        if not nodes:
+            raise PipelineError(scheme.name, "the tool takes none of the contractions")
+    except PipelineError as error:
+        return FormatJudgement(scheme, problem=error.problem)
+    return FormatJudgement(scheme, nodes, outputs, study.judged_kernels(target), target)
+
+
+def converted_nodes(study: Study, target: Path) -> list[str]:
+    """Return the contractions that a tool changed: they are gone, or they read other tensors."""
+    before = {node.name: node for node in onnx.load(study.model.path, load_external_data=False).graph.node}
+    model = onnx.load(target, load_external_data=False)
+    after = {node.name: node for node in model.graph.node}
+    return [name for name in study.nodes if name not in after or [*after[name].input] != [*before[name].input]]
+
+
+def best(found: Sequence[FormatJudgement], study: Study, number_format: str) -> FormatJudgement:
+    """Return the judgement of a format that is written: the one with the largest signal-to-noise ratio.
+
+    Raises:
+        UnusableValueError: no scheme for the format works.
+    """
+    ways = [one for one in found if one.scheme.number_format == number_format]
+    working = [one for one in ways if one.outputs]
+    if not working:
+        names = {one.problem: [way.scheme.name for way in ways if way.problem == one.problem] for one in ways}
+        is_one = len(names) == 1  # every way fails alike
+        reasons = "; ".join(problem if is_one else f"{' and '.join(of)}: {problem}" for problem, of in names.items())
+        others = dict.fromkeys(one.scheme.number_format for one in found if one.outputs)
+        remedy = f"give one of {', '.join(others)}" if others else "no format can be judged"
+        raise UnusableValueError("precision", f"{number_format} cannot be made ({reasons})", remedy)
+    handed_on = [one for one in working if one.scheme.is_handed_on]
+    return max(handed_on or working, key=lambda one: _ratio(one, study))
+
+
+def _ratio(found: FormatJudgement, study: Study) -> float:
+    ratio = found.outputs[study.known.main].sqnr_db if found.outputs else None
+    return -float("inf") if ratio is None else ratio

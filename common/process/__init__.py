@@ -1,0 +1,1 @@
+"""The process that a script is, and the machine it runs on."""

@@ -1,0 +1,76 @@
+"""How a session uses its threads: nodes at once, spinning, processors, and whose pool the threads are of."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from common.messages.errors import PipelineError, UnusableValueError
+from common.runtime.library import ort
+from common.runtime.sessions.threads import available_processors
+
+Spinning = Literal["runs", "always", "never"]
+_SPINNING = {  # entries of a session; the runtime's own default is to spin always
+    # An idle pool that spins takes processors from the other session and doubles its latency.
+    "runs": {"session.force_spinning_stop": "1"},
+    "always": {"session.intra_op.allow_spinning": "1", "session.inter_op.allow_spinning": "1"},
+    "never": {"session.intra_op.allow_spinning": "0", "session.inter_op.allow_spinning": "0"},
+}
+AFFINITIES = "session.intra_op_thread_affinities"
+_shared: list[tuple[int, int]] = []  # sizes of this process's shared pools, once there are some
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class ThreadPools:
+    """The behaviour of a session's threads; their number is a setting of its own.
+
+    Attributes:
+        inter_threads: threads that compute different nodes at once, in parallel execution mode; 0: one node at a time.
+        spinning: whether threads without work spin: while a run lasts, always, or never.
+        shared_threads: threads of the pool that all sessions of this process share; 0: the session has a pool.
+        processors: on which thread k of the session stays, the calling thread first; empty: on any.
+    """
+
+    inter_threads: int = 0
+    spinning: Spinning = "runs"
+    shared_threads: int = 0
+    processors: tuple[int, ...] = ()
+
+    def enter(self, options: ort.SessionOptions, threads: int) -> None:
+        """Set the options of a session of so many threads; the first one with a shared pool creates that pool.
+
+        Raises:
+            PipelineError: this process has a shared pool of another size, which can never be replaced.
+            UnusableValueError: a processor is not among those of this process.
+        """
+        if self.inter_threads:
+            options.execution_mode = ort.ExecutionMode.ORT_PARALLEL
+            options.inter_op_num_threads = self.inter_threads
+        for name, value in _SPINNING[self.spinning].items():
+            options.add_session_config_entry(name, value)
+        options.use_per_session_threads = not self.shared_threads
+        options.intra_op_num_threads = 0 if self.shared_threads else threads
+        if self.shared_threads:
+            _share(self.shared_threads, self.inter_threads)
+        if others := _known(self.processors)[1:]:  # the runtime counts processors from 1, and leaves the caller to us
+            options.add_session_config_entry(AFFINITIES, ";".join(str(processor + 1) for processor in others))
+
+
+USUAL_POOLS = ThreadPools()
+
+
+def _share(threads: int, inter_threads: int) -> None:
+    """Create the shared pools of this process, or check that they are those that exist."""
+    if not _shared:
+        ort.set_global_thread_pool_sizes(threads, max(1, inter_threads))
+        _shared.append((threads, inter_threads))
+    if _shared[0] != (threads, inter_threads):
+        raise PipelineError("the shared thread pool", f"has {_shared[0][0]} threads for good", "use another process")
+
+
+def _known(processors: tuple[int, ...]) -> tuple[int, ...]:
+    """Return the processors; the runtime would only log that it cannot use one."""
+    if missing := {*processors} - {*available_processors()}:
+        problem = f"processor {min(missing)} is not among those of this process"
+        raise UnusableValueError("affinity", problem, "leave it out")
+    return processors

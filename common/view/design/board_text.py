@@ -1,0 +1,72 @@
+"""Arrays for a board as text: the front of latency, energy and share of the board, and the fastest in simulation."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from common.view.design.text_tables import joules
+from common.view.tables import Table, TableColumn
+from common.view.text import MISSING, percent, quantity
+
+if TYPE_CHECKING:
+    from common.table_rows import DesignEnginesRow, DesignSimulationRow
+
+MOST_ROWS = 12
+MICRO = 1e-6
+
+
+def _seconds(time_us: float | None) -> str:
+    return MISSING if time_us is None else quantity(time_us * MICRO, "s")
+
+
+ENGINES: Table[DesignEnginesRow] = Table(
+    TableColumn("array", lambda row: row["array_design"]),
+    TableColumn("MHz", lambda row: f"{row['clock_mhz']:.0f}"),
+    TableColumn("DSP", lambda row: f"{row['dsp_count']:,.0f}"),
+    TableColumn("board", lambda row: percent(row["board_share"])),
+    TableColumn("energy", lambda row: joules(row["modelled_energy_pj"])),
+    TableColumn("latency", lambda row: _seconds(row["modelled_latency_us"])),
+    TableColumn("as a kernel", lambda row: _seconds(row["kernel_latency_likely_us"])),
+)
+SIMULATED: Table[DesignSimulationRow] = Table(
+    TableColumn("contraction", lambda row: row["loop_nest"]),
+    TableColumn("runs", lambda row: str(row["execution_count"])),
+    TableColumn("cycles", lambda row: f"{row['modelled_cycles']:,.0f}"),
+    TableColumn("equation", lambda row: f"{row['equation_cycles']:,.0f}"),
+    TableColumn("folds", lambda row: f"{row['simulated_fold_count']} of {row['fold_count']:,}"),
+    TableColumn("Verilog", lambda row: f"{row['simulated_cycles']:,}"),
+    TableColumn("of them", lambda row: f"{row['simulated_equation_cycles']:,.0f}"),
+)
+
+
+def board_report(
+    engines: Sequence[DesignEnginesRow], simulated: Sequence[DesignSimulationRow], tried_count: int, fitting_count: int
+) -> str:
+    """Return the front as text, from the fastest to the smallest, and the fastest design in simulation."""
+    of = f"{engines[0]['board']} in {engines[0]['precision']}"
+    head = f"{of}: {fitting_count:,} of {tried_count:,} arrays fit, {len(engines):,} are on the front"
+    parts = [head, ENGINES.text(spread_over(engines, MOST_ROWS))]
+    if engines[0]["kernel_latency_likely_us"] is not None:
+        least, most = engines[0]["kernel_latency_optimistic_us"], engines[0]["kernel_latency_pessimistic_us"]
+        parts.append(
+            f"the first as a kernel: {_seconds(least)} to {_seconds(most)}, with stalls, calls and short bursts"
+        )
+    return "\n\n".join([*parts, *([_simulated(simulated)] if simulated else [])])
+
+
+def spread_over(rows: Sequence[DesignEnginesRow], most: int) -> list[DesignEnginesRow]:
+    """Return at most so many rows, with the first and the last, evenly over the others."""
+    if len(rows) <= most:
+        return list(rows)
+    return [rows[round(index * (len(rows) - 1) / (most - 1))] for index in range(most)]
+
+
+def _simulated(rows: Sequence[DesignSimulationRow]) -> str:
+    counted = sum((row["execution_count"] or 0) * row["compute_cycles"] for row in rows)
+    whole = sum((row["execution_count"] or 0) * row["equation_cycles"] for row in rows)
+    equal = sum(row["simulated_cycles"] == row["simulated_equation_cycles"] for row in rows)
+    shown = sorted(rows, key=lambda row: -(row["execution_count"] or 0) * row["equation_cycles"])[:MOST_ROWS]
+    verdict = f"Verilog's cycles are the equation's in {equal} of {len(rows)} contractions, and its sums are exact"
+    compared = f"all contractions: {counted:,.0f} steps by the cost, {whole:,.0f} cycles by the equation"
+    return "\n".join([f"{rows[0]['array_design']} in simulation:", SIMULATED.text(shown), verdict, compared])

@@ -1,0 +1,1 @@
+"""What a plan answers: the headline, its cases, and how sure it is."""

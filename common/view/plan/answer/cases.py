@@ -1,0 +1,132 @@
+"""Three cases of each figure of a plan, named by the gain of the plan in them, and the verdicts that follow."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from common.messages.errors import UpstreamError
+from common.messages.names import shown
+from common.view.text import MISSING, duration, joules, percent, significant
+
+if TYPE_CHECKING:
+    from common.table_rows import OffloadVerdictRow, SpeedupRow
+
+# The columns of tables are called pessimistic, likely and optimistic; a long time would then be the pessimistic one
+# beside the optimistic energy of a host. Readers see the gain of the plan in each case.
+CASES = {"pessimistic": "least gain", "likely": "likely", "optimistic": "most gain"}
+JUDGED_RATIOS = {"kernel_speedup", "total_speedup"}
+RESTS_ON_HOST = JUDGED_RATIOS | {"break_even_kernel_speedup", "break_even_launch", "break_even_batch", "payback_runs"}
+SAME = " ="  # beside an interval with the likely value at one end
+WHY_SAME = "= the likely value is an end: "
+SAME_KERNEL = f"{WHY_SAME}no kernel is known to go beyond it"
+SAME_PLAN = f"{WHY_SAME}a shorter host shortens what stays on it"
+Case = tuple[float | None, float | None, float | None]
+
+
+def number(value: float | None) -> float:
+    """Return a value to compute with; an unknown is NaN, which is in no order with any value."""
+    return math.nan if value is None else value
+
+
+def cases_of(row: SpeedupRow | OffloadVerdictRow) -> Case:
+    """Return the values in the order of ``CASES``."""
+    return row["pessimistic"], row["likely"], row["optimistic"]
+
+
+class Terms(dict[tuple[str, str], "SpeedupRow"]):
+    """Rows of the speedup table by objective and term. A row that is missed was there when the table was written."""
+
+    @classmethod
+    def of(cls, speedup: Iterable[SpeedupRow]) -> Terms:
+        return cls({(row["objective"], row["term"]): row for row in speedup})
+
+    def __missing__(self, key: tuple[str, str]) -> SpeedupRow:
+        raise UpstreamError("speedup.csv", f"corrupt (no row {' '.join(map(shown, key))})", "rerun <speedup>")
+
+    def likely(self, objective: str) -> dict[str, float]:
+        """Return the likely values of an objective by term; an unknown is NaN."""
+        return {term: number(row["likely"]) for (name, term), row in self.items() if name == objective}
+
+
+def interval(cases_us: Case) -> str:
+    """Return the ends of a time in µs, marked where the likely value is one of them; empty where a case is unknown."""
+    low_us, high_us = (end(case for case in cases_us if case is not None) for end in (_least, _most))
+    if None in cases_us or low_us is None or high_us is None:
+        return ""
+    is_end = duration(cases_us[1]) in (duration(low_us), duration(high_us)) and duration(low_us) != duration(high_us)
+    return f"{duration(low_us)} to {duration(high_us)}{SAME * is_end}"
+
+
+def _least(values: Iterable[float]) -> float | None:
+    return min(values, default=None)
+
+
+def _most(values: Iterable[float]) -> float | None:
+    return max(values, default=None)
+
+
+def explained(text: str, why: str) -> str:
+    """Return a table with the line that explains its marks, if it has any."""
+    return f"{text}\n{why}" if SAME in text else text
+
+
+def value_text(value: float | None, unit: str) -> str:
+    """Write a value of the speedup table, in the unit that reads best."""
+    if value is None or math.isnan(value):
+        return MISSING
+    if unit in ("share", "ratio"):
+        return percent(value) if unit == "share" else f"{significant(value)}x"
+    if unit in ("count", "per_s"):
+        return f"{value:.0f}" if unit == "count" else f"{significant(value)}/s"
+    return duration(value) if unit == "us" else joules(value)
+
+
+def amount(value: float, objective: str) -> str:
+    """Write a latency in µs or an energy in µJ, in the unit that reads best."""
+    return duration(value) if objective == "latency" else joules(value)
+
+
+def is_host_alone(verdicts: Sequence[OffloadVerdictRow]) -> bool:
+    """Return whether the plan moves nothing to the card."""
+    return any(row["verdict"] == "host alone" for row in verdicts)
+
+
+def is_not_judged(verdicts: Sequence[OffloadVerdictRow] | None) -> bool:
+    """Return whether the host's times decide nothing; then no speedup may be shown as one."""
+    return any(row["verdict"].startswith("not judged") for row in verdicts or ())
+
+
+def within(row: OffloadVerdictRow, digits: int = 3) -> str:
+    """Return the interval that holds 90 % of the draws of a speedup: ``3.91 to 7.62``; a dash where there is none."""
+    low, high = row["speedup_p5_factor"], row["speedup_p95_factor"]
+    return MISSING if low is None or high is None else f"{significant(low, digits)} to {significant(high, digits)}"
+
+
+def probability(value: float | None) -> str:
+    """Return a probability with two digits. No number of draws makes one certain."""
+    if value is None:
+        return MISSING
+    return "over 0.99" if value >= 0.995 else "below 0.01" if value < 0.005 else f"{value:.2f}"
+
+
+def doubts_of(verdicts: Sequence[OffloadVerdictRow]) -> list[str]:
+    """Return every doubt about a plan, each once."""
+    return [*dict.fromkeys(doubt for row in verdicts for doubt in row["doubts"])]
+
+
+def said_of(verdicts: Sequence[OffloadVerdictRow]) -> dict[str, str]:
+    """Return what a copy of the plan's figures says beside them: each verdict, and every doubt."""
+    doubts = doubts_of(verdicts)
+    said = {f"verdict on {row['objective']}": judgement(row) for row in verdicts}
+    return said | ({"doubts": "; ".join(doubts)} if doubts else {})
+
+
+def judgement(row: OffloadVerdictRow) -> str:
+    """Write a verdict with its figures: ``undecided: 1.61x, 90 % within 0.83 to 2.87, pays with probability 0.81``."""
+    word, likely = row["verdict"], row["likely"]
+    if row["pays_probability"] is None or likely is None:
+        return word
+    odds = probability(row["pays_probability"])
+    return f"{word}: {significant(likely)}x, 90 % within {within(row)}, pays with probability {odds}"

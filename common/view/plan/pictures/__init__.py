@@ -1,0 +1,1 @@
+"""Pictures of a plan, of its schedule, of the board, and of single kernels."""

@@ -1,0 +1,48 @@
+"""A generation as text: one sentence in tokens per second, and each phase at each length."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from common.view.tables import Table, TableColumn
+from common.view.text import duration, joules, percent, quantity, significant
+
+if TYPE_CHECKING:
+    from common.table_rows import GenerationPhasesRow, GenerationSummaryDocument
+
+PHASES: Table[GenerationPhasesRow] = Table(
+    TableColumn("phase", lambda row: row["generation_phase"]),
+    TableColumn("past", lambda row: str(row["past_token_count"])),
+    TableColumn("new", lambda row: str(row["new_token_count"])),
+    TableColumn("calls", lambda row: str(row["phase_call_count"])),
+    TableColumn("mean", lambda row: duration(row["token_mean_us"])),
+    TableColumn("median", lambda row: duration(row["token_p50_us"])),
+    TableColumn("sampling", lambda row: duration(row["sampling_us"])),
+    TableColumn("MACs", lambda row: quantity(row["macs"], "")),
+    TableColumn("weights", lambda row: quantity(row["weight_bytes"], "B")),
+    TableColumn("cache", lambda row: quantity(row["cache_bytes"], "B")),
+    TableColumn("of bandwidth", lambda row: percent(row["memory_roof_share"])),
+    TableColumn("of peak", lambda row: percent(row["compute_roof_share"])),
+    TableColumn("bound", lambda row: row["bound"] or "", is_left=True),
+)
+
+
+def generation_report(phases: Sequence[GenerationPhasesRow], summary: GenerationSummaryDocument) -> str:
+    """Return the sentence, and a line for each phase at each length."""
+    return f"{_sentence(summary)}\n{PHASES.text(phases)}"
+
+
+def _sentence(summary: GenerationSummaryDocument) -> str:
+    parts = []
+    if summary["tokens_per_s"]:
+        energy = summary["joules_per_token_j"]
+        each = f"{significant(summary['tokens_per_s'])} tokens/s, {duration(summary['token_p50_us'])} each"
+        parts.append(each + (f" and {joules(energy * 1e6)}" if energy else ""))
+    if (first_us := summary["first_token_us"]) is not None:
+        parts.append(f"the first token after {duration(first_us)} for a prompt of {summary['prompt_token_count']}")
+    if (moved := summary["attained_bytes_per_s"]) is not None:
+        share = summary["memory_roof_share"]
+        of_roof = f", {percent(share)} of the memory bandwidth" if share else ""
+        parts.append(f"calls move {quantity(moved, 'B/s')}{of_roof}")
+    return "; ".join(parts)

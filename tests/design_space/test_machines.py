@@ -1,0 +1,44 @@
+"""Machines of configs/hardware against figures that were published for them, without a search that takes long."""
+
+import pytest
+
+from benchmarks.machines import Compared, eyeriss, figures, machine, product, sized
+from common.design_space.mapping.dataflow import respects
+from common.design_space.mapping.mappings import parse_mappings
+
+EYERISS = [*eyeriss(figures()["eyeriss"])]
+
+
+@pytest.mark.parametrize("layer", figures()["eyeriss"]["layers"], ids=lambda layer: layer["name"])
+def test_the_published_mappings_of_eyeriss_keep_to_its_dataflow(layer):
+    assert respects(parse_mappings([layer["mapping"]], machine("eyeriss")), machine("eyeriss")).all()
+
+
+@pytest.mark.parametrize("row", EYERISS, ids=lambda row: f"{row.name} {row.quantity}")
+def test_eyeriss_is_estimated_as_it_was_measured(row):
+    assert row.is_within, (row.ours, row.published)
+
+
+def test_the_dram_traffic_of_eyeriss_is_the_published_one_to_a_tenth():
+    ratios = [row.ratio for row in EYERISS if row.quantity == "dram_mb"]
+    assert len(ratios) == 5
+    assert max(abs(ratio - 1) for ratio in ratios) < 0.1
+
+
+@pytest.mark.slow
+def test_a_matrix_product_on_the_tpu_is_bound_by_its_weights():
+    row = figures()["products"][0]
+    compared = product(row)
+    assert compared.is_within
+    # Each weight of 34 GB/s does one multiply-accumulate for each of the batch.
+    assert compared.ours == pytest.approx(2 * row["batch"] * 34e9 * 1e-12, rel=0.02)
+
+
+def test_sizes_of_a_figure_change_array_memories_and_bandwidth():
+    other = sized(machine("nvdla"), {"rows": 8, "columns": 4, "convolution_buffer": 128, "dram": 1})
+    assert (other.array.rows, other.array.columns, other.levels[0].bytes_per_cycle) == (8, 4, 1)
+    assert other.level("convolution_buffer").capacity_kib == 128
+
+
+def test_a_ratio_outside_of_its_limits_is_told():
+    assert not Compared("m", "n", "q", published=2.0, ours=5.0, within=[1.0, 2.0], trust="recalled").is_within
