@@ -130,7 +130,7 @@ def way_to_try(stage: cli.StageRun, found: Sequence[BottlenecksRow]) -> str:
     if rule is None or model is None:
         return ""
     command = shlex.join([WRITER["mend_trials"], "--model", str(model), "--rule", rule])
-    return f"\n\nTo mend and measure a finding: python {command}"
+    return f"\n\nTo mend and measure a finding:\n    python {command}"
 
 
 def report_runs(stage: cli.StageRun) -> None:

@@ -13,7 +13,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from models.__main__ import BUILDERS
 from tests.support.bottleneck_tables import FILE
-from tests.support.command_lines import run_stage
+from tests.support.command_lines import run_stage, width
 from tests.support.npu_profiles import DATA, device_run, write_csv, write_qhas
 from tests.support.paths import ROOT
 
@@ -174,7 +174,7 @@ def test_no_gain_is_more_than_the_nodes_take(tables):
 def test_09_shows_the_first_and_the_report_has_a_section(tables):
     done = run_stage(SCRIPT, "--rules", tables.parent / "rules.yaml", "--out", tables)
     assert "bottleneck" in done.stdout
-    assert max(map(len, done.stdout.splitlines())) <= 80
+    assert width(done.stdout) <= 80
     assert run_stage("06_plots.py", "--out", tables).returncode == 0
     page = (tables / "report.html").read_text(encoding="utf-8")
     assert '<section id="bottlenecks">' in page
@@ -271,4 +271,4 @@ def test_the_emulator_leads_to_traffic_alone(name, tmp_path):
     rows = stored(tmp_path, "npu_bottlenecks")
     assert rows["gain_us"].isna().all()
     assert set(rows["finding"]) == {"dma_bound"}
-    assert max(map(len, done.stdout.splitlines())) <= 80
+    assert width(done.stdout) <= 80

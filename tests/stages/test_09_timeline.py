@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from models.__main__ import BUILDERS
-from tests.support.command_lines import run_stage
+from tests.support.command_lines import run_stage, width
 from tests.support.fused_bodies import fused_everywhere
 from tests.support.npu_profiles import device_run, write_csv
 
@@ -128,7 +128,7 @@ def test_arrows_follow_the_critical_path(tables):
     chain = pd.read_csv(tables / "critical_path.csv")
     assert len([event for event in events if event["ph"] == "s"]) == len(chain) - 1
     assert f"{len(chain) - 1} arrows along the critical path" in done.stdout
-    assert max(map(len, done.stdout.splitlines())) <= 80
+    assert width(done.stdout) <= 80
 
 
 @pytest.mark.slow
@@ -182,7 +182,7 @@ def test_a_load_test_in_the_folder_is_shown_beside(tables, loaded):
     has_times_of(events, requests, batches)
     assert slices(events, "executed nodes")
     assert f"{len(requests)} load requests" in " ".join(done.stdout.split())
-    assert max(map(len, done.stdout.splitlines())) <= 80
+    assert width(done.stdout) <= 80
 
 
 def lacking(out):

@@ -50,3 +50,8 @@ def run_program(name: str, main: Main, *flags: object, cwd: Path = ROOT) -> Comp
 def run_stage(script: str, *flags: object, cwd: Path = ROOT) -> CompletedProcess[str]:
     """Run a numbered script; see :func:`run_program`."""
     return run_program(script, importlib.import_module(script.removesuffix(".py")).main, *flags, cwd=cwd)
+
+
+def width(printed: str) -> int:
+    """Return the columns of the widest line; a command that names a file of the user's is as wide as it must be."""
+    return max(len(line) for line in printed.splitlines() if not line.startswith("    python "))

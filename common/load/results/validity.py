@@ -59,8 +59,9 @@ def judge_all(
 ) -> LoadValidity:
     """Judge equal loads as one: by the share of all requests that were late or failed, and by the median load's queue.
 
-    A late generator makes a load ``invalid``, a service whose calls fail ``failing``, more requests than it can answer
-    an ``overload``. Arguments are those of :func:`judge`.
+    A service whose calls fail is ``failing``, also under a late generator: lateness makes no call fail. Otherwise a
+    late generator makes a load ``invalid``, and more requests than the service can answer make it an ``overload``.
+    Arguments are those of :func:`judge`.
     """
     errors = _errors(records, max_error_share)
     if not any(record.counts["completed"] for record in records):
@@ -69,7 +70,7 @@ def judge_all(
         )
     growths = [_growth(record, most_running) if is_open else "" for record in records]
     late, growth = _lateness(records), sorted(growths)[len(growths) // 2]
-    status = "invalid" if late else errors.status
+    status = "invalid" if late and errors.status != "failing" else errors.status
     return LoadValidity("overload" if growth and status == "valid" else status, _listed(late, errors.reason, growth))
 
 
