@@ -1,7 +1,8 @@
 """Plan which fused groups to offload to an FPGA board, and estimate the end-to-end speedup in latency and energy.
 
 Reads   ops_profile.csv, op_schedule.csv, op_latency.csv, op_metrics.csv, op_edges.csv, node_map.csv,
-        energy_summary.json, latency_summary.json; precision.csv, where it exists; a board file.
+        energy_summary.json, latency_summary.json; precision.csv and precision_mixtures.csv, where they exist; a
+        board file.
 Writes  fpga_candidates.csv (every group, and why the plan has it or not), offload_plan.csv (the kernels),
         offload_schedule.csv, offload_comparison.csv (baselines and what-if plans), board_resources.csv, speedup.csv
         (Amdahl's law, term by term), offload_verdict.csv (whether the plan pays),
@@ -25,6 +26,7 @@ EXAMPLE of input (ops_profile.csv) and output (offload_plan.csv), some columns:
     python 07_fpga_candidates.py --board kv260 --precision int8 --engine dpu-b4096
     python 07_fpga_candidates.py --board u250 --objective throughput
     python 07_fpga_candidates.py --board u280 --designs out
+    python 07_fpga_candidates.py --board u280 --precision int8 --mixed-with bf16   # after 28 --mixed
 """
 
 from __future__ import annotations
@@ -43,7 +45,7 @@ from typing import TYPE_CHECKING, cast
 from common import cli
 from common.artifacts.frames import records
 from common.cli.flags import plan_flags
-from common.cli.plan_stage import CONFIGS, require_host_tables, rows_of_designs, work_of_host
+from common.cli.plan_stage import CONFIGS, mixtures, require_host_tables, rows_of_designs, work_of_host
 from common.files.configuration import Section
 from common.fpga.array_designs import ArrayDesign, designs_of_rows
 from common.fpga.coefficients import load_models
@@ -61,15 +63,16 @@ from common.fpga.planning.request import (
     require_batch,
     require_kernel,
     require_speedup,
-    with_designs_of,
+    with_inputs_of,
 )
 from common.view.plan.answer.precision_text import is_judged_on_samples
 from common.view.plan.answer.uncertainty_text import verdict_statements
 from common.view.plan.fpga_text import offload_report
+from common.workload.formats import WiderLayers, layers_of, written_mixture
 from common.workload.workload import Workload, scaled
 
 if TYPE_CHECKING:
-    from common.table_rows import FormatPrecisionRow, Tables
+    from common.table_rows import Tables
 
 SCRIPT = "07_fpga_candidates.py"
 THRESHOLDS = " and the three --min flags"
@@ -116,8 +119,8 @@ def prepare_plan(stage: cli.StageRun, settings: cli.Settings) -> Callable[[], Re
     if settings.host_tables:
         require_host_tables(settings.host_tables)
     stage.end_of_checks()
-    request = replace(request, designs=given_designs(stage, request))
-    what_if = {text: with_designs_of(question, request) for text, question in what_if.items()}
+    request = replace(request, designs=given_designs(stage, request), wider=wider_layers(stage, request))
+    what_if = {text: with_inputs_of(question, request) for text, question in what_if.items()}
     work, basis = host_work(stage, scale)
     questions = {text: replace(question, host=basis) for text, question in what_if.items()}
     models = load_models(CONFIGS)
@@ -141,14 +144,21 @@ def given_designs(stage: cli.StageRun, request: Request) -> tuple[ArrayDesign, .
     return designs
 
 
+def wider_layers(stage: cli.StageRun, request: Request) -> WiderLayers | None:
+    """Return the layers that the written mixture of 28 leaves in float; None for a plan of one number format."""
+    wider = stage.settings.mixed_with
+    return layers_of(written_mixture(mixtures(stage.tables), request.precision), wider) if wider else None
+
+
 def hand_off(stage: cli.StageRun, settings: cli.Settings) -> AbstractContextManager[dict[str, str]]:
     """Return the folder that a hand-off is written into; without one, texts are written nowhere."""
     return stage.writing_folder(settings.hand_off, "hand_off") if settings.hand_off else nullcontext({})
 
 
-def accuracy_rows(stage: cli.StageRun) -> list[FormatPrecisionRow]:
-    """Return what 28 found about number formats; nothing where it did not run for this model."""
-    return stage.beside(["format_precision"], "accuracy", lambda: stage.tables.rows("format_precision")) or []
+def accuracy_tables(stage: cli.StageRun) -> Tables:
+    """Return what 28 found about number formats and mixtures; nothing where it did not run for this model."""
+    names = ["format_precision", "precision_mixtures"]
+    return stage.beside(names, "accuracy", lambda: stage.tables.tables(names)) or {}
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -160,8 +170,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         # A folder that cannot be written fails before the search, not after it.
         with stage.writing() as transaction, hand_off(stage, settings) as texts:
             results = solve()
-            judged = {"format_precision": accuracy_rows(stage)}
-            is_judged = is_judged_on_samples(judged["format_precision"], settings.precision)
+            judged = accuracy_tables(stage)
+            is_judged = is_judged_on_samples(judged.get("format_precision", ()), settings.precision)
             notes = without_accuracy(results.notes) if is_judged else results.notes
             if settings.hand_off:
                 said = map(stage.plain, [*verdict_statements(cast("Tables", {**results.rows, **judged})), *notes])

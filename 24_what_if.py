@@ -1,11 +1,12 @@
 """Plan again with another clock, link, number format or board, one change at a time, and say how the latency changes.
 
 Reads   ops_profile.csv, op_schedule.csv, op_latency.csv, op_metrics.csv, op_edges.csv, node_map.csv,
-        energy_summary.json, latency_summary.json; the board files.
+        energy_summary.json, latency_summary.json; with --mixed-with, precision_mixtures.csv; the board files.
 Writes  what_if_plans.csv (a row for the plan and for each question).
 
 24 plans each question as 07 does. The questions are half, three quarters and five quarters of the clock, a quarter to
-four times the rate of the link, every number format, and every board of configs/boards. 06 draws the rows as a tornado.
+four times the rate of the link, every number format, and every board of configs/boards; with --mixed-with also every
+mixture of layers that 28 judged. 06 draws the rows as a tornado, and speed against agreement.
 
 EXAMPLE of output (what_if_plans.csv), some columns:
 
@@ -14,6 +15,7 @@ EXAMPLE of output (what_if_plans.csv), some columns:
     clock,150 MHz,5120.4,5.69,1.0
 
     python 24_what_if.py --board u50 --precision int8
+    python 24_what_if.py --board u280 --precision int8 --mixed-with bf16   # after 28 --mixed
 """
 
 from __future__ import annotations
@@ -28,7 +30,7 @@ from dataclasses import replace
 
 from common import cli
 from common.cli.flags.plan_flags import board_flags, search_flags
-from common.cli.plan_stage import CONFIGS, work_of_host
+from common.cli.plan_stage import CONFIGS, mixtures, work_of_host
 from common.files.configuration import Section
 from common.fpga.coefficients import load_models
 from common.fpga.device.board import DEFAULT_PRECISION, PLAN_PRECISIONS
@@ -40,6 +42,7 @@ from common.fpga.planning.problem_builder import LAUNCH_PER
 from common.fpga.planning.request import Request, plan_requests, read_assumptions
 from common.fpga.what_if import questions, what_if_rows
 from common.view.plan.what_if_text import what_if_report
+from common.workload.formats import WiderLayers, layers_of
 from common.workload.workload import Workload
 
 SCRIPT = "24_what_if.py"
@@ -59,6 +62,13 @@ def of_host(stage: cli.StageRun, request: Request) -> tuple[Workload, Request]:
     return work, replace(request, host=host_basis(processor, None, is_other=False))
 
 
+def mixtures_of(stage: cli.StageRun, request: Request) -> dict[int, WiderLayers]:
+    """Return the layers that each mixture of 28 leaves in float, by its index; nothing without --mixed-with."""
+    wider = stage.settings.mixed_with
+    rows = mixtures(stage.tables) if wider else []
+    return {row["mixture_index"]: layers_of(row, wider) for row in rows if row["number_format"] == request.precision}
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     with cli.stage(arguments(), argv) as stage:
         path = stage.settings.fpga_config
@@ -69,7 +79,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         request, _ = plan_requests({**defaults, **settings.values}, CONFIGS, watch)
         stage.end_of_checks()
         work, request = of_host(stage, request)
-        asked, models = questions(request, boards_in(CONFIGS / "boards"), absent), load_models(CONFIGS)
+        mixed = mixtures_of(stage, request)
+        asked, models = questions(request, boards_in(CONFIGS / "boards"), absent, mixed), load_models(CONFIGS)
         with stage.writing() as transaction:
             with watch:
                 rows = list(what_if_rows(work, asked, models))

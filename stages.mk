@@ -156,8 +156,9 @@ CODE_28 :=
 SCRIPT_07 := 07_fpga_candidates.py
 TABLE_07 := offload_plan.csv
 READS_07 := 05 04 02 03 01 28
-OPTIONS_07 := objective board precision launch_per kernel_speedup what_if time_limit effort batch engine min_share \
-    min_intensity_flop_per_byte min_fused_share host_scale host_scale_source host_tables fpga_config hand_off designs
+OPTIONS_07 := objective board precision mixed_with launch_per kernel_speedup what_if time_limit effort batch engine \
+    min_share min_intensity_flop_per_byte min_fused_share host_scale host_scale_source host_tables fpga_config \
+    hand_off designs
 CONFIGS_07 := configs/fpga.yaml configs/systolic_rtl.yaml configs/streaming.yaml configs/dataflow.yaml \
     configs/card_energy.yaml configs/replicas.yaml
 CODE_07 := common/__init__.py common/artifacts/catalogue.py common/artifacts/checks/cells.py \
@@ -203,14 +204,15 @@ CODE_07 := common/__init__.py common/artifacts/catalogue.py common/artifacts/che
     common/view/plan/answer/cases.py common/view/plan/answer/headline.py common/view/plan/answer/launches.py \
     common/view/plan/answer/precision_text.py common/view/plan/answer/uncertainty_text.py \
     common/view/plan/fpga_text.py common/view/plan/front_text.py common/view/plan/replicas_text.py \
-    common/view/tables.py common/view/text.py common/workload/flows.py common/workload/host_cost.py \
-    common/workload/layer_rows.py common/workload/layers.py common/workload/plausible_time.py \
-    common/workload/task_candidates.py common/workload/tasks.py common/workload/workload.py
+    common/view/tables.py common/view/text.py common/workload/flows.py common/workload/formats.py \
+    common/workload/host_cost.py common/workload/layer_rows.py common/workload/layers.py \
+    common/workload/plausible_time.py common/workload/task_candidates.py common/workload/tasks.py \
+    common/workload/workload.py
 
 SCRIPT_24 := 24_what_if.py
 TABLE_24 := what_if_plans.csv
-READS_24 := 05 04 02 03 01
-OPTIONS_24 := board precision launch_per time_limit effort fpga_config
+READS_24 := 05 04 02 03 01 28
+OPTIONS_24 := board precision mixed_with launch_per time_limit effort fpga_config
 CONFIGS_24 := configs/fpga.yaml configs/systolic_rtl.yaml configs/streaming.yaml configs/dataflow.yaml \
     configs/card_energy.yaml
 CODE_24 := common/__init__.py common/artifacts/catalogue.py common/artifacts/checks/cells.py \
@@ -253,9 +255,9 @@ CODE_24 := common/__init__.py common/artifacts/catalogue.py common/artifacts/che
     common/process/free_memory.py common/process/host_identity.py common/process/interrupts.py \
     common/process/startup.py common/view/__init__.py common/view/html.css common/view/html.py \
     common/view/plan/answer/cases.py common/view/plan/what_if_text.py common/view/tables.py common/view/text.py \
-    common/workload/flows.py common/workload/host_cost.py common/workload/layer_rows.py common/workload/layers.py \
-    common/workload/plausible_time.py common/workload/task_candidates.py common/workload/tasks.py \
-    common/workload/workload.py
+    common/workload/flows.py common/workload/formats.py common/workload/host_cost.py common/workload/layer_rows.py \
+    common/workload/layers.py common/workload/plausible_time.py common/workload/task_candidates.py \
+    common/workload/tasks.py common/workload/workload.py
 
 SCRIPT_23 := 23_overlay_estimate.py
 TABLE_23 := overlay_layers.csv

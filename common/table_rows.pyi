@@ -420,6 +420,7 @@ class OffloadComparisonRow(TypedDict):
     alternative: str
     board: str
     precision: str
+    wider_precision: str
     clock_mhz: float
     launch_per: str
     plan_status: str
@@ -497,8 +498,10 @@ class WhatIfPlansRow(TypedDict):
 
     what_if_subject: str
     what_if_setting: str
+    planned_mixture_index: int | None
     board: str
     precision: str
+    wider_precision: str
     clock_mhz: float
     link_bytes_per_s: float
     plan_status: str
@@ -1348,6 +1351,7 @@ class FormatPrecisionRow(TypedDict):
     converted_node_count: int
     float_nodes: Sequence[str]
     sqnr_db: float | None
+    calibration_sqnr_db: float | None
     kernel_sqnr_db: float | None
     cosine_error: float | None
     max_abs_error: float | None
@@ -1385,6 +1389,9 @@ class PrecisionMixturesRow(TypedDict):
     mixture_index: int
     number_format: str
     quantization_scheme: str
+    format_verdict: str
+    sample_source: str
+    judged_sample_count: int
     converted_node_count: int
     format_macs_share: float
     predicted_sqnr_db: float

@@ -269,8 +269,9 @@ _table(
     "The plan, its baselines (the host alone, a greedy plan, the rule of thumb, the proven bound) and the what-if "
     "plans.",
     "alternative",
-    f"board precision clock_mhz launch_per plan_status {_cases('plan_latency', '_us')} latency_speedup_factor "
-    "latency_speedup_p5_factor latency_speedup_p95_factor latency_pays_probability energy_speedup_factor is_judged",
+    f"board precision wider_precision clock_mhz launch_per plan_status {_cases('plan_latency', '_us')} "
+    "latency_speedup_factor latency_speedup_p5_factor latency_speedup_p95_factor latency_pays_probability "
+    "energy_speedup_factor is_judged",
 )
 _table(
     "board_resources",
@@ -299,9 +300,10 @@ _table(
 )
 _table(
     "what_if_plans",
-    "The plan with another clock, link, number format or board, one at a time, each planned anew.",
+    "The plan with another clock, link, number format, mixture of formats or board, one at a time, each planned anew.",
     "what_if_subject what_if_setting",
-    f"board precision clock_mhz link_bytes_per_s plan_status {_cases('plan_latency', '_us')} latency_speedup_factor "
+    "planned_mixture_index board precision wider_precision clock_mhz link_bytes_per_s plan_status "
+    f"{_cases('plan_latency', '_us')} latency_speedup_factor "
     "latency_speedup_p5_factor latency_speedup_p95_factor latency_pays_probability energy_speedup_factor is_judged",
 )
 _table(
@@ -757,11 +759,11 @@ _add(
     "precision.csv",
     "table",
     "What each number format does to each output of the model, for each scheme that converts to the format. Of the "
-    "schemes for a format, the one with the largest signal-to-noise ratio judges the layers and the plan.",
+    "schemes for a format, the one with the largest ratio on the samples that calibrate is that of layers and plan.",
     "number_format quantization_scheme output_name "
     "format_verdict format_problem is_arithmetic is_written_model sample_source judged_sample_count "
-    "calibration_sample_count converted_op_types converted_node_count float_nodes sqnr_db kernel_sqnr_db "
-    "cosine_error max_abs_error "
+    "calibration_sample_count converted_op_types converted_node_count float_nodes sqnr_db calibration_sqnr_db "
+    "kernel_sqnr_db cosine_error max_abs_error "
     + " ".join(_interval(stem, "_share") for stem in ("top1_agreement", "top5_agreement", "accuracy")),
     "number_format quantization_scheme output_name",
 )
@@ -777,7 +779,8 @@ _table(
     "Mixtures of layers in the format and in float. Each has the most MACs in the format under a bound on the sum of "
     "the noise of its layers; a run says what its noise is. No rows where no mixture was asked for.",
     "mixture_index",
-    "number_format quantization_scheme converted_node_count format_macs_share predicted_sqnr_db sqnr_db "
+    "number_format quantization_scheme format_verdict sample_source judged_sample_count converted_node_count "
+    "format_macs_share predicted_sqnr_db sqnr_db "
     f"{_interval('top1_agreement', '_share')} is_within_bounds is_written_model float_nodes",
 )
 _add(

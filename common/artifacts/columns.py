@@ -571,6 +571,11 @@ _text("engine_kind", "Kernel model of the engine", allowed=("systolic", "streami
 _text("board", "Board that the figures are for")
 _text("region", "Super logic region of the board; `board` is the whole board")
 _text("precision", "Number format on the board", allowed=tuple(PRECISION_BITS))
+_text(
+    "wider_precision",
+    "Number format of the layers that a mixture of 28 leaves in float; empty in a plan of one format",
+    nullable=True,
+)
 _amount("clock_mhz", "Likely clock of the kernel; a given one is taken to be reached")
 _cases("clock", "_mhz", "Clock at which designs like the kernel close", nullable=True)
 _flag("is_chosen", "Whether the candidate is in the plan")
@@ -631,9 +636,10 @@ for _percent in (5, 25, 50, 75, 95):
 _text(
     "what_if_subject",
     "What the question changes, one thing at a time; `plan`: nothing",
-    allowed=("plan", "clock", "link", "precision", "board"),
+    allowed=("plan", "clock", "link", "precision", "mixture", "board"),
 )
 _text("what_if_setting", "The value in question")
+_count("planned_mixture_index", "Mixture of 28 that is planned; empty in a plan of one number format", nullable=True)
 _rate("link_bytes_per_s", "Likely rate of the link between host and card, in one direction")
 _text("uncertain_term", "A cause of uncertainty, which all times or energies that share it have in common")
 _amount("variance_share", "Share of the variance of the speedup's logarithm that this term alone explains")
@@ -1457,6 +1463,12 @@ _signed(
     "sqnr_db",
     "Signal-to-noise ratio: energy of the output in float over that of its error; 999 without an error, empty where an "
     "output is not finite",
+    nullable=True,
+)
+_signed(
+    "calibration_sqnr_db",
+    "The same ratio on the samples that calibrate, which take no part in the judgement: the largest one chooses the "
+    "scheme of a format",
     nullable=True,
 )
 _signed(

@@ -136,7 +136,7 @@ STAGES: dict[str, Stage] = {
             "07_fpga_candidates.py",
             (
                 *("ops_profile", "op_schedule", "op_metrics", "op_edges", "node_map", "energy_summary"),
-                *("op_latency", "latency_summary", "format_precision"),
+                *("op_latency", "latency_summary", "format_precision", "precision_mixtures"),
             ),
             (
                 *("fpga_candidates", "offload_plan", "offload_schedule", "offload_comparison", "board_resources"),
@@ -148,6 +148,7 @@ STAGES: dict[str, Stage] = {
                     "objective",
                     "board",
                     "precision",
+                    "mixed_with",
                     "launch_per",
                     "kernel_speedup",
                     "what_if",
@@ -169,10 +170,10 @@ STAGES: dict[str, Stage] = {
             "24_what_if.py",
             (
                 *("ops_profile", "op_schedule", "op_metrics", "op_edges", "node_map", "energy_summary"),
-                *("op_latency", "latency_summary"),
+                *("op_latency", "latency_summary", "precision_mixtures"),
             ),
             ("what_if_plans",),
-            ("board", "precision", "launch_per", "time_limit", "effort", "fpga_config"),
+            ("board", "precision", "mixed_with", "launch_per", "time_limit", "effort", "fpga_config"),
             configurations=("fpga.yaml", "systolic_rtl.yaml", "streaming.yaml", "dataflow.yaml", "card_energy.yaml"),
             is_aside=True,
         ),
@@ -439,7 +440,7 @@ STAGES: dict[str, Stage] = {
                 *("load_batch_times", "load_search", "load_best"),
                 *("endurance", "endurance_summary", "load_interference", "load_fleet"),
                 *("provider_comparison", "comparison", "paired_comparison", "run_history", "history_trends"),
-                *("format_precision", "precision_layers"),
+                *("format_precision", "precision_layers", "precision_mixtures"),
             ),
             (
                 *("roofline_plot", "energy_plot", "schedule_plot", "latency_plot", "offload_plot", "timeline_plot"),

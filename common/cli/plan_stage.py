@@ -13,7 +13,7 @@ from common.messages.errors import CommandLineError
 from common.messages.names import shown
 
 if TYPE_CHECKING:
-    from common.table_rows import DesignEnginesRow, Documents, Tables
+    from common.table_rows import DesignEnginesRow, Documents, PrecisionMixturesRow, Tables
 
 CONFIGS = ROOT / "configs"
 TABLES = ("op_metrics", "op_edges", "node_map", "op_latency", "ops_profile", "op_schedule")
@@ -31,6 +31,11 @@ def require_host_tables(folder: Path) -> None:
 def rows_of_designs(folder: Folder) -> list[DesignEnginesRow]:
     """Return the arrays that 29 found for a board. 07 can plan without them, so the table need not exist."""
     return folder.rows("design_engines")
+
+
+def mixtures(folder: Folder) -> list[PrecisionMixturesRow]:
+    """Return the mixtures of layers that 28 judged, which a plan needs only if it is to have two number formats."""
+    return folder.rows("precision_mixtures")
 
 
 def work_of_host(folder: Folder, build: Callable[[Tables, Documents, Sequence[str]], Work]) -> tuple[Work, str]:

@@ -193,6 +193,7 @@ def _row(
         "alternative": name,
         "board": request.board.name,
         "precision": request.precision,
+        "wider_precision": request.wider.precision if request.wider else "",
         "clock_mhz": request.board.clock_mhz,
         "launch_per": request.launch_per,
         "plan_status": status,

@@ -14,6 +14,7 @@ from common.fpga.planning.plan import make_plan, plan_speedup
 from common.fpga.planning.request import Request
 from common.intervals import combine
 from common.messages.errors import UnusableValueError
+from common.workload.formats import WiderLayers
 from common.workload.workload import Workload
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
 CLOCK_FACTORS = (0.5, 0.75, 1.25)
 LINK_FACTORS = (0.25, 0.5, 2.0, 4.0)
-PLAN = "plan"
+PLAN, MIXTURE = "plan", "mixture"
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,18 +30,29 @@ class PlanQuestion:
     """One change of the request.
 
     Attributes:
-        subject: what changes: the plan itself, clock, link, precision or board.
+        subject: what changes: the plan itself, clock, link, precision, mixture of precisions or board.
         setting: its value, in words.
         request: with that value.
+        mixture: index of the mixture that is planned; None for a plan of one number format.
     """
 
     subject: str
     setting: str
     request: Request
+    mixture: int | None = None
 
 
-def questions(request: Request, boards: Sequence[Board], notes: list[str]) -> list[PlanQuestion]:
-    """Return the plan and every question; a question that cannot be asked of a board becomes a note."""
+def questions(
+    request: Request,
+    boards: Sequence[Board],
+    notes: list[str],
+    mixtures: Mapping[int, WiderLayers] | None = None,
+) -> list[PlanQuestion]:
+    """Return the plan and every question; a question that cannot be asked of a board becomes a note.
+
+    Args:
+        mixtures: layers in a wider format, by the index of the mixture that leaves them out.
+    """
     board = request.board
     found = [PlanQuestion(PLAN, f"{board.name}, {request.precision}", request)]
     for factor in CLOCK_FACTORS:
@@ -52,6 +64,9 @@ def questions(request: Request, boards: Sequence[Board], notes: list[str]) -> li
         ("precision", name): {"precision": name} for name in PLAN_PRECISIONS if name != request.precision
     }
     changes |= {("board", other.name): {"board": other} for other in boards if other.name != board.name}
+    for index, wider in (mixtures or {}).items():
+        mixed = replace(request, wider=wider)
+        found.append(PlanQuestion(MIXTURE, f"{index}: {request.precision} and {wider.precision}", mixed, index))
     for (subject, setting), change in changes.items():
         try:
             found.append(PlanQuestion(subject, setting, replace(request, **change)))  # type: ignore[arg-type]
@@ -74,7 +89,9 @@ def what_if_rows(workload: Workload, asked: Sequence[PlanQuestion], models: Mode
             "what_if_subject": question.subject,
             "what_if_setting": question.setting,
             "board": row["board"],
+            "planned_mixture_index": question.mixture,
             "precision": row["precision"],
+            "wider_precision": row["wider_precision"],
             "clock_mhz": row["clock_mhz"],
             "link_bytes_per_s": question.request.board.link.bytes_per_s.likely,
             "plan_status": row["plan_status"],

@@ -68,6 +68,7 @@ def _row(
         "float_nodes": [node for node in (*study.nodes, *study.not_finite) if node not in nodes] + [*left]
         if one
         else [],
+        "calibration_sqnr_db": _finite(one.choosing[name].sqnr_db) if one and name in one.choosing else None,
         "kernel_sqnr_db": _finite(one.kernels[name].sqnr_db) if one and name in one.kernels else None,
         **_errors(judgement),
         **_interval("top1_agreement", judgement.top_1 if judgement else None),
@@ -120,6 +121,9 @@ def mixture_rows(
             "mixture_index": place,
             "number_format": scheme.number_format,
             "quantization_scheme": scheme.name,
+            "format_verdict": bounds.verdict(one.judgement, study.known.samples.source),
+            "sample_source": study.known.samples.source,
+            "judged_sample_count": study.known.samples.count,
             "converted_node_count": len(one.nodes),
             "format_macs_share": one.macs_share,
             "predicted_sqnr_db": _finite(one.predicted_db),

@@ -19,7 +19,6 @@ from common.precision.judgement.evaluation import (
     judged,
     outputs_of,
     reference,
-    require_finite,
 )
 from common.precision.judgement.samples import Samples
 from common.runtime.inputs.values import Array
@@ -32,6 +31,7 @@ class Study:
 
     Attributes:
         known: the samples that judge, and the outputs in float on them.
+        choosing: the samples that calibrate, likewise; by them the scheme of a format is chosen.
         nodes: contractions that are converted.
         not_finite: contractions that stay in float, because an operand or a result is not finite in a sample.
         folder: for temporary files.
@@ -40,6 +40,7 @@ class Study:
     model: FloatModel
     calibration: Calibration
     known: Reference
+    choosing: Reference
     settings: SessionSettings
     nodes: tuple[str, ...]
     not_finite: tuple[str, ...]
@@ -55,21 +56,28 @@ class Study:
             PipelineError: the tool cannot make it, or the runtime does not run it.
         """
         converted(scheme, self.model, self.calibration, nodes, target)
-        return judged(self.known, self._outputs(target, replace(self.settings, integer_kernels=False)))
+        return self._judged(self.known, target)
+
+    def judged_choice(self, target: Path) -> dict[str, OutputJudgement]:
+        """Judge a written model on the samples that choose among the schemes of a format."""
+        return self._judged(self.choosing, target)
 
     def judged_kernels(self, target: Path) -> dict[str, OutputJudgement]:
         """Judge a written model as the runtime runs it on this processor; nothing where the runtime does not."""
         try:
-            return judged(self.known, self._outputs(target, self.settings))
+            return judged(self.known, self._outputs(self.known.samples, target, self.settings))
         except PipelineError:
             return {}
 
-    def _outputs(self, target: Path, settings: SessionSettings) -> dict[str, Array]:
+    def _judged(self, known: Reference, target: Path) -> dict[str, OutputJudgement]:
+        return judged(known, self._outputs(known.samples, target, replace(self.settings, integer_kernels=False)))
+
+    def _outputs(self, samples: Samples, target: Path, settings: SessionSettings) -> dict[str, Array]:
         """Run a model; if that fails, without the optimizations, which can make a graph that the runtime refuses."""
         try:
-            return outputs_of(target, self.known.samples, settings)
+            return outputs_of(target, samples, settings)
         except PipelineError:
-            return outputs_of(target, self.known.samples, replace(settings, optimization="disable"))
+            return outputs_of(target, samples, replace(settings, optimization="disable"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +89,7 @@ class FormatJudgement:
         outputs: by name; empty where the format has a problem.
         kernels: the same outputs as the runtime's own kernels compute them on this processor.
         target: the file of the model in it.
+        choosing: the same outputs on the samples that choose among the schemes of a format.
     """
 
     scheme: Scheme
@@ -88,6 +97,7 @@ class FormatJudgement:
     outputs: dict[str, OutputJudgement] | None = None
     kernels: dict[str, OutputJudgement] = field(default_factory=dict)
     target: Path = Path()
+    choosing: dict[str, OutputJudgement] = field(default_factory=dict)
     problem: str = ""
 
     def kernel_loss_db(self, output: str) -> float:
@@ -119,13 +129,13 @@ def studied(
     """
     model = float_model(path, folder)
     known = reference(model.path, judging, settings, scores, path)
-    if calibrating is not judging:  # ranges of a sample that the model cannot take are those of no other
-        require_finite(model.path, calibrating, settings, path)
+    # Ranges of a sample that the model cannot take are those of no other: this refuses such samples.
+    choosing = known if calibrating is judging else reference(model.path, calibrating, settings, scores, path)
     calibration = Calibration(model, calibrating.feeds, folder)
     bad = {*calibration.not_finite()} if model.nodes else set[str]()
     not_finite = tuple(name for name in model.nodes if bad & model.tensors[name])
     nodes = tuple(name for name in model.nodes if name not in not_finite)
-    return Study(model, calibration, known, settings, nodes, not_finite, folder)
+    return Study(model, calibration, known, choosing, settings, nodes, not_finite, folder)
 
 
 def format_judgements(study: Study, kept: str, progress: Callable[[float, float], None]) -> list[FormatJudgement]:
@@ -134,13 +144,13 @@ def format_judgements(study: Study, kept: str, progress: Callable[[float, float]
     Args:
         kept: the format whose models stay in the folder of the study.
     """
-    found = []
-    for place, scheme in enumerate(SCHEMES):
+    found, schemes = [], [scheme for scheme in SCHEMES if scheme.is_for(study.model)]
+    for place, scheme in enumerate(schemes):
         target = study.folder / f"{place}.onnx"
         found.append(_judged(study, scheme, target))
         if scheme.number_format != kept:
             target.unlink(missing_ok=True)
-        progress(place + 1, len(SCHEMES))
+        progress(place + 1, len(schemes))
     return found
 
 
@@ -152,9 +162,10 @@ def _judged(study: Study, scheme: Scheme, target: Path) -> FormatJudgement:
         nodes = study.nodes if scheme.converts_all else converted_nodes(study, target)
         if not nodes:
             raise PipelineError(scheme.name, "the tool takes none of the contractions")
+        choosing = study.judged_choice(target)
     except PipelineError as error:
         return FormatJudgement(scheme, problem=error.problem)
-    return FormatJudgement(scheme, nodes, outputs, study.judged_kernels(target), target)
+    return FormatJudgement(scheme, nodes, outputs, study.judged_kernels(target), target, choosing)
 
 
 def converted_nodes(study: Study, target: Path) -> list[str]:
@@ -166,7 +177,9 @@ def converted_nodes(study: Study, target: Path) -> list[str]:
 
 
 def best(found: Sequence[FormatJudgement], study: Study, number_format: str) -> FormatJudgement:
-    """Return the judgement of a format that is written: the one with the largest signal-to-noise ratio.
+    """Return the judgement of a format that is written: the one with the largest ratio on the samples that choose.
+
+    These are not the samples that judge, so the best of several schemes is not better by chance.
 
     Raises:
         UnusableValueError: no scheme for the format works.
@@ -181,9 +194,9 @@ def best(found: Sequence[FormatJudgement], study: Study, number_format: str) -> 
         remedy = f"give one of {', '.join(others)}" if others else "no format can be judged"
         raise UnusableValueError("precision", f"{number_format} cannot be made ({reasons})", remedy)
     handed_on = [one for one in working if one.scheme.is_handed_on]
-    return max(handed_on or working, key=lambda one: _ratio(one, study))
+    return max(handed_on or working, key=lambda one: _choice_db(one, study))
 
 
-def _ratio(found: FormatJudgement, study: Study) -> float:
-    ratio = found.outputs[study.known.main].sqnr_db if found.outputs else None
-    return -float("inf") if ratio is None else ratio
+def _choice_db(found: FormatJudgement, study: Study) -> float:
+    ratio = found.choosing[study.known.main].sqnr_db
+    return -math.inf if ratio is None else ratio

@@ -36,8 +36,13 @@ class TensorFlow:
     is_output: bool
 
 
-def tensor_flows(graph: SourceGraph, groups: Sequence[Group], precision: str) -> list[TensorFlow]:
-    """Return every tensor that leaves its group, and every input of the model that a group reads, each once."""
+def tensor_flows(graph: SourceGraph, groups: Sequence[Group], formats: Sequence[str]) -> list[TensorFlow]:
+    """Return every tensor that leaves its group, and every input of the model that a group reads, each once.
+
+    Args:
+        formats: number format of each group. A tensor is in the format of the group that writes it, and an input of the
+            model in the widest format of the groups that read it.
+    """
     owner = {name: index for index, group in enumerate(groups) for name in group.nodes}
     readers: dict[str, set[int]] = {}
     for name, node in graph.nodes.items():
@@ -54,7 +59,8 @@ def tensor_flows(graph: SourceGraph, groups: Sequence[Group], precision: str) ->
         consumers = tuple(sorted(readers.get(tensor, set()) - {producer}))
         if consumers or (tensor in returned and producer is not None):
             size = graph.sizes[tensor]
-            on_card = card_bytes(size, graph.dtypes[tensor], precision)
+            names = {formats[group] for group in (consumers if producer is None else [producer])}
+            on_card = card_bytes(size, graph.dtypes[tensor], max(names, key=PRECISION_BITS.__getitem__))
             flows.append(TensorFlow(tensor, producer, consumers, size, on_card, tensor in returned))
     return flows
 

@@ -107,7 +107,10 @@ class Workload:
 
         Inserted nodes and the gap come last: no plan changes or hides them.
         """
-        flows, names = tensor_flows(self.graph, self.groups, "fp32"), [node.name for node in self.executed]
+        flows, names = (
+            tensor_flows(self.graph, self.groups, ["fp32"] * len(self.groups)),
+            [node.name for node in self.executed],
+        )
         order = executed_order(flows, self.costs, names)
         steps: list[tuple[str, int | None]] = [(self.names[group], group) for group in order]
         steps += [(node.name, None) for node in self.executed if node.name in self.inserted]

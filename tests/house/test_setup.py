@@ -83,5 +83,7 @@ def test_a_set_up_does_not_clear_the_environment_of_another_checkout(tmp_path: P
 
 
 def test_the_environment_lacks_nothing_that_a_package_of_it_requires() -> None:
+    """Only the server of the slow tests is one without its Python package (requirements-endpoint-test.in)."""
     check = subprocess.run([sys.executable, "-m", "pip", "check"], capture_output=True, text=True, check=False)
-    assert check.returncode == 0, check.stdout
+    said = check.stdout.splitlines() if check.returncode else []
+    assert [line for line in said if not line.startswith("nvidia-pytriton ")] == []

@@ -9,7 +9,9 @@ import onnxruntime
 import pytest
 from onnx import helper, numpy_helper
 
+from common.precision.conversion.float_model import described
 from common.precision.conversion.schemes import SCHEMES
+from common.precision.conversion.smoothing import smoothed
 from common.precision.judgement.evaluation import OutputJudgement
 from common.precision.judgement.samples import Samples
 from common.precision.notes import kernel_note
@@ -93,6 +95,71 @@ def test_an_outlier_channel_breaks_the_tensor_and_not_the_channels(study, tmp_pa
         known.judged(scheme, known.nodes, tmp_path / "q.onnx")["scores"].top_1.value for scheme in (PER_TENSOR, MIN_MAX)
     )
     assert one < 0.6 and each > 0.97
+
+
+SMOOTHED = WAYS["int8", "per channel, smoothed"]
+
+
+def test_smoothed_outliers_of_activations_have_the_noise_of_the_closed_form(study, tmp_path):
+    """A channel of activations is 20 times the others. Scales by equation 4 of SmoothQuant, and rounding as above."""
+    random = np.random.default_rng(0)
+    weights, x = random.uniform(-1, 1, (64, 40)), random.uniform(-2, 2, (200, 64))
+    x[:, 3] *= 20
+    known = study(linear(weights.astype(np.float32)), x.astype(np.float32))
+    plain, smooth = (
+        known.judged(scheme, known.nodes, tmp_path / "q.onnx")["y"].sqnr_db for scheme in (MIN_MAX, SMOOTHED)
+    )
+    scales = np.sqrt(np.abs(x).max(0) / np.abs(weights).max(1))
+    expected = [closed_form_db(x, weights), closed_form_db(x / scales, weights * scales[:, None])]
+    assert [plain, smooth] == pytest.approx(expected, abs=0.5)
+    assert smooth > plain + 3
+
+
+def closed_form_db(x, weights):
+    """Return the ratio of a linear layer in int8 whose rounding errors are uniform and independent.
+
+    The largest weight of a channel is a whole number of steps, so it has no error.
+    """
+    v, largest = ((x.max() - x.min()) / 255) ** 2 / 12, np.abs(weights).max(0)
+    w = np.where(np.abs(weights) < largest, (2 * largest / 254) ** 2 / 12, 0)
+    noise = ((x**2).mean(0) @ w + (weights**2).sum(0) * v + w.sum(0) * v).mean()
+    return 10 * np.log10(np.mean((x @ weights) ** 2) / noise)
+
+
+@pytest.mark.parametrize(("also_read", "op_types"), [(False, 0), (True, 1)])
+def test_smoothing_changes_nothing_in_float_and_divides_in_the_normalization_before(tmp_path, also_read, op_types):
+    """Two layers share a normalization; a third reader of it keeps its own scale, so a Mul divides."""
+    random = np.random.default_rng(0)
+    nodes = [
+        helper.make_node("LayerNormalization", ["x", "scale", "shift"], ["n"], "norm", axis=-1),
+        helper.make_node("MatMul", ["n", "v"], ["p"], "first"),
+        helper.make_node("Gemm", ["n", "w"], ["q"], "second", transB=1),
+        helper.make_node("Add", ["p", "q"], ["r"], "sum"),
+        helper.make_node("Add" if also_read else "Relu", ["r", "n"] if also_read else ["r"], ["y"], "last"),
+    ]
+    weights = {
+        "scale": random.uniform(1, 20, 8),
+        "shift": random.standard_normal(8),
+        "v": random.standard_normal((8, 8)),
+        "w": random.standard_normal((8, 8)),
+    }
+    given = model(
+        nodes, {"x": ["N", 8]}, {"y": ["N", 8]}, {name: held.astype(np.float32) for name, held in weights.items()}
+    )
+    x = random.standard_normal((20, 8)).astype(np.float32)
+    onnx.save(given, tmp_path / "given.onnx")
+    smooth = smoothed(described(tmp_path / "given.onnx"), [{"x": x}], tmp_path / "smooth.onnx")
+    found, wanted = (
+        onnxruntime.InferenceSession(path).run(None, {"x": x})[0] for path in (smooth.path, tmp_path / "given.onnx")
+    )
+    assert found == pytest.approx(wanted, abs=1e-4)
+    written = smooth.proto().graph
+    assert sum(node.op_type == "Mul" for node in written.node) == op_types
+    normalized = (x - x.mean(1, keepdims=True)) / x.std(1, keepdims=True) * weights["scale"] + weights["shift"]
+    scales = np.sqrt(np.abs(normalized).max(0) / np.maximum(np.abs(weights["v"]).max(1), np.abs(weights["w"]).max(0)))
+    held = {one.name: numpy_helper.to_array(one) for one in written.initializer}
+    first = next(node for node in written.node if node.name == "first")
+    assert held[first.input[1]] == pytest.approx(weights["v"] * scales[:, None], rel=1e-3)
 
 
 def rounded_by_numpy(x, weights):

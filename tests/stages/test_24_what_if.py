@@ -5,8 +5,10 @@ from __future__ import annotations
 import pandas as pd
 import pytest
 
+from common.artifacts.provenance import Provenance
+from common.artifacts.transaction import Transaction
 from tests.support.command_lines import run_stage
-from tests.support.fpga_tables import small, write_tables
+from tests.support.fpga_tables import MODEL_ID, small, write_tables
 
 SCRIPT = "24_what_if.py"
 
@@ -68,3 +70,62 @@ def test_a_board_with_a_processor_of_its_own_has_no_gain(out, rows):
     line = next(line for line in printed.splitlines() if "zcu104" in line and line.startswith("board"))
     assert line.split()[-3:] == ["–", "–", "–"]
     assert printed.startswith("The ")
+
+
+FIRST = {"mixture_index": 0, "float_nodes": ["/y"], "is_written_model": False}
+WRITTEN = {"mixture_index": 1, "float_nodes": ["/b"], "is_written_model": True}
+
+
+def with_mixtures(folder, rows):
+    """Write what 28 --mixed would have written of mixtures, and no table of formats."""
+    shared = {
+        "number_format": "int8",
+        "quantization_scheme": "per channel, min-max",
+        "format_verdict": "survives",
+        "sample_source": "given",
+        "judged_sample_count": 100,
+        "converted_node_count": 2,
+        "format_macs_share": 0.6,
+        "predicted_sqnr_db": 30.0,
+        "sqnr_db": 30.0,
+        "top1_agreement_share": 0.99,
+        "top1_agreement_low_share": 0.95,
+        "top1_agreement_high_share": 1.0,
+        "is_within_bounds": True,
+    }
+    record = Provenance("28_precision.py", "28_precision.py", model_id=MODEL_ID, model_path="synthetic.onnx")
+    with Transaction(folder, record) as transaction:
+        transaction.add_rows("precision_mixtures", [{**shared, **row} for row in rows])
+
+
+@pytest.mark.slow
+def test_each_mixture_is_planned_and_07_plans_the_written_one(tmp_path):
+    folder = write_tables(tmp_path, *small())
+    with_mixtures(folder, [FIRST, WRITTEN])
+    flags = ("--out", folder, "--precision", "int8", "--mixed-with", "bf16")
+    for script in (SCRIPT, "07_fpga_candidates.py"):
+        assert (done := run_stage(script, *flags)).returncode == 0, done.stderr
+    rows = pd.read_csv(folder / "what_if_plans.csv").set_index("what_if_subject").loc["mixture"]
+    assert rows["what_if_setting"].tolist() == ["0: int8 and bf16", "1: int8 and bf16"]
+    assert rows["planned_mixture_index"].tolist() == [0, 1]
+    assert rows["wider_precision"].tolist() == ["bf16", "bf16"]
+    plan = pd.read_csv(folder / "offload_comparison.csv").set_index("alternative").loc["plan"]
+    assert plan["plan_latency_likely_us"] == pytest.approx(rows["plan_latency_likely_us"].tolist()[1])
+    kernels = pd.read_csv(folder / "offload_plan.csv")
+    candidates = pd.read_csv(folder / "fpga_candidates.csv")
+    chosen = candidates[candidates["is_chosen"]]
+    of_wider = chosen[chosen["source_nodes"].str.contains("/b")]["kernel"].tolist()
+    assert set(kernels[kernels["precision"] == "bf16"]["kernel"]) == set(of_wider)
+
+
+def test_a_mixed_plan_needs_a_mixture(tmp_path):
+    folder = write_tables(tmp_path, *small())
+    flags = ("--out", folder, "--precision", "int8", "--mixed-with", "bf16")
+    missing = run_stage("07_fpga_candidates.py", *flags)
+    assert missing.returncode == 3 and "28_precision.py" in missing.stderr
+    with_mixtures(folder, [FIRST])
+    unmet = run_stage("07_fpga_candidates.py", *flags)
+    assert unmet.returncode == 2
+    assert unmet.stderr.splitlines()[-1].endswith(
+        "no mixture with int8 met its bounds; run 28_precision.py --mixed in that format"
+    )

@@ -253,6 +253,7 @@ def comparison(total_us: float) -> pd.DataFrame:
             "alternative": name,
             "board": "u50" if "u50" in name else "u280",
             "precision": "fp32",
+            "wider_precision": "",
             "clock_mhz": 300.0,
             "launch_per": "group",
             "plan_status": status,

@@ -9,6 +9,7 @@ from tests.support.drawn import head, outside
 def plan(precision, gain, subject="precision", **others):
     return {
         "what_if_subject": subject,
+        "planned_mixture_index": None,
         "precision": precision,
         "latency_speedup_factor": gain,
         "latency_speedup_p5_factor": 0.6 * gain,
@@ -29,6 +30,7 @@ def judged(number_format, share, verdict="survives", **others):
         "sample_source": "given",
         "judged_sample_count": 500,
         "sqnr_db": 30.0,
+        "calibration_sqnr_db": 30.0,
         "top1_agreement_share": share,
         "top1_agreement_low_share": share - 0.02,
         "top1_agreement_high_share": min(1.0, share + 0.01),
@@ -59,7 +61,21 @@ def test_the_title_names_the_fastest_format_that_does_not_break_the_model():
     assert head(draw_formats(broken, [judged("int8", 0.6, "breaks"), judged("int16", 0.7, "breaks")]))[0] == (
         "The model survives none of these formats"
     )
-    assert head(draw_formats(PLANS, FORMATS, "Not judged: the host was busy"))[0] == "Not judged: the host was busy"
+    assert (
+        head(draw_formats(PLANS, FORMATS, warning="Not judged: the host was busy"))[0]
+        == "Not judged: the host was busy"
+    )
+
+
+def test_a_mixture_has_the_agreement_of_its_own_run():
+    mixed = plan("int8", 4.1, "mixture", planned_mixture_index=2, what_if_setting="2: int8 and bf16")
+    mixtures = [{**judged("int8", share), "mixture_index": index} for index, share in ((1, 0.7), (2, 0.985))]
+    points = {point.name: point for point in format_points([*PLANS, mixed], FORMATS, mixtures)}
+    assert points["mixture 2: int8 and bf16"].agreement[0] == 0.985
+    assert points["int8"].agreement[0] == 0.61
+    assert head(draw_formats([*PLANS, mixed], FORMATS, mixtures))[0].startswith(
+        "Of the formats that the model survives, mixture 2: int8 and bf16 gains most"
+    )
 
 
 @pytest.mark.parametrize(

@@ -557,6 +557,7 @@ def judged_format(name, agreed, count, verdict, ratio=30.0):
         "sample_source": "given",
         "judged_sample_count": count,
         "sqnr_db": ratio,
+        "calibration_sqnr_db": ratio,
     }
 
 
@@ -569,6 +570,18 @@ def test_the_answer_names_the_agreement_on_samples(gains, kernels):
     )
     unmade = judged_format("int8", 491, 500, "not judged") | {"sample_source": "random"}
     assert headline({**tables, "format_precision": [unmade]}).endswith("; accuracy not judged: give samples")
+
+
+def test_a_mixed_plan_has_the_agreement_of_its_mixture(gains, kernels):
+    """Its format alone breaks the model, and that says nothing about the mixture."""
+    compared = records(comparison(TOTAL_US).assign(precision="int8", wider_precision="bf16"))
+    tables = {"offload_verdict": records(verdicts(gains)), "offload_plan": records(kernels.assign(precision="int8"))}
+    tables |= {"offload_comparison": compared, "format_precision": [judged_format("int8", 305, 500, "breaks")]}
+    mixture = judged_format("int8", 496, 500, "survives") | {"is_written_model": True}
+    answer = headline({**tables, "precision_mixtures": [{**mixture, "is_written_model": False}, mixture]})
+    assert "to a U280 in int8 and bf16: " in answer
+    assert answer.endswith("; outputs agree in 99.2 % of 500 samples (98.0 to 99.7)")
+    assert headline(tables).endswith("; accuracy not judged: give samples")
 
 
 def test_a_format_that_breaks_the_model_is_no_advice(gains, kernels):

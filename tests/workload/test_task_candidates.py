@@ -336,7 +336,7 @@ def test_flows_end_where_bytes_are_read_and_constants_do_not_flow():
     graph = branches().graph()
     groups = fuse(graph)
     assert [group.pattern for group in groups] == ["Conv", "Reshape", "Gemm", "Softmax", "Concat"]
-    assert sorted(tensor_flows(graph, groups, "int8"), key=lambda flow: flow.tensor) == [
+    assert sorted(tensor_flows(graph, groups, ["int8"] * len(groups)), key=lambda flow: flow.tensor) == [
         TensorFlow("a", 0, (2, 3), 28, 7, is_output=True),
         TensorFlow("g", 2, (4,), 44, 11, is_output=False),
         TensorFlow("r", 3, (4,), 28, 7, is_output=False),
@@ -362,7 +362,7 @@ def cut(flows: list[TensorFlow], on_card: set[int]) -> set[str]:
 def test_flows_cut_are_the_crossings_that_fusion_finds(name):
     """The same question asked of the nodes: which tensors travel when some of them are on the card."""
     graph, groups, _ = candidates_of(BUILDERS[name](), batch=2, seq=23)
-    flows = tensor_flows(graph, groups, "fp32")
+    flows = tensor_flows(graph, groups, ["fp32"] * len(groups))
     chance = random.Random(7)
     cuts = 0
     for _ in range(20):
@@ -377,7 +377,7 @@ def test_flows_cut_are_the_crossings_that_fusion_finds(name):
 def test_what_a_loop_returns_waits_for_its_body():
     graph, groups, _ = candidates_of(BUILDERS["tiny-loop"](), batch=2)
     (owner,) = (index for index, group in enumerate(groups) if group.pattern == "Loop")
-    flows = tensor_flows(graph, groups, "fp32")
+    flows = tensor_flows(graph, groups, ["fp32"] * len(groups))
     before = {flow.producer for flow in flows if owner in flow.consumers}
     bodies = {index for index, group in enumerate(groups) if any("Loop/" in name for name in group.nodes)}
     assert before & bodies
@@ -419,7 +419,13 @@ def test_host_time_of_the_smallest_groups_adds_up():
     sources = {"e1": ["/a", "/g"], "e2": ["/r", "/y"]}
     costs = divide_over_groups(executed, sources, group_of, work, len(groups))
     assert [found.latency_us for found in costs] == [50.5, 0.0, 50.5, 18.5, 18.5]
-    assert executed_order(tensor_flows(graph, groups, "fp32"), costs, ["e1", "reorder", "e2"]) == [1, 0, 2, 3, 4]
+    assert executed_order(tensor_flows(graph, groups, ["fp32"] * len(groups)), costs, ["e1", "reorder", "e2"]) == [
+        1,
+        0,
+        2,
+        3,
+        4,
+    ]
 
 
 @pytest.mark.parametrize("precision", ["int4", "int8", "bf16"])

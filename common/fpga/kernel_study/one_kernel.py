@@ -101,7 +101,7 @@ def _shortages(built: BuiltKernel, board: Board) -> dict[str, tuple[float, float
 
 
 def _power_w(request: KernelRequest, estimate: KernelEstimate, board: Board, energy: CardEnergy) -> ThreePoint:
-    work = CardWork(request.precision, estimate.flops, estimate.moved_bytes)
+    work = CardWork({request.precision: estimate.flops}, estimate.moved_bytes)
     return kernel_power_w(work, estimate.time_us, Card.of_board(board), energy)
 
 

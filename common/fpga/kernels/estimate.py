@@ -45,6 +45,11 @@ class Engine(Protocol):
         ...
 
     @property
+    def precision(self) -> str:
+        """Number format of the operands and the results."""
+        ...
+
+    @property
     def clock_mhz(self) -> float: ...
 
     @property

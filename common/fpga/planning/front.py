@@ -16,22 +16,19 @@ if TYPE_CHECKING:
     from common.table_rows import OffloadFrontRow
 
 from common.fpga.coefficients import Models
-from common.fpga.engine_catalogue import engines_for
 from common.fpga.offload.effort import Effort
 from common.fpga.offload.problem import CASES, Case, OffloadFlow, Problem
 from common.fpga.offload.schedule import Assignment, Schedule, evaluate
 from common.fpga.offload.search.pipelined import StreamEnergy, best_stream, interval_us, stream_energy_uj
 from common.fpga.offload.search.plan_search import Status, optimize
-from common.fpga.planning.plan import Plan, is_judged
-from common.fpga.planning.problem_builder import Formulation, formulate
+from common.fpga.planning.plan import Plan, formulation_of, is_judged
+from common.fpga.planning.problem_builder import Formulation
 from common.fpga.planning.request import Request
 from common.fpga.speedup.amdahl import Objective
 from common.fpga.speedup.energy import energy_rows, kernel_dynamic_uj
-from common.fpga.speedup.totals import Card, CardWork, HostRun, PlanTotals, case_totals
+from common.fpga.speedup.totals import Card, CardWork, HostRun, PlanTotals, added, case_totals
 from common.graphs.sums import total
 from common.intervals import ThreePoint, combine
-from common.workload.task_candidates import task_candidates
-from common.workload.tasks import batched
 from common.workload.workload import Workload
 
 STREAM_SHARE = 0.1  # of the effort, for each search that has no order to find
@@ -61,14 +58,7 @@ def batch_sizes(most: int) -> list[int]:
 
 
 def _batch(count: int, workload: Workload, request: Request, models: Models) -> _Batch:
-    parts = workload.graph, workload.groups, workload.layers, request.precision, workload.in_bodies
-    several = [
-        candidate if candidate.task is None else replace(candidate, task=batched(candidate.task, count))
-        for candidate in task_candidates(*parts)
-    ]
-    tasks = [candidate.task for candidate in several if candidate.task is not None]
-    engines = engines_for(request.board, request.precision, models, tasks, request.overlay)
-    formulation = formulate(workload, several, engines, request.board, request.precision, request.launch_per)
+    formulation = formulation_of(workload, request, models, count)
     return _Batch(count, formulation, formulation.problem, workload, request, models)
 
 
@@ -110,10 +100,10 @@ class _Batch:
         return combine(lambda value: self.count * value, estimate)
 
     def work(self, options: Sequence[int], transferred: Sequence[str] = ()) -> CardWork:
-        estimates = [self.formulation.offers[option].estimate for option in options]
+        offers = [self.formulation.offers[option] for option in options]
+        flops = added((self.formulation.engines[each.engine].precision, each.estimate.flops) for each in offers)
         link_bytes = self.count * sum(self.formulation.host_bytes[tensor] for tensor in transferred)
-        moved = sum(estimate.moved_bytes for estimate in estimates)
-        return CardWork(self.request.precision, sum(estimate.flops for estimate in estimates), moved, link_bytes)
+        return CardWork(flops, sum(each.estimate.moved_bytes for each in offers), link_bytes)
 
     def host(self, options: Sequence[int], moved_us: ThreePoint) -> HostRun:
         offers, host = self.formulation.offers, self.workload.host

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 from common.fpga.array_designs import offered_designs
 from common.fpga.coefficients import Models
 from common.fpga.engine_catalogue import engines_for
+from common.fpga.kernels.estimate import Engine
 from common.fpga.offload.baselines import GroupClass, apply_rule, greedy
 from common.fpga.offload.problem import CASES, Case, Problem
 from common.fpga.offload.schedule import Assignment, Schedule, evaluate
@@ -22,10 +23,12 @@ from common.fpga.planning.request import Request
 from common.fpga.planning.rule_classes import group_classes
 from common.fpga.speedup.energy import CardEnergy
 from common.fpga.speedup.speedup_rows import speedup_rows
-from common.fpga.speedup.totals import Card, CardWork, HostRun, PlanTotals, case_totals
+from common.fpga.speedup.totals import Card, CardWork, HostRun, PlanTotals, added, case_totals
 from common.graphs.sums import total
 from common.intervals import ThreePoint
-from common.workload.task_candidates import TaskCandidate, task_candidates
+from common.workload.formats import candidates_in, group_formats
+from common.workload.task_candidates import TaskCandidate
+from common.workload.tasks import batched
 from common.workload.workload import Workload
 
 NO_LAUNCH = ThreePoint.exactly(0.0)
@@ -110,17 +113,12 @@ def make_plan(workload: Workload, request: Request, models: Models) -> Plan:
         UnusableValueError: a kernel speedup is given for a kernel that is not in the plan, or the board has no rate
             for the number format.
     """
-    board, precision = request.board, request.precision
-    candidates = task_candidates(workload.graph, workload.groups, workload.layers, precision, workload.in_bodies)
-    tasks = [candidate.task for candidate in candidates if candidate.task is not None]
-    own = engines_for(board, precision, models, tasks, request.overlay, has_arrays=request.has_own_arrays)
-    engines = (*own, *offered_designs(request.designs, board, precision, models, tasks))
-    formulation = formulate(workload, candidates, engines, board, precision, request.launch_per)
-    problem, given, card = formulation.problem, request.given_speedups, Card.of_board(board)
+    formulation = formulation_of(workload, request, models)
+    problem, given, card = formulation.problem, request.given_speedups, Card.of_board(request.board)
     solution = optimize(problem, request.effort, request.watch)
     named = name_kernels(problem, solution.assignment)
     timed = with_given_speedups(problem, named, given)
-    kernels = planned_kernels(formulation, timed, solution.assignment, named, given, precision, card, models.energy)
+    kernels = planned_kernels(formulation, timed, solution.assignment, named, given, card, models.energy)
     classes = tuple(group_classes(workload, formulation))
     return Plan(
         workload,
@@ -134,6 +132,22 @@ def make_plan(workload: Workload, request: Request, models: Models) -> Plan:
         classes=classes,
         rule=apply_rule(problem, classes, request.thresholds),
     )
+
+
+def formulation_of(workload: Workload, request: Request, models: Models, count: int = 1) -> Formulation:
+    """Return the offload problem of a batch of ``count`` inferences, with engines in each number format of the plan."""
+    board, formats = request.board, group_formats(workload.groups, request.precision, request.wider)
+    candidates = [
+        each if each.task is None or count == 1 else replace(each, task=batched(each.task, count))
+        for each in candidates_in(workload, formats)
+    ]
+    engines: list[Engine] = []
+    for precision in dict.fromkeys((request.precision, *formats)):
+        tasks = [each.task for each in candidates if each.task is not None and each.task.precision == precision]
+        overlay = request.overlay if precision == request.precision else None
+        engines += engines_for(board, precision, models, tasks, overlay, has_arrays=request.has_own_arrays)
+        engines += offered_designs(request.designs, board, precision, models, tasks)
+    return formulate(workload, candidates, engines, board, formats, request.launch_per)
 
 
 def in_case(problem: Problem, workload: Workload, case: Case) -> Problem:
@@ -176,8 +190,7 @@ def host_run(plan: Plan) -> HostRun:
 def card_work(plan: Plan) -> CardWork:
     """Return the work of one inference on the card."""
     return CardWork(
-        plan.request.precision,
-        sum(kernel.flops for kernel in plan.kernels),
+        added((kernel.engine.precision, kernel.flops) for kernel in plan.kernels),
         sum(kernel.moved_bytes for kernel in plan.kernels),
         plan.link_bytes,
         plan.weight_bytes,

@@ -37,6 +37,8 @@ def plan_notes(plan: Plan, rows: Sequence[SpeedupRow]) -> list[str]:
     ]
     if plan.request.precision != "fp32":
         notes.append(f"{plan.request.precision}{NOT_EVALUATED}; check it before building anything")
+    if (wider := plan.request.wider) is not None and wider.precision != "fp32":
+        notes.append(f"the mixture was judged with its other layers in float; {wider.precision} rounds them, too")
     notes += [*_clock_notes(plan), *_search_notes(plan), *_power_notes(plan), *_host_notes(plan)]
     energy = next(row for row in rows if (row["objective"], row["term"]) == ("energy", "total_speedup"))
     if energy["likely"] is not None:

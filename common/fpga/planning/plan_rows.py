@@ -199,7 +199,7 @@ def _kernel_row(plan: Plan, kernel: PlannedKernel) -> OffloadPlanRow:
         "pattern_counts": dict(counts.most_common()),
         "board": plan.request.board.name,
         "region": kernel.region or WHOLE_BOARD,
-        "precision": plan.request.precision,
+        "precision": kernel.engine.precision,
         "call_count": len(calls),
         "board_bound": kernel.bound or "given",
         "launch_count": sum(bar.launch_us > 0 for bar in calls),

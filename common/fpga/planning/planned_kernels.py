@@ -90,15 +90,13 @@ def planned_kernels(
     assignment: Assignment,
     named: NamedCalls,
     given: Mapping[str, float],
-    precision: str,
     card: Card,
     energy: CardEnergy,
 ) -> tuple[PlannedKernel, ...]:
     """Return every engine of a plan; ``problem`` has the times in force, ``given`` the speedups by kernel name."""
     where = {(engine, instance): region for engine, instance, region in assignment.regions}
     return tuple(
-        _kernel(formulation, problem, name, calls, where, name in given, precision, card, energy)
-        for name, calls in named.items()
+        _kernel(formulation, problem, name, calls, where, name in given, card, energy) for name, calls in named.items()
     )
 
 
@@ -109,7 +107,6 @@ def _kernel(
     calls: Sequence[KernelCall],
     where: Mapping[tuple[int, int], int | None],
     is_given: bool,
-    precision: str,
     card: Card,
     energy: CardEnergy,
 ) -> PlannedKernel:
@@ -117,17 +114,18 @@ def _kernel(
     instance = problem.options[options[0]].engine, calls[0].instance
     estimates = [formulation.offers[option].estimate for option in options]
     region, time_us = where.get(instance), summed([problem.options[option].time_us for option in options])
-    work = CardWork(precision, sum(e.flops for e in estimates), sum(e.moved_bytes for e in estimates))
+    flops, engine = sum(each.flops for each in estimates), formulation.engines[instance[0]]
+    work = CardWork({engine.precision: flops}, sum(each.moved_bytes for each in estimates))
     return PlannedKernel(
         name=name,
-        engine=formulation.engines[instance[0]],
+        engine=engine,
         lane=instance_name(problem, *instance),
         region=None if region is None else problem.regions[region].name,
         options=options,
         cycles=None if is_given else summed([estimate.cycles for estimate in estimates]),
         time_us=time_us,
         bound=None if is_given else _bound(estimates),
-        flops=work.flops,
+        flops=flops,
         moved_bytes=work.memory_bytes,
         power_w=kernel_power_w(work, time_us, card, energy),
         energy_uj=kernel_energy_uj(work, time_us, card, energy),

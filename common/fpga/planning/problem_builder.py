@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count
 from typing import Literal
@@ -10,8 +10,9 @@ from typing import Literal
 from common.fpga.device.board import Board
 from common.fpga.kernels.estimate import Engine, KernelEstimate
 from common.fpga.offload.problem import EngineType, Item, LaunchRule, OffloadFlow, Option, Problem, RegionBudget
-from common.intervals import ThreePoint, combine
-from common.workload.flows import TensorFlow, tensor_flows
+from common.graphs.source_graph import SourceGraph
+from common.intervals import ThreePoint, combine, summed
+from common.workload.flows import TensorFlow, card_bytes, tensor_flows
 from common.workload.task_candidates import TaskCandidate
 from common.workload.tasks import Task
 from common.workload.workload import Workload
@@ -60,22 +61,25 @@ def formulate(
     candidates: Sequence[TaskCandidate],
     engines: Sequence[Engine],
     board: Board,
-    precision: str,
+    formats: Sequence[str],
     launch_per: LaunchPer,
 ) -> Formulation:
     """Return the offload problem of a workload on a board.
 
-    ``launch_per`` says whether the host launches each call, or only calls that read a tensor of the host.
+    Args:
+        formats: number format of each group on the card.
+        launch_per: whether the host launches each call, or only calls that read a tensor of the host.
     """
     steps, names = workload.steps, _names(workload, candidates)
     item_of = {step.group: index for index, step in enumerate(steps) if step.group is not None}
     offers = tuple(_offers(candidates, engines))
-    flows = tensor_flows(workload.graph, workload.groups, precision)
+    flows = tensor_flows(workload.graph, workload.groups, formats)
+    conversions = Conversions(workload.graph, flows, formats, board)
     problem = Problem(
         items=tuple(Item(step.name, step.host_us) for step in steps),
         flows=(*(_flow(flow, item_of, board) for flow in flows), *_ends(flows, item_of)),
         engines=tuple(_engine_type(engine, launch_per) for engine in engines),
-        options=tuple(_option(offer, names, candidates, item_of, board) for offer in offers),
+        options=tuple(_option(offer, names, candidates, item_of, board, conversions) for offer in offers),
         regions=tuple(RegionBudget(region.name, board.budget(region)) for region in board.regions),
         memory_channels=board.memory_port_count,
         memory_capacity_bytes=board.memory.capacity_bytes,
@@ -103,9 +107,11 @@ def _option(
     candidates: Sequence[TaskCandidate],
     item_of: Mapping[int, int],
     board: Board,
+    conversions: Conversions,
 ) -> Option:
-    covers = tuple(sorted(item_of[group] for group in candidates[offer.candidate].covers))
-    time_us = offer.estimate.time_us
+    groups = candidates[offer.candidate].covers
+    covers = tuple(sorted(item_of[group] for group in groups))
+    time_us = summed([offer.estimate.time_us, conversions.us(groups)])
     return Option(names[offer.candidate], covers, offer.engine, time_us, board.launch_us, offer.weight_bytes)
 
 
@@ -137,7 +143,7 @@ def _flow(flow: TensorFlow, item_of: Mapping[int, int], board: Board) -> Offload
     link_us = combine(lambda rate: 1e6 * on_host / rate, board.link.bytes_per_s)
     convert_us = ThreePoint.exactly(0.0)
     if on_card != on_host:
-        convert_us = combine(lambda rate: 1e6 * (on_host + on_card) / rate, converter_bytes_per_s(board))
+        convert_us = _converted_us(on_host + on_card, board)
     return OffloadFlow(
         flow.tensor,
         None if flow.producer is None else item_of[flow.producer],
@@ -157,6 +163,31 @@ def _ends(flows: Sequence[TensorFlow], item_of: Mapping[int, int]) -> Iterator[O
     for group, item in item_of.items():
         if group not in read:
             yield OffloadFlow(END, item, (first_added,), False, nothing, nothing)
+
+
+class Conversions:
+    """Tensors that one group on the card writes in a number format, and another one reads in another format.
+
+    A converter of the card changes them, as it does with tensors of the host. The call that reads a tensor waits for
+    its conversion, also if that tensor comes from the host, which has converted it already: then it counts twice.
+    """
+
+    def __init__(self, graph: SourceGraph, flows: Iterable[TensorFlow], formats: Sequence[str], board: Board) -> None:
+        self._us: dict[int, dict[str, ThreePoint]] = {}
+        for flow in flows:
+            for group in flow.consumers:
+                if flow.producer is not None and formats[flow.producer] != formats[group]:
+                    read = card_bytes(flow.host_bytes, graph.dtypes[flow.tensor], formats[group])
+                    moved = (flow.card_bytes or 0) + (read or 0)
+                    self._us.setdefault(group, {})[flow.tensor] = _converted_us(moved, board)
+
+    def us(self, groups: Iterable[int]) -> ThreePoint:
+        """Return the time of all conversions that groups wait for together; each tensor is converted once."""
+        return summed({name: us for group in groups for name, us in self._us.get(group, {}).items()}.values())
+
+
+def _converted_us(moved_bytes: int, board: Board) -> ThreePoint:
+    return combine(lambda rate: 1e6 * moved_bytes / rate, converter_bytes_per_s(board))
 
 
 def converter_bytes_per_s(board: Board) -> ThreePoint:

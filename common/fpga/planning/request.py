@@ -18,8 +18,10 @@ from common.fpga.offload.baselines import Thresholds
 from common.fpga.offload.effort import Effort, Endless, Watch
 from common.fpga.planning.host_basis import HostBasis
 from common.fpga.planning.problem_builder import LAUNCH_PER, LaunchPer
+from common.graphs.number_formats import PRECISION_BITS
 from common.messages.errors import UnusableValueError
 from common.messages.names import quoted, shown
+from common.workload.formats import WiderLayers
 
 THRESHOLDS = ("min_share", "min_intensity_flop_per_byte", "min_fused_share")
 Objective = Literal["latency", "throughput"]
@@ -46,6 +48,7 @@ class Request:
         objective: what the reader asks for first; ``throughput`` also fills the board with several arrays.
         designs: arrays for the board, of which the plan may use the quickest.
         has_own_arrays: whether the plan may use arrays of the catalogue as well.
+        wider: layers that the plan computes in a wider format than ``precision``.
     """
 
     board: Board
@@ -60,12 +63,14 @@ class Request:
     objective: Objective = "latency"
     designs: tuple[ArrayDesign, ...] = ()
     has_own_arrays: bool = True
+    wider: WiderLayers | None = None
 
     def __post_init__(self) -> None:
         """Refuse values that no plan can have, wherever they came from."""
         for quantity, value, allowed in (
             ("precision", self.precision, PLAN_PRECISIONS),
             ("launch_per", self.launch_per, LAUNCH_PER),
+            *([("mixed_with", self.wider.precision, PLAN_PRECISIONS)] if self.wider else []),
         ):
             if value not in allowed:
                 raise UnusableValueError(quantity, f"{quoted(value)} is unknown", f"known: {', '.join(allowed)}")
@@ -75,6 +80,12 @@ class Request:
                 f"a plan of its DSPs alone would understate it; {engines.published}"
             )
             raise UnusableValueError("board, precision", problem, "give another board, or bf16 or int4 for the DSPs")
+        if self.wider is not None and PRECISION_BITS[self.wider.precision] <= PRECISION_BITS[self.precision]:
+            problem = f"{self.wider.precision} is no wider than {self.precision}"
+            raise UnusableValueError("mixed_with", problem, "give a wider number format")
+        if self.wider is not None and self.objective == "throughput":
+            problem = "does not go with an objective of throughput: the arrays of a stream have one format"
+            raise UnusableValueError("mixed_with", problem, "leave one of them out")
         if self.overlay is not None and self.precision != "int8":
             problem = f"{self.overlay.name} computes in int8 only"
             raise UnusableValueError("engine", problem, "give <precision> int8 with it")
@@ -189,10 +200,11 @@ def what_if_request(
     )
 
 
-def with_designs_of(question: Request, request: Request) -> Request:
-    """Return a what-if question with the designs of a request, which hold for its board and number format alone."""
-    is_same = (question.board, question.precision) == (request.board, request.precision)
-    return replace(question, designs=request.designs if is_same else ())
+def with_inputs_of(question: Request, request: Request) -> Request:
+    """Return a what-if question with what a request was given: designs for its board, layers for its number format."""
+    is_format = question.precision == request.precision
+    designs = request.designs if is_format and question.board == request.board else ()
+    return replace(question, designs=designs, wider=request.wider if is_format else None)
 
 
 def _values(text: str) -> dict[str, str]:

@@ -10,6 +10,7 @@ from common.fpga.planning.plan import Plan, in_case
 from common.fpga.replicas.residence import FrameTensor, frame_tensors
 from common.intervals import NOTHING, ThreePoint, summed
 from common.workload.flows import TensorFlow, tensor_flows
+from common.workload.formats import group_formats
 from common.workload.tasks import Task
 
 # Engines of a replica: those of the catalogue but the streaming one, which reads every weight for one frame alone.
@@ -82,7 +83,7 @@ def frame_of(plan: Plan) -> Frame:
         summed(flow.d2h_us for flow in to_host),
         summed([*(flow.h2d_convert_us for flow in to_card), *(flow.d2h_convert_us for flow in to_host)]),
         sum(sizes[flow.tensor] for flow in (*to_card, *to_host)),
-        _live_bytes(tensor_flows(workload.graph, workload.groups, precision)),
+        _live_bytes(tensor_flows(workload.graph, workload.groups, group_formats(workload.groups, precision))),
         frame_tensors(workload.graph, workload.groups, by_group, precision),
     )
 

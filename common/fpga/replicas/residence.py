@@ -22,6 +22,7 @@ from common.fusion.border import border
 from common.fusion.groups import Group
 from common.graphs.source_graph import SourceGraph
 from common.workload.flows import card_bytes, tensor_flows
+from common.workload.formats import group_formats
 from common.workload.layers import Convolution, Matmul
 from common.workload.tasks import KeptBytes, Task
 
@@ -76,7 +77,7 @@ def frame_tensors(
     read_bytes = {group: _read_bytes(graph, groups[group], precision) for group in able}
     operands = {group: _operands(graph, groups[group]) for group in able}
     tensors = []
-    for flow in tensor_flows(graph, groups, precision):
+    for flow in tensor_flows(graph, groups, group_formats(groups, precision)):
         ends = {flow.producer, *flow.consumers}
         if flow.is_output or not flow.card_bytes or not flow.consumers or not ends <= able or flow.producer is None:
             continue

@@ -285,6 +285,6 @@ def _power_us(timing: CallTimes, works: Sequence[StageWork], frames: int) -> Thr
     totals = zip(*((work.flops, work.moved_bytes, work.kept_bytes) for work in works), strict=True)
     flops, moved, kept = (round(sum(amounts) / frames) for amounts in totals)
     buffered = BUFFER_ACCESSES * (moved + kept) + kept  # what is kept passes the operand buffers as well
-    work = CardWork(timing.precision, flops, moved, on_chip_bytes=buffered)
+    work = CardWork({timing.precision: flops}, moved, on_chip_bytes=buffered)
     dynamic = kernel_dynamic_uj(work, card, timing.models.energy)
     return combine(lambda uj, static_w: uj / max(card.limit_w - static_w, LEAST_DYNAMIC_W), dynamic, card.static_w)

@@ -80,7 +80,7 @@ def dynamic_uj(work: CardWork, card: Card, coefficients: CardEnergy) -> Mapping[
         PipelineError: the energy per byte of the card's memory is unknown.
     """
     costs = (
-        _uj(work.flops, coefficients.compute_pj_per_flop[work.precision]),
+        summed(_uj(count, coefficients.compute_pj_per_flop[name]) for name, count in work.flops.items()),
         _uj(work.memory_bytes, coefficients.memory(card.memory_kind)),
         _uj(work.buffered_bytes, coefficients.memory_pj_per_byte["on_chip"]),
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from common.fpga.device.board import Board
@@ -115,16 +115,14 @@ class CardWork:
     """Work on the card: of one kernel, or of one inference.
 
     Attributes:
-        precision: number format of the kernels.
-        flops: floating-point or integer operations, two per MAC.
+        flops: floating-point or integer operations by number format, two per MAC.
         memory_bytes: between the chip and the card's memory.
         link_bytes: between host and card.
         weight_bytes: loaded into the card's memory once, before the first inference.
         on_chip_bytes: through buffers on the chip; None means one write and one read of every byte from memory.
     """
 
-    precision: str
-    flops: int
+    flops: Mapping[str, int]
     memory_bytes: int
     link_bytes: int = 0
     weight_bytes: int = 0
@@ -133,6 +131,14 @@ class CardWork:
     @property
     def buffered_bytes(self) -> int:
         return BUFFER_ACCESSES * self.memory_bytes if self.on_chip_bytes is None else self.on_chip_bytes
+
+
+def added(counts: Iterable[tuple[str, int]]) -> dict[str, int]:
+    """Return the sum of counts by name."""
+    sums: dict[str, int] = {}
+    for name, number in counts:
+        sums[name] = sums.get(name, 0) + number
+    return sums
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from common.precision.conversion.float_model import QUANTIZED, FloatModel
+from common.precision.conversion.float_model import QUANTIZED, FloatModel, described
 from common.precision.conversion.quiet_runs import tool
+from common.precision.conversion.smoothing import smoothed
 from common.runtime.inputs.values import Feeds
 
 
@@ -51,6 +52,20 @@ class Calibration:
         for feeds in self.feeds:  # one run at a time: it keeps all activations of the runs that it gets together
             calibrator.collect_data(_Reader(feeds))
         save_tensors_data(calibrator.compute_data(), path)
+
+    def smoothed(self) -> Calibration:
+        """Return the calibration of the model with smoothed linear layers, which is made once.
+
+        Raises:
+            PipelineError: the model with outputs for all activations does not run.
+        """
+        folder = self.folder / "smoothed"
+        path = folder / "float.onnx"
+        if path.exists():
+            return replace(self, model=described(path), folder=folder)
+        folder.mkdir(exist_ok=True)
+        with tool("activations", "cannot be smoothed", folder):
+            return replace(self, model=smoothed(self.model, self.feeds, path), folder=folder)
 
     def not_finite(self) -> list[str]:
         """Return the tensors that hold an infinite or undefined value (NaN) in a sample.

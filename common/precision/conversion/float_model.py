@@ -91,10 +91,15 @@ def float_model(path: Path, folder: Path) -> FloatModel:
         raise
     except Exception as error:  # the runtime raises a dozen unrelated types
         raise PipelineError(path, f"ONNX Runtime refuses it ({reason_of(error)})") from error
-    graph = onnx.load(prepared, load_external_data=False).graph
+    return described(prepared)
+
+
+def described(path: Path) -> FloatModel:
+    """Return a model that is prepared, with the contractions that can be quantized."""
+    graph = onnx.load(path, load_external_data=False).graph
     nodes, floats = graph.node, _is_float(graph)
     chosen = tuple(
         node.name for node in nodes if node.op_type in QUANTIZED and all(map(floats, (*node.input, *node.output)))
     )
     tensors = {node.name: frozenset((*node.input, *node.output)) for node in nodes}
-    return FloatModel(prepared, chosen, tensors, {node.name: node.op_type for node in nodes})
+    return FloatModel(path, chosen, tensors, {node.name: node.op_type for node in nodes})

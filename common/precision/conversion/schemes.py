@@ -3,7 +3,8 @@
 *In integers*, the operands of each contraction are rounded: weights symmetrically, per output channel or per tensor,
 activations with a zero point and the range that calibration found. Products are summed exactly. The operators after a
 contraction compute in float until the next contraction rounds its operands. An engine that requantizes after its fused
-operators does the same. *Weights only*: 4 bits in blocks of 32, products in float.
+operators does the same. *Smoothed*: first, outliers of the activations of linear layers move into the weights. ONNX
+Runtime leaves that to a package with twenty dependencies. *Weights only*: 4 bits in blocks of 32, products in float.
 
 *In fp16 and bf16*, operands of contractions are rounded, and sums are in float32 (Kalamkar et al. 2019,
 arXiv:1905.12322). The runtime has no tool for bf16. Its tool for fp16 converts the whole model. On the CPU, the runtime
@@ -23,6 +24,7 @@ from common.precision.conversion.calibration import Calibration
 from common.precision.conversion.float_model import QUANTIZED, FloatModel
 from common.precision.conversion.quiet_runs import tool
 from common.precision.conversion.rounding import rounded_operands
+from common.precision.conversion.smoothing import has_linear_layers
 
 Method = Literal["MinMax", "Percentile", "Entropy"]
 BLOCK = 32
@@ -39,6 +41,7 @@ class Scheme:
         activations: whether activations have the format, too, so that a board could compute in it.
         is_handed_on: whether its model may become the one that other stages take.
         converts_all: whether the tool converts every given node; if not, it converts only those that it knows.
+        is_for: whether the scheme is one of its own for a model.
     """
 
     number_format: str
@@ -47,6 +50,7 @@ class Scheme:
     activations: bool = True
     converts_all: bool = False
     is_handed_on: bool = True
+    is_for: Callable[[FloatModel], bool] = lambda model: True
 
 
 def converted(scheme: Scheme, model: FloatModel, calibration: Calibration, nodes: Sequence[str], target: Path) -> None:
@@ -82,6 +86,11 @@ def _static(bits: str, method: Method, *, per_channel: bool) -> Callable[..., No
     return make
 
 
+def _smoothed(model: FloatModel, calibration: Calibration, nodes: Sequence[str], target: Path) -> None:
+    smooth = calibration.smoothed()
+    _static("QInt8", "MinMax", per_channel=True)(smooth.model, smooth, nodes, target)
+
+
 def _blocks(model: FloatModel, calibration: Calibration, nodes: Sequence[str], target: Path) -> None:
     from onnxruntime.quantization.matmul_nbits_quantizer import MatMulNBitsQuantizer
 
@@ -113,6 +122,7 @@ SCHEMES = (
     Scheme("int8", "per channel, min-max", _static("QInt8", "MinMax", per_channel=True)),
     Scheme("int8", "per channel, percentile", _static("QInt8", "Percentile", per_channel=True)),
     Scheme("int8", "per channel, entropy", _static("QInt8", "Entropy", per_channel=True)),
+    Scheme("int8", "per channel, smoothed", _smoothed, is_for=has_linear_layers),
     Scheme("int8", "per tensor, min-max", _static("QInt8", "MinMax", per_channel=False)),
     Scheme("int4", "per channel, min-max", _static("QInt4", "MinMax", per_channel=True)),
     Scheme("int4", "per channel, percentile", _static("QInt4", "Percentile", per_channel=True)),

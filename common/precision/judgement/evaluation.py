@@ -117,15 +117,6 @@ def reference(
     return Reference(samples, outputs, found)
 
 
-def require_finite(model: Path, samples: Samples, settings: SessionSettings, named: Path) -> None:
-    """Refuse samples on which an output in float is not finite.
-
-    Raises:
-        PipelineError: naming the output and the first such sample.
-    """
-    _require_finite(named, samples, outputs_of(model, samples, settings, named))
-
-
 def _require_finite(named: Path, samples: Samples, outputs: Mapping[str, Array]) -> None:
     for name, array in outputs.items():
         if not np.isfinite(array).all():

@@ -79,7 +79,9 @@ def draw_plans(tables: Tables, plain: Callable[[str], str]) -> dict[str, Figure 
         figures["front"] = draw_front(front, warning)
     if asked := tables.get("what_if_plans"):
         figures["what_if"] = draw_what_if(asked, warning)
-        figures["formats"] = draw_formats(asked, tables.get("format_precision", ()), warning)
+        figures["formats"] = draw_formats(
+            asked, tables.get("format_precision", ()), tables.get("precision_mixtures", ()), warning
+        )
     if intervals := tables.get("offload_schedule"):
         figures["timeline"] = draw_timeline(frame_of(intervals), verdicts, warning)
     if resources := tables.get("board_resources"):

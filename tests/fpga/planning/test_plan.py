@@ -17,13 +17,14 @@ from common.fpga.offload.schedule import Assignment, evaluate
 from common.fpga.plan_odds import plan_odds
 from common.fpga.plan_results import alternative, baselines, plan_results, workload_from_rows
 from common.fpga.planning.board_rows import timeline
-from common.fpga.planning.plan import in_case, make_plan, plan_speedup
+from common.fpga.planning.plan import card_work, in_case, make_plan, plan_speedup
 from common.fpga.planning.plan_notes import plan_notes
 from common.fpga.planning.plan_rows import candidate_rows, kernel_rows, share
 from common.fpga.planning.request import Request
 from common.fpga.speedup import draws
 from common.intervals import ThreePoint
 from common.messages.errors import UnusableValueError
+from common.workload.formats import WiderLayers
 from tests.support.fpga_tables import Executed, Model, upstream_rows
 from tests.support.paths import ROOT
 
@@ -84,6 +85,49 @@ def requested(**options):
 @pytest.fixture(scope="module")
 def plan(workload, models):
     return make_plan(workload, requested(), models)
+
+
+@pytest.fixture(scope="module")
+def mixed(workload, models):
+    """The plan whose second convolution is in bf16 and whose first one is in int8."""
+    return make_plan(workload, requested(wider=WiderLayers("bf16", frozenset({"/b"}))), models)
+
+
+def test_every_layer_of_a_mixed_plan_is_computed_in_its_own_format(mixed):
+    formulation = mixed.formulation
+    assert [candidate.covers for candidate in formulation.candidates] == [(0,), (1,)]  # no chain has two formats
+    for offer in formulation.offers:
+        wanted = ("int8", "bf16")[offer.candidate]
+        assert formulation.candidates[offer.candidate].task.precision == wanted
+        assert formulation.engines[offer.engine].precision == wanted
+    assert {engine.precision for engine in formulation.engines} == {"int8", "bf16"}
+    work = card_work(mixed)
+    assert work.flops == {kernel.engine.precision: kernel.flops for kernel in mixed.kernels}
+    assert {row["kernel"]: row["precision"] for row in kernel_rows(mixed)} == {
+        kernel.name: kernel.engine.precision for kernel in mixed.kernels
+    }
+
+
+def test_a_tensor_between_two_formats_is_converted(mixed, plan):
+    """The second convolution reads 32 × 61 × 67 values; four ports read them as int8 and write them as bf16."""
+    memory, board = mixed.request.board.memory, mixed.request.board
+    rate = memory.bandwidth_bytes_per_s(4, memory.port_bits, board.clock_mhz) * memory.efficiency.likely
+    extra = [
+        option.time_us.likely - offer.estimate.time_us.likely
+        for option, offer in zip(mixed.problem.options, mixed.formulation.offers, strict=True)
+    ]
+    for offer, added_us in zip(mixed.formulation.offers, extra, strict=True):
+        assert added_us == pytest.approx((0, 1e6 * 32 * 61 * 67 * 3 / rate)[offer.candidate])
+    assert all(
+        option.time_us == offer.estimate.time_us
+        for option, offer in zip(plan.problem.options, plan.formulation.offers, strict=True)
+    )
+
+
+def test_a_mixed_plan_of_one_format_is_the_plan(workload, models, plan):
+    """Layers in a wider format that the model does not have change nothing."""
+    same = make_plan(workload, requested(wider=WiderLayers("bf16", frozenset({"/none"}))), models)
+    assert (same.problem, same.solution.finish_us) == (plan.problem, plan.solution.finish_us)
 
 
 @pytest.mark.slow

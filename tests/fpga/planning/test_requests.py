@@ -13,6 +13,7 @@ from common.fpga.offload.baselines import GroupClass, Thresholds, rule_criteria
 from common.fpga.offload.effort import Effort, Endless
 from common.fpga.planning.request import Request, plan_requests, read_assumptions, require_speedup, what_if_request
 from common.messages.errors import ConfigurationError, UnusableValueError
+from common.workload.formats import WiderLayers
 from tests.support.paths import ROOT
 
 BOARDS = ROOT / "configs" / "boards"
@@ -83,6 +84,11 @@ def test_a_clock_that_is_no_positive_number_is_refused(request_, value):
     [
         ({"precision": "fp64"}, "<precision>: 'fp64' is unknown; known: fp32, "),
         ({"launch_per": "layer"}, "<launch_per>: 'layer' is unknown; known: group, phase"),
+        ({"precision": "int8", "wider": WiderLayers("int4", frozenset())}, "<mixed_with>: int4 is no wider than int8"),
+        (
+            {"precision": "int8", "wider": WiderLayers("bf16", frozenset()), "objective": "throughput"},
+            "<mixed_with>: does not go with an objective of throughput",
+        ),
     ],
 )
 def test_a_request_names_the_quantity_that_it_cannot_have(request_, change, complaint):

@@ -60,7 +60,7 @@ def test_a_full_array_draws_what_the_board_says_that_busy_kernels_add(coefficien
 
 def test_a_kernel_by_hand(coefficients):
     # 1 GMAC in int8 from 10 MB of HBM in 2 ms
-    work = CardWork("int8", 2_000_000_000, 10_000_000, on_chip_bytes=0)
+    work = CardWork({"int8": 2_000_000_000}, 10_000_000, on_chip_bytes=0)
     dynamic = kernel_dynamic_uj(work, U280, coefficients)
     assert dynamic.likely == pytest.approx(2e9 * 4.8e-6 + 1e7 * 48e-6)  # 9,600 + 480 uJ
     time_us = ThreePoint(5_003, 2_003, 1_009)
@@ -84,7 +84,7 @@ def test_a_kernel_by_hand(coefficients):
 def test_power_lies_between_static_and_the_cards_limit(precision, flops, size, fastest, slower, slowest):
     coefficients = read_card_energy(Section(PATH, CONTENT))
     time_us = ThreePoint(fastest * slower * slowest, fastest * slower, fastest)
-    power = kernel_power_w(CardWork(precision, flops, size), time_us, U280, coefficients)
+    power = kernel_power_w(CardWork({precision: flops}, size), time_us, U280, coefficients)
     assert U280.static_w.optimistic <= power.optimistic <= power.likely <= power.pessimistic <= U280.limit_w
 
 

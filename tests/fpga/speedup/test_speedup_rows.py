@@ -41,7 +41,7 @@ LIKELY = CaseTotals(
 BAD = CaseTotals(9_001, 401, 59, 307, 11_003, {"host": 1_998, "engine": 9_308, "h2d": 260, "d2h": 141}, 7, 10_607)
 GOOD = CaseTotals(1_009, 251, 47, 151, 3_301, {"host": 1_998, "engine": 1_160, "h2d": 163, "d2h": 88}, 7, 3_200)
 TOTALS = PlanTotals(BAD, LIKELY, GOOD)
-WORK = CardWork("int8", flops=1_000_003, memory_bytes=700_001, link_bytes=50_021, weight_bytes=3_000_017)
+WORK = CardWork({"int8": 1_000_003}, memory_bytes=700_001, link_bytes=50_021, weight_bytes=3_000_017)
 CARD = Card(ThreePoint(7, 5, 4), 75.0, "hbm2", "pcie", ThreePoint(8.5e9, 10e9, 12e9))
 
 
@@ -151,7 +151,7 @@ def test_the_busiest_of_several_engines_counts_once():
 def test_a_plan_that_moves_nothing_has_no_speedup_and_needs_no_card():
     stays = host(10_007, 100_003, 3, 0, 0)
     alone = CaseTotals(0, 0, 0, 0, 10_007, {"host": 10_007}, 0, 10_007)
-    found = rows_of(stays, PlanTotals(alone, alone, alone), CardWork("int8", 0, 0))
+    found = rows_of(stays, PlanTotals(alone, alone, alone), CardWork({}, 0))
     for objective in ("latency", "energy", "throughput"):
         assert likely(found, objective, "total_speedup") == 1
     assert likely(found, "latency", "kernel_speedup") is None
@@ -194,7 +194,9 @@ def plans(draw):
 
     energy = draw(st.floats(1, 1e9))
     alone = host(host_us, energy, draw(st.floats(0, 50)), moved, draw(st.floats(0, 1)) * energy)
-    work = CardWork("fp32", draw(st.integers(0, 10**12)), draw(st.integers(0, 10**9)), draw(st.integers(0, 10**9)), 11)
+    work = CardWork(
+        {"fp32": draw(st.integers(0, 10**12))}, draw(st.integers(0, 10**9)), draw(st.integers(0, 10**9)), 11
+    )
     return alone, PlanTotals(case(), case(), case()), work
 
 
@@ -310,7 +312,7 @@ def test_a_plan_that_moves_nothing_is_1_in_every_case(likely_us, short, long, en
     energy = ThreePoint(energy_uj * short, energy_uj, energy_uj * long)
     alone = HostRun(latency, energy, 3.0, ThreePoint.exactly(0.0), 0.0)
     cases = (CaseTotals(0, 0, 0, 0, us, {"host": us}, 0, us) for us in latency.cases)
-    found = rows_of(alone, PlanTotals(*cases), CardWork("int8", 0, 0))
+    found = rows_of(alone, PlanTotals(*cases), CardWork({}, 0))
     for objective in ("latency", "energy", "throughput"):
         row = found[objective, "total_speedup"]
         assert (row["pessimistic"], row["likely"], row["optimistic"]) == (1, 1, 1)

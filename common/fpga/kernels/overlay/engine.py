@@ -29,6 +29,8 @@ from common.intervals import ThreePoint, combine
 from common.workload.layers import Layer
 from common.workload.tasks import Task
 
+PRECISION = "int8"  # of every overlay that has a model
+
 
 @dataclass(frozen=True, slots=True)
 class OverlayPorts:
@@ -143,6 +145,10 @@ class OverlayEngine:
         return "overlay"
 
     @property
+    def precision(self) -> str:
+        return PRECISION
+
+    @property
     def clock_mhz(self) -> float:
         """Clock of the array; its DSPs run at twice that clock."""
         return self.config.clock_mhz
@@ -194,7 +200,7 @@ class OverlayEngine:
     def estimate(self, task: Task) -> KernelEstimate | None:
         """Estimate one call on int8 operands; None where a layer has no unit or tensors do not fit the chip."""
         config = self.config
-        if task.precision != "int8" or task.on_chip_bytes > config.shape.bank_bytes or not task.layers:
+        if task.precision != PRECISION or task.on_chip_bytes > config.shape.bank_bytes or not task.layers:
             return None
         if any(unsupported(layer, config.shape) for layer in task.layers):
             return None

@@ -14,7 +14,14 @@ from common.view.plan.answer.precision_text import arithmetic_row, is_broken, is
 from common.view.text import significant
 
 if TYPE_CHECKING:
-    from common.table_rows import OffloadComparisonRow, OffloadPlanRow, OffloadVerdictRow, Tables
+    from common.table_rows import (
+        FormatPrecisionRow,
+        OffloadComparisonRow,
+        OffloadPlanRow,
+        OffloadVerdictRow,
+        PrecisionMixturesRow,
+        Tables,
+    )
 
 MOST_KERNELS = 3
 EXACT_FORMAT = "fp32"  # the number format in which a plan changes no output
@@ -85,7 +92,10 @@ def _head(pattern: str) -> str:
 def _where(compared: Sequence[OffloadComparisonRow], plan: Sequence[OffloadPlanRow]) -> str:
     """Return board and number format from the plan's own row, which exists even if nothing moves to the card."""
     row = next(iter([*compared[:1], *plan[:1]]), None)
-    return "" if row is None else f" to {board_name(row['board'])} in {row['precision']}"
+    if row is None:
+        return ""
+    wider = next((f" and {row['wider_precision']}" for row in compared[:1] if row["wider_precision"]), "")
+    return f" to {board_name(row['board'])} in {row['precision']}{wider}"
 
 
 def board_name(board: str) -> str:
@@ -102,23 +112,32 @@ def _at_most(compared: Sequence[OffloadComparisonRow]) -> str:
 
 def _accuracy(tables: Tables) -> str:
     """Return what the kernels' number format does to the outputs, or that nobody judged it, if it changes them."""
-    formats = dict.fromkeys(row["precision"] for row in tables.get("offload_plan", ()))
-    return "".join(_of_format(tables, name) for name in formats if name != EXACT_FORMAT)
-
-
-def _of_format(tables: Tables, name: str) -> str:
-    row = arithmetic_row(tables.get("format_precision", ()), name)
+    name, row = _judgement(tables)
+    if name in ("", EXACT_FORMAT):
+        return ""
     if row is None or not is_on_samples(row):
         return "; accuracy not judged: give samples"
     return f"; {survival(row)}"
 
 
+def _judgement(tables: Tables) -> tuple[str, FormatPrecisionRow | PrecisionMixturesRow | None]:
+    """Return the number format of the kernels, and how it was judged: by its mixture where some layers are wider."""
+    kernels, plan = tables.get("offload_plan", ()), next(iter(tables.get("offload_comparison", ())), None)
+    if not kernels:
+        return "", None
+    if plan is None or not plan["wider_precision"]:
+        name = kernels[0]["precision"]
+        return name, arithmetic_row(tables.get("format_precision", ()), name)
+    return plan["precision"], next(
+        (row for row in tables.get("precision_mixtures", ()) if row["is_written_model"]), None
+    )
+
+
 def _broken(tables: Tables, latency: OffloadVerdictRow, where: str) -> str:
     """Return that the format of the plan breaks the model, and which other format pays; empty where it does not."""
     rows, compared = tables.get("format_precision", ()), tables.get("offload_comparison", ())
-    formats = dict.fromkeys(row["precision"] for row in tables.get("offload_plan", ()))
-    broken = next((row for name in formats if (row := arithmetic_row(rows, name)) and is_broken(row)), None)
-    if broken is None or latency["likely"] is None:
+    _, broken = _judgement(tables)
+    if broken is None or not is_broken(broken) or latency["likely"] is None:
         return ""
     speed = f"{significant(latency['likely'], 2)}x{where} is worth nothing"
     others = {

@@ -7,13 +7,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from common.view.tables import Table, TableColumn
 from common.view.text import MISSING, percent, significant
 
 if TYPE_CHECKING:
-    from common.table_rows import FormatPrecisionRow
+    from common.table_rows import FormatPrecisionRow, PrecisionMixturesRow
+
+    JudgedRow: TypeAlias = FormatPrecisionRow | PrecisionMixturesRow
 
 RANDOM = "random"
 SURVIVES, UNDECIDED, BREAKS = "survives", "undecided", "breaks"
@@ -26,7 +28,7 @@ def _interval(value: float | None, low: float | None, high: float | None) -> str
     return f"{percent(value)} ({100 * low:.1f} to {100 * high:.1f})"
 
 
-def _ratio(row: FormatPrecisionRow) -> str:
+def _ratio(row: JudgedRow) -> str:
     ratio = row["sqnr_db"]
     if ratio is None:
         return MISSING
@@ -62,12 +64,12 @@ def arithmetic_row(rows: Sequence[FormatPrecisionRow], number_format: str) -> Fo
         for row in (main_rows(rows) if rows else ())
         if row["number_format"] == number_format and row["is_arithmetic"] and not row["format_problem"]
     ]
-    return max(ways, key=_least_noise, default=None)
+    return max(ways, key=_calibration_db, default=None)
 
 
-def _least_noise(row: FormatPrecisionRow) -> float:
-    """Return the ratio of a row; one without any, as where a format overflows, is the noisiest."""
-    ratio = row["sqnr_db"]
+def _calibration_db(row: FormatPrecisionRow) -> float:
+    """Return the ratio that chooses a scheme; one without any, as where a format overflows, is the noisiest."""
+    ratio = row["calibration_sqnr_db"]
     return -math.inf if ratio is None else ratio
 
 
@@ -76,12 +78,12 @@ def is_judged_on_samples(rows: Sequence[FormatPrecisionRow], number_format: str)
     return row is not None and is_on_samples(row)
 
 
-def is_on_samples(row: FormatPrecisionRow) -> bool:
+def is_on_samples(row: JudgedRow) -> bool:
     """Return whether samples of the user judged the row, and not random ones."""
     return row["sample_source"] != RANDOM
 
 
-def is_broken(row: FormatPrecisionRow) -> bool:
+def is_broken(row: JudgedRow) -> bool:
     return row["format_verdict"] == BREAKS
 
 
@@ -95,7 +97,7 @@ def main_rows(rows: Sequence[FormatPrecisionRow]) -> list[FormatPrecisionRow]:
     return [row for row in rows if row["output_name"] in ("", first["output_name"])]
 
 
-def survival(row: FormatPrecisionRow) -> str:
+def survival(row: JudgedRow) -> str:
     """Return what a format does to the outputs: ``outputs agree in 98.2 % of 500 samples (96.6 to 99.2)``."""
     count = row["judged_sample_count"]
     if row["sample_source"] == RANDOM:

@@ -1,4 +1,4 @@
-"""Speed against agreement: what a plan gains in each number format, and how often its outputs agree with float."""
+"""Speed against agreement: what a plan gains in each number format or mixture, and how often it agrees with float."""
 
 from __future__ import annotations
 
@@ -26,15 +26,16 @@ from common.view.style import (
 from common.view.text import percent, significant
 
 if TYPE_CHECKING:
-    from common.table_rows import FormatPrecisionRow, WhatIfPlansRow
+    from common.table_rows import FormatPrecisionRow, PrecisionMixturesRow, WhatIfPlansRow
+    from common.view.plan.answer.precision_text import JudgedRow
 
-FLOAT, SUBJECT = "fp32", "precision"
+FLOAT, SUBJECT, MIXTURE = "fp32", "precision", "mixture"
 MARK_POINTS, ROOM = 8.0, 1.15  # of the largest gain
 
 
 @dataclass(frozen=True, slots=True)
 class FormatPoint:
-    """One number format.
+    """One number format, or a mixture of two.
 
     Attributes:
         gain: end-to-end speedup of the plan in it, with the limits that hold 90 %.
@@ -55,14 +56,17 @@ class FormatPoint:
 
 
 def draw_formats(
-    plans: Sequence[WhatIfPlansRow], formats: Sequence[FormatPrecisionRow], warning: str = ""
+    plans: Sequence[WhatIfPlansRow],
+    formats: Sequence[FormatPrecisionRow],
+    mixtures: Sequence[PrecisionMixturesRow] = (),
+    warning: str = "",
 ) -> Figure | None:
-    """Draw each format that was planned and judged on samples; return None for fewer than two.
+    """Draw each format and mixture that was planned and judged on samples; return None for fewer than two.
 
     Args:
         warning: the title where the host's times decide nothing.
     """
-    points = sorted(format_points(plans, formats), key=lambda point: -point.gain[0])
+    points = sorted(format_points(plans, formats, mixtures), key=lambda point: -point.gain[0])
     if len(points) < 2:
         return None
     figure = new_figure(warning or _title(points), _subtitle(formats))
@@ -85,14 +89,25 @@ def draw_formats(
     return figure
 
 
-def format_points(plans: Sequence[WhatIfPlansRow], formats: Sequence[FormatPrecisionRow]) -> list[FormatPoint]:
-    """Return the formats that are in both tables; fp32 agrees with itself."""
+def format_points(
+    plans: Sequence[WhatIfPlansRow],
+    formats: Sequence[FormatPrecisionRow],
+    mixtures: Sequence[PrecisionMixturesRow] = (),
+) -> list[FormatPoint]:
+    """Return the formats and mixtures that were planned and judged; fp32 agrees with itself."""
     points = {}
+    by_index = {row["mixture_index"]: row for row in mixtures}
     for plan in plans:
-        name, gain = plan["precision"], plan["latency_speedup_factor"]
-        if plan["what_if_subject"] not in (PLAN, SUBJECT) or gain is None or not plan["is_judged"]:
+        name, gain, index = plan["precision"], plan["latency_speedup_factor"], plan["planned_mixture_index"]
+        if plan["what_if_subject"] not in (PLAN, SUBJECT, MIXTURE) or gain is None or not plan["is_judged"]:
             continue
-        agreement, is_below = _agreement(name, formats)
+        if index is not None:
+            name = f"mixture {plan['what_if_setting']}"
+            agreement, is_below = _agreement(by_index.get(index))
+        elif name == FLOAT:
+            agreement, is_below = (1.0, 1.0, 1.0), False
+        else:
+            agreement, is_below = _agreement(arithmetic_row(formats, name))
         if agreement is not None:
             low, high = plan["latency_speedup_p5_factor"], plan["latency_speedup_p95_factor"]
             limits = gain if low is None else low, gain if high is None else high
@@ -100,11 +115,8 @@ def format_points(plans: Sequence[WhatIfPlansRow], formats: Sequence[FormatPreci
     return [*points.values()]
 
 
-def _agreement(name: str, formats: Sequence[FormatPrecisionRow]) -> tuple[tuple[float, float, float] | None, bool]:
+def _agreement(row: JudgedRow | None) -> tuple[tuple[float, float, float] | None, bool]:
     """Return the share of samples on which a format agrees, with its limits, and whether that breaks the model."""
-    if name == FLOAT:
-        return (1.0, 1.0, 1.0), False
-    row = arithmetic_row(formats, name)
     share = row["top1_agreement_share"] if row is not None and is_on_samples(row) else None
     if row is None or share is None:
         return None, False
