@@ -184,7 +184,7 @@ CHANGED := $(foreach stamp,$(STAMPS),$(call differs,$(stamp)))
 
 # --- targets ---------------------------------------------------------------------------------------------------------
 
-.PHONY: run report design what-if load endurance record dashboard test-dashboard test test-slow test-random test-exports test-search fuzz fuzz-coverage mutants openvino npu lint docs readme bench check-loadgen check-load check-load-models check-dashboard check-alarms check-limits check-queue check-history check-comparison check-profiler check-costs check-energy check-ceilings seed003 check-fpga check-design check-peers check-rtl cosim rtl-tools lock clean distclean help changed
+.PHONY: run report design what-if load endurance record dashboard test-dashboard test test-slow test-exhaustive test-random test-exports test-search fuzz fuzz-coverage mutants openvino npu lint docs readme bench check-loadgen check-load check-load-models check-dashboard check-alarms check-limits check-queue check-history check-comparison check-profiler check-costs check-energy check-ceilings seed003 check-fpga check-design check-peers check-rtl cosim rtl-tools lock clean distclean help changed
 .PHONY: no-trace
 TARGETS := $(shell sed -n 's/^\([a-z][a-z0-9-]*\):.*[$(HASH)][$(HASH)].*/\1/p' Makefile)
 .NOTPARALLEL:  # nothing may run beside a measurement
@@ -359,15 +359,17 @@ WORKERS := --numprocesses logical --maxprocesses 8 --dist loadscope --no-loadsco
 COVERAGE :=  # flags of pytest-cov. .ci/run counts the quick tests only, since counting doubles their time
 
 # Tests start hundreds of processes. Without bytecode, each of them compiles what it imports.
-test test-slow test-random fuzz fuzz-coverage: export PYTHONDONTWRITEBYTECODE :=
-test test-slow test-random test-exports test-search test-dashboard fuzz openvino npu: export MAKE_LINE :=
+test test-slow test-exhaustive test-random fuzz fuzz-coverage: export PYTHONDONTWRITEBYTECODE :=
+test test-slow test-exhaustive test-random test-exports test-search test-dashboard fuzz openvino npu: export MAKE_LINE :=
 
 test: lint  ## set up, then lint, types and the quick tests (six minutes of processor time)
 	@$(PYTHON) -m pytest $(COVERAGE) $(WORKERS)
 
-test-slow: $(DEV_READY) $(ENDPOINT_READY)  ## run what `make test` leaves out: slow tests of rooms, then slow ones of stages and exhaustive ones (twenty minutes)
-	@$(PYTHON) -m pytest -m "slow and not exhaustive and not stage" $(WORKERS)
-	@$(PYTHON) -m pytest -m "exhaustive or (slow and stage)" $(WORKERS)
+test-slow: $(DEV_READY) $(ENDPOINT_READY)  ## run the slow tests, which `make test` leaves out (a quarter of an hour)
+	@$(PYTHON) -m pytest -m "slow and not exhaustive" $(WORKERS)
+
+test-exhaustive: $(DEV_READY)  ## repeat brute forces and campaigns on many more cases than the other tests do (an hour)
+	@$(PYTHON) -m pytest -m exhaustive $(WORKERS)
 
 test-random: $(DEV_READY)  ## run the property tests on examples that no run before has tried
 	@$(PYTHON) -m pytest -m hypothesis --hypothesis-profile random $(WORKERS)

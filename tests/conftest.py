@@ -24,9 +24,11 @@ signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 # A worker takes one module after another. The longest go first, so that none runs alone at the end.
 LONGEST = (
+    "test_nothing_leaves",
     "test_fuzz",
     "test_best_schedule",
     "test_optimum",
+    "test_08_design_space",
     "test_07_fpga_candidates",
     "test_06_plots",
     "test_coverage_levels",
