@@ -42,15 +42,13 @@ from common.cli.flags.profile_flags import import_flags, run_flags, sensor_flags
 from common.foreign_traces.programs import recognised
 from common.graphs.graph import Graph
 from common.measurements.imported_profile import MEASURING, ImportedProfile, imported_profile, recorded_session
-from common.measurements.measured_profile import MeasuredProfile, measured_profile, observed_measurement
+from common.measurements.measured_profile import MeasuredProfile, ProfileSetup, measured_profile
 from common.measurements.observer import Observer
 from common.messages.errors import PipelineError
 from common.onnx_graph.load import LoadedModel, load_model
 from common.onnx_graph.reading.naming import named_model, naming_notes
 from common.profiling.figures import run_columns
-from common.profiling.runs.loop import Budget
-from common.profiling.runs.more_sessions import SessionPlan, with_more_sessions
-from common.profiling.runs.pairs import Contender
+from common.profiling.runs.loop import Budget, SessionPlan
 from common.runtime.inputs.given import given_arrays, make_feeds
 from common.runtime.memory import require_memory
 from common.runtime.sessions.limits import limited_runs
@@ -135,16 +133,11 @@ def profile_model(stage: cli.StageRun) -> PipelineError | None:
     model, named = loaded(stage, given), named_model(given.path)
     require_memory(given.path, model.graph)
     feeds = make_feeds(model.graph, given.files, settings.seed)
-    own = Contender(given.path, feeds, options, named.content if named else None)
-    observer, bar = Observer(settings.powercap_root, settings.sensor_rate_hz), stage.progress_bar(budget.unit)
-    limits = limited_runs(settings.run_timeout)
-    with stage.writing() as transaction, transaction.scratch() as folder, limits:
-        observed = partial(observed_measurement, own, model, budget, observer, settings.idle)
-        plan = SessionPlan(own.model, own.feeds, own.settings, own.content, budget)
-        with observed(folder, bar, transaction.reserve) as measurement:
-            whole = with_more_sessions(measurement, plan, settings.sessions, stage.progress_bar)
-            transaction.release()
-            profile = measured_profile(whole, model, observer, feeds)
+    plan = SessionPlan(given.path, feeds, options, named.content if named else None)
+    observer = Observer(settings.powercap_root, settings.sensor_rate_hz)
+    setup = ProfileSetup(plan, model, budget, observer, settings.idle, settings.sessions)
+    with stage.writing() as transaction, transaction.scratch() as folder, limited_runs(settings.run_timeout):
+        profile = measured_profile(setup, folder, stage.progress_bar, transaction.reserve, transaction.release)
         stage.note(*profile.notes, *naming_notes(named))
         add_measured(transaction, profile)
     executed, failure = profile.nodes.executed, profile.measurement.failure

@@ -85,11 +85,11 @@ def phases(decoder: Decoder | None, given: cli.Settings, bound: Mapping[str, int
     """Return the work of a decoder in each phase that is asked for, and in that at which it is bound."""
     if decoder is None:
         return []
-    asked = [point_at(phase, length) for phase, lengths in given.phase for length in lengths]
-    for point in asked:
+    points = [point_at(phase, length) for phase, lengths in given.phase for length in lengths]
+    for point in points:
         require_length(decoder, point.call.total, "phase")
     at_bound = bound_point(decoder, bound)
-    return phase_rows(decoder, [*dict.fromkeys([*asked, *([at_bound] if at_bound else [])])], bound)
+    return phase_rows(decoder, [*dict.fromkeys([*points, *([at_bound] if at_bound else [])])], bound)
 
 
 def report(metrics: Sequence[OpMetricsRow], graph: Graph, counts: Sequence[NodeCount], unbound: Sequence[str]) -> str:

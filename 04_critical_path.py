@@ -47,7 +47,7 @@ from common.dag import Dag, build_dag, longest_path, schedule, to_us, what_if
 from common.messages.errors import UpstreamError
 from common.view.node_labels import labels_of
 from common.view.profile.path_text import PathTotals, path_report
-from common.view.profile.phase_text import phase_name
+from common.view.profile.phase_text import phase_heading
 
 if TYPE_CHECKING:
     from common.table_rows import CriticalPathRow, OpRooflineRow, OpScheduleRow
@@ -124,7 +124,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     with cli.stage(arguments(), argv) as stage:
         tables = stage.tables
         roofline, edges = tables.rows("op_roofline"), tables.rows("executed_edges")
-        phase = phase_name(cli.phase_of(tables))
+        heading = phase_heading(cli.phase_of(tables))
         if stage.settings.model:
             require_model(tables, stage.settings.model)
         nodes, gap_us = executed(roofline)
@@ -145,7 +145,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         unranked = [row["executed_node"] for row in nodes if row["is_correction_dominated"]]
         labels = labels_of(roofline)
         text = path_report(totals, chain, unranked, [asdict(case) for case in cases], labels)
-        stage.show(f"phase: {phase}\n{text}" if phase else text)
+        stage.show(heading + text)
     return 0
 
 

@@ -36,9 +36,7 @@ if __name__ == "__main__":
 
     startup.begin()  # first of all: the imports below take most of a second
 
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
-from dataclasses import replace
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
@@ -53,7 +51,6 @@ from common.fpga.device.board import DEFAULT_PRECISION, PLAN_PRECISIONS
 from common.fpga.hand_off.files import hand_off_files
 from common.fpga.plan_results import Results, plan_results, workload_from_rows
 from common.fpga.planning.host_basis import HostBasis, HostScale, host_basis, host_scale, read_host_scale
-from common.fpga.planning.plan_notes import without_accuracy
 from common.fpga.planning.problem_builder import LAUNCH_PER
 from common.fpga.planning.request import (
     OBJECTIVES,
@@ -63,7 +60,6 @@ from common.fpga.planning.request import (
     require_batch,
     require_kernel,
     require_speedup,
-    with_inputs_of,
 )
 from common.view.plan.answer.precision_text import is_judged_on_samples
 from common.view.plan.answer.uncertainty_text import verdict_statements
@@ -102,38 +98,6 @@ def batch(text: str) -> int:
     return require_batch(cli.positive_int(text))
 
 
-def host_work(stage: cli.StageRun, scale: HostScale | None) -> tuple[Workload, HostBasis]:
-    """Return the work that the plan divides, with the times of its host, and the source of these times."""
-    tables = stage.folder(stage.settings.host_tables)
-    work, processor = work_of_host(tables, workload_from_rows)
-    stage.enter_reads([tables])
-    basis = host_basis(processor, scale, is_other=bool(stage.settings.host_tables))
-    return (work if scale is None else scaled(work, scale.factor)), basis
-
-
-def prepare_plan(stage: cli.StageRun, settings: cli.Settings) -> Callable[[], Results]:
-    """Check the request, read the tables and return the search for a plan, which takes long."""
-    watch = cli.SearchWatch(settings, settings.time_limit)
-    request, what_if = plan_requests(settings.values, CONFIGS, watch)
-    scale = host_scale(settings.host_scale, settings.host_scale_source, has_tables=bool(settings.host_tables))
-    if settings.host_tables:
-        require_host_tables(settings.host_tables)
-    stage.end_of_checks()
-    request = replace(request, designs=given_designs(stage, request), wider=wider_layers(stage, request))
-    what_if = {text: with_inputs_of(question, request) for text, question in what_if.items()}
-    work, basis = host_work(stage, scale)
-    questions = {text: replace(question, host=basis) for text, question in what_if.items()}
-    models = load_models(CONFIGS)
-
-    def plan() -> Results:
-        with watch:
-            results = plan_results(work, replace(request, host=basis), models, questions, settings.batch)
-        stage.note(*watch.notes)
-        return results
-
-    return plan
-
-
 def given_designs(stage: cli.StageRun, request: Request) -> tuple[ArrayDesign, ...]:
     """Return the arrays that 29 found for the board; none without --designs."""
     if not stage.settings.designs:
@@ -150,9 +114,13 @@ def wider_layers(stage: cli.StageRun, request: Request) -> WiderLayers | None:
     return layers_of(written_mixture(mixtures(stage.tables), request.precision), wider) if wider else None
 
 
-def hand_off(stage: cli.StageRun, settings: cli.Settings) -> AbstractContextManager[dict[str, str]]:
-    """Return the folder that a hand-off is written into; without one, texts are written nowhere."""
-    return stage.writing_folder(settings.hand_off, "hand_off") if settings.hand_off else nullcontext({})
+def host_work(stage: cli.StageRun, scale: HostScale | None) -> tuple[Workload, HostBasis]:
+    """Return the work that the plan divides, with the times of its host, and the source of these times."""
+    tables = stage.folder(stage.settings.host_tables)
+    work, processor = work_of_host(tables, workload_from_rows)
+    stage.enter_reads([tables])
+    basis = host_basis(processor, scale, is_other=bool(stage.settings.host_tables))
+    return (work if scale is None else scaled(work, scale.factor)), basis
 
 
 def accuracy_tables(stage: cli.StageRun) -> Tables:
@@ -161,26 +129,38 @@ def accuracy_tables(stage: cli.StageRun) -> Tables:
     return stage.beside(names, "accuracy", lambda: stage.tables.tables(names)) or {}
 
 
+def hand_off_texts(stage: cli.StageRun, results: Results, accuracy: Tables) -> dict[str, str]:
+    """Return the files of a hand-off, with what is known of the gain."""
+    tables = cast("Tables", {**results.rows, **accuracy})
+    verdict = [stage.plain(line) for line in (*verdict_statements(tables), *results.notes)]
+    return hand_off_files(results.plan, Path(stage.record.model_path).name, verdict, results.streams)
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     with cli.stage(arguments(), argv) as stage:
-        path = stage.settings.fpga_config
-        settings = stage.settings.with_defaults(read_assumptions(Section.of_file(path)), path.name)
-        stage.record.settings = settings.record()
-        solve = prepare_plan(stage, settings)
+        file = stage.settings.fpga_config
+        settings = stage.take_defaults(read_assumptions(Section.of_file(file)), file.name)
+        watch = cli.SearchWatch(settings, settings.time_limit)
+        requests = plan_requests(settings.values, CONFIGS, watch)
+        scale = host_scale(settings.host_scale, settings.host_scale_source, has_tables=bool(settings.host_tables))
+        if settings.host_tables:
+            require_host_tables(settings.host_tables)
+        stage.end_of_checks()
+        requests = requests.with_designs(given_designs(stage, requests.request))
+        requests = requests.with_wider(wider_layers(stage, requests.request))
+        work, basis = host_work(stage, scale)
+        requests, models, accuracy = requests.of_host(basis), load_models(CONFIGS), accuracy_tables(stage)
+        is_judged = is_judged_on_samples(accuracy.get("format_precision", ()), settings.precision)
         # A folder that cannot be written fails before the search, not after it.
-        with stage.writing() as transaction, hand_off(stage, settings) as texts:
-            results = solve()
-            judged = accuracy_tables(stage)
-            is_judged = is_judged_on_samples(judged.get("format_precision", ()), settings.precision)
-            notes = without_accuracy(results.notes) if is_judged else results.notes
+        with stage.writing() as transaction, stage.writing_folder(settings.hand_off, "hand_off") as texts:
+            with watch:
+                results = plan_results(work, requests, models, settings.batch, is_accuracy_judged=is_judged)
             if settings.hand_off:
-                said = map(stage.plain, [*verdict_statements(cast("Tables", {**results.rows, **judged})), *notes])
-                model = Path(stage.record.model_path).name
-                texts.update(hand_off_files(results.plan, model, [*said], results.streams))
-            stage.note(*notes)
+                texts.update(hand_off_texts(stage, results, accuracy))
+            stage.note(*watch.notes, *results.notes)
             written = {name: transaction.add_rows_by_name(name, rows) for name, rows in results.rows.items()}
         tables = {name: records(frame) for name, frame in written.items()}
-        stage.show(offload_report(cast("Tables", {**tables, **judged}), stage.plain))
+        stage.show(offload_report(cast("Tables", {**tables, **accuracy}), stage.plain))
     return 0
 
 

@@ -41,6 +41,7 @@ from typing import Any
 
 from common import cli
 from common.artifacts.stages import STAGES
+from common.cli.plan_stage import source_graph
 from common.design_space.accelerator.hardware import Hardware
 from common.design_space.accelerator.hardware_files import load_hardware
 from common.design_space.accelerator.single_buffer import has_single_buffer
@@ -50,7 +51,6 @@ from common.design_space.results import comparison
 from common.design_space.results.cache import ResultCache, default_folder
 from common.design_space.search.engines.registry import ENGINES, chosen_searches
 from common.design_space.search.settings import ACCOUNTINGS, EXACT, HONEST, Search
-from common.graphs.source_graph import from_rows
 from common.view.design.text_tables import design_report
 from common.workers import CLUSTERS, Workers
 
@@ -97,11 +97,11 @@ def searched(
     settings, tables = stage.settings, stage.tables
     workers = Workers(settings.jobs, settings.cluster or "", settings.cluster_address)
     cache = ResultCache(settings.cache) if settings.cache_mb else None
-    metrics, edges = tables.rows("op_metrics"), tables.rows("op_edges")
+    metrics, graph = source_graph(tables)
     bar = stage.progress_bar("designs")
     run = partial(results_of, cache=cache, workers=workers, observer=watch, progress=bar)
     with tables.content(), watch:
-        results = evaluate(variants, metrics, from_rows(metrics, edges), searches, run)
+        results = evaluate(variants, metrics, graph, searches, run)
     if cache:
         cache.trim(settings.cache_mb * MEGABYTE)
         stage.note(*([f"nothing is kept in {cache.folder}: {cache.problem}"] if cache.problem else []))

@@ -32,7 +32,6 @@ if __name__ == "__main__":
 
     startup.begin()  # first of all: the imports below take most of a second
 
-import shlex
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -43,8 +42,9 @@ from common.artifacts.folder import absence_notes
 from common.artifacts.stages import STAGES, WRITER
 from common.bottlenecks.judge import bottleneck_rows
 from common.bottlenecks.rules import read_rules
+from common.cli.texts.commands import mend_command
 from common.files.configuration import Section
-from common.mending.registry import MENDS
+from common.mending.findings import rules_to_try
 from common.messages.errors import PipelineError
 from common.messages.host_doubts import recorded_doubts
 from common.onnx_graph.reading.naming import traced_bodies
@@ -57,7 +57,7 @@ from common.timeline.viewer_files import load_file, node_files, plan_file, run_f
 from common.view.node_labels import labels_of
 from common.view.plan.answer.cases import said_of
 from common.view.plan.answer.headline import headline
-from common.view.profile.phase_text import phase_name
+from common.view.profile.phase_text import phase_heading
 from common.view.trace.bottleneck_tables import bottleneck_report
 from common.view.trace.timeline_text import timeline_report
 
@@ -113,24 +113,16 @@ def source_outline(stage: cli.StageRun, tables: Tables) -> Outline | None:
         return None
     record = stage.tables.provenance("op_metrics")
     try:
-        graph = outline(cli.model_path(str(record.settings.get("model", {}).get("value"))))
+        return outline(cli.model_path(str(record.given("model"))), record.model_id)
     except PipelineError as error:
         stage.note(f"no annotated graph: {error}")
         return None
-    if graph.model_id == record.model_id:
-        return graph
-    stage.note("no annotated graph: the model has changed since <op_metrics> read it")
-    return None
 
 
-def way_to_try(stage: cli.StageRun, found: Sequence[BottlenecksRow]) -> str:
-    """Return the command that mends the first finding that has a mend, and measures what that gains; often nothing."""
-    rule = next((row["finding"] for row in found if row["finding"] in MENDS), None)
-    model = stage.tables.provenance("latency_summary").settings.get("model", {}).get("value")
-    if rule is None or model is None:
-        return ""
-    command = shlex.join([WRITER["mend_trials"], "--model", str(model), "--rule", rule])
-    return f"\n\nTo mend and measure a finding:\n    python {command}"
+def trial_command(stage: cli.StageRun, found: Sequence[BottlenecksRow]) -> str:
+    """Return the command that mends the first finding that has a mend; nothing where none has, or without a model."""
+    rules, model = rules_to_try(found, ()), stage.tables.provenance("latency_summary").given("model")
+    return mend_command(str(model), rules[0]) if rules and model is not None else ""
 
 
 def report_runs(stage: cli.StageRun) -> None:
@@ -152,13 +144,12 @@ def report_runs(stage: cli.StageRun) -> None:
         transaction.add_rows("bottlenecks", bottlenecks)
         transaction.add_or_remove(files, *FOR_VIEWERS)
         transaction.mark_incomplete(load_lacks, "trace")  # nothing else is made from the load test
-    text = timeline_report(shown_rows(made), {**counts_of(made), **(load.counts if load else {})}, files)
-    phase = phase_name(cli.phase_of(stage.tables))
     notes = stage.tables.provenance("latency_summary").notes
     doubts = recorded_doubts(summary, tables.get("op_roofline", ()), tables["op_latency"], notes)
-    found = bottleneck_report(bottlenecks, summary["p50_us"], labels, doubts)
-    of_phase = f"phase: {phase}\n" if phase else ""
-    stage.show(f"{of_phase}{text}\n\n{found}{way_to_try(stage, bottlenecks)}")
+    trial = trial_command(stage, bottlenecks)
+    found = bottleneck_report(bottlenecks, summary["p50_us"], labels, doubts, trial=trial)
+    text = timeline_report(shown_rows(made), {**counts_of(made), **(load.counts if load else {})}, files)
+    stage.show(f"{phase_heading(cli.phase_of(stage.tables))}{text}\n\n{found}")
 
 
 def report_load(stage: cli.StageRun) -> None:

@@ -132,13 +132,13 @@ def main(argv: Sequence[str] | None = None) -> int:
             values = with_best(values, best, stage.tables.rows("load_search"))
         settings = LoadSettings.of(values)
         path = cli.model_path(given.model)
-        asked = settings.on(path, cli.configured_bindings(given.config, path))
-        require_searched_model(stage, asked.model.bound.model_id)
-        stage.set_model(asked.model.bound.model_id, path.name, asked.model.bound.dimensions)
+        model_load = settings.on(path, cli.configured_bindings(given.config, path))
+        require_searched_model(stage, model_load.model.bound.model_id)
+        stage.set_model(model_load.model.bound.model_id, path.name, model_load.model.bound.dimensions)
         with stage.writing() as transaction, limited_runs(given.run_timeout):
             token_file = given.post_token or given.out / TOKEN_FILE
             with telemetry_to(given.post, token_file, path.name, stage.note) as listener:
-                harness = asked.harness(listener)
+                harness = model_load.harness(listener)
                 tables = load(stage, transaction, harness)
             if best:
                 stage.note(*contradictions(best, tables.summary))

@@ -37,14 +37,13 @@ from typing import Any
 
 from common import cli
 from common.files.configuration import Section
-from common.messages.errors import PipelineError
 from common.metrics.ingest import TOKEN_FILE
-from common.monitor.continuous import ContinuousRuns, LiveModel
+from common.monitor.continuous import ContinuousRuns, LiveModel, derived_live
 from common.monitor.figures.alarms import AlarmWatch, read_alarms
-from common.monitor.figures.derived import Conditions, derived_figures
+from common.monitor.figures.derived import Conditions
 from common.monitor.figures.feed import WINDOW_S
 from common.monitor.figures.sensed import Sensed
-from common.monitor.history import Figures, History
+from common.monitor.history import History
 from common.monitor.monitor import LiveSource, Monitor
 from common.monitor.server.doors import Doors, Room, free_descriptors
 from common.monitor.server.guard import Guard, read_token
@@ -109,13 +108,6 @@ def live_model(stage: cli.StageRun, live: ContinuousRuns) -> LiveModel:
     return loaded(given.path, sizes, given.files, stage.settings.values, live, stage.note)
 
 
-def make_folder(path: Path) -> None:
-    try:
-        path.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise PipelineError(path, f"cannot be made ({error.strerror})", "give another <out>") from error
-
-
 def serve_live(stage: cli.StageRun, store: Store, token: str, watch: AlarmWatch, known: Conditions) -> History:
     """Serve until Ctrl-C; return what was recorded."""
     # Neither sensors nor the runtime are needed for a check of the command line.
@@ -134,12 +126,7 @@ def serve_live(stage: cli.StageRun, store: Store, token: str, watch: AlarmWatch,
     on_ready = (lambda: None) if settings.attach else runs.begin
     limits = limited_runs(settings.run_timeout)
     with limits, runs, sampled_power(sensed := Sensed(), settings.avg_power_w, WINDOW_S) as power_w:
-
-        def derived(runs_per_s: float) -> Figures:
-            model, power = runs.model, power_w()
-            work = replace(known, flop_count=model.flop_count, byte_count=model.byte_count) if model else known
-            return derived_figures(runs_per_s, power, work)
-
+        derived = derived_live(runs, known, power_w)
         with Monitor(source, history, watch, sensed.figures, derived, slow) as monitor:
             how: dict[str, Any] = {"is_attached": settings.attach, "certificate": tls, "on_ready": on_ready}
             asyncio.run(serve(bound, monitor, hub, store, guard, doors, **how))
@@ -157,7 +144,6 @@ def main(argv: Sequence[str] | None = None) -> int:
             cli.model_path(settings.model)
         watch, known = AlarmWatch(read_alarms(settings.alarms)), conditions(stage)
         stage.end_of_checks()
-        make_folder(settings.out)
         token = read_token(settings.out / TOKEN_FILE)
         with contextlib.closing(Store(settings.out / HISTORY)) as store:
             history = serve_live(stage, store, token, watch, known)

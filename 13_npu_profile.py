@@ -35,7 +35,6 @@ if __name__ == "__main__":
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from functools import partial
 from pathlib import Path
 from typing import cast
 
@@ -44,6 +43,7 @@ from common.artifacts.columns import COLUMNS
 from common.artifacts.transaction import Transaction
 from common.bottlenecks.judge import bottleneck_rows
 from common.bottlenecks.rules import read_rules
+from common.cli.flags.profile_flags import qnn_file_flags
 from common.files.configuration import Section
 from common.messages.errors import CommandLineError
 from common.npu.earlier_summary import read_baseline
@@ -65,7 +65,6 @@ OF_SOME_SESSIONS = ("npu_trace", "npu_operators", "npu_chips", "npu_chip_nodes",
 
 def arguments() -> cli.Parser:
     parser = cli.Parser(SCRIPT, __doc__ or "")
-    file = partial(parser.setting, type=cli.path, metavar="FILE")
     parser.shared(*cli.MODEL)
     parser.setting("--runs", type=cli.positive_int, default=3, metavar="N", help="inferences on the NPU")
     parser.shared("--rules")
@@ -75,14 +74,7 @@ def arguments() -> cli.Parser:
     parser.setting("--performance", choices=PERFORMANCE_MODES, default="default", help="clocks of a device")
     parser.shared("--run-timeout", help="end a compilation or a run that takes longer, with an error")
     parser.shared("--seed")
-    file("--qnn-csv", help="profile that QNN wrote as CSV, instead of a model")
-    file("--schematic", help="the compiler's schematic of the same session (*_schematic.bin)")
-    file("--qhas", help="QNN HTP analysis summary of qnn-profile-viewer, as JSON")
-    file("--op-trace", help="qnn_op_trace.json of the same session: which nodes QNN fused")
-    text = "number of the graph, if a profile holds several"
-    parser.setting("--graph", type=cli.non_negative_int, metavar="N", help=text)
-    text = "use a QHAS even if few of its nodes are in the profile"
-    parser.setting("--accept-partial", action="store_true", help=text)
+    qnn_file_flags(parser)
     text = "folder of an earlier npu_summary.json: print what changed"
     parser.setting("--baseline", type=cli.path, metavar="DIR", help=text)
     return parser
@@ -124,19 +116,12 @@ def given_session(stage: cli.StageRun) -> tuple[list[Session], dict[str, object]
 
 
 def add_report(transaction: Transaction, report: NpuReport, document: dict[str, object], model: object) -> None:
-    """Stage the summary and the tables, for a device also a trace, for several chips their tables."""
-    tables = report.tables
+    """Stage the summary and the tables, for a device also a trace."""
     transaction.add_text("npu_summary", json.dumps(document, indent=2, ensure_ascii=False) + "\n")
-    transaction.add_page("npu_page", npu_page(document, tables))
-    if process := npu_process(tables):
+    transaction.add_page("npu_page", npu_page(document, report.tables))
+    if process := npu_process(report.tables):
         transaction.add_text("npu_trace", trace_json(ChromeTrace([process]), {"model": model}))
-    transaction.add_rows("npu_nodes", tables["npu_nodes"])
-    transaction.add_rows("npu_runs", tables["npu_runs"])
-    if "npu_operators" in tables:
-        transaction.add_rows("npu_operators", tables["npu_operators"])
-    if "npu_chips" in tables:
-        transaction.add_rows("npu_chips", tables["npu_chips"])
-        transaction.add_rows("npu_chip_nodes", tables["npu_chip_nodes"])
+    transaction.add_tables(report.tables)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

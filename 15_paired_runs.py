@@ -50,8 +50,7 @@ from common.measurements.paired_measurement import measured_pair
 from common.messages.errors import CommandLineError
 from common.onnx_graph.load import load_model
 from common.onnx_graph.reading.naming import named_model, naming_notes
-from common.profiling.runs.loop import Budget
-from common.profiling.runs.pairs import Contender
+from common.profiling.runs.loop import Budget, SessionPlan
 from common.runtime.inputs.given import given_arrays, make_feeds
 from common.runtime.sessions.limits import limited_runs
 from common.runtime.sessions.session import given_settings
@@ -83,14 +82,14 @@ def measured_sides(stage: cli.StageRun, folder: Path) -> tuple[MeasuredSide, Mea
     models = [load_model(side.path, side.sizes, side.configured, values=given_arrays(side.files)) for side in given]
     named, paths = [named_model(side.path) for side in given], [side.path for side in given]
     stage.set_model(models[1].model_id, paths[1].name, models[1].dimensions)
-    contenders = [
-        Contender(
+    plans = [
+        SessionPlan(
             side.path, make_feeds(model.graph, side.files, settings.seed), chosen, renamed.content if renamed else None
         )
         for side, model, chosen, renamed in zip(given, models, options, named, strict=True)
     ]
     budget = Budget(settings.warmup, settings.runs)
-    sides = measured_pair(contenders, models, budget, folder, partial(stage.progress_bar, "pairs"), stage.note)
+    sides = measured_pair(plans, models, budget, folder, partial(stage.progress_bar, "pairs"), stage.note)
     stage.note(*sides[0].doubts, *(note for renamed in named for note in naming_notes(renamed)))
     return sides
 

@@ -90,12 +90,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         settings = LoadSettings.of(checked(given.values, given.given))
         require_loadgen()  # before the sessions are created
         path = cli.model_path(given.model)
-        asked = settings.on(path, cli.configured_bindings(given.config, path))
-        stage.set_model(asked.model.bound.model_id, path.name, asked.model.bound.dimensions)
+        model_load = settings.on(path, cli.configured_bindings(given.config, path))
+        stage.set_model(model_load.model.bound.model_id, path.name, model_load.model.bound.dimensions)
         with stage.writing() as transaction, limited_runs(given.run_timeout):
             token_file = given.post_token or given.out / TOKEN_FILE
             with telemetry_to(given.post, token_file, path.name, stage.note) as listener:
-                harness = asked.harness(listener)
+                harness = model_load.harness(listener)
                 summary = load(stage, transaction, harness)
                 code = load_stage.exit_code(stage, settings.thresholds.broken(summary))
     return code

@@ -24,17 +24,16 @@ if __name__ == "__main__":
 from collections.abc import Sequence
 
 from common import cli
+from common.cli.plan_stage import CONFIGS, source_graph
 from common.fpga.device.board_files import load_board
 from common.fpga.kernels.overlay.engine import OverlayEngine
 from common.fpga.kernels.overlay.engine_files import load_engine
 from common.fpga.planning.whole_model import layer_rows, summary_of, whole_model
-from common.graphs.source_graph import from_rows
 from common.messages.errors import CommandLineError
 from common.view.plan.overlay_text import overlay_report
 from common.workload.layer_rows import layers_by_node
 
 SCRIPT = "23_overlay_estimate.py"
-CONFIGS = cli.ROOT / "configs"
 
 
 def arguments() -> cli.Parser:
@@ -58,10 +57,9 @@ def chosen_engine(settings: cli.Settings) -> OverlayEngine:
 def main(argv: Sequence[str] | None = None) -> int:
     with cli.stage(arguments(), argv) as stage:
         engine = chosen_engine(stage.settings)
-        metrics, edges = stage.tables.rows("op_metrics"), stage.tables.rows("op_edges")
+        metrics, graph = source_graph(stage.tables)
         with stage.writing() as transaction:
             with stage.tables.content():
-                graph = from_rows(metrics, edges)
                 estimate = whole_model(graph, layers_by_node(metrics, graph), engine)
             stage.note(*estimate.notes)
             layers, summary = layer_rows(estimate), summary_of(estimate, engine)

@@ -73,17 +73,16 @@ def main(argv: Sequence[str] | None = None) -> int:
     with cli.stage(arguments(), argv) as stage:
         path = stage.settings.fpga_config
         defaults = read_assumptions(Section.of_file(path))
-        settings = stage.settings.with_defaults({name: defaults[name] for name in DEFAULTED}, path.name)
-        stage.record.settings = settings.record()
+        settings = stage.take_defaults({name: defaults[name] for name in DEFAULTED}, path.name)
         watch, absent = cli.SearchWatch(settings, settings.time_limit), list[str]()
-        request, _ = plan_requests({**defaults, **settings.values}, CONFIGS, watch)
+        request = plan_requests({**defaults, **settings.values}, CONFIGS, watch).request
         stage.end_of_checks()
         work, request = of_host(stage, request)
-        mixed = mixtures_of(stage, request)
-        asked, models = questions(request, boards_in(CONFIGS / "boards"), absent, mixed), load_models(CONFIGS)
+        mixed, boards = mixtures_of(stage, request), boards_in(CONFIGS / "boards")
+        variants, models = questions(request, boards, absent, mixed), load_models(CONFIGS)
         with stage.writing() as transaction:
             with watch:
-                rows = list(what_if_rows(work, asked, models))
+                rows = list(what_if_rows(work, variants, models))
             stage.note(*obstacles(work, request), *watch.notes, *absent)
             transaction.add_rows("what_if_plans", rows)
         stage.show(what_if_report(rows))

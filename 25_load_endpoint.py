@@ -69,7 +69,7 @@ def arguments() -> cli.Parser:
     return parser
 
 
-def load(stage: cli.StageRun, transaction: Transaction, asked: EndpointLoad, harness: Harness) -> int:
+def load(stage: cli.StageRun, transaction: Transaction, endpoint_load: EndpointLoad, harness: Harness) -> int:
     """Load the endpoint, write the tables, and return the exit code."""
     transaction.reserve(load_stage.ROWS_RESERVED * harness.expected_count)
     with observer.link_meter(harness.device) as link:
@@ -77,22 +77,22 @@ def load(stage: cli.StageRun, transaction: Transaction, asked: EndpointLoad, har
         setup = {**harness.figures, **link()}
     transaction.release()  # the disk may have filled meanwhile
     tables = load_tables(test, setup, {**observer.process_figures(), "peak_resident_bytes": peak_resident_bytes()})
-    transaction.add_document("load_endpoint", cast("LoadEndpointDocument", asked.document))
+    transaction.add_document("load_endpoint", cast("LoadEndpointDocument", endpoint_load.document))
     load_stage.add_load(transaction, tables)
     stage.note(*tables.lacks)
     stage.show("\n".join(filter(None, (load_report(tables.summary), steps_report(tables.steps)))))
-    return load_stage.exit_code(stage, asked.settings.thresholds.broken(tables.summary))
+    return load_stage.exit_code(stage, endpoint_load.settings.thresholds.broken(tables.summary))
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     with cli.stage(arguments(), argv) as stage:
         given = stage.settings
-        asked = EndpointSettings.of(checked(given.values, given.given)).asked()
-        stage.set_model(asked.model.model_id, asked.model.metadata.name, asked.model.dimensions)
+        endpoint_load = EndpointSettings.of(checked(given.values, given.given)).on_endpoint()
+        stage.set_model(endpoint_load.model.model_id, endpoint_load.model.metadata.name, endpoint_load.model.dimensions)
         with stage.writing() as transaction:
             token_file = given.post_token or given.out / TOKEN_FILE
-            with telemetry_to(given.post, token_file, asked.model.metadata.name, stage.note) as listener:
-                code = load(stage, transaction, asked, asked.harness(listener))
+            with telemetry_to(given.post, token_file, endpoint_load.model.metadata.name, stage.note) as listener:
+                code = load(stage, transaction, endpoint_load, endpoint_load.harness(listener))
     return code
 
 

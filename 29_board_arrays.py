@@ -35,15 +35,14 @@ from common.board_designs.board_search import front_of
 from common.board_designs.model import BoardModel, read_budget
 from common.board_designs.rows import engine_rows
 from common.board_designs.simulation import require_simulator, simulated_rows
+from common.cli.plan_stage import CONFIGS, source_graph
 from common.fpga.coefficients import load_models
 from common.fpga.device.board import DEFAULT_PRECISION, PLAN_PRECISIONS, Board
 from common.fpga.device.board_files import load_board
 from common.fpga.device.resources import Resources
-from common.graphs.source_graph import from_rows
 from common.view.design.board_text import board_report
 
 SCRIPT = "29_board_arrays.py"
-CONFIGS = cli.ROOT / "configs"
 
 
 def arguments() -> cli.Parser:
@@ -59,10 +58,10 @@ def arguments() -> cli.Parser:
 
 def board_model(stage: cli.StageRun, board: Board, limits: Resources) -> BoardModel:
     """Return the model of the tables on a board, of which an array may take so much."""
-    metrics, edges = stage.tables.rows("op_metrics"), stage.tables.rows("op_edges")
+    metrics, graph = source_graph(stage.tables)
     models = load_models(CONFIGS)
     with stage.tables.content():
-        return BoardModel.of(metrics, from_rows(metrics, edges), board, stage.settings.precision, models, limits)
+        return BoardModel.of(metrics, graph, board, stage.settings.precision, models, limits)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

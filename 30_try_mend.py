@@ -41,8 +41,7 @@ from common.mending.rewrite import Case, Model
 from common.mending.trial_rows import MeasuredGain, measured_gain, trial_row
 from common.messages.errors import UpstreamError
 from common.onnx_graph.load import load_model
-from common.profiling.runs.loop import Budget
-from common.profiling.runs.pairs import Contender
+from common.profiling.runs.loop import Budget, SessionPlan
 from common.runtime.inputs.given import given_arrays, make_feeds
 from common.runtime.sessions.limits import limited_runs
 from common.runtime.sessions.session import given_settings
@@ -93,9 +92,9 @@ def measure(stage: cli.StageRun, about: MendSubject, mended: Model, folder: Path
     models = [load_model(file, {}, about.loaded.dimensions, values=about.feeds[0]) for file in files]
     taken = [{one.name for one in proto.graph.input} for proto in (about.proto, mended)]
     feeds = [{name: array for name, array in about.feeds[0].items() if name in names} for names in taken]
-    contenders = [Contender(file, feed, about.options) for file, feed in zip(files, feeds, strict=True)]
+    plans = [SessionPlan(file, feed, about.options) for file, feed in zip(files, feeds, strict=True)]
     budget = Budget(stage.settings.warmup, stage.settings.runs)
-    first, second = measured_pair(contenders, models, budget, folder, partial(stage.progress_bar, "pairs"), stage.note)
+    first, second = measured_pair(plans, models, budget, folder, partial(stage.progress_bar, "pairs"), stage.note)
     stage.note(*first.doubts)
     question = Question(DEFAULT_MARGIN_SHARE, is_paired=True, is_across_models=True)
     return measured_gain(comparison_rows([first], second, question))

@@ -270,20 +270,20 @@ CODE_23 := common/__init__.py common/artifacts/catalogue.py common/artifacts/che
     common/artifacts/lineage.py common/artifacts/provenance.py common/artifacts/stages.py \
     common/artifacts/transaction.py common/artifacts/whole_folder.py common/cli/__init__.py \
     common/cli/flags/flag_types.py common/cli/flags/settings.py common/cli/flags/settings_file.py \
-    common/cli/flags/shared_flags.py common/cli/models.py common/cli/phases.py common/cli/search.py \
-    common/cli/stage.py common/cli/streams.py common/cli/texts/help_text.py common/cli/texts/output.py \
-    common/cli/texts/wording.py common/files/configuration.py common/files/small_file.py common/files/yaml_file.py \
-    common/fpga/device/board.py common/fpga/device/board_files.py common/fpga/device/resources.py \
-    common/fpga/kernels/estimate.py common/fpga/kernels/overlay/cycles.py common/fpga/kernels/overlay/engine.py \
-    common/fpga/kernels/overlay/engine_files.py common/fpga/planning/whole_model.py common/fusion/border.py \
-    common/fusion/chains.py common/fusion/groups.py common/fusion/patterns.py common/graphs/cache_names.py \
-    common/graphs/expressions.py common/graphs/graph.py common/graphs/number_formats.py common/graphs/operators.py \
-    common/graphs/source_graph.py common/graphs/sums.py common/intervals.py common/messages/errors.py \
-    common/messages/host_doubts.py common/messages/names.py common/messages/note_kinds.py \
-    common/process/free_memory.py common/process/host_identity.py common/process/interrupts.py \
-    common/process/startup.py common/view/__init__.py common/view/html.css common/view/html.py \
-    common/view/plan/overlay_text.py common/view/tables.py common/view/text.py common/workload/flows.py \
-    common/workload/host_cost.py common/workload/layer_rows.py common/workload/layers.py \
+    common/cli/flags/shared_flags.py common/cli/models.py common/cli/phases.py common/cli/plan_stage.py \
+    common/cli/search.py common/cli/stage.py common/cli/streams.py common/cli/texts/help_text.py \
+    common/cli/texts/output.py common/cli/texts/wording.py common/files/configuration.py common/files/small_file.py \
+    common/files/yaml_file.py common/fpga/device/board.py common/fpga/device/board_files.py \
+    common/fpga/device/resources.py common/fpga/kernels/estimate.py common/fpga/kernels/overlay/cycles.py \
+    common/fpga/kernels/overlay/engine.py common/fpga/kernels/overlay/engine_files.py \
+    common/fpga/planning/whole_model.py common/fusion/border.py common/fusion/chains.py common/fusion/groups.py \
+    common/fusion/patterns.py common/graphs/cache_names.py common/graphs/expressions.py common/graphs/graph.py \
+    common/graphs/number_formats.py common/graphs/operators.py common/graphs/source_graph.py common/graphs/sums.py \
+    common/intervals.py common/messages/errors.py common/messages/host_doubts.py common/messages/names.py \
+    common/messages/note_kinds.py common/process/free_memory.py common/process/host_identity.py \
+    common/process/interrupts.py common/process/startup.py common/view/__init__.py common/view/html.css \
+    common/view/html.py common/view/plan/overlay_text.py common/view/tables.py common/view/text.py \
+    common/workload/flows.py common/workload/host_cost.py common/workload/layer_rows.py common/workload/layers.py \
     common/workload/task_candidates.py common/workload/tasks.py
 
 SCRIPT_08 := 08_design_space.py
@@ -298,9 +298,9 @@ CODE_08 := common/__init__.py common/artifacts/catalogue.py common/artifacts/che
     common/artifacts/lineage.py common/artifacts/provenance.py common/artifacts/stages.py \
     common/artifacts/transaction.py common/artifacts/whole_folder.py common/cli/__init__.py \
     common/cli/flags/flag_types.py common/cli/flags/settings.py common/cli/flags/settings_file.py \
-    common/cli/flags/shared_flags.py common/cli/models.py common/cli/phases.py common/cli/search.py \
-    common/cli/stage.py common/cli/streams.py common/cli/texts/help_text.py common/cli/texts/output.py \
-    common/cli/texts/wording.py common/design_space/accelerator/hardware.py \
+    common/cli/flags/shared_flags.py common/cli/models.py common/cli/phases.py common/cli/plan_stage.py \
+    common/cli/search.py common/cli/stage.py common/cli/streams.py common/cli/texts/help_text.py \
+    common/cli/texts/output.py common/cli/texts/wording.py common/design_space/accelerator/hardware.py \
     common/design_space/accelerator/hardware_files.py common/design_space/accelerator/single_buffer.py \
     common/design_space/accelerator/sweep.py common/design_space/evaluation.py common/design_space/fa_dosa/__init__.py \
     common/design_space/fa_dosa/algorithm.py common/design_space/fa_dosa/graph.py \
@@ -370,8 +370,8 @@ CODE_29 := common/__init__.py common/artifacts/catalogue.py common/artifacts/che
     common/board_designs/board_search.py common/board_designs/model.py common/board_designs/rows.py \
     common/board_designs/simulation.py common/cli/__init__.py common/cli/flags/flag_types.py \
     common/cli/flags/settings.py common/cli/flags/settings_file.py common/cli/flags/shared_flags.py \
-    common/cli/models.py common/cli/phases.py common/cli/search.py common/cli/stage.py common/cli/streams.py \
-    common/cli/texts/help_text.py common/cli/texts/output.py common/cli/texts/wording.py \
+    common/cli/models.py common/cli/phases.py common/cli/plan_stage.py common/cli/search.py common/cli/stage.py \
+    common/cli/streams.py common/cli/texts/help_text.py common/cli/texts/output.py common/cli/texts/wording.py \
     common/design_space/accelerator/hardware.py common/design_space/mapping/arrays.py \
     common/design_space/mapping/cost.py common/design_space/mapping/mappings.py \
     common/design_space/mapping/placement.py common/design_space/mapping/traffic.py \
@@ -510,21 +510,21 @@ CODE_09 := common/__init__.py common/artifacts/catalogue.py common/artifacts/che
     common/bottlenecks/run_facts.py common/bottlenecks/subjects.py common/cli/__init__.py \
     common/cli/flags/flag_types.py common/cli/flags/settings.py common/cli/flags/settings_file.py \
     common/cli/flags/shared_flags.py common/cli/models.py common/cli/phases.py common/cli/search.py \
-    common/cli/stage.py common/cli/streams.py common/cli/texts/help_text.py common/cli/texts/output.py \
-    common/cli/texts/wording.py common/dag.py common/files/configuration.py common/files/json_stream.py \
-    common/files/small_file.py common/files/yaml_file.py common/graphs/expressions.py common/graphs/graph.py \
-    common/graphs/number_formats.py common/graphs/operators.py common/graphs/sums.py common/intervals.py \
-    common/latency/dependence.py common/latency/run.py common/mending/mends/bind_dimensions.py \
-    common/mending/mends/cancel_transposes.py common/mending/mends/drop_cast_pairs.py \
-    common/mending/mends/fold_batch_normalization.py common/mending/mends/freeze_weights.py \
-    common/mending/mends/fuse_gelu.py common/mending/mends/fuse_layer_normalization.py \
-    common/mending/mends/merge_constants.py common/mending/mends/move_resize.py common/mending/mends/pad_channels.py \
-    common/mending/mends/replace_cumsum.py common/mending/mends/widen_halves.py common/mending/registry.py \
-    common/mending/rewrite.py common/mending/view.py common/messages/errors.py common/messages/host_doubts.py \
-    common/messages/names.py common/messages/note_kinds.py common/onnx_graph/by_operator.py \
-    common/onnx_graph/malformed.py common/onnx_graph/reading/naming.py common/onnx_graph/reading/outline.py \
-    common/onnx_graph/reading/scan.py common/onnx_graph/reading/side_files.py common/onnx_graph/reading/stripping.py \
-    common/onnx_graph/reading/validity.py common/onnx_graph/shapes/budget.py \
+    common/cli/stage.py common/cli/streams.py common/cli/texts/commands.py common/cli/texts/help_text.py \
+    common/cli/texts/output.py common/cli/texts/wording.py common/dag.py common/files/configuration.py \
+    common/files/json_stream.py common/files/small_file.py common/files/yaml_file.py common/graphs/expressions.py \
+    common/graphs/graph.py common/graphs/number_formats.py common/graphs/operators.py common/graphs/sums.py \
+    common/intervals.py common/latency/dependence.py common/latency/run.py common/mending/findings.py \
+    common/mending/mends/bind_dimensions.py common/mending/mends/cancel_transposes.py \
+    common/mending/mends/drop_cast_pairs.py common/mending/mends/fold_batch_normalization.py \
+    common/mending/mends/freeze_weights.py common/mending/mends/fuse_gelu.py \
+    common/mending/mends/fuse_layer_normalization.py common/mending/mends/merge_constants.py \
+    common/mending/mends/move_resize.py common/mending/mends/pad_channels.py common/mending/mends/replace_cumsum.py \
+    common/mending/mends/widen_halves.py common/mending/registry.py common/mending/rewrite.py common/mending/view.py \
+    common/messages/errors.py common/messages/host_doubts.py common/messages/names.py common/messages/note_kinds.py \
+    common/onnx_graph/by_operator.py common/onnx_graph/malformed.py common/onnx_graph/reading/naming.py \
+    common/onnx_graph/reading/outline.py common/onnx_graph/reading/scan.py common/onnx_graph/reading/side_files.py \
+    common/onnx_graph/reading/stripping.py common/onnx_graph/reading/validity.py common/onnx_graph/shapes/budget.py \
     common/onnx_graph/shapes/contrib/__init__.py common/onnx_graph/shapes/contrib/as_onnx.py \
     common/onnx_graph/shapes/contrib/attention.py common/onnx_graph/shapes/contrib/layouts.py \
     common/onnx_graph/shapes/contrib/machine_learning.py common/onnx_graph/shapes/contrib/matrix.py \
@@ -557,22 +557,22 @@ CODE_11 := common/__init__.py common/artifacts/catalogue.py common/artifacts/che
     common/artifacts/transaction.py common/artifacts/whole_folder.py common/cli/__init__.py \
     common/cli/flags/comparison_flags.py common/cli/flags/flag_types.py common/cli/flags/settings.py \
     common/cli/flags/settings_file.py common/cli/flags/shared_flags.py common/cli/models.py common/cli/phases.py \
-    common/cli/search.py common/cli/stage.py common/cli/streams.py common/cli/texts/help_text.py \
-    common/cli/texts/output.py common/cli/texts/wording.py common/comparison/alignment.py \
-    common/comparison/difference_rows.py common/comparison/judgement.py common/comparison/latency_family.py \
-    common/comparison/measured.py common/comparison/recorded.py common/comparison/series.py \
-    common/comparison/stated_figures.py common/files/json_stream.py common/files/small_file.py \
-    common/graphs/expressions.py common/graphs/graph.py common/graphs/number_formats.py common/graphs/operators.py \
-    common/latency/dependence.py common/latency/run.py common/latency/sessions.py common/latency/statistics.py \
-    common/messages/errors.py common/messages/host_doubts.py common/messages/names.py common/messages/note_kinds.py \
-    common/onnx_graph/reading/naming.py common/onnx_graph/reading/scan.py common/onnx_graph/reading/side_files.py \
-    common/process/free_memory.py common/process/host_identity.py common/process/interrupts.py \
-    common/process/startup.py common/profiling/trace/events.py common/profiling/trace/nesting.py \
-    common/profiling/trace/node_runs.py common/profiling/trace/reader.py common/profiling/trace/shapes.py \
-    common/profiling/trace/soundness.py common/profiling/trace/timeline.py common/profiling/trace/usage.py \
-    common/timeline/annotations.py common/timeline/chrome_trace.py common/timeline/flamegraph.py \
-    common/view/__init__.py common/view/comparison/comparison_tables.py common/view/html.css common/view/html.py \
-    common/view/node_labels.py common/view/tables.py common/view/text.py
+    common/cli/search.py common/cli/stage.py common/cli/streams.py common/cli/texts/commands.py \
+    common/cli/texts/help_text.py common/cli/texts/output.py common/cli/texts/wording.py \
+    common/comparison/alignment.py common/comparison/difference_rows.py common/comparison/judgement.py \
+    common/comparison/latency_family.py common/comparison/measured.py common/comparison/recorded.py \
+    common/comparison/series.py common/comparison/stated_figures.py common/files/json_stream.py \
+    common/files/small_file.py common/graphs/expressions.py common/graphs/graph.py common/graphs/number_formats.py \
+    common/graphs/operators.py common/latency/dependence.py common/latency/run.py common/latency/sessions.py \
+    common/latency/statistics.py common/messages/errors.py common/messages/host_doubts.py common/messages/names.py \
+    common/messages/note_kinds.py common/onnx_graph/reading/naming.py common/onnx_graph/reading/scan.py \
+    common/onnx_graph/reading/side_files.py common/process/free_memory.py common/process/host_identity.py \
+    common/process/interrupts.py common/process/startup.py common/profiling/trace/events.py \
+    common/profiling/trace/nesting.py common/profiling/trace/node_runs.py common/profiling/trace/reader.py \
+    common/profiling/trace/shapes.py common/profiling/trace/soundness.py common/profiling/trace/timeline.py \
+    common/profiling/trace/usage.py common/timeline/annotations.py common/timeline/chrome_trace.py \
+    common/timeline/flamegraph.py common/view/__init__.py common/view/comparison/comparison_tables.py \
+    common/view/html.css common/view/html.py common/view/node_labels.py common/view/tables.py common/view/text.py
 
 SCRIPT_15 := 15_paired_runs.py
 TABLE_15 := paired_comparison.csv

@@ -33,7 +33,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from common.profiling.correction import NodeLatency, correct
 from common.profiling.overhead import lap_us
-from common.profiling.runs.loop import Budget, prepare, take_turns
+from common.profiling.runs.loop import Budget, SessionPlan, prepare, take_turns
 from common.profiling.runs.measurement import conclude
 from common.runtime.sessions.session import SessionSettings, create_session
 from common.runtime.sessions.threads import available_threads
@@ -190,7 +190,7 @@ def figures(branches: Sequence[tuple[Operator, int]], settings: SessionSettings,
         folder = Path(name)
         model = folder / "model.onnx"
         model.write_bytes(content)
-        sessions = prepare(model, feeds, settings, folder)
+        sessions = prepare(SessionPlan(model, feeds, settings), folder)
         measured = conclude(sessions, take_turns([sessions], Budget(WARMUP, runs), lambda done, total: None)[0])
         executed = onnx.load(folder / "executed.onnx", load_external_data=False).graph.node
         counts = {node.name: sum(map(bool, node.input)) for node in executed}

@@ -54,6 +54,10 @@ class Provenance:
     sha256: str = ""
     format_version: int = FORMAT_VERSION
 
+    def given(self, setting: str) -> Any:
+        """Return the value that a setting had; None where the sidecar does not know it."""
+        return self.settings.get(setting, {}).get("value")
+
     def to_json(self) -> str:
         """Return the sidecar's text, with keys in a fixed order; bytes of a path that are no text are escaped."""
         text = json.dumps(asdict(self), indent=2, ensure_ascii=False) + "\n"

@@ -10,7 +10,7 @@ import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any, cast
 
 from common.artifacts import journal, provenance
 from common.artifacts.catalogue import ARTIFACTS
@@ -25,7 +25,7 @@ from common.process import interrupts
 if TYPE_CHECKING:  # see the folder
     import pandas as pd
 
-    from common.table_rows import TypedWriter
+    from common.table_rows import Tables, TypedWriter
 else:
     TypedWriter = object
 
@@ -144,6 +144,11 @@ class Transaction(TypedWriter):
         from common.artifacts.frames import frame_of
 
         return self.add_table(name, frame_of(rows, [column.name for column in ARTIFACTS[name].columns]))
+
+    def add_tables(self, tables: Tables) -> None:
+        """Check several tables that are given as rows, and stage them."""
+        for name, rows in tables.items():
+            self.add_rows_by_name(name, cast("Iterable[Mapping[str, Any]]", rows))
 
     def add_text(self, name: str, text: str) -> None:
         self._write(self._staged_as(name), text)

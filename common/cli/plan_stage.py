@@ -1,4 +1,4 @@
-"""The common part of the scripts that plan: the tables of the host that a plan is for, and the arrays of a board."""
+"""The common part of the scripts that plan: the graph, the tables of the host that a plan is for, a board's arrays."""
 
 from __future__ import annotations
 
@@ -9,16 +9,24 @@ from typing import TYPE_CHECKING, TypeVar
 from common.artifacts.catalogue import ARTIFACTS
 from common.artifacts.folder import Folder, is_there
 from common.cli.flags.settings import ROOT
+from common.graphs.source_graph import SourceGraph, from_rows
 from common.messages.errors import CommandLineError
 from common.messages.names import shown
 
 if TYPE_CHECKING:
-    from common.table_rows import DesignEnginesRow, Documents, PrecisionMixturesRow, Tables
+    from common.table_rows import DesignEnginesRow, Documents, OpMetricsRow, PrecisionMixturesRow, Tables
 
 CONFIGS = ROOT / "configs"
 TABLES = ("op_metrics", "op_edges", "node_map", "op_latency", "ops_profile", "op_schedule")
 DOCUMENTS = ("latency_summary", "energy_summary")
 Work = TypeVar("Work")
+
+
+def source_graph(folder: Folder) -> tuple[list[OpMetricsRow], SourceGraph]:
+    """Return the counted nodes of the model, and their graph."""
+    metrics, edges = folder.rows("op_metrics"), folder.rows("op_edges")
+    with folder.content():
+        return metrics, from_rows(metrics, edges)
 
 
 def require_host_tables(folder: Path) -> None:

@@ -46,6 +46,12 @@ class StageRun:
         """Replace the quantities and tables that a room names in angle brackets by flags and scripts."""
         return wording.plain(text, self._flags)
 
+    def take_defaults(self, defaults: Mapping[str, Any], origin: str) -> Settings:
+        """Fill in settings without a value from a file called ``origin``, in the sidecars as well."""
+        self.settings = self.settings.with_defaults(defaults, origin)
+        self.record.settings = self.settings.record()
+        return self.settings
+
     def set_model(self, model_id: str, model_path: str, dimensions: Mapping[str, int]) -> None:
         """Enter the model and its bound dimensions into the sidecars."""
         self.record.model_id, self.record.model_path = model_id, model_path
@@ -115,8 +121,11 @@ class StageRun:
             self._written += lines
 
     @contextlib.contextmanager
-    def writing_folder(self, folder: Path, quantity: str) -> Iterator[dict[str, str]]:
-        """Write a folder that the user named; see :func:`common.artifacts.whole_folder.whole_folder`."""
+    def writing_folder(self, folder: Path | None, quantity: str) -> Iterator[dict[str, str]]:
+        """Write a folder if the user names one; see :func:`common.artifacts.whole_folder.whole_folder`."""
+        if folder is None:
+            yield {}
+            return
         with whole_folder(folder, quantity) as texts:
             yield texts
         self._folders.append(f"wrote {folder} ({len(texts)} files)")

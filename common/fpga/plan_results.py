@@ -14,7 +14,7 @@ from common.fpga.planning.plan import Plan, make_plan, plan_speedup, relaunched
 from common.fpga.planning.plan_notes import plan_notes
 from common.fpga.planning.plan_rows import candidate_rows, kernel_rows, resource_rows
 from common.fpga.planning.problem_builder import LAUNCH_PER
-from common.fpga.planning.request import Request
+from common.fpga.planning.request import Requests
 from common.fpga.replicas.rows import tables as replica_tables
 from common.fpga.replicas.search import Found, streams_of
 from common.fpga.speedup.odds import Odds
@@ -108,23 +108,27 @@ def _executed(
 
 def plan_results(
     workload: Workload,
-    request: Request,
+    requests: Requests,
     models: Models,
-    what_if: Mapping[str, Request],
     most_batch: int = 1,
+    *,
+    is_accuracy_judged: bool = False,
 ) -> Results:
     """Return the tables of the plan, with its baselines, the what-if plans by question, and the front.
+
+    ``is_accuracy_judged``: whether samples of the user judged the number format.
 
     Raises:
         UnusableValueError: a kernel that a speedup is given for is not in the plan.
     """
+    request = requests.request
     plan = make_plan(workload, request, models)
     speedup, odds = plan_speedup(plan, models.energy), plan_odds(plan, models.energy)
     rows = [alternative("plan", plan, speedup, odds), *baselines(plan)]
     rows += _with_other_arrays(plan, models)
     otherwise = _launched_otherwise(plan, models)
-    rows += [otherwise] if otherwise is not None and otherwise["alternative"] not in what_if else []
-    for text, changed in what_if.items():
+    rows += [otherwise] if otherwise is not None and otherwise["alternative"] not in requests.what_if else []
+    for text, changed in requests.what_if.items():
         other = make_plan(workload, changed, models)
         rows.append(alternative(text, other, plan_speedup(other, models.energy), plan_odds(other, models.energy)))
     tables: dict[str, Sequence[Mapping[str, object]]] = {
@@ -140,7 +144,8 @@ def plan_results(
     }
     found = streams_of(plan, models) if request.objective == "throughput" else None
     tables |= replica_tables(found, request.launch_per, is_judged=plan.is_judged)
-    return Results(tables, (*_design_notes(rows), *plan_notes(plan, speedup)), plan, found)
+    notes = plan_notes(plan, speedup, is_accuracy_judged=is_accuracy_judged)
+    return Results(tables, (*_design_notes(rows), *notes), plan, found)
 
 
 def verdict_rows(plan: Plan, speedup: Sequence[SpeedupRow], odds: Mapping[str, Odds]) -> list[OffloadVerdictRow]:

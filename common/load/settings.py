@@ -261,7 +261,7 @@ class EndpointSettings:
         files = {name: Path(file) for name, file in values["input"]}
         return cls(address, *named, files, _demand(values), _policy(values), thresholds(values), _precision(values))
 
-    def asked(self) -> EndpointLoad:
+    def on_endpoint(self) -> EndpointLoad:
         """Ask the endpoint for its model; no request of the load is sent yet.
 
         Raises:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,11 +14,9 @@ from common.onnx_graph.reading.side_files import require_unchanged
 from common.profiling.figures import latency_figures
 from common.profiling.latency_notes import latency_notes
 from common.profiling.provider_layers import ProviderLayers, provider_layers
-from common.profiling.runs.loop import Budget, Progress, prepare, take_turns
+from common.profiling.runs.loop import Budget, Progress, SessionPlan, prepare, take_turns
 from common.profiling.runs.measurement import Measurement, conclude, observed_runs
-from common.profiling.runs.more_sessions import session_rows
-from common.profiling.runs.pairs import Contender
-from common.runtime.inputs.values import Feeds
+from common.profiling.runs.more_sessions import session_rows, with_more_sessions
 
 if TYPE_CHECKING:
     from common.table_rows import HardwareCountersDocument, LatencySummaryDocument, RunDisturbancesRow
@@ -77,47 +74,58 @@ class MeasuredProfile:
         yield "run_disturbances", self.disturbed, ()
 
 
-@contextlib.contextmanager
-def observed_measurement(
-    contender: Contender,
-    model: LoadedModel,
-    budget: Budget,
-    observer: Observer,
-    idle_s: float,
-    folder: Path,
-    progress: Progress,
-    reserve: Callable[[float], None],
-) -> Iterator[Measurement]:
-    """Measure a model while sensors, counters and the system's events are recorded.
+@dataclass(frozen=True, slots=True)
+class ProfileSetup:
+    """How a model is measured.
 
-    The file of the executed graph exists while the block runs.
-
-    Args:
-        contender: the model and its settings.
+    Attributes:
+        plan: what each session runs.
         model: the graph that was read from the same files.
         idle_s: how long the idle host is sampled before the runs.
+    """
+
+    plan: SessionPlan
+    model: LoadedModel
+    budget: Budget
+    observer: Observer
+    idle_s: float
+    session_count: int
+
+
+def measured_profile(
+    setup: ProfileSetup,
+    folder: Path,
+    new_bar: Callable[[str], Progress],
+    reserve: Callable[[float], None],
+    release: Callable[[], None],
+) -> MeasuredProfile:
+    """Measure a model while sensors, counters and the system's events are recorded.
+
+    An error about its nodes becomes the failure of the measurement.
+
+    Args:
         folder: where the sessions leave their traces.
         reserve: reserves space for a number of rows, which is known after the first run.
+        release: gives the space back.
 
     Raises:
         PipelineError: the runtime refuses or fails, or a file of the model has changed since it was read.
     """
-    with observer.recording(idle_s):
-        sessions = prepare(contender.model, contender.feeds, contender.settings, folder, contender.content)
+    plan, model, budget, observer = setup.plan, setup.model, setup.budget, setup.observer
+    bar = new_bar(budget.unit)
+    with observer.recording(setup.idle_s):
+        sessions = prepare(plan, folder)  # the file of the executed graph exists as long as they do
         require_unchanged(model.files)
         reserve(2 * budget.expected_runs(sessions.cold.first_run_us))
         with observer:
-            (runs,) = take_turns([sessions], budget, progress, observer.drain_events)
-    yield conclude(sessions, runs)
-
-
-def measured_profile(measurement: Measurement, model: LoadedModel, observer: Observer, feeds: Feeds) -> MeasuredProfile:
-    """Return the profile of a measured model; an error about its nodes becomes the failure of the measurement."""
+            (runs,) = take_turns([sessions], budget, bar, observer.drain_events)
+    measurement = with_more_sessions(conclude(sessions, runs), plan, budget, setup.session_count, new_bar)
+    release()
     nodes = profiled_nodes(measurement, model.dimensions)
     disturbed, worst = observer.disturbances(observed_runs(nodes.measurement))
     return MeasuredProfile(
         nodes,
-        provider_layers(measurement.trace_file.parent, feeds, measurement.settings, model.graph),
+        provider_layers(measurement.trace_file.parent, plan.feeds, measurement.settings, model.graph),
         observer,
         latency_figures(nodes.measurement, nodes.latencies),
         observer.counters(measurement.run_count),

@@ -12,10 +12,9 @@ from common.comparison.alignment import Executed
 from common.comparison.measured import MeasuredSide
 from common.measurements.profiled_nodes import executed_by
 from common.onnx_graph.load import LoadedModel
-from common.profiling.runs.loop import Budget, Progress
+from common.profiling.runs.loop import Budget, Progress, SessionPlan
 from common.profiling.runs.measurement import Measurement
 from common.profiling.runs.pairs import (
-    Contender,
     PairedTimes,
     joined_pairs,
     measured_in_turn,
@@ -38,7 +37,7 @@ class ExecutedModel:
 
 
 def measured_pair(
-    contenders: Sequence[Contender],
+    sides: Sequence[SessionPlan],
     models: Sequence[LoadedModel],
     budget: Budget,
     folder: Path,
@@ -48,7 +47,6 @@ def measured_pair(
     """Measure two models, or two settings of one, part by part in new sessions.
 
     Args:
-        contenders: both sides.
         budget: of all parts together; each part has a warm-up besides.
         folder: where the sessions leave their traces.
         new_bar: returns a function that shows the progress of one part.
@@ -57,26 +55,26 @@ def measured_pair(
     Raises:
         PipelineError: the runtime refuses or fails.
     """
-    (latencies, nodes), executed, busy = _runs_in_turn(contenders, models, budget, folder, new_bar, note)
+    (latencies, nodes), executed, busy = _runs_in_turn(sides, models, budget, folder, new_bar, note)
     first, second = (
         MeasuredSide(
-            f"{'AB'[side]} ({contender.model.name})",
+            f"{'AB'[side]} ({plan.model.name})",
             models[side].model_id,
             models[side].dimensions,
             latencies[side],
             nodes[side],
             executed[side].nodes,
             executed[side].op_types,
-            conditions={name: getattr(contender.settings, name) for name in GIVEN},
+            conditions={name: getattr(plan.settings, name) for name in GIVEN},
             doubts=busy,
         )
-        for side, contender in enumerate(contenders)
+        for side, plan in enumerate(sides)
     )
     return first, second
 
 
 def _runs_in_turn(
-    contenders: Sequence[Contender],
+    sides: Sequence[SessionPlan],
     models: Sequence[LoadedModel],
     budget: Budget,
     folder: Path,
@@ -90,10 +88,10 @@ def _runs_in_turn(
         order = 1 - 2 * (number % 2)  # which session is created first moves its memory
         with contextlib.ExitStack() as stack:
             with other_work:
-                turns = measured_in_turn(contenders[::order], part_folder, Budget(budget.warmup, runs), new_bar())
+                turns = measured_in_turn(sides[::order], part_folder, Budget(budget.warmup, runs), new_bar())
                 measured = stack.enter_context(turns)[::order]
             executed = [_executed_in(side, model) for side, model in zip(measured, models, strict=True)]
-        busy += other_work.notes(max(contender.settings.threads for contender in contenders))
+        busy += other_work.notes(max(plan.settings.threads for plan in sides))
         for failure in (side.failure for side in measured if side.failure):
             note(failure)
         first, second = (side.renamed(own.bodies) for side, own in zip(measured, executed, strict=True))

@@ -5,9 +5,10 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from common.messages.errors import PipelineError
+from common.monitor.figures.derived import Conditions, derived_figures
 from common.monitor.monitor import LiveSource, NodeShare
 from common.monitor.slow_runs import SlowRuns
 from common.process import interrupts
@@ -108,3 +109,16 @@ class ContinuousRuns:
                 feed.record(ended_ns, ended_ns - began_ns)
                 in_a_row = 0
                 self._slow.between()
+
+
+def derived_live(
+    runs: ContinuousRuns, known: Conditions, power_w: Callable[[], float | None]
+) -> Callable[[float], dict[str, float | None]]:
+    """Return what derives figures from the runs per s: with the work of the model, once it is loaded."""
+
+    def derived(runs_per_s: float) -> dict[str, float | None]:
+        model = runs.model
+        work = replace(known, flop_count=model.flop_count, byte_count=model.byte_count) if model else known
+        return derived_figures(runs_per_s, power_w(), work)
+
+    return derived

@@ -325,7 +325,7 @@ def test_another_model_is_not_annotated(tables):
     source["settings"]["model"]["value"] = str(other)
     (tables / "op_metrics.meta.json").write_text(json.dumps(source))
     done, _ = report(tables)
-    assert "no annotated graph: the model has changed since 02_shapes_flops_bytes.py read it" in done.stderr
+    assert f"no annotated graph: {other}: has changed since 02_shapes_flops_bytes.py read it" in done.stderr
     assert not (tables / "annotated.onnx").exists()
     assert (tables / "flamegraph.folded").exists()
     other.unlink()

@@ -2,15 +2,9 @@
 
 from __future__ import annotations
 
-import shlex
-from collections.abc import Mapping
-from typing import Any
-
-from common.artifacts.stages import WRITER
 from common.cli.flags import flag_types
 from common.cli.flags.settings import Parser
 from common.cli.flags.shared_flags import REPEATED
-from common.cli.texts import wording
 
 
 def fail_flag(parser: Parser) -> None:
@@ -48,31 +42,6 @@ def record_flags(parser: Parser) -> None:
 
 def _across_models_flag(parser: Parser, text: str) -> None:
     parser.setting("--across-models", action="store_true", default=False, help=text)
-
-
-def paired_command(baseline: Mapping[str, Any], candidate: Mapping[str, Any]) -> str:
-    """Return the command that measures in turn what two measurements measured one after the other.
-
-    Args:
-        baseline: settings of the measurement of the baseline, by name; without a model there is no more than a script.
-        candidate: those of what is compared.
-    """
-    script, models = WRITER["paired_comparison"], [side.get("model") for side in (baseline, candidate)]
-    if not all(models):
-        return script
-    words = [script, wording.flag("ab"), *map(str, models)]
-    words += [word for name, size in baseline.get("dim") or () for word in (wording.flag("dim"), f"{name}={size}")]
-    words += [word for given in baseline.get("input") or () for word in (wording.flag("input"), _assigned(given))]
-    for name in ("threads", "provider", "optimization"):
-        before, after = baseline.get(name), candidate.get(name)
-        words += [wording.flag(name), str(before)] if before is not None else []
-        words += [wording.flag("b_with"), f"{name}={after}"] if after not in (None, before) else []
-    return shlex.join(words)
-
-
-def _assigned(given: Any) -> str:
-    """Spell the value of an input as it was given: a file, or a name with one."""
-    return given if isinstance(given, str) else "=".join(map(str, given))
 
 
 def pair_flags(parser: Parser) -> None:

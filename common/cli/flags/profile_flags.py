@@ -41,3 +41,16 @@ def import_flags(parser: Parser) -> None:
     parser.setting("--executed-graph", help="graph that the recorded session saved", **FILE)
     text = "import a profile even if little of it matches the model"
     parser.setting("--accept-partial", action="store_true", help=text)
+
+
+def qnn_file_flags(parser: Parser) -> None:
+    """Add the files that QNN wrote about a profile of an NPU."""
+    parser.setting("--qnn-csv", help="profile that QNN wrote as CSV, instead of a model", **FILE)
+    text = "the compiler's schematic of the same session (*_schematic.bin)"
+    parser.setting("--schematic", help=text, **FILE)
+    parser.setting("--qhas", help="QNN HTP analysis summary of qnn-profile-viewer, as JSON", **FILE)
+    parser.setting("--op-trace", help="qnn_op_trace.json of the same session: which nodes QNN fused", **FILE)
+    text = "number of the graph, if a profile holds several"
+    parser.setting("--graph", type=flag_types.non_negative_int, metavar="N", help=text)
+    text = "use a QHAS even if few of its nodes are in the profile"
+    parser.setting("--accept-partial", action="store_true", help=text)

@@ -18,16 +18,10 @@ from common.workload.workload import Workload
 
 NOTICED_EXCESS = 0.001
 NOTICED_SHARE = 0.01
-NOT_EVALUATED = ": the model's accuracy in this number format is not evaluated"
 NOTICED_BYTES = 10**6  # a tenth of a millisecond over PCIe
 
 
-def without_accuracy(notes: Sequence[str]) -> list[str]:
-    """Return notes on a plan without the one on accuracy, for a format that was judged on samples."""
-    return [note for note in notes if NOT_EVALUATED not in note]
-
-
-def plan_notes(plan: Plan, rows: Sequence[SpeedupRow]) -> list[str]:
+def plan_notes(plan: Plan, rows: Sequence[SpeedupRow], *, is_accuracy_judged: bool = False) -> list[str]:
     """Return the notes on a plan and its speedup; the first says why the host's times decide nothing, if so."""
     notes = [
         *obstacles(plan.workload, plan.request),
@@ -35,8 +29,11 @@ def plan_notes(plan: Plan, rows: Sequence[SpeedupRow]) -> list[str]:
         "assumptions together, that of most gain all favourable ones",
         *plan.request.board.notes,
     ]
-    if plan.request.precision != "fp32":
-        notes.append(f"{plan.request.precision}{NOT_EVALUATED}; check it before building anything")
+    if plan.request.precision != "fp32" and not is_accuracy_judged:
+        notes.append(
+            f"{plan.request.precision}: the model's accuracy in this number format is not evaluated; check it before "
+            "building anything"
+        )
     if (wider := plan.request.wider) is not None and wider.precision != "fp32":
         notes.append(f"the mixture was judged with its other layers in float; {wider.precision} rounds them, too")
     notes += [*_clock_notes(plan), *_search_notes(plan), *_power_notes(plan), *_host_notes(plan)]

@@ -91,6 +91,33 @@ class Request:
             raise UnusableValueError("engine", problem, "give <precision> int8 with it")
 
 
+@dataclass(frozen=True, slots=True)
+class Requests:
+    """The request of a plan, and those of its what-if questions by their text."""
+
+    request: Request
+    what_if: Mapping[str, Request] = field(default_factory=dict)
+
+    def with_designs(self, designs: tuple[ArrayDesign, ...]) -> Requests:
+        """Add arrays for the board and the number format of the request; a question about another has none."""
+
+        def is_same(question: Request) -> bool:
+            return (question.board, question.precision) == (self.request.board, self.request.precision)
+
+        return self._each(lambda question: replace(question, designs=designs if is_same(question) else ()))
+
+    def with_wider(self, wider: WiderLayers | None) -> Requests:
+        """Add layers in a wider format; a question about another number format has none."""
+        precision = self.request.precision
+        return self._each(lambda question: replace(question, wider=wider if question.precision == precision else None))
+
+    def of_host(self, host: HostBasis) -> Requests:
+        return self._each(lambda question: replace(question, host=host))
+
+    def _each(self, change: Callable[[Request], Request]) -> Requests:
+        return Requests(change(self.request), {text: change(question) for text, question in self.what_if.items()})
+
+
 def require_kernel(name: str) -> str:
     if not KERNEL_NAME.fullmatch(name):
         raise UnusableValueError("kernel_speedup", f"{quoted(name)} is no kernel", "known: K1, K2 and so on")
@@ -127,8 +154,8 @@ def read_assumptions(file: Section) -> dict[str, Any]:
     return defaults
 
 
-def plan_requests(values: Mapping[str, Any], configs: Path, watch: Watch) -> tuple[Request, dict[str, Request]]:
-    """Return the request of a plan, and those of its what-if questions by their text.
+def plan_requests(values: Mapping[str, Any], configs: Path, watch: Watch) -> Requests:
+    """Return the request of a plan, and those of its what-if questions.
 
     Args:
         values: by quantity, with the defaults of :func:`read_assumptions`; without kernel speedups, a batch, an
@@ -163,7 +190,8 @@ def plan_requests(values: Mapping[str, Any], configs: Path, watch: Watch) -> tup
         watch,
         objective=next(name for name in OBJECTIVES if name == values.get("objective", "latency")),
     )
-    return request, {text: what_if_request(request, text, board_of, overlay_of) for text in values.get("what_if") or []}
+    questions = values.get("what_if") or []
+    return Requests(request, {text: what_if_request(request, text, board_of, overlay_of) for text in questions})
 
 
 def what_if_request(
@@ -198,13 +226,6 @@ def what_if_request(
         given_speedups={**(request.given_speedups if is_same else {}), **given},
         overlay=overlay if precision == "int8" else None,
     )
-
-
-def with_inputs_of(question: Request, request: Request) -> Request:
-    """Return a what-if question with what a request was given: designs for its board, layers for its number format."""
-    is_format = question.precision == request.precision
-    designs = request.designs if is_format and question.board == request.board else ()
-    return replace(question, designs=designs, wider=request.wider if is_format else None)
 
 
 def _values(text: str) -> dict[str, str]:

@@ -82,9 +82,6 @@ class Replica:
         ]
         return reduce(Resources.least, rooms, rooms[0] if rooms else self.room) + self.fabric.times(-1)
 
-    def engine_of(self, task: Task) -> Engine | None:
-        return next((engine for engine in self.engines if engine.estimate(task) is not None), None)
-
     def counts(self, board: Board) -> dict[str, int]:
         """Return how many replicas each region of the board holds, by its name."""
         return {

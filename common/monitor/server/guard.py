@@ -41,12 +41,16 @@ HEADERS = {
 
 
 def read_token(path: Path) -> str:
-    """Return the token in a file; a missing file is made, readable by its owner alone.
+    """Return the token in a file; a missing file is made, readable by its owner alone, with its folder.
 
     Raises:
         PipelineError: it cannot be read or made, others may read it, or it is too short.
     """
-    token = secrets.token_urlsafe(TOKEN_BYTES)
+    token, folder = secrets.token_urlsafe(TOKEN_BYTES), path.parent
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise PipelineError(folder, f"cannot be made ({error.strerror})", "give another <out>") from error
     try:
         _write_token(path, token)
     except FileExistsError:

@@ -40,13 +40,15 @@ class Outline:
     scopes: Mapping[str, tuple[str, ...]]
 
 
-def outline(path: Path) -> Outline:
-    """Return the graph of the model at ``path``.
+def outline(path: Path, model_id: str = "") -> Outline:
+    """Return the graph of the model at ``path``, which has the given identity if there is one.
 
     Raises:
-        PipelineError: the file cannot be used as an ONNX model, or its graph is not valid.
+        PipelineError: the file is another model than that, cannot be used as one, or its graph is not valid.
     """
     scanned = scan(path)
+    if model_id and scanned.model_id != model_id:
+        raise PipelineError(path, "has changed since <op_metrics> read it")
     try:
         model, _ = expand(scanned.model)
     except INVALID as error:

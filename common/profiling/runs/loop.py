@@ -64,6 +64,16 @@ class Budget:
         return min((elapsed_s if self.duration_s else runs) / self.total, 1.0)
 
 
+@dataclass(frozen=True, slots=True)
+class SessionPlan:
+    """What a session runs: a model's file, an array per input, settings, and content to run instead of the file's."""
+
+    model: Path
+    feeds: Feeds
+    settings: SessionSettings
+    content: bytes | None = None
+
+
 class ColdStart(NamedTuple):
     """Cold start: creating the unprofiled session, and its first run."""
 
@@ -101,23 +111,20 @@ class Runs:
     failure: str = ""
 
 
-def prepare(
-    model: Path, feeds: Feeds, settings: SessionSettings, folder: Path, content: bytes | None = None
-) -> Sessions:
+def prepare(plan: SessionPlan, folder: Path) -> Sessions:
     """Create both sessions, and run the model for the first time.
 
     Args:
-        feeds: an array per graph input.
         folder: where the trace and the executed graph (``executed.onnx``) are left.
-        content: what to run instead of the file's own content.
 
     Raises:
         PipelineError: the runtime refuses or fails.
     """
+    model, settings, content = plan.model, plan.settings, plan.content
     start = time.perf_counter()
     plain = create_session(model, settings, content=content)
     session_creation_us = 1e6 * (time.perf_counter() - start)
-    fed = operands(plain, feeds)
+    fed = operands(plain, plan.feeds)
     first = Recorder(1)
     _lap(plain, fed, first, model)
     counted = create_session(model, settings, content=content, trace_prefix=folder / "count")
@@ -143,7 +150,7 @@ def _events_per_run(session: Session, feeds: Operands, model: Path) -> int:
 
 
 def take_turns(
-    contenders: Sequence[Sessions],
+    models: Sequence[Sessions],
     budget: Budget,
     progress: Progress,
     between_runs: Callable[[], None] = lambda: None,
@@ -153,7 +160,7 @@ def take_turns(
     The order of several models is turned round after each turn, so that drift meets all alike.
 
     Args:
-        contenders: new sessions of each model.
+        models: new sessions of each model.
         budget: length of the measurement; it counts unprofiled runs.
         progress: called between runs with the amount done and the total, in runs or in seconds; the amount is 0 during
             the warm-up.
@@ -162,9 +169,9 @@ def take_turns(
     Raises:
         PipelineError: a run failed before one of each session was counted.
     """
-    warmup_due, due = _profiled_runs(contenders, budget)
+    warmup_due, due = _profiled_runs(models, budget)
     stored = CAPACITY if budget.duration_s else min(budget.warmup + budget.runs, CAPACITY)
-    turns = [(sessions, Recorder(stored), Recorder(warmup_due + due)) for sessions in contenders]
+    turns = [(sessions, Recorder(stored), Recorder(warmup_due + due)) for sessions in models]
     failure = ""
     try:
         for step in range(1, budget.warmup + 1):
@@ -188,9 +195,9 @@ def take_turns(
     return [Runs(plain, profiled, budget.warmup, failure) for _, plain, profiled in turns]
 
 
-def _profiled_runs(contenders: Sequence[Sessions], budget: Budget) -> tuple[int, int]:
+def _profiled_runs(models: Sequence[Sessions], budget: Budget) -> tuple[int, int]:
     """Return how many runs are profiled during the warm-up and after it: as many as a trace of each model can hold."""
-    events = max(sessions.events_per_run for sessions in contenders)
+    events = max(sessions.events_per_run for sessions in models)
     affordable = max(2 if 2 * events < RUNTIME_EVENT_LIMIT else 1, TRACE_EVENT_LIMIT // events)
     warmup_due = min(budget.warmup, affordable // 2)
     due = affordable - warmup_due

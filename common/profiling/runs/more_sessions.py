@@ -17,7 +17,7 @@ import sys
 import tempfile
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -29,11 +29,9 @@ from common.latency.steady_state import steady_state
 from common.messages.errors import PipelineError
 from common.process import interrupts
 from common.process.free_memory import bounded_memory
-from common.profiling.runs.loop import Budget, Progress, Runs, prepare, take_turns
+from common.profiling.runs.loop import Budget, Progress, Runs, SessionPlan, prepare, take_turns
 from common.profiling.runs.measurement import Measurement, SessionRuns
-from common.runtime.inputs.values import Feeds
 from common.runtime.sessions.limits import limited_runs, time_limit_s
-from common.runtime.sessions.session import SessionSettings
 
 if TYPE_CHECKING:
     from common.table_rows import SessionLatencyRow
@@ -41,19 +39,8 @@ if TYPE_CHECKING:
 GONE = (EOFError, OSError)  # a pipe whose other end is closed
 
 
-@dataclass(frozen=True, slots=True)
-class SessionPlan:
-    """What every session of a measurement runs: the arguments of :func:`prepare`, and how long it runs."""
-
-    model: Path
-    feeds: Feeds
-    settings: SessionSettings
-    content: bytes | None
-    budget: Budget
-
-
 def with_more_sessions(
-    measurement: Measurement, plan: SessionPlan, count: int, new_bar: Callable[[str], Progress]
+    measurement: Measurement, plan: SessionPlan, budget: Budget, count: int, new_bar: Callable[[str], Progress]
 ) -> Measurement:
     """Measure further sessions, one after the other, until a measurement has ``count`` of them.
 
@@ -66,7 +53,7 @@ def with_more_sessions(
     while len(measurement.more) + 1 < count and not measurement.failure:
         progress(len(measurement.more) + 1, count)
         try:
-            runs = _in_a_new_process(plan)
+            runs = _in_a_new_process(plan, budget)
             measurement = replace(measurement, more=(*measurement.more, runs), failure=runs.failure)
         except PipelineError as error:
             measurement = measurement.failed(error)
@@ -91,7 +78,7 @@ def session_rows(measurement: Measurement) -> list[SessionLatencyRow]:
     return cast("list[SessionLatencyRow]", rows)
 
 
-def _in_a_new_process(plan: SessionPlan) -> SessionRuns:
+def _in_a_new_process(plan: SessionPlan, budget: Budget) -> SessionRuns:
     """Return the runs of a session of another process.
 
     Raises:
@@ -108,7 +95,7 @@ def _in_a_new_process(plan: SessionPlan) -> SessionRuns:
     )
     there.close()
     try:
-        here.send((plan, time_limit_s()))
+        here.send((plan, budget, time_limit_s()))
         answer: SessionRuns | PipelineError = here.recv()
     except GONE:
         problem = f"ended by itself (status {process.wait()}), perhaps because memory ran out"
@@ -124,10 +111,10 @@ def _in_a_new_process(plan: SessionPlan) -> SessionRuns:
 # --- in the other process -------------------------------------------------------------------------------------------
 
 
-def _measured(plan: SessionPlan) -> SessionRuns:
+def _measured(plan: SessionPlan, budget: Budget) -> SessionRuns:
     with tempfile.TemporaryDirectory() as folder:
-        sessions = prepare(plan.model, plan.feeds, plan.settings, Path(folder), plan.content)
-        (runs,) = take_turns([sessions], plan.budget, lambda *_: None)
+        sessions = prepare(plan, Path(folder))
+        (runs,) = take_turns([sessions], budget, lambda *_: None)
         sessions.traced.end_profiling()
     return _counted(runs)
 
@@ -147,12 +134,12 @@ def _end_with(control: Connection) -> None:
 
 
 def _serve(control: Connection) -> None:
-    plan, limit_s = control.recv()
+    plan, budget, limit_s = control.recv()
     threading.Thread(target=_end_with, args=(control,), daemon=True).start()
     answer: SessionRuns | PipelineError
     with limited_runs(limit_s), bounded_memory():
         try:
-            answer = _measured(plan)
+            answer = _measured(plan, budget)
         except PipelineError as error:
             answer = error
     control.send(answer)

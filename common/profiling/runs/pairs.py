@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
 
 import numpy as np
 
 from common.latency.dependence import Samples
-from common.profiling.runs.loop import Budget, Progress, prepare, take_turns
+from common.profiling.runs.loop import Budget, Progress, SessionPlan, prepare, take_turns
 from common.profiling.runs.measurement import Measurement, conclude
 from common.profiling.trace.reader import keep_runs, read_trace
-from common.runtime.inputs.values import Feeds
-from common.runtime.sessions.session import SessionSettings
 
 SESSION_ROUNDS = 20  # as many as the blocks of a series, which are then independent
 LEAST_ROUND = 5  # runs of a pair of sessions
@@ -23,19 +20,9 @@ LEAST_ROUND = 5  # runs of a pair of sessions
 PairedTimes: TypeAlias = tuple[tuple[Samples, Samples], tuple[dict[str, Samples], dict[str, Samples]]]
 
 
-@dataclass(frozen=True, slots=True)
-class Contender:
-    """One side of a pair: a model's file, its inputs, its settings, and what to run instead of the file's content."""
-
-    model: Path
-    feeds: Feeds
-    settings: SessionSettings
-    content: bytes | None = None
-
-
 @contextlib.contextmanager
 def measured_in_turn(
-    contenders: Sequence[Contender], folder: Path, budget: Budget, progress: Progress
+    sides: Sequence[SessionPlan], folder: Path, budget: Budget, progress: Progress
 ) -> Iterator[list[Measurement]]:
     """Measure several models run by run in turn; while the block runs, their executed graphs are there.
 
@@ -45,9 +32,9 @@ def measured_in_turn(
         PipelineError: the runtime refuses or fails.
     """
     sessions = []
-    for index, side in enumerate(contenders):
-        (own := folder / f"contender-{index}").mkdir()
-        sessions.append(prepare(side.model, side.feeds, side.settings, own, side.content))
+    for index, side in enumerate(sides):
+        (own := folder / f"side-{index}").mkdir()
+        sessions.append(prepare(side, own))
     runs = take_turns(sessions, budget, progress)
     yield [conclude(own, own_runs) for own, own_runs in zip(sessions, runs, strict=True)]
 

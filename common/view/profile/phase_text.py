@@ -36,10 +36,13 @@ def phase_report(rows: Sequence[PhaseWorkRow]) -> str:
     return "\n\n" + "\n".join([PHASES.text(rows), *lines])
 
 
-def phase_name(rows: Sequence[PhaseWorkRow]) -> str:
-    """Return the phase of a measurement in words; nothing for a model without phases."""
-    if not rows:
-        return ""
+def phase_heading(rows: Sequence[PhaseWorkRow]) -> str:
+    """Return a line with the phase of a measurement; nothing for a model without phases."""
+    return f"phase: {_phase_name(rows)}\n" if rows else ""
+
+
+def _phase_name(rows: Sequence[PhaseWorkRow]) -> str:
+    """Return the phase of a measurement in words."""
     past, new = rows[0]["past_token_count"], rows[0]["new_token_count"]
     if rows[0]["generation_phase"] == "decode":
         return f"decode of a token after {past:,}" if past else "decode of a token"
@@ -62,7 +65,7 @@ def phase_lines(
     whole = next((row for row in rows if row["model_part"] == "model"), None)
     if whole is None:
         return []
-    lines = [f"phase: {phase_name(rows)}{_bound(whole, ridge_flop_per_byte)}"]
+    lines = [f"phase: {_phase_name(rows)}{_bound(whole, ridge_flop_per_byte)}"]
     if (moved := whole["bytes"]) is not None:
         at_least_us = moved / memory_bytes_per_s * 1e6
         share = f", {percent(at_least_us / run_us)} of the run" if run_us else ""
@@ -76,7 +79,7 @@ def token_energy_lines(rows: Sequence[PhaseWorkRow], joules_per_token: float | N
     """Return the energy of a token; nothing for a model without phases."""
     if not rows or joules_per_token is None:
         return []
-    return [f"{'energy per token':<25} {joules(joules_per_token * 1e6)} ({phase_name(rows)})"]
+    return [f"{'energy per token':<25} {joules(joules_per_token * 1e6)} ({_phase_name(rows)})"]
 
 
 def _bound(whole: PhaseWorkRow, ridge_flop_per_byte: float) -> str:

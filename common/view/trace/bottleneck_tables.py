@@ -23,6 +23,7 @@ def bottleneck_report(
     labels: Mapping[str, str] | None = None,
     doubts: Sequence[str] = (),
     file: str = "bottlenecks.csv",
+    trial: str = "",
 ) -> str:
     """Return the findings that gain most, and the remedy of each kind among them.
 
@@ -31,6 +32,7 @@ def bottleneck_report(
         labels: labels of the executed nodes.
         doubts: why the times of the host decide nothing.
         file: that holds all findings.
+        trial: a command that mends one of them; often there is none.
     """
     if not rows:
         return "No bottleneck found by the rules."
@@ -49,7 +51,8 @@ def bottleneck_report(
     lines.append("A gain is the most that mending can take off one inference; gains overlap.")
     if doubts:
         lines.append(textwrap.fill(printable(f"Rely on no gain yet: {'; '.join(doubts)}"), WIDTH))
-    return "\n".join([*lines, "", *_remedies(first)])
+    to_try = ["", "To mend and measure a finding:", f"    {trial}"] if trial else []
+    return "\n".join([*lines, "", *_remedies(first), *to_try])
 
 
 def _first(rows: Sequence[BottlenecksRow]) -> list[BottlenecksRow]:

@@ -20,7 +20,7 @@ from common.fpga.planning.board_rows import timeline
 from common.fpga.planning.plan import card_work, in_case, make_plan, plan_speedup
 from common.fpga.planning.plan_notes import plan_notes
 from common.fpga.planning.plan_rows import candidate_rows, kernel_rows, share
-from common.fpga.planning.request import Request
+from common.fpga.planning.request import Request, Requests
 from common.fpga.speedup import draws
 from common.intervals import ThreePoint
 from common.messages.errors import UnusableValueError
@@ -243,7 +243,7 @@ def test_a_speedup_for_a_kernel_that_the_plan_lacks_is_refused(workload, models)
 @pytest.mark.slow
 def test_results_hold_the_what_if_plans_behind_the_baselines(workload, models):
     u50 = replace(requested(), board=load_board("u50", CONFIGS / "boards"))
-    results = plan_results(workload, requested(), models, {"board=u50": u50})
+    results = plan_results(workload, Requests(requested(), {"board=u50": u50}), models)
     names = [row["alternative"] for row in results.rows["offload_comparison"]]
     assert names == ["plan", "host alone", "greedy", "rule of thumb", "proven bound", "launch-per=phase", "board=u50"]
 
@@ -252,7 +252,7 @@ def test_results_hold_the_what_if_plans_behind_the_baselines(workload, models):
 def test_a_long_plan_keeps_its_calls_for_the_other_way_to_launch(workload, models, monkeypatch):
     """Each call pays 81 us; with phases, only the one that reads the input does."""
     monkeypatch.setattr("common.fpga.plan_results.MOST_STEPS", 0)
-    rows = plan_results(workload, requested(), models, {}).rows
+    rows = plan_results(workload, Requests(requested()), models).rows
     found = {row["alternative"]: row for row in rows["offload_comparison"]}
     other = found["launch-per=phase, same calls"]
     assert (other["launch_per"], other["plan_status"]) == ("phase", "")
@@ -260,7 +260,7 @@ def test_a_long_plan_keeps_its_calls_for_the_other_way_to_launch(workload, model
     least_us = found["plan"]["plan_latency_likely_us"] - 81 * (calls - 1)
     assert other["plan_latency_likely_us"] >= least_us - 1e-6
     assert other["plan_latency_likely_us"] <= found["plan"]["plan_latency_likely_us"]
-    back = plan_results(workload, requested(launch_per="phase"), models, {}).rows["offload_comparison"]
+    back = plan_results(workload, Requests(requested(launch_per="phase")), models).rows["offload_comparison"]
     assert back[5]["alternative"] == "launch-per=group, same calls"
     assert back[5]["plan_latency_likely_us"] >= back[0]["plan_latency_likely_us"]
 

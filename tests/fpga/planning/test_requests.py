@@ -119,8 +119,9 @@ def test_the_defaults_in_the_repository_are_read():
 
 def test_a_request_without_the_settings_of_one_plan_is_for_latency_on_the_catalogue_alone():
     defaults = read_assumptions(Section.of_file(ROOT / "configs" / "fpga.yaml"))
-    request, what_if = plan_requests({**defaults, "board": "u280", "precision": "int8"}, ROOT / "configs", Endless())
-    assert (request.objective, request.overlay, request.given_speedups, what_if) == ("latency", None, {}, {})
+    requests = plan_requests({**defaults, "board": "u280", "precision": "int8"}, ROOT / "configs", Endless())
+    request = requests.request
+    assert (request.objective, request.overlay, request.given_speedups, requests.what_if) == ("latency", None, {}, {})
 
 
 def test_a_default_search_time_of_zero_is_refused():

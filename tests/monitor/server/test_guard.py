@@ -58,8 +58,12 @@ def test_a_token_that_protects_nothing_is_refused(tmp_path, content, mode, probl
 
 
 def test_a_token_that_cannot_be_made(tmp_path):
-    with pytest.raises(PipelineError, match="cannot be written"):
-        read_token(tmp_path / "missing" / "token")
+    with pytest.raises(PipelineError, match="the token cannot be written"):
+        read_token(tmp_path / ("t" * 300))
+    (tmp_path / "file").touch()
+    with pytest.raises(PipelineError, match=r"cannot be made \(File exists\)"):
+        read_token(tmp_path / "file" / "token")
+    assert read_token(tmp_path / "new" / "token") == (tmp_path / "new" / "token").read_text().strip()
 
 
 def test_a_token_for_which_no_space_is_left_leaves_no_file(tmp_path, monkeypatch):

@@ -10,7 +10,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from common.onnx_graph.reading.naming import named_model, rename_saved
 from common.profiling.correction import correct
-from common.profiling.runs.loop import Budget, prepare, take_turns
+from common.profiling.runs.loop import Budget, SessionPlan, prepare, take_turns
 from common.profiling.runs.measurement import conclude
 from common.profiling.trace.reader import read_trace
 from common.runtime.sessions.session import SessionSettings, create_session, run
@@ -160,8 +160,7 @@ def test_names_that_are_missing_or_taken_do_not_hinder_the_measurement(tmp_path)
     path = saved(tmp_path, node)
     named = named_model(path)
     assert named.renamed_count == 3  # the loop, the choice, and one of its two steps; .on and .mul are names
-    settings = SessionSettings(1)
-    sessions = prepare(path, feeds(5), settings, tmp_path, named.content)
+    sessions = prepare(SessionPlan(path, feeds(5), SessionSettings(1), named.content), tmp_path)
     found = conclude(sessions, take_turns([sessions], Budget(2, 5), lambda done, total: None)[0])
     counts = {name: len(node.input_shapes) for name, node in found.trace.nodes.items()}
     latencies = {latency.node.name: latency for latency in correct(found, counts, tmp_path)}
@@ -180,7 +179,7 @@ def test_what_the_runtime_fuses_under_one_name_is_told_apart(tmp_path, flag):
     given = {"x": X, "flag": np.array(flag)}
     path = tmp_path / "m.onnx"
     onnx.save(fused_everywhere([ROWS, WIDTH]), path)
-    sessions = prepare(path, given, SessionSettings(1), tmp_path)
+    sessions = prepare(SessionPlan(path, given, SessionSettings(1)), tmp_path)
     found = conclude(sessions, take_turns([sessions], Budget(2, 5), lambda done, total: None)[0])
     content, bodies = rename_saved((tmp_path / "executed.onnx").read_bytes())
     nodes = {one.name: one for one in onnx.load_from_string(content).graph.node}
