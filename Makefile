@@ -408,83 +408,83 @@ readme: $(DEV_READY) models/resnet50-fp32.onnx models/bert-base-fp32.onnx  ## re
 	@$(PYTHON) -m tests.recorded
 
 bench: $(DEV_READY)  ## time every computed stage, interleaved and lone runs, and growing models beside peers
-	@$(PYTHON) -m benchmarks.stages --out $(OUT_DIR)
-	@$(PYTHON) -m benchmarks.interleaving
-	@$(PYTHON) -m benchmarks.scaling
-	@$(PYTHON) -m benchmarks.unbound
+	@$(PYTHON) -m benchmarks.pipeline.stages --out $(OUT_DIR)
+	@$(PYTHON) -m benchmarks.measuring.interleaving
+	@$(PYTHON) -m benchmarks.pipeline.scaling
+	@$(PYTHON) -m benchmarks.pipeline.unbound
 
 check-loadgen: $(DEV_READY)  ## compare the latency clock with MLPerf LoadGen's on the same queries
-	@$(PYTHON) -m benchmarks.loadgen
+	@$(PYTHON) -m benchmarks.measuring.loadgen
 
 check-comparison: $(DEV_READY)  ## count false alarms between equal measurements, and slower nodes that are found by name (half an hour)
-	@$(PYTHON) -m benchmarks.comparison_power
-	@$(PYTHON) -m benchmarks.comparison_power --folders
+	@$(PYTHON) -m benchmarks.series.comparison_power
+	@$(PYTHON) -m benchmarks.series.comparison_power --folders
 
 check-alarms: $(DEV_READY)  ## count false alarms between equal series of known laws, and the slowdowns that are found (minutes)
-	@$(PYTHON) -m benchmarks.comparison_alarms
+	@$(PYTHON) -m benchmarks.series.comparison_alarms
 
 check-limits: $(DEV_READY)  ## count how often the limits of percentiles, mean and deviation hold, by kind of series (an hour)
-	@$(PYTHON) -m benchmarks.series_limits
-	@$(PYTHON) -m benchmarks.stopping_limits
+	@$(PYTHON) -m benchmarks.series.limits
+	@$(PYTHON) -m benchmarks.series.stopping_limits
 
 check-load: $(DEV_READY)  ## measure the generator of load tests: delay, cost, memory, and percentiles beside LoadGen's
-	@$(PYTHON) -m benchmarks.load_generator
+	@$(PYTHON) -m benchmarks.load.generator
 
 check-dashboard: $(VENV)/.ready-dashboard models/mobilenet-v1-fp32.onnx  ## measure the live dashboard beside a model: rate, gaps, cost, memory, start, a kill
-	@$(PYTHON) -m benchmarks.dashboard
+	@$(PYTHON) -m benchmarks.pipeline.dashboard
 
 check-load-models: $(DEV_READY)  ## compare load tests of real models with LoadGen's Server scenario, and with the predicted queue
-	@$(PYTHON) -m benchmarks.load_models
+	@$(PYTHON) -m benchmarks.load.server_scenario
 
 check-queue: $(DEV_READY)  ## compare the predicted queue with exact and simulated ones, by law of the calls, load and servers
-	@$(PYTHON) -m benchmarks.queue_prediction
+	@$(PYTHON) -m benchmarks.load.queue_prediction
 
 check-history: $(DEV_READY)  ## count false changes of level in histories of known laws, and find the smallest step that is seen
-	@$(PYTHON) -m benchmarks.history_changes
+	@$(PYTHON) -m benchmarks.series.history_changes
 
 check-profiler: $(DEV_READY)  ## compare corrected node times with unprofiled chains, at one thread and at all
-	@$(PYTHON) -m benchmarks.profiler_cost --threads 1
-	@$(PYTHON) -m benchmarks.profiler_cost
+	@$(PYTHON) -m benchmarks.measuring.profiler_cost --threads 1
+	@$(PYTHON) -m benchmarks.measuring.profiler_cost
 
 check-costs: $(DEV_READY)  ## measure what recording a run and sampling the sensors cost
-	@$(PYTHON) -m benchmarks.recorder
-	@$(PYTHON) -m benchmarks.sampler_cost
+	@$(PYTHON) -m benchmarks.measuring.recorder
+	@$(PYTHON) -m benchmarks.measuring.sampler_cost
 
 check-energy: $(DEV_READY)  ## compare the power of processors with published readings, and count how many the interval holds
-	@$(PYTHON) -m benchmarks.processor_power
+	@$(PYTHON) -m benchmarks.measuring.processor_power
 
 check-ceilings: $(DEV_READY)  ## compare the ceilings with numpy's BLAS, and with likwid-bench or STREAM where installed
-	@$(PYTHON) -m benchmarks.ceilings_peers
+	@$(PYTHON) -m benchmarks.measuring.ceilings_peers
 
 seed003: $(READY)  ## write the kernel list of the vision encoder, as stated and corrected, into out/seed003
 	@$(PYTHON) -m common.fpga kernels --out $(OUT_DIR)/seed003
 
 check-fpga: $(DEV_READY)  ## fit the kernel models again, and count how many published figures, gains and frame rates their intervals hold
-	@$(PYTHON) -m benchmarks.gemv_fit
-	@$(PYTHON) -m benchmarks.overlay_fit
-	@$(PYTHON) -m benchmarks.overlay_held_out
-	@$(PYTHON) -m benchmarks.array_coverage
-	@$(PYTHON) -m benchmarks.odds_coverage
-	@$(PYTHON) -m benchmarks.throughput
-	@$(PYTHON) -m benchmarks.offload_scaling
+	@$(PYTHON) -m benchmarks.kernels.gemv_fit
+	@$(PYTHON) -m benchmarks.kernels.overlay_fit
+	@$(PYTHON) -m benchmarks.kernels.overlay_held_out
+	@$(PYTHON) -m benchmarks.kernels.array_coverage
+	@$(PYTHON) -m benchmarks.plans.odds_coverage
+	@$(PYTHON) -m benchmarks.plans.throughput
+	@$(PYTHON) -m benchmarks.plans.scaling
 
 check-design: $(DEV_READY)  ## compare mappings with DOSA's rows (../shared/data/dosa) and with Verilog, and map models
-	@$(PYTHON) -m benchmarks.design_rows
-	@$(PYTHON) -m benchmarks.design_rtl
-	@$(PYTHON) -m benchmarks.design_verilog
-	@$(PYTHON) -m benchmarks.machines
-	@$(PYTHON) -m benchmarks.design_layers
-	@$(PYTHON) -m benchmarks.design_growth
+	@$(PYTHON) -m benchmarks.designs.dosa_rows
+	@$(PYTHON) -m benchmarks.designs.gemmini_rtl
+	@$(PYTHON) -m benchmarks.designs.verilog
+	@$(PYTHON) -m benchmarks.designs.machines
+	@$(PYTHON) -m benchmarks.designs.layers
+	@$(PYTHON) -m benchmarks.designs.growth
 
 check-peers: $(PEERS_VENV)/.ready $(DEV_READY)  ## set up ZigZag, and compare the mappings that it finds, and DOSA's rows, with the best ones (minutes)
-	@$(PYTHON) -m benchmarks.peers --python $(PEERS_VENV)/bin/python
+	@$(PYTHON) -m benchmarks.designs.peers --python $(PEERS_VENV)/bin/python
 
 check-rtl: $(DEV_READY)  ## simulate and synthesise systolic arrays kept back from the fit (needs rtl-tools; minutes)
 	@$(PYTHON) -m pytest -q tests/fpga/rtl/test_rtl.py
-	@$(PYTHON) -m benchmarks.systolic_fit check
+	@$(PYTHON) -m benchmarks.kernels.systolic_fit check
 
 cosim: $(DEV_READY)  ## simulate a whole int8 network on the Verilog of its plan, call by call (needs rtl-tools; minutes)
-	@$(PYTHON) -m benchmarks.cosim $(call flag,--board,$(BOARD))
+	@$(PYTHON) -m benchmarks.plans.cosim $(call flag,--board,$(BOARD))
 
 rtl-tools:  ## install Yosys and Verilator from Debian or Ubuntu (as root, or with sudo)
 	$(if $(filter 0,$(shell id -u)),,sudo )apt-get install --yes --no-install-recommends yosys verilator g++ make

@@ -13,8 +13,8 @@ are independent, so Student's law gives the floor, at the level of the family: t
 other figures share the other half (Bonferroni). Otherwise the parts are the quarters of each side, and the floor is
 ``QUARTERS_REACH`` standard errors. For four independent normal quarters on each side a difference exceeds that in 0.04
 % of all pairs. Quarters that drift are not independent; the reach was chosen on half of the laws of
-``benchmarks/comparison_alarms.py`` such that the whole family raises an alarm in less than 5 % of the pairs under each
-law.
+``benchmarks/series/comparison_alarms.py`` such that the whole family raises an alarm in less than 5 % of the pairs
+under each law.
 """
 
 from __future__ import annotations

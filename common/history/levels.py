@@ -24,7 +24,7 @@ from common.history.dependent_steps import LEAST_LEVEL, share_beyond
 from common.latency.dependence import Samples
 
 LEAST_BEFORE = 5  # values that say how far the next one may be away
-DEPENDENT_REACH = 1.2  # of the next value, where neighbours are alike: AR(1) to 0.8, by benchmarks.history_changes
+DEPENDENT_REACH = 1.2  # of the next value, where neighbours are alike: AR(1) to 0.8, by series/history_changes
 FALSE_ALARMS = 0.05  # of a history in which nothing changes, over all figures of a family
 MOST_SHUFFLED = 2_000_000  # values, of all shuffled series of one length
 MOST_SERIES = 100_000

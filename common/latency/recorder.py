@@ -17,9 +17,9 @@ CAPACITY = 1 << 20
 class Recorder:
     """Runs on the clock of ``time.perf_counter_ns``: the first ``capacity`` one by one, later ones as counts.
 
-    ``record`` is called between two runs, so it only stores two numbers; `python -m benchmarks.recorder` measures it.
-    Storing a number in an array of the standard library costs half as much as in numpy's. Filling the arrays here
-    touches their pages, so that no page fault occurs in a run.
+    ``record`` is called between two runs, so it only stores two numbers (`python -m benchmarks.measuring.recorder`
+    measures it). Storing a number in an array of the standard library costs half as much as in numpy's. Filling the
+    arrays here touches their pages, so that no page fault occurs in a run.
     """
 
     __slots__ = ("_durations_ns", "_starts_ns", "beyond", "capacity", "count")

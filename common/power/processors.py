@@ -1,6 +1,6 @@
 """Processors by name: their thermal design power, and the host that a measurement was made on.
 
-configs/processors.csv has one row per processor. benchmarks/processor_table.py writes it.
+configs/processors.csv has one row per processor. benchmarks/measuring/processor_table.py writes it.
 """
 
 from __future__ import annotations

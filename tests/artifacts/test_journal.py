@@ -20,9 +20,9 @@ from common.artifacts.provenance import Provenance
 from common.artifacts.stages import STAGES
 from common.artifacts.transaction import Transaction
 from common.messages.errors import PipelineError, UpstreamError
-from tests.support.dag_tables import write_executed
 from tests.support.paths import ROOT
-from tests.support.stored_tables import MERGE, edges, store
+from tests.support.tables.dag import write_executed
+from tests.support.tables.stored import MERGE, edges, store
 
 PROFILE = "01_profile_onnx.py"
 # Each stage does the same; `make test` tries two of them.

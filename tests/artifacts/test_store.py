@@ -33,7 +33,7 @@ from common.artifacts.stages import WRITER
 from common.artifacts.transaction import RESERVED_BYTES, RESERVED_BYTES_PER_ROW
 from common.messages.errors import PipelineError, UpstreamError
 from tests.support.paths import ROOT
-from tests.support.stored_tables import MERGE, PATH, PROFILE, edges, store
+from tests.support.tables.stored import MERGE, PATH, PROFILE, edges, store
 
 IS_ROOT = os.geteuid() == 0
 CEILINGS, ENERGY, PLAN = "00_host_ceilings.py", "05_energy_estimate.py", "07_fpga_candidates.py"
@@ -249,7 +249,7 @@ def test_killed_in_mid_stage(tmp_path):
 import sys, time
 from pathlib import Path
 sys.path.insert(0, {str(ROOT)!r})
-from tests.support.stored_tables import edges, store
+from tests.support.tables.stored import edges, store
 made = store(Path({str(tmp_path)!r}))
 with made.writing() as writing:
     writing.add_table("executed_edges", edges("b"))
@@ -368,7 +368,7 @@ def test_a_folder_that_may_not_be_searched(tmp_path):
 from pathlib import Path
 from common.artifacts.folder import is_there
 from common.messages.errors import PipelineError
-from tests.support.stored_tables import edges, store
+from tests.support.tables.stored import edges, store
 def write():
     with store(Path({str(tmp_path / "out")!r})).writing():
         pass

@@ -11,7 +11,7 @@ from common.onnx_graph.executed import (
     without_weights,
     work_in_run,
 )
-from tests.support.onnx_models import model, weight
+from tests.support.models.onnx_models import model, weight
 
 
 def load(tmp_path, nodes, inputs, outputs, weights):

@@ -24,7 +24,7 @@ from common.fpga.rtl import programs
 from common.messages.errors import UnusableValueError
 from common.workload.layers import Matmul
 from common.workload.loop_nests import LoopNest
-from tests.support.dataflow_kernels import task_of
+from tests.support.kernels.dataflow_kernels import task_of
 from tests.support.paths import CONFIGS
 
 MODELS = load_models(CONFIGS)

@@ -5,8 +5,8 @@ import pytest
 from common.bottlenecks.judge import finding_rows, findings
 from common.bottlenecks.rules import DERIVED_FIGURES
 from common.bottlenecks.subjects import measured, subjects
-from tests.support.bottleneck_tables import CPU, RULES, SUMMARY, node, tables
-from tests.support.energy_tables import P50_US
+from tests.support.tables.bottlenecks import CPU, RULES, SUMMARY, node, tables
+from tests.support.tables.energy import P50_US
 
 CUDA = "CUDAExecutionProvider"
 BIG, SMALL = {"latency_share": 0.2}, {"latency_share": 0.002}

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from common.bottlenecks.executed_nodes import interval_us
 from common.bottlenecks.judge import Kept, findings, what_ifs
 from common.bottlenecks.subjects import measured
-from tests.support.bottleneck_tables import RULES, SUMMARY, node, tables
+from tests.support.tables.bottlenecks import RULES, SUMMARY, node, tables
 
 TIMES = st.floats(min_value=1e-3, max_value=1e6)
 

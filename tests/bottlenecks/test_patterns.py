@@ -8,7 +8,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from common.bottlenecks.judge import findings
 from common.bottlenecks.subjects import measured, subjects
-from tests.support.bottleneck_tables import RULES, SUMMARY, node, tables
+from tests.support.tables.bottlenecks import RULES, SUMMARY, node, tables
 
 LEVELS = {"disable": ort.GraphOptimizationLevel.ORT_DISABLE_ALL, "all": ort.GraphOptimizationLevel.ORT_ENABLE_ALL}
 RANDOM = np.random.default_rng(7)

@@ -9,7 +9,7 @@ from common.bottlenecks.rules import Condition, read_rules
 from common.files.configuration import TRUST, Section
 from common.files.yaml_file import load_yaml
 from common.messages.errors import ConfigurationError
-from tests.support.bottleneck_tables import FILE
+from tests.support.tables.bottlenecks import FILE
 
 THRESHOLD = {"above": 3, "source": "by hand", "trust": "assumed"}
 RULE = {"about": "node", "when": {"bytes": THRESHOLD}, "hazard": "none", "remedy": "none", "source": "by hand"}

@@ -15,9 +15,9 @@ from common.artifacts.journal import STAGING
 from common.cli import models, streams
 from common.messages.errors import CommandLineError, ConfigurationError, PipelineError, UpstreamError
 from common.process.interrupts import INTERRUPTED
-from tests.support.command_lines import run_stage
-from tests.support.dag_tables import write_executed
 from tests.support.paths import ROOT
+from tests.support.processes.command_lines import run_stage
+from tests.support.tables.dag import write_executed
 
 SCRIPT = "04_critical_path.py"  # a script that exists: the configuration knows the others by their files
 
@@ -584,7 +584,7 @@ def test_ctrl_c_while_writing_leaves_what_stood_there(tmp_path):
     body = """
     from pathlib import Path
     import time
-    from tests.support.dag_tables import write_executed
+    from tests.support.tables.dag import write_executed
     from common.artifacts.folder import Folder
     from common.artifacts.transaction import Transaction
     from common.artifacts.provenance import Provenance

@@ -12,9 +12,9 @@ import pytest
 from common import cli
 from common.cli import streams
 from common.process import interrupts
-from tests.support.command_lines import run_program
 from tests.support.paths import ROOT
-from tests.support.stored_tables import edges
+from tests.support.processes.command_lines import run_program
+from tests.support.tables.stored import edges
 
 SCRIPT = "03_merge_profile_metrics.py"
 SCRIPTS = sorted(path.name for path in ROOT.glob("[0-9][0-9]_*.py"))

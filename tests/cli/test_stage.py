@@ -19,9 +19,9 @@ from common.messages.errors import (
     UnusableValueError,
     UpstreamError,
 )
-from tests.support.command_lines import run_program
-from tests.support.dag_tables import write_executed
-from tests.support.stored_tables import edges
+from tests.support.processes.command_lines import run_program
+from tests.support.tables.dag import write_executed
+from tests.support.tables.stored import edges
 
 SCRIPT = "03_merge_profile_metrics.py"
 

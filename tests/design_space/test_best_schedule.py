@@ -28,10 +28,10 @@ from common.design_space.mapping.placement import Placement
 from common.design_space.mapping.space.layer_by_layer import MappedLayer
 from common.design_space.mapping.space.nest_fronts import nest_fronts
 from common.design_space.mapping.traffic import Nests
-from tests.support.every_chain import divisions_of, every_chain
-from tests.support.layer_graphs import graph_of
-from tests.support.mapped_models import copy_layer, small_models
-from tests.support.mapped_simulator import run_schedule
+from tests.support.designs.every_chain import divisions_of, every_chain
+from tests.support.designs.layer_graphs import graph_of
+from tests.support.designs.mapped_models import copy_layer, small_models
+from tests.support.designs.mapped_simulator import run_schedule
 from tests.support.paths import CONFIGS
 
 GEMMINI = load_hardware("gemmini", CONFIGS / "hardware")

@@ -5,8 +5,8 @@ import json
 
 import pytest
 
-from benchmarks import design_growth
-from benchmarks.design_growth import LARGEST_MB, LARGEST_S, WHOLE, Row
+from benchmarks.designs import growth
+from benchmarks.designs.growth import LARGEST_MB, LARGEST_S, WHOLE, Row
 from benchmarks.process import CommandRun
 from models.transformers.bert import build_bert
 
@@ -19,7 +19,7 @@ def row(layers, run=RUN, hardware="gemmini"):
 
 def test_growth_is_the_time_of_each_further_layer():
     slower = dataclasses.replace(RUN, processor_seconds=2.4)
-    lines = design_growth.report([row(24, slower), row(12), row(12, hardware="fa-dosa")]).splitlines()
+    lines = growth.report([row(24, slower), row(12), row(12, hardware="fa-dosa")]).splitlines()
     assert [line.split() for line in lines[1:]] == [
         ["bert-base", "12", "1200", "fa-dosa", "2.5", "119", "1.2500e+18"],
         ["bert-base", "12", "1200", "gemmini", "2.5", "119", "1.2500e+18"],
@@ -39,8 +39,8 @@ def test_growth_is_the_time_of_each_further_layer():
 )
 def test_whole_models_have_limits_and_no_run_may_fail(monkeypatch, layers, change, is_kept):
     only = row(layers, dataclasses.replace(RUN, **change))
-    monkeypatch.setattr(design_growth, "measured", lambda depths, hardware: [only])
-    assert design_growth.main([]) == int(not is_kept)
+    monkeypatch.setattr(growth, "measured", lambda depths, hardware: [only])
+    assert growth.main([]) == int(not is_kept)
 
 
 @pytest.mark.exhaustive
@@ -48,13 +48,13 @@ def test_the_product_of_equal_contractions_grows_with_the_square_of_their_number
     """Energy and cycles are sums over layers, so three times the contractions cost nine times the product."""
     sizes = {"width": 21, "heads": 3, "feed": 37, "vocabulary": 97, "positions": 31}
     small = {"small": lambda layers: build_bert(batch=1, seq=8, layers=layers, has_weights=False, **sizes)}
-    monkeypatch.setattr(design_growth, "MODELS", small)
+    monkeypatch.setattr(growth, "MODELS", small)
     alone, whole = [], []
     for layers in (1, 3):
         folder = tmp_path / str(layers)
         folder.mkdir()
-        assert design_growth.counted("small", layers, folder) > 50 * layers
-        run, edp = design_growth.searched("gemmini", folder)
+        assert growth.counted("small", layers, folder) > 50 * layers
+        run, edp = growth.searched("gemmini", folder)
         assert not run.failure
         summary = json.loads((folder / "design_summary.json").read_text(encoding="utf-8"))
         alone.append(summary["contraction_edp_pj_cycles"])

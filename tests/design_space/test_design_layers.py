@@ -2,18 +2,18 @@
 
 import pytest
 
-from benchmarks import design_layers
+from benchmarks.designs import layers
 
 
 @pytest.fixture(autouse=True)
 def few_evaluations_and_no_limits(monkeypatch):
     for name, value in (("EVALUATIONS", 5), ("LARGEST_S", 1e9), ("LARGEST_MB", 1e9)):
-        monkeypatch.setattr(design_layers, name, value)
+        monkeypatch.setattr(layers, name, value)
 
 
 @pytest.mark.slow
 def test_a_model_without_weights_is_counted_and_mapped(capsys):
-    assert design_layers.main(["--models", "resnet18"]) == 0
+    assert layers.main(["--models", "resnet18"]) == 0
     header, line, *engines = capsys.readouterr().out.splitlines()
     assert header.split()[:4] == ["gemmini", "layers", "distinct", "evaluated"]
     words = line.split()
@@ -27,9 +27,9 @@ def test_a_model_without_weights_is_counted_and_mapped(capsys):
 
 @pytest.mark.slow
 def test_a_limit_that_is_not_kept_fails(monkeypatch, tmp_path):
-    nests = design_layers.nests_of("resnet18", tmp_path)
+    nests = layers.nests_of("resnet18", tmp_path)
     first = dict([next(iter(nests.items()))])
-    monkeypatch.setattr(design_layers, "nests_in", lambda folder: first)
-    assert design_layers.main(["--models", "--tables", "any"]) == 0
-    monkeypatch.setattr(design_layers, "LARGEST_MB", 1.0)
-    assert design_layers.main(["--models", "--tables", "any"]) == 1
+    monkeypatch.setattr(layers, "nests_in", lambda folder: first)
+    assert layers.main(["--models", "--tables", "any"]) == 0
+    monkeypatch.setattr(layers, "LARGEST_MB", 1.0)
+    assert layers.main(["--models", "--tables", "any"]) == 1

@@ -7,8 +7,8 @@ from itertools import product
 import numpy as np
 import pytest
 
-from benchmarks import design_verilog
-from benchmarks.design_verilog import TileRun, fill_and_drain
+from benchmarks.designs import verilog
+from benchmarks.designs.verilog import TileRun, fill_and_drain
 from common.fpga.kernels.systolic.array import fold_cycles
 from common.fpga.rtl import programs
 from common.fpga.rtl.generate import Design
@@ -50,7 +50,7 @@ def test_fill_and_drain_is_what_the_plan_counts_beside_the_steps(overlap, schedu
 def test_the_verilog_takes_the_steps_and_the_fill_and_drain():
     designs = (Design(5, 4, "int8", overlap=True), Design(3, 4, "int8"))
     runs = [TileRun.drawn(design, nest, seed=3) for design in designs for nest in (STRIDED, SHORT)]
-    lines, problems = design_verilog.compared(runs)
+    lines, problems = verilog.compared(runs)
     assert problems == []
     # 5 to fill the rows and 4 the columns, less 2; 5 sums leave. Folds of 2 steps wait 3 cycles for the 5 sums before.
     assert [line[3:6] for line in lines[:2]] == [["324", "336", "12"], ["12", "39", str(12 + 5 * 3)]]
@@ -72,8 +72,8 @@ def test_an_array_that_computes_or_takes_something_else_is_a_failure(monkeypatch
         "simulate": array,
         "is_there": bool,
     }.items():
-        monkeypatch.setattr(design_verilog, name, value)
-    assert design_verilog.main([]) == int(bool(problem))
+        monkeypatch.setattr(verilog, name, value)
+    assert verilog.main([]) == int(bool(problem))
     last = capsys.readouterr().out.splitlines()[-1]
     expected = "all 1 runs: sums equal numpy's, cycles equal the equation's"
     assert last == (f"systolic_3x4_int8, 1x1, 2 to 5, 13 x 1: {problem}" if problem else expected)
@@ -81,5 +81,5 @@ def test_an_array_that_computes_or_takes_something_else_is_a_failure(monkeypatch
 
 def test_without_verilator_nothing_is_compared(monkeypatch, capsys):
     monkeypatch.setenv("PATH", "")
-    assert design_verilog.main([]) == 0
+    assert verilog.main([]) == 0
     assert capsys.readouterr().err == "design_verilog: skipped: no verilator; make rtl-tools installs it\n"

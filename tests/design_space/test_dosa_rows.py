@@ -5,7 +5,7 @@ import re
 import pandas as pd
 import pytest
 
-from benchmarks import design_rows
+from benchmarks.designs import dosa_rows
 from common.design_space.__main__ import main
 from common.design_space.accelerator.hardware_files import load_hardware
 from common.design_space.mapping.dosa_rows import BATCH_ROWS, estimate, read_rows
@@ -144,17 +144,17 @@ def test_the_comparison_with_timeloop_says_what_is_off(table, tmp_path, capsys):
     frame["target.cycle"], frame["target.energy"] = ours["cycles"], ours["energy_uj"]
     frame.to_csv(tmp_path / "rows.csv", index=False)
     rows = read_rows(frame, GEMMINI)
-    assert design_rows.compare(frame, rows, GEMMINI)
+    assert dosa_rows.compare(frame, rows, GEMMINI)
     frame["target.cycle"] *= 1.001
-    assert not design_rows.compare(frame, rows, GEMMINI)
+    assert not dosa_rows.compare(frame, rows, GEMMINI)
     assert "above 0.0050 %" in capsys.readouterr().out
-    assert design_rows.main(["--rows", str(tmp_path / "none")]) == 0
+    assert dosa_rows.main(["--rows", str(tmp_path / "none")]) == 0
 
 
-@pytest.mark.skipif(not design_rows.ROWS.is_file(), reason="DOSA's rows are not there")
+@pytest.mark.skipif(not dosa_rows.ROWS.is_file(), reason="DOSA's rows are not there")
 def test_timeloop_counts_the_same():
-    frame = pd.read_csv(design_rows.ROWS)
-    assert design_rows.compare(frame, read_rows(frame, GEMMINI), GEMMINI)
+    frame = pd.read_csv(dosa_rows.ROWS)
+    assert dosa_rows.compare(frame, read_rows(frame, GEMMINI), GEMMINI)
 
 
 def test_sizes_of_levels_that_the_accelerator_does_not_have_are_refused(table):

@@ -16,7 +16,7 @@ from common.design_space.search.problem import UNFIT, losses
 from common.design_space.search.search import ModelPart, search
 from common.messages.errors import UnusableValueError
 from common.workload.loop_nests import LoopNest
-from tests.support.small_layers import SMALL, TINY
+from tests.support.designs.small_layers import SMALL, TINY
 
 LAYERS = SMALL | {"point": LoopNest()}
 

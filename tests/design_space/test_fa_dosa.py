@@ -28,9 +28,9 @@ from common.design_space.fa_dosa import (
 from common.design_space.fa_dosa.seed_accounting import ACTIVATED, seed_cost, seed_kernels
 from common.messages.errors import PipelineError, UnusableValueError
 from models.__main__ import BUILDERS
-from tests.support.one_node import f32, i64, node_of, session_of
+from tests.support.models.one_node import f32, i64, node_of, session_of
 from tests.support.paths import CONFIGS, ROOT
-from tests.support.source_tables import source_rows_of_file
+from tests.support.tables.source import source_rows_of_file
 
 CONV = {"N": 2, "K": 7, "C": 5, "P": 13, "Q": 11, "R": 3, "S": 3, "stride_p": 2}
 RELU = {"N": 2, "G": 7, "P": 13, "Q": 11}

@@ -24,9 +24,9 @@ from common.design_space.single_buffer.fusion import fused_front
 from common.design_space.single_buffer.workload import FusedWorkload
 from common.messages.errors import UnusableValueError
 from models.__main__ import BUILDERS
-from tests.support.command_lines import run_stage
 from tests.support.paths import CONFIGS
-from tests.support.source_tables import source_rows
+from tests.support.processes.command_lines import run_stage
+from tests.support.tables.source import source_rows
 
 FA_DOSA, GEMMINI = (load_hardware(name, CONFIGS / "hardware") for name in ("fa-dosa", "gemmini"))
 ROOMY = FA_DOSA.resized(capacity_kib={"buffer": 65536})

@@ -24,10 +24,18 @@ from common.messages.errors import UnusableValueError
 from common.workload.loop_nests import LoopNest
 from common.workload.map_layers import layer_graph
 from models.__main__ import BUILDERS
-from tests.support.layer_graphs import FP32, buffers, check_by_execution, check_room, conv_layer, graph_of, small_graphs
+from tests.support.designs.layer_graphs import (
+    FP32,
+    buffers,
+    check_by_execution,
+    check_room,
+    conv_layer,
+    graph_of,
+    small_graphs,
+)
+from tests.support.designs.tile_simulator import run_group
 from tests.support.paths import CONFIGS
-from tests.support.source_tables import source_rows
-from tests.support.tile_simulator import run_group
+from tests.support.tables.source import source_rows
 
 # --- brute force ------------------------------------------------------------------------------------------------------
 

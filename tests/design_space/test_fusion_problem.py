@@ -14,7 +14,14 @@ from common.design_space.single_buffer.fusion import fused_front
 from common.design_space.single_buffer.fusion_problem import TILINGS, FusionProblem
 from common.messages.errors import UnusableValueError
 from common.workload.loop_nests import LoopNest
-from tests.support.layer_graphs import buffers, check_by_execution, check_room, conv_layer, graph_of, small_graphs
+from tests.support.designs.layer_graphs import (
+    buffers,
+    check_by_execution,
+    check_room,
+    conv_layer,
+    graph_of,
+    small_graphs,
+)
 
 ROOMY = SingleBuffer(10_000, 50.0, 1000.0, 100.0, 2.5, 0.25, 0.3)
 

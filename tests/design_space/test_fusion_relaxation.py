@@ -10,7 +10,7 @@ from common.design_space.search.search import ModelPart, search
 from common.design_space.single_buffer.fusion import fused_front
 from common.design_space.single_buffer.fusion_problem import TILINGS, FusionProblem
 from common.workload.loop_nests import LoopNest
-from tests.support.layer_graphs import conv_layer, graph_of, traffic_layer
+from tests.support.designs.layer_graphs import conv_layer, graph_of, traffic_layer
 
 torch = pytest.importorskip("torch", reason="comes with requirements-torch.txt")
 BUFFER = SingleBuffer(900, 3.0, 1000.0, 10.0, 2.5, 0.25, 0.3)

@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from benchmarks import design_rtl
+from benchmarks.designs import gemmini_rtl
 from common.design_space.accelerator.hardware import RtlCosts
 from common.design_space.accelerator.hardware_files import load_hardware
 from common.design_space.mapping.dosa_rows import estimate, read_rows
@@ -88,15 +88,15 @@ def rows(count=60):
 
 @pytest.mark.slow
 def test_the_fit_finds_the_costs_that_made_the_rows(monkeypatch):
-    monkeypatch.setattr(design_rtl, "EVALUATIONS", 600)
+    monkeypatch.setattr(gemmini_rtl, "EVALUATIONS", 600)
     table = rows()
     large = GEMMINI.resized(capacity_kib={"accumulator": 4096, "scratchpad": 4096})
     mapped = read_rows(table, large)
-    measured = design_rtl.modelled(mapped, RtlCosts(300.0, 100.0, 2.0, 0.25, 1.0, 1.5, 0.5))
+    measured = gemmini_rtl.modelled(mapped, RtlCosts(300.0, 100.0, 2.0, 0.25, 1.0, 1.5, 0.5))
     known = np.arange(len(table)) % 2 == 0
-    cycles = design_rtl.modelled(mapped, design_rtl.fitted(mapped, measured, known))
+    cycles = gemmini_rtl.modelled(mapped, gemmini_rtl.fitted(mapped, measured, known))
     assert np.abs(cycles / measured - 1)[~known].mean() < 0.1
-    _, error, rank = design_rtl.line("made up", cycles, measured)
+    _, error, rank = gemmini_rtl.line("made up", cycles, measured)
     assert error == pytest.approx(np.abs(cycles / measured - 1).mean())
     assert rank > 0.99
 
@@ -106,17 +106,17 @@ def test_an_estimate_has_the_cycles_of_the_rtl_where_its_costs_are_known():
     large = GEMMINI.resized(capacity_kib={"accumulator": 4096, "scratchpad": 4096})
     estimates = estimate(read_rows(table, large), large)
     mapped = read_rows(table, large)
-    assert (estimates["rtl_cycles"] == np.rint(design_rtl.modelled(mapped, GEMMINI.rtl))).all()
+    assert (estimates["rtl_cycles"] == np.rint(gemmini_rtl.modelled(mapped, GEMMINI.rtl))).all()
     assert load_hardware("u280", CONFIGS / "hardware").rtl is None
 
 
 def test_the_comparison_without_rows_says_so(tmp_path, capsys):
-    assert design_rtl.main(["--rows", str(tmp_path / "none")]) == 0
+    assert gemmini_rtl.main(["--rows", str(tmp_path / "none")]) == 0
     assert "nothing is compared" in capsys.readouterr().err
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not design_rtl.ROWS.is_file(), reason="DOSA's rows are not there")
+@pytest.mark.skipif(not gemmini_rtl.ROWS.is_file(), reason="DOSA's rows are not there")
 def test_the_rtl_is_met_on_rows_that_were_not_fitted(capsys):
-    assert design_rtl.main([]) == 0
+    assert gemmini_rtl.main([]) == 0
     assert "above" not in capsys.readouterr().out

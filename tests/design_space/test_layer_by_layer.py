@@ -25,10 +25,10 @@ from common.messages.errors import UnusableValueError
 from common.workload.loop_nests import LOOPS, LoopNest
 from common.workload.nest_rows import nests_by_node
 from models.__main__ import BUILDERS
-from tests.support.every_mapping import every_mapping
+from tests.support.designs.every_mapping import every_mapping
+from tests.support.designs.small_layers import GEMMINI, SMALL, TINY
 from tests.support.paths import CONFIGS
-from tests.support.small_layers import GEMMINI, SMALL, TINY
-from tests.support.source_tables import source_rows
+from tests.support.tables.source import source_rows
 
 
 def brute_force(nest, hardware):

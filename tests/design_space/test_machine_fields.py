@@ -20,8 +20,8 @@ from common.design_space.mapping.traffic import Nests
 from common.files.configuration import Section
 from common.messages.errors import ConfigurationError
 from common.workload.loop_nests import LoopNest
+from tests.support.designs.small_layers import GEMMINI, SMALL, TINY
 from tests.support.paths import CONFIGS
-from tests.support.small_layers import GEMMINI, SMALL, TINY
 
 TEXT = (CONFIGS / "hardware" / "gemmini.yaml").read_text(encoding="utf-8")
 # out[7, 10] = in[7, 15] @ weight[15, 10] in columns of five outputs and rows of three inputs: 1,050 operations.

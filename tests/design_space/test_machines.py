@@ -2,7 +2,7 @@
 
 import pytest
 
-from benchmarks.machines import Compared, eyeriss, figures, machine, product, sized
+from benchmarks.designs.machines import Compared, eyeriss, figures, machine, product, sized
 from common.design_space.mapping.dataflow import respects
 from common.design_space.mapping.mappings import parse_mappings
 

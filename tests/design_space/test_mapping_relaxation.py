@@ -9,7 +9,7 @@ from common.design_space.mapping.space.mapping_problem import MappingProblem
 from common.design_space.search.engines import gradient_engine
 from common.design_space.search.search import ModelPart, search
 from common.workload.loop_nests import LoopNest
-from tests.support.small_layers import GEMMINI, SMALL, TINY
+from tests.support.designs.small_layers import GEMMINI, SMALL, TINY
 
 torch = pytest.importorskip("torch", reason="comes with requirements-torch.txt")
 LAYERS = SMALL | {"point": LoopNest()}

@@ -20,8 +20,8 @@ from common.design_space.mapping.traffic import Nests
 from common.design_space.search.fronts import SupportedPoint, lower_left_hull
 from common.messages.errors import UnusableValueError
 from common.workload.loop_nests import LoopNest
-from tests.support.every_chain import brute_force
-from tests.support.small_layers import GEMMINI, TINY
+from tests.support.designs.every_chain import brute_force
+from tests.support.designs.small_layers import GEMMINI, TINY
 
 DRAM, SCRATCHPAD, ACCUMULATOR, REGISTERS = GEMMINI.levels
 EVERY = frozenset({"weight", "input", "output"})

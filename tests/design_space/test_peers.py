@@ -3,13 +3,13 @@
 import numpy as np
 import pytest
 
-from benchmarks.peers.__main__ import as_layer, as_mapping
-from benchmarks.peers.pricing import CutMapping, price
+from benchmarks.designs.peers.__main__ import as_layer, as_mapping
+from benchmarks.designs.peers.pricing import CutMapping, price
 from common.design_space.mapping.cost import cost
 from common.design_space.mapping.mappings import parse_mappings
 from common.design_space.mapping.traffic import Nests
 from common.workload.loop_nests import LoopNest
-from tests.support.small_layers import GEMMINI
+from tests.support.designs.small_layers import GEMMINI
 
 NEST = LoopNest(k=64, c=64, p=56, q=56, r=3, s=3)
 # Loops from the innermost: those of a register's weight, of the tile, of DRAM; each operand cut at its own memories.

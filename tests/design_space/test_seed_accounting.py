@@ -21,7 +21,7 @@ from common.design_space.fa_dosa.seed_accounting import (
 from common.messages.errors import UnusableValueError
 from models.__main__ import BUILDERS
 from tests.support.paths import CONFIGS
-from tests.support.source_tables import source_rows
+from tests.support.tables.source import source_rows
 
 BUFFER = single_buffer(load_hardware("fa-dosa", CONFIGS / "hardware"))
 GIVEN = SingleBuffer(28 * 1024, 100, 1000, 1000, 2.5, 0.25 + 0.0001 * 28)  # as its config.yaml says

@@ -13,7 +13,7 @@ from common.design_space.search.settings import HONEST, SEED, Search
 from common.messages.errors import UnusableValueError
 from models.__main__ import BUILDERS
 from tests.support.paths import CONFIGS
-from tests.support.source_tables import source_rows
+from tests.support.tables.source import source_rows
 
 FA_DOSA, GEMMINI = (load_hardware(name, CONFIGS / "hardware") for name in ("fa-dosa", "gemmini"))
 PUBLISHED = 3.49e14

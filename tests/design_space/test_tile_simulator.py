@@ -14,7 +14,7 @@ from common.design_space.single_buffer.nest_tiles import best_tiling
 from common.design_space.single_buffer.nest_tiles import every_tiling as every_nest_tiling
 from common.workload.loop_nests import LoopNest, window_extent
 from common.workload.map_layers import FeatureMap, Window
-from tests.support.tile_simulator import run_group, run_nest
+from tests.support.designs.tile_simulator import run_group, run_nest
 
 FEW = settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
 MANY = settings(max_examples=1_000, deadline=None, suppress_health_check=list(HealthCheck))

@@ -13,7 +13,7 @@ pytest.importorskip("torch", reason="comes with requirements-torch.txt")
 pytest.importorskip("sklearn", reason="comes with requirements-torch.txt")
 
 from common.precision.judgement.samples import Samples, divided
-from tests.support.trained_networks import NETWORKS, TRAINED, digits, trained
+from tests.support.models.trained_networks import NETWORKS, TRAINED, digits, trained
 
 STAGE = importlib.import_module("28_precision")
 

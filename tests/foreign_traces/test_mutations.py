@@ -12,8 +12,8 @@ from common.messages.errors import PipelineError
 from common.npu.report import Session, report_of
 from common.onnx_graph.load import load_model
 from models.small.tiny import build_tiny_cnn
-from tests.support.npu_profiles import device_run, qhas_content, write_csv
 from tests.support.paths import ROOT
+from tests.support.profiles.npu_profiles import device_run, qhas_content, write_csv
 
 DATA, NPU = ROOT / "tests/foreign_traces/data", ROOT / "tests/npu/data"
 VALUES = (None, True, -1, 0, 1.5, 1e400, 10**400, "", "x", "\ud800", [], {}, [[]], [{}], {"a": 1}, [1, "a"], 2**63)

@@ -9,7 +9,7 @@ from common.foreign_traces.layers import Layer, LayerProfile
 from common.foreign_traces.matching import Matched
 from common.foreign_traces.owners import owners
 from common.messages.errors import PipelineError
-from tests.support.foreign_graphs import graph_of
+from tests.support.profiles.foreign_graphs import graph_of
 
 PROFILE = Path("profile")
 

@@ -13,7 +13,7 @@ from common.foreign_traces.kineto import read_calls
 from common.foreign_traces.programs import recognised
 from common.messages.errors import PipelineError
 from common.onnx_graph.load import load_model
-from tests.support.foreign_graphs import graph_of
+from tests.support.profiles.foreign_graphs import graph_of
 
 DATA = Path(__file__).parent / "data" / "pytorch"
 VERSIONS = ("1.8.1-steps.json", "1.9.1-legacy.json", "1.10.2-steps.json", "1.12.1-plain.json", "2.2.2-plain.json")

@@ -5,8 +5,8 @@ import pytest
 from common.foreign_traces.owners import owners
 from common.foreign_traces.qnn import read_qnn_layers
 from common.messages.errors import PipelineError
-from tests.support.foreign_graphs import graph_of
-from tests.support.npu_profiles import DATA, device_run, write_csv
+from tests.support.profiles.foreign_graphs import graph_of
+from tests.support.profiles.npu_profiles import DATA, device_run, write_csv
 
 NODES = (("Input", 1, 0), ("conv", 23, 700), ("act", 26, 0), ("pool", 31, 1300))
 

@@ -7,7 +7,7 @@ import pytest
 from common.foreign_traces.owners import owners
 from common.foreign_traces.tensorrt import read_tensorrt_profile
 from common.messages.errors import PipelineError
-from tests.support.foreign_graphs import graph_of
+from tests.support.profiles.foreign_graphs import graph_of
 
 NAMES = (
     "Reformatting CopyNode for Input Tensor 0 to Conv_0 + Relu_1",

@@ -12,7 +12,7 @@ from common.fpga.engine_catalogue import ROWWISE_SHARES, engines_for, port_count
 from common.fpga.kernels.systolic.array import SystolicArray
 from common.fpga.kernels.team import Team
 from common.workload.layers import Convolution, Matmul, Pointwise, Pooling, Rowwise
-from tests.support.dataflow_kernels import task_of
+from tests.support.kernels.dataflow_kernels import task_of
 from tests.support.paths import CONFIGS
 
 BOARDS = ("kv260", "u200", "u250", "u280", "u50", "u55c", "ultra96", "v80", "vck190", "zcu102", "zcu104")

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from benchmarks.odds_coverage import array_outcomes, coverage, pair_outcomes, pairs
+from benchmarks.plans.odds_coverage import array_outcomes, coverage, pair_outcomes, pairs
 
 
 def test_the_first_pair_by_hand():

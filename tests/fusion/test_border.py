@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from common.fusion.border import BorderTensor, board_phases, border, crossings, total_bytes, unfused_bytes
 from common.fusion.groups import fuse
-from tests.support.fpga_tables import Model
+from tests.support.tables.fpga import Model
 
 
 def block(*, unknown: str = "") -> Model:

@@ -14,9 +14,9 @@ from onnx import helper
 from common.fusion.border import border
 from common.fusion.chains import ChainStage, find_chains, hold, rows_held, rows_read
 from common.fusion.groups import fuse
-from tests.support.fpga_tables import Model
-from tests.support.fusion_graphs import conv_block, random_model
-from tests.support.onnx_models import model
+from tests.support.models.fusion_graphs import conv_block, random_model
+from tests.support.models.onnx_models import model
+from tests.support.tables.fpga import Model
 
 RNG = np.random.default_rng(7)
 ROWS, COLUMNS = 23, 11

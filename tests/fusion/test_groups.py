@@ -6,8 +6,8 @@ from common.fusion.groups import Group, fuse
 from common.graphs.graph import Edge
 from common.graphs.source_graph import EdgeBytes, SourceGraph, build
 from common.messages.errors import PipelineError, UpstreamError
-from tests.support.fpga_tables import Model, resnet50
-from tests.support.fusion_graphs import attention, conv_block, gelu, layer_norm, random_model, residual_block
+from tests.support.models.fusion_graphs import attention, conv_block, gelu, layer_norm, random_model, residual_block
+from tests.support.tables.fpga import Model, resnet50
 
 
 def patterns(model: Model) -> list[str]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import subprocess
 import sys
 
-from tests.support.endpoints import scripted
 from tests.support.paths import ROOT
+from tests.support.processes.endpoints import scripted
 
 
 def started() -> str:

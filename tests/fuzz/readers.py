@@ -48,8 +48,8 @@ from common.runtime.inputs.given import read_array, read_input
 from tests.fuzz.programs import module_of, run_here
 from tests.fuzz.protos import mutate
 from tests.fuzz.seed_models import seed_models
-from tests.support.endpoints import METADATA
 from tests.support.paths import ROOT
+from tests.support.processes.endpoints import METADATA
 
 LARGEST_SEED = 40_000  # bytes
 TRACES, NPU = ROOT / "tests" / "foreign_traces" / "data", ROOT / "tests" / "npu" / "data"

@@ -10,11 +10,11 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 from models.__main__ import BUILDERS
-from tests.support import body_models
-from tests.support.contrib_attention_cases import ATTENTION
-from tests.support.contrib_cases import BLOCKED, CONVOLUTION, ELEMENTWISE, MATRIX, QUANTIZED, STRUCTURE, Case
-from tests.support.one_node import element_type
-from tests.support.onnx_models import INT64, Typed, model, weight
+from tests.support.models import body_models
+from tests.support.models.contrib_attention_cases import ATTENTION
+from tests.support.models.contrib_cases import BLOCKED, CONVOLUTION, ELEMENTWISE, MATRIX, QUANTIZED, STRUCTURE, Case
+from tests.support.models.one_node import element_type
+from tests.support.models.onnx_models import INT64, Typed, model, weight
 
 FLOAT, STRING, BOOL = TensorProto.FLOAT, TensorProto.STRING, TensorProto.BOOL
 LARGEST = 60_000  # bytes: what is large takes long

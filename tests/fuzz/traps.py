@@ -8,8 +8,8 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-from tests.support.body_models import body, constant, info, node
-from tests.support.onnx_models import INT64, model
+from tests.support.models.body_models import body, constant, info, node
+from tests.support.models.onnx_models import INT64, model
 
 FLOAT, BOOL = TensorProto.FLOAT, TensorProto.BOOL
 

@@ -7,7 +7,8 @@ from pathlib import Path
 import onnx
 import pytest
 
-from benchmarks import process, profiled, scaling, stages, synthetic, unbound
+from benchmarks import process
+from benchmarks.pipeline import profiled, scaling, stages, synthetic, unbound
 from benchmarks.process import CommandRun
 from common.artifacts.catalogue import ARTIFACTS
 from common.artifacts.provenance import Provenance, sidecar

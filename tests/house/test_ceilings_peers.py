@@ -2,7 +2,7 @@
 
 import pytest
 
-from benchmarks import ceilings_peers as peers
+from benchmarks.measuring import ceilings_peers as peers
 
 LIKWID = """#!/bin/sh
 [ "$1 $2 $3 $4 $5" = "-t triad -i 7 -w" ] || exit 1

@@ -4,7 +4,7 @@ from statistics import linear_regression
 
 import pytest
 
-from benchmarks.dashboard import Figure, rates
+from benchmarks.pipeline.dashboard import Figure, rates
 
 
 def test_rates_gaps_and_missed_ticks():

@@ -7,7 +7,7 @@ import numpy as np
 import onnx
 import pytest
 
-from benchmarks import loadgen, recorder
+from benchmarks.measuring import loadgen, recorder
 from common.runtime.sessions.session import SessionSettings, create_session
 from models.small.tiny import build_tiny_mlp
 

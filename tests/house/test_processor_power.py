@@ -4,7 +4,7 @@ from statistics import fmean
 
 import pytest
 
-from benchmarks.processor_power import (
+from benchmarks.measuring.processor_power import (
     by_family,
     configured_law,
     coverage,
@@ -13,7 +13,7 @@ from benchmarks.processor_power import (
     memory_pj_per_byte,
     readings,
 )
-from benchmarks.processor_table import table_rows
+from benchmarks.measuring.processor_table import table_rows
 
 
 @pytest.fixture(scope="module")

@@ -8,8 +8,8 @@ import onnx
 import onnxruntime as ort
 import pytest
 
-from benchmarks import profiler_cost
-from benchmarks.profiler_cost import (
+from benchmarks.measuring import profiler_cost
+from benchmarks.measuring.profiler_cost import (
     COPIES,
     HEADER,
     SKIPPED,

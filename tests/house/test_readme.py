@@ -4,9 +4,9 @@ import re
 
 import pytest
 
+from tests.support.documents.recorded_blocks import BLOCK, DOCUMENTS, OUTPUTS, output, rendered
+from tests.support.documents.recorded_commands import commands
 from tests.support.paths import ROOT
-from tests.support.recorded_blocks import BLOCK, DOCUMENTS, OUTPUTS, output, rendered
-from tests.support.recorded_commands import commands
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)

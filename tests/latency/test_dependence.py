@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from benchmarks.series_laws import QueueLaw, exponential, in_phases
+from benchmarks.series.laws import QueueLaw, exponential, in_phases
 from common.latency.dependence import Dependence, batch_variance, queue_factor
 from common.latency.statistics import figures, percentile
 

@@ -22,7 +22,7 @@ from common.mending.mends.replace_cumsum import replace_cumsum
 from common.mending.mends.widen_halves import widen_halves
 from common.mending.rewrite import Case, NoMend
 from common.runtime.sessions.session import SessionSettings
-from tests.support.onnx_models import Typed, model
+from tests.support.models.onnx_models import Typed, model
 
 RANDOM = np.random.default_rng(7)
 HALF = TensorProto.FLOAT16

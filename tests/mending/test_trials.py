@@ -13,7 +13,7 @@ from common.mending.agreement import TOLERANCES, agreement, tolerance
 from common.mending.registry import MENDS, tried
 from common.mending.rewrite import Case
 from common.runtime.sessions.session import SessionSettings
-from tests.support.onnx_models import Typed, model
+from tests.support.models.onnx_models import Typed, model
 from tests.support.paths import ROOT
 
 SETTINGS = SessionSettings(1, optimization="disable")

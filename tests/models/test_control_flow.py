@@ -10,7 +10,7 @@ import onnxruntime as ort
 import pytest
 
 from models.__main__ import BUILDERS
-from tests.support.quantized_models import feeds_of, graphs_of
+from tests.support.models.quantized_models import feeds_of, graphs_of
 
 NAMES = [
     *(f"tiny-loop{kind}" for kind in ("", "-input", "-condition", "-nested", "-unnamed")),

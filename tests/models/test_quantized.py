@@ -11,7 +11,7 @@ import onnxruntime as ort
 import pytest
 
 from models.__main__ import BUILDERS
-from tests.support.quantized_models import FORMS, feeds_of, graphs_of, quantize, strip_names
+from tests.support.models.quantized_models import FORMS, feeds_of, graphs_of, quantize, strip_names
 
 NAMES = ("tiny-cnn", "tiny-mlp", "tiny-densenet", "tiny-vit", "tiny-bert", "tiny-lstm")
 # What each form puts where the source has float products (an LSTM has them inside).

@@ -10,7 +10,7 @@ from common.npu.op_trace import read_op_trace
 from common.npu.qhas import read_qhas
 from common.npu.qnn_csv import read_qnn_csv
 from common.npu.schematic import read_schematic
-from tests.support.npu_profiles import DATA, write_qhas
+from tests.support.profiles.npu_profiles import DATA, write_qhas
 
 READERS = {
     "profile.csv": read_qnn_csv,

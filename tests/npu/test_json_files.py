@@ -8,7 +8,7 @@ from common.messages.errors import PipelineError
 from common.npu.op_trace import read_op_trace
 from common.npu.qhas import operator_rows, read_qhas
 from common.npu.report import Session, report_of
-from tests.support.npu_profiles import DATA, device_run, qhas_content, write_csv, write_qhas
+from tests.support.profiles.npu_profiles import DATA, device_run, qhas_content, write_csv, write_qhas
 
 
 @pytest.fixture

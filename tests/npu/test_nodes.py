@@ -7,7 +7,7 @@ from common.npu.nodes import npu_nodes, require_one_graph
 from common.npu.op_trace import read_op_trace
 from common.npu.qnn_csv import read_qnn_csv
 from common.npu.schematic import GraphNode, HtpOp, Schematic, read_schematic
-from tests.support.npu_profiles import DATA, device_run, write_csv
+from tests.support.profiles.npu_profiles import DATA, device_run, write_csv
 
 
 def recorded(name):

@@ -7,7 +7,7 @@ import pytest
 from common.messages.errors import PipelineError, UnusableValueError
 from common.npu.qnn_csv import MOST_BYTES, read_qnn_csv
 from common.npu.qnn_profile import DEVICE
-from tests.support.npu_profiles import DATA, HEADER, device_run, root_row, write_csv
+from tests.support.profiles.npu_profiles import DATA, HEADER, device_run, root_row, write_csv
 
 NODES = [("Input", 2, 13), ("conv", 17, 0), ("relu", 23, 1009), ("Output", 3, 7)]
 

@@ -9,7 +9,7 @@ import pytest
 from common.messages.errors import PipelineError
 from common.npu.qnn_csv import read_qnn_csv
 from common.npu.schematic import read_schematic
-from tests.support.npu_profiles import DATA
+from tests.support.profiles.npu_profiles import DATA
 
 OUTPUT_BYTES = prod((1, 5, 7, 11)) * 4  # float32 in both models
 WEIGHT_VALUES = 5 * 3

@@ -11,7 +11,7 @@ from common.npu.report import Chip, Session, chip_rows, report_of
 from common.npu.schematic import read_schematic
 from common.npu.summary_figures import as_document, execution_summary, median_run, resource_utilization
 from common.view.trace.npu_tables import npu_report
-from tests.support.npu_profiles import DATA, device_run, root_row, write_csv, write_qhas
+from tests.support.profiles.npu_profiles import DATA, device_run, root_row, write_csv, write_qhas
 
 NODES = [("relu", 23, 1009)]
 TIMES = ("total_inference_time_ms", "htp_execution_time_ms", "overhead_ms", "throughput_fps", "power_up_time_ms")

@@ -6,7 +6,7 @@ from common.latency.run import NodeSpan, Run
 from common.measurements.observer import Observer
 from common.messages.errors import UnusableValueError
 from common.os_events.events import OsEvent
-from tests.support.run_series import series_of
+from tests.support.profiles.run_series import series_of
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from onnx import helper
 
 from common.onnx_graph.attributes import reported_attributes
 from common.onnx_graph.load import load_model
-from tests.support.onnx_models import model, weight
+from tests.support.models.onnx_models import model, weight
 
 MS = "com.microsoft"
 

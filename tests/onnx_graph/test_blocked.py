@@ -11,7 +11,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from common.onnx_graph.blocked import Padding, paddings
 from common.onnx_graph.load import load_model
-from tests.support.onnx_models import model
+from tests.support.models.onnx_models import model
 
 stage = importlib.import_module("02_shapes_flops_bytes")
 NCHWC = "com.microsoft.nchwc"

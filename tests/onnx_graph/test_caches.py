@@ -10,7 +10,7 @@ from common.messages.errors import UnusableValueError
 from common.onnx_graph.caches import cache_pairs
 from common.onnx_graph.load import load_model
 from models.__main__ import BUILDERS, save
-from tests.support.onnx_models import INT64, Typed, model
+from tests.support.models.onnx_models import INT64, Typed, model
 
 
 def loaded(path, name):

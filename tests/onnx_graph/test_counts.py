@@ -12,7 +12,7 @@ from onnx import TensorProto, helper, numpy_helper
 from common.onnx_graph.counts import BOUNDED, FIGURES, bound_on_model, count_nodes, enclosing, times
 from common.onnx_graph.load import load_model
 from models.small.control_flow import build_tiny_if_loop, build_tiny_loop, build_tiny_loop_condition
-from tests.support.onnx_models import INT64, Typed, model, weight
+from tests.support.models.onnx_models import INT64, Typed, model, weight
 
 
 @pytest.fixture

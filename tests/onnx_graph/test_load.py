@@ -15,7 +15,7 @@ from common.onnx_graph.load import load_model
 from common.onnx_graph.shapes.types import dtype_name, element_bits
 from common.onnx_graph.work import measure
 from models.small.tiny import build_tiny_unnamed
-from tests.support.onnx_models import FLOAT, Typed, load, model, weight
+from tests.support.models.onnx_models import FLOAT, Typed, load, model, weight
 
 
 def relu(name: str = "relu") -> onnx.NodeProto:

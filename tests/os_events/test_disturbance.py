@@ -8,7 +8,7 @@ from common.latency.run import NodeSpan, Run
 from common.os_events.disturbance import disturbance_line, disturbance_lines, disturbances
 from common.os_events.events import EventLog, OsEvent
 from common.os_events.run_events import events_by_run, node_hit
-from tests.support.run_series import series_of
+from tests.support.profiles.run_series import series_of
 
 
 def series(*latencies_us, profiled=False, start_s=0.0):

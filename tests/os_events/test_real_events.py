@@ -29,7 +29,7 @@ from common.os_events.disturbance import LEAST_EXPLAINED_SHARE, disturbances
 from common.os_events.recorder import OsEventRecorder
 from common.os_events.tracefs import PREFIX, TracefsRecorder
 from tests.support.paths import ROOT
-from tests.support.run_series import series_of
+from tests.support.profiles.run_series import series_of
 
 SPIN = "print('ready', flush=True)\nwhile True: pass"
 

@@ -19,8 +19,8 @@ from common.precision.sensitivity import layer_judgements
 from common.precision.study import FormatJudgement, format_judgements, studied
 from common.runtime.provider_matrix import OutputDistance
 from common.runtime.sessions.session import SessionSettings
-from tests.support.onnx_models import model
-from tests.support.trained_perceptron import clouds, perceptron, trained_weights
+from tests.support.models.onnx_models import model
+from tests.support.models.trained_perceptron import clouds, perceptron, trained_weights
 
 SETTINGS = SessionSettings(1)
 WAYS = {(scheme.number_format, scheme.name): scheme for scheme in SCHEMES}

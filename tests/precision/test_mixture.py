@@ -15,7 +15,7 @@ from common.precision.mixture import MovableLayer, chosen, mixtures, most_work, 
 from common.precision.sensitivity import layer_judgements
 from common.precision.study import studied
 from common.runtime.sessions.session import SessionSettings
-from tests.support.trained_perceptron import clouds, perceptron
+from tests.support.models.trained_perceptron import clouds, perceptron
 
 INT4 = next(scheme for scheme in SCHEMES if scheme.number_format == "int4")
 

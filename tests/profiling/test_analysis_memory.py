@@ -33,7 +33,7 @@ def test_slow_runs_are_explained_in_a_few_bytes_per_run():
 @pytest.mark.exhaustive
 def test_an_hour_of_short_runs_is_analysed_in_memory_that_any_machine_has():
     """18 million runs; before, each stored run took 0.7 kB, and an hour 1 GB."""
-    command = [sys.executable, "-m", "benchmarks.analysis_memory"]
+    command = [sys.executable, "-m", "benchmarks.pipeline.analysis_memory"]
     printed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
     last = printed.splitlines()[-1].split()
     assert last[0] == "run_disturbances.csv"

@@ -11,9 +11,9 @@ import sys
 import tempfile
 from pathlib import Path
 
+from tests.support.documents.recorded_blocks import DOCUMENTS, OUTPUTS, rendered
+from tests.support.documents.recorded_commands import commands
 from tests.support.paths import ROOT
-from tests.support.recorded_blocks import DOCUMENTS, OUTPUTS, rendered
-from tests.support.recorded_commands import commands
 
 PICTURES = ROOT / "docs" / "pictures"
 WINDOW = "1200,1500"  # of the report, in pixels

@@ -17,8 +17,8 @@ from common.runtime.library import silenced
 from common.runtime.sessions.limits import RuntimeCall, limited_runs
 from common.runtime.sessions.session import SessionSettings, create_session, run
 from common.runtime.sessions.stoppable import StoppableRuns
-from tests.support.endless_models import doubled, endless_loop
-from tests.support.onnx_models import Typed, load, model
+from tests.support.models.endless_models import doubled, endless_loop
+from tests.support.models.onnx_models import Typed, load, model
 from tests.support.paths import ROOT
 
 ENDLESS = {"x": np.zeros(3, np.float32), "count": np.array(10**15)}
@@ -152,7 +152,7 @@ from onnx import helper
 from common.messages.errors import PipelineError
 from common.process import free_memory
 from common.runtime.sessions.session import SessionSettings, create_session, run
-from tests.support.onnx_models import Typed, model
+from tests.support.models.onnx_models import Typed, model
 proto = model([helper.make_node("Expand", ["x", "shape"], ["y"])], {"x": (1,), "shape": Typed(7, (1,))}, {"y": None})
 session = create_session(proto.SerializeToString(), SessionSettings(1))
 x = np.ones(1, np.float32)

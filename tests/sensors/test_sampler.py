@@ -5,7 +5,7 @@ from itertools import pairwise
 
 import pytest
 
-from benchmarks import sampler_cost
+from benchmarks.measuring import sampler_cost
 from common.messages.errors import PipelineError
 from common.sensors.quantities import QUANTITIES
 from common.sensors.sampler import IDLE, RUN, Sampler, next_deadline, sample_idle

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from common.dag import build_dag, longest_path, schedule, what_if
 from common.messages.errors import UnusableValueError, UpstreamError
-from tests.support.dag_tables import EDGES, NODES
+from tests.support.tables.dag import EDGES, NODES
 
 LATENCY_US = {name: latency_us for name, _, latency_us in NODES}
 OP_TYPES = {name: op_type for name, op_type, _ in NODES}

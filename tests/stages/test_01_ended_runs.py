@@ -5,9 +5,9 @@ import signal
 import onnx
 import pytest
 
-from tests.support.command_lines import run_stage
-from tests.support.endless_models import doubled, endless_loop
-from tests.support.interrupted_stage import interrupted
+from tests.support.models.endless_models import doubled, endless_loop
+from tests.support.processes.command_lines import run_stage
+from tests.support.processes.interrupted_stage import interrupted
 
 SCRIPT = "01_profile_onnx.py"
 QUICK = ("--threads", 1, "--idle", "1ms", "--dim", "N=3")

@@ -11,10 +11,10 @@ from common.artifacts.provenance import Provenance
 from common.artifacts.transaction import Transaction
 from common.foreign_traces.programs import recognised
 from models.small.tiny import build_tiny_cnn
-from tests.support.command_lines import run_stage
-from tests.support.energy_tables import host_ceilings
-from tests.support.npu_profiles import device_run, write_csv
 from tests.support.paths import ROOT
+from tests.support.processes.command_lines import run_stage
+from tests.support.profiles.npu_profiles import device_run, write_csv
+from tests.support.tables.energy import host_ceilings
 
 DATA = ROOT / "tests/foreign_traces/data"
 VERSIONS = ("1.10.0", "1.12.1", "1.15.1", "1.18.1", "1.23.2")

@@ -22,9 +22,9 @@ from common.onnx_graph.counts import FIGURES, count_nodes
 from common.onnx_graph.executed import load_executed_graph
 from common.onnx_graph.load import load_model
 from common.onnx_graph.work import measure
-from tests.support.onnx_models import FLOAT, INT32, INT64, UINT8, Typed, model, weight, work_of
+from tests.support.models.onnx_models import FLOAT, INT32, INT64, UINT8, Typed, model, weight, work_of
 from tests.support.paths import ROOT
-from tests.support.source_tables import source_rows_of_file
+from tests.support.tables.source import source_rows_of_file
 
 stage = importlib.import_module("02_shapes_flops_bytes")
 BOOL, INT4, BFLOAT16 = TensorProto.BOOL, TensorProto.INT4, TensorProto.BFLOAT16

@@ -25,7 +25,7 @@ from models.small.control_flow import (
 )
 from models.transformers.bert import build_bert, build_tiny_bert
 from models.transformers.vit import build_tiny_vit
-from tests.support.onnx_models import Typed, model, weight
+from tests.support.models.onnx_models import Typed, model, weight
 
 stage = importlib.import_module("02_shapes_flops_bytes")
 BATCH, SEQ = sympy.symbols("batch seq", integer=True, positive=True)

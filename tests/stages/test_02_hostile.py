@@ -11,7 +11,7 @@ import pytest
 from onnx import TensorProto, helper
 
 from common.messages.errors import PipelineError, UnusableValueError
-from tests.support.onnx_models import model, weight
+from tests.support.models.onnx_models import model, weight
 
 stage = importlib.import_module("02_shapes_flops_bytes")
 LARGEST = 2**63 - 1

@@ -17,7 +17,7 @@ from models.small.control_flow import build_tiny_loop, build_tiny_scan
 from models.small.tiny import build_tiny_cnn, build_tiny_transformer
 from models.transformers.bert import build_tiny_bert
 from models.transformers.vit import build_tiny_vit
-from tests.support.onnx_models import model, weight
+from tests.support.models.onnx_models import model, weight
 
 stage = importlib.import_module("02_shapes_flops_bytes")
 

@@ -13,8 +13,8 @@ from onnx import helper
 
 from models.classifiers.resnet import build_resnet50
 from models.small.tiny import build_tiny_cnn, build_tiny_transformer
-from tests.support.command_lines import run_stage
-from tests.support.onnx_models import model, weight
+from tests.support.models.onnx_models import model, weight
+from tests.support.processes.command_lines import run_stage
 
 SCRIPT = "02_shapes_flops_bytes.py"
 stage = importlib.import_module("02_shapes_flops_bytes")

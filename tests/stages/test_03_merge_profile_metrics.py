@@ -17,9 +17,9 @@ from common.artifacts.folder import Folder
 from common.artifacts.provenance import Provenance
 from common.artifacts.transaction import Transaction
 from common.messages.errors import CommandLineError, PipelineError, UpstreamError
-from tests.support.command_lines import run_stage
-from tests.support.energy_tables import MODEL_ID, host_ceilings, latency_summary, provenance
-from tests.support.onnx_models import model, weight
+from tests.support.models.onnx_models import model, weight
+from tests.support.processes.command_lines import run_stage
+from tests.support.tables.energy import MODEL_ID, host_ceilings, latency_summary, provenance
 
 stage = importlib.import_module("03_merge_profile_metrics")
 CPU = "synthetic"

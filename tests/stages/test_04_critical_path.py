@@ -13,9 +13,9 @@ import pytest
 
 from common.messages.errors import CommandLineError, PipelineError, UnusableValueError, UpstreamError
 from common.onnx_graph.reading.scan import scan
-from tests.support.command_lines import run_stage
-from tests.support.dag_tables import EDGES, NODES, write_executed
 from tests.support.paths import ROOT
+from tests.support.processes.command_lines import run_stage
+from tests.support.tables.dag import EDGES, NODES, write_executed
 
 SCRIPT = "04_critical_path.py"
 stage = importlib.import_module("04_critical_path")

@@ -12,9 +12,9 @@ import yaml
 from common.artifacts.folder import Folder
 from common.artifacts.transaction import Transaction
 from common.messages.errors import CommandLineError, PipelineError, UnusableValueError, UpstreamError
-from tests.support.command_lines import run_stage
-from tests.support.energy_tables import HOST, NODES, P50_US, host_ceilings, provenance, write_upstream
 from tests.support.paths import ROOT
+from tests.support.processes.command_lines import run_stage
+from tests.support.tables.energy import HOST, NODES, P50_US, host_ceilings, provenance, write_upstream
 
 SCRIPT = "05_energy_estimate.py"
 stage = importlib.import_module("05_energy_estimate")

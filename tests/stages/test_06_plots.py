@@ -14,10 +14,10 @@ from common.artifacts.journal import STAGING
 from common.artifacts.provenance import Provenance
 from common.artifacts.transaction import Transaction
 from common.messages.errors import PipelineError, UpstreamError
-from tests.support.command_lines import run_stage
-from tests.support.design_tables import design_tables
 from tests.support.paths import ROOT
-from tests.support.view_tables import all_tables, write
+from tests.support.processes.command_lines import run_stage
+from tests.support.tables.design import design_tables
+from tests.support.tables.view import all_tables, write
 
 SCRIPT = "06_plots.py"
 PICTURES = {

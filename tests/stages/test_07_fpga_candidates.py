@@ -18,8 +18,8 @@ from common.artifacts.provenance import Provenance
 from common.artifacts.transaction import Transaction
 from common.cli import ROOT
 from common.messages.errors import ConfigurationError, PipelineError, UnusableValueError, UpstreamError
-from tests.support.command_lines import run_stage
-from tests.support.fpga_tables import Executed, Model, executed_resnet50, resnet50, small, write_tables
+from tests.support.processes.command_lines import run_stage
+from tests.support.tables.fpga import Executed, Model, executed_resnet50, resnet50, small, write_tables
 
 SCRIPT = "07_fpga_candidates.py"
 stage = importlib.import_module("07_fpga_candidates")

@@ -10,8 +10,8 @@ from math import ceil
 
 import pytest
 
-from tests.support.command_lines import run_stage
-from tests.support.fpga_tables import small, write_tables
+from tests.support.processes.command_lines import run_stage
+from tests.support.tables.fpga import small, write_tables
 
 CASES = ("pessimistic", "likely", "optimistic")
 ENDS = dict(zip(CASES, ("p50_low_us", "p50_us", "p50_high_us"), strict=True))

@@ -31,9 +31,9 @@ from common.workload.loop_nests import LoopNest
 from common.workload.map_layers import layer_graph
 from common.workload.nest_rows import nests_by_node
 from models.__main__ import BUILDERS
-from tests.support.command_lines import run_stage
 from tests.support.paths import CONFIGS, ROOT
-from tests.support.source_tables import source_rows
+from tests.support.processes.command_lines import run_stage
+from tests.support.tables.source import source_rows
 
 SCRIPT = "08_design_space.py"
 MODELS = {"tiny-resnet8": ("--dim", "batch=1"), "tiny-transformer": ("--dim", "batch=2", "--dim", "seq=5")}

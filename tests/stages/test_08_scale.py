@@ -17,8 +17,8 @@ import pytest
 from common.design_space import evaluation
 from common.design_space.results.cache import FILE, ResultCache, default_folder
 from models.__main__ import BUILDERS
-from tests.support.command_lines import run_stage
 from tests.support.paths import ROOT
+from tests.support.processes.command_lines import run_stage
 
 SCRIPT = "08_design_space.py"
 TABLES = ("design_points", "design_budgets", "design_mappings", "design_groups")

@@ -12,10 +12,10 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from models.__main__ import BUILDERS
-from tests.support.bottleneck_tables import FILE
-from tests.support.command_lines import run_stage, width
-from tests.support.npu_profiles import DATA, device_run, write_csv, write_qhas
 from tests.support.paths import ROOT
+from tests.support.processes.command_lines import run_stage, width
+from tests.support.profiles.npu_profiles import DATA, device_run, write_csv, write_qhas
+from tests.support.tables.bottlenecks import FILE
 
 PROFILE, SCRIPT, NPU = "01_profile_onnx.py", "09_trace_report.py", "13_npu_profile.py"
 FLOAT, HALF = TensorProto.FLOAT, TensorProto.FLOAT16

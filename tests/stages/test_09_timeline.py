@@ -9,9 +9,9 @@ import pandas as pd
 import pytest
 
 from models.__main__ import BUILDERS
-from tests.support.command_lines import run_stage, width
-from tests.support.fused_bodies import fused_everywhere
-from tests.support.npu_profiles import device_run, write_csv
+from tests.support.models.fused_bodies import fused_everywhere
+from tests.support.processes.command_lines import run_stage, width
+from tests.support.profiles.npu_profiles import device_run, write_csv
 
 SCRIPT = "09_trace_report.py"
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.support.load_runs import load_test
+from tests.support.processes.load_runs import load_test
 
 
 @pytest.mark.slow

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.support.load_runs import load_test, refused
+from tests.support.processes.load_runs import load_test, refused
 
 STAGES = ("decode", "resize", "normalize", "assemble", "session_run", "postprocess")
 

@@ -16,9 +16,9 @@ from common.artifacts.transaction import RESERVED_BYTES, Transaction
 from common.load.service import sessions
 from common.messages.errors import PipelineError
 from common.onnx_graph.load import load_model
-from tests.support.command_lines import run_stage
-from tests.support.energy_tables import provenance
-from tests.support.load_runs import SCRIPT, document, load_test
+from tests.support.processes.command_lines import run_stage
+from tests.support.processes.load_runs import SCRIPT, document, load_test
+from tests.support.tables.energy import provenance
 
 
 @pytest.mark.slow

@@ -7,8 +7,8 @@ import pytest
 for package in ("fastapi", "uvicorn", "websockets"):
     pytest.importorskip(package, reason="needs requirements-dashboard.txt: make test-dashboard")
 
-from tests.support.live_server import TOKEN, Running  # noqa: E402
-from tests.support.load_runs import load_test, refused  # noqa: E402
+from tests.support.processes.live_server import TOKEN, Running  # noqa: E402
+from tests.support.processes.load_runs import load_test, refused  # noqa: E402
 
 
 @pytest.fixture(scope="module")

@@ -14,8 +14,8 @@ from common.artifacts.catalogue import ARTIFACTS
 from common.artifacts.provenance import Provenance
 from common.artifacts.transaction import Transaction
 from models.__main__ import BUILDERS
-from tests.support.command_lines import run_stage
 from tests.support.paths import ROOT
+from tests.support.processes.command_lines import run_stage
 
 SCRIPT, PROFILE = "11_compare_runs.py", "01_profile_onnx.py"
 RUNS = 101

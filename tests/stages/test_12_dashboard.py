@@ -12,10 +12,10 @@ import pytest
 
 from common.artifacts.catalogue import ARTIFACTS
 from models.small.tiny import build_tiny_mlp
-from tests.support.command_lines import run_stage
-from tests.support.dashboard_process import dashboard
-from tests.support.endless_models import endless_loop
+from tests.support.models.endless_models import endless_loop
 from tests.support.paths import ROOT
+from tests.support.processes.command_lines import run_stage
+from tests.support.processes.dashboard_process import dashboard
 
 SCRIPT = "12_dashboard.py"
 needs_server = pytest.mark.skipif(

@@ -6,8 +6,8 @@ from html.parser import HTMLParser
 import pandas as pd
 import pytest
 
-from tests.support.command_lines import run_stage
-from tests.support.npu_profiles import DATA, device_run, write_csv, write_qhas
+from tests.support.processes.command_lines import run_stage
+from tests.support.profiles.npu_profiles import DATA, device_run, write_csv, write_qhas
 
 SCRIPT = "13_npu_profile.py"
 FILES = {"--qnn-csv": "profile.csv", "--schematic": "schematic.bin", "--op-trace": "qnn_op_trace.json"}

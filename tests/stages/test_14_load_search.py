@@ -5,8 +5,8 @@ import shutil
 import pandas as pd
 import pytest
 
-from tests.support.command_lines import run_stage
-from tests.support.load_runs import document
+from tests.support.processes.command_lines import run_stage
+from tests.support.processes.load_runs import document
 
 SCRIPT = "14_load_search.py"
 IMAGES = ["decode_us", "resize_us", "normalize_us"]

@@ -11,8 +11,8 @@ import pytest
 from onnx import helper
 
 from common.sensors import other_work
-from tests.support.command_lines import run_stage
-from tests.support.onnx_models import model, weight
+from tests.support.models.onnx_models import model, weight
+from tests.support.processes.command_lines import run_stage
 
 SCRIPT = "15_paired_runs.py"
 

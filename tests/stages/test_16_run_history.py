@@ -22,8 +22,8 @@ from common.history.revision import Revision
 from common.history.store import VERSION, RecordFile
 from common.view.comparison.history_tables import commit_name
 from models.__main__ import BUILDERS
-from tests.support.command_lines import run_stage
 from tests.support.paths import ROOT
+from tests.support.processes.command_lines import run_stage
 
 RECORD, LOOK_BACK, PROFILE = "17_record_run.py", "16_run_history.py", "01_profile_onnx.py"
 RUNS = 23

@@ -5,8 +5,8 @@ import pytest
 
 from common.load.fleet import ModelTask
 from models.__main__ import BUILDERS
-from tests.support.command_lines import run_stage
-from tests.support.load_runs import document
+from tests.support.processes.command_lines import run_stage
+from tests.support.processes.load_runs import document
 
 SCRIPT = "18_load_fleet.py"
 

@@ -3,8 +3,8 @@
 import pandas as pd
 import pytest
 
-from tests.support.command_lines import run_stage
-from tests.support.load_runs import document, load_test
+from tests.support.processes.command_lines import run_stage
+from tests.support.processes.load_runs import document, load_test
 
 SCRIPT = "19_endurance_test.py"
 

@@ -3,7 +3,7 @@
 import pandas as pd
 import pytest
 
-from tests.support.load_runs import load_test, refused
+from tests.support.processes.load_runs import load_test, refused
 
 SCRIPT = "20_load_interference.py"
 SHORT = ("--rate", "50", "--duration", "400ms")

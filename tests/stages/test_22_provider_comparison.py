@@ -2,7 +2,7 @@
 
 import pandas as pd
 
-from tests.support.command_lines import run_stage
+from tests.support.processes.command_lines import run_stage
 
 SCRIPT = "22_provider_comparison.py"
 

@@ -8,8 +8,8 @@ import pytest
 
 from common.artifacts.folder import Folder
 from common.artifacts.provenance import Provenance
-from tests.support.command_lines import run_stage
-from tests.support.fpga_tables import executed_resnet50, resnet50, small, write_tables
+from tests.support.processes.command_lines import run_stage
+from tests.support.tables.fpga import executed_resnet50, resnet50, small, write_tables
 
 SCRIPT = "23_overlay_estimate.py"
 stage = importlib.import_module("23_overlay_estimate")

@@ -7,8 +7,8 @@ import pytest
 
 from common.artifacts.provenance import Provenance
 from common.artifacts.transaction import Transaction
-from tests.support.command_lines import run_stage
-from tests.support.fpga_tables import MODEL_ID, small, write_tables
+from tests.support.processes.command_lines import run_stage
+from tests.support.tables.fpga import MODEL_ID, small, write_tables
 
 SCRIPT = "24_what_if.py"
 

@@ -7,9 +7,9 @@ import pandas as pd
 import pytest
 
 from common.artifacts.catalogue import ARTIFACTS
-from tests.support.command_lines import run_stage
-from tests.support.endpoints import good, scripted, triton, triton_missing
-from tests.support.load_runs import document
+from tests.support.processes.command_lines import run_stage
+from tests.support.processes.endpoints import good, scripted, triton, triton_missing
+from tests.support.processes.load_runs import document
 
 SCRIPT = "25_load_endpoint.py"
 TABLES = ("load_endpoint", "load_requests", "load_batches", "load_summary", "load_steps", "load_histogram")

@@ -15,8 +15,8 @@ from onnx import TensorProto, helper
 
 from common.messages.errors import PipelineError
 from common.precision.judgement.samples import SampleFiles, Samples, divided, loaded_samples
-from tests.support.onnx_models import Typed, model
-from tests.support.trained_perceptron import CLASSES, FEATURES, clouds, saved
+from tests.support.models.onnx_models import Typed, model
+from tests.support.models.trained_perceptron import CLASSES, FEATURES, clouds, saved
 
 STAGE = importlib.import_module("28_precision")
 SHAPES = importlib.import_module("02_shapes_flops_bytes")

@@ -9,8 +9,8 @@ import pytest
 from common.artifacts.folder import Folder
 from common.artifacts.provenance import Provenance
 from common.fpga.rtl import programs
-from tests.support.command_lines import run_stage
-from tests.support.fpga_tables import small, write_tables
+from tests.support.processes.command_lines import run_stage
+from tests.support.tables.fpga import small, write_tables
 
 SCRIPT, PLAN = "29_board_arrays.py", "07_fpga_candidates.py"
 BOARD = ("--board", "ultra96", "--precision", "int8")

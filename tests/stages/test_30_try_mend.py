@@ -8,8 +8,8 @@ import pandas as pd
 import pytest
 from onnx import helper
 
-from tests.support.command_lines import run_stage
-from tests.support.onnx_models import model
+from tests.support.models.onnx_models import model
+from tests.support.processes.command_lines import run_stage
 
 SCRIPT = "30_try_mend.py"
 THREADS = ("--threads", "1")

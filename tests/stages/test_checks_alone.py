@@ -8,7 +8,7 @@ import pytest
 from onnx import TensorProto, helper
 
 from models.small.tiny import build_tiny_mlp
-from tests.support.command_lines import run_stage
+from tests.support.processes.command_lines import run_stage
 
 
 @pytest.mark.parametrize(

@@ -20,9 +20,9 @@ from common.onnx_graph.reading.naming import expand
 from common.onnx_graph.symbols.dimensions import bind_all
 from common.runtime.inputs.given import make_feeds
 from models.__main__ import BUILDERS
-from tests.support.half_models import to_half
-from tests.support.quantized_models import graphs_of, quantize, strip_names
-from tests.support.source_tables import source_rows_of_file
+from tests.support.models.half_models import to_half
+from tests.support.models.quantized_models import graphs_of, quantize, strip_names
+from tests.support.tables.source import source_rows_of_file
 
 profile, count, merge = (
     importlib.import_module(name) for name in ("01_profile_onnx", "02_shapes_flops_bytes", "03_merge_profile_metrics")

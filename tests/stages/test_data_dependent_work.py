@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 from onnx import TensorProto, helper
 
-from tests.support.onnx_models import Typed, model, weight
+from tests.support.models.onnx_models import Typed, model, weight
 
 profile, count, merge = (
     importlib.import_module(name) for name in ("01_profile_onnx", "02_shapes_flops_bytes", "03_merge_profile_metrics")

@@ -3,8 +3,8 @@
 import pytest
 
 from models.__main__ import BUILDERS
-from tests.support.command_lines import run_stage
-from tests.support.load_runs import SCRIPT, refused
+from tests.support.processes.command_lines import run_stage
+from tests.support.processes.load_runs import SCRIPT, refused
 
 REQUESTS = [
     (("--rate", "0"), "--rate: '0' is not a finite number above 0"),

@@ -16,7 +16,7 @@ from common.onnx_graph.shapes.contrib.registry import RULES, contrib_outputs
 from common.onnx_graph.shapes.upper_bounds import BOUNDS, upper_bound
 from common.onnx_graph.work import measure
 from common.onnx_graph.work.registry import FORMULAS
-from tests.support.onnx_models import model
+from tests.support.models.onnx_models import model
 
 ATTRIBUTES = ("num_heads", "kv_num_heads", "q_num_heads", "axis", "K", "N", "bits", "block_size", "k", "group")
 VALUES = (np.array(0), np.array([0, 0]), np.array(-3), np.array([2.5, np.nan]), np.array(["a"], object))

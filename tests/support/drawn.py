@@ -14,11 +14,23 @@ def head(figure):
     return [text.get_text() for text in figure.texts[:2]]
 
 
-def outside(figure):
-    """Texts that reach beyond the picture; labels of ticks that no axis shows do not count."""
+def boxes(figure):
+    """Every visible text but the ticks', with its box as drawn."""
     FigureCanvasAgg(figure).draw()
-    ticks = [label for axes in figure.axes for axis in (axes.xaxis, axes.yaxis) for label in axis.get_ticklabels()]
-    texts_shown = [text for text in figure.findobj(Text) if text.get_text().strip() and text.get_visible()]
-    shown = [text for text in texts_shown if text not in ticks]
-    boxes = [(text.get_text(), Text.get_window_extent(text)) for text in shown]
-    return [words for words, box in boxes if box.x0 < 0 or box.x1 > figure.bbox.width or box.y0 < 0]
+    shown = [text for text in figure.findobj(Text) if text.get_text() and text.get_visible()]
+    ticks = {label for axis in axis_of(figure) for label in (*axis.get_ticklabels(), *axis.get_ticklabels(minor=True))}
+    return [(text, Text.get_window_extent(text)) for text in shown if text not in ticks]
+
+
+def axis_of(figure):
+    """Both axes of each drawing; not of a column of text."""
+    return [axis for axes in figure.axes if axes.axison for axis in (axes.xaxis, axes.yaxis)]
+
+
+def outside(figure):
+    """Texts that end outside of the picture; ticks count as their axis shows them."""
+    own = [(text.get_text(), box) for text, box in boxes(figure)]
+    ticks = [(f"ticks of {axis.get_label_text()}", axis.get_tightbbox()) for axis in axis_of(figure)]
+    own += [(name, box) for name, box in ticks if box is not None]  # of an axis that is shown
+    page = figure.bbox
+    return [name for name, box in own if box.x0 < 0 or box.x1 > page.x1 or box.y0 < 0 or box.y1 > page.y1]

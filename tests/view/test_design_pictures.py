@@ -3,8 +3,6 @@
 from itertools import pairwise
 
 import pytest
-from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.text import Text
 
 from common.artifacts.frames import records
 from common.view.design.buffer_plot import draw_design_buffer, swept_memory
@@ -15,7 +13,8 @@ from common.view.design.html_tables import design_tables as html_of
 from common.view.design.nest_plot import Loops, draw_design_nest, nest
 from common.view.design.text_tables import design_names
 from common.view.style import render
-from tests.support.design_tables import (
+from tests.support.drawn import boxes, head, outside, texts
+from tests.support.tables.design import (
     NEST,
     compared,
     convergence,
@@ -32,36 +31,6 @@ from tests.support.design_tables import (
 )
 
 SWEEP = points(swept())
-
-
-def texts(figure):
-    return [text.get_text() for text in figure.findobj(Text) if text.get_text()]
-
-
-def head(figure):
-    """Title and subtitle."""
-    return [text.get_text() for text in figure.texts[:2]]
-
-
-def boxes(figure):
-    """Every visible text but the ticks', with its box as drawn."""
-    FigureCanvasAgg(figure).draw()
-    shown = [text for text in figure.findobj(Text) if text.get_text() and text.get_visible()]
-    ticks = {label for axis in axis_of(figure) for label in (*axis.get_ticklabels(), *axis.get_ticklabels(minor=True))}
-    return [(text, Text.get_window_extent(text)) for text in shown if text not in ticks]
-
-
-def axis_of(figure):
-    """Both axes of each drawing; not of a column of text."""
-    return [axis for axes in figure.axes if axes.axison for axis in (axes.xaxis, axes.yaxis)]
-
-
-def outside(figure):
-    """Texts that end outside of the picture; an axis stands for the ticks that it shows."""
-    own = [(text.get_text(), box) for text, box in boxes(figure)]
-    own += [(f"ticks of {axis.get_label_text()}", axis.get_tightbbox()) for axis in axis_of(figure)]
-    page = figure.bbox
-    return [name for name, box in own if box.x0 < 0 or box.x1 > page.x1 or box.y0 < 0 or box.y1 > page.y1]
 
 
 def overlapping_numbers(figure):

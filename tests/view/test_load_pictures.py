@@ -12,6 +12,7 @@ from common.load.service.concurrency import USUAL
 from common.view.load.html_tables import load_section
 from common.view.load.pictures.fleet_plot import LABEL_WIDTH, MOST_MODELS, draw_fleet
 from common.view.load.pictures.interference_plot import draw_interference
+from tests.support.drawn import outside, texts
 
 EXTRA = "_with_a_name_that_is_longer_than_any_axis_has_room_for"
 
@@ -65,21 +66,6 @@ def service(role, state, p99_us, **changed):
 def pair(**changed):
     states = (("alone", 7e3), ("together", 23e3))
     return pd.DataFrame([service(role, state, us, **changed) for role in ROLES for state, us in states])
-
-
-def texts(figure):
-    return [text.get_text() for text in figure.findobj(Text) if text.get_text()]
-
-
-def outside(figure):
-    """Texts that are shown, and that end outside of the picture."""
-    FigureCanvasAgg(figure).draw()
-    box = figure.bbox
-    shown = [text for text in figure.findobj(Text) if text.get_text() and text.get_visible()]
-    ticks = [axis.get_ticklabels() for axes in figure.axes for axis in (axes.xaxis,)]
-    skipped = {id(label) for labels in ticks for label in labels}  # those beyond the axis are not drawn
-    ends = ((text, Text.get_window_extent(text)) for text in shown if id(text) not in skipped)
-    return [text.get_text() for text, at in ends if at.x0 < box.x0 or at.x1 > box.x1 or at.y0 < 0 or at.y1 > box.y1]
 
 
 def test_the_fleet_is_drawn_from_the_fastest_to_the_refused():

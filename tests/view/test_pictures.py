@@ -19,8 +19,8 @@ from common.view.report.gallery import draw_all, roof_of
 from common.view.roofline.roofline_plot import draw_roofline
 from common.view.roofline.roofs import Ceiling, Roof, roof_from
 from common.view.style import render
-from tests.support.energy_tables import host_ceilings
-from tests.support.view_tables import BANDWIDTH, PEAK, all_tables, many_nodes
+from tests.support.tables.energy import host_ceilings
+from tests.support.tables.view import BANDWIDTH, PEAK, all_tables, many_nodes
 
 MEASURED = host_ceilings(
     peak_flop_per_s=PEAK,

@@ -18,7 +18,7 @@ from common.view.report.gallery import draw_all
 from common.view.report.head import key_figures
 from common.view.report.page import MOST_BYTES, report_html
 from common.view.style import render
-from tests.support.view_tables import all_tables, many_nodes
+from tests.support.tables.view import all_tables, many_nodes
 
 BROWSER = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 MARKED = re.compile(r'<(?:path|use) data-n="([\d ]+)"([^>]*)><title>([^<]*)</title>')

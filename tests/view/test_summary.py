@@ -21,8 +21,8 @@ from common.view.report.summary_text import closing_summary
 from common.view.report.warnings_text import warnings
 from common.view.roofline.roofline_text import REASONS, roofline_report
 from common.view.text import MISSING, WIDTH
-from tests.support.offload_tables import uncertainty, verdicts
-from tests.support.view_tables import BANDWIDTH, PEAK, all_tables
+from tests.support.tables.offload import uncertainty, verdicts
+from tests.support.tables.view import BANDWIDTH, PEAK, all_tables
 
 CASES = ("pessimistic", "likely", "optimistic")
 

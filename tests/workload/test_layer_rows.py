@@ -13,8 +13,8 @@ from common.graphs.source_graph import EdgeBytes, build
 from common.workload.layer_rows import READERS, layers_by_node
 from common.workload.layers import Convolution, Layer, Matmul, Pointwise, Pooling, Rowwise
 from models.__main__ import BUILDERS
-from tests.support.onnx_models import INT8, INT32, UINT8, Typed, model, weight
-from tests.support.source_tables import SIZES, source_rows
+from tests.support.models.onnx_models import INT8, INT32, UINT8, Typed, model, weight
+from tests.support.tables.source import SIZES, source_rows
 
 # The others differ in size only, and take long to build.
 LIGHT = [name for name in BUILDERS if name.startswith("tiny")] + ["resnet50", "squeezenet"]

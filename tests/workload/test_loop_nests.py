@@ -13,8 +13,8 @@ from common.workload.layers import Convolution, Matmul, Pointwise
 from common.workload.loop_nests import LOOPS, RELEVANT_LOOPS, LoopNest, nest_of, window_extent
 from common.workload.nest_rows import nests_by_node
 from models.__main__ import BUILDERS
-from tests.support.onnx_models import UINT8, Typed, model, weight
-from tests.support.source_tables import SIZES, source_rows
+from tests.support.models.onnx_models import UINT8, Typed, model, weight
+from tests.support.tables.source import SIZES, source_rows
 
 FP32 = {"input": 32, "weight": 32, "output": 32}
 

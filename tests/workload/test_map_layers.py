@@ -5,7 +5,7 @@ import pytest
 from common.messages.errors import UpstreamError
 from common.workload.map_layers import FeatureMap, Window, layer_graph
 from models.__main__ import BUILDERS
-from tests.support.source_tables import SIZES, source_rows
+from tests.support.tables.source import SIZES, source_rows
 
 LIGHT = [name for name in BUILDERS if name.startswith("tiny")] + ["resnet50", "squeezenet"]
 

@@ -21,11 +21,11 @@ from common.workload.layers import Convolution, Matmul, Pointwise, Pooling, Roww
 from common.workload.task_candidates import TaskCandidate, group_layers, stage_of, task_candidates
 from common.workload.tasks import Task
 from models.__main__ import BUILDERS
-from tests.support.fpga_tables import Model
-from tests.support.fusion_graphs import gelu, layer_norm
-from tests.support.onnx_models import model, weight
-from tests.support.quantized_models import quantize
-from tests.support.source_tables import source_rows
+from tests.support.models.fusion_graphs import gelu, layer_norm
+from tests.support.models.onnx_models import model, weight
+from tests.support.models.quantized_models import quantize
+from tests.support.tables.fpga import Model
+from tests.support.tables.source import source_rows
 
 
 def candidates_of(

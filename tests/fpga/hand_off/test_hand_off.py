@@ -24,10 +24,10 @@ from common.fpga.hand_off.units import compute_units, connectivity
 from common.fpga.kernels.systolic.array import build_array
 from common.fpga.planning.planned_kernels import PlannedKernel
 from common.intervals import ThreePoint
-from tests.support.command_lines import run_stage
-from tests.support.fpga_tables import Executed, Model, executed_resnet50, resnet50, write_tables
-from tests.support.hls import SUM, Memory, Program, Step, View, as_bytes, compiled, elements
+from tests.support.kernels.hls import SUM, Memory, Program, Step, View, as_bytes, compiled, elements
 from tests.support.paths import ROOT
+from tests.support.processes.command_lines import run_stage
+from tests.support.tables.fpga import Executed, Model, executed_resnet50, resnet50, write_tables
 
 stage = importlib.import_module("07_fpga_candidates")
 CONFIGS = ROOT / "configs"

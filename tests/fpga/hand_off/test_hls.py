@@ -15,7 +15,7 @@ from common.fpga.engine_catalogue import array_ports
 from common.fpga.hand_off.designs import ARITHMETIC, cpp
 from common.fpga.kernels.systolic.array import build_array
 from common.fpga.kernels.systolic.tiling import Tile
-from tests.support.hls import (
+from tests.support.kernels.hls import (
     BITS,
     SUM,
     TABLE,

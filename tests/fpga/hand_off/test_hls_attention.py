@@ -14,7 +14,7 @@ from common.fpga.coefficients import load_models
 from common.fpga.device.board_files import load_board
 from common.fpga.engine_catalogue import attention
 from common.fpga.hand_off.designs import ARITHMETIC, cpp
-from tests.support.hls import (
+from tests.support.kernels.hls import (
     BITS,
     SUM,
     Memory,

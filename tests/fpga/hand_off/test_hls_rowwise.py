@@ -11,7 +11,7 @@ import pytest
 
 from common.fpga.kernels.dataflow.operators import FOLDS
 from common.graphs.operators import POOLS
-from tests.support.hls import (
+from tests.support.kernels.hls import (
     BITS,
     PRODUCT,
     ROOT,
@@ -24,7 +24,7 @@ from tests.support.hls import (
     ratio,
     rounded,
 )
-from tests.support.rowwise_kernels import (
+from tests.support.kernels.rowwise_kernels import (
     FOLD,
     LANES,
     NORMALIZATION,

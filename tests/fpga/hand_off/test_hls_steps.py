@@ -12,7 +12,7 @@ import pytest
 
 from common.fpga.kernels.dataflow.operators import FOLDS, GELU_FLOPS, NORMALIZERS, STREAMED
 from common.graphs.operators import ADDITIONS, POINTWISE, POOLS
-from tests.support.hls import (
+from tests.support.kernels.hls import (
     BITS,
     INVERSE,
     LARGEST,
@@ -32,7 +32,7 @@ from tests.support.hls import (
     elements,
     rounded,
 )
-from tests.support.rowwise_kernels import (
+from tests.support.kernels.rowwise_kernels import (
     ELEMENTS,
     UNITS,
     Call,

@@ -15,7 +15,19 @@ from common.fpga.device.board_files import load_board
 from common.fpga.engine_catalogue import streaming
 from common.fpga.hand_off.designs import ARITHMETIC, cpp
 from common.fpga.hand_off.units import KernelPort, port_names
-from tests.support.hls import BITS, SUM, WORD_BYTES, Memory, Program, Step, View, as_bytes, compiled, elements, pointer
+from tests.support.kernels.hls import (
+    BITS,
+    SUM,
+    WORD_BYTES,
+    Memory,
+    Program,
+    Step,
+    View,
+    as_bytes,
+    compiled,
+    elements,
+    pointer,
+)
 from tests.support.paths import ROOT
 
 CONFIGS = ROOT / "configs"

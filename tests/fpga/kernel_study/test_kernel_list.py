@@ -33,8 +33,8 @@ from common.intervals import ThreePoint
 from common.messages.errors import ConfigurationError
 from common.view.plan.pictures.kernel_roofline_plot import draw_kernels
 from models.transformers.vision_encoder import build_vision_encoder
-from tests.support.command_lines import run_program
 from tests.support.configurations import with_value
+from tests.support.processes.command_lines import run_program
 
 FILE = ROOT / "configs/kernels/vision-encoder.yaml"
 COLUMNS = "kernel,precision,m,k,n,flops,bytes,arithmetic_intensity_flop_per_byte,weight_bytes"

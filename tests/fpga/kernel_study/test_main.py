@@ -16,7 +16,7 @@ from common.fpga.__main__ import PROGRAM, example, main
 from common.fpga.device.resources import RESOURCE_NAMES
 from common.fpga.kernel_study.quantities import KERNELS
 from common.messages.errors import CommandLineError, PipelineError
-from tests.support.command_lines import run_program
+from tests.support.processes.command_lines import run_program
 
 GEMV = "gemv --board u280 --rows 4096 --cols 4096 --dtype fp64 --channels 16 --clock-mhz 333"
 GEMM = "gemm --board u250 --m 1040 --k 1024 --n 1024 --array 13x16 --simd 8 --dtype fp32 --clock-mhz 300"

@@ -9,10 +9,10 @@ from statistics import fmean
 import numpy as np
 import pytest
 
-from benchmarks import array_coverage
-from benchmarks.array_designs import MODELS, RESOURCES, Scope, counted, timed
-from benchmarks.coverage import RESOURCE_TAIL, Band, band_of, left_out, narrowest, spread_of
-from benchmarks.published import OPENED, closures, designs, generic_figures, network_figures
+from benchmarks.kernels import array_coverage
+from benchmarks.kernels.array_designs import MODELS, RESOURCES, Scope, counted, timed
+from benchmarks.kernels.coverage import RESOURCE_TAIL, Band, band_of, left_out, narrowest, spread_of
+from benchmarks.kernels.published import OPENED, closures, designs, generic_figures, network_figures
 from common.fpga.kernels.systolic.array_timing import Serves
 
 

@@ -7,8 +7,8 @@ from math import hypot, log
 import pytest
 from scipy.stats import t as student
 
-from benchmarks.array_designs import MODELS
-from benchmarks.overlay_fit import CONFIGS, configured
+from benchmarks.kernels.array_designs import MODELS
+from benchmarks.kernels.overlay_fit import CONFIGS, configured
 from common.fpga.device.board_files import load_board
 from common.fpga.engine_catalogue import array_ports, attention, closing, rowwise, streaming
 from common.fpga.kernels.residuals import time_residual

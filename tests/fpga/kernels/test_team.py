@@ -13,7 +13,7 @@ from common.fpga.kernels.dataflow.attention import Heads
 from common.fpga.kernels.systolic.array import build_array
 from common.fpga.kernels.team import Team, shared
 from common.workload.layers import Convolution, Matmul, Pointwise, Rowwise
-from tests.support.dataflow_kernels import PORTS, attention, task_of
+from tests.support.kernels.dataflow_kernels import PORTS, attention, task_of
 from tests.support.paths import CONFIGS
 
 MODELS = load_models(CONFIGS)

@@ -11,7 +11,7 @@ from common.fpga.offload.jobs import JobKey
 from common.fpga.offload.problem import CASES
 from common.fpga.offload.schedule import Assignment, KernelCall, Scheduler, evaluate, starts_us
 from common.intervals import ThreePoint
-from tests.support.offload_problems import random_problem, random_towers
+from tests.support.kernels.offload_problems import random_problem, random_towers
 
 FACTORS = {"host": 0.83, "launch": 1.7, "transfer": 1.3, "conversion": 0.6}
 

@@ -12,7 +12,7 @@ from common.fpga.offload.program.timing import between_forks
 from common.fpga.offload.reasons import Reasons
 from common.fpga.offload.schedule import Assignment, KernelCall, Scheduler, evaluate
 from common.fpga.offload.search.plan_search import optimize
-from tests.support.offload_problems import engine, flow, option, problem, random_problem
+from tests.support.kernels.offload_problems import engine, flow, option, problem, random_problem
 
 CHAIN = problem(
     [40, 50, 60, 70],

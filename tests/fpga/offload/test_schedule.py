@@ -8,7 +8,7 @@ import pytest
 from common.fpga.offload.reasons import Reasons
 from common.fpga.offload.schedule import Assignment, KernelCall, Scheduler, evaluate
 from common.intervals import ThreePoint
-from tests.support.offload_problems import engine, flow, known, option, problem
+from tests.support.kernels.offload_problems import engine, flow, known, option, problem
 
 CHAIN = problem(
     [11, 13, 17, 19],

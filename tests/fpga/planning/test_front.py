@@ -17,8 +17,8 @@ from common.fpga.plan_results import workload_from_rows
 from common.fpga.planning.front import batch_sizes, front_rows
 from common.fpga.planning.plan import make_plan, plan_speedup
 from common.fpga.planning.request import Request
-from tests.support.fpga_tables import Executed, Model, upstream_rows
 from tests.support.paths import ROOT
+from tests.support.tables.fpga import Executed, Model, upstream_rows
 
 CONFIGS = ROOT / "configs"
 CASES = ("pessimistic", "likely", "optimistic")

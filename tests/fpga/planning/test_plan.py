@@ -25,8 +25,8 @@ from common.fpga.speedup import draws
 from common.intervals import ThreePoint
 from common.messages.errors import UnusableValueError
 from common.workload.formats import WiderLayers
-from tests.support.fpga_tables import Executed, Model, upstream_rows
 from tests.support.paths import ROOT
+from tests.support.tables.fpga import Executed, Model, upstream_rows
 
 CONFIGS = ROOT / "configs"
 HOST_US = 13.0 + 7_001.0 + 3_001.0 + 19.0

@@ -4,7 +4,7 @@ from statistics import median
 
 import pytest
 
-from benchmarks.published import cards
+from benchmarks.kernels.published import cards
 from common.fpga.coefficients import load_models
 from tests.support.paths import ROOT
 

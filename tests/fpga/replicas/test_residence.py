@@ -8,7 +8,7 @@ from itertools import combinations, islice
 
 import pytest
 
-from benchmarks.overlay_fit import network
+from benchmarks.kernels.overlay_fit import network
 from common.fpga.coefficients import load_models
 from common.fpga.device.board_files import load_board
 from common.fpga.device.resources import Resources

@@ -9,8 +9,8 @@ import onnx
 import onnxruntime
 import pytest
 
-from benchmarks import cosim
-from benchmarks.quantized_network import CONTRACTIONS, run
+from benchmarks.plans import cosim
+from benchmarks.plans.quantized_network import CONTRACTIONS, run
 from common.fpga.rtl import programs
 from common.fpga.rtl.simulate import Outcome
 from models.classifiers.resnet8 import build_tiny_resnet8

@@ -9,7 +9,7 @@ from common.fpga.kernels.dataflow.operators import OPERATORS
 from common.fpga.rtl import programs
 from common.fpga.rtl.generate import FOLDER
 from common.fpga.rtl.synthesize import synthesize_module
-from tests.support.dataflow_kernels import COSTS
+from tests.support.kernels.dataflow_kernels import COSTS
 
 needs_yosys = pytest.mark.skipif(not programs.is_there("yosys"), reason="no yosys: make rtl-tools")
 

@@ -8,7 +8,7 @@ from math import ceil
 import numpy as np
 import pytest
 
-from benchmarks import systolic_fit
+from benchmarks.kernels import systolic_fit
 from common.files.configuration import Section
 from common.fpga.kernels.systolic.array import fold_cycles
 from common.fpga.kernels.systolic.array_resources import read_systolic

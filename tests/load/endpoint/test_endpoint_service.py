@@ -13,7 +13,7 @@ from common.load.endpoint.endpoint_service import EndpointService, connect, desc
 from common.load.endpoint.tensors import TensorForm, metadata_of
 from common.load.requests.load_record import Batch
 from common.messages.errors import PipelineError, UnusableValueError
-from tests.support.endpoints import CERTIFICATE, METADATA, good, scripted
+from tests.support.processes.endpoints import CERTIFICATE, METADATA, good, scripted
 
 
 def caller_of(url, *, is_binary=False, token=""):

@@ -28,7 +28,7 @@ from common.runtime.sessions.session import SessionSettings
 from common.runtime.sessions.thread_pools import ThreadPools
 from common.runtime.sessions.threads import available_processors
 from models.__main__ import BUILDERS
-from tests.support.endless_models import endless_loop
+from tests.support.models.endless_models import endless_loop
 from tests.support.paths import ROOT
 
 PROCESSES, SHARED = Concurrency(workers="processes"), Concurrency(pool="shared", spinning="always")

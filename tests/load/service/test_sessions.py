@@ -13,7 +13,7 @@ from common.load.service.sessions import Inputs, SessionService, batched_inputs,
 from common.messages.errors import PipelineError, UnusableValueError
 from common.runtime.sessions.session import SessionSettings, create_session
 from common.runtime.sessions.stoppable import StoppableRuns
-from tests.support.endless_models import endless_loop
+from tests.support.models.endless_models import endless_loop
 
 
 def session_of(shapes, body, outputs=("sum",)):

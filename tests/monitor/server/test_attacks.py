@@ -19,8 +19,8 @@ from websockets.sync import client  # noqa: E402
 
 from common.monitor.server import protocols  # noqa: E402
 from common.monitor.server.guard import MOST_BODY_BYTES  # noqa: E402
-from tests.support.dashboard_process import dashboard  # noqa: E402
-from tests.support.live_server import LONG_S, LOOPBACK, Running  # noqa: E402
+from tests.support.processes.dashboard_process import dashboard  # noqa: E402
+from tests.support.processes.live_server import LONG_S, LOOPBACK, Running  # noqa: E402
 
 HALF_A_REQUEST = b"GET / HTTP/1.1\r\nHost: 127.0."
 MANY = 1300

@@ -10,7 +10,7 @@ for package in ("fastapi", "uvicorn", "websockets", "schemathesis"):
 import schemathesis  # noqa: E402
 from hypothesis import HealthCheck, given, settings  # noqa: E402
 
-from tests.support.live_server import LOOPBACK, TOKEN, Running  # noqa: E402
+from tests.support.processes.live_server import LOOPBACK, TOKEN, Running  # noqa: E402
 
 pytestmark = pytest.mark.exhaustive
 

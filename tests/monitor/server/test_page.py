@@ -15,7 +15,7 @@ playwright = pytest.importorskip(
     "playwright.sync_api", reason="needs requirements-dashboard-test.txt: make test-dashboard"
 )
 
-from tests.support.live_server import LOOPBACK, TOKEN, Running  # noqa: E402
+from tests.support.processes.live_server import LOOPBACK, TOKEN, Running  # noqa: E402
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 pytestmark = [

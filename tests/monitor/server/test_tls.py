@@ -15,8 +15,8 @@ for package in ("fastapi", "uvicorn", "websockets"):
 
 from websockets.sync import client  # noqa: E402
 
-from tests.support.command_lines import run_stage  # noqa: E402
-from tests.support.dashboard_process import dashboard  # noqa: E402
+from tests.support.processes.command_lines import run_stage  # noqa: E402
+from tests.support.processes.dashboard_process import dashboard  # noqa: E402
 
 SCRIPT = "12_dashboard.py"
 TOKEN = "secret-" * 6

@@ -20,7 +20,7 @@ from websockets.sync import client  # noqa: E402
 
 from common.monitor.server import web  # noqa: E402
 from common.monitor.server.web import page_files  # noqa: E402
-from tests.support.live_server import LONG_S, LOOPBACK, TOKEN, Running  # noqa: E402
+from tests.support.processes.live_server import LONG_S, LOOPBACK, TOKEN, Running  # noqa: E402
 
 ANSWERS = ("api/metrics/current", "api/metrics/history", "api/nodes", "api/runs", "metrics")
 

@@ -20,7 +20,7 @@ from common.onnx_graph.load import load_model
 from common.onnx_graph.reading.scan import KEPT_BYTES, MAPPED_PAYLOADS, _varint, _Walk, scan
 from common.onnx_graph.work import measure
 from models.small.tiny import build_tiny_cnn
-from tests.support.onnx_models import model, weight
+from tests.support.models.onnx_models import model, weight
 
 MEGABYTE = 1_000_000
 TINY = build_tiny_cnn(batch=2).SerializeToString()

@@ -11,9 +11,9 @@ from common.onnx_graph.reading.naming import expand, rename_saved
 from common.onnx_graph.reading.stripping import strip_weights
 from common.runtime.sessions.session import SessionSettings, create_session
 from models.__main__ import BUILDERS
-from tests.support.body_models import body, node
-from tests.support.onnx_models import model
-from tests.support.quantized_models import FORMS, quantize
+from tests.support.models.body_models import body, node
+from tests.support.models.onnx_models import model
+from tests.support.models.quantized_models import FORMS, quantize
 
 SECRET = np.frombuffer(b"SECRET__", np.float32)  # 3.3e17 and 7.1e31
 FLOATS = [float(number) for number in SECRET]

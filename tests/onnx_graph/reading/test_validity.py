@@ -15,8 +15,8 @@ from common.messages.errors import PipelineError
 from common.onnx_graph.attributes import reported_attributes, window
 from common.onnx_graph.executed import load_executed_graph
 from common.onnx_graph.load import load_model
-from tests.support.body_models import DOUBLE, body, info, loop_body, node
-from tests.support.onnx_models import INT64, Typed, load, model
+from tests.support.models.body_models import DOUBLE, body, info, loop_body, node
+from tests.support.models.onnx_models import INT64, Typed, load, model
 
 IMPORTS = [helper.make_opsetid("", 17), helper.make_opsetid("own", 1)]
 

@@ -19,8 +19,8 @@ from common.onnx_graph.shapes.budget import (
     operations_of,
 )
 from common.onnx_graph.shapes.evaluation import evaluate
-from tests.support.body_models import body, info, node
-from tests.support.onnx_models import INT64, Typed, model
+from tests.support.models.body_models import body, info, node
+from tests.support.models.onnx_models import INT64, Typed, model
 
 OPSETS = {"": 20}
 BOOL, FLOAT = TensorProto.BOOL, TensorProto.FLOAT

@@ -16,8 +16,8 @@ from common.onnx_graph.shapes.contrib import contrib_outputs
 from common.onnx_graph.shapes.contrib.registry import RULES
 from common.onnx_graph.shapes.types import dtype_name
 from common.onnx_graph.shapes.types import element_type as element_type_of
-from tests.support.contrib_attention_cases import ATTENTION
-from tests.support.contrib_cases import (
+from tests.support.models.contrib_attention_cases import ATTENTION
+from tests.support.models.contrib_cases import (
     BLOCKED,
     CONVOLUTION,
     ELEMENTWISE,
@@ -28,7 +28,7 @@ from tests.support.contrib_cases import (
     Case,
     quantized,
 )
-from tests.support.one_node import MICROSOFT, element_type, f32, i32, i64, ids, session_of, tensors_of
+from tests.support.models.one_node import MICROSOFT, element_type, f32, i32, i64, ids, session_of, tensors_of
 
 CASES = [*ELEMENTWISE, *QUANTIZED, *MATRIX, *CONVOLUTION, *BLOCKED, *ATTENTION, *STRUCTURE]
 

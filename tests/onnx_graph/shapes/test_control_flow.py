@@ -9,7 +9,7 @@ from onnx import helper, numpy_helper
 from common.onnx_graph.counts import count_nodes
 from common.onnx_graph.shapes import control_flow
 from models.small.control_flow import build_tiny_if_loop, build_tiny_loop_nested
-from tests.support.body_models import (
+from tests.support.models.body_models import (
     BOOL,
     DOUBLE,
     NARROW,
@@ -24,7 +24,7 @@ from tests.support.body_models import (
     loop_body,
     node,
 )
-from tests.support.onnx_models import INT64, model
+from tests.support.models.onnx_models import INT64, model
 
 
 def counts_of(loaded, name):

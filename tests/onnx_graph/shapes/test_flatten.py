@@ -8,7 +8,7 @@ from onnx import helper
 from common.graphs.graph import Edge
 from common.onnx_graph.counts import count_nodes
 from models.small.control_flow import build_tiny_same_names
-from tests.support.body_models import (
+from tests.support.models.body_models import (
     BOOL,
     NARROW,
     WIDE,
@@ -19,7 +19,7 @@ from tests.support.body_models import (
     loop,
     node,
 )
-from tests.support.onnx_models import INT64, model, weight
+from tests.support.models.onnx_models import INT64, model, weight
 
 
 def test_a_body_stands_before_its_owner_which_reads_its_results(load):

@@ -9,7 +9,7 @@ import pytest
 from onnx import TensorProto, helper
 
 from common.onnx_graph.load import load_model
-from tests.support.onnx_models import IR_VERSION
+from tests.support.models.onnx_models import IR_VERSION
 
 ML, ROWS, FEATURES = "ai.onnx.ml", 7, 5
 FLOAT, INT64, STRING = TensorProto.FLOAT, TensorProto.INT64, TensorProto.STRING

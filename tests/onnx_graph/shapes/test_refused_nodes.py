@@ -10,8 +10,8 @@ from onnx import TensorProto, helper
 
 from common.messages.errors import PipelineError
 from common.onnx_graph.load import load_model
-from tests.support.body_models import body, info, node
-from tests.support.onnx_models import model
+from tests.support.models.body_models import body, info, node
+from tests.support.models.onnx_models import model
 
 BOOL = TensorProto.BOOL
 TURN = helper.make_node("Transpose", ["a"], ["t"], name="turn", perm=[0, -2, -1, 1])

@@ -14,7 +14,7 @@ from onnx import helper
 
 from common.graphs.graph import Tensor
 from common.onnx_graph.shapes.upper_bounds import upper_bound
-from tests.support.one_node import MICROSOFT, NCHWC, i32, i64, node_of, session_of, tensors_of
+from tests.support.models.one_node import MICROSOFT, NCHWC, i32, i64, node_of, session_of, tensors_of
 
 Operands = tuple[Any, ...]
 

@@ -17,7 +17,7 @@ from common.onnx_graph.shapes.budget import LARGEST_OPERAND
 from common.onnx_graph.shapes.regions import read_region
 from common.onnx_graph.shapes.types import TensorType
 from common.onnx_graph.shapes.values import Values, stored_value
-from tests.support.onnx_models import INT64, Typed, model
+from tests.support.models.onnx_models import INT64, Typed, model
 
 
 def node(op_type, inputs, outputs, **attributes):

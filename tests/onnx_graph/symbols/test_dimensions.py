@@ -20,7 +20,7 @@ from common.onnx_graph.symbols.dimensions import (
     shape_bindings,
     used_bindings,
 )
-from tests.support.onnx_models import INT64, Typed, model, weight
+from tests.support.models.onnx_models import INT64, Typed, model, weight
 
 
 def proto_of(*shapes, output=None):

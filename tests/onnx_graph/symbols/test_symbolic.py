@@ -27,7 +27,7 @@ from models.small.recurrent import build_tiny_gru, build_tiny_lstm, build_tiny_r
 from models.small.tiny import build_tiny_cnn, build_tiny_mlp, build_tiny_transformer, build_tiny_two_inputs
 from models.transformers.bert import build_bert
 from models.transformers.vit import build_tiny_vit
-from tests.support.onnx_models import FLOAT, Typed, model, weight
+from tests.support.models.onnx_models import FLOAT, Typed, model, weight
 
 
 def fitted(names, extent):

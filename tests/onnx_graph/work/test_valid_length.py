@@ -14,7 +14,7 @@ from common.onnx_graph.load import load_model
 from common.onnx_graph.symbols.lengths import LengthInput, length_values
 from common.onnx_graph.work import measure
 from common.runtime.inputs.given import make_feeds
-from tests.support.onnx_models import Typed, model
+from tests.support.models.onnx_models import Typed, model
 
 MICROSOFT = "com.microsoft"
 INT32, INT64 = TensorProto.INT32, TensorProto.INT64

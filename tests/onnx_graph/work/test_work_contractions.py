@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from common.onnx_graph.work.registry import Gemm
-from tests.support.onnx_models import INT8, INT32, UINT8, Typed, weight, work_of
+from tests.support.models.onnx_models import INT8, INT32, UINT8, Typed, weight, work_of
 
 MICROSOFT, NCHWC = "com.microsoft", "com.microsoft.nchwc"
 

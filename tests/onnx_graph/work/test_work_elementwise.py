@@ -9,7 +9,7 @@ from onnx import helper
 from common.messages.errors import PipelineError
 from common.onnx_graph.work import measure
 from common.onnx_graph.work.registry import FORMULAS, formula
-from tests.support.onnx_models import FLOAT, INT64, UINT8, Typed, load, model, weight, work_of
+from tests.support.models.onnx_models import FLOAT, INT64, UINT8, Typed, load, model, weight, work_of
 
 SHAPE, ELEMENTS = (2, 3, 5, 7), 2 * 3 * 5 * 7
 

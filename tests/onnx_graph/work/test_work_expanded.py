@@ -12,7 +12,7 @@ from onnx.backend.test.case.node import collect_testcases
 
 from common.onnx_graph.symbols.lengths import length_inputs
 from common.onnx_graph.work import measure
-from tests.support.onnx_models import load
+from tests.support.models.onnx_models import load
 
 EXPANDED = re.compile(r"_expanded(_ver\d+)?$")
 

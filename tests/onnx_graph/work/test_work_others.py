@@ -7,7 +7,7 @@ import pytest
 
 from common.graphs.graph import Graph, Node, Tensor
 from common.onnx_graph.work import measure
-from tests.support.onnx_models import INT64, Typed, weight, work_of
+from tests.support.models.onnx_models import INT64, Typed, weight, work_of
 
 LEARNING = "ai.onnx.ml"
 NO_REGION = weight(0)

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from onnx import TensorProto, helper
 from onnx.reference import ReferenceEvaluator
 
-from tests.support.onnx_models import work_of
+from tests.support.models.onnx_models import work_of
 
 
 class Counting:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from common.onnx_graph.work.registry import Gemm
-from tests.support.onnx_models import weight, work_of
+from tests.support.models.onnx_models import weight, work_of
 
 
 @pytest.mark.parametrize(

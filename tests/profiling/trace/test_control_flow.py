@@ -14,7 +14,7 @@ from common.profiling.runs.loop import Budget, SessionPlan, prepare, take_turns
 from common.profiling.runs.measurement import conclude
 from common.profiling.trace.reader import read_trace
 from common.runtime.sessions.session import SessionSettings, create_session, run
-from tests.support.fused_bodies import fused_everywhere
+from tests.support.models.fused_bodies import fused_everywhere
 
 ROWS = 7  # the scanned axis
 WIDTH = 5

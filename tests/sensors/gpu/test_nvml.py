@@ -7,7 +7,7 @@ import time
 import pynvml
 import pytest
 
-from benchmarks.fake_nvml import FakeGpu, fake_driver, number_of
+from benchmarks.measuring.fake_nvml import FakeGpu, fake_driver, number_of
 from common.messages.errors import PipelineError
 from common.sensors.gpu import gpm
 from common.sensors.gpu.nvml import nvml_sensors

@@ -6,8 +6,8 @@ A step is a contraction or a pooling with the operators fused to it. It takes
 
 because the next tile loads while this one is computed. Memory time is the longest of three: reads over their ports,
 writes over their ports, and both over the board's memory, each at the share of the rate that is attained. The shares
-and the layer cost are fitted (benchmarks/overlay_fit.py). The interval is the range of measured over likely time that
-holds 90 % of published networks (benchmarks/overlay_held_out.py).
+and the layer cost are fitted (benchmarks/kernels/overlay_fit.py). The interval is the range of measured over likely
+time that holds 90 % of published networks (benchmarks/kernels/overlay_held_out.py).
 """
 
 from __future__ import annotations

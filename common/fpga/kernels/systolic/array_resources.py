@@ -157,7 +157,7 @@ def _fit(section: Section, precision: str) -> Fit:
     given = section.section("coefficients")
     weights = {name: given.number(name) for name in terms(precision, 4, 4) if name in given}
     if not weights:
-        raise given.error("", "is empty", "python -m benchmarks.systolic_fit fits again")
+        raise given.error("", "is empty", "python -m benchmarks.kernels.systolic_fit fits again")
     numbers = [section.number(key) for key in ("fit_count", "held_out_count", "worst_error")]
     return Fit(weights, int(numbers[0]), int(numbers[1]), numbers[2])
 

@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from benchmarks.published import attention_shares
+from benchmarks.kernels.published import attention_shares
 from common.fpga.device.resources import Resources
 from common.fpga.kernels.dataflow.attention import Heads, heads_of
 from common.fpga.kernels.estimate import Engine
 from common.intervals import ThreePoint
 from common.workload.layers import Convolution, Matmul, Pointwise, Rowwise
-from tests.support.dataflow_kernels import COSTS, LOOPS_ALONE, PORTS, attention, task_of
+from tests.support.kernels.dataflow_kernels import COSTS, LOOPS_ALONE, PORTS, attention, task_of
 
 SMALL = Heads(count=1, queries=3, keys=11, head_dim=7, value_dim=5)
 

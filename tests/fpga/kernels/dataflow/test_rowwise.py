@@ -15,7 +15,7 @@ from common.fpga.kernels.estimate import Engine
 from common.graphs.operators import MICROSOFT, ONNX
 from common.onnx_graph.work.elementwise import PER_INPUT, PER_OUTPUT
 from common.workload.layers import Matmul, Pointwise, Pooling, Rowwise
-from tests.support.dataflow_kernels import COSTS, MODEL, PORTS, rowwise, task_of
+from tests.support.kernels.dataflow_kernels import COSTS, MODEL, PORTS, rowwise, task_of
 
 
 def rows_task(op_type, rows, width, **changes):

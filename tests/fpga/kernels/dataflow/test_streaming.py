@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from benchmarks import gemv_fit
+from benchmarks.kernels import gemv_fit
 from common.files.configuration import Section
 from common.files.yaml_file import load_yaml
 from common.fpga.device.resources import Resources
@@ -20,7 +20,7 @@ from common.fpga.kernels.ports import MemoryPorts
 from common.intervals import ThreePoint
 from common.messages.errors import ConfigurationError, UnusableValueError
 from common.workload.layers import Convolution, Matmul, Pointwise
-from tests.support.dataflow_kernels import (
+from tests.support.kernels.dataflow_kernels import (
     COSTS,
     DATAFLOW,
     MODEL,

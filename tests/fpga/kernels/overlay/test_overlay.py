@@ -8,9 +8,9 @@ from statistics import mean, median
 
 import pytest
 
-from benchmarks import overlay_fit, overlay_held_out
-from benchmarks.coverage import band_of, left_out, spread_of
-from benchmarks.overlay_fit import MEASURED_US, Network, configured, network, predicted
+from benchmarks.kernels import overlay_fit, overlay_held_out
+from benchmarks.kernels.coverage import band_of, left_out, spread_of
+from benchmarks.kernels.overlay_fit import MEASURED_US, Network, configured, network, predicted
 from common.files.configuration import Section
 from common.files.yaml_file import load_yaml
 from common.fpga.device.board_files import load_board

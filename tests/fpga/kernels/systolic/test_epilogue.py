@@ -12,7 +12,7 @@ from common.fpga.engine_catalogue import arrays
 from common.fpga.kernels.systolic.array_resources import array_resources
 from common.fpga.kernels.systolic.epilogue import epilogue, fused_products
 from common.workload.layers import Convolution, Matmul, Pointwise, Pooling, Rowwise
-from tests.support.dataflow_kernels import COSTS, task_of
+from tests.support.kernels.dataflow_kernels import COSTS, task_of
 from tests.support.paths import CONFIGS
 
 PRODUCT = Matmul(61, 127, 257)

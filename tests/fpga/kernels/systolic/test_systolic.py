@@ -39,7 +39,7 @@ from common.intervals import ThreePoint
 from common.messages.errors import ConfigurationError
 from common.workload.layers import Convolution, Matmul, Pointwise, Rowwise
 from common.workload.tasks import Task
-from tests.support.dataflow_kernels import COSTS
+from tests.support.kernels.dataflow_kernels import COSTS
 from tests.support.paths import ROOT
 
 CONFIG = ROOT / "configs" / "systolic_rtl.yaml"

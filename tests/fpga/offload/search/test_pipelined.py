@@ -11,7 +11,7 @@ from common.fpga.offload.effort import Effort
 from common.fpga.offload.schedule import Assignment, evaluate
 from common.fpga.offload.search.pipelined import StreamEnergy, best_stream, interval_us, stream_energy_uj
 from common.fpga.offload.search.plan_search import optimize
-from tests.support.offload_problems import engine, flow, option, problem, random_problem, started_by_others
+from tests.support.kernels.offload_problems import engine, flow, option, problem, random_problem, started_by_others
 
 
 def every_plan(given):

@@ -12,7 +12,7 @@ from common.fpga.offload.program.whole import WholeSearch
 from common.fpga.offload.schedule import Assignment, KernelCall, Scheduler, evaluate
 from common.fpga.offload.search.plan_search import optimize
 from common.messages.errors import PipelineError
-from tests.support.offload_problems import (
+from tests.support.kernels.offload_problems import (
     earliest_finish,
     engine,
     flow,

@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from benchmarks.offload_scaling import mixture
+from benchmarks.plans.scaling import mixture
 from common.fpga.offload.baselines import extended, possible_options
 from common.fpga.offload.effort import Effort, Spending
 from common.fpga.offload.problem import Wiring
@@ -18,7 +18,15 @@ from common.fpga.offload.search.plan_search import optimize
 from common.fpga.offload.search.segments import Parts, segments
 from common.fpga.offload.search.sequence import GateStep, SequenceSearch, largest_sets
 from common.process import interrupts
-from tests.support.offload_problems import earliest_finish, engine, flow, option, problem, random_problem, random_towers
+from tests.support.kernels.offload_problems import (
+    earliest_finish,
+    engine,
+    flow,
+    option,
+    problem,
+    random_problem,
+    random_towers,
+)
 
 
 def in_sequence(given, left=50.0, loose_share=gates.LOOSE_SHARE):

@@ -7,7 +7,7 @@ import pytest
 
 from common.fpga.offload.schedule import Assignment, KernelCall, Scheduler
 from common.fpga.offload.search.plan_search import optimize, with_joined_stretches
-from tests.support.offload_problems import (
+from tests.support.kernels.offload_problems import (
     earliest_finish,
     engine,
     flow,

@@ -1,0 +1,1 @@
+"""Accelerators and mappings: their cost beside other models, RTL, Verilog, machines and other programs."""

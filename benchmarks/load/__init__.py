@@ -1,0 +1,1 @@
+"""Load tests: their generator, beside LoadGen, and the predicted queue."""

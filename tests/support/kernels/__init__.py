@@ -1,0 +1,1 @@
+"""Kernels on a board, their C++, and small plans."""

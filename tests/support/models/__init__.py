@@ -1,0 +1,1 @@
+"""ONNX models and graphs of a few nodes."""

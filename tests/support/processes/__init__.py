@@ -1,0 +1,1 @@
+"""Programs of this project, and servers, while they run."""

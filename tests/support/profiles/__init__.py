@@ -1,0 +1,1 @@
+"""Profiles and runs that were not measured here."""
