@@ -287,7 +287,7 @@ _table(
 )
 _table(
     "offload_verdict",
-    "The verdict on the plan for each objective, with the end-to-end speedup that it rests on.",
+    "The verdict on the plan for each objective, with the end-to-end speedup behind it.",
     "objective",
     "verdict is_judged host_basis judged_host pessimistic likely optimistic pays_probability speedup_p5_factor "
     "speedup_p25_factor speedup_p50_factor speedup_p75_factor speedup_p95_factor doubts weaker_side boundary",
