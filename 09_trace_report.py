@@ -11,9 +11,10 @@ warm-up. A node is named by the operator that does most of its work, and opens w
 bound, share of the roof and energy. Arrows follow the critical path. A load test is shown on a clock of its own: its
 requests, how many wait, how batches form, and what sessions do.
 
-bottlenecks.csv holds the findings of the rules in configs/bottlenecks.yaml, with evidence, hazard and remedy. A gain is
-the most time that the remedy could save in an inference: 09 evaluates the critical path again with the least times that
-the nodes could take.
+bottlenecks.csv holds the findings of the rules in configs/bottlenecks.yaml, with evidence, hazard and remedy. The most
+that a remedy could save follows from the critical path with the least times that the nodes could take. A gain is the
+share of it that measured mends gained; on a disturbed host none is shown. Near misses fail a rule by little, and come
+last.
 
 EXAMPLE of output (bottlenecks.csv of a tiny transformer, some columns):
 
@@ -42,6 +43,7 @@ from common.artifacts.folder import absence_notes
 from common.artifacts.stages import STAGES, WRITER
 from common.bottlenecks.judge import bottleneck_rows
 from common.bottlenecks.rules import read_rules
+from common.bottlenecks.subjects import measured
 from common.cli.texts.commands import mend_command
 from common.files.configuration import Section
 from common.mending.findings import rules_to_try
@@ -139,15 +141,16 @@ def report_runs(stage: cli.StageRun) -> None:
     files = run_file(made, of_npu, load, model) | node_files(tables, source_outline(stage, tables), model)
     files |= plan_file(tables, model, stage.plain(headline(tables)), verdicts)
     rules = read_rules(Section.of_file(stage.settings.rules), COLUMNS)
-    bottlenecks = bottleneck_rows(rules, {**tables, **of_npu}, summary)
+    record = stage.tables.provenance("latency_summary")
+    doubts = recorded_doubts(summary, tables.get("op_roofline", ()), tables["op_latency"], record.notes)
+    held = measured({**tables, **of_npu}, summary, processor_count=record.host.get("cpu_count"))
+    bottlenecks = bottleneck_rows(rules, held, doubts)
     with stage.writing() as transaction:
         transaction.add_rows("bottlenecks", bottlenecks)
         transaction.add_or_remove(files, *FOR_VIEWERS)
         transaction.mark_incomplete(load_lacks, "trace")  # nothing else is made from the load test
-    notes = stage.tables.provenance("latency_summary").notes
-    doubts = recorded_doubts(summary, tables.get("op_roofline", ()), tables["op_latency"], notes)
     trial = trial_command(stage, bottlenecks)
-    found = bottleneck_report(bottlenecks, summary["p50_us"], labels, doubts, trial=trial)
+    found = bottleneck_report(bottlenecks, summary["p50_us"], labels, trial=trial)
     text = timeline_report(shown_rows(made), {**counts_of(made), **(load.counts if load else {})}, files)
     stage.show(f"{phase_heading(cli.phase_of(stage.tables))}{text}\n\n{found}")
 

@@ -43,6 +43,7 @@ from common.artifacts.columns import COLUMNS
 from common.artifacts.transaction import Transaction
 from common.bottlenecks.judge import bottleneck_rows
 from common.bottlenecks.rules import read_rules
+from common.bottlenecks.subjects import measured
 from common.cli.flags.profile_flags import qnn_file_flags
 from common.files.configuration import Section
 from common.messages.errors import CommandLineError
@@ -134,7 +135,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             sessions, facts = recorded_sessions(stage, folder) if is_recorded else given_session(stage)
             report = report_of(sessions, settings.graph, facts, before, is_partial=settings.accept_partial)
             document = json.loads(stage.plain(json.dumps(report.document, ensure_ascii=False, allow_nan=False)))
-            bottlenecks = bottleneck_rows(rules, report.tables, npu_summary=document)
+            bottlenecks = bottleneck_rows(rules, measured(report.tables, npu_summary=document))
             transaction.add_rows("npu_bottlenecks", bottlenecks)
             add_report(transaction, report, document, facts["model"])
             for key, name in RECORDED.items():

@@ -34,7 +34,7 @@ from common import cli
 from common.comparison.difference_rows import DEFAULT_MARGIN_SHARE, Question, comparison_rows
 from common.measurements.paired_measurement import measured_pair
 from common.mending.agreement import Agreement, agreement
-from common.mending.findings import nodes_of, predicted, rules_to_try
+from common.mending.findings import found_by, nodes_of, predicted, rules_to_try
 from common.mending.given import MendSubject, mendable_model
 from common.mending.registry import tried
 from common.mending.rewrite import Case, Model
@@ -103,7 +103,7 @@ def measure(stage: cli.StageRun, about: MendSubject, mended: Model, folder: Path
 def try_rule(stage: cli.StageRun, rule: str, about: MendSubject, folder: Path) -> tuple[MendTrialsRow, Model | None]:
     """Mend the findings of a rule, compare the outputs and measure; return the row and the mended model."""
     tables = stage.tables
-    found = [row for row in tables.rows("bottlenecks") if row["finding"] == rule]
+    found = [row for row in tables.rows("bottlenecks") if rule in found_by(row)]
     nodes = nodes_of(found, tables.rows("node_map"), [node.name for node in about.proto.graph.node])
     prediction = predicted(found, tables.document("latency_summary")["p50_us"])
     trial = tried(rule, Case(about.proto, nodes, about.loaded.dimensions))

@@ -505,9 +505,9 @@ CODE_09 := common/__init__.py common/artifacts/catalogue.py common/artifacts/che
     common/artifacts/checks/documents.py common/artifacts/checks/json_text.py common/artifacts/checks/schema.py \
     common/artifacts/columns.py common/artifacts/folder.py common/artifacts/frames.py common/artifacts/journal.py \
     common/artifacts/lineage.py common/artifacts/provenance.py common/artifacts/stages.py \
-    common/artifacts/transaction.py common/artifacts/whole_folder.py common/bottlenecks/executed_nodes.py \
-    common/bottlenecks/judge.py common/bottlenecks/npu_facts.py common/bottlenecks/rules.py \
-    common/bottlenecks/run_facts.py common/bottlenecks/subjects.py common/cli/__init__.py \
+    common/artifacts/transaction.py common/artifacts/whole_folder.py common/bottlenecks/chains.py \
+    common/bottlenecks/executed_nodes.py common/bottlenecks/judge.py common/bottlenecks/npu_facts.py \
+    common/bottlenecks/rules.py common/bottlenecks/run_facts.py common/bottlenecks/subjects.py common/cli/__init__.py \
     common/cli/flags/flag_types.py common/cli/flags/settings.py common/cli/flags/settings_file.py \
     common/cli/flags/shared_flags.py common/cli/models.py common/cli/phases.py common/cli/search.py \
     common/cli/stage.py common/cli/streams.py common/cli/texts/commands.py common/cli/texts/help_text.py \
@@ -516,12 +516,13 @@ CODE_09 := common/__init__.py common/artifacts/catalogue.py common/artifacts/che
     common/graphs/graph.py common/graphs/number_formats.py common/graphs/operators.py common/graphs/sums.py \
     common/intervals.py common/latency/dependence.py common/latency/run.py common/mending/findings.py \
     common/mending/mends/bind_dimensions.py common/mending/mends/cancel_transposes.py \
-    common/mending/mends/drop_cast_pairs.py common/mending/mends/fold_batch_normalization.py \
-    common/mending/mends/freeze_weights.py common/mending/mends/fuse_gelu.py \
+    common/mending/mends/convolutions/fold_batch_normalization.py common/mending/mends/convolutions/move_resize.py \
+    common/mending/mends/convolutions/pad_channels.py common/mending/mends/drop_cast_pairs.py \
+    common/mending/mends/expand_einsum.py common/mending/mends/freeze_weights.py common/mending/mends/fuse_gelu.py \
     common/mending/mends/fuse_layer_normalization.py common/mending/mends/merge_constants.py \
-    common/mending/mends/move_resize.py common/mending/mends/pad_channels.py common/mending/mends/replace_cumsum.py \
-    common/mending/mends/widen_halves.py common/mending/registry.py common/mending/rewrite.py common/mending/view.py \
-    common/messages/errors.py common/messages/host_doubts.py common/messages/names.py common/messages/note_kinds.py \
+    common/mending/mends/replace_cumsum.py common/mending/mends/slice_gather.py common/mending/mends/widen_halves.py \
+    common/mending/registry.py common/mending/rewrite.py common/mending/view.py common/messages/errors.py \
+    common/messages/host_doubts.py common/messages/names.py common/messages/note_kinds.py \
     common/onnx_graph/by_operator.py common/onnx_graph/malformed.py common/onnx_graph/reading/naming.py \
     common/onnx_graph/reading/outline.py common/onnx_graph/reading/scan.py common/onnx_graph/reading/side_files.py \
     common/onnx_graph/reading/stripping.py common/onnx_graph/reading/validity.py common/onnx_graph/shapes/budget.py \

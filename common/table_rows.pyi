@@ -830,12 +830,15 @@ class BottlenecksRow(TypedDict):
 
     finding_index: int
     finding: str
+    is_near_miss: bool
+    also_found_by: Sequence[str]
     finding_subject: str
     executed_nodes: Sequence[str]
     gain_us: float | None
     gain_low_us: float | None
     gain_high_us: float | None
     span_gain_us: float | None
+    doubts: Sequence[str]
     conditions: Sequence[str]
     evidence: Mapping[str, Any]
     hazard: str
@@ -848,12 +851,15 @@ class NpuBottlenecksRow(TypedDict):
 
     finding_index: int
     finding: str
+    is_near_miss: bool
+    also_found_by: Sequence[str]
     finding_subject: str
     executed_nodes: Sequence[str]
     gain_us: float | None
     gain_low_us: float | None
     gain_high_us: float | None
     span_gain_us: float | None
+    doubts: Sequence[str]
     conditions: Sequence[str]
     evidence: Mapping[str, Any]
     hazard: str
@@ -872,6 +878,7 @@ class MendTrialsRow(TypedDict):
     gain_us: float | None
     gain_low_us: float | None
     gain_high_us: float | None
+    doubts: Sequence[str]
     measured_gain_us: float | None
     measured_gain_low_us: float | None
     measured_gain_high_us: float | None

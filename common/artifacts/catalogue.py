@@ -477,12 +477,12 @@ _add(
     "energy of the executed node that computes it, in its metadata_props.",
 )
 FINDING = (
-    "finding finding_subject executed_nodes gain_us gain_low_us gain_high_us span_gain_us conditions evidence hazard "
-    "remedy rule_source"
+    "finding is_near_miss also_found_by finding_subject executed_nodes gain_us gain_low_us gain_high_us span_gain_us "
+    "doubts conditions evidence hazard remedy rule_source"
 )
 _table(
     "bottlenecks",
-    "What makes an inference slow, with the evidence, what mending it would gain at most, hazard and remedy; no rows "
+    "What makes an inference slow, with the evidence, what mending it gains, hazard and remedy; no rows "
     "where no rule finds anything.",
     "finding_index",
     FINDING,
@@ -498,7 +498,7 @@ _table(
     "Findings that were tried: the model was mended, and both models were measured in turn. The predicted gain is that "
     "of all findings of the rule together, and at most the median. No rows where no finding has a mend.",
     "finding",
-    f"mend_outcome mend_problem mends mended_nodes {_interval('gain', '_us')} "
+    f"mend_outcome mend_problem mends mended_nodes {_interval('gain', '_us')} doubts "
     f"{_interval('measured_gain', '_us')} is_as_predicted output_error_share output_tolerance_share",
 )
 _add(

@@ -662,7 +662,7 @@ _text(
     allowed=("profiled", "scaled", "measured"),
 )
 _text("judged_host", "The host that the verdict is about, and where its times come from")
-_list("doubts", "names", "Why the host's times decide nothing, or nothing about the host of the board")
+_list("doubts", "names", "Why the host's times decide nothing, or nothing about the host of a board")
 _text("weaker_side", "Which side of the energy is known less well, host or card; empty for other objectives")
 _text("boundary", "What the energy of both sides covers and leaves out; empty for other objectives")
 _text(
@@ -968,12 +968,14 @@ _count("spill_bytes", "Bytes that the node moves from VTCM into DRAM for want of
 # --- bottlenecks ----------------------------------------------------------------------------------------------------
 _count("finding_index", "Position of the finding; those that gain most come first, those of unknown gain last")
 _text("finding", "Rule that found it; configs/bottlenecks.yaml has all rules")
+_flag("is_near_miss", "Whether a figure fails a threshold of the rule, but not its second one; these come last")
+_list("also_found_by", "names", "Other rules that found the same nodes, with less to gain")
 _text("finding_subject", "What the finding is about: an executed node, several of them, the runs, or a node of the NPU")
 _interval(
     "gain",
     "_us",
-    "By how much the makespan of one inference would fall at most, from the critical path evaluated again; empty where "
-    "no table says. Gains overlap and do not add up",
+    "By how much the makespan of one inference falls: the critical path evaluated again, times the share of that which "
+    "measured mends gained; no more than the latency, and empty where no table says. Gains overlap and do not add up",
     nullable=True,
 )
 _amount("span_gain_us", "By how much the span would fall at most", nullable=True)

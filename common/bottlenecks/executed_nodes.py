@@ -9,12 +9,17 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from common.bottlenecks.rules import Facts
+from common.graphs.operators import CONVOLUTIONS, NCHWC
 from common.messages.names import quoted
 
 if TYPE_CHECKING:
     from common.table_rows import ExecutedEdgesRow, LatencySummaryDocument, OpLatencyRow, OpRooflineRow
 
 CPU = "CPUExecutionProvider"
+NORM = "BatchNormalization"
+FLOAT_CONVOLUTIONS = ("Conv", "FusedConv")
+BLOCK = 16  # channels of the blocked layout's larger block, which suits both widths of vectors
+MAP_AXES = 4  # of maps: images, channels, rows, columns
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +49,11 @@ class ExecutedGraph:
     tensors: Sequence[tuple[str, str, int | None]] = ()
     median_us: float | None = None
     gap_us: float = 0.0
+
+    @property
+    def whole_us(self) -> float:
+        """The latency that no gain exceeds: the median, or where no table has it, the times of all nodes."""
+        return self.median_us or sum(node.row["node_latency_us"] for node in self.nodes.values())
 
     @cached_property
     def types(self) -> Mapping[str, str]:
@@ -83,17 +93,53 @@ def executed_graph(
 def _node(row: OpRooflineRow, timed: OpLatencyRow | None, summary: LatencySummaryDocument | None) -> ExecutedNode:
     provider, threads = (summary["provider"], summary["threads"]) if summary else ("", None)
     shapes = (timed["output_shapes"] if timed else None) or [None]
+    channels = _channels_read(timed)
+    is_unblocked = channels is not None and row["domain"] != NCHWC and row["dtype"] == "float32"
+    roof_us = _at_roof(row)
     facts: Facts = {
-        "op_roofline": {**row, "unpadded_share": _ratio(row["macs"], row["executed_macs"]), "roof_us": _at_roof(row)},
+        "op_roofline": {
+            **row,
+            "unpadded_share": _ratio(row["macs"], row["executed_macs"]) if row["macs"] else None,
+            "roof_us": roof_us,
+            "unblocked_roof_us": roof_us if is_unblocked else None,
+            "whole_block_us": _in_whole_blocks(roof_us, channels) if is_unblocked else None,
+            "is_normalization": row["op_type"] in CONVOLUTIONS and not row["macs"] and NORM in row["op_types"],
+        },
         "op_latency": {
             **(dict(timed) if timed else {}),
             "fastest_share": _ratio(timed["corrected_min_us"], timed["corrected_median_us"]) if timed else None,
             "is_fallback": timed is not None and timed["provider"] == CPU and provider not in ("", CPU),
             "result_axis_count": None if shapes[0] is None else len(shapes[0]),
+            "is_unblocked": is_unblocked,
+            "read_channel_count": channels,
+            "filled_share": channels / (BLOCK * -(-channels // BLOCK)) if channels else None,
         },
-        "latency_summary": {"threads": threads, "one_thread_share": 1 / threads if threads else None},
+        "latency_summary": {
+            "threads": threads,
+            "one_thread_share": 1 / threads if threads else None,
+            "graph_optimization": summary["graph_optimization"] if summary else None,
+        },
     }
     return ExecutedNode(row, timed, facts)
+
+
+def _channels_read(timed: OpLatencyRow | None) -> int | None:
+    """Return the channels of the maps that a convolution reads on the processor; None for any other node.
+
+    The runtime drops weights that it has packed from the shapes of a node, but never the maps, which come first.
+    """
+    if timed is None or timed["op_type"] not in FLOAT_CONVOLUTIONS or timed["provider"] != CPU:
+        return None
+    shapes = timed["input_shapes"] or [None]
+    channels = shapes[0][1] if shapes[0] is not None and len(shapes[0]) == MAP_AXES else None
+    return channels if isinstance(channels, int) else None
+
+
+def _in_whole_blocks(roof_us: float | None, channels: int | None) -> float | None:
+    """Return the time at the roof with as many channels, read and written, as whole blocks hold."""
+    if roof_us is None or not channels or channels < BLOCK:
+        return None
+    return roof_us * float(BLOCK * (channels // BLOCK) / channels) ** 2
 
 
 def _ratio(part: float | None, whole: float | None) -> float | None:

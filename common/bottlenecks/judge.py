@@ -1,33 +1,41 @@
-"""Findings: rules applied to all measured tables, and the most that a remedy would gain.
+"""Findings: rules applied to all measured tables, and what a remedy gains.
 
-The gain comes from the critical path with faster nodes.
+The greatest possible gain comes from the critical path with faster nodes. Mends that were measured say which share of
+it a remedy gains.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from dataclasses import astuple, dataclass, replace
 from typing import TYPE_CHECKING
 
 from common.bottlenecks.executed_nodes import ExecutedGraph, interval_us
-from common.bottlenecks.rules import Facts, Rule, figure, meets, number
-from common.bottlenecks.subjects import Judged, Measured, measured, subjects
+from common.bottlenecks.rules import GAIN_SHARE, Facts, Rule, figure, meets, number
+from common.bottlenecks.subjects import Judged, Measured, subjects
 from common.dag import Dag, build_dag, to_us
+from common.files.configuration import Constant
 
 if TYPE_CHECKING:
-    from common.table_rows import BottlenecksRow, LatencySummaryDocument, Tables
+    from common.table_rows import BottlenecksRow
 
 LEAST_US = 1e-9  # rounds to nothing in whole picoseconds
+ALL = Constant(1.0, 1.0, 1.0, "", "")
 
 
 @dataclass(frozen=True, slots=True)
 class Gain:
-    """The most that a remedy would gain: of the sequential makespan, and of the span; None is unknown."""
+    """What a remedy gains, and its interval; of the span, the most that it can gain. None is unknown."""
 
     gain_us: float | None = None
     gain_low_us: float | None = None
     gain_high_us: float | None = None
     span_gain_us: float | None = None
+
+    def at_most(self, whole_us: float) -> Gain:
+        """Return the gain, no end of it more than the whole latency; one of 0 is unknown."""
+        return Gain(*(None if one is None else min(one, whole_us or math.inf) for one in astuple(self)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,10 +58,15 @@ class WhatIfs:
     likely: Dag
     high: Dag
 
-    def gain(self, kept: Mapping[str, Kept], freed_gap_us: float = 0.0) -> Gain:
+    def gain(self, kept: Mapping[str, Kept], freed_gap_us: float = 0.0, realized: Constant = ALL) -> Gain:
+        """Return the gain; ``realized`` is the share of the greatest possible one that mending gains."""
         likely, low, high = (
-            to_us(_work_ps(dag) - _work_ps(_mended(dag, kept))) + freed_gap_us
-            for dag in (self.likely, self.low, self.high)
+            share * (to_us(_work_ps(dag) - _work_ps(_mended(dag, kept))) + freed_gap_us)
+            for dag, share in (
+                (self.likely, realized.likely),
+                (self.low, realized.low),
+                (self.high, realized.high),
+            )
         )
         return Gain(likely, low, high, to_us(self.likely.span_ps - _mended(self.likely, kept).span_ps))
 
@@ -79,40 +92,83 @@ def what_ifs(graph: ExecutedGraph) -> WhatIfs:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
+    """What a rule found.
+
+    Attributes:
+        is_near_miss: whether it fulfils the rule only up to the second thresholds of its conditions.
+        also_found_by: other rules that found the same nodes, with less to gain.
+    """
+
     rule: Rule
     subject: Judged
     gain: Gain
+    is_near_miss: bool = False
+    also_found_by: tuple[str, ...] = ()
 
 
-def bottleneck_rows(
-    rules: Iterable[Rule],
-    tables: Tables,
-    summary: LatencySummaryDocument | None = None,
-    npu_summary: Mapping[str, object] | None = None,
-) -> list[BottlenecksRow]:
-    """Return a row per finding of the rules in the tables of a measurement, or in those of an NPU's profile."""
-    return [*finding_rows(findings(rules, measured(tables, summary, npu_summary)))]
+def bottleneck_rows(rules: Iterable[Rule], held: Measured, doubts: Sequence[str] = ()) -> list[BottlenecksRow]:
+    """Return a row per finding of the rules in the tables of a measurement, or in those of an NPU's profile.
+
+    Args:
+        doubts: why the times of the host decide nothing.
+    """
+    return [*finding_rows(findings(rules, held), doubts)]
 
 
 def findings(rules: Iterable[Rule], held: Measured) -> list[Finding]:
-    """Return all findings; those that gain most come first, those of unknown gain last, in the order of the rules."""
-    graphs = what_ifs(held.graph)
-    unsorted = [
-        Finding(rule, subject, _gain(rule, subject, held, graphs))
-        for rule in rules
-        for subject in subjects(rule, held)
-        if meets(subject.facts, rule.when)
-    ]
-    return sorted(unsorted, key=lambda finding: -(finding.gain.gain_us or 0.0))
+    """Return all findings and near misses: those that gain most come first, those of unknown gain last.
+
+    Of several rules that found the same nodes, the one with most to gain stays: one cause is one finding.
+    """
+    graphs, unsorted = what_ifs(held.graph), list[Finding]()
+    for rule in rules:
+        found = [*_found(rule, held, graphs)]
+        unsorted += found
+        if rule.relaxed != rule:
+            nodes = frozenset(node for finding in found for node in finding.subject.nodes)
+            unsorted += [replace(one, is_near_miss=True) for one in _found(rule.relaxed, held, graphs, nodes)]
+    return _by_cause(sorted(unsorted, key=lambda one: (one.is_near_miss, -(one.gain.gain_us or 0.0))))
+
+
+def _found(rule: Rule, held: Measured, graphs: WhatIfs, without: Set[str] = frozenset()) -> Iterator[Finding]:
+    """Yield the findings of a rule; the gain is computed last, because that takes longest."""
+    of_gain = tuple(one for one in rule.when if one.fact == GAIN_SHARE)
+    others = tuple(one for one in rule.when if one.fact != GAIN_SHARE)
+    for subject in subjects(rule, held, without):
+        if not meets(subject.facts, others):
+            continue
+        gain = _gain(rule, subject, held, graphs)
+        whole_us = held.graph.whole_us
+        share = gain.gain_us / whole_us if whole_us and gain.gain_us is not None else None
+        if meets({"bottlenecks": {GAIN_SHARE: share}}, of_gain):
+            yield Finding(rule, subject, gain)
+
+
+def _by_cause(found: Iterable[Finding]) -> list[Finding]:
+    """Join the findings that are about the same nodes; nothing is known of the causes of those that have none."""
+    by_nodes: dict[object, Finding] = {}
+    for index, finding in enumerate(found):
+        is_of_nodes = bool(finding.subject.nodes) and finding.rule.about != "run"
+        cause: object = frozenset(finding.subject.nodes) if is_of_nodes else index
+        first = by_nodes.setdefault(cause, finding)
+        if first is not finding and not finding.is_near_miss:
+            by_nodes[cause] = replace(first, also_found_by=(*first.also_found_by, finding.rule.name))
+    return [*by_nodes.values()]
 
 
 def _gain(rule: Rule, subject: Judged, held: Measured, graphs: WhatIfs) -> Gain:
+    """Return what mending a subject gains, at most the latency of the runs that it is of."""
     if rule.gain_from:
         ends = (number(subject.facts, f"{rule.gain_from}{end}_us") for end in ("", "_low", "_high"))
-        return Gain(*ends)
+        of_npu = number(subject.facts, "qnn_execute_us") if rule.about == "npu_run" else None
+        return Gain(*ends).at_most(of_npu or held.graph.whole_us)
     kept = {node: _kept(rule, subject.facts, held.graph.nodes[node].facts) for node in subject.nodes}
+    if rule.stays_kept:
+        stay = {node: held.graph.nodes[node].facts for node in subject.staying}
+        kept |= {node: _as_kept(rule.stays_kept, number(facts, rule.stays_kept)) for node, facts in stay.items()}
     known = {node: part for node, part in kept.items() if part is not None}
-    return graphs.gain(known, number(subject.facts, "freed_gap_us") or 0.0) if known else Gain()
+    freed_us = number(subject.facts, "freed_gap_us") or 0.0
+    return graphs.gain(known, freed_us, rule.realized).at_most(held.graph.whole_us) if known else Gain()
 
 
 def _kept(rule: Rule, subject: Facts, node: Facts) -> Kept | None:
@@ -120,30 +176,40 @@ def _kept(rule: Rule, subject: Facts, node: Facts) -> Kept | None:
     if not isinstance(rule.kept, str):
         return None if rule.kept is None else Kept(rule.kept)
     value = number(node, rule.kept)
-    value = number(subject, rule.kept) if value is None else value
+    return _as_kept(rule.kept, number(subject, rule.kept) if value is None else value)
+
+
+def _as_kept(figure_name: str, value: float | None) -> Kept | None:
     if value is None:
         return None
-    return Kept(least_us=value) if rule.kept.endswith("_us") else Kept(value)
+    return Kept(least_us=value) if figure_name.endswith("_us") else Kept(value)
 
 
-def finding_rows(sorted_findings: Iterable[Finding]) -> Iterator[BottlenecksRow]:
+def finding_rows(sorted_findings: Iterable[Finding], doubts: Sequence[str] = ()) -> Iterator[BottlenecksRow]:
     for index, finding in enumerate(sorted_findings):
         rule, subject = finding.rule, finding.subject
         yield {
             "finding_index": index,
             "finding": rule.name,
+            "is_near_miss": finding.is_near_miss,
+            "also_found_by": list(finding.also_found_by),
             "finding_subject": subject.name,
-            "executed_nodes": [] if rule.about == "run" else list(subject.nodes),
+            "executed_nodes": [] if rule.about == "run" else _faster_nodes(rule, subject),
             "gain_us": finding.gain.gain_us,
             "gain_low_us": finding.gain.gain_low_us,
             "gain_high_us": finding.gain.gain_high_us,
             "span_gain_us": finding.gain.span_gain_us,
+            "doubts": list(doubts),
             "conditions": [str(condition) for condition in (*rule.select, *rule.when)],
             "evidence": _evidence(rule, subject.facts),
             "hazard": rule.hazard,
             "remedy": rule.remedy,
             "rule_source": rule.source,
         }
+
+
+def _faster_nodes(rule: Rule, subject: Judged) -> list[str]:
+    return [*subject.nodes, *(subject.staying if rule.stays_kept else ())]
 
 
 def _evidence(rule: Rule, facts: Facts) -> dict[str, dict[str, object]]:

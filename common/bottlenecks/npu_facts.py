@@ -57,7 +57,7 @@ def _waits(runs: Sequence[NpuRunsRow]) -> dict[str, object]:
         for name, value in parts.items():
             if value is not None:
                 waits.setdefault(name, []).append(value)
-    facts: dict[str, object] = {}
+    facts: dict[str, object] = {"qnn_execute_us": median(wholes)} if wholes else {}
     for name, values in waits.items():
         facts |= {f"{name}_us": median(values), f"{name}_low_us": min(values), f"{name}_high_us": max(values)}
         facts[f"{name}_share"] = median(values) / median(wholes) if wholes else None

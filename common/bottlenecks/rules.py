@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from common.files.configuration import Section
+from common.files.configuration import Constant, Section
 from common.messages.names import quoted, similar_names
 
 # What a rule can be about: see :mod:`common.bottlenecks.subjects`.
-ABOUT = ("node", "all_nodes", "island", "pattern", "border", "run", "npu_node", "npu_run")
+ABOUT = ("kind", "all_nodes", "chain", "island", "pattern", "border", "run", "npu_node", "npu_run")
+GAIN_SHARE = "gain_share"  # the likely gain over the median
 TESTS = ("is", "is_not", "below", "above")
 Facts = Mapping[str, Mapping[str, object]]  # figures of any column, by table
 
@@ -22,18 +23,28 @@ _WAITS = {
     "rpc": "in the remote call: its time less the device's part",
 }
 OF_NODES = {
-    "unpadded_share": "op_roofline: macs over executed_macs",
+    "unpadded_share": "op_roofline: macs over executed_macs; unknown without macs",
     "roof_us": "op_roofline: the time of the node at its roof, at most its own",
+    "is_normalization": "op_roofline: whether a convolution computes a BatchNormalization and no convolution",
+    "is_unblocked": "op_latency: whether a convolution over maps in fp32 is not in the runtime's blocked layout",
+    "unblocked_roof_us": "op_roofline: roof_us of a convolution outside the blocked layout, and of no other node",
+    "whole_block_us": "op_roofline: unblocked_roof_us with as many channels as whole blocks of 16 hold",
+    "read_channel_count": "op_latency: channels that a convolution reads",
+    "filled_share": "op_latency: read_channel_count over what whole blocks of 16 hold",
     "fastest_share": "op_latency: corrected_min_us over corrected_median_us",
     "is_fallback": "op_latency: whether the CPU ran the node of a session on another provider",
     "result_axis_count": "op_latency: axes of the first result",
+    "graph_optimization": "latency_summary",
     "one_thread_share": "latency_summary: 1 over its threads",
 }
 OF_GROUPS = {
+    GAIN_SHARE: "the likely gain over the median",
+    "unfused_share": "executed_edges: bytes of a chain's nodes that are no tensors between them, over all their bytes",
+    "merged_bytes": "op_roofline: constants of a chain of sums and products that its other constants could hold",
+    "between_bytes": "executed_edges: bytes that the nodes of a chain write for one another, and read again",
     "node_count": "nodes of the subject",
     "node_count_share": "node_count over all executed nodes",
     "freed_gap_us": "time between nodes that goes with the subject's nodes",
-    "overhead_share": "times of the nodes and freed_gap_us, over the median",
     "match_count": "matches of a pattern",
     "operand_node_count": "executed_edges: nodes that the first node of a match reads",
     "enclosed_count": "executed_edges: nodes of an island",
@@ -41,6 +52,11 @@ OF_GROUPS = {
     "tensor_count": "executed_edges: tensors from one provider to another",
 }
 OF_RUNS = {
+    "first_run_excess_us": "latency_summary: first_run_us less the median",
+    "first_run_share": "latency_summary: the median over first_run_us",
+    "processor_count": "the host's logical processors",
+    "threads_per_processor_share": "latency_summary: threads over processor_count",
+    "unused_gpu": "host_samples: the domain of a GPU's sensor, where the session ran on the processor",
     "early_median_us": "run_latency: median of the faster runs before a slowdown",
     "early_share": "run_latency: early_median_us over the median",
     "clock": "host_samples: the quantity of clock_share",
@@ -71,9 +87,22 @@ DERIVED_FIGURES = {**OF_NODES, **OF_GROUPS, **OF_RUNS, **OF_NPUS}
 
 @dataclass(frozen=True, slots=True)
 class Condition:
+    """A test of one figure.
+
+    Attributes:
+        against: words of is and is_not, or a number.
+        near: the number up to which a figure that fails is a near miss; None: there is no near miss.
+    """
+
     fact: str
     test: str
-    against: tuple[object, ...] | float  # words of is and is_not, or a number
+    against: tuple[object, ...] | float
+    near: float | None = None
+
+    @property
+    def relaxed(self) -> Condition:
+        """The condition that near misses fulfil as well."""
+        return self if self.near is None else replace(self, against=self.near)
 
     def holds(self, value: object) -> bool:
         """Return whether a figure passes; an unknown figure does not, nor a word in place of a number."""
@@ -91,6 +120,8 @@ class Condition:
 
 
 Chain = tuple[frozenset[str], ...]  # operator types that follow one another
+# Which share of the greatest possible gain mends gain, where none of them was measured.
+UNMEASURED = Constant(0.0, 1.0, 1.0, "No mend of this rule was measured.", "assumed")
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +134,9 @@ class Rule:
         kept: the time that each node of the subject would take after the best remedy: a share of its time, or the name
             of a figure, which is a share, or a time if its name ends in _us.
         gain_from: figure of the subject that states the largest gain, if it is not the time of a node.
+        realized: which share of the greatest possible gain mends gained where that was measured.
         stays: for patterns, the position in the chain of the node that stays; None: no node stays.
+        stays_kept: for patterns, what the node that stays would keep of its time, as ``kept``; empty: all of it.
         evidence: figures that are shown besides those of the conditions.
     """
 
@@ -113,9 +146,11 @@ class Rule:
     when: tuple[Condition, ...]
     kept: float | str | None
     gain_from: str
+    realized: Constant
     frees_gap: bool
     chains: tuple[Chain, ...]
     stays: int | None
+    stays_kept: str
     is_open: bool
     evidence: tuple[str, ...]
     hazard: str
@@ -124,13 +159,22 @@ class Rule:
 
     @property
     def facts(self) -> tuple[str, ...]:
-        return tuple(dict.fromkeys((*(condition.fact for condition in self.when), *self.evidence)))
+        """Figures that are evidence; the gain has columns of its own."""
+        tested = (condition.fact for condition in self.when if condition.fact != GAIN_SHARE)
+        return tuple(dict.fromkeys((*tested, *self.evidence)))
+
+    @property
+    def relaxed(self) -> Rule:
+        """The rule that finds its near misses as well."""
+        select, when = (tuple(one.relaxed for one in conditions) for conditions in (self.select, self.when))
+        return replace(self, select=select, when=when)
 
     @property
     def named(self) -> set[str]:
-        kept = {self.kept} if isinstance(self.kept, str) else set()
+        kept = {name for name in (self.kept, self.stays_kept) if isinstance(name, str) and name}
         gain = {f"{self.gain_from}_us"} if self.gain_from else set()
-        return {*(condition.fact for condition in self.select), *self.facts, *kept, *gain}
+        tested = (condition.fact for condition in (*self.select, *self.when))
+        return {*tested, *self.facts, *kept, *gain}
 
 
 def figure(facts: Facts, name: str) -> object:
@@ -170,11 +214,13 @@ def _rule(section: Section, name: str) -> Rule:
         when=_conditions(section, "when"),
         kept=_kept(section),
         gain_from=section.text("gain_from") if "gain_from" in section else "",
+        realized=section.constant("realized", positive=False) if "realized" in section else UNMEASURED,
         frees_gap=section.switch("frees_gap", default=False),
         chains=_chains(section) if about == "pattern" else (),
         stays={"first": 0, "last": -1, "none": None}[section.choice("stays", ("first", "last", "none"))]
         if about == "pattern"
         else None,
+        stays_kept=section.text("stays_kept") if about == "pattern" and "stays_kept" in section else "",
         is_open=section.switch("is_open", default=False),
         evidence=_words(section, "evidence") if "evidence" in section else (),
         hazard=section.text("hazard"),
@@ -208,7 +254,10 @@ def _condition(section: Section, fact: str) -> Condition:
         value = section.value(test)
         return Condition(fact, test, tuple(value) if isinstance(value, list) else (value,))
     section.origin()  # a threshold without a source is refused
-    return Condition(fact, test, section.number(test))
+    against, near = section.number(test), section.number("near") if "near" in section else None
+    if near is not None and (near <= against if test == "below" else near >= against):
+        raise section.error("near", f"is {near:g}", f"give a number that is {test} {against:g} no longer")
+    return Condition(fact, test, against, near)
 
 
 def _words(section: Section, key: str) -> tuple[str, ...]:

@@ -6,13 +6,15 @@ from collections.abc import Iterable, Sequence
 from statistics import fmean, median
 from typing import TYPE_CHECKING
 
+from common.bottlenecks.executed_nodes import CPU
 from common.bottlenecks.rules import Facts
 
 if TYPE_CHECKING:
     from common.table_rows import HostSamplesRow, LatencySummaryDocument, OsEventsRow, RunDisturbancesRow, RunLatencyRow
 
 Figures = dict[str, float | str]
-CLOCKS = ("cpu_frequency_mhz", "sm_clock_mhz")
+GPU_CLOCK = "sm_clock_mhz"
+CLOCKS = ("cpu_frequency_mhz", GPU_CLOCK)
 THROTTLED = "is_throttled_by_"
 
 
@@ -22,14 +24,37 @@ def run_facts(
     samples: Iterable[HostSamplesRow],
     events: Iterable[OsEventsRow],
     disturbances: Iterable[RunDisturbancesRow],
+    processor_count: int | None = None,
 ) -> Facts:
+    """Return the figures of the runs; ``processor_count`` is that of the host's logical processors."""
+    samples = list(samples)
     return {
-        "latency_summary": summary or {},
+        "latency_summary": {**summary, **_session(summary, processor_count)} if summary else {},
         "run_latency": _early(summary, runs) if summary else {},
-        "host_samples": _clocks(samples),
+        "host_samples": {**_clocks(samples), **(_unused_gpu(summary, samples) if summary else {})},
         "os_events": _faults(runs, events),
         "run_disturbances": _slow_runs(runs, disturbances),
     }
+
+
+def _session(summary: LatencySummaryDocument, processor_count: int | None) -> dict[str, object]:
+    """Return what the first run took longer than the median, and how many threads share a processor."""
+    first_us, p50_us = summary["first_run_us"], summary["p50_us"]
+    facts: dict[str, object] = {}
+    if first_us and p50_us:
+        facts |= {"first_run_excess_us": first_us - p50_us, "first_run_share": p50_us / first_us}
+    if processor_count:
+        facts |= {
+            "processor_count": processor_count,
+            "threads_per_processor_share": summary["threads"] / processor_count,
+        }
+    return facts
+
+
+def _unused_gpu(summary: LatencySummaryDocument, samples: Iterable[HostSamplesRow]) -> Figures:
+    """Return the GPU whose clock a sensor read, where the session ran on the processor."""
+    gpu = next((row["sensor_domain"] for row in samples if row["quantity"] == GPU_CLOCK), None)
+    return {"unused_gpu": gpu} if gpu is not None and summary["provider"] == CPU else {}
 
 
 def _early(summary: LatencySummaryDocument, runs: Iterable[RunLatencyRow]) -> Figures:

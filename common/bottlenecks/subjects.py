@@ -1,12 +1,13 @@
-"""Subjects of the rules: single nodes, all nodes of a kind, islands, patterns, borders, the runs, an NPU's nodes."""
+"""Subjects of the rules: nodes by operator, all nodes, chains, islands, patterns, borders, runs, an NPU's nodes."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from common.bottlenecks.chains import ElementWiseChain, element_wise_chains
 from common.bottlenecks.executed_nodes import ExecutedGraph, executed_graph, label
 from common.bottlenecks.npu_facts import npu_node_facts, npu_run_facts
 from common.bottlenecks.rules import Chain, Facts, Rule, meets
@@ -16,16 +17,26 @@ from common.messages.host_doubts import EXPLAINED_GAP_US
 if TYPE_CHECKING:
     from common.table_rows import LatencySummaryDocument, Tables
 
-SUMMED = ("node_latency_us", "latency_share", "bytes", "pool_wait_us")
+SUMMED = (
+    *("node_latency_us", "latency_share", "bytes", "flops", "macs", "executed_macs", "roof_us", "pool_wait_us"),
+    "corrected_min_us",
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """The subject of a rule: its name, its figures by table, and the executed nodes that a remedy would make faster."""
+    """The subject of a rule.
+
+    Attributes:
+        facts: its figures by table.
+        nodes: executed nodes that a remedy would make faster.
+        staying: of a pattern, the nodes that stay.
+    """
 
     name: str
     facts: Facts
     nodes: tuple[str, ...] = ()
+    staying: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +50,10 @@ class Measured:
 
 
 def measured(
-    tables: Tables, summary: LatencySummaryDocument | None = None, npu_summary: Mapping[str, object] | None = None
+    tables: Tables,
+    summary: LatencySummaryDocument | None = None,
+    npu_summary: Mapping[str, object] | None = None,
+    processor_count: int | None = None,
 ) -> Measured:
     npu_nodes, npu_runs = tables.get("npu_nodes", ()), tables.get("npu_runs", ())
     return Measured(
@@ -52,18 +66,22 @@ def measured(
             tables.get("host_samples", ()),
             tables.get("os_events", ()),
             tables.get("run_disturbances", ()),
+            processor_count,
         ),
         npu_node_facts(npu_nodes),
         npu_run_facts(npu_runs, npu_nodes, npu_summary or {}) if npu_runs else {},
     )
 
 
-def subjects(rule: Rule, measured: Measured) -> Iterator[Judged]:
+def subjects(rule: Rule, measured: Measured, without: Set[str] = frozenset()) -> Iterator[Judged]:
+    """Yield what a rule is about; nodes ``without`` are left out."""
     graph = measured.graph
-    selected = [name for name, node in graph.nodes.items() if meets(node.facts, rule.select)]
+    selected = [name for name, node in graph.nodes.items() if name not in without and meets(node.facts, rule.select)]
     match rule.about:
-        case "node":
-            yield from (Judged(name, graph.nodes[name].facts, (name,)) for name in selected)
+        case "kind":
+            yield from _kinds(graph, selected)
+        case "chain":
+            yield from _chains(graph, selected)
         case "all_nodes" if selected:
             yield _group(graph, selected, "op_roofline", _frees(graph, selected) if rule.frees_gap else {})
         case "island":
@@ -80,6 +98,53 @@ def subjects(rule: Rule, measured: Measured) -> Iterator[Judged]:
             yield Judged("the NPU", measured.npu_run)
 
 
+def _kinds(graph: ExecutedGraph, nodes: Sequence[str]) -> Iterator[Judged]:
+    """Yield the nodes of each operator type together: they have one cause and one remedy."""
+    by_type: dict[str, list[str]] = {}
+    for name in nodes:
+        by_type.setdefault(graph.types[name], []).append(name)
+    for of_type in by_type.values():
+        group = _group(graph, of_type, "op_roofline", {})
+        own = graph.nodes[of_type[0]].facts if len(of_type) == 1 else _shares(group.facts["op_roofline"])
+        tables = dict.fromkeys((*group.facts, *own))
+        yield Judged(
+            group.name, {table: {**own.get(table, {}), **group.facts.get(table, {})} for table in tables}, group.nodes
+        )
+
+
+def _shares(sums: Mapping[str, object]) -> Facts:
+    """Return the shares of several nodes by their sums, as those of one node follow from its figures."""
+    parts = {"roof_share": ("roof_us", "node_latency_us"), "unpadded_share": ("macs", "executed_macs")}
+    known = {name: [sums.get(term) for term in terms] for name, terms in parts.items()}
+    return {
+        "op_roofline": {
+            name: part / whole
+            for name, (part, whole) in known.items()
+            if isinstance(part, int | float) and isinstance(whole, int | float) and whole
+        }
+    }
+
+
+def _chains(graph: ExecutedGraph, selected: Sequence[str]) -> Iterator[Judged]:
+    """Yield the chains of equal operators together."""
+    alike: dict[str, list[ElementWiseChain]] = {}
+    for chain in element_wise_chains(graph, {*selected}):
+        alike.setdefault(" + ".join(graph.types[name] for name in chain.nodes), []).append(chain)
+    for operators, chains in alike.items():
+        whole = ElementWiseChain(
+            tuple(name for chain in chains for name in chain.nodes),
+            sum(chain.between_bytes for chain in chains),
+            sum(chain.merged_bytes for chain in chains),
+            sum(chain.all_bytes for chain in chains),
+        )
+        facts = {
+            "between_bytes": whole.between_bytes,
+            "merged_bytes": whole.merged_bytes,
+            "unfused_share": whole.unfused_share,
+        }
+        yield Judged(operators, _group(graph, whole.nodes, "executed_edges", facts).facts, whole.nodes)
+
+
 def _group(graph: ExecutedGraph, nodes: Sequence[str], table: str, more: Mapping[str, object]) -> Judged:
     rows = {source: [graph.nodes[name].facts[source] for name in nodes] for source in ("op_roofline", "op_latency")}
     sums = {
@@ -91,25 +156,31 @@ def _group(graph: ExecutedGraph, nodes: Sequence[str], table: str, more: Mapping
         for source, of_source in rows.items()
     }
     counted = {"node_count": len(nodes), "node_count_share": len(nodes) / len(graph.nodes), **more}
-    return Judged(label(nodes), {**sums, table: {**sums.get(table, {}), **counted}}, tuple(nodes))
+    of_session = {"latency_summary": graph.nodes[nodes[0]].facts["latency_summary"]}
+    return Judged(label(nodes), {**sums, **of_session, table: {**sums.get(table, {}), **counted}}, tuple(nodes))
 
 
 def _frees(graph: ExecutedGraph, nodes: Sequence[str]) -> dict[str, object]:
     """Return the time between nodes that goes with some of them: no more of it than the runtime itself explains."""
     freed_us = len(nodes) * min(max(graph.gap_us, 0.0) / len(graph.nodes), EXPLAINED_GAP_US)
-    share = (_time_us(graph, nodes) + freed_us) / graph.median_us if graph.median_us else None
-    return {"freed_gap_us": freed_us, "overhead_share": share}
+    return {"freed_gap_us": freed_us}
 
 
 def _islands(graph: ExecutedGraph, conversions: Sequence[str]) -> Iterator[Judged]:
-    """Yield each part of the graph that conversions cut off, the largest part aside; its nodes are the conversions."""
+    """Yield the parts of the graph that conversions cut off, the largest part aside, those of equal operators together.
+
+    Their nodes are the conversions around them.
+    """
     parts = sorted(_parts(graph, set(conversions)), key=lambda part: (-_time_us(graph, part), part[0]))
+    alike: dict[frozenset[tuple[str, int]], list[list[str]]] = {}
     for part in parts[1:]:
-        inside = set(part)
+        alike.setdefault(frozenset(Counter(graph.types[name] for name in part).items()), []).append(part)
+    for islands in alike.values():
+        inside = {name for part in islands for name in part}
         around = [name for name in conversions if inside & {*graph.readers[name], *graph.writers[name]}]
         if around:
-            op_types = Counter(graph.types[name] for name in part)
-            enclosed = {"enclosed_count": len(part), "enclosed_types": dict(op_types.most_common())}
+            op_types = Counter(graph.types[name] for part in islands for name in part)
+            enclosed = {"enclosed_count": len(inside), "enclosed_types": dict(op_types.most_common())}
             yield _group(graph, around, "executed_edges", enclosed)
 
 
@@ -145,7 +216,7 @@ def _matched(graph: ExecutedGraph, rule: Rule) -> Iterator[Judged]:
         kept = None if rule.stays is None else {path[rule.stays] for path in paths}
         going = [name for path in paths for name in path if not kept or name not in kept]
         group = _group(graph, going, "executed_edges", {"match_count": len(paths)})
-        yield Judged(operators, group.facts, group.nodes)
+        yield Judged(operators, group.facts, group.nodes, tuple(sorted(kept or ())))
 
 
 def matches(graph: ExecutedGraph, chain: Chain, *, is_open: bool) -> Iterator[tuple[str, ...]]:

@@ -20,11 +20,16 @@ MOST_NAMED = 20
 
 @dataclass(frozen=True, slots=True)
 class Predicted:
-    """The most that mending all findings of a rule gains, in µs; None is unknown."""
+    """What mending all findings of a rule gains, in µs; None is unknown.
+
+    Attributes:
+        doubts: why the measurement that it rests on decides nothing.
+    """
 
     gain_us: float | None
     low_us: float | None
     high_us: float | None
+    doubts: tuple[str, ...] = ()
 
 
 def rules_to_try(found: Sequence[BottlenecksRow], asked: Sequence[str]) -> list[str]:
@@ -33,7 +38,7 @@ def rules_to_try(found: Sequence[BottlenecksRow], asked: Sequence[str]) -> list[
     Raises:
         UnusableValueError: a rule that was asked for has no mend, or found nothing.
     """
-    mendable = list(dict.fromkeys(row["finding"] for row in found if row["finding"] in MENDS))
+    mendable = list(dict.fromkeys(rule for row in found for rule in found_by(row) if rule in MENDS))
     for rule in asked:
         if rule not in MENDS:
             remedy = f"these have one: {listed(sorted(MENDS), MOST_NAMED)}"
@@ -44,6 +49,11 @@ def rules_to_try(found: Sequence[BottlenecksRow], asked: Sequence[str]) -> list[
                 "rule", f"{quoted(rule)} found nothing in this measurement", f"findings with a mend: {others}"
             )
     return list(dict.fromkeys(asked)) or mendable[:MOST_TRIED]
+
+
+def found_by(row: BottlenecksRow) -> list[str]:
+    """Return the rules that found what a row is about, the one with most to gain first."""
+    return [row["finding"], *row["also_found_by"]]
 
 
 def nodes_of(found: Iterable[BottlenecksRow], node_map: Iterable[NodeMapRow], every: Iterable[str]) -> frozenset[str]:
@@ -68,7 +78,8 @@ def predicted(found: Sequence[BottlenecksRow], median_us: float | None) -> Predi
         _sum([row["gain_high_us"] for row in found]),
     ]
     most_us = math.inf if median_us is None else median_us
-    return Predicted(*(None if one is None else min(one, most_us) for one in sums))
+    gain_us, low_us, high_us = (None if one is None else min(one, most_us) for one in sums)
+    return Predicted(gain_us, low_us, high_us, tuple(dict.fromkeys(doubt for row in found for doubt in row["doubts"])))
 
 
 def _sum(values: Sequence[float | None]) -> float | None:

@@ -10,15 +10,17 @@ import onnx
 
 from common.mending.mends.bind_dimensions import bind_dimensions
 from common.mending.mends.cancel_transposes import cancel_transposes
+from common.mending.mends.convolutions.fold_batch_normalization import fold_batch_normalization
+from common.mending.mends.convolutions.move_resize import move_resize
+from common.mending.mends.convolutions.pad_channels import pad_channels
 from common.mending.mends.drop_cast_pairs import drop_cast_pairs
-from common.mending.mends.fold_batch_normalization import fold_batch_normalization
+from common.mending.mends.expand_einsum import expand_einsum
 from common.mending.mends.freeze_weights import freeze_weights
 from common.mending.mends.fuse_gelu import fuse_gelu
 from common.mending.mends.fuse_layer_normalization import fuse_layer_normalization
 from common.mending.mends.merge_constants import merge_constants
-from common.mending.mends.move_resize import move_resize
-from common.mending.mends.pad_channels import pad_channels
 from common.mending.mends.replace_cumsum import replace_cumsum
+from common.mending.mends.slice_gather import slice_gather
 from common.mending.mends.widen_halves import widen_halves
 from common.mending.rewrite import Case, Mend, NoMend
 
@@ -26,9 +28,14 @@ from common.mending.rewrite import Case, Mend, NoMend
 MENDS: Mapping[str, Sequence[Mend]] = MappingProxyType(
     {
         "below_memory_roof": (replace_cumsum, move_resize, merge_constants),
-        "below_compute_roof": (pad_channels, move_resize),
+        "below_compute_roof": (move_resize,),
         "single_thread": (replace_cumsum,),
+        "outside_blocked_layout": (freeze_weights, pad_channels),
         "layout_conversions": (pad_channels,),
+        "normalization_as_convolution": (fold_batch_normalization,),
+        "element_wise_chain": (merge_constants, fuse_gelu),
+        "gathers": (slice_gather,),
+        "einsum": (expand_einsum,),
         "transposes": (cancel_transposes,),
         "format_conversions": (drop_cast_pairs, widen_halves),
         "format_island": (drop_cast_pairs, widen_halves),

@@ -66,6 +66,7 @@ def trial_row(
         "gain_us": prediction.gain_us,
         "gain_low_us": prediction.low_us,
         "gain_high_us": prediction.high_us,
+        "doubts": list(prediction.doubts),
         "measured_gain_us": measured.gain_us if measured else None,
         "measured_gain_low_us": measured.low_us if measured else None,
         "measured_gain_high_us": measured.high_us if measured else None,

@@ -12,7 +12,8 @@ from common.messages.errors import ConfigurationError
 from tests.support.tables.bottlenecks import FILE
 
 THRESHOLD = {"above": 3, "source": "by hand", "trust": "assumed"}
-RULE = {"about": "node", "when": {"bytes": THRESHOLD}, "hazard": "none", "remedy": "none", "source": "by hand"}
+RULE = {"about": "kind", "when": {"bytes": THRESHOLD}, "hazard": "none", "remedy": "none", "source": "by hand"}
+SHARES = {"low": 0.25, "likely": 0.5, "high": 0.75, "source": "by hand", "trust": "derived"}
 
 
 def read(**changes):
@@ -24,6 +25,16 @@ def test_a_rule_is_read():
     (rule,) = read(kept="roof_us", evidence=["macs", "bytes"])
     assert (rule.name, rule.kept, rule.facts) == ("own", "roof_us", ("bytes", "macs"))
     assert str(rule.when[0]) == "bytes above 3"
+    assert rule.relaxed == rule
+    assert (rule.realized.low, rule.realized.likely, rule.realized.high) == (0, 1, 1)
+
+
+def test_near_misses_and_measured_shares_are_read():
+    (rule,) = read(when={"bytes": {**THRESHOLD, "near": 2}}, realized=SHARES)
+    assert not rule.when[0].holds(2.5)
+    assert rule.relaxed.when[0].holds(2.5)
+    assert not rule.relaxed.when[0].holds(2)
+    assert (rule.realized.low, rule.realized.likely, rule.realized.high) == (0.25, 0.5, 0.75)
 
 
 @pytest.mark.parametrize(
@@ -34,6 +45,10 @@ def test_a_rule_is_read():
         ({"when": {"bytes": {"over": 3}}}, "rules.own.when.bytes has no test"),
         ({"when": {"bytes": {**THRESHOLD, "above": "many"}}}, "rules.own.when.bytes.above is 'many'"),
         ({"when": {"bytes": {**THRESHOLD, "below": 5}}}, "unknown key 'rules.own.when.bytes.above'"),
+        ({"when": {"bytes": {**THRESHOLD, "near": 5}}}, "rules.own.when.bytes.near is 5"),
+        ({"when": {"bytes": {**THRESHOLD, "near": "many"}}}, "rules.own.when.bytes.near is 'many'"),
+        ({"realized": {**SHARES, "low": 2}}, "rules.own.realized needs low <= likely <= high"),
+        ({"realized": {**SHARES, "trust": "sure"}}, "rules.own.realized.trust is 'sure'"),
         ({"kept": 2}, "rules.own.kept is 2"),
         ({"kept": -0.5}, "rules.own.kept is -0.5"),
         ({"evidence": "macs"}, "rules.own.evidence is not a list"),

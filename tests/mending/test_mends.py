@@ -10,15 +10,17 @@ from onnx import TensorProto, helper
 from common.mending.agreement import agreement
 from common.mending.mends.bind_dimensions import bind_dimensions
 from common.mending.mends.cancel_transposes import cancel_transposes
+from common.mending.mends.convolutions.fold_batch_normalization import fold_batch_normalization
+from common.mending.mends.convolutions.move_resize import move_resize
+from common.mending.mends.convolutions.pad_channels import pad_channels
 from common.mending.mends.drop_cast_pairs import drop_cast_pairs
-from common.mending.mends.fold_batch_normalization import fold_batch_normalization
+from common.mending.mends.expand_einsum import expand_einsum
 from common.mending.mends.freeze_weights import freeze_weights
 from common.mending.mends.fuse_gelu import fuse_gelu
 from common.mending.mends.fuse_layer_normalization import fuse_layer_normalization
 from common.mending.mends.merge_constants import merge_constants
-from common.mending.mends.move_resize import move_resize
-from common.mending.mends.pad_channels import pad_channels
 from common.mending.mends.replace_cumsum import replace_cumsum
+from common.mending.mends.slice_gather import slice_gather
 from common.mending.mends.widen_halves import widen_halves
 from common.mending.rewrite import Case, NoMend
 from common.runtime.sessions.session import SessionSettings
@@ -147,17 +149,17 @@ def channels_of(proto, tensor):
 
 
 def test_channels_between_convolutions_are_padded():
-    outcome = mended(pad_channels, convs(17, middle=[node("Sigmoid", "h", "r")], last="r"), {"x": array(*NCHW)})
-    assert channels_of(outcome.model, "h") == channels_of(outcome.model, "r") == 20
+    outcome = mended(pad_channels, convs(29, middle=[node("Sigmoid", "h", "r")], last="r"), {"x": array(*NCHW)})
+    assert channels_of(outcome.model, "h") == channels_of(outcome.model, "r") == 32
 
 
 def test_a_sum_and_a_depthwise_convolution_carry_the_padding_on():
     middle = [
-        node("Conv", "h wd", "d", group=17, pads=[1] * 4),
+        node("Conv", "h wd", "d", group=29, pads=[1] * 4),
         node("Add", "h d", "s"),
     ]
     outcome = mended(
-        pad_channels, convs(17, middle=middle, last="s", weights={"wd": array(17, 1, 3, 3)}), {"x": array(*NCHW)}
+        pad_channels, convs(29, middle=middle, last="s", weights={"wd": array(29, 1, 3, 3)}), {"x": array(*NCHW)}
     )
     assert channels_of(outcome.model, "s") == channels_of(outcome.model, "d") == 32
 
@@ -165,11 +167,12 @@ def test_a_sum_and_a_depthwise_convolution_carry_the_padding_on():
 def test_channels_that_fit_or_that_somebody_else_sees_stay():
     refused(pad_channels, convs(16), "into its blocked layout")
     refused(pad_channels, convs(5), "into its blocked layout")
-    refused(pad_channels, convs(17, outputs=("y", "h")), "an input or an output")
+    refused(pad_channels, convs(17), "17 channels would fill their blocks of 16 badly")
+    refused(pad_channels, convs(29, outputs=("y", "h")), "an input or an output")
     softmax = [node("Softmax", "h", "r", axis=1)]  # zeros would take a part of the sum
-    refused(pad_channels, convs(17, middle=softmax, last="r"), "Softmax")
+    refused(pad_channels, convs(29, middle=softmax, last="r"), "Softmax")
     split = [node("Concat", "h h", "r", axis=2)]
-    refused(pad_channels, convs(17, middle=split, last="r"), "Concat")
+    refused(pad_channels, convs(29, middle=split, last="r"), "Concat")
 
 
 # --- casts and formats -----------------------------------------------------------------------------------------------
@@ -400,6 +403,71 @@ def test_what_only_looks_like_a_layer_normalization_stays():
     refused(fuse_layer_normalization, norm(outputs=("y", "d")), "something else reads")
     refused(fuse_layer_normalization, norm(g=array(3, 5)), "each element of the last axis")
     refused(fuse_layer_normalization, norm(opset=13), "opset 17")
+
+
+# --- einsum and gather ------------------------------------------------------------------------------------------------
+
+
+def einsum(equation, first, second, result):
+    return model([node("Einsum", "x z", "y", equation=equation)], {"x": first, "z": second}, {"y": result})
+
+
+@pytest.mark.parametrize(
+    ("equation", "first", "second", "result", "kinds_of"),
+    [
+        ("bhqd,bhkd->bhqk", (2, 3, 5, 7), (2, 3, 11, 7), (2, 3, 5, 11), ["Transpose", "MatMul"]),
+        ("bhqk,bhkd->bhqd", (2, 3, 5, 7), (2, 3, 7, 11), (2, 3, 5, 11), ["MatMul"]),
+        (
+            *("bqhd, bkhd -> bhqk", (2, 5, 3, 7), (2, 11, 3, 7), (2, 3, 5, 11)),
+            ["Transpose", "Transpose", "MatMul"],
+        ),
+        (
+            *("bsd,dhe->bshe", (2, 3, 5), (5, 7, 11), (2, 3, 7, 11)),
+            ["Reshape", "Reshape", "MatMul", "Reshape"],
+        ),
+        ("ij,jk->ki", (2, 3), (3, 5), (5, 2), ["MatMul", "Transpose"]),
+        ("iab,abk->ik", (2, 3, 5), (3, 5, 7), (2, 7), ["Reshape", "Reshape", "MatMul"]),
+    ],
+)
+def test_an_einsum_becomes_a_product(equation, first, second, result, kinds_of):
+    outcome = mended(expand_einsum, einsum(equation, first, second, result), {"x": array(*first), "z": array(*second)})
+    assert kinds(outcome.model) == kinds_of
+
+
+@pytest.mark.parametrize(
+    ("equation", "first", "second", "result", "words"),
+    [
+        ("ij,jk", (2, 3), (3, 5), (2, 5), "no product of two"),
+        ("ij,ij->ij", (2, 3), (2, 3), (2, 3), "no product of two"),
+        ("ij,kl->ik", (2, 3), (5, 7), (2, 5), "no product of two"),
+        ("ii,ik->k", (3, 3), (3, 5), (5,), "no product of two"),
+        ("...j,jk->...k", (2, 3), (3, 5), (2, 5), "no product of two"),
+        ("ij,jk->ik", ("n", 3), (3, 5), ("n", 5), "unknown, or different"),
+    ],
+)
+def test_an_einsum_that_is_no_product_stays(equation, first, second, result, words):
+    refused(expand_einsum, einsum(equation, first, second, result), words)
+
+
+def gather(indices, shape=(2, 7), axis=1, result=(2, 3)):
+    nodes = [node("Gather", "x i", "y", axis=axis)]
+    return model(nodes, {"x": shape}, {"y": result}, {"i": np.array(indices, np.int64)})
+
+
+@pytest.mark.parametrize("indices", [[0, 1, 2], [1, 3, 5], [-3, -2, -1], [4, -2, 6]])
+def test_indices_in_equal_steps_are_a_slice(indices):
+    outcome = mended(slice_gather, gather(indices), {"x": array(2, 7)})
+    assert kinds(outcome.model) == ["Slice"]
+
+
+def test_other_indices_stay():
+    refused(slice_gather, gather([0, 1, 3]), "equal steps")
+    refused(slice_gather, gather([2, 1, 0]), "equal steps")
+    refused(slice_gather, gather([3, 3, 3]), "equal steps")
+    refused(slice_gather, gather(3, result=(2,)), "no list")
+    refused(slice_gather, gather([-2, -1], ("n", 7), 0, (2, 7)), "an axis of unknown length")
+    variable = model([node("Gather", "x i", "y")], {"x": (7,), "i": Typed(TensorProto.INT64, [3])}, {"y": (3,)})
+    refused(slice_gather, variable, "not constant")
 
 
 # --- dimensions ------------------------------------------------------------------------------------------------------

@@ -11,9 +11,9 @@ from common.mending.trial_rows import MeasuredGain, measured_gain, trial_row
 from common.messages.errors import UnusableValueError
 
 
-def found(rule, *nodes, gain=(2.0, 1.0, 3.0)):
+def found(rule, *nodes, gain=(2.0, 1.0, 3.0), also=(), doubts=()):
     ends = dict(zip(("gain_us", "gain_low_us", "gain_high_us"), gain, strict=True))
-    return {"finding": rule, "executed_nodes": list(nodes), **ends}
+    return {"finding": rule, "also_found_by": list(also), "executed_nodes": list(nodes), "doubts": list(doubts), **ends}
 
 
 FOUND = [found("padding"), found("transposes"), found("unfused_conv"), found("transposes"), found("unfused_gelu")]
@@ -24,6 +24,7 @@ def test_the_first_rules_with_a_mend_are_tried_each_once():
     assert rules_to_try([*FOUND, found("tiny_nodes")], []) == ["transposes", "unfused_conv", "unfused_gelu"]
     assert rules_to_try(FOUND, ["unfused_gelu", "unfused_gelu"]) == ["unfused_gelu"]
     assert rules_to_try([found("padding")], []) == []
+    assert rules_to_try([found("padding", also=["unfused_norm"])], []) == ["unfused_norm"]
 
 
 @pytest.mark.parametrize(
@@ -61,6 +62,9 @@ def test_the_prediction_is_that_of_all_findings_and_no_more_than_the_latency():
     assert predicted(both, 6.0) == Predicted(6.0, 5.0, 6.0)
     assert predicted(both, None) == Predicted(7.0, 5.0, 12.0)
     assert predicted([*both, found("a", gain=(None, None, None))], 100.0) == Predicted(None, None, None)
+    doubted = predicted([found("a", doubts=["the host was busy"])], 100.0)
+    assert doubted.doubts == ("the host was busy",)
+    assert trial_row("a", APPLIED, None, doubted, None)["doubts"] == ["the host was busy"]
 
 
 def compared(verdict, share, low, high):

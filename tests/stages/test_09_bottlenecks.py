@@ -81,11 +81,11 @@ def profile_in_own_process(*flags):
 
 
 def profiled(folder, made, *flags, profile=profile):
-    """Return the findings in the tables of a model, by rules for which no share of the latency is too small."""
+    """Return the findings in the tables of a model, by rules for which no gain is too small."""
     path, out, rules = folder / "m.onnx", folder / "out", folder / "rules.yaml"
     path.write_bytes(made.SerializeToString())
     text = FILE.read_text(encoding="utf-8")
-    rules.write_text(text.replace("above: 0.01", "above: -1").replace("above: 0.03", "above: -1"))
+    rules.write_text(text.replace("above: 0.03", "above: -1"))
     of_model = ("--model", path, *flags)
     done = profile(*of_model, "--warmup", "2", "--idle", "10ms", "--threads", "2", "--out", out)
     assert done.returncode == 0, done.stderr
@@ -96,7 +96,9 @@ def profiled(folder, made, *flags, profile=profile):
     ):
         done = run_stage(script, *settings, "--out", out)
         assert done.returncode == 0, done.stderr
-    return set(pd.read_csv(out / "bottlenecks.csv")["finding"])
+    found = pd.read_csv(out / "bottlenecks.csv")
+    found = found[~found["is_near_miss"].astype(bool)]
+    return {*found["finding"], *(name for names in found["also_found_by"] for name in json.loads(names))}
 
 
 @pytest.mark.slow
@@ -153,6 +155,8 @@ def test_evidence_is_that_of_the_tables(tables):
                 of_nodes = cells[cells["executed_node"].isin(json.loads(row["executed_nodes"]))]
                 for name in figures.keys() & set(of_nodes):
                     told = of_nodes[name].tolist()
+                    if len(told) > 1 and name.endswith("_share"):
+                        continue  # of the sums, not the sum of shares
                     assert figures[name] == pytest.approx(told[0] if len(told) == 1 else sum(told)), (table, name)
                     checked += 1
     assert checked
@@ -178,7 +182,7 @@ def test_09_shows_the_first_and_the_report_has_a_section(tables):
     assert run_stage("06_plots.py", "--out", tables).returncode == 0
     page = (tables / "report.html").read_text(encoding="utf-8")
     assert '<section id="bottlenecks">' in page
-    assert "take off one inference" in page
+    assert "of one inference" in page or "No gain is shown" in page
 
 
 @pytest.mark.slow
@@ -216,7 +220,8 @@ def test_a_trace_of_a_machine_with_a_gpu(tables):
     nodes = stored(out, "op_latency")
     fallen = set(nodes[nodes["provider"] != cuda]["executed_node"])
     assert fallen
-    assert set(rows[rows["finding"] == "provider_fallback"]["finding_subject"]) == fallen
+    fallbacks = rows[(rows["finding"] == "provider_fallback") | rows["also_found_by"].str.contains("provider_fallback")]
+    assert {name for names in fallbacks["executed_nodes"] for name in json.loads(names)} == fallen
     borders = rows[rows["finding"] == "provider_border"]
     edges = stored(out, "executed_edges").dropna(subset=["producer", "consumer"])
     crossing = edges[edges["producer"].isin(fallen) != edges["consumer"].isin(fallen)]

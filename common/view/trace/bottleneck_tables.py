@@ -14,55 +14,53 @@ from common.view.text import MISSING, WIDTH, duration, percent, significant
 if TYPE_CHECKING:
     from common.table_rows import BottlenecksRow
 
-MOST_IN_TEXT, MOST_OF_A_KIND, MOST_IN_REPORT = 8, 3, 40
+MOST_IN_TEXT, MOST_NEAR_MISSES, MOST_IN_REPORT = 8, 3, 40
+SCALE = "Gains are of one inference, and overlap. An interval from 0 is that of a rule without measured mends."
+ON_DISTURBED_HOST = "No gain is shown, because the times decide nothing"
 
 
 def bottleneck_report(
     rows: Sequence[BottlenecksRow],
     median_us: float | None = None,
     labels: Mapping[str, str] | None = None,
-    doubts: Sequence[str] = (),
     file: str = "bottlenecks.csv",
     trial: str = "",
 ) -> str:
-    """Return the findings that gain most, and the remedy of each kind among them.
+    """Return the findings that gain most with the remedy of each kind among them, and near misses.
 
     Args:
         median_us: median of the unprofiled runs; None for the profile of an NPU.
         labels: labels of the executed nodes.
-        doubts: why the times of the host decide nothing.
         file: that holds all findings.
         trial: a command that mends one of them; often there is none.
     """
-    if not rows:
-        return "No bottleneck found by the rules."
-    first = _first(rows)
+    found, near = ([row for row in rows if row["is_near_miss"] == is_near] for is_near in (False, True))
+    first, columns = found[:MOST_IN_TEXT], _columns(median_us, labels or {})
+    lines = [columns.text(first) if found else "No bottleneck found by the rules."]
+    if len(found) > len(first):
+        lines.append(f"{len(found) - len(first)} more in {file}, with evidence, hazard and source")
+    if near:
+        shown = near[:MOST_NEAR_MISSES]
+        lines += ["", "Near misses: a figure fails its rule by little.", columns.text(shown)]
+    if doubts := [*dict.fromkeys(doubt for row in rows for doubt in row["doubts"])]:
+        lines.append(textwrap.fill(printable(f"{ON_DISTURBED_HOST}: {'; '.join(doubts)}"), WIDTH))
+    elif rows:
+        lines.append(textwrap.fill(SCALE, WIDTH))
+    to_try = ["", "To mend and measure a finding:", f"    {trial}"] if trial else []
+    return "\n".join([*lines, *([""] if first else []), *_remedies(first), *to_try])
 
+
+def _columns(median_us: float | None, labels: Mapping[str, str]) -> Table[BottlenecksRow]:
     def of_median(row: BottlenecksRow) -> str:
-        gain_us = row["gain_us"]
+        gain_us = _told(row, row["gain_us"])
         return percent(gain_us / median_us if median_us and gain_us is not None else None)
 
-    columns: Table[BottlenecksRow] = Table(
-        subject_column("bottleneck", labels or {}), FINDING, GAIN, INTERVAL, TableColumn("of median", of_median)
-    )
-    lines = [columns.text(first)]
-    if len(rows) > len(first):
-        lines.append(f"{len(rows) - len(first)} more in {file}, with evidence, hazard and source")
-    lines.append("A gain is the most that mending can take off one inference; gains overlap.")
-    if doubts:
-        lines.append(textwrap.fill(printable(f"Rely on no gain yet: {'; '.join(doubts)}"), WIDTH))
-    to_try = ["", "To mend and measure a finding:", f"    {trial}"] if trial else []
-    return "\n".join([*lines, "", *_remedies(first), *to_try])
+    return Table(subject_column("bottleneck", labels), FINDING, GAIN, INTERVAL, TableColumn("of median", of_median))
 
 
-def _first(rows: Sequence[BottlenecksRow]) -> list[BottlenecksRow]:
-    """Return the findings that gain most, few of each kind."""
-    shown: list[BottlenecksRow] = []
-    for row in rows:
-        alike = sum(row["finding"] == other["finding"] for other in shown)
-        if alike < MOST_OF_A_KIND and len(shown) < MOST_IN_TEXT:
-            shown.append(row)
-    return shown
+def _told(row: BottlenecksRow, gain_us: float | None) -> float | None:
+    """Return a gain; None on a disturbed host."""
+    return None if row["doubts"] else gain_us
 
 
 def subject_column(header: str, labels: Mapping[str, str]) -> TableColumn[BottlenecksRow]:
@@ -82,12 +80,12 @@ def _spoken(finding: str) -> str:
 
 
 def _interval(row: BottlenecksRow) -> str:
-    low_us, high_us = row["gain_low_us"], row["gain_high_us"]
+    low_us, high_us = _told(row, row["gain_low_us"]), row["gain_high_us"]
     return MISSING if low_us is None else f"{duration(low_us, 2)} to {duration(high_us, 2)}"
 
 
 FINDING: TableColumn[BottlenecksRow] = TableColumn("finding", lambda row: _spoken(row["finding"]), is_left=True)
-GAIN: TableColumn[BottlenecksRow] = TableColumn("gain", lambda row: duration(row["gain_us"]))
+GAIN: TableColumn[BottlenecksRow] = TableColumn("gain", lambda row: duration(_told(row, row["gain_us"])))
 INTERVAL: TableColumn[BottlenecksRow] = TableColumn("interval", _interval)
 
 
@@ -101,22 +99,24 @@ def _remedies(rows: Sequence[BottlenecksRow]) -> list[str]:
 
 
 def bottleneck_table(bottlenecks: Sequence[BottlenecksRow], labels: Mapping[str, str], marks: Marks) -> str:
-    """Return a row for each finding, those that gain most first."""
+    """Return a row for each finding, those that gain most first, and for each near miss."""
     columns: Table[BottlenecksRow] = Table(
         subject_column("where", labels),
         FINDING,
-        GAIN.called("gains at most"),
+        TableColumn("near miss", lambda row: "yes" if row["is_near_miss"] else ""),
+        GAIN.called("gains"),
         INTERVAL,
-        TableColumn("of the span", lambda row: duration(row["span_gain_us"])),
+        TableColumn("of the span at most", lambda row: duration(_told(row, row["span_gain_us"]))),
         TableColumn("evidence", lambda row: evidence_text(row["evidence"])),
         TableColumn("remedy", lambda row: row["remedy"]),
         TableColumn("hazard", lambda row: row["hazard"]),
     )
     shown = bottlenecks[:MOST_IN_REPORT]
-    aside = "A gain is the most that mending can take off one inference, by the critical path evaluated again. "
+    doubts = [*dict.fromkeys(doubt for row in shown for doubt in row["doubts"])]
+    aside = f"{ON_DISTURBED_HOST}: {'; '.join(doubts)}." if doubts else SCALE
     more = rows_left_out(shown, bottlenecks, "bottlenecks.csv")
     about = [marks.of(row["executed_nodes"]) for row in shown]
-    return columns.html(shown, f"{aside}Gains overlap and do not add up. {more}", about)
+    return columns.html(shown, f"{aside} {more}", about)
 
 
 def evidence_text(evidence: Mapping[str, Mapping[str, Any]]) -> str:

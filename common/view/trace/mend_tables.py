@@ -29,8 +29,11 @@ def _interval(low_us: float | None, high_us: float | None) -> str:
 
 TRIALS: Table[MendTrialsRow] = Table(
     TableColumn("finding", lambda row: _spoken(row["finding"]), is_left=True),
-    TableColumn("predicted", lambda row: _signed(row["gain_us"])),
-    TableColumn("interval", lambda row: _interval(row["gain_low_us"], row["gain_high_us"])),
+    TableColumn("predicted", lambda row: MISSING if row["doubts"] else _signed(row["gain_us"])),
+    TableColumn(
+        "interval",
+        lambda row: MISSING if row["doubts"] else _interval(row["gain_low_us"], row["gain_high_us"]),
+    ),
     TableColumn("measured", lambda row: _signed(row["measured_gain_us"])),
     TableColumn("interval", lambda row: _interval(row["measured_gain_low_us"], row["measured_gain_high_us"])),
     TableColumn("mending it", lambda row: row["mend_outcome"], is_left=True),
@@ -41,7 +44,10 @@ def mend_report(rows: Sequence[MendTrialsRow]) -> str:
     """Return the trials, what each mend did, and why some did nothing."""
     if not rows:
         return "No finding has a mend that a program can make."
-    lines = [TRIALS.text(rows), "A predicted gain is the most that mending can take off one inference."]
+    lines = [TRIALS.text(rows)]
+    if doubts := [*dict.fromkeys(doubt for row in rows for doubt in row["doubts"])]:
+        text = f"No predicted gain is shown, because the times of the findings decide nothing: {'; '.join(doubts)}"
+        lines.append(textwrap.fill(printable(text), WIDTH))
     for row in rows:
         done = ", ".join(map(_spoken, row["mends"]))
         said = "; ".join(part for part in (done, row["mend_problem"]) if part)

@@ -15,7 +15,15 @@ from tests.support.tables.energy import P50_US, roofline_row
 CPU = "CPUExecutionProvider"
 FILE = ROOT / "configs/bottlenecks.yaml"
 RULES = {rule.name: rule for rule in read_rules(Section.of_file(FILE), COLUMNS)}
-SUMMARY = {"provider": CPU, "threads": 3, "p50_us": P50_US, "steady_state": "flat", "steady_start_index": 0}
+SUMMARY = {
+    "provider": CPU,
+    "graph_optimization": "all",
+    "threads": 3,
+    "p50_us": P50_US,
+    "first_run_us": 3 * P50_US,
+    "steady_state": "flat",
+    "steady_start_index": 0,
+}
 
 
 def node(name: str, op_type: str = "Relu", latency_us: float = 101.0, **changes: Any) -> dict[str, Any]:
@@ -27,6 +35,7 @@ def node(name: str, op_type: str = "Relu", latency_us: float = 101.0, **changes:
         "pool_balance_share": 1.0,
         "pool_wait_us": 0.0,
         "sample_count": 11,
+        "input_shapes": [[2, 3, 5]],
         "output_shapes": [[2, 3, 5]],
         "corrected_std_us": 0.0,
         "corrected_median_us": latency_us,

@@ -17,6 +17,7 @@ from common.mending.rewrite import Case, Edit, Mended, NoMend, fresh, rewritten
 from common.mending.view import Array, View, attribute, is_standard, operand
 
 ALIGNMENT, BLOCK = 4, 16  # channels; the larger block suits both widths of vectors
+LEAST_FILLED_SHARE = 0.8  # the runtime computes whole blocks: at 17 of 32 channels, padding was slower when measured
 LEAST_CHANNELS = 8  # the smaller block: with fewer channels the runtime reads the plain layout
 # Operators that keep channels apart and make no zero infinite.
 APART = frozenset(
@@ -64,6 +65,8 @@ def _padded(view: View, conv: onnx.NodeProto) -> Edit | NoMend:
     multiple = BLOCK if web.depthwise else ALIGNMENT
     if channels % multiple == 0 or channels < LEAST_CHANNELS:
         return NoMend(f"the runtime takes {channels} channels into its blocked layout")
+    if channels < LEAST_FILLED_SHARE * BLOCK * -(-channels // BLOCK):
+        return NoMend(f"{channels} channels would fill their blocks of {BLOCK} badly, which takes longer")
     return NoMend(reason) if reason else _edit(view, web, channels, -channels % multiple)
 
 

@@ -1,0 +1,85 @@
+"""Chains of element-wise operators: what passes between them is written to memory, and read from there again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass
+
+from common.bottlenecks.executed_nodes import ExecutedGraph
+from common.graphs.operators import ACTIVATIONS, ADDITIONS, ARITHMETIC
+from common.graphs.sums import total
+
+KINDS = (frozenset({"Add", "Sub"}), frozenset({"Mul", "Div"}))
+AFFINE = frozenset.union(*KINDS)
+ELEMENT_WISE = ACTIVATIONS | ADDITIONS | ARITHMETIC
+
+
+@dataclass(frozen=True, slots=True)
+class ElementWiseChain:
+    """Element-wise nodes that one pass over their operands could compute.
+
+    Attributes:
+        nodes: in execution order.
+        between_bytes: of the tensors between them, once.
+        merged_bytes: of constants that others of the chain could hold.
+        all_bytes: that all nodes read and write.
+    """
+
+    nodes: tuple[str, ...]
+    between_bytes: int
+    merged_bytes: int
+    all_bytes: int
+
+    @property
+    def unfused_share(self) -> float | None:
+        """The share of the bytes that one pass would still move: a tensor between two nodes is written and read."""
+        spared = 2 * self.between_bytes + self.merged_bytes
+        return max(0.0, 1 - spared / self.all_bytes) if self.all_bytes else None
+
+
+def element_wise_chains(graph: ExecutedGraph, selected: Set[str]) -> Iterator[ElementWiseChain]:
+    """Yield each largest group of selected element-wise nodes in which all but the last have one reader, of the group.
+
+    A chain with a tensor or a node of unknown size is left out.
+    """
+    nodes = [name for name in graph.nodes if name in selected and graph.types[name] in ELEMENT_WISE]
+    sizes = {(producer, consumer): size for producer, consumer, size in graph.tensors}
+    next_of = {name: reader for name in nodes if (reader := _only_reader(graph, name, {*nodes})) is not None}
+    for members in _groups(nodes, next_of):
+        if len(members) < 2:
+            continue
+        between = total(sizes[name, next_of[name]] for name in members if name in next_of)
+        moved = total(graph.nodes[name].row["bytes"] for name in members)
+        merged = _merged_bytes(graph, members)
+        if between is not None and merged is not None and moved is not None:
+            yield ElementWiseChain(members, between, merged, moved)
+
+
+def _merged_bytes(graph: ExecutedGraph, members: Sequence[str]) -> int | None:
+    """Return the bytes of constants that a chain of sums, or of products, could join into its largest one.
+
+    A chain of both keeps a factor and a summand.
+    """
+    if not {graph.types[name] for name in members} <= AFFINE:
+        return 0
+    merged: list[int | None] = []
+    for kind in KINDS:
+        held = [graph.nodes[name].row["weight_bytes"] for name in members if graph.types[name] in kind]
+        known = [size for size in held if size is not None]
+        merged.append(sum(known) - max(known, default=0) if len(known) == len(held) else None)
+    return total(merged)
+
+
+def _only_reader(graph: ExecutedGraph, name: str, within: Set[str]) -> str | None:
+    readers = {*graph.readers[name]}
+    return readers.pop() if len(readers) == 1 and readers <= within and name not in graph.returning else None
+
+
+def _groups(nodes: list[str], next_of: Mapping[str, str]) -> Iterator[tuple[str, ...]]:
+    """Yield the nodes that lead to the same last node."""
+    members: dict[str, list[str]] = {}
+    last_of: dict[str, str] = {}
+    for name in reversed(nodes):  # readers come before what they read
+        last_of[name] = last_of[next_of[name]] if name in next_of else name
+        members.setdefault(last_of[name], []).insert(0, name)
+    yield from (tuple(group) for group in reversed(members.values()))

@@ -1,0 +1,1 @@
+"""Mends of convolutions, and of what is before or after them."""
