@@ -184,7 +184,7 @@ CHANGED := $(foreach stamp,$(STAMPS),$(call differs,$(stamp)))
 
 # --- targets ---------------------------------------------------------------------------------------------------------
 
-.PHONY: run report design what-if load endurance record dashboard test-dashboard test test-slow test-exhaustive test-random test-exports test-search fuzz fuzz-coverage mutants openvino npu lint docs readme bench check-loadgen check-load check-load-models check-dashboard check-alarms check-limits check-queue check-history check-comparison check-profiler check-costs check-energy check-ceilings seed003 check-fpga check-design check-peers check-rtl cosim rtl-tools lock clean distclean help changed
+.PHONY: run report design what-if load endurance record dashboard test-dashboard test test-slow test-exhaustive test-random test-exports test-search fuzz fuzz-coverage mutants openvino npu lint docs readme bench check-loadgen check-load check-load-models check-findings check-dashboard check-alarms check-limits check-queue check-history check-comparison check-profiler check-costs check-energy check-ceilings seed003 check-fpga check-design check-peers check-rtl cosim rtl-tools lock clean distclean help changed
 .PHONY: no-trace
 TARGETS := $(shell sed -n 's/^\([a-z][a-z0-9-]*\):.*[$(HASH)][$(HASH)].*/\1/p' Makefile)
 .NOTPARALLEL:  # nothing may run beside a measurement
@@ -415,6 +415,9 @@ bench: $(DEV_READY)  ## time every computed stage, interleaved and lone runs, an
 
 check-loadgen: $(DEV_READY)  ## compare the latency clock with MLPerf LoadGen's on the same queries
 	@$(PYTHON) -m benchmarks.measuring.loadgen
+
+check-findings: $(DEV_READY)  ## plant causes of slowness in models, and count which of them 09 finds first, and whether mending gains what it says (half an hour)
+	@$(PYTHON) -m benchmarks.planted
 
 check-comparison: $(DEV_READY)  ## count false alarms between equal measurements, and slower nodes that are found by name (half an hour)
 	@$(PYTHON) -m benchmarks.series.comparison_power
