@@ -106,7 +106,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         require_whole(path, rows, median_us)
         coverage = require_coverage(path, rows, latency["trace_total_us"])
         check, notes = compared_contractions(path, nodes, metrics, attribution, rows)
-        stage.note(*work_notes(rows), *notes, *missing_peak_notes(roofs, rows), *gap_notes(nodes, rows))
+        stage.note(*work_notes(rows), *notes, *missing_peak_notes(roofs, rows))
+        execution = tables.provenance("latency_summary").settings.get("execution", {}).get("value")
+        stage.note(*gap_notes(nodes, rows, is_parallel=execution == "parallel"))
         with stage.writing() as transaction:
             transaction.add_rows("op_roofline", rows)
             transaction.add_rows("node_map", node_map_rows(attribution))

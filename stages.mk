@@ -15,7 +15,7 @@ SCRIPT_01 := 01_profile_onnx.py
 TABLE_01 := op_latency.csv
 READS_01 :=
 OPTIONS_01 := model dim input runs duration warmup threads provider optimization seed sessions run_timeout \
-    sensor_rate_hz idle powercap_root from_trace executed_graph accept_partial
+    sensor_rate_hz idle powercap_root from_trace executed_graph execution inter_threads accept_partial
 CONFIGS_01 :=
 CODE_01 :=
 

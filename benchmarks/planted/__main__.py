@@ -122,10 +122,10 @@ def summary(outcomes: Sequence[tuple[Plant, Outcome]]) -> str:
 def sound_report(folder: Path, settings: Settings, flags: Sequence[str]) -> str:
     lines = []
     for index, (name, build) in enumerate(SOUND.items()):
-        (own := folder / f"sound-{index}").mkdir()
+        (own := folder / f"sound-{index}").mkdir(exist_ok=settings.is_measured)
         onnx.save(build(), own / "sound.onnx")
         rows = findings(own / "sound.onnx", own / "out", settings, flags, ())
-        found = [row for row in rows if row["is_near_miss"] != "True" and row["finding"] not in settings.of_host]
+        found = [row for row in rows if row["is_near_miss"] != "True"]
         told = [f"{row['finding']} {_us(float(row['gain_us'] or 0))}" for row in found]
         lines.append(f"| {name} | {'; '.join(told) or 'none'} |")
         print(lines[-1], flush=True)
@@ -141,7 +141,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--peak-flops", help="of the host (default: measured)")
     parser.add_argument("--mem-bw", help="of the host (default: measured)")
     parser.add_argument("--rules", type=Path, default=RULES)
-    parser.add_argument("--keep", type=Path, help="new folder for the tables of all measurements")
+    parser.add_argument("--keep", type=Path, help="folder for the tables of all measurements")
+    parser.add_argument("--again", action="store_true", help="judge what --keep holds again, by 03 and 09 alone")
     options = parser.parse_args(argv)
     rules = {rule.name: rule for rule in read_rules(Section.of_file(options.rules), COLUMNS)}
     chosen = [plant for plant in PLANTED if not options.rule or plant.rule in options.rule]
@@ -151,7 +152,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         folder.mkdir(exist_ok=True)
         of_host = frozenset(name for name, rule in rules.items() if rule.about == "run") | UNSTEADY
         settings = {
-            threads: Settings(options.runs, _ceilings(options, folder, threads), options.rules, of_host)
+            threads: Settings(options.runs, _ceilings(options, folder, threads), options.rules, of_host, options.again)
             for threads in THREADS
         }
         print(HEADER, flush=True)
@@ -175,7 +176,8 @@ def _ceilings(options: argparse.Namespace, folder: Path, threads: str) -> tuple[
     if options.peak_flops and options.mem_bw:
         return ("--peak-flops", options.peak_flops, "--mem-bw", options.mem_bw)
     out = folder / f"ceilings-{threads}"
-    run("00_host_ceilings.py", "--threads", threads, "--out", out)
+    if not options.again:
+        run("00_host_ceilings.py", "--threads", threads, "--out", out)
     return ("--ceilings", str(out / "host_ceilings.json"))
 
 

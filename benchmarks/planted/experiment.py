@@ -25,12 +25,14 @@ class Settings:
         ceilings: flags of 03: given ceilings, or the file of measured ones.
         rules: the file of the rules.
         of_host: rules that are about the host during the runs, and about no model.
+        is_measured: whether the measurements are there, and only 03 and 09 run again.
     """
 
     runs: int
     ceilings: tuple[str, ...]
     rules: Path
     of_host: frozenset[str]
+    is_measured: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,13 +86,14 @@ def rows_of(file: Path) -> list[Row]:
 
 
 def findings(model: Path, out: Path, settings: Settings, flags: Sequence[str], dimensions: Sequence[str]) -> list[Row]:
-    """Measure a model, and return what 09 finds in it."""
-    runs = ("--runs", settings.runs, "--idle", "10ms")
-    run("01_profile_onnx.py", "--model", model, *dimensions, *runs, *flags, "--out", out)
-    run("02_shapes_flops_bytes.py", "--model", model, *dimensions, "--out", out)
+    """Measure a model unless that was done, and return what 09 finds in it, but for what it finds of the host."""
+    if not settings.is_measured:
+        runs = ("--runs", settings.runs, "--idle", "10ms")
+        run("01_profile_onnx.py", "--model", model, *dimensions, *runs, *flags, "--out", out)
+        run("02_shapes_flops_bytes.py", "--model", model, *dimensions, "--out", out)
     run("03_merge_profile_metrics.py", *settings.ceilings, "--out", out)
     run("09_trace_report.py", "--rules", settings.rules, "--out", out)
-    return rows_of(out / "bottlenecks.csv")
+    return [row for row in rows_of(out / "bottlenecks.csv") if row["finding"] not in settings.of_host]
 
 
 def confirmed(
@@ -101,27 +104,33 @@ def confirmed(
     flags: Sequence[str] = (),
     dimensions: Sequence[str] = (),
 ) -> Outcome:
-    """Look for the cause of a rule in the first model, and measure it in turn with the second one, its mended twin."""
-    folder.mkdir()
+    """Look for the cause of a rule in the first model, and measure it in turn with the second one, its mended twin.
+
+    The level of a host moves between the profile and the pairs. So the predicted gain is stated at the level of the
+    pairs: times their median over that of the profile.
+    """
+    folder.mkdir(exist_ok=settings.is_measured)
     paths = [folder / "planted.onnx", folder / "mended.onnx"]
-    for path, model in zip(paths, models, strict=True):
-        onnx.save(model, path)
+    if not settings.is_measured:
+        for path, model in zip(paths, models, strict=True):
+            onnx.save(model, path)
+        pair = ("--ab", *paths, *dimensions, *flags, "--runs", 4 * settings.runs)
+        run("15_paired_runs.py", *pair, "--out", folder / "pair")
     found = findings(paths[0], folder / "out", settings, flags, dimensions)
-    found = [row for row in found if row["finding"] not in settings.of_host]
     ranks = [place for place, row in enumerate(found, 1) if rule in (row["finding"], *_names(row["also_found_by"]))]
     row = found[ranks[0] - 1] if ranks else {}
-    pair = ("--ab", *paths, *dimensions, *flags, "--runs", 4 * settings.runs)
-    run("15_paired_runs.py", *pair, "--out", folder / "pair")
     rows = rows_of(folder / "pair" / "paired_comparison.csv")
     judged = next(row for row in rows if row["compared_figure"] == "p50_us")
     before_us = float(judged["baseline_value"])
+    profiled = json.loads((folder / "out" / "latency_summary.json").read_text(encoding="utf-8"))
+    level = before_us / profiled["p50_us"]
     shares = [judged[f"difference{end}_share"] for end in ("", "_high", "_low")]  # the highest is the least gain
     return Outcome(
         ranks[0] if ranks else None,
         found[0]["finding"] if found else "",
         row.get("is_near_miss") == "True",
-        Gain(*(_number(row.get(f"gain{end}_us", "")) for end in ("", "_low", "_high"))),
-        Gain(*(-float(share) * before_us if share else None for share in shares)),
+        Gain(*(_number(row.get(f"gain{end}_us", ""), level) for end in ("", "_low", "_high"))),
+        Gain(*(_number(share, -before_us) for share in shares)),
         before_us,
         "busy" in judged["verdict_reason"],
     )
@@ -131,5 +140,5 @@ def _names(cell: str) -> list[str]:
     return [str(name) for name in json.loads(cell)]
 
 
-def _number(cell: str) -> float | None:
-    return float(cell) if cell else None
+def _number(cell: str, factor: float) -> float | None:
+    return factor * float(cell) if cell else None

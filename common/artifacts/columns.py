@@ -1190,7 +1190,10 @@ _count("replica_count", "Runs that share each session at a time", minimum=1)
 _text("session_workers", "Whether sessions share a process, or have one each", allowed=("threads", "processes"))
 _text("thread_pool", "Whether each session has a pool of intra-op threads, or all share one", allowed=("own", "shared"))
 _text("execution_mode", "Whether nodes run one after another, or several at once", allowed=("sequential", "parallel"))
-_count("inter_op_threads", "Threads that run different nodes at once; 0 in sequential execution")
+_count(
+    "inter_op_threads",
+    "Threads of parallel execution: one waits, the others run different nodes at once; 0 in sequential execution",
+)
 _text(
     "spinning",
     "When threads without work spin: while a run lasts, always, or never",

@@ -82,7 +82,7 @@ STAGES: dict[str, Stage] = {
             (
                 *("model", "dim", "input", "runs", "duration", "warmup", "threads", "provider", "optimization", "seed"),
                 *("sessions", "run_timeout", "sensor_rate_hz", "idle", "powercap_root", "from_trace", "executed_graph"),
-                "accept_partial",
+                *("execution", "inter_threads", "accept_partial"),
             ),
             primary="op_latency",
             is_measurement=True,

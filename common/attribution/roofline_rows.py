@@ -234,6 +234,9 @@ def require_coverage(table: object, nodes: Iterable[OpRooflineRow], trace_total_
     return share
 
 
+AT_ONCE = "nodes were executed at once, and what follows from one node at a time (gains, plans) does not hold"
+
+
 def require_whole(table: object, rows: Sequence[OpRooflineRow], median_us: float | None) -> None:
     """Check that the nodes and the gap together are the unprofiled median, where it is known.
 
@@ -246,12 +249,18 @@ def require_whole(table: object, rows: Sequence[OpRooflineRow], median_us: float
         raise PipelineError(table, problem, "rerun <op_latency>")
 
 
-def gap_notes(nodes: Sequence[OpLatencyRow], rows: Sequence[OpRooflineRow]) -> list[str]:
-    """Return notes on a gap that scheduling does not explain, or on what an imported profile lacks."""
+def gap_notes(nodes: Sequence[OpLatencyRow], rows: Sequence[OpRooflineRow], *, is_parallel: bool = False) -> list[str]:
+    """Return notes on a gap that scheduling does not explain, or on what an imported profile lacks.
+
+    Args:
+        is_parallel: whether nodes were executed at once, so that their times may add up to more than the latency.
+    """
     if rows[-1]["row_kind"] != "gap":
         return [UNKNOWN_GAP, *([UNCORRECTED] if any(row["correction_us"] is None for row in nodes) else [])]
     gap_share, (low, high) = rows[-1]["latency_share"], EXPECTED_GAP_SHARE
     if low <= gap_share <= high:
         return []
+    if is_parallel:
+        return [f"{AT_ONCE}: their times add up to {1 - gap_share:.0%} of the latency"]
     remedy = "rerun <op_latency> with more runs on an idle host; a model of many tiny nodes has a real gap"
     return [f"the gap between nodes is {gap_share:+.1%} of the latency, expected {low:+.0%} to {high:+.0%}; {remedy}"]

@@ -1,12 +1,20 @@
 """What a session does with its threads: the options that the runtime gets."""
 
+import json
+from pathlib import Path
+
+import numpy as np
 import onnxruntime as ort
 import pytest
+from onnx import helper
 
 from common.messages.errors import PipelineError, UnusableValueError
+from common.runtime.providers.provider_table import CPU
 from common.runtime.sessions import thread_pools
-from common.runtime.sessions.thread_pools import AFFINITIES, ThreadPools
+from common.runtime.sessions.session import SessionSettings, create_session, run
+from common.runtime.sessions.thread_pools import AFFINITIES, ThreadPools, inter_threads_of
 from common.runtime.sessions.threads import available_processors
+from tests.support.onnx_models import model
 
 
 def options_of(pools, threads=3):
@@ -59,3 +67,32 @@ def test_a_shared_pool_cannot_be_replaced(monkeypatch):
     assert not options.use_per_session_threads and options.intra_op_num_threads == 0
     with pytest.raises(PipelineError, match="has 4 threads for good"):
         options_of(ThreadPools(shared_threads=5))
+
+
+def test_parallel_execution_has_two_nodes_at_once_unless_asked_otherwise():
+    assert inter_threads_of("sequential", None, CPU) == 0
+    assert inter_threads_of("parallel", None, CPU) == 3
+    assert inter_threads_of("parallel", 5, CPU) == 5
+    with pytest.raises(UnusableValueError, match="no effect on sequential"):
+        inter_threads_of("sequential", 2, CPU)
+    with pytest.raises(UnusableValueError, match="for the CPU alone"):
+        inter_threads_of("parallel", 2, "CUDAExecutionProvider")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("inter_threads", "at_once"), [(0, 0), (2, 1), (3, 2)])
+def test_of_the_threads_of_parallel_execution_one_waits(inter_threads, at_once, tmp_path):
+    """Eight products that need nothing of each other: the caller computes none, and at most N - 1 threads do."""
+    random = np.random.default_rng(3)
+    weights = {f"w{index}": random.standard_normal((256, 256)).astype(np.float32) for index in range(8)}
+    nodes = [helper.make_node("MatMul", ["x", name], [f"y{name}"], name) for name in weights]
+    proto = model(nodes, {"x": (256, 256)}, {f"y{name}": (256, 256) for name in weights}, weights)
+    settings = SessionSettings(1, pools=ThreadPools(inter_threads))
+    session = create_session(proto.SerializeToString(), settings, trace_prefix=tmp_path / "trace")
+    for _ in range(5):
+        run(session, {"x": np.ones((256, 256), np.float32)})
+    events = json.loads(Path(session.end_profiling()).read_text(encoding="utf-8"))
+    callers = {event["tid"] for event in events if event["name"] == "model_run"}
+    computing = {event["tid"] for event in events if event["name"].endswith("_kernel_time")}
+    assert len(computing - callers) <= at_once
+    assert computing == callers if not inter_threads else not computing & callers

@@ -11,7 +11,7 @@ from tests.support.processes.load_runs import load_test
     [
         (("--pool", "shared"), {"thread_pool": "shared", "spinning": "always"}),
         (("--workers", "processes", "--spinning", "never"), {"session_workers": "processes", "spinning": "never"}),
-        (("--execution", "parallel"), {"execution_mode": "parallel", "inter_op_threads": 2}),
+        (("--execution", "parallel"), {"execution_mode": "parallel", "inter_op_threads": 3}),
         (("--affinity", "free"), {"affinity": "free", "execution_mode": "sequential", "inter_op_threads": 0}),
     ],
 )

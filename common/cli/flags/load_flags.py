@@ -107,7 +107,7 @@ def sharing_flags(
         ways, default = sharing[name], sharing[name][:1] if is_chosen else ()
         metavar, about = "|".join(ways), f"{text}{more}"
         parser.setting(f"--{name}", type=flag_types.some_of(ways), default=default, metavar=metavar, help=about)
-    text = f"threads for nodes at once, in parallel execution (default: 2){more}"
+    text = f"threads of parallel execution: one waits, the others compute nodes at once (default: 3){more}"
     parser.setting("--inter-threads", type=flag_types.sizes, default=(), metavar="N,…", help=text)
     parser.shared("--provider")
     parser.shared("--optimization", choices=levels, metavar=None)

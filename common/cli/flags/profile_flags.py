@@ -11,8 +11,13 @@ from common.cli.flags.shared_flags import FILE, MODEL
 MOST_SESSIONS = 1000  # each starts a process, one after the other
 
 
-def run_flags(parser: Parser, default_runs: int, levels: Sequence[str]) -> None:
-    """Add the model, how many runs there are, and of which session at which level of graph optimization."""
+def run_flags(parser: Parser, default_runs: int, levels: Sequence[str], executions: Sequence[str]) -> None:
+    """Add the model, how many runs there are, and of which session.
+
+    Args:
+        levels: of graph optimization.
+        executions: ways to execute nodes, the usual one first.
+    """
     parser.shared(*MODEL)
     text = f"unprofiled runs (default: {default_runs})"
     parser.setting("--runs", type=flag_types.at_least(5), metavar="N", help=text)
@@ -21,6 +26,10 @@ def run_flags(parser: Parser, default_runs: int, levels: Sequence[str]) -> None:
     text = "sessions to measure, each in a new process but the first; the limits include their differences"
     parser.setting("--sessions", type=flag_types.between(1, MOST_SESSIONS), default=1, metavar="N", help=text)
     parser.shared("--warmup", "--threads", "--provider")
+    text = "nodes one after another, or independent ones at once"
+    parser.setting("--execution", choices=executions, default=executions[0], help=text)
+    text = "threads of parallel execution: one waits, the others compute nodes at once (default: 3)"
+    parser.setting("--inter-threads", type=flag_types.at_least(1), metavar="N", help=text)
     parser.shared("--optimization", choices=levels, metavar=None)
     parser.shared("--run-timeout", "--seed")
 

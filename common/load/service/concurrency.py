@@ -10,10 +10,16 @@ from typing import Literal, TypedDict
 from common.messages.errors import UnusableValueError
 from common.runtime.providers.provider_table import CPU
 from common.runtime.sessions.session import SessionSettings
-from common.runtime.sessions.thread_pools import Spinning, ThreadPools
+from common.runtime.sessions.thread_pools import (
+    EXECUTIONS,
+    INTER_THREADS,
+    NO_EFFECT,
+    Spinning,
+    ThreadPools,
+    not_parallel,
+)
 from common.runtime.sessions.threads import available_processors
 
-EXECUTIONS = ("sequential", "parallel")
 SHARING = {  # the usual first
     "workers": ("threads", "processes"),
     "pool": ("own", "shared"),
@@ -21,7 +27,6 @@ SHARING = {  # the usual first
     "spinning": ("runs", "always", "never"),
     "affinity": ("free", "pinned"),
 }
-INTER_THREADS = 2  # of parallel execution that names none
 
 
 class SharingColumns(TypedDict):
@@ -42,7 +47,7 @@ class Concurrency:
     Attributes:
         workers: whether sessions share a process or have one each.
         pool: whether each session has a pool of threads, or all have one together, with as many threads.
-        inter_threads: threads of each session that compute different nodes at once; 0: one node at a time.
+        inter_threads: threads of each session in parallel execution, the caller among them; 0: one node at a time.
         spinning: whether threads without work spin: while a run lasts, always, or never.
         affinity: whether each thread stays on a processor of its own.
     """
@@ -99,8 +104,7 @@ class Concurrency:
                 problem = "pinned is unavailable for a shared pool: ONNX Runtime for Python ignores it"
                 problems.append(("affinity", problem, own))
         if self.inter_threads and base.provider != CPU:
-            problem = f"parallel is for the CPU alone; with {base.provider} ONNX Runtime may compute one node at a time"
-            problems.append(("execution", problem, "give <execution> sequential"))
+            problems.append(("execution", not_parallel(base.provider), "give <execution> sequential"))
         if self.affinity == "pinned":
             problems += _pinning_problems(sessions * base.threads, replicas, self.inter_threads)
         return problems
@@ -148,7 +152,7 @@ def every_concurrency(
         UnusableValueError: there are inter-op threads, but every execution is sequential.
     """
     if inter_threads and "parallel" not in executions:
-        raise UnusableValueError("inter_threads", "has no effect on sequential execution", "give <execution> parallel")
+        raise UnusableValueError("inter_threads", NO_EFFECT, "give <execution> parallel")
     at_once = {"sequential": (0,), "parallel": inter_threads or (INTER_THREADS,)}
     return [
         Concurrency(own, pool, count, spinning, affinity)  # type: ignore[arg-type]

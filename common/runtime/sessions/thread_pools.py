@@ -7,8 +7,11 @@ from typing import Literal
 
 from common.messages.errors import PipelineError, UnusableValueError
 from common.runtime.library import ort
+from common.runtime.providers.provider_table import CPU
 from common.runtime.sessions.threads import available_processors
 
+EXECUTIONS = ("sequential", "parallel")
+INTER_THREADS = 3  # of parallel execution that names none: two nodes at once
 Spinning = Literal["runs", "always", "never"]
 _SPINNING = {  # entries of a session; the runtime's own default is to spin always
     # An idle pool that spins takes processors from the other session and doubles its latency.
@@ -16,6 +19,7 @@ _SPINNING = {  # entries of a session; the runtime's own default is to spin alwa
     "always": {"session.intra_op.allow_spinning": "1", "session.inter_op.allow_spinning": "1"},
     "never": {"session.intra_op.allow_spinning": "0", "session.inter_op.allow_spinning": "0"},
 }
+NO_EFFECT = "has no effect on sequential execution"
 AFFINITIES = "session.intra_op_thread_affinities"
 _shared: list[tuple[int, int]] = []  # sizes of this process's shared pools, once there are some
 
@@ -25,7 +29,8 @@ class ThreadPools:
     """The behaviour of a session's threads; their number is a setting of its own.
 
     Attributes:
-        inter_threads: threads that compute different nodes at once, in parallel execution mode; 0: one node at a time.
+        inter_threads: threads of parallel execution: the caller, which waits, and those that compute different nodes
+            at once; 0: one node at a time.
         spinning: whether threads without work spin: while a run lasts, always, or never.
         shared_threads: threads of the pool that all sessions of this process share; 0: the session has a pool.
         processors: on which thread k of the session stays, the calling thread first; empty: on any.
@@ -57,6 +62,26 @@ class ThreadPools:
 
 
 USUAL_POOLS = ThreadPools()
+
+
+def inter_threads_of(execution: str, wanted: int | None, provider: str) -> int:
+    """Return the threads of parallel execution; 0 in sequential execution.
+
+    Raises:
+        UnusableValueError: the execution is sequential and threads are wanted, or another provider than the CPU's
+            computes the nodes.
+    """
+    if execution == "sequential":
+        if wanted is not None:
+            raise UnusableValueError("inter_threads", NO_EFFECT, "give <execution> parallel")
+        return 0
+    if provider != CPU:
+        raise UnusableValueError("execution", not_parallel(provider), "give <execution> sequential")
+    return wanted or INTER_THREADS
+
+
+def not_parallel(provider: str) -> str:
+    return f"parallel is for the CPU alone; with {provider} ONNX Runtime may compute one node at a time"
 
 
 def _share(threads: int, inter_threads: int) -> None:

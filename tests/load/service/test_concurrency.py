@@ -60,7 +60,7 @@ def test_every_combination_stands_once():
 
 def test_what_is_not_said_is_what_is_usual():
     own, shared = every_concurrency(["threads"], ["own", "shared"], ["parallel"], [], [], ["free"])
-    assert (own.spinning, own.inter_threads, shared.spinning) == ("runs", 2, "always")
+    assert (own.spinning, own.inter_threads, shared.spinning) == ("runs", 3, "always")
 
 
 def test_threads_for_nodes_need_parallel_execution():
