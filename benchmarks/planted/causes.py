@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 
 import numpy as np
@@ -22,21 +22,22 @@ class Plant:
     Attributes:
         rule: that should find the cause first.
         build: returns the model; ``mended=True`` its twin.
-        flags: of the measurement of both, such as the level of optimization.
-        dimensions: sizes of unbound dimensions of the model with the cause.
+        optimization: level at which both are measured.
+        threads: with which both are measured.
+        sizes: of unbound dimensions of the model with the cause.
         returns_the_same: whether both models return the same; a remedy of the design returns something else.
     """
 
     rule: str
     name: str
     build: Build
-    flags: tuple[str, ...] = ()
-    threads: str = "1"
-    dimensions: tuple[str, ...] = ()
+    optimization: str = "all"
+    threads: int = 1
+    sizes: Mapping[str, int] = field(default_factory=dict)
     returns_the_same: bool = True
 
 
-BASIC = ("--optimization", "basic")
+PLAIN, BASIC = "disable", "basic"  # levels of optimization that leave apart what is planted
 SIZE = 56  # of maps
 
 
@@ -90,7 +91,7 @@ def unfused_activation(channels: int, size: int, kernel: int, *, mended: bool) -
 def normalization_first(channels: int, size: int, *, mended: bool) -> onnx.ModelProto:
     """A normalization before a convolution of 1 × 1, which could compute it."""
     net = Network(1, channels, size, size)
-    x = net.add("Relu", net.conv("x", channels, channels))
+    x = net.add("Relu", net.conv("x", channels, channels, 1))
     for _ in range(3):
         gain, bias, mean = (net.values(channels) + 2 for _ in range(3))
         weight = net.values(channels, channels, 1, 1, scale=0.1)
@@ -367,32 +368,32 @@ def _plants(rule: str, build: Build, cases: Sequence[tuple[object, ...]], **fact
     ]
 
 
-UNBOUND = {"dimensions": ("--dim", "n=1")}
+UNBOUND = {"sizes": {"n": 1}}
 PLANTED: tuple[Plant, ...] = (
     *_plants("odd_channels", few_too_many_channels, [(17, SIZE), (33, SIZE)], returns_the_same=False),
     *_plants("outside_blocked_layout", unaligned_channels, [(30, SIZE), (62, 28)]),
     *_plants("outside_blocked_layout", weights_as_inputs, [(32, SIZE), (64, 28)]),
     *_plants("unfused_conv", normalized_weights_as_inputs, [(16, SIZE), (32, SIZE)]),
-    *_plants("unfused_conv", unfused_activation, [(16, 112, 1), (32, SIZE, 1)], flags=BASIC),
-    *_plants("normalization_as_convolution", normalization_first, [(32, SIZE), (64, SIZE)]),
+    *_plants("unfused_conv", unfused_activation, [(16, 112, 1), (32, SIZE, 1)], optimization=BASIC),
+    *_plants("normalization_as_convolution", normalization_first, [(16, 112), (32, 112)]),
     *_plants("element_wise_chain", merged_sums, [(1 << 21, 6), (1 << 18, 4)]),
     *_plants("element_wise_chain", merged_scales, [(32, 112, 3), (64, SIZE, 2)]),
-    *_plants("element_wise_chain", spelled_swish, [(32, 112)], flags=BASIC),
+    *_plants("element_wise_chain", spelled_swish, [(32, 112)], optimization=BASIC),
     *_plants("gathers", gathered_columns, [(2048, 512, 1), (1024, 1024, 2)]),
     *_plants("einsum", einsum_scores, [()]),
     *_plants("einsum", einsum_heads, [()]),
     *_plants("einsum", einsum_projection, [()]),
-    *_plants("layout_conversions", plain_maximum, [(32, SIZE, 1), (64, 28, 3)]),
+    *_plants("layout_conversions", plain_maximum, [(32, SIZE, 1), (16, 112, 1)]),
     *_plants("transposes", undone_transposes, [("LayerNormalization", 256, 128), ("LayerNormalization", 64, 512)]),
     *_plants("format_conversions", halves, [(16, SIZE), (32, 28)]),
     *_plants("format_conversions", widening_casts, [(1 << 16,), (1 << 14,)]),
     *_plants("format_island", island, [(1 << 16,), (1 << 13,)]),
     *_plants("unfused_product", unbound_product, [(256, 32), (128, 64)], **UNBOUND),
-    *_plants("unfused_gelu", spelled_gelu, [(1 << 14,), (1 << 11,)], flags=BASIC),
-    *_plants("unfused_norm", spelled_norm, [(512, 768), (2048, 128)], flags=BASIC),
-    *_plants("unfused_skip_norm", residual_norm, [(512, 768), (128, 256)], flags=BASIC),
+    *_plants("unfused_gelu", spelled_gelu, [(1 << 14,), (1 << 11,)], optimization=PLAIN),
+    *_plants("unfused_norm", spelled_norm, [(512, 768), (2048, 128)], optimization=PLAIN),
+    *_plants("unfused_skip_norm", residual_norm, [(512, 768), (128, 256)], optimization=PLAIN),
     *_plants("below_memory_roof", running_sums, [(512, 256, 1), (64, 512, 4)]),
-    *_plants("single_thread", running_sums, [(512, 128, 1), (256, 256, 2)], threads="2"),
+    *_plants("single_thread", running_sums, [(512, 128, 1), (256, 256, 2)], threads=2),
     *_plants("below_memory_roof", resize_first, [(64, 8, 28), (32, 4, SIZE)]),
     *_plants("below_compute_roof", narrow_products, [(256, 4, 64), (64, 8, 128)]),
     *_plants("below_compute_roof", line_convolutions, [(64, 1024), (32, 4096)]),

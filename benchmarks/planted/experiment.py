@@ -1,4 +1,4 @@
-"""One experiment: 01 to 03 and 09 look for the cause in a model, and 15 measures it in turn with its mended twin."""
+"""One experiment: 01 to 03 and 09 look for the cause in a model, which then runs in turn with its mended twin."""
 
 from __future__ import annotations
 
@@ -6,15 +6,25 @@ import csv
 import json
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import onnx
 
 from benchmarks.process import ROOT
+from common.comparison.difference_rows import DEFAULT_MARGIN_SHARE, Question, comparison_rows
+from common.measurements.paired_measurement import measured_pair
+from common.mending.trial_rows import measured_gain
+from common.onnx_graph.load import load_model
+from common.profiling.runs.loop import Budget
+from common.profiling.runs.pairs import Contender
+from common.runtime.inputs.given import make_feeds
+from common.runtime.sessions.session import SessionSettings
 
 Row = Mapping[str, str]
+PAIRS_PER_RUN = 4  # a gain needs more runs than a profile
+WARMUP, SEED = 10, 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +39,7 @@ class Settings:
     """
 
     runs: int
+    threads: int
     ceilings: tuple[str, ...]
     rules: Path
     of_host: frozenset[str]
@@ -42,6 +53,17 @@ class Gain:
     likely_us: float | None
     low_us: float | None
     high_us: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """What a pair of models measured: the median of the first one, what the second one gained, and doubts."""
+
+    median_us: float
+    gain_us: float
+    low_us: float | None
+    high_us: float | None
+    doubts: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,8 +88,7 @@ class Outcome:
     @property
     def is_inside(self) -> bool | None:
         """Whether the measured gain is inside the predicted interval; None where one of them is unknown."""
-        ends = self.predicted.low_us, self.measured.likely_us, self.predicted.high_us
-        low, gain, high = ends
+        low, gain, high = self.predicted.low_us, self.measured.likely_us, self.predicted.high_us
         return None if low is None or gain is None or high is None else low <= gain <= high
 
 
@@ -80,20 +101,19 @@ def run(script: str, *flags: object) -> None:
     subprocess.run([sys.executable, str(ROOT / script), *map(str, flags), "--quiet"], check=True, cwd=ROOT)
 
 
-def rows_of(file: Path) -> list[Row]:
-    with file.open(newline="", encoding="utf-8") as lines:
-        return list(csv.DictReader(lines))
-
-
-def findings(model: Path, out: Path, settings: Settings, flags: Sequence[str], dimensions: Sequence[str]) -> list[Row]:
+def findings(
+    model: Path, out: Path, settings: Settings, optimization: str = "all", sizes: Mapping[str, int] | None = None
+) -> list[Row]:
     """Measure a model unless that was done, and return what 09 finds in it, but for what it finds of the host."""
+    of_model = ("--model", model, *(f"--dim={name}={size}" for name, size in (sizes or {}).items()))
     if not settings.is_measured:
-        runs = ("--runs", settings.runs, "--idle", "10ms")
-        run("01_profile_onnx.py", "--model", model, *dimensions, *runs, *flags, "--out", out)
-        run("02_shapes_flops_bytes.py", "--model", model, *dimensions, "--out", out)
+        session = ("--threads", settings.threads, "--optimization", optimization)
+        run("01_profile_onnx.py", *of_model, "--runs", settings.runs, "--idle", "10ms", *session, "--out", out)
+        run("02_shapes_flops_bytes.py", *of_model, "--out", out)
     run("03_merge_profile_metrics.py", *settings.ceilings, "--out", out)
     run("09_trace_report.py", "--rules", settings.rules, "--out", out)
-    return [row for row in rows_of(out / "bottlenecks.csv") if row["finding"] not in settings.of_host]
+    with (out / "bottlenecks.csv").open(newline="", encoding="utf-8") as lines:
+        return [row for row in csv.DictReader(lines) if row["finding"] not in settings.of_host]
 
 
 def confirmed(
@@ -101,8 +121,8 @@ def confirmed(
     models: tuple[onnx.ModelProto, onnx.ModelProto],
     folder: Path,
     settings: Settings,
-    flags: Sequence[str] = (),
-    dimensions: Sequence[str] = (),
+    optimization: str,
+    sizes: Mapping[str, int],
 ) -> Outcome:
     """Look for the cause of a rule in the first model, and measure it in turn with the second one, its mended twin.
 
@@ -110,35 +130,53 @@ def confirmed(
     pairs: times their median over that of the profile.
     """
     folder.mkdir(exist_ok=settings.is_measured)
-    paths = [folder / "planted.onnx", folder / "mended.onnx"]
+    paths, file = [folder / "planted.onnx", folder / "mended.onnx"], folder / "pair.json"
     if not settings.is_measured:
         for path, model in zip(paths, models, strict=True):
             onnx.save(model, path)
-        pair = ("--ab", *paths, *dimensions, *flags, "--runs", 4 * settings.runs)
-        run("15_paired_runs.py", *pair, "--out", folder / "pair")
-    found = findings(paths[0], folder / "out", settings, flags, dimensions)
-    ranks = [place for place, row in enumerate(found, 1) if rule in (row["finding"], *_names(row["also_found_by"]))]
+        measured = in_turn(paths, settings, optimization, sizes, folder / "pair")
+        file.write_text(json.dumps(asdict(measured)), encoding="utf-8")
+    pair = Pair(**json.loads(file.read_text(encoding="utf-8")))
+    found = findings(paths[0], folder / "out", settings, optimization, sizes)
+    ranks = [place for place, row in enumerate(found, 1) if rule in (row["finding"], *json.loads(row["also_found_by"]))]
     row = found[ranks[0] - 1] if ranks else {}
-    rows = rows_of(folder / "pair" / "paired_comparison.csv")
-    judged = next(row for row in rows if row["compared_figure"] == "p50_us")
-    before_us = float(judged["baseline_value"])
     profiled = json.loads((folder / "out" / "latency_summary.json").read_text(encoding="utf-8"))
-    level = before_us / profiled["p50_us"]
-    shares = [judged[f"difference{end}_share"] for end in ("", "_high", "_low")]  # the highest is the least gain
+    level = pair.median_us / profiled["p50_us"]
+    cells = (row.get(f"gain{end}_us", "") for end in ("", "_low", "_high"))
     return Outcome(
         ranks[0] if ranks else None,
         found[0]["finding"] if found else "",
         row.get("is_near_miss") == "True",
-        Gain(*(_number(row.get(f"gain{end}_us", ""), level) for end in ("", "_low", "_high"))),
-        Gain(*(_number(share, -before_us) for share in shares)),
-        before_us,
-        "busy" in judged["verdict_reason"],
+        Gain(*(level * float(cell) if cell else None for cell in cells)),
+        Gain(pair.gain_us, pair.low_us, pair.high_us),
+        pair.median_us,
+        bool(pair.doubts),
     )
 
 
-def _names(cell: str) -> list[str]:
-    return [str(name) for name in json.loads(cell)]
+def in_turn(
+    paths: Sequence[Path], settings: Settings, optimization: str, sizes: Mapping[str, int], folder: Path
+) -> Pair:
+    """Run two models in turn on the same inputs, as 30 does."""
+    folder.mkdir()
+    options = SessionSettings(settings.threads, optimization=optimization)
+    models = [load_model(path, {}, sizes) for path in paths]
+    contenders = [
+        Contender(path, make_feeds(model.graph, {}, SEED), options) for path, model in zip(paths, models, strict=True)
+    ]
+    budget = Budget(WARMUP, PAIRS_PER_RUN * settings.runs)
+    first, second = measured_pair(contenders, models, budget, folder, _without_bar, _said)
+    rows = comparison_rows([first], second, Question(DEFAULT_MARGIN_SHARE, is_paired=True, is_across_models=True))
+    gain = measured_gain(rows)
+    if gain is None:
+        raise RuntimeError(f"no pair of runs of {paths[0]} counts")
+    before_us = next(row["baseline_value"] for row in rows if row["compared_figure"] == "p50_us")
+    return Pair(before_us, gain.gain_us, gain.low_us, gain.high_us, "; ".join(first.doubts))
 
 
-def _number(cell: str, factor: float) -> float | None:
-    return factor * float(cell) if cell else None
+def _without_bar() -> Callable[[float, float], None]:
+    return lambda _done, _all: None
+
+
+def _said(note: str) -> None:
+    print(note, file=sys.stderr)

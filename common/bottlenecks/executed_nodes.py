@@ -102,6 +102,7 @@ def _node(row: OpRooflineRow, timed: OpLatencyRow | None, summary: LatencySummar
             "unpadded_share": _ratio(row["macs"], row["executed_macs"]) if row["macs"] else None,
             "roof_us": roof_us,
             "unblocked_roof_us": roof_us if is_unblocked else None,
+            "wide_roof_us": roof_us if row["dtype"] == "float64" else None,
             "whole_block_us": _in_whole_blocks(roof_us, channels) if is_unblocked else None,
             "is_normalization": row["op_type"] in CONVOLUTIONS and not row["macs"] and NORM in row["op_types"],
         },

@@ -163,9 +163,8 @@ def _gain(rule: Rule, subject: Judged, held: Measured, graphs: WhatIfs) -> Gain:
         of_npu = number(subject.facts, "qnn_execute_us") if rule.about == "npu_run" else None
         return Gain(*ends).at_most(of_npu or held.graph.whole_us)
     kept = {node: _kept(rule, subject.facts, held.graph.nodes[node].facts) for node in subject.nodes}
-    if rule.stays_kept:
-        stay = {node: held.graph.nodes[node].facts for node in subject.staying}
-        kept |= {node: _as_kept(rule.stays_kept, number(facts, rule.stays_kept)) for node, facts in stay.items()}
+    for node in subject.staying:
+        kept[node] = _as_kept(rule.stays_kept, number(held.graph.nodes[node].facts, rule.stays_kept))
     known = {node: part for node, part in kept.items() if part is not None}
     freed_us = number(subject.facts, "freed_gap_us") or 0.0
     return graphs.gain(known, freed_us, rule.realized).at_most(held.graph.whole_us) if known else Gain()
@@ -194,7 +193,7 @@ def finding_rows(sorted_findings: Iterable[Finding], doubts: Sequence[str] = ())
             "is_near_miss": finding.is_near_miss,
             "also_found_by": list(finding.also_found_by),
             "finding_subject": subject.name,
-            "executed_nodes": [] if rule.about == "run" else _faster_nodes(rule, subject),
+            "executed_nodes": [] if rule.about == "run" else [*subject.nodes, *subject.staying],
             "gain_us": finding.gain.gain_us,
             "gain_low_us": finding.gain.gain_low_us,
             "gain_high_us": finding.gain.gain_high_us,
@@ -206,10 +205,6 @@ def finding_rows(sorted_findings: Iterable[Finding], doubts: Sequence[str] = ())
             "remedy": rule.remedy,
             "rule_source": rule.source,
         }
-
-
-def _faster_nodes(rule: Rule, subject: Judged) -> list[str]:
-    return [*subject.nodes, *(subject.staying if rule.stays_kept else ())]
 
 
 def _evidence(rule: Rule, facts: Facts) -> dict[str, dict[str, object]]:

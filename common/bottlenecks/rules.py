@@ -28,6 +28,7 @@ OF_NODES = {
     "is_normalization": "op_roofline: whether a convolution computes a BatchNormalization and no convolution",
     "is_unblocked": "op_latency: whether a convolution over maps in fp32 is not in the runtime's blocked layout",
     "unblocked_roof_us": "op_roofline: roof_us of a convolution outside the blocked layout, and of no other node",
+    "wide_roof_us": "op_roofline: roof_us of a node in fp64, and of no other node",
     "whole_block_us": "op_roofline: unblocked_roof_us with as many channels as whole blocks of 16 hold",
     "read_channel_count": "op_latency: channels that a convolution reads",
     "filled_share": "op_latency: read_channel_count over what whole blocks of 16 hold",
@@ -136,7 +137,7 @@ class Rule:
         gain_from: figure of the subject that states the largest gain, if it is not the time of a node.
         realized: which share of the greatest possible gain mends gained where that was measured.
         stays: for patterns, the position in the chain of the node that stays; None: no node stays.
-        stays_kept: for patterns, what the node that stays would keep of its time, as ``kept``; empty: all of it.
+        stays_kept: for patterns and islands, what nodes that stay would keep of their time; empty: all of it.
         evidence: figures that are shown besides those of the conditions.
     """
 
@@ -220,7 +221,7 @@ def _rule(section: Section, name: str) -> Rule:
         stays={"first": 0, "last": -1, "none": None}[section.choice("stays", ("first", "last", "none"))]
         if about == "pattern"
         else None,
-        stays_kept=section.text("stays_kept") if about == "pattern" and "stays_kept" in section else "",
+        stays_kept=section.text("stays_kept") if about in ("pattern", "island") and "stays_kept" in section else "",
         is_open=section.switch("is_open", default=False),
         evidence=_words(section, "evidence") if "evidence" in section else (),
         hazard=section.text("hazard"),

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from common.bottlenecks.chains import ElementWiseChain, element_wise_chains
 from common.bottlenecks.executed_nodes import ExecutedGraph, executed_graph, label
 from common.bottlenecks.npu_facts import npu_node_facts, npu_run_facts
-from common.bottlenecks.rules import Chain, Facts, Rule, meets
+from common.bottlenecks.rules import Chain, Facts, Rule, meets, number
 from common.bottlenecks.run_facts import run_facts
 from common.messages.host_doubts import EXPLAINED_GAP_US
 
@@ -30,7 +30,7 @@ class Judged:
     Attributes:
         facts: its figures by table.
         nodes: executed nodes that a remedy would make faster.
-        staying: of a pattern, the nodes that stay.
+        staying: nodes of a pattern or an island that stay, and that the remedy makes faster.
     """
 
     name: str
@@ -85,7 +85,7 @@ def subjects(rule: Rule, measured: Measured, without: Set[str] = frozenset()) ->
         case "all_nodes" if selected:
             yield _group(graph, selected, "op_roofline", _frees(graph, selected) if rule.frees_gap else {})
         case "island":
-            yield from _islands(graph, selected)
+            yield from _islands(graph, selected, rule)
         case "pattern":
             yield from _matched(graph, rule)
         case "border":
@@ -166,10 +166,10 @@ def _frees(graph: ExecutedGraph, nodes: Sequence[str]) -> dict[str, object]:
     return {"freed_gap_us": freed_us}
 
 
-def _islands(graph: ExecutedGraph, conversions: Sequence[str]) -> Iterator[Judged]:
+def _islands(graph: ExecutedGraph, conversions: Sequence[str], rule: Rule) -> Iterator[Judged]:
     """Yield the parts of the graph that conversions cut off, the largest part aside, those of equal operators together.
 
-    Their nodes are the conversions around them.
+    Their nodes are the conversions around them; the enclosed ones stay.
     """
     parts = sorted(_parts(graph, set(conversions)), key=lambda part: (-_time_us(graph, part), part[0]))
     alike: dict[frozenset[tuple[str, int]], list[list[str]]] = {}
@@ -181,7 +181,8 @@ def _islands(graph: ExecutedGraph, conversions: Sequence[str]) -> Iterator[Judge
         if around:
             op_types = Counter(graph.types[name] for part in islands for name in part)
             enclosed = {"enclosed_count": len(inside), "enclosed_types": dict(op_types.most_common())}
-            yield _group(graph, around, "executed_edges", enclosed)
+            group = _group(graph, around, "executed_edges", enclosed)
+            yield replace(group, staying=_staying(graph, rule, sorted(inside)))
 
 
 def _time_us(graph: ExecutedGraph, nodes: Iterable[str]) -> float:
@@ -216,7 +217,12 @@ def _matched(graph: ExecutedGraph, rule: Rule) -> Iterator[Judged]:
         kept = None if rule.stays is None else {path[rule.stays] for path in paths}
         going = [name for path in paths for name in path if not kept or name not in kept]
         group = _group(graph, going, "executed_edges", {"match_count": len(paths)})
-        yield Judged(operators, group.facts, group.nodes, tuple(sorted(kept or ())))
+        yield Judged(operators, group.facts, group.nodes, _staying(graph, rule, sorted(kept or ())))
+
+
+def _staying(graph: ExecutedGraph, rule: Rule, nodes: Iterable[str]) -> tuple[str, ...]:
+    """Return the nodes that a rule makes faster where they stay."""
+    return tuple(name for name in nodes if number(graph.nodes[name].facts, rule.stays_kept) is not None)
 
 
 def matches(graph: ExecutedGraph, chain: Chain, *, is_open: bool) -> Iterator[tuple[str, ...]]:

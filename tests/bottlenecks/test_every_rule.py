@@ -265,6 +265,20 @@ def test_no_gain_is_more_than_the_latency(name):
             assert row[key] is None or row[key] <= (7.0 if row["executed_nodes"] else 1000.0)
 
 
+def test_what_an_island_computes_in_fp64_gains_as_well():
+    """The casts are 96 and 94 us, and the Softmax between them takes 95 us, of which it needs 40 % at its roof."""
+    rows = island("Softmax", "Cast")
+    for table in ("op_roofline", "op_latency"):
+        rows[table] = [
+            {**row, "dtype": "float64", "roof_share": 0.4} if row["op_type"] == "Softmax" else row
+            for row in rows[table]
+        ]
+    row, *others = found("format_island", rows)  # the convolutions are islands, too
+    assert not any("n2" in other["executed_nodes"] for other in others)
+    assert row["gain_us"] == pytest.approx(RULES["format_island"].realized.likely * (96.0 + 94.0 + 0.6 * 95.0))
+    assert row["executed_nodes"] == ["n1", "n3", "n2"]
+
+
 def test_a_convolution_that_stays_unfused_outside_the_blocked_layout_gains_as_well():
     """With weights that are inputs, the normalization is 101 us, and the convolution at its roof gains 60 % of 503."""
     conv = node("conv", "Conv", 503.0, dtype="float32", roof_share=0.4, input_shapes=[[1, 16, 5, 5]])
