@@ -10,13 +10,17 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 from math import exp, log
 from statistics import fmean, median
 
+import numpy as np
+
 from benchmarks.kernels.array_designs import (
+    KNOWN,
     MODELS,
     RESOURCES,
     Counted,
@@ -29,7 +33,7 @@ from benchmarks.kernels.array_designs import (
     timed,
 )
 from benchmarks.kernels.array_fit import fit_logic, fit_rates
-from benchmarks.kernels.coverage import RESOURCE_TAIL, Band, Spread, narrowest, spread_of
+from benchmarks.kernels.coverage import RESOURCE_TAIL, Band, Ratios, Spread, held, narrowest, spread_of
 from benchmarks.kernels.overlay_fit import CONFIGS
 from benchmarks.kernels.published import Closure, attention_shares, closures, designs
 from common.fpga.device.board_files import load_board
@@ -93,7 +97,7 @@ def judged_resources(points: Sequence[Counted], width: float | None = None) -> I
 
     With ``width``, the interval is that wide (high / low) around the median of the others.
     """
-    for family in dict.fromkeys(point.family for point in points):
+    for family in _families(points):
         logic, found = chosen_resources([point for point in points if point.is_opened and point.family != family])
         for point in points:
             if point.family == family:
@@ -105,6 +109,31 @@ def judged_resources(points: Sequence[Counted], width: float | None = None) -> I
 def family_share(rows: Sequence[Judged]) -> float:
     """Return the share of the figures inside, as a mean over the families."""
     return fmean(fmean(inside) for inside in by_family((row.family, float(row.is_inside)) for row in rows).values())
+
+
+def regressed(points: Sequence[Counted], logic: FloatLogic | None, quantity: str) -> tuple[Ratios, Ratios]:
+    """Return published over modelled amounts, less their trend with a quantity that a plan knows beforehand.
+
+    The trend is a power of the quantity, every family alike: of all families, and for each one of the others.
+    """
+
+    def left(own: Sequence[Counted], others: Sequence[Counted]) -> list[float]:
+        sizes = Counter(point.family for point in others)
+        power, level = np.polyfit(
+            [log(point.known[quantity]) for point in others],
+            [log(point.ratio(logic)) for point in others],
+            1,
+            w=[sizes[point.family] ** -0.5 for point in others],
+        )
+        return [point.ratio(logic) / exp(level) / point.known[quantity] ** power for point in own]
+
+    families = {family: [point for point in points if point.family == family] for family in _families(points)}
+    alone = {name: left(own, [each for each in points if each not in own]) for name, own in families.items()}
+    return {name: left(own, points) for name, own in families.items()}, alone
+
+
+def _families(points: Iterable[Counted]) -> Iterable[str]:
+    return dict.fromkeys(point.family for point in points)
 
 
 # --- clock ------------------------------------------------------------------------------------------------------------
@@ -171,7 +200,7 @@ def report() -> str:
         band, judged = found.around_median(RESOURCE_TAIL), list(judged_resources(own))
         cells = f"; fp32: {logic.per_mac:.0f} a product, {logic.per_element:.0f} an element" if logic else ""
         lines.append(f"{scope}, {resource}: {exp(found.median):.3f} ({band}), {band.high / band.low:.1f} wide{cells}")
-        lines += [*_coverage(judged), _at_width(own), ""]
+        lines += [*_coverage(judged), _at_width(own), *_given(own), ""]
         rows += ["", *_rows(f"{scope}, {resource}", judged, 1.0)]
     lines += [*_clock_lines(closures()), *rows, ""]
     lines += _rows("time without the clock, us (as configured)", list(judged_clocks()), 1.0)
@@ -217,6 +246,18 @@ def _at_width(points: Sequence[Counted]) -> str:
         f"  {WANTED_WIDTH} wide: mean of the families {share:.0%}; "
         f"{WANTED_SHARE:.0%} in hindsight: {band}, {band.high / band.low:.1f} wide"
     )
+
+
+def _given(points: Sequence[Counted]) -> Iterator[str]:
+    """Say the same of amounts less their trend with what a plan knows."""
+    logic, _ = chosen_resources(points)
+    for quantity in KNOWN:
+        together, alone = regressed(points, logic, quantity)
+        band, wanted = narrowest(together, WANTED_SHARE), Band(WANTED_WIDTH**-0.5, WANTED_WIDTH**0.5)
+        yield (
+            f"    given {quantity}: mean of the families {held(alone, wanted):.0%}; "
+            f"{WANTED_SHARE:.0%} in hindsight: {band.high / band.low:.1f} wide"
+        )
 
 
 def _clock_lines(found: Sequence[Closure]) -> Iterator[str]:

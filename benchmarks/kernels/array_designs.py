@@ -8,7 +8,7 @@ taken off the published time. Networks with depthwise convolutions are left out,
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 from math import ceil
@@ -23,9 +23,10 @@ from common.fpga.engine_catalogue import array_ports
 from common.fpga.kernels.overlay.engine import OverlayEngine
 from common.fpga.kernels.ports import MemoryPorts
 from common.fpga.kernels.systolic.array import ELEMENT_BYTES, SystolicArray, build_array
-from common.fpga.kernels.systolic.array_resources import FloatLogic
+from common.fpga.kernels.systolic.array_resources import PORT_BITS, FloatLogic
 from common.fpga.kernels.systolic.array_timing import Serves
 from common.fusion.groups import fuse
+from common.graphs.number_formats import PRECISION_BITS
 from common.intervals import ThreePoint
 from common.workload.layers import Convolution, Matmul
 from common.workload.task_candidates import task_candidates
@@ -37,6 +38,7 @@ DPU_PORTS = (2, 128)  # PG338, Port Descriptions
 BRAM_OF_URAM = 8  # 288 Kb of an UltraRAM over 36 Kb
 RESOURCES = ("lut", "ff", "bram36", "dsp")
 LOGIC = ("lut", "ff")
+KNOWN = ("sums", "multipliers", "bits", "bytes of buffers", "banks of operands", "ports")
 FLOAT = "fp32"
 Scope = Literal["array", "design"]
 
@@ -71,7 +73,10 @@ class Timed:
 
 @dataclass(frozen=True, slots=True)
 class Counted:
-    """Published over modelled amount of one resource; floating-point designs also by what is fitted to them."""
+    """Published over modelled amount of one resource; floating-point designs also by what is fitted to them.
+
+    ``known`` has quantities of the array that a plan knows beforehand, by the names of :data:`KNOWN`.
+    """
 
     family: str
     name: str
@@ -79,6 +84,7 @@ class Counted:
     published: float
     modelled: float
     logic: tuple[int, int, float] | None  # elements, products per element, modelled amount without them
+    known: Mapping[str, float]
     source: str
     is_opened: bool
 
@@ -228,8 +234,16 @@ def counted(scope: Scope = "design") -> Iterator[Counted]:
             origin = f"{design.source} ({design.trust})"
             modelled = getattr(likely, resource)
             logic = _logic(design, resource, modelled)
-            opened = design.trust in OPENED
-            yield Counted(design.family, design.name, resource, given[resource], modelled, logic, origin, opened)
+            opened, known = design.trust in OPENED, _known(array, design.count)
+            yield Counted(design.family, design.name, resource, given[resource], modelled, logic, known, origin, opened)
+
+
+def _known(array: SystolicArray, count: int) -> dict[str, float]:
+    rows, cols, simd = array.rows, array.cols, array.simd
+    stored = sum(held.content_bytes for held in array.buffers)
+    ports = array.ports.count * array.ports.port_bits / PORT_BITS
+    amounts = (rows * cols, rows * cols * simd, PRECISION_BITS[array.precision] / count, stored, rows + cols, ports)
+    return {name: count * amount for name, amount in zip(KNOWN, amounts, strict=True)}
 
 
 def _logic(design: Design, resource: str, modelled: float) -> tuple[int, int, float] | None:

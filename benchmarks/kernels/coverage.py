@@ -96,10 +96,11 @@ def narrowest(ratios: Ratios, share: float) -> Band:
     """
     ends = sorted(ratio for family in ratios.values() for ratio in family)
     bands = (Band(low, high) for at, low in enumerate(ends) for high in ends[at:])
-    return min((band for band in bands if _held(ratios, band) >= share), key=lambda band: band.high / band.low)
+    return min((band for band in bands if held(ratios, band) >= share), key=lambda band: band.high / band.low)
 
 
-def _held(ratios: Ratios, band: Band) -> float:
+def held(ratios: Ratios, band: Band) -> float:
+    """Return the share of the figures inside a band, as a mean over the families."""
     return fmean(fmean(ratio in band for ratio in family) for family in ratios.values())
 
 

@@ -4,7 +4,7 @@
 
 The figures are those of ``published.yaml``: the time of an image with one thread, and for the U280 with several. The
 form of the model and its rates were fixed before they were looked up, and neither was changed for them. The interval is
-chosen from them: its coverage is that of each network under the interval that the other networks give.
+chosen from them: its coverage is that of each architecture under the interval that the others give.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from statistics import mean, median
 
-from benchmarks.kernels.coverage import band_of, left_out
+from benchmarks.kernels.coverage import band_of, left_out, spread_of
 from benchmarks.kernels.overlay_fit import Network, configured, network, predicted
 from benchmarks.kernels.published import NetworkFigures, network_figures
-from benchmarks.kernels.zoo_networks import NETWORKS
+from benchmarks.kernels.zoo_networks import NETWORKS, architecture
 from common.intervals import ThreePoint, combine
 
 
@@ -89,20 +89,22 @@ def report() -> str:
 
 
 def ratios(compared: Sequence[Comparison]) -> dict[str, list[float]]:
-    """Return published / likely, by network."""
+    """Return published / likely, by architecture."""
     found: dict[str, list[float]] = {}
     for row in compared:
-        found.setdefault(row.network, []).append(row.ratio)
+        found.setdefault(architecture(row.network), []).append(row.ratio)
     return found
 
 
 def _coverage(compared: Sequence[Comparison]) -> Iterator[str]:
-    band = band_of(by_network := ratios(compared))
-    alone = left_out(by_network)
+    by_family = ratios(compared)
+    band, spread, alone = band_of(by_family), spread_of(by_family), left_out(by_family)
     inside, count = (sum(values) for values in zip(*((held, n) for _, held, n in alone.values()), strict=True))
-    yield f"interval by all networks: {band.low:.3f} to {band.high:.3f} times the likely time"
+    deviations = f"deviations {spread.family_sd:.3f} and {spread.design_sd:.3f}, {spread.family_count} architectures"
+    yield f"interval by all architectures: {band.low:.3f} to {band.high:.3f} times the likely time; {deviations}"
     yield f"as configured it holds {sum(row.is_inside for row in compared)} of {len(compared)} (! marks the others)"
-    yield f"each network under the interval of the others: {inside} of {count} inside ({inside / count:.0%})"
+    mean_share = mean(held / n for _, held, n in alone.values())
+    yield f"each architecture under the interval of the others: {inside} of {count} inside; mean {mean_share:.0%}"
     for name, (other, held, n) in alone.items():
         if held < n:
             yield f"  {name}: {held} of {n} in {other.low:.3f} to {other.high:.3f}"

@@ -160,3 +160,10 @@ NETWORKS: Mapping[str, Callable[[], onnx.ModelProto]] = {
     "resnet101-slim": partial(_resnet, (3, 4, 23, 3), strides_last=True),
     "resnet152-slim": partial(_resnet, (3, 8, 36, 3), strides_last=True),
 }
+
+ARCHITECTURES = ("alexnet", "inception", "mobilenet-v1", "mobilenet-v2", "resnet", "squeezenet", "vgg")
+
+
+def architecture(network: str) -> str:
+    """Return the family of a network: those of one architecture, whatever their depth and width, err alike."""
+    return next(name for name in ARCHITECTURES if network.startswith(name))

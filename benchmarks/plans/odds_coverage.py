@@ -5,7 +5,7 @@
 Two kinds of systems have known gains. In *pairs*, a part of an application moved to an FPGA and its time there is
 known; uncertain is whether what stays takes as long as before. *Networks* and *products* run on an overlay or an array,
 and uncertain is the time there. The gain over any host of known time is as uncertain as that time. Nothing is judged by
-itself: each application, network on overlays, or family of arrays is left out of what its interval comes from.
+itself: each application, architecture on overlays, or family of arrays is left out of what its interval comes from.
 
     outcomes          n   inside 50 %   inside 80 %   inside 90 %
 """
@@ -24,6 +24,7 @@ from benchmarks.kernels.array_coverage import judged_times
 from benchmarks.kernels.array_designs import timed
 from benchmarks.kernels.coverage import Band, band_of
 from benchmarks.kernels.overlay_held_out import comparisons
+from benchmarks.kernels.zoo_networks import architecture
 from common.files.configuration import TRUST, Section
 from common.fpga.kernels.systolic.array_timing import Serves
 from common.fpga.speedup.draws import Draws, Values
@@ -106,9 +107,10 @@ def network_outcomes() -> Iterator[Outcome]:
     compared = list(comparisons())
     ratios: dict[str, list[float]] = {}
     for row in compared:
-        ratios.setdefault(row.network, []).append(row.ratio)
+        ratios.setdefault(architecture(row.network), []).append(row.ratio)
     for row in compared:
-        yield Outcome(row.network, row.board, 1 / row.ratio, 1 / _drawn(_band_without(row.network, ratios)))
+        family = architecture(row.network)
+        yield Outcome(family, f"{row.network}, {row.board}", 1 / row.ratio, 1 / _drawn(_band_without(family, ratios)))
 
 
 def array_outcomes(serves: Serves) -> Iterator[Outcome]:

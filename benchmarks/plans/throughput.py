@@ -89,7 +89,7 @@ def same_engines(card: Card, name: str) -> ThreePoint | None:
     if not card.file:
         return None
     config = configured(card.file, card.board).config
-    cores = config.core_count if config.engine_count > 1 else card.count
+    cores = config.core_count * card.count // config.engine_count
     host = replace(config.host, threads=64)
     filled = replace(config, engine_count=card.count, core_count=cores, clock_mhz=card.clock_mhz, host=host)
     return predicted(network(NETWORKS[name]()), OverlayEngine(filled)).pipelined_frames_per_second

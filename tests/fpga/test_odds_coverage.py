@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from benchmarks.plans.odds_coverage import array_outcomes, coverage, pair_outcomes, pairs
+from benchmarks.plans.odds_coverage import array_outcomes, coverage, network_outcomes, pair_outcomes, pairs
 
 
 def test_the_first_pair_by_hand():
@@ -35,3 +35,12 @@ def test_the_intervals_of_arrays_hold_as_many_as_the_documents_say(serves, famil
     outcomes = list(array_outcomes(serves))
     assert {row.family for row in outcomes} == families
     assert tuple(round(len(outcomes) * share) for share in coverage(outcomes)) == inside
+
+
+@pytest.mark.exhaustive
+def test_networks_of_one_architecture_are_one_family():
+    """Three variants of ResNet-50 are on the overlays: none of them may judge another."""
+    outcomes = list(network_outcomes())
+    families = {"inception", "mobilenet-v1", "mobilenet-v2", "resnet", "squeezenet", "vgg"}
+    assert {row.family for row in outcomes} == families
+    assert tuple(round(len(outcomes) * share) for share in coverage(outcomes)) == (42, 83, 84)

@@ -8,7 +8,6 @@ import numpy as np
 import onnx
 import pytest
 from onnx import helper
-
 from tests.support.command_lines import run_stage
 from tests.support.onnx_models import model
 

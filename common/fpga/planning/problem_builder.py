@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import count
 from typing import Literal
 
@@ -78,7 +78,7 @@ def formulate(
     problem = Problem(
         items=tuple(Item(step.name, step.host_us) for step in steps),
         flows=(*(_flow(flow, item_of, board) for flow in flows), *_ends(flows, item_of)),
-        engines=tuple(_engine_type(engine, launch_per) for engine in engines),
+        engines=tuple(_engine_type(engine, board, launch_per) for engine in engines),
         options=tuple(_option(offer, names, candidates, item_of, board, conversions) for offer in offers),
         regions=tuple(RegionBudget(region.name, board.budget(region)) for region in board.regions),
         memory_channels=board.memory_port_count,
@@ -123,8 +123,13 @@ def _names(workload: Workload, candidates: Sequence[TaskCandidate]) -> tuple[str
     )
 
 
-def _engine_type(engine: Engine, launch_per: LaunchPer) -> EngineType:
-    return EngineType(engine.name, engine.resources, engine.spans_regions, 1, launch_rule(engine, launch_per))
+def _engine_type(engine: Engine, board: Board, launch_per: LaunchPer) -> EngineType:
+    """Return an engine with what it takes of the budget: an overlay at most all, because its vendor closed it there."""
+    needed = engine.resources
+    if engine.kind == "overlay":
+        room = board.total_budget if engine.spans_regions else max(board.budgets, key=lambda budget: budget.dsp)
+        needed = replace(needed.least(room), memory_channels=needed.memory_channels)
+    return EngineType(engine.name, needed, engine.spans_regions, 1, launch_rule(engine, launch_per))
 
 
 def launch_rule(engine: Engine, launch_per: LaunchPer) -> LaunchRule:

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from benchmarks.kernels import array_coverage
-from benchmarks.kernels.array_designs import MODELS, RESOURCES, Scope, counted, timed
-from benchmarks.kernels.coverage import RESOURCE_TAIL, Band, band_of, left_out, narrowest, spread_of
+from benchmarks.kernels.array_designs import MODELS, RESOURCES, Counted, Scope, counted, timed
+from benchmarks.kernels.coverage import RESOURCE_TAIL, Band, band_of, held, left_out, narrowest, spread_of
 from benchmarks.kernels.published import OPENED, closures, designs, generic_figures, network_figures
 from common.fpga.kernels.systolic.array_timing import Serves
 
@@ -151,3 +151,38 @@ def test_what_an_interval_of_two_and_a_half_holds_is_as_documented(resource: str
     ratios = array_coverage.by_family((point.family, point.ratio(logic)) for point in own)
     band = narrowest(ratios, array_coverage.WANTED_SHARE)
     assert band.high / band.low == pytest.approx(width, abs=0.01)
+    assert most_held(ratios, width - 0.02) < array_coverage.WANTED_SHARE <= most_held(ratios, width + 0.02)
+
+
+def most_held(ratios: dict[str, list[float]], width: float) -> float:
+    """The same by another way: bands of this width at 2,000 places, whatever the figures are."""
+    lows = np.geomspace(0.2, 8.0, 2000)
+    held = [np.mean([(lows <= ratio) & (ratio <= width * lows) for ratio in own], axis=0) for own in ratios.values()]
+    return float(np.mean(held, axis=0).max())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("resource", "quantity", "share", "width"),
+    [("bram36", "sums", 0.61, 2.33), ("bram36", "multipliers", 0.63, 2.66), ("ff", "ports", 0.82, 1.64)],
+)
+def test_what_a_plan_knows_narrows_the_band_in_hindsight_only(
+    resource: str, quantity: str, share: float, width: float
+) -> None:
+    own = [point for point in counted("design") if point.resource == resource]
+    logic, _ = array_coverage.chosen_resources(own)
+    together, alone = array_coverage.regressed(own, logic, quantity)
+    band = narrowest(together, array_coverage.WANTED_SHARE)
+    assert held(alone, Band(2.5**-0.5, 2.5**0.5)) == pytest.approx(share, abs=0.01)
+    assert band.high / band.low == pytest.approx(width, abs=0.02)
+
+
+def test_a_trend_with_what_is_known_is_taken_off() -> None:
+    """Amounts of 3 times the square root: nothing is left in any family, also where it took no part."""
+    points = [
+        Counted(family, "", "bram36", 3.0 * size**0.5, 1.0, None, {"sums": size}, "", is_opened=True)
+        for family, sizes in {"a": (2.0, 7.0), "b": (5.0,), "c": (11.0, 13.0, 17.0)}.items()
+        for size in sizes
+    ]
+    together, alone = array_coverage.regressed(points, None, "sums")
+    assert [value for left in (together, alone) for own in left.values() for value in own] == pytest.approx([1.0] * 12)

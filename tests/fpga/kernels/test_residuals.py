@@ -28,7 +28,7 @@ def test_the_overlay_has_the_interval_of_its_file() -> None:
     residual = time_residual(engine)
     assert residual.kind == "overlay"
     scatter = engine.config.scatter
-    assert (residual.family_sd, residual.design_sd, scatter.family_count) == (scatter.family_sd, scatter.design_sd, 15)
+    assert (residual.family_sd, residual.design_sd, scatter.family_count) == (scatter.family_sd, scatter.design_sd, 6)
 
 
 def test_families_and_designs_give_the_interval() -> None:

@@ -10,9 +10,10 @@ import pytest
 from common.artifacts.catalogue import ARTIFACTS
 from common.fpga.coefficients import load_models
 from common.fpga.device.board_files import load_board
+from common.fpga.kernels.overlay.engine_files import load_engine
 from common.fpga.offload.baselines import Thresholds
 from common.fpga.offload.effort import Effort
-from common.fpga.offload.problem import CASES
+from common.fpga.offload.problem import CASES, misfit
 from common.fpga.offload.schedule import Assignment, evaluate
 from common.fpga.plan_odds import plan_odds
 from common.fpga.plan_results import alternative, baselines, plan_results, workload_from_rows
@@ -142,6 +143,16 @@ def test_every_option_covers_the_items_of_its_candidate(plan):
         candidate = formulation.candidates[offer.candidate]
         assert option.covers == tuple(sorted(formulation.item_of[group] for group in candidate.covers))
         assert option.name == formulation.names[offer.candidate]
+
+
+@pytest.mark.parametrize(("name", "board"), [("dpu-cahx8h", "u280"), ("dpu-cadf8h", "u250")])
+def test_an_overlay_fits_the_board_that_its_vendor_builds_it_for(workload, models, name, board):
+    """Both take more than the budget of designs in general, and both were shipped."""
+    request = replace(requested(), board=load_board(board, CONFIGS / "boards"), effort=Effort(0.01))
+    overlay = load_engine(name, CONFIGS / "engines", request.board)
+    assert not overlay.resources.fits(request.board.total_budget if overlay.spans_regions else request.board.budgets[0])
+    found = make_plan(workload, replace(request, overlay=overlay), models)
+    assert misfit(found.problem, found.formulation.engines.index(overlay)) == ""
 
 
 def test_what_the_runtime_adds_waits_for_the_last_group(plan):
