@@ -287,6 +287,7 @@ def test_a_board_with_another_host_changes_nothing_that_the_times_of_the_profile
     assert max(bar.get_x() + bar.get_width() for bar in figure.axes[0].patches) == pytest.approx(5.0)
     doubted = [{**row, "is_judged": False} for row in (*QUESTIONS, arm)]
     assert "50.0 ms with ultra96" in what_if_report(doubted)
+    assert what_if_report(doubted).startswith("Not judged: ")
 
 
 # --- board ----------------------------------------------------------------------------------------------------------

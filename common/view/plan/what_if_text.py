@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from common.table_rows import WhatIfPlansRow
 
 PLAN = "plan"
+NO_GAIN = "Not judged: the times of the host decide nothing, so no gain is stated."
 
 
 def _gain(row: WhatIfPlansRow) -> str:
@@ -62,10 +63,11 @@ def likely_us(row: WhatIfPlansRow) -> float:
 
 
 def what_if_report(rows: Sequence[WhatIfPlansRow]) -> str:
-    """Return what changes the latency most, and every question."""
+    """Return what changes the latency most, and every question; without a verdict that is said first."""
     bars, (plan,) = tornado(rows), [row for row in rows if row["what_if_subject"] == PLAN]
     if not bars:
         return WHAT_IF.text(rows)
+    warning = [] if plan["is_judged"] else [NO_GAIN]
     subject, ranked = next(iter(bars.items()))
     best, worst = ranked[0], ranked[-1]
     head = (
@@ -74,5 +76,5 @@ def what_if_report(rows: Sequence[WhatIfPlansRow]) -> str:
     )
     others = of_another_host(rows)
     left_out = [f"not judged, as the profiled host is not theirs: {', '.join(others)}"] if others else []
-    lines = [line for text in (head, *left_out) for line in textwrap.wrap(text, WIDTH)]
+    lines = [line for text in (*warning, head, *left_out) for line in textwrap.wrap(text, WIDTH)]
     return "\n".join([*lines, "", WHAT_IF.text(rows)])
