@@ -469,6 +469,8 @@ def test_a_disturbed_host_is_said_first_and_nothing_is_said_to_pay(gains, kernel
         "",
     ]
     assert offload_lines(tables)[-1].split()[-2:] == ["not", "judged"]
+    of_frames = offload_report({**tables, "replica_plans": replica_rows(), "replica_rates": []})
+    assert of_frames.startswith("Not judged: one run in ten") and "5 x systolic" in of_frames
     assert outlook(tables) == [*judged["doubts"].iloc[0], "rerun <op_latency> on an idle host"]
     picture = draw_offload(records(gains), records(kernels), records(judged), headline(tables))
     said = [shown, *offload_lines(tables), *texts(picture)]

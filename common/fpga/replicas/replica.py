@@ -10,7 +10,7 @@ from itertools import product
 from math import inf, prod
 
 from common.fpga.coefficients import Models
-from common.fpga.device.board import Board
+from common.fpga.device.board import Board, DeviceRegion
 from common.fpga.device.resources import BRAM36_BYTES, URAM_BYTES, Resources, total
 from common.fpga.engine_catalogue import (
     ARRAY_SIDES,
@@ -85,11 +85,14 @@ class Replica:
     def counts(self, board: Board) -> dict[str, int]:
         """Return how many replicas each region of the board holds, by its name."""
         return {
-            region.name: next(
-                count for count in range(self.in_region, -1, -1) if self.fabric.times(count).fits(board.budget(region))
-            )
+            region.name: next(count for count in range(self.in_region, -1, -1) if self._fits(board, region, count))
             for region in board.regions
         }
+
+    def _fits(self, board: Board, region: DeviceRegion, count: int) -> bool:
+        """Return whether a region holds so many; a vendor's engine alone needs no room for timing."""
+        is_closed = isinstance(self.main, OverlayEngine) and count == 1
+        return self.fabric.times(count).fits(region.usable if is_closed else board.budget(region))
 
     def keeping_weights(self, weight_bytes: int, left: Resources | None = None) -> Replica | None:
         """Return the replica with so many bytes of weights in its memories; None where they do not fit.
@@ -237,7 +240,8 @@ def _vendors(
         share = replace(ports, memory_bytes_per_s=ports.memory_bytes_per_s / count)
         for room in _rooms(board, in_region):
             engine = OverlayEngine(replace(overlay.config, ports=share))
-            if replace(engine.resources, memory_channels=0.0).fits(room):
+            needed = replace(engine.resources, memory_channels=0.0)
+            if needed.fits(room) or (in_region == 1 and any(needed.fits(region.usable) for region in board.regions)):
                 yield from _complete(engine, board, precision, models, tasks, room, in_region)
 
 
@@ -253,7 +257,7 @@ def _complete(
     """Yield the array with the smallest engines beside it that take a third of its time at most, where all fit."""
     others = [task for task in tasks if main.estimate(task) is None]
     whole_us = _busy_us(main, tasks)
-    left = room + replace(main.resources, memory_channels=0.0).times(-1)
+    left = room + replace(main.resources, memory_channels=0.0).least(room).times(-1)
     beside: list[AttentionEngine | RowwiseEngine] = []
     for kind, built in (("attention", _attention), ("rowwise", _rowwise)):
         served = [task for task in others if (kind == "attention") == (task.kind == "attention")]

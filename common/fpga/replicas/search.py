@@ -240,6 +240,6 @@ def _by_resource(
 ) -> Iterator[tuple[float, list[tuple[float, float]]]]:
     """Yield each resource's amount in a region, with the need and the rate of every replica."""
     for index, limit in enumerate(amounts(replace(budget, memory_channels=0.0))):
-        pairs = [(amounts(fabric)[index], rate) for fabric, rate in quickest]
+        pairs = [(min(limit, amounts(fabric)[index]), rate) for fabric, rate in quickest]  # a vendor's may need more
         if any(needed for needed, _ in pairs):
             yield limit, pairs

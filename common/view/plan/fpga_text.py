@@ -281,8 +281,8 @@ def offload_report(tables: Tables, plain: Callable[[str], str] = str) -> str:
     plan, speedup, verdicts = tables["offload_plan"], tables["speedup"], tables["offload_verdict"]
     terms, is_judged = Terms.of(speedup), not is_not_judged(verdicts)
     texts = ["\n".join(map(plain, answer_lines(tables)))]
-    if plans := tables.get("replica_plans"):  # the throughput was asked for, so it comes first
-        texts.insert(0, replica_report(plans, tables["replica_rates"]))
+    if plans := tables.get("replica_plans"):  # the throughput was asked for, so only a doubt comes before it
+        texts.insert(0 if is_judged else 1, replica_report(plans, tables["replica_rates"]))
     texts += [KERNELS.text(plan), ENGINES.text(plan), explained(TIMES.text(plan), SAME_KERNEL)] if plan else []
     texts.append(amdahl_table(speedup, is_judged=is_judged))
     if is_judged:

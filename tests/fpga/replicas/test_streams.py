@@ -256,6 +256,21 @@ def test_a_vendors_engine_is_replicated_as_often_as_it_fits(models):
     assert third.main.config.ports.memory_bytes_per_s == pytest.approx(17.064e9 / 3)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(("card", "held"), [("u250", {"SLR0", "SLR1", "SLR2", "SLR3"}), ("u200", {"SLR0", "SLR2"})])
+def test_a_vendors_engine_alone_in_a_region_needs_no_room_for_timing(models, card, held):
+    """DPUCADF8H needs more DSPs than a plan's share of a region: one in each, but in none the static part halves."""
+    board = load_board(card, CONFIGS / "boards")
+    engine = load_engine("dpu-cadf8h", CONFIGS / "engines", board)
+    assert not any(replace(engine.resources, memory_channels=0.0).fits(budget) for budget in board.budgets)
+    vendors = [each for each in replicas_for(board, "int8", models, FRAME, engine) if each.main.kind == "overlay"]
+    assert vendors
+    for each in vendors:
+        assert each.in_region == 1
+        assert {name for name, count in each.counts(board).items() if count} == held
+        assert not each.beside  # the engine pools too
+
+
 def test_a_replica_without_room_is_none(u280):
     array = next(iter(replicas_for(u280, "int8", load_models(CONFIGS), FRAME, None))).main
     assert isinstance(array, SystolicArray)
