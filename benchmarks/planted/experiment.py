@@ -17,8 +17,7 @@ from common.comparison.difference_rows import DEFAULT_MARGIN_SHARE, Question, co
 from common.measurements.paired_measurement import measured_pair
 from common.mending.trial_rows import measured_gain
 from common.onnx_graph.load import load_model
-from common.profiling.runs.loop import Budget
-from common.profiling.runs.pairs import Contender
+from common.profiling.runs.loop import Budget, SessionPlan
 from common.runtime.inputs.given import make_feeds
 from common.runtime.sessions.session import SessionSettings
 
@@ -162,7 +161,7 @@ def in_turn(
     options = SessionSettings(settings.threads, optimization=optimization)
     models = [load_model(path, {}, sizes) for path in paths]
     contenders = [
-        Contender(path, make_feeds(model.graph, {}, SEED), options) for path, model in zip(paths, models, strict=True)
+        SessionPlan(path, make_feeds(model.graph, {}, SEED), options) for path, model in zip(paths, models, strict=True)
     ]
     budget = Budget(WARMUP, PAIRS_PER_RUN * settings.runs)
     first, second = measured_pair(contenders, models, budget, folder, _without_bar, _said)

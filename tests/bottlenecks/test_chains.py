@@ -1,11 +1,11 @@
 """Element-wise chains: which nodes one pass could compute, and which bytes that would spare."""
 
 import pytest
-from tests.support.bottleneck_tables import RULES, SUMMARY, node, tables
 
 from common.bottlenecks.chains import element_wise_chains
 from common.bottlenecks.judge import findings
 from common.bottlenecks.subjects import measured
+from tests.support.tables.bottlenecks import RULES, SUMMARY, node, tables
 
 RULE = RULES["element_wise_chain"]
 MOVED = 51  # bytes: of 17 each, two operands and a result

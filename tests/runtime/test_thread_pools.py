@@ -7,7 +7,6 @@ import numpy as np
 import onnxruntime as ort
 import pytest
 from onnx import helper
-from tests.support.onnx_models import model
 
 from common.messages.errors import PipelineError, UnusableValueError
 from common.runtime.providers.provider_table import CPU
@@ -15,6 +14,7 @@ from common.runtime.sessions import thread_pools
 from common.runtime.sessions.session import SessionSettings, create_session, run
 from common.runtime.sessions.thread_pools import AFFINITIES, ThreadPools, inter_threads_of
 from common.runtime.sessions.threads import available_processors
+from tests.support.models.onnx_models import model
 
 
 def options_of(pools, threads=3):

@@ -8,8 +8,9 @@ import numpy as np
 import onnx
 import pytest
 from onnx import helper
-from tests.support.command_lines import run_stage
-from tests.support.onnx_models import model
+
+from tests.support.models.onnx_models import model
+from tests.support.processes.command_lines import run_stage
 
 PROFILE, SHAPES, MERGE, REPORT = (
     *("01_profile_onnx.py", "02_shapes_flops_bytes.py"),
