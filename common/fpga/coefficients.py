@@ -1,7 +1,8 @@
-"""Coefficients of all kernel models and of the card's energy, read from the files of configs/."""
+"""Coefficients of all kernel models, of the card's energy and of replicas, read from the files of configs/."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -9,8 +10,29 @@ from common.files.configuration import Section
 from common.fpga.kernels.dataflow.operators import DataflowCosts, read_dataflow
 from common.fpga.kernels.dataflow.streaming import StreamingModel, read_streaming
 from common.fpga.kernels.systolic.array_resources import ResourceModels, read_systolic
-from common.fpga.replica_settings import ReplicaSettings, read_replicas
 from common.fpga.speedup.energy import CardEnergy, read_card_energy
+from common.intervals import ThreePoint
+
+
+@dataclass(frozen=True, slots=True)
+class Pumping:
+    """DSPs that run faster than their array.
+
+    Attributes:
+        dsp_cycles: cycles of a DSP in one cycle of the array.
+        clock_share: share of the board's clock at which such arrays run on a full card.
+    """
+
+    dsp_cycles: int
+    clock_share: ThreePoint
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaSettings:
+    """Content of configs/replicas.yaml; ``pumped`` is by number format."""
+
+    pumped: Mapping[str, Pumping]
+    most_frames: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,3 +57,21 @@ def load_models(folder: Path) -> Models:
         read_card_energy(Section.of_file(folder / "card_energy.yaml")),
         read_replicas(Section.of_file(folder / "replicas.yaml")),
     )
+
+
+def read_replicas(file: Section) -> ReplicaSettings:
+    """Read configs/replicas.yaml.
+
+    Raises:
+        ConfigurationError: a key is missing or unknown, or a number is unusable or has no source.
+    """
+    pumped = file.section("pumped")
+    settings = ReplicaSettings(
+        {precision: _pumping(pumped.section(precision)) for precision in pumped}, file.count("most_frames")
+    )
+    file.close()
+    return settings
+
+
+def _pumping(section: Section) -> Pumping:
+    return Pumping(section.count("dsp_cycles"), section.constant("clock_fraction").as_rate())

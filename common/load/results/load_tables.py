@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
 
 import pandas as pd
 
+from common.latency.histogram_log import histogram_log
 from common.load.requests.load_record import LoadRecord
-from common.load.results.latency_log import latency_log
 from common.load.results.load_figures import LoadTest, batch_columns, request_columns, steady, summary
 from common.load.results.standard_names import standard_metrics
 from common.load.results.steps import step_indices, step_rows
@@ -54,4 +55,12 @@ def load_tables(test: LoadTest, setup: Mapping[str, object], process: Mapping[st
     first = document["warmup_request_count"]
     requests = pd.DataFrame({**request_columns(record, first), "step_index": step_indices(test)})
     batches, steps = pd.DataFrame(batch_columns(test)), step_rows(test, first)
-    return LoadTables(requests, batches, document, steps, latency_log(record), interruption(record))
+    return LoadTables(requests, batches, document, steps, _latency_log(record), interruption(record))
+
+
+def _latency_log(record: LoadRecord) -> str:
+    """Return a histogram for each second: the latencies of all requests that were answered in it, warm-up included."""
+    done = record.is_completed
+    ended_ns = record.batches.ended_ns[record.batch_indices[done]]
+    start_s = time.time() - (time.perf_counter() - record.start_s)
+    return histogram_log(ended_ns, ended_ns - record.intended_ns[done], record.ended_ns, start_s)
