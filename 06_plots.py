@@ -58,12 +58,12 @@ def arguments() -> cli.Parser:
     return parser
 
 
-def ceilings_path(folder: Folder, given: Path | None) -> Path:
-    """Return the path of the ceilings: all models of a host share them, so they may be in another folder."""
-    if given and not is_there(given):
-        raise UpstreamError(given, "not found", f"run {WRITER['host_ceilings']} first, or leave --ceilings out")
-    shared = Path(cli.DEFAULT_OUT) / ARTIFACTS["host_ceilings"].file
-    return given or (shared if is_there(shared) else folder.path("host_ceilings"))
+def ceilings_path(settings: cli.Settings) -> Path:
+    """Return the path of the ceilings, which need not exist unless they are given."""
+    if settings.ceilings and not is_there(settings.ceilings):
+        remedy = f"run {WRITER['host_ceilings']} first, or leave --ceilings out"
+        raise UpstreamError(settings.ceilings, "not found", remedy)
+    return cli.ceilings_path(settings)
 
 
 def gather(folder: Folder, ceilings: Path) -> Findings:
@@ -117,7 +117,7 @@ def stage_records(folder: Folder, ceilings: Path) -> list[StageRecord]:
 
 def main(argv: Sequence[str] | None = None) -> int:
     with cli.stage(arguments(), argv, lenient=True) as stage:
-        findings = gather(stage.tables, ceilings_path(stage.tables, stage.settings.ceilings))
+        findings = gather(stage.tables, ceilings_path(stage.settings))
         stage.note(*findings.notes)
         marks = findings.marks()
         pictures = {name: render(figure, marks) for name, figure in draw_all(findings, stage.plain).items()}

@@ -72,7 +72,8 @@ def arguments() -> cli.Parser:
     text = "Qualcomm's numbers of chips to compare"
     parser.setting("--soc", type=cli.positive_ints, default=[57], metavar="N,…", help=text)
     parser.setting("--level", choices=[*LEVELS], default="optrace", help="profiling level; only optrace has traffic")
-    parser.setting("--performance", choices=PERFORMANCE_MODES, default="default", help="clocks of a device")
+    text = f"clocks of a device: {', '.join(PERFORMANCE_MODES)}"
+    parser.setting("--performance", choices=PERFORMANCE_MODES, default="default", metavar="MODE", help=text)
     parser.shared("--run-timeout", help="end a compilation or a run that takes longer, with an error")
     parser.shared("--seed")
     qnn_file_flags(parser)
