@@ -70,7 +70,6 @@ class GenerationPlan:
         return self.repeats > 1 and answer % self.repeats == 0
 
     def place(self, answer: int) -> int:
-        """Return the place of the answer in ``answers``."""
         return answer // self.repeats
 
 

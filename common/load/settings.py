@@ -146,7 +146,7 @@ class RequestContent:
 
 @dataclass(frozen=True, slots=True)
 class LoadSettings:
-    """One load."""
+    """Everything that is asked of a load but its model: when requests come, how they are served, what must hold."""
 
     demand: Demand
     policy: BatchPolicy

@@ -32,7 +32,6 @@ class ProfiledNodes:
 
     @property
     def rows(self) -> list[OpLatencyRow]:
-        """The rows of op_latency."""
         if self.executed is None:
             return []
         return node_rows(self.latencies, self.executed.graph, self.measurement.profiled_warmup)
