@@ -30,7 +30,6 @@ if __name__ == "__main__":
     startup.begin()  # first of all: the imports below take most of a second
 
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -53,8 +52,8 @@ from common.profiling.runs.loop import Budget, SessionPlan
 from common.runtime.inputs.given import given_arrays, make_feeds
 from common.runtime.memory import require_memory
 from common.runtime.sessions.limits import limited_runs
-from common.runtime.sessions.session import OPTIMIZATIONS, SessionSettings, given_settings
-from common.runtime.sessions.thread_pools import EXECUTIONS, ThreadPools, inter_threads_of
+from common.runtime.sessions.session import OPTIMIZATIONS, given_settings, with_execution
+from common.runtime.sessions.thread_pools import EXECUTIONS
 from common.view.node_labels import label_nodes, with_labels
 from common.view.profile.latency_text import imported_report, latency_report
 from common.view.profile.provider_text import layer_report
@@ -79,13 +78,6 @@ def loaded(stage: cli.StageRun, given: cli.GivenModel) -> LoadedModel:
     model = load_model(given.path, given.sizes, given.configured, values=given_arrays(given.files))
     stage.set_model(model.model_id, given.path.name, model.dimensions)
     return model
-
-
-def session_settings(given: cli.Settings) -> SessionSettings:
-    """Return how the session runs: with the usual pools, or with one that computes several nodes at once."""
-    options = given_settings(given.values)
-    count = inter_threads_of(given.execution, given.inter_threads, options.provider)
-    return replace(options, pools=ThreadPools(count)) if count else options
 
 
 def labelled(stage: cli.StageRun, rows: Sequence[OpLatencyRow], source: Graph, executed: Graph) -> list[OpLatencyRow]:
@@ -137,7 +129,8 @@ def add_measured(transaction: Transaction, profile: MeasuredProfile) -> None:
 def profile_model(stage: cli.StageRun) -> PipelineError | None:
     """Measure the model, and write the tables; return why the measurement ended early if it did."""
     settings, given = stage.settings, cli.given_model(stage.settings)
-    options, is_timed = session_settings(settings), settings.one_of("runs", "duration") == "duration"
+    options = with_execution(given_settings(settings.values), settings.execution, settings.inter_threads)
+    is_timed = settings.one_of("runs", "duration") == "duration"
     budget = Budget(settings.warmup, settings.runs or DEFAULT_RUNS, settings.duration if is_timed else None)
     model, named = loaded(stage, given), named_model(given.path)
     require_memory(given.path, model.graph)

@@ -57,9 +57,8 @@ from common.fpga.planning.request import (
     Request,
     plan_requests,
     read_assumptions,
-    require_batch,
-    require_kernel,
-    require_speedup,
+    read_batch,
+    read_kernel_speedup,
 )
 from common.view.plan.answer.precision_text import is_judged_on_samples
 from common.view.plan.answer.uncertainty_text import verdict_statements
@@ -80,22 +79,12 @@ def arguments() -> cli.Parser:
     text = "plan for the least time of one inference, or for the most frames per second, on several arrays at once"
     add("--objective", default="latency", choices=OBJECTIVES, help=text)
     plan_flags.board_flags(parser, PLAN_PRECISIONS, DEFAULT_PRECISION, LAUNCH_PER)
-    plan_flags.question_flags(parser, kernel_speedup, batch)
+    plan_flags.question_flags(parser, read_kernel_speedup, read_batch)
     plan_flags.threshold_flags(parser)
     plan_flags.search_flags(parser, more=THRESHOLDS)
     plan_flags.host_flags(parser, read_host_scale)
     plan_flags.design_flags(parser)
     return parser
-
-
-def kernel_speedup(text: str) -> tuple[str, float]:
-    """Parse ``K1=3.2``."""
-    name, value = cli.assignment(text)
-    return require_kernel(name.strip().upper()), require_speedup(cli.positive_float(value))
-
-
-def batch(text: str) -> int:
-    return require_batch(cli.positive_int(text))
 
 
 def given_designs(stage: cli.StageRun, request: Request) -> tuple[ArrayDesign, ...]:

@@ -118,6 +118,21 @@ class Requests:
         return Requests(change(self.request), {text: change(question) for text, question in self.what_if.items()})
 
 
+def read_kernel_speedup(text: str) -> tuple[str, float]:
+    """Return the kernel and the speedup of ``K1=3.2``.
+
+    Raises:
+        UnusableValueError: the text is no such pair.
+    """
+    name, _, value = text.partition("=")
+    try:
+        speedup = float(value)
+    except ValueError:
+        problem = f"{quoted(text)} is no kernel with a speedup"
+        raise UnusableValueError("kernel_speedup", problem, "give for example K1=3.2") from None
+    return require_kernel(name.strip().upper()), require_speedup(speedup)
+
+
 def require_kernel(name: str) -> str:
     if not KERNEL_NAME.fullmatch(name):
         raise UnusableValueError("kernel_speedup", f"{quoted(name)} is no kernel", "known: K1, K2 and so on")
@@ -131,9 +146,18 @@ def require_speedup(value: float) -> float:
     return value
 
 
-def require_batch(count: int) -> int:
+def read_batch(text: str) -> int:
+    """Return the largest batch to plan for.
+
+    Raises:
+        UnusableValueError: the text is no such number.
+    """
+    try:
+        count = int(text)
+    except ValueError:
+        count = 0
     if not 1 <= count <= LARGEST_BATCH:
-        raise UnusableValueError("batch", f"{count} is no batch that is planned for", f"give 1 to {LARGEST_BATCH}")
+        raise UnusableValueError("batch", f"{quoted(text)} is no batch to plan for", f"give 1 to {LARGEST_BATCH}")
     return count
 
 

@@ -7,7 +7,7 @@ import re
 import tempfile
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
@@ -27,7 +27,7 @@ from common.runtime.providers.provider_table import (
     resolve_provider,
 )
 from common.runtime.sessions.limits import IDLE, SMALLER, call_of_thread, is_of_memory
-from common.runtime.sessions.thread_pools import USUAL_POOLS, ThreadPools
+from common.runtime.sessions.thread_pools import USUAL_POOLS, ThreadPools, inter_threads_of
 from common.runtime.sessions.threads import usable_threads
 
 OPTIMIZATIONS = {
@@ -62,6 +62,15 @@ class SessionSettings:
     optimization: str = "all"
     pools: ThreadPools = USUAL_POOLS
     integer_kernels: bool = True
+
+
+def with_execution(options: SessionSettings, execution: str, inter_threads: int | None) -> SessionSettings:
+    """Return settings with the pools of an execution: the usual ones, or one that computes several nodes at once.
+
+    Errors are those of :func:`common.runtime.sessions.thread_pools.inter_threads_of`.
+    """
+    count = inter_threads_of(execution, inter_threads, options.provider)
+    return replace(options, pools=ThreadPools(count)) if count else options
 
 
 def given_settings(
