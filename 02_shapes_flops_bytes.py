@@ -82,7 +82,7 @@ def decoder_in(stage: cli.StageRun, path: Path, model: LoadedModel) -> Decoder |
 
 
 def phases(decoder: Decoder | None, given: cli.Settings, bound: Mapping[str, int]) -> list[PhaseWorkRow]:
-    """Return the work of a decoder in each phase that is asked for, and in that at which it is bound."""
+    """Return the work of a decoder in each given phase, and in the phase that its bound dimensions have."""
     if decoder is None:
         return []
     points = [point_at(phase, length) for phase, lengths in given.phase for length in lengths]

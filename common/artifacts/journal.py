@@ -191,7 +191,7 @@ def _locked(folder: Path) -> Iterator[IO[bytes]]:
 
 
 def _clear(folder: Path) -> None:
-    """Complete a commit that was cut short, or drop what a stage left that was killed earlier."""
+    """Complete a commit that was cut short, or drop the remains of a killed stage."""
     staging = folder / STAGING
     if staging.is_symlink() or not staging.is_dir():
         staging.unlink(missing_ok=True)

@@ -103,7 +103,7 @@ def require_same_workload(records: Iterable[tuple[Path, Provenance, str]]) -> tu
 
 
 def require_variants(variants: Iterable[Mapping[str, int]], swept: Sequence[str], bound: Mapping[str, int]) -> None:
-    """Check that each row binds the dimensions that its table sweeps, and no dimension that the whole table binds.
+    """Check that each row binds all dimensions that its table sweeps, and none of those that the whole table binds.
 
     Raises:
         ValueError: a row binds other dimensions than the table sweeps, or a size is not a whole number.

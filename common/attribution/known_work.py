@@ -1,8 +1,8 @@
 """The work of an executed node: counted from the model's shapes or, where data decide these, from the shapes that ran.
 
 The model's shapes go first, because work is a property of the model: the runtime pads channels, and folds nodes into
-weights. Only a figure that they leave unknown is that of the executed node's own operator, with the shapes that the
-trace saw and as often as the node ran.
+weights. A figure that they leave unknown is counted in the run: by the executed node's own operator, with the shapes of
+the trace, as often as the node ran.
 """
 
 from __future__ import annotations

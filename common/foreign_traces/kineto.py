@@ -4,9 +4,9 @@ An operator runs what it calls within its own time. An event whose name has no n
 annotation of the program. The outermost operators of one thread are the layers: of the thread of the steps, else of the
 one that worked most.
 
-With kernels on an accelerator, a layer's time is that of the kernels which it or what it calls has launched. A kernel
-has the ``External id`` of its operator, or the ``correlation`` of the call that launched it. Otherwise, a layer has
-the time of the operator.
+With kernels on an accelerator, a layer's time is that of the kernels that it launched, itself or by its calls. A kernel
+has the ``External id`` of its operator, or the ``correlation`` of the call that launched it. Otherwise, a layer has the
+time of the operator.
 
 Of a program that trains, only the forward pass has layers: no model that is exported computes gradients.
 

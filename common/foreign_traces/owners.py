@@ -2,8 +2,8 @@
 
 A layer has the nodes that it names, or whose output it names. The first layer that names a node has it. A contraction
 that no layer names goes with the first layer downstream, with all between: programs name a fused pattern after its last
-node. Any other node goes with what it follows, with the layer of its operands that runs last, because programs fuse
-what follows a contraction into it. A node that follows no layer goes with the first layer that reads it.
+node. Programs fuse the nodes after a contraction into it. So any other node goes with the layer of its operands that
+runs last. A node that follows no layer goes with the first layer that reads it.
 """
 
 from __future__ import annotations

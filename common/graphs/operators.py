@@ -1,8 +1,7 @@
 """The taxonomy of operators that all rooms share: which operator types belong to which class.
 
-It knows the operators of ONNX, and those that ONNX Runtime adds or puts in their place. A room that decides something
-about operators (which ones follow a contraction in the same kernel, which ones an engine computes) builds its own set
-from these classes.
+It knows the operators of ONNX, and those that ONNX Runtime adds or puts in their place. A room may decide something
+about operators, such as which of them an engine computes. It builds its own set from these classes.
 
 Sources: ONNX, docs/Operators.md; ONNX Runtime, docs/ContribOperators.md.
 """

@@ -121,7 +121,7 @@ def build(op_types: Iterable[tuple[str, str]], flows: Iterable[EdgeBytes]) -> So
 
 
 def with_resident_caches(graph: SourceGraph) -> SourceGraph:
-    """Return a graph in which a cache of a generative model stays where the node runs that extends it.
+    """Return a graph in which a cache of a generative model stays with the node that extends it.
 
     That node reads a past which it wrote in the call before, and returns it for the next one. So the past is like a
     weight, and nobody outside waits for the present. The keys of an encoder, which no call changes, are like weights

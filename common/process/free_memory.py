@@ -1,7 +1,7 @@
 """How much memory this process can still take, and a limit that the system holds it to.
 
-Free memory is what the system could give without swapping, less than that where a control group or a limit of the
-process (``ulimit``) is lower (Documentation/filesystems/proc.rst and admin-guide/cgroup-v2.rst in the Linux source).
+Free memory is what the system could give without swapping. A control group or a limit of the process (``ulimit``) may
+lower it (Documentation/filesystems/proc.rst and admin-guide/cgroup-v2.rst in the Linux source).
 """
 
 from __future__ import annotations

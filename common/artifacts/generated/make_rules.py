@@ -1,7 +1,7 @@
 """The stages as make variables: the text of ``stages.mk``, which the Makefile includes.
 
-:data:`common.artifacts.stages.STAGES` says what a stage reads and writes. The modules that its code consists of come
-from its imports, so that an edited module reruns the stages that import it, and no other.
+:data:`common.artifacts.stages.STAGES` says what a stage reads and writes. The modules of its code come from its
+imports. So an edited module reruns the stages that import it, and no other.
 """
 
 from __future__ import annotations

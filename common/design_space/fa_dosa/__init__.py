@@ -6,11 +6,11 @@ FA-DOSA minimizes
 
     loss = log(latency) + log(energy) + log(area)
 
-This loss has no minimum. Latency and energy stay above what the tensors cost that move once, while the area falls
-with the tiles, and the logarithm of a buffer that shrinks to nothing falls without end. :func:`calculate_penalty_loss`
-is bounded, so it does not change that, and a small number beside the area only says where the fall ends. The design
-that this loss finds is the one at which the search stopped.
-docs/DESIGN_SPACE.md has a running example.
+This loss has no minimum. Latency and energy have a lower limit: each tensor moves once. The area has none, because it
+falls with the tiles. So the logarithm of a buffer that shrinks to nothing falls without end.
+:func:`calculate_penalty_loss` is bounded, so it does not change that, and a small number beside the area only says
+where the fall ends. The design that this loss finds is the one at which the search stopped. docs/DESIGN_SPACE.md has a
+running example.
 """
 
 from common.design_space.fa_dosa.graph import ComputationGraph, calculate_macs

@@ -92,7 +92,7 @@ def axis_tiles(group: TiledGroup, axis: int, size: int, *, keeps_halo: bool) -> 
 def _settled(low: Lines, high: Lines, keeps_halo: bool, is_stage: bool) -> tuple[Lines, Lines, Lines]:
     """Return the interval of a map that each tile holds, and where its fresh lines begin.
 
-    With a kept halo, a line that exists stays until the last tile that needs it, and a stage goes on where it stopped.
+    With a kept halo, a line stays until the last tile that needs it, and a stage goes on where it stopped.
     """
     if not keeps_halo:
         low, high = np.where(high > low, low, 0), np.where(high > low, high, 0)

@@ -1,8 +1,8 @@
 """Convex groups of a model's layers: what can be fused, and in which order groups can run.
 
-A group is convex if no path leaves it and comes back. Groups that cover a model, and can run one after the other, are
-the steps from one closed set of layers to a larger one, where a set is closed if it holds everything that its layers
-read. So every cover by convex groups is a path through the closed sets, from the empty set to all layers.
+A group is convex if no path leaves it and comes back. A set of layers is closed if it holds everything that its layers
+read. Groups that cover a model, and can run one after the other, are the steps from one closed set to a larger one. So
+every cover by convex groups is a path through the closed sets, from the empty set to all layers.
 """
 
 from __future__ import annotations

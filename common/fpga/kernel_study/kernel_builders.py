@@ -84,7 +84,8 @@ Builder = Callable[[KernelRequest, Board, Models], BuiltKernel]
 def shortage(engine: Engine, board: Board) -> dict[str, tuple[float, float]]:
     """Return the needed and the available amount of each resource that the budget lacks.
 
-    The budget is that of the whole board, or, for an engine that cannot span regions, of the region that lacks least.
+    The budget is that of the whole board. An engine that cannot span regions has the budget of the region that lacks
+    least.
     """
     budgets = (board.total_budget,) if engine.spans_regions else board.budgets
     return min((_shortage(engine.resources, budget) for budget in budgets), key=len)

@@ -142,7 +142,7 @@ def one_array(
 
 
 def _reserved(board: Board, precision: str, models: Models, tasks: list[Task], room: Resources) -> Resources:
-    """Return what engines of a middle size take that compute what no array does: the array's room is the rest."""
+    """Return the resources of middle-sized engines for the work that no array does; the rest is the array's room."""
     attended = [task for task in tasks if task.kind == "attention"]
     streamed = [task for task in tasks if not task.macs and task.kind != "attention"]
     built = [

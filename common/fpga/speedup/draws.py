@@ -69,8 +69,7 @@ class Draws:
         """Return the time of a kernel at every draw of its causes and of the card's clock.
 
         The interval of the time holds all of them. They are independent, so the squares of the logarithms add up. No
-        draw is faster than the optimistic case, which is the best that was published, or what ports and multipliers
-        allow.
+        draw is faster than the optimistic case: the best published one, or what ports and multipliers allow.
 
         Args:
             causes: terms with their shares of the variance that the clock does not explain; the shares add up to 1.

@@ -45,7 +45,7 @@ def delay_share(records: Sequence[LoadRecord]) -> float:
 
 
 def widened(measured: Estimate, undelayed: Estimate) -> Estimate:
-    """Return a figure whose lower limit is that of the latencies without the generator's delays, where it is lower."""
+    """Return a figure with the lower one of two lower limits: its own, and that without the generator's delays."""
     return Estimate(measured.value, _lower(measured.low, undelayed.low), measured.high)
 
 

@@ -122,7 +122,7 @@ def _p99_columns(trial: Trial) -> P99Columns:
 
 
 def best_document(optimum: Optimum) -> LoadBestDocument:
-    """Return what is best, by how much, and, where nothing meets the bound, what is nearest."""
+    """Return the best configuration and its margin; if nothing meets the bound, the nearest one."""
     task, result = optimum.task, optimum.result
     margin, nearest = result.margin, result.nearest
     problems = [one.problem for one in result.trials if one.problem]

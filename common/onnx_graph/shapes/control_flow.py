@@ -98,7 +98,7 @@ def _single(node: onnx.NodeProto, value: Array, role: str) -> int:
 
 
 def _infer_if(state: InferenceState, node: onnx.NodeProto, bodies: Sequence[Region]) -> None:
-    """Infer the branch that is taken, or what holds for both branches where the condition is unknown."""
+    """Infer the branch that is taken; if the condition is unknown, infer what holds for both."""
     results = {body.attribute: len(body.outputs) for body in bodies}
     if results.keys() != {"then_branch", "else_branch"} or not node.input:
         raise _malformed(node, "its condition or one of its branches is missing")

@@ -63,7 +63,7 @@ def _by_place(axis: int, rank: int) -> str:
 
 
 def _sums(sizes: Mapping[str, int]) -> dict[str, int]:
-    """Return each total length, which is that of the cache plus that of the new part."""
+    """Return each total length: the cache and the new part."""
     past = next((size for name, size in sizes.items() if "past" in name.lower() and "total" not in name.lower()), None)
     new = next((size for name, size in sizes.items() if "seq" in name.lower() and "past" not in name.lower()), None)
     if past is None or new is None:

@@ -7,9 +7,9 @@ chains suffice:
 - *Steps.* With one step fewer at any level, the chain would not cover the loop: an additional step moves no fewer
   words. If equal tiles do not keep most of the input, every size of a tile is a chain instead (:func:`is_uneven`).
 - *Levels.* Of the chains with the same steps at DRAM, one is left out if another is no worse. The other has no more
-  steps, no larger tile where the loop moves an operand that is held, and no more steps outside of a memory whose
-  operand the loop leaves in place. It also steps at no further level, because a loop that does not step separates no
-  others.
+  steps. Where the loop moves an operand, it has no larger tile in the memories that hold that operand. Where the loop
+  leaves an operand in place, it has no more steps outside of that operand's memory. It also steps at no further level,
+  because a loop that does not step separates no others.
 - *Copies.* Fewer copies may be better if a memory further inside holds a copy of each word, if a network carries the
   word, or if other loops need the same axis. Otherwise more copies are better, because they share words.
 """

@@ -33,7 +33,7 @@ class OnDsp58:
 
 @dataclass(frozen=True, slots=True)
 class RowwiseEfficiency:
-    """Share of the lanes' peak that kernels attain which reduce rows, and those that take each element once."""
+    """Share of the lanes' peak that kernels attain: those that reduce rows, and those that take each element once."""
 
     reduction: ThreePoint
     single_pass: ThreePoint
