@@ -280,17 +280,6 @@ def spelled_norm(rows: int, length: int, *, mended: bool) -> onnx.ModelProto:
     return net.ended(net.add("Add", net.add("Mul", scaled, gain), bias), (rows, length))
 
 
-def residual_norm(rows: int, length: int, *, mended: bool) -> onnx.ModelProto:
-    net = Network(1, rows, length)
-    y = net.add("Softmax", "x")
-    gain, bias = net.weight(net.values(length) + 2), net.weight(net.values(length))
-    if mended:
-        result = net.add("SkipLayerNormalization", "x", y, gain, bias, domain=CONTRIB, epsilon=1e-5)
-    else:
-        result = net.add("LayerNormalization", net.add("Add", "x", y), gain, bias, epsilon=1e-5)
-    return net.ended(result, (1, rows, length))
-
-
 def running_sums(rows: int, length: int, count: int, *, mended: bool) -> onnx.ModelProto:
     net, x = Network(rows, length), "x"
     axis, ones = net.weight(np.array(1, np.int64)), net.weight(np.triu(np.ones((length, length), np.float32)))
@@ -391,9 +380,8 @@ PLANTED: tuple[Plant, ...] = (
     *_plants("unfused_product", unbound_product, [(256, 32), (128, 64)], **UNBOUND),
     *_plants("unfused_gelu", spelled_gelu, [(1 << 14,), (1 << 11,)], optimization=PLAIN),
     *_plants("unfused_norm", spelled_norm, [(512, 768), (2048, 128)], optimization=PLAIN),
-    *_plants("unfused_skip_norm", residual_norm, [(512, 768), (128, 256)], optimization=PLAIN),
-    *_plants("below_memory_roof", running_sums, [(512, 256, 1), (64, 512, 4)]),
-    *_plants("single_thread", running_sums, [(512, 128, 1), (256, 256, 2)], threads=2),
+    *_plants("below_memory_roof", running_sums, [(4096, 32, 1), (1024, 64, 4)]),
+    *_plants("single_thread", running_sums, [(1024, 128, 1), (2048, 64, 2)], threads=2),
     *_plants("below_memory_roof", resize_first, [(64, 8, 28), (32, 4, SIZE)]),
     *_plants("below_compute_roof", narrow_products, [(256, 4, 64), (64, 8, 128)]),
     *_plants("below_compute_roof", line_convolutions, [(64, 1024), (32, 4096)]),

@@ -92,7 +92,6 @@ def executed_graph(
 
 def _node(row: OpRooflineRow, timed: OpLatencyRow | None, summary: LatencySummaryDocument | None) -> ExecutedNode:
     provider, threads = (summary["provider"], summary["threads"]) if summary else ("", None)
-    shapes = (timed["output_shapes"] if timed else None) or [None]
     channels = _channels_read(timed)
     is_unblocked = channels is not None and row["domain"] != NCHWC and row["dtype"] == "float32"
     roof_us = _at_roof(row)
@@ -110,7 +109,6 @@ def _node(row: OpRooflineRow, timed: OpLatencyRow | None, summary: LatencySummar
             **(dict(timed) if timed else {}),
             "fastest_share": _ratio(timed["corrected_min_us"], timed["corrected_median_us"]) if timed else None,
             "is_fallback": timed is not None and timed["provider"] == CPU and provider not in ("", CPU),
-            "result_axis_count": None if shapes[0] is None else len(shapes[0]),
             "is_unblocked": is_unblocked,
             "read_channel_count": channels,
             "filled_share": channels / (BLOCK * -(-channels // BLOCK)) if channels else None,

@@ -34,7 +34,6 @@ OF_NODES = {
     "filled_share": "op_latency: read_channel_count over what whole blocks of 16 hold",
     "fastest_share": "op_latency: corrected_min_us over corrected_median_us",
     "is_fallback": "op_latency: whether the CPU ran the node of a session on another provider",
-    "result_axis_count": "op_latency: axes of the first result",
     "graph_optimization": "latency_summary",
     "one_thread_share": "latency_summary: 1 over its threads",
 }

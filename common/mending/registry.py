@@ -43,7 +43,6 @@ MENDS: Mapping[str, Sequence[Mend]] = MappingProxyType(
         "unfused_product": (bind_dimensions, freeze_weights),
         "unfused_gelu": (fuse_gelu,),
         "unfused_norm": (fuse_layer_normalization,),
-        "unfused_skip_norm": (bind_dimensions,),
         "tiny_nodes": (bind_dimensions, merge_constants, fuse_gelu, fuse_layer_normalization),
     }
 )

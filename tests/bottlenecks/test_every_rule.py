@@ -103,7 +103,6 @@ CASES = {
     "unfused_product": (chain("MatMul Add"), chain("MatMul Relu Add", [("n0", "n2"), ("n1", "n2")])),
     "unfused_gelu": (chain(GELU), chain("Div Erf Add Mul Relu".replace("Mul", "Sub"))),
     "unfused_norm": (chain(NORM, IN_NORM), chain(NORM, [*IN_NORM, ("n4", "")])),
-    "unfused_skip_norm": (chain("Add LayerNormalization"), chain("Add LayerNormalization", output_shapes=[[2, 3]])),
     "single_thread": (one(uses_thread_pool=False), one(uses_thread_pool=True)),
     "pool_imbalance": (one(pool_balance_share=0.6), one(pool_balance_share=0.9)),
     "tiny_nodes": (tiny(3.0), tiny(7.0)),

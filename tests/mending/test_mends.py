@@ -239,7 +239,7 @@ def test_a_running_sum_becomes_a_product(axis, exclusive, reverse):
 def test_a_running_sum_stays_where_no_product_can_take_its_place():
     refused(replace_cumsum, cumsum(0, (2, 5, 7)), "last two axes")
     refused(replace_cumsum, cumsum(1, (2, "N")), "not fixed")
-    refused(replace_cumsum, cumsum(1, (2, 5000)), "too large")
+    refused(replace_cumsum, cumsum(1, (2, 129)), "takes longer")
     refused(replace_cumsum, cumsum(1, (2, 5), TensorProto.INT32), "integers")
 
 
