@@ -211,21 +211,6 @@ def undone_transposes(op_type: str, rows: int, columns: int, *, mended: bool) ->
     return net.ended(x, (1, 8, rows, columns))
 
 
-def halves(channels: int, size: int, *, mended: bool) -> onnx.ModelProto:
-    """Convolutions with normalized results in fp16, which a processor computes in fp32 between casts."""
-    wide, half = TensorProto.FLOAT, TensorProto.FLOAT16
-    net, x = Network(1, channels, size, size, element_type=half), "x"
-    if mended:
-        x = net.add("Cast", x, to=wide)
-    for _ in range(3):
-        x = net.add("Relu", net.conv(x, channels, channels))
-    if mended:
-        x = net.add("Cast", x, to=half)
-    else:
-        net.weights = {name: array.astype(np.float16) for name, array in net.weights.items()}
-    return net.ended(x, (1, channels, size, size))
-
-
 def widening_casts(length: int, *, mended: bool) -> onnx.ModelProto:
     """Casts to fp64 and back between single operators."""
     net, x = Network(8, length), "x"
@@ -374,7 +359,6 @@ PLANTED: tuple[Plant, ...] = (
     *_plants("einsum", einsum_projection, [()]),
     *_plants("layout_conversions", plain_maximum, [(32, SIZE, 1), (16, 112, 1)]),
     *_plants("transposes", undone_transposes, [("LayerNormalization", 256, 128), ("LayerNormalization", 64, 512)]),
-    *_plants("format_conversions", halves, [(16, SIZE), (32, 28)]),
     *_plants("format_conversions", widening_casts, [(1 << 16,), (1 << 14,)]),
     *_plants("format_island", island, [(1 << 16,), (1 << 13,)]),
     *_plants("unfused_product", unbound_product, [(256, 32), (128, 64)], **UNBOUND),
@@ -383,7 +367,7 @@ PLANTED: tuple[Plant, ...] = (
     *_plants("below_memory_roof", running_sums, [(4096, 32, 1), (1024, 64, 4)]),
     *_plants("single_thread", running_sums, [(1024, 128, 1), (2048, 64, 2)], threads=2),
     *_plants("below_memory_roof", resize_first, [(64, 8, 28), (32, 4, SIZE)]),
-    *_plants("below_compute_roof", narrow_products, [(256, 4, 64), (64, 8, 128)]),
+    *_plants("below_memory_roof", narrow_products, [(256, 4, 64), (64, 8, 128)]),
     *_plants("below_compute_roof", line_convolutions, [(64, 1024), (32, 4096)]),
     *_plants("tiny_nodes", small_steps, [(60,), (200,)]),
     *_plants("tiny_nodes", shapes_of_data, [(20,)], **UNBOUND),

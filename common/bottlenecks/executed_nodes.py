@@ -69,11 +69,17 @@ def executed_graph(
     rows = list(roofline)
     timed = {row["executed_node"]: row for row in latencies}
     executed = sorted((row for row in rows if row["row_kind"] != "gap"), key=lambda row: row["execution_index"] or 0)
-    nodes = {row["executed_node"]: _node(row, timed.get(row["executed_node"]), summary) for row in executed}
-    inner = [edge for edge in edges if edge["producer"] in nodes]
+    names = {row["executed_node"] for row in executed}
+    inner = [edge for edge in edges if edge["producer"] in names]
     tensors = [
-        (edge["producer"], edge["consumer"], edge["tensor_bytes"]) for edge in inner if edge["consumer"] in nodes
+        (edge["producer"], edge["consumer"], edge["tensor_bytes"]) for edge in inner if edge["consumer"] in names
     ]
+    returning = frozenset(edge["producer"] for edge in inner if edge["consumer"] not in names)
+    between = {consumer for _, consumer, _ in tensors} - returning
+    nodes = {
+        (name := row["executed_node"]): _node(row, timed.get(name), summary, is_at_border=name not in between)
+        for row in executed
+    }
     readers: dict[str, list[str]] = {name: [] for name in nodes}
     writers: dict[str, list[str]] = {name: [] for name in nodes}
     for producer, consumer, _ in tensors:
@@ -83,14 +89,16 @@ def executed_graph(
         nodes,
         readers,
         writers,
-        frozenset(edge["producer"] for edge in inner if edge["consumer"] not in nodes),
+        returning,
         tensors,
         summary["p50_us"] if summary else None,
         next((row["node_latency_us"] for row in rows if row["row_kind"] == "gap"), 0.0),
     )
 
 
-def _node(row: OpRooflineRow, timed: OpLatencyRow | None, summary: LatencySummaryDocument | None) -> ExecutedNode:
+def _node(
+    row: OpRooflineRow, timed: OpLatencyRow | None, summary: LatencySummaryDocument | None, *, is_at_border: bool
+) -> ExecutedNode:
     provider, threads = (summary["provider"], summary["threads"]) if summary else ("", None)
     channels = _channels_read(timed)
     is_unblocked = channels is not None and row["domain"] != NCHWC and row["dtype"] == "float32"
@@ -113,6 +121,7 @@ def _node(row: OpRooflineRow, timed: OpLatencyRow | None, summary: LatencySummar
             "read_channel_count": channels,
             "filled_share": channels / (BLOCK * -(-channels // BLOCK)) if channels else None,
         },
+        "executed_edges": {"is_at_border": is_at_border},
         "latency_summary": {
             "threads": threads,
             "one_thread_share": 1 / threads if threads else None,

@@ -35,6 +35,7 @@ OF_NODES = {
     "fastest_share": "op_latency: corrected_min_us over corrected_median_us",
     "is_fallback": "op_latency: whether the CPU ran the node of a session on another provider",
     "graph_optimization": "latency_summary",
+    "is_at_border": "executed_edges: whether the node reads no other one, or the model returns its result",
     "one_thread_share": "latency_summary: 1 over its threads",
 }
 OF_GROUPS = {

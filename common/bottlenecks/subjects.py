@@ -258,8 +258,9 @@ def _is_closed(graph: ExecutedGraph, path: Sequence[str], *, is_open: bool) -> b
 
 
 def _first(graph: ExecutedGraph, name: str) -> Facts:
+    facts = graph.nodes[name].facts
     read = {"operand_node_count": len(set(graph.writers[name]))}
-    return {**graph.nodes[name].facts, "executed_edges": read}
+    return {**facts, "executed_edges": {**facts["executed_edges"], **read}}
 
 
 def _borders(graph: ExecutedGraph) -> Iterator[Judged]:

@@ -53,6 +53,23 @@ def convolution(channels, kind=FLOAT):
     return model(nodes, [1, 8, 19, 19], [1, channels, 19, 19], {"w": (channels, 8, 3, 3)}, kind)
 
 
+def widened():
+    """Casts to fp64 and back between two operators; those of a model in fp16 are at its border."""
+    casts = [("Cast", "s", "d", {"to": TensorProto.DOUBLE}), ("Cast", "d", "f", {"to": FLOAT})]
+    return model([("Softmax", "x", "s", {}), *casts, ("Softmax", "f", "y", {})], [64, 256], [64, 256], {})
+
+
+def plain_maximum():
+    """A Max between two convolutions, which the blocked layout does not have."""
+    nodes = [
+        ("Conv", "x w", "c", {"pads": [1] * 4}),
+        ("Max", "c zero", "m", {}),
+        ("Conv", "m u", "y", {"pads": [1] * 4}),
+    ]
+    weights = {"w": (32, 8, 3, 3), "u": (32, 32, 3, 3), "zero": np.zeros((), np.float32)}
+    return model(nodes, [1, 8, 19, 19], [1, 32, 19, 19], weights)
+
+
 def running_sum():
     return model([("CumSum", "x axis", "y", {})], [1 << 20], [1 << 20], {"axis": np.array(0, np.int64)})
 
@@ -107,8 +124,8 @@ def profiled(folder, made, *flags, profile=profile):
     [
         ("unfused_product", product("n"), product(2), ("--dim", "n=2")),
         pytest.param("padding", convolution(9), convolution(32), (), marks=pytest.mark.exhaustive),
-        pytest.param("format_conversions", convolution(32, HALF), convolution(32), (), marks=pytest.mark.exhaustive),
-        pytest.param("layout_conversions", convolution(32), product(2), (), marks=pytest.mark.exhaustive),
+        pytest.param("format_conversions", widened(), convolution(32, HALF), (), marks=pytest.mark.exhaustive),
+        pytest.param("layout_conversions", plain_maximum(), convolution(32), (), marks=pytest.mark.exhaustive),
         pytest.param("single_thread", running_sum(), product(2), (), marks=pytest.mark.exhaustive),
     ],
 )
