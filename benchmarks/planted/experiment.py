@@ -6,6 +6,7 @@ import csv
 import json
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -133,7 +134,7 @@ def confirmed(
     if not settings.is_measured:
         for path, model in zip(paths, models, strict=True):
             onnx.save(model, path)
-        measured = in_turn(paths, settings, optimization, sizes, folder / "pair")
+        measured = in_turn(paths, settings, optimization, sizes)
         file.write_text(json.dumps(asdict(measured)), encoding="utf-8")
     pair = Pair(**json.loads(file.read_text(encoding="utf-8")))
     found = findings(paths[0], folder / "out", settings, optimization, sizes)
@@ -153,18 +154,16 @@ def confirmed(
     )
 
 
-def in_turn(
-    paths: Sequence[Path], settings: Settings, optimization: str, sizes: Mapping[str, int], folder: Path
-) -> Pair:
+def in_turn(paths: Sequence[Path], settings: Settings, optimization: str, sizes: Mapping[str, int]) -> Pair:
     """Run two models in turn on the same inputs, as 30 does."""
-    folder.mkdir()
     options = SessionSettings(settings.threads, optimization=optimization)
     models = [load_model(path, {}, sizes) for path in paths]
     contenders = [
         SessionPlan(path, make_feeds(model.graph, {}, SEED), options) for path, model in zip(paths, models, strict=True)
     ]
     budget = Budget(WARMUP, PAIRS_PER_RUN * settings.runs)
-    first, second = measured_pair(contenders, models, budget, folder, _without_bar, _said)
+    with tempfile.TemporaryDirectory() as folder:
+        first, second = measured_pair(contenders, models, budget, Path(folder), _without_bar, _said)
     rows = comparison_rows([first], second, Question(DEFAULT_MARGIN_SHARE, is_paired=True, is_across_models=True))
     gain = measured_gain(rows)
     if gain is None:

@@ -169,9 +169,14 @@ def _frees(graph: ExecutedGraph, nodes: Sequence[str]) -> dict[str, object]:
 def _islands(graph: ExecutedGraph, conversions: Sequence[str], rule: Rule) -> Iterator[Judged]:
     """Yield the parts of the graph that conversions cut off, the largest part aside, those of equal operators together.
 
-    Their nodes are the conversions around them; the enclosed ones stay.
+    Their nodes are the conversions around them; the enclosed ones stay. A part that the remedy would make faster is
+    never the one aside, unless all are such parts.
     """
-    parts = sorted(_parts(graph, set(conversions)), key=lambda part: (-_time_us(graph, part), part[0]))
+
+    def order(part: Sequence[str]) -> tuple[bool, float, str]:
+        return bool(_staying(graph, rule, part)), -_time_us(graph, part), part[0]
+
+    parts = sorted(_parts(graph, set(conversions)), key=order)
     alike: dict[frozenset[tuple[str, int]], list[list[str]]] = {}
     for part in parts[1:]:
         alike.setdefault(frozenset(Counter(graph.types[name] for name in part).items()), []).append(part)
