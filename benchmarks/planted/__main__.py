@@ -99,7 +99,7 @@ def shares_text(shares: Mapping[str, Sequence[float]]) -> str:
     lines, held, judged = ["| rule | pairs | low | likely | high |", "|---|---:|---:|---:|---:|"], 0, 0
     for rule, of_rule in shares.items():
         low, high = bounds(of_rule)
-        likely = max(0.0, statistics.median(of_rule))
+        likely = min(max(0.0, statistics.median(of_rule)), 1.0)  # nobody expects more than the greatest possible gain
         lines.append(f"| {rule} | {len(of_rule)} | {low:.2f} | {likely:.2f} | {high:.2f} |")
         for place, share in enumerate(of_rule) if len(of_rule) > 1 else ():
             low, high = bounds([*of_rule[:place], *of_rule[place + 1 :]])

@@ -268,7 +268,7 @@ def test_no_gain_is_more_than_the_latency(name):
 
 
 def test_what_an_island_computes_in_fp64_gains_as_well():
-    """The casts are 96 and 94 us; the Softmax between them takes most of the time, 950 us, and 40 % of that at its roof."""
+    """The casts are 96 and 94 us; the Softmax between them takes most of the time, 950 us, at its roof 40 % of that."""
     rows = island("Softmax", "Cast")
     for table in ("op_roofline", "op_latency"):
         rows[table] = [
