@@ -157,12 +157,21 @@ def mean_and_deviation(series: Dependence) -> tuple[Estimate, Estimate]:
         return Estimate(mean, mean, mean), Estimate(std, std, std)
     if series.factor == 1 or mean <= 0:
         return _drawn(samples, mean, std)
-    return _dependent(series, mean, samples), _dependent(series, std, _deviation_influences(samples))
+    return _dependent(series, mean, samples), _dependent(series, std, _deviation_influences(series))
 
 
-def _deviation_influences(samples: Samples) -> Samples:
-    """Return what each sample adds to the deviation: half its squared distance over the deviation (Hampel 1974)."""
-    return np.asarray(UNSEEN_TAIL * (samples - samples.mean()) ** 2 / (2 * samples.std(ddof=1)))
+def _deviation_influences(series: Dependence) -> Samples:
+    """Return what each sample adds to the deviation: half its squared distance over the deviation (Hampel 1974).
+
+    Where few samples make most of the variance of these, that variance is uncertain itself. They are then as large as
+    at its upper limit, by its own relative error, which is at most 1.
+    """
+    samples = series.samples
+    influences = np.asarray((samples - samples.mean()) ** 2 / (2 * samples.std(ddof=1)))
+    squares = (influences - influences.mean()) ** 2
+    error = float(squares.std()) * math.sqrt(series.mean_factor(influences) / len(samples))
+    doubt = min(error / float(squares.mean()), 1.0) if squares.any() else 0.0
+    return np.asarray(UNSEEN_TAIL * math.sqrt(1 + NORMAL_QUANTILE * doubt) * influences)
 
 
 def counts_for_limits(samples: Samples, least_factor: float = 1.0) -> dict[str, int]:
@@ -182,7 +191,7 @@ def counts_for_limits(samples: Samples, least_factor: float = 1.0) -> dict[str, 
     if mean.low is None:
         counts["mean"] = _count_of_mean(series, mean.value, samples)
     if jitter.low is None and jitter.value:
-        counts["jitter"] = _count_of_mean(series, jitter.value, _deviation_influences(samples))
+        counts["jitter"] = _count_of_mean(series, jitter.value, _deviation_influences(series))
     return counts
 
 
