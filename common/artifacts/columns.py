@@ -1070,13 +1070,13 @@ _amount(
 )
 _text(
     "validity",
-    "What the run is worth: `failing` where too many requests failed in the service, `overload` where requests came "
-    "faster than they were answered or too many were turned away, `invalid` where the generator held up more than 1 % "
-    "of them and that makes more than 10 % of the latency. Only a `valid` run has percentiles",
+    "What the load is worth: `failing` if too many requests failed in the service; `overload` if requests came faster "
+    "than they were answered, or too many were turned away; `invalid` if the generator held up more than 1 % of them, "
+    "and that makes more than 10 % of the latency. Only a `valid` load has percentiles",
     allowed=("valid", "overload", "failing", "invalid"),
 )
-_text("validity_reason", "Why the run is not valid", nullable=True)
-_flag("is_interrupted", "Whether a signal ended the run before its time")
+_text("validity_reason", "Why the load is not valid", nullable=True)
+_flag("is_interrupted", "Whether a signal ended the load before its time")
 _text("precision_goal", "Figure, and how near its limits were to be; the load ended when they were", nullable=True)
 _amount("precision_reached_share", "How near these limits are; empty without a goal or limits", nullable=True)
 _text("arrivals", "How requests came: by a schedule, or from users who wait for answers (closed)")
@@ -1227,9 +1227,8 @@ _amount("bound_us", "Limit of the 99th percentile")
 _flag("is_bound_met", "Whether any configuration meets the bound")
 _mapping(
     "best_by",
-    "The best configuration by `rate`, and by `energy` and `cost` where these are known, each with its sustained rate, "
-    "its goodput, by which it is ranked, the highest rate that surely meets the bound and the lowest that surely does "
-    "not",
+    "The best configuration by `rate`, and by `energy` and `cost` if these are known. Each has its sustained rate, "
+    "its goodput (which ranks it), the highest rate that surely meets the bound, and the lowest that surely does not",
 )
 _mapping("runner_up", "The second configuration by goodput")
 _signed("margin_share", "Goodput of the best one over the runner-up's, less 1", nullable=True)
