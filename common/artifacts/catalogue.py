@@ -818,19 +818,19 @@ for _name, _prefix, _description in (
     )
 _table(
     "run_history",
-    "Every figure of the newest run in all runs of its history, with its level and where that changed.",
+    "Every figure of the newest record in all records of its history, with its level and where that changed.",
     "compared_kind compared_figure compared_subject history_run",
     "recorded_at commit_name is_dirty_tree figure_value level_value level_change_share level_p_value is_change_point "
     "commit_before changed_conditions run_doubt",
 )
 _table(
     "history_trends",
-    "What the newest run did to each of its figures, against the level that the runs before it had.",
+    "What the newest record did to each of its figures, against the level of the records before it.",
     "compared_kind compared_figure compared_subject",
     "comparison_verdict level_value figure_value difference_share difference_low_share difference_high_share "
     "noise_floor_share latency_change_share level_run_count recorded_run_count verdict_reason",
 )
-_add("history_text", "run_history.md", "page", "The history as Markdown: verdicts of the newest run, and changes.")
+_add("history_text", "run_history.md", "page", "The history as Markdown: verdicts of the newest record, and changes.")
 _add("history_page", "run_history.html", "page", "The history as a page, with every figure, change and run.")
 _add("metrics", "metrics.prom", "file", "Figures of the run as OpenMetrics text; docs/METRICS.md has the names.")
 _add("metric_lines", "metric_lines.jsonl", "file", "The same figures, a JSON object per line.")
@@ -854,7 +854,7 @@ for _name, _description in (
     ("long_load", "Memory, latency and rate of a long load over time"),
     ("load_pair", "Two models on one host: the latency of each alone and together, and the ratios"),
     ("fleet", "Load tests of many models: the rate that each answers, and its latency with limits"),
-    ("history", "Figures over the recorded runs, with their levels and the commits that changed them"),
+    ("history", "Figures over the records, with their levels and the commits that changed them"),
     ("differences", "Differences from the baseline with their intervals, and what a repeat scatters"),
     ("paired_differences", "Differences between two models that ran in turn, and what a repeat scatters"),
     ("design_progress", "The best product of each search so far, over the bound, by evaluations"),

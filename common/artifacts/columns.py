@@ -1032,7 +1032,7 @@ _amount("end_requests_per_s", "Rate that is asked for at its end", nullable=True
 _count("request_length", "Length of the request along the variable axis; 0 where all have one size")
 _count("load_batch_index", "Number of the batch, in the order in which they were formed", nullable=True)
 _count("queue_depth_count", "Requests that waited when the request came, itself left out where it started at once")
-_amount("intended_us", "Intended start of the request, from the start of the run")
+_amount("intended_us", "Intended start of the request, from the start of the load")
 _amount("queued_us", "When the generator put it into the queue: at once, or when the next busy worker became free")
 _amount("batched_us", "When the batch was formed, from the start of the run", nullable=True)
 _amount("started_us", "When a worker called the service with the batch", nullable=True)
@@ -1094,10 +1094,10 @@ _amount("offered_requests_per_s", "Rate at which requests came", nullable=True)
 _amount("answered_requests_per_s", "Answers per second until the last one, or of the step in which they came")
 _amount(
     "error_share",
-    "Share of the requests that failed, expired, were turned away, or got no turn before the run ended; those that a "
+    "Share of the requests that failed, expired, were turned away, or got no turn before the load ended; those that a "
     "signal cut are not counted",
 )
-_amount("max_error_share", "Most requests that may, for a valid run")
+_amount("max_error_share", "Most requests that may, for a valid load")
 _amount(
     "goodput_requests_per_s",
     "Requests per second that were answered within the bounds: their share of the requests, times the rate of the "
@@ -1219,8 +1219,8 @@ _amount(
 _amount("predicted_p99_us", "Predicted 99th percentile of the latency", nullable=True)
 _amount("predicted_utilization_share", "Predicted share of the sessions' time in calls", nullable=True)
 _text("prediction_doubt", "Why prediction and measurement differ by over 10 % below 80 % utilization", nullable=True)
-_flag("is_within_bound", "Whether the run is valid and its 99th percentile is within the bound")
-_flag("is_on_load_front", "Whether no other run answers more requests with no higher 99th percentile")
+_flag("is_within_bound", "Whether the load is valid and its 99th percentile is within the bound")
+_flag("is_on_load_front", "Whether no other load answers more requests with no higher 99th percentile")
 _amount("request_energy_j", "Energy of one request", nullable=True)
 _amount("million_requests_usd", "Price of a million requests: the configuration's share of the host's", nullable=True)
 _amount("bound_us", "Limit of the 99th percentile")
@@ -1298,20 +1298,20 @@ _text(
     "Executed node of the baseline, operator type, objective of a plan or resource of a board; empty for a figure of "
     "the whole",
 )
-_count("history_run", "Number of the run in the history, counted from 1", minimum=1)
-_text("recorded_at", "When the run was recorded, in UTC")
-_text("commit_name", "Commit of the working tree in which the run was recorded, or the given one, or `unknown`")
+_count("history_run", "Number of the record in the history, counted from 1", minimum=1)
+_text("recorded_at", "When the record was entered, in UTC")
+_text("commit_name", "Commit of the working tree at the time of the record, or the given one, or `unknown`")
 _flag("is_dirty_tree", "Whether files that git tracks differed from that commit", nullable=True)
-_signed("figure_value", "Figure of the run, in the unit of its column")
-_signed("level_value", "Median of the runs at the same level of the figure", nullable=True)
+_signed("figure_value", "Figure of the record, in the unit of its column")
+_signed("level_value", "Median of the records at the same level of the figure", nullable=True)
 _signed("level_change_share", "The change from the level before, over that", nullable=True)
 _amount("level_p_value", "P-value of the change, for all figures of its kind together", nullable=True)
-_flag("is_change_point", "Whether another level begins with this run")
-_text("commit_before", "Commit of the last run of the level before, where another one begins", nullable=True)
-_list("changed_conditions", "names", "What else differs from the last run of the level before")
-_text("run_doubt", "Why the figure of this run decides nothing", nullable=True)
-_count("level_run_count", "Runs at the level that the last run is compared with")
-_count("recorded_run_count", "Runs of the history that have the figure", minimum=1)
+_flag("is_change_point", "Whether another level begins with this record")
+_text("commit_before", "Commit of the last record of the level before, where another one begins", nullable=True)
+_list("changed_conditions", "names", "What else differs from the last record of the level before")
+_text("run_doubt", "Why the figure of this record decides nothing", nullable=True)
+_count("level_run_count", "Records at the level that the last record is compared with")
+_count("recorded_run_count", "Records of the history that have the figure", minimum=1)
 _text(
     "comparison_verdict",
     "Whether the difference is real: beyond chance, its interval without 0, and above what a repeat scatters",

@@ -105,7 +105,7 @@ def test_a_change_of_level_names_the_commits_that_it_lies_between(tmp_path):
     assert (change["history_run"], change["commit_before"], change["commit_name"]) == (7, commits[5], commits[6])
     assert float(change["level_change_share"]) == pytest.approx(94 / 1009, abs=0.0125)
     assert f"{commits[5][:10]}..{commits[6][:10]}" in done.stdout
-    assert "differs since run 7: onnxruntime version: 1.7 against 1.11" in done.stdout
+    assert "differs since record 7: onnxruntime version: 1.7 against 1.11" in done.stdout
     assert f"{commits[5][:10]}..{commits[6][:10]}" in (tmp_path / "out/run_history.html").read_text()
     assert f"{commits[5][:10]}..{commits[6][:10]}" in (tmp_path / "out/run_history.md").read_text()
     assert int(latency(trends).iloc[0]["level_run_count"]) < 12
@@ -169,7 +169,7 @@ def test_what_stays_on_its_level_is_unchanged(tmp_path):
         append(tmp_path, 1009.0, run)
     done = look_back(tmp_path)
     assert done.stdout.startswith("latency unchanged: ")
-    assert "no changed levels in 8 runs" in done.stdout
+    assert "no changed levels in 8 records" in done.stdout
     _, trends = tables(tmp_path / "out")
     assert trends.set_index("compared_figure").loc["peak_memory_bytes", "comparison_verdict"] == "unchanged"
 
@@ -213,7 +213,7 @@ def test_profiles_without_single_runs_are_told_apart_by_their_nodes(tmp_path):
         assert done.returncode == 0, done.stderr
         numbers.append(int(done.stdout.split()[1]))
     assert numbers == [1, 2, 1]
-    assert "run 2 of commit unknown has no latency" in look_back(tmp_path).stdout
+    assert "record 2 of commit unknown has no latency" in look_back(tmp_path).stdout
 
 
 @pytest.mark.slow
@@ -223,7 +223,7 @@ def test_a_busy_run_is_kept_and_decides_nothing(tmp_path):
     append(tmp_path, 2003.0, 8, notes=[BUSY])
     done = look_back(tmp_path, "--fail-above", "5%")
     assert done.stdout.startswith("latency undecided: ")
-    assert "1 run of a disturbed host counts for no time" in done.stdout
+    assert "1 record of a disturbed host counts for no time" in done.stdout
     append(tmp_path, 1009.0, 9)
     done = look_back(tmp_path, "--fail-above", "5%")
     assert not done.stdout.startswith("latency regressed: ")

@@ -1,4 +1,4 @@
-"""Figures over the recorded runs, with their levels and the commits that changed them."""
+"""Figures over the records, with their levels and the commits that changed them."""
 
 from __future__ import annotations
 

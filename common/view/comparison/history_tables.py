@@ -1,4 +1,4 @@
-"""A history as text, Markdown and a page: how the last run changed each figure, and commits that changed levels."""
+"""A history as text, Markdown and a page: how the last record changed each figure, and commits that changed levels."""
 
 from __future__ import annotations
 
@@ -61,17 +61,17 @@ def history_markdown(values: Sequence[RunHistoryRow], trends: Sequence[HistoryTr
 
 
 def history_line(values: Sequence[RunHistoryRow], trends: Sequence[HistoryTrendsRow]) -> str:
-    """Return what the last run did to the latency."""
+    """Return what the last record did to the latency."""
     last = max(values, key=lambda row: row["history_run"])
-    run = f"run {last['history_run']} of commit {commit_text(last)}"
+    record = f"record {last['history_run']} of commit {commit_text(last)}"
     latency = next((row for row in trends if row["compared_kind"] == "end_to_end"), None)
     if latency is None:
-        return f"{run} has no latency"
-    return f"latency {latency['comparison_verdict']}: {change_text(latency)} in {run}"
+        return f"{record} has no latency"
+    return f"latency {latency['comparison_verdict']}: {change_text(latency)} in {record}"
 
 
 def commit_text(row: RunHistoryRow) -> str:
-    """Return the commit of a run in short; a plus says that files differed from it."""
+    """Return the commit of a record in short; a plus says that files differed from it."""
     return commit_name(row["commit_name"], is_dirty=bool(row["is_dirty_tree"]))
 
 
@@ -95,26 +95,25 @@ def reasons(trends: Sequence[HistoryTrendsRow]) -> list[str]:
 
 
 def changed_levels(values: Sequence[RunHistoryRow]) -> list[RunHistoryRow]:
-    """Return the first run of each new level: of the whole first, then of nodes, the newest first."""
+    """Return the first record of each new level: of the whole first, then of nodes, the newest first."""
     changed = [row for row in values if row["is_change_point"]]
     return sorted(changed, key=lambda row: (row["compared_kind"] == "node", -row["history_run"]))
 
 
 def changes_line(values: Sequence[RunHistoryRow]) -> str:
-    """Return how many levels changed, over how many runs."""
-    runs, count = len({row["history_run"] for row in values}), len(changed_levels(values))
+    """Return how many levels changed, over how many records."""
+    records, count = len({row["history_run"] for row in values}), len(changed_levels(values))
     doubted = len({row["history_run"] for row in values if row["run_doubt"]})
-    excluded = f"; {doubted} run{'s' * (doubted > 1)} of a disturbed host count{'s' * (doubted == 1)} for no time"
+    excluded = f"; {doubted} record{'s' * (doubted > 1)} of a disturbed host count{'s' * (doubted == 1)} for no time"
     aside = excluded if doubted else ""
-    return (
-        f"{count or 'no'} changed level{'' if count == 1 else 's'} in {runs} runs{aside}; all values in run_history.csv"
-    )
+    levels = f"{count or 'no'} changed level{'' if count == 1 else 's'}"
+    return f"{levels} in {records} records{aside}; all values in run_history.csv"
 
 
 def causes(changed: Sequence[RunHistoryRow]) -> list[str]:
-    """Return what else changed with the levels, each first run once."""
-    of_run = {row["history_run"]: row["changed_conditions"] for row in changed if row["changed_conditions"]}
-    return [f"differs since run {run}: {text}" for run, texts in of_run.items() for text in texts]
+    """Return what else changed with the levels, each first record once."""
+    of_record = {row["history_run"]: row["changed_conditions"] for row in changed if row["changed_conditions"]}
+    return [f"differs since record {record}: {text}" for record, texts in of_record.items() for text in texts]
 
 
 def commits_text(row: RunHistoryRow) -> str:
@@ -137,10 +136,10 @@ def _level_change(row: RunHistoryRow) -> str:
 TRENDS: Table[HistoryTrendsRow] = Table(
     FIGURE,
     TableColumn("level before", lambda row: value_text(row["compared_figure"], row["level_value"])),
-    TableColumn("last run", lambda row: value_text(row["compared_figure"], row["figure_value"])),
+    TableColumn("last record", lambda row: value_text(row["compared_figure"], row["figure_value"])),
     CHANGE,
     INTERVAL,
-    TableColumn("runs", lambda row: str(row["level_run_count"])),
+    TableColumn("records", lambda row: str(row["level_run_count"])),
     VERDICT,
 )
 MOVED: Table[HistoryTrendsRow] = Table(FIGURE.called("nodes that moved"), *TRENDS.columns[1:])
@@ -149,12 +148,12 @@ CHANGES: Table[RunHistoryRow] = Table(
     TableColumn("before", _level_before),
     TableColumn("after", lambda row: value_text(row["compared_figure"], row["level_value"])),
     TableColumn("change", _level_change),
-    TableColumn("first run", lambda row: str(row["history_run"])),
+    TableColumn("first record", lambda row: str(row["history_run"])),
     TableColumn("commits", commits_text, is_left=True),
 )
 TRENDS_WITH_REASONS: Table[HistoryTrendsRow] = Table(*TRENDS.columns, REASON)
-RUNS: Table[RunHistoryRow] = Table(
-    TableColumn("run", lambda row: str(row["history_run"])),
+RECORDS: Table[RunHistoryRow] = Table(
+    TableColumn("record", lambda row: str(row["history_run"])),
     TableColumn("recorded", lambda row: row["recorded_at"]),
     TableColumn("commit", commit_text),
     TableColumn("doubt", lambda row: row["run_doubt"]),
@@ -171,7 +170,7 @@ def history_page(values: Sequence[RunHistoryRow], trends: Sequence[HistoryTrends
         section("changes", "Changed levels", _changes(values)),
         section("moved", "Nodes that left their level", TRENDS_WITH_REASONS.html(changed_nodes(trends))),
         section("nodes", "All nodes", TRENDS_WITH_REASONS.html(nodes)),
-        section("runs", "Runs", _runs(values)),
+        section("records", "Records", _records(values)),
     ]
     return page("History", body)
 
@@ -193,6 +192,6 @@ def _changes(values: Sequence[RunHistoryRow]) -> str:
     return CHANGES.html(changed, line) + bullet_list(map(printable, causes(changed)))
 
 
-def _runs(values: Sequence[RunHistoryRow]) -> str:
-    by_run = {row["history_run"]: row for row in sorted(values, key=lambda row: bool(row["run_doubt"]))}
-    return RUNS.html([by_run[run] for run in sorted(by_run)])
+def _records(values: Sequence[RunHistoryRow]) -> str:
+    by_number = {row["history_run"]: row for row in sorted(values, key=lambda row: bool(row["run_doubt"]))}
+    return RECORDS.html([by_number[number] for number in sorted(by_number)])

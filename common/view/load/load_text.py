@@ -1,4 +1,4 @@
-"""A load run as text: what came of the requests, the latency with its limits, queue and batches."""
+"""A load test as text: what came of the requests, the latency with its limits, queue and batches."""
 
 from __future__ import annotations
 

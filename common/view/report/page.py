@@ -54,7 +54,7 @@ CAPTIONS = {
     "long_load": "A long load: memory, latency and rate",
     "load_pair": "Two models on one host: the latency of each alone and together",
     "fleet": "Load tests of many models: the rate that each answers, and its latency",
-    "history": "Figures over the recorded runs, with their levels and the commits that changed them",
+    "history": "Figures over the records, with their levels and the commits that changed them",
     "differences": "Differences from the baseline, with their intervals",
     "paired_differences": "Differences between two models that ran in turn, with their intervals",
     "design_front": "Accelerators by cycles, energy, area and their energy-delay product",

@@ -1,4 +1,4 @@
-"""A load run: requests that wait over time, sizes of batches, and what padding computes in vain."""
+"""A load test: requests that wait over time, sizes of batches, and what padding computes in vain."""
 
 from __future__ import annotations
 
