@@ -211,14 +211,21 @@ def undone_transposes(op_type: str, rows: int, columns: int, *, mended: bool) ->
     return net.ended(x, (1, 8, rows, columns))
 
 
-def widening_casts(length: int, *, mended: bool) -> onnx.ModelProto:
-    """Casts to fp64 and back between single operators."""
-    net, x = Network(8, length), "x"
+def halves(rows: int, width: int, *, mended: bool) -> onnx.ModelProto:
+    """Products in fp16, which a processor computes in fp32, with reshapes in fp16 between them."""
+    wide, half = TensorProto.FLOAT, TensorProto.FLOAT16
+    net, x = Network(8, rows, width, element_type=half), "x"
+    if mended:
+        x = net.add("Cast", x, to=wide)
     for _ in range(3):
-        x = net.add("Softmax", x)
-        if not mended:
-            x = net.add("Cast", net.add("Cast", x, to=TensorProto.DOUBLE), to=TensorProto.FLOAT)
-    return net.ended(x, (8, length))
+        x = net.add("MatMul", x, net.weight(net.values(width, width, scale=0.1)))
+        x = net.add("Reshape", x, net.weight(np.array([8, rows, width], np.int64)))
+    if mended:
+        x = net.add("Cast", x, to=half)
+    else:
+        for name, array in net.weights.items():
+            net.weights[name] = array.astype(np.float16) if array.dtype == np.float32 else array
+    return net.ended(x, (8, rows, width))
 
 
 def island(length: int, *, mended: bool) -> onnx.ModelProto:
@@ -359,7 +366,7 @@ PLANTED: tuple[Plant, ...] = (
     *_plants("einsum", einsum_projection, [()]),
     *_plants("layout_conversions", plain_maximum, [(32, SIZE, 1), (16, 112, 1)]),
     *_plants("transposes", undone_transposes, [("LayerNormalization", 256, 128), ("LayerNormalization", 64, 512)]),
-    *_plants("format_conversions", widening_casts, [(1 << 16,), (1 << 14,)]),
+    *_plants("format_conversions", halves, [(256, 64), (512, 32)]),
     *_plants("format_island", island, [(1 << 16,), (1 << 13,)]),
     *_plants("unfused_product", unbound_product, [(256, 32), (128, 64)], **UNBOUND),
     *_plants("unfused_gelu", spelled_gelu, [(1 << 14,), (1 << 11,)], optimization=PLAIN),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import importlib
 import json
 import subprocess
 import sys
@@ -73,12 +74,14 @@ class Outcome:
     Attributes:
         rank: place of the rule among the findings, from 1; None where it found nothing.
         first: the rule of the first finding.
+        found_by: the rule whose gain is predicted: of those that found the same nodes, the one with most to gain.
         median_us: of the model with the cause.
         is_busy: whether other work disturbed the pairs.
     """
 
     rank: int | None
     first: str
+    found_by: str
     is_near_miss: bool
     predicted: Gain
     measured: Gain
@@ -101,6 +104,17 @@ def run(script: str, *flags: object) -> None:
     subprocess.run([sys.executable, str(ROOT / script), *map(str, flags), "--quiet"], check=True, cwd=ROOT)
 
 
+def compute(script: str, *flags: object) -> None:
+    """Run a stage that measures nothing, in this process: most of its time would be its start.
+
+    Raises:
+        RuntimeError: it failed; what it said is on stderr.
+    """
+    main = importlib.import_module(script.removesuffix(".py")).main
+    if main([*map(str, flags), "--quiet"]):
+        raise RuntimeError(f"{script} failed")
+
+
 def findings(
     model: Path, out: Path, settings: Settings, optimization: str = "all", sizes: Mapping[str, int] | None = None
 ) -> list[Row]:
@@ -109,9 +123,9 @@ def findings(
     if not settings.is_measured:
         session = ("--threads", settings.threads, "--optimization", optimization)
         run("01_profile_onnx.py", *of_model, "--runs", settings.runs, "--idle", "10ms", *session, "--out", out)
-        run("02_shapes_flops_bytes.py", *of_model, "--out", out)
-    run("03_merge_profile_metrics.py", *settings.ceilings, "--out", out)
-    run("09_trace_report.py", "--rules", settings.rules, "--out", out)
+        compute("02_shapes_flops_bytes.py", *of_model, "--out", out)
+    compute("03_merge_profile_metrics.py", *settings.ceilings, "--out", out)
+    compute("09_trace_report.py", "--rules", settings.rules, "--out", out)
     with (out / "bottlenecks.csv").open(newline="", encoding="utf-8") as lines:
         return [row for row in csv.DictReader(lines) if row["finding"] not in settings.of_host]
 
@@ -146,6 +160,7 @@ def confirmed(
     return Outcome(
         ranks[0] if ranks else None,
         found[0]["finding"] if found else "",
+        row.get("finding", ""),
         row.get("is_near_miss") == "True",
         Gain(*(level * float(cell) if cell else None for cell in cells)),
         Gain(pair.gain_us, pair.low_us, pair.high_us),

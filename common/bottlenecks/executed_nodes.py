@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from common.bottlenecks.rules import Facts
-from common.graphs.operators import CONVOLUTIONS, NCHWC
+from common.graphs.operators import CONVOLUTIONS, DEQUANTIZE, NCHWC
 from common.messages.names import quoted
 
 if TYPE_CHECKING:
@@ -69,15 +69,16 @@ def executed_graph(
     rows = list(roofline)
     timed = {row["executed_node"]: row for row in latencies}
     executed = sorted((row for row in rows if row["row_kind"] != "gap"), key=lambda row: row["execution_index"] or 0)
-    names = {row["executed_node"] for row in executed}
+    names = {row["executed_node"]: row["op_type"] for row in executed}
     inner = [edge for edge in edges if edge["producer"] in names]
     tensors = [
         (edge["producer"], edge["consumer"], edge["tensor_bytes"]) for edge in inner if edge["consumer"] in names
     ]
     returning = frozenset(edge["producer"] for edge in inner if edge["consumer"] not in names)
     between = {consumer for _, consumer, _ in tensors} - returning
+    dequantized = {consumer for producer, consumer, _ in tensors if names[producer] == DEQUANTIZE}
     nodes = {
-        (name := row["executed_node"]): _node(row, timed.get(name), summary, is_at_border=name not in between)
+        (name := row["executed_node"]): _node(row, timed.get(name), summary, name not in between, name in dequantized)
         for row in executed
     }
     readers: dict[str, list[str]] = {name: [] for name in nodes}
@@ -97,11 +98,22 @@ def executed_graph(
 
 
 def _node(
-    row: OpRooflineRow, timed: OpLatencyRow | None, summary: LatencySummaryDocument | None, *, is_at_border: bool
+    row: OpRooflineRow,
+    timed: OpLatencyRow | None,
+    summary: LatencySummaryDocument | None,
+    is_at_border: bool,
+    is_dequantized: bool,
 ) -> ExecutedNode:
+    """Return a node with its figures.
+
+    Args:
+        is_at_border: whether it reads no other node, or the model returns its result.
+        is_dequantized: whether it reads integers that were dequantized; no mend of a layout helps such a convolution.
+    """
     provider, threads = (summary["provider"], summary["threads"]) if summary else ("", None)
     channels = _channels_read(timed)
-    is_unblocked = channels is not None and row["domain"] != NCHWC and row["dtype"] == "float32"
+    is_in_plain_fp32 = row["domain"] != NCHWC and row["dtype"] == "float32" and not is_dequantized
+    is_unblocked = channels is not None and is_in_plain_fp32
     roof_us = _at_roof(row)
     facts: Facts = {
         "op_roofline": {

@@ -102,7 +102,10 @@ CASES = {
     "transposes": (many("Transpose"), many("Reshape")),
     "format_conversions": (chain("Relu Cast Cast Relu"), chain("Relu Cast Cast Relu", **SMALL)),
     "format_island": (island("Softmax", "Cast"), island("Softmax", "Relu")),
-    "unfused_conv": (chain("Conv Relu"), chain("Conv Relu Add", [("n0", "n1"), ("n0", "n2"), ("n1", "n2")])),
+    "unfused_conv": (
+        chain("Conv Relu", latency_us=303.0),
+        chain("Conv Relu Add", [("n0", "n1"), ("n0", "n2"), ("n1", "n2")]),
+    ),
     "unfused_product": (chain("MatMul Add"), chain("MatMul Relu Add", [("n0", "n2"), ("n1", "n2")])),
     "unfused_gelu": (chain(GELU), chain("Div Erf Add Mul Relu".replace("Mul", "Sub"))),
     "unfused_norm": (chain(NORM, IN_NORM), chain(NORM, [*IN_NORM, ("n4", "")])),
@@ -214,7 +217,7 @@ def test_a_rule_does_not_find_what_is_as_it_should_be(name):
         ("element_wise_chain", 303.0),  # of its 45 bytes, 68 are those between its nodes
         ("layout_conversions", 202.0),  # both go
         ("format_island", 96.0 + 94.0),  # the casts go, what they enclose stays
-        ("unfused_conv", 101.0),  # the convolution stays
+        ("unfused_conv", 303.0),  # the convolution stays
         ("unfused_norm", 909.0),
         ("tiny_nodes", 11 * 3.0 + 11 * 5.0),  # the nodes, and five µs between each of them
         ("slowdown", 303.0 * (1 - 4 / SUMMARY["p50_us"])),  # to the level before
@@ -235,6 +238,13 @@ def test_nodes_of_one_operator_are_one_finding():
     first, second = found("below_memory_roof", rows)
     assert (first["finding_subject"], second["finding_subject"]) == ("4 nodes from 'n0'", "m")
     assert first["evidence"]["op_roofline"]["roof_share"] == pytest.approx(0.3)
+
+
+def test_a_convolution_of_dequantized_operands_is_in_no_layout_question():
+    """Measured with QDQ: neither padding nor constant weights gained anything there."""
+    conv = node("conv", "Conv", 503.0, dtype="float32", roof_share=0.4, input_shapes=[[1, 30, 5, 5]])
+    assert found("outside_blocked_layout", tables([node("before", "Relu"), conv]))
+    assert found("outside_blocked_layout", tables([node("before", "DequantizeLinear"), conv])) == []
 
 
 def test_two_rules_on_the_same_nodes_are_one_finding_by_the_one_with_more_to_gain():
