@@ -5,8 +5,8 @@ The search has a plan and a bound from its first moment on, and ends once they m
 1. The greedy plan, and the longest path as a bound.
 2. The network segment by segment between its gates (:mod:`common.fpga.offload.search.sequence`).
 3. If that leaves a gap, the whole network as one program (:mod:`common.fpga.offload.program.whole`).
-4. If the gap is wide, whole choices without an order, smaller segments with more items in none, and more effort for
-   the former ones.
+4. If the gap is wide, more effort for the segments, first of all if no item is in none; whole choices without an order;
+   and smaller segments with more items in none.
 """
 
 from __future__ import annotations
@@ -129,6 +129,11 @@ class _Cut:
     loose_us: float
     search: SequenceSearch | None = None
 
+    @property
+    def is_complete(self) -> bool:
+        """Whether the segments are all of the network, so that their bound may meet the plan."""
+        return len(self.parts) > 1 and not self.loose
+
 
 class _PlanSearch:
     def __init__(self, problem: Problem, budget: Spending) -> None:
@@ -175,15 +180,19 @@ class _PlanSearch:
         yield lambda: whole.offer(greedy(self.problem, self.budget))
         yield from at_once if count <= FEW_OPTIONS else []
         yield self._by_segments
-        is_close = whole.finish_ns * (1 - CLOSE) <= whole.bound_ns and len(self.problem.items) > MANY_ITEMS
-        if count <= MOST_OPTIONS and not is_close:
+        lack_effort = self.cut.is_complete and self.gap > WIDE and self.budget.is_spent  # the segments get more of it
+        if count <= MOST_OPTIONS and not (self._is_close() or lack_effort):
             yield from at_once if count > FEW_OPTIONS else []
             yield lambda: whole.scheduled(self.effort)
 
     def _steps_of_a_wide_gap(self) -> Iterator[Callable[[], None]]:
+        if self.cut.is_complete:
+            yield lambda: self._by_segments_with_half(LOOSE_SHARE)
+            if self._is_close():
+                return
         if len(self.options) <= MOST_OPTIONS:
             yield self.whole.improved
-        yield self._by_looser_segments
+        yield lambda: self._by_segments_with_half(LOOSER_SHARE)
         yield self._by_segments
         yield lambda: self.whole.scheduled(self.budget.left)
 
@@ -201,11 +210,14 @@ class _PlanSearch:
             )
         self.cut.search.run()
 
-    def _by_looser_segments(self) -> None:
-        """Search smaller segments, with half of the effort that is left."""
+    def _is_close(self) -> bool:
+        return self.gap <= CLOSE and len(self.problem.items) > MANY_ITEMS
+
+    def _by_segments_with_half(self, loose_share: float) -> None:
+        """Search segment by segment with half of the effort that is left; a larger share makes smaller segments."""
         kept = self.budget.left / 2
         self.budget.left -= kept
-        self._by_segments(LOOSER_SHARE)
+        self._by_segments(loose_share)
         self.budget.left += kept
 
     def _cut(self, loose_share: float) -> _Cut:

@@ -240,6 +240,21 @@ def test_gates_are_taken_back_where_loose_items_return_to_a_small_segment(monkey
     assert returned == {at + step for at in range(27, len(given.items), 9) for step in (5, 6)}
 
 
+@pytest.mark.parametrize(("is_cut", "first"), [(True, "segments"), (False, "whole")])
+def test_a_wide_gap_is_searched_by_segments_first_where_they_are_all_of_the_network(monkeypatch, is_cut, first):
+    """Too little effort for 20 blocks: more of it closes the gap by segments alone. Branches leave loose items."""
+    given, steps = blocks(20) if is_cut else two_branches(12), []
+
+    def record(kind, name, shown):
+        step = getattr(kind, name)
+        monkeypatch.setattr(kind, name, lambda search, *more: (steps.append(shown), step(search, *more)))
+
+    record(plan_search._PlanSearch, "_by_segments_with_half", "segments")
+    record(WholeSearch, "improved", "whole")
+    assert optimize(given, Effort(0.001)).gap == 0
+    assert steps == [first]
+
+
 @pytest.mark.slow
 def test_a_wide_gap_is_searched_in_smaller_segments_as_well(monkeypatch):
     """Eight experts side by side, without effort for CP-SAT: the greedy plan and the linear bounds leave a gap."""
