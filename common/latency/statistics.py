@@ -18,7 +18,7 @@ DRAWS = 1000
 MOST_BLOCKS = 1000
 LEAST_SAMPLES = 10  # for limits of the mean
 MEDIAN_COUNT = 5  # independent samples between whose smallest and largest the median is
-MOST_REACH, MOST_QUEUE_REACH = 1.0, 3.0  # of limits of mean and deviation, as a logarithm
+MOST_REACH, MOST_QUEUE_REACH = 1.0, 4.0  # of limits of mean and deviation, as a logarithm
 UNSEEN_TAIL = 1.4  # the squares of dependent samples vary more than a series shows; simulated, see the benchmark
 BINOMIAL_REACH = 12  # standard deviations; beyond it the probability is below 1e-20
 
