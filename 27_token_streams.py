@@ -43,6 +43,7 @@ from common.generation.streams.requests import offered_per_s, require_streams, s
 from common.generation.streams.service import service_of
 from common.load.requests.demand import KINDS, Demand
 from common.load.requests.schedules import Bursts
+from common.load.settings import checked
 from common.messages.errors import PipelineError
 from common.onnx_graph.load import load_model
 from common.runtime.sessions.limits import limited_runs
@@ -104,6 +105,7 @@ def setup_of(given: cli.Settings, threads: int, sent_count: int) -> dict[str, ob
 def main(argv: Sequence[str] | None = None) -> int:
     with cli.stage(arguments(), argv) as stage:
         given, path = stage.settings, cli.model_path(stage.settings.model)
+        checked(given.values, given.given)
         sizes = dict(given.dim)
         model = load_model(path, sizes, symbolic=True)
         stage.set_model(model.model_id, path.name, model.dimensions)

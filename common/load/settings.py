@@ -53,7 +53,7 @@ NEEDS = {  # what has an effect only with another one, where a test has both
 }
 REPLACES = {  # what leaves no effect to others
     "users": SCHEDULE,
-    "replay": (*SCHEDULE, "duration"),
+    "replay": (*SCHEDULE, "duration", "input_tokens", "output_tokens"),
     "profile": ("rate", "burst", "duration", "until"),
     "search": (*SCHEDULE, "sessions", "batch_wait", "batch_preferred", "batch_pad"),
     "best": (*SCHEDULE, "sessions", "threads", "batch_max", "batch_wait", "batch_preferred", "batch_pad", *SHARING),

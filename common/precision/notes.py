@@ -30,6 +30,8 @@ def study_notes(
         yield "the samples that judge are those that calibrated: there is one run"
     if samples.drawn:
         yield f"drawn at random, because nothing is given for them: {listed(samples.drawn, MOST_NAMED)}"
+    if "DequantizeLinear" in study.model.op_types.values():
+        yield "the model is quantized already: agreement and noise are those of a second rounding of it"
     if study.not_finite:
         yield f"left in float, because a value there is NaN or infinite: {listed(study.not_finite, MOST_NAMED)}"
     if left:

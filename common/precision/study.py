@@ -161,6 +161,8 @@ def _judged(study: Study, scheme: Scheme, target: Path) -> FormatJudgement:
         outputs = study.judged(scheme, study.nodes, target)
         nodes = study.nodes if scheme.converts_all else converted_nodes(study, target)
         if not nodes:
+            if "DequantizeLinear" in study.model.op_types.values():
+                raise PipelineError(scheme.name, "its contractions are quantized already")
             raise PipelineError(scheme.name, "the tool takes none of the contractions")
         choosing = study.judged_choice(target)
     except PipelineError as error:

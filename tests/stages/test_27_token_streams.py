@@ -53,6 +53,8 @@ def test_every_request_has_its_tokens(loaded, name, flags, is_batched):
         ("tiny-decoder", ("--cache-room", "16"), "no operator reads how much of past_key_values.0.key is valid"),
         ("tiny-grouped-decoder", ("--cache-room", "8"), "take 9 tokens of cache, and a buffer has room for 8"),
         ("tiny-action-expert", ("--dim", "prefix=3"), "takes no tokens"),
+        ("tiny-decoder", ("--rate", "3"), "--rate: has no effect with --replay"),
+        ("tiny-decoder", ("--output-tokens", "7"), "--output-tokens: has no effect with --replay"),
     ],
 )
 def test_what_cannot_be_served_is_refused(loaded, name, flags, problem):

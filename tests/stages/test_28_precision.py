@@ -64,6 +64,9 @@ def test_the_table_is_what_plain_onnxruntime_finds_on_the_samples_that_judge(jud
 def test_the_written_model_is_a_model_as_any_other(judged, tmp_path):
     network, archive = saved(tmp_path, 40)
     judged(network, "--samples", archive)
+    again = shutil.copy(tmp_path / "out/quantized.onnx", tmp_path / "again.onnx")
+    with pytest.raises(PipelineError, match=r"int8 cannot be made .*its contractions are quantized already"):
+        judged(again, "--samples", archive)
     SHAPES.main(["--model", str(tmp_path / "out/quantized.onnx"), "--dim", "N=1", "--out", str(tmp_path / "again")])
     metrics = pd.read_csv(tmp_path / "again" / "op_metrics.csv")
     products = metrics[metrics["op_type"] == "MatMul"]
