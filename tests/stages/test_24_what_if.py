@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pandas as pd
 import pytest
 
@@ -103,8 +105,8 @@ def test_each_mixture_is_planned_and_07_plans_the_written_one(tmp_path):
     folder = write_tables(tmp_path, *small())
     with_mixtures(folder, [FIRST, WRITTEN])
     flags = ("--out", folder, "--precision", "int8", "--mixed-with", "bf16")
-    for script in (SCRIPT, "07_fpga_candidates.py"):
-        assert (done := run_stage(script, *flags)).returncode == 0, done.stderr
+    for script, more in ((SCRIPT, ()), ("07_fpga_candidates.py", ("--hand-off", tmp_path / "design"))):
+        assert (done := run_stage(script, *flags, *more)).returncode == 0, done.stderr
     rows = pd.read_csv(folder / "what_if_plans.csv").set_index("what_if_subject").loc["mixture"]
     assert rows["what_if_setting"].tolist() == ["0: int8 and bf16", "1: int8 and bf16"]
     assert rows["planned_mixture_index"].tolist() == [0, 1]
@@ -116,6 +118,9 @@ def test_each_mixture_is_planned_and_07_plans_the_written_one(tmp_path):
     chosen = candidates[candidates["is_chosen"]]
     of_wider = chosen[chosen["source_nodes"].str.contains("/b")]["kernel"].tolist()
     assert set(kernels[kernels["precision"] == "bf16"]["kernel"]) == set(of_wider)
+    specified = {path.stem: json.loads(path.read_text())["precision"] for path in (tmp_path / "design").glob("K*.json")}
+    assert specified == dict(zip(kernels["kernel"], kernels["precision"], strict=True))
+    assert "in int8 and bf16" in (tmp_path / "design" / "README.md").read_text()
 
 
 def test_a_mixed_plan_needs_a_mixture(tmp_path):

@@ -27,7 +27,7 @@ def hand_off_files(plan: Plan, model: str, verdict: Sequence[str], streams: Foun
         verdict: what is known of the gain.
         streams: how replicas fill the board.
     """
-    board, precision, calls = plan.request.board, plan.request.precision, calls_in_order(plan)
+    board, calls = plan.request.board, calls_in_order(plan)
     units = compute_units(plan.kernels, board)
     of_kernel = by_kernel(units)
     files = {
@@ -35,7 +35,6 @@ def hand_off_files(plan: Plan, model: str, verdict: Sequence[str], streams: Foun
             specification(
                 kernel,
                 board.name,
-                precision,
                 of_kernel[kernel.name],
                 [call for call in calls if call.kernel == kernel.name],
             )
@@ -72,7 +71,7 @@ def readme(
     return Template(TEMPLATE.read_text(encoding="utf-8")).substitute(
         model=model,
         board=plan.request.board.name,
-        precision=plan.request.precision,
+        precision=" and ".join(plan.request.formats),
         finish_us=f"{plan.likely.finish_us:,.1f}",
         host_us=f"{plan.workload.host.latency_us:,.1f}",
         verdict="\n".join(f"* {line}" for line in verdict),
@@ -135,7 +134,7 @@ def _assumed(plan: Plan, units: Sequence[ComputeUnit], calls: Sequence[Call]) ->
         yield "The C++ of a transposed convolution also multiplies the zeros between its pixels; the plan does not."
     if any(layer.axes > MOST_AXES for layer in convolutions):
         yield "The C++ has no convolution over three axes."
-    if any(bar.kind == "convert" for bar in plan.likely.bars):
+    if any(bar.kind == "convert" for bar in plan.likely.bars) or plan.request.wider is not None:
         yield "Something on the card converts number formats (steps `convert`): no kernel here does."
     yield from _between(units, calls)
     if plan.request.board.memory.channel_count == 1:

@@ -26,7 +26,7 @@ from common.workload.tasks import Task
 
 
 def specification(
-    kernel: PlannedKernel, board: str, precision: str, units: Sequence[ComputeUnit], calls: Sequence[Call]
+    kernel: PlannedKernel, board: str, units: Sequence[ComputeUnit], calls: Sequence[Call]
 ) -> dict[str, Any]:
     """Return the content of ``K1.json``, for a kernel with its units and its calls in order."""
     engine = units[0].engine
@@ -38,7 +38,7 @@ def specification(
         "units": [{"unit": unit.name, "region": unit.region} for unit in units],
         "board": board,
         "region": kernel.region,
-        "precision": precision,
+        "precision": kernel.engine.precision,
         "clock_mhz": engine.clock_mhz,
         **engine_sizes(engine),
         "ports": [_port(unit, port) for unit in units for port in unit.ports],

@@ -65,6 +65,11 @@ class Request:
     has_own_arrays: bool = True
     wider: WiderLayers | None = None
 
+    @property
+    def formats(self) -> tuple[str, ...]:
+        """Number formats of the kernels."""
+        return (self.precision,) if self.wider is None else (self.precision, self.wider.precision)
+
     def __post_init__(self) -> None:
         """Refuse values that no plan can have, wherever they came from."""
         for quantity, value, allowed in (

@@ -68,7 +68,7 @@ def specified(kind, precision="int8"):
     region = None if engine.spans_regions else "SLR1"
     kernel = PlannedKernel("K1", engine, engine.name, region, (), None, NONE, None, 0, 0, NONE, NONE)
     units = compute_units([kernel], BOARD)
-    return json.loads(json.dumps(specification(kernel, BOARD.name, precision, units, calls))), units
+    return json.loads(json.dumps(specification(kernel, BOARD.name, units, calls))), units
 
 
 @pytest.mark.parametrize("kind", LAYERS)
