@@ -116,7 +116,7 @@ def test_a_host_measures_one_model_at_a_time(mlp, tmp_path, monkeypatch):
     assert began.is_set() and rows[0]["completed_count"] > 10
 
 
-@pytest.mark.exhaustive
+@pytest.mark.slow
 def test_a_search_on_the_host_chooses_rate_and_set_up(mlp):
     row = task_of(mlp, bound=Bound(1e6, 2.0, 2)).measured()
     assert row["batch_max_count"] in (1, 2) and row["session_count"] * row["threads"] >= 1

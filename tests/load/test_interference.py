@@ -104,7 +104,7 @@ class Pieces:
         return float(np.quantile(np.concatenate(kept), quantile))
 
 
-@pytest.mark.exhaustive
+@pytest.mark.slow
 @pytest.mark.parametrize("quantile", [0.5, 0.99])
 def test_the_limits_of_a_factor_hold_the_true_one(quantile):
     """A queue at 40 % alone, and at 60 % together: the truth is that of a long run. 95 of 100 are asked for."""

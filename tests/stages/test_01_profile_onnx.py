@@ -374,7 +374,7 @@ def test_ctrl_c_leaves_nothing_half_written(tmp_path):
     assert {path.name for path in out.iterdir()} == {".lock"}
 
 
-@pytest.mark.exhaustive
+@pytest.mark.slow
 def test_a_kill_leaves_no_weights_behind(tmp_path):
     """Not even small ones: the files that the runtime writes them to have no names."""
     model, out = saved(tmp_path), tmp_path / "out"

@@ -25,7 +25,7 @@ def searched(mlp, tmp_path_factory):
     return done(mlp, out, *flags, "--usd-per-hour", "3", "--avg-power-w", "7"), out
 
 
-@pytest.mark.exhaustive
+@pytest.mark.slow
 def test_the_search_leaves_its_runs_and_the_best_one(searched):
     text, out = searched
     best, trials = document(out / "load_best.json"), pd.read_csv(out / "load_search.csv")
@@ -47,7 +47,7 @@ def test_the_search_leaves_its_runs_and_the_best_one(searched):
     assert "highest rate" in text
 
 
-@pytest.mark.exhaustive
+@pytest.mark.slow
 def test_batches_are_timed_for_every_division_of_the_processors(searched):
     table = pd.read_csv(searched[1] / "load_batch_times.csv")
     rows = [*zip(table["session_count"], table["threads"], table["request_count"], strict=True)]
@@ -56,7 +56,7 @@ def test_batches_are_timed_for_every_division_of_the_processors(searched):
     assert table["requests_per_joule"].tolist() == pytest.approx((table["full_requests_per_s"] / 7).tolist())
 
 
-@pytest.mark.exhaustive
+@pytest.mark.slow
 def test_a_bound_that_nothing_meets_says_what_is_nearest(mlp, tmp_path):
     flags = ("--p99-bound", "0.0001ms", "--budget", "2s", "--batch-max", "1", "--threads", "1")
     text = done(mlp, tmp_path, *flags)
@@ -85,7 +85,7 @@ def test_the_best_configuration_is_loaded_and_06_draws_both(searched, mlp, tmp_p
     assert '<section id="load">' in report and f"p99 {'within' if found['best_by'] else 'of'} 300 ms" in report
 
 
-@pytest.mark.exhaustive
+@pytest.mark.slow
 @pytest.mark.parametrize("pool", [(), ("--pool", "own,shared")])
 def test_a_search_sends_images_too(cnn, photos, tmp_path, pool):
     flags = ("--p99-bound", "1s", "--budget", "1s", "--batch-max", "2", "--threads", "2", "--images", photos, *pool)
@@ -95,7 +95,7 @@ def test_a_search_sends_images_too(cnn, photos, tmp_path, pool):
     assert (pd.read_csv(tmp_path / "load_batches.csv")[IMAGES] > 0).all().all() and best["trial_count"] > 0
 
 
-@pytest.mark.exhaustive
+@pytest.mark.slow
 def test_one_search_compares_ways_to_share_the_host(mlp, tmp_path):
     several = ("--workers", "threads,processes", "--pool", "own,shared", "--spinning", "always,never")
     flags = ("--p99-bound", "1s", "--budget", "10s", "--batch-max", "1", "--threads", "1")

@@ -86,7 +86,7 @@ def git(root, *words):
 
 
 @with_git
-@pytest.mark.exhaustive
+@pytest.mark.slow
 def test_a_change_of_level_names_the_commits_that_it_lies_between(tmp_path):
     git(tmp_path, "init", "--quiet")
     commits = []

@@ -9,7 +9,7 @@ from tests.support.processes.load_runs import document, load_test
 SCRIPT = "19_endurance_test.py"
 
 
-@pytest.mark.exhaustive
+@pytest.mark.slow
 def test_a_long_load_has_a_row_per_part(mlp, tmp_path):
     flags = ("--rate", "50", "--duration", "3s", "--part", "500ms")
     left = load_test(mlp, tmp_path, *flags, script=SCRIPT)

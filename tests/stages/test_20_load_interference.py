@@ -33,7 +33,7 @@ def test_two_models_are_loaded_alone_and_together(mlp, tokens, tmp_path):
     assert "x: together over alone" in left.done.stdout and "tokens" in left.done.stdout
 
 
-@pytest.mark.exhaustive
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "sharing", [("--pool", "shared"), ("--workers", "processes"), ("--batch-max", "4", "--batch-wait", "1ms")]
 )
@@ -44,7 +44,7 @@ def test_two_models_share_the_host_as_one_does(cnn, mlp, tmp_path, sharing):
     assert (table["sent_count"] == table["completed_count"]).all() and (table["sent_count"] > 0).all()
 
 
-@pytest.mark.exhaustive
+@pytest.mark.slow
 def test_only_the_model_that_takes_images_gets_them(cnn, mlp, photos, tmp_path):
     left = load_test(cnn, tmp_path, *SHORT, "--with", mlp, "--images", photos, script=SCRIPT)
     assert (left.batches[IMAGES] > 0).all().all() and left.summary["sample_image_count"] == 3

@@ -48,7 +48,7 @@ def incomplete(path):
     return json.loads(path.with_suffix(".meta.json").read_text())["incomplete"]
 
 
-@pytest.mark.exhaustive
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [2, 15], ids=["SIGINT", "SIGTERM"])
 @pytest.mark.parametrize(
     ("script", "flags", "files"),
@@ -77,7 +77,7 @@ def test_a_signal_during_a_load_leaves_what_was_measured(mlp, tmp_path, script, 
     assert all("a signal ended" in incomplete(tmp_path / name)[0] for name in files)
 
 
-@pytest.mark.exhaustive
+@pytest.mark.slow
 @pytest.mark.parametrize(("call", "trials"), [(2, 0), (4, 1)], ids=["while batches are timed", "while it searches"])
 def test_a_signal_during_a_search_leaves_its_runs(mlp, tmp_path, call, trials):
     """The first two loads time batches of one request; the third one is the first run of the search."""
@@ -97,7 +97,7 @@ def test_a_signal_during_a_search_leaves_its_runs(mlp, tmp_path, call, trials):
     assert incomplete(tmp_path / "load_best.json")
 
 
-@pytest.mark.exhaustive
+@pytest.mark.slow
 def test_a_signal_between_two_parts_leaves_those_before(mlp, tmp_path):
     flags = ("--rate", "100", "--duration", "1h", "--part", "300ms", "--threads", "1")
     ended = signalled("19_endurance_test.py", LOADED, 3, 15, "--model", mlp, *flags, "--out", tmp_path)

@@ -157,7 +157,7 @@ def cluster(request):
     return Workers(1, request.param, request.getfixturevalue(f"{request.param}_address"))
 
 
-@pytest.mark.exhaustive
+@pytest.mark.slow
 def test_two_workers_of_a_cluster_compute(cluster):
     assert powers(cluster) == EXPECTED
     pids = {int(pid) for _, pid in cluster.results([WHO] * 8, None)}
@@ -165,13 +165,13 @@ def test_two_workers_of_a_cluster_compute(cluster):
     assert os.getpid() not in pids
 
 
-@pytest.mark.exhaustive
+@pytest.mark.slow
 def test_a_worker_gets_the_code_with_the_calls(dask_address):  # Ray's on this machine also see where the driver looks
     ((_, path),) = Workers(1, "dask", dask_address).results([WHERE], None)
     assert not path.startswith(str(Path(__file__).parents[2]))
 
 
-@pytest.mark.exhaustive
+@pytest.mark.slow
 def test_the_usual_variable_names_a_cluster_too(cluster, monkeypatch):
     monkeypatch.setenv(ADDRESSES[cluster.cluster], cluster.address)
     if cluster.cluster == "dask":  # it reads its environment once
@@ -181,7 +181,7 @@ def test_the_usual_variable_names_a_cluster_too(cluster, monkeypatch):
     assert powers(Workers(1, cluster.cluster)) == EXPECTED
 
 
-@pytest.mark.exhaustive
+@pytest.mark.slow
 def test_an_error_of_a_worker_arrives(cluster):
     with pytest.raises(NothingFitsError, match="below one tile"):
         list(cluster.results([no_room()], None))
@@ -189,7 +189,7 @@ def test_an_error_of_a_worker_arrives(cluster):
         list(cluster.results([partial(divmod, 1, 0)], None))
 
 
-@pytest.mark.exhaustive
+@pytest.mark.slow
 def test_a_worker_that_dies_is_replaced(cluster, tmp_path):
     mark = tmp_path / "mark"
     calls = [partial(subprocess.check_call, [sys.executable, "-c", DIE_ONCE, str(mark)]), *[partial(pow, 2, 3)] * 3]
@@ -197,7 +197,7 @@ def test_a_worker_that_dies_is_replaced(cluster, tmp_path):
     assert mark.exists()
 
 
-@pytest.mark.exhaustive
+@pytest.mark.slow
 def test_a_worker_measures_a_model_whose_files_it_does_not_have(cluster, tmp_path):
     path = tmp_path / "apart.onnx"
     onnx.save_model(BUILDERS["tiny-mlp"](), path, save_as_external_data=True, size_threshold=0, location="apart.bin")

@@ -100,7 +100,7 @@ print(json.dumps([[one.value, one.low, one.high] for one in slopes]))
 """
 
 
-@pytest.mark.exhaustive
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 def test_a_real_session_is_accused_of_a_planted_leak_alone():
     ended = subprocess.run([sys.executable, "-c", REAL], cwd=ROOT, capture_output=True, text=True, check=True)

@@ -145,7 +145,7 @@ def test_a_signal_between_two_minutes_keeps_what_was_measured():
     assert begins(endure(run_part, 600.0)) == begins(parts[:2])
 
 
-@pytest.mark.exhaustive
+@pytest.mark.slow
 def test_sixty_parts_at_1000_requests_per_second_need_no_more_memory_than_two():
     """A run of 5,000 requests allocates a megabyte; what is kept of it stands in a file."""
     peaks, kept = [], []

@@ -150,7 +150,7 @@ def test_batches_with_a_wait_are_those_of_a_simulation(load, wait, sessions):
         assert found.quantile_s(quantile) == pytest.approx(np.quantile(played, quantile), rel=0.05)
 
 
-@pytest.mark.exhaustive
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(8))
 def test_random_queues_are_those_of_a_simulation(seed):
     random = np.random.default_rng(seed)
