@@ -7,9 +7,9 @@ Writes  precision.csv (error and agreement of each format by each scheme), preci
 
 ONNX Runtime's own tools convert the model: to int16, int8 and int4 by QuantizeLinear and DequantizeLinear on the
 operands of contractions, to int4 weights by MatMulNBits, and to fp16 as a whole. Casts round the operands of
-contractions to fp16 and bf16. Half of the samples, at most 32 runs, calibrate the ranges of activations, and the others
-judge. A top-1 agreement is the share of samples whose likeliest class is the same as in float, with limits at 95 %.
-With labels, the accuracy is beside it.
+contractions to fp16 and bf16. Half of the samples, at most 32 runs, calibrate the ranges of activations, and choose the
+scheme and the mixture. The others judge. A top-1 agreement is the share of samples whose likeliest class is the same as
+in float, with limits at 95 %. With labels, the accuracy is beside it.
 
 EXAMPLE of input (samples) and output (precision.csv), some columns:
 
@@ -39,7 +39,7 @@ from common.graphs.operators import CONTRACTIONS
 from common.onnx_graph.counts import count_nodes
 from common.onnx_graph.load import LoadedModel
 from common.precision.conversion.schemes import FORMATS, Scheme
-from common.precision.judgement.bounds import Bounds
+from common.precision.judgement.bounds import BREAKS, Bounds
 from common.precision.judgement.samples import SampleFiles, divided, loaded_samples
 from common.precision.mixture import Mixture, chosen, mixtures, movable
 from common.precision.notes import study_notes
@@ -143,6 +143,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         stage.show(precision_report(rows, given.precision))
         if given.mixed and kept is None:
             stage.note("no mixture of layers meets the bounds: quantized.onnx has every layer in the format")
+            return cli.BROKE_THRESHOLD
+        if kept and bounds.verdict(kept.judgement, samples.source) == BREAKS:
+            stage.note("the chosen mixture breaks the bounds on the samples that judge: give stricter bounds")
             return cli.BROKE_THRESHOLD
     return 0
 

@@ -1403,6 +1403,8 @@ class PrecisionMixturesRow(TypedDict):
     format_macs_share: float
     predicted_sqnr_db: float
     sqnr_db: float | None
+    calibration_sqnr_db: float | None
+    calibration_top1_agreement_share: float | None
     top1_agreement_share: float | None
     top1_agreement_low_share: float | None
     top1_agreement_high_share: float | None

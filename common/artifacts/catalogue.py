@@ -780,7 +780,7 @@ _table(
     "the noise of its layers; a run says what its noise is. No rows where no mixture was asked for.",
     "mixture_index",
     "number_format quantization_scheme format_verdict sample_source judged_sample_count converted_node_count "
-    "format_macs_share predicted_sqnr_db sqnr_db "
+    "format_macs_share predicted_sqnr_db sqnr_db calibration_sqnr_db calibration_top1_agreement_share "
     f"{_interval('top1_agreement', '_share')} is_within_bounds is_written_model float_nodes",
 )
 _add(

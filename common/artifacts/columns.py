@@ -1471,8 +1471,13 @@ _signed(
 )
 _signed(
     "calibration_sqnr_db",
-    "The same ratio on the samples that calibrate, which take no part in the judgement: the largest one chooses the "
-    "scheme of a format",
+    "The same ratio on the samples that calibrate, which take no part in the judgement: it chooses the scheme of a "
+    "format, and the mixture",
+    nullable=True,
+)
+_amount(
+    "calibration_top1_agreement_share",
+    "Share of the samples that calibrate whose likeliest class is the same as in float; it chooses the mixture",
     nullable=True,
 )
 _signed(
@@ -1489,6 +1494,13 @@ for _stem, _phrase in (
     _interval(_stem, "_share", f"{_phrase}, with limits at 95 %; empty without classes or labels", nullable=True)
 _count("mixture_index", "Place of the mixture; the one with the least predicted noise is first")
 _amount("format_macs_share", "MACs of the contractions in the format, over the MACs of all contractions")
-_signed("predicted_sqnr_db", "Signal-to-noise ratio of the mixture if the noise powers of its single layers add up")
-_flag("is_within_bounds", "Whether the agreement and the signal-to-noise ratio of the run reach their bounds")
+_signed(
+    "predicted_sqnr_db",
+    "Signal-to-noise ratio of the mixture on the samples that calibrate, if the noise powers of its layers add up",
+)
+_flag(
+    "is_within_bounds",
+    "Whether agreement and signal-to-noise ratio reach their bounds on the samples that calibrate, which choose the "
+    "mixture",
+)
 _text("layer_problem", "Why the layer was not judged", nullable=True)

@@ -118,7 +118,9 @@ def bottleneck_rows(rules: Iterable[Rule], held: Measured, doubts: Sequence[str]
 def findings(rules: Iterable[Rule], held: Measured) -> list[Finding]:
     """Return all findings and near misses: those that gain most come first, those of unknown gain last.
 
-    Of several rules that found the same nodes, the one with most to gain stays: one cause is one finding.
+    Of several rules that found the same nodes, the one with most to gain stays: one cause is one finding. So it is
+    with a pattern of which a node stays, and a rule that found just this node. A convolution whose weights are inputs
+    is outside the blocked layout, and is not fused either.
     """
     graphs, unsorted = what_ifs(held.graph), list[Finding]()
     for rule in rules:
@@ -146,14 +148,35 @@ def _found(rule: Rule, held: Measured, graphs: WhatIfs, without: Set[str] = froz
 
 def _by_cause(found: Iterable[Finding]) -> list[Finding]:
     """Join the findings that are about the same nodes; nothing is known of the causes of those that have none."""
-    by_nodes: dict[object, Finding] = {}
-    for index, finding in enumerate(found):
-        is_of_nodes = bool(finding.subject.nodes) and finding.rule.about != "run"
-        cause: object = frozenset(finding.subject.nodes) if is_of_nodes else index
-        first = by_nodes.setdefault(cause, finding)
-        if first is not finding and not finding.is_near_miss:
-            by_nodes[cause] = replace(first, also_found_by=(*first.also_found_by, finding.rule.name))
-    return [*by_nodes.values()]
+    joined, places = list[Finding](), dict[frozenset[str], int]()
+    for finding in found:
+        causes = _causes(finding)
+        place = next((places[cause] for cause in causes if cause in places), len(joined))
+        for cause in causes:
+            places.setdefault(cause, place)
+        if place == len(joined):
+            joined.append(finding)
+        elif not finding.is_near_miss:
+            joined[place] = _joined(joined[place], finding)
+    return joined
+
+
+def _causes(finding: Finding) -> list[frozenset[str]]:
+    """Return the sets of nodes that tell that another finding has the same cause."""
+    if finding.rule.about == "run":
+        return []
+    staying = finding.subject.staying if finding.rule.about == "pattern" else ()
+    return [frozenset(nodes) for nodes in (finding.subject.nodes, staying) if nodes]
+
+
+def _joined(first: Finding, other: Finding) -> Finding:
+    """Return a finding that another rule confirms, about the nodes of both."""
+    subject = first.subject
+    more = [node for node in (*other.subject.nodes, *other.subject.staying) if node not in subject.nodes]
+    staying = tuple(dict.fromkeys((*subject.staying, *more)))
+    return replace(
+        first, subject=replace(subject, staying=staying), also_found_by=(*first.also_found_by, other.rule.name)
+    )
 
 
 def _gain(rule: Rule, subject: Judged, held: Measured, graphs: WhatIfs) -> Gain:

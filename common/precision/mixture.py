@@ -3,7 +3,8 @@
 The errors of layers are small and taken as independent, so their noise powers add up at the output (Lin, Talathi and
 Annapureddy, ICML 2016, arXiv:1511.06393, equation 5; Zhou et al., AAAI 2018, arXiv:1712.01048). The choice of layers
 under a bound is then a knapsack problem, which HiGHS solves exactly. The sum is only a model, so each mixture also runs
-on the samples.
+on the samples. Those that calibrate choose the mixture: on the samples that judge, the best of several would be better
+by chance.
 """
 
 from __future__ import annotations
@@ -40,7 +41,8 @@ class Mixture:
 
     Attributes:
         macs_share: MACs of ``nodes`` over those of all contractions.
-        predicted_db: signal-to-noise ratio if the noise of the layers adds up.
+        predicted_db: signal-to-noise ratio if the noise of the layers adds up, on the samples that choose.
+        choosing: the judgement on the samples that choose.
         target: the file of the model.
     """
 
@@ -48,6 +50,7 @@ class Mixture:
     macs_share: float
     predicted_db: float
     judgement: OutputJudgement
+    choosing: OutputJudgement
     target: Path
 
 
@@ -56,7 +59,7 @@ def movable(layers: Sequence[LayerJudgement], macs: Mapping[str, int | None]) ->
     return [
         MovableLayer(layer.node, macs.get(layer.node) or 0, noise_share(ratio))
         for layer in layers
-        if layer.judgement is not None and (ratio := layer.judgement.sqnr_db) is not None
+        if layer.choosing is not None and (ratio := layer.choosing.sqnr_db) is not None
     ]
 
 
@@ -98,14 +101,18 @@ def mixtures(
     for place, nodes in enumerate(nodes for nodes in sets if nodes):
         target = study.folder / f"mixture-{place}.onnx"
         judgement = study.judged(scheme, nodes, target)[study.known.main]
+        choosing = study.judged_choice(target)[study.known.main]
         moved = [layer for layer in layers if layer.node in nodes]
         predicted = ratio_db(1.0, sum(layer.noise for layer in moved))
         share = sum(layer.macs for layer in moved) / work if work else 0.0
-        found.append(Mixture(nodes, share, predicted or 0.0, judgement, target))
+        found.append(Mixture(nodes, share, predicted or 0.0, judgement, choosing, target))
         progress(place + 1, len(sets))
     return found
 
 
 def chosen(found: Sequence[Mixture], bounds: Bounds) -> Mixture | None:
-    """Return, of the mixtures that met the bounds, the one with the most work in the format; None if none did."""
-    return max((one for one in found if bounds.are_met(one.judgement)), key=lambda one: one.macs_share, default=None)
+    """Return the mixture with the most work in the format of those within the bounds on the samples that choose.
+
+    None if none is.
+    """
+    return max((one for one in found if bounds.are_met(one.choosing)), key=lambda one: one.macs_share, default=None)

@@ -128,8 +128,10 @@ def mixture_rows(
             "format_macs_share": one.macs_share,
             "predicted_sqnr_db": _finite(one.predicted_db),
             "sqnr_db": _finite(one.judgement.sqnr_db),
+            "calibration_sqnr_db": _finite(one.choosing.sqnr_db),
+            "calibration_top1_agreement_share": one.choosing.top_1.value if one.choosing.top_1 else None,
             **_interval("top1_agreement", one.judgement.top_1),
-            "is_within_bounds": bounds.are_met(one.judgement),
+            "is_within_bounds": bounds.are_met(one.choosing),
             "is_written_model": one is written,
             "float_nodes": [node for node in (*study.nodes, *study.not_finite) if node not in one.nodes] + [*left],
         }

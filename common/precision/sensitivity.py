@@ -16,10 +16,15 @@ BEYOND_BUDGET = "not tried: the budget was spent"
 
 @dataclass(frozen=True, slots=True)
 class LayerJudgement:
-    """The judgement of a layer alone in a format; ``problem`` says why there is none, and is empty otherwise."""
+    """The judgement of a layer alone in a format; ``problem`` says why there is none, and is empty otherwise.
+
+    Attributes:
+        choosing: the same on the samples that choose; by it layers are mixed.
+    """
 
     node: str
     judgement: OutputJudgement | None = None
+    choosing: OutputJudgement | None = None
     problem: str = ""
 
 
@@ -41,8 +46,10 @@ def layer_judgements(
 
 
 def _judged(study: Study, scheme: Scheme, node: str) -> LayerJudgement:
+    target, main = study.folder / "layer.onnx", study.known.main
     try:
-        outputs = study.judged(scheme, [node], study.folder / "layer.onnx")
+        outputs = study.judged(scheme, [node], target)
+        choosing = study.judged_choice(target)
     except PipelineError as error:
         return LayerJudgement(node, problem=error.problem)
-    return LayerJudgement(node, outputs[study.known.main])
+    return LayerJudgement(node, outputs[main], choosing[main])

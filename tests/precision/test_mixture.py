@@ -55,3 +55,20 @@ def test_the_noise_of_layers_adds_up_and_the_run_decides(tmp_path):
         (one for one in found if one.judgement.sqnr_db >= bound.sqnr_db), key=lambda one: one.macs_share
     )
     assert chosen(found, Bounds(0.0, sqnr_db=400.0)) is None
+
+
+def test_the_samples_that_judge_take_no_part_in_the_choice_of_a_mixture(tmp_path):
+    """With other samples that judge, the sets of layers and the chosen one are the same."""
+    onnx.save(perceptron(), tmp_path / "given.onnx")
+    choosing, picked, ratios = Samples([{"x": clouds(60, seed=3)[0]}], 60, "given"), [], []
+    for place, scale in enumerate((1.0, 30.0)):
+        judging = Samples([{"x": scale * clouds(80, seed=7)[0]}], 80, "given")
+        (folder := tmp_path / f"{place}").mkdir()
+        study = studied(tmp_path / "given.onnx", folder, choosing, judging, SessionSettings(1), None)
+        layers = layer_judgements(study, INT4, study.nodes, 60.0, lambda done, total: None)
+        found = mixtures(study, INT4, movable(layers, {"first": 384, "second": 144}), 528, lambda done, total: None)
+        kept = chosen(found, Bounds(0.0, sqnr_db=found[0].choosing.sqnr_db - 0.01))
+        picked.append((tuple(one.nodes for one in found), kept.nodes))
+        ratios.append(kept.judgement.sqnr_db)
+    assert picked[0] == picked[1]
+    assert ratios[0] - ratios[1] > 3  # values beyond the calibrated ranges are clipped

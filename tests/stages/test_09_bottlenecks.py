@@ -54,9 +54,13 @@ def convolution(channels, kind=FLOAT):
 
 
 def widened():
-    """Casts to fp64 and back between two operators; those of a model in fp16 are at its border."""
-    casts = [("Cast", "s", "d", {"to": TensorProto.DOUBLE}), ("Cast", "d", "f", {"to": FLOAT})]
-    return model([("Softmax", "x", "s", {}), *casts, ("Softmax", "f", "y", {})], [64, 256], [64, 256], {})
+    """An operator in fp64 between two others; casts of a model in fp16 are at its border, and two in a row cancel."""
+    widened = [
+        ("Cast", "s", "d", {"to": TensorProto.DOUBLE}),
+        ("Softmax", "d", "e", {}),
+        ("Cast", "e", "f", {"to": FLOAT}),
+    ]
+    return model([("Softmax", "x", "s", {}), *widened, ("Softmax", "f", "y", {})], [64, 256], [64, 256], {})
 
 
 def plain_maximum():
