@@ -25,7 +25,7 @@ import onnxruntime as ort
 
 from benchmarks.planted.causes import PLANTED, Plant
 from benchmarks.planted.experiment import Gain, Outcome, Settings, confirmed, findings, run
-from benchmarks.planted.forms import FORMS
+from benchmarks.planted.forms import FORMS, as_built
 from benchmarks.planted.sound import SOUND
 from benchmarks.process import ROOT
 from common.artifacts.columns import COLUMNS
@@ -166,7 +166,10 @@ def main(argv: Sequence[str] | None = None) -> None:
         for plant in chosen:
             models = change(plant.build(mended=False)), change(plant.build(mended=True))
             if plant.returns_the_same and not same_results(models, plant.sizes):
-                sys.exit(f"{plant.rule}, {plant.name}: the twin returns something else")
+                if change is as_built:
+                    sys.exit(f"{plant.rule}, {plant.name}: the twin returns something else")
+                print(f"| {plant.rule} | {plant.name} | left out: in this form the twin rounds to something else |")
+                continue
             of_pair = folder / f"pair-{PLANTED.index(plant)}"
             own = settings[plant.threads]
             outcome = confirmed(plant.rule, models, of_pair, own, plant.optimization, plant.sizes)

@@ -35,8 +35,9 @@ def in_halves(model: onnx.ModelProto) -> onnx.ModelProto:
     """Return a model in fp16, as an exporter writes it: every fp32 tensor, and what operators turn into fp32."""
     half = onnx.ModelProto()
     half.CopyFrom(model)
+    scales = {name for node in half.graph.node if node.op_type == "Resize" for name in node.input[1:]}  # fp32 always
     for held in half.graph.initializer:
-        if held.data_type == TensorProto.FLOAT:
+        if held.data_type == TensorProto.FLOAT and held.name not in scales:
             narrow = numpy_helper.to_array(held).astype(np.float16)
             held.CopyFrom(numpy_helper.from_array(narrow, held.name))
     for one in (*half.graph.input, *half.graph.output):
