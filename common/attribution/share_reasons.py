@@ -44,7 +44,6 @@ def share_reason(
         placed: the node under ``ceilings``, its roof.
         ceilings: the roof that judges the node.
         roofs: what is known of all roofs of the host.
-        timed: the node's times.
         sources: the source nodes that it computes.
         executed: the work of the node's own operator.
     """

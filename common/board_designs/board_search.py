@@ -148,7 +148,6 @@ def front_of(
     """Return the front of all arrays that fit a board.
 
     Args:
-        model: on its board.
         designs: designs to try; by default the whole set.
         progress: is called with the number of sizes that are done.
 

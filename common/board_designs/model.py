@@ -34,8 +34,6 @@ class BoardModel:
 
     Attributes:
         nests: its contractions, and how often each runs.
-        builder: of the arrays.
-        energies: of the board.
     """
 
     nests: Counter[LoopNest]
@@ -98,7 +96,6 @@ def read_budget(text: str, board: Board) -> tuple[Board, Resources]:
 
     Args:
         text: amounts by resource; ``regions`` keeps so many regions of the board, those with the most DSPs.
-        board: the whole board.
 
     Raises:
         UnusableValueError: the text is no budget.

@@ -59,7 +59,6 @@ def simulation_rows(found: BoardDesign, nests: Mapping[LoopNest, int], costs: Ne
     """Return a row for each contraction, with the cycles of the simulated Verilog.
 
     Args:
-        found: the design.
         nests: the contractions, and how often each runs.
         costs: of one run of each, by the design space.
 

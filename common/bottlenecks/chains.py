@@ -22,7 +22,6 @@ class ElementWiseChain:
         nodes: in execution order.
         between_bytes: of the tensors between them, once.
         merged_bytes: of constants that others of the chain could hold.
-        all_bytes: that all nodes read and write.
     """
 
     nodes: tuple[str, ...]

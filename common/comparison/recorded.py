@@ -57,7 +57,6 @@ def read_side(folder: MeasuredFolder, nodes_us: Mapping[str, Samples]) -> tuple[
     """Return one measurement as its tables give it, and a note on each table that is older than its times.
 
     Args:
-        folder: the tables.
         nodes_us: times of each executed node, run by run; empty where there is no trace.
 
     Raises:

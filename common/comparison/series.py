@@ -200,8 +200,6 @@ def difference_limits(before: Estimate, after: Estimate, widening: float = 1.0) 
     Limits of 95 % on each side give a difference 95 % on each side. None where an estimate lacks a limit.
 
     Args:
-        before: of the baseline.
-        after: of what is compared.
         widening: factor of all reaches, for a family of figures.
     """
     if before.value is None or before.low is None or before.high is None:

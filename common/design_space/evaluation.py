@@ -119,10 +119,7 @@ def results_of(
     An interruption ends the work once a schedule was found. A search that was cut short is not kept.
 
     Args:
-        workload: the model.
-        designs: what to evaluate.
         cache: results of earlier runs; None to know none.
-        workers: who computes.
         observer: of the searches that this process makes; it may end all of them.
         progress: hears how many designs are done elsewhere, and of how many.
 

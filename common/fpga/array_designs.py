@@ -42,11 +42,7 @@ class ArrayDesign:
 
     Attributes:
         size: R rows, C columns, s products per element.
-        row_folds: folds of the tile along the rows of the array.
-        column_folds: folds of the tile along the columns.
-        step_count: steps of depth of the tile.
         port_count: ports to the card's memory.
-        spans_regions: whether it is laid over all regions.
     """
 
     size: Size

@@ -34,7 +34,6 @@ class Record:
 
     Attributes:
         identity: SHA-256 of its tables of times: a measurement that is recorded again is the same record.
-        folder: the folder of its tables.
         conditions: what its figures depend on: host, versions, settings, clocks.
         doubts: why its times decide nothing.
         number: its place in the history, counted from 1.

@@ -59,11 +59,7 @@ class Entry:
 
 
 class RecordFile:
-    """A history on disk; nothing is opened before it is used.
-
-    Args:
-        path: its file.
-    """
+    """A history on disk; nothing is opened before it is used."""
 
     def __init__(self, path: Path) -> None:
         self._path = path

@@ -47,7 +47,6 @@ class RunSeries:
     """Runs of one session, in their order.
 
     Attributes:
-        is_profiled: whether the session was profiled.
         run_indices: number of each run in the series, from 0.
         starts_s: start of each run.
         latencies_us: duration of each run.

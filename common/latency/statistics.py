@@ -267,7 +267,6 @@ def _accelerated(draws: Samples, value: float, influences: Samples) -> tuple[flo
 
     Args:
         draws: the value in each bootstrap sample.
-        value: the value in the series itself.
         influences: contribution of each block to the value; their skewness gives the acceleration.
     """
     normal, blocks = NormalDist(), len(influences)

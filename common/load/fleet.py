@@ -69,7 +69,6 @@ class ModelTask:
         options: provider and optimization level of the sessions; its threads are at most those of the host, and 0 for
             an equal share of them.
         bound: what to search first; None to run as asked.
-        thresholds: what is asked of the load.
     """
 
     path: Path

@@ -100,7 +100,6 @@ class RequestContent:
 
     Attributes:
         input_files: inputs from files; the others are random.
-        length_dim: the dimension that is the length of a request.
         images: folder or file of the images that requests bring.
         top_k: likeliest classes that are answered.
     """

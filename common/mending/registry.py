@@ -54,7 +54,6 @@ class MendTrial:
 
     Attributes:
         model: the mended model; None where no mend applied.
-        mends: names of the mends that applied.
         changed: nodes, weights or dimensions that they changed.
         reasons: why each of the others did not apply, by name.
     """

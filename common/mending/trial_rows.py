@@ -22,7 +22,6 @@ class MeasuredGain:
     """What mending took off the median latency, in µs, less than 0 where it added to it; pairs of runs say.
 
     Attributes:
-        verdict: that of the comparison of the pairs.
         reason: why nothing is decided.
     """
 

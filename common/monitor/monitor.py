@@ -40,7 +40,6 @@ class LiveSource:
         gauges_s: when it gave them, on the clock of ``time.monotonic``.
         nodes: the times of its nodes, if they are known; the longest first.
         error: why nothing runs; None if the model runs.
-        is_ready: whether runs have begun.
     """
 
     model: str
@@ -75,7 +74,6 @@ class Monitor:
 
     Attributes:
         figures: those of the newest tick.
-        active: names of the active alarms.
         newest: the newest tick as a message.
     """
 
@@ -100,9 +98,6 @@ class Monitor:
 
     def tick(self, number: int, own: Figures) -> str:
         """Return the next tick as JSON.
-
-        Args:
-            own: figures of the dashboard itself.
 
         Raises:
             PipelineError: the model cannot even be loaded. One that fails later is a problem in the tick.

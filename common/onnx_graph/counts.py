@@ -25,7 +25,6 @@ class NodeCount:
     """Work and traffic of a node in one run; None is unknown.
 
     Attributes:
-        work: the cost of one execution.
         bounds: upper bounds of the unknown ones among the ``BOUNDED`` figures.
         is_in_bound: whether the bounds enter the bound for the whole model (of two branches, only the larger one does).
         either: for an If, the figures of whichever branch runs, where both have the same.

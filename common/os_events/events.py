@@ -40,7 +40,6 @@ class OsEvent:
     switched in. The other kinds are counts for the process (``stolen``: for the machine) since the previous reading.
 
     Args:
-        event_kind: kind of interval or count.
         time_s: start, on the clock of ``time.perf_counter``.
         duration_us: length of the interval, or of the period of a count.
         event_count: 1 for an interval; the number for a count; None for a kind without a number.

@@ -57,7 +57,6 @@ class SchedulerTrace:
 
     Args:
         own: the kernel's ids of the threads of this process; threads that they create are added.
-        main_thread_id: the thread that calls the runtime.
     """
 
     def __init__(self, own: set[int], main_thread_id: int) -> None:

@@ -130,8 +130,6 @@ def run_energy(
 
     Args:
         works: every executed node and the gap.
-        run_us: unprofiled latency of the run.
-        model: coefficients that divide the energy.
         cache_bytes: size of the last-level cache, if known.
         static_power: power in W that does not depend on the work; None if it is unknown.
         average_power: mean power in W over the run; None if it is unknown.

@@ -66,12 +66,8 @@ def estimate(
 
     Args:
         works: every executed node and the gap, by name.
-        run_us: unprofiled latency.
-        threads: hardware threads in use.
         dram_pj_per_byte: what the traffic of a modelled memory costs.
         model: divides the energy over the nodes.
-        factors: emissions and prices.
-        host: as far as it is known.
 
     Raises:
         PipelineError: static power is above average power, or no node has work to divide by.

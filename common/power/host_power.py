@@ -65,7 +65,6 @@ def host_power(
     Args:
         law: shares of TDP by load.
         table: processors by their plain name.
-        facts: the machine of the measurement.
         threads: of the runs; each keeps a core busy.
         cpu: name of the processor, as the user gives it; it comes before that of the facts.
 

@@ -45,9 +45,6 @@ class HostFacts:
         cpu_model: name of the processor; empty is unknown.
         cpu_signature: family and model of CPUID.
         thread_count: hardware threads that the system sees.
-        core_count: cores that it sees.
-        package_count: packages that it sees.
-        memory_bytes: memory that it sees.
         is_virtual: whether a hypervisor is below it.
     """
 

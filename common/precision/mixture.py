@@ -43,7 +43,6 @@ class Mixture:
         macs_share: MACs of ``nodes`` over those of all contractions.
         predicted_db: signal-to-noise ratio if the noise of the layers adds up, on the samples that choose.
         choosing: the judgement on the samples that choose.
-        target: the file of the model.
     """
 
     nodes: tuple[str, ...]

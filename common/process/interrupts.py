@@ -161,9 +161,6 @@ class FirstNoted:
     Args:
         numbers: of the signals; those that the process ignores stay ignored.
         hear: called when one is noted, amid whatever the main thread does.
-
-    Attributes:
-        has_come: whether one was noted.
     """
 
     def __init__(self, numbers: Sequence[int] = (signal.SIGINT,), hear: Callable[[], object] = lambda: None) -> None:

@@ -22,7 +22,6 @@ def latency_notes(
     """Return notes on missing limits, the cost of profiling, further sessions, and the stability of the series.
 
     Args:
-        summary: fields of latency_summary.
         latencies: of the executed nodes.
         more: the runs of further sessions.
     """

@@ -47,7 +47,6 @@ def html_table(
     """Return a table; columns in which every cell is a number are aligned right.
 
     Args:
-        header: names of the columns.
         aside: a text below.
         nodes: numbers of the executed nodes that each row is about.
     """

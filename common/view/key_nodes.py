@@ -31,7 +31,6 @@ def rank_nodes(nodes: Iterable[RankedRow], labels: Mapping[str, str], count: int
 
     Args:
         labels: of every executed node.
-        count: most nodes to rank.
     """
     slowest_first = sorted(filter(_is_ranked, nodes), key=lambda row: -row["node_latency_us"])
     return tuple(

@@ -116,7 +116,6 @@ def number_marks(axes: Axes, places: Mapping[int, Point], radii: Sequence[float]
     """Write a number beside each mark, clear of all others, with a line to it.
 
     Args:
-        axes: axes whose limits are set.
         places: places of the marks by their number, in the drawn data.
         radii: radii of the marks, in pixels.
         others: places in pixels that no number may cover.

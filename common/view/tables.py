@@ -73,7 +73,6 @@ class Table(Generic[Row_contra]):
         """Return the table for a page, or nothing for no rows.
 
         Args:
-            aside: a text below.
             nodes: numbers of the executed nodes that each row is about.
             last: cells of rows below, such as sums.
         """

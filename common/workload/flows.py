@@ -20,12 +20,10 @@ class TensorFlow:
     """One stored tensor between groups; views of it count as the same tensor, and constants are not transferred.
 
     Attributes:
-        tensor: name of the stored tensor.
         producer: index of the group that writes it; None for an input of the model.
         consumers: indices of the other groups that read it, in rising order.
         host_bytes: at the number format of the model; None is unknown.
         card_bytes: at the number format of the kernels.
-        is_output: whether the model returns it.
     """
 
     tensor: str

@@ -20,7 +20,6 @@ class WiderLayers:
     """Layers that a plan computes in a wider number format than the others.
 
     Attributes:
-        precision: their number format.
         nodes: their names in the source graph.
     """
 

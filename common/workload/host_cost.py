@@ -24,9 +24,7 @@ class ExecutedCost:
     """Cost of one executed node in one run.
 
     Attributes:
-        latency_us: its corrected time.
         energy_uj: None where neither a sensor nor the model knows it.
-        is_critical: whether it is on the critical path.
         surplus_us: by how much the corrected time may be too long.
     """
 
@@ -124,7 +122,6 @@ class HostTotals:
         energy: of one run; the low end is pessimistic.
         static_power_w: power of the host while it waits.
         doubts: why these times decide nothing.
-        energy_source: how the energy is known.
         energy_boundary: which part of the host a modelled energy covers.
     """
 

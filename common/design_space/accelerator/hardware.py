@@ -147,7 +147,6 @@ class MultiplierArray:
     """The multipliers: an array of rows and columns, in which an element does one multiply-accumulate per cycle.
 
     Attributes:
-        mac_pj: energy of one multiply-accumulate.
         element_mm2: area of one element; None where nobody gives it.
         column_mm2: area that a column has beside its elements and memories; None where nobody gives it.
     """

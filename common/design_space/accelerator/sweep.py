@@ -24,7 +24,6 @@ def designs(hardware: Hardware, sweep: str) -> dict[str, Hardware]:
     """Return the accelerator in every combination of the sizes of a sweep, each by its name.
 
     Args:
-        hardware: the accelerator.
         sweep: sizes by name, the names separated by blanks; without any it is the accelerator as it is. ``array`` has
             rows and columns; ``LEVEL_kib`` the KiB of all copies of a level together; ``buffer_kib`` those of the
             outermost level on the chip. ``8,16,…,128`` is a range: each size is the one before times the second over

@@ -74,10 +74,7 @@ def learnt_groups(
     """Return the groups that FA-DOSA fuses: those that are more probable than not at the end.
 
     Args:
-        graph: the model.
-        hardware: an accelerator with one buffer.
         most_epochs: steps of the optimizer at most; FA-DOSA takes 1,000.
-        observer: who may end it.
 
     Raises:
         PipelineError: PyTorch is not installed.

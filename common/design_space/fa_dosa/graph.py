@@ -21,7 +21,6 @@ class GraphLayer:
 
     Attributes:
         nest: extents of its loops.
-        macs: its multiply-accumulates.
         tensor_bytes: bytes of ``input``, ``weight`` and ``output``, all operands of a kind together.
     """
 
@@ -57,7 +56,6 @@ class ComputationGraph:
         """Add a layer.
 
         Args:
-            name: its name.
             dims: extents of the loops N, G (groups), K, C, P, Q, R and S; a loop that is left out has one step. Also
                 ``stride_p``, ``stride_q``, ``dilation_r`` and ``dilation_s`` of its window. An operator that keeps its
                 channels apart (an activation, a pool) has them in G.

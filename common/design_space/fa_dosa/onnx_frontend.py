@@ -29,7 +29,6 @@ def parse_onnx_to_graph(path: str | PathLike[str], dimensions: Mapping[str, int]
     """Return the graph of an ONNX file, with a group for each contraction and what can be fused behind it.
 
     Args:
-        path: the ONNX file.
         dimensions: sizes of the dimensions that the file leaves open.
 
     Raises:

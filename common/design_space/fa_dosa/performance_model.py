@@ -77,8 +77,6 @@ def calculate_hardware_config(
     """Return the least hardware that holds every layer's tile: ``buffer_kib`` and ``area_mm2``, with gradients.
 
     Args:
-        mapping_params: the tiles.
-        graph: the layers.
         hardware: an accelerator with one buffer; FA-DOSA's if None.
 
     Raises:

@@ -53,7 +53,6 @@ def axis_tiles(group: TiledGroup, axis: int, size: int, *, keeps_halo: bool) -> 
     """Return the intervals of all tiles along one axis.
 
     Args:
-        group: the fused group.
         axis: 0 for rows, 1 for columns.
         size: lines of the last layers' results in each tile; the last tile may have fewer.
         keeps_halo: whether lines that the next tile needs are kept, else they are computed or read again.

@@ -23,7 +23,6 @@ class ConvexGroups:
         before: for each layer, the layers that it reads from.
         neighbours: for each layer, those that read or write a tensor which it reads or writes too.
         fusible: layers that may share a group with others.
-        most_layers: of a group.
         keeps_order: whether layers run in the order of the model and groups are runs of consecutive layers. That is so
             for a model of so many branches that its closed sets are too many.
     """
@@ -67,7 +66,6 @@ def convex_groups(graph: LayerGraph, most_layers: int) -> ConvexGroups:
     """Return the convex groups of a model.
 
     Args:
-        graph: the layers of the model.
         most_layers: of a group; 1 allows no fusion.
     """
     before, neighbours = [0] * len(graph.layers), [0] * len(graph.layers)

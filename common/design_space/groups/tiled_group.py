@@ -94,7 +94,6 @@ def tiled_group(graph: LayerGraph, members: Sequence[int], resident: Set[str] = 
     """Return layers of a model as one group; None where a layer has no tiles, or the maps between them do not fit.
 
     Args:
-        graph: the layers of the model.
         members: indices of the layers, in order.
         resident: tensors that are on the chip as a whole before or after the group.
     """

@@ -48,12 +48,9 @@ def best_schedule(
     Where the search for mappings ended early, ``floor_edp`` of the result is what no schedule of the space is below.
 
     Args:
-        graph: the layers of a model.
         layers: the same, as the accelerator runs them.
-        hardware: the accelerator.
         keeps: whether tensors may be resident on the chip.
         most_layers: that may run together in row tiles; 1 for whole layers only.
-        observer: who may end the search.
 
     Raises:
         SearchInterruptedError: it was ended.

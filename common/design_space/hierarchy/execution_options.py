@@ -54,7 +54,6 @@ class ExecutionOption:
 
     Attributes:
         layer: index of the layer.
-        places: where the tensors are.
         nests: by name.
         runs: how often the nests run.
         side_words: words at each level that no nest moves: while the only nest runs, or after all of them; of all runs.
@@ -86,10 +85,6 @@ def execution_option(
     """Return how a layer runs with its tensors in given places.
 
     Args:
-        index: of the layer.
-        layer: the layer.
-        places: where its tensors are.
-        hardware: the accelerator.
         sizes: words of each tensor.
     """
     read_here = places.inherited | places.copied
@@ -155,7 +150,6 @@ class LayerPlaces:
         """Yield the places that the tensors of a layer may have.
 
         Args:
-            index: the layer.
             resident: resident tensors, and whether each is in DRAM too.
             done: the layers that have run, this one included, as a bit set.
         """

@@ -31,7 +31,6 @@ def physical_floor(graph: LayerGraph, layers: Sequence[ModelLayer], hardware: Ha
     Args:
         graph: the layers of the model, in elements.
         layers: the same, as the accelerator runs them.
-        hardware: the accelerator.
     """
     words = np.zeros(len(hardware.levels))
     words[0] = _compulsory_words(graph)

@@ -31,9 +31,7 @@ class ScheduleEdges:
 
     Attributes:
         states: number of states; the first is the start, the last the end.
-        plans: what the steps run.
         source: state that each step leaves.
-        target: state that it leads to.
         plan: index of what it runs.
         limit: schedules that are left out because the model has too many states; empty where none are.
     """

@@ -29,8 +29,6 @@ class Figures:
 
     Attributes:
         words_per_cycle: of one copy in use, or of the whole level where the bandwidth is given per column.
-        pj_per_word: energy of a word that is read or written.
-        capacity_words: words that one copy holds.
         mac_pj: energy of a multiply-accumulate.
     """
 
@@ -141,7 +139,6 @@ class MappedBatch:
 
     Attributes:
         hardware: what the levels hold and how they are connected.
-        figures: sizes of the levels.
     """
 
     nesting: Nesting
@@ -307,7 +304,6 @@ def stream_cost(words: Sequence[Sequence[float]], macs: int, hardware: Hardware)
     Args:
         words: words that are read or written at each level, one count for each stream.
         macs: multiply-accumulates, done by the whole array.
-        hardware: the accelerator.
     """
     cycles, energies = [macs / hardware.array.elements], [macs * hardware.array.mac_pj]
     for level, streams in zip(hardware.levels, words, strict=True):

@@ -61,10 +61,6 @@ class Mappings:
 def parse_mapping(text: str, levels: int) -> list[LevelLoops]:
     """Return the loops of each level of one mapping.
 
-    Args:
-        text: the mapping.
-        levels: how many levels the accelerator has.
-
     Raises:
         UnusableValueError: the text is no mapping, or has another number of levels.
     """

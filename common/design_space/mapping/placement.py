@@ -74,7 +74,6 @@ def side_streams(
     """Return the words at each level that streams beside a loop nest move.
 
     Args:
-        hardware: the accelerator.
         in_memory: words that are read from DRAM or written to it.
         on_chip: words that are read from the memory of resident maps, or written there.
         copied: words that are copied between DRAM and the memory of resident maps.

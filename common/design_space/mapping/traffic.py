@@ -181,7 +181,6 @@ class Nesting:
         """Return how often a tile follows its neighbour along each loop, if it is the innermost that steps outside.
 
         Args:
-            level: of the tile.
             count: tiles along each loop.
         """
         xp = self.xp
@@ -235,7 +234,6 @@ def overlap(
 
     Args:
         extents: of all loops.
-        tile: its extents.
         count: tiles along each loop.
         loop: the loop of the axis along which the two are not neighbours.
         distances: input positions of a step of this loop, and of the other one.

@@ -42,9 +42,6 @@ def key_of(*content: Any) -> str:
 class ResultCache:
     """Results of earlier computations.
 
-    Args:
-        folder: where they are kept.
-
     Attributes:
         problem: why nothing is kept any more; empty while it works.
     """

@@ -24,10 +24,6 @@ def text_of(value: Any) -> str:
 def value_of(text: str, kinds: Iterable[type] = ()) -> Any:
     """Return the value of a text that :func:`text_of` made.
 
-    Args:
-        text: the text.
-        kinds: the dataclasses in it.
-
     Raises:
         ValueError: it is no such text.
     """

@@ -77,7 +77,6 @@ def point_row(
     """Return the row of a design on which a schedule fits.
 
     Args:
-        design: the design.
         schedule: the best one that was found.
         floor_edp: an energy-delay product in pJ·cycles that no schedule is below, of whatever space; None where
             nobody knows one.

@@ -78,7 +78,6 @@ def at_points(points: NDArray[np.float64], problem: SearchProblem[object]) -> Ch
 
     Args:
         points: by point and choice; further columns are ignored.
-        problem: what is searched.
     """
     sizes = np.array(problem.choice_sizes)
     floors = (points[:, : len(sizes)] * sizes).astype(np.int64)

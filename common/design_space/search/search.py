@@ -43,7 +43,6 @@ class Searched(Generic[Part, Schedule]):
         energy_pj: of one inference.
         evaluation_count: schedules of parts whose cost was computed.
         curve: after how many evaluations the best product in pJ·cycles fell, and to what.
-        is_complete: whether it went on to its end.
     """
 
     schedules: Mapping[Part, SupportedPoint[Schedule]]
@@ -112,7 +111,6 @@ def search(
 
     Args:
         parts: what to search, by any name.
-        engine: how.
         evaluation_count: schedules of parts whose cost is computed.
         seed: of all that the engine draws.
         observer: hears of improvements, and may end the search.

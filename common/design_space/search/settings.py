@@ -18,7 +18,6 @@ class Search:
         engine: by its name in :mod:`common.design_space.search.engines.registry`.
         evaluations: schedules whose cost an engine may compute; ``exact`` takes as many as there are.
         seed: of all that the engine draws.
-        most_layers: of a fused group.
         accounting: ``honest`` (capacity, refetches, halos), or ``seed`` (each tensor once for each kernel).
     """
 

@@ -47,10 +47,7 @@ def fused_front(
     """Return the front of the best schedules of a model; its best supported point is the optimum of the space.
 
     Args:
-        graph: the layers of the model.
-        buffer: the accelerator.
         most_layers: of a group; 1 gives the best schedule without fusion.
-        observer: who may end the search.
 
     Raises:
         SearchInterruptedError: it was ended.
@@ -75,8 +72,6 @@ def best_paths(
     """Return the front of all covers by groups, each of them a path of groups in an order in which they can run.
 
     Args:
-        graph: the layers of the model.
-        groups: the groups of the model.
         after: the states that a group, given as a bit set, leads to from a state, and its front for each of them.
     """
     start: State = (0, frozenset())
@@ -154,9 +149,6 @@ def group_front(
     """Return the front of one group; empty where several layers cannot be one group, or do not fit together.
 
     Args:
-        graph: the layers of the model.
-        members: the layers of the group.
-        buffer: the accelerator.
         resident: tensors of the group that are on the chip as a whole, before it or after it.
         room_bits: of the buffer, without the resident tensors of other groups.
     """

@@ -40,9 +40,6 @@ class FusionChoices:
 
     The first choices are the tilings, one for each layer; that of a root counts. The next are, for each layer, 0 or the
     neighbour that it joins. The last choose the resident results.
-
-    Attributes:
-        most_layers: of a group.
     """
 
     graph: LayerGraph

@@ -30,7 +30,6 @@ class GroupTiling:
 
     Attributes:
         rows: rows of a tile, of the last layers' results.
-        columns: columns of a tile.
         keeps_halo: whether the rows of the halo stay on the chip from tile to tile.
         held: for each map from outside the group, whether it is held.
         resident: for each stage, whether its weights stay on the chip.

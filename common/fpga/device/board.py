@@ -111,7 +111,6 @@ class AiEngines:
     """Vector processors beside the logic; no model of this project covers them.
 
     Attributes:
-        count: number of processors.
         int8_op_per_s: vendor's peak.
         fp32_flop_per_s: rate that published networks attain.
     """

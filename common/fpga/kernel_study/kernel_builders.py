@@ -36,7 +36,6 @@ class KernelRequest:
 
     Attributes:
         kind: a key of ``KERNELS``.
-        precision: number format.
         channels: memory channels of the operands; None for as many as the kernel usually has.
         sizes: the other values by the name of the quantity; quantities without a value are absent.
     """

@@ -26,7 +26,6 @@ class Team:
     """Equal engines that share each call.
 
     Attributes:
-        count: number of members.
         start_cycles: between the starts of two members.
     """
 

@@ -185,7 +185,6 @@ class GroupClass:
     """Groups that could share one kernel, such as all 3x3 convolutions. None is unknown.
 
     Attributes:
-        label: name of the class.
         groups: the items of each group.
         latency_share: share of the host run of all groups together.
         energy_share: share of its energy.

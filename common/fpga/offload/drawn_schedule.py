@@ -46,7 +46,6 @@ def drawn_schedule(cases: Sequence[Sequence[Job]], starts: Sequence[float], time
     Args:
         cases: the same jobs with the times of the pessimistic, the likely and the optimistic case.
         starts: start of each job in the likely case.
-        times: how the times are drawn.
     """
     jobs = cases[1]
     ends: dict[int, Values] = {}

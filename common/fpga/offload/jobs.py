@@ -20,7 +20,6 @@ class Job:
 
     Attributes:
         key: kind and index; of the host, that of the first item.
-        resource: the resource that it occupies.
         label: name of the item, option or tensor, for reports.
         duration_us: time that it occupies its resource.
         launch_us: part of the duration before a kernel works.

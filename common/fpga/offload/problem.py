@@ -33,12 +33,9 @@ class OffloadFlow:
     """A tensor that one item writes and others read; weights have no flow.
 
     Attributes:
-        tensor: its name.
         producer: index of the item that writes it, or None for a graph input, which is on the host from the start.
         consumers: indices of the items that read it.
         is_output: whether it must be on the host at the end.
-        h2d_us: transfer to the card.
-        d2h_us: transfer to the host.
         h2d_convert_us: conversion to the card's number format, on the card, after the transfer.
         d2h_convert_us: conversion to the host's number format, on the card, before the transfer.
     """
@@ -58,10 +55,8 @@ class EngineType:
     """A kernel that the board may hold up to ``max_instances`` times; an instance serves one call at a time.
 
     Attributes:
-        name: of the engine.
         resources: of one instance.
         spans_regions: whether an instance may be divided over several regions.
-        max_instances: most instances on the board.
         launch_per: which calls the host launches. ``call``: every one. ``entry``: those that read a tensor of the host.
             ``engine``: those that read something that no call on this engine wrote. The engine fetches its own
             instructions, but somebody must start it: at least once, whoever feeds it.
@@ -85,10 +80,8 @@ class Option:
     """A way to compute items on the card as one call: a fused group, or a chain of groups.
 
     Attributes:
-        name: of the candidate.
         covers: indices of its items, ascending.
         engine: index of its engine type.
-        time_us: of the kernel.
         launch_us: of one launch.
         weight_bytes: weights that stay in the card's memory from run to run.
     """

@@ -33,7 +33,6 @@ class Assignment:
 
     Attributes:
         calls: chosen options, no item covered twice.
-        regions: floorplan of the engines.
         order: calls and transfers by start; each resource keeps this order. None: first come, first served.
     """
 

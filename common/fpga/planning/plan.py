@@ -45,13 +45,10 @@ class Plan:
 
     Attributes:
         workload: what the plan divides between host and card.
-        request: what to plan for.
         formulation: the offload problem and the meaning of its indices.
         problem: the offload problem with the times in force, given kernel speedups applied.
         solution: result of the search, which uses the models' times only.
-        kernels: engines on the board.
         schedules: one inference in each of :data:`CASES`.
-        greedy_us: finish of the greedy baseline.
         classes: kernel classes that the rule of thumb judges.
         rule: plan of the rule of thumb.
     """

@@ -23,8 +23,6 @@ class PlannedKernel:
 
     Attributes:
         name: K1, K2, …; K1 replaces the most host latency.
-        engine: its model.
-        lane: its name in the schedule.
         region: of the board; None if it spans several.
         options: indices of the options that it computes.
         cycles: of all calls; None if a speedup was given, from which cycles do not follow.

@@ -41,7 +41,6 @@ class Request:
         launch_per: whether the host launches each group, or each phase on the card.
         thresholds: of the rule of thumb, a baseline.
         given_speedups: known speedups of kernels over the host, by kernel name.
-        effort: of the search.
         overlay: an overlay engine that the plan may use besides the engines of the catalogue.
         watch: ends the search when its time is up, and hears how far it has come.
         host: where the host's times come from.

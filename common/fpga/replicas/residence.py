@@ -67,8 +67,6 @@ def frame_tensors(
     """Return the activations that may stay on the chip.
 
     Args:
-        graph: of the model.
-        groups: its fused groups.
         tasks: those of a frame by the index of their group, in the order of the frame's calls.
         precision: number format of the kernels.
     """

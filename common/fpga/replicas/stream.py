@@ -120,7 +120,6 @@ class CallTimes:
     """Times of calls on a board, each computed once.
 
     Attributes:
-        board: where.
         models: coefficients of all kernel models.
         precision: number format of the kernels.
     """
@@ -175,7 +174,6 @@ class ReplicaStream:
     """Frames that flow through the replicas of a board.
 
     Attributes:
-        division: what the replicas divide.
         counts: replicas by region; empty where one array spans several.
         stages: what each replica of a chain computes; one stage unless layers are divided.
         chains: equal chains of stages.

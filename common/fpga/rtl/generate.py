@@ -35,7 +35,6 @@ class Design:
     Attributes:
         rows: R, rows of the result.
         cols: C, columns of the result.
-        precision: number format.
         overlap: whether sums leave while the next fold is computed.
         simd: s, products that an element adds per cycle.
         sums_per_cycle: d, sums that leave a column per cycle; without overlap one.

@@ -147,7 +147,6 @@ class Card:
 
     Attributes:
         static_w: power with the shell loaded and no kernel running.
-        limit_w: highest power of the card.
         memory_kind: as the board names it: ``hbm…`` or ``ddr…``.
         link_kind: ``pcie`` or ``shared_memory``.
         link_bytes_per_s: one direction, as measured.

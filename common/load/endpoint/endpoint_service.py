@@ -77,12 +77,7 @@ def described(address: Address, model: str, caller: Caller) -> tuple[ModelMetada
 
 
 class EndpointService:
-    """Connections that send batches of one model.
-
-    Args:
-        connect: opens a connection.
-        worker_count: how many.
-    """
+    """Connections that send batches of one model."""
 
     def __init__(self, model: EndpointModel, connect: Connect, worker_count: int) -> None:
         self.stages: tuple[str, ...] = STAGES

@@ -54,7 +54,6 @@ class Harness:
     Attributes:
         arrivals: when requests come; None if that depends on answers.
         precision: the precision that ends the load before its time; None: nothing ends it earlier.
-        thresholds: thresholds of the load.
     """
 
     service: Service

@@ -27,7 +27,6 @@ class BatchPolicy:
     oldest request goes first.
 
     Attributes:
-        most: largest batch.
         wait_ns: how long the oldest request may wait for others.
         preferred: sizes that are sent at once, in rising order; empty: only the largest batch is sent at once.
         buckets: lengths to which requests are padded, in rising order; empty: to the longest of the batch.
@@ -83,7 +82,6 @@ class BatchQueue:
 
     Attributes:
         wake_ns: when to ask again, after no batch was ready; ``NEVER_NS`` where that depends on answers.
-        pending_count: requests that wait.
     """
 
     def __init__(self, source: Source, policy: BatchPolicy, log: Log) -> None:

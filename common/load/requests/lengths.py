@@ -26,7 +26,6 @@ class Lengths:
         kind: ``uniform``, ``normal`` or ``lognormal``, which is exp of a normal distribution.
         place: the least length, the mean, or the median.
         spread: the standard deviation, for ``lognormal`` that of the logarithm; 0 for ``uniform``.
-        most: the longest.
     """
 
     kind: str
@@ -39,7 +38,6 @@ class Lengths:
         """Return the distribution that a text such as ``lognormal:64,0.8,512`` names.
 
         Args:
-            text: it.
             quantity: the setting that it is the value of.
 
         Raises:

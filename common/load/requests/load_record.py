@@ -45,7 +45,6 @@ class BatchRecord:
         batched_ns: when it was formed, and given to its worker.
         started_ns: when its worker, which may have been asleep, called the service.
         ended_ns: when the service returned or failed.
-        workers: number of the worker.
         sizes: requests in it.
         padded_sizes: requests that the call computed.
         lengths: what its requests were padded to; 0 where there is no variable axis.

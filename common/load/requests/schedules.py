@@ -47,7 +47,6 @@ class Bursts:
     Attributes:
         peak: rate during a burst over the mean rate.
         share: share of the time in bursts; ``peak · share`` is at most 1, and then nothing comes between bursts.
-        mean_s: mean length of a burst.
     """
 
     peak: float = 4.0

@@ -74,7 +74,6 @@ class ClosedLoop:
     shows (coordinated omission, G. Tene).
 
     Args:
-        users: how many.
         duration_ns: nobody sends a request from then on.
         most_requests: nobody sends more than these in all.
         think_ns: time from an answer to the next request of the same user.

@@ -49,7 +49,6 @@ class LoadTest:
         steps: parts of the load for which a rate was asked.
         flops: FLOPs of one call by its batch size and length; None where they are unknown.
         precision: what may end the load before its time; None: nothing does.
-        thresholds: what is asked of the load.
     """
 
     record: LoadRecord

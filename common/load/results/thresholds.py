@@ -34,11 +34,7 @@ class LoadThresholds:
         return np.asarray(record.is_completed & (record.settled_ns - record.intended_ns <= 1e3 * bound_us))
 
     def good_share(self, record: LoadRecord, first: int = 0) -> float:
-        """Return the share of the requests that were answered within the bound; 0 where none came.
-
-        Args:
-            first: the first request that counts.
-        """
+        """Return the share of the requests that were answered within the bound; 0 where none came."""
         is_good, is_known = self.is_good(record)[first:], ~record.is_cut[first:]
         return float(is_good.sum()) / max(1, int(is_known.sum()))
 

@@ -89,7 +89,6 @@ def predict(
         rate_per_s: requests per second, a Poisson process.
         service_s: measured service times of a batch of 1, 2, … requests, one or more of each size.
         wait_s: how long the oldest request waits for others.
-        session_count: sessions that serve the queue.
         effort: the longest simulation; it ends sooner where the percentiles are precise.
     """
     if load_factor(rate_per_s, service_s, session_count) >= 1:

@@ -26,7 +26,6 @@ class CurvePoint:
     """One rate of the best configuration, measured and predicted.
 
     Attributes:
-        trial: what was measured.
         response: what was predicted; None where the queue would grow.
         call_factor: what its calls took over what they took when batches were timed.
         of_own_calls: what is predicted from the times of its own calls; None where the queue would grow.
@@ -100,7 +99,6 @@ def curve(
     """Load a configuration at rising rates, with equally many requests each, and yield each with what is predicted.
 
     Args:
-        budget_s: time for all trials.
         seed: of the arrivals of the first trial; the others have the next ones.
     """
     capacity, inverse = capacity_hz(times, setup), sum(1 / load for load in CURVE_LOADS)

@@ -17,11 +17,7 @@ MOST_IMAGES = 256  # that requests bring in turn; all stay in memory, encoded
 
 @dataclass(frozen=True, slots=True)
 class ImageRequests:
-    """Encoded images, which requests bring in turn.
-
-    Attributes:
-        images: content of the files.
-    """
+    """Encoded images, which requests bring in turn."""
 
     images: Sequence[bytes]
     input_name: str
@@ -46,7 +42,6 @@ def image_requests(path: Path, graph: Graph, normalization: str) -> ImageRequest
     """Return requests that bring the images of a folder, in the order of their names, or one image.
 
     Args:
-        path: folder or file.
         graph: the model, with the dimensions of one request bound.
         normalization: one of ``NORMALIZATIONS``.
 

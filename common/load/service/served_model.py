@@ -136,10 +136,8 @@ def served_model(
     """Load a model, and make requests of it.
 
     Args:
-        dimensions: given sizes of dynamic dimensions.
         configured: sizes of lower precedence.
         files: inputs from files; the others are random.
-        length_dim: the dimension that is the length of a request.
         length: the longest request; 0 where all have one size.
 
     Raises:

@@ -14,12 +14,7 @@ class Conditions:
     """The known facts behind derived figures; the work of a run becomes known when the model is loaded.
 
     Attributes:
-        flop_count: operations of a run.
         byte_count: compulsory bytes of a run.
-        peak_flop_per_s: ceiling of the host.
-        memory_bytes_per_s: its other ceiling.
-        gco2e_per_kwh: emissions of the grid.
-        usd_per_hour: price of the host.
     """
 
     flop_count: float | None = None

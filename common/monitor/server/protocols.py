@@ -28,8 +28,6 @@ class TimedHttp(H11Protocol):  # type: ignore[misc]  # uvicorn is optional, so m
 
     Args:
         doors: the doors that let the connection in.
-        peer: address of the client.
-        config: uvicorn's configuration.
         state: the state of uvicorn's server.
     """
 

@@ -58,9 +58,6 @@ class WebService:
 
     Args:
         monitor: the source of all answers.
-        hub: clients of the ticks.
-        guard: who may ask.
-        doors: who may stay.
         is_attached: whether another process posts the runs.
     """
 

@@ -23,9 +23,7 @@ def tool(subject: object, problem: str, folder: Path) -> Iterator[None]:
     """Run a tool in the block.
 
     Args:
-        subject: of the error.
         problem: what the block is for, as in "cannot be calibrated".
-        folder: where the tool writes.
 
     Raises:
         PipelineError: the tool raises, with its own reason.

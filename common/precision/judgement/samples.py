@@ -54,7 +54,6 @@ class Samples:
 
     Attributes:
         feeds: the inputs of each run.
-        per_run: samples of a run.
         source: ``given`` or ``random``.
         labels: the class of each sample, (samples,) or (samples, positions); None: unknown.
         drawn: inputs that were drawn, although others were given.

@@ -34,7 +34,6 @@ def time_shares(
     microseconds are shown as longer than they are.
 
     Args:
-        feeds: values of the inputs.
         hear: gets the runs before the first of them, so that another thread can stop them.
 
     Raises:

@@ -25,7 +25,6 @@ def node_runs(
     """Return the times in µs of every node, run by run, without the warm-up and less what profiling adds.
 
     Args:
-        trace_file: the trace of the profiled session.
         warmup: how many of them are not counted.
         bodies: see :func:`common.profiling.trace.reader.read_trace`.
         corrections_us: the profiler's own cost in each node.
@@ -54,7 +53,6 @@ def recorded_node_runs(folder: ProfiledFolder, bodies_of: Callable[[Path], Bodie
     """Return the times in µs of every node of a recorded profile; none where it has no trace of ONNX Runtime.
 
     Args:
-        folder: the tables of the profile.
         bodies_of: reads the bodies of an executed graph, as :func:`node_runs` needs them.
 
     Raises:

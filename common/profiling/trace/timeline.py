@@ -138,7 +138,6 @@ def spans_of_runs(
     """Return the nodes of some profiled runs by run index; a run in which the clock was set is left out.
 
     Args:
-        trace_file: the trace of the profiled session.
         bodies: see :func:`common.profiling.trace.reader.read_trace`.
 
     Raises:

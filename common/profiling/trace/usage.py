@@ -44,7 +44,6 @@ class PoolUse:
     """A node's parallel loops: sums over its events in each run, zero in runs without a loop.
 
     Attributes:
-        pool_size: threads of the pool.
         loop_us: time from the start to the end of the loops.
         wait_us: part of ``loop_us`` in which the session's own thread waited.
         helper_us: ``loop_us`` counted once for each other thread that took part.

@@ -32,7 +32,6 @@ class RuntimeCall:
 
     Attributes:
         options: those of the current or the next run.
-        model: the subject of an error.
         begin_s: start of the current run on the clock of ``time.monotonic``; ``IDLE`` between runs.
         was_ended: whether its options end every run.
     """

@@ -27,7 +27,6 @@ def energy_report(
     """Return the totals, the largest nodes, the efficiency, and the cost of a million inferences.
 
     Args:
-        run_us: latency of one inference.
         million: what a million inferences emit and cost: ``gco2e``, ``energy_usd``, ``host_usd``, each with ``likely``,
             ``low`` and ``high``.
         labels: of every executed node.

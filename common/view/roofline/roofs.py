@@ -100,7 +100,6 @@ def draw_roofs(axes: Axes, roof: Roof, marks: Sequence[Point] = ()) -> None:
     """Draw every line with its label, and the ridge points of the judging lines.
 
     Args:
-        axes: axes whose limits are set.
         marks: places of the drawn data that no label of a slope should cover.
     """
     top, steepest = max(line.rate for line in roof.peaks), max(line.rate for line in roof.slopes)
@@ -156,11 +155,8 @@ def _label_slope(
     """Label a slope along its line where most room is; return points in pixels that the label covers.
 
     Args:
-        axes: axes whose limits are set.
-        top: rate at which it ends.
         along: possible places, as shares of the visible part; the first ones are better.
         taken: points in pixels that the label should keep clear of.
-        is_lowest: whether no line is below.
     """
     low = log10(max(axes.get_xlim()[0], axes.get_ylim()[0] / slope.rate))
     high = log10(top / slope.rate)

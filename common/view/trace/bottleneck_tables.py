@@ -30,7 +30,6 @@ def bottleneck_report(
 
     Args:
         median_us: median of the unprofiled runs; None for the profile of an NPU.
-        labels: labels of the executed nodes.
         file: that holds all findings.
         trial: a command that mends one of them; often there is none.
     """

@@ -56,7 +56,6 @@ class CellBounds:
     """The cells of a batch.
 
     Attributes:
-        nest: the nest.
         hardware: the accelerator, in which some operands may bypass some levels.
         chains: of each loop.
         places: the fan-outs of the array.
@@ -213,7 +212,6 @@ class CellBounds:
             stays: the operand that the innermost loop at DRAM leaves in place.
             loops: those that leave it in place, as in :data:`STAYS`.
             placement: where the operands are, and what moves beside the nest.
-            figures: of the accelerator.
         """
         key = "costs", placement.on_chip, stays
         if key not in self._of_nests:

@@ -58,8 +58,6 @@ def exact(nests: Mapping[str, LoopNest], hardware: Hardware, runs: Mapping[str, 
     layer, as :mod:`common.design_space.search.fronts` proves. So no mapping of the space is better.
 
     Args:
-        nests: the layers.
-        hardware: the accelerator.
         runs: how often each layer runs in one inference; once where it is not named.
 
     Raises:

@@ -94,7 +94,6 @@ class LoopChains:
     A slice is all chains, or those with the same size of the tile inside DRAM, or one chain. They come in this order.
 
     Attributes:
-        extent: iterations of the loop.
         steps: by chain and level.
         copies: by chain and place in space.
         first: the first chain of each size, and the number of all chains.
@@ -178,7 +177,6 @@ class _Rules:
     """What distinguishes the chains of a loop, besides their steps.
 
     Attributes:
-        levels: how many there are.
         loops_at: levels at which the loop may step.
         places: level of each place in space.
         rooms: the most copies at each of them.

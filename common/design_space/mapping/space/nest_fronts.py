@@ -53,8 +53,6 @@ def nest_fronts(nest: LoopNest, hardware: Hardware, settings: Collection[Setting
     """Return the supported points of a nest over every mapping of its space.
 
     Args:
-        nest: the nest.
-        hardware: the accelerator.
         settings: where the operands are, and the words of resident maps.
 
     Raises:
@@ -141,7 +139,6 @@ class _Search:
         """Add the mappings of a space to the fronts, except those whose bounds are above the fronts.
 
         Args:
-            space: the mappings.
             most_cells: how many cells may be bounded; a mapping whose cost is computed counts as some of them.
         """
         self.space, self.figures, self.left = space, Figures.of([space.hardware]), most_cells

@@ -66,7 +66,6 @@ def chosen_searches(values: Mapping[str, Any], *, has_one_buffer: bool) -> Engin
 
     Args:
         values: by quantity.
-        has_one_buffer: whether the accelerator has.
 
     Raises:
         UnusableValueError: an engine or an accounting is chosen where all engines are compared.

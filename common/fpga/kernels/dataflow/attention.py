@@ -64,7 +64,6 @@ class Residence:
 
     Attributes:
         where: ``kept twice``, ``kept once`` or ``read again``.
-        cycles: cycles of the call.
         kv_reads: number of times that K and V are read.
         waits_for_memory: whether traffic decides the cycles.
     """
@@ -89,8 +88,6 @@ class AttentionEngine(OnPorts):
         head_dim_limit: largest head dimension that the tile's registers hold.
         ii_cycles: initiation interval of the loops.
         first_word_ns: from the start to the first word from memory.
-        ports: ports to the card's memory.
-        costs: resources of the parts.
         efficiency: share of the lanes' peak that such kernels attain.
         macs_per_dsp: the board's rate, where it differs from that of the costs.
         uses_uram: whether the buffer is UltraRAM, which some devices lack.

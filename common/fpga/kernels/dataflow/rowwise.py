@@ -62,7 +62,6 @@ class RowwiseEngine(OnPorts):
         ii_cycles: initiation interval of a loop with a reduction.
         first_word_ns: from the start to the first word from memory.
         ports: one port per unit.
-        costs: resources of the parts.
         efficiency: share of the lanes' peak that such kernels attain.
     """
 

@@ -74,8 +74,6 @@ class StreamingGemv(OnPorts):
     Attributes:
         precision: number format of the matrix, the vector and the result.
         ports: ports of the matrix. Each vector has one more, which carries its x and y.
-        timing: fitted delays.
-        costs: resources of the parts.
         efficiency: share of a full stream that published runs attain.
         vectors: rows of activations that share one pass over the weights.
         macs_per_dsp: the board's rate, where it differs from that of the costs.

@@ -320,8 +320,6 @@ def build_array(
 
     Args:
         size: rows, columns, products per element.
-        precision: number format.
-        ports: ports to the card's memory.
         macs_per_dsp: the board's rate in this format.
         models: coefficients of configs/systolic_rtl.yaml.
         tile: content of the buffers; by default a square that takes longer to compute than to load.

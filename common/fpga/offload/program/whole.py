@@ -63,10 +63,8 @@ class WholeSearch:
 
     Attributes:
         plan: the best plan so far, None at first.
-        finish_ns: its finish.
         bound_ns: a lower bound of every plan's finish.
         is_begun: whether it has looked for a first plan and a bound.
-        is_bounded: whether the solvers have.
         is_assigned: whether the best choices without an order are known.
         spent: the largest limit of a search with all overlap so far.
         is_final: whether a longer search would change neither.

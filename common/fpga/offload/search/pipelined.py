@@ -29,7 +29,6 @@ class StreamEnergy:
         item_uj: of each item on the host, beyond the host's static power.
         option_uj: of each option on the card, beyond the card's static power.
         flow_uj: of each tensor that crosses the link, either way.
-        host_w: static power of the host.
         card_w: static power of the card, which a plan without a call does not need.
     """
 

@@ -47,7 +47,6 @@ def draw_kernels(title: str, kernels: pd.DataFrame, ceilings: pd.DataFrame, prec
 
     Args:
         kernels: the kernels or kernels_corrected table.
-        precision: the format that is drawn.
     """
     shown = kernels[kernels["precision"] == precision]
     roof = _roof(ceilings, precision)
