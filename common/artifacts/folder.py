@@ -108,7 +108,6 @@ class Folder(TypedReader):
         return self._checked(name, path, _read_document)
 
     def tables(self, names: Iterable[str]) -> Tables:
-        """Read several tables as rows."""
         return cast("Tables", {name: self.rows_by_name(name) for name in names})
 
     def documents(self, names: Iterable[str]) -> Documents:

@@ -54,8 +54,6 @@ class TileFolds:
 
 
 class _Extents(NamedTuple):
-    """Extents of a tile of a nest."""
-
     k: int
     c: int
     p: int

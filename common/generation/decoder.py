@@ -70,11 +70,9 @@ class Decoder:
 
     @property
     def call_dimensions(self) -> tuple[str, ...]:
-        """Dimensions that a call sets."""
         return (*(name for name in (self.new, self.past) if name), *self.windows, *self.totals)
 
     def sizes(self, call: CallSizes) -> dict[str, int]:
-        """Return the size of each dimension in a call."""
         past = {} if self.past is None else {self.past: call.past if call.room is None else call.room}
         rolling = {name: min(call.past, window) for name, window in self.windows.items()}
         new = {} if self.new is None else {self.new: call.new}

@@ -173,7 +173,6 @@ class Calls:
         return caches[pair.past.name] if is_buffer else None
 
     def caches(self, past: int) -> dict[str, Value]:
-        """Return caches of zeros."""
         call = CallSizes(past, 1, self.room)
         return {
             pair.past.name: value_of(np.zeros(self.decoder.shape(pair.past, call), numpy_dtype(pair.past)))

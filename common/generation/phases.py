@@ -33,8 +33,6 @@ PASSED_ON = frozenset({"Cast", "Identity", "Reshape", "Flatten", "Squeeze", "Uns
 
 @dataclass(frozen=True, slots=True)
 class PhasePoint:
-    """A call of one phase."""
-
     phase: str
     call: CallSizes
 
@@ -140,7 +138,6 @@ class PartWork:
 
 
 def work_by_part(decoder: Decoder) -> dict[str, PartWork]:
-    """Return the work of the model, and of each part that it has."""
     counts = [count for count in count_nodes(decoder.model.graph, None) if not count.is_of_either]
     parts = model_parts(decoder)
     caches = total(valid_bytes(decoder, pair) for pair in decoder.pairs)

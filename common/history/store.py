@@ -181,7 +181,6 @@ def _patiently(ask: Callable[[], Answer]) -> Answer:
 
 
 def _entered(base: sqlite3.Connection, record: Record) -> tuple[int, bool]:
-    """Enter a record with its figures; return its number, and whether it is new."""
     known = base.execute("SELECT run_number FROM runs WHERE run_identity = ?", (record.identity,)).fetchone()
     number = int(known[0]) if known else _new_number(base, record)
     base.execute("DELETE FROM figures WHERE run_number = ?", (number,))

@@ -39,8 +39,6 @@ REASONS = {
 
 @dataclass(frozen=True, slots=True)
 class Dashboard:
-    """The receiver of messages."""
-
     host: str
     port: int
     is_tls: bool

@@ -50,7 +50,6 @@ class MeasuredProfile:
 
     @property
     def lacks(self) -> Sequence[str]:
-        """What the trace lacks."""
         return self.measurement.lacks
 
     @property

@@ -158,7 +158,6 @@ def opset_of(model: onnx.ModelProto) -> int:
 
 
 def fresh(view: View, name: str) -> str:
-    """Return a name of no tensor of the graph."""
     taken = {*view.writers, *view.given, *view.constants, *(one.name for one in view.graph.initializer)}
     while name in taken:
         name += "_"

@@ -38,7 +38,6 @@ class _Collected(Collector):
 
 
 def file_text(gauges: Iterable[Gauge]) -> str:
-    """Return gauges as OpenMetrics 1.0."""
     text: bytes = openmetrics.generate_latest(_registry(gauges))  # type: ignore[no-untyped-call]
     return text.decode()
 

@@ -45,7 +45,6 @@ class CachePair:
 
     @property
     def bytes(self) -> Count | None:
-        """Size of the input."""
         return self.past.size_bytes
 
 

@@ -127,7 +127,6 @@ class EventLog:
             self._drop()
 
     def sorted(self) -> list[OsEvent]:
-        """Return the kept events, by time."""
         if len(self._events) > self._limit:
             self._drop()
         return sorted(self._events, key=lambda event: event.time_s)

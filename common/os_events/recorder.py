@@ -23,7 +23,6 @@ class OsEventRecorder:
 
     @property
     def events(self) -> list[OsEvent]:
-        """Events of both recorders, by time."""
         return sorted([*self._scheduler.events, *self._counters.events], key=lambda event: event.time_s)
 
     @property

@@ -78,7 +78,6 @@ def _row(
 
 
 def _accuracy(study: Study, name: str, judgement: OutputJudgement | None) -> Share | None:
-    """Return the accuracy in a format, or in float."""
     if judgement:
         return judgement.accuracy
     labels = study.known.samples.labels

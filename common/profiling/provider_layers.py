@@ -27,8 +27,6 @@ WITHOUT_BIASES = "/WithoutBiases"  # OpenVINO appends this to a convolution whos
 
 @dataclass(frozen=True, slots=True)
 class ProviderLayers:
-    """Rows of the table ``provider_layers``, and notes on them."""
-
     rows: tuple[ProviderLayersRow, ...]
     notes: tuple[str, ...]
 

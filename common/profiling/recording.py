@@ -62,7 +62,6 @@ class Recording:
 
     @property
     def facts(self) -> dict[str, Any]:
-        """The facts of the recorded session in its trace."""
         events, runs = self.trace.recorded_count, self.trace.run_count
         return {
             "event_count": events,

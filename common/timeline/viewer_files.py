@@ -28,7 +28,6 @@ def run_file(runs: Timeline, npu: Tables, load: LoadTimeline | None, model: str)
 
 
 def load_file(load: LoadTimeline, model: str) -> Files:
-    """Return the timeline of a load test alone."""
     return {"trace": trace_json(ChromeTrace(load.processes), {"model": model, "clock": "load_requests.csv"})}
 
 

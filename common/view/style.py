@@ -102,7 +102,6 @@ def log_scales(axes: Axes) -> None:
 
 
 def label_log(axis: Axis, write: Callable[[float], str] = "{:g}".format) -> None:
-    """Label the ticks of a logarithmic axis."""
     axis.set_major_formatter(LogLabels(write))
     axis.set_minor_formatter(LogLabels(write))
 

@@ -106,5 +106,4 @@ Layer = Matmul | Convolution | Pooling | Rowwise | Pointwise
 
 
 def extents_of(layer: Layer) -> tuple[int, ...]:
-    """Return all extents of a layer, without its flags."""
     return tuple(value for value in astuple(layer) if type(value) is int)

@@ -35,7 +35,6 @@ def run_flags(parser: Parser, default_runs: int, levels: Sequence[str], executio
 
 
 def sensor_flags(parser: Parser) -> None:
-    """Add how sensors are read."""
     text = "readings per second of each sensor"
     parser.setting("--sensor-rate-hz", type=flag_types.positive_float, default=10.0, metavar="HZ", help=text)
     text = "time during which the idle power is sampled before the runs"

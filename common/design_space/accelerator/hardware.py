@@ -137,7 +137,6 @@ class Level:
 
     @property
     def pj_per_word(self) -> float:
-        """Energy of a word that is read or written."""
         size = self.slope_pj_per_byte_per_kib * (self.capacity_kib or 0)
         return self.word_bytes * (self.base_pj_per_byte + size)
 

@@ -79,7 +79,6 @@ def seed_kernels(metrics: Iterable[OpMetricsRow], graph: SourceGraph, fused: Col
 
 
 def seed_cost(kernels: Iterable[SeedKernel], buffer: SingleBuffer) -> SeedCost:
-    """Return the cost of kernels that run one after the other."""
     moved, cycles, energy_pj = 0, 0.0, 0.0
     for kernel in kernels:
         own = kernel.moved_bytes - kernel.added_bytes

@@ -225,7 +225,6 @@ def _points(option: ExecutionOption, result: Searched[NestAt, str]) -> dict[str,
 
 
 def _outside_notes(layers: Sequence[ModelLayer]) -> Iterator[str]:
-    """Yield which layers have no loop nest."""
     outside = dict.fromkeys("+".join(layer.layer.op_types) for layer in layers if not layer.nests)
     if outside:
         yield f"no loop nests, so they count as traffic: {listed(outside, MOST_NAMED)}"

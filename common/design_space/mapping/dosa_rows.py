@@ -114,7 +114,6 @@ def _mappings(table: pd.DataFrame, hardware: Hardware) -> Mappings:
 
 
 def row_error(row: int, problem: str, remedy: str) -> PipelineError:
-    """Return the error of one row, whose index counts from 0."""
     return PipelineError(f"row {row + 1}", problem, remedy)
 
 

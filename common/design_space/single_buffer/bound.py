@@ -16,8 +16,6 @@ from common.workload.map_layers import LayerGraph, MapForm, MapLayer
 
 @dataclass(frozen=True, slots=True)
 class LowerBound:
-    """The lower bound of all schedules."""
-
     macs: int
     moved_bytes: float
     cycles: float

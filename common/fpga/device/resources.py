@@ -47,7 +47,6 @@ class Resources:
         return next((name for name, needed, limit in pairs if needed > limit * (1 + 1e-9)), "")
 
     def least(self, other: Resources) -> Resources:
-        """Return the lower amount of each resource."""
         return Resources(*map(min, amounts(self), amounts(other)))
 
     def fits(self, available: Resources) -> bool:

@@ -21,7 +21,6 @@ class Reasons:
         self.weight_bytes = sum(problem.options[call.option].weight_bytes for call in plan.calls)
 
     def of(self, index: int) -> str:
-        """Return the reason for one option as a sentence."""
         option = self.problem.options[index]
         engine = self.problem.engines[option.engine]
         if index in self.instance_of:

@@ -37,7 +37,6 @@ class HostBasis:
         return self.processor or "another machine"
 
     def of_plan(self, board: Board) -> str:
-        """Return the host of a plan for a board, and where its times come from."""
         if self.kind == "scaled":
             return f"{board.own_processor or 'another host'}: the times of {self.measured_on}, {self.scaling}"
         return self.measured_on

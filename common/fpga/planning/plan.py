@@ -185,7 +185,6 @@ def host_run(plan: Plan) -> HostRun:
 
 
 def card_work(plan: Plan) -> CardWork:
-    """Return the work of one inference on the card."""
     return CardWork(
         added((kernel.engine.precision, kernel.flops) for kernel in plan.kernels),
         sum(kernel.moved_bytes for kernel in plan.kernels),

@@ -81,8 +81,6 @@ def _host_energy_uj(workload: Workload, groups: Sequence[int]) -> float | None:
 
 
 class _KernelTime(TypedDict):
-    """Cycles and time of a kernel, case by case."""
-
     kernel_pessimistic_cycles: float | None
     kernel_likely_cycles: float | None
     kernel_optimistic_cycles: float | None

@@ -66,7 +66,6 @@ class Request:
 
     @property
     def formats(self) -> tuple[str, ...]:
-        """Number formats of the kernels."""
         return (self.precision,) if self.wider is None else (self.precision, self.wider.precision)
 
     def __post_init__(self) -> None:

@@ -97,7 +97,6 @@ def keeps_activations(task: Task) -> bool:
 
 
 def _read_bytes(graph: SourceGraph, group: Group, precision: str) -> dict[str, int]:
-    """Return the bytes that a group reads of each stored tensor."""
     sizes: dict[str, int] = {}
     for tensor in border(graph, group.nodes):
         size = card_bytes(tensor.size_bytes, tensor.dtype, precision)

@@ -35,7 +35,6 @@ def units(stream: ReplicaStream) -> list[str]:
 
 
 def first_calls(stream: ReplicaStream) -> list[FrameBar]:
-    """Return the bars of the first calls of every chain."""
     free: dict[str, float] = {}
     return [
         bar

@@ -86,7 +86,6 @@ class GrpcCaller:
         return metadata_of({"name": answer.name, "platform": answer.platform, **tensors})
 
     def request(self, tensors: Sequence[WireTensor]) -> bytes:
-        """Return the message of a request."""
         kind = self._messages.ModelInferRequest
         return bytes(
             kind(

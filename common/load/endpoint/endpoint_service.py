@@ -31,8 +31,6 @@ STAGES = ("assemble", "round_trip")
 
 
 class Caller(Protocol):
-    """One connection to an endpoint."""
-
     is_binary: bool
 
     def takes_bytes(self) -> bool: ...

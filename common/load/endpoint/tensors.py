@@ -51,8 +51,6 @@ class TensorForm:
 
 @dataclass(frozen=True, slots=True)
 class ModelMetadata:
-    """What an endpoint says of a model."""
-
     name: str
     platform: str
     inputs: tuple[TensorForm, ...]

@@ -46,8 +46,6 @@ class RateStep:
 
 @dataclass(frozen=True)
 class RateProfile:
-    """Steps that follow each other."""
-
     steps: tuple[RateStep, ...]
 
     @classmethod

@@ -193,7 +193,6 @@ def skipped_count(record: LoadRecord, first: int) -> int:
 
 
 def is_precise(test: LoadTest) -> bool:
-    """Return whether a valid load has reached its precision."""
     if test.precision is None or test.validity.status != "valid":
         return False
     counted = counted_latencies_us(test.record, warmup_count(test.record, steady(test.record)))

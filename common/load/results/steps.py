@@ -75,7 +75,6 @@ def step_rows(test: LoadTest, warmup_count: int) -> list[LoadStepsRow]:
 
 
 def _figures(test: LoadTest, warmup_count: int) -> dict[str, object]:
-    """Return what became of the requests of a step."""
     record = test.record
     validity = test.validity if len(record) else LoadValidity("valid")  # a step without a rate
     counts, counted = record.counts, counted_latencies_us(record, warmup_count)

@@ -246,7 +246,6 @@ class SearchResult:
 
     @property
     def runner_up(self) -> Standing | None:
-        """The second by rate."""
         ranked = _ranked([one for one in self.standings if one.rate_hz], "rate")
         return ranked[1] if len(ranked) > 1 else None
 

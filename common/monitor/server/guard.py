@@ -135,8 +135,6 @@ FULL = Rejection(503, "too many clients")
 
 
 class UnusableBodyError(Exception):
-    """A body that cannot be used."""
-
     def __init__(self, rejection: Rejection) -> None:
         super().__init__(rejection.reason)
         self.rejection = rejection
@@ -183,7 +181,6 @@ class Guard:
         return None if length.isdecimal() and int(length) <= MOST_BODY_BYTES else TOO_LARGE
 
     def knows(self, token: str) -> bool:
-        """Return whether a token is right."""
         return secrets.compare_digest(token.encode(errors="surrogatepass"), self._token)
 
     def _is_of_this_site(self, headers: Mapping[str, str]) -> bool:

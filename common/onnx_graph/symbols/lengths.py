@@ -204,7 +204,6 @@ def longest(value: Array | None) -> int | None:
 
 
 def length_operands(nodes: Iterable[onnx.NodeProto]) -> list[str]:
-    """Return the tensors that operators read as lengths."""
     readers = [(node, operands) for node in nodes if (operands := cache_operands(node))]
     operands_of = ((node.input, index) for node, operands in readers for index in operands.lengths)
     return [*dict.fromkeys(names[index] for names, index in operands_of if index < len(names) and names[index])]

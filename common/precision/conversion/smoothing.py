@@ -85,7 +85,6 @@ def _normalizations(graph: onnx.GraphProto, layers: Layers, weights: Mapping[str
 
 
 def _reads(node: onnx.NodeProto) -> list[str]:
-    """Return the tensors that a node and its bodies read."""
     bodies = [one.g for one in node.attribute if one.type == AttributeProto.GRAPH]
     inner = [name for body in bodies for one in body.node for name in _reads(one)]
     return [*node.input, *inner, *(value.name for body in bodies for value in body.output)]

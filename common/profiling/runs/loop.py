@@ -52,7 +52,6 @@ class Budget:
 
     @property
     def unit(self) -> str:
-        """Unit of the total amount."""
         return "seconds" if self.duration_s else "runs"
 
     def expected_runs(self, first_run_us: float) -> float:

@@ -36,7 +36,6 @@ class Series:
         return self.runs.latencies_us[self.warmup_count :]
 
     def counted(self, *, is_profiled: bool) -> RunSeries:
-        """Return the stored runs that count."""
         first, runs = self.warmup_count, self.runs
         indices = np.arange(first, runs.stored_count)
         return RunSeries(is_profiled, indices, runs.starts_s[first:], runs.latencies_us[first:])
@@ -48,7 +47,6 @@ class Series:
 
     @property
     def sample_count(self) -> int:
-        """Runs that count, stored or not."""
         return self.runs.count - self.warmup_count
 
 

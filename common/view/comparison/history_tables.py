@@ -35,7 +35,6 @@ UNKNOWN = "unknown"
 
 
 def history_report(values: Sequence[RunHistoryRow], trends: Sequence[HistoryTrendsRow], name: str) -> str:
-    """Return a history for the terminal."""
     lines = [printable(f"{history_line(values, trends)} (history: {name})"), *map(printable, reasons(trends)), ""]
     lines.append(TRENDS.text(whole(trends)))
     if moved := changed_nodes(trends):

@@ -31,7 +31,6 @@ def joules(energy_pj: float | None) -> str:
 
 
 def product(edp_pj_cycles: float | None, digits: int = 4) -> str:
-    """Write an energy-delay product."""
     return MISSING if edp_pj_cycles is None else f"{edp_pj_cycles:.{digits}e}"
 
 

@@ -41,7 +41,6 @@ def leak_text(summary: EnduranceSummaryDocument) -> str:
 
 
 def speed_text(summary: EnduranceSummaryDocument) -> str:
-    """Return what the time of a call does."""
     course, drift = summary["call_steady_state"], summary["call_drift_share"]
     if course is None:
         return "nothing was answered"

@@ -42,7 +42,6 @@ def phase_heading(rows: Sequence[PhaseWorkRow]) -> str:
 
 
 def _phase_name(rows: Sequence[PhaseWorkRow]) -> str:
-    """Return the phase of a measurement in words."""
     past, new = rows[0]["past_token_count"], rows[0]["new_token_count"]
     if rows[0]["generation_phase"] == "decode":
         return f"decode of a token after {past:,}" if past else "decode of a token"

@@ -58,7 +58,6 @@ class Box:
 
     @property
     def middle(self) -> float:
-        """Return the middle between left and right."""
         return self.left + self.width / 2
 
 

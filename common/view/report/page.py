@@ -145,7 +145,6 @@ def _of(rows: Rows | None, build: Callable[[Rows], str]) -> str:
 
 
 def graph(findings: Findings) -> str:
-    """Return the graph of the model by blocks."""
     roofline = findings.tables["op_roofline"]
     blocks = blocks_of(roofline, modules_of(roofline), findings.on_card())
     return block_graph(blocks, findings.tables.get("executed_edges", ()), findings.numbers())

@@ -57,7 +57,6 @@ def _differences(ceilings: HostCeilingsDocument) -> str:
 
 
 def ceiling_notes(ceilings: HostCeilingsDocument, processor_count: int) -> list[str]:
-    """Return notes on what limits the ceilings, each with its remedy."""
     notes, busy = [], ceilings["busy_processor_count"]
     if ceilings["last_level_cache_bytes"] is None:
         size = f"{ceilings['stream_array_bytes'] // 2**20} MiB"

@@ -273,7 +273,6 @@ class CellBounds:
         return np.asarray(np.maximum(self._prefix[-1].prod(axis=1), self.nest.macs / rooms))
 
     def _most_copies(self, levels: range, loops: np.ndarray) -> Numbers:
-        """Return the most copies below some levels, of some loops."""
         key = "copies", levels, loops.tobytes()
         if key not in self._known:
             self._known[key] = self._counted_copies(levels, loops)

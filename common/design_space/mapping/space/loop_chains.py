@@ -83,7 +83,6 @@ def _is_register(hardware: Hardware, index: int, outside: int) -> bool:
 
 
 def _moving(operands: frozenset[str]) -> npt.NDArray[np.bool_]:
-    """Return which loops move any of some operands."""
     return np.asarray(np.any([RELEVANT[operand] for operand in operands], axis=0))
 
 
@@ -165,7 +164,6 @@ class LoopChains:
 
     @cached_property
     def spatial(self) -> Counts:
-        """Copies by chain and level."""
         spatial = np.ones_like(self.steps)
         for place, level in enumerate(self.levels):
             spatial[:, level] *= self.copies[:, place]
@@ -199,7 +197,6 @@ class _Rules:
 
 
 def nest_chains(nest: LoopNest, hardware: Hardware) -> list[LoopChains]:
-    """Return the chains of each loop of a nest on an accelerator."""
     return [loop_chains(extent, _rules(nest, hardware, loop)) for loop, extent in enumerate(nest.bounds.values())]
 
 
@@ -307,7 +304,6 @@ def _undominated(features: Counts) -> Counts:
 
 
 def _all_chains(extent: int, rules: _Rules) -> tuple[Counts, Counts]:
-    """Return the steps and the copies of all chains."""
     steps, copies = list[Counts](), list[Counts]()
     for chosen in product(*(range(1, room + 1) for room in rules.rooms)):
         total = prod(chosen)

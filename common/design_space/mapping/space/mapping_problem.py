@@ -102,7 +102,6 @@ class MappingProblem:
 
     @cached_property
     def most_copies(self) -> list[int]:
-        """The most copies at each place in space."""
         return [min(room, self.extents[loop]) for _, loop, room in self.space]
 
     @cached_property

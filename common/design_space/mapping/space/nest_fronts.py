@@ -226,7 +226,6 @@ class _Search:
                 self._add([(placement, float(words)) for words in resident[place:]], points, mappings)
 
     def _add(self, settings: Sequence[Setting], points: Sequence[SupportedPoint[int]], mappings: Mappings) -> None:
-        """Add points to the fronts of settings in which their mappings fit."""
         texts = [
             SupportedPoint(point.energy_pj, point.cycles, mapping_text(mappings, point.choice, self.space.hardware))
             for point in lower_left_hull(points)
@@ -271,7 +270,6 @@ def _room(result: MappingCost, placement: Placement, hardware: Hardware) -> np.n
 
 
 def _pareto_points(cycles: np.ndarray, energy: np.ndarray, mappings: np.ndarray) -> list[SupportedPoint[int]]:
-    """Return the mappings that no other beats in both cycles and energy."""
     if not len(mappings):
         return []
     order = np.lexsort((energy, cycles))

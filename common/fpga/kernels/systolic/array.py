@@ -207,7 +207,6 @@ class SystolicArray(OnPorts):
 
     @property
     def sums_per_cycle(self) -> int:
-        """Sums that leave a column per cycle."""
         return sums_per_cycle(self.simd, self.precision)
 
     def step_cycles(self, m: int, n: int, k: int, whole_k: int) -> float:

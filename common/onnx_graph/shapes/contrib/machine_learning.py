@@ -44,7 +44,6 @@ def scaled(call: OperatorCall) -> list[Output]:
 
 @rule("FeatureVectorizer", domains=ML)
 def feature_vectorizer(call: OperatorCall) -> list[Output]:
-    """Return the features of all operands side by side."""
     return [(TensorProto.FLOAT, (_samples(call), sum(call.integers("inputdimensions"))))]
 
 

@@ -79,7 +79,6 @@ def is_judged_on_samples(rows: Sequence[FormatPrecisionRow], number_format: str)
 
 
 def is_on_samples(row: JudgedRow) -> bool:
-    """Return whether samples of the user judged the row, and not random ones."""
     return row["sample_source"] != RANDOM
 
 

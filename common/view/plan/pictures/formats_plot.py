@@ -156,7 +156,6 @@ def _subtitle(formats: Sequence[FormatPrecisionRow]) -> str:
 
 
 def _marks(points: Sequence[FormatPoint]) -> list[Line2D]:
-    """Return the legend of the marks that are drawn."""
     looks = dict.fromkeys((point.is_broken, point.is_beaten(points)) for point in points)
     marks = []
     for is_below, is_beaten in looks:
