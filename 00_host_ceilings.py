@@ -32,7 +32,7 @@ if __name__ == "__main__":
 import os
 import time
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 from common import cli
 from common.graphs.number_formats import MEASURED_PEAKS
@@ -48,10 +48,8 @@ from common.profiling.ceilings.sessions import builder, operators_by_threads
 from common.profiling.ceilings.slices import Slices, best, halves_difference_share, measure_slices, of_roof, rate
 from common.runtime.sessions.threads import available_processors, usable_threads
 from common.sensors.cpu import busy_processors
+from common.table_rows import HostCeilingsDocument
 from common.view.roofline.ceilings_text import ceiling_notes, ceilings_report
-
-if TYPE_CHECKING:
-    from common.table_rows import HostCeilingsDocument
 
 SCRIPT = "00_host_ceilings.py"
 MAX_SECONDS = 20.0

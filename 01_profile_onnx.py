@@ -31,7 +31,6 @@ if __name__ == "__main__":
 
 from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING
 
 import pandas as pd
 
@@ -54,12 +53,10 @@ from common.runtime.memory import require_memory
 from common.runtime.sessions.limits import limited_runs
 from common.runtime.sessions.session import OPTIMIZATIONS, given_settings, with_execution
 from common.runtime.sessions.thread_pools import EXECUTIONS
+from common.table_rows import OpLatencyRow
 from common.view.node_labels import label_nodes, with_labels
 from common.view.profile.latency_text import imported_report, latency_report
 from common.view.profile.provider_text import layer_report
-
-if TYPE_CHECKING:
-    from common.table_rows import OpLatencyRow
 
 SCRIPT = "01_profile_onnx.py"
 DEFAULT_RUNS = 100

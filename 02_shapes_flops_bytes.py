@@ -34,7 +34,6 @@ if __name__ == "__main__":
 
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from common import cli
 from common.generation.decoder import Decoder, decoder_of, require_length
@@ -50,11 +49,9 @@ from common.onnx_graph.malformed import names_model
 from common.onnx_graph.rows import edge_rows, metrics_row
 from common.onnx_graph.symbols.settled import settled_by_inputs
 from common.runtime.inputs.given import given_arrays, read_given
+from common.table_rows import OpMetricsRow, PhaseWorkRow
 from common.view.profile.phase_text import phase_report
 from common.view.profile.work_text import left_out, symbolic_report, work_report
-
-if TYPE_CHECKING:
-    from common.table_rows import OpMetricsRow, PhaseWorkRow
 
 SCRIPT = "02_shapes_flops_bytes.py"
 

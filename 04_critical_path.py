@@ -39,18 +39,15 @@ if __name__ == "__main__":
 
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import asdict
-from typing import TYPE_CHECKING
 
 from common import cli
 from common.artifacts.folder import Folder
 from common.dag import Dag, build_dag, longest_path, schedule, to_us, what_if
 from common.messages.errors import UpstreamError
+from common.table_rows import CriticalPathRow, OpRooflineRow, OpScheduleRow
 from common.view.node_labels import labels_of
 from common.view.profile.path_text import PathTotals, path_report
 from common.view.profile.phase_text import phase_heading
-
-if TYPE_CHECKING:
-    from common.table_rows import CriticalPathRow, OpRooflineRow, OpScheduleRow
 
 SCRIPT = "04_critical_path.py"
 

@@ -31,7 +31,7 @@ if __name__ == "__main__":
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from common import cli
 from common.artifacts.folder import is_there
@@ -47,12 +47,10 @@ from common.power.processor_law import ProcessorLaw, read_processor_law
 from common.power.processors import HostFacts, read_processors
 from common.power.run_rows import is_processor_alone, measured_power, node_work, profile_rows
 from common.roofline import GIVEN
+from common.table_rows import EfficiencyDocument
 from common.view.node_labels import labels_of
 from common.view.profile.energy_text import energy_report
 from common.view.profile.phase_text import token_energy_lines
-
-if TYPE_CHECKING:
-    from common.table_rows import EfficiencyDocument
 
 SCRIPT = "05_energy_estimate.py"
 

@@ -31,7 +31,7 @@ if __name__ == "__main__":
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 from common import cli
 from common.artifacts import provenance
@@ -39,14 +39,12 @@ from common.artifacts.catalogue import ARTIFACTS
 from common.artifacts.folder import Folder, absence_notes, is_there
 from common.artifacts.stages import STAGES, WRITER
 from common.messages.errors import UpstreamError
+from common.table_rows import Documents, Tables
 from common.view.findings import Findings, StageRecord
 from common.view.report.gallery import draw_all
 from common.view.report.page import report_html
 from common.view.report.summary_text import closing_summary
 from common.view.style import render
-
-if TYPE_CHECKING:
-    from common.table_rows import Documents, Tables
 
 SCRIPT = "06_plots.py"
 FIRST = "01_profile_onnx.py"

@@ -38,7 +38,7 @@ if __name__ == "__main__":
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 from common import cli
 from common.artifacts.frames import records
@@ -60,14 +60,12 @@ from common.fpga.planning.request import (
     read_batch,
     read_kernel_speedup,
 )
+from common.table_rows import Tables
 from common.view.plan.answer.precision_text import is_judged_on_samples
 from common.view.plan.answer.uncertainty_text import verdict_statements
 from common.view.plan.fpga_text import offload_report
 from common.workload.formats import WiderLayers, layers_of, written_mixture
 from common.workload.workload import Workload, scaled
-
-if TYPE_CHECKING:
-    from common.table_rows import Tables
 
 SCRIPT = "07_fpga_candidates.py"
 THRESHOLDS = " and the three --min flags"

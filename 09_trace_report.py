@@ -34,7 +34,6 @@ if __name__ == "__main__":
     startup.begin()  # first of all: the imports below take most of a second
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from common import cli
 from common.artifacts.catalogue import ARTIFACTS
@@ -52,6 +51,7 @@ from common.messages.host_doubts import recorded_doubts
 from common.onnx_graph.reading.naming import traced_bodies
 from common.onnx_graph.reading.outline import Outline, outline
 from common.profiling.trace.timeline import spans_of_runs
+from common.table_rows import BottlenecksRow, RunLatencyRow, Tables
 from common.timeline.from_tables import counts_of, shown_rows, timeline
 from common.timeline.load_tracks import LoadTimeline, load_timeline
 from common.timeline.shown_runs import Shown, chosen_runs
@@ -62,9 +62,6 @@ from common.view.plan.answer.headline import headline
 from common.view.profile.phase_text import phase_heading
 from common.view.trace.bottleneck_tables import bottleneck_report
 from common.view.trace.timeline_text import timeline_report
-
-if TYPE_CHECKING:
-    from common.table_rows import BottlenecksRow, RunLatencyRow, Tables
 
 SCRIPT = "09_trace_report.py"
 NEEDED = ("run_latency", "op_latency")

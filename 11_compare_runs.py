@@ -43,7 +43,6 @@ if __name__ == "__main__":
     startup.begin()  # first of all: the imports below take most of a second
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from common import cli
 from common.cli.flags.comparison_flags import fail_flag, folder_flags
@@ -62,12 +61,10 @@ from common.comparison.recorded import differences, doubts, read_side, unknown_s
 from common.messages.errors import CommandLineError
 from common.onnx_graph.reading.naming import traced_bodies
 from common.profiling.trace.node_runs import recorded_node_runs
+from common.table_rows import ComparisonRow
 from common.timeline.flamegraph import differential_stacks
 from common.view.comparison.comparison_tables import comparison_markdown, comparison_page, comparison_report
 from common.view.node_labels import source_labels
-
-if TYPE_CHECKING:
-    from common.table_rows import ComparisonRow
 
 SCRIPT = "11_compare_runs.py"
 

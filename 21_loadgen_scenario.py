@@ -23,7 +23,6 @@ if __name__ == "__main__":
     startup.begin()  # first of all: the imports below take most of a second
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from common import cli
 from common.artifacts.transaction import Transaction
@@ -41,10 +40,8 @@ from common.profiling.trace.utilization import peak_resident_bytes
 from common.runtime.inputs.images import NORMALIZATIONS
 from common.runtime.sessions.limits import limited_runs
 from common.runtime.sessions.session import OPTIMIZATIONS
+from common.table_rows import LoadSummaryDocument
 from common.view.load.load_text import load_report
-
-if TYPE_CHECKING:
-    from common.table_rows import LoadSummaryDocument
 
 SCRIPT = "21_loadgen_scenario.py"
 

@@ -21,7 +21,6 @@ if __name__ == "__main__":
     startup.begin()  # first of all: the imports below take most of a second
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from common import cli
 from common.cli.flags import load_flags
@@ -30,10 +29,8 @@ from common.load.settings import RequestContent, matrix_options
 from common.runtime.provider_matrix import matrix_rows, provider_matrix
 from common.runtime.sessions.limits import limited_runs
 from common.runtime.sessions.session import OPTIMIZATIONS
+from common.table_rows import ProviderComparisonRow
 from common.view.load.search_text import PROVIDERS
-
-if TYPE_CHECKING:
-    from common.table_rows import ProviderComparisonRow
 
 SCRIPT = "22_provider_comparison.py"
 

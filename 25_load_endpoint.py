@@ -31,7 +31,7 @@ if __name__ == "__main__":
     startup.begin()  # first of all: the imports below take most of a second
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 from common import cli
 from common.artifacts.transaction import Transaction
@@ -45,11 +45,9 @@ from common.load.telemetry import telemetry_to
 from common.measurements import observer
 from common.metrics.ingest import TOKEN_FILE
 from common.profiling.trace.utilization import peak_resident_bytes
+from common.table_rows import LoadEndpointDocument
 from common.view.load.load_text import load_report
 from common.view.load.steps_text import steps_report
-
-if TYPE_CHECKING:
-    from common.table_rows import LoadEndpointDocument
 
 SCRIPT = "25_load_endpoint.py"
 

@@ -28,7 +28,6 @@ if __name__ == "__main__":
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from common import cli
 from common.comparison.difference_rows import DEFAULT_MARGIN_SHARE, Question, comparison_rows
@@ -45,10 +44,8 @@ from common.profiling.runs.loop import Budget, SessionPlan
 from common.runtime.inputs.given import given_arrays, make_feeds
 from common.runtime.sessions.limits import limited_runs
 from common.runtime.sessions.session import given_settings
+from common.table_rows import MendTrialsRow
 from common.view.trace.mend_tables import mend_report
-
-if TYPE_CHECKING:
-    from common.table_rows import MendTrialsRow
 
 SCRIPT = "30_try_mend.py"
 CHECKED_INPUTS = 3  # on which outputs are compared

@@ -57,8 +57,8 @@ CODE_02 := common/__init__.py common/artifacts/catalogue.py common/artifacts/che
     common/onnx_graph/work/sampling.py common/onnx_graph/work/transforms.py common/process/free_memory.py \
     common/process/host_identity.py common/process/interrupts.py common/process/startup.py \
     common/runtime/inputs/categories.py common/runtime/inputs/given.py common/runtime/inputs/images.py \
-    common/view/__init__.py common/view/html.css common/view/html.py common/view/profile/phase_text.py \
-    common/view/profile/work_text.py common/view/tables.py common/view/text.py
+    common/table_rows.py common/view/__init__.py common/view/html.css common/view/html.py \
+    common/view/profile/phase_text.py common/view/profile/work_text.py common/view/tables.py common/view/text.py
 
 SCRIPT_03 := 03_merge_profile_metrics.py
 TABLE_03 := op_roofline.csv
@@ -98,8 +98,9 @@ CODE_03 := common/__init__.py common/artifacts/catalogue.py common/artifacts/che
     common/onnx_graph/work/packed_weights.py common/onnx_graph/work/recurrent.py common/onnx_graph/work/registry.py \
     common/onnx_graph/work/sampling.py common/onnx_graph/work/transforms.py common/process/free_memory.py \
     common/process/host_identity.py common/process/interrupts.py common/process/startup.py common/roofline.py \
-    common/view/__init__.py common/view/groups.py common/view/html.css common/view/html.py common/view/node_labels.py \
-    common/view/profile/phase_text.py common/view/roofline/roofline_text.py common/view/tables.py common/view/text.py
+    common/table_rows.py common/view/__init__.py common/view/groups.py common/view/html.css common/view/html.py \
+    common/view/node_labels.py common/view/profile/phase_text.py common/view/roofline/roofline_text.py \
+    common/view/tables.py common/view/text.py
 
 SCRIPT_04 := 04_critical_path.py
 TABLE_04 := op_schedule.csv
@@ -118,7 +119,7 @@ CODE_04 := common/__init__.py common/artifacts/catalogue.py common/artifacts/che
     common/graphs/operators.py common/messages/errors.py common/messages/host_doubts.py common/messages/names.py \
     common/messages/note_kinds.py common/onnx_graph/reading/scan.py common/onnx_graph/reading/side_files.py \
     common/process/free_memory.py common/process/host_identity.py common/process/interrupts.py \
-    common/process/startup.py common/view/__init__.py common/view/html.css common/view/html.py \
+    common/process/startup.py common/table_rows.py common/view/__init__.py common/view/html.css common/view/html.py \
     common/view/node_labels.py common/view/profile/path_text.py common/view/profile/phase_text.py \
     common/view/tables.py common/view/text.py
 
@@ -142,7 +143,7 @@ CODE_05 := common/__init__.py common/artifacts/catalogue.py common/artifacts/che
     common/power/estimate.py common/power/host_power.py common/power/measured.py common/power/node_energy.py \
     common/power/processor_law.py common/power/processors.py common/power/run_rows.py common/process/free_memory.py \
     common/process/host_identity.py common/process/interrupts.py common/process/startup.py common/roofline.py \
-    common/view/__init__.py common/view/html.css common/view/html.py common/view/node_labels.py \
+    common/table_rows.py common/view/__init__.py common/view/html.css common/view/html.py common/view/node_labels.py \
     common/view/profile/energy_text.py common/view/profile/phase_text.py common/view/tables.py common/view/text.py
 
 SCRIPT_28 := 28_precision.py
@@ -199,9 +200,9 @@ CODE_07 := common/__init__.py common/artifacts/catalogue.py common/artifacts/che
     common/graphs/graph.py common/graphs/number_formats.py common/graphs/operators.py common/graphs/source_graph.py \
     common/graphs/sums.py common/intervals.py common/messages/errors.py common/messages/host_doubts.py \
     common/messages/names.py common/messages/note_kinds.py common/process/free_memory.py \
-    common/process/host_identity.py common/process/interrupts.py common/process/startup.py common/view/__init__.py \
-    common/view/html.css common/view/html.py common/view/plan/answer/cases.py common/view/plan/answer/headline.py \
-    common/view/plan/answer/launches.py common/view/plan/answer/precision_text.py \
+    common/process/host_identity.py common/process/interrupts.py common/process/startup.py common/table_rows.py \
+    common/view/__init__.py common/view/html.css common/view/html.py common/view/plan/answer/cases.py \
+    common/view/plan/answer/headline.py common/view/plan/answer/launches.py common/view/plan/answer/precision_text.py \
     common/view/plan/answer/uncertainty_text.py common/view/plan/fpga_text.py common/view/plan/front_text.py \
     common/view/plan/replicas_text.py common/view/tables.py common/view/text.py common/workload/flows.py \
     common/workload/formats.py common/workload/host_cost.py common/workload/layer_rows.py common/workload/layers.py \
@@ -251,10 +252,10 @@ CODE_24 := common/__init__.py common/artifacts/catalogue.py common/artifacts/che
     common/graphs/graph.py common/graphs/number_formats.py common/graphs/operators.py common/graphs/source_graph.py \
     common/graphs/sums.py common/intervals.py common/messages/errors.py common/messages/host_doubts.py \
     common/messages/names.py common/messages/note_kinds.py common/process/free_memory.py \
-    common/process/host_identity.py common/process/interrupts.py common/process/startup.py common/view/__init__.py \
-    common/view/html.css common/view/html.py common/view/plan/answer/cases.py common/view/plan/what_if_text.py \
-    common/view/tables.py common/view/text.py common/workload/flows.py common/workload/formats.py \
-    common/workload/host_cost.py common/workload/layer_rows.py common/workload/layers.py \
+    common/process/host_identity.py common/process/interrupts.py common/process/startup.py common/table_rows.py \
+    common/view/__init__.py common/view/html.css common/view/html.py common/view/plan/answer/cases.py \
+    common/view/plan/what_if_text.py common/view/tables.py common/view/text.py common/workload/flows.py \
+    common/workload/formats.py common/workload/host_cost.py common/workload/layer_rows.py common/workload/layers.py \
     common/workload/plausible_time.py common/workload/task_candidates.py common/workload/tasks.py \
     common/workload/workload.py
 
@@ -280,10 +281,10 @@ CODE_23 := common/__init__.py common/artifacts/catalogue.py common/artifacts/che
     common/graphs/number_formats.py common/graphs/operators.py common/graphs/source_graph.py common/graphs/sums.py \
     common/intervals.py common/messages/errors.py common/messages/host_doubts.py common/messages/names.py \
     common/messages/note_kinds.py common/process/free_memory.py common/process/host_identity.py \
-    common/process/interrupts.py common/process/startup.py common/view/__init__.py common/view/html.css \
-    common/view/html.py common/view/plan/overlay_text.py common/view/tables.py common/view/text.py \
-    common/workload/flows.py common/workload/host_cost.py common/workload/layer_rows.py common/workload/layers.py \
-    common/workload/task_candidates.py common/workload/tasks.py
+    common/process/interrupts.py common/process/startup.py common/table_rows.py common/view/__init__.py \
+    common/view/html.css common/view/html.py common/view/plan/overlay_text.py common/view/tables.py \
+    common/view/text.py common/workload/flows.py common/workload/host_cost.py common/workload/layer_rows.py \
+    common/workload/layers.py common/workload/task_candidates.py common/workload/tasks.py
 
 SCRIPT_08 := 08_design_space.py
 TABLE_08 := design_points.csv
@@ -351,10 +352,10 @@ CODE_08 := common/__init__.py common/artifacts/catalogue.py common/artifacts/che
     common/onnx_graph/work/movement.py common/onnx_graph/work/packed_weights.py common/onnx_graph/work/recurrent.py \
     common/onnx_graph/work/registry.py common/onnx_graph/work/sampling.py common/onnx_graph/work/transforms.py \
     common/process/code_version.py common/process/free_memory.py common/process/host_identity.py \
-    common/process/interrupts.py common/process/startup.py common/view/__init__.py common/view/design/text_tables.py \
-    common/view/html.css common/view/html.py common/view/tables.py common/view/text.py common/workers.py \
-    common/workload/layer_rows.py common/workload/layers.py common/workload/loop_nests.py \
-    common/workload/map_layers.py common/workload/nest_rows.py
+    common/process/interrupts.py common/process/startup.py common/table_rows.py common/view/__init__.py \
+    common/view/design/text_tables.py common/view/html.css common/view/html.py common/view/tables.py \
+    common/view/text.py common/workers.py common/workload/layer_rows.py common/workload/layers.py \
+    common/workload/loop_nests.py common/workload/map_layers.py common/workload/nest_rows.py
 
 SCRIPT_29 := 29_board_arrays.py
 TABLE_29 := design_engines.csv
@@ -392,12 +393,12 @@ CODE_29 := common/__init__.py common/artifacts/catalogue.py common/artifacts/che
     common/graphs/graph.py common/graphs/number_formats.py common/graphs/operators.py common/graphs/source_graph.py \
     common/graphs/sums.py common/intervals.py common/messages/errors.py common/messages/host_doubts.py \
     common/messages/names.py common/messages/note_kinds.py common/process/free_memory.py \
-    common/process/host_identity.py common/process/interrupts.py common/process/startup.py common/view/__init__.py \
-    common/view/design/board_text.py common/view/design/text_tables.py common/view/html.css common/view/html.py \
-    common/view/tables.py common/view/text.py common/workload/flows.py common/workload/host_cost.py \
-    common/workload/layer_rows.py common/workload/layers.py common/workload/loop_nests.py common/workload/nest_rows.py \
-    common/workload/plausible_time.py common/workload/task_candidates.py common/workload/tasks.py \
-    common/workload/workload.py
+    common/process/host_identity.py common/process/interrupts.py common/process/startup.py common/table_rows.py \
+    common/view/__init__.py common/view/design/board_text.py common/view/design/text_tables.py common/view/html.css \
+    common/view/html.py common/view/tables.py common/view/text.py common/workload/flows.py \
+    common/workload/host_cost.py common/workload/layer_rows.py common/workload/layers.py common/workload/loop_nests.py \
+    common/workload/nest_rows.py common/workload/plausible_time.py common/workload/task_candidates.py \
+    common/workload/tasks.py common/workload/workload.py
 
 SCRIPT_14 := 14_load_search.py
 TABLE_14 := load_best.json
@@ -537,7 +538,7 @@ CODE_09 := common/__init__.py common/artifacts/catalogue.py common/artifacts/che
     common/process/interrupts.py common/process/startup.py common/profiling/trace/events.py \
     common/profiling/trace/nesting.py common/profiling/trace/reader.py common/profiling/trace/shapes.py \
     common/profiling/trace/soundness.py common/profiling/trace/timeline.py common/profiling/trace/usage.py \
-    common/timeline/annotations.py common/timeline/chrome_trace.py common/timeline/flamegraph.py \
+    common/table_rows.py common/timeline/annotations.py common/timeline/chrome_trace.py common/timeline/flamegraph.py \
     common/timeline/from_tables.py common/timeline/load_tracks.py common/timeline/npu_trace.py \
     common/timeline/plan_trace.py common/timeline/shown_runs.py common/timeline/viewer_files.py \
     common/view/__init__.py common/view/html.css common/view/html.py common/view/marks.py common/view/node_labels.py \
@@ -570,9 +571,10 @@ CODE_11 := common/__init__.py common/artifacts/catalogue.py common/artifacts/che
     common/process/interrupts.py common/process/startup.py common/profiling/trace/events.py \
     common/profiling/trace/nesting.py common/profiling/trace/node_runs.py common/profiling/trace/reader.py \
     common/profiling/trace/shapes.py common/profiling/trace/soundness.py common/profiling/trace/timeline.py \
-    common/profiling/trace/usage.py common/timeline/annotations.py common/timeline/chrome_trace.py \
-    common/timeline/flamegraph.py common/view/__init__.py common/view/comparison/comparison_tables.py \
-    common/view/html.css common/view/html.py common/view/node_labels.py common/view/tables.py common/view/text.py
+    common/profiling/trace/usage.py common/table_rows.py common/timeline/annotations.py \
+    common/timeline/chrome_trace.py common/timeline/flamegraph.py common/view/__init__.py \
+    common/view/comparison/comparison_tables.py common/view/html.css common/view/html.py common/view/node_labels.py \
+    common/view/tables.py common/view/text.py
 
 SCRIPT_15 := 15_paired_runs.py
 TABLE_15 := paired_comparison.csv
@@ -609,7 +611,7 @@ CODE_16 := common/__init__.py common/artifacts/catalogue.py common/artifacts/che
     common/history/trends.py common/latency/dependence.py common/latency/sessions.py common/latency/statistics.py \
     common/messages/errors.py common/messages/host_doubts.py common/messages/names.py common/messages/note_kinds.py \
     common/process/free_memory.py common/process/host_identity.py common/process/interrupts.py \
-    common/process/startup.py common/view/__init__.py common/view/comparison/comparison_tables.py \
+    common/process/startup.py common/table_rows.py common/view/__init__.py common/view/comparison/comparison_tables.py \
     common/view/comparison/history_tables.py common/view/html.css common/view/html.py common/view/tables.py \
     common/view/text.py
 
@@ -639,7 +641,7 @@ CODE_17 := common/__init__.py common/artifacts/catalogue.py common/artifacts/che
     common/process/host_identity.py common/process/interrupts.py common/process/startup.py \
     common/profiling/trace/events.py common/profiling/trace/nesting.py common/profiling/trace/node_runs.py \
     common/profiling/trace/reader.py common/profiling/trace/shapes.py common/profiling/trace/soundness.py \
-    common/profiling/trace/timeline.py common/profiling/trace/usage.py common/view/__init__.py \
+    common/profiling/trace/timeline.py common/profiling/trace/usage.py common/table_rows.py common/view/__init__.py \
     common/view/comparison/comparison_tables.py common/view/comparison/history_tables.py common/view/html.css \
     common/view/html.py common/view/tables.py common/view/text.py
 
@@ -667,7 +669,7 @@ CODE_06 := common/__init__.py common/artifacts/catalogue.py common/artifacts/che
     common/cli/texts/wording.py common/files/small_file.py common/graphs/number_formats.py common/graphs/operators.py \
     common/messages/errors.py common/messages/host_doubts.py common/messages/names.py common/messages/note_kinds.py \
     common/process/free_memory.py common/process/host_identity.py common/process/interrupts.py \
-    common/process/startup.py common/view/__init__.py common/view/comparison/comparison_plot.py \
+    common/process/startup.py common/table_rows.py common/view/__init__.py common/view/comparison/comparison_plot.py \
     common/view/comparison/comparison_tables.py common/view/comparison/history_plot.py \
     common/view/comparison/history_tables.py common/view/design/buffer_plot.py common/view/design/convergence_plot.py \
     common/view/design/energy_plot.py common/view/design/front_plot.py common/view/design/html_tables.py \

@@ -10,14 +10,12 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from common.graphs.number_formats import FP32, HALF_FORMATS, INT8, MEASURED_PEAKS
 from common.graphs.operators import INT8_OPERATORS
 from common.messages.errors import UpstreamError
-
-if TYPE_CHECKING:
-    from common.table_rows import HostCeilingsDocument, OpRooflineRow
+from common.table_rows import HostCeilingsDocument, OpRooflineRow
 
 Bound = Literal["compute", "memory"]
 GIVEN = "given"

@@ -10,7 +10,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import onnx
 import pandas as pd
@@ -24,9 +24,7 @@ from common.artifacts.provenance import Provenance
 from common.artifacts.transaction import Transaction
 from common.onnx_graph.reading.scan import scan
 from common.process.host_identity import host_identity
-
-if TYPE_CHECKING:
-    from common.table_rows import LatencySummaryDocument
+from common.table_rows import LatencySummaryDocument
 
 EMPTY: dict[str, Any] = {"string": "", "integer": 0, "number": 0.0, "boolean": False, **dict.fromkeys(JSON_KINDS, ())}
 RUNS = 10

@@ -10,16 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from common.attribution.ownership import Attribution
 from common.graphs.operators import CONTRACTIONS, CONTROL_FLOW, NCHWC
 from common.graphs.sums import product
 from common.messages.errors import PipelineError
 from common.messages.names import listed
-
-if TYPE_CHECKING:
-    from common.table_rows import OpLatencyRow, OpMetricsRow, OpRooflineRow, Shape
+from common.table_rows import OpLatencyRow, OpMetricsRow, OpRooflineRow, Shape
 
 LEAST_SINGLE_SHARE = 0.99
 LEAST_AGREEING_SHARE = 0.5

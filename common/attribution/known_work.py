@@ -9,14 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from common.graphs.operators import CONTROL_FLOW, NCHWC
 from common.graphs.sums import total
 from common.messages.names import listed
-
-if TYPE_CHECKING:
-    from common.table_rows import OpLatencyRow, OpMetricsRow, OpRooflineRow, Shape
+from common.table_rows import OpLatencyRow, OpMetricsRow, OpRooflineRow, Shape
 
 COUNTED, EXECUTED = "counted", "executed"
 MOST_NAMED = 3  # nodes that a note names

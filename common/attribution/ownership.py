@@ -5,16 +5,13 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Container, Iterable, Mapping, Set
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from common.attribution.match import Match, match_nodes
 from common.attribution.precision_casts import gives_back
 from common.graphs.graph import Graph, Node, operands
 from common.graphs.operators import CONTRACTIONS
 from common.graphs.source_graph import EdgeBytes, SourceGraph, build
-
-if TYPE_CHECKING:
-    from common.table_rows import NodeMapRow
+from common.table_rows import NodeMapRow
 
 
 @dataclass(frozen=True, slots=True)

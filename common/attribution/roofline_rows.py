@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, TypedDict
+from typing import TypedDict
 
 from common.attribution.known_work import BorderBytes, KnownWork, WorkInRun, known_work, model_shapes
 from common.attribution.ownership import Attribution
@@ -17,9 +17,7 @@ from common.graphs.graph import GAP
 from common.messages.errors import PipelineError
 from common.messages.host_doubts import EXPECTED_GAP_SHARE
 from common.roofline import Roofs, place
-
-if TYPE_CHECKING:
-    from common.table_rows import OpLatencyRow, OpMetricsRow, OpRooflineRow
+from common.table_rows import OpLatencyRow, OpMetricsRow, OpRooflineRow
 
 UNSTATED: frozenset[Reason | None] = frozenset({"other_device", "unstable"})  # reasons to state no share
 LEAST_COVERAGE = 0.999

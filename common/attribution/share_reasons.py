@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
 import numpy as np
 
 from common.graphs.operators import CONVOLUTIONS
+from common.table_rows import OpLatencyRow, OpMetricsRow, Shape
 
 if TYPE_CHECKING:
     from common.attribution.known_work import KnownWork, WorkInRun
     from common.roofline import Ceilings, Place, Roofs
-    from common.table_rows import OpLatencyRow, OpMetricsRow, Shape
 
 Reason: TypeAlias = Literal[
     "other_device", "unstable", "correction", "not_executed", "cache", "padding", "winograd", "ceiling"

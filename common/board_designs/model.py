@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 from common.board_designs.array_runs import Energies
 from common.fpga.array_designs import ArrayBuilder
@@ -17,13 +16,11 @@ from common.fusion.groups import fuse
 from common.graphs.source_graph import SourceGraph
 from common.messages.errors import PipelineError, UnusableValueError
 from common.messages.names import quoted
+from common.table_rows import OpMetricsRow
 from common.workload.layer_rows import layers_by_node
 from common.workload.loop_nests import LoopNest
 from common.workload.nest_rows import nests_by_node, require_bound, runs_of
 from common.workload.task_candidates import task_candidates
-
-if TYPE_CHECKING:
-    from common.table_rows import OpMetricsRow
 
 REGIONS = "regions"
 

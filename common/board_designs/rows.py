@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from common.board_designs.board_search import BoardDesign
 from common.fpga.array_designs import ArrayBuilder
-
-if TYPE_CHECKING:
-    from common.table_rows import DesignEnginesRow
+from common.table_rows import DesignEnginesRow
 
 
 def engine_rows(designs: Sequence[BoardDesign], builder: ArrayBuilder) -> list[DesignEnginesRow]:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from math import ceil
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -21,11 +20,9 @@ from common.fpga.rtl.generate import FORMATS, Design
 from common.fpga.rtl.programs import is_there
 from common.fpga.rtl.simulate import ArrayProduct, Outcome, simulate
 from common.messages.errors import PipelineError, UnusableValueError
+from common.table_rows import DesignSimulationRow
 from common.workload.layers import Matmul
 from common.workload.loop_nests import LoopNest
-
-if TYPE_CHECKING:
-    from common.table_rows import DesignSimulationRow
 
 SIDE_FOLDS = 2  # along each side of a simulated product
 

@@ -6,14 +6,11 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 from common.bottlenecks.rules import Facts
 from common.graphs.operators import CONVOLUTIONS, DEQUANTIZE, NCHWC
 from common.messages.names import quoted
-
-if TYPE_CHECKING:
-    from common.table_rows import ExecutedEdgesRow, LatencySummaryDocument, OpLatencyRow, OpRooflineRow
+from common.table_rows import ExecutedEdgesRow, LatencySummaryDocument, OpLatencyRow, OpRooflineRow
 
 CPU = "CPUExecutionProvider"
 NORM = "BatchNormalization"

@@ -9,16 +9,13 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import astuple, dataclass, replace
-from typing import TYPE_CHECKING
 
 from common.bottlenecks.executed_nodes import ExecutedGraph, interval_us
 from common.bottlenecks.rules import GAIN_SHARE, Facts, Rule, figure, meets, number
 from common.bottlenecks.subjects import Judged, Measured, subjects
 from common.dag import Dag, build_dag, to_us
 from common.files.configuration import Constant
-
-if TYPE_CHECKING:
-    from common.table_rows import BottlenecksRow
+from common.table_rows import BottlenecksRow
 
 LEAST_US = 1e-9  # rounds to nothing in whole picoseconds
 ALL = Constant(1.0, 1.0, 1.0, "", "")

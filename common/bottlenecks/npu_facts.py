@@ -5,12 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from statistics import median
-from typing import TYPE_CHECKING
 
 from common.bottlenecks.rules import Facts
-
-if TYPE_CHECKING:
-    from common.table_rows import NpuNodesRow, NpuRunsRow
+from common.table_rows import NpuNodesRow, NpuRunsRow
 
 CONTRACTIONS = ("Conv2d", "Conv3d", "DepthWiseConv2d", "FullyConnected", "MatMul", "TransposeConv2d")
 

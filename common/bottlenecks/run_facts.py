@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from statistics import fmean, median
-from typing import TYPE_CHECKING
 
 from common.bottlenecks.executed_nodes import CPU
 from common.bottlenecks.rules import Facts
-
-if TYPE_CHECKING:
-    from common.table_rows import HostSamplesRow, LatencySummaryDocument, OsEventsRow, RunDisturbancesRow, RunLatencyRow
+from common.table_rows import HostSamplesRow, LatencySummaryDocument, OsEventsRow, RunDisturbancesRow, RunLatencyRow
 
 Figures = dict[str, float | str]
 GPU_CLOCK = "sm_clock_mhz"

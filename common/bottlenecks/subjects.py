@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
 
 from common.bottlenecks.chains import ElementWiseChain, element_wise_chains
 from common.bottlenecks.executed_nodes import ExecutedGraph, executed_graph, label
@@ -13,9 +12,7 @@ from common.bottlenecks.npu_facts import npu_node_facts, npu_run_facts
 from common.bottlenecks.rules import Chain, Facts, Rule, meets, number
 from common.bottlenecks.run_facts import run_facts
 from common.messages.host_doubts import EXPLAINED_GAP_US
-
-if TYPE_CHECKING:
-    from common.table_rows import LatencySummaryDocument, Tables
+from common.table_rows import LatencySummaryDocument, Tables
 
 SUMMED = (
     *("node_latency_us", "latency_share", "bytes", "flops", "macs", "executed_macs", "roof_us", "pool_wait_us"),

@@ -10,11 +10,11 @@ from common.artifacts.transaction import Transaction
 from common.cli.stage import StageRun
 from common.cli.streams import BROKE_THRESHOLD
 from common.messages.note_kinds import BROKEN
+from common.table_rows import LoadStepsRow, LoadSummaryDocument
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from common.table_rows import LoadStepsRow, LoadSummaryDocument
 
 ROWS_RESERVED = 7  # of those that a transaction counts in, for a request that has a batch of its own
 OF_SOME_LOADS = (

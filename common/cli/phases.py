@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 from common.artifacts.folder import Folder
-
-if TYPE_CHECKING:
-    from common.table_rows import PhaseWorkRow
+from common.table_rows import PhaseWorkRow
 
 
 def phase_of(tables: Folder) -> list[PhaseWorkRow]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 from common.artifacts.catalogue import ARTIFACTS
 from common.artifacts.folder import Folder, is_there
@@ -12,9 +12,7 @@ from common.cli.flags.settings import ROOT
 from common.graphs.source_graph import SourceGraph, from_rows
 from common.messages.errors import CommandLineError
 from common.messages.names import shown
-
-if TYPE_CHECKING:
-    from common.table_rows import DesignEnginesRow, Documents, OpMetricsRow, PrecisionMixturesRow, Tables
+from common.table_rows import DesignEnginesRow, Documents, OpMetricsRow, PrecisionMixturesRow, Tables
 
 CONFIGS = ROOT / "configs"
 TABLES = ("op_metrics", "op_edges", "node_map", "op_latency", "ops_profile", "op_schedule")

@@ -14,10 +14,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from common.table_rows import OpEdgesRow, OpMetricsRow
+from common.table_rows import OpEdgesRow, OpMetricsRow
+
 Key = tuple[str, str]  # kind and name of what a group holds
 
 

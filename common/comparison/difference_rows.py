@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, TypedDict
+from typing import TypedDict
 
 import numpy as np
 
@@ -16,9 +16,7 @@ from common.comparison.series import Difference, difference, paired_difference, 
 from common.comparison.stated_figures import FIGURES, figure_difference
 from common.latency.dependence import Samples
 from common.messages.errors import PipelineError
-
-if TYPE_CHECKING:
-    from common.table_rows import ComparisonRow
+from common.table_rows import ComparisonRow
 
 DEFAULT_MARGIN_SHARE = 0.05
 TRACE_STEP_US = 1.0  # the runtime's trace counts whole microseconds

@@ -23,7 +23,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -47,9 +47,7 @@ from common.latency.statistics import (
     figures,
     least_count,
 )
-
-if TYPE_CHECKING:
-    from common.table_rows import ComparisonRow
+from common.table_rows import ComparisonRow
 
 QUARTERS, QUARTERS_REACH = 4, 7.0
 LEAST_SESSIONS = 4  # of both sides together, that say how far sessions scatter

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from common.comparison.alignment import Executed
 from common.latency.dependence import Samples
-
-if TYPE_CHECKING:
-    from common.table_rows import OpEdgesRow, OpMetricsRow
+from common.table_rows import OpEdgesRow, OpMetricsRow
 
 Statement = Mapping[str, Any]  # the figures of a document, or of a row, by the names of their columns
 

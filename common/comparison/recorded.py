@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from typing import Any, Protocol, cast
 
 import numpy as np
 
@@ -15,9 +15,7 @@ from common.comparison.measured import MeasuredSide, Statement, changed_conditio
 from common.latency.dependence import Samples
 from common.messages.errors import UpstreamError
 from common.messages.host_doubts import BUSY, instabilities
-
-if TYPE_CHECKING:
-    from common.table_rows import Documents, OffloadPlanRow, OpLatencyRow, Tables
+from common.table_rows import Documents, OffloadPlanRow, OpLatencyRow, Tables
 
 DOCUMENTS = ("latency_summary", "host_ceilings", "energy_summary", "load_summary", "load_best", "hardware_counters")
 PLAN_TABLES = ("offload_verdict", "offload_comparison", "offload_plan", "board_resources")

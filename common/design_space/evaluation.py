@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import product
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from common.design_space.accelerator.hardware import Hardware, NothingFitsError
 from common.design_space.accelerator.single_buffer import has_single_buffer, single_buffer
@@ -23,10 +23,8 @@ from common.design_space.search.observer import UNOBSERVED, SearchObserver
 from common.design_space.search.settings import FA_DOSA, SEED, Search
 from common.design_space.single_buffer.workload import FusedWorkload
 from common.graphs.source_graph import SourceGraph
+from common.table_rows import OpMetricsRow
 from common.workers import Workers
-
-if TYPE_CHECKING:
-    from common.table_rows import OpMetricsRow
 
 Progress = Callable[[float, float], None]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 import numpy as np
 
@@ -14,9 +14,7 @@ from common.latency.profiled_runs import figures_without_own_runs, profiled_run_
 from common.latency.slow_runs import leading_slow_runs
 from common.latency.statistics import summary
 from common.messages.errors import UnusableValueError
-
-if TYPE_CHECKING:
-    from common.table_rows import LatencySummaryDocument, OpLatencyRow, RunLatencyRow
+from common.table_rows import LatencySummaryDocument, OpLatencyRow, RunLatencyRow
 
 NO_PERCENTILES = "the profile has no unprofiled runs: their latency and its percentiles are unknown"
 NOT_CORRECTED = "layer times are not corrected: what profiling added to them is unknown"

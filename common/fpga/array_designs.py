@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import product
-from typing import TYPE_CHECKING
 
 from common.fpga.coefficients import Models
 from common.fpga.device.board import Board
@@ -28,10 +27,8 @@ from common.fpga.kernels.systolic.array import SystolicArray
 from common.fpga.kernels.systolic.tiling import BANK_WORDS, LEAST_STEPS, Tile
 from common.intervals import ThreePoint, summed
 from common.messages.errors import UnusableValueError
+from common.table_rows import DesignEnginesRow
 from common.workload.tasks import Task
-
-if TYPE_CHECKING:
-    from common.table_rows import DesignEnginesRow
 
 TILE_FOLDS = (1, 2, 4, 8, 16)  # along each side; 16 x 16 sums of an element are half of a bank
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 from common.fpga.coefficients import Models
 from common.fpga.plan_odds import plan_odds
@@ -22,21 +21,19 @@ from common.fpga.speedup.verdict import JudgedHost, uncertainty_rows, verdicts
 from common.fusion.groups import fuse
 from common.graphs.source_graph import from_rows, with_resident_caches
 from common.messages.host_doubts import recorded_doubts
+from common.table_rows import (
+    Documents,
+    OffloadComparisonRow,
+    OffloadVerdictRow,
+    OpLatencyRow,
+    OpScheduleRow,
+    OpsProfileRow,
+    SpeedupRow,
+    Tables,
+)
 from common.workload.host_cost import ExecutedCost, HostTotals, SourceWork, run_energy, run_latency, surplus_us
 from common.workload.layer_rows import layers_by_node
 from common.workload.workload import Workload, make_workload
-
-if TYPE_CHECKING:
-    from common.table_rows import (
-        Documents,
-        OffloadComparisonRow,
-        OffloadVerdictRow,
-        OpLatencyRow,
-        OpScheduleRow,
-        OpsProfileRow,
-        SpeedupRow,
-        Tables,
-    )
 
 OWN_ARRAYS, DESIGNS_ALONE = "own arrays", "given designs"
 MOST_STEPS = 100  # of a plan that is searched again for the other way to launch

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 from common.fpga.coefficients import Models
 from common.fpga.device.board import PLAN_PRECISIONS, Board
@@ -14,11 +13,9 @@ from common.fpga.planning.plan import make_plan, plan_speedup
 from common.fpga.planning.request import Request
 from common.intervals import combine
 from common.messages.errors import UnusableValueError
+from common.table_rows import WhatIfPlansRow
 from common.workload.formats import WiderLayers
 from common.workload.workload import Workload
-
-if TYPE_CHECKING:
-    from common.table_rows import WhatIfPlansRow
 
 CLOCK_FACTORS = (0.5, 0.75, 1.25)
 LINK_FACTORS = (0.25, 0.5, 2.0, 4.0)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 import numpy as np
 
@@ -13,9 +13,7 @@ from common.generation.loop import GenerationPlan, Token
 from common.generation.phases import DECODE, PREFILL, PartWork, moved_bytes
 from common.graphs.sums import total
 from common.latency.statistics import estimate_columns, percentile
-
-if TYPE_CHECKING:
-    from common.table_rows import GenerationPhasesRow, GenerationRow, GenerationSummaryDocument
+from common.table_rows import GenerationPhasesRow, GenerationRow, GenerationSummaryDocument
 
 
 @dataclass(frozen=True, slots=True)

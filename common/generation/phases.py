@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 from common.generation.decoder import CallSizes, Decoder
 from common.graphs.expressions import Count, dimension, smaller, sum_of, with_sizes
@@ -20,9 +19,7 @@ from common.onnx_graph.caches import CachePair
 from common.onnx_graph.counts import NodeCount, count_nodes
 from common.onnx_graph.symbols.symbolic import number
 from common.onnx_graph.work import measure
-
-if TYPE_CHECKING:
-    from common.table_rows import PhaseWorkRow
+from common.table_rows import PhaseWorkRow
 
 PREFILL, DECODE = "prefill", "decode"
 WHOLE, EMBEDDING, LAYERS, HEAD, SAMPLING = "model", "embedding", "layers", "head", "sampling"

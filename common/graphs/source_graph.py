@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 from common.graphs.cache_names import PAST, paired_names
 from common.graphs.graph import Edge, Node, TensorKind, operands
 from common.graphs.operators import CONTROL_FLOW, SHAPE_CONSTANTS
 from common.messages.errors import UpstreamError
 from common.messages.names import shown
-
-if TYPE_CHECKING:
-    from common.table_rows import OpEdgesRow, OpMetricsRow
+from common.table_rows import OpEdgesRow, OpMetricsRow
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 
@@ -15,9 +15,7 @@ from common.comparison.series import Difference
 from common.comparison.stated_figures import ComparedFigure
 from common.history.levels import LEAST_BEFORE, Change, changes, from_level
 from common.history.record import KNOWN, LATENCY, NODE, FigureName, Record
-
-if TYPE_CHECKING:
-    from common.table_rows import HistoryTrendsRow, RunHistoryRow
+from common.table_rows import HistoryTrendsRow, RunHistoryRow
 
 Series: TypeAlias = list[tuple[Record, float]]
 

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from common.latency.statistics import FIGURES, Estimate, estimate_columns
-
-if TYPE_CHECKING:
-    from common.table_rows import RunLatencyRow
+from common.table_rows import RunLatencyRow
 
 # Fields of latency_summary that need runs without the profiler, or the process that ran them.
 _OF_OWN_RUNS = (

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 from common.load.generator.wall_clock import Listener, nobody
 from common.load.search.optimum import Optimum, SearchTask, find_optimum
@@ -13,9 +12,7 @@ from common.load.service.concurrency import Concurrency
 from common.load.service.served_model import ServedModel, SessionShape
 from common.load.service.service import Service
 from common.runtime.sessions.session import SessionSettings
-
-if TYPE_CHECKING:
-    from common.table_rows import LoadBestDocument, LoadSummaryDocument
+from common.table_rows import LoadBestDocument, LoadSummaryDocument
 
 PowerMeter = Callable[[float, float], float | None]
 ONE_ROW = "no input has a first axis of any size, so batches of one request alone are searched"

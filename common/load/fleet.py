@@ -14,7 +14,7 @@ from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 from common.load.best_configuration import SearchSettings, find_best
 from common.load.generator.harness import prepare
@@ -31,9 +31,7 @@ from common.onnx_graph.reading.scan import scan
 from common.process.host_identity import host_identity
 from common.runtime.sessions.session import SessionSettings
 from common.runtime.sessions.threads import usable_threads
-
-if TYPE_CHECKING:
-    from common.table_rows import LoadFleetRow
+from common.table_rows import LoadFleetRow
 
 Fields = dict[str, object]  # of a row of load_fleet
 FIGURES = (  # of load_summary, which a row has too

@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 import numpy as np
 
@@ -25,9 +25,7 @@ from common.load.results.load_figures import LoadTest
 from common.load.results.thresholds import LoadThresholds
 from common.load.results.validity import LoadValidity, judge_all, utilization
 from common.load.search.trials import FILLING_SHARE
-
-if TYPE_CHECKING:
-    from common.table_rows import LoadInterferenceRow
+from common.table_rows import LoadInterferenceRow
 
 ROUNDS = 8
 STUDENT_7 = 2.365  # 0.975 quantile of Student's t with 7 degrees of freedom (NIST/SEMATECH e-Handbook, 1.3.6.7)

@@ -6,7 +6,7 @@ import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from common.load.best_configuration import SearchSettings
 from common.load.endpoint.address import Address, address_of
@@ -31,9 +31,7 @@ from common.messages.errors import UnusableValueError
 from common.runtime.providers.provider_table import resolve_provider
 from common.runtime.sessions.session import SessionSettings
 from common.runtime.sessions.threads import usable_threads
-
-if TYPE_CHECKING:
-    from common.table_rows import LoadBestDocument, LoadSearchRow
+from common.table_rows import LoadBestDocument, LoadSearchRow
 
 FlagValues = Mapping[str, Any]  # by quantity; of the type that its flag reads
 SEARCHED_BATCH = 16  # largest batch of a search that names none

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from common.attribution.ownership import owners as attributed
 from common.foreign_traces.latency_rows import known_threads, latency_rows, limits, run_rows, summary_figures, warm_up
@@ -35,9 +35,7 @@ from common.profiling.trace.names import model_names
 from common.profiling.trace.reader import Trace
 from common.sensors.hardware_counters import HardwareCounts
 from common.sensors.sample_rows import counter_figures
-
-if TYPE_CHECKING:
-    from common.table_rows import HardwareCountersDocument, LatencySummaryDocument, OpLatencyRow, RunLatencyRow
+from common.table_rows import HardwareCountersDocument, LatencySummaryDocument, OpLatencyRow, RunLatencyRow
 
 UNMEASURED = ("provider_layers", "power_samples", "host_samples", "os_events", "run_disturbances", "session_latency")
 FILLED = ("fill_upstream", "fill_downstream")  # rules that go by the place of a node alone

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from common.measurements.observer import Observer
 from common.measurements.profiled_nodes import ProfiledNodes, profiled_nodes
@@ -17,9 +16,7 @@ from common.profiling.provider_layers import ProviderLayers, provider_layers
 from common.profiling.runs.loop import Budget, Progress, SessionPlan, prepare, take_turns
 from common.profiling.runs.measurement import Measurement, conclude, observed_runs
 from common.profiling.runs.more_sessions import session_rows, with_more_sessions
-
-if TYPE_CHECKING:
-    from common.table_rows import HardwareCountersDocument, LatencySummaryDocument, RunDisturbancesRow
+from common.table_rows import HardwareCountersDocument, LatencySummaryDocument, RunDisturbancesRow
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from dataclasses import asdict
 from pathlib import Path
 from time import perf_counter
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from typing import Any, Protocol, cast
 
 from common.latency.run import RunSeries
 from common.messages.errors import PipelineError, UnusableValueError
@@ -25,9 +25,7 @@ from common.sensors.quantities import POWER
 from common.sensors.sample_rows import counter_figures, host_rows, power_rows
 from common.sensors.sampler import IDLE, RUN, Sampler, SampleSink, sample_idle
 from common.sensors.sensor import Sample
-
-if TYPE_CHECKING:
-    from common.table_rows import HardwareCountersDocument, LoadDisturbancesRow, RunDisturbancesRow
+from common.table_rows import HardwareCountersDocument, LoadDisturbancesRow, RunDisturbancesRow
 
 LEAST_RATE_HZ, MOST_RATE_HZ = 0.1, 1000.0
 WATCH_HZ, CLOCK = 1.0, "cpu_frequency_mhz"

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from common.messages.errors import PipelineError
 from common.onnx_graph.executed import SavedGraph, saved_graph
 from common.profiling.correction import NodeLatency, correct, operand_counts
 from common.profiling.figures import node_rows
 from common.profiling.runs.measurement import Measurement
-
-if TYPE_CHECKING:
-    from common.table_rows import OpLatencyRow
+from common.table_rows import OpLatencyRow
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,14 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from common.mending.registry import MENDS
 from common.messages.errors import UnusableValueError
 from common.messages.names import listed, quoted
-
-if TYPE_CHECKING:
-    from common.table_rows import BottlenecksRow, NodeMapRow
+from common.table_rows import BottlenecksRow, NodeMapRow
 
 MOST_TRIED = 3  # rules, where none is named
 MOST_NAMED = 20

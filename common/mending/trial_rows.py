@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from common.mending.agreement import Agreement
 from common.mending.findings import Predicted
 from common.mending.registry import MendTrial
-
-if TYPE_CHECKING:
-    from common.table_rows import ComparisonRow, MendTrialsRow
+from common.table_rows import ComparisonRow, MendTrialsRow
 
 UNDECIDED = "undecided"
 OUTCOMES = {"improved": "gains", "regressed": "loses", "unchanged": "no gain"}

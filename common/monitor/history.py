@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 import numpy as np
 
@@ -16,9 +16,7 @@ from common.latency.histogram import Histogram
 from common.latency.statistics import QUANTILES
 from common.monitor.figures.feed import Samples, whole_figures
 from common.monitor.store import LEVELS_S, Store
-
-if TYPE_CHECKING:
-    from common.table_rows import DashboardSummaryDocument
+from common.table_rows import DashboardSummaryDocument
 
 Figures = Mapping[str, float | None]
 DIGITS = 6  # significant ones of a stored figure

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
-from typing import TYPE_CHECKING, TypedDict
+from typing import TypedDict
 
 from common.messages.errors import PipelineError
 from common.messages.names import quoted
@@ -19,9 +19,7 @@ from common.npu.op_trace import OpTrace
 from common.npu.qhas import QhasOperator
 from common.npu.qnn_profile import QnnNode, QnnProfile
 from common.npu.schematic import HtpOp, Schematic
-
-if TYPE_CHECKING:
-    from common.table_rows import NpuNodesRow
+from common.table_rows import NpuNodesRow
 
 BYTES = ("dram_read_bytes", "dram_write_bytes", "vtcm_read_bytes", "vtcm_write_bytes")
 UNITS = ("hvx", "hmx", "dma")

@@ -14,13 +14,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from common.messages.errors import PipelineError
 from common.npu.source_file import mappings, optional_number, read_json
-
-if TYPE_CHECKING:
-    from common.table_rows import NpuOperatorsRow
+from common.table_rows import NpuOperatorsRow
 
 WHAT = "a QNN HTP analysis summary (QHAS) as JSON"
 MOST_BYTES = 50_000_000

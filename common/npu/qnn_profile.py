@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from common.table_rows import NpuRunsRow
+from common.table_rows import NpuRunsRow
 
 DEVICE_FIELDS = frozenset({"rpc_execute_us", "qnn_accelerator_us", "accelerator_busy_us"})
 DEVICE, EMULATOR, UNKNOWN = "a device", "the HTP emulator", "unknown"

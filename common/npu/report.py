@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, TypedDict
+from typing import TypedDict
 
 from common.npu.earlier_summary import since_baseline
 from common.npu.nodes import NpuNode, node_row, placement_cells
@@ -16,9 +16,7 @@ from common.npu.qhas import operator_rows
 from common.npu.qnn_profile import run_rows
 from common.npu.sources import Sources, read_sources
 from common.npu.summary_figures import SECTIONS, as_document, median_run, sections
-
-if TYPE_CHECKING:
-    from common.table_rows import NpuChipNodesRow, NpuChipsRow, Tables
+from common.table_rows import NpuChipNodesRow, NpuChipsRow, Tables
 
 NO_RESULTS = "the files hold no results that could be compared with the CPU's"
 

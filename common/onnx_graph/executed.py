@@ -7,7 +7,6 @@ from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, fields, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import onnx
 from onnx import helper
@@ -33,10 +32,8 @@ from common.onnx_graph.symbols.lengths import (
     with_values,
 )
 from common.onnx_graph.work import Work, measure
-
-if TYPE_CHECKING:
-    from common.table_rows import ExecutedEdgesRow, OpLatencyRow
-    from common.table_rows import Shape as CellShape
+from common.table_rows import ExecutedEdgesRow, OpLatencyRow
+from common.table_rows import Shape as CellShape
 
 
 def without_weights(path: Path, traced: Iterable[tuple[str, str]]) -> bytes:

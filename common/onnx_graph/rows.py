@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING
 
 from common.graphs.graph import Count, Graph, is_symbolic
 from common.onnx_graph.attributes import reported_attributes, window
 from common.onnx_graph.counts import NodeCount
 from common.onnx_graph.load import LoadedModel
 from common.onnx_graph.symbols.symbolic import expression, number
-
-if TYPE_CHECKING:
-    from common.table_rows import OpEdgesRow, OpMetricsRow, Shape
+from common.table_rows import OpEdgesRow, OpMetricsRow, Shape
 
 
 def metrics_row(model: LoadedModel, count: NodeCount, part: str = "") -> OpMetricsRow:

@@ -10,10 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from types import TracebackType
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import Literal, Protocol
 
-if TYPE_CHECKING:
-    from common.table_rows import OsEventsRow
+from common.table_rows import OsEventsRow
 
 EventKind = Literal[
     "preempted",

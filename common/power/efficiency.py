@@ -7,14 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from common.files.configuration import Constant
 from common.power.bounded_value import BoundedValue, value_at
 from common.power.energy_model import CostFactors
-
-if TYPE_CHECKING:
-    from common.table_rows import EfficiencyDocument, PhaseWorkRow
+from common.table_rows import EfficiencyDocument, PhaseWorkRow
 
 UJ_PER_J = 1e6
 US_PER_S = 1e6

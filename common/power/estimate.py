@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from common.files.configuration import Constant, IntervalPoint
 from common.messages.names import listed
@@ -15,9 +14,7 @@ from common.power.efficiency import Host, MillionInferences, WholeRun, efficienc
 from common.power.energy_model import CostFactors, EnergyModel
 from common.power.host_power import HostPower
 from common.power.node_energy import UJ_PER_PJ, NodeWork, compute_roof_us, dram_bytes, total_bytes, total_flops
-
-if TYPE_CHECKING:
-    from common.table_rows import EfficiencyDocument, EnergySummaryDocument
+from common.table_rows import EfficiencyDocument, EnergySummaryDocument
 
 MOST_NAMED = 3  # nodes that a note names
 POINTS: tuple[IntervalPoint, ...] = ("likely", "low", "high")

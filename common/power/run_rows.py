@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from common.power.bounded_value import BoundedValue
 from common.power.division import RunEnergy
 from common.power.measured import PowerSample, average_power, counted_domains, idle_power
 from common.power.node_energy import NodeWork
-
-if TYPE_CHECKING:
-    from common.table_rows import OpRooflineRow, OpsProfileRow, PowerSamplesRow, RunLatencyRow
+from common.table_rows import OpRooflineRow, OpsProfileRow, PowerSamplesRow, RunLatencyRow
 
 GPU_PROVIDERS = ("CUDA", "Tensorrt", "NvTensorRT")
 CPU_PROVIDERS = ("CPU", "OpenVINO", "Dnnl", "Xnnpack")  # OpenVINO's default device is the processor

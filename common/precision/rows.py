@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 from common.precision.conversion.schemes import Scheme
 from common.precision.judgement.bounds import NOT_JUDGED, Bounds
@@ -13,9 +13,7 @@ from common.precision.judgement.measures import Share, accuracy, limits
 from common.precision.mixture import Mixture
 from common.precision.sensitivity import LayerJudgement
 from common.precision.study import FormatJudgement, Study
-
-if TYPE_CHECKING:
-    from common.table_rows import FormatPrecisionRow, PrecisionLayersRow, PrecisionMixturesRow
+from common.table_rows import FormatPrecisionRow, PrecisionLayersRow, PrecisionMixturesRow
 
 FLOAT, AS_GIVEN = "fp32", "as given"
 MOST_DB = 999.0  # stands for no error at all: a table has no infinity

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import numpy as np
 
@@ -15,9 +15,7 @@ from common.messages.host_doubts import NO_STEADY_STATE
 from common.profiling.correction import NodeLatency
 from common.profiling.runs.measurement import Measurement
 from common.profiling.trace.utilization import node_utilization, peak_resident_bytes, run_utilization
-
-if TYPE_CHECKING:
-    from common.table_rows import LatencySummaryDocument, OpLatencyRow
+from common.table_rows import LatencySummaryDocument, OpLatencyRow
 
 
 def node_figures(latency: NodeLatency, warmup: int) -> dict[str, Any]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -16,9 +15,7 @@ from common.runtime.inputs.values import Feeds, operands
 from common.runtime.providers.openvino_layers import LayerCounters, OpenVino, ProviderLayer, count_layers, find_openvino
 from common.runtime.providers.provider_table import OPENVINO, compiles, find_provider
 from common.runtime.sessions.session import GIVEN_GRAPH, SessionSettings, create_session, run
-
-if TYPE_CHECKING:
-    from common.table_rows import ProviderLayersRow
+from common.table_rows import ProviderLayersRow
 
 RUNS, WARMUP = 30, 5
 AGREEMENT = 0.10  # a larger difference means that the counters do not describe the session's own runs

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 from common.graphs.graph import Graph, Node
 from common.latency.profiled_runs import figures_without_own_runs, profiled_run_rows
@@ -25,9 +25,7 @@ from common.profiling.trace.events import RUNTIME_CUT
 from common.profiling.trace.nesting import Bodies
 from common.profiling.trace.reader import NodeTrace, Trace, keep_runs, read_complete_runs
 from common.profiling.trace.utilization import run_utilization
-
-if TYPE_CHECKING:
-    from common.table_rows import LatencySummaryDocument, RunLatencyRow
+from common.table_rows import LatencySummaryDocument, RunLatencyRow
 
 NOT_CORRECTED = "node times are not corrected: the cost of profiling on the recording machine is unknown"
 NO_PERCENTILES = "the trace has profiled runs only: the latency of unprofiled runs and its percentiles are unknown"

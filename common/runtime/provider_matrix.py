@@ -6,7 +6,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -16,9 +16,7 @@ from common.runtime.inputs.values import Feeds
 from common.runtime.providers.provider_table import CPU, offered_providers
 from common.runtime.sessions.session import SessionSettings, create_session
 from common.runtime.sessions.stoppable import StoppableRuns
-
-if TYPE_CHECKING:
-    from common.table_rows import ProviderComparisonRow
+from common.table_rows import ProviderComparisonRow
 
 Array: TypeAlias = npt.NDArray[Any]
 RUNS = 20

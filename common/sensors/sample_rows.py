@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from common.sensors.hardware_counters import HardwareCounts
 from common.sensors.hardware_events import value_of
 from common.sensors.quantities import POWER
 from common.sensors.sensor import Sample
-
-if TYPE_CHECKING:
-    from common.table_rows import HardwareCountersDocument
+from common.table_rows import HardwareCountersDocument
 
 
 def power_rows(samples: Mapping[str, Iterable[Sample]], origin_s: float) -> Iterator[dict[str, Any]]:

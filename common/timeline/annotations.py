@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING
 
+from common.table_rows import OpMetricsRow, OpRooflineRow, OpsProfileRow
 from common.timeline.chrome_trace import known_facts
-
-if TYPE_CHECKING:
-    from common.table_rows import OpMetricsRow, OpRooflineRow, OpsProfileRow
 
 Texts = dict[str, str]
 COUNTED = ("macs", "flops", "bytes")

@@ -7,13 +7,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
 
 from common.messages.names import printable
+from common.table_rows import OpMetricsRow, OpRooflineRow
 from common.timeline.annotations import main_sources
-
-if TYPE_CHECKING:
-    from common.table_rows import OpMetricsRow, OpRooflineRow
 
 Stack = tuple[str, ...]
 GAP, INSERTED = "between nodes", "inserted by the runtime"

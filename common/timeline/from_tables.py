@@ -6,9 +6,9 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 from common.latency.run import NodeSpan
+from common.table_rows import OsEventsRow, RunLatencyRow, Tables
 from common.timeline.chrome_trace import ChromeTrace, CounterValue, Process, Slice, known_facts
 from common.timeline.shown_runs import (
     MOST_DISTURBANCES,
@@ -21,9 +21,6 @@ from common.timeline.shown_runs import (
     few_node_events,
     left_out_notes,
 )
-
-if TYPE_CHECKING:
-    from common.table_rows import OsEventsRow, RunLatencyRow, Tables
 
 # What a node's slice says of it, by the column that says it.
 NODE_FACTS = (

@@ -6,13 +6,10 @@ import heapq
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
-from typing import TYPE_CHECKING
 
+from common.table_rows import LoadBatchesRow, LoadRequestsRow
 from common.timeline.chrome_trace import CounterValue, Process, Slice, known_facts
 from common.timeline.shown_runs import left_out_notes
-
-if TYPE_CHECKING:
-    from common.table_rows import LoadBatchesRow, LoadRequestsRow
 
 CLOCK = "clock of the load test"
 MOST_REQUESTS = 3_000  # with their batches some 4 MB

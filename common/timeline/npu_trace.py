@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from statistics import median_low
-from typing import TYPE_CHECKING
 
+from common.table_rows import NpuNodesRow, NpuRunsRow, Tables
 from common.timeline.chrome_trace import Process, Slice, known_facts
-
-if TYPE_CHECKING:
-    from common.table_rows import NpuNodesRow, NpuRunsRow, Tables
 
 TITLE = "NPU (clock of its own, runs one after the other)"
 ON_DEVICE = ("accelerator_busy_us", "accelerator_us", "qnn_accelerator_us")  # what holds the nodes, the closest first

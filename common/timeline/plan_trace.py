@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
 
+from common.table_rows import OffloadComparisonRow, OffloadScheduleRow, ReplicaPlansRow, ReplicaScheduleRow, Tables
 from common.timeline.chrome_trace import ChromeTrace, Process, Slice, known_facts
-
-if TYPE_CHECKING:
-    from common.table_rows import OffloadComparisonRow, OffloadScheduleRow, ReplicaPlansRow, ReplicaScheduleRow, Tables
 
 TITLES = {"before": "before: the host alone", "after": "after: host, link and engines of the plan"}
 # Lanes in their order; the engines are between the two directions of the link.

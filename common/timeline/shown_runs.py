@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import median_low
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 from common.latency.run import NodeSpan
 from common.messages.errors import PipelineError
-
-if TYPE_CHECKING:
-    from common.table_rows import RunLatencyRow
+from common.table_rows import RunLatencyRow
 
 # An event takes 110 to 170 bytes, that of a disturbance up to 300; what is known of a node takes some 500 more.
 MOST_RUNS, MOST_DISTURBANCES, MOST_SAMPLES, MOST_NODE_EVENTS, MOST_FACTS = 20_000, 10_000, 20_000, 20_000, 8_000

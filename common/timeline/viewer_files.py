@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 from common.onnx_graph.reading.outline import Outline, annotated
+from common.table_rows import Tables
 from common.timeline.annotations import model_texts, node_texts
 from common.timeline.chrome_trace import ChromeTrace, trace_json
 from common.timeline.flamegraph import folded_stacks
@@ -13,9 +13,6 @@ from common.timeline.from_tables import Timeline
 from common.timeline.load_tracks import LoadTimeline
 from common.timeline.npu_trace import npu_process
 from common.timeline.plan_trace import plan_trace
-
-if TYPE_CHECKING:
-    from common.table_rows import Tables
 
 Files = dict[str, str | bytes]  # by artifact
 

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import Any, NamedTuple, cast
 
 from common.messages.names import printable
+from common.table_rows import Documents, Tables
 from common.view.key_nodes import KeyNode, RankedRow, rank_nodes
 from common.view.marks import Marks
 from common.view.node_labels import labels_of
 from common.view.text import duration, percent
-
-if TYPE_CHECKING:
-    from common.table_rows import Documents, Tables
 
 KEYS = {"executed_node", "item", "finding_subject"}  # compared, so they stay as they are: escaped, two names may be one
 

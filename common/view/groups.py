@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypedDict
+from typing import TypedDict
 
 from common.messages.host_doubts import EXPECTED_GAP_SHARE
+from common.table_rows import OpRooflineRow
 from common.view.text import percent
-
-if TYPE_CHECKING:
-    from common.table_rows import OpRooflineRow
 
 
 class TimedRow(TypedDict):

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, TypedDict, cast
+from typing import Any, TypedDict, cast
 
 from common.graphs.operators import (
     CONTRACTIONS,
@@ -26,10 +26,8 @@ from common.graphs.operators import (
     SOFTMAX,
 )
 from common.messages.names import printable
+from common.table_rows import OpMetricsRow
 from common.view.text import numbered
-
-if TYPE_CHECKING:
-    from common.table_rows import OpMetricsRow
 
 LABEL_WIDTH = 28
 # Operator types by the work that they do, most first; one that is in none of these is between the last two.

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from common.fusion.groups import Group
 from common.messages.errors import UnusableValueError
+from common.table_rows import PrecisionMixturesRow
 from common.workload.task_candidates import TaskCandidate, task_candidates
 from common.workload.workload import Workload
-
-if TYPE_CHECKING:
-    from common.table_rows import PrecisionMixturesRow
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,14 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
 
 from common.intervals import ThreePoint, combine
 from common.messages.errors import UpstreamError
 from common.messages.names import shown
-
-if TYPE_CHECKING:
-    from common.table_rows import EnergySummaryDocument, LatencySummaryDocument, OpLatencyRow
+from common.table_rows import EnergySummaryDocument, LatencySummaryDocument, OpLatencyRow
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from math import prod
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 from common.fusion.patterns import READ_AS, ROW_REDUCTIONS, ROWS
 from common.graphs.number_formats import stored_elements
@@ -23,10 +23,8 @@ from common.graphs.operators import (
     TRANSPOSED_CONVOLUTIONS,
 )
 from common.graphs.source_graph import SourceGraph
+from common.table_rows import OpMetricsRow
 from common.workload.layers import Convolution, Layer, Matmul, Pointwise, Pooling, Rowwise
-
-if TYPE_CHECKING:
-    from common.table_rows import OpMetricsRow
 
 Shape = Sequence[int]
 Layers = tuple[Layer, ...] | None

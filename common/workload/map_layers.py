@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from common.fusion.border import border, unfused_bytes
 from common.fusion.groups import Group, fuse
@@ -21,13 +21,11 @@ from common.graphs.number_formats import stored_elements
 from common.graphs.operators import COPIES, POINTWISE, QUANTIZERS
 from common.graphs.source_graph import SourceGraph
 from common.messages.names import shown
+from common.table_rows import OpMetricsRow
 from common.workload.layer_rows import layers_by_node
 from common.workload.layers import Layer, Pooling, Rowwise
 from common.workload.loop_nests import LoopNest
 from common.workload.nest_rows import in_elements, nests_by_node, require_bound
-
-if TYPE_CHECKING:
-    from common.table_rows import OpMetricsRow
 
 IN_PLACE = QUANTIZERS | COPIES | {"Cast"}  # between the operand in memory and the window: element by element
 STAYS_IN_PLACE = POINTWISE | ROWS | QUANTIZERS  # the result of each has the extents of its operand

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from common.graphs import number_formats
 from common.graphs.number_formats import stored_elements
@@ -12,12 +12,10 @@ from common.graphs.operators import PACKED_PRODUCTS
 from common.graphs.source_graph import SourceGraph
 from common.messages.errors import UpstreamError
 from common.messages.names import shown
+from common.table_rows import OpMetricsRow
 from common.workload.layer_rows import layers_by_node
 from common.workload.layers import Convolution, Layer, Matmul
 from common.workload.loop_nests import LoopNest, nest_of
-
-if TYPE_CHECKING:
-    from common.table_rows import OpMetricsRow
 
 USUAL_PACKED_BITS = 4  # where MatMulNBits does not say them (ONNX Runtime, docs/ContribOperators.md)
 UNKNOWN_WIDTH_BITS = 8  # of an element type without a fixed width, which no contraction has

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from common.design_space.accelerator.hardware import Hardware
 from common.design_space.fa_dosa.graph import ComputationGraph
@@ -22,10 +22,8 @@ from common.fusion.groups import Group
 from common.fusion.patterns import HEADS, GroupKind
 from common.graphs.operators import CONTRACTIONS, POOLS
 from common.graphs.source_graph import SourceGraph
+from common.table_rows import OpMetricsRow
 from common.workload.map_layers import LayerGraph, layer_graph, linked
-
-if TYPE_CHECKING:
-    from common.table_rows import OpMetricsRow
 
 EPOCHS = 1000  # as FA-DOSA's README reports its results
 RATE = 0.1

@@ -6,20 +6,18 @@ from collections.abc import Iterable, Mapping, Sequence
 from math import prod
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from common.design_space.fa_dosa.graph import WINDOW, ComputationGraph
 from common.design_space.fa_dosa.seed_accounting import ACTIVATED, seed_kernels
 from common.graphs.source_graph import SourceGraph, from_rows
 from common.messages.errors import PipelineError
 from common.messages.names import shown
+from common.table_rows import OpMetricsRow
 from common.workload.layer_rows import layers_by_node
 from common.workload.layers import Layer, Pooling
 from common.workload.loop_nests import LoopNest
 from common.workload.nest_rows import nests_by_node
-
-if TYPE_CHECKING:
-    from common.table_rows import OpMetricsRow
 
 Figure = Literal["macs", "input_bytes", "weight_bytes", "output_bytes"]
 FIGURES: tuple[Figure, ...] = ("macs", "input_bytes", "weight_bytes", "output_bytes")  # of a row, that must be known

@@ -10,7 +10,6 @@ from __future__ import annotations
 import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from common.design_space.accelerator.hardware import Hardware
 from common.design_space.accelerator.single_buffer import SingleBuffer, single_buffer
@@ -21,9 +20,7 @@ from common.fusion.border import border
 from common.graphs.operators import ADDITIONS, CONTRACTIONS
 from common.graphs.source_graph import SourceGraph
 from common.messages.errors import PipelineError, UnusableValueError
-
-if TYPE_CHECKING:
-    from common.table_rows import DesignGroupsRow, OpMetricsRow
+from common.table_rows import DesignGroupsRow, OpMetricsRow
 
 NORMALIZATION = "BatchNormalization"
 FOLDED = frozenset({NORMALIZATION})  # into the weights and one bias

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
 
 from common.design_space.single_buffer.bound import other_bytes
 from common.graphs.source_graph import SourceGraph
+from common.table_rows import OpMetricsRow
 from common.workload.loop_nests import LoopNest
 from common.workload.map_layers import LayerGraph, MapLayer, layer_graph
 from common.workload.nest_rows import in_elements, nests_by_node, runs_of
-
-if TYPE_CHECKING:
-    from common.table_rows import OpMetricsRow
 
 
 @dataclass(frozen=True, slots=True)

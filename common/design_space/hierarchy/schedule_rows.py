@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -13,10 +12,8 @@ from common.design_space.hierarchy.schedule import LayerStep, MappedSchedule
 from common.design_space.mapping.arrays import Array
 from common.design_space.mapping.cost import WORD_DIGITS, MappingCost
 from common.design_space.mapping.placement import resident_level
+from common.table_rows import DesignGroupsRow, DesignMappingsRow
 from common.workload.loop_nests import RELEVANT_LOOPS
-
-if TYPE_CHECKING:
-    from common.table_rows import DesignGroupsRow, DesignMappingsRow
 
 
 def mapping_rows(design: str, schedule: MappedSchedule, hardware: Hardware) -> Iterator[DesignMappingsRow]:

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from common.design_space.accelerator.hardware import Hardware
 from common.design_space.hierarchy.best_schedule import best_schedule
@@ -30,12 +30,10 @@ from common.design_space.search.settings import EXACT, Search
 from common.graphs.source_graph import SourceGraph
 from common.messages.errors import PipelineError
 from common.messages.names import listed
+from common.table_rows import OpMetricsRow
 from common.workload.loop_nests import LoopNest
 from common.workload.map_layers import LayerGraph
 from common.workload.nest_rows import nests_by_node, require_bound
-
-if TYPE_CHECKING:
-    from common.table_rows import OpMetricsRow
 
 IDLE_SHARE = 1 / 16  # of the elements of an array, of which a note tells that a layer uses no more
 NestAt = tuple[LoopNest, Placement]

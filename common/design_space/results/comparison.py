@@ -9,18 +9,18 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from common.messages.errors import UnusableValueError
+from common.table_rows import (
+    DesignBudgetsRow,
+    DesignComparisonRow,
+    DesignConvergenceRow,
+    DesignGroupsRow,
+    DesignMappingsRow,
+    DesignPointsRow,
+    DesignSummaryDocument,
+)
 
 if TYPE_CHECKING:
     from common.design_space.results.design_result import DesignResult
-    from common.table_rows import (
-        DesignBudgetsRow,
-        DesignComparisonRow,
-        DesignConvergenceRow,
-        DesignGroupsRow,
-        DesignMappingsRow,
-        DesignPointsRow,
-        DesignSummaryDocument,
-    )
 
 Costs = tuple[float, ...]
 OBJECTIVES = ("edp", "log-sum")

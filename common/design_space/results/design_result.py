@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from common.design_space.accelerator.hardware import Hardware
 from common.design_space.search.settings import EXACT, Search
-
-if TYPE_CHECKING:
-    from common.table_rows import DesignConvergenceRow, DesignGroupsRow, DesignMappingsRow, DesignPointsRow
+from common.table_rows import DesignConvergenceRow, DesignGroupsRow, DesignMappingsRow, DesignPointsRow
 
 MOST_NAMED = 6  # names in a note
 

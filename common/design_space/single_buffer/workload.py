@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from common.design_space.accelerator.hardware import KIB, Hardware
 from common.design_space.accelerator.single_buffer import SingleBuffer, single_buffer
@@ -30,10 +30,8 @@ from common.design_space.single_buffer.group_tiles import GroupTiling
 from common.graphs.source_graph import SourceGraph
 from common.messages.errors import PipelineError
 from common.messages.names import listed
+from common.table_rows import DesignGroupsRow, OpMetricsRow
 from common.workload.map_layers import LayerGraph, layer_graph
-
-if TYPE_CHECKING:
-    from common.table_rows import DesignGroupsRow, OpMetricsRow
 
 PUBLISHED_BYTES = 28 * KIB  # of FA-DOSA's result
 UNREACHABLE = (

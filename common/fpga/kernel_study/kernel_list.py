@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from math import isfinite
-from typing import TYPE_CHECKING
 
 from common.files.configuration import Section
 from common.fpga.device.board import BoardCeilings
@@ -13,9 +12,7 @@ from common.graphs.number_formats import PRECISION_BITS
 from common.messages.errors import ConfigurationError
 from common.messages.names import quoted
 from common.roofline import Ceilings, attainable_flop_per_s
-
-if TYPE_CHECKING:
-    from common.table_rows import KernelCeilingsRow, KernelsCorrectedRow, KernelsRow
+from common.table_rows import KernelCeilingsRow, KernelsCorrectedRow, KernelsRow
 
 LARGEST_EXTENT = 10**9  # a larger one is a typing error
 LARGEST_COUNT = 2**62  # FLOPs or bytes of all calls

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING
 
 from common.fpga.device.board import Board
 from common.fpga.device.resources import RESOURCE_NAMES, Resources, total
 from common.fpga.offload.problem import Item
 from common.fpga.offload.schedule import Schedule, TimelineBar
 from common.fpga.speedup.totals import HOST
-
-if TYPE_CHECKING:
-    from common.table_rows import BoardResourcesRow, OffloadScheduleRow
+from common.table_rows import BoardResourcesRow, OffloadScheduleRow
 
 WHOLE_BOARD = "board"
 ACTIVITY = {"host": "host", "call": "kernel", "h2d": "transfer", "d2h": "transfer", "convert": "conversion"}

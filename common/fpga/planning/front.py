@@ -10,10 +10,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Literal
-
-if TYPE_CHECKING:
-    from common.table_rows import OffloadFrontRow
+from typing import Literal
 
 from common.fpga.coefficients import Models
 from common.fpga.offload.effort import Effort
@@ -29,6 +26,7 @@ from common.fpga.speedup.energy import energy_rows, kernel_dynamic_uj
 from common.fpga.speedup.totals import Card, CardWork, HostRun, PlanTotals, added, case_totals
 from common.graphs.sums import total
 from common.intervals import ThreePoint, combine
+from common.table_rows import OffloadFrontRow
 from common.workload.workload import Workload
 
 STREAM_SHARE = 0.1  # of the effort, for each search that has no order to find

@@ -4,10 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from common.table_rows import SpeedupRow
 
 from common.fpga.array_designs import offered_designs
 from common.fpga.coefficients import Models
@@ -26,6 +22,7 @@ from common.fpga.speedup.speedup_rows import speedup_rows
 from common.fpga.speedup.totals import Card, CardWork, HostRun, PlanTotals, added, case_totals
 from common.graphs.sums import total
 from common.intervals import ThreePoint
+from common.table_rows import SpeedupRow
 from common.workload.formats import candidates_in, group_formats
 from common.workload.task_candidates import TaskCandidate
 from common.workload.tasks import batched

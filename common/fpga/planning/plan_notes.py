@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from common.table_rows import SpeedupRow
 
 from common.fpga.kernels.systolic.array import SystolicArray
 from common.fpga.offload.problem import misfit
@@ -14,6 +10,7 @@ from common.fpga.planning.plan import Plan
 from common.fpga.planning.request import Request
 from common.fpga.speedup.verdict import boundary
 from common.messages.host_doubts import NOT_JUDGED
+from common.table_rows import SpeedupRow
 from common.workload.workload import Workload
 
 NOTICED_EXCESS = 0.001

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, TypedDict
+from typing import TypedDict
 
 from common.fpga.device.resources import Resources
 from common.fpga.kernels.estimate import Engine
@@ -17,12 +17,10 @@ from common.fpga.planning.planned_kernels import PlannedKernel
 from common.fpga.planning.rule_classes import kernel_class, share
 from common.graphs.sums import total
 from common.intervals import ThreePoint
+from common.table_rows import BoardResourcesRow, FpgaCandidatesRow, OffloadPlanRow
 from common.workload.layers import Pooling
 from common.workload.task_candidates import TaskCandidate
 from common.workload.workload import Workload
-
-if TYPE_CHECKING:
-    from common.table_rows import BoardResourcesRow, FpgaCandidatesRow, OffloadPlanRow
 
 # Usual abbreviations, because the printed table has 80 columns.
 SHORT = {

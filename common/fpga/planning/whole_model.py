@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from common.fpga.kernels.estimate import Bound, scattered
 from common.fpga.kernels.overlay.cycles import PLACED, elements, ends, moved, places_of, unsupported, weight_elements
@@ -22,11 +21,9 @@ from common.fusion.groups import Group, fuse
 from common.graphs.source_graph import SourceGraph
 from common.intervals import ThreePoint, combine
 from common.messages.errors import PipelineError
+from common.table_rows import OverlayLayersRow, OverlaySummaryDocument
 from common.workload.layers import Convolution, Layer, Matmul, Pooling, Rowwise
 from common.workload.task_candidates import LayersByNode
-
-if TYPE_CHECKING:
-    from common.table_rows import OverlayLayersRow, OverlaySummaryDocument
 
 
 @dataclass(frozen=True, slots=True)

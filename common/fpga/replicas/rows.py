@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict
-from typing import TYPE_CHECKING
 
 from common.fpga.planning.problem_builder import LaunchPer
 from common.fpga.replicas.search import Found
 from common.fpga.replicas.stream import ReplicaStream, per_s
 from common.fpga.replicas.timeline import first_calls
-
-if TYPE_CHECKING:
-    from common.table_rows import ReplicaPlansRow, ReplicaRatesRow, ReplicaScheduleRow
+from common.table_rows import ReplicaPlansRow, ReplicaRatesRow, ReplicaScheduleRow
 
 SPANNING = "board"  # as offload_plan names the region of an engine that spans several
 

@@ -9,10 +9,9 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
-if TYPE_CHECKING:
-    from common.table_rows import SpeedupRow
+from common.table_rows import SpeedupRow
 
 
 def total_speedup(accelerated_fraction: float, kernel_speedup: float, overhead_fraction: float = 0.0) -> float:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from common.files.configuration import Section
 from common.fpga.speedup.amdahl import AmdahlTerms, amdahl_rows
@@ -17,9 +16,7 @@ from common.graphs.number_formats import PRECISION_BITS
 from common.intervals import NOTHING, ThreePoint, combine, summed
 from common.messages.errors import PipelineError
 from common.messages.names import quoted
-
-if TYPE_CHECKING:
-    from common.table_rows import SpeedupRow
+from common.table_rows import SpeedupRow
 
 PJ_PER_UJ = 1e6
 KERNEL_PARTS = ("card_compute", "card_memory", "card_on_chip")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from common.fpga.speedup.amdahl import (
     AmdahlTerms,
@@ -24,9 +23,7 @@ from common.fpga.speedup.totals import (
     HostRun,
     PlanTotals,
 )
-
-if TYPE_CHECKING:
-    from common.table_rows import SpeedupRow
+from common.table_rows import SpeedupRow
 
 
 def speedup_rows(

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, TypedDict
+from typing import Literal, TypedDict
 
 from common.fpga.speedup.odds import QUANTILES, Odds
-
-if TYPE_CHECKING:
-    from common.table_rows import OffloadUncertaintyRow, OffloadVerdictRow, SpeedupRow
+from common.table_rows import OffloadUncertaintyRow, OffloadVerdictRow, SpeedupRow
 
 PAYS, DOES_NOT_PAY = 0.95, 0.05  # probabilities from which on a plan is judged
 UNKNOWN: tuple[float | None, ...] = (None,) * len(QUANTILES)

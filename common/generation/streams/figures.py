@@ -9,15 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import numpy as np
 
 from common.generation.streams.engine import TokenStream
 from common.latency.statistics import QUANTILES, Estimate, estimate_columns, percentile
-
-if TYPE_CHECKING:
-    from common.table_rows import StreamRequestsRow, StreamSummaryDocument, StreamTokensRow
+from common.table_rows import StreamRequestsRow, StreamSummaryDocument, StreamTokensRow
 
 NS_PER_US, US_PER_S = 1e3, 1e6
 STATED = ("p50", "p90", "p95", "p99")

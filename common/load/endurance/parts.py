@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol, cast
+from typing import Protocol, cast
 
 import numpy as np
 
@@ -24,9 +24,7 @@ from common.load.generator.harness import Harness
 from common.load.results.delays import undelayed_us, widened_columns
 from common.load.results.load_figures import LoadTest
 from common.load.results.validity import LoadValidity
-
-if TYPE_CHECKING:
-    from common.table_rows import EnduranceRow, EnduranceSummaryDocument
+from common.table_rows import EnduranceRow, EnduranceSummaryDocument
 
 PART_S = 60.0
 MEMORY, HANDLES, THREADS, CLOCK = "memory_resident_bytes", "handle_count", "thread_count", "cpu_frequency_mhz"

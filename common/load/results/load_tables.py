@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 import pandas as pd
 
@@ -14,9 +14,7 @@ from common.load.requests.load_record import LoadRecord
 from common.load.results.load_figures import LoadTest, batch_columns, request_columns, steady, summary
 from common.load.results.standard_names import standard_metrics
 from common.load.results.steps import step_indices, step_rows
-
-if TYPE_CHECKING:
-    from common.table_rows import LoadStepsRow, LoadSummaryDocument
+from common.table_rows import LoadStepsRow, LoadSummaryDocument
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import numpy as np
 
 from common.latency.run import RunSeries
 from common.latency.slow_runs import LEAST_RUNS
 from common.load.requests.load_record import LoadRecord
-
-if TYPE_CHECKING:
-    from common.table_rows import LoadDisturbancesRow
+from common.table_rows import LoadDisturbancesRow
 
 
 def call_series(record: LoadRecord, first: int = 0) -> list[RunSeries]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 import numpy as np
 
@@ -20,9 +20,7 @@ from common.load.results.load_figures import (
     skipped_count,
 )
 from common.load.results.validity import LoadValidity, utilization
-
-if TYPE_CHECKING:
-    from common.table_rows import LoadStepsRow
+from common.table_rows import LoadStepsRow
 
 NS_PER_S = 1e9
 FIGURES = [f"request_{name}{end}_us" for name in ("p50", "p90", "p99", "mean") for end in ("", "_low", "_high")]

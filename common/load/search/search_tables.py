@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypedDict
+from typing import TypedDict
 
 import numpy as np
 
@@ -12,9 +12,7 @@ from common.load.search.curve import CurvePoint
 from common.load.search.halving import OBJECTIVES, Configuration, Shape, Standing, Trial, on_front
 from common.load.search.optimum import Optimum, SearchTask
 from common.load.service.concurrency import SharingColumns
-
-if TYPE_CHECKING:
-    from common.table_rows import LoadBatchTimesRow, LoadBestDocument, LoadSearchRow
+from common.table_rows import LoadBatchTimesRow, LoadBestDocument, LoadSearchRow
 
 MILLION = 1e6
 

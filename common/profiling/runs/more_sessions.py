@@ -21,7 +21,7 @@ from dataclasses import replace
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 import numpy as np
 
@@ -32,9 +32,7 @@ from common.process.free_memory import bounded_memory
 from common.profiling.runs.loop import Budget, Progress, Runs, SessionPlan, prepare, take_turns
 from common.profiling.runs.measurement import Measurement, SessionRuns
 from common.runtime.sessions.limits import limited_runs, time_limit_s
-
-if TYPE_CHECKING:
-    from common.table_rows import SessionLatencyRow
+from common.table_rows import SessionLatencyRow
 
 GONE = (EOFError, OSError)  # a pipe whose other end is closed
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
@@ -12,9 +12,7 @@ from common.latency.dependence import Samples
 from common.profiling.trace.nesting import Bodies
 from common.profiling.trace.reader import keep_runs, read_trace
 from common.profiling.trace.timeline import RunClock, sound_runs
-
-if TYPE_CHECKING:
-    from common.table_rows import OpLatencyRow, RunLatencyRow
+from common.table_rows import OpLatencyRow, RunLatencyRow
 
 Content = TypeVar("Content")
 

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from common.messages.names import shorten
+from common.table_rows import ComparisonRow
 from common.view.comparison.comparison_tables import LOUD, change_text
 from common.view.node_labels import label_nodes, typed_sources
 from common.view.style import BLACK, BLUE, GREEN, GREY, PALE, VERMILLION, new_figure
 from common.view.text import distinct, duration
-
-if TYPE_CHECKING:
-    from common.table_rows import ComparisonRow
 
 MOST_BARS = 24
 MOST_NAMED = 3

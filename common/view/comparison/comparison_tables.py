@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from html import escape
-from typing import TYPE_CHECKING, TypedDict, TypeVar
+from typing import TypedDict, TypeVar
 
 from common.messages.names import printable
+from common.table_rows import ComparisonRow
 from common.view.html import bullet_list, page, section
 from common.view.tables import Table, TableColumn, escaped
 from common.view.text import MISSING, duration, percent, quantity, significant
-
-if TYPE_CHECKING:
-    from common.table_rows import ComparisonRow
 
 MOST_NODES = 10
 LOUD = ("regressed", "improved")

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.gridspec import GridSpec
 
 from common.messages.names import printable, shorten
+from common.table_rows import HistoryTrendsRow, RunHistoryRow
 from common.view.comparison.comparison_tables import LOUD, FigureRow, figure_text
 from common.view.comparison.history_tables import changed_levels, commit_text, commits_text, history_line
 from common.view.style import BLUE, GREY, ORANGE, VERMILLION, new_figure
-
-if TYPE_CHECKING:
-    from common.table_rows import HistoryTrendsRow, RunHistoryRow
 
 PANELS = 4
 MOST_LABELS = 24  # runs that are named below the picture

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from html import escape
-from typing import TYPE_CHECKING
 
 from common.messages.names import listed, printable, shorten
+from common.table_rows import HistoryTrendsRow, RunHistoryRow, Tables
 from common.view.comparison.comparison_tables import (
     CHANGE,
     FIGURE,
@@ -24,9 +24,6 @@ from common.view.comparison.comparison_tables import (
 from common.view.html import bullet_list, page, section
 from common.view.tables import Table, TableColumn, escaped
 from common.view.text import percent
-
-if TYPE_CHECKING:
-    from common.table_rows import HistoryTrendsRow, RunHistoryRow, Tables
 
 SHORT_COMMIT = 10  # characters of its hash
 MOST_CHARACTERS = 16  # of a name

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
+from common.table_rows import DesignEnginesRow, DesignSimulationRow
 from common.view.design.text_tables import joules
 from common.view.tables import Table, TableColumn
 from common.view.text import MISSING, percent, quantity
-
-if TYPE_CHECKING:
-    from common.table_rows import DesignEnginesRow, DesignSimulationRow
 
 MOST_ROWS = 12
 MICRO = 1e-6

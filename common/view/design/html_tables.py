@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
+from common.table_rows import DesignComparisonRow, DesignGroupsRow, DesignMappingsRow, DesignPointsRow, Tables
 from common.view.design.text_tables import (
     CYCLES,
     DRAM,
@@ -21,9 +22,6 @@ from common.view.design.text_tables import (
 from common.view.design.text_tables import PEAK_KIB as KIB_NUMBER
 from common.view.tables import Table, TableColumn, rows_left_out
 from common.view.text import MISSING, percent, quantity, significant
-
-if TYPE_CHECKING:
-    from common.table_rows import DesignComparisonRow, DesignGroupsRow, DesignMappingsRow, DesignPointsRow, Tables
 
 MOST_ROWS = 60
 Row = TypeVar("Row")

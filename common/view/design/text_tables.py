@@ -5,20 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
+from common.table_rows import (
+    DesignBudgetsRow,
+    DesignComparisonRow,
+    DesignGroupsRow,
+    DesignMappingsRow,
+    DesignPointsRow,
+    DesignSummaryDocument,
+)
 from common.view.tables import Table, TableColumn
 from common.view.text import MISSING, percent, quantity, significant
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from common.table_rows import (
-        DesignBudgetsRow,
-        DesignComparisonRow,
-        DesignGroupsRow,
-        DesignMappingsRow,
-        DesignPointsRow,
-        DesignSummaryDocument,
-    )
 
 KIB, PICO = 1024, 1e-12
 MOST_ROWS = 12

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from common.table_rows import EnduranceSummaryDocument
 from common.view.text import duration, percent, significant
-
-if TYPE_CHECKING:
-    from common.table_rows import EnduranceSummaryDocument
 
 
 def endurance_report(summary: EnduranceSummaryDocument) -> str:

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from common.table_rows import LoadFleetRow
 from common.view.load.search_text import setup_label
 from common.view.tables import Table, TableColumn
 from common.view.text import MISSING, duration, significant
-
-if TYPE_CHECKING:
-    from common.table_rows import LoadFleetRow
 
 
 def _rate(row: LoadFleetRow, requests_per_s: float | None) -> str:

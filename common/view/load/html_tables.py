@@ -5,6 +5,7 @@ from __future__ import annotations
 from html import escape
 from typing import TYPE_CHECKING
 
+from common.table_rows import Documents, LoadFleetRow, LoadSearchRow, Tables
 from common.view.load.endurance_text import endurance_report
 from common.view.load.fleet_text import FLEET
 from common.view.load.interference_text import interference_report
@@ -17,7 +18,6 @@ from common.view.text import duration, percent, significant
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from common.table_rows import Documents, LoadFleetRow, LoadSearchRow, Tables
 
 MOST_ROWS = 60
 CURVE: Table[LoadSearchRow] = Table(

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
+from common.table_rows import LoadInterferenceRow
 from common.view.tables import Table, TableColumn
 from common.view.text import MISSING, duration, significant
-
-if TYPE_CHECKING:
-    from common.table_rows import LoadInterferenceRow
 
 LEGEND = "x: together over alone, with 95 % limits"
 

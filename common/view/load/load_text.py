@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from textwrap import fill
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
+from common.table_rows import LoadSummaryDocument
 from common.view.tables import table_of_cells
 from common.view.text import duration, percent, quantity, significant
-
-if TYPE_CHECKING:
-    from common.table_rows import LoadSummaryDocument
 
 PLAIN = {"queue", "dispatch", "assemble", "session_run", "rest"}
 LEAST_SHARE, WIDTH, NO_BREAK = 0.0005, 80, "\u00a0"

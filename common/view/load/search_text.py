@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from common.table_rows import LoadBatchTimesRow, LoadBestDocument, ProviderComparisonRow
 from common.view.tables import Table, TableColumn
 from common.view.text import MISSING, duration, percent, quantity, significant
-
-if TYPE_CHECKING:
-    from common.table_rows import LoadBatchTimesRow, LoadBestDocument, ProviderComparisonRow
 
 OBJECTIVES = {"rate": "highest rate", "energy": "least energy", "cost": "least cost"}
 

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from common.table_rows import LoadStepsRow
 from common.view.tables import Table, TableColumn
 from common.view.text import duration, percent, significant
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    from common.table_rows import LoadStepsRow
 
 
 def asked_rate(row: LoadStepsRow) -> str:

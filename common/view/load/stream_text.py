@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
+from common.table_rows import StreamSummaryDocument
 from common.view.tables import table_of_cells
 from common.view.text import duration, significant
-
-if TYPE_CHECKING:
-    from common.table_rows import StreamSummaryDocument
 
 SERIES = {
     "time_to_first_token": "time to first token",

@@ -5,9 +5,16 @@ from __future__ import annotations
 import math
 import textwrap
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
 
 from common.messages.host_doubts import OTHER_HOST
+from common.table_rows import (
+    OffloadComparisonRow,
+    OffloadPlanRow,
+    OffloadUncertaintyRow,
+    OffloadVerdictRow,
+    SpeedupRow,
+    Tables,
+)
 from common.view.plan.answer.cases import (
     CASES,
     RESTS_ON_HOST,
@@ -30,16 +37,6 @@ from common.view.plan.front_text import front_table
 from common.view.plan.replicas_text import replica_report
 from common.view.tables import Table, TableColumn, table_of_cells
 from common.view.text import MISSING, ROUNDING_US, WIDTH, duration, joules, percent, significant
-
-if TYPE_CHECKING:
-    from common.table_rows import (
-        OffloadComparisonRow,
-        OffloadPlanRow,
-        OffloadUncertaintyRow,
-        OffloadVerdictRow,
-        SpeedupRow,
-        Tables,
-    )
 
 COMMENT_WIDTH, OPERATORS_WIDTH = 24, 20
 LABELS = {

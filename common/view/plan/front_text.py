@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
+from common.table_rows import OffloadFrontRow
 from common.view.tables import Table, TableColumn
 from common.view.text import MISSING, duration, joules, significant
-
-if TYPE_CHECKING:
-    from common.table_rows import OffloadFrontRow
 
 
 def front_label(row: OffloadFrontRow) -> str:

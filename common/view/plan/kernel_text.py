@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
 
+from common.table_rows import KernelsCorrectedRow, KernelsRow
 from common.view.tables import Table, TableColumn
 from common.view.text import MISSING, duration, percent, quantity
-
-if TYPE_CHECKING:
-    from common.table_rows import KernelsCorrectedRow, KernelsRow
 
 MB = 1e6
 

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
+from common.table_rows import OverlayLayersRow, OverlaySummaryDocument
 from common.view.tables import Table, TableColumn
 from common.view.text import duration, percent, quantity
-
-if TYPE_CHECKING:
-    from common.table_rows import OverlayLayersRow, OverlaySummaryDocument
 
 SHOWN_LAYERS = 8
 

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
+from common.table_rows import ReplicaPlansRow, ReplicaRatesRow
 from common.view.plan.answer.launches import HARDWARE
 from common.view.tables import Table, TableColumn
 from common.view.text import MISSING, WIDTH, duration, significant
-
-if TYPE_CHECKING:
-    from common.table_rows import ReplicaPlansRow, ReplicaRatesRow
 
 ALONE, HOST = "one array", "host"
 

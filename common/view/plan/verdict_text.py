@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
+from common.table_rows import OffloadComparisonRow, OffloadPlanRow, OffloadVerdictRow, Tables
 from common.view.plan.answer.cases import (
     CASES,
     SAME_KERNEL,
@@ -24,9 +24,6 @@ from common.view.plan.answer.uncertainty_text import OBJECTIVES, deciding_lines
 from common.view.plan.fpga_text import INTERVAL_ON_CARD, LABELS, ON_CARD, ON_HOST, operators, reasons
 from common.view.tables import Table, TableColumn
 from common.view.text import duration, percent, significant
-
-if TYPE_CHECKING:
-    from common.table_rows import OffloadComparisonRow, OffloadPlanRow, OffloadVerdictRow, Tables
 
 COSTED = ("latency", "energy")  # objectives whose parts can be added
 COSTS = ("transfer", "conversion", "launch", "host_idle", "card_static")

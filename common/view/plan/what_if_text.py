@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
+from common.table_rows import WhatIfPlansRow
 from common.view.plan.answer.cases import probability, value_text
 from common.view.tables import Table, TableColumn
 from common.view.text import MISSING, WIDTH, duration, significant
-
-if TYPE_CHECKING:
-    from common.table_rows import WhatIfPlansRow
 
 PLAN = "plan"
 NO_GAIN = "Not judged: the times of the host decide nothing, so no gain is stated."

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
 
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.gridspec import GridSpec
 
+from common.table_rows import EnergySummaryDocument
 from common.view.key_nodes import KeyNode
 from common.view.style import BLUE, GREY, ORANGE, mark, new_figure
 from common.view.text import joules, percent, quantity
-
-if TYPE_CHECKING:
-    from common.table_rows import EnergySummaryDocument
 
 CAUSES = {"compute": ORANGE, "movement": BLUE, "static": GREY}
 LABELS = {"compute": "compute", "movement": "data movement", "static": "static"}

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from common.table_rows import EfficiencyDocument, EnergySummaryDocument, OpsProfileRow
 from common.view.tables import Table, TableColumn
 from common.view.text import MISSING, duration, joules, percent, quantity, significant
-
-if TYPE_CHECKING:
-    from common.table_rows import EfficiencyDocument, EnergySummaryDocument, OpsProfileRow
 
 TOP = 10
 

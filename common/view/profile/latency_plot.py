@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.gridspec import GridSpec
 
+from common.table_rows import LatencySummaryDocument
 from common.view.placing import spread
 from common.view.profile.latency_text import percentiles, profiling_text
 from common.view.style import BLUE, GREY, ORANGE, PALE, new_figure
 from common.view.text import duration, percent
-
-if TYPE_CHECKING:
-    from common.table_rows import LatencySummaryDocument
 
 SERIES = ((False, "unprofiled", BLUE, "o"), (True, "profiled", ORANGE, "^"))
 MARGIN_SHARE = 0.06  # of the range of the measured runs, above and below them

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, TypedDict
+from typing import TypedDict
 
+from common.table_rows import LatencySummaryDocument
 from common.view.tables import Table, TableColumn, table_of_cells
 from common.view.text import WIDTH, duration, percent, quantity
-
-if TYPE_CHECKING:
-    from common.table_rows import LatencySummaryDocument
 
 SHOWN_NODES = 10
 NOTICED_SAVING = 0.02  # of an unprofiled run: less is how far two medians scatter

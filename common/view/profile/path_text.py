@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from common.table_rows import CriticalPathRow
 from common.view.tables import Table, TableColumn
 from common.view.text import MISSING, duration, percent, significant
-
-if TYPE_CHECKING:
-    from common.table_rows import CriticalPathRow
 
 TOP = 10
 

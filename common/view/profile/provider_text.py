@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from textwrap import wrap
-from typing import TYPE_CHECKING
 
+from common.table_rows import ProviderLayersRow
 from common.view.tables import Table, TableColumn
 from common.view.text import WIDTH, duration, percent
-
-if TYPE_CHECKING:
-    from common.table_rows import ProviderLayersRow
 
 LABELS = (
     ("package", "package"),

@@ -5,15 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from common.graphs.operators import MACHINE_LEARNING, MICROSOFT, ONNX
 from common.messages.names import printable
+from common.table_rows import OpMetricsRow
 from common.view.tables import Table, TableColumn, table_of_cells
 from common.view.text import percent, quantity
-
-if TYPE_CHECKING:
-    from common.table_rows import OpMetricsRow
 
 Figure = Literal["macs", "flops", "weight_bytes", "bytes"]
 FIGURES: tuple[Figure, ...] = ("macs", "flops", "weight_bytes", "bytes")

@@ -7,14 +7,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 from itertools import groupby
-from typing import TYPE_CHECKING
 
 from common.messages.names import shorten
+from common.table_rows import ExecutedEdgesRow, OpRooflineRow
 from common.view.groups import main_bound
 from common.view.text import duration, percent, quantity
-
-if TYPE_CHECKING:
-    from common.table_rows import ExecutedEdgesRow, OpRooflineRow
 
 FEW_BLOCKS, MOST_BLOCKS = 12, 40
 # A block that takes less of the latency is not split into its modules: while there are few blocks, and later.

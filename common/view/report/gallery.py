@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
 
 from matplotlib.figure import Figure
 
+from common.table_rows import Documents, Tables
 from common.view.comparison.comparison_plot import draw_comparison
 from common.view.comparison.history_plot import draw_history
 from common.view.design.buffer_plot import draw_design_buffer
@@ -35,9 +35,6 @@ from common.view.profile.latency_plot import draw_latency
 from common.view.profile.schedule_plot import draw_schedule
 from common.view.roofline.roofline_plot import draw_roofline
 from common.view.roofline.roofs import Roof, roof_from
-
-if TYPE_CHECKING:
-    from common.table_rows import Documents, Tables
 
 
 def draw_all(findings: Findings, plain: Callable[[str], str] = str) -> dict[str, Figure]:

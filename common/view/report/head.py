@@ -5,8 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
-from typing import TYPE_CHECKING
 
+from common.table_rows import (
+    DesignPointsRow,
+    EfficiencyDocument,
+    EnergySummaryDocument,
+    LatencySummaryDocument,
+    LoadSummaryDocument,
+    OffloadVerdictRow,
+    OpScheduleRow,
+)
 from common.view.findings import Findings
 from common.view.groups import by_op_type, leading_gap
 from common.view.html import bullet_list
@@ -15,17 +23,6 @@ from common.view.plan.verdict_text import outlook
 from common.view.profile.latency_text import percentiles
 from common.view.report.warnings_text import by_effect
 from common.view.text import MISSING, duration, joules, percent, significant
-
-if TYPE_CHECKING:
-    from common.table_rows import (
-        DesignPointsRow,
-        EfficiencyDocument,
-        EnergySummaryDocument,
-        LatencySummaryDocument,
-        LoadSummaryDocument,
-        OffloadVerdictRow,
-        OpScheduleRow,
-    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
+from common.table_rows import HostCeilingsDocument, OpRooflineRow
 from common.view.findings import StageRecord
 from common.view.groups import OperatorTypeTotals, by_op_type
 from common.view.tables import Table, TableColumn, table_of_cells
 from common.view.text import MISSING, duration, percent, quantity
-
-if TYPE_CHECKING:
-    from common.table_rows import HostCeilingsDocument, OpRooflineRow
 
 OPERATORS: Table[OperatorTypeTotals] = Table(
     TableColumn("operator", lambda group: group.name),

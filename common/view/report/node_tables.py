@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
+from common.table_rows import CriticalPathRow, OpRooflineRow, OpsProfileRow
 from common.view.findings import Findings
 from common.view.tables import Table, TableColumn, rows_left_out
 from common.view.text import MISSING, duration, joules, percent, quantity, significant
-
-if TYPE_CHECKING:
-    from common.table_rows import CriticalPathRow, OpRooflineRow, OpsProfileRow
 
 
 def node_table(findings: Findings, most_rows: int) -> str:

@@ -3,8 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
+from common.table_rows import (
+    FpgaCandidatesRow,
+    OffloadComparisonRow,
+    OffloadFrontRow,
+    OffloadPlanRow,
+    SpeedupRow,
+    Tables,
+)
 from common.view.html import bullet_list
 from common.view.marks import Marks
 from common.view.plan.answer.cases import CASES, RESTS_ON_HOST, SAME, SAME_KERNEL, doubts_of, is_not_judged, value_text
@@ -14,16 +21,6 @@ from common.view.plan.fpga_text import ENERGY_GAIN, INTERVAL_ON_CARD, LATENCY_GA
 from common.view.plan.verdict_text import verdict_columns
 from common.view.tables import Table, TableColumn, rows_left_out
 from common.view.text import MISSING, duration, joules, percent, quantity
-
-if TYPE_CHECKING:
-    from common.table_rows import (
-        FpgaCandidatesRow,
-        OffloadComparisonRow,
-        OffloadFrontRow,
-        OffloadPlanRow,
-        SpeedupRow,
-        Tables,
-    )
 
 MOST_ROWS = 200
 STACKED = f"{CASES['pessimistic']} and {CASES['optimistic']}: every assumption at its worse, or better, end at once"

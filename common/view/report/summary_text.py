@@ -4,8 +4,14 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING
 
+from common.table_rows import (
+    DesignSummaryDocument,
+    Documents,
+    HardwareCountersDocument,
+    LatencySummaryDocument,
+    OpRooflineRow,
+)
 from common.view.design.text_tables import verdict_lines
 from common.view.findings import Findings
 from common.view.groups import OperatorTypeTotals, by_op_type, leading_gap
@@ -15,15 +21,6 @@ from common.view.profile.latency_text import percentiles, profiling_text
 from common.view.report.warnings_text import MOST_IN_SUMMARY, by_effect, first_warnings, sorted_warnings
 from common.view.tables import Table, TableColumn
 from common.view.text import MISSING, WIDTH, duration, joules, percent, quantity, significant
-
-if TYPE_CHECKING:
-    from common.table_rows import (
-        DesignSummaryDocument,
-        Documents,
-        HardwareCountersDocument,
-        LatencySummaryDocument,
-        OpRooflineRow,
-    )
 
 TOP = 3
 INDENT = 13  # of the text beside a label

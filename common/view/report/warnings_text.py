@@ -4,18 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from typing import TYPE_CHECKING
 
 from common.messages.host_doubts import EXPECTED_GAP_SHARE, NOT_JUDGED
 from common.messages.note_kinds import ENDANGERED, first_of_each, kind_of, usual_kind
+from common.table_rows import HostCeilingsDocument, LatencySummaryDocument, OpRooflineRow
 from common.view.findings import Findings
 from common.view.groups import gap_share, leading_gap
 from common.view.node_labels import with_labels
 from common.view.roofline.roofline_text import REASONS
 from common.view.text import percent
-
-if TYPE_CHECKING:
-    from common.table_rows import HostCeilingsDocument, LatencySummaryDocument, OpRooflineRow
 
 MAX_OVERHEAD = 0.10  # of the unprofiled median: above it, node times are more correction than measurement
 MAX_HALVES_DIFFERENCE = 0.05

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
+from common.table_rows import HostCeilingsDocument
 from common.view.tables import table_of_cells
 from common.view.text import WIDTH, percent, quantity
-
-if TYPE_CHECKING:
-    from common.table_rows import HostCeilingsDocument
 
 RATE_UNITS = {"memory": "B/s", "cache": "B/s", "int8": "OP/s"}
 MAX_OTHER_LOAD = 0.5  # processors that the operating system itself may occupy

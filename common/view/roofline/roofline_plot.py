@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from common.table_rows import OpRooflineRow
 from common.view.frames import frame_of
 from common.view.groups import by_op_type, gap_share, gap_text, leading_gap
 from common.view.key_nodes import KeyNode
@@ -32,9 +33,6 @@ from common.view.style import (
     with_side_column,
 )
 from common.view.text import duration, percent
-
-if TYPE_CHECKING:
-    from common.table_rows import OpRooflineRow
 
 COLOURS = {"compute": VERMILLION, "memory": BLUE, "": GREEN}
 SHAPES = ("o", "s", "^", "D", "v")

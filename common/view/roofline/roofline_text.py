@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
 
+from common.table_rows import OpRooflineRow
 from common.view.groups import OperatorTypeTotals, by_op_type
 from common.view.tables import Table, TableColumn
 from common.view.text import duration, percent, quantity
-
-if TYPE_CHECKING:
-    from common.table_rows import OpRooflineRow
 
 # Why a node is above its roof, by roof_share_reason: a cache serves traffic, and never computes.
 REASONS = {

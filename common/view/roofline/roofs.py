@@ -5,18 +5,16 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import atan2, degrees, hypot, log10
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 from matplotlib.axes import Axes
 from matplotlib.text import Annotation
 
 from common.graphs.number_formats import INT8, MEASURED_PEAKS
+from common.table_rows import HostCeilingsDocument
 from common.view.placing import Point
 from common.view.style import BLACK, BLUE, GREY, VERMILLION, on_screen
 from common.view.text import quantity
-
-if TYPE_CHECKING:
-    from common.table_rows import HostCeilingsDocument
 
 # Column and unit of each peak, by the name that op_roofline's column roof has.
 PEAKS = {name: (column, "OP/s" if name == INT8 else "FLOP/s") for name, column in MEASURED_PEAKS.items()}

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from common.messages.names import printable
+from common.table_rows import BottlenecksRow
 from common.view.marks import Marks
 from common.view.tables import Table, TableColumn, rows_left_out
 from common.view.text import MISSING, WIDTH, duration, percent, significant
-
-if TYPE_CHECKING:
-    from common.table_rows import BottlenecksRow
 
 MOST_IN_TEXT, MOST_NEAR_MISSES, MOST_IN_REPORT = 8, 3, 40
 SCALE = "Gains are of one inference, and overlap. An interval from 0 is that of a rule without measured mends."

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from common.messages.names import printable
+from common.table_rows import MendTrialsRow
 from common.view.tables import Table, TableColumn
 from common.view.text import MISSING, WIDTH, duration
-
-if TYPE_CHECKING:
-    from common.table_rows import MendTrialsRow
 
 
 def _spoken(name: str) -> str:

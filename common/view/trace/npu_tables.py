@@ -6,15 +6,13 @@ import textwrap
 from collections.abc import Mapping, Sequence
 from functools import partial
 from html import escape
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from common.messages.names import printable, shorten
+from common.table_rows import NpuChipNodesRow, NpuChipsRow, NpuNodesRow, NpuOperatorsRow, Tables
 from common.view.html import bullet_list, page, section
 from common.view.tables import Table, TableColumn, table_of_cells
 from common.view.text import MISSING, WIDTH, percent, quantity, significant
-
-if TYPE_CHECKING:
-    from common.table_rows import NpuChipNodesRow, NpuChipsRow, NpuNodesRow, NpuOperatorsRow, Tables
 
 MOST_NODES = 15
 KINDS_WIDTH = 14

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.gridspec import GridSpec
 
+from common.table_rows import LoadBestDocument
 from common.view.load.search_text import setup_label
 from common.view.style import BLACK, BLUE, GREEN, GREY, ORANGE, PURPLE, SKY, VERMILLION, label_log, new_figure
 from common.view.text import duration, significant
-
-if TYPE_CHECKING:
-    from common.table_rows import LoadBestDocument
 
 SESSION_COLOURS = (BLUE, ORANGE, GREEN, PURPLE, SKY, VERMILLION)
 MARKERS = "osD^vP*X"

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pandas as pd
 from matplotlib.figure import Figure
 from matplotlib.gridspec import GridSpec
 
+from common.table_rows import EnduranceSummaryDocument
 from common.view.load.endurance_text import leak_text, speed_text
 from common.view.style import BLUE, GREEN, GREY, ORANGE, new_figure
-
-if TYPE_CHECKING:
-    from common.table_rows import EnduranceSummaryDocument
 
 MEGABYTE, US_PER_MIN, S_PER_MIN = 1e6, 6e7, 60.0
 

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.gridspec import GridSpec
 
+from common.table_rows import LoadSummaryDocument
 from common.view.style import BLUE, GREEN, GREY, ORANGE, new_figure
 from common.view.text import duration, percent, quantity, significant
-
-if TYPE_CHECKING:
-    from common.table_rows import LoadSummaryDocument
 
 MOST_POINTS = 2000
 MOST_BARS = 64

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
 
 from common.messages.errors import UpstreamError
 from common.messages.names import shown
+from common.table_rows import OffloadVerdictRow, SpeedupRow
 from common.view.text import MISSING, duration, joules, percent, significant
-
-if TYPE_CHECKING:
-    from common.table_rows import OffloadVerdictRow, SpeedupRow
 
 # The columns of tables are called pessimistic, likely and optimistic; a long time would then be the pessimistic one
 # beside the optimistic energy of a host. Readers see the gain of the plan in each case.

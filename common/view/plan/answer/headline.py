@@ -4,24 +4,21 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from common.graphs.operators import CONTRACTIONS
 from common.messages.names import listed
+from common.table_rows import (
+    FormatPrecisionRow,
+    OffloadComparisonRow,
+    OffloadPlanRow,
+    OffloadVerdictRow,
+    PrecisionMixturesRow,
+    Tables,
+)
 from common.view.plan.answer.cases import is_host_alone, is_not_judged, probability, within
 from common.view.plan.answer.launches import HARDWARE, is_per_phase
 from common.view.plan.answer.precision_text import arithmetic_row, is_broken, is_kept, is_on_samples, survival
 from common.view.text import significant
-
-if TYPE_CHECKING:
-    from common.table_rows import (
-        FormatPrecisionRow,
-        OffloadComparisonRow,
-        OffloadPlanRow,
-        OffloadVerdictRow,
-        PrecisionMixturesRow,
-        Tables,
-    )
 
 MOST_KERNELS = 3
 EXACT_FORMAT = "fp32"  # the number format in which a plan changes no output

@@ -7,10 +7,8 @@ figure, and never begin with it.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from common.table_rows import OffloadComparisonRow
+from common.table_rows import OffloadComparisonRow
 
 HARDWARE = "a command processor on the card"
 ASSUMED = (

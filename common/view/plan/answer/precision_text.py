@@ -9,12 +9,11 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
+from common.table_rows import FormatPrecisionRow, PrecisionMixturesRow
 from common.view.tables import Table, TableColumn
 from common.view.text import MISSING, percent, significant
 
 if TYPE_CHECKING:
-    from common.table_rows import FormatPrecisionRow, PrecisionMixturesRow
-
     JudgedRow: TypeAlias = FormatPrecisionRow | PrecisionMixturesRow
 
 RANDOM = "random"

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
+from common.table_rows import OffloadUncertaintyRow, OffloadVerdictRow, Tables
 from common.view.plan.answer.cases import amount, doubts_of, judgement, probability
 from common.view.plan.answer.headline import headline
 from common.view.tables import Table, TableColumn
 from common.view.text import MISSING, percent
-
-if TYPE_CHECKING:
-    from common.table_rows import OffloadUncertaintyRow, OffloadVerdictRow, Tables
 
 OBJECTIVES = ("latency", "throughput", "energy")
 NOTICED_SHARE = 0.01  # of the variance

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
+from common.table_rows import FormatPrecisionRow, PrecisionMixturesRow, WhatIfPlansRow
 from common.view.plan.answer.precision_text import arithmetic_row, is_broken, is_on_samples
 from common.view.plan.what_if_text import PLAN
 from common.view.style import (
@@ -26,7 +27,6 @@ from common.view.style import (
 from common.view.text import percent, significant
 
 if TYPE_CHECKING:
-    from common.table_rows import FormatPrecisionRow, PrecisionMixturesRow, WhatIfPlansRow
     from common.view.plan.answer.precision_text import JudgedRow
 
 FLOAT, SUBJECT, MIXTURE = "fp32", "precision", "mixture"

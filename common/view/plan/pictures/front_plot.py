@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from common.table_rows import OffloadFrontRow
 from common.view.plan.front_text import front_label
 from common.view.style import (
     BLUE,
@@ -22,9 +22,6 @@ from common.view.style import (
     with_side_column,
 )
 from common.view.text import duration, joules, significant
-
-if TYPE_CHECKING:
-    from common.table_rows import OffloadFrontRow
 
 # Colour and marker of what a plan was searched for and how it is operated.
 KINDS = {

@@ -6,7 +6,6 @@ The host alone has three cases too: beside each bar are its own speedup and a ma
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import TYPE_CHECKING
 
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
@@ -16,12 +15,10 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
 from common.messages.names import listed
+from common.table_rows import OffloadPlanRow, OffloadVerdictRow, SpeedupRow
 from common.view.plan.answer.cases import CASES, Terms, amount, cases_of, doubts_of, is_not_judged, judgement, number
 from common.view.style import BLACK, BLUE, GREEN, GREY, ORANGE, PURPLE, SKY, VERMILLION, YELLOW, new_figure
 from common.view.text import significant
-
-if TYPE_CHECKING:
-    from common.table_rows import OffloadPlanRow, OffloadVerdictRow, SpeedupRow
 
 # Colour, hatch and name of each part. Where the energy of the kernels is split, its parts are vermillion and not the
 # green of `kernels`; the darker two differ by their hatch.

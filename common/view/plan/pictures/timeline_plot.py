@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import pandas as pd
 from matplotlib.axes import Axes
@@ -12,12 +11,10 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
 from common.messages.names import shorten
+from common.table_rows import OffloadVerdictRow
 from common.view.plan.answer.cases import judgement
 from common.view.style import BLACK, BLUE, GREEN, GREY, ORANGE, PALE, PURPLE, SKY, mark, new_figure
 from common.view.text import duration, percent
-
-if TYPE_CHECKING:
-    from common.table_rows import OffloadVerdictRow
 
 ACTIVITIES = {
     "host": (GREY, "stays on the host"),

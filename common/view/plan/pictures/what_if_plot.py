@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from matplotlib.figure import Figure
 
+from common.table_rows import WhatIfPlansRow
 from common.view.plan.what_if_text import PLAN, likely_us, of_another_host, tornado
 from common.view.style import BLACK, BLUE, ORANGE, new_figure
 from common.view.text import duration
-
-if TYPE_CHECKING:
-    from common.table_rows import WhatIfPlansRow
 
 BAR_HEIGHT = 0.5
 ROOM = 1.15  # of the longest inference, so that its name ends within the picture
