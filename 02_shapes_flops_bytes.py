@@ -50,7 +50,7 @@ from common.onnx_graph.rows import edge_rows, metrics_row
 from common.onnx_graph.symbols.settled import settled_by_inputs
 from common.runtime.inputs.given import given_arrays, read_given
 from common.table_rows import OpMetricsRow, PhaseWorkRow
-from common.view.profile.phase_text import phase_report
+from common.view.profile.phase_text import phase_notes, phase_report
 from common.view.profile.work_text import left_out, symbolic_report, work_report
 
 SCRIPT = "02_shapes_flops_bytes.py"
@@ -125,6 +125,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         settled = settled_by_inputs(model.graph)
         of_phases = phases(decoder, stage.settings, model.dimensions)
         stage.note(*padding_notes(path, model.graph, counts))
+        stage.note(*phase_notes(of_phases))
         stage.note(*left_out(rows, model.unbound, settled=settled, of_either=of_either))
         printed = report(rows, model.graph, list(counts.values()), model.unbound) + phase_report(of_phases)
         del model, counts, decoder  # free memory for the tables

@@ -65,6 +65,18 @@ def test_states_without_tokens_are_phases_only_if_that_is_asked_for(counted):
     assert points(counted("tiny-action-expert", "--dim", "prefix=3", "--phase", "decode:1")) == [("decode", 1, 1)]
 
 
+def test_figures_that_no_cell_holds_are_empty_with_a_reason(counted, capsys):
+    table = counted("tiny-decoder", "--phase", "prefill:1000000000000")
+    whole = table[table["model_part"] == "model"].iloc[0]
+    assert pd.isna(whole["macs"])
+    assert whole["phase_macs_expression"]
+    noted = capsys.readouterr().err
+    assert "of prefill of 1,000,000,000,000 tokens exceed 2^63, the most that a table holds" in noted
+    assert "MACs" in noted
+    counted("tiny-decoder", "--phase", "prefill:3")
+    assert "exceed" not in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("name", "flags", "problem"),
     [

@@ -33,6 +33,23 @@ def phase_report(rows: Sequence[PhaseWorkRow]) -> str:
     return "\n\n" + "\n".join([PHASES.text(rows), *lines])
 
 
+def phase_notes(rows: Sequence[PhaseWorkRow]) -> list[str]:
+    """Return a note on the figures of phases that are empty because they exceed the largest number of a table."""
+    lines = []
+    for row in rows:
+        figures = (
+            ("MACs", row["macs"], row["phase_macs_expression"]),
+            ("FLOPs", row["flops"], row["phase_flops_expression"]),
+            ("weights", row["weight_bytes"], row["phase_weight_bytes_expression"]),
+            ("cache", row["cache_bytes"], row["phase_cache_bytes_expression"]),
+            ("bytes", row["bytes"], row["phase_bytes_expression"]),
+        )
+        beyond = [name for name, value, text in figures if value is None and text]
+        if row["model_part"] == "model" and beyond:
+            lines.append(f"{', '.join(beyond)} of {_phase_name([row])} exceed 2^63, the most that a table holds")
+    return [f"{line}: their cells are empty; give a shorter length with <phase>" for line in lines]
+
+
 def phase_heading(rows: Sequence[PhaseWorkRow]) -> str:
     """Return a line with the phase of a measurement; nothing for a model without phases."""
     return f"phase: {_phase_name(rows)}\n" if rows else ""
