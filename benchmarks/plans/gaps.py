@@ -76,7 +76,7 @@ def problem(counted: Workload, board_name: str, precision: str, launch_per: Laun
     board, models = load_board(board_name, ROOT / "configs" / "boards"), load_models(ROOT / "configs")
     candidates = task_candidates(counted.graph, counted.groups, counted.layers, precision, counted.in_bodies)
     engines = engines_for(board, precision, models, [each.task for each in candidates if each.task is not None])
-    return formulate(counted, candidates, engines, board, precision, launch_per).problem
+    return formulate(counted, candidates, engines, board, [precision] * len(counted.groups), launch_per).problem
 
 
 def main() -> None:

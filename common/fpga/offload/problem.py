@@ -84,6 +84,7 @@ class Option:
         engine: index of its engine type.
         launch_us: of one launch.
         weight_bytes: weights that stay in the card's memory from run to run.
+        reads_host: whether it also reads a tensor that never is on the card, and that is no flow of the problem.
     """
 
     name: str
@@ -92,6 +93,7 @@ class Option:
     time_us: ThreePoint
     launch_us: ThreePoint
     weight_bytes: int
+    reads_host: bool = False
 
 
 @dataclass(frozen=True, slots=True)

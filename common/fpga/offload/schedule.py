@@ -211,7 +211,7 @@ class Scheduler:
         """Return whether the host must launch this call, given the items on the card."""
         option, options = self.problem.options[index], self.problem.options
         rule = self.problem.engines[option.engine].launch_per
-        if rule == "call":
+        if rule == "call" or option.reads_host:
             return True
         sources = [self.problem.flows[flow].producer for flow in self.wiring.entering(option.covers)]
         if not sources or any(source is None or source not in call_of for source in sources):

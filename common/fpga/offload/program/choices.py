@@ -95,7 +95,8 @@ class Choices:
         option = self.problem.options[index]
         engine = self.problem.engines[option.engine]
         entering = [self.problem.flows[flow].producer for flow in self.wiring.entering(option.covers)]
-        may_be_entered = engine.launch_per != "call" and entering and None not in entering
+        is_always_launched = engine.launch_per == "call" or option.reads_host
+        may_be_entered = not is_always_launched and entering and None not in entering
         for number in range(engine.max_instances):
             instance = (option.engine, number)
             if instance not in self.used:

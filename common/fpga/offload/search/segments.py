@@ -266,11 +266,16 @@ class Parts:
         option = self.problem.options[index]
         sources = [self.problem.flows[flow].producer for flow in self.wiring.entering(option.covers)]
         is_launched = self.problem.engines[option.engine].launch_per == "call" or not sources or entry is None
+        reads_host = not is_launched and any(self._is_never_on_card(source, at, entry) for source in sources)
         if not is_launched:  # on an engine that fetches its own instructions
-            is_launched = any(source in at or source == entry for source in sources)
+            is_launched = reads_host or any(source in at or source == entry for source in sources)
         covers = tuple(at[item] for item in option.covers if item in at)
         launch_us = option.launch_us if is_launched else NONE
-        return replace(option, name="", covers=covers, launch_us=launch_us, weight_bytes=0)
+        return replace(option, name="", covers=covers, launch_us=launch_us, weight_bytes=0, reads_host=reads_host)
+
+    def _is_never_on_card(self, source: int | None, at: dict[int, int], entry: int | None) -> bool:
+        """Return whether a tensor from outside the segment is an input of the graph, or written by the host alone."""
+        return source not in at and source != entry and source not in self.options_of
 
     def _flows(self, segment: NetworkSegment, at: dict[int, int]) -> Iterator[tuple[int, OffloadFlow]]:
         read = dict.fromkeys(flow for item in segment.items for flow in self.wiring.read_by[item])

@@ -186,6 +186,25 @@ def test_steps_that_only_the_host_can_do_are_one_segment():
     assert [part.items for part in parts if part.items] == [tuple(range(20)), (20,), (21,), tuple(range(22, size))]
 
 
+@pytest.mark.parametrize("rule", ["entry", "engine"])
+def test_a_tensor_that_is_never_on_the_card_is_a_reason_to_launch_in_every_segment(rule):
+    """A mask that every layer reads, as an input of the graph and as what the host alone writes; checked by hand."""
+    for source in (None, 0):
+        first = 0 if source is None else 1
+        calls = range(first, first + 3)
+        flows = [flow("mask", source, calls, 1, 1), flow("x", None, [0], 1, 1)]
+        flows += [
+            flow(f"t{at}", at, [at + 1] if at < calls[-1] else [], 1, 1, is_output=at == calls[-1]) for at in calls
+        ]
+        options = [option(f"o{at}", [at], 0, 5, 20) for at in calls]
+        given = problem([100] * (first + 3), flows, [engine("E", launch_per=rule)], options)
+        bound_ns, best_ns, count = in_sequence(given)
+        least_us = earliest_finish(given)
+        assert least_us == 100 * first + (1 if first else 2) + 3 * (20 + 5) + 1
+        assert (bound_ns, best_ns) == (1000 * least_us, 1000 * least_us)
+        assert count > 2
+
+
 def beside_a_chain(count):
     """A chain of blocks, and beside each block a short step that depends on an input alone: 5 % of the host's time."""
     hosts, flows, options, last = [], [], [], 5 * count - 1
