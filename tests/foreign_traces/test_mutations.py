@@ -14,6 +14,7 @@ from common.onnx_graph.load import load_model
 from models.small.tiny import build_tiny_cnn
 from tests.support.paths import ROOT
 from tests.support.profiles.npu_profiles import device_run, qhas_content, write_csv
+from tests.support.profiles.tflite_logs import tflite_log
 
 DATA, NPU = ROOT / "tests/foreign_traces/data", ROOT / "tests/npu/data"
 VALUES = (None, True, -1, 0, 1.5, 1e400, 10**400, "", "x", "\ud800", [], {}, [[]], [{}], {"a": 1}, [1, "a"], 2**63)
@@ -31,6 +32,14 @@ TENSORRT = [
 ]
 OUTPUT = {"Name": "t", "Dimensions": [2, 3], "Format/Datatype": "FP16"}
 INFORMATION = {"Layers": [{"Name": "/stem/Conv", "LayerType": "C", "Outputs": [OUTPUT], "Metadata": ""}, "x"]}
+AI_HUB = {
+    "execution_summary": {"estimated_inference_time": 900, "all_inference_times": [1000, 900]},
+    "execution_detail": [
+        {"name": name, "type": "Conv2d", "compute_unit": "NPU", "execution_time": 70, "execution_cycles": 700}
+        for name in ("_stem_Conv_token_1", "_block_Conv", "_head_Gemm")
+    ],
+}
+TFLITE = tflite_log([("CONV_2D", f"[{name}]:1", 0.1, 1) for name in ("stem/Conv", "block/Conv", "head/Gemm")])
 NODES = (("Input", 1, 0), ("/stem/Conv_token_1_2", 23, 700), ("/block/Conv", 24, 300), ("/head/Gemm", 25, 100))
 
 
@@ -119,6 +128,16 @@ def tensorrt_information(random_, folder, models):
     brought_in(folder / "profile", folder / "case", models["tiny"])
 
 
+def ai_hub(random_, folder, models):
+    (folder / "case").write_text(mutated(AI_HUB, random_))
+    brought_in(folder / "case", None, models["tiny"])
+
+
+def tflite(random_, folder, models):
+    (folder / "case").write_text(mutated_text(TFLITE, random_))
+    brought_in(folder / "case", None, models["tiny"])
+
+
 def openvino(random_, folder, models):
     (folder / "case").write_text(mutated_text((DATA / "openvino/detailed.csv").read_text(), random_))
     brought_in(folder / "case", None, models["tiny"])
@@ -147,7 +166,10 @@ def op_trace(random_, folder, models):
     reported(qnn_csv=NPU / "fp16/profile.csv", op_trace=folder / "case")
 
 
-FORMATS = (*(kineto, onnx_runtime, tensorrt, tensorrt_information, openvino, openvino_graph, qnn_csv, qhas, op_trace),)
+FORMATS = (
+    *(kineto, onnx_runtime, tensorrt, tensorrt_information, openvino, openvino_graph, qnn_csv, qhas, op_trace),
+    *(ai_hub, tflite),
+)
 
 
 @pytest.mark.slow

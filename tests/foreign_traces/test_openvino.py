@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from common.foreign_traces.openvino import read_openvino_counters
+from common.foreign_traces.readers.openvino import read_openvino_counters
 from common.messages.errors import PipelineError
 
 DATA = Path(__file__).parent / "data" / "openvino"

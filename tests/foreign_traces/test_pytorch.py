@@ -8,9 +8,9 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from common.foreign_traces.calls import read_pytorch_layers
-from common.foreign_traces.kineto import read_calls
 from common.foreign_traces.programs import recognised
+from common.foreign_traces.readers.calls import read_pytorch_layers
+from common.foreign_traces.readers.kineto import read_calls
 from common.messages.errors import PipelineError
 from common.onnx_graph.load import load_model
 from tests.support.profiles.foreign_graphs import graph_of

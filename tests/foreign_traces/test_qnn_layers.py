@@ -3,7 +3,7 @@
 import pytest
 
 from common.foreign_traces.owners import owners
-from common.foreign_traces.qnn import read_qnn_layers
+from common.foreign_traces.readers.qnn import read_qnn_layers
 from common.messages.errors import PipelineError
 from tests.support.profiles.foreign_graphs import graph_of
 from tests.support.profiles.npu_profiles import DATA, device_run, write_csv

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from common.foreign_traces.owners import owners
-from common.foreign_traces.tensorrt import read_tensorrt_profile
+from common.foreign_traces.readers.tensorrt import read_tensorrt_profile
 from common.messages.errors import PipelineError
 from tests.support.profiles.foreign_graphs import graph_of
 

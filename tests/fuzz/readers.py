@@ -50,6 +50,7 @@ from tests.fuzz.protos import mutate
 from tests.fuzz.seed_models import seed_models
 from tests.support.paths import ROOT
 from tests.support.processes.endpoints import METADATA
+from tests.support.profiles.tflite_logs import tflite_log
 
 LARGEST_SEED = 40_000  # bytes
 TRACES, NPU = ROOT / "tests" / "foreign_traces" / "data", ROOT / "tests" / "npu" / "data"
@@ -141,8 +142,15 @@ def _tensorrt() -> list[bytes]:
     return [json.dumps([{"count": 10}, *layers]).encode()]
 
 
+def _ai_hub() -> bytes:
+    layer = {"name": "a", "type": "Conv2d", "compute_unit": "NPU", "execution_time": 7, "execution_cycles": 70}
+    summary = {"estimated_inference_time": 9, "all_inference_times": [10, 9]}
+    return json.dumps({"execution_summary": summary, "execution_detail": [layer]}).encode()
+
+
 def _profiles() -> list[bytes]:
-    return [*_files("pytorch/*.json", "openvino/*.csv"), *_tensorrt(), *_files("*/profile.csv", root=NPU)]
+    others = [*_tensorrt(), _ai_hub(), tflite_log([("CONV_2D", "[a;b]:1", 0.1, 1)]).encode()]
+    return [*_files("pytorch/*.json", "openvino/*.csv"), *others, *_files("*/profile.csv", root=NPU)]
 
 
 # --- tables and histories --------------------------------------------------------------------------------------------

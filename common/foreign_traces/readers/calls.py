@@ -17,9 +17,9 @@ from statistics import fmean
 
 import numpy as np
 
-from common.foreign_traces.kineto import TorchCalls, read_calls
-from common.foreign_traces.kineto_events import TorchCall
 from common.foreign_traces.layers import Layer, LayerProfile, uniquely_named
+from common.foreign_traces.readers.kineto import TorchCalls, read_calls
+from common.foreign_traces.readers.kineto_events import TorchCall
 from common.graphs.graph import Graph, Node, operands
 from common.graphs.operators import COPIES, MOVEMENT, RESHAPES, SHAPE_CONSTANTS
 from common.messages.errors import PipelineError

@@ -116,5 +116,9 @@ def _layer(node: NpuNode, nodes: Sequence[NpuNode], runs: Sequence[QnnRun]) -> L
 
 
 def _names(node: NpuNode) -> Iterator[Names]:
-    for name in (*node.source_nodes, node.name):
-        yield tuple(dict.fromkeys((name, *(pattern.sub("", name) for pattern in (*APPENDED, FUSED)))))
+    return map(readings, (*node.source_nodes, node.name))
+
+
+def readings(name: str) -> tuple[str, ...]:
+    """Return the name of a node, and what the model may call it: without the endings that QNN appends."""
+    return tuple(dict.fromkeys((name, *(pattern.sub("", name) for pattern in (*APPENDED, FUSED)))))

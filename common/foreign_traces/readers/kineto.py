@@ -26,7 +26,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from common.foreign_traces.kineto_events import TorchCall, TorchEvents, TorchOperators, read_events
+from common.foreign_traces.readers.kineto_events import TorchCall, TorchEvents, TorchOperators, read_events
 from common.messages.errors import PipelineError
 
 Times = npt.NDArray[np.float64]

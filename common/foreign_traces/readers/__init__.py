@@ -1,0 +1,1 @@
+"""Readers of profiles: one module per program."""

@@ -1,0 +1,76 @@
+"""Logs of TensorFlow Lite's benchmark_model: both forms, and what can be wrong with them."""
+
+import onnx
+import pytest
+
+from common.foreign_traces.programs import recognised
+from common.foreign_traces.readers.tflite import read_tflite_profile
+from common.measurements.imported_profile import RecordedSession, imported_layers
+from common.messages.errors import PipelineError
+from common.onnx_graph.load import load_model
+from models.small.tiny import build_tiny_cnn
+from tests.support.profiles.tflite_logs import tflite_log
+
+ROWS = (
+    ("CONV_2D", "[stem/Relu;stem/BatchNormalization;stem/Conv]:0", 0.4, 1),
+    ("CONV_2D", "[block/Relu;block/Add;block/BatchNormalization;block/Conv]:1", 0.3, 1),
+    ("MAX_POOL_2D", "[pool/MaxPool]:2", 0.2, 1),
+    ("MEAN", "[head/GlobalAveragePool]:3", 0.05, 1),
+    ("FULLY_CONNECTED", "[head/Gemm]:4", 0.025, 2),
+)
+STAMP = "2018-09-10 13:35:21.430305: I tensorflow/core/util/stat_summarizer.cc:85] "
+
+
+def written(tmp_path, text):
+    path = tmp_path / "benchmark.log"
+    path.write_text(text)
+    return path
+
+
+@pytest.mark.parametrize("has_start", [False, True])
+@pytest.mark.parametrize("stamp", ["", STAMP, "\tINFO: "])
+def test_times_of_a_run_are_those_of_its_calls(has_start, stamp, tmp_path):
+    path = written(tmp_path, tflite_log(ROWS, has_start=has_start, stamp=stamp))
+    assert recognised(path) == "TensorFlow Lite"
+    profile = read_tflite_profile(path)
+    assert [layer.mean_us for layer in profile.layers] == pytest.approx([400, 300, 200, 50, 50])
+    assert [layer.layer_type for layer in profile.layers] == [row[0] for row in ROWS]
+    assert profile.run_count == 67
+    assert [name for name, _ in profile.layers[0].sources] == ["stem/Relu", "stem/BatchNormalization", "stem/Conv"]
+
+
+def test_the_tensors_of_a_log_name_the_nodes_of_the_model(tmp_path):
+    onnx.save(build_tiny_cnn(), tmp_path / "model.onnx")
+    model = load_model(tmp_path / "model.onnx", {"batch": 1}).graph
+    session = RecordedSession(written(tmp_path, tflite_log(ROWS)), None, 4, None)
+    imported = imported_layers(session, "TensorFlow Lite", model)
+    assert imported.latency_summary["matched_time_share"] == 1.0
+    assert imported.latency_summary["matched_contraction_share"] == 1.0
+    assert [row["raw_mean_us"] for row in imported.op_latency] == pytest.approx([400, 300, 200, 50, 50])
+    assert imported.latency_summary["threads"] == 4
+
+
+def test_operators_of_a_delegate_name_no_node_and_are_refused(tmp_path):
+    onnx.save(build_tiny_cnn(), tmp_path / "model.onnx")
+    model = load_model(tmp_path / "model.onnx", {"batch": 1}).graph
+    kinds = [f"Convolution (NHWC, {kind}) GEMM" for kind in ("F32", "QS8", "QU8")]
+    path = written(tmp_path, tflite_log([(kind, f"Delegate/{kind}:{n}", 0.1, 1) for n, kind in enumerate(kinds)]))
+    assert [layer.dtype for layer in read_tflite_profile(path).layers] == ["float32", "int8", "uint8"]
+    with pytest.raises(PipelineError, match="names no node of the model"):
+        imported_layers(RecordedSession(path, None, 4, None), "TensorFlow Lite", model)
+
+
+@pytest.mark.parametrize(
+    ("change", "problem"),
+    [
+        (lambda text: text.replace("Run Order", "Order"), "has no part 'Run Order'"),
+        (lambda text: text.replace("[avg ms]", "[ms]"), "is no heading of operators"),
+        (lambda text: text.replace("    0.300\t", "    x\t"), "as figures"),
+        (lambda text: text.replace("\t[pool/MaxPool]:2", ""), "is no row of an operator"),
+        (lambda text: "\n".join(line for line in text.split("\n") if "pool/MaxPool" not in line), "add up to 80.0 %"),
+        (lambda text: text.replace("0.400", "-0.400"), "as figures"),
+    ],
+)
+def test_a_log_that_is_no_whole_one_is_refused_in_a_line(change, problem, tmp_path):
+    with pytest.raises(PipelineError, match=problem):
+        read_tflite_profile(written(tmp_path, change(tflite_log(ROWS))))
