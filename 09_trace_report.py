@@ -7,14 +7,11 @@ Writes  trace.json and plan_trace.json (the plan of 07) for Perfetto or chrome:/
         bottlenecks.csv (a row per finding).
 
 The timeline shows every run, and the nodes of three profiled runs: the first, the median and the slowest one after the
-warm-up. A node is named by the operator that does most of its work, and opens with its full name, source nodes, work,
-bound, share of the roof and energy. Arrows follow the critical path. A load test is shown on a clock of its own: its
-requests, how many wait, how batches form, and what sessions do.
+warm-up. Arrows follow the critical path. A load test has a clock of its own.
 
-bottlenecks.csv holds the findings of the rules in configs/bottlenecks.yaml, with evidence, hazard and remedy. The most
-that a remedy could save follows from the critical path with the least times that the nodes could take. A gain is the
-share of it that measured mends gained; on a disturbed host none is shown. Near misses fail a rule by little, and come
-last.
+bottlenecks.csv holds the findings of the rules in configs/bottlenecks.yaml. The most that a remedy could save follows
+from the critical path with the least times that the nodes could take. A gain is the share of it that measured mends
+gained; on a disturbed host none is shown. Near misses fail a rule by little, and come last.
 
 EXAMPLE of output (bottlenecks.csv of a tiny transformer, some columns):
 
@@ -40,14 +37,12 @@ from common.artifacts.catalogue import ARTIFACTS
 from common.artifacts.columns import COLUMNS
 from common.artifacts.folder import absence_notes
 from common.artifacts.stages import STAGES, WRITER
-from common.bottlenecks.judge import bottleneck_rows
+from common.bottlenecks.judge import run_bottlenecks
 from common.bottlenecks.rules import read_rules
-from common.bottlenecks.subjects import measured
 from common.cli.texts.commands import mend_command
 from common.files.configuration import Section
 from common.mending.findings import rules_to_try
 from common.messages.errors import PipelineError
-from common.messages.host_doubts import recorded_doubts
 from common.onnx_graph.reading.naming import traced_bodies
 from common.onnx_graph.reading.outline import Outline, outline
 from common.profiling.trace.timeline import spans_of_runs
@@ -128,26 +123,22 @@ def report_runs(stage: cli.StageRun) -> None:
     """Write the timelines of the runs that 01 measured and of the plan, and the times of nodes for other viewers."""
     tables, summary = present_tables(stage), stage.tables.document("latency_summary")
     labels, model = labels_of(tables.get("op_roofline", ())), stage.record.model_path
-    is_bounded = stage.settings.runs != "all"
-    made = timeline(tables, shown_runs(stage, tables["run_latency"]), labels, is_bounded=is_bounded)
+    made = timeline(tables, shown_runs(stage, tables["run_latency"]), labels, is_bounded=stage.settings.runs != "all")
     stage.note(*made.notes)
     of_npu: Tables = stage.beside(NPU_TABLES, "the NPU", lambda: stage.tables.tables(NPU_TABLES)) or {}
     with stage.tables.apart() as load_lacks:
         load = stage.beside(LOAD_TABLES, "the load test", lambda: load_shown(stage))
-    verdicts = said_of(tables.get("offload_verdict", ()))
     files = run_file(made, of_npu, load, model) | node_files(tables, source_outline(stage, tables), model)
-    files |= plan_file(tables, model, stage.plain(headline(tables)), verdicts)
+    files |= plan_file(tables, model, stage.plain(headline(tables)), said_of(tables.get("offload_verdict", ())))
     rules = read_rules(Section.of_file(stage.settings.rules), COLUMNS)
     record = stage.tables.provenance("latency_summary")
-    doubts = recorded_doubts(summary, tables.get("op_roofline", ()), tables["op_latency"], record.notes)
-    held = measured({**tables, **of_npu}, summary, processor_count=record.host.get("cpu_count"))
-    bottlenecks = bottleneck_rows(rules, held, doubts)
+    everything: Tables = {**tables, **of_npu}
+    bottlenecks = run_bottlenecks(rules, everything, summary, record.notes, record.host.get("cpu_count"))
     with stage.writing() as transaction:
         transaction.add_rows("bottlenecks", bottlenecks)
         transaction.add_or_remove(files, *FOR_VIEWERS)
         transaction.mark_incomplete(load_lacks, "trace")  # nothing else is made from the load test
-    trial = trial_command(stage, bottlenecks)
-    found = bottleneck_report(bottlenecks, summary["p50_us"], labels, trial=trial)
+    found = bottleneck_report(bottlenecks, summary["p50_us"], labels, trial=trial_command(stage, bottlenecks))
     text = timeline_report(shown_rows(made), {**counts_of(made), **(load.counts if load else {})}, files)
     stage.show(f"{phase_heading(cli.phase_of(stage.tables))}{text}\n\n{found}")
 

@@ -100,11 +100,6 @@ def contractions(graph: Graph) -> list[str]:
     return [node.name for node in graph.nodes if node.op_type in CONTRACTIONS]
 
 
-def by_work(nodes: Sequence[str], macs: Mapping[str, int | None]) -> list[str]:
-    """Return nodes, those with the most MACs first."""
-    return sorted(nodes, key=lambda node: -(macs.get(node) or 0))
-
-
 def mix(
     stage: cli.StageRun,
     study: Study,
@@ -128,7 +123,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             study = studied(path, folder, *divided(samples, given.seed), settings, given.scores)
             found = format_judgements(study, given.precision, stage.progress_bar("formats"))
             written = best(found, study, given.precision)
-            nodes = by_work(written.nodes, macs)
+            nodes = sorted(written.nodes, key=lambda node: -(macs.get(node) or 0))
             layers = layer_judgements(study, written.scheme, nodes, given.budget, stage.progress_bar("layers"))
             left = [name for name in macs if name not in study.model.nodes]
             bounds = Bounds(given.min_agreement, given.min_sqnr_db)

@@ -232,7 +232,7 @@ def require_coverage(table: object, nodes: Iterable[OpRooflineRow], trace_total_
     return share
 
 
-AT_ONCE = "nodes were executed at once, and what follows from one node at a time (gains, plans) does not hold"
+AT_ONCE = "several nodes were executed at once; gains and plans assume one node at a time and do not hold"
 
 
 def require_whole(table: object, rows: Sequence[OpRooflineRow], median_us: float | None) -> None:

@@ -12,10 +12,11 @@ from dataclasses import astuple, dataclass, replace
 
 from common.bottlenecks.executed_nodes import ExecutedGraph, interval_us
 from common.bottlenecks.rules import GAIN_SHARE, Facts, Rule, figure, meets, number
-from common.bottlenecks.subjects import Judged, Measured, subjects
+from common.bottlenecks.subjects import Judged, Measured, measured, subjects
 from common.dag import Dag, build_dag, to_us
 from common.files.configuration import Constant
-from common.table_rows import BottlenecksRow
+from common.messages.host_doubts import recorded_doubts
+from common.table_rows import BottlenecksRow, LatencySummaryDocument, Tables
 
 LEAST_US = 1e-9  # rounds to nothing in whole picoseconds
 ALL = Constant(1.0, 1.0, 1.0, "", "")
@@ -110,6 +111,18 @@ def bottleneck_rows(rules: Iterable[Rule], held: Measured, doubts: Sequence[str]
         doubts: why the times of the host decide nothing.
     """
     return [*finding_rows(findings(rules, held), doubts)]
+
+
+def run_bottlenecks(
+    rules: Iterable[Rule],
+    tables: Tables,
+    summary: LatencySummaryDocument,
+    notes: Iterable[str],
+    processor_count: int | None,
+) -> list[BottlenecksRow]:
+    """Return a row per finding in the tables of measured runs; ``notes`` are those of the measurement."""
+    doubts = recorded_doubts(summary, tables.get("op_roofline", ()), tables["op_latency"], notes)
+    return bottleneck_rows(rules, measured(tables, summary, processor_count=processor_count), doubts)
 
 
 def findings(rules: Iterable[Rule], held: Measured) -> list[Finding]:

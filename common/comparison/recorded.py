@@ -132,8 +132,8 @@ def unknown_sessions(baselines: Sequence[MeasuredSide], candidate: MeasuredSide,
     if not all(counts) or sum(counts) >= LEAST_SESSIONS:
         return []
     return [
-        f"between sessions: {counts[0]} against {counts[1]} say too little of how far sessions of one model differ, "
-        f"often by a percent or more; run {paired}, or measure both sides with <sessions> 3"
+        f"between sessions: {counts[0]} against {counts[1]} do not show how far sessions of one model differ, "
+        f"which is often a percent or more; run {paired}, or measure both sides with <sessions> 3"
     ]
 
 

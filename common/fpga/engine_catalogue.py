@@ -137,7 +137,7 @@ def arrays(board: Board, precision: str, models: Models, tasks: Iterable[Task], 
         sizes = product(ARRAY_SIDES, ARRAY_SIDES, ARRAY_SIMD)
         # Larger arrays need less time, so only arrays close to the largest can be the quickest.
         if close := close_to_largest(sizes, CLOSE_TO_LARGEST, built):
-            best = min(close, key=lambda array: (_total_us(array, served.counts), array.resources.dsp, array.name))
+            best = min(close, key=lambda array: (total_us(array, served.counts), array.resources.dsp, array.name))
             quickest.setdefault(best.name, best)
     return list(quickest.values())
 
@@ -217,7 +217,8 @@ def _part(room: Resources, share: float) -> Resources:
     return Resources(part.lut, part.ff, part.bram36, part.uram, part.dsp, room.memory_channels)
 
 
-def _total_us(array: SystolicArray, tasks: Mapping[Task, int]) -> float:
+def total_us(array: SystolicArray, tasks: Mapping[Task, int]) -> float:
+    """Return the likely time of all calls of the tasks that the array computes."""
     estimates = ((array.estimate(task), count) for task, count in tasks.items())
     return sum(estimate.time_us.likely * count for estimate, count in estimates if estimate is not None)
 

@@ -11,7 +11,7 @@ import numpy as np
 from common.generation.decoder import Decoder
 from common.generation.loop import GenerationPlan, Token
 from common.generation.phases import DECODE, PREFILL, PartWork, moved_bytes
-from common.graphs.sums import total
+from common.graphs.sums import ratio, total
 from common.latency.statistics import estimate_columns, percentile
 from common.table_rows import GenerationPhasesRow, GenerationRow, GenerationSummaryDocument
 
@@ -82,7 +82,7 @@ def _phase_row(place: int, rows: Sequence[GenerationRow], rates: HostRates, sequ
     taken = count * first["new_token_count"] * sequences
     time_s = sum(row["token_us"] for row in rows) / 1e6
     flops, moved = total(row["flops"] for row in rows), total(row["bytes"] for row in rows)
-    compute_s, memory_s = _over(flops, rates.peak_flop_per_s), _over(moved, rates.memory_bytes_per_s)
+    compute_s, memory_s = ratio(flops, rates.peak_flop_per_s), ratio(moved, rates.memory_bytes_per_s)
     roof_s = None if compute_s is None or memory_s is None else max(compute_s, memory_s)
     times_us = np.array([row["token_us"] for row in rows])
     row = {
@@ -98,19 +98,15 @@ def _phase_row(place: int, rows: Sequence[GenerationRow], rates: HostRates, sequ
         "macs": _mean([row["macs"] for row in rows]),
         "weight_bytes": first["weight_bytes"],
         "cache_bytes": rows[-1]["cache_bytes"],
-        "arithmetic_intensity_flop_per_byte": _over(flops, moved),
-        "attained_flop_per_s": _over(flops, time_s),
-        "attained_bytes_per_s": _over(moved, time_s),
-        "compute_roof_share": _over(compute_s, time_s),
-        "memory_roof_share": _over(memory_s, time_s),
+        "arithmetic_intensity_flop_per_byte": ratio(flops, moved),
+        "attained_flop_per_s": ratio(flops, time_s),
+        "attained_bytes_per_s": ratio(moved, time_s),
+        "compute_roof_share": ratio(compute_s, time_s),
+        "memory_roof_share": ratio(memory_s, time_s),
         "bound": None if roof_s is None else "compute" if roof_s == compute_s else "memory",
-        "joules_per_token_j": _over(_times(rates.average_power_w, time_s), taken),
+        "joules_per_token_j": ratio(_times(rates.average_power_w, time_s), taken),
     }
     return cast("GenerationPhasesRow", row)
-
-
-def _over(dividend: float | None, divisor: float | None) -> float | None:
-    return None if dividend is None or not divisor else dividend / divisor
 
 
 def _times(left: float | None, right: float) -> float | None:

@@ -1,4 +1,4 @@
-"""Sums and products in which an unknown operand makes the result unknown."""
+"""Sums, products and ratios in which an unknown operand makes the result unknown."""
 
 from __future__ import annotations
 
@@ -26,3 +26,8 @@ def product(factors: Iterable[Number | None]) -> Number | None:
             return None
         result *= factor
     return result
+
+
+def ratio(numerator: float | None, denominator: float | None) -> float | None:
+    """Return the quotient; None if a term is unknown or the denominator is zero."""
+    return None if numerator is None or not denominator else numerator / denominator

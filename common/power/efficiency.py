@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from common.files.configuration import Constant
+from common.graphs.sums import ratio
 from common.power.bounded_value import BoundedValue, value_at
 from common.power.energy_model import CostFactors
 from common.table_rows import EfficiencyDocument, PhaseWorkRow
@@ -83,11 +84,6 @@ def joules_per_token(efficiency: EfficiencyDocument, phase: Sequence[PhaseWorkRo
     """Return the energy of a run over the tokens that it takes; None for a model without phases."""
     tokens = phase[0]["new_token_count"] if phase else None
     return ratio(efficiency["joules_per_inference_j"], tokens)
-
-
-def ratio(numerator: float | None, denominator: float | None) -> float | None:
-    """Return the quotient; None if a term is unknown or the denominator is zero."""
-    return None if numerator is None or not denominator else numerator / denominator
 
 
 def million_inferences(whole: WholeRun, factors: CostFactors) -> MillionInferences:

@@ -79,7 +79,7 @@ def _sessions(more: Sequence[SessionRuns]) -> list[str]:
         return []
     medians = ", ".join(f"{np.median(session.counted_us):.4g}" for session in more)
     return [
-        f"{len(more) + 1} sessions: the limits of all figures hold what differs between them; the medians of the "
+        f"{len(more) + 1} sessions: the limits of all figures include their differences; the medians of the "
         f"further ones are {medians} µs, and the nodes are those of the first"
     ]
 

@@ -16,14 +16,14 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, cast
 
-from common.graphs.graph import Graph, Node
+from common.graphs.graph import Graph
 from common.latency.profiled_runs import figures_without_own_runs, profiled_run_rows
 from common.latency.slow_runs import leading_slow_runs
 from common.messages.errors import PipelineError, UnusableValueError
 from common.profiling.correction import NodeLatency, traced_input_counts
 from common.profiling.trace.events import RUNTIME_CUT
 from common.profiling.trace.nesting import Bodies
-from common.profiling.trace.reader import NodeTrace, Trace, keep_runs, read_complete_runs
+from common.profiling.trace.reader import Trace, keep_runs, read_complete_runs
 from common.profiling.trace.utilization import run_utilization
 from common.table_rows import LatencySummaryDocument, RunLatencyRow
 
@@ -178,14 +178,11 @@ def require_graph_of(path: Path, executed: Graph, trace: Trace) -> None:
     Raises:
         PipelineError: naming nodes that the graph lacks, or has with another operator.
     """
-    strangers = [node.name for node in trace.nodes.values() if not _is_same(node, executed.by_name.get(node.name))]
+    known = {(node.name, node.op_type) for node in executed.nodes}
+    strangers = [node.name for node in trace.nodes.values() if (node.name, node.op_type) not in known]
     if strangers:
         problem = f"has nodes that the executed graph lacks: {', '.join(strangers[:5])}"
         raise PipelineError(path, problem, "give the graph that the recorded session saved")
-
-
-def _is_same(traced: NodeTrace, node: Node | None) -> bool:
-    return node is not None and node.op_type == traced.op_type
 
 
 def require_model_of(executed_path: Path, executed: Graph, model: Graph) -> None:

@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
 
+from common.graphs.sums import ratio
 from common.sensors.hardware_events import (
     VECTOR,
     Count,
@@ -57,8 +58,7 @@ class HardwareCounts:
         return self._ratio(VECTOR, "instructions")
 
     def _ratio(self, part: str, whole: str) -> float | None:
-        above, below = value_of(self.counts, part), value_of(self.counts, whole)
-        return None if above is None or not below else above / below
+        return ratio(value_of(self.counts, part), value_of(self.counts, whole))
 
 
 class HardwareCounters:

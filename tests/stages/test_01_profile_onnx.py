@@ -335,7 +335,7 @@ def test_further_sessions_have_processes_of_their_own_and_enter_the_figures(tmp_
     assert summary["sample_count"] == len(latencies_us)
     assert summary["p50_us"] == pytest.approx(latencies_us.median())
     notes = json.loads((out / "latency_summary.meta.json").read_text())["notes"]
-    assert any(note.startswith("3 sessions: the limits of all figures hold what differs") for note in notes)
+    assert any(note.startswith("3 sessions: the limits of all figures include their differences") for note in notes)
 
 
 @pytest.mark.slow

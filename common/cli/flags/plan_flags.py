@@ -64,7 +64,7 @@ def design_flags(parser: Parser) -> None:
     """Add the engines that the plan may use beside its own arrays, and the folder that it is handed off in."""
     text = "overlay engine that the plan may use: a name in configs/engines, or a YAML file"
     parser.shared("--engine", help=text)
-    text = "folder with design_engines.csv of 29: the plan may use these arrays, too; one without them is beside it"
+    text = "folder with design_engines.csv of 29, whose arrays the plan may use, too; a plan without them is added"
     parser.setting("--designs", type=flag_types.path, metavar="FOLDER", help=text)
     text = "also write the design into a new folder: specifications, Verilog, C++, connectivity and schedule"
     parser.setting("--hand-off", type=flag_types.path, metavar="FOLDER", help=text)

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from string import Template
-from typing import Any
 
 from common.fpga.hand_off.designs import array_design, hls_files, verilog_files
-from common.fpga.hand_off.replicas import FOLDER, replica_files
+from common.fpga.hand_off.replicas import FOLDER, json_text, replica_files
 from common.fpga.hand_off.schedule import Call, calls_in_order, schedule
 from common.fpga.hand_off.specification import specification
 from common.fpga.hand_off.units import ComputeUnit, by_kernel, by_memory, compute_units, connectivity
@@ -31,7 +29,7 @@ def hand_off_files(plan: Plan, model: str, verdict: Sequence[str], streams: Foun
     units = compute_units(plan.kernels, board)
     of_kernel = by_kernel(units)
     files = {
-        f"{kernel.name}.json": _json(
+        f"{kernel.name}.json": json_text(
             specification(
                 kernel,
                 board.name,
@@ -42,16 +40,12 @@ def hand_off_files(plan: Plan, model: str, verdict: Sequence[str], streams: Foun
         for kernel in plan.kernels
     }
     files["connectivity.cfg"] = connectivity(units)
-    files["schedule.json"] = _json(schedule(plan, calls))
+    files["schedule.json"] = json_text(schedule(plan, calls))
     files |= verilog_files(units) | hls_files(units)
     if streams is not None:
         files |= replica_files(plan, streams)
     files["README.md"] = readme(plan, model, verdict, units, calls, sorted(files), streams)
     return files
-
-
-def _json(content: dict[str, Any]) -> str:
-    return json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
 
 
 MOST_AXES = 2  # of a convolution in C++

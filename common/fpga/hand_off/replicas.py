@@ -24,12 +24,12 @@ def replica_files(plan: Plan, found: Found) -> dict[str, str]:
     """Return the text of every file of the best stream, by its path in the hand-off's folder."""
     stream, board = found.best, plan.request.board
     linked = tuple(replica_units(stream, board))
-    files = {"replicas.json": _json(_stream(plan, found, linked)), "connectivity.cfg": connectivity(linked)}
+    files = {"replicas.json": json_text(_stream(plan, found, linked)), "connectivity.cfg": connectivity(linked)}
     files |= verilog_files(linked) | hls_files(linked)
     return {f"{FOLDER}/{path}": text for path, text in files.items()}
 
 
-def _json(content: dict[str, Any]) -> str:
+def json_text(content: dict[str, Any]) -> str:
     return json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
 
 

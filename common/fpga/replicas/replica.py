@@ -24,6 +24,7 @@ from common.fpga.engine_catalogue import (
     closing,
     port_count,
     rowwise,
+    total_us,
 )
 from common.fpga.kernels.dataflow.attention import AttentionEngine
 from common.fpga.kernels.dataflow.rowwise import RowwiseEngine, is_streamed
@@ -202,7 +203,7 @@ def _arrays(
 
         closed = _closed(board, models, in_region, pumping.clock_share if pumping else None)
         close = [closed(array) for array in close_to_largest(_sizes(), CLOSE_TO_LARGEST, built)]
-        timed = sorted(close, key=lambda array: (_total_us(array, counts), array.resources.dsp, array.name))
+        timed = sorted(close, key=lambda array: (total_us(array, counts), array.resources.dsp, array.name))
         yield from timed[:SIZES_OF_ROOM]
 
 
@@ -224,11 +225,6 @@ def _closed(
         return replace(array, ports=closing(filled, board, models).ports)
 
     return closed
-
-
-def _total_us(array: SystolicArray, counts: Mapping[Task, int]) -> float:
-    estimates = ((array.estimate(task), count) for task, count in counts.items())
-    return sum(estimate.time_us.likely * count for estimate, count in estimates if estimate is not None)
 
 
 def _vendors(

@@ -62,24 +62,21 @@ def _plan_row(each: ReplicaStream, found: Found, launch_per: LaunchPer, *, is_ju
     }
 
 
-def rate_rows(found: Found) -> list[ReplicaRatesRow]:
-    """Return the time that each resource gives to a frame of each plan, the slowest resource first."""
-    return [row for each in found.streams for row in _rate_rows(each)]
-
-
-def _rate_rows(each: ReplicaStream) -> Iterator[ReplicaRatesRow]:
-    for resource, us in sorted(each.busy_us.items(), key=lambda item: -item[1].likely):
-        yield {
-            "division": each.division,
-            "stream_resource": resource,
-            "frame_busy_pessimistic_us": us.pessimistic,
-            "frame_busy_likely_us": us.likely,
-            "frame_busy_optimistic_us": us.optimistic,
-            "pessimistic_resource_inferences_per_s": per_s(us.pessimistic) if us.pessimistic else None,
-            "likely_resource_inferences_per_s": per_s(us.likely) if us.likely else None,
-            "optimistic_resource_inferences_per_s": per_s(us.optimistic) if us.optimistic else None,
-            "is_bottleneck": resource == each.bottleneck,
-        }
+def rate_rows(found: Found) -> Iterator[ReplicaRatesRow]:
+    """Yield the time that each resource gives to a frame of each plan, the slowest resource first."""
+    for stream in found.streams:
+        for resource, us in sorted(stream.busy_us.items(), key=lambda item: -item[1].likely):
+            yield {
+                "division": stream.division,
+                "stream_resource": resource,
+                "frame_busy_pessimistic_us": us.pessimistic,
+                "frame_busy_likely_us": us.likely,
+                "frame_busy_optimistic_us": us.optimistic,
+                "pessimistic_resource_inferences_per_s": per_s(us.pessimistic) if us.pessimistic else None,
+                "likely_resource_inferences_per_s": per_s(us.likely) if us.likely else None,
+                "optimistic_resource_inferences_per_s": per_s(us.optimistic) if us.optimistic else None,
+                "is_bottleneck": resource == stream.bottleneck,
+            }
 
 
 def schedule_rows(found: Found) -> list[ReplicaScheduleRow]:

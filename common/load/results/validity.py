@@ -86,7 +86,7 @@ def _lateness(records: Sequence[LoadRecord]) -> str:
     if share <= MOST_LATE_SHARE or delay <= MOST_DELAY_SHARE:
         return ""
     late = f"the generator held up {percent(share)} of the requests for over 1 ms, which makes {percent(delay)}"
-    remedy = "" if all(record.has_priority for record in records) else "let it go first by `ulimit -r 1`, "
+    remedy = "" if all(record.has_priority for record in records) else "give it priority by `ulimit -r 1`, "
     return f"{late} of the latency; {remedy}stop other work on this host, or use fewer threads"
 
 

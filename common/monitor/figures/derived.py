@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from common.graphs.sums import ratio
+
 J_PER_KWH = 3.6e6
 S_PER_HOUR = 3600.0
 MILLION = 1e6
@@ -28,29 +30,25 @@ class Conditions:
 def derived_figures(runs_per_s: float, power_w: float | None, known: Conditions) -> dict[str, float | None]:
     """Return the figures that follow; one that needs an unknown one is None, and so is what is per run without runs."""
     rate = runs_per_s or None
-    energy_j = _over(power_w, rate)
+    energy_j = ratio(power_w, rate)
     flop_per_s = _times(known.flop_count, runs_per_s)
-    intensity = _over(known.flop_count, known.byte_count)
+    intensity = ratio(known.flop_count, known.byte_count)
     memory_roof = _times(intensity, known.memory_bytes_per_s)
     roofs = [roof for roof in (known.peak_flop_per_s, memory_roof) if roof is not None]
     return {
         "total_power_w": power_w,
         "energy_per_run_j": energy_j,
         "flop_per_s": flop_per_s,
-        "flop_per_s_per_w": _over(known.flop_count, energy_j),
+        "flop_per_s_per_w": ratio(known.flop_count, energy_j),
         "peak_flop_per_s": known.peak_flop_per_s,
         "memory_bytes_per_s": known.memory_bytes_per_s,
-        "peak_share": _over(flop_per_s, known.peak_flop_per_s),
+        "peak_share": ratio(flop_per_s, known.peak_flop_per_s),
         "intensity_flop_per_byte": intensity,
         "attainable_flop_per_s": min(roofs) if len(roofs) == 2 else None,
         "million_runs_gco2e": _times(energy_j, _times(known.gco2e_per_kwh, MILLION / J_PER_KWH)),
-        "runs_per_usd": _over(_times(rate, S_PER_HOUR), known.usd_per_hour),
+        "runs_per_usd": ratio(_times(rate, S_PER_HOUR), known.usd_per_hour),
     }
 
 
 def _times(left: float | None, right: float | None) -> float | None:
     return None if left is None or right is None else left * right
-
-
-def _over(above: float | None, below: float | None) -> float | None:
-    return None if above is None or not below else above / below

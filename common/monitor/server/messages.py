@@ -20,7 +20,7 @@ _VALUE = Annotated[float, Field(ge=-1e30, le=1e30, allow_inf_nan=False)]
 class NodeTime(BaseModel):
     node: str = Field(max_length=300, description="name of the executed node")
     op_type: str = Field(default="", max_length=100, description="its operator")
-    share: float = Field(ge=0, le=1, description="of the time of all nodes, itself without what runs inside it")
+    share: float = Field(ge=0, le=1, description="share in the time of all nodes, without the time of nodes inside it")
 
 
 class Ingested(BaseModel):

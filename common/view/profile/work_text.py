@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from common.graphs.operators import MACHINE_LEARNING, MICROSOFT, ONNX
+from common.graphs.sums import ratio
 from common.messages.names import printable
 from common.table_rows import OpMetricsRow
 from common.view.tables import Table, TableColumn, table_of_cells
@@ -101,7 +102,7 @@ def work_report(
         TableColumn("nodes", lambda totals: str(totals.node_count)),
         TableColumn("MACs", lambda totals: quantity(totals.macs, "")),
         TableColumn("FLOPs", lambda totals: quantity(totals.flops, "")),
-        TableColumn("share", lambda totals: percent(_share(totals.flops, total.flops))),
+        TableColumn("share", lambda totals: percent(ratio(totals.flops, total.flops))),
         TableColumn("weights", lambda totals: quantity(totals.weight_bytes, "B")),
         TableColumn("bytes", lambda totals: quantity(totals.moved_bytes, "B")),
     )
@@ -114,10 +115,6 @@ def work_report(
 def _or_less(value: float | None) -> float:
     """Return a figure by which types are ordered; unknowns come last."""
     return -1.0 if value is None else value
-
-
-def _share(part: float | None, whole: float | None) -> float | None:
-    return None if part is None or not whole else part / whole
 
 
 def _bound_line(bounds: Mapping[str, float | None]) -> list[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
+from common.graphs.sums import ratio
 from common.table_rows import (
     DesignSummaryDocument,
     Documents,
@@ -224,7 +225,7 @@ def energy_lines(documents: Documents) -> list[str]:
         "data movement": summary["movement_energy_uj"],
         "static": summary["static_energy_uj"],
     }
-    shares = {name: _ratio(part_uj, summary["energy_uj"]) for name, part_uj in parts_uj.items()}
+    shares = {name: ratio(part_uj, summary["energy_uj"]) for name, part_uj in parts_uj.items()}
     split = ", ".join(f"{name} {percent(share, 0)}" for name, share in shares.items() if share is not None)
     lines += entry("split", f"{split} (modelled)") if split else []
     if efficiency:
@@ -239,7 +240,3 @@ def design_lines(best: DesignSummaryDocument | None) -> list[str]:
     """Return the best accelerator with its bound, and what fusion saves."""
     lines = [] if best is None else verdict_lines(best).splitlines()
     return [entry("" if number else "best", line)[0] for number, line in enumerate(lines)]
-
-
-def _ratio(part: float | None, whole: float) -> float | None:
-    return None if part is None or not whole else part / whole

@@ -85,12 +85,8 @@ def _roof(ceilings: pd.DataFrame, precision: str) -> Roof:
     return Roof(peaks, (Ceiling(f"memory: {quantity(bandwidth, 'B/s')}", bandwidth, judges=True),))
 
 
-def _peak(roof: Roof) -> float:
-    return roof.ridges()[0][1]
-
-
 def _attainable(roof: Roof, intensity: float) -> float:
-    return min(_peak(roof), roof.judging_slope.rate * intensity)
+    return min(roof.ridges()[0][1], roof.judging_slope.rate * intensity)
 
 
 def _bound(roof: Roof, intensity: float) -> str:
