@@ -31,8 +31,7 @@ from common.cli.flags.settings import (
 )
 from common.cli.flags.settings_file import configured_bindings
 from common.cli.flags.shared_flags import MODEL
-from common.cli.models import GivenModel, given_model, model_path
-from common.cli.phases import phase_of
+from common.cli.models import GivenModel, given_model, model_path, phase_of
 from common.cli.search import DesignWatch, SearchWatch
 from common.cli.stage import StageRun, parsed, stage
 from common.cli.streams import BROKE_THRESHOLD, progress_bar, run, run_command, say, show

@@ -1,4 +1,4 @@
-"""The model that the command line names, and what it gives for it."""
+"""The model that the command line names, what it gives for it, and the phase of a generative model."""
 
 from __future__ import annotations
 
@@ -6,11 +6,14 @@ import contextlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import cast
 
+from common.artifacts.folder import Folder
 from common.cli.flags.settings import ROOT, Settings
 from common.cli.flags.settings_file import configured_bindings
 from common.messages.errors import PipelineError
 from common.messages.names import shown
+from common.table_rows import PhaseWorkRow
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,3 +59,16 @@ def model_path(text: str, flag_name: str = "--model") -> Path:
             )
     remedy = f"`make models/resnet50-fp32.onnx` builds the example; {flag_name} takes the path of any ONNX file"
     raise PipelineError(shown(text), "no such model file, here or in models/", remedy)
+
+
+def phase_of(tables: Folder) -> list[PhaseWorkRow]:
+    """Return the work of the phase that the tables read so far are of, part by part; nothing for other models.
+
+    Raises:
+        UpstreamError: the phases cannot be read, or none is of these tables.
+    """
+    if not tables.has("phase_work"):
+        return []
+    from common.artifacts.frames import records
+
+    return cast("list[PhaseWorkRow]", records(tables.variant("phase_work")))

@@ -19,11 +19,11 @@ from pathlib import Path
 from typing import Literal
 
 import onnx
+from onnx import TensorProto, helper
 
 from common.precision.conversion.calibration import Calibration
 from common.precision.conversion.float_model import QUANTIZED, FloatModel
 from common.precision.conversion.quiet_runs import tool
-from common.precision.conversion.rounding import rounded_operands
 from common.precision.conversion.smoothing import has_linear_layers
 
 Method = Literal["MinMax", "Percentile", "Entropy"]
@@ -129,3 +129,34 @@ SCHEMES = (
     Scheme("int4", "weights in blocks of 32", _blocks, activations=False, is_handed_on=False),
 )
 FORMATS = tuple(dict.fromkeys(scheme.number_format for scheme in SCHEMES))
+
+
+def rounded_operands(model: onnx.ModelProto, nodes: Sequence[str], element_type: int) -> onnx.ModelProto:
+    """Round the operands of some nodes, including weights and biases, and return the model.
+
+    Products and their sums stay in float32, as in engines with a wide accumulator.
+
+    Args:
+        nodes: names; their operands are floats, or absent.
+        element_type: of ``TensorProto``, such as BFLOAT16. The runtime rounds to the nearest, ties to even.
+    """
+    chosen, rounded = {*nodes}, dict[str, str]()
+    placed: list[onnx.NodeProto] = []
+    for node in [*model.graph.node]:
+        for place, name in enumerate(node.input if node.name in chosen else ()):
+            if name and name not in rounded:
+                rounded[name] = f"{name}/rounded"
+                placed += _casts(name, rounded[name], element_type)
+            node.input[place] = rounded.get(name, name)
+        placed.append(node)
+    model.graph.ClearField("node")
+    model.graph.node.extend(placed)
+    return model
+
+
+def _casts(name: str, rounded: str, element_type: int) -> list[onnx.NodeProto]:
+    short = f"{name}/short"
+    return [
+        helper.make_node("Cast", [name], [short], f"{name}/shorten", to=element_type),
+        helper.make_node("Cast", [short], [rounded], f"{name}/widen", to=TensorProto.FLOAT),
+    ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -11,10 +12,10 @@ import numpy as np
 import numpy.typing as npt
 from onnx import TensorProto, helper
 
-from common.graphs.graph import Graph, Tensor
+from common.graphs.graph import Graph, Node, Tensor
+from common.graphs.operators import COPIES, RESHAPES
 from common.messages.errors import PipelineError, UnusableValueError
 from common.messages.names import shown
-from common.runtime.inputs.categories import named_categories
 from common.runtime.inputs.images import IMAGE_SUFFIXES, NORMALIZATIONS, decoded, image_form, normalized, resized
 
 Array = npt.NDArray[Any]
@@ -179,3 +180,33 @@ def read_image(tensor: Tensor, path: Path) -> Array:
     form = image_form(tensor, numpy_dtype(tensor))
     values = normalized(resized(decoded(path), form), form, NORMALIZATIONS["imagenet"])
     return np.broadcast_to(values, (tensor.shape or values.shape)[:1] + values.shape[1:])
+
+
+ENCODERS = frozenset({"LabelEncoder", "OneHotEncoder", "CategoryMapper", "TfIdfVectorizer"})
+TEXTS = ("keys_strings", "cats_strings", "classes_strings", "pool_strings")
+INTEGERS = ("keys_int64s", "cats_int64s", "pool_int64s")
+# Operators whose results are elements of their first operand.
+SELECTIONS = COPIES | RESHAPES | {"Transpose", "Gather", "Slice", "Expand", "ArrayFeatureExtractor", "StringNormalizer"}
+
+
+def named_categories(graph: Graph, name: str) -> list[str] | list[int]:
+    """Return the categories that the nearest encoder behind an input names; none where there is no encoder."""
+    dtype = graph.tensors[name].dtype
+    lists = TEXTS if dtype == "string" else INTEGERS if dtype.startswith("int") else ()
+    waiting, seen = deque([name]), {name}
+    while waiting and lists:
+        current = waiting.popleft()
+        for node in (graph.by_name[consumer] for consumer in graph.consumers.get(current, ())):
+            if node.op_type in ENCODERS and (categories := _listed(node, lists)):
+                return categories
+            is_passed = node.op_type == "Concat" or (node.op_type in SELECTIONS and node.inputs[0] == current)
+            new = [output for output in node.outputs if is_passed and output not in seen]
+            waiting += new
+            seen |= {*new}
+    return []
+
+
+def _listed(node: Node, lists: tuple[str, ...]) -> list[Any]:
+    items = next((node.attributes[name] for name in lists if node.attributes.get(name)), ())
+    listed = items if isinstance(items, list | tuple) else ()
+    return [item.decode("utf-8", "replace") if isinstance(item, bytes) else item for item in listed]
