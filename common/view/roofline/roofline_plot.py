@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import cast
 
 import pandas as pd
@@ -80,7 +80,8 @@ def _title(roofline: Sequence[OpRooflineRow], roof: Roof | None) -> str:
         return "Executed nodes by arithmetic intensity (no ceilings known)"
     first = groups[0]
     reach = "" if first.roof_share is None else f" and reaches {percent(first.roof_share, 0)} of its roof"
-    bound = f", mostly {first.bound}-bound" if first.bound and not _has_unstable_ceilings(roofline) else ""
+    is_unstable = any(row["roof_share_reason"] == "unstable" for row in roofline)
+    bound = f", mostly {first.bound}-bound" if first.bound and not is_unstable else ""
     over = max(-gap_share(roofline), 0.0)  # by which the node times exceed the latency: they are the whole then
     taken, whole = (
         f"{first.name} takes {percent(first.latency_share / (1 + over), 0)}",
@@ -99,15 +100,11 @@ def _subtitle(roofline: pd.DataFrame, drawn: pd.DataFrame) -> str:
         short = "short ones, or " if len(drawn) == MOST_POINTS else ""
         share = percent(rest["latency_share"].sum())
         text += f"; {len(rest)} {short}without FLOPs or time not drawn ({share} of the latency)"
-    if _has_unstable_ceilings(cast("list[OpRooflineRow]", nodes.to_dict("records"))):
-        text += "; the ceilings are unstable, so no share of a roof is stated, and which roof bounds is uncertain"
+    if (nodes["roof_share_reason"] == "unstable").any():
+        text += "; the ceilings are unstable, so no share of a roof is stated"
     if (nodes["roof_share_reason"] == "other_device").any():
         text += "; the roofs of the device are unknown"
     return text
-
-
-def _has_unstable_ceilings(roofline: Iterable[OpRooflineRow]) -> bool:
-    return any(row["roof_share_reason"] == "unstable" for row in roofline)
 
 
 def _scale(axes: Axes, drawn: pd.DataFrame, roof: Roof | None) -> None:
@@ -178,6 +175,8 @@ def _details(roofline: pd.DataFrame, keys: Sequence[KeyNode]) -> dict[str, str]:
 
 def _explain(side: Axes, drawn: pd.DataFrame, shapes: dict[str, str]) -> None:
     names = {"compute": "compute-bound", "memory": "memory-bound", "": "no roof known"}
+    if (drawn["roof_share_reason"] == "unstable").any():  # such a ridge does not say what bounds
+        names |= {"compute": "right of the ridge", "memory": "left of the ridge"}
     marks = [
         legend_mark("o", names[bound], color=COLOURS[bound], markeredgecolor="white")
         for bound in COLOURS

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from math import atan2, degrees, hypot, log10
+from math import atan2, degrees, hypot, inf, log10
 from typing import Any, cast
 
 from matplotlib.axes import Axes
@@ -135,16 +135,23 @@ def _draw_judging(axes: Axes, roof: Roof) -> None:
 
 
 def _label_peaks(axes: Axes, peaks: Iterable[Ceiling]) -> None:
-    """Label each peak above its line at the right edge; where lines are close, beside the label before."""
+    """Label each peak at the right edge, above its line; where lines are close, beside the label before.
+
+    A label whose next line would run through it goes beneath its own line, if no other one is close there.
+    """
     left, right = (log10(limit) for limit in axes.get_xlim())
+    ordered = sorted(peaks, key=lambda line: line.rate)
+    heights = [float(axes.transData.transform((1.0, peak.rate))[1]) for peak in ordered]
     columns: list[float] = []  # height of the last label in each
-    for peak in sorted(peaks, key=lambda line: line.rate):
-        height = float(axes.transData.transform((1.0, peak.rate))[1])
-        free = (place for place, last in enumerate(columns) if height - last >= LABEL_HEIGHT_PX)
+    for peak, before, height, after in zip(ordered, [-inf, *heights], heights, [*heights[1:], inf], strict=False):
+        is_beneath = after - height < LABEL_HEIGHT_PX and height - before > 2 * LABEL_HEIGHT_PX
+        place_px = height - LABEL_HEIGHT_PX if is_beneath else height
+        free = (place for place, last in enumerate(columns) if place_px - last >= LABEL_HEIGHT_PX)
         column = next(free, len(columns))
-        columns[column : column + 1] = [height]
+        columns[column : column + 1] = [place_px]
         x = 10 ** (right - column * COLUMN_SHARE * (right - left))
-        axes.annotate(peak.text, (x, peak.rate), (-3, 2), ha="right", va="bottom", **_lettering(peak, VERMILLION))
+        offset, side = ((-3, -3), "top") if is_beneath else ((-3, 2), "bottom")
+        axes.annotate(peak.text, (x, peak.rate), offset, ha="right", va=side, **_lettering(peak, VERMILLION))
 
 
 def _label_slope(
