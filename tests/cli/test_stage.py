@@ -41,6 +41,7 @@ def parser() -> cli.Parser:
     [
         ("give <peak_flops>", "give --peak-flops"),  # a setting of this stage: its first spelling
         ("give <avg_power_w>", "give 05_energy_estimate.py --avg-power-w"),  # of another stage
+        ("<host_tables> or <host_scale>", "07_fpga_candidates.py --host-tables or --host-scale"),  # the script once
         ("rerun <host_ceilings>", "rerun 00_host_ceilings.py"),  # a table: who writes it
         ("use <out>", "use --out FOLDER"),  # a setting of every stage
         ("node <unk> of Vec<float>, <Peak_Flops>", "node <unk> of Vec<float>, <Peak_Flops>"),  # no name of ours

@@ -13,6 +13,8 @@ from collections.abc import Mapping
 from common.artifacts.stages import STAGES, WRITER
 
 NAME = re.compile(r"<([a-z][a-z0-9_]*)>")
+# The script of two flags in a row, such as `07_fpga_candidates.py --host-tables or 07_fpga_candidates.py --host-scale`.
+SCRIPT_AGAIN = re.compile(r"(\d\d_\w+\.py) (--[a-z0-9-]+)(,? (?:or|and) |, )\1 (--)")
 EVERY_STAGE = {"out": "--out FOLDER", "config": "--config FILE"}
 
 
@@ -25,7 +27,7 @@ def plain(text: str, flags: Mapping[str, str] | None = None) -> str:
             return flags[name]
         return EVERY_STAGE.get(name) or WRITER.get(name) or _flag_elsewhere(name) or match[0]
 
-    return NAME.sub(spelled, text)
+    return SCRIPT_AGAIN.sub(r"\1 \2\3\4", NAME.sub(spelled, text))
 
 
 def flag(setting: str) -> str:
