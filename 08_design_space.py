@@ -50,7 +50,7 @@ from common.design_space.evaluation import DesignResults, evaluate, results_of
 from common.design_space.results import comparison
 from common.design_space.results.cache import ResultCache, default_folder
 from common.design_space.search.engines.registry import ENGINES, chosen_searches
-from common.design_space.search.settings import ACCOUNTINGS, EXACT, HONEST, Search
+from common.design_space.search.settings import ACCOUNTINGS, ANALYTIC, CYCLE_MODELS, EXACT, HONEST, RTL, Search
 from common.view.design.text_tables import design_report
 from common.workers import CLUSTERS, Workers
 
@@ -79,6 +79,8 @@ def arguments() -> cli.Parser:
     parser.shared("--seed", help="seed of the random choices of an engine")
     text = "one buffer: honest, or FA-DOSA's own (each kernel moves each tensor once, whatever the size of the buffer)"
     add("--accounting", choices=ACCOUNTINGS, default=HONEST, help=text)
+    text = "what a search counts as cycles: analytic, or those of the RTL where the accelerator's file has its costs"
+    add("--cycle-model", choices=CYCLE_MODELS, default=ANALYTIC, help=text)
     add("--most-layers", default=6, help="one buffer: most layers in a group", **count)
     add("--jobs", default=1, help="number of designs that are searched at once, each in a process", **count)
     parser.shared("--cluster", choices=CLUSTERS)
@@ -111,7 +113,9 @@ def searched(
 def main(argv: Sequence[str] | None = None) -> int:
     with cli.stage(arguments(), argv) as stage:
         settings, watch = stage.settings, cli.DesignWatch(stage.settings)
-        variants = designs(load_hardware(settings.hardware, FOLDER), settings.sweep or "")
+        hardware = load_hardware(settings.hardware, FOLDER)
+        hardware = hardware.with_rtl() if settings.cycle_model == RTL else hardware
+        variants = designs(hardware, settings.sweep or "")
         areas = [hardware.area_mm2 for hardware in variants.values()]
         objective = comparison.objective(settings.objective, areas)
         comparison.require_budgets(settings.area_budget_mm2, areas)

@@ -286,8 +286,8 @@ CODE_23 := common/__init__.py common/artifacts/catalogue.py common/artifacts/che
 SCRIPT_08 := 08_design_space.py
 TABLE_08 := design_points.csv
 READS_08 := 02
-OPTIONS_08 := hardware sweep objective area_budget_mm2 engine experiments evaluations seed most_layers accounting jobs \
-    cluster cluster_address cache cache_mb
+OPTIONS_08 := hardware sweep objective area_budget_mm2 engine experiments evaluations seed most_layers accounting \
+    cycle_model jobs cluster cluster_address cache cache_mb
 CONFIGS_08 :=
 CODE_08 := common/__init__.py common/artifacts/catalogue.py common/artifacts/checks/cells.py \
     common/artifacts/checks/documents.py common/artifacts/checks/json_text.py common/artifacts/checks/schema.py \
@@ -307,9 +307,10 @@ CODE_08 := common/__init__.py common/artifacts/catalogue.py common/artifacts/che
     common/design_space/groups/tiled_group.py common/design_space/hierarchy/best_schedule.py \
     common/design_space/hierarchy/execution_options.py common/design_space/hierarchy/model_layers.py \
     common/design_space/hierarchy/physical_floor.py common/design_space/hierarchy/row_tiles.py \
-    common/design_space/hierarchy/schedule.py common/design_space/hierarchy/schedule_edges.py \
-    common/design_space/hierarchy/schedule_rows.py common/design_space/hierarchy/workload.py \
-    common/design_space/mapping/arrays.py common/design_space/mapping/cost.py common/design_space/mapping/dataflow.py \
+    common/design_space/hierarchy/rtl_interval.py common/design_space/hierarchy/schedule.py \
+    common/design_space/hierarchy/schedule_edges.py common/design_space/hierarchy/schedule_rows.py \
+    common/design_space/hierarchy/workload.py common/design_space/mapping/arrays.py \
+    common/design_space/mapping/cost.py common/design_space/mapping/dataflow.py \
     common/design_space/mapping/mappings.py common/design_space/mapping/placement.py \
     common/design_space/mapping/space/cell_bounds.py common/design_space/mapping/space/layer_by_layer.py \
     common/design_space/mapping/space/loop_chains.py common/design_space/mapping/space/mapping_problem.py \

@@ -678,7 +678,11 @@ class DesignPointsRow(TypedDict):
     array_column_count: int
     memory_sizes_kib: Mapping[str, Any]
     chip_mm2: float | None
+    cycle_model: str
     modelled_cycles: float | None
+    rtl_low_cycles: float | None
+    rtl_cycles: float | None
+    rtl_high_cycles: float | None
     modelled_energy_pj: float | None
     edp_pj_cycles: float | None
     bound_edp_pj_cycles: float | None
@@ -754,6 +758,9 @@ class DesignMappingsRow(TypedDict):
     resident_operands: str
     resident_tensor_bytes: float
     modelled_cycles: float | None
+    rtl_low_cycles: float | None
+    rtl_cycles: float | None
+    rtl_high_cycles: float | None
     modelled_energy_pj: float | None
     energy_parts_pj: Mapping[str, Any]
 
@@ -1692,7 +1699,11 @@ class DesignSummaryDocument(TypedDict):
     array_column_count: int
     memory_sizes_kib: Mapping[str, Any]
     chip_mm2: float | None
+    cycle_model: str
     modelled_cycles: float | None
+    rtl_low_cycles: float | None
+    rtl_cycles: float | None
+    rtl_high_cycles: float | None
     modelled_energy_pj: float | None
     edp_pj_cycles: float | None
     bound_edp_pj_cycles: float | None

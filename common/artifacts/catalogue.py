@@ -375,7 +375,8 @@ _table(
 )
 _POINT = (
     "hardware search_engine accounting seed array_row_count array_column_count memory_sizes_kib chip_mm2 "
-    "modelled_cycles modelled_energy_pj edp_pj_cycles bound_edp_pj_cycles gap_share space_best_edp_pj_cycles "
+    "cycle_model modelled_cycles rtl_low_cycles rtl_cycles rtl_high_cycles modelled_energy_pj edp_pj_cycles "
+    "bound_edp_pj_cycles gap_share space_best_edp_pj_cycles "
     "space_gap_share contraction_edp_pj_cycles "
     "unfused_edp_pj_cycles evaluation_count problem is_pareto is_complete"
 )
@@ -410,8 +411,8 @@ _table(
     "The mapping of every contraction, and which of its operands are resident. No rows for one buffer.",
     "design source_node nest_index nest_row_count",
     "execution_count macs mapping array_use_share dram_weight_bytes dram_input_bytes dram_output_bytes "
-    "moved_words dram_beside_bytes resident_operands resident_tensor_bytes modelled_cycles modelled_energy_pj "
-    "energy_parts_pj",
+    "moved_words dram_beside_bytes resident_operands resident_tensor_bytes modelled_cycles rtl_low_cycles rtl_cycles "
+    "rtl_high_cycles modelled_energy_pj energy_parts_pj",
 )
 _table(
     "design_groups",

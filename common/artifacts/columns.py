@@ -810,6 +810,17 @@ _amount(
     "Cycles of the accelerator; of a contraction, those of one run; empty for a design where nothing fits",
     nullable=True,
 )
+_text(
+    "cycle_model",
+    "What the search counts as cycles: analytic, or rtl, which are at least those of the accelerator's RTL",
+    allowed=("analytic", "rtl"),
+)
+for _end, _which in (("low_", "Fewest"), ("", "Likely"), ("high_", "Most")):
+    _amount(
+        f"rtl_{_end}cycles",
+        f"{_which} cycles by the costs of the RTL; of a contraction, those of one run; empty without such costs",
+        nullable=True,
+    )
 _amount(
     "modelled_energy_pj",
     "Energy of the accelerator and its memory; of a contraction, that of one run; empty where nothing fits",

@@ -198,7 +198,8 @@ STAGES: dict[str, Stage] = {
             ),
             (
                 *("hardware", "sweep", "objective", "area_budget_mm2", "engine", "experiments", "evaluations", "seed"),
-                *("most_layers", "accounting", "jobs", "cluster", "cluster_address", "cache", "cache_mb"),
+                *("most_layers", "accounting", "cycle_model", "jobs", "cluster", "cluster_address", "cache"),
+                "cache_mb",
             ),
             is_aside=True,
         ),

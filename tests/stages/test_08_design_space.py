@@ -127,6 +127,37 @@ def test_every_contraction_is_mapped_whole(folders, name):
 
 
 @pytest.mark.slow
+def test_a_search_with_the_cycles_of_the_rtl_takes_fewer_of_them(tables):
+    (analytic, found, of_analytic), (searched, rtl, of_rtl) = (
+        run(tables, "--hardware", "gemmini", "--cycle-model", model) for model in ("analytic", "rtl")
+    )
+    assert (of_analytic["cycle_model"], of_rtl["cycle_model"]) == ("analytic", "rtl")
+    for summary, own in ((of_analytic, found), (of_rtl, rtl)):
+        mappings = own["design_mappings"]
+        low, likely, high = (mappings[f"rtl_{end}cycles"] for end in ("low_", "", "high_"))
+        assert (low < likely).all()
+        assert (likely < high).all()
+        streams = (
+            own["design_groups"]["modelled_cycles"].sum()
+            - (mappings["execution_count"] * mappings["modelled_cycles"]).sum()
+        )
+        assert (mappings["execution_count"] * likely).sum() + streams == pytest.approx(summary["rtl_cycles"])
+        assert summary["rtl_low_cycles"] < summary["rtl_cycles"] < summary["rtl_high_cycles"]
+    assert (rtl["design_mappings"]["rtl_cycles"] <= rtl["design_mappings"]["modelled_cycles"] + 1).all()
+    product = of_analytic["modelled_energy_pj"] * max(of_analytic["rtl_cycles"], of_analytic["modelled_cycles"])
+    assert of_rtl["edp_pj_cycles"] < product
+    assert "--cycle-model rtl searches with these" in analytic.stdout
+    assert "on the RTL " in searched.stdout
+    assert "--cycle-model" not in searched.stdout
+
+
+def test_cycles_of_the_rtl_need_a_file_with_its_costs(tables):
+    done = run_stage(SCRIPT, "--out", tables, "--hardware", "u280", "--cycle-model", "rtl")
+    assert done.returncode == 2
+    assert "u280 has no costs of its RTL" in done.stderr
+
+
+@pytest.mark.slow
 def test_every_layer_is_in_a_group_and_the_contractions_alone_stay_visible(folders):
     metrics, graph = source_rows(BUILDERS["tiny-resnet8"](), batch=1)
     done, found, summary = run(folders["tiny-resnet8"], "--hardware", "gemmini")
@@ -455,6 +486,7 @@ def test_a_product_is_above_the_best_of_its_space_and_above_the_floor():
         "modelled_energy_pj": 2.5,
     }
     point["contraction_edp_pj_cycles"] = None
+    point |= dict.fromkeys(("rtl_low_cycles", "rtl_cycles", "rtl_high_cycles")) | {"cycle_model": "analytic"}
     at_bound = point | {
         "edp_pj_cycles": 5.0,
         "bound_edp_pj_cycles": 5.0,

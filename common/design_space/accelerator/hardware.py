@@ -186,6 +186,19 @@ class RtlCosts:
 
 
 @dataclass(frozen=True, slots=True)
+class RtlErrors:
+    """Least and most of measured over counted cycles, of layers that took no part in the fit: nine in ten are between.
+
+    Attributes:
+        window: of convolutions.
+        product: of matrix products.
+    """
+
+    window: tuple[float, float]
+    product: tuple[float, float]
+
+
+@dataclass(frozen=True, slots=True)
 class Hardware:
     """An accelerator.
 
@@ -195,6 +208,8 @@ class Hardware:
         clock_mhz: cycles per µs.
         levels: the memories, from the outermost to the innermost.
         rtl: costs of a tile in its RTL; None where nobody measured it.
+        rtl_errors: how far cycles by these costs are from measured ones; None without such costs.
+        counts_rtl: whether the cycles of a mapping are at least those of the RTL.
         resident_at: the level in which whole tensors may be resident; None for the outermost that can have them.
     """
 
@@ -204,7 +219,25 @@ class Hardware:
     array: MultiplierArray
     levels: tuple[Level, ...]
     rtl: RtlCosts | None = None
+    rtl_errors: RtlErrors | None = None
+    counts_rtl: bool = False
     resident_at: int | None = None
+
+    @property
+    def searched_rtl(self) -> RtlCosts | None:
+        """The costs of the RTL that count in a search; None where cycles are the analytic ones."""
+        return self.rtl if self.counts_rtl else None
+
+    def with_rtl(self) -> Hardware:
+        """Return the accelerator whose cycles are at least those of its RTL.
+
+        Raises:
+            UnusableValueError: its file has no costs of the RTL.
+        """
+        if self.rtl is None:
+            problem = f"the file of {self.name} has no costs of its RTL (rtl)"
+            raise UnusableValueError("cycle_model", problem, "leave out <cycle_model>")
+        return replace(self, counts_rtl=True)
 
     def level(self, name: str) -> Level:
         """Return a level by its name.

@@ -17,6 +17,7 @@ from common.design_space.accelerator.hardware import (
     MultiplierArray,
     Network,
     RtlCosts,
+    RtlErrors,
     capacity_problem,
 )
 from common.files.configuration import Constant, Section, find_file
@@ -49,6 +50,7 @@ def read_hardware(file: Section) -> Hardware:
         array=_array(file.section("array")),
         levels=tuple(_level(section) for section in file.sections("levels")),
         rtl=_rtl(file.section("rtl")) if "rtl" in file else None,
+        rtl_errors=_rtl_errors(file.section("rtl")) if "rtl" in file else None,
     )
     file.close()
     _check(file, hardware)
@@ -82,6 +84,11 @@ def _array(section: Section) -> MultiplierArray:
 
 def _rtl(section: Section) -> RtlCosts:
     return RtlCosts(**{field.name: section.constant(field.name).likely for field in fields(RtlCosts)})
+
+
+def _rtl_errors(section: Section) -> RtlErrors:
+    ratios = (section.constant(f"{field.name}_ratio") for field in fields(RtlErrors))
+    return RtlErrors(*((ratio.low, ratio.high) for ratio in ratios))
 
 
 def _level(section: Section) -> Level:

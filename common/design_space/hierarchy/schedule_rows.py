@@ -8,10 +8,12 @@ from dataclasses import replace
 import numpy as np
 
 from common.design_space.accelerator.hardware import Hardware
+from common.design_space.hierarchy.rtl_interval import step_intervals
 from common.design_space.hierarchy.schedule import LayerStep, MappedSchedule
 from common.design_space.mapping.arrays import Array
 from common.design_space.mapping.cost import WORD_DIGITS, MappingCost
 from common.design_space.mapping.placement import resident_level
+from common.design_space.results.design_result import rtl_columns
 from common.table_rows import DesignGroupsRow, DesignMappingsRow
 from common.workload.loop_nests import RELEVANT_LOOPS
 
@@ -20,7 +22,7 @@ def mapping_rows(design: str, schedule: MappedSchedule, hardware: Hardware) -> I
     """Yield a row for each loop nest, whose name ends in its number at the node; figures are those of one run."""
     hardware = replace(hardware, resident_at=schedule.resident_at)
     for step in schedule.steps:
-        costs = step.costs(hardware)
+        costs, intervals = step.costs(hardware), step_intervals(step, hardware)
         for name, mapped in step.mapped.items():
             node, _, number = name.rpartition(".")
             placement, dram_bytes = step.option.setting[0], _dram_bytes(costs[name], hardware)
@@ -41,6 +43,7 @@ def mapping_rows(design: str, schedule: MappedSchedule, hardware: Hardware) -> I
                 "resident_operands": " ".join(sorted(placement.on_chip)),
                 "resident_tensor_bytes": _resident_bytes(step, hardware),
                 "modelled_cycles": mapped.cycles,
+                **rtl_columns(intervals.get(name)),
                 "modelled_energy_pj": mapped.energy_pj,
                 "energy_parts_pj": _energy_parts(costs[name], hardware),
             }

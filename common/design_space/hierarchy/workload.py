@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 from typing import NamedTuple
 
@@ -15,6 +15,7 @@ from common.design_space.hierarchy.execution_options import ExecutionOption, Lay
 from common.design_space.hierarchy.model_layers import ModelLayer, model_layers
 from common.design_space.hierarchy.physical_floor import physical_floor
 from common.design_space.hierarchy.row_tiles import MOST_ROW_TILED_LAYERS
+from common.design_space.hierarchy.rtl_interval import schedule_interval
 from common.design_space.hierarchy.schedule import LayerStep, MappedSchedule
 from common.design_space.hierarchy.schedule_rows import group_rows, mapping_rows
 from common.design_space.mapping.placement import Placement
@@ -129,6 +130,7 @@ class HierarchyWorkload:
             contraction_edp=contractions.edp,
             evaluation_count=schedule.evaluations,
             is_complete=outcome.is_complete,
+            rtl=schedule_interval(schedule, replace(hardware, resident_at=schedule.resident_at)),
         )
         return DesignResult(
             point,

@@ -17,6 +17,7 @@ from common.design_space.accelerator.hardware import Hardware, Level
 from common.design_space.mapping.arrays import NUMPY, Array, Namespace
 from common.design_space.mapping.mappings import Mappings
 from common.design_space.mapping.placement import IN_MEMORY, Placement, resident_level
+from common.design_space.mapping.tiled_rtl import nesting_cycles
 from common.design_space.mapping.traffic import RELEVANT, Nesting, Nests
 
 UNBOUNDED = float("inf")
@@ -69,6 +70,7 @@ class MappingCost:
         energy_parts_pj: energy of the multiply-accumulates, then of each level with the network below it.
         needed_words: words that one copy of each level must hold.
         capacity_words: words that it holds.
+        rtl_cycles: cycles of the RTL; None where they do not count.
     """
 
     reads: tuple[dict[str, Array], ...]
@@ -79,12 +81,13 @@ class MappingCost:
     needed_words: tuple[Array, ...]
     capacity_words: Array
     xp: Namespace
+    rtl_cycles: Array | None = None
 
     @cached_property
     def cycles(self) -> Array:
-        """Cycles when computation and all transfers overlap: those of the slowest."""
+        """Cycles when computation and all transfers overlap: those of the slowest, and at least those of the RTL."""
         slowest = self.compute_cycles
-        for cycles in self.level_cycles:
+        for cycles in (*self.level_cycles, *([] if self.rtl_cycles is None else [self.rtl_cycles])):
             slowest = self.xp.module.maximum(slowest, cycles)
         return self.xp.rounded_up(slowest)
 
@@ -173,8 +176,10 @@ class MappedBatch:
             for name in ("reads", "writes")
         )
         needed = needed_words(nesting, self.hardware, placement)
+        capacity, costs = self.figures.capacity_words, self.hardware.searched_rtl
+        rtl = None if costs is None else nesting_cycles(nesting, self.hardware, costs, placement)
         return MappingCost(
-            reads, writes, self._steps, tuple(cycles), tuple(energies), needed, self.figures.capacity_words, xp
+            reads, writes, self._steps, tuple(cycles), tuple(energies), needed, capacity, xp, rtl_cycles=rtl
         )
 
     @cached_property

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Protocol, TypedDict
 
 from common.design_space.accelerator.hardware import Hardware
 from common.design_space.search.settings import EXACT, Search
 from common.table_rows import DesignConvergenceRow, DesignGroupsRow, DesignMappingsRow, DesignPointsRow
 
 MOST_NAMED = 6  # names in a note
+RtlEnds = tuple[float, float, float]  # least, likely and most cycles
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +72,7 @@ def point_row(
     contraction_edp: float | None = None,
     evaluation_count: int | None,
     is_complete: bool,
+    rtl: RtlEnds | None = None,
 ) -> DesignPointsRow:
     """Return the row of a design on which a schedule fits.
 
@@ -84,11 +86,13 @@ def point_row(
         contraction_edp: the least product of the contractions alone; None for one buffer.
         evaluation_count: schedules whose cost was computed; None where nobody counts them.
         is_complete: whether the search came to its end.
+        rtl: least, likely and most cycles of the RTL; None where the file has no costs of one.
     """
     is_best = design.search.engine == EXACT and schedule.edp == best_of_space
     return {
         **_without_costs(design),
         "modelled_cycles": schedule.cycles,
+        **rtl_columns(rtl),
         "modelled_energy_pj": schedule.energy_pj,
         "edp_pj_cycles": schedule.edp,
         "bound_edp_pj_cycles": floor_edp,
@@ -100,6 +104,20 @@ def point_row(
         "evaluation_count": evaluation_count,
         "is_complete": is_complete,
     }
+
+
+class RtlColumns(TypedDict):
+    """The columns of cycles by the costs of the RTL."""
+
+    rtl_low_cycles: float | None
+    rtl_cycles: float | None
+    rtl_high_cycles: float | None
+
+
+def rtl_columns(ends: RtlEnds | None) -> RtlColumns:
+    """Return the columns of cycles by the costs of the RTL; empty without them."""
+    low, likely, high = ends or (None, None, None)
+    return {"rtl_low_cycles": low, "rtl_cycles": likely, "rtl_high_cycles": high}
 
 
 def _above(edp: float, least: float | None) -> float | None:
@@ -120,7 +138,9 @@ def _without_costs(design: DesignTask) -> DesignPointsRow:
         "array_column_count": hardware.array.columns,
         "memory_sizes_kib": sizes,
         "chip_mm2": hardware.area_mm2,
+        "cycle_model": "rtl" if hardware.counts_rtl else "analytic",
         "modelled_cycles": None,
+        **rtl_columns(None),
         "modelled_energy_pj": None,
         "edp_pj_cycles": None,
         "bound_edp_pj_cycles": None,

@@ -8,6 +8,8 @@ EXACT = "exact"  # proposes nothing: it goes through the whole space
 FA_DOSA = "fa-dosa"  # likewise: it descends a model of its own, for accelerators with one buffer
 HONEST, SEED = "honest", "seed"
 ACCOUNTINGS = (HONEST, SEED)
+ANALYTIC, RTL = "analytic", "rtl"
+CYCLE_MODELS = (ANALYTIC, RTL)
 
 
 @dataclass(frozen=True, slots=True)

@@ -161,6 +161,7 @@ def verdict_lines(best: DesignPointsRow | DesignSummaryDocument) -> str:
     lines = [
         f"{best['design']}, {best['search_engine']}{accounting}{_interrupted(best)}: EDP {product(edp)} pJ·cycles "
         f"({joules(best['modelled_energy_pj'])}, {quantity(best['modelled_cycles'], '')} cycles)",
+        *_rtl_line(best),
         *_distances(best),
     ]
     if (alone := best["contraction_edp_pj_cycles"]) is not None:
@@ -169,6 +170,15 @@ def verdict_lines(best: DesignPointsRow | DesignSummaryDocument) -> str:
         share = 1 - edp / unfused if unfused else 0.0
         lines.append(f"without fusion {product(unfused)}: fusion saves {percent(share)}")
     return "\n".join(lines)
+
+
+def _rtl_line(best: DesignPointsRow | DesignSummaryDocument) -> Iterator[str]:
+    """Yield the cycles by the costs of the RTL with their interval, and the flag that searches with them."""
+    low, likely, high = best["rtl_low_cycles"], best["rtl_cycles"], best["rtl_high_cycles"]
+    if low is None or likely is None or high is None:
+        return
+    hint = "" if best["cycle_model"] == "rtl" else "; --cycle-model rtl searches with these"
+    yield f"on the RTL {quantity(likely, '')} cycles, {quantity(low, '')} to {quantity(high, '')}{hint}"
 
 
 def _distances(best: DesignPointsRow | DesignSummaryDocument) -> Iterator[str]:

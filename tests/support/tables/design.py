@@ -27,7 +27,9 @@ def point(design: str, **columns: Any) -> dict[str, Any]:
         "array_column_count": 16,
         "memory_sizes_kib": {"scratchpad": 128.0, "accumulator": 32.0},
         "chip_mm2": 0.5,
+        "cycle_model": "analytic",
         "modelled_cycles": 700.0,
+        **dict.fromkeys(("rtl_low_cycles", "rtl_cycles", "rtl_high_cycles")),
         "modelled_energy_pj": 11e6,
         "edp_pj_cycles": edp,
         "bound_edp_pj_cycles": edp / 1.5,
@@ -76,6 +78,7 @@ def layer(design: str, node: str, energy_pj: float, runs: int = 1, **columns: An
         "resident_operands": None,
         "resident_tensor_bytes": 0.0,
         "modelled_cycles": 17.0,
+        **dict.fromkeys(("rtl_low_cycles", "rtl_cycles", "rtl_high_cycles")),
         "modelled_energy_pj": energy_pj,
         "energy_parts_pj": parts_of(energy_pj),
     } | columns

@@ -22,6 +22,7 @@ from common.design_space.mapping.arrays import NUMPY
 from common.design_space.mapping.cost import Figures
 from common.design_space.mapping.placement import Placement, resident_level
 from common.design_space.mapping.space.loop_chains import FanoutPlace, LoopChains
+from common.design_space.mapping.tiled_rtl import tiled_cycles
 from common.design_space.mapping.traffic import (
     RELEVANT,
     WINDOW_LOOPS,
@@ -224,6 +225,9 @@ class CellBounds:
                 cycles = np.maximum(cycles, moving[index] + beside)
                 blocks = sum(-(-count // level.block_words) for count in streams)
                 energy = energy + blocks * level.block_words * np.asarray(figures.pj_per_word)[..., index]
+        if (rtl := self.hardware.searched_rtl) is not None:
+            least = tiled_cycles(self.outer, Nests.of([self.nest]), self.hardware, rtl, placement, is_bound=True)
+            cycles = np.maximum(cycles, np.asarray(least))
         return np.ceil(cycles * (1 - ROUNDING)), energy
 
     def _nest_costs(

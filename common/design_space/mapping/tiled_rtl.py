@@ -1,0 +1,135 @@
+"""Cycles of Gemmini's RTL for a search: by the number of tiles along each loop, on an array of fixed size.
+
+:mod:`common.design_space.mapping.gemmini_rtl` has the terms and their source. It counts DOSA's rows as DOSA's software
+ran them: square maps, and an array for each row. This module counts a layer as it is, on the array of the accelerator.
+Both agree where the tiles divide the loops and the copies fill the array. The differences are:
+
+- The tiles of a loop are taken as equal, so a loop of 100 in three tiles has 33.3 iterations in each.
+- A tile of a matrix product is at least a block of the array along each loop.
+- Images and groups in one tile are computed one after the other.
+- A resident operand is not loaded. Words that move beside the nest are loaded too.
+
+The terms of all tiles are sums, so a lower bound of each is known from the fewest tiles along each loop:
+
+    count · ⌈extent / (count · side)⌉ ≥ max(count, ⌈extent / side⌉)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import reduce
+
+import numpy as np
+
+from common.design_space.accelerator.hardware import Hardware, RtlCosts
+from common.design_space.mapping.arrays import NUMPY, Array, Namespace
+from common.design_space.mapping.placement import IN_MEMORY, Placement
+from common.design_space.mapping.traffic import WINDOW_LOOPS, C, G, K, N, Nesting, Nests, P, Q, R, S, window_sum
+from common.workload.loop_nests import LoopNest
+
+ROW_BYTES = 64  # of one request to memory
+
+
+def is_product(nest: LoopNest) -> bool:
+    """Return whether a nest is a matrix product: one column of results, and a window of one element."""
+    return nest.q == nest.r == nest.s == 1
+
+
+def nesting_cycles(nesting: Nesting, hardware: Hardware, costs: RtlCosts, placement: Placement) -> Array:
+    """Return the cycles of mapped nests.
+
+    Args:
+        nesting: the mapped nests, of any batch.
+        hardware: with Gemmini's levels.
+        costs: of the parts of a tile.
+        placement: the resident operands, and the words that move beside the nests.
+    """
+    extents = nesting.nests.extents
+    counts = nesting.xp.rounded_up(extents / nesting.tile(1))
+    return tiled_cycles(counts, nesting.nests, hardware, costs, placement, nesting.xp)
+
+
+def tiled_cycles(
+    counts: Array,
+    nests: Nests,
+    hardware: Hardware,
+    costs: RtlCosts,
+    placement: Placement = IN_MEMORY,
+    xp: Namespace = NUMPY,
+    *,
+    is_bound: bool = False,
+) -> Array:
+    """Return the cycles of nests that are cut into tiles.
+
+    Args:
+        counts: tiles along each loop, on the last axis.
+        nests: the nests; one for each entry of the batch, or one for all.
+        hardware: with Gemmini's levels.
+        costs: of the parts of a tile.
+        placement: the resident operands, and the words that move beside the nests.
+        xp: the arrays' package.
+        is_bound: whether the result is a lower bound for these and all larger counts.
+    """
+    extents, array, dram = nests.extents, hardware.array, hardware.levels[0]
+    one_each = xp.module.prod(extents[..., [Q, R, S]], axis=-1) <= 1
+    counts = xp.module.where(one_each[..., None], _block_counts(counts, nests, hardware, xp), counts)
+
+    def parts(loop: int, side: int) -> Array:
+        """Return the parts of at most ``side`` iterations in all tiles along a loop."""
+        extent, count = extents[..., loop], counts[..., loop]
+        if is_bound:
+            return xp.module.maximum(count, xp.rounded_up(extent / side))
+        return count * xp.rounded_up(extent / count / side)
+
+    def times(*loops: int) -> Array:
+        return reduce(lambda left, right: left * right, (counts[..., loop] for loop in loops))
+
+    taps, images = extents[..., R] * extents[..., S], extents[..., N] * extents[..., G]
+    positions = images * _positions(counts, nests, is_bound=is_bound, xp=xp)
+    window = times(K) * positions  # each tile of channels loads the positions again
+    weights = times(N, P, Q) * extents[..., G] * taps
+    rows, size = taps * 0.0, taps * 0.0
+    for operand, words, across, moved in (("input", window, C, C), ("weight", weights * extents[..., C], K, K)):
+        if operand in placement.on_chip:
+            continue
+        element = dram.bytes_of(operand)
+        requests = parts(across, max(1, ROW_BYTES // element))
+        rows = rows + words * requests
+        size = size + words * extents[..., moved] * element
+    beside = sum(placement.words_at(0)) * dram.word_bytes
+    load = costs.row_cycles * (rows + beside / ROW_BYTES) + costs.byte_cycles * (size + beside)
+    blocks = parts(K, array.columns) * parts(C, array.rows) * taps * images
+    compute = blocks * (
+        costs.block_cycles * extents[..., Q] * parts(P, array.rows)
+        + costs.pixel_cycles * extents[..., P] * extents[..., Q]
+    ) + costs.weight_row_cycles * array.rows * blocks * times(P, Q)
+    command = xp.module.where(one_each, costs.product_command_cycles + taps * 0.0, costs.window_command_cycles)
+    tiles = times(N, G, K, C, P, Q, R, S)
+    return xp.module.maximum(xp.module.maximum(command * tiles, load), compute)
+
+
+def _block_counts(counts: Array, nests: Nests, hardware: Hardware, xp: Namespace) -> Array:
+    """Return the tiles of a matrix product: the software makes none that is smaller than a block of the array."""
+    sides = np.ones(counts.shape[-1])
+    sides[[P, K, C]] = hardware.array.rows, hardware.array.columns, hardware.array.rows
+    return xp.module.minimum(counts, xp.rounded_up(nests.extents / xp.asarray(sides)) + counts * 0.0)
+
+
+def _positions(counts: Array, nests: Nests, *, is_bound: bool, xp: Namespace) -> Array:
+    """Return the input positions that each tile along rows and columns reads, over all of these tiles."""
+    total = nests.extents[..., N] * 0.0 + 1.0
+    for loops, distances in zip(WINDOW_LOOPS, nests.distances, strict=True):
+        if not is_bound:
+            total = total * window_sum(nests.extents, counts, loops, distances)
+            continue
+        # The sum is linear in each of the two counts, so it is least at an end of both.
+        ends = [window_sum(nests.extents, corner, loops, distances) for corner in _corners(counts, nests, loops, xp)]
+        total = total * reduce(xp.module.minimum, ends)
+    return total
+
+
+def _corners(counts: Array, nests: Nests, loops: tuple[int, int], xp: Namespace) -> Sequence[Array]:
+    """Return the counts, and those with as many tiles as iterations along one loop of an axis, or along both."""
+    chosen = [np.arange(counts.shape[-1]) == loop for loop in loops]
+    most = [chosen[0] & False, chosen[0], chosen[1], chosen[0] | chosen[1]]
+    return [xp.module.where(xp.asarray(which), nests.extents + counts * 0.0, counts) for which in most]
