@@ -184,7 +184,7 @@ CHANGED := $(foreach stamp,$(STAMPS),$(call differs,$(stamp)))
 
 # --- targets ---------------------------------------------------------------------------------------------------------
 
-.PHONY: run report design what-if load endurance record dashboard test-dashboard test test-slow test-exhaustive test-random test-exports test-search fuzz fuzz-coverage mutants openvino npu lint docs readme bench check-loadgen check-load check-load-models check-findings check-dashboard check-alarms check-limits check-queue check-history check-comparison check-profiler check-costs check-energy check-ceilings seed003 check-fpga check-design check-peers check-rtl cosim rtl-tools lock clean distclean help changed
+.PHONY: run report design what-if load endurance record dashboard test-dashboard test test-slow test-exhaustive test-random test-exports test-search fuzz fuzz-coverage mutants openvino npu lint docs readme bench check-loadgen check-load check-load-models check-findings check-dashboard check-alarms check-limits check-queue check-history check-comparison check-profiler check-costs check-energy check-ceilings seed003 check-fpga check-decoders check-design check-peers check-rtl cosim rtl-tools lock clean distclean help changed
 .PHONY: no-trace
 TARGETS := $(shell sed -n 's/^\([a-z][a-z0-9-]*\):.*[$(HASH)][$(HASH)].*/\1/p' Makefile)
 .NOTPARALLEL:  # nothing may run beside a measurement
@@ -470,6 +470,9 @@ check-fpga: $(DEV_READY)  ## fit the kernel models again, and count how many pub
 	@$(PYTHON) -m benchmarks.plans.odds_coverage
 	@$(PYTHON) -m benchmarks.plans.throughput
 	@$(PYTHON) -m benchmarks.plans.scaling
+
+check-decoders: $(DEV_READY)  ## fit the law of decoders on cards again, and count how many published rates it holds, family by family
+	@$(PYTHON) -m benchmarks.plans.decoders
 
 check-design: $(DEV_READY)  ## compare mappings with DOSA's rows (../shared/data/dosa) and with Verilog, and map models
 	@$(PYTHON) -m benchmarks.designs.dosa_rows

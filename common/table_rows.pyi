@@ -1327,6 +1327,60 @@ class GenerationPhasesRow(TypedDict):
     joules_per_token_j: float | None
 
 
+class DecodePlansRow(TypedDict):
+    """A row of decode_plans.csv."""
+
+    weight_format: str
+    prefill_side: str
+    decode_side: str
+    board: str
+    fits_memory: bool
+    is_best_plan: bool
+    card_resident_bytes: int
+    card_memory_bytes: int
+    planned_first_token_pessimistic_us: float | None
+    planned_first_token_likely_us: float | None
+    planned_first_token_optimistic_us: float | None
+    planned_token_pessimistic_us: float | None
+    planned_token_likely_us: float | None
+    planned_token_optimistic_us: float | None
+    planned_tokens_per_s: float | None
+    planned_low_tokens_per_s: float | None
+    planned_high_tokens_per_s: float | None
+    planned_answer_pessimistic_us: float | None
+    planned_answer_likely_us: float | None
+    planned_answer_optimistic_us: float | None
+    host_answer_us: float
+    moved_share: float | None
+    answer_link_bytes: int | None
+    token_link_bytes: int | None
+    logits_link_us: float
+    card_token_pessimistic_j: float | None
+    card_token_likely_j: float | None
+    card_token_optimistic_j: float | None
+    verdict: str
+    pays_probability: float | None
+    speedup_p5_factor: float | None
+    speedup_p25_factor: float | None
+    speedup_p50_factor: float | None
+    speedup_p75_factor: float | None
+    speedup_p95_factor: float | None
+
+
+class DecodeLengthsRow(TypedDict):
+    """A row of decode_lengths.csv."""
+
+    weight_format: str
+    past_token_count: int
+    host_token_us: float
+    planned_token_pessimistic_us: float | None
+    planned_token_likely_us: float | None
+    planned_token_optimistic_us: float | None
+    memory_roof_us: float
+    card_read_bytes: int
+    card_cache_bytes: int
+
+
 class StreamRequestsRow(TypedDict):
     """A row of stream_requests.csv."""
 
@@ -1923,6 +1977,37 @@ class GenerationSummaryDocument(TypedDict):
     joules_per_token_j: float | None
 
 
+class DecodeSummaryDocument(TypedDict):
+    """The fields of decode_summary.json."""
+
+    board: str
+    weight_format: str
+    prefill_side: str
+    decode_side: str
+    planned_prompt_count: int
+    planned_output_count: int
+    planned_tokens_per_s: float | None
+    planned_low_tokens_per_s: float | None
+    planned_high_tokens_per_s: float | None
+    planned_first_token_likely_us: float | None
+    planned_answer_likely_us: float | None
+    host_answer_us: float
+    host_first_token_us: float
+    host_tokens_per_s: float | None
+    card_token_likely_j: float | None
+    token_link_bytes: int | None
+    verdict: str
+    pays_probability: float | None
+    speedup_p5_factor: float | None
+    speedup_p50_factor: float | None
+    speedup_p95_factor: float | None
+    measured_length_count: int
+    bound: str | None
+    memory_roof_share: float | None
+    joules_per_token_j: float | None
+    doubts: Sequence[str]
+
+
 class StreamSummaryDocument(TypedDict):
     """The fields of stream_summary.json."""
 
@@ -2042,6 +2127,8 @@ class Tables(TypedDict, total=False):
     phase_work: list[PhaseWorkRow]
     generation: list[GenerationRow]
     generation_phases: list[GenerationPhasesRow]
+    decode_plans: list[DecodePlansRow]
+    decode_lengths: list[DecodeLengthsRow]
     stream_requests: list[StreamRequestsRow]
     stream_tokens: list[StreamTokensRow]
     format_precision: list[FormatPrecisionRow]
@@ -2070,6 +2157,7 @@ class Documents(TypedDict, total=False):
     endurance_summary: EnduranceSummaryDocument
     dashboard_summary: DashboardSummaryDocument
     generation_summary: GenerationSummaryDocument
+    decode_summary: DecodeSummaryDocument
     stream_summary: StreamSummaryDocument
 
 
@@ -2199,6 +2287,10 @@ class TypedReader:
     @overload
     def rows(self, name: Literal["generation_phases"], path: Path | None = None) -> list[GenerationPhasesRow]: ...
     @overload
+    def rows(self, name: Literal["decode_plans"], path: Path | None = None) -> list[DecodePlansRow]: ...
+    @overload
+    def rows(self, name: Literal["decode_lengths"], path: Path | None = None) -> list[DecodeLengthsRow]: ...
+    @overload
     def rows(self, name: Literal["stream_requests"], path: Path | None = None) -> list[StreamRequestsRow]: ...
     @overload
     def rows(self, name: Literal["stream_tokens"], path: Path | None = None) -> list[StreamTokensRow]: ...
@@ -2244,6 +2336,8 @@ class TypedReader:
     def document(self, name: Literal["dashboard_summary"], path: Path | None = None) -> DashboardSummaryDocument: ...
     @overload
     def document(self, name: Literal["generation_summary"], path: Path | None = None) -> GenerationSummaryDocument: ...
+    @overload
+    def document(self, name: Literal["decode_summary"], path: Path | None = None) -> DecodeSummaryDocument: ...
     @overload
     def document(self, name: Literal["stream_summary"], path: Path | None = None) -> StreamSummaryDocument: ...
 
@@ -2373,6 +2467,10 @@ class TypedWriter:
     @overload
     def add_rows(self, name: Literal["generation_phases"], rows: Iterable[GenerationPhasesRow]) -> pd.DataFrame: ...
     @overload
+    def add_rows(self, name: Literal["decode_plans"], rows: Iterable[DecodePlansRow]) -> pd.DataFrame: ...
+    @overload
+    def add_rows(self, name: Literal["decode_lengths"], rows: Iterable[DecodeLengthsRow]) -> pd.DataFrame: ...
+    @overload
     def add_rows(self, name: Literal["stream_requests"], rows: Iterable[StreamRequestsRow]) -> pd.DataFrame: ...
     @overload
     def add_rows(self, name: Literal["stream_tokens"], rows: Iterable[StreamTokensRow]) -> pd.DataFrame: ...
@@ -2418,5 +2516,7 @@ class TypedWriter:
     def add_document(self, name: Literal["dashboard_summary"], content: DashboardSummaryDocument) -> None: ...
     @overload
     def add_document(self, name: Literal["generation_summary"], content: GenerationSummaryDocument) -> None: ...
+    @overload
+    def add_document(self, name: Literal["decode_summary"], content: DecodeSummaryDocument) -> None: ...
     @overload
     def add_document(self, name: Literal["stream_summary"], content: StreamSummaryDocument) -> None: ...

@@ -736,6 +736,31 @@ _document(
     "attained_bytes_per_s memory_roof_share compute_roof_share bound joules_per_token_j",
 )
 _table(
+    "decode_plans",
+    "A decoder on a card: an answer in each format of the weights, with each phase on the host or on the card.",
+    "weight_format prefill_side decode_side",
+    "board fits_memory is_best_plan card_resident_bytes card_memory_bytes "
+    f"{_cases('planned_first_token', '_us')} {_cases('planned_token', '_us')} {_interval('planned', '_tokens_per_s')} "
+    f"{_cases('planned_answer', '_us')} host_answer_us moved_share answer_link_bytes token_link_bytes logits_link_us "
+    f"{_cases('card_token', '_j')} verdict pays_probability speedup_p5_factor speedup_p25_factor speedup_p50_factor "
+    "speedup_p75_factor speedup_p95_factor",
+)
+_table(
+    "decode_lengths",
+    "The time of one token over the length of the caches: on the host, on the card, and under the card's roof.",
+    "weight_format past_token_count",
+    f"host_token_us {_cases('planned_token', '_us')} memory_roof_us card_read_bytes card_cache_bytes",
+)
+_document(
+    "decode_summary",
+    "The plan of a decoder with the shortest answer, beside the host.",
+    "board weight_format prefill_side decode_side planned_prompt_count planned_output_count planned_tokens_per_s "
+    "planned_low_tokens_per_s planned_high_tokens_per_s planned_first_token_likely_us planned_answer_likely_us "
+    "host_answer_us host_first_token_us host_tokens_per_s card_token_likely_j token_link_bytes verdict "
+    "pays_probability speedup_p5_factor speedup_p50_factor speedup_p95_factor measured_length_count "
+    "bound memory_roof_share joules_per_token_j doubts",
+)
+_table(
     "stream_requests",
     "Every request of a load of token streams that was answered.",
     "request_index",

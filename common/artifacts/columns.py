@@ -1445,6 +1445,48 @@ _amount(
 _amount("memory_roof_share", "Compulsory bytes per second of the calls, over the given memory bandwidth", nullable=True)
 _amount("compute_roof_share", "FLOP/s of the calls, over the given peak", nullable=True)
 
+# --- decoding on a card ---------------------------------------------------------------------------------------------
+_text("weight_format", "Format of the matrices of weights on the card; activations and caches stay in 16 bits")
+for _phase in ("prefill", "decode"):
+    _text(f"{_phase}_side", f"Where {_phase} runs: on the host or on the card", allowed=("host", "card"))
+_flag("fits_memory", "Whether weights and caches of the longest answer fit the card's memory")
+_flag("is_best_plan", "Whether its likely answer takes the least time of all rows")
+_count("card_resident_bytes", "Weights, and caches after the last token, in the card's memory")
+_count("card_memory_bytes", "Memory of the card")
+_cases("planned_first_token", "_us", "Time to the first token, launch included", nullable=True)
+_cases(
+    "planned_token",
+    "_us",
+    "Time of one token after the first; in a plan the mean, launch and link included",
+    nullable=True,
+)
+_interval(
+    "planned",
+    "_tokens_per_s",
+    "Tokens after the first, per second, with the interval of published designs",
+    nullable=True,
+)
+_cases("planned_answer", "_us", "Time of the whole answer", nullable=True)
+_amount("host_answer_us", "Time of the whole answer on the host alone")
+_amount("host_first_token_us", "Time to the first token on the host alone")
+_amount("host_tokens_per_s", "Tokens after the first, per second, on the host alone", nullable=True)
+_amount("moved_share", "Share of the host's answer that moves to the card: the fraction of Amdahl's law", nullable=True)
+_count("answer_link_bytes", "Bytes that cross the link for the whole answer", nullable=True)
+_count(
+    "token_link_bytes",
+    "Bytes that cross the link for each token after the first: the token before, and the chosen one",
+    nullable=True,
+)
+_amount("logits_link_us", "Time that the scores of one token would take over the link, if the host chose the token")
+_cases("card_token", "_j", "Energy of the card for one token after the first, static power included", nullable=True)
+_amount("host_token_us", "Time of one token on the host, by a line through the tokens that were measured")
+_amount("memory_roof_us", "Time in which the card's memory reads weights and caches at its theoretical rate: a bound")
+_count("card_read_bytes", "Weights and caches that the call reads from the card's memory")
+_count("card_cache_bytes", "Caches in the card's memory after the call")
+_count("planned_prompt_count", "Tokens of the prompt")
+_count("planned_output_count", "Tokens of the answer", minimum=1)
+_count("measured_length_count", "Tokens in the caches at the longest call that was measured")
+
 # --- precision ------------------------------------------------------------------------------------------------------
 _text(
     "number_format",

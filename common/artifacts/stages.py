@@ -329,6 +329,15 @@ STAGES: dict[str, Stage] = {
             is_aside=True,
         ),
         Stage(
+            "31_decode_plan.py",
+            ("generation", "generation_summary"),
+            ("decode_plans", "decode_lengths", "decode_summary"),
+            ("model", "dim", "cache", "board", "weight_format", "prompt", "tokens"),
+            primary="decode_summary",
+            configurations=("decoding.yaml", "card_energy.yaml"),
+            is_aside=True,
+        ),
+        Stage(
             "27_token_streams.py",
             (),
             ("stream_summary", "stream_requests", "stream_tokens"),

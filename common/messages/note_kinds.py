@@ -26,7 +26,7 @@ ENDANGERED = {
         *("load_summary", "load_best", "load_fleet", "endurance_summary", "load_interference", "loadgen_summary"),
         *("load_endpoint", "provider_comparison"),
     ),
-    "generation": ("generation_summary", "stream_summary"),
+    "generation": ("generation_summary", "stream_summary", "decode_summary"),
     "accuracy": ("format_precision",),
     "comparison": ("comparison", "paired_comparison", "mend_trials", "run_history", "metrics"),
     "dashboard": ("dashboard_summary",),

@@ -39,6 +39,7 @@ GOOD = {
         *("--threads", "1"),
     ),
     "26_generation.py": (*MODEL, "--prompt", "3", "--tokens", "2", "--answers", "1", "--threads", "1"),
+    "31_decode_plan.py": (*MODEL, "--board", "u280"),
     "28_precision.py": (*MODEL, "--random", "2", "--threads", "1"),
     "29_board_arrays.py": ("--board", "ultra96", "--board-budget", "dsp=60"),
     "11_compare_runs.py": ("--baseline", "out"),

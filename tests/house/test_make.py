@@ -49,6 +49,7 @@ PRIMARY = {
     "27_token_streams.py": "stream_summary.json",
     "28_precision.py": "precision.csv",
     "29_board_arrays.py": "design_engines.csv",
+    "31_decode_plan.py": "decode_summary.json",
 }
 KERNEL_CONFIGS = ("systolic_rtl", "streaming", "dataflow", "card_energy", "replicas")
 VARIABLES = {

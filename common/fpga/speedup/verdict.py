@@ -68,7 +68,7 @@ def verdicts(
     return [
         {
             "objective": row["objective"],
-            "verdict": host.obstacle or (_judge(known.get(row["objective"])) if is_judged else "host alone"),
+            "verdict": host.obstacle or (judged(known.get(row["objective"])) if is_judged else "host alone"),
             "is_judged": host.obstacle is None,
             "host_basis": host.basis,
             "judged_host": host.name,
@@ -85,7 +85,8 @@ def verdicts(
     ]
 
 
-def _judge(odds: Odds | None) -> Judgement:
+def judged(odds: Odds | None) -> Judgement:
+    """Return the verdict that the probability of a gain gives; unknown without a distribution."""
     if odds is None:
         return "unknown"
     if odds.pays_probability >= PAYS:

@@ -1,0 +1,185 @@
+"""Plan a decoder on a card: weights and caches in the card's memory, and each phase on the host or on the card.
+
+Reads   the model file, generation.csv and generation_summary.json of 26; a board.
+Writes  decode_plans.csv (an answer in each format of the weights with each cut), decode_lengths.csv (a token over the
+        length of the caches), decode_summary.json (the shortest answer).
+
+A token of a decoder reads all weights and caches once, so the rate of the memory bounds it. 31 says whether weights and
+caches fit the card, how long a token and a whole answer take there, and whether that pays. The host's times are those
+of 26. The card's times follow from what published decoders on FPGAs attain, with the interval of those designs. The
+card looks tokens up and chooses the next one: for each token, the token before crosses the link, and the chosen one
+comes back.
+
+EXAMPLE of input (generation.csv) and output (decode_plans.csv), some columns:
+
+    answer_index,token_index,generation_phase,past_token_count,token_us
+    1,1,decode,128,13904.7
+
+    weight_format,prefill_side,decode_side,card_resident_bytes,planned_tokens_per_s,planned_answer_likely_us,verdict
+    int4,host,card,14155776,812.4,118211.0,pays
+
+    python 31_decode_plan.py --model decoder.onnx --board u280                    # the answer that 26 measured
+    python 31_decode_plan.py --model decoder.onnx --prompt 512 --tokens 256 --weight-format int4
+"""
+
+from __future__ import annotations
+
+if __name__ == "__main__":
+    from common.process import startup
+
+    startup.begin()  # first of all: the imports below take most of a second
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from common import cli
+from common.artifacts.folder import Folder
+from common.cli.plan_stage import CONFIGS
+from common.files.configuration import Section
+from common.fpga.decoding.answer import AnswerDemand, HostAnswer
+from common.fpga.decoding.law import CallDemand, read_law
+from common.fpga.decoding.plan import LengthDemand, decode_plans, length_rows, plan_rows, summary_of
+from common.fpga.device.board_files import load_board
+from common.fpga.speedup.energy import read_card_energy
+from common.generation.decoder import CallSizes, Decoder, decoder_of, require_length
+from common.generation.host_times import HostTimes, host_times
+from common.generation.resident import WEIGHT_BITS, Resident
+from common.intervals import ThreePoint
+from common.messages.errors import UnusableValueError, UpstreamError
+from common.messages.host_doubts import BUSY
+from common.onnx_graph.load import load_model
+from common.view.plan.decode_text import decode_notes, decode_report
+
+if TYPE_CHECKING:
+    from common.table_rows import GenerationSummaryDocument
+
+SCRIPT = "31_decode_plan.py"
+MEASURES = "26_generation.py"
+MOST_TOKENS = 100_000
+
+
+def arguments() -> cli.Parser:
+    parser = cli.Parser(SCRIPT, __doc__ or "")
+    parser.shared("--model", "--dim", "--cache")
+    parser.shared("--board", default="u280")
+    text = "format of the weights on the card (default: every one)"
+    parser.setting("--weight-format", choices=tuple(WEIGHT_BITS), help=text)
+    count = {"type": cli.positive_int, "metavar": "N"}
+    parser.setting("--prompt", help="tokens of the prompt (default: the longest that 26 measured)", **count)
+    parser.setting("--tokens", help="tokens of the answer (default: as many as 26 measured)", **count)
+    return parser
+
+
+def require_measured(folder: Folder, path: Path, model_id: str) -> None:
+    """Refuse tokens of another model.
+
+    Raises:
+        UpstreamError: naming both models.
+    """
+    measured = folder.provenance("generation_summary")
+    if measured.model_id != model_id:
+        problem = f"of the model {measured.model_path or 'that no record names'}, not of {path}"
+        raise UpstreamError(folder.path("generation_summary"), problem, f"run {MEASURES} --model {path} first")
+
+
+def lengths(given: cli.Settings, measured: GenerationSummaryDocument) -> tuple[int, int]:
+    """Return the tokens of the prompt and of the answer: as given, or as 26 measured them.
+
+    Raises:
+        UnusableValueError: 26 measured no prompt, or there are too many tokens.
+    """
+    prompt, tokens = given.prompt or measured["prompt_token_count"], given.tokens or measured["answer_token_count"]
+    if not prompt:
+        raise UnusableValueError("prompt", "no prompt was measured", "give its length with <prompt>")
+    for quantity, length in (("prompt", prompt), ("tokens", tokens)):
+        if length > MOST_TOKENS:
+            raise UnusableValueError(quantity, f"{length} tokens", f"give at most {MOST_TOKENS:,}")
+    return prompt, tokens
+
+
+def call_demand(resident: Resident, call: CallSizes) -> CallDemand:
+    one = resident.call(call)
+    return CallDemand(one.macs, one.read_bytes, resident.rounds)
+
+
+def answer_demand(resident: Resident, prompt: int, tokens: int) -> AnswerDemand:
+    """Return what the prompt and each later token ask of the card."""
+    later = range(prompt, prompt + tokens - 1)
+    caches = resident.cache_bytes(CallSizes(prompt + tokens - 2, 1) if tokens > 1 else CallSizes(0, prompt))
+    return AnswerDemand(
+        call_demand(resident, CallSizes(0, prompt)),
+        [call_demand(resident, CallSizes(past, 1)) for past in later],
+        resident.weight_bytes + caches,
+        resident.cache_bytes(CallSizes(0, prompt)),
+        resident.logit_bytes(),
+    )
+
+
+def shown_lengths(prompt: int, tokens: int) -> list[int]:
+    """Return powers of two up to the end of the answer, the prompt and the end."""
+    last = prompt + max(tokens - 2, 0)
+    return sorted({2**power for power in range(last.bit_length()) if 2**power < last} | {prompt, last})
+
+
+def length_demands(resident: Resident, host: HostTimes, prompt: int, tokens: int) -> list[LengthDemand]:
+    return [
+        LengthDemand(past, call_demand(resident, call), resident.cache_bytes(call), host.token_us(past))
+        for past in shown_lengths(prompt, tokens)
+        for call in [CallSizes(past, 1)]
+    ]
+
+
+def answer_on_host(host: HostTimes, prompt: int, tokens: int) -> HostAnswer:
+    """Return the times of an answer on the host; the fastest answer is the pessimistic case for the card."""
+    later = sum(host.token_us(past) for past in range(prompt, prompt + tokens - 1))
+    return HostAnswer(*(ThreePoint(us * host.fast, us, us * host.slow) for us in (host.prompt_us(prompt), later)))
+
+
+def demands(
+    decoder: Decoder, given: cli.Settings, host: HostTimes, prompt: int, tokens: int
+) -> Mapping[str, tuple[AnswerDemand, Sequence[LengthDemand]]]:
+    """Return what the answer asks of the card in each format of the weights."""
+    formats = [given.weight_format] if given.weight_format else [*WEIGHT_BITS]
+    residents = {name: Resident(decoder, name) for name in formats}
+    return {
+        name: (answer_demand(resident, prompt, tokens), length_demands(resident, host, prompt, tokens))
+        for name, resident in residents.items()
+    }
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    with cli.stage(arguments(), argv) as stage:
+        given, path, folder = stage.settings, cli.model_path(stage.settings.model), stage.tables
+        board = load_board(given.board, CONFIGS / "boards")
+        law = read_law(Section.of_file(CONFIGS / "decoding.yaml"))
+        energy = read_card_energy(Section.of_file(CONFIGS / "card_energy.yaml"))
+        sizes = dict(given.dim)
+        model = load_model(path, sizes, symbolic=True)
+        stage.set_model(model.model_id, path.name, model.dimensions)
+        decoder = decoder_of(model, sizes, dict(given.cache))
+        measured, rows = folder.document("generation_summary"), folder.rows("generation")
+        require_measured(folder, path, model.model_id)
+        prompt, tokens = lengths(given, measured)
+        require_length(decoder, prompt + tokens - 1, "tokens")
+        with stage.writing() as transaction:
+            with folder.content():
+                host = host_times(rows)
+                on_host = answer_on_host(host, prompt, tokens)
+            plans = decode_plans(law, board, on_host, demands(decoder, given, host, prompt, tokens))
+            notes = folder.provenance("generation_summary").notes
+            doubts = [note.partition(";")[0] for note in notes if note.startswith(BUSY)]
+            planned = plan_rows(plans, board, law, on_host, energy, is_judged=not doubts)
+            basis = {"measured_length_count": host.longest, "doubts": doubts}
+            basis |= {name: measured[name] for name in ("bound", "memory_roof_share", "joules_per_token_j")}
+            summary = summary_of(planned, on_host, prompt, tokens, basis)
+            stage.note(*decode_notes(planned, summary))
+            transaction.add_rows("decode_plans", planned)
+            transaction.add_rows("decode_lengths", length_rows(plans, board, law))
+            transaction.add_document("decode_summary", summary)
+        stage.show(decode_report(planned, summary))
+    return 0
+
+
+if __name__ == "__main__":
+    cli.run(main)

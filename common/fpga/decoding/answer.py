@@ -1,0 +1,143 @@
+"""A whole answer on host and card: where each phase runs, how long each token takes, and what crosses the link.
+
+An answer takes a prompt of P tokens and has N tokens. The call for the prompt gives the first one, N - 1 calls the
+others. Each phase runs as a whole on the host or on the card (a cut). The card keeps weights and caches in its memory;
+it looks the token up and chooses the next one, so a token crosses the link for each call, and the chosen one comes
+back. Where the phases run on different sides, the caches of the prompt cross once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from common.fpga.decoding.law import CallDemand, CardRates, DecodeLaw, prompt_cases_us, token_cases_us
+from common.fpga.device.board import Board
+from common.fpga.speedup.draws import DRAWS, Draws, Values
+from common.fpga.speedup.odds import Odds, odds_of
+from common.intervals import ThreePoint, combine, summed
+
+TOKEN_BYTES = 8  # a token is an int64 in the graphs that exporters write
+HOST, CARD = "host", "card"
+OF_HOST, OF_TOKENS, OF_PROMPTS = "times of the host", "efficiency of decoding engines", "efficiency of a prompt"
+LAUNCH, LINK = "time of a launch", "rate of the link"
+TERMS = (OF_HOST, OF_TOKENS, OF_PROMPTS, LAUNCH, LINK)
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """The side, ``host`` or ``card``, on which each phase runs."""
+
+    prefill: str
+    decode: str
+
+
+CUTS = (Cut(CARD, CARD), Cut(HOST, CARD), Cut(CARD, HOST))
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerDemand:
+    """What an answer asks of the card in one weight format.
+
+    Attributes:
+        prompt: the call for the prompt.
+        tokens: the calls for the other tokens, in their order.
+        resident_bytes: weights, and the caches after the last token.
+        prompt_cache_bytes: caches after the prompt.
+        logit_bytes: scores of the vocabulary for one token.
+    """
+
+    prompt: CallDemand
+    tokens: Sequence[CallDemand]
+    resident_bytes: int
+    prompt_cache_bytes: int
+    logit_bytes: int
+
+    @property
+    def token_count(self) -> int:
+        return 1 + len(self.tokens)
+
+
+@dataclass(frozen=True, slots=True)
+class HostAnswer:
+    """Times of an answer on the host; a short time is pessimistic for the card."""
+
+    prompt_us: ThreePoint
+    tokens_us: ThreePoint
+
+    @property
+    def answer_us(self) -> ThreePoint:
+        return summed((self.prompt_us, self.tokens_us))
+
+
+@dataclass(frozen=True, slots=True)
+class CutAnswer:
+    """An answer with one cut.
+
+    Attributes:
+        parts_us: the terms of the answer's time by the cause that they share, in three cases.
+        first_token_us: time to the first token.
+        link_bytes: over the whole answer.
+        token_link_bytes: for each token after the first.
+        odds: of the gain over the host alone.
+    """
+
+    cut: Cut
+    parts_us: Mapping[str, ThreePoint]
+    first_token_us: ThreePoint
+    link_bytes: int
+    token_link_bytes: int
+    odds: Odds
+
+    @property
+    def answer_us(self) -> ThreePoint:
+        return summed(self.parts_us.values())
+
+
+def card_rates(board: Board) -> CardRates:
+    """Return what bounds a decoder on a board: its memory, and its DSPs in bf16 for tokens and in int8 for prompts."""
+    return CardRates(board.memory.bytes_per_s, board.peak_flop_per_s("bf16"), board.peak_flop_per_s("int8"))
+
+
+def cut_answer(law: DecodeLaw, board: Board, demand: AnswerDemand, host: HostAnswer, cut: Cut) -> CutAnswer:
+    """Return the times of an answer with a cut, and the distribution of its gain over the host alone."""
+    rates = card_rates(board)
+    prompt_us, tokens_us = prompt_cases_us(law, rates, demand.prompt), _tokens_us(law, rates, demand)
+    crossing = demand.prompt_cache_bytes if cut.prefill != cut.decode else 0
+    calls = (cut.prefill == CARD) + (cut.decode == CARD) * len(demand.tokens)
+    link_bytes = crossing + 2 * TOKEN_BYTES * calls
+    parts = {
+        OF_HOST: summed(
+            (
+                host.prompt_us if cut.prefill == HOST else ThreePoint.exactly(0.0),
+                host.tokens_us if cut.decode == HOST else ThreePoint.exactly(0.0),
+            )
+        ),
+        OF_PROMPTS: prompt_us if cut.prefill == CARD else ThreePoint.exactly(0.0),
+        OF_TOKENS: tokens_us if cut.decode == CARD else ThreePoint.exactly(0.0),
+        LAUNCH: combine(lambda us: us * calls, board.launch_us),
+        LINK: combine(lambda rate: link_bytes / rate * 1e6, board.link.bytes_per_s),
+    }
+    first = host.prompt_us if cut.prefill == HOST else summed((prompt_us, board.launch_us))
+    return CutAnswer(cut, parts, first, link_bytes, 2 * TOKEN_BYTES if cut.decode == CARD else 0, _odds(host, parts))
+
+
+def _tokens_us(law: DecodeLaw, rates: CardRates, demand: AnswerDemand) -> ThreePoint:
+    return summed(token_cases_us(law, rates, call) for call in demand.tokens)
+
+
+def _odds(host: HostAnswer, parts: Mapping[str, ThreePoint]) -> Odds:
+    """Return the distribution of the gain. The host's times are one cause on both sides."""
+    draws = Draws(TERMS)
+    alone = draws.of(OF_HOST, host.answer_us)
+    new: Values = np.zeros(DRAWS)
+    for term, cases in parts.items():
+        new = new + draws.of(term, cases)
+    return odds_of(alone, new, draws, TERMS)
+
+
+def link_us(board: Board, byte_count: int) -> float:
+    """Return the likely time of bytes over the link."""
+    return byte_count / board.link.bytes_per_s.likely * 1e6

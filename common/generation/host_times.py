@@ -1,0 +1,101 @@
+"""Times of a decoder on the host at any length, from the tokens that were generated there."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import sqrt
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from common.generation.figures import counted
+from common.generation.phases import DECODE, PREFILL
+from common.messages.errors import UnusableValueError
+
+if TYPE_CHECKING:
+    from common.table_rows import GenerationRow
+
+
+@dataclass(frozen=True, slots=True)
+class HostTimes:
+    """Times on the host in µs.
+
+    Attributes:
+        prompts: length and mean time of each prompt that was measured.
+        base_us, per_past_us: time per token at no past, and its growth with each token in the caches.
+        fast, slow: of the fastest and the slowest answer, over the mean one.
+        longest: tokens in the caches at the last token that was measured.
+    """
+
+    prompts: Sequence[tuple[int, float]]
+    base_us: float
+    per_past_us: float
+    fast: float
+    slow: float
+    longest: int
+
+    def prompt_us(self, length: int) -> float:
+        """Return the time of a prompt: between measured lengths on a line, beyond them in proportion to the length.
+
+        Raises:
+            UnusableValueError: no prompt was measured.
+        """
+        if not self.prompts:
+            raise UnusableValueError("generation", "holds no prompt", "generate with a prompt")
+        lengths, times = (np.array(column, float) for column in zip(*sorted(self.prompts), strict=True))
+        if lengths[0] <= length <= lengths[-1]:
+            return float(np.interp(length, lengths, times))
+        nearest = 0 if length < lengths[0] else -1
+        return float(times[nearest] * length / lengths[nearest])
+
+    def token_us(self, past: int) -> float:
+        """Return the time of one token after ``past`` ones."""
+        return self.base_us + self.per_past_us * past
+
+
+def host_times(rows: Sequence[GenerationRow]) -> HostTimes:
+    """Return the times that the tokens after the warm-up give: for those of decode, a line over the past.
+
+    A growth within twice its standard error is noise, so the mean stands for it then.
+
+    Raises:
+        UnusableValueError: no token was generated with others before it.
+    """
+    used = counted(rows)
+    decode = [row for row in used if row["generation_phase"] == DECODE]
+    if not decode:
+        raise UnusableValueError("generation", "holds no token after the first one", "generate more tokens")
+    past, times = (np.array([row[name] for row in decode], float) for name in ("past_token_count", "token_us"))  # type: ignore[literal-required]
+    slope = _growth(past, times)
+    base = float(times.mean() - slope * past.mean())
+    lengths: dict[int, list[float]] = {}
+    for row in used:
+        if row["generation_phase"] == PREFILL:
+            lengths.setdefault(row["new_token_count"], []).append(row["token_us"])
+    prompts = [(length, float(np.mean(of_length))) for length, of_length in lengths.items()]
+    return HostTimes(prompts, base, slope, *_spread(decode, base, slope), int(past.max()))
+
+
+def _growth(past: npt.NDArray[np.float64], times: npt.NDArray[np.float64]) -> float:
+    """Return the growth of the times per token in the caches: of their least-squares line, which starts above zero."""
+    spread = float(((past - past.mean()) ** 2).sum())
+    if len(past) < 3 or not spread:
+        return 0.0
+    slope = float(((past - past.mean()) * (times - times.mean())).sum()) / spread
+    rest = times - times.mean() - slope * (past - past.mean())
+    error = sqrt(float((rest**2).sum()) / (len(past) - 2) / spread)
+    return min(slope, float(times.mean() / past.mean())) if slope > 2 * error else 0.0
+
+
+def _spread(decode: Sequence[GenerationRow], base: float, slope: float) -> tuple[float, float]:
+    """Return the fastest and the slowest answer over the line, by the tokens of each."""
+    answers: dict[int, list[GenerationRow]] = {}
+    for row in decode:
+        answers.setdefault(row["answer_index"], []).append(row)
+    shares = [
+        sum(row["token_us"] for row in of_answer) / sum(base + slope * row["past_token_count"] for row in of_answer)
+        for of_answer in answers.values()
+    ]
+    return min(1.0, *shares), max(1.0, *shares)

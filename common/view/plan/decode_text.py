@@ -1,0 +1,95 @@
+"""A decoder on a card as text: one sentence in tokens per second, and a line for each format and cut."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from common.view.tables import Table, TableColumn
+from common.view.text import duration, joules, percent, quantity, significant
+
+if TYPE_CHECKING:
+    from common.table_rows import DecodePlansRow, DecodeSummaryDocument
+
+UJ_PER_J = 1e6
+
+
+def _rate(row: DecodePlansRow) -> str:
+    likely, low, high = row["planned_tokens_per_s"], row["planned_low_tokens_per_s"], row["planned_high_tokens_per_s"]
+    if likely is None or low is None or high is None:
+        return ""
+    return f"{significant(likely)} ({significant(low)} to {significant(high)})"
+
+
+def _verdict(row: DecodePlansRow) -> str:
+    return row["verdict"] if row["fits_memory"] else "does not fit"
+
+
+PLANS: Table[DecodePlansRow] = Table(
+    TableColumn("weights", lambda row: row["weight_format"]),
+    TableColumn("prefill", lambda row: row["prefill_side"]),
+    TableColumn("decode", lambda row: row["decode_side"]),
+    TableColumn("memory", lambda row: quantity(row["card_resident_bytes"], "B")),
+    TableColumn("first token", lambda row: duration(row["planned_first_token_likely_us"])),
+    TableColumn("tokens/s", _rate),
+    TableColumn("answer", lambda row: duration(row["planned_answer_likely_us"])),
+    TableColumn(
+        "J/token", lambda row: joules(row["card_token_likely_j"] * UJ_PER_J) if row["card_token_likely_j"] else ""
+    ),
+    TableColumn("verdict", _verdict, is_left=True),
+)
+
+
+def decode_sentence(summary: DecodeSummaryDocument) -> str:
+    """Return the host's rate with what bounds it, and the card's rate with its interval and the verdict."""
+    own, planned = summary["host_tokens_per_s"], summary["planned_tokens_per_s"]
+    if own is None or planned is None:
+        host, card = duration(summary["host_answer_us"]), duration(summary["planned_answer_likely_us"])
+        return f"an answer of one token takes {host} on the host and {card} with a {summary['board']}"
+    share = summary["memory_roof_share"]
+    bound = ""
+    if summary["bound"] == "memory" and share:
+        bound = f", bound by weight traffic at {percent(share, 0)} of memory bandwidth"
+    if summary["decode_side"] == "host":
+        before, after = duration(summary["host_answer_us"]), duration(summary["planned_answer_likely_us"])
+        card = f"with its prompts on a {summary['board']}, an answer takes {after} instead of {before}"
+        return f"{significant(own)} tokens/s{bound}; {card}, {summary['verdict']}"
+    low, high = summary["planned_low_tokens_per_s"], summary["planned_high_tokens_per_s"]
+    ends = f" ({significant(low)} to {significant(high)})" if low and high else ""
+    card = f"a {summary['board']} in {summary['weight_format']}: {significant(planned)}{ends}"
+    accuracy = f"; accuracy in {summary['weight_format']} not judged"
+    return f"{significant(own)} tokens/s{bound}; {card}, {summary['verdict']}{accuracy}"
+
+
+def decode_report(rows: Sequence[DecodePlansRow], summary: DecodeSummaryDocument) -> str:
+    """Return the sentence, the whole answer, and a line for each format and cut."""
+    answer = (
+        f"prompt of {summary['planned_prompt_count']}, answer of {summary['planned_output_count']}: "
+        f"{duration(summary['host_answer_us'])} on the host, {duration(summary['planned_answer_likely_us'])} planned"
+    )
+    if (gain := summary["speedup_p50_factor"]) is not None:
+        low, high = summary["speedup_p5_factor"], summary["speedup_p95_factor"]
+        answer += f", {significant(gain)}x" + (f" ({significant(low)} to {significant(high)})" if low and high else "")
+    return "\n".join((decode_sentence(summary), answer, PLANS.text(rows)))
+
+
+def decode_notes(rows: Sequence[DecodePlansRow], summary: DecodeSummaryDocument) -> list[str]:
+    """Return what the plan leaves out, and where it goes beyond what was measured."""
+    notes = [f"{doubt}: no plan is judged" for doubt in summary["doubts"]]
+    last = summary["planned_prompt_count"] + summary["planned_output_count"] - 2
+    if last > summary["measured_length_count"]:
+        notes.append(
+            f"the host was measured up to {summary['measured_length_count']} tokens in the caches, and the answer ends "
+            f"at {last}: its times beyond are a line through the measured ones"
+        )
+    unfit = dict.fromkeys(row["weight_format"] for row in rows if not row["fits_memory"])
+    for name in unfit:
+        row = next(row for row in rows if row["weight_format"] == name)
+        need, room = quantity(row["card_resident_bytes"], "B"), quantity(row["card_memory_bytes"], "B")
+        notes.append(f"in {name}, weights and caches take {need}, and the {row['board']} has {room}")
+    if crossing := next((row for row in rows if row["token_link_bytes"]), None):
+        notes.append(
+            f"the card chooses the token, so {crossing['token_link_bytes']} bytes cross the link for each; all scores "
+            f"would take {duration(crossing['logits_link_us'])} more"
+        )
+    return notes

@@ -1,0 +1,97 @@
+"""A decoder from its measured tokens to its plan on a card, through the real command lines."""
+
+from __future__ import annotations
+
+import importlib
+import json
+
+import pandas as pd
+import pytest
+
+from common.messages.errors import UnusableValueError, UpstreamError
+from models.__main__ import BUILDERS, save
+from tests.support.paths import ROOT
+
+GENERATE, STAGE = (importlib.import_module(name) for name in ("26_generation", "31_decode_plan"))
+PROMPT, TOKENS = 9, 6
+
+
+@pytest.fixture
+def planned(tmp_path, capsys):
+    """Generate with a model and plan it; return the tables, the document and what was printed."""
+
+    def run(name, *flags, measured=()):
+        save(BUILDERS[name](), tmp_path / "m.onnx")
+        common = ("--model", str(tmp_path / "m.onnx"), "--out", str(tmp_path))
+        sizes = ("--prompt", f"{PROMPT}", "--tokens", f"{TOKENS}", "--answers", "3", "--threads", "1")
+        GENERATE.main([*common, *sizes, *measured])
+        capsys.readouterr()
+        STAGE.main([*common, *flags])
+        tables = [pd.read_csv(tmp_path / f"{table}.csv") for table in ("decode_plans", "decode_lengths")]
+        return *tables, json.loads((tmp_path / "decode_summary.json").read_text("utf-8")), capsys.readouterr()
+
+    return run
+
+
+def test_a_decoder_is_planned_in_each_format_with_each_cut(planned, tmp_path):
+    plans, lengths, summary, printed = planned(
+        "tiny-grouped-decoder", measured=("--mem-bw", "1e10", "--peak-flops", "1e15")
+    )
+    assert len(plans) == 9
+    assert list(dict.fromkeys(plans["weight_format"])) == ["bf16", "int8", "int4"]
+    sizes = plans.groupby("weight_format")["card_resident_bytes"].first()
+    assert sizes["bf16"] > sizes["int8"] > sizes["int4"]
+    assert plans["is_best_plan"].sum() == 1
+    tokens = pd.read_csv(tmp_path / "generation.csv")
+    counted = tokens[~tokens["is_warmup"]]
+    decode = counted[counted["generation_phase"] == "decode"]["token_us"]
+    host = counted[counted["generation_phase"] == "prefill"]["token_us"].mean() + (TOKENS - 1) * decode.mean()
+    assert summary["host_answer_us"] == pytest.approx(host)  # a line and a mean have the same sum over the same tokens
+    assert (summary["planned_prompt_count"], summary["planned_output_count"]) == (PROMPT, TOKENS)
+    assert lengths["past_token_count"].max() == PROMPT + TOKENS - 2
+    assert (lengths["memory_roof_us"] < lengths["planned_token_likely_us"]).all()
+    assert "tokens/s" in printed.out
+    assert "% of memory bandwidth" in printed.out
+    assert "16 bytes cross the link for each" in printed.err
+
+
+def test_a_longer_answer_than_the_measured_one_is_said(planned):
+    *_, summary, printed = planned("tiny-decoder", "--prompt", "32", "--tokens", "64", "--weight-format", "int8")
+    assert (summary["planned_prompt_count"], summary["planned_output_count"]) == (32, 64)
+    assert "measured up to 13 tokens in the caches, and the answer ends at 94" in printed.err
+    assert summary["weight_format"] == "int8"
+    assert summary["measured_length_count"] == PROMPT + TOKENS - 2
+
+
+def test_what_does_not_fit_is_refused_in_one_line(planned, tmp_path):
+    text = (ROOT / "configs/boards/kv260.yaml").read_text("utf-8")
+    assert "value: 4294967296" in text
+    (tmp_path / "tiny.yaml").write_text(text.replace("value: 4294967296", "value: 65536"), "utf-8")
+    with pytest.raises(UnusableValueError, match=r"weights in int4 and caches take .* GB, and the .* has") as refused:
+        planned("tiny-decoder", "--board", str(tmp_path / "tiny.yaml"), "--prompt", "300")
+    assert "a shorter answer" in refused.value.remedy
+
+
+def test_the_measured_tokens_must_be_there(tmp_path):
+    save(BUILDERS["tiny-decoder"](), tmp_path / "m.onnx")
+    with pytest.raises(UpstreamError, match="not found"):
+        STAGE.main(["--model", str(tmp_path / "m.onnx"), "--out", str(tmp_path)])
+
+
+def test_another_model_than_the_measured_one_is_refused(planned, tmp_path):
+    planned("tiny-decoder")
+    save(BUILDERS["tiny-grouped-decoder"](), tmp_path / "other.onnx")
+    with pytest.raises(UpstreamError, match=r"of the model .*m\.onnx, not of .*other\.onnx"):
+        STAGE.main(["--model", str(tmp_path / "other.onnx"), "--out", str(tmp_path)])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "name",
+    ["tiny-expert-decoder", "tiny-packed-decoder", "tiny-state-space", "tiny-speech-decoder", "tiny-rolling-decoder"],
+)
+def test_every_kind_of_decoder_is_planned(planned, name):
+    sizes = ("--dim", "frames=12") if name == "tiny-speech-decoder" else ()
+    plans, *_ = planned(name, *sizes, measured=sizes)
+    assert plans["fits_memory"].all()
+    assert (plans["planned_answer_likely_us"] > 0).all()
