@@ -704,7 +704,7 @@ CODE_12 :=
 
 SCRIPT_06 := 06_plots.py
 TABLE_06 := report.html
-READS_06 := 00 01 03 04 05 07 24 08 09 13 10 14 19 20 18 22 11 15 16 28
+READS_06 := 00 01 03 04 05 07 24 08 09 13 10 14 19 20 18 22 11 15 16 28 26 31
 OPTIONS_06 := ceilings
 CONFIGS_06 :=
 CODE_06 := common/__init__.py common/artifacts/catalogue.py common/artifacts/checks/cells.py \
@@ -731,15 +731,16 @@ CODE_06 := common/__init__.py common/artifacts/catalogue.py common/artifacts/che
     common/view/load/search_text.py common/view/load/steps_text.py common/view/marks.py common/view/node_labels.py \
     common/view/placing.py common/view/plan/answer/cases.py common/view/plan/answer/headline.py \
     common/view/plan/answer/launches.py common/view/plan/answer/precision_text.py \
-    common/view/plan/answer/uncertainty_text.py common/view/plan/fpga_text.py common/view/plan/front_text.py \
-    common/view/plan/pictures/formats_plot.py common/view/plan/pictures/front_plot.py \
+    common/view/plan/answer/uncertainty_text.py common/view/plan/decode_text.py common/view/plan/fpga_text.py \
+    common/view/plan/front_text.py common/view/plan/pictures/formats_plot.py common/view/plan/pictures/front_plot.py \
     common/view/plan/pictures/offload_plot.py common/view/plan/pictures/resource_plot.py \
     common/view/plan/pictures/timeline_plot.py common/view/plan/pictures/what_if_plot.py \
     common/view/plan/replicas_text.py common/view/plan/verdict_text.py common/view/plan/what_if_text.py \
-    common/view/profile/energy_plot.py common/view/profile/latency_plot.py common/view/profile/latency_text.py \
-    common/view/profile/schedule_plot.py common/view/report/blocks.py common/view/report/gallery.py \
-    common/view/report/head.py common/view/report/host_tables.py common/view/report/node_tables.py \
-    common/view/report/page.css common/view/report/page.js common/view/report/page.py \
-    common/view/report/plan_tables.py common/view/report/summary_text.py common/view/report/warnings_text.py \
-    common/view/roofline/roofline_plot.py common/view/roofline/roofline_text.py common/view/roofline/roofs.py \
-    common/view/style.py common/view/tables.py common/view/text.py common/view/trace/bottleneck_tables.py
+    common/view/profile/energy_plot.py common/view/profile/generation_plot.py common/view/profile/generation_text.py \
+    common/view/profile/latency_plot.py common/view/profile/latency_text.py common/view/profile/schedule_plot.py \
+    common/view/report/blocks.py common/view/report/gallery.py common/view/report/head.py \
+    common/view/report/host_tables.py common/view/report/node_tables.py common/view/report/page.css \
+    common/view/report/page.js common/view/report/page.py common/view/report/plan_tables.py \
+    common/view/report/summary_text.py common/view/report/warnings_text.py common/view/roofline/roofline_plot.py \
+    common/view/roofline/roofline_text.py common/view/roofline/roofs.py common/view/style.py common/view/tables.py \
+    common/view/text.py common/view/trace/bottleneck_tables.py

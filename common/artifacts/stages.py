@@ -451,10 +451,12 @@ STAGES: dict[str, Stage] = {
                 *("endurance", "endurance_summary", "load_interference", "load_fleet"),
                 *("provider_comparison", "comparison", "paired_comparison", "run_history", "history_trends"),
                 *("format_precision", "precision_layers", "precision_mixtures"),
+                *("generation", "generation_phases", "generation_summary"),
+                *("decode_plans", "decode_lengths", "decode_summary"),
             ),
             (
                 *("roofline_plot", "energy_plot", "schedule_plot", "latency_plot", "offload_plot", "timeline_plot"),
-                *("resources_plot", "front_plot", "what_if_plot", "formats_plot"),
+                *("resources_plot", "front_plot", "what_if_plot", "formats_plot", "generation_plot"),
                 *("design_front_plot", "design_buffer_plot"),
                 *("design_energy_plot", "design_nest_plot", "design_progress_plot"),
                 *("load_plot", "load_curve_plot", "long_load_plot"),

@@ -67,7 +67,7 @@ def host_times(rows: Sequence[GenerationRow]) -> HostTimes:
     decode = [row for row in used if row["generation_phase"] == DECODE]
     if not decode:
         raise UnusableValueError("generation", "holds no token after the first one", "generate more tokens")
-    past, times = (np.array([row[name] for row in decode], float) for name in ("past_token_count", "token_us"))  # type: ignore[literal-required]
+    past, times = (np.array([row[name] for row in decode], float) for name in ("past_token_count", "token_us"))
     slope = _growth(past, times)
     base = float(times.mean() - slope * past.mean())
     lengths: dict[int, list[float]] = {}

@@ -27,19 +27,27 @@ PHASES: Table[GenerationPhasesRow] = Table(
 
 def generation_report(phases: Sequence[GenerationPhasesRow], summary: GenerationSummaryDocument) -> str:
     """Return the sentence, and a line for each phase at each length."""
-    return f"{_sentence(summary)}\n{PHASES.text(phases)}"
+    return f"{generation_sentence(summary)}\n{PHASES.text(phases)}"
 
 
-def _sentence(summary: GenerationSummaryDocument) -> str:
+def generation_sentence(summary: GenerationSummaryDocument) -> str:
+    """Return tokens per second and what bounds them, the time to the first token, and what calls move."""
     parts = []
     if summary["tokens_per_s"]:
         energy = summary["joules_per_token_j"]
         each = f"{significant(summary['tokens_per_s'])} tokens/s, {duration(summary['token_p50_us'])} each"
-        parts.append(each + (f" and {joules(energy * 1e6)}" if energy else ""))
+        parts.append(each + (f" and {joules(energy * 1e6)}" if energy else "") + _bound(summary))
     if (first_us := summary["first_token_us"]) is not None:
         parts.append(f"the first token after {duration(first_us)} for a prompt of {summary['prompt_token_count']}")
     if (moved := summary["attained_bytes_per_s"]) is not None:
-        share = summary["memory_roof_share"]
-        of_roof = f", {percent(share)} of the memory bandwidth" if share else ""
-        parts.append(f"calls move {quantity(moved, 'B/s')}{of_roof}")
+        parts.append(f"calls move {quantity(moved, 'B/s')}")
     return "; ".join(parts)
+
+
+def _bound(summary: GenerationSummaryDocument) -> str:
+    """Return what bounds a token, with the share of that roof; nothing without the ceilings of the host."""
+    if summary["bound"] == "memory" and summary["memory_roof_share"]:
+        return f", bound by weight traffic at {percent(summary['memory_roof_share'], 0)} of memory bandwidth"
+    if summary["bound"] == "compute" and summary["compute_roof_share"]:
+        return f", bound by arithmetic at {percent(summary['compute_roof_share'], 0)} of the peak"
+    return ""

@@ -31,6 +31,7 @@ from common.view.plan.pictures.resource_plot import draw_resources
 from common.view.plan.pictures.timeline_plot import draw_timeline
 from common.view.plan.pictures.what_if_plot import draw_what_if
 from common.view.profile.energy_plot import draw_energy
+from common.view.profile.generation_plot import draw_generation
 from common.view.profile.latency_plot import draw_latency
 from common.view.profile.schedule_plot import draw_schedule
 from common.view.roofline.roofline_plot import draw_roofline
@@ -52,6 +53,9 @@ def draw_all(findings: Findings, plain: Callable[[str], str] = str) -> dict[str,
         figures["schedule"] = draw_schedule(frame_of(tables["op_schedule"]), keys, gap)
     if runs := tables.get("run_latency"):
         figures["latency"] = draw_latency(frame_of(runs), documents.get("latency_summary"))
+    if tokens := tables.get("generation"):
+        plan, lengths = documents.get("decode_summary"), tables.get("decode_lengths", ())
+        figures["generation"] = draw_generation(tokens, documents.get("generation_summary"), lengths, plan)
     figures |= draw_plans(tables, plain)
     if tables.get("design_points"):
         figures |= draw_designs(tables)

@@ -16,8 +16,10 @@ from common.view.html import bullet_list, figure, page, section
 from common.view.load.html_tables import load_section
 from common.view.node_labels import modules_of
 from common.view.plan.answer.cases import is_not_judged
+from common.view.plan.decode_text import PLANS as DECODE_PLANS
 from common.view.plan.replicas_text import PLACES, PLANS, RATES_BY_DIVISION
 from common.view.plan.what_if_text import WHAT_IF
+from common.view.profile.generation_text import PHASES
 from common.view.report.blocks import block_graph, blocks_of
 from common.view.report.head import head
 from common.view.report.host_tables import ceiling_table, operator_table, provenance_tables
@@ -43,6 +45,7 @@ CAPTIONS = {
     "energy": "Energy of one inference, split into compute, data movement and static",
     "schedule": "Schedule: the sequential order, and the earliest starts that dependencies allow",
     "latency": "Latency run by run, and its distribution",
+    "generation": "The time of a token over the length of the caches, on the host and on a card, under their roofs",
     "offload": "Latency and energy of one inference before and after offloading, part by part",
     "timeline": "One inference before and after offloading, lane by lane",
     "front": "Plans for latency, throughput and energy",
@@ -108,6 +111,8 @@ def _sections(
     return {
         "graph": ("The model by blocks", graph(findings) if "op_roofline" in tables else ""),
         "pictures": ("Pictures", drawings),
+        "generation": ("Tokens of a decoder", PHASES.html(tables.get("generation_phases", ()))),
+        "decode-plans": ("A decoder on a card", DECODE_PLANS.html(tables.get("decode_plans", ()))),
         "operators": ("By operator type", _of(tables.get("op_roofline"), operator_table)),
         "nodes": ("Nodes", node_table(findings, most_rows) if "op_roofline" in tables else ""),
         "path": ("Critical path", path_table(findings, most_rows) if "critical_path" in tables else ""),

@@ -17,7 +17,9 @@ from common.view.design.text_tables import verdict_lines
 from common.view.findings import Findings
 from common.view.groups import OperatorTypeTotals, by_op_type, leading_gap
 from common.view.plan.answer.headline import headline
+from common.view.plan.decode_text import decode_sentence
 from common.view.plan.verdict_text import offload_lines, outlook
+from common.view.profile.generation_text import generation_sentence
 from common.view.profile.latency_text import percentiles, profiling_text
 from common.view.report.warnings_text import MOST_IN_SUMMARY, by_effect, first_warnings, sorted_warnings
 from common.view.tables import Table, TableColumn
@@ -64,10 +66,13 @@ def closing_summary(findings: Findings, plain: Callable[[str], str] = str) -> st
 
 
 def answer_of(findings: Findings) -> str:
-    """Return the answer in one sentence; nothing if there is no profile to plan for."""
+    """Return the answer in one sentence, of a decoder in tokens; nothing if there is no profile to plan for."""
+    if decoder := findings.documents.get("decode_summary"):
+        return decode_sentence(decoder)
     if "op_roofline" in findings.tables and not findings.tables.get("offload_verdict"):
         return "Not judged: there is no offload plan; run <offload_plan>"
-    return headline(findings.tables)
+    generated = findings.documents.get("generation_summary")
+    return headline(findings.tables) or (generation_sentence(generated) if generated else "")
 
 
 def doubt_lines(doubts: Mapping[str, Sequence[str]], *, has_answer: bool) -> list[str]:

@@ -40,6 +40,8 @@ TITLES = {
     "design": "The design space",
     "NPU": "The NPU's profile and bottlenecks",
     "load": "The load test",
+    "generation": "Tokens of a decoder",
+    "accuracy": "Number formats",
     "comparison": "The comparison",
     "dashboard": "The dashboard's run",
     "tails": "Percentiles of the latency",
