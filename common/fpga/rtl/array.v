@@ -37,26 +37,63 @@ module systolic_array #(
     output [SEGMENTS*COLS-1:0] result_valid,  // bit COLS*g + c: segment g (0 is the topmost) of column c
     output [SEGMENTS*COLS*ACC_WIDTH-1:0] result
 );
-  localparam BLOCK_ROWS = (ROWS + PACK_ROWS - 1) / PACK_ROWS;
-  localparam BLOCK_COLS = (COLS + PACK_COLS - 1) / PACK_COLS;
-  localparam A_WIDTH = SIMD * (PACK_ROWS == 2 ? 2 * WIDTH + 1 : WIDTH);
-  localparam B_WIDTH = SIMD * (PACK_COLS == 2 ? 2 * WIDTH + 1 : WIDTH);
-
   wire last;
   wire [SEGMENTS-1:0] drain;
+  wire [ROWS-1:0] drain_rows;
   systolic_control #(
       .ROWS(ROWS), .COLS(COLS), .COUNT_WIDTH(COUNT_WIDTH), .OVERLAP(OVERLAP), .DRAIN(DRAIN), .SEGMENTS(SEGMENTS)
   ) control (
       .clk(clk), .rst(rst), .start(start), .k_count(k_count), .fold_count(fold_count),
       .feed(feed), .last(last), .drain(drain), .shift(drain_rows)
   );
+  systolic_core #(
+      .ROWS(ROWS), .COLS(COLS), .WIDTH(WIDTH), .ACC_WIDTH(ACC_WIDTH), .PACK_ROWS(PACK_ROWS), .PACK_COLS(PACK_COLS),
+      .OVERLAP(OVERLAP), .SIMD(SIMD), .DRAIN(DRAIN), .SEGMENTS(SEGMENTS)
+  ) core (
+      .clk(clk), .rst(rst), .feed(feed), .last(last), .drain(drain), .drain_rows(drain_rows), .a(a), .b(b),
+      .result_valid(result_valid), .result(result)
+  );
+endmodule
+
+// The elements, without the schedule: operands count where `feed` is high, and `last` marks the last step of a fold.
+// PIPELINED = 1: products have a register behind the multiplier and one behind each level of the tree that adds them, so
+// that sums leave 1 + log2(SIMD) cycles later.
+module systolic_core #(
+    parameter ROWS = 4,
+    parameter COLS = 4,
+    parameter WIDTH = 8,
+    parameter ACC_WIDTH = 32,
+    parameter PACK_ROWS = 1,
+    parameter PACK_COLS = 2,
+    parameter OVERLAP = 1,
+    parameter SIMD = 1,
+    parameter DRAIN = ROWS,
+    parameter SEGMENTS = (ROWS + DRAIN - 1) / DRAIN,
+    parameter PIPELINED = 0
+) (
+    input clk,
+    input rst,
+    input feed,
+    input last,
+    input [SEGMENTS-1:0] drain,
+    input [ROWS-1:0] drain_rows,
+    input [ROWS*SIMD*WIDTH-1:0] a,
+    input [COLS*SIMD*WIDTH-1:0] b,
+    output [SEGMENTS*COLS-1:0] result_valid,  // bit COLS*g + c: segment g (0 is the topmost) of column c
+    output [SEGMENTS*COLS*ACC_WIDTH-1:0] result
+);
+  localparam BLOCK_ROWS = (ROWS + PACK_ROWS - 1) / PACK_ROWS;
+  localparam BLOCK_COLS = (COLS + PACK_COLS - 1) / PACK_COLS;
+  localparam A_WIDTH = SIMD * (PACK_ROWS == 2 ? 2 * WIDTH + 1 : WIDTH);
+  localparam B_WIDTH = SIMD * (PACK_COLS == 2 ? 2 * WIDTH + 1 : WIDTH);
+
+  localparam LATER = PIPELINED ? 1 + $clog2(SIMD) : 0;
 
   // Links between neighbours: a_link[i][j] enters block (i, j) from the left, with its `last` mark; b_link from above.
   wire [BLOCK_ROWS*(BLOCK_COLS+1)*A_WIDTH-1:0] a_link;
   wire [BLOCK_ROWS*(BLOCK_COLS+1)-1:0] last_link;
   wire [(BLOCK_ROWS+1)*BLOCK_COLS*B_WIDTH-1:0] b_link;
   wire [ROWS*COLS*ACC_WIDTH-1:0] sums, above;
-  wire [ROWS-1:0] drain_rows;
   wire [COLS*ROWS-1:0] shift;  // bit ROWS*c + r: row r of column c takes the sum above it
 
   genvar i, j, h, g;
@@ -101,7 +138,7 @@ module systolic_array #(
       localparam BLOCK_END = j / PACK_COLS * PACK_COLS + PACK_COLS - 1;
       localparam DUE = BLOCK_END < COLS ? BLOCK_END : COLS - 1;
       wire [SEGMENTS-1:0] valid;
-      systolic_delay #(.WIDTH(ROWS + SEGMENTS), .DEPTH(OVERLAP ? DUE : 0)) skew_shift (
+      systolic_delay #(.WIDTH(ROWS + SEGMENTS), .DEPTH((OVERLAP ? DUE : 0) + LATER)) skew_shift (
           .clk(clk), .in({drain, drain_rows}), .out({valid, shift[j*ROWS+:ROWS]})
       );
       for (g = 0; g < SEGMENTS; g = g + 1) begin : of_segment
@@ -116,7 +153,8 @@ module systolic_array #(
         wire [HEIGHT-1:0] block_shift = shift[j*PACK_COLS*ROWS+i*PACK_ROWS+:HEIGHT];
         systolic_block #(
             .HEIGHT(HEIGHT), .SPAN(SPAN), .WIDTH(WIDTH), .ACC_WIDTH(ACC_WIDTH), .A_WIDTH(A_WIDTH), .B_WIDTH(B_WIDTH),
-            .OVERLAP(OVERLAP), .SIMD(SIMD), .RIGHT(j < BLOCK_COLS - 1), .DOWN(i < BLOCK_ROWS - 1)
+            .OVERLAP(OVERLAP), .SIMD(SIMD), .PIPELINED(PIPELINED),
+            .RIGHT(j < BLOCK_COLS - 1), .DOWN(i < BLOCK_ROWS - 1)
         ) block (
             .clk(clk), .rst(rst), .shift(block_shift),
             .a(a_link[(i*(BLOCK_COLS+1)+j)*A_WIDTH+:A_WIDTH]),
@@ -137,4 +175,5 @@ module systolic_array #(
       end
     end
   endgenerate
+  wire unused = &{1'b0, a_link, b_link, last_link, shift};
 endmodule

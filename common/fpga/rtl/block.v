@@ -12,6 +12,7 @@ module systolic_block #(
     parameter B_WIDTH = 17,
     parameter OVERLAP = 0,
     parameter SIMD = 1,
+    parameter PIPELINED = 0,
     parameter RIGHT = 1,  // whether there is a block to the right, and one below
     parameter DOWN = 1
 ) (
@@ -33,6 +34,8 @@ module systolic_block #(
   localparam PRODUCT_BITS = HEIGHT * SPAN * FIELD;
   localparam REGISTERS = HEIGHT + SPAN - 2;
   localparam SUM_BITS = FIELD + $clog2(SIMD);
+  localparam BEHIND = REGISTERS + (PIPELINED ? 1 : 0);
+  localparam ADDED = BEHIND + (PIPELINED ? $clog2(SIMD) : 0);
 
   generate
     if (RIGHT) begin : to_the_right
@@ -51,7 +54,7 @@ module systolic_block #(
 
   wire [SIMD*PRODUCT_BITS-1:0] products;
   wire is_last;
-  systolic_delay #(.WIDTH(1), .DEPTH(REGISTERS)) behind_last (.clk(clk), .in(last), .out(is_last));
+  systolic_delay #(.WIDTH(1), .DEPTH(ADDED)) behind_last (.clk(clk), .in(last), .out(is_last));
 
   genvar h, s, i;
   generate
@@ -61,7 +64,8 @@ module systolic_block #(
       wire signed [A_BITS-1:0] a_factor;
       wire signed [B_BITS-1:0] b_factor;
       wire signed [A_BITS+B_BITS-1:0] full = a_factor * b_factor;
-      systolic_delay #(.WIDTH(PRODUCT_BITS), .DEPTH(REGISTERS)) behind (
+      wire unused = &{1'b0, full};
+      systolic_delay #(.WIDTH(PRODUCT_BITS), .DEPTH(BEHIND)) behind (
           .clk(clk), .in(full[PRODUCT_BITS-1:0]), .out(products[i*PRODUCT_BITS+:PRODUCT_BITS])
       );
       if (HEIGHT == 2) begin : a_two
@@ -90,8 +94,8 @@ module systolic_block #(
         end
         wire [SUM_BITS-1:0] sum;
         wire carry;
-        systolic_tree #(.COUNT(SIMD), .FIELD(FIELD), .SUM_BITS(SUM_BITS)) tree (
-            .fields(fields), .carries(carries), .sum(sum), .carry(carry)
+        systolic_tree #(.COUNT(SIMD), .FIELD(FIELD), .SUM_BITS(SUM_BITS), .PIPELINED(PIPELINED)) tree (
+            .clk(clk), .fields(fields), .carries(carries), .sum(sum), .carry(carry)
         );
         systolic_accumulator #(.FIELD(SUM_BITS), .WIDTH(ACC_WIDTH), .OVERLAP(OVERLAP)) accumulator (
             .clk(clk), .rst(rst), .product(sum), .carry(carry), .last(is_last),

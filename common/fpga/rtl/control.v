@@ -18,7 +18,6 @@ module systolic_control #(
     output [SEGMENTS-1:0] drain,
     output [ROWS-1:0] shift
 );
-  genvar r, g;
   reg [COUNT_WIDTH-1:0] folds_left;
   generate
     if (OVERLAP) begin : overlapped
@@ -27,26 +26,9 @@ module systolic_control #(
       wire fold_ends = k + 1 >= k_count && k >= DRAIN - 1;
       assign feed = active && k < k_count;
       assign last = active && k + 1 == k_count;
-      wire [SEGMENTS:0] reached;  // bit g + 1: the lowest row of segment g holds its sum
-      assign reached[0] = last;
-      for (g = 0; g < SEGMENTS; g = g + 1) begin : segment
-        localparam TOP = g == 0 ? 0 : ROWS - (SEGMENTS - g) * DRAIN;
-        localparam LENGTH = ROWS - (SEGMENTS - 1 - g) * DRAIN - TOP;
-        reg [7:0] leaving;
-        systolic_delay #(.WIDTH(1), .DEPTH(g == 0 ? LENGTH - 1 : LENGTH)) bottom (
-            .clk(clk), .in(reached[g]), .out(reached[g+1])
-        );
-        assign drain[g] = leaving != 0;
-        // A row takes over only the sums above it: what it holds after them belongs to the next fold.
-        for (r = 0; r < LENGTH; r = r + 1) begin : row
-          assign shift[TOP+r] = leaving > LENGTH - r;
-        end
-        always @(posedge clk) begin
-          if (rst) leaving <= 0;
-          else if (reached[g+1]) leaving <= LENGTH;
-          else if (drain[g]) leaving <= leaving - 1;
-        end
-      end
+      systolic_drain #(.ROWS(ROWS), .DRAIN(DRAIN), .SEGMENTS(SEGMENTS)) out (
+          .clk(clk), .rst(rst), .last(last), .drain(drain), .shift(shift)
+      );
       always @(posedge clk) begin
         if (rst) active <= 0;
         else if (start && !active) active <= 1;
@@ -83,6 +65,44 @@ module systolic_control #(
         count <= feeding ? count - 1 : k_count;
         if (!busy) folds_left <= fold_count;
         else if (drained) folds_left <= folds_left - 1;
+      end
+    end
+  endgenerate
+endmodule
+
+// When the sums of a fold leave, whose last step is in the first row and column where `last` is high. Between two of
+// these are at least DRAIN cycles.
+module systolic_drain #(
+    parameter ROWS = 4,
+    parameter DRAIN = ROWS,
+    parameter SEGMENTS = 1
+) (
+    input clk,
+    input rst,
+    input last,
+    output [SEGMENTS-1:0] drain,
+    output [ROWS-1:0] shift
+);
+  genvar r, g;
+  wire [SEGMENTS:0] reached;  // bit g + 1: the lowest row of segment g holds its sum
+  assign reached[0] = last;
+  generate
+    for (g = 0; g < SEGMENTS; g = g + 1) begin : segment
+      localparam TOP = g == 0 ? 0 : ROWS - (SEGMENTS - g) * DRAIN;
+      localparam LENGTH = ROWS - (SEGMENTS - 1 - g) * DRAIN - TOP;
+      reg [7:0] leaving;
+      systolic_delay #(.WIDTH(1), .DEPTH(g == 0 ? LENGTH - 1 : LENGTH)) bottom (
+          .clk(clk), .in(reached[g]), .out(reached[g+1])
+      );
+      assign drain[g] = leaving != 0;
+      // A row takes over only the sums above it: what it holds after them belongs to the next fold.
+      for (r = 0; r < LENGTH; r = r + 1) begin : row
+        assign shift[TOP+r] = leaving > LENGTH - r;
+      end
+      always @(posedge clk) begin
+        if (rst) leaving <= 0;
+        else if (reached[g+1]) leaving <= LENGTH;
+        else if (drain[g]) leaving <= leaving - 1;
       end
     end
   endgenerate

@@ -20,4 +20,5 @@ module systolic_delay #(
       assign out = stages[DEPTH*WIDTH-1:(DEPTH-1)*WIDTH];
     end
   endgenerate
+  wire unused = &{1'b0, clk};
 endmodule

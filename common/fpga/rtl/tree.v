@@ -1,10 +1,12 @@
 // The sum of COUNT signed fields as a tree. Each field has a carry; each addition takes one, and the one that is left
-// over goes on to the next addition, which is the accumulator's.
+// over goes on to the next addition, which is the accumulator's. PIPELINED = 1: a register behind each level.
 module systolic_tree #(
     parameter COUNT = 4,
     parameter FIELD = 16,
-    parameter SUM_BITS = 18
+    parameter SUM_BITS = 18,
+    parameter PIPELINED = 0
 ) (
+    input clk,
     input [COUNT*FIELD-1:0] fields,
     input [COUNT-1:0] carries,
     output [SUM_BITS-1:0] sum,
@@ -18,6 +20,8 @@ module systolic_tree #(
   wire [2*LEAVES-1:0] left  /* verilator split_var */;
   assign sum = nodes[SUM_BITS+:SUM_BITS];
   assign carry = left[1];
+  assign nodes[SUM_BITS-1:0] = 0;  // there is no node 0
+  assign left[0] = 1'b0;
 
   genvar n, i;
   generate
@@ -36,8 +40,11 @@ module systolic_tree #(
       wire signed [BITS-2:0] other = nodes[(2*n+1)*SUM_BITS+:BITS-1];
       // one + other + carry, one bit further up, as in accumulator.v.
       wire [BITS:0] wide = {one[BITS-2], one, left[2*n+1]} + {other[BITS-2], other, 1'b1};
-      assign nodes[n*SUM_BITS+:SUM_BITS] = {{SUM_BITS - BITS + 1{wide[BITS]}}, wide[BITS-1:1]};
-      assign left[n] = left[2*n];
+      systolic_delay #(.WIDTH(SUM_BITS + 1), .DEPTH(PIPELINED ? 1 : 0)) behind (
+          .clk(clk), .in({left[2*n], {SUM_BITS - BITS + 1{wide[BITS]}}, wide[BITS-1:1]}),
+          .out({left[n], nodes[n*SUM_BITS+:SUM_BITS]})
+      );
     end
   endgenerate
+  wire unused = &{1'b0, clk, nodes, left};
 endmodule

@@ -1,0 +1,335 @@
+"""A quantized network (QDQ) as layers of integers: what the engine computes, and what is left to the host.
+
+A layer is a convolution with everything up to the next QuantizeLinear: bias, scale per channel, ReLU or Clip, and the
+addition of a residual. A product (Gemm) is a convolution of the whole map, an average pool one of ones for each
+channel.
+Tensors of uint8 are moved by 128, so that all are int8.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import onnx
+from numpy.typing import NDArray
+from onnx import numpy_helper
+
+from common.messages.errors import PipelineError
+
+Bytes = NDArray[np.int8]
+LEAST, MOST = -128, 127
+UNSIGNED_MOVE = 128
+
+
+@dataclass(frozen=True, slots=True)
+class Tensor:
+    """A quantized map: (value - zero) * scale, of ``channels`` x ``height`` x ``width``."""
+
+    name: str
+    channels: int
+    height: int
+    width: int
+    scale: np.float32
+    zero: int
+    is_unsigned: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Residual:
+    """What is added to a result, and how the sum is quantized.
+
+    Attributes:
+        other: the tensor that is added.
+        own_scale: of the result before the addition.
+        own_zero: its zero point.
+        low, high: limits after the addition.
+    """
+
+    other: Tensor
+    own_scale: np.float32
+    own_zero: int
+    low: int
+    high: int
+
+
+@dataclass(frozen=True, slots=True)
+class Layer:
+    """One call of the engine.
+
+    Attributes:
+        node: name of the contraction, or of the pool.
+        x: what it reads.
+        y: what it writes.
+        kernel: lines and columns of the window.
+        strides: of the window.
+        pads: lines above and columns to the left that are padded; what is below and to the right follows from y.
+        weights: (output channels, input channels of a group, lines, columns); None for a maximum.
+        groups: of channels.
+        bias: of each output channel, at the scale of the sums.
+        factors: scale of the sums over that of the result, for each output channel.
+        low, high: limits of the result before a residual is added.
+        residual: what is added behind.
+    """
+
+    node: str
+    x: Tensor
+    y: Tensor
+    kernel: tuple[int, int]
+    strides: tuple[int, int]
+    pads: tuple[int, int]
+    weights: Bytes | None
+    groups: int = 1
+    bias: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
+    factors: NDArray[np.float32] = field(default_factory=lambda: np.zeros(0, np.float32))
+    low: int = LEAST
+    high: int = MOST
+    residual: Residual | None = None
+
+    @property
+    def own_zero(self) -> int:
+        """Zero point of the result before a residual is added."""
+        return self.residual.own_zero if self.residual else self.y.zero
+
+    @property
+    def macs(self) -> int:
+        """Multiply-accumulates of the layer."""
+        return 0 if self.weights is None else self.weights.size * self.y.height * self.y.width
+
+
+@dataclass(frozen=True, slots=True)
+class Network:
+    """Layers in their order, and the tensors that the host writes and reads."""
+
+    inputs: tuple[Tensor, ...]
+    outputs: tuple[Tensor, ...]
+    layers: tuple[Layer, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Pending:
+    """A float tensor that a layer or an addition made, and that is not quantized yet."""
+
+    kind: str  # sums, maximum, added
+    source: Any
+    limits: tuple[float, float] = (-np.inf, np.inf)
+
+
+def layers_of(model: onnx.ModelProto) -> Network:
+    """Return the layers of a model whose shapes are known, with a batch of one.
+
+    Raises:
+        PipelineError: the model has an operator, or an arrangement of operators, that the engine does not compute.
+    """
+    return _Reader(onnx.shape_inference.infer_shapes(model)).network()
+
+
+class _Reader:
+    def __init__(self, model: onnx.ModelProto) -> None:
+        self.graph = model.graph
+        self.constants = {each.name: numpy_helper.to_array(each) for each in self.graph.initializer}
+        known = [*self.graph.value_info, *self.graph.input, *self.graph.output]
+        self.shapes = {info.name: [dim.dim_value for dim in info.type.tensor_type.shape.dim] for info in known}
+        self.readers: dict[str, int] = {}
+        for node in self.graph.node:
+            for name in node.input:
+                self.readers[name] = self.readers.get(name, 0) + 1
+        self.tensors: dict[str, Tensor] = {}  # quantized, by the names of the integers and of the floats
+        self.pending: dict[str, _Pending] = {}
+        self.weights: dict[str, tuple[NDArray[Any], NDArray[np.float32]]] = {}
+        self.layers: list[Layer] = []
+
+    def network(self) -> Network:
+        inputs = []
+        for node in self.graph.node:
+            attributes = {each.name: onnx.helper.get_attribute_value(each) for each in node.attribute}
+            read = getattr(self, f"_{node.op_type.lower()}", None)
+            if read is None:
+                raise self._refusal(node, "the engine has no such operator")
+            read(node, attributes)
+            if node.op_type == "QuantizeLinear" and node.input[0] in {each.name for each in self.graph.input}:
+                inputs.append(self.tensors[node.output[0]])
+        missing = [each.name for each in self.graph.output if each.name not in self.tensors]
+        if missing:
+            raise PipelineError(missing[0], "is no quantized output", "end the model with DequantizeLinear")
+        return Network(tuple(inputs), tuple(self.tensors[each.name] for each in self.graph.output), tuple(self.layers))
+
+    def _refusal(self, node: onnx.NodeProto, reason: str) -> PipelineError:
+        return PipelineError(f"{node.op_type} {node.name or node.output[0]}", reason)
+
+    # --- number formats ---------------------------------------------------------------------------------------------
+
+    def _dequantizelinear(self, node: onnx.NodeProto, _: Mapping[str, Any]) -> None:
+        values, scale = node.input[0], self.constants[node.input[1]]
+        if values in self.constants:
+            zero = self.constants[node.input[2]] if len(node.input) > 2 else np.zeros(1)
+            if np.any(zero != (UNSIGNED_MOVE if zero.dtype == np.uint8 else 0)):
+                raise self._refusal(node, "weights have a zero point")
+            whole = self.constants[values].astype(np.int64) - (UNSIGNED_MOVE if zero.dtype == np.uint8 else 0)
+            self.weights[node.output[0]] = whole, np.atleast_1d(scale)
+        elif values in self.tensors:
+            self.tensors[node.output[0]] = self.tensors[values]
+        else:
+            raise self._refusal(node, "reads no quantized tensor")
+
+    def _quantizelinear(self, node: onnx.NodeProto, _: Mapping[str, Any]) -> None:
+        name, scale = node.output[0], np.float32(self.constants[node.input[1]])
+        zero = self.constants[node.input[2]] if len(node.input) > 2 else np.uint8(0)
+        is_unsigned = zero.dtype == np.uint8
+        tensor = Tensor(
+            *(name, *self._extents(node, node.input[0])),
+            scale,
+            int(zero) - (UNSIGNED_MOVE if is_unsigned else 0),
+            is_unsigned,
+        )
+        self.tensors[name] = tensor
+        pending = self.pending.get(node.input[0])
+        if pending is not None:
+            self._finish(node, pending, tensor)
+        elif node.input[0] not in {each.name for each in self.graph.input}:
+            raise self._refusal(node, "quantizes what the engine did not compute")
+
+    def _extents(self, node: onnx.NodeProto, name: str) -> tuple[int, int, int]:
+        shape = self.shapes.get(name, [])
+        if len(shape) not in (2, 4) or not all(shape) or shape[0] != 1:
+            raise self._refusal(node, f"needs a map of batch 1 with known extents, not {shape}")
+        channels, height, width = (*shape[1:], 1, 1)[:3]
+        return channels, height, width
+
+    def _finish(self, node: onnx.NodeProto, pending: _Pending, y: Tensor) -> None:
+        low, high = (_quantized(limit, y) for limit in pending.limits)
+        if pending.kind == "added":
+            self._finish_addition(node, pending, y, low, high)
+        elif pending.kind == "maximum":
+            layer: Layer = pending.source
+            if (layer.x.scale, layer.x.zero) != (y.scale, y.zero):
+                raise self._refusal(node, "the maximum of a pool has another scale than what the pool reads")
+            self.layers.append(replace(layer, y=y))
+        else:
+            layer, scales = pending.source
+            factors = (scales / y.scale).astype(np.float32)
+            self.layers.append(replace(layer, y=y, factors=factors, low=low, high=high))
+
+    def _finish_addition(self, node: onnx.NodeProto, pending: _Pending, y: Tensor, low: int, high: int) -> None:
+        """Let the later one of two layers add the other one's result behind its own."""
+        names = [tensor.name for tensor in pending.source]
+        places = {layer.y.name: place for place, layer in enumerate(self.layers)}
+        own = max(names, key=lambda name: places.get(name, -1))
+        place = places.get(own, -1)
+        other = pending.source[1 - names.index(own)]
+        if place < 0 or self.layers[place].weights is None or self.layers[place].residual or names[0] == names[1]:
+            raise self._refusal(node, "neither operand of the addition is the result of a convolution")
+        layer = self.layers[place]
+        if sum(self.readers.get(name, 0) for name, tensor in self.tensors.items() if tensor is layer.y) > 2:
+            raise self._refusal(node, "another layer reads an operand of the addition")
+        residual = Residual(other, layer.y.scale, layer.y.zero, low, high)
+        moved = self.layers.pop(place)
+        self.layers.append(replace(moved, y=y, residual=residual))
+
+    # --- operators --------------------------------------------------------------------------------------------------
+
+    def _conv(self, node: onnx.NodeProto, attributes: Mapping[str, Any]) -> None:
+        if set(attributes.get("dilations", [1])) != {1} or attributes.get("auto_pad", b"NOTSET") != b"NOTSET":
+            raise self._refusal(node, "has dilations or automatic pads")
+        x, (weights, scales) = self._operands(node)
+        if weights.ndim != 4:
+            raise self._refusal(node, "is no convolution of maps")
+        strides, pads = attributes.get("strides", [1, 1]), attributes.get("pads", [0] * 4)
+        layer = Layer(
+            *(node.name, x, x, weights.shape[2:], tuple(strides), tuple(pads[:2]), weights.astype(np.int8)),
+            groups=attributes.get("group", 1),
+            bias=self._bias(node, len(weights)),
+        )
+        self.pending[node.output[0]] = _Pending("sums", (layer, (x.scale * scales).astype(np.float32)))
+
+    def _gemm(self, node: onnx.NodeProto, attributes: Mapping[str, Any]) -> None:
+        if attributes.get("transA") or {attributes.get("alpha", 1.0), attributes.get("beta", 1.0)} != {1.0}:
+            raise self._refusal(node, "scales or transposes its operands")
+        x, (weights, scales) = self._operands(node)
+        out_first = weights if attributes.get("transB") else weights.T
+        shaped = out_first.reshape(len(out_first), x.channels, x.height, x.width).astype(np.int8)
+        layer = Layer(
+            *(node.name, x, x, (x.height, x.width), (1, 1), (0, 0), shaped), bias=self._bias(node, len(shaped))
+        )
+        self.pending[node.output[0]] = _Pending("sums", (layer, (x.scale * scales).astype(np.float32)))
+
+    def _matmul(self, node: onnx.NodeProto, attributes: Mapping[str, Any]) -> None:
+        self._gemm(node, {})
+
+    def _operands(self, node: onnx.NodeProto) -> tuple[Tensor, tuple[NDArray[Any], NDArray[np.float32]]]:
+        if node.input[0] not in self.tensors or node.input[1] not in self.weights:
+            raise self._refusal(node, "does not read a quantized tensor and quantized weights")
+        return self.tensors[node.input[0]], self.weights[node.input[1]]
+
+    def _bias(self, node: onnx.NodeProto, channels: int) -> NDArray[np.int64]:
+        if len(node.input) < 3:
+            return np.zeros(channels, np.int64)
+        if node.input[2] not in self.weights:
+            raise self._refusal(node, "its bias is not quantized")
+        return self.weights[node.input[2]][0].reshape(-1).astype(np.int64)
+
+    def _globalaveragepool(self, node: onnx.NodeProto, _: Mapping[str, Any]) -> None:
+        x = self.tensors[node.input[0]]
+        self._average(node, x, (x.height, x.width), (1, 1), (0, 0))
+
+    def _averagepool(self, node: onnx.NodeProto, attributes: Mapping[str, Any]) -> None:
+        if any(attributes.get("pads", [0])) or attributes.get("ceil_mode"):
+            raise self._refusal(node, "the average of a window that is partly outside has another divisor")
+        kernel, strides = attributes["kernel_shape"], attributes.get("strides", [1, 1])
+        self._average(node, self.tensors[node.input[0]], tuple(kernel), tuple(strides), (0, 0))
+
+    def _average(
+        self, node: onnx.NodeProto, x: Tensor, kernel: tuple[int, int], strides: tuple[int, int], pads: tuple[int, int]
+    ) -> None:
+        ones = np.ones((x.channels, 1, *kernel), np.int8)
+        bias = np.zeros(x.channels, np.int64)
+        layer = Layer(node.name, x, x, kernel, strides, pads, ones, groups=x.channels, bias=bias)
+        scale = np.float32(x.scale * np.float32(1 / (kernel[0] * kernel[1])))
+        self.pending[node.output[0]] = _Pending("sums", (layer, np.full(x.channels, scale)))
+
+    def _maxpool(self, node: onnx.NodeProto, attributes: Mapping[str, Any]) -> None:
+        if attributes.get("ceil_mode") or set(attributes.get("dilations", [1])) != {1}:
+            raise self._refusal(node, "has dilations, or rounds its extents up")
+        x, pads = self.tensors[node.input[0]], attributes.get("pads", [0] * 4)
+        kernel, strides = attributes["kernel_shape"], attributes.get("strides", [1, 1])
+        layer = Layer(node.name, x, x, tuple(kernel), tuple(strides), tuple(pads[:2]), None)
+        self.pending[node.output[0]] = _Pending("maximum", layer)
+
+    def _relu(self, node: onnx.NodeProto, _: Mapping[str, Any]) -> None:
+        self._limit(node, 0.0, np.inf)
+
+    def _clip(self, node: onnx.NodeProto, attributes: Mapping[str, Any]) -> None:
+        given = [float(self.constants[name]) if name else None for name in (*node.input[1:], "", "")[:2]]
+        low, high = given if len(node.input) > 1 else (attributes.get("min"), attributes.get("max"))
+        self._limit(node, -np.inf if low is None else low, np.inf if high is None else high)
+
+    def _limit(self, node: onnx.NodeProto, low: float, high: float) -> None:
+        pending = self.pending.get(node.input[0])
+        if pending is None:
+            raise self._refusal(node, "does not follow a convolution or an addition")
+        limits = max(low, pending.limits[0]), min(high, pending.limits[1])
+        self.pending[node.output[0]] = replace(pending, limits=limits)
+
+    def _add(self, node: onnx.NodeProto, _: Mapping[str, Any]) -> None:
+        if not all(name in self.tensors for name in node.input):
+            raise self._refusal(node, "adds what is no quantized tensor")
+        self.pending[node.output[0]] = _Pending("added", tuple(self.tensors[name] for name in node.input))
+
+    def _flatten(self, node: onnx.NodeProto, _: Mapping[str, Any]) -> None:
+        if node.input[0] not in self.tensors:
+            raise self._refusal(node, "reads no quantized tensor")
+        self.tensors[node.output[0]] = self.tensors[node.input[0]]
+
+    def _reshape(self, node: onnx.NodeProto, attributes: Mapping[str, Any]) -> None:
+        if len(self.shapes.get(node.output[0], [])) != 2:
+            raise self._refusal(node, "does more than flatten a map")
+        self._flatten(node, attributes)
+
+
+def _quantized(limit: float, y: Tensor) -> int:
+    """Return a limit of the float result as the integer that it is quantized to, and cut off as all are."""
+    if np.isinf(limit):
+        return LEAST if limit < 0 else MOST
+    return int(np.clip(np.rint(np.float32(limit) / y.scale) + y.zero, LEAST, MOST))

@@ -1,0 +1,338 @@
+"""The program of a network on an engine: the content of memory, and the descriptors of the three units.
+
+A descriptor says how many descriptors of the other units must be over before it begins. So a tile's load waits until
+the tile before the last one is computed, whose halves of the buffers it fills. A tile is computed when it is loaded and
+when the results of the tile before the last one are stored. The layers follow one after the other: the first load of a
+layer waits until all results before it are in memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from math import ceil, floor, frexp, log2
+
+import numpy as np
+from numpy.typing import NDArray
+
+from common.fpga.rtl.engine.design import CONSTANT_BYTES, EngineDesign, words_of
+from common.fpga.rtl.engine.network import LEAST, Bytes, Layer, Network, Residual, Tensor
+from common.fpga.rtl.engine.tiling import Piece, Tile, Tiling
+from common.messages.errors import PipelineError
+
+PAGE = 4096  # bytes between the tensors in memory, so that bursts begin at a border
+MANTISSA_BITS = 24
+RESIDUAL_BITS = 25  # of the factors of a residual
+POOL, ADDS, COMPLETES, ADDS_RESIDUAL = 1 << 4, 1 << 5, 1 << 6, 1 << 7
+INPUT, WEIGHTS, CONSTANTS, RESIDUAL = range(4)  # targets of a load
+LEAST_SHIFT, MOST_SHIFT = 1, 64
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """Descriptors in the order in which the host gives them: the unit, and the 32-bit words."""
+
+    unit: str  # load, compute or store
+    words: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """Memory and descriptors of a network.
+
+    Attributes:
+        memory: its bytes before the run; tensors that the engine writes are zero.
+        addresses: of each tensor, by name.
+        orders: all descriptors.
+        last_stores: number of stores that are over when a layer is, by layer.
+    """
+
+    design: EngineDesign
+    network: Network
+    memory: NDArray[np.uint8]
+    addresses: Mapping[str, int]
+    orders: tuple[Order, ...]
+    last_stores: tuple[int, ...]
+
+    def filled(self, inputs: Mapping[str, Bytes]) -> NDArray[np.uint8]:
+        """Return the memory with inputs in their places: (channels, height, width) of int8 by name."""
+        memory = self.memory.copy()
+        for tensor in self.network.inputs:
+            content = laid_out(inputs[tensor.name], self.design).view(np.uint8)
+            memory[self.addresses[tensor.name] :][: content.size] = content
+        return memory
+
+    def read(self, memory: NDArray[np.uint8], tensor: Tensor) -> Bytes:
+        """Return a tensor from memory, as (channels, height, width)."""
+        pitch = words_of(tensor.channels, self.design) * self.design.word_bytes
+        size = tensor.height * tensor.width * pitch
+        content = memory[self.addresses[tensor.name] :][:size].view(np.int8)
+        shaped: Bytes = content.reshape(tensor.height, tensor.width, pitch)[:, :, : tensor.channels].transpose(2, 0, 1)
+        return shaped
+
+
+def laid_out(values: Bytes, design: EngineDesign) -> Bytes:
+    """Return a map (channels, height, width) as it is in memory: pixel by pixel, its channels as whole folds."""
+    pitch = words_of(values.shape[0], design) * design.word_bytes
+    padded = np.zeros((*values.shape[1:], pitch), np.int8)
+    padded[:, :, : values.shape[0]] = values.transpose(1, 2, 0)
+    return padded.reshape(-1)
+
+
+def program_of(network: Network, tilings: Sequence[Tiling], design: EngineDesign) -> Program:
+    """Return the program of a network whose layers are divided as given.
+
+    Raises:
+        PipelineError: a figure of a layer does not fit its field of a descriptor.
+    """
+    builder = _Builder(design)
+    for tensor in {each.name: each for each in _tensors(network)}.values():
+        builder.place(tensor)
+    last = []
+    for tiling in tilings:
+        builder.layer(tiling)
+        last.append(builder.counts["store"])
+    memory = np.zeros(builder.end, np.uint8)
+    for address, content in builder.contents:
+        memory[address : address + content.size] = content
+    return Program(design, network, memory, builder.addresses, tuple(builder.orders), tuple(last))
+
+
+def _tensors(network: Network) -> list[Tensor]:
+    return [*network.inputs, *(layer.y for layer in network.layers)]
+
+
+@dataclass
+class _Builder:
+    design: EngineDesign
+    end: int = 0
+    addresses: dict[str, int] = field(default_factory=dict)
+    contents: list[tuple[int, NDArray[np.uint8]]] = field(default_factory=list)
+    orders: list[Order] = field(default_factory=list)
+    counts: dict[str, int] = field(default_factory=lambda: {"load": 0, "compute": 0, "store": 0})
+    # After each tile: descriptors of `compute` and of `store` up to it.
+    computed: list[int] = field(default_factory=lambda: [0, 0])
+    stored: list[int] = field(default_factory=lambda: [0, 0])
+    halves: dict[int, int] = field(default_factory=lambda: {INPUT: 0, WEIGHTS: 0, CONSTANTS: 0, RESIDUAL: 0})
+
+    def place(self, tensor: Tensor) -> None:
+        words = tensor.height * tensor.width * words_of(tensor.channels, self.design)
+        self.addresses[tensor.name] = self._room(words * self.design.word_bytes)
+
+    def _room(self, size: int) -> int:
+        address = self.end
+        self.end += ceil(size / PAGE) * PAGE
+        return address
+
+    def _constant(self, content: Bytes | NDArray[np.uint8]) -> int:
+        data = content.reshape(-1).view(np.uint8)
+        address = self._room(data.size)
+        self.contents.append((address, data))
+        return address
+
+    def _give(self, unit: str, words: Sequence[int]) -> None:
+        self.orders.append(Order(unit, tuple(word & 0xFFFFFFFF for word in words)))
+        self.counts[unit] += 1
+
+    def _move(
+        self, unit: str, target: int, needs: tuple[int, int], address: int, place: int, rows: tuple[int, int, int]
+    ) -> None:
+        """Give a load or a store of ``rows``: their number, their words and the bytes from one to the next."""
+        count, words, stride = rows
+        if count == 1 or words * self.design.word_bytes == stride:
+            count, words = 1, count * words
+        fields = (target << 2, _pair(*needs), address, _pair(place, words), count << 16, stride)
+        if words >= 1 << 16 or count >= 1 << 16:
+            raise PipelineError("load", f"{count} rows of {words} words do not fit a descriptor")
+        self._give(unit, fields)
+
+    def layer(self, tiling: Tiling) -> None:
+        before = self.counts["store"]
+        weights: dict[int, tuple[int, int]] = {}  # of blocks, by their first fold: weights and constants
+        for tile in tiling.tiles:
+            self._tile(tiling, tile, before, weights)
+
+    def _tile(self, tiling: Tiling, tile: Tile, before: int, weights: dict[int, tuple[int, int]]) -> None:
+        layer, design = tiling.layer, self.design
+        needs = (self.computed[-2], before)
+        if tile.loads_weights:
+            if tile.first_fold not in weights:
+                weights[tile.first_fold] = (
+                    self._constant(packed_weights(tiling, tile)),
+                    self._constant(packed_constants(layer, tile, design)),
+                )
+            self._fill(WEIGHTS, needs, weights[tile.first_fold][0], (1, tiling.weight_words(tile), 0))
+            self._fill(CONSTANTS, needs, weights[tile.first_fold][1], (1, tiling.constant_words(tile), 0))
+        if tile.loads_input:
+            first, _ = tiling.band(tile)
+            at = self.addresses[layer.x.name] + first * layer.x.width * tiling.pitch * design.word_bytes
+            self._fill(INPUT, needs, at, (1, tiling.input_words(tile), 0))
+        slot = len(self.stored) % 2
+        pixels, row_words = tile.lines * layer.y.width, tile.folds * design.words_per_fold
+        pitch = words_of(layer.y.channels, design) * design.word_bytes
+        offset = tile.first_line * layer.y.width * pitch + tile.first_fold * design.cols
+        rows = (pixels, row_words, pitch)
+        if layer.residual:
+            self._fill(RESIDUAL, needs, self.addresses[layer.residual.other.name] + offset, rows)
+        result = slot * design.result_depth // 2
+        for piece in tile.pieces:
+            self._give("compute", self._compute(tiling, tile, piece, result))
+        self.computed.append(self.counts["compute"])
+        needs = (self.counts["compute"], 0)
+        at = self.addresses[layer.y.name] + offset
+        self._move("store", 0, needs, at, result * design.words_per_fold, rows)
+        self.stored.append(self.counts["store"])
+
+    def _half(self, target: int) -> int:
+        """Return the words of memory that half of a buffer holds."""
+        design = self.design
+        per_word = {
+            INPUT: (design.input_depth, 1),
+            WEIGHTS: (design.weight_depth, design.cols * design.simd // design.word_bytes),
+            CONSTANTS: (design.channel_depth, design.cols * CONSTANT_BYTES // design.word_bytes),
+            RESIDUAL: (design.result_depth, design.words_per_fold),
+        }
+        depth, words = per_word[target]
+        return depth // 2 * words
+
+    def _fill(self, target: int, needs: tuple[int, int], address: int, rows: tuple[int, int, int]) -> None:
+        """Load into the half of a buffer that was not filled last."""
+        self.halves[target] ^= 1
+        self._move("load", target, needs, address, self.halves[target] * self._half(target), rows)
+
+    def _compute(self, tiling: Tiling, tile: Tile, piece: Piece, result: int) -> list[int]:
+        layer, design = tiling.layer, self.design
+        is_pool = layer.weights is None
+        (height, width), (down, across), (top, left) = layer.kernel, layer.strides, layer.pads
+        line = tile.first_line * down - top  # of the input, at which the first window begins
+        row_pitch = layer.x.width * tiling.pitch
+        first, _ = tiling.band(tile)
+        base = self.halves[INPUT] * design.input_depth // 2
+        base += (line - first) * row_pitch - left * tiling.pitch + piece.first_word
+        before = tile.pieces[: tile.pieces.index(piece)]
+        step = sum(each.folds * tiling.steps(each) for each in before) if not is_pool else 0
+        fold = piece.first_fold - tile.first_fold
+        flags = (POOL if is_pool else 0) | (0 if piece.is_first else ADDS) | (COMPLETES if piece.is_last else 0)
+        residual = layer.residual
+        place, span = result + fold, tile.folds
+        if is_pool:
+            # In words: the place of the first pixel, and the words from one pixel to the next.
+            per_fold = design.words_per_fold
+            place = result * per_fold + piece.first_word - tile.first_fold * per_fold
+            span = tile.folds * per_fold
+        return [
+            flags | (ADDS_RESIDUAL if residual else 0),
+            _pair(self.counts["load"], self.stored[-2]),
+            _pair(span, base),
+            _pair(layer.x.height, layer.x.width),
+            _pair(line, -left),
+            _pair(layer.y.width, tile.lines * layer.y.width),
+            height << 24 | width << 16 | piece.words,
+            _pair(tiling.pitch, row_pitch),
+            _pair(across * tiling.pitch, down * row_pitch),
+            across << 24 | down << 16 | (LEAST if is_pool else layer.x.zero) % 256 << 8 | tiling.tail_steps(piece),
+            _pair(tiling.window * piece.words, self.halves[WEIGHTS] * design.weight_depth // 2 + step),
+            _pair(place, self.halves[CONSTANTS] * design.channel_depth // 2 + fold),
+            _pair(self.halves[RESIDUAL] * design.result_depth // 2 + fold, span if is_pool else piece.folds),
+            _pair(design.rows * span, (design.rows - 1) * span),
+            _bytes(layer.own_zero, layer.low, layer.high, residual.other.zero if residual else 0),
+            *_residual_words(residual, layer.y),
+        ]
+
+
+def _pair(upper: int, lower: int) -> int:
+    return (upper & 0xFFFF) << 16 | lower & 0xFFFF
+
+
+def _bytes(*values: int) -> int:
+    word = 0
+    for value in values:
+        word = word << 8 | value & 0xFF
+    return word
+
+
+def residual_factors(residual: Residual, y: Tensor) -> tuple[int, int, int]:
+    """Return the whole factors of a result and of a residual, and the shift: scale / scale(y) = factor / 2^shift.
+
+    The larger factor has 25 bits.
+    """
+    ratios = [float(residual.own_scale) / float(y.scale), float(residual.other.scale) / float(y.scale)]
+    shift = RESIDUAL_BITS - 1 - floor(log2(max(ratios)))
+    own, other = (round(ratio * 2.0**shift) for ratio in ratios)
+    if max(own, other) >= 1 << RESIDUAL_BITS:
+        own, other, shift = (own + 1) // 2, (other + 1) // 2, shift - 1
+    return own, other, shift
+
+
+def _residual_words(residual: Residual | None, y: Tensor) -> list[int]:
+    if residual is None:
+        return [0, 0, 0]
+    own, other, shift = residual_factors(residual, y)
+    if not LEAST_SHIFT <= shift <= MOST_SHIFT:
+        raise PipelineError(y.name, "its scale is too far from those of what is added")
+    return [_bytes(y.zero, residual.low, residual.high, shift - 1), own, other]
+
+
+def packed_weights(tiling: Tiling, tile: Tile) -> Bytes:
+    """Return the weights of a tile as the array takes them: piece, fold, step, column, product of the step."""
+    layer, design = tiling.layer, tiling.design
+    assert layer.weights is not None
+    dense = _dense(layer, tile, design)  # (folds * cols, input channels as whole words, lines, columns)
+    parts = []
+    for piece in tile.pieces:
+        start = piece.first_word * design.word_bytes
+        fold = piece.first_fold - tile.first_fold
+        of_piece = dense[fold * design.cols : (fold + piece.folds) * design.cols]
+        of_piece = of_piece[:, start : start + piece.words * design.word_bytes]
+        shaped = of_piece.reshape(piece.folds, design.cols, piece.words, design.steps_per_word, design.simd, -1)
+        # (folds, window, words, steps of a word, cols, simd)
+        ordered = shaped.transpose(0, 5, 2, 3, 1, 4)
+        flat = ordered.reshape(piece.folds, tiling.window, -1, design.cols, design.simd)
+        count = (piece.words - 1) * design.steps_per_word + tiling.tail_steps(piece)
+        parts.append(flat[:, :, :count].reshape(-1))
+    return np.concatenate(parts)
+
+
+def _dense(layer: Layer, tile: Tile, design: EngineDesign) -> Bytes:
+    """Return the weights of a block with zeros where a group does not read a channel."""
+    assert layer.weights is not None
+    channels = ceil(layer.x.channels / design.word_bytes) * design.word_bytes
+    dense = np.zeros((tile.folds * design.cols, channels, *layer.kernel), np.int8)
+    out_of_group, in_of_group = layer.y.channels // layer.groups, layer.x.channels // layer.groups
+    for row in range(tile.folds * design.cols):
+        channel = tile.first_fold * design.cols + row
+        if channel < layer.y.channels:
+            start = channel // out_of_group * in_of_group
+            dense[row, start : start + in_of_group] = layer.weights[channel]
+    return dense
+
+
+def packed_constants(layer: Layer, tile: Tile, design: EngineDesign) -> NDArray[np.uint8]:
+    """Return the constants of a block's channels: bias less what the zero point adds, factor, shift less one."""
+    assert layer.weights is not None
+    count = tile.folds * design.cols
+    words = np.zeros(count, np.uint64)
+    channels = range(tile.first_fold * design.cols, min(layer.y.channels, tile.first_fold * design.cols + count))
+    sums = layer.weights.astype(np.int64).reshape(len(layer.weights), -1).sum(axis=1)
+    for place, channel in enumerate(channels):
+        bias = int(layer.bias[channel]) - layer.x.zero * int(sums[channel])
+        if not -(1 << 31) <= bias < 1 << 31:
+            raise PipelineError(layer.node, f"the bias of channel {channel} does not fit 32 bits")
+        factor, shift = mantissa_and_shift(float(layer.factors[channel]))
+        words[place] = np.uint64((bias & 0xFFFFFFFF) | factor << 32 | (shift - 1) << 56)
+    return words.view(np.uint8)
+
+
+def mantissa_and_shift(factor: float) -> tuple[int, int]:
+    """Return a float32 as a whole number of 24 bits and a shift: factor = number / 2^shift.
+
+    A factor below 2^-40 makes zero of every sum.
+
+    Raises:
+        PipelineError: it is not positive, or 2^23 or more.
+    """
+    if not 0 <= factor < 1 << (MANTISSA_BITS - 1):
+        raise PipelineError("factor", f"{factor:g} is no factor of a requantization")
+    fraction, exponent = frexp(factor)
+    shift = MANTISSA_BITS - exponent
+    return (round(fraction * (1 << MANTISSA_BITS)), shift) if shift <= MOST_SHIFT else (0, 1)

@@ -1,0 +1,211 @@
+"""How a layer is divided into the tiles of an engine.
+
+A tile is a band of result lines and a block of folds along the channels. Its sums may have several parts, if their
+operands do not fit the buffers together. While a tile is computed, the next one is loaded into the other halves of the
+buffers, and the last one is stored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from math import ceil
+from typing import Literal
+
+from common.fpga.rtl.engine.design import CONSTANT_BYTES, EngineDesign, words_of
+from common.fpga.rtl.engine.network import Layer
+from common.messages.errors import PipelineError
+
+Order = Literal["bands", "blocks"]  # of the outer loop
+MOST_BLOCKS = 8  # ways to divide a layer along each side that are tried
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """What one descriptor computes: folds along the channels, over a part of the products of their sums.
+
+    Attributes:
+        first_fold: of the result's channels, ``folds`` of them.
+        first_word: of the input's channels, ``words`` of them.
+        is_first: whether its sums begin at zero.
+        is_last: whether its sums are complete.
+    """
+
+    first_fold: int
+    folds: int
+    first_word: int
+    words: int
+    is_first: bool = True
+    is_last: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Tile:
+    """A band of result lines and a block of folds along the channels.
+
+    Attributes:
+        first_line: of the result, ``lines`` of them.
+        pieces: in the order in which they are computed.
+        loads_input: whether its band of the input is not there yet.
+        loads_weights: whether its block of weights is not there yet.
+    """
+
+    first_line: int
+    lines: int
+    first_fold: int
+    folds: int
+    pieces: tuple[Piece, ...]
+    loads_input: bool
+    loads_weights: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Tiling:
+    """A layer as tiles, in the order in which they are computed."""
+
+    layer: Layer
+    design: EngineDesign
+    tiles: tuple[Tile, ...]
+
+    @property
+    def window(self) -> int:
+        """Positions of the window."""
+        return self.layer.kernel[0] * self.layer.kernel[1]
+
+    @property
+    def pitch(self) -> int:
+        """Words of a pixel of the input."""
+        return words_of(self.layer.x.channels, self.design)
+
+    def band(self, tile: Tile) -> tuple[int, int]:
+        """Return the first input line of a tile and the number of lines, without those that are padding."""
+        layer = self.layer
+        first = tile.first_line * layer.strides[0] - layer.pads[0]
+        last = first + (tile.lines - 1) * layer.strides[0] + layer.kernel[0]
+        return max(0, first), min(last, layer.x.height) - max(0, first)
+
+    def input_words(self, tile: Tile) -> int:
+        return self.band(tile)[1] * self.layer.x.width * self.pitch
+
+    def steps(self, piece: Piece) -> int:
+        """Return the steps of a fold of a piece; the last word of the channels has only those that it needs."""
+        return self.window * ((piece.words - 1) * self.design.steps_per_word + self.tail_steps(piece))
+
+    def tail_steps(self, piece: Piece) -> int:
+        last = piece.first_word + piece.words
+        valid = min(self.design.word_bytes, self.layer.x.channels - (last - 1) * self.design.word_bytes)
+        return ceil(valid / self.design.simd)
+
+    def weight_words(self, tile: Tile) -> int:
+        """Return the words of memory of a tile's weights."""
+        per_step = self.design.cols * self.design.simd // self.design.word_bytes
+        return per_step * sum(piece.folds * self.steps(piece) for piece in tile.pieces)
+
+    def constant_words(self, tile: Tile) -> int:
+        return tile.folds * self.design.cols * CONSTANT_BYTES // self.design.word_bytes
+
+    def result_words(self, tile: Tile) -> int:
+        return tile.lines * self.layer.y.width * tile.folds * self.design.words_per_fold
+
+    def row_folds(self, tile: Tile) -> int:
+        """Return the folds along the pixels of a tile."""
+        return ceil(tile.lines * self.layer.y.width / self.design.rows)
+
+
+def tilings(layer: Layer, design: EngineDesign) -> list[Tiling]:
+    """Return the ways to divide a layer that fit the buffers.
+
+    Raises:
+        PipelineError: there is none.
+    """
+    found = []
+    folds = ceil(layer.y.channels / design.cols)
+    pieces = _pieces(layer, design)
+    for block in _parts(folds):
+        for lines in _parts(layer.y.height):
+            for order in ("bands", "blocks"):
+                tiling = Tiling(layer, design, tuple(_tiles(layer, block, lines, folds, pieces, order)))
+                if _fits(tiling):
+                    found.append(tiling)
+    if not found:
+        raise PipelineError(layer.node, "not even a line of it fits the buffers", "give deeper buffers")
+    return found
+
+
+def _parts(whole: int) -> list[int]:
+    """Return sizes of parts that divide an extent evenly, or nearly so, the largest first."""
+    return sorted({ceil(whole / count) for count in range(1, whole + 1)}, reverse=True)[: 4 * MOST_BLOCKS]
+
+
+def _pieces(layer: Layer, design: EngineDesign) -> list[tuple[Piece, ...]]:
+    """Return the pieces of all folds; those of a dense layer are for one fold, and blocks join them."""
+    folds = ceil(layer.y.channels / design.cols)
+    words = ceil(layer.x.channels / design.word_bytes)
+    most = design.window_depth // (layer.kernel[0] * layer.kernel[1])
+    if most < 1 and layer.weights is not None:
+        raise PipelineError(layer.node, f"a window of {layer.kernel} does not fit the operand buffer")
+    if layer.weights is None:
+        per_fold = design.words_per_fold
+        return [
+            tuple(Piece(fold, 1, word, 1) for word in range(fold * per_fold, min(words, (fold + 1) * per_fold)))
+            for fold in range(folds)
+        ]
+    return [tuple(_parts_of_sums(fold, *_reads(layer, design, fold), most)) for fold in range(folds)]
+
+
+def _reads(layer: Layer, design: EngineDesign, fold: int) -> tuple[int, int]:
+    """Return the words of input channels that a fold reads: first and last plus one."""
+    out_of_group, in_of_group = layer.y.channels // layer.groups, layer.x.channels // layer.groups
+    last = min((fold + 1) * design.cols, layer.y.channels) - 1
+    first_channel = fold * design.cols // out_of_group * in_of_group
+    last_channel = (last // out_of_group + 1) * in_of_group
+    return first_channel // design.word_bytes, ceil(last_channel / design.word_bytes)
+
+
+def _parts_of_sums(fold: int, first: int, end: int, most: int) -> Iterator[Piece]:
+    count = ceil((end - first) / most)
+    size = ceil((end - first) / count)
+    for start in range(first, end, size):
+        yield Piece(fold, 1, start, min(size, end - start), start == first, start + size >= end)
+
+
+def _tiles(
+    layer: Layer, block: int, lines: int, folds: int, pieces: list[tuple[Piece, ...]], order: Order
+) -> Iterator[Tile]:
+    bands = [(line, min(lines, layer.y.height - line)) for line in range(0, layer.y.height, lines)]
+    blocks = [(fold, min(block, folds - fold)) for fold in range(0, folds, block)]
+    pairs = [(a, b) for a in bands for b in blocks] if order == "bands" else [(a, b) for b in blocks for a in bands]
+    before: tuple[object, object] = (None, None)
+    for band, columns in pairs:
+        yield Tile(
+            *(*band, *columns, _joined(layer, pieces[columns[0] : sum(columns)])),
+            loads_input=band != before[0],
+            loads_weights=layer.weights is not None and columns != before[1],
+        )
+        before = band, columns
+
+
+def _joined(layer: Layer, of_folds: list[tuple[Piece, ...]]) -> tuple[Piece, ...]:
+    """Return the pieces of a block: one for all folds that read the same words."""
+    if layer.groups > 1 or layer.weights is None:
+        return tuple(piece for pieces in of_folds for piece in pieces)
+    return tuple(
+        Piece(piece.first_fold, len(of_folds), piece.first_word, piece.words, piece.is_first, piece.is_last)
+        for piece in of_folds[0]
+    )
+
+
+def _fits(tiling: Tiling) -> bool:
+    design, layer = tiling.design, tiling.layer
+    per_step = design.cols * design.simd // design.word_bytes
+    return all(
+        tiling.input_words(tile) <= design.input_depth // 2
+        and tiling.weight_words(tile) <= design.weight_depth // 2 * per_step
+        and tile.folds <= design.channel_depth // 2
+        and tile.lines * layer.y.width * tile.folds <= design.result_depth // 2
+        and (
+            all(piece.is_first and piece.is_last for piece in tile.pieces)
+            or tiling.row_folds(tile) * design.rows * max(piece.folds for piece in tile.pieces) <= design.partial_depth
+        )
+        for tile in tiling.tiles
+    )

@@ -1,0 +1,332 @@
+"""The whole engine: layers on its Verilog against integers by numpy, planned against simulated cycles."""
+
+from __future__ import annotations
+
+import subprocess
+from dataclasses import replace
+from fractions import Fraction
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+from benchmarks.plans.integer_reference import outputs
+from common.fpga.rtl import programs
+from common.fpga.rtl.engine.cycles import best_tilings, planned_cycles, transfer_cycles
+from common.fpga.rtl.engine.design import EngineDesign
+from common.fpga.rtl.engine.memory_timing import MemoryTiming
+from common.fpga.rtl.engine.network import layers_of
+from common.fpga.rtl.engine.program import laid_out, mantissa_and_shift, program_of, residual_factors
+from common.fpga.rtl.engine.simulate import EngineSimulator
+from common.fpga.rtl.engine.tiling import tilings
+from common.messages.errors import PipelineError
+from models.classifiers.resnet8 import build_tiny_resnet8
+
+needs_verilator = pytest.mark.skipif(not programs.is_there("verilator"), reason="no verilator: make rtl-tools")
+
+# Small buffers: layers have several tiles, sums have several parts. Rows are odd, a word has two steps.
+SMALL = EngineDesign(3, 4, 2, 4, 512, 16, 256, 8, 64, 128, 8)
+QUIET = MemoryTiming(0, 1, 0, 0, 0, 4, 1024)
+STALLS = MemoryTiming(17, 1.5, 6, 200, 23, 4, 128)
+
+
+class Net:
+    """A quantized network of one input, layer by layer; scales are such that results use their range."""
+
+    def __init__(self, channels, height, width, seed=0, unsigned=False):
+        self.random = np.random.default_rng(seed)
+        self.nodes, self.constants, self.count = [], [], 0
+        self.dtype = np.uint8 if unsigned else np.int8
+        self.shape = (channels, height, width)
+        self.input = helper.make_tensor_value_info("input", TensorProto.FLOAT, [1, *self.shape])
+        self.top = self.quantized("input", 0.0625, 3)
+
+    def constant(self, value):
+        self.count += 1
+        self.constants.append(numpy_helper.from_array(np.asarray(value), f"c{self.count}"))
+        return f"c{self.count}"
+
+    def node(self, kind, inputs, **attributes):
+        self.count += 1
+        self.nodes.append(helper.make_node(kind, inputs, [f"t{self.count}"], f"n{self.count}", **attributes))
+        return f"t{self.count}"
+
+    def quantized(self, name, scale, zero):
+        place = [self.constant(np.float32(scale)), self.constant(self.dtype(zero + 128 * (self.dtype == np.uint8)))]
+        return self.node("DequantizeLinear", [self.node("QuantizeLinear", [name, *place]), *place])
+
+    def weights(self, shape, scale):
+        low = self.random.integers(-127, 128, shape).astype(np.int8)
+        return self.node(
+            "DequantizeLinear",
+            [self.constant(low), self.constant(scale), self.constant(np.zeros(len(low), np.int8))],
+            axis=0,
+        )
+
+    def convolution(self, x, out, kernel, stride=1, pad=0, groups=1, scale=0.05, zero=-5, relu=False, limit=None):
+        channels = self.shape[0]
+        scales = self.random.uniform(0.5, 1.5, out).astype(np.float32) * np.float32(
+            0.01 / (kernel * (channels / groups) ** 0.5)
+        )
+        weights = self.weights((out, channels // groups, kernel, kernel), scales)
+        bias = self.random.integers(-2000, 2000, out).astype(np.int32)
+        biases = [
+            self.constant(bias),
+            self.constant((scales * np.float32(0.0625)).astype(np.float32)),
+            self.constant(0 * bias),
+        ]
+        y = self.node(
+            "Conv",
+            [x, weights, self.node("DequantizeLinear", biases, axis=0)],
+            kernel_shape=[kernel] * 2,
+            strides=[stride] * 2,
+            pads=[pad] * 4,
+            group=groups,
+        )
+        y = self.node("Relu", [y]) if relu else y
+        if limit is not None:
+            y = self.node("Clip", [y, self.constant(np.float32(0)), self.constant(np.float32(limit))])
+        self.shape = (out, *((side + 2 * pad - kernel) // stride + 1 for side in self.shape[1:]))
+        return self.quantized(y, scale, zero)
+
+    def model(self, output):
+        result = helper.make_tensor_value_info(output, TensorProto.FLOAT, None)
+        graph = helper.make_graph(self.nodes, "net", [self.input], [result], self.constants)
+        model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)])
+        return onnx.shape_inference.infer_shapes(model)
+
+
+def one(channels, height, width, *given, **named):
+    net = Net(channels, height, width, seed=channels + height, unsigned=named.pop("unsigned", False))
+    return net.model(net.convolution(net.top, *given, **named))
+
+
+def added():
+    net = Net(8, 7, 5)
+    other = net.convolution(net.top, 12, 1, scale=0.03, zero=-128, relu=True)
+    net.shape = (8, 7, 5)
+    own = net.convolution(net.top, 12, 3, pad=1, scale=0.041, zero=7)
+    total = net.node("Relu", [net.node("Add", [own, other])])
+    return net.model(net.quantized(total, 0.055, -100))
+
+
+def pooled():
+    net = Net(6, 9, 8)
+    y = net.node("MaxPool", [net.top], kernel_shape=[3, 3], strides=[2, 2], pads=[1, 1, 1, 1])
+    y = net.quantized(y, 0.0625, 3)
+    net.shape = (6, 5, 4)
+    y = net.convolution(y, 10, 2, zero=-128, relu=True)
+    y = net.quantized(net.node("GlobalAveragePool", [y]), 0.02, -128)
+    y = net.node("Flatten", [y], axis=1)
+    weights = net.weights((7, 10), np.full(7, 0.01, np.float32))
+    return net.model(net.quantized(net.node("Gemm", [y, weights], transB=1), 0.02, 0))
+
+
+CASES = {
+    "one word": lambda: one(3, 5, 6, 4, 3, pad=1),
+    "several words, a stride": lambda: one(9, 8, 7, 13, 3, 2, 1),
+    "unsigned": lambda: one(5, 6, 5, 6, 3, pad=1, relu=True, unsigned=True, zero=-128),
+    "parts of sums": lambda: one(21, 4, 5, 9, 3, pad=1),
+    "limits": lambda: one(4, 5, 5, 8, 1, limit=2.0, zero=-128),
+    "for each channel": lambda: one(10, 7, 6, 10, 3, 1, 1, groups=10),
+    "groups": lambda: one(16, 4, 4, 24, 1, groups=4),
+    "a single pixel": lambda: one(24, 1, 1, 5, 1),
+    "addition": added,
+    "pools and a product": pooled,
+}
+
+
+@pytest.fixture(scope="module")
+def simulator():
+    with EngineSimulator(SMALL) as built:
+        yield built
+
+
+def image(network, seed=5):
+    tensor = network.inputs[0]
+    shape = (1, tensor.channels, tensor.height, tensor.width)
+    return np.random.default_rng(seed).uniform(-8, 8, shape).astype(np.float32)
+
+
+def signed(tensor, values):
+    shaped = np.asarray(values).astype(np.int64) - (128 if tensor.is_unsigned else 0)
+    return shaped.reshape(tensor.channels, tensor.height, tensor.width)
+
+
+def run(simulator, model, timing, choose=best_tilings):
+    network = layers_of(model)
+    divided = choose(network, simulator.design, timing)
+    program = program_of(network, divided, simulator.design)
+    x = image(network)
+    expected = outputs(model, {"input": x})
+    first = network.inputs[0]
+    inputs = {first.name: signed(first, expected[first.name]).astype(np.int8)}
+    return network, divided, expected, simulator.run(program, inputs, timing, 5_000_000)
+
+
+def most_tiles(network, design, timing):
+    """The division of each layer that has the most tiles, and so the most borders between them."""
+    return [max(tilings(layer, design), key=lambda tiling: len(tiling.tiles)) for layer in network.layers]
+
+
+@needs_verilator
+@pytest.mark.slow
+@pytest.mark.parametrize("choose", [best_tilings, most_tiles])
+@pytest.mark.parametrize("timing", [QUIET, STALLS])
+@pytest.mark.parametrize("case", CASES)
+def test_a_layer_has_the_integers_of_numpy(simulator, case, timing, choose):
+    network, _, expected, done = run(simulator, CASES[case](), timing, choose)
+    for layer in network.layers:
+        np.testing.assert_array_equal(done.tensors[layer.y.name], signed(layer.y, expected[layer.y.name]), layer.node)
+        assert len(np.unique(done.tensors[layer.y.name])) > 4, "the result says little"
+
+
+@needs_verilator
+@pytest.mark.slow
+@pytest.mark.parametrize("timing", [QUIET, STALLS])
+def test_planned_cycles_are_those_of_the_verilog(simulator, timing):
+    """Layers of some thousand cycles; the constants of a few cycles between the units count less there."""
+    for model in (one(16, 12, 12, 16, 3, pad=1), one(24, 10, 10, 24, 3, pad=1, groups=24), one(32, 12, 12, 12, 1)):
+        _, divided, _, done = run(simulator, model, timing)
+        (tiling,), (spent,) = divided, done.calls
+        planned = planned_cycles(tiling, timing)
+        assert planned.total == pytest.approx(spent.cycles, rel=0.05), tiling.layer
+        assert planned.computing == spent.by_cause["computing"]
+        assert sum(spent.by_cause.values()) == spent.cycles
+
+
+@needs_verilator
+@pytest.mark.slow
+def test_a_slower_memory_is_seen_in_its_cause(simulator):
+    model = one(32, 12, 12, 12, 1)
+    _, _, _, quick = run(simulator, model, QUIET)
+    _, _, _, slow = run(simulator, model, replace(QUIET, word_cycles=4))
+    assert slow.calls[0].by_cause["load"] > 2 * quick.calls[0].by_cause["load"]
+    assert slow.calls[0].by_cause["computing"] == quick.calls[0].by_cause["computing"]
+    assert quick.row_miss_cycles == quick.refresh_cycles == 0
+    _, _, _, stalled = run(simulator, model, STALLS)
+    assert stalled.row_miss_cycles > 0 < stalled.refresh_cycles
+
+
+@needs_verilator
+@pytest.mark.slow
+def test_what_is_never_over_is_one_line(simulator):
+    model = one(4, 5, 5, 8, 1)
+    network = layers_of(model)
+    program = program_of(network, best_tilings(network, SMALL, QUIET), SMALL)
+    inputs = {network.inputs[0].name: np.zeros((4, 5, 5), np.int8)}
+    with pytest.raises(PipelineError, match="not over after 600 cycles"):
+        simulator.run(program, inputs, QUIET, 600)
+
+
+SIZES = [
+    EngineDesign(8, 8),
+    EngineDesign(4, 16, 2),
+    EngineDesign(12, 8, 4, 4, pack_cols=2),
+    EngineDesign(5, 16, 1, 16),
+    EngineDesign(8, 8, 8),
+]
+
+
+@needs_verilator
+@pytest.mark.slow
+@pytest.mark.parametrize("design", SIZES, ids=lambda design: f"{design.name}-{design.word_bytes}")
+def test_the_linter_has_nothing_to_say(design, tmp_path):
+    (tmp_path / "engine.v").write_text(design.verilog(), encoding="utf-8")
+    command = ["verilator", "--lint-only", "-Wall", "--top-module", design.name, "engine.v"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_a_factor_is_exact():
+    for value in (np.float32(0.00123), np.float32(1), np.float32(3.7), np.float32(2.0**-39), np.float32(1.9999999)):
+        number, shift = mantissa_and_shift(float(value))
+        assert Fraction(number, 2**shift) == Fraction(float(value))
+        assert 1 << 23 <= number < 1 << 24
+    assert mantissa_and_shift(0.0)[0] == mantissa_and_shift(2.0**-50)[0] == 0
+    with pytest.raises(PipelineError, match="is no factor of a requantization"):
+        mantissa_and_shift(2.0**23)
+
+
+def test_factors_of_a_residual_are_within_half_of_their_last_bit():
+    layer = layers_of(added()).layers[-1]
+    own, other, shift = residual_factors(layer.residual, layer.y)
+    assert 1 << 24 <= max(own, other) < 1 << 25
+    for factor, scale in ((own, layer.residual.own_scale), (other, layer.residual.other.scale)):
+        assert abs(factor / 2**shift - float(scale) / float(layer.y.scale)) <= 2.0 ** -(shift + 1)
+
+
+def test_a_map_is_in_memory_pixel_by_pixel():
+    values = np.arange(5 * 2 * 3, dtype=np.int8).reshape(5, 2, 3)
+    words = laid_out(values, SMALL).reshape(2, 3, 8)  # five channels are two folds of four
+    for line in range(2):
+        for column in range(3):
+            assert list(words[line, column]) == [*values[:, line, column], 0, 0, 0]
+
+
+def test_layers_of_resnet8_are_its_contractions_and_its_pool():
+    model = build_tiny_resnet8(batch=1)
+    network = layers_of(model)
+    kinds = ("Conv", "Gemm", "GlobalAveragePool")
+    assert {layer.node for layer in network.layers} == {n.name for n in model.graph.node if n.op_type in kinds}
+    assert sum(layer.residual is not None for layer in network.layers) == 3
+    assert sum(layer.macs for layer in network.layers) == 12_501_632 + 64 * 64  # the pool adds 64 pixels of 64 channels
+    known = {tensor.name for tensor in network.inputs}
+    for layer in network.layers:  # each reads what is there
+        assert layer.x.name in known
+        assert layer.residual is None or layer.residual.other.name in known
+        known.add(layer.y.name)
+
+
+def test_tiles_compute_each_sum_once():
+    for layer in layers_of(build_tiny_resnet8(batch=1)).layers:
+        for tiling in tilings(layer, EngineDesign(8, 8, window_depth=64)):
+            seen = np.zeros((layer.y.height, -(-layer.y.channels // 8), -(-layer.x.channels // 8)), int)
+            for tile in tiling.tiles:
+                for piece in tile.pieces:
+                    words = slice(piece.first_word, piece.first_word + piece.words)
+                    folds = slice(piece.first_fold, piece.first_fold + piece.folds)
+                    seen[tile.first_line : tile.first_line + tile.lines, folds, words] += 1
+            expected = np.eye(seen.shape[1], dtype=int) if layer.groups > 1 else 1
+            assert np.array_equal(seen, np.broadcast_to(expected, seen.shape)), (layer.node, tiling.tiles[0])
+
+
+def test_transfer_cycles_by_hand():
+    # 100 words of 4 bytes in bursts of 8, at 1.5 cycles: 150; 400 bytes open 3.125 rows of 128 bytes: 18.75; a refresh
+    # takes 23 of 200 cycles.
+    assert transfer_cycles(100, 1, SMALL, STALLS) == pytest.approx((150 + 18.75) / (1 - 23 / 200))
+    assert transfer_cycles(100, 1, SMALL, QUIET) == 100
+
+
+def without(model, kind):
+    changed = onnx.ModelProto.FromString(model.SerializeToString())
+    node = next(node for node in changed.graph.node if node.op_type == kind)
+    node.op_type = "Sigmoid"
+    return changed
+
+
+def test_what_the_engine_does_not_compute_is_named():
+    with pytest.raises(PipelineError, match=r"Sigmoid n.*: the engine has no such operator"):
+        layers_of(without(one(3, 5, 6, 4, 3, relu=True), "Relu"))
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"cols": 12}, "cols is 12; give a power of two"),
+        ({"rows": 1}, "rows is 1; give 2 to 128"),
+        ({"word_bytes": 16}, "cols is no multiple of word_bytes"),
+        ({"burst_words": 512}, "burst_words is 512"),
+        ({"input_depth": 1000}, "the depth of a buffer is no power of two"),
+    ],
+)
+def test_there_is_no_such_engine(change, message):
+    with pytest.raises(PipelineError, match=message):
+        replace(EngineDesign(8, 8), **change)
+
+
+def test_a_window_must_fit():
+    layer = layers_of(one(4, 9, 9, 4, 5)).layers[0]
+    with pytest.raises(PipelineError, match=r"a window of \(5, 5\) does not fit the operand buffer"):
+        tilings(layer, SMALL)
