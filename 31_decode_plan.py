@@ -31,7 +31,6 @@ if __name__ == "__main__":
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from common import cli
 from common.artifacts.folder import Folder
@@ -49,10 +48,8 @@ from common.intervals import ThreePoint
 from common.messages.errors import UnusableValueError, UpstreamError
 from common.messages.host_doubts import BUSY
 from common.onnx_graph.load import load_model
+from common.table_rows import GenerationSummaryDocument
 from common.view.plan.decode_text import decode_notes, decode_report
-
-if TYPE_CHECKING:
-    from common.table_rows import GenerationSummaryDocument
 
 SCRIPT = "31_decode_plan.py"
 MEASURES = "26_generation.py"

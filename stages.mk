@@ -315,45 +315,46 @@ CODE_08 := common/__init__.py common/artifacts/catalogue.py common/artifacts/che
     common/design_space/mapping/space/cell_bounds.py common/design_space/mapping/space/layer_by_layer.py \
     common/design_space/mapping/space/loop_chains.py common/design_space/mapping/space/mapping_problem.py \
     common/design_space/mapping/space/mapping_space.py common/design_space/mapping/space/nest_fronts.py \
-    common/design_space/mapping/traffic.py common/design_space/results/cache.py \
-    common/design_space/results/comparison.py common/design_space/results/content.py \
-    common/design_space/results/design_result.py common/design_space/search/engines/cma_engine.py \
-    common/design_space/search/engines/gradient_engine.py common/design_space/search/engines/nevergrad_engine.py \
-    common/design_space/search/engines/optuna_engine.py common/design_space/search/engines/random_engine.py \
-    common/design_space/search/engines/registry.py common/design_space/search/engines/two_step_engine.py \
-    common/design_space/search/fronts.py common/design_space/search/observer.py common/design_space/search/problem.py \
-    common/design_space/search/search.py common/design_space/search/settings.py \
-    common/design_space/single_buffer/bound.py common/design_space/single_buffer/fusion.py \
-    common/design_space/single_buffer/fusion_choices.py common/design_space/single_buffer/fusion_problem.py \
-    common/design_space/single_buffer/group_tiles.py common/design_space/single_buffer/nest_tiles.py \
-    common/design_space/single_buffer/workload.py common/files/configuration.py common/files/small_file.py \
-    common/files/yaml_file.py common/fusion/border.py common/fusion/groups.py common/fusion/patterns.py \
-    common/graphs/cache_names.py common/graphs/expressions.py common/graphs/graph.py common/graphs/number_formats.py \
-    common/graphs/operators.py common/graphs/source_graph.py common/graphs/sums.py common/intervals.py \
-    common/messages/errors.py common/messages/host_doubts.py common/messages/names.py common/messages/note_kinds.py \
-    common/onnx_graph/attributes.py common/onnx_graph/by_operator.py common/onnx_graph/caches.py \
-    common/onnx_graph/counts.py common/onnx_graph/load.py common/onnx_graph/malformed.py \
-    common/onnx_graph/reading/naming.py common/onnx_graph/reading/scan.py common/onnx_graph/reading/side_files.py \
-    common/onnx_graph/reading/validity.py common/onnx_graph/rows.py common/onnx_graph/shapes/budget.py \
-    common/onnx_graph/shapes/contrib/__init__.py common/onnx_graph/shapes/contrib/as_onnx.py \
-    common/onnx_graph/shapes/contrib/attention.py common/onnx_graph/shapes/contrib/layouts.py \
-    common/onnx_graph/shapes/contrib/machine_learning.py common/onnx_graph/shapes/contrib/matrix.py \
-    common/onnx_graph/shapes/contrib/normalization.py common/onnx_graph/shapes/contrib/registry.py \
-    common/onnx_graph/shapes/contrib/structure.py common/onnx_graph/shapes/control_flow.py \
-    common/onnx_graph/shapes/evaluation.py common/onnx_graph/shapes/inference.py \
-    common/onnx_graph/shapes/inference_state.py common/onnx_graph/shapes/node_inference.py \
-    common/onnx_graph/shapes/regions.py common/onnx_graph/shapes/types.py common/onnx_graph/shapes/upper_bounds.py \
-    common/onnx_graph/shapes/values.py common/onnx_graph/symbols/dimensions.py common/onnx_graph/symbols/lengths.py \
-    common/onnx_graph/symbols/symbolic.py common/onnx_graph/symbols/usual_sizes.py common/onnx_graph/work/__init__.py \
-    common/onnx_graph/work/attention.py common/onnx_graph/work/contractions.py common/onnx_graph/work/convolutions.py \
-    common/onnx_graph/work/einsum.py common/onnx_graph/work/elementwise.py common/onnx_graph/work/measure.py \
-    common/onnx_graph/work/movement.py common/onnx_graph/work/packed_weights.py common/onnx_graph/work/recurrent.py \
-    common/onnx_graph/work/registry.py common/onnx_graph/work/sampling.py common/onnx_graph/work/transforms.py \
-    common/process/code_version.py common/process/free_memory.py common/process/host_identity.py \
-    common/process/interrupts.py common/process/startup.py common/table_rows.py common/view/__init__.py \
-    common/view/design/text_tables.py common/view/html.css common/view/html.py common/view/tables.py \
-    common/view/text.py common/workers.py common/workload/layer_rows.py common/workload/layers.py \
-    common/workload/loop_nests.py common/workload/map_layers.py common/workload/nest_rows.py
+    common/design_space/mapping/tiled_rtl.py common/design_space/mapping/traffic.py \
+    common/design_space/results/cache.py common/design_space/results/comparison.py \
+    common/design_space/results/content.py common/design_space/results/design_result.py \
+    common/design_space/search/engines/cma_engine.py common/design_space/search/engines/gradient_engine.py \
+    common/design_space/search/engines/nevergrad_engine.py common/design_space/search/engines/optuna_engine.py \
+    common/design_space/search/engines/random_engine.py common/design_space/search/engines/registry.py \
+    common/design_space/search/engines/two_step_engine.py common/design_space/search/fronts.py \
+    common/design_space/search/observer.py common/design_space/search/problem.py common/design_space/search/search.py \
+    common/design_space/search/settings.py common/design_space/single_buffer/bound.py \
+    common/design_space/single_buffer/fusion.py common/design_space/single_buffer/fusion_choices.py \
+    common/design_space/single_buffer/fusion_problem.py common/design_space/single_buffer/group_tiles.py \
+    common/design_space/single_buffer/nest_tiles.py common/design_space/single_buffer/workload.py \
+    common/files/configuration.py common/files/small_file.py common/files/yaml_file.py common/fusion/border.py \
+    common/fusion/groups.py common/fusion/patterns.py common/graphs/cache_names.py common/graphs/expressions.py \
+    common/graphs/graph.py common/graphs/number_formats.py common/graphs/operators.py common/graphs/source_graph.py \
+    common/graphs/sums.py common/intervals.py common/messages/errors.py common/messages/host_doubts.py \
+    common/messages/names.py common/messages/note_kinds.py common/onnx_graph/attributes.py \
+    common/onnx_graph/by_operator.py common/onnx_graph/caches.py common/onnx_graph/counts.py common/onnx_graph/load.py \
+    common/onnx_graph/malformed.py common/onnx_graph/reading/naming.py common/onnx_graph/reading/scan.py \
+    common/onnx_graph/reading/side_files.py common/onnx_graph/reading/validity.py common/onnx_graph/rows.py \
+    common/onnx_graph/shapes/budget.py common/onnx_graph/shapes/contrib/__init__.py \
+    common/onnx_graph/shapes/contrib/as_onnx.py common/onnx_graph/shapes/contrib/attention.py \
+    common/onnx_graph/shapes/contrib/layouts.py common/onnx_graph/shapes/contrib/machine_learning.py \
+    common/onnx_graph/shapes/contrib/matrix.py common/onnx_graph/shapes/contrib/normalization.py \
+    common/onnx_graph/shapes/contrib/registry.py common/onnx_graph/shapes/contrib/structure.py \
+    common/onnx_graph/shapes/control_flow.py common/onnx_graph/shapes/evaluation.py \
+    common/onnx_graph/shapes/inference.py common/onnx_graph/shapes/inference_state.py \
+    common/onnx_graph/shapes/node_inference.py common/onnx_graph/shapes/regions.py common/onnx_graph/shapes/types.py \
+    common/onnx_graph/shapes/upper_bounds.py common/onnx_graph/shapes/values.py \
+    common/onnx_graph/symbols/dimensions.py common/onnx_graph/symbols/lengths.py common/onnx_graph/symbols/symbolic.py \
+    common/onnx_graph/symbols/usual_sizes.py common/onnx_graph/work/__init__.py common/onnx_graph/work/attention.py \
+    common/onnx_graph/work/contractions.py common/onnx_graph/work/convolutions.py common/onnx_graph/work/einsum.py \
+    common/onnx_graph/work/elementwise.py common/onnx_graph/work/measure.py common/onnx_graph/work/movement.py \
+    common/onnx_graph/work/packed_weights.py common/onnx_graph/work/recurrent.py common/onnx_graph/work/registry.py \
+    common/onnx_graph/work/sampling.py common/onnx_graph/work/transforms.py common/process/code_version.py \
+    common/process/free_memory.py common/process/host_identity.py common/process/interrupts.py \
+    common/process/startup.py common/table_rows.py common/view/__init__.py common/view/design/text_tables.py \
+    common/view/html.css common/view/html.py common/view/tables.py common/view/text.py common/workers.py \
+    common/workload/layer_rows.py common/workload/layers.py common/workload/loop_nests.py \
+    common/workload/map_layers.py common/workload/nest_rows.py
 
 SCRIPT_29 := 29_board_arrays.py
 TABLE_29 := design_engines.csv
@@ -372,31 +373,32 @@ CODE_29 := common/__init__.py common/artifacts/catalogue.py common/artifacts/che
     common/cli/texts/help_text.py common/cli/texts/output.py common/cli/texts/wording.py \
     common/design_space/accelerator/hardware.py common/design_space/mapping/arrays.py \
     common/design_space/mapping/cost.py common/design_space/mapping/mappings.py \
-    common/design_space/mapping/placement.py common/design_space/mapping/traffic.py \
-    common/design_space/results/comparison.py common/design_space/results/design_result.py \
-    common/design_space/search/settings.py common/files/configuration.py common/files/small_file.py \
-    common/files/yaml_file.py common/fpga/array_designs.py common/fpga/coefficients.py common/fpga/device/board.py \
-    common/fpga/device/board_files.py common/fpga/device/resources.py common/fpga/engine_catalogue.py \
-    common/fpga/hand_off/designs.py common/fpga/hand_off/units.py common/fpga/kernels/dataflow/attention.py \
-    common/fpga/kernels/dataflow/operators.py common/fpga/kernels/dataflow/rowwise.py \
-    common/fpga/kernels/dataflow/streaming.py common/fpga/kernels/estimate.py common/fpga/kernels/overlay/cycles.py \
-    common/fpga/kernels/overlay/engine.py common/fpga/kernels/ports.py common/fpga/kernels/systolic/array.py \
-    common/fpga/kernels/systolic/array_resources.py common/fpga/kernels/systolic/array_timing.py \
-    common/fpga/kernels/systolic/epilogue.py common/fpga/kernels/systolic/tiling.py common/fpga/kernels/team.py \
-    common/fpga/offload/jobs.py common/fpga/offload/problem.py common/fpga/offload/schedule.py \
-    common/fpga/planning/planned_kernels.py common/fpga/planning/problem_builder.py common/fpga/rtl/generate.py \
-    common/fpga/rtl/programs.py common/fpga/rtl/simulate.py common/fpga/speedup/amdahl.py \
-    common/fpga/speedup/energy.py common/fpga/speedup/totals.py common/fusion/border.py common/fusion/chains.py \
-    common/fusion/groups.py common/fusion/patterns.py common/graphs/cache_names.py common/graphs/expressions.py \
-    common/graphs/graph.py common/graphs/number_formats.py common/graphs/operators.py common/graphs/source_graph.py \
-    common/graphs/sums.py common/intervals.py common/messages/errors.py common/messages/host_doubts.py \
-    common/messages/names.py common/messages/note_kinds.py common/process/free_memory.py \
-    common/process/host_identity.py common/process/interrupts.py common/process/startup.py common/table_rows.py \
-    common/view/__init__.py common/view/design/board_text.py common/view/design/text_tables.py common/view/html.css \
-    common/view/html.py common/view/tables.py common/view/text.py common/workload/flows.py \
-    common/workload/host_cost.py common/workload/layer_rows.py common/workload/layers.py common/workload/loop_nests.py \
-    common/workload/nest_rows.py common/workload/plausible_time.py common/workload/task_candidates.py \
-    common/workload/tasks.py common/workload/workload.py
+    common/design_space/mapping/placement.py common/design_space/mapping/tiled_rtl.py \
+    common/design_space/mapping/traffic.py common/design_space/results/comparison.py \
+    common/design_space/results/design_result.py common/design_space/search/settings.py common/files/configuration.py \
+    common/files/small_file.py common/files/yaml_file.py common/fpga/array_designs.py common/fpga/coefficients.py \
+    common/fpga/device/board.py common/fpga/device/board_files.py common/fpga/device/resources.py \
+    common/fpga/engine_catalogue.py common/fpga/hand_off/designs.py common/fpga/hand_off/units.py \
+    common/fpga/kernels/dataflow/attention.py common/fpga/kernels/dataflow/operators.py \
+    common/fpga/kernels/dataflow/rowwise.py common/fpga/kernels/dataflow/streaming.py common/fpga/kernels/estimate.py \
+    common/fpga/kernels/overlay/cycles.py common/fpga/kernels/overlay/engine.py common/fpga/kernels/ports.py \
+    common/fpga/kernels/systolic/array.py common/fpga/kernels/systolic/array_resources.py \
+    common/fpga/kernels/systolic/array_timing.py common/fpga/kernels/systolic/epilogue.py \
+    common/fpga/kernels/systolic/tiling.py common/fpga/kernels/team.py common/fpga/offload/jobs.py \
+    common/fpga/offload/problem.py common/fpga/offload/schedule.py common/fpga/planning/planned_kernels.py \
+    common/fpga/planning/problem_builder.py common/fpga/rtl/generate.py common/fpga/rtl/programs.py \
+    common/fpga/rtl/simulate.py common/fpga/speedup/amdahl.py common/fpga/speedup/energy.py \
+    common/fpga/speedup/totals.py common/fusion/border.py common/fusion/chains.py common/fusion/groups.py \
+    common/fusion/patterns.py common/graphs/cache_names.py common/graphs/expressions.py common/graphs/graph.py \
+    common/graphs/number_formats.py common/graphs/operators.py common/graphs/source_graph.py common/graphs/sums.py \
+    common/intervals.py common/messages/errors.py common/messages/host_doubts.py common/messages/names.py \
+    common/messages/note_kinds.py common/process/free_memory.py common/process/host_identity.py \
+    common/process/interrupts.py common/process/startup.py common/table_rows.py common/view/__init__.py \
+    common/view/design/board_text.py common/view/design/text_tables.py common/view/html.css common/view/html.py \
+    common/view/tables.py common/view/text.py common/workload/flows.py common/workload/host_cost.py \
+    common/workload/layer_rows.py common/workload/layers.py common/workload/loop_nests.py common/workload/nest_rows.py \
+    common/workload/plausible_time.py common/workload/task_candidates.py common/workload/tasks.py \
+    common/workload/workload.py
 
 SCRIPT_14 := 14_load_search.py
 TABLE_14 := load_best.json
@@ -489,10 +491,10 @@ CODE_31 := common/__init__.py common/artifacts/catalogue.py common/artifacts/che
     common/artifacts/lineage.py common/artifacts/provenance.py common/artifacts/stages.py \
     common/artifacts/transaction.py common/artifacts/whole_folder.py common/cli/__init__.py \
     common/cli/flags/flag_types.py common/cli/flags/settings.py common/cli/flags/settings_file.py \
-    common/cli/flags/shared_flags.py common/cli/models.py common/cli/phases.py common/cli/plan_stage.py \
-    common/cli/search.py common/cli/stage.py common/cli/streams.py common/cli/texts/help_text.py \
-    common/cli/texts/output.py common/cli/texts/wording.py common/files/configuration.py common/files/small_file.py \
-    common/files/yaml_file.py common/fpga/decoding/answer.py common/fpga/decoding/law.py common/fpga/decoding/plan.py \
+    common/cli/flags/shared_flags.py common/cli/models.py common/cli/plan_stage.py common/cli/search.py \
+    common/cli/stage.py common/cli/streams.py common/cli/texts/help_text.py common/cli/texts/output.py \
+    common/cli/texts/wording.py common/files/configuration.py common/files/small_file.py common/files/yaml_file.py \
+    common/fpga/decoding/answer.py common/fpga/decoding/law.py common/fpga/decoding/plan.py \
     common/fpga/device/board.py common/fpga/device/board_files.py common/fpga/device/resources.py \
     common/fpga/kernels/estimate.py common/fpga/offload/jobs.py common/fpga/offload/problem.py \
     common/fpga/offload/schedule.py common/fpga/speedup/amdahl.py common/fpga/speedup/draws.py \
@@ -522,13 +524,12 @@ CODE_31 := common/__init__.py common/artifacts/catalogue.py common/artifacts/che
     common/onnx_graph/work/movement.py common/onnx_graph/work/packed_weights.py common/onnx_graph/work/recurrent.py \
     common/onnx_graph/work/registry.py common/onnx_graph/work/sampling.py common/onnx_graph/work/transforms.py \
     common/process/free_memory.py common/process/host_identity.py common/process/interrupts.py \
-    common/process/startup.py common/runtime/inputs/categories.py common/runtime/inputs/given.py \
-    common/runtime/inputs/images.py common/runtime/inputs/values.py common/runtime/library.py \
-    common/runtime/providers/provider_check.py common/runtime/providers/provider_table.py \
-    common/runtime/sessions/limits.py common/runtime/sessions/session.py common/runtime/sessions/thread_pools.py \
-    common/runtime/sessions/threads.py common/view/__init__.py common/view/html.css common/view/html.py \
-    common/view/plan/decode_text.py common/view/tables.py common/view/text.py common/workload/layers.py \
-    common/workload/tasks.py
+    common/process/startup.py common/runtime/inputs/given.py common/runtime/inputs/images.py \
+    common/runtime/inputs/values.py common/runtime/library.py common/runtime/providers/provider_check.py \
+    common/runtime/providers/provider_table.py common/runtime/sessions/limits.py common/runtime/sessions/session.py \
+    common/runtime/sessions/thread_pools.py common/runtime/sessions/threads.py common/table_rows.py \
+    common/view/__init__.py common/view/html.css common/view/html.py common/view/plan/decode_text.py \
+    common/view/tables.py common/view/text.py common/workload/layers.py common/workload/tasks.py
 
 SCRIPT_27 := 27_token_streams.py
 TABLE_27 := stream_summary.json

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import sqrt
-from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -13,9 +12,7 @@ import numpy.typing as npt
 from common.generation.figures import counted
 from common.generation.phases import DECODE, PREFILL
 from common.messages.errors import UnusableValueError
-
-if TYPE_CHECKING:
-    from common.table_rows import GenerationRow
+from common.table_rows import GenerationRow
 
 
 @dataclass(frozen=True, slots=True)

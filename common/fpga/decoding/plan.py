@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 from common.fpga.decoding.answer import CARD, CUTS, AnswerDemand, CutAnswer, HostAnswer, card_rates, cut_answer, link_us
 from common.fpga.decoding.law import CallDemand, DecodeLaw, token_cases_us
@@ -14,9 +14,7 @@ from common.fpga.speedup.totals import Card, CardWork
 from common.fpga.speedup.verdict import judged
 from common.intervals import ThreePoint, combine
 from common.messages.errors import UnusableValueError
-
-if TYPE_CHECKING:
-    from common.table_rows import DecodeLengthsRow, DecodePlansRow, DecodeSummaryDocument
+from common.table_rows import DecodeLengthsRow, DecodePlansRow, DecodeSummaryDocument
 
 NOT_JUDGED: Mapping[str, object] = {
     "verdict": "not judged",

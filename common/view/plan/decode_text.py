@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
+from common.table_rows import DecodePlansRow, DecodeSummaryDocument
 from common.view.tables import Table, TableColumn
 from common.view.text import duration, joules, percent, quantity, significant
-
-if TYPE_CHECKING:
-    from common.table_rows import DecodePlansRow, DecodeSummaryDocument
 
 UJ_PER_J = 1e6
 

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.gridspec import GridSpec
 
+from common.table_rows import DecodeLengthsRow, DecodeSummaryDocument, GenerationRow, GenerationSummaryDocument
 from common.view.style import BLUE, GREEN, label_log, new_figure
 from common.view.text import duration, quantity, significant
-
-if TYPE_CHECKING:
-    from common.table_rows import DecodeLengthsRow, DecodeSummaryDocument, GenerationRow, GenerationSummaryDocument
 
 MS, MB = 1e-3, 1e-6
 ROOF = {"linestyle": (0, (2, 1)), "linewidth": 1.2}
