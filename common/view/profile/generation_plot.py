@@ -59,14 +59,12 @@ def _draw_times(
     of_length = {row["past_token_count"]: row["bytes"] for row in decode if row["bytes"]}
     if rate and of_length:
         roof = sorted(of_length.items())
-        axes.plot(
-            [at for at, _ in roof], [moved / rate * 1e3 for _, moved in roof], color=BLUE, label="host's roof", **ROOF
-        )  # type: ignore[arg-type]
+        roof_ms = [moved / rate * 1e3 for _, moved in roof]
+        axes.plot([at for at, _ in roof], roof_ms, color=BLUE, label="host's roof", **ROOF)  # type: ignore[arg-type]
     if on_card:
         lengths = [row["past_token_count"] for row in on_card]
-        slow, fast = (
-            [row[f"planned_token_{case}_us"] or 0.0 for row in on_card] for case in ("pessimistic", "optimistic")
-        )  # type: ignore[literal-required]
+        slow = [row["planned_token_pessimistic_us"] or 0.0 for row in on_card]
+        fast = [row["planned_token_optimistic_us"] or 0.0 for row in on_card]
         axes.fill_between(lengths, [us * MS for us in fast], [us * MS for us in slow], color=GREEN, alpha=0.15)
         likely = [(row["planned_token_likely_us"] or 0.0) * MS for row in on_card]
         axes.plot(lengths, likely, color=GREEN, linewidth=1.6, label="card, planned")
