@@ -5,14 +5,18 @@ from __future__ import annotations
 import contextlib
 import os
 import random
+import subprocess
+import sys
 
 import onnx
+import psutil
 import pytest
 
 from common.artifacts.provenance import sha256_of
 from common.design_space.results.cache import default_folder
 from common.messages.errors import PipelineError
 from models.small.tiny import build_tiny_mlp
+from tests.fuzz import workers
 from tests.fuzz.__main__ import settle_in
 from tests.fuzz.command_lines import CommandLines
 from tests.fuzz.configurations import GOOD, Configurations
@@ -28,7 +32,7 @@ from tests.fuzz.programs import Ended, import_all, run_here
 from tests.fuzz.readers import READERS, Reader, attempt, mutated_model
 from tests.fuzz.tables import Tables
 from tests.fuzz.trial import cpu_limit
-from tests.fuzz.workers import BATCH, Pool
+from tests.fuzz.workers import BATCH, Pool, Worker
 
 SCRIPT = "02_shapes_flops_bytes.py"
 NAMES = ("case",)
@@ -110,6 +114,24 @@ def test_a_hang_and_a_crash_cost_their_own_case_only(tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="reads the states of Linux")
+def test_a_family_whose_time_falls_or_that_waits_for_a_disk_is_not_asleep(tmp_path, monkeypatch):
+    """A child that ended took its time along; on a busy host nothing ticks for a while after."""
+    sleeper = subprocess.Popen(["sleep", "1000"])
+    try:
+        while psutil.Process(sleeper.pid).status() != psutil.STATUS_SLEEPING:
+            pass
+        worker = Worker(sleeper.pid, 0, tmp_path / "dump", [1], cpu_s=7.0, since=-1e9)
+        assert not workers._is_asleep(worker)
+        worker.since = -1e9
+        assert workers._is_asleep(worker)
+        monkeypatch.setattr(psutil.Process, "status", lambda process: psutil.STATUS_DISK_SLEEP)
+        assert not workers._is_asleep(worker)
+    finally:
+        sleeper.kill()
+        sleeper.wait()
+
+
 def test_a_case_follows_from_its_seed_and_number_alone(tmp_path):
     one, two = results(tmp_path / "1", 1), results(tmp_path / "2", 3)
     assert {case: result.story for case, result in one.items()} == {case: two[case].story for case in one}

@@ -26,6 +26,7 @@ from tests.fuzz.oracle import Fault
 from tests.fuzz.trial import Trial, limit_memory
 
 BATCH = 24
+WAITING = (psutil.STATUS_RUNNING, psutil.STATUS_DISK_SLEEP)  # for a processor or a disk, which others may use
 ASLEEP_S = 30  # without a tick of CPU time: it waits for what does not come
 
 
@@ -197,12 +198,15 @@ class Pool:
 
 
 def _is_asleep(worker: Worker) -> bool:
-    """Whether a worker and its children have taken no CPU time for long, though none of them waits for a processor."""
+    """Whether a worker and its children have taken no CPU time for long, though none of them waits for a resource.
+
+    A child that ends may take its time out of the sum, so a sum that falls is work, too.
+    """
     try:
         process = psutil.Process(worker.process)
         family = [process, *process.children(recursive=True)]
         used = sum(sum(member.cpu_times()[:4]) for member in family)
-        if used > worker.cpu_s or any(member.status() == psutil.STATUS_RUNNING for member in family):
+        if used != worker.cpu_s or any(member.status() in WAITING for member in family):
             worker.cpu_s, worker.since = used, time.monotonic()
     except psutil.NoSuchProcess:
         return False
