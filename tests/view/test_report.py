@@ -161,12 +161,21 @@ def test_the_head_has_the_figures_that_decide(found):
     assert figures["Latency, median"].value.endswith(" ms")
     assert f"{latency['sample_count']} unprofiled runs" in figures["Latency, median"].detail
     assert {"Most time", "Slowest node", "Parallelism", "Energy of an inference", "Offloading: latency"} <= set(figures)
+    assert re.fullmatch(r"[\d.]+ % of the latency, \d+ % of the roof, \w+-bound", figures["Most time"].detail)
     offload = figures["Offloading: latency"]
     assert offload.value == "1.27x, 90 % within 0.881 to 1.56"
     assert offload.detail == "undecided: probability 0.86"
     page = report_html(found, "", {})
     for figure in figures.values():
         assert f'<a href="#{figure.section}">' in page
+
+
+def test_without_a_share_of_the_roof_the_head_claims_no_bound(found):
+    unstable = [row | {"roof_share": None, "roof_share_reason": "unstable"} for row in found.tables["op_roofline"]]
+    tables = {**found.tables, "op_roofline": unstable}
+    figures = key_figures(Findings(tables=tables, documents=found.documents))
+    most = next(figure for figure in figures if figure.name == "Most time")
+    assert re.fullmatch(r"[\d.]+ % of the latency", most.detail)
 
 
 @pytest.mark.slow

@@ -104,9 +104,10 @@ def _operators(findings: Findings) -> list[KeyFigure]:
     if roofline is None or not groups:
         return []
     most = groups[0]
-    detail = f"{percent(most.latency_share)} of the latency, {percent(most.roof_share, 0)} of the roof"
-    bound = f", {most.bound}-bound" if most.bound else ""
-    figures = [KeyFigure("Most time", f"{most.node_count} {most.name}", detail + bound, "operators")]
+    detail = f"{percent(most.latency_share)} of the latency"
+    if most.roof_share is not None:  # without a share of it, as with unstable ceilings, no roof is claimed to bound
+        detail += f", {percent(most.roof_share, 0)} of the roof{f', {most.bound}-bound' if most.bound else ''}"
+    figures = [KeyFigure("Most time", f"{most.node_count} {most.name}", detail, "operators")]
     if keys := findings.keys():
         row = next(row for row in roofline if row["executed_node"] == keys[0].name)
         detail = f"{duration(keys[0].latency_us)}, {percent(row['latency_share'])} of the latency"
