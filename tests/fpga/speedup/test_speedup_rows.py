@@ -158,6 +158,22 @@ def test_a_plan_that_moves_nothing_has_no_speedup_and_needs_no_card():
     assert likely(found, "latency", "break_even_batch") is None
     assert likely(found, "energy", "card_static") == 0
     assert likely(found, "energy", "new_total") == 100_003
+    assert likely(found, "throughput", "busy_engine") == 0
+
+
+def test_every_term_has_its_unit():
+    units = {key: row["term_unit"] for key, row in rows_of().items()}
+    assert {unit for (_, term), unit in units.items() if term in ("payback_runs", "break_even_batch")} == {"count"}
+    assert {unit for (_, term), unit in units.items() if term.endswith(("_rate", "_per_s"))} == {"per_s"}
+    assert all(units.values())
+
+
+def test_a_host_that_is_busy_until_the_end_waits_for_nothing():
+    """Its own work of 1,998 us hides that of the card, which ends a nanosecond earlier by rounding."""
+    hidden = CaseTotals(1_000, 0, 0, 0, 1_997.999, {"host": 1_998, "engine": 1_000}, 1)
+    found = rows_of(totals=PlanTotals(hidden, hidden, hidden))
+    assert likely(found, "energy", "host_idle") == 0
+    assert likely(found, "energy", "card_static") == pytest.approx(5 * 1_997.999)
 
 
 @pytest.mark.parametrize(
