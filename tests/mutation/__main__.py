@@ -137,8 +137,11 @@ def arguments() -> argparse.ArgumentParser:
     return parser
 
 
-def try_room(name: str, given: argparse.Namespace, budget_s: float) -> tuple[int, dict[str, list[Mutant]]]:
-    """Return how many mutants a room has, and those that were tried by how they ended."""
+Tried = dict[str, list[Mutant]]  # by how they ended
+
+
+def try_room(name: str, given: argparse.Namespace, budget_s: float, rooms: dict[str, tuple[int, Tried]]) -> None:
+    """Enter how many mutants a room has, and those that were tried; what is entered stays if a signal ends the room."""
     patterns, tests = ROOMS[name]
     files = sorted(path for pattern in patterns for path in ROOT.glob(pattern) if path.name != "__init__.py")
     mutants = [mutant for path in files for mutant in mutants_of(path)]
@@ -146,7 +149,8 @@ def try_room(name: str, given: argparse.Namespace, budget_s: float) -> tuple[int
     if ended != SURVIVED:
         sys.exit(f"{name}: its tests fail without a mutant; run: python -m pytest {' '.join(tests)}")
     limit_s = max(LEAST_S, TIMES * used_s)
-    tried: dict[str, list[Mutant]] = {CAUGHT: [], SURVIVED: [], ENDLESS: []}
+    tried: Tried = {CAUGHT: [], SURVIVED: [], ENDLESS: []}
+    rooms[name] = len(mutants), tried
     for mutant in random.Random(given.seed).sample(mutants, len(mutants)):
         if used_s > budget_s and not given.all:
             break
@@ -155,18 +159,19 @@ def try_room(name: str, given: argparse.Namespace, budget_s: float) -> tuple[int
         tried[ended].append(mutant)
         if ended == SURVIVED:
             print(f"survived  {mutant}", flush=True)
-    return len(mutants), tried
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Try the mutants, and print the share of each room that the tests catch."""
+    """Try the mutants, and print the share of each room that the tests catch, also if Ctrl-C ends the trials."""
     given = arguments().parse_args(argv)
     for name in WARM:
         importlib.import_module(name)
     start_s, lines = time.process_time(), []
-    chosen = given.room or [*ROOMS]
-    for name in chosen:
-        count, tried = try_room(name, given, 60 * given.minutes / len(chosen))
+    chosen, rooms = given.room or [*ROOMS], dict[str, tuple[int, Tried]]()
+    with contextlib.suppress(KeyboardInterrupt):
+        for name in chosen:
+            try_room(name, given, 60 * given.minutes / len(chosen), rooms)
+    for name, (count, tried) in rooms.items():
         caught, all_tried = len(tried[CAUGHT]) + len(tried[ENDLESS]), sum(map(len, tried.values()))
         share = f"{caught / all_tried:.0%}" if all_tried else ""
         lines.append(f"{name:<12}{count:>9}{all_tried:>8}{caught:>8}{share:>8}")

@@ -6,6 +6,7 @@ import pytest
 
 pytest.importorskip("mutmut", reason="needs requirements-mutants.txt: make mutants")
 
+from tests.mutation import __main__ as mutation
 from tests.mutation.__main__ import CAUGHT, ROOMS, SURVIVED, mutants_of, outcome
 from tests.support.paths import ROOT
 
@@ -23,6 +24,22 @@ def test_every_room_has_files_and_tests():
     for patterns, tests in ROOMS.values():
         assert all(any(ROOT.glob(pattern)) for pattern in patterns)
         assert all((ROOT / place).exists() for place in tests)
+
+
+def test_a_signal_ends_the_trials_with_the_shares_so_far(monkeypatch, capsys):
+    ends = iter([(SURVIVED, 0.0), (CAUGHT, 0.0), (SURVIVED, 0.0), (CAUGHT, 0.0)])
+
+    def ended(mutant, tests, limit_s):
+        if (end := next(ends, None)) is None:
+            raise KeyboardInterrupt
+        return end
+
+    monkeypatch.setattr(mutation, "outcome", ended)
+    monkeypatch.setattr(mutation, "WARM", ())
+    assert mutation.main(["--room", "verdict", "--room", "comparison"]) == 0
+    *_, row, _ = capsys.readouterr().out.splitlines()
+    assert row.split()[0] == "verdict"
+    assert row.split()[2:] == ["3", "2", "67%"]  # of the first four ends, one is that of the tests themselves
 
 
 @pytest.mark.slow
