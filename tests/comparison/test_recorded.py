@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from common.comparison.difference_rows import Question, comparison_rows, failures, why_no_nodes
+from common.comparison.measured import pooled
 from common.comparison.recorded import differences, doubts, recorded_side
 
 ORIGIN = {
@@ -227,3 +229,20 @@ def test_an_operator_type_that_one_side_executes_is_a_gain_or_a_loss():
         "Conv": ("improved", "only the baseline executes it"),
         "Gemm": ("regressed", "only the candidate executes it"),
     }
+
+
+def test_a_node_says_what_it_changes_in_the_baselines_median():
+    runs = {"run_latency": [run(1009.0)] * 11}
+    old = side("one", **runs, op_latency=[op_latency("a", 50.0)])
+    new = side("two", **runs, op_latency=[op_latency("a", 73.0)])
+    (row,) = (row for row in comparison_rows([old], new, Question(0.05)) if row["compared_kind"] == "node")
+    assert row["latency_change_share"] == pytest.approx(23 / 1009)
+
+
+def test_several_measurements_are_one_with_the_sessions_of_all():
+    one = side("one", run_latency=[run(5.0), run(7.0)], nodes_us={"a": np.array([3.0]), "only": np.array([1.0])})
+    two = side("two", run_latency=[run(11.0)], nodes_us={"a": np.array([2.0])})
+    both = pooled([one, two])
+    assert (both.name, both.latencies_us.tolist()) == ("one, two", [5.0, 7.0, 11.0])
+    assert {name: times.tolist() for name, times in both.nodes_us.items()} == {"a": [3.0, 2.0]}
+    assert pooled([one]) is one

@@ -63,7 +63,7 @@ def test_a_ceiling_scatters_as_its_halves_do():
     )
     assert found.noise_floor_share == pytest.approx(0.05)
     assert (found.baseline, found.candidate) == (100.0, 110.0)
-    assert (found.low_share, found.high_share) == (pytest.approx(0.05), pytest.approx(0.15))
+    assert (found.share, found.low_share, found.high_share) == pytest.approx((0.1, 0.05, 0.15))
 
 
 def test_repeats_say_how_far_the_next_one_may_be_away():
