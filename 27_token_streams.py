@@ -10,7 +10,9 @@ flight has caches of its own. With --batching static, streams are admitted toget
 ended. With continuous, a stream is admitted between two tokens, as soon as fewer than --in-flight are in flight. With
 --cache-room, each cache is one buffer with a row for each stream, and one call gives all streams a token. That takes an
 operator which reads the valid length of each row (GroupQueryAttention). Without --cache-room, each stream has calls of
-its own.
+its own. In an overload, requests come faster than their tokens, so times that include the wait have no percentiles.
+
+The exit code is 4 if fewer than --min-goodput requests per second are answered within both bounds.
 
 EXAMPLE of input (a decoder) and output (stream_requests.csv), some columns:
 
@@ -35,10 +37,11 @@ if __name__ == "__main__":
 from collections.abc import Sequence
 
 from common import cli
-from common.cli.flags.load_flags import schedule_flags
+from common.cli import load_stage
+from common.cli.flags.load_flags import goodput_flags, schedule_flags
 from common.generation.decoder import decoder_of
 from common.generation.streams.engine import POLICIES, StreamRequest, serve_after_warm_up
-from common.generation.streams.figures import TokenBounds, request_rows, stream_summary, token_rows
+from common.generation.streams.figures import TokenBounds, broken_goodput, request_rows, stream_summary, token_rows
 from common.generation.streams.requests import offered_per_s, require_streams, scheduled_requests, trace_requests
 from common.generation.streams.service import service_of
 from common.load.requests.demand import KINDS, Demand
@@ -72,6 +75,7 @@ def arguments() -> cli.Parser:
     bound = {"type": cli.duration, "metavar": "T"}
     parser.setting("--first-token-bound", help="longest time to the first token of goodput", **bound)
     parser.setting("--inter-token-bound", help="longest mean time between two tokens of goodput", **bound)
+    goodput_flags(parser, has_bound=True)
     parser.shared("--threads")
     parser.shared("--optimization", choices=tuple(OPTIMIZATIONS), metavar=None)
     parser.shared("--run-timeout")
@@ -125,10 +129,11 @@ def main(argv: Sequence[str] | None = None) -> int:
             transaction.add_rows("stream_requests", request_rows(streams))
             transaction.add_rows("stream_tokens", token_rows(streams))
             transaction.add_document("stream_summary", summary)
+        code = load_stage.exit_code(stage, broken_goodput(summary, given.min_goodput))
         stage.show(stream_report(summary))
     if failure:
         raise PipelineError(path, failure.problem, f"what was served is in {transaction.targets}, marked incomplete")
-    return 0
+    return code
 
 
 if __name__ == "__main__":

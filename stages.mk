@@ -535,7 +535,7 @@ SCRIPT_27 := 27_token_streams.py
 TABLE_27 := stream_summary.json
 READS_27 :=
 OPTIONS_27 := model dim cache rate arrivals burst duration seed replay input_tokens output_tokens batching in_flight \
-    cache_room first_token_bound inter_token_bound threads optimization run_timeout
+    cache_room first_token_bound inter_token_bound min_goodput threads optimization run_timeout
 CONFIGS_27 :=
 CODE_27 :=
 

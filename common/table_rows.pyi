@@ -2025,6 +2025,8 @@ class StreamSummaryDocument(TypedDict):
     first_token_bound_us: float | None
     inter_token_bound_us: float | None
     streams_in_flight_count: float
+    validity: str
+    validity_reason: str | None
     time_to_first_token_p50_us: float | None
     time_to_first_token_p50_low_us: float | None
     time_to_first_token_p50_high_us: float | None

@@ -773,7 +773,7 @@ _document(
     "A load of token streams: rates, times to the first token and between tokens, and goodput under two bounds.",
     "threads batching_policy most_in_flight_count is_batched sent_count completed_count input_tokens_per_s "
     "output_tokens_per_s offered_requests_per_s answered_requests_per_s goodput_requests_per_s first_token_bound_us "
-    "inter_token_bound_us streams_in_flight_count "
+    "inter_token_bound_us streams_in_flight_count validity validity_reason "
     + " ".join(
         _interval(f"{series}_{quantile}", "_us")
         for series in ("time_to_first_token", "inter_token", "request")

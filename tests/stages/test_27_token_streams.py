@@ -46,6 +46,14 @@ def test_every_request_has_its_tokens(loaded, name, flags, is_batched):
     assert (requests["time_to_first_token_us"] <= requests["request_latency_us"]).all()
 
 
+def test_too_little_goodput_is_exit_code_4(tmp_path, loaded, capsys):
+    loaded("tiny-decoder")
+    flags = ("--replay", str(tmp_path / "trace.csv"), "--threads", "1", "--min-goodput", "1e9")
+    assert STAGE.main(["--model", str(tmp_path / "m.onnx"), "--out", str(tmp_path), *flags]) == 4
+    assert "--min-goodput is 1e+09" in capsys.readouterr().err
+    assert STAGE.main(["--model", str(tmp_path / "m.onnx"), "--out", str(tmp_path), *flags[:-1], "1e-9"]) == 0
+
+
 @pytest.mark.parametrize(
     ("name", "flags", "problem"),
     [

@@ -15,10 +15,12 @@ import numpy as np
 
 from common.generation.streams.engine import TokenStream
 from common.latency.statistics import QUANTILES, Estimate, estimate_columns, percentile
+from common.load.results.validity import queue_grows
 from common.table_rows import StreamRequestsRow, StreamSummaryDocument, StreamTokensRow
 
 NS_PER_US, US_PER_S = 1e3, 1e6
 STATED = ("p50", "p90", "p95", "p99")
+OF_QUEUE = ("time_to_first_token", "request")  # times that include the wait to be admitted
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +69,9 @@ def stream_summary(
 ) -> StreamSummaryDocument:
     """Return rates over the time to the last token, and percentiles of three series with their limits.
 
+    In an overload, the times that count from the intended start grow with the duration of the load, so they have no
+    percentiles; the time between two tokens of a stream has.
+
     Args:
         offered_per_s: requests per second of the schedule; None for a single request.
         setup: columns that say how the service was set up.
@@ -94,11 +99,35 @@ def stream_summary(
         "inter_token_bound_us": bounds.inter_token_us,
         "streams_in_flight_count": _in_flight(streams, end_us),
     }
+    reason = overload(ordered, int(setup["most_in_flight_count"]))
+    figures |= {"validity": "overload" if reason else "valid", "validity_reason": reason or None}
     for name, samples in series.items():
+        is_known = samples.size > 0 and not (reason and name in OF_QUEUE)
         for quantile in STATED:
-            estimate = percentile(samples, QUANTILES[quantile]) if samples.size else Estimate()
+            estimate = percentile(samples, QUANTILES[quantile]) if is_known else Estimate()
             figures |= estimate_columns(f"{name}_{quantile}", estimate)
     return cast("StreamSummaryDocument", figures)
+
+
+def overload(ordered: Sequence[TokenStream], most: int) -> str:
+    """Return why a load is an overload, by the requests that wait to be admitted; empty where they do not grow.
+
+    Args:
+        ordered: streams in the order of their requests.
+        most: streams that may be in flight.
+    """
+    came_ns = np.array([stream.request.intended_ns for stream in ordered], np.int64)
+    left_ns = np.array([stream.admitted_ns for stream in ordered], np.int64)
+    if not queue_grows(came_ns, came_ns, left_ns, most):
+        return ""
+    return "the queue grows: requests come faster than their tokens"
+
+
+def broken_goodput(summary: StreamSummaryDocument, least_per_s: float | None) -> list[str]:
+    """Return what a load breaks of a least goodput; nothing where none was asked for."""
+    if least_per_s is None or (found := summary["goodput_requests_per_s"]) >= least_per_s:
+        return []
+    return [f"{found:.4g} requests/s were answered within both bounds; <min_goodput> is {least_per_s:.4g}"]
 
 
 def _in_flight(streams: Sequence[TokenStream], end_us: float) -> float:

@@ -37,8 +37,12 @@ class LoadValidity:
 def depths(record: LoadRecord, at_ns: TimesNs) -> TimesNs:
     """Return how many requests wait at given times; one that comes or goes at that time has done so."""
     waits = record.outcomes != REJECTED
-    came = np.searchsorted(record.intended_ns[waits], at_ns, side="right")
-    return np.asarray(came - np.searchsorted(np.sort(record.left_ns[waits]), at_ns, side="right"))
+    return _depths(record.intended_ns[waits], record.left_ns[waits], at_ns)
+
+
+def _depths(came_ns: TimesNs, left_ns: TimesNs, at_ns: TimesNs) -> TimesNs:
+    came = np.searchsorted(came_ns, at_ns, side="right")
+    return np.asarray(came - np.searchsorted(np.sort(left_ns), at_ns, side="right"))
 
 
 def judge(
@@ -130,18 +134,29 @@ def _busy_share(record: LoadRecord) -> float:
 
 
 def grows(record: LoadRecord, most_running: int) -> bool:
-    """Whether the queue grows: it never empties in the second half, and its growth in sixteen blocks is no chance.
+    """Whether the queue of a load grows; requests that were turned away are not in it."""
+    waits = record.outcomes != REJECTED
+    return queue_grows(record.intended_ns, record.intended_ns[waits], record.left_ns[waits], most_running)
+
+
+def queue_grows(intended_ns: TimesNs, came_ns: TimesNs, left_ns: TimesNs, most_running: int) -> bool:
+    """Whether a queue grows: it never empties in the second half, and its growth in sixteen blocks is no chance.
 
     A queue that does not grow returns to where it was: its growths add up to its last depth, which is small beside
     their scatter. So Student's t of the growths separates the two without a threshold in requests.
+
+    Args:
+        intended_ns: intended starts of all requests, in their order.
+        came_ns, left_ns: when each request came to the queue and when it left.
+        most_running: requests that the service can run at once.
     """
-    if len(record) < LEAST_REQUESTS:
+    if len(intended_ns) < LEAST_REQUESTS:
         return False
-    begin_ns, end_ns = int(record.intended_ns[0]), int(record.intended_ns[-1])
-    waiting = depths(record, np.linspace(begin_ns, end_ns, BLOCKS + 1).astype(np.int64))
+    begin_ns, end_ns = int(intended_ns[0]), int(intended_ns[-1])
+    waiting = _depths(came_ns, left_ns, np.linspace(begin_ns, end_ns, BLOCKS + 1).astype(np.int64))
     growths = np.diff(waiting)
-    half = record.intended_ns[record.intended_ns >= (begin_ns + end_ns) // 2]
-    if waiting[-1] <= most_running or depths(record, half).min() < 1:
+    half = intended_ns[intended_ns >= (begin_ns + end_ns) // 2]
+    if waiting[-1] <= most_running or _depths(came_ns, left_ns, half).min() < 1:
         return False
     scatter = float(growths.std(ddof=1))
     return float(growths.mean()) > STUDENT_15 * scatter / math.sqrt(BLOCKS)

@@ -39,7 +39,8 @@ def stream_report(summary: StreamSummaryDocument) -> str:
         f"{summary['batching_policy']} batching, at most {summary['most_in_flight_count']} streams in flight, "
         f"{significant(summary['streams_in_flight_count'])} on average; {each}"
     )
-    return "\n".join([rates, served, TIMES.text(cells)])
+    worth = [] if summary["validity"] == "valid" else [f"{summary['validity']}: {summary['validity_reason']}"]
+    return "\n".join([rates, served, *worth, TIMES.text(cells)])
 
 
 def _time(value: object) -> str:

@@ -13,7 +13,6 @@ from common.view.style import BLUE, GREEN, label_log, new_figure
 from common.view.text import duration, quantity, significant
 
 MS, MB = 1e-3, 1e-6
-ROOF = {"linestyle": (0, (2, 1)), "linewidth": 1.2}
 MOST_MARKERS = 10_000  # more of them become one image in an SVG
 
 
@@ -54,13 +53,13 @@ def _draw_times(
     axes: Axes, decode: Sequence[GenerationRow], rate: float | None, on_card: Sequence[DecodeLengthsRow]
 ) -> None:
     past = [row["past_token_count"] for row in decode]
-    look = {"markersize": 3, "color": BLUE, "alpha": 0.6, "rasterized": len(decode) > MOST_MARKERS}
-    axes.plot(past, [row["token_us"] * MS for row in decode], "o", label="host, measured", **look)  # type: ignore[arg-type]
+    is_image = len(decode) > MOST_MARKERS
+    times_ms = [row["token_us"] * MS for row in decode]
+    axes.plot(past, times_ms, "o", label="host, measured", markersize=3, color=BLUE, alpha=0.6, rasterized=is_image)
     of_length = {row["past_token_count"]: row["bytes"] for row in decode if row["bytes"]}
     if rate and of_length:
         roof = sorted(of_length.items())
-        roof_ms = [moved / rate * 1e3 for _, moved in roof]
-        axes.plot([at for at, _ in roof], roof_ms, color=BLUE, label="host's roof", **ROOF)  # type: ignore[arg-type]
+        _draw_roof(axes, [at for at, _ in roof], [moved / rate * 1e3 for _, moved in roof], BLUE, "host's roof")
     if on_card:
         lengths = [row["past_token_count"] for row in on_card]
         slow = [row["planned_token_pessimistic_us"] or 0.0 for row in on_card]
@@ -68,10 +67,14 @@ def _draw_times(
         axes.fill_between(lengths, [us * MS for us in fast], [us * MS for us in slow], color=GREEN, alpha=0.15)
         likely = [(row["planned_token_likely_us"] or 0.0) * MS for row in on_card]
         axes.plot(lengths, likely, color=GREEN, linewidth=1.6, label="card, planned")
-        axes.plot(lengths, [row["memory_roof_us"] * MS for row in on_card], color=GREEN, label="card's roof", **ROOF)  # type: ignore[arg-type]
+        _draw_roof(axes, lengths, [row["memory_roof_us"] * MS for row in on_card], GREEN, "card's roof")
     axes.set(ylabel="time per token (ms)", yscale="log")
     label_log(axes.yaxis)
     axes.legend(ncols=4, loc="lower left", bbox_to_anchor=(-0.01, 1.0), borderpad=0)
+
+
+def _draw_roof(axes: Axes, lengths: Sequence[int], times_ms: Sequence[float], colour: str, label: str) -> None:
+    axes.plot(lengths, times_ms, color=colour, linestyle=(0, (2, 1)), linewidth=1.2, label=label)
 
 
 def _draw_caches(axes: Axes, decode: Sequence[GenerationRow], on_card: Sequence[DecodeLengthsRow]) -> None:

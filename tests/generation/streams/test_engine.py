@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from common.generation.streams.engine import StreamRequest, serve
-from common.generation.streams.figures import TokenBounds, request_rows, stream_summary
+from common.generation.streams.figures import TokenBounds, broken_goodput, request_rows, stream_summary
+from common.view.load.stream_text import stream_report
 
 PROMPT_NS, TOKEN_NS = 100, 10
 SETUP = {"threads": 1, "batching_policy": "static", "most_in_flight_count": 2, "is_batched": True, "sent_count": 3}
@@ -94,3 +95,27 @@ def test_goodput_meets_both_bounds(bounds, met):
     assert summary["goodput_requests_per_s"] == pytest.approx(met / seconds)
     assert summary["output_tokens_per_s"] == pytest.approx(8 / seconds)
     assert summary["streams_in_flight_count"] == pytest.approx((330 + 110 + 110) / 330)
+
+
+@pytest.mark.parametrize(("gap_ns", "is_overload"), [(90, True), (150, False)])
+def test_an_overload_is_one_whose_waiting_requests_grow(gap_ns, is_overload):
+    """Each request takes 110 ns alone. Two in flight share their calls, so a request takes 105 ns at best."""
+    virtual = Virtual(is_shared=True)
+    requests = [StreamRequest(gap_ns * place, 7, 2) for place in range(400)]
+    streams = list(serve(requests, virtual, "continuous", 2, virtual))
+    summary = stream_summary(streams, 1e9 / gap_ns, TokenBounds(), SETUP)
+    assert summary["validity"] == ("overload" if is_overload else "valid")
+    assert ("the queue grows" in (summary["validity_reason"] or "")) is is_overload
+    assert (summary["time_to_first_token_p50_us"] is None) is is_overload
+    assert (summary["request_p99_us"] is None) is is_overload
+    assert summary["inter_token_p50_us"] is not None
+    assert ("overload: the queue grows" in stream_report(summary)) is is_overload
+
+
+def test_a_goodput_below_the_least_one_is_a_broken_threshold():
+    _, streams = token_times("continuous")
+    summary = stream_summary(streams, 2.0, TokenBounds(0.2, 0.05), SETUP)
+    assert broken_goodput(summary, None) == []
+    assert broken_goodput(summary, summary["goodput_requests_per_s"]) == []
+    (problem,) = broken_goodput(summary, 1e9)
+    assert problem.endswith("requests/s were answered within both bounds; <min_goodput> is 1e+09")
