@@ -12,7 +12,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from math import exp, log
+from math import ceil, exp, log
 from statistics import fmean
 from typing import Any
 
@@ -23,8 +23,11 @@ from benchmarks.kernels.coverage import Band, Spread, spread_of
 from benchmarks.process import ROOT
 from common.files.configuration import Section
 from common.files.yaml_file import load_yaml
+from common.fpga.coefficients import load_models
 from common.fpga.decoding.law import CallDemand, CardRates, DecodeLaw, read_law, token_us
 from common.fpga.device.board_files import load_board
+from common.fpga.engine_catalogue import streaming
+from common.fpga.kernels.dataflow.streaming import StreamingGemv
 from common.fpga.kernels.estimate import TimeScatter
 from common.intervals import ThreePoint
 
@@ -32,6 +35,7 @@ CONFIG, BOARDS = ROOT / "configs" / "decoding.yaml", ROOT / "configs" / "boards"
 PUBLISHED = ROOT / "benchmarks" / "plans" / "published_decoders.yaml"
 NO_SCATTER = TimeScatter(ThreePoint.exactly(1.0), 0.0, 0.0, 1)
 ROUNDS_PER_LAYER = 4  # queries, keys and values; their output; up and gate; down
+GEMV_FORMATS = {16: "bf16", 8: "int8", 4: "int4"}  # of weights, by their bits
 TOLERANCE = 0.01  # of a constant in the configuration, which is rounded
 
 
@@ -101,9 +105,12 @@ def _token(row: Mapping[str, Any], model: Mapping[str, Any]) -> Published:
         (weight_bytes + cache_bytes) / cards,
         ROUNDS_PER_LAYER * model["layers"] + 1,
     )
-    time_us = row["token_ms"] * 1e3 if "token_ms" in row else 1e6 / row["tokens_per_s"]
     rates = CardRates(row["memory_gb_per_s"] * 1e9, float("inf"), float("inf"))
-    return Published(row["family"], row["name"], time_us, demand, rates, row["measured"])
+    return Published(row["family"], row["name"], _published_us(row), demand, rates, row["measured"])
+
+
+def _published_us(row: Mapping[str, Any]) -> float:
+    return row["token_ms"] * 1e3 if "token_ms" in row else 1e6 / row["tokens_per_s"]
 
 
 def published_prompts(content: Mapping[str, Any]) -> list[Published]:
@@ -187,6 +194,32 @@ def left_out(form: Form, rows: Sequence[Published]) -> list[LeftOut]:
     return found
 
 
+# --- the GEMV kernel of Vitis BLAS ------------------------------------------------------------------------------------
+
+
+def by_gemv(content: Mapping[str, Any]) -> dict[str, list[float]]:
+    """Return published time over that of streaming GEMV kernels on all channels, by family; nothing is fitted to them."""
+    models = load_models(CONFIG.parent)
+    found: dict[str, list[float]] = {}
+    for row in (row for row in content["rows"] if "gemv" in row):
+        bits = row.get("weight_bits", 4)
+        engine = streaming(load_board(row["gemv"][0], BOARDS), GEMV_FORMATS[bits], models, row["gemv"][1])
+        time_us = gemv_us(engine, content["models"][row["model"]], row)
+        found.setdefault(row["family"], []).append(_published_us(row) / time_us)
+    return found
+
+
+def gemv_us(engine: StreamingGemv, model: Mapping[str, Any], row: Mapping[str, Any]) -> float:
+    """Return the likely time of all products of a token on one card, one after the other, with the caches."""
+    hidden, wide, cards = model["hidden"], model["wide"], row.get("cards", 1)
+    layer = [(hidden + 2 * model["keys"], hidden), (hidden, hidden), (hidden, wide)]
+    layer.append(((2 if model["gated"] else 1) * wide, hidden))
+    matrices = [*layer * model["layers"], (model["vocabulary"], hidden)]
+    products = sum(engine.estimate_gemv(ceil(rows / cards), columns).time_us.likely for rows, columns in matrices)
+    cache = 2 * model["layers"] * model["keys"] * row["past"] * row["cache_bits"] / 8 / cards
+    return products + engine.ports.stream_cycles(cache) / engine.clock_mhz
+
+
 # --- output -----------------------------------------------------------------------------------------------------------
 
 
@@ -247,6 +280,10 @@ def main() -> int:
         found = left_out(form, tokens)
         held = fmean(family.held / len(family.rows) for family in found)
         print(f"{form.name:16} left out: factor {log_error(found):.2f} off in the mean, {held:.0%} inside")
+    kernels = by_gemv(content)
+    factor = exp(fmean(fmean(abs(log(ratio)) for ratio in of_family) for of_family in kernels.values()))
+    print(f"{'GEMV kernels':16} not fitted: factor {factor:.2f} off in the mean; published over their time by family:")
+    print("  " + ", ".join(f"{name} {exp(fmean(map(log, of_family))):.2f}" for name, of_family in kernels.items()))
     values = fitted(tokens, prompts)
     print("\n" + "\n".join(f"{name}: {value:.4g}" for name, value in values.items()))
     print_families(left_out(CHOSEN, tokens))

@@ -125,7 +125,7 @@ def overload(ordered: Sequence[TokenStream], most: int) -> str:
 
 def broken_goodput(summary: StreamSummaryDocument, least_per_s: float | None) -> list[str]:
     """Return what a load breaks of a least goodput; nothing where none was asked for."""
-    if least_per_s is None or (found := summary["goodput_requests_per_s"]) >= least_per_s:
+    if least_per_s is None or (found := summary["goodput_requests_per_s"] or 0.0) >= least_per_s:
         return []
     return [f"{found:.4g} requests/s were answered within both bounds; <min_goodput> is {least_per_s:.4g}"]
 
