@@ -11,10 +11,12 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
+from benchmarks.plans import engine_networks
 from benchmarks.plans.integer_reference import outputs
 from common.fpga.rtl import programs
 from common.fpga.rtl.engine.cycles import best_tilings, planned_cycles, transfer_cycles
 from common.fpga.rtl.engine.design import EngineDesign
+from common.fpga.rtl.engine.fabric import load_fabric
 from common.fpga.rtl.engine.memory_timing import MemoryTiming
 from common.fpga.rtl.engine.network import layers_of
 from common.fpga.rtl.engine.program import laid_out, mantissa_and_shift, program_of, residual_factors
@@ -330,3 +332,45 @@ def test_a_window_must_fit():
     layer = layers_of(one(4, 9, 9, 4, 5)).layers[0]
     with pytest.raises(PipelineError, match=r"a window of \(5, 5\) does not fit the operand buffer"):
         tilings(layer, SMALL)
+
+
+def test_a_board_s_memory_in_cycles_by_hand():
+    timing = load_fabric("ulx3s", engine_networks.FABRICS).timing(8, 100)
+    # 16 bits at 143 MHz are 286 MB/s: 8 bytes take 27.97 ns, at 100 MHz 2.797 cycles. A refresh comes each 7812.5 ns.
+    assert timing.word_cycles == pytest.approx(2.797, abs=1e-3)
+    assert (timing.latency_cycles, timing.row_miss_cycles) == pytest.approx((9.0, 3.0))
+    assert (timing.refresh_interval_cycles, timing.refresh_cycles) == pytest.approx((781.25, 6.0))
+    assert load_fabric("ecpix5", engine_networks.FABRICS).timing(8, 75).word_cycles == 1.0  # 1.2 GB/s
+
+
+def test_networks_are_skipped_with_a_reason(monkeypatch, capsys):
+    monkeypatch.setenv("PATH", "")
+    assert engine_networks.main([]) == 0
+    assert capsys.readouterr().err == "engine_networks: skipped: no verilator; make rtl-tools installs it\n"
+
+
+@needs_verilator
+@pytest.mark.exhaustive
+def test_networks_are_right_on_the_engine(capsys):
+    assert engine_networks.main(["--network", "resnet8", "mobilenet"]) == 0
+    assert "NO" not in capsys.readouterr().out
+
+
+@needs_verilator
+@pytest.mark.slow
+def test_a_tensor_that_differs_fails(simulator, monkeypatch, capsys):
+    model = one(9, 8, 7, 13, 3, 2, 1)
+    given = (simulator, "one", model, layers_of(model), STALLS, 0)
+    monkeypatch.setattr(engine_networks, "MOST_OF_CALL", 1.0)
+    monkeypatch.setattr(engine_networks, "MOST_OF_TOTAL", 1.0)
+    assert engine_networks.simulated(*given) == 0
+    right = engine_networks.outputs
+
+    def wrong(model, feeds):
+        tensors = right(model, feeds)
+        name = layers_of(model).layers[-1].y.name
+        return tensors | {name: tensors[name] ^ 1}
+
+    monkeypatch.setattr(engine_networks, "outputs", wrong)
+    assert engine_networks.simulated(*given) == 1
+    assert " NO" in capsys.readouterr().out

@@ -7,10 +7,12 @@ pixels takes
 
 Between tiles, three things go on at the same time: the tile after is loaded, the tile is computed, the one before is
 stored; a tile's load waits for the halves of the buffers, its results for the halves of theirs. Loads and stores share
-the memory's bus, in the order in which they may begin. The first load and the last store of a layer are in the open.
+the memory's bus, in the order in which they may begin; where both begin together, its bursts take turns. The first load
+and the last store of a layer are in the open.
 
-A transfer of n words takes n * c cycles of the bus, each row of memory that it opens a miss more, and all of it the
-share of time that refreshes take. Its latency is added where the bus was idle before.
+A transfer of n words takes n * c cycles of the bus, and a miss more for each row of memory that it opens: one at least
+for each of its parts that lie apart. All of that grows by the share of time that refreshes take. The latency of a
+transfer is added where the bus was idle before.
 """
 
 from __future__ import annotations
@@ -85,8 +87,11 @@ class _Clock:
 
     def compute(self, tile: Tile) -> None:
         begun = self.computed[-2] + DESCRIPTOR_CYCLES
-        self._store(before=begun)
-        there = self._moved(begun, self._loads(tile))
+        loads = self._loads(tile)
+        beside = self._bus_cycles(loads)
+        # Where loading takes longer than computing, the loads of the tile after follow at once.
+        self._store(before=begun, beside=beside if beside < self._array_cycles(tile) else 2 * beside)
+        there = self._moved(begun, loads)
         start = max(there, self.gathered, self.stores[-2])
         first = True
         for piece in tile.pieces:
@@ -102,8 +107,6 @@ class _Clock:
                 first = False
         self.computed.append(self.fed + self._design.latency_cycles)
         self.waiting.append((self.computed[-1] + DESCRIPTOR_CYCLES, tile))
-        if len(self.waiting) > 1:
-            self._store(before=self.computed[-1])
 
     def finish(self) -> float:
         self._store(before=float("inf"))
@@ -113,13 +116,16 @@ class _Clock:
     def _design(self) -> EngineDesign:
         return self.tiling.design
 
-    def _store(self, before: float) -> None:
+    def _store(self, before: float, beside: float = 0.0) -> None:
+        """Store what may begin before a time; memory serves it in turns with loads of so many cycles ``beside`` it."""
         while self.waiting and self.waiting[0][0] <= before:
             begun, tile = self.waiting.pop(0)
             layer = self.tiling.layer
             words = self.tiling.result_words(tile)
             rows = 1 if tile.folds * self._design.cols >= layer.y.channels else tile.lines * layer.y.width
             self.stored = self._moved(max(begun, self.stored), [(words, rows)])
+            bursts = rows * ceil(words / rows / self._design.burst_words)
+            self.stored += min(beside, bursts * self._design.burst_words * self.timing.word_cycles)
             self.stores.append(self.stored)
 
     def _loads(self, tile: Tile) -> list[tuple[int, int]]:
@@ -140,9 +146,14 @@ class _Clock:
         if not moves:
             return begun
         start = max(begun, self.bus)
-        end = start + sum(transfer_cycles(words, rows, self._design, self.timing) for words, rows in moves)
-        self.bus = end
-        return end + self.timing.latency_cycles
+        self.bus = start + self._bus_cycles(moves)
+        return self.bus + self.timing.latency_cycles
+
+    def _bus_cycles(self, moves: list[tuple[int, int]]) -> float:
+        return sum(transfer_cycles(words, rows, self._design, self.timing) for words, rows in moves)
+
+    def _array_cycles(self, tile: Tile) -> int:
+        return self.tiling.row_folds(tile) * sum(self._feed_cycles(piece) for piece in tile.pieces)
 
     def _row_counts(self, tile: Tile) -> list[int]:
         pixels, rows = tile.lines * self.tiling.layer.y.width, self._design.rows
@@ -165,7 +176,7 @@ def transfer_cycles(words: int, rows: int, design: EngineDesign, timing: MemoryT
     """Return the cycles of the memory's bus for some words, in ``rows`` that lie apart."""
     per_row = ceil(words / rows)
     bursts = rows * ceil(per_row / design.burst_words)
-    opened = max(1.0, words * design.word_bytes / timing.row_bytes)
+    opened = max(rows, words * design.word_bytes / timing.row_bytes)
     moving = max(words * timing.word_cycles, bursts * BURST_CYCLES) + opened * timing.row_miss_cycles
     interval = timing.refresh_interval_cycles
     return moving / (1 - timing.refresh_cycles / interval) if interval else moving

@@ -184,6 +184,10 @@ class _Reader:
             int(zero) - (UNSIGNED_MOVE if is_unsigned else 0),
             is_unsigned,
         )
+        before = self.tensors.get(node.input[0])
+        if before is not None and (before.scale, before.zero) == (tensor.scale, tensor.zero):
+            self.tensors[name] = before  # the same integers
+            return
         self.tensors[name] = tensor
         pending = self.pending.get(node.input[0])
         if pending is not None:
@@ -318,9 +322,13 @@ class _Reader:
         self.pending[node.output[0]] = _Pending("added", tuple(self.tensors[name] for name in node.input))
 
     def _flatten(self, node: onnx.NodeProto, _: Mapping[str, Any]) -> None:
-        if node.input[0] not in self.tensors:
+        name = node.input[0]
+        if name in self.pending and self.shapes.get(name, [])[2:] == [1, 1]:
+            self.pending[node.output[0]] = self.pending[name]
+        elif name in self.tensors:
+            self.tensors[node.output[0]] = self.tensors[name]
+        else:
             raise self._refusal(node, "reads no quantized tensor")
-        self.tensors[node.output[0]] = self.tensors[node.input[0]]
 
     def _reshape(self, node: onnx.NodeProto, attributes: Mapping[str, Any]) -> None:
         if len(self.shapes.get(node.output[0], [])) != 2:

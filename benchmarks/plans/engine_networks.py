@@ -1,0 +1,227 @@
+"""Simulate whole int8 networks on a whole engine, cycle by cycle, with the memory of a board (needs Verilator).
+
+    python -m benchmarks.plans.engine_networks [--fabric ulx3s] [--network resnet8 mobilenet resnet18]
+
+Networks: models/classifiers/resnet8.py, which is int8, and a MobileNet v1 with depthwise layers and a ResNet-18, both
+of 64 x 64 pixels and quantized here by ONNX Runtime (QDQ, a scale per channel, calibrated on random images). Each layer
+is a call; its descriptors, weights and constants are packed from the tiles that have the fewest planned cycles.
+
+Checked, with exit code 1 where one fails: every tensor equals the integers of benchmarks/plans/integer_reference.py;
+each layer is within one step of ONNX Runtime's, which gets the same integers as operands; planned cycles are within 5 %
+of the simulated ones in total, and within 10 % for each call. --model takes a quantized model of your own, with one
+input of batch 1.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import onnx.version_converter
+from numpy.typing import NDArray
+
+from benchmarks.plans.integer_reference import outputs
+from benchmarks.process import ROOT
+from common.fpga.rtl.engine.cycles import PlannedCycles, best_tilings, planned_cycles
+from common.fpga.rtl.engine.design import EngineDesign
+from common.fpga.rtl.engine.fabric import load_fabric
+from common.fpga.rtl.engine.memory_timing import MemoryTiming
+from common.fpga.rtl.engine.network import UNSIGNED_MOVE, Network, Tensor, layers_of
+from common.fpga.rtl.engine.program import program_of
+from common.fpga.rtl.engine.simulate import CAUSES, EngineRun, EngineSimulator
+from common.fpga.rtl.programs import is_there
+from common.messages.errors import PipelineError
+from common.runtime.library import ort
+from common.view.text import text_table
+from models.classifiers.mobilenet_v1 import build_mobilenet_v1
+from models.classifiers.resnet import build_resnet18
+from models.classifiers.resnet8 import build_tiny_resnet8
+
+FABRICS = ROOT / "configs" / "fabrics"
+NETWORKS = ("resnet8", "mobilenet", "resnet18")
+IMAGE, CALIBRATION_IMAGES = 64, 4
+MOST_OF_TOTAL, MOST_OF_CALL = 0.05, 0.10
+LIMIT = 50_000_000
+COLUMNS = ["call", "planned", "simulated", "error", *CAUSES, "equal"]
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--fabric", default="ulx3s", help="a board of configs/fabrics (default: ulx3s)")
+    parser.add_argument("--network", nargs="+", choices=NETWORKS, default=NETWORKS, help="default: all")
+    parser.add_argument("--model", type=Path, help="a quantized model (QDQ) instead of these")
+    parser.add_argument("--rows", type=int, default=8, help="of the array (default: 8)")
+    parser.add_argument("--cols", type=int, default=8, help="of the array (default: 8)")
+    parser.add_argument("--simd", type=int, default=1, help="products of an element per cycle (default: 1)")
+    parser.add_argument("--seed", type=int, default=0, help="of the weights and the image (default: 0)")
+    given = parser.parse_args(argv)
+    if not is_there("verilator"):
+        print("engine_networks: skipped: no verilator; make rtl-tools installs it", file=sys.stderr)
+        return 0
+    try:
+        design = EngineDesign(given.rows, given.cols, given.simd, weight_depth=16384, channel_depth=256)
+        timing = load_fabric(given.fabric, FABRICS).timing(design.word_bytes)
+        if given.model:
+            models = {given.model.name: onnx.load(given.model)}
+        else:
+            models = {name: network_of(name, given.seed) for name in given.network}
+        networks = {name: layers_of(model) for name, model in models.items()}
+        print(f"translating {design.name}", file=sys.stderr)
+        with EngineSimulator(design) as simulator:
+            return max(
+                simulated(simulator, name, models[name], networks[name], timing, given.seed) for name in networks
+            )
+    except PipelineError as problem:
+        print(f"engine_networks: error: {problem}", file=sys.stderr)
+        return problem.exit_code
+
+
+def network_of(name: str, seed: int) -> onnx.ModelProto:
+    """Return one of the int8 networks."""
+    if name == "resnet8":
+        return build_tiny_resnet8(seed=seed, batch=1)
+    build = {"mobilenet": build_mobilenet_v1, "resnet18": build_resnet18}[name]
+    return quantized(build(seed=seed, batch=1, image=IMAGE), seed)
+
+
+def quantized(model: onnx.ModelProto, seed: int) -> onnx.ModelProto:
+    """Return a model in int8 by ONNX Runtime's tool, with BatchNormalization folded."""
+    from onnxruntime.quantization import CalibrationDataReader, QuantFormat, QuantType, quantize_static
+
+    class Images(CalibrationDataReader):  # type: ignore[misc]
+        def __init__(self) -> None:
+            random = np.random.default_rng(seed + 2)
+            self.left = [random.standard_normal((1, 3, IMAGE, IMAGE)).astype(np.float32)] * CALIBRATION_IMAGES
+
+        def get_next(self) -> dict[str, NDArray[np.float32]] | None:
+            return {"input": self.left.pop()} if self.left else None
+
+    with tempfile.TemporaryDirectory(prefix="engine-model-") as folder:
+        paths = [Path(folder) / name for name in ("float.onnx", "folded.onnx", "int8.onnx")]
+        onnx.save(model, paths[0])
+        options = ort.SessionOptions()
+        options.log_severity_level = 3
+        options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_ENABLE_BASIC
+        options.optimized_model_filepath = str(paths[1])
+        ort.InferenceSession(str(paths[0]), options, providers=["CPUExecutionProvider"])
+        # Scales per channel need operator set 13.
+        onnx.save(onnx.version_converter.convert_version(onnx.load(paths[1]), 13), paths[1])
+        kinds: dict[str, Any] = {"activation_type": QuantType.QInt8, "weight_type": QuantType.QInt8}
+        quantize_static(paths[1], paths[2], Images(), quant_format=QuantFormat.QDQ, per_channel=True, **kinds)
+        return onnx.load(paths[2])
+
+
+def image_of(network: Network, seed: int) -> NDArray[np.float32]:
+    first = network.inputs[0]
+    shape = (1, first.channels, first.height, first.width)
+    return np.random.default_rng(seed + 1).standard_normal(shape).astype(np.float32)
+
+
+def simulated(
+    simulator: EngineSimulator, name: str, model: onnx.ModelProto, network: Network, timing: MemoryTiming, seed: int
+) -> int:
+    """Simulate one network, print its calls, and return the exit code."""
+    image = image_of(network, seed)
+    feeds = {model.graph.input[0].name: image}
+    expected = outputs(model, feeds)
+    divided = best_tilings(network, simulator.design, timing)
+    program = program_of(network, divided, simulator.design)
+    inputs = {each.name: _signed(each, expected[each.name]).astype(np.int8) for each in network.inputs}
+    run = simulator.run(program, inputs, timing, LIMIT)
+    planned = [planned_cycles(tiling, timing) for tiling in divided]
+    print(f"{name}: {len(network.layers)} calls, {sum(layer.macs for layer in network.layers):,} multiply-accumulates")
+    print(text_table(COLUMNS, [*_rows(network, planned, run, expected), _total(planned, run)]))
+    steps = _steps_from_runtime(model, network, feeds, expected)
+    print(f"memory: {run.row_miss_cycles:,} cycles opened rows, {run.refresh_cycles:,} waited for refreshes")
+    print(f"each layer is within {steps:.3f} steps of ONNX Runtime's on the same integers")
+    return int(not (_is_right(planned, run) and _are_equal(network, run, expected) and steps <= 1.001))
+
+
+def _signed(tensor: Tensor, values: Any) -> NDArray[np.int64]:
+    moved = np.asarray(values).astype(np.int64) - (UNSIGNED_MOVE if tensor.is_unsigned else 0)
+    return moved.reshape(tensor.channels, tensor.height, tensor.width)
+
+
+def _is_equal(tensor: Tensor, run: EngineRun, expected: Mapping[str, Any]) -> bool:
+    return np.array_equal(run.tensors[tensor.name], _signed(tensor, expected[tensor.name]))
+
+
+def _are_equal(network: Network, run: EngineRun, expected: Mapping[str, Any]) -> bool:
+    return all(_is_equal(layer.y, run, expected) for layer in network.layers)
+
+
+def _rows(
+    network: Network, planned: Sequence[PlannedCycles], run: EngineRun, expected: Mapping[str, Any]
+) -> list[list[str]]:
+    return [
+        [
+            *(layer.node, f"{plan.total:,.0f}", f"{spent.cycles:,}", f"{plan.total / spent.cycles - 1:+.1%}"),
+            *(f"{spent.by_cause[cause]:,}" for cause in CAUSES),
+            "yes" if _is_equal(layer.y, run, expected) else "NO",
+        ]
+        for layer, plan, spent in zip(network.layers, planned, run.calls, strict=True)
+    ]
+
+
+def _total(planned: Sequence[PlannedCycles], run: EngineRun) -> list[str]:
+    plan, cycles = sum(each.total for each in planned), sum(call.cycles for call in run.calls)
+    causes = (sum(call.by_cause[cause] for call in run.calls) for cause in CAUSES)
+    return ["total", f"{plan:,.0f}", f"{cycles:,}", f"{plan / cycles - 1:+.1%}", *(f"{one:,}" for one in causes), ""]
+
+
+def _is_right(planned: Sequence[PlannedCycles], run: EngineRun) -> bool:
+    pairs = [(plan.total, call.cycles) for plan, call in zip(planned, run.calls, strict=True)]
+    total = sum(plan for plan, _ in pairs) / sum(cycles for _, cycles in pairs)
+    return abs(total - 1) <= MOST_OF_TOTAL and all(abs(plan / cycles - 1) <= MOST_OF_CALL for plan, cycles in pairs)
+
+
+def _steps_from_runtime(
+    model: onnx.ModelProto, network: Network, feeds: Mapping[str, NDArray[Any]], expected: Mapping[str, Any]
+) -> float:
+    """Return the most steps by which a layer differs from ONNX Runtime's, which gets our integers of its operands."""
+    made = {node.output[0]: node for node in model.graph.node}
+    worst = 0.0
+    for layer in network.layers:
+        reads = [layer.x, *([layer.residual.other] if layer.residual else [])]
+        part = _part(model, made, [tensor.name for tensor in reads], layer.y.name)
+        session = ort.InferenceSession(part.SerializeToString(), providers=["CPUExecutionProvider"])
+        (found,) = session.run(None, {tensor.name: expected[tensor.name] for tensor in reads})
+        worst = max(worst, float(np.abs(found.astype(np.int64) - expected[layer.y.name].astype(np.int64)).max()))
+    return worst
+
+
+def _part(
+    model: onnx.ModelProto, made: Mapping[str, onnx.NodeProto], reads: Sequence[str], writes: str
+) -> onnx.ModelProto:
+    """Return the nodes from some quantized tensors to another one as a model of its own."""
+    nodes: list[onnx.NodeProto] = []
+    wanted, seen = [writes], set(reads)
+    while wanted:
+        name = wanted.pop()
+        if name in seen or name not in made:
+            continue
+        seen.add(name)
+        nodes.append(made[name])
+        wanted += made[name].input
+    order = {node.output[0]: place for place, node in enumerate(model.graph.node)}
+    nodes.sort(key=lambda node: order[node.output[0]])
+    needed = {name for node in nodes for name in node.input}
+    constants = [each for each in model.graph.initializer if each.name in needed]
+    kind = onnx.TensorProto.INT8
+    inputs = [onnx.helper.make_tensor_value_info(name, kind, None) for name in dict.fromkeys(reads)]
+    graph = onnx.helper.make_graph(
+        nodes, "part", inputs, [onnx.helper.make_tensor_value_info(writes, kind, None)], constants
+    )
+    part = onnx.helper.make_model(graph, opset_imports=model.opset_import)
+    part.ir_version = model.ir_version
+    return part
+
+
+if __name__ == "__main__":
+    sys.exit(main())
