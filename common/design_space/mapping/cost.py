@@ -1,7 +1,7 @@
 """The cost of mapped nests on an accelerator: words moved at each level, cycles and energy.
 
-docs/DESIGN_SPACE.md has the equations and their difference from Timeloop's counts. All functions take a batch, and have
-a gradient with PyTorch's arrays.
+docs/DESIGN_SPACE.md has the equations, docs/VALIDATION.md their difference from Timeloop's counts. All functions take a
+batch, and have a gradient with PyTorch's arrays.
 """
 
 from __future__ import annotations
