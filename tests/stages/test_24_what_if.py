@@ -90,6 +90,8 @@ def with_mixtures(folder, rows):
         "format_macs_share": 0.6,
         "predicted_sqnr_db": 30.0,
         "sqnr_db": 30.0,
+        "calibration_sqnr_db": 30.0,
+        "calibration_top1_agreement_share": 1.0,
         "top1_agreement_share": 0.99,
         "top1_agreement_low_share": 0.95,
         "top1_agreement_high_share": 1.0,
