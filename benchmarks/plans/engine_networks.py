@@ -24,6 +24,7 @@ from typing import Any
 import numpy as np
 import onnx
 import onnx.version_converter
+from google.protobuf.message import DecodeError
 from numpy.typing import NDArray
 
 from benchmarks.plans.integer_reference import outputs
@@ -68,7 +69,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         design = EngineDesign(given.rows, given.cols, given.simd, weight_depth=16384, channel_depth=256)
         timing = load_fabric(given.fabric, FABRICS).timing(design.word_bytes)
         if given.model:
-            models = {given.model.name: onnx.load(given.model)}
+            models = {given.model.name: _read(given.model)}
         else:
             models = {name: network_of(name, given.seed) for name in given.network}
         networks = {name: layers_of(model) for name, model in models.items()}
@@ -80,6 +81,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     except PipelineError as problem:
         print(f"engine_networks: error: {problem}", file=sys.stderr)
         return problem.exit_code
+
+
+def _read(path: Path) -> onnx.ModelProto:
+    try:
+        return onnx.load(path)
+    except (OSError, DecodeError) as problem:
+        raise PipelineError(path, f"no ONNX model: {problem}") from problem
 
 
 def network_of(name: str, seed: int) -> onnx.ModelProto:

@@ -309,6 +309,28 @@ def without(model, kind):
     return changed
 
 
+def test_what_is_not_quantized_is_named():
+    model = pooled()
+    for node in model.graph.node:
+        if node.op_type == "MaxPool":
+            node.input[0] = "input"
+    with pytest.raises(PipelineError, match=r"MaxPool n.*: reads no quantized tensor"):
+        layers_of(model)
+    model = one(3, 5, 6, 4, 3)
+    model.graph.node[0].input[1] = "input"
+    with pytest.raises(PipelineError, match=r"QuantizeLinear n.*: its operand input is no constant"):
+        layers_of(model)
+
+
+def test_a_model_that_is_none_is_one_line(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(engine_networks, "is_there", lambda _: True)
+    (tmp_path / "bad.onnx").write_bytes(b"not a model")
+    for name in ("bad.onnx", "missing.onnx"):
+        assert engine_networks.main(["--model", str(tmp_path / name)]) == 1
+        (line,) = capsys.readouterr().err.splitlines()
+        assert line.startswith(f"engine_networks: error: {tmp_path / name}: no ONNX model")
+
+
 def test_what_the_engine_does_not_compute_is_named():
     with pytest.raises(PipelineError, match=r"Sigmoid n.*: the engine has no such operator"):
         layers_of(without(one(3, 5, 6, 4, 3, relu=True), "Relu"))

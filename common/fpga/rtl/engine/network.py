@@ -159,12 +159,22 @@ class _Reader:
     def _refusal(self, node: onnx.NodeProto, reason: str) -> PipelineError:
         return PipelineError(f"{node.op_type} {node.name or node.output[0]}", reason)
 
+    def _constant(self, node: onnx.NodeProto, place: int) -> NDArray[Any]:
+        if node.input[place] not in self.constants:
+            raise self._refusal(node, f"its operand {node.input[place]} is no constant")
+        return self.constants[node.input[place]]
+
+    def _map(self, node: onnx.NodeProto) -> Tensor:
+        if node.input[0] not in self.tensors:
+            raise self._refusal(node, "reads no quantized tensor")
+        return self.tensors[node.input[0]]
+
     # --- number formats ---------------------------------------------------------------------------------------------
 
     def _dequantizelinear(self, node: onnx.NodeProto, _: Mapping[str, Any]) -> None:
-        values, scale = node.input[0], self.constants[node.input[1]]
+        values, scale = node.input[0], self._constant(node, 1)
         if values in self.constants:
-            zero = self.constants[node.input[2]] if len(node.input) > 2 else np.zeros(1)
+            zero = self._constant(node, 2) if len(node.input) > 2 else np.zeros(1)
             if np.any(zero != (UNSIGNED_MOVE if zero.dtype == np.uint8 else 0)):
                 raise self._refusal(node, "weights have a zero point")
             whole = self.constants[values].astype(np.int64) - (UNSIGNED_MOVE if zero.dtype == np.uint8 else 0)
@@ -175,13 +185,15 @@ class _Reader:
             raise self._refusal(node, "reads no quantized tensor")
 
     def _quantizelinear(self, node: onnx.NodeProto, _: Mapping[str, Any]) -> None:
-        name, scale = node.output[0], np.float32(self.constants[node.input[1]])
-        zero = self.constants[node.input[2]] if len(node.input) > 2 else np.uint8(0)
+        name, scale = node.output[0], self._constant(node, 1)
+        zero = self._constant(node, 2) if len(node.input) > 2 else np.zeros((), np.uint8)
+        if scale.size != 1 or zero.size != 1 or zero.dtype not in (np.int8, np.uint8):
+            raise self._refusal(node, "does not make int8 or uint8 with one scale")
         is_unsigned = zero.dtype == np.uint8
         tensor = Tensor(
             *(name, *self._extents(node, node.input[0])),
-            scale,
-            int(zero) - (UNSIGNED_MOVE if is_unsigned else 0),
+            np.float32(scale.item()),
+            int(zero.item()) - (UNSIGNED_MOVE if is_unsigned else 0),
             is_unsigned,
         )
         before = self.tensors.get(node.input[0])
@@ -275,14 +287,14 @@ class _Reader:
         return self.weights[node.input[2]][0].reshape(-1).astype(np.int64)
 
     def _globalaveragepool(self, node: onnx.NodeProto, _: Mapping[str, Any]) -> None:
-        x = self.tensors[node.input[0]]
+        x = self._map(node)
         self._average(node, x, (x.height, x.width), (1, 1), (0, 0))
 
     def _averagepool(self, node: onnx.NodeProto, attributes: Mapping[str, Any]) -> None:
         if any(attributes.get("pads", [0])) or attributes.get("ceil_mode"):
             raise self._refusal(node, "the average of a window that is partly outside has another divisor")
         kernel, strides = attributes["kernel_shape"], attributes.get("strides", [1, 1])
-        self._average(node, self.tensors[node.input[0]], tuple(kernel), tuple(strides), (0, 0))
+        self._average(node, self._map(node), tuple(kernel), tuple(strides), (0, 0))
 
     def _average(
         self, node: onnx.NodeProto, x: Tensor, kernel: tuple[int, int], strides: tuple[int, int], pads: tuple[int, int]
@@ -296,7 +308,7 @@ class _Reader:
     def _maxpool(self, node: onnx.NodeProto, attributes: Mapping[str, Any]) -> None:
         if attributes.get("ceil_mode") or set(attributes.get("dilations", [1])) != {1}:
             raise self._refusal(node, "has dilations, or rounds its extents up")
-        x, pads = self.tensors[node.input[0]], attributes.get("pads", [0] * 4)
+        x, pads = self._map(node), attributes.get("pads", [0] * 4)
         kernel, strides = attributes["kernel_shape"], attributes.get("strides", [1, 1])
         layer = Layer(node.name, x, x, tuple(kernel), tuple(strides), tuple(pads[:2]), None)
         self.pending[node.output[0]] = _Pending("maximum", layer)
@@ -305,7 +317,8 @@ class _Reader:
         self._limit(node, 0.0, np.inf)
 
     def _clip(self, node: onnx.NodeProto, attributes: Mapping[str, Any]) -> None:
-        given = [float(self.constants[name]) if name else None for name in (*node.input[1:], "", "")[:2]]
+        names = (*node.input, "", "")[1:3]
+        given = [self._constant(node, place).item() if name else None for place, name in enumerate(names, start=1)]
         low, high = given if len(node.input) > 1 else (attributes.get("min"), attributes.get("max"))
         self._limit(node, -np.inf if low is None else low, np.inf if high is None else high)
 
