@@ -30,6 +30,7 @@ if __name__ == "__main__":
     startup.begin()  # first of all: the imports below take most of a second
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from common import cli
@@ -48,7 +49,7 @@ from common.intervals import ThreePoint
 from common.messages.errors import UnusableValueError, UpstreamError
 from common.messages.host_doubts import BUSY
 from common.onnx_graph.load import load_model
-from common.table_rows import GenerationSummaryDocument
+from common.table_rows import GenerationRow, GenerationSummaryDocument
 from common.view.plan.decode_text import decode_notes, decode_report
 
 SCRIPT = "31_decode_plan.py"
@@ -80,13 +81,18 @@ def require_measured(folder: Folder, path: Path, model_id: str) -> None:
         raise UpstreamError(folder.path("generation_summary"), problem, f"run {MEASURES} --model {path} first")
 
 
-def lengths(given: cli.Settings, measured: GenerationSummaryDocument) -> tuple[int, int]:
+def lengths(given: cli.Settings, decoder: Decoder, measured: GenerationSummaryDocument) -> tuple[int, int]:
     """Return the tokens of the prompt and of the answer: as given, or as 26 measured them.
+
+    The first step of a loop of states stands for its prompt.
 
     Raises:
         UnusableValueError: 26 measured no prompt, or there are too many tokens.
     """
-    prompt, tokens = given.prompt or measured["prompt_token_count"], given.tokens or measured["answer_token_count"]
+    tokens = given.tokens or measured["answer_token_count"]
+    if decoder.tokens is None:
+        return 1, tokens
+    prompt = given.prompt or measured["prompt_token_count"]
     if not prompt:
         raise UnusableValueError("prompt", "no prompt was measured", "give its length with <prompt>")
     for quantity, length in (("prompt", prompt), ("tokens", tokens)):
@@ -127,6 +133,12 @@ def length_demands(resident: Resident, host: HostTimes, prompt: int, tokens: int
     ]
 
 
+def measured_times(rows: Sequence[GenerationRow], decoder: Decoder) -> HostTimes:
+    """Return the times on the host; a step of a loop of states is its prompt, too."""
+    found = host_times(rows)
+    return replace(found, prompts=[(1, found.token_us(0))]) if decoder.tokens is None else found
+
+
 def answer_on_host(host: HostTimes, prompt: int, tokens: int) -> HostAnswer:
     """Return the times of an answer on the host; the fastest answer is the pessimistic case for the card."""
     later = sum(host.token_us(past) for past in range(prompt, prompt + tokens - 1))
@@ -157,11 +169,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         decoder = decoder_of(model, sizes, dict(given.cache))
         measured, rows = folder.document("generation_summary"), folder.rows("generation")
         require_measured(folder, path, model.model_id)
-        prompt, tokens = lengths(given, measured)
+        prompt, tokens = lengths(given, decoder, measured)
         require_length(decoder, prompt + tokens - 1, "tokens")
         with stage.writing() as transaction:
             with folder.content():
-                host = host_times(rows)
+                host = measured_times(rows, decoder)
                 on_host = answer_on_host(host, prompt, tokens)
             plans = decode_plans(law, board, on_host, demands(decoder, given, host, prompt, tokens))
             notes = folder.provenance("generation_summary").notes

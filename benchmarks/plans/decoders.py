@@ -198,7 +198,7 @@ def left_out(form: Form, rows: Sequence[Published]) -> list[LeftOut]:
 
 
 def by_gemv(content: Mapping[str, Any]) -> dict[str, list[float]]:
-    """Return published over modelled time of streaming GEMV kernels on all channels, by family; nothing is fitted."""
+    """Return published time over that of streaming GEMV kernels on all channels, by family."""
     models = load_models(CONFIG.parent)
     found: dict[str, list[float]] = {}
     for row in (row for row in content["rows"] if "gemv" in row):

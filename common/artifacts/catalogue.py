@@ -865,7 +865,7 @@ for _name, _description in (
     ("energy", "Energy by operator type and node, split into compute, movement and static"),
     ("schedule", "The sequential schedule, and the earliest starts with their slack"),
     ("latency", "Latency run by run, and its distribution"),
-    ("generation", "Time of a token over the length of the caches, on host and card with their roofs, and the caches"),
+    ("token_times", "Time of a token over the length of the caches, on host and card with their roofs, and the caches"),
     ("offload", "What an inference costs before and after offloading, part by part"),
     ("timeline", "One inference before and after offloading, lane by lane"),
     ("front", "Plans for latency, throughput and energy, by batch and as a stream"),

@@ -457,7 +457,7 @@ STAGES: dict[str, Stage] = {
             ),
             (
                 *("roofline_plot", "energy_plot", "schedule_plot", "latency_plot", "offload_plot", "timeline_plot"),
-                *("resources_plot", "front_plot", "what_if_plot", "formats_plot", "generation_plot"),
+                *("resources_plot", "front_plot", "what_if_plot", "formats_plot", "token_times_plot"),
                 *("design_front_plot", "design_buffer_plot"),
                 *("design_energy_plot", "design_nest_plot", "design_progress_plot"),
                 *("load_plot", "load_curve_plot", "long_load_plot"),

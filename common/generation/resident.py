@@ -98,7 +98,10 @@ class Resident:
         return {share: sum_of(sizes) for share, sizes in of_share.items()}
 
     def cache_bytes(self, call: CallSizes) -> int:
-        """Return the bytes of all caches after a call: each token reads them, and adds a row."""
+        """Return the bytes of all caches after a call, and of inputs that no call changes, such as an encoder's keys.
+
+        Each token reads all of them.
+        """
         grown = replace(call, room=None)
         return round(sum((self.decoder.at(size, grown) or 0) * share for share, size in self._caches.items()))
 
@@ -108,6 +111,8 @@ class Resident:
         for pair in self.decoder.pairs:
             size = _known(valid_bytes(self.decoder, pair), pair.present.name)
             of_share.setdefault(_kept(pair.present, OTHER_BITS), []).append(size)
+        for tensor in self.decoder.still:
+            of_share.setdefault(_kept(tensor, OTHER_BITS), []).append(_known(tensor.size_bytes, tensor.name))
         return {share: sum_of(sizes) for share, sizes in of_share.items()}
 
     def logit_bytes(self) -> int:

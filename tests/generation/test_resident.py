@@ -73,6 +73,15 @@ def test_states_of_constant_size_take_the_same_memory_at_each_length(tmp_path):
     assert found.call(CallSizes(3, 1)).cache_bytes == found.call(CallSizes(300, 1)).cache_bytes > 0
 
 
+@pytest.mark.parametrize("frames", [12, 24])
+def test_the_keys_of_an_encoder_are_read_with_each_token(tmp_path, frames):
+    """Keys and values of two layers with two heads of 16, in two bytes: 256 bytes for each frame and each token."""
+    save(BUILDERS["tiny-speech-decoder"](), tmp_path / "m.onnx")
+    model = load_model(tmp_path / "m.onnx", {"frames": frames}, symbolic=True)
+    found = Resident(decoder_of(model, {"frames": frames}, {}), "int8")
+    assert found.call(CallSizes(5, 1)).cache_bytes == 256 * (frames + 6)
+
+
 def test_work_that_depends_on_data_is_refused(tmp_path, monkeypatch):
     found = resident(tmp_path, "tiny-decoder", "int8")
     monkeypatch.setattr("common.onnx_graph.counts.NodeCount.figure", lambda *_: None)

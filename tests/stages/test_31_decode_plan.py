@@ -14,6 +14,7 @@ from tests.support.paths import ROOT
 
 GENERATE, STAGE = (importlib.import_module(name) for name in ("26_generation", "31_decode_plan"))
 PROMPT, TOKENS = 9, 6
+SIZES = {"tiny-speech-decoder": ("--dim", "frames=12"), "tiny-action-expert": ("--dim", "prefix=3")}
 
 
 @pytest.fixture
@@ -88,10 +89,17 @@ def test_another_model_than_the_measured_one_is_refused(planned, tmp_path):
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "name",
-    ["tiny-expert-decoder", "tiny-packed-decoder", "tiny-state-space", "tiny-speech-decoder", "tiny-rolling-decoder"],
+    [
+        "tiny-expert-decoder",
+        "tiny-packed-decoder",
+        "tiny-state-space",
+        "tiny-speech-decoder",
+        "tiny-rolling-decoder",
+        "tiny-action-expert",
+    ],
 )
 def test_every_kind_of_decoder_is_planned(planned, name):
-    sizes = ("--dim", "frames=12") if name == "tiny-speech-decoder" else ()
+    sizes = SIZES.get(name, ())
     plans, *_ = planned(name, *sizes, measured=sizes)
     assert plans["fits_memory"].all()
     assert (plans["planned_answer_likely_us"] > 0).all()

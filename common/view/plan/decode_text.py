@@ -85,8 +85,9 @@ def decode_notes(rows: Sequence[DecodePlansRow], summary: DecodeSummaryDocument)
         need, room = quantity(row["card_resident_bytes"], "B"), quantity(row["card_memory_bytes"], "B")
         notes.append(f"in {name}, weights and caches take {need}, and the {row['board']} has {room}")
     if crossing := next((row for row in rows if row["token_link_bytes"]), None):
+        scores = crossing["logits_link_us"]
+        others = f"; all scores would take {duration(scores)} more" if scores else ""
         notes.append(
-            f"the card chooses the token, so {crossing['token_link_bytes']} bytes cross the link for each; all scores "
-            f"would take {duration(crossing['logits_link_us'])} more"
+            f"the card chooses the token, so {crossing['token_link_bytes']} bytes cross the link for each{others}"
         )
     return notes

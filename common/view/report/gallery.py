@@ -55,7 +55,7 @@ def draw_all(findings: Findings, plain: Callable[[str], str] = str) -> dict[str,
         figures["latency"] = draw_latency(frame_of(runs), documents.get("latency_summary"))
     if tokens := tables.get("generation"):
         plan, lengths = documents.get("decode_summary"), tables.get("decode_lengths", ())
-        figures["generation"] = draw_generation(tokens, documents.get("generation_summary"), lengths, plan)
+        figures["token_times"] = draw_generation(tokens, documents.get("generation_summary"), lengths, plan)
     figures |= draw_plans(tables, plain)
     if tables.get("design_points"):
         figures |= draw_designs(tables)

@@ -45,7 +45,7 @@ CAPTIONS = {
     "energy": "Energy of one inference, split into compute, data movement and static",
     "schedule": "Schedule: the sequential order, and the earliest starts that dependencies allow",
     "latency": "Latency run by run, and its distribution",
-    "generation": "The time of a token over the length of the caches, on the host and on a card, under their roofs",
+    "token_times": "The time of a token over the length of the caches, on the host and on a card, under their roofs",
     "offload": "Latency and energy of one inference before and after offloading, part by part",
     "timeline": "One inference before and after offloading, lane by lane",
     "front": "Plans for latency, throughput and energy",
