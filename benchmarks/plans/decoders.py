@@ -110,7 +110,7 @@ def _token(row: Mapping[str, Any], model: Mapping[str, Any]) -> Published:
 
 
 def _published_us(row: Mapping[str, Any]) -> float:
-    return row["token_ms"] * 1e3 if "token_ms" in row else 1e6 / row["tokens_per_s"]
+    return float(row["token_ms"] * 1e3 if "token_ms" in row else 1e6 / row["tokens_per_s"])
 
 
 def published_prompts(content: Mapping[str, Any]) -> list[Published]:
