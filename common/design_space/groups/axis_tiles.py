@@ -63,7 +63,10 @@ def axis_tiles(group: TiledGroup, axis: int, size: int, *, keeps_halo: bool) -> 
     ends = np.minimum(begins + size, sink)
     shape = (len(extents), len(begins))
     low, high = np.full(shape, np.iinfo(np.int64).max), np.full(shape, -1)
-    for index in range(externals, len(extents)):  # its share of every result, so that all of it is computed
+    for index in range(externals, len(extents)):  # all of every result is computed, also lines that nobody reads
+        if keeps_halo and group.readers[index]:
+            high[index, -1] = extents[index]
+            continue
         high[index] = -(-ends * extents[index] // sink)
         if not keeps_halo:
             low[index] = -(-begins * extents[index] // sink)

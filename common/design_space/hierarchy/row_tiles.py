@@ -1,8 +1,9 @@
 """Layers that run depth first, in row tiles: between them, only what the next row tiles need is on the chip.
 
 Row tiles follow each other from top to bottom. Within a row tile, layer follows layer. Each layer computes the rows
-whose inputs are complete. Rows that a later row tile reads stay. A map from outside the group comes from DRAM at each
-of its readers, or is resident as a whole. The weights of a layer come from DRAM in each row tile, or are resident.
+that its readers need. Rows that a later row tile reads stay. Rows that no window reads come in the last row tile. A map
+from outside the group comes from DRAM at each of its readers, or is resident as a whole. The weights of a layer come
+from DRAM in each row tile, or are resident.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from common.design_space.mapping.placement import Placement, side_streams
 from common.workload.loop_nests import LoopNest
 
 MOST_ROW_TILED_LAYERS = 3
-SMALL_SHARE = 0.25  # of the memory of resident maps
+SMALL_SHARE = 0.25  # of the memory of resident maps, or of the largest tensor where that is smaller
 Plan = tuple[ExecutionOption, ...]
 
 
@@ -62,10 +63,14 @@ class RowTilePlans:
         return self.places.can_be_resident(index) and layer.layer.form is not None and not layer.macs
 
     def _has_large_map(self, members: Sequence[int]) -> bool:
-        """Return whether a map between the layers takes much of the memory; others are resident."""
+        """Return whether a map between the layers takes much of the memory; others are resident.
+
+        Beyond the largest tensor the limit no longer grows. A larger memory then has all groups of a smaller one.
+        """
+        limit = SMALL_SHARE * min(self.places.capacity, max(self.places.sizes.values()))
         written = {name for index in members for name in self.places.layers[index].layer.writes}
         inside = {name for index in members for name in self.places.layers[index].layer.reads} & written
-        return any(self.places.sizes[name] > SMALL_SHARE * self.places.capacity for name in inside)
+        return any(self.places.sizes[name] > limit for name in inside)
 
     def _results(self, members: Sequence[int], done: int) -> Iterator[tuple[frozenset[str], frozenset[str]]]:
         """Yield the results that become resident, and those of them that go to DRAM too; no layer here reads them."""
