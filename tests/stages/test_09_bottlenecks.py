@@ -190,9 +190,10 @@ def test_no_gain_is_more_than_the_nodes_take(tables):
     gains = rows[rows["gain_us"].notna() & (rows["executed_nodes"] != "[]") & (rows["finding"] != "tiny_nodes")]
     assert len(gains)
     for row in gains.to_dict("records"):
-        assert 0 <= row["gain_us"] <= times[json.loads(row["executed_nodes"])].sum() + 1e-3
+        most_us = times[json.loads(row["executed_nodes"])].sum() + 1e-3
+        assert 0 <= row["gain_us"] <= most_us
         assert row["gain_low_us"] <= row["gain_us"] <= row["gain_high_us"]
-        assert row["span_gain_us"] <= row["gain_us"] + 1e-6
+        assert row["span_gain_us"] <= most_us  # the greatest one, of which mends gain a share
 
 
 @pytest.mark.slow
