@@ -416,7 +416,7 @@ bench: $(DEV_READY)  ## time every computed stage, interleaved and lone runs, an
 check-loadgen: $(DEV_READY)  ## compare the latency clock with MLPerf LoadGen's on the same queries
 	@$(PYTHON) -m benchmarks.measuring.loadgen
 
-check-findings: $(DEV_READY)  ## plant causes of slowness in models, and count which of them 09 finds first, and whether mending gains what it says (half an hour)
+check-findings: $(DEV_READY)  ## plant causes of slowness in models, and count which of them 09 finds first, and whether mending gains what it says (ten minutes of a quiet host)
 	@$(PYTHON) -m benchmarks.planted
 
 check-comparison: $(DEV_READY)  ## count false alarms between equal measurements, and slower nodes that are found by name (half an hour)
