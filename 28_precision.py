@@ -112,6 +112,15 @@ def mix(
     return mixtures(study, scheme, known, work, stage.progress_bar("mixtures")) if known else []
 
 
+def broken_bounds(kept: Mixture | None, bounds: Bounds, source: str) -> list[str]:
+    """Return what to say where the bounds are not met by any mixture, or not by the chosen one; nothing elsewhere."""
+    if kept is None:
+        return ["no mixture of layers meets the bounds: quantized.onnx has every layer in the format"]
+    if bounds.verdict(kept.judgement, source) == BREAKS:
+        return ["the chosen mixture breaks the bounds on the samples that judge: give stricter bounds"]
+    return []
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     with cli.stage(arguments(), argv) as stage:
         given, path = stage.settings, cli.model_path(stage.settings.model)
@@ -134,15 +143,10 @@ def main(argv: Sequence[str] | None = None) -> int:
             transaction.add_rows("precision_layers", layer_rows(study, written.scheme, layers, macs))
             transaction.add_rows("precision_mixtures", mixture_rows(study, written.scheme, mixed, kept, bounds, left))
             transaction.add_copy("quantized_model", kept.target if kept else written.target)
-        stage.note(*study_notes(samples, study, found, layers, left))
+            broken = broken_bounds(kept, bounds, samples.source) if given.mixed else []
+            stage.note(*study_notes(samples, study, found, layers, left), *broken)
         stage.show(precision_report(rows, given.precision))
-        if given.mixed and kept is None:
-            stage.note("no mixture of layers meets the bounds: quantized.onnx has every layer in the format")
-            return cli.BROKE_THRESHOLD
-        if kept and bounds.verdict(kept.judgement, samples.source) == BREAKS:
-            stage.note("the chosen mixture breaks the bounds on the samples that judge: give stricter bounds")
-            return cli.BROKE_THRESHOLD
-    return 0
+    return cli.BROKE_THRESHOLD if broken else 0
 
 
 if __name__ == "__main__":

@@ -980,7 +980,7 @@ _count("spill_bytes", "Bytes that the node moves from VTCM into DRAM for want of
 _count("finding_index", "Position of the finding; those that gain most come first, those of unknown gain last")
 _text("finding", "Rule that found it; configs/bottlenecks.yaml has all rules")
 _flag("is_near_miss", "Whether a figure fails a threshold of the rule, but not its second one; these come last")
-_list("also_found_by", "names", "Other rules that found the same nodes, with less to gain")
+_list("also_found_by", "names", "Other rules that found the same cause, with less to gain")
 _text("finding_subject", "What the finding is about: an executed node, several of them, the runs, or a node of the NPU")
 _interval(
     "gain",

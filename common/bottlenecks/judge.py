@@ -94,7 +94,7 @@ class Finding:
 
     Attributes:
         is_near_miss: whether it fulfils the rule only up to the second thresholds of its conditions.
-        also_found_by: other rules that found the same nodes, with less to gain.
+        also_found_by: other rules that found the same cause, with less to gain.
     """
 
     rule: Rule

@@ -45,14 +45,14 @@ def recognised(path: Path) -> Format:
 
 
 def _program(head: bytes) -> Format | None:
+    if b"= Run Order =" in head:  # first of all: a line of a log may begin with a time in brackets
+        return "TensorFlow Lite"
     if head.startswith(b"["):
         return _of_list(head)
     if head.startswith(b"{"):
         return _of_object(head)
     if head.startswith(b"layerName;"):
         return "OpenVINO"
-    if b"= Run Order =" in head:
-        return "TensorFlow Lite"
     return "QNN" if b"msg timestamp" in head.lower() else None
 
 

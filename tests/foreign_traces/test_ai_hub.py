@@ -45,11 +45,17 @@ def test_layers_have_the_times_of_the_profile_and_runs_those_of_the_summary(tmp_
 
 
 def test_cycles_divide_the_run_where_layers_have_no_times(tmp_path):
-    layers = [layer("a", execution_cycles=300), layer("b", execution_cycles=100), layer("c", compute_unit="CPU")]
+    layers = [layer("a", execution_cycles=300), layer("b", execution_cycles=100), layer("c")]
     profile = read_ai_hub_profile(written(tmp_path, profile_of(*layers)))
     assert [layer.mean_us for layer in profile.layers] == [3150, 1050, 0]
-    assert any("allocation" in note for note in profile.notes)
-    assert any("NPU 100%" in note for note in profile.notes)
+    assert len(profile.notes) == 1 and "allocation" in profile.notes[0]
+
+
+def test_the_notes_say_where_layers_ran_and_which_have_no_time(tmp_path):
+    layers = [layer("a", 30), layer("b", 10, compute_unit="cpu"), layer("c", None)]
+    units, untimed = read_ai_hub_profile(written(tmp_path, profile_of(*layers))).notes
+    assert "NPU 75%, CPU 25%" in units
+    assert untimed.startswith("1 of 3 layers")
 
 
 def test_the_names_of_layers_are_those_of_the_model(tmp_path):
@@ -71,6 +77,7 @@ def test_the_names_of_layers_are_those_of_the_model(tmp_path):
         (profile_of(layer("a", "fast")), "'fast' as a time"),
         (profile_of(layer("a", -1)), "-1 as a time"),
         (profile_of(layer("a"), layer("b")), "holds no time of a layer"),
+        (profile_of(layer("a", execution_cycles=9), layer("b", compute_unit="CPU")), "has layers on CPU without"),
         (profile_of(layer("a", 1), all_inference_times=[1, None]), "as a time"),
     ],
 )

@@ -28,7 +28,7 @@ def written(tmp_path, text):
 
 
 @pytest.mark.parametrize("has_start", [False, True])
-@pytest.mark.parametrize("stamp", ["", STAMP, "\tINFO: "])
+@pytest.mark.parametrize("stamp", ["", STAMP, "\tINFO: ", "[   12.345] "])
 def test_times_of_a_run_are_those_of_its_calls(has_start, stamp, tmp_path):
     path = written(tmp_path, tflite_log(ROWS, has_start=has_start, stamp=stamp))
     assert recognised(path) == "TensorFlow Lite"

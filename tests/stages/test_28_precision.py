@@ -112,6 +112,7 @@ def test_where_no_mixture_meets_the_bounds_the_tables_stay_and_the_exit_code_say
     flags = ("--samples", str(archive), "--precision", "int4", "--mixed", "--min-sqnr-db", "300", "--threads", "1")
     assert STAGE.main(["--model", str(network), "--out", str(tmp_path / "out"), *flags]) == 4
     assert "no mixture of layers meets the bounds" in capsys.readouterr().err
+    assert "no mixture of layers meets the bounds" in (tmp_path / "out/precision_mixtures.meta.json").read_text()
     table = pd.read_csv(tmp_path / "out" / "precision_mixtures.csv")
     assert len(table) and not table["is_within_bounds"].any() and not table["is_written_model"].any()
     whole = pd.read_csv(tmp_path / "out" / "precision.csv")

@@ -13,10 +13,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from itertools import accumulate
 from pathlib import Path
 
 from common.foreign_traces.layers import Layer, LayerProfile, uniquely_named
-from common.foreign_traces.readers.qnn import ALLOCATION, readings
+from common.foreign_traces.readers.qnn import readings
 from common.foreign_traces.readers.tflite import tensors_of
 from common.messages.errors import PipelineError
 from common.messages.names import quoted
@@ -26,6 +27,7 @@ WHAT = "a profile of Qualcomm AI Hub as JSON"
 MOST_BYTES = 100_000_000
 LONGEST_US = 1e12  # no layer of a run takes longer
 LAYERS, SUMMARY = "execution_detail", "execution_summary"
+DIVIDED = "layers have no times: the time of the run is divided by their cycles, so a layer's time is an allocation"
 
 
 def read_ai_hub_profile(path: Path) -> LayerProfile:
@@ -45,13 +47,13 @@ def read_ai_hub_profile(path: Path) -> LayerProfile:
     layers = uniquely_named(_layer(entry, time_us) for entry, time_us in zip(entries, times_us, strict=True))
     runs = summary.get("all_inference_times")
     run_us = tuple(_time(path, SUMMARY, run) for run in runs) if isinstance(runs, list) else ()
-    starts_us = tuple(sum(run_us[:index]) for index in range(len(run_us)))
+    starts_us = tuple(accumulate(run_us[:-1], initial=0.0)) if run_us else ()
     return LayerProfile(
         *("Qualcomm AI Hub", "qai_hub", layers, len(run_us) or None),
         run_start_us=starts_us,
         run_us=run_us,
         is_of_device=True,
-        notes=(*_units(entries, times_us), *notes),
+        notes=tuple(notes),
     )
 
 
@@ -61,12 +63,18 @@ def _times_us(
     """Return the time of each layer, and what is to be said of them; cycles divide the run where there are no times."""
     times_us = [_time(path, entry["name"], entry.get("execution_time") or 0) for entry in entries]
     if any(times_us):
-        return times_us, []
+        untimed = sum(entry.get("execution_time") is None for entry in entries)
+        lacking = [f"{untimed} of {len(entries)} layers have no time, and count as 0"] if untimed else []
+        return times_us, [*_units(entries, times_us), *lacking]
     cycles = [_time(path, entry["name"], entry.get("execution_cycles") or 0) for entry in entries]
     run_us = _time(path, SUMMARY, summary.get("estimated_inference_time") or 0)
     if not any(cycles) or not run_us:
         raise PipelineError(path, "holds no time of a layer", "profile again with a client of today")
-    return [run_us * value / math.fsum(cycles) for value in cycles], [ALLOCATION]
+    uncounted = [_unit(entry) for entry, value in zip(entries, cycles, strict=True) if not value]
+    if others := sorted({unit for unit in uncounted if unit != "NPU"}):
+        problem = f"has layers on {' and '.join(others)} without times or cycles"
+        raise PipelineError(path, problem, "profile again with a client of today")
+    return [run_us * value / math.fsum(cycles) for value in cycles], [DIVIDED]
 
 
 def _time(path: Path, of: object, value: object) -> float:
@@ -85,8 +93,11 @@ def _units(entries: Sequence[Mapping[str, object]], times_us: Sequence[float]) -
     """Return where the layers ran."""
     units: dict[str, float] = {}
     for entry, time_us in zip(entries, times_us, strict=True):
-        unit = str(entry.get("compute_unit") or "").upper() or "an unknown unit"
-        units[unit] = units.get(unit, 0.0) + time_us
+        units[_unit(entry)] = units.get(_unit(entry), 0.0) + time_us
     whole_us = math.fsum(units.values())
     shares = sorted(units.items(), key=lambda item: -item[1])
     return [f"time by compute unit: {', '.join(f'{unit} {time_us / whole_us:.0%}' for unit, time_us in shares)}"]
+
+
+def _unit(entry: Mapping[str, object]) -> str:
+    return str(entry.get("compute_unit") or "").upper() or "an unknown unit"
