@@ -66,7 +66,8 @@ ONLY_IN = {
     "pyRAPL": {"sensors"},
     "pynvml": {"sensors"},
     "psutil": {"sensors", "os_events"},
-    "onnx": {"mending", "onnx_graph", "precision", "profiling", "runtime"},
+    # of fpga: the engine in Verilog takes its integers from a quantized file
+    "onnx": {"fpga", "mending", "onnx_graph", "precision", "profiling", "runtime"},
     "yaml": {"files"},
     "ortools": {"fpga"},
     # tests that need no normality; bounds; Student's law; a knapsack
@@ -418,6 +419,7 @@ SILENT_FILES = [path for path in ROOM_FILES if room_of(path) not in ("cli", "art
 CALLS_OTHER_PROGRAMS = {
     "common/history/revision.py",
     "common/fpga/rtl/simulate.py",
+    "common/fpga/rtl/engine/simulate.py",
     "common/sensors/hardware_counters.py",
 }  # with their flags
 FLAG = re.compile(r"(?<![\w-])--(?!enable_cuda_profiling)[a-z]")

@@ -146,7 +146,7 @@ def test_a_search_with_the_cycles_of_the_rtl_takes_fewer_of_them(tables):
     assert (rtl["design_mappings"]["rtl_cycles"] <= rtl["design_mappings"]["modelled_cycles"] + 1).all()
     product = of_analytic["modelled_energy_pj"] * max(of_analytic["rtl_cycles"], of_analytic["modelled_cycles"])
     assert of_rtl["edp_pj_cycles"] < product
-    assert "--cycle-model rtl searches with these" in analytic.stdout
+    assert "the cycle model rtl searches with these" in analytic.stdout
     assert "on the RTL " in searched.stdout
     assert "--cycle-model" not in searched.stdout
 

@@ -173,11 +173,11 @@ def verdict_lines(best: DesignPointsRow | DesignSummaryDocument) -> str:
 
 
 def _rtl_line(best: DesignPointsRow | DesignSummaryDocument) -> Iterator[str]:
-    """Yield the cycles by the costs of the RTL with their interval, and the flag that searches with them."""
+    """Yield the cycles by the costs of the RTL with their interval, and how to search with them."""
     low, likely, high = best["rtl_low_cycles"], best["rtl_cycles"], best["rtl_high_cycles"]
     if low is None or likely is None or high is None:
         return
-    hint = "" if best["cycle_model"] == "rtl" else "; --cycle-model rtl searches with these"
+    hint = "" if best["cycle_model"] == "rtl" else "; the cycle model rtl searches with these"
     yield f"on the RTL {quantity(likely, '')} cycles, {quantity(low, '')} to {quantity(high, '')}{hint}"
 
 
