@@ -35,13 +35,17 @@ from pathlib import Path
 
 from common import cli
 from common.artifacts.folder import Folder
+from common.artifacts.provenance import Provenance
 from common.cli.plan_stage import CONFIGS
 from common.files.configuration import Section
 from common.fpga.decoding.answer import AnswerDemand, HostAnswer
 from common.fpga.decoding.law import CallDemand, read_law
 from common.fpga.decoding.plan import LengthDemand, decode_plans, length_rows, plan_rows, summary_of
+from common.fpga.device.board import Board
 from common.fpga.device.board_files import load_board
+from common.fpga.planning.host_basis import host_basis
 from common.fpga.speedup.energy import read_card_energy
+from common.fpga.speedup.verdict import JudgedHost
 from common.generation.decoder import CallSizes, Decoder, decoder_of, require_length
 from common.generation.host_times import HostTimes, host_times
 from common.generation.resident import WEIGHT_BITS, Resident
@@ -79,6 +83,14 @@ def require_measured(folder: Folder, path: Path, model_id: str) -> None:
     if measured.model_id != model_id:
         problem = f"of the model {measured.model_path or 'that no record names'}, not of {path}"
         raise UpstreamError(folder.path("generation_summary"), problem, f"run {MEASURES} --model {path} first")
+
+
+def judged_host(measured: Provenance, board: Board) -> JudgedHost:
+    """Return the host of 26, and why its times decide nothing, or nothing about a board's own processor."""
+    processor = measured.host.get("cpu_model", "")
+    basis = host_basis(processor, None, is_other=bool(processor))  # 26 may have run on the board itself
+    doubts = tuple(note.partition(";")[0] for note in measured.notes if note.startswith(BUSY))
+    return JudgedHost(basis.kind, basis.of_plan(board), doubts, basis.mismatch(board))
 
 
 def lengths(given: cli.Settings, decoder: Decoder, measured: GenerationSummaryDocument) -> tuple[int, int]:
@@ -176,10 +188,12 @@ def main(argv: Sequence[str] | None = None) -> int:
                 host = measured_times(rows, decoder)
                 on_host = answer_on_host(host, prompt, tokens)
             plans = decode_plans(law, board, on_host, demands(decoder, given, host, prompt, tokens))
-            notes = folder.provenance("generation_summary").notes
-            doubts = [note.partition(";")[0] for note in notes if note.startswith(BUSY)]
-            planned = plan_rows(plans, board, law, on_host, energy, is_judged=not doubts)
-            basis = {"measured_length_count": host.longest, "doubts": doubts}
+            judged = judged_host(folder.provenance("generation_summary"), board)
+            planned = plan_rows(plans, board, law, on_host, energy, obstacle=judged.obstacle)
+            basis = {
+                "measured_length_count": host.longest,
+                "doubts": judged.reasons,
+            }
             basis |= {name: measured[name] for name in ("bound", "memory_roof_share", "joules_per_token_j")}
             summary = summary_of(planned, on_host, prompt, tokens, basis)
             stage.note(*decode_notes(planned, summary))

@@ -497,10 +497,10 @@ CODE_31 := common/__init__.py common/artifacts/catalogue.py common/artifacts/che
     common/fpga/decoding/answer.py common/fpga/decoding/law.py common/fpga/decoding/plan.py \
     common/fpga/device/board.py common/fpga/device/board_files.py common/fpga/device/resources.py \
     common/fpga/kernels/estimate.py common/fpga/offload/jobs.py common/fpga/offload/problem.py \
-    common/fpga/offload/schedule.py common/fpga/speedup/amdahl.py common/fpga/speedup/draws.py \
-    common/fpga/speedup/energy.py common/fpga/speedup/odds.py common/fpga/speedup/totals.py \
-    common/fpga/speedup/verdict.py common/generation/decoder.py common/generation/figures.py \
-    common/generation/host_times.py common/generation/loop.py common/generation/phases.py \
+    common/fpga/offload/schedule.py common/fpga/planning/host_basis.py common/fpga/speedup/amdahl.py \
+    common/fpga/speedup/draws.py common/fpga/speedup/energy.py common/fpga/speedup/odds.py \
+    common/fpga/speedup/totals.py common/fpga/speedup/verdict.py common/generation/decoder.py \
+    common/generation/figures.py common/generation/host_times.py common/generation/loop.py common/generation/phases.py \
     common/generation/resident.py common/graphs/cache_names.py common/graphs/expressions.py common/graphs/graph.py \
     common/graphs/number_formats.py common/graphs/operators.py common/graphs/source_graph.py common/graphs/sums.py \
     common/intervals.py common/latency/dependence.py common/latency/statistics.py common/messages/errors.py \

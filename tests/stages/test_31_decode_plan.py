@@ -73,6 +73,37 @@ def test_what_does_not_fit_is_refused_in_one_line(planned, tmp_path):
     assert "a shorter answer" in refused.value.remedy
 
 
+def changed_record(folder, **fields):
+    """Change fields in the sidecar of 26's summary."""
+    sidecar = folder / "generation_summary.meta.json"
+    record = json.loads(sidecar.read_text("utf-8"))
+    sidecar.write_text(json.dumps({**record, **fields}), "utf-8")
+
+
+@pytest.mark.parametrize(
+    ("board", "processor", "is_judged"),
+    [
+        *((board, "Intel(R) Xeon(R) Processor", False) for board in ("kv260", "zcu102", "ultra96", "vck190")),
+        ("zcu104", "", False),
+        ("zcu104", "ARMv8 Processor rev 4 (v8l)", True),
+        ("u280", "Intel(R) Xeon(R) Processor", True),
+    ],
+)
+def test_a_board_with_a_processor_of_its_own_needs_the_times_of_that_processor(
+    planned, tmp_path, capsys, board, processor, is_judged
+):
+    planned("tiny-decoder")
+    changed_record(tmp_path, host={"cpu_model": processor}, notes=[])
+    STAGE.main(["--model", str(tmp_path / "m.onnx"), "--out", str(tmp_path), "--board", board])
+    verdicts = pd.read_csv(tmp_path / "decode_plans.csv")["verdict"]
+    summary = json.loads((tmp_path / "decode_summary.json").read_text("utf-8"))
+    printed = capsys.readouterr().err
+    assert (verdicts == "not judged for this host").all() == (not is_judged)
+    assert len(summary["doubts"]) == (not is_judged)
+    assert (f"the host of a {board} is its own" in printed) == (not is_judged)
+    assert ("run 26_generation.py there" in printed) == (not is_judged)
+
+
 def test_the_measured_tokens_must_be_there(tmp_path):
     save(BUILDERS["tiny-decoder"](), tmp_path / "m.onnx")
     with pytest.raises(UpstreamError, match="not found"):

@@ -11,15 +11,14 @@ from common.fpga.decoding.law import CallDemand, DecodeLaw, token_cases_us
 from common.fpga.device.board import Board
 from common.fpga.speedup.energy import CardEnergy, kernel_energy_uj
 from common.fpga.speedup.totals import Card, CardWork
-from common.fpga.speedup.verdict import judged
+from common.fpga.speedup.verdict import Judgement, judged
 from common.intervals import ThreePoint, combine
 from common.messages.errors import UnusableValueError
 from common.table_rows import DecodeLengthsRow, DecodePlansRow, DecodeSummaryDocument
 
-NOT_JUDGED: Mapping[str, object] = {
-    "verdict": "not judged",
-    **dict.fromkeys(("pays_probability", *(f"speedup_p{percent}_factor" for percent in (5, 25, 50, 75, 95)))),
-}
+WITHOUT_HOST: Mapping[str, object] = dict.fromkeys(
+    ("pays_probability", *(f"speedup_p{percent}_factor" for percent in (5, 25, 50, 75, 95)))
+)
 ARITHMETIC = "bf16"  # of activations and sums, whatever the format of the weights
 
 
@@ -93,19 +92,19 @@ def plan_rows(
     host: HostAnswer,
     energy: CardEnergy,
     *,
-    is_judged: bool = True,
+    obstacle: Judgement | None = None,
 ) -> list[DecodePlansRow]:
     """Return a row for each format and cut; a format that does not fit has one row, without times.
 
     Args:
-        is_judged: whether the host's times say something; without that, no row has a gain.
+        obstacle: the verdict where the host's times decide nothing; no row has a gain then.
     """
     best = best_of(plans)[1]
     rows = []
     for plan in plans:
         for cut in plan.cuts:
             row = _row(plan, cut, board, law, host, energy, is_best=cut is best)
-            rows.append(row if is_judged else cast("DecodePlansRow", {**row, **NOT_JUDGED}))
+            rows.append(cast("DecodePlansRow", {**row, "verdict": obstacle, **WITHOUT_HOST}) if obstacle else row)
         if not plan.fits:
             rows.append(_row(plan, None, board, law, host, energy, is_best=False))
     return rows

@@ -44,6 +44,11 @@ class JudgedHost:
             return "not judged"
         return "not judged for this host" if self.mismatch else None
 
+    @property
+    def reasons(self) -> tuple[str, ...]:
+        """Why nothing is judged, in words."""
+        return tuple(filter(None, (*self.doubts, self.mismatch)))
+
 
 def verdicts(
     rows: Sequence[SpeedupRow],
@@ -76,7 +81,7 @@ def verdicts(
             "likely": row["likely"],
             "optimistic": row["optimistic"],
             **_distribution(known.get(row["objective"])),
-            "doubts": tuple(filter(None, (*host.doubts, host.mismatch))),
+            "doubts": host.reasons,
             "weaker_side": weaker_side(energy_source, rows) if row["objective"] == "energy" else "",
             "boundary": boundary(energy_source, energy_boundary) if row["objective"] == "energy" else "",
         }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from common.messages.host_doubts import OTHER_HOST
 from common.table_rows import DecodePlansRow, DecodeSummaryDocument
 from common.view.tables import Table, TableColumn
 from common.view.text import duration, joules, percent, quantity, significant
@@ -70,9 +71,15 @@ def decode_report(rows: Sequence[DecodePlansRow], summary: DecodeSummaryDocument
     return "\n".join((decode_sentence(summary), answer, PLANS.text(rows)))
 
 
+def _doubt(doubt: str) -> str:
+    if doubt.startswith(OTHER_HOST):
+        return f"{doubt}: no plan is judged for it; run <generation_summary> there, and plan with its tables"
+    return f"{doubt}: no plan is judged"
+
+
 def decode_notes(rows: Sequence[DecodePlansRow], summary: DecodeSummaryDocument) -> list[str]:
     """Return what the plan leaves out, and where it goes beyond what was measured."""
-    notes = [f"{doubt}: no plan is judged" for doubt in summary["doubts"]]
+    notes = [_doubt(doubt) for doubt in summary["doubts"]]
     last = summary["planned_prompt_count"] + summary["planned_output_count"] - 2
     if last > summary["measured_length_count"]:
         notes.append(

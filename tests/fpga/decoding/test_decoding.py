@@ -133,9 +133,10 @@ def test_rows_have_rates_energy_and_the_moved_share():
     assert best_of(plans)[1].cut == Cut(CARD, CARD)
 
 
-def test_a_host_whose_times_are_doubted_has_no_verdict():
-    for row in plan_rows(plans_on(U280, int8=DEMAND), U280, LAW, SURE, ENERGY, is_judged=False):
-        assert (row["verdict"], row["pays_probability"], row["speedup_p50_factor"]) == ("not judged", None, None)
+@pytest.mark.parametrize("word", ["not judged", "not judged for this host"])
+def test_a_host_whose_times_are_doubted_has_no_verdict(word):
+    for row in plan_rows(plans_on(U280, int8=DEMAND), U280, LAW, SURE, ENERGY, obstacle=word):
+        assert (row["verdict"], row["pays_probability"], row["speedup_p50_factor"]) == (word, None, None)
 
 
 def test_lengths_lie_above_the_roof():
