@@ -46,6 +46,7 @@ from common.power.processor_law import read_processor_law
 from common.power.processors import HostFacts, read_processors
 from common.runtime.sessions.limits import limited_runs
 from common.runtime.sessions.session import OPTIMIZATIONS, create_session, given_settings
+from common.sensors.other_work import OtherWork
 from common.view.profile.generation_text import generation_report
 
 SCRIPT = "26_generation.py"
@@ -109,7 +110,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         options = given_settings({**given.values, "provider": "cpu"})
         with stage.writing() as transaction, limited_runs(given.run_timeout):
             session = create_session(path, options)
-            tokens, failure = generate(session, decoder, plan, given.seed, path, stage.progress_bar("answers"))
+            with OtherWork() as other_work:
+                tokens, failure = generate(session, decoder, plan, given.seed, path, stage.progress_bar("answers"))
+            stage.note(*other_work.notes(options.threads))
             rows = generation_rows(tokens, decoder, work_by_part(decoder)[WHOLE], plan)
             rates = HostRates(given.peak_flops, given.mem_bw, power_w(stage, options.threads))
             phases = phase_figures(rows, plan, rates, decoder.sequences)

@@ -85,12 +85,12 @@ def require_measured(folder: Folder, path: Path, model_id: str) -> None:
         raise UpstreamError(folder.path("generation_summary"), problem, f"run {MEASURES} --model {path} first")
 
 
-def judged_host(measured: Provenance, board: Board) -> JudgedHost:
+def judged_host(measured: Provenance, host: HostTimes, board: Board) -> JudgedHost:
     """Return the host of 26, and why its times decide nothing, or nothing about a board's own processor."""
     processor = measured.host.get("cpu_model", "")
     basis = host_basis(processor, None, is_other=bool(processor))  # 26 may have run on the board itself
-    doubts = tuple(note.partition(";")[0] for note in measured.notes if note.startswith(BUSY))
-    return JudgedHost(basis.kind, basis.of_plan(board), doubts, basis.mismatch(board))
+    busy = [note.partition(";")[0] for note in measured.notes if note.startswith(BUSY)]
+    return JudgedHost(basis.kind, basis.of_plan(board), (*busy, *host.doubts), basis.mismatch(board))
 
 
 def lengths(given: cli.Settings, decoder: Decoder, measured: GenerationSummaryDocument) -> tuple[int, int]:
@@ -188,7 +188,7 @@ def main(argv: Sequence[str] | None = None) -> int:
                 host = measured_times(rows, decoder)
                 on_host = answer_on_host(host, prompt, tokens)
             plans = decode_plans(law, board, on_host, demands(decoder, given, host, prompt, tokens))
-            judged = judged_host(folder.provenance("generation_summary"), board)
+            judged = judged_host(folder.provenance("generation_summary"), host, board)
             planned = plan_rows(plans, board, law, on_host, energy, obstacle=judged.obstacle)
             basis = {
                 "measured_length_count": host.longest,

@@ -24,6 +24,7 @@ class HostTimes:
         base_us, per_past_us: time per token at no past, and its growth with each token in the caches.
         fast, slow: of the fastest and the slowest answer, over the mean one.
         longest: tokens in the caches at the last token that was measured.
+        answer_count: answers with tokens after the first; one alone says nothing of the spread.
     """
 
     prompts: Sequence[tuple[int, float]]
@@ -32,6 +33,7 @@ class HostTimes:
     fast: float
     slow: float
     longest: int
+    answer_count: int
 
     def prompt_us(self, length: int) -> float:
         """Return the time of a prompt: between measured lengths on a line, beyond them in proportion to the length.
@@ -46,6 +48,11 @@ class HostTimes:
             return float(np.interp(length, lengths, times))
         nearest = 0 if length < lengths[0] else -1
         return float(times[nearest] * length / lengths[nearest])
+
+    @property
+    def doubts(self) -> list[str]:
+        """Why the times decide nothing: without a second answer, their spread would be none."""
+        return ["one counted answer gives the host's times no interval"] if self.answer_count < 2 else []
 
     def token_us(self, past: int) -> float:
         """Return the time of one token after ``past`` ones."""
@@ -72,7 +79,8 @@ def host_times(rows: Sequence[GenerationRow]) -> HostTimes:
         if row["generation_phase"] == PREFILL:
             lengths.setdefault(row["new_token_count"], []).append(row["token_us"])
     prompts = [(length, float(np.mean(of_length))) for length, of_length in lengths.items()]
-    return HostTimes(prompts, base, slope, *_spread(decode, base, slope), int(past.max()))
+    answers = {row["answer_index"] for row in decode}
+    return HostTimes(prompts, base, slope, *_spread(decode, base, slope), int(past.max()), len(answers))
 
 
 def _growth(past: npt.NDArray[np.float64], times: npt.NDArray[np.float64]) -> float:

@@ -44,6 +44,13 @@ def test_the_spread_is_that_of_the_answers():
     assert (found.fast, found.slow) == pytest.approx((0.9 / 1.05, 1.2 / 1.05))
 
 
+def test_one_answer_says_nothing_of_the_spread():
+    assert [host_times(answer(1, 16, 9)).doubts, host_times([*answer(1, 16, 9), *answer(2, 16, 9)]).doubts] == [
+        ["one counted answer gives the host's times no interval"],
+        [],
+    ]
+
+
 def test_a_line_that_falls_is_a_mean():
     rows = [token(1, place, "decode", 10 + place, 1, us) for place, us in enumerate((1300.0, 1200.0, 1100.0))]
     assert host_times(rows).token_us(10_000) == pytest.approx(1200)

@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 
 from common.messages.errors import UnusableValueError, UpstreamError
+from common.messages.host_doubts import BUSY
 from models.__main__ import BUILDERS, save
 from tests.support.paths import ROOT
 
@@ -71,6 +72,22 @@ def test_what_does_not_fit_is_refused_in_one_line(planned, tmp_path):
     with pytest.raises(UnusableValueError, match=r"weights in int4 and caches take .* GB, and the .* has") as refused:
         planned("tiny-decoder", "--board", str(tmp_path / "tiny.yaml"), "--prompt", "300")
     assert "a shorter answer" in refused.value.remedy
+
+
+def test_tokens_of_a_busy_host_give_no_verdict(planned, monkeypatch):
+    busy = f"{BUSY}: other work took 2.0 of its 4 processors during the runs; stop it"
+    monkeypatch.setattr(GENERATE.OtherWork, "notes", lambda *_: [busy])
+    plans, _, summary, printed = planned("tiny-decoder")
+    assert {*plans["verdict"]} == {"not judged"}
+    assert summary["doubts"] == [busy.partition(";")[0]]
+    assert "2.0 of its 4 processors during the runs: no plan is judged" in printed.err
+
+
+def test_one_counted_answer_gives_no_verdict(planned, monkeypatch):
+    monkeypatch.setattr(GENERATE.OtherWork, "notes", lambda *_: [])
+    plans, _, summary, _ = planned("tiny-decoder", measured=("--answers", "2"))
+    assert {*plans["verdict"]} == {"not judged"}
+    assert summary["doubts"] == ["one counted answer gives the host's times no interval"]
 
 
 def changed_record(folder, **fields):
