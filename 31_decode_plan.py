@@ -52,7 +52,7 @@ from common.generation.resident import WEIGHT_BITS, Resident
 from common.intervals import ThreePoint
 from common.messages.errors import UnusableValueError, UpstreamError
 from common.messages.host_doubts import BUSY
-from common.onnx_graph.load import load_model
+from common.onnx_graph.load import LoadedModel, load_model
 from common.table_rows import GenerationRow, GenerationSummaryDocument
 from common.view.plan.decode_text import decode_notes, decode_report
 
@@ -73,16 +73,24 @@ def arguments() -> cli.Parser:
     return parser
 
 
-def require_measured(folder: Folder, path: Path, model_id: str) -> None:
-    """Refuse tokens of another model.
+def require_measured(folder: Folder, path: Path, model: LoadedModel) -> None:
+    """Refuse tokens of another model, or of other sizes of its dimensions.
 
     Raises:
-        UpstreamError: naming both models.
+        UpstreamError: naming both models, or both sizes.
     """
-    measured = folder.provenance("generation_summary")
-    if measured.model_id != model_id:
+    measured, sizes = folder.provenance("generation_summary"), dict(model.dimensions)
+    problem = ""
+    if measured.model_id != model.model_id:
         problem = f"of the model {measured.model_path or 'that no record names'}, not of {path}"
+    elif measured.dimensions != sizes:
+        problem = f"of the dimensions {_named(measured.dimensions)}, not of {_named(sizes)}"
+    if problem:
         raise UpstreamError(folder.path("generation_summary"), problem, f"run {MEASURES} --model {path} first")
+
+
+def _named(sizes: Mapping[str, int]) -> str:
+    return ", ".join(f"{name}={size}" for name, size in sorted(sizes.items())) or "of the file"
 
 
 def judged_host(measured: Provenance, host: HostTimes, board: Board) -> JudgedHost:
@@ -180,7 +188,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         stage.set_model(model.model_id, path.name, model.dimensions)
         decoder = decoder_of(model, sizes, dict(given.cache))
         measured, rows = folder.document("generation_summary"), folder.rows("generation")
-        require_measured(folder, path, model.model_id)
+        require_measured(folder, path, model)
         prompt, tokens = lengths(given, decoder, measured)
         require_length(decoder, prompt + tokens - 1, "tokens")
         with stage.writing() as transaction:

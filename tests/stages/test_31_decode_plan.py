@@ -134,6 +134,15 @@ def test_another_model_than_the_measured_one_is_refused(planned, tmp_path):
         STAGE.main(["--model", str(tmp_path / "other.onnx"), "--out", str(tmp_path)])
 
 
+def test_other_sizes_than_the_measured_ones_are_refused(planned, tmp_path):
+    """An encoder of 24 frames has twice the keys: the times of 12 frames say nothing about it."""
+    given = ("--dim", "frames=12")
+    planned("tiny-speech-decoder", *given, measured=given)
+    common = ("--model", str(tmp_path / "m.onnx"), "--out", str(tmp_path))
+    with pytest.raises(UpstreamError, match="of the dimensions frames=12, not of frames=24"):
+        STAGE.main([*common, "--dim", "frames=24"])
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "name",
