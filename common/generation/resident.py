@@ -21,6 +21,7 @@ from common.onnx_graph.counts import NodeCount, count_nodes
 # A scale of 16 bits for each 128 weights of 4 bits, as GPTQ and AWQ write it (Lin et al. 2024, arXiv:2306.00978).
 WEIGHT_BITS: Mapping[str, float] = {"bf16": 16.0, "int8": 8.0, "int4": 4 + 16 / 128}
 OTHER_BITS = 16.0
+ONE_TOKEN = CallSizes(0, 1)
 PROJECTED = ("Attention", MICROSOFT)  # the only attention that has the projections of its queries, keys and values
 
 
@@ -127,9 +128,10 @@ class Resident:
         """Return the bytes of a weight on the card over those in the file."""
         tensor, is_matrix = self.graph.tensors[name], name in self._matrices
         wanted = WEIGHT_BITS[self.weight_format] if is_matrix else OTHER_BITS
-        packed = count.work.dequantized
-        if is_matrix and packed and isinstance(packed, int) and isinstance(count.work.weight_bytes, int):
-            return min(1.0, wanted / (8 * count.work.weight_bytes / packed))
+        # The experts that a token chooses are a count of the call, and their bits per weight are the same in each call.
+        packed, size = (self.decoder.at(one, ONE_TOKEN) for one in (count.work.dequantized, count.work.weight_bytes))
+        if is_matrix and packed:
+            return min(1.0, wanted / (8 * size / packed)) if size else 1.0
         return _kept(tensor, wanted)
 
     @cached_property

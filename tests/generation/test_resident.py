@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+import onnx
 import pytest
 
 from common.generation.decoder import CallSizes, decoder_of
@@ -66,6 +68,39 @@ def test_a_token_reads_the_experts_that_run_and_the_card_holds_all(tmp_path):
     expert = 3 * TINY_EXPERTS.hidden * TINY_EXPERTS.wide
     unread = TINY_EXPERTS.layers * (TINY_EXPERTS.experts - TINY_EXPERTS.chosen) * expert
     assert found.weight_bytes - found.call(CallSizes(9, 1)).weight_bytes >= unread
+
+
+def test_packed_experts_take_the_bytes_that_their_bits_say(tmp_path):
+    """Two matrices of each expert in four bits with a scale of 32 for each row; unpacked experts take as many bits."""
+    plain = resident(tmp_path, "tiny-expert-decoder", "int4")
+    onnx.save(packed_experts(BUILDERS["tiny-expert-decoder"]()), tmp_path / "packed.onnx")
+    decoder = decoder_of(load_model(tmp_path / "packed.onnx", {}, symbolic=True), {}, {})
+    int4, int8, bf16 = (Resident(decoder, name) for name in ("int4", "int8", "bf16"))
+    for past in (9, 30):
+        assert int4.call(CallSizes(past, 1)).weight_bytes == plain.call(CallSizes(past, 1)).weight_bytes
+    assert int4.weight_bytes == plain.weight_bytes
+    others = TINY_EXPERTS.layers * TINY_EXPERTS.hidden * (2 * TINY_EXPERTS.hidden + 2 * KEYS + TINY_EXPERTS.experts)
+    assert bf16.weight_bytes - int8.weight_bytes == others + HEAD
+
+
+def packed_experts(model):
+    """Give each mixture of experts weights of four bits, two in a byte along the input, and a scale for each row."""
+    weights = {one.name: one for one in model.graph.initializer}
+    for node in (node for node in model.graph.node if node.op_type == "MoE"):
+        x, logits, up, _, down = node.input
+        scales = []
+        for name in (up, down):
+            experts, rows, columns = weights[name].dims
+            scales.append(f"{name}.scales")
+            bytes_ = np.zeros((experts, rows, columns // 2), np.uint8)
+            weights[name].CopyFrom(onnx.numpy_helper.from_array(bytes_, name))
+            scale = np.ones((experts, rows), np.float32)
+            model.graph.initializer.append(onnx.numpy_helper.from_array(scale, scales[-1]))
+        node.op_type = "QMoE"
+        del node.input[:]
+        node.input.extend([x, logits, up, scales[0], "", down, scales[1]])
+        node.attribute.append(onnx.helper.make_attribute("expert_weight_bits", 4))
+    return model
 
 
 def test_states_of_constant_size_take_the_same_memory_at_each_length(tmp_path):
