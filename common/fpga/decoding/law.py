@@ -5,7 +5,7 @@ wide as the channels of the card's memory, and compute what they read as it come
 arXiv:2211.05102, section 2.1). A round is the products that read the same activations, such as the queries, keys and
 values of a layer. Rounds follow each other: the sums of one drain before the next begins.
 
-    token = max(read bytes / (memory rate · memory share), MACs / peak) + rounds · round time
+    token = max(read bytes / (memory rate · memory share), FLOPs / peak) + rounds · round time
     prompt = max(FLOPs / (peak · prompt share), token of the same bytes)
 
 ``memory share``, ``round time`` and ``prompt share`` are fitted to published decoders, each family with the same weight
@@ -77,8 +77,8 @@ def prompt_us(law: DecodeLaw, rates: CardRates, call: CallDemand) -> float:
 
 
 def token_cases_us(law: DecodeLaw, rates: CardRates, call: CallDemand) -> ThreePoint:
-    """Return the time of a call for one token; no case reads faster than the memory's theoretical rate."""
-    floor = call.read_bytes / rates.memory_bytes_per_s * 1e6
+    """Return the time of a call for one token; no case is faster than the theoretical rate, or than the peak."""
+    floor = max(call.read_bytes / rates.memory_bytes_per_s, 2 * call.macs / rates.token_flop_per_s) * 1e6
     return scattered(token_us(law, rates, call), law.token_scatter.band, floor)
 
 
