@@ -7,8 +7,8 @@ Writes  decode_plans.csv (an answer in each format of the weights with each cut)
 A token of a decoder reads all weights and caches once, so the rate of the memory bounds it. 31 says whether weights and
 caches fit the card, how long a token and a whole answer take there, and whether that pays. The host's times are those
 of 26. The card's times follow from what published decoders on FPGAs attain, with the interval of those designs. The
-card looks tokens up and chooses the next one: for each token, the token before crosses the link, and the chosen one
-comes back.
+card looks tokens up and chooses the next one: the prompt crosses the link, then the token before each one, and the
+chosen one comes back.
 
 EXAMPLE of input (generation.csv) and output (decode_plans.csv), some columns:
 
@@ -107,12 +107,12 @@ def lengths(given: cli.Settings, decoder: Decoder, measured: GenerationSummaryDo
     The first step of a loop of states stands for its prompt.
 
     Raises:
-        UnusableValueError: 26 measured no prompt, or there are too many tokens.
+        UnusableValueError: 26 measured no prompt, the model takes none, or there are too many tokens.
     """
     tokens = given.tokens or measured["answer_token_count"]
-    if decoder.tokens is None:
-        return 1, tokens
-    prompt = given.prompt or measured["prompt_token_count"]
+    if decoder.tokens is None and given.prompt:
+        raise UnusableValueError("prompt", "the model takes no tokens: its states have no prompt", "leave it out")
+    prompt = 1 if decoder.tokens is None else given.prompt or measured["prompt_token_count"]
     if not prompt:
         raise UnusableValueError("prompt", "no prompt was measured", "give its length with <prompt>")
     for quantity, length in (("prompt", prompt), ("tokens", tokens)):
@@ -136,6 +136,7 @@ def answer_demand(resident: Resident, prompt: int, tokens: int) -> AnswerDemand:
         resident.weight_bytes + caches,
         resident.cache_bytes(CallSizes(0, prompt)),
         resident.logit_bytes(),
+        prompt if resident.decoder.tokens else 0,
     )
 
 

@@ -134,6 +134,23 @@ def test_another_model_than_the_measured_one_is_refused(planned, tmp_path):
         STAGE.main(["--model", str(tmp_path / "other.onnx"), "--out", str(tmp_path)])
 
 
+def test_a_loop_of_states_has_steps_alone(planned, tmp_path, capsys):
+    """No token crosses the link, a prompt is refused, and so are more steps than anyone plans."""
+    prefix = ("--dim", "prefix=3")
+    plans, _, summary, printed = planned("tiny-action-expert", *prefix, measured=prefix)
+    assert summary["token_link_bytes"] == 0
+    assert "chooses the token" not in printed.err
+    on_card = plans[(plans["prefill_side"] == "card") & (plans["decode_side"] == "card")]
+    assert (on_card["answer_link_bytes"] > 0).all()
+    common = ("--model", str(tmp_path / "m.onnx"), "--out", str(tmp_path), *prefix)
+    for flags, problem in (
+        (("--prompt", "7"), "its states have no prompt"),
+        (("--tokens", "1000000000"), "1000000000 tokens"),
+    ):
+        with pytest.raises(UnusableValueError, match=problem):
+            STAGE.main([*common, *flags])
+
+
 def test_other_sizes_than_the_measured_ones_are_refused(planned, tmp_path):
     """An encoder of 24 frames has twice the keys: the times of 12 frames say nothing about it."""
     given = ("--dim", "frames=12")

@@ -2,8 +2,10 @@
 
 An answer takes a prompt of P tokens and has N tokens. The call for the prompt gives the first one, N - 1 calls the
 others. Each phase runs as a whole on the host or on the card (a cut). The card keeps weights and caches in its memory;
-it looks the token up and chooses the next one, so a token crosses the link for each call, and the chosen one comes
-back. Where the phases run on different sides, the caches of the prompt cross once.
+it looks tokens up and chooses the next one. So the tokens of a call cross the link, and the chosen one comes back. If
+the phases run on different sides, the caches of the prompt cross once.
+
+A loop of states has no tokens. Its first step is a call as the others are, and its states cross once.
 """
 
 from __future__ import annotations
@@ -23,6 +25,7 @@ TOKEN_BYTES = 8  # a token is an int64 in the graphs that exporters write
 HOST, CARD = "host", "card"
 OF_HOST, OF_TOKENS, OF_PROMPTS = "times of the host", "efficiency of decoding engines", "efficiency of a prompt"
 LAUNCH, LINK = "time of a launch", "rate of the link"
+NO_TIME = ThreePoint.exactly(0.0)
 TERMS = (OF_HOST, OF_TOKENS, OF_PROMPTS, LAUNCH, LINK)
 
 
@@ -47,6 +50,7 @@ class AnswerDemand:
         resident_bytes: weights, and the caches after the last token.
         prompt_cache_bytes: caches after the prompt.
         logit_bytes: scores of the vocabulary for one token.
+        prompt_count: tokens of the prompt; 0 for a loop of states.
     """
 
     prompt: CallDemand
@@ -54,10 +58,21 @@ class AnswerDemand:
     resident_bytes: int
     prompt_cache_bytes: int
     logit_bytes: int
+    prompt_count: int
 
     @property
-    def token_count(self) -> int:
-        return 1 + len(self.tokens)
+    def is_loop(self) -> bool:
+        return self.prompt_count == 0
+
+    @property
+    def token_link_bytes(self) -> int:
+        """Bytes that cross the link for a call after the first: a token, and the chosen one."""
+        return 0 if self.is_loop else 2 * TOKEN_BYTES
+
+    @property
+    def prompt_link_bytes(self) -> int:
+        """Bytes that cross the link for the first call: the prompt, and the chosen token."""
+        return 0 if self.is_loop else (self.prompt_count + 1) * TOKEN_BYTES
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,24 +119,36 @@ def card_rates(board: Board) -> CardRates:
 def cut_answer(law: DecodeLaw, board: Board, demand: AnswerDemand, host: HostAnswer, cut: Cut) -> CutAnswer:
     """Return the times of an answer with a cut, and the distribution of its gain over the host alone."""
     rates = card_rates(board)
-    prompt_us, tokens_us = prompt_cases_us(law, rates, demand.prompt), _tokens_us(law, rates, demand)
-    crossing = demand.prompt_cache_bytes if cut.prefill != cut.decode else 0
-    calls = (cut.prefill == CARD) + (cut.decode == CARD) * len(demand.tokens)
-    link_bytes = crossing + 2 * TOKEN_BYTES * calls
+    first_us = (token_cases_us if demand.is_loop else prompt_cases_us)(law, rates, demand.prompt)
+    prefills, decodes = cut.prefill == CARD, (cut.decode == CARD) * len(demand.tokens)
+    on_card = _on_card(
+        demand, first_us if prefills else NO_TIME, _tokens_us(law, rates, demand) if decodes else NO_TIME
+    )
+    is_divided = cut.prefill != cut.decode and bool(demand.tokens)
+    crossing = demand.prompt_cache_bytes if is_divided or demand.is_loop else 0
+    calls = prefills + decodes
+    link_bytes = crossing + prefills * demand.prompt_link_bytes + decodes * demand.token_link_bytes
     parts = {
         OF_HOST: summed(
             (
-                host.prompt_us if cut.prefill == HOST else ThreePoint.exactly(0.0),
-                host.tokens_us if cut.decode == HOST else ThreePoint.exactly(0.0),
+                host.prompt_us if cut.prefill == HOST else NO_TIME,
+                host.tokens_us if cut.decode == HOST else NO_TIME,
             )
         ),
-        OF_PROMPTS: prompt_us if cut.prefill == CARD else ThreePoint.exactly(0.0),
-        OF_TOKENS: tokens_us if cut.decode == CARD else ThreePoint.exactly(0.0),
+        **on_card,
         LAUNCH: combine(lambda us: us * calls, board.launch_us),
         LINK: combine(lambda rate: link_bytes / rate * 1e6, board.link.bytes_per_s),
     }
-    first = host.prompt_us if cut.prefill == HOST else summed((prompt_us, board.launch_us))
-    return CutAnswer(cut, parts, first, link_bytes, 2 * TOKEN_BYTES if cut.decode == CARD else 0, _odds(host, parts))
+    first = host.prompt_us if cut.prefill == HOST else summed((first_us, board.launch_us))
+    token_bytes = demand.token_link_bytes if cut.decode == CARD else 0
+    return CutAnswer(cut, parts, first, link_bytes, token_bytes, _odds(host, parts))
+
+
+def _on_card(demand: AnswerDemand, first_us: ThreePoint, tokens_us: ThreePoint) -> dict[str, ThreePoint]:
+    """Return the times of the calls on the card by cause: the first step of a loop shares that of the others."""
+    if demand.is_loop:
+        return {OF_PROMPTS: NO_TIME, OF_TOKENS: summed((first_us, tokens_us))}
+    return {OF_PROMPTS: first_us, OF_TOKENS: tokens_us}
 
 
 def _tokens_us(law: DecodeLaw, rates: CardRates, demand: AnswerDemand) -> ThreePoint:

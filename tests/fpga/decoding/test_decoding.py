@@ -3,13 +3,25 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import pytest
 
 from benchmarks.plans.decoders import CONFIG, PUBLISHED, disagreements, fitted, published_prompts, published_tokens
 from common.files.configuration import Section
 from common.files.yaml_file import load_yaml
-from common.fpga.decoding.answer import CARD, HOST, AnswerDemand, Cut, HostAnswer, cut_answer
+from common.fpga.decoding.answer import (
+    CARD,
+    HOST,
+    NO_TIME,
+    OF_PROMPTS,
+    OF_TOKENS,
+    AnswerDemand,
+    Cut,
+    HostAnswer,
+    card_rates,
+    cut_answer,
+)
 from common.fpga.decoding.law import CallDemand, CardRates, DecodeLaw, prompt_cases_us, read_law, token_cases_us
 from common.fpga.decoding.plan import LengthDemand, best_of, decode_plans, length_rows, plan_rows
 from common.fpga.device.board_files import load_board
@@ -56,7 +68,7 @@ def test_a_prompt_takes_its_share_of_the_peak_and_no_less_than_a_token():
 # --- answers ----------------------------------------------------------------------------------------------------------
 
 TOKENS = [CallDemand(1e8, 1e8 + 1000 * past, 13) for past in range(16, 24)]
-DEMAND = AnswerDemand(CallDemand(16e8, 1e8, 13), TOKENS, 200_000_000, 16_000, 2_000)
+DEMAND = AnswerDemand(CallDemand(16e8, 1e8, 13), TOKENS, 200_000_000, 16_000, 2_000, 16)
 SURE = HostAnswer(ThreePoint.exactly(50_000.0), ThreePoint.exactly(8 * 20_000.0))
 
 
@@ -72,21 +84,40 @@ def test_a_whole_answer_on_the_card():
     found = on_u280(CARD, CARD)
     launches, tokens = 9 * U280.launch_us.likely, sum(map(card_us, TOKENS))
     prompt = max(32e8 / (U280.peak_flop_per_s("int8") * 0.25) * 1e6, card_us(DEMAND.prompt))
-    link = 9 * 16 / U280.link.bytes_per_s.likely * 1e6
+    link_bytes = 16 * 8 + 8 + 8 * 16  # the prompt, its chosen token, and two tokens for each later call
+    link = link_bytes / U280.link.bytes_per_s.likely * 1e6
     assert found.answer_us.likely == pytest.approx(launches + tokens + prompt + link)
     assert found.first_token_us.likely == pytest.approx(prompt + U280.launch_us.likely)
-    assert (found.link_bytes, found.token_link_bytes) == (9 * 16, 16)
+    assert (found.link_bytes, found.token_link_bytes) == (link_bytes, 16)
 
 
 def test_the_caches_cross_once_between_phases_on_two_sides():
     on_card, from_host, to_host = on_u280(CARD, CARD), on_u280(HOST, CARD), on_u280(CARD, HOST)
     assert from_host.link_bytes == 16_000 + 8 * 16
-    assert to_host.link_bytes == 16_000 + 16
+    assert to_host.link_bytes == 16_000 + 17 * 8
     assert from_host.first_token_us.likely == 50_000
     gained = 50_000 - (on_card.first_token_us.likely)
-    extra = (16_000 - 16) / U280.link.bytes_per_s.likely * 1e6
+    extra = (16_000 - 17 * 8) / U280.link.bytes_per_s.likely * 1e6
     assert from_host.answer_us.likely - on_card.answer_us.likely == pytest.approx(gained + extra)
     assert to_host.answer_us.likely > 160_000
+
+
+def test_no_caches_cross_for_an_answer_of_one_token():
+    one = replace(DEMAND, tokens=[])
+    alone = HostAnswer(ThreePoint.exactly(50_000.0), NO_TIME)
+    assert cut_answer(LAW, U280, one, alone, Cut(CARD, HOST)).link_bytes == 17 * 8
+
+
+def test_the_first_step_of_a_loop_is_a_call_as_the_others():
+    """Nine equal steps: nine times the time of one, all by the law of tokens, and no token crosses the link."""
+    step = CallDemand(1e9, 1e8, 13)
+    loop = AnswerDemand(step, [step] * 8, 200_000_000, 16_000, 0, 0)
+    found = cut_answer(LAW, U280, loop, SURE, Cut(CARD, CARD))
+    one = token_cases_us(LAW, card_rates(U280), step)
+    assert found.parts_us[OF_PROMPTS] == NO_TIME
+    assert found.parts_us[OF_TOKENS].cases == pytest.approx([9 * us for us in one.cases])
+    assert found.first_token_us.likely == pytest.approx(one.likely + U280.launch_us.likely)
+    assert (found.link_bytes, found.token_link_bytes) == (16_000, 0)
 
 
 def test_the_gain_is_amdahls_and_its_odds_are_counted():
@@ -102,8 +133,8 @@ def plans_on(board, **demands):
 
 
 def test_weights_and_caches_must_fit_the_memory():
-    large = AnswerDemand(DEMAND.prompt, TOKENS, 8_589_934_593, 16_000, 2_000)
-    full = AnswerDemand(DEMAND.prompt, TOKENS, 8_589_934_592, 16_000, 2_000)
+    large = AnswerDemand(DEMAND.prompt, TOKENS, 8_589_934_593, 16_000, 2_000, 16)
+    full = AnswerDemand(DEMAND.prompt, TOKENS, 8_589_934_592, 16_000, 2_000, 16)
     with pytest.raises(
         UnusableValueError, match=r"weights in bf16 and caches take 8\.59 GB, and the u280 has 8\.59 GB"
     ):
