@@ -205,7 +205,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             }
             basis |= {name: measured[name] for name in ("bound", "memory_roof_share", "joules_per_token_j")}
             summary = summary_of(planned, on_host, prompt, tokens, basis)
-            stage.note(*decode_notes(planned, summary))
+            stage.note(*decode_notes(planned, summary, [length for length, _ in host.prompts]))
             transaction.add_rows("decode_plans", planned)
             transaction.add_rows("decode_lengths", length_rows(plans, board, law))
             transaction.add_document("decode_summary", summary)

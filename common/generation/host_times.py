@@ -38,6 +38,8 @@ class HostTimes:
     def prompt_us(self, length: int) -> float:
         """Return the time of a prompt: between measured lengths on a line, beyond them in proportion to the length.
 
+        No prompt that is shorter than the measured ones takes less than one token.
+
         Raises:
             UnusableValueError: no prompt was measured.
         """
@@ -46,8 +48,9 @@ class HostTimes:
         lengths, times = (np.array(column, float) for column in zip(*sorted(self.prompts), strict=True))
         if lengths[0] <= length <= lengths[-1]:
             return float(np.interp(length, lengths, times))
-        nearest = 0 if length < lengths[0] else -1
-        return float(times[nearest] * length / lengths[nearest])
+        if length < lengths[0]:
+            return max(self.token_us(0), float(times[0] * length / lengths[0]))
+        return float(times[-1] * length / lengths[-1])
 
     @property
     def doubts(self) -> list[str]:

@@ -21,8 +21,8 @@ def token(answer, index, phase, past, new, us, *, is_warmup=False):
 
 
 def answer(number, prompt, count, factor=1.0, **more):
-    """An answer whose tokens take 1,000 µs and 3 for each one before them, and whose prompt takes 50 a token."""
-    first = token(number, 0, "prefill", 0, prompt, 50.0 * prompt * factor, **more)
+    """An answer whose tokens take 1,000 µs and 3 for each one before them, and whose prompt takes 100 a token."""
+    first = token(number, 0, "prefill", 0, prompt, 100.0 * prompt * factor, **more)
     rest = [
         token(number, place, "decode", past, 1, (1000 + 3 * past) * factor, **more)
         for place, past in enumerate(range(prompt, prompt + count - 1), start=1)
@@ -34,8 +34,9 @@ def test_a_token_grows_on_a_line_and_a_prompt_between_lengths():
     rows = [*answer(0, 16, 9, 5.0, is_warmup=True), *answer(1, 16, 9), *answer(2, 16, 9)]
     found = host_times([*rows, *answer(3, 48, 9)])
     assert found.token_us(1000) == pytest.approx(4000)
-    assert (found.prompt_us(16), found.prompt_us(32), found.prompt_us(48)) == pytest.approx((800, 1600, 2400))
-    assert (found.prompt_us(96), found.prompt_us(8)) == pytest.approx((4800, 400))
+    assert (found.prompt_us(16), found.prompt_us(32), found.prompt_us(48)) == pytest.approx((1600, 3200, 4800))
+    assert (found.prompt_us(96), found.prompt_us(12)) == pytest.approx((9600, 1200))
+    assert found.prompt_us(4) == pytest.approx(1000)  # one token with none before it takes as long
     assert (found.fast, found.slow, found.longest) == pytest.approx((1.0, 1.0, 55))
 
 

@@ -65,6 +65,14 @@ def test_a_longer_answer_than_the_measured_one_is_said(planned):
     assert summary["measured_length_count"] == PROMPT + TOKENS - 2
 
 
+@pytest.mark.parametrize(("prompt", "is_noted"), [(4, True), (PROMPT, False), (10, True)])
+def test_a_prompt_of_another_length_than_the_measured_ones_is_said(planned, prompt, is_noted):
+    *_, summary, printed = planned("tiny-decoder", "--prompt", f"{prompt}")
+    assert (f"prompts of {PROMPT} tokens, and this one has {prompt}: its time" in printed.err) == is_noted
+    assert ("at least that of a token" in printed.err) == (prompt < PROMPT)
+    assert summary["planned_prompt_count"] == prompt
+
+
 def test_what_does_not_fit_is_refused_in_one_line(planned, tmp_path):
     text = (ROOT / "configs/boards/kv260.yaml").read_text("utf-8")
     assert "value: 4294967296" in text

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from common.messages.host_doubts import OTHER_HOST
 from common.table_rows import DecodePlansRow, DecodeSummaryDocument
@@ -77,9 +77,28 @@ def _doubt(doubt: str) -> str:
     return f"{doubt}: no plan is judged"
 
 
-def decode_notes(rows: Sequence[DecodePlansRow], summary: DecodeSummaryDocument) -> list[str]:
-    """Return what the plan leaves out, and where it goes beyond what was measured."""
+def _beyond_prompts(length: int, measured: Collection[int]) -> list[str]:
+    low, high = min(measured, default=length), max(measured, default=length)
+    if low <= length <= high:
+        return []
+    span = f"{low}" if low == high else f"{low} to {high}"
+    least = ", and at least that of a token" if length < low else ""
+    return [
+        f"the host was measured with prompts of {span} tokens, and this one has {length}: its time is in proportion to "
+        f"the length{least}"
+    ]
+
+
+def decode_notes(
+    rows: Sequence[DecodePlansRow], summary: DecodeSummaryDocument, prompts: Collection[int] = ()
+) -> list[str]:
+    """Return what the plan leaves out, and where it goes beyond what was measured.
+
+    Args:
+        prompts: lengths of the prompts that were measured.
+    """
     notes = [_doubt(doubt) for doubt in summary["doubts"]]
+    notes += _beyond_prompts(summary["planned_prompt_count"], prompts)
     last = summary["planned_prompt_count"] + summary["planned_output_count"] - 2
     if last > summary["measured_length_count"]:
         notes.append(
