@@ -84,9 +84,15 @@ def test_the_picture_has_the_tokens_after_the_warm_up_and_both_roofs():
     assert caches.get_lines()[1].get_ydata()[-1] == pytest.approx(0.4)
     title, subtitle = head(figure)
     assert title.startswith("A token after 159 others takes 21.6 ms, 5.29 times")
-    assert title.endswith("on a u280 in int4 1.11 ms")
+    assert title.endswith("on a u280 in int4 1.26 ms")  # the planned curve after 159 tokens, not the mean of the answer
     assert "20.0 GB/s" in subtitle
     assert outside(figure) == []
+
+
+def test_a_mean_over_the_planned_answer_is_named_so():
+    """The plan ends before the longest measured length: no planned time is beside it."""
+    title, _ = head(draw_generation(TOKENS, SUMMARY, [length(1), length(140)], PLAN))
+    assert title.endswith("on a u280 in int4 1.11 ms on average over the planned answer")
 
 
 def test_without_a_bandwidth_there_is_no_roof_and_without_a_second_token_no_picture():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.gridspec import GridSpec
@@ -29,7 +30,7 @@ def draw_generation(
         return None
     on_card = [row for row in lengths if plan and row["weight_format"] == plan["weight_format"]]
     rate = memory_rate(summary)
-    figure = new_figure(_title(decode, rate, plan), _subtitle(rate, on_card))
+    figure = new_figure(_title(decode, rate, on_card, plan), _subtitle(rate, on_card))
     grid = GridSpec(2, 1, figure, height_ratios=(3, 1), left=0.09, right=0.97, bottom=0.1, top=0.83, hspace=0.12)
     times, caches = figure.add_subplot(grid[0]), figure.add_subplot(grid[1])
     _draw_times(times, decode, rate, on_card)
@@ -87,7 +88,12 @@ def _draw_caches(axes: Axes, decode: Sequence[GenerationRow], on_card: Sequence[
     axes.set_ylim(bottom=0)
 
 
-def _title(decode: Sequence[GenerationRow], rate: float | None, plan: DecodeSummaryDocument | None) -> str:
+def _title(
+    decode: Sequence[GenerationRow],
+    rate: float | None,
+    on_card: Sequence[DecodeLengthsRow],
+    plan: DecodeSummaryDocument | None,
+) -> str:
     last = max(row["past_token_count"] for row in decode)
     of_last = [row for row in decode if row["past_token_count"] == last]
     time_us = sum(row["token_us"] for row in of_last) / len(of_last)
@@ -95,8 +101,23 @@ def _title(decode: Sequence[GenerationRow], rate: float | None, plan: DecodeSumm
     if rate and (moved := of_last[0]["bytes"]):
         text += f", {significant(time_us / (moved / rate * 1e6))} times what the memory's bandwidth allows"
     if plan and plan["planned_tokens_per_s"] and plan["decode_side"] == "card":
-        text += f"; on a {plan['board']} in {plan['weight_format']} {duration(1e6 / plan['planned_tokens_per_s'])}"
+        at_length_us = _planned_us(on_card, last)
+        planned = (
+            duration(at_length_us)
+            if at_length_us is not None
+            else f"{duration(1e6 / plan['planned_tokens_per_s'])} on average over the planned answer"
+        )
+        text += f"; on a {plan['board']} in {plan['weight_format']} {planned}"
     return text
+
+
+def _planned_us(on_card: Sequence[DecodeLengthsRow], past: int) -> float | None:
+    """Return the likely time of a token on the card after so many, between planned lengths; None beyond them."""
+    curve = sorted((row["past_token_count"], row["planned_token_likely_us"] or 0.0) for row in on_card)
+    if not curve or not curve[0][0] <= past <= curve[-1][0]:
+        return None
+    lengths, times_us = zip(*curve, strict=True)
+    return float(np.interp(past, lengths, times_us))
 
 
 def _subtitle(rate: float | None, on_card: Sequence[DecodeLengthsRow]) -> str:
