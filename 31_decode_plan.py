@@ -89,6 +89,17 @@ def require_measured(folder: Folder, path: Path, model: LoadedModel) -> None:
         raise UpstreamError(folder.path("generation_summary"), problem, f"run {MEASURES} --model {path} first")
 
 
+def require_one_sequence(decoder: Decoder) -> None:
+    """Refuse calls for several sequences: caches, links and odds of a plan are those of one.
+
+    Raises:
+        UnusableValueError: naming how many there are.
+    """
+    if decoder.sequences != 1:
+        problem = f"a call takes {decoder.sequences} sequences, and a plan is for one answer at a time"
+        raise UnusableValueError("dim", problem, "give a batch of 1, also to <generation_summary>")
+
+
 def _named(sizes: Mapping[str, int]) -> str:
     return ", ".join(f"{name}={size}" for name, size in sorted(sizes.items())) or "of the file"
 
@@ -188,6 +199,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         model = load_model(path, sizes, symbolic=True)
         stage.set_model(model.model_id, path.name, model.dimensions)
         decoder = decoder_of(model, sizes, dict(given.cache))
+        require_one_sequence(decoder)
         measured, rows = folder.document("generation_summary"), folder.rows("generation")
         require_measured(folder, path, model)
         prompt, tokens = lengths(given, decoder, measured)

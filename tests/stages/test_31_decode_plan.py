@@ -159,6 +159,14 @@ def test_a_loop_of_states_has_steps_alone(planned, tmp_path, capsys):
             STAGE.main([*common, *flags])
 
 
+@pytest.mark.parametrize("batch", [0, 4])
+def test_several_sequences_at_a_time_are_refused(planned, tmp_path, batch):
+    planned("tiny-decoder")
+    common = ("--model", str(tmp_path / "m.onnx"), "--out", str(tmp_path))
+    with pytest.raises(UnusableValueError, match=f"a call takes {batch} sequences, and a plan is for one answer"):
+        STAGE.main([*common, "--dim", f"batch={batch}"])
+
+
 def test_other_sizes_than_the_measured_ones_are_refused(planned, tmp_path):
     """An encoder of 24 frames has twice the keys: the times of 12 frames say nothing about it."""
     given = ("--dim", "frames=12")
