@@ -129,7 +129,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             transaction.add_rows("stream_requests", request_rows(streams))
             transaction.add_rows("stream_tokens", token_rows(streams))
             transaction.add_document("stream_summary", summary)
-        code = load_stage.exit_code(stage, broken_goodput(summary, given.min_goodput))
+            code = load_stage.exit_code(stage, broken_goodput(summary, given.min_goodput))
         stage.show(stream_report(summary))
     if failure:
         raise PipelineError(path, failure.problem, f"what was served is in {transaction.targets}, marked incomplete")

@@ -51,6 +51,8 @@ def test_too_little_goodput_is_exit_code_4(tmp_path, loaded, capsys):
     flags = ("--replay", str(tmp_path / "trace.csv"), "--threads", "1", "--min-goodput", "1e9")
     assert STAGE.main(["--model", str(tmp_path / "m.onnx"), "--out", str(tmp_path), *flags]) == 4
     assert "--min-goodput is 1e+09" in capsys.readouterr().err
+    record = json.loads((tmp_path / "stream_summary.meta.json").read_text(encoding="utf-8"))
+    assert any("--min-goodput is 1e+09" in note for note in record["notes"])
     assert STAGE.main(["--model", str(tmp_path / "m.onnx"), "--out", str(tmp_path), *flags[:-1], "1e-9"]) == 0
 
 
