@@ -61,15 +61,15 @@ class Net:
 
     def weights(self, shape, scale):
         low = self.random.integers(-127, 128, shape).astype(np.int8)
-        return self.node(
-            "DequantizeLinear",
-            [self.constant(low), self.constant(scale), self.constant(np.zeros(len(low), np.int8))],
-            axis=0,
-        )
+        scale = np.asarray(scale, np.float32)
+        constants = [self.constant(low), self.constant(scale), self.constant(np.zeros(scale.shape, np.int8))]
+        return self.node("DequantizeLinear", constants, axis=0)
 
-    def convolution(self, x, out, kernel, stride=1, pad=0, groups=1, scale=0.05, zero=-5, relu=False, limit=None):
+    def convolution(
+        self, x, out, kernel, stride=1, pad=0, groups=1, scale=0.05, zero=-5, relu=False, limit=None, per_tensor=False
+    ):
         channels = self.shape[0]
-        scales = self.random.uniform(0.5, 1.5, out).astype(np.float32) * np.float32(
+        scales = self.random.uniform(0.5, 1.5, () if per_tensor else out).astype(np.float32) * np.float32(
             0.01 / (kernel * (channels / groups) ** 0.5)
         )
         weights = self.weights((out, channels // groups, kernel, kernel), scales)
@@ -77,7 +77,7 @@ class Net:
         biases = [
             self.constant(bias),
             self.constant((scales * np.float32(0.0625)).astype(np.float32)),
-            self.constant(0 * bias),
+            self.constant(np.zeros(scales.shape, np.int32)),
         ]
         y = self.node(
             "Conv",
@@ -114,6 +114,12 @@ def added():
     return net.model(net.quantized(total, 0.055, -100))
 
 
+def product():
+    net = Net(10, 1, 1)
+    y = net.node("Flatten", [net.top], axis=1)
+    return net.model(net.quantized(net.node("Gemm", [y, net.weights((7, 10), 0.01)], transB=1), 0.2, 0))
+
+
 def pooled():
     net = Net(6, 9, 8)
     y = net.node("MaxPool", [net.top], kernel_shape=[3, 3], strides=[2, 2], pads=[1, 1, 1, 1])
@@ -129,12 +135,14 @@ def pooled():
 CASES = {
     "one word": lambda: one(3, 5, 6, 4, 3, pad=1),
     "several words, a stride": lambda: one(9, 8, 7, 13, 3, 2, 1),
+    "a scale per tensor": lambda: one(7, 5, 6, 9, 3, pad=1, per_tensor=True),
     "unsigned": lambda: one(5, 6, 5, 6, 3, pad=1, relu=True, unsigned=True, zero=-128),
     "parts of sums": lambda: one(21, 4, 5, 9, 3, pad=1),
     "limits": lambda: one(4, 5, 5, 8, 1, limit=2.0, zero=-128),
     "for each channel": lambda: one(10, 7, 6, 10, 3, 1, 1, groups=10),
     "groups": lambda: one(16, 4, 4, 24, 1, groups=4),
     "a single pixel": lambda: one(24, 1, 1, 5, 1),
+    "a product with a scale per tensor": product,
     "addition": added,
     "pools and a product": pooled,
 }
@@ -280,6 +288,25 @@ def test_layers_of_resnet8_are_its_contractions_and_its_pool():
         assert layer.x.name in known
         assert layer.residual is None or layer.residual.other.name in known
         known.add(layer.y.name)
+
+
+@pytest.mark.parametrize("case", ["a scale per tensor", "a product with a scale per tensor"])
+def test_one_scale_of_the_weights_is_that_of_each_channel(case):
+    model = CASES[case]()
+    network = layers_of(model)
+    (layer,) = network.layers
+    assert layer.factors.shape == (layer.y.channels,)
+    assert len(set(layer.factors)) == 1
+    program_of(network, best_tilings(network, SMALL, QUIET), SMALL)
+
+
+def test_scales_of_weights_must_be_those_of_the_output_channels():
+    model = product()
+    (dequantize,) = (n for n in model.graph.node if n.op_type == "DequantizeLinear" and n.attribute)  # has an axis
+    (scale,) = (each for each in model.graph.initializer if each.name == dequantize.input[1])
+    scale.CopyFrom(numpy_helper.from_array(np.full(3, 0.01, np.float32), scale.name))
+    with pytest.raises(PipelineError, match=r"Gemm n.*: its weights have neither one scale nor one for each output"):
+        layers_of(model)
 
 
 def test_tiles_compute_each_sum_once():

@@ -258,7 +258,7 @@ class _Reader:
             groups=attributes.get("group", 1),
             bias=self._bias(node, len(weights)),
         )
-        self.pending[node.output[0]] = _Pending("sums", (layer, (x.scale * scales).astype(np.float32)))
+        self._sums(node, layer, scales)
 
     def _gemm(self, node: onnx.NodeProto, attributes: Mapping[str, Any]) -> None:
         if attributes.get("transA") or {attributes.get("alpha", 1.0), attributes.get("beta", 1.0)} != {1.0}:
@@ -269,10 +269,17 @@ class _Reader:
         layer = Layer(
             *(node.name, x, x, (x.height, x.width), (1, 1), (0, 0), shaped), bias=self._bias(node, len(shaped))
         )
-        self.pending[node.output[0]] = _Pending("sums", (layer, (x.scale * scales).astype(np.float32)))
+        self._sums(node, layer, scales)
 
     def _matmul(self, node: onnx.NodeProto, attributes: Mapping[str, Any]) -> None:
         self._gemm(node, {})
+
+    def _sums(self, node: onnx.NodeProto, layer: Layer, scales: NDArray[np.float32]) -> None:
+        """Note the sums of a layer, whose weights have one scale, or one for each output channel."""
+        if scales.shape not in {(1,), (len(layer.bias),)}:
+            raise self._refusal(node, "its weights have neither one scale nor one for each output channel")
+        of_channels = np.broadcast_to(layer.x.scale * scales, len(layer.bias)).astype(np.float32)
+        self.pending[node.output[0]] = _Pending("sums", (layer, of_channels))
 
     def _operands(self, node: onnx.NodeProto) -> tuple[Tensor, tuple[NDArray[Any], NDArray[np.float32]]]:
         if node.input[0] not in self.tensors or node.input[1] not in self.weights:
