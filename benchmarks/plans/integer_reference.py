@@ -50,6 +50,13 @@ def outputs(model: onnx.ModelProto, feeds: Mapping[str, NDArray[np.float32]]) ->
     return tensors
 
 
+def _constant(_: list[Any], attributes: Mapping[str, Any]) -> NDArray[Any]:
+    ((kind, value),) = attributes.items()
+    if kind == "value":
+        return numpy_helper.to_array(value)
+    return np.array(value, np.float32 if kind.startswith("value_float") else np.int64)
+
+
 def _dequantize(operands: list[Any], _: Mapping[str, Any]) -> Number:
     values, scale = operands[:2]
     zero = operands[2] if len(operands) > 2 else np.zeros(1, np.int64)
@@ -157,6 +164,7 @@ def _along(per_channel: NDArray[Any], values: Whole) -> NDArray[Any]:
 OPERATORS: Mapping[str, Callable[[list[Any], Mapping[str, Any]], Any]] = {
     "QuantizeLinear": _quantize,
     "DequantizeLinear": _dequantize,
+    "Constant": _constant,
     "Conv": _convolution,
     "Gemm": _gemm,
     "GlobalAveragePool": _mean,

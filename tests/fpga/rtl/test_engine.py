@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import subprocess
-from dataclasses import replace
+from dataclasses import astuple, replace
 from fractions import Fraction
 
 import numpy as np
@@ -130,6 +130,16 @@ def pooled():
     y = net.node("Flatten", [y], axis=1)
     weights = net.weights((7, 10), np.full(7, 0.01, np.float32))
     return net.model(net.quantized(net.node("Gemm", [y, weights], transB=1), 0.02, 0))
+
+
+def with_constant_nodes(model):
+    """The same model with its initializers as nodes."""
+    nodes = [helper.make_node("Constant", [], [each.name], value=each) for each in model.graph.initializer]
+    del model.graph.initializer[:]
+    nodes += model.graph.node
+    del model.graph.node[:]
+    model.graph.node.extend(nodes)
+    return onnx.shape_inference.infer_shapes(model)
 
 
 CASES = {
@@ -298,6 +308,34 @@ def test_one_scale_of_the_weights_is_that_of_each_channel(case):
     assert layer.factors.shape == (layer.y.channels,)
     assert len(set(layer.factors)) == 1
     program_of(network, best_tilings(network, SMALL, QUIET), SMALL)
+
+
+def same(one, other):
+    """Whether two values are equal, arrays of them included."""
+    np.testing.assert_equal(*(astuple(value) for value in (one, other)))
+
+
+def test_constants_may_be_nodes():
+    for build in (added, pooled):
+        same(layers_of(with_constant_nodes(build())), layers_of(build()))
+
+
+def test_a_constant_may_be_a_number():
+    model = CASES["limits"]()
+    clip = next(node for node in model.graph.node if node.op_type == "Clip")
+    clip.input[2] = "limit"
+    model.graph.node.insert(0, helper.make_node("Constant", [], ["limit"], value_float=2.0))
+    network = layers_of(model)
+    same(network, layers_of(CASES["limits"]()))
+    of_both = [outputs(each, {"input": image(network)}) for each in (model, CASES["limits"]())]
+    np.testing.assert_array_equal(*(each[network.layers[-1].y.name] for each in of_both))
+
+
+def test_a_constant_of_texts_is_named():
+    model = one(3, 5, 6, 4, 3)
+    model.graph.node.insert(0, helper.make_node("Constant", [], ["words"], "n0", value_strings=["a"]))
+    with pytest.raises(PipelineError, match=r"Constant n0: a constant that is no tensor and no number: value_strings"):
+        layers_of(model)
 
 
 def test_scales_of_weights_must_be_those_of_the_output_channels():

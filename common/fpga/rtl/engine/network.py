@@ -8,7 +8,7 @@ Tensors of uint8 are moved by 128, so that all are int8.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -22,6 +22,13 @@ from common.messages.errors import PipelineError
 Bytes = NDArray[np.int8]
 LEAST, MOST = -128, 127
 UNSIGNED_MOVE = 128
+CONSTANT_KINDS: Mapping[str, type[np.generic] | None] = {
+    "value": None,  # a tensor with a type of its own
+    "value_float": np.float32,
+    "value_floats": np.float32,
+    "value_int": np.int64,
+    "value_ints": np.int64,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,10 +152,9 @@ class _Reader:
         inputs = []
         for node in self.graph.node:
             attributes = {each.name: onnx.helper.get_attribute_value(each) for each in node.attribute}
-            read = getattr(self, f"_{node.op_type.lower()}", None)
-            if read is None:
+            if node.op_type not in OPERATORS:
                 raise self._refusal(node, "the engine has no such operator")
-            read(node, attributes)
+            OPERATORS[node.op_type](self, node, attributes)
             if node.op_type == "QuantizeLinear" and node.input[0] in {each.name for each in self.graph.input}:
                 inputs.append(self.tensors[node.output[0]])
         missing = [each.name for each in self.graph.output if each.name not in self.tensors]
@@ -159,7 +165,7 @@ class _Reader:
     def _refusal(self, node: onnx.NodeProto, reason: str) -> PipelineError:
         return PipelineError(f"{node.op_type} {node.name or node.output[0]}", reason)
 
-    def _constant(self, node: onnx.NodeProto, place: int) -> NDArray[Any]:
+    def _constant_at(self, node: onnx.NodeProto, place: int) -> NDArray[Any]:
         if node.input[place] not in self.constants:
             raise self._refusal(node, f"its operand {node.input[place]} is no constant")
         return self.constants[node.input[place]]
@@ -171,10 +177,10 @@ class _Reader:
 
     # --- number formats ---------------------------------------------------------------------------------------------
 
-    def _dequantizelinear(self, node: onnx.NodeProto, _: Mapping[str, Any]) -> None:
-        values, scale = node.input[0], self._constant(node, 1)
+    def dequantize(self, node: onnx.NodeProto, _: Mapping[str, Any]) -> None:
+        values, scale = node.input[0], self._constant_at(node, 1)
         if values in self.constants:
-            zero = self._constant(node, 2) if len(node.input) > 2 else np.zeros(1)
+            zero = self._constant_at(node, 2) if len(node.input) > 2 else np.zeros(1)
             if np.any(zero != (UNSIGNED_MOVE if zero.dtype == np.uint8 else 0)):
                 raise self._refusal(node, "weights have a zero point")
             whole = self.constants[values].astype(np.int64) - (UNSIGNED_MOVE if zero.dtype == np.uint8 else 0)
@@ -184,9 +190,9 @@ class _Reader:
         else:
             raise self._refusal(node, "reads no quantized tensor")
 
-    def _quantizelinear(self, node: onnx.NodeProto, _: Mapping[str, Any]) -> None:
-        name, scale = node.output[0], self._constant(node, 1)
-        zero = self._constant(node, 2) if len(node.input) > 2 else np.zeros((), np.uint8)
+    def quantize(self, node: onnx.NodeProto, _: Mapping[str, Any]) -> None:
+        name, scale = node.output[0], self._constant_at(node, 1)
+        zero = self._constant_at(node, 2) if len(node.input) > 2 else np.zeros((), np.uint8)
         if scale.size != 1 or zero.size != 1 or zero.dtype not in (np.int8, np.uint8):
             raise self._refusal(node, "does not make int8 or uint8 with one scale")
         is_unsigned = zero.dtype == np.uint8
@@ -244,9 +250,16 @@ class _Reader:
         moved = self.layers.pop(place)
         self.layers.append(replace(moved, y=y, residual=residual))
 
+    def constant(self, node: onnx.NodeProto, attributes: Mapping[str, Any]) -> None:
+        if len(attributes) != 1 or not attributes.keys() <= CONSTANT_KINDS.keys():
+            raise self._refusal(node, f"a constant that is no tensor and no number: {', '.join(attributes)}")
+        ((kind, value),) = attributes.items()
+        dtype = CONSTANT_KINDS[kind]
+        self.constants[node.output[0]] = numpy_helper.to_array(value) if dtype is None else np.array(value, dtype)
+
     # --- operators --------------------------------------------------------------------------------------------------
 
-    def _conv(self, node: onnx.NodeProto, attributes: Mapping[str, Any]) -> None:
+    def conv(self, node: onnx.NodeProto, attributes: Mapping[str, Any]) -> None:
         if set(attributes.get("dilations", [1])) != {1} or attributes.get("auto_pad", b"NOTSET") != b"NOTSET":
             raise self._refusal(node, "has dilations or automatic pads")
         x, (weights, scales) = self._operands(node)
@@ -260,7 +273,7 @@ class _Reader:
         )
         self._sums(node, layer, scales)
 
-    def _gemm(self, node: onnx.NodeProto, attributes: Mapping[str, Any]) -> None:
+    def gemm(self, node: onnx.NodeProto, attributes: Mapping[str, Any]) -> None:
         if attributes.get("transA") or {attributes.get("alpha", 1.0), attributes.get("beta", 1.0)} != {1.0}:
             raise self._refusal(node, "scales or transposes its operands")
         x, (weights, scales) = self._operands(node)
@@ -271,8 +284,8 @@ class _Reader:
         )
         self._sums(node, layer, scales)
 
-    def _matmul(self, node: onnx.NodeProto, attributes: Mapping[str, Any]) -> None:
-        self._gemm(node, {})
+    def matmul(self, node: onnx.NodeProto, attributes: Mapping[str, Any]) -> None:
+        self.gemm(node, {})
 
     def _sums(self, node: onnx.NodeProto, layer: Layer, scales: NDArray[np.float32]) -> None:
         """Note the sums of a layer, whose weights have one scale, or one for each output channel."""
@@ -293,11 +306,11 @@ class _Reader:
             raise self._refusal(node, "its bias is not quantized")
         return self.weights[node.input[2]][0].reshape(-1).astype(np.int64)
 
-    def _globalaveragepool(self, node: onnx.NodeProto, _: Mapping[str, Any]) -> None:
+    def global_average_pool(self, node: onnx.NodeProto, _: Mapping[str, Any]) -> None:
         x = self._map(node)
         self._average(node, x, (x.height, x.width), (1, 1), (0, 0))
 
-    def _averagepool(self, node: onnx.NodeProto, attributes: Mapping[str, Any]) -> None:
+    def average_pool(self, node: onnx.NodeProto, attributes: Mapping[str, Any]) -> None:
         if any(attributes.get("pads", [0])) or attributes.get("ceil_mode"):
             raise self._refusal(node, "the average of a window that is partly outside has another divisor")
         kernel, strides = attributes["kernel_shape"], attributes.get("strides", [1, 1])
@@ -312,7 +325,7 @@ class _Reader:
         scale = np.float32(x.scale * np.float32(1 / (kernel[0] * kernel[1])))
         self.pending[node.output[0]] = _Pending("sums", (layer, np.full(x.channels, scale)))
 
-    def _maxpool(self, node: onnx.NodeProto, attributes: Mapping[str, Any]) -> None:
+    def max_pool(self, node: onnx.NodeProto, attributes: Mapping[str, Any]) -> None:
         if attributes.get("ceil_mode") or set(attributes.get("dilations", [1])) != {1}:
             raise self._refusal(node, "has dilations, or rounds its extents up")
         x, pads = self._map(node), attributes.get("pads", [0] * 4)
@@ -320,12 +333,12 @@ class _Reader:
         layer = Layer(node.name, x, x, tuple(kernel), tuple(strides), tuple(pads[:2]), None)
         self.pending[node.output[0]] = _Pending("maximum", layer)
 
-    def _relu(self, node: onnx.NodeProto, _: Mapping[str, Any]) -> None:
+    def relu(self, node: onnx.NodeProto, _: Mapping[str, Any]) -> None:
         self._limit(node, 0.0, np.inf)
 
-    def _clip(self, node: onnx.NodeProto, attributes: Mapping[str, Any]) -> None:
+    def clip(self, node: onnx.NodeProto, attributes: Mapping[str, Any]) -> None:
         names = (*node.input, "", "")[1:3]
-        given = [self._constant(node, place).item() if name else None for place, name in enumerate(names, start=1)]
+        given = [self._constant_at(node, place).item() if name else None for place, name in enumerate(names, start=1)]
         low, high = given if len(node.input) > 1 else (attributes.get("min"), attributes.get("max"))
         self._limit(node, -np.inf if low is None else low, np.inf if high is None else high)
 
@@ -336,12 +349,12 @@ class _Reader:
         limits = max(low, pending.limits[0]), min(high, pending.limits[1])
         self.pending[node.output[0]] = replace(pending, limits=limits)
 
-    def _add(self, node: onnx.NodeProto, _: Mapping[str, Any]) -> None:
+    def add(self, node: onnx.NodeProto, _: Mapping[str, Any]) -> None:
         if not all(name in self.tensors for name in node.input):
             raise self._refusal(node, "adds what is no quantized tensor")
         self.pending[node.output[0]] = _Pending("added", tuple(self.tensors[name] for name in node.input))
 
-    def _flatten(self, node: onnx.NodeProto, _: Mapping[str, Any]) -> None:
+    def flatten(self, node: onnx.NodeProto, _: Mapping[str, Any]) -> None:
         name = node.input[0]
         if name in self.pending and self.shapes.get(name, [])[2:] == [1, 1]:
             self.pending[node.output[0]] = self.pending[name]
@@ -350,10 +363,28 @@ class _Reader:
         else:
             raise self._refusal(node, "reads no quantized tensor")
 
-    def _reshape(self, node: onnx.NodeProto, attributes: Mapping[str, Any]) -> None:
+    def reshape(self, node: onnx.NodeProto, attributes: Mapping[str, Any]) -> None:
         if len(self.shapes.get(node.output[0], [])) != 2:
             raise self._refusal(node, "does more than flatten a map")
-        self._flatten(node, attributes)
+        self.flatten(node, attributes)
+
+
+OPERATORS: Mapping[str, Callable[[_Reader, onnx.NodeProto, Mapping[str, Any]], None]] = {
+    "QuantizeLinear": _Reader.quantize,
+    "DequantizeLinear": _Reader.dequantize,
+    "Constant": _Reader.constant,
+    "Conv": _Reader.conv,
+    "Gemm": _Reader.gemm,
+    "MatMul": _Reader.matmul,
+    "GlobalAveragePool": _Reader.global_average_pool,
+    "AveragePool": _Reader.average_pool,
+    "MaxPool": _Reader.max_pool,
+    "Relu": _Reader.relu,
+    "Clip": _Reader.clip,
+    "Add": _Reader.add,
+    "Flatten": _Reader.flatten,
+    "Reshape": _Reader.reshape,
+}
 
 
 def _quantized(limit: float, y: Tensor) -> int:
