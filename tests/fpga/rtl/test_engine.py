@@ -367,6 +367,174 @@ def test_transfer_cycles_by_hand():
     assert transfer_cycles(100, 1, SMALL, QUIET) == 100
 
 
+def after_pool(kind, *limits):
+    """A maximum pool, and what limits its result."""
+    net = Net(6, 9, 8)
+    y = net.node("MaxPool", [net.top], kernel_shape=[3, 3])
+    return net.model(
+        net.quantized(net.node(kind, [y, *(net.constant(np.float32(each)) for each in limits)]), 0.0625, 3)
+    )
+
+
+def one_pool(kind, **attributes):
+    net = Net(6, 9, 8)
+    return net.model(net.quantized(net.node(kind, [net.top], kernel_shape=[3, 3], **attributes), 0.0625, 3))
+
+
+def sum_of(operands):
+    net = Net(8, 7, 5)
+    return net.model(net.quantized(net.node("Add", operands(net)), 0.055, 0))
+
+
+def with_a_broadcast(net):
+    wide = net.convolution(net.top, 8, 1)
+    net.shape = (8, 7, 5)
+    narrow = net.quantized(net.node("GlobalAveragePool", [net.top]), 0.02, 0)
+    return [wide, narrow]
+
+
+def with_a_later_pool(net):
+    own = net.convolution(net.top, 8, 3)
+    pool = net.node("MaxPool", [net.top], kernel_shape=[3, 3])
+    return [own, net.quantized(pool, 0.0625, 3)]
+
+
+def twice(net):
+    return [net.convolution(net.top, 8, 1)] * 2
+
+
+def with_the_input_alone(net):
+    return [net.top, net.quantized("input", 0.5, 0)]
+
+
+def with_an_addition(net):
+    first = net.convolution(net.top, 8, 1)
+    net.shape = (8, 7, 5)
+    second = net.convolution(net.top, 8, 1)
+    return [first, net.quantized(net.node("Add", [first, second]), 0.05, 0)]
+
+
+def with_an_output():
+    """An addition whose later operand is an output of the network too."""
+    model = added()
+    own = next(node for node in model.graph.node if node.op_type == "Add").input[0]
+    model.graph.output.append(helper.make_tensor_value_info(own, TensorProto.FLOAT, None))
+    return model
+
+
+def with_another_scale_of_the_bias():
+    model = one(3, 5, 6, 4, 3)
+    bias = next(node for node in model.graph.node if node.op_type == "Conv").input[2]
+    maker = next(node for node in model.graph.node if bias in node.output)
+    scale = next(each for each in model.graph.initializer if each.name == maker.input[1])
+    scale.CopyFrom(numpy_helper.from_array(numpy_helper.to_array(scale) * np.float32(1.01), scale.name))
+    return model
+
+
+def with_weights_of(dtype):
+    model = one(3, 5, 6, 4, 3)
+    name = next(node for node in model.graph.node if node.op_type == "Conv").input[1]
+    maker = next(node for node in model.graph.node if name in node.output)
+    for each in model.graph.initializer:
+        if each.name in (maker.input[0], maker.input[2]):
+            each.CopyFrom(numpy_helper.from_array(numpy_helper.to_array(each).astype(dtype) * 3, each.name))
+    return model
+
+
+def with_another_scale_of_the_input():
+    model = one(3, 5, 6, 4, 3)
+    dequantize = next(node for node in model.graph.node if node.op_type == "DequantizeLinear")
+    dequantize.input[1] = "twice"
+    model.graph.initializer.append(numpy_helper.from_array(np.float32(0.125), "twice"))
+    return model
+
+
+def product_of_a_map():
+    net = Net(3, 4, 6)
+    return net.model(net.quantized(net.node("MatMul", [net.top, net.weights((6, 5), 0.01)]), 0.2, 0))
+
+
+def flattened_at(axis):
+    net = Net(10, 1, 1)
+    y = net.node("Flatten", [net.top], axis=axis)
+    return net.model(net.quantized(net.node("Gemm", [y, net.weights((1, 7), 0.01)]), 0.2, 0))
+
+
+REFUSED = {
+    "a pool and ReLU": (lambda: after_pool("Relu"), r"Relu n\d+: limits the maximum of a pool"),
+    "a pool and Clip": (lambda: after_pool("Clip", 0, 2), r"Clip n\d+: limits the maximum of a pool"),
+    "a maximum with automatic pads": (
+        lambda: one_pool("MaxPool", auto_pad="SAME_UPPER"),
+        r"MaxPool n\d+: has dilations or automatic pads",
+    ),
+    "an average with automatic pads": (
+        lambda: one_pool("AveragePool", auto_pad="SAME_UPPER"),
+        r"AveragePool n\d+: has dilations or automatic pads",
+    ),
+    "an average with dilations": (
+        lambda: one_pool("AveragePool", dilations=[2, 2]),
+        r"AveragePool n\d+: has dilations or automatic pads",
+    ),
+    "a broadcast": (
+        lambda: sum_of(with_a_broadcast),
+        r"QuantizeLinear n\d+: the operands of the addition have different extents",
+    ),
+    "a later pool": (
+        lambda: sum_of(with_a_later_pool),
+        r"QuantizeLinear n\d+: the later operand of the addition is the result of a maximum pool",
+    ),
+    "a later addition": (
+        lambda: sum_of(with_an_addition),
+        r"QuantizeLinear n\d+: the later operand of the addition is the result of an addition",
+    ),
+    "x + x": (lambda: sum_of(twice), r"QuantizeLinear n\d+: the addition has the same tensor twice"),
+    "two inputs": (
+        lambda: sum_of(with_the_input_alone),
+        r"QuantizeLinear n\d+: neither operand of the addition is the result of a layer",
+    ),
+    "an operand that is an output": (
+        with_an_output,
+        r"QuantizeLinear n\d+: an operand of the addition is an output of the network",
+    ),
+    "another scale of the bias": (
+        with_another_scale_of_the_bias,
+        r"Conv n\d+: the scale of its bias is not scale\(x\) \* scale\(w\)",
+    ),
+    "another scale of the input": (
+        with_another_scale_of_the_input,
+        r"DequantizeLinear n\d+: has another scale or zero point than the tensor that it reads",
+    ),
+    "weights of int16": (
+        lambda: with_weights_of(np.int16),
+        r"DequantizeLinear n\d+: weights of int16, which are neither int8 nor uint8",
+    ),
+    "weights of int32": (lambda: with_weights_of(np.int32), r"Conv n\d+: its weights do not fit int8"),
+    "a product of a map": (
+        product_of_a_map,
+        r"MatMul n\d+: multiplies other than a vector of channels by a matrix",
+    ),
+    "a batch of channels": (lambda: flattened_at(2), r"Flatten n\d+: does more than flatten a map"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_what_would_be_computed_wrongly_is_refused(case):
+    build, message = REFUSED[case]
+    with pytest.raises(PipelineError, match=message):
+        layers_of(build())
+
+
+def test_limits_follow_one_another():
+    """Clip to -2 ... -1 and then ReLU: zero everywhere."""
+    net = Net(4, 5, 5)
+    net.convolution(net.top, 8, 1)
+    sums = next(node.output[0] for node in net.nodes if node.op_type == "Conv")
+    low, high = (net.constant(np.float32(limit)) for limit in (-2, -1))
+    y = net.node("Relu", [net.node("Clip", [sums, low, high])])
+    layer = layers_of(net.model(net.quantized(y, 0.05, -5))).layers[-1]
+    assert (layer.low, layer.high) == (-5, -5)
+
+
 def without(model, kind):
     changed = onnx.ModelProto.FromString(model.SerializeToString())
     node = next(node for node in changed.graph.node if node.op_type == kind)

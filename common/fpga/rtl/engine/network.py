@@ -22,6 +22,7 @@ from common.messages.errors import PipelineError
 Bytes = NDArray[np.int8]
 LEAST, MOST = -128, 127
 UNSIGNED_MOVE = 128
+BIAS_TOLERANCE = 1e-6  # some roundings of the float32 product scale(x) * scale(w)
 CONSTANT_KINDS: Mapping[str, type[np.generic] | None] = {
     "value": None,  # a tensor with a type of its own
     "value_float": np.float32,
@@ -42,6 +43,10 @@ class Tensor:
     scale: np.float32
     zero: int
     is_unsigned: bool = False
+
+    @property
+    def number_format(self) -> tuple[np.float32, int, bool]:
+        return self.scale, self.zero, self.is_unsigned
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,13 +185,21 @@ class _Reader:
     def dequantize(self, node: onnx.NodeProto, _: Mapping[str, Any]) -> None:
         values, scale = node.input[0], self._constant_at(node, 1)
         if values in self.constants:
-            zero = self._constant_at(node, 2) if len(node.input) > 2 else np.zeros(1)
+            whole = self.constants[values]
+            zero = self._constant_at(node, 2) if len(node.input) > 2 else np.zeros(1, whole.dtype)
+            if whole.dtype not in (np.int8, np.uint8, np.int32):
+                raise self._refusal(node, f"weights of {whole.dtype}, which are neither int8 nor uint8")
             if np.any(zero != (UNSIGNED_MOVE if zero.dtype == np.uint8 else 0)):
                 raise self._refusal(node, "weights have a zero point")
-            whole = self.constants[values].astype(np.int64) - (UNSIGNED_MOVE if zero.dtype == np.uint8 else 0)
-            self.weights[node.output[0]] = whole, np.atleast_1d(scale)
+            moved = whole.astype(np.int64) - (UNSIGNED_MOVE if zero.dtype == np.uint8 else 0)
+            self.weights[node.output[0]] = moved, np.atleast_1d(scale)
         elif values in self.tensors:
-            self.tensors[node.output[0]] = self.tensors[values]
+            tensor = self.tensors[values]
+            move = UNSIGNED_MOVE if tensor.is_unsigned else 0
+            zero = self._constant_at(node, 2) if len(node.input) > 2 else np.zeros(())
+            if np.any(scale != tensor.scale) or np.any(zero - float(move) != tensor.zero):
+                raise self._refusal(node, "has another scale or zero point than the tensor that it reads")
+            self.tensors[node.output[0]] = tensor
         else:
             raise self._refusal(node, "reads no quantized tensor")
 
@@ -203,7 +216,7 @@ class _Reader:
             is_unsigned,
         )
         before = self.tensors.get(node.input[0])
-        if before is not None and (before.scale, before.zero) == (tensor.scale, tensor.zero):
+        if before is not None and before.number_format == tensor.number_format:
             self.tensors[name] = before  # the same integers
             return
         self.tensors[name] = tensor
@@ -241,11 +254,20 @@ class _Reader:
         own = max(names, key=lambda name: places.get(name, -1))
         place = places.get(own, -1)
         other = pending.source[1 - names.index(own)]
-        if place < 0 or self.layers[place].weights is None or self.layers[place].residual or names[0] == names[1]:
-            raise self._refusal(node, "neither operand of the addition is the result of a convolution")
+        if names[0] == names[1]:
+            raise self._refusal(node, "the addition has the same tensor twice")
+        if place < 0:
+            raise self._refusal(node, "neither operand of the addition is the result of a layer")
+        if self.layers[place].weights is None or self.layers[place].residual:
+            maker = "an addition" if self.layers[place].residual else "a maximum pool"
+            raise self._refusal(node, f"the later operand of the addition is the result of {maker}")
+        if len({(each.channels, each.height, each.width) for each in (*pending.source, y)}) > 1:
+            raise self._refusal(node, "the operands of the addition have different extents")
         layer = self.layers[place]
         if sum(self.readers.get(name, 0) for name, tensor in self.tensors.items() if tensor is layer.y) > 2:
             raise self._refusal(node, "another layer reads an operand of the addition")
+        if any(self.tensors.get(each.name) is layer.y for each in self.graph.output):
+            raise self._refusal(node, "an operand of the addition is an output of the network")
         residual = Residual(other, layer.y.scale, layer.y.zero, low, high)
         moved = self.layers.pop(place)
         self.layers.append(replace(moved, y=y, residual=residual))
@@ -260,8 +282,7 @@ class _Reader:
     # --- operators --------------------------------------------------------------------------------------------------
 
     def conv(self, node: onnx.NodeProto, attributes: Mapping[str, Any]) -> None:
-        if set(attributes.get("dilations", [1])) != {1} or attributes.get("auto_pad", b"NOTSET") != b"NOTSET":
-            raise self._refusal(node, "has dilations or automatic pads")
+        self._refuse_other_windows(node, attributes)
         x, (weights, scales) = self._operands(node)
         if weights.ndim != 4:
             raise self._refusal(node, "is no convolution of maps")
@@ -269,48 +290,63 @@ class _Reader:
         layer = Layer(
             *(node.name, x, x, weights.shape[2:], tuple(strides), tuple(pads[:2]), weights.astype(np.int8)),
             groups=attributes.get("group", 1),
-            bias=self._bias(node, len(weights)),
         )
         self._sums(node, layer, scales)
+
+    def _refuse_other_windows(self, node: onnx.NodeProto, attributes: Mapping[str, Any]) -> None:
+        if set(attributes.get("dilations", [1])) != {1} or attributes.get("auto_pad", b"NOTSET") != b"NOTSET":
+            raise self._refusal(node, "has dilations or automatic pads")
 
     def gemm(self, node: onnx.NodeProto, attributes: Mapping[str, Any]) -> None:
         if attributes.get("transA") or {attributes.get("alpha", 1.0), attributes.get("beta", 1.0)} != {1.0}:
             raise self._refusal(node, "scales or transposes its operands")
         x, (weights, scales) = self._operands(node)
+        if len(self.shapes.get(node.input[0], [])) != 2 or weights.ndim != 2:
+            raise self._refusal(node, "multiplies other than a vector of channels by a matrix")
         out_first = weights if attributes.get("transB") else weights.T
         shaped = out_first.reshape(len(out_first), x.channels, x.height, x.width).astype(np.int8)
-        layer = Layer(
-            *(node.name, x, x, (x.height, x.width), (1, 1), (0, 0), shaped), bias=self._bias(node, len(shaped))
-        )
+        layer = Layer(node.name, x, x, (x.height, x.width), (1, 1), (0, 0), shaped)
         self._sums(node, layer, scales)
 
-    def matmul(self, node: onnx.NodeProto, attributes: Mapping[str, Any]) -> None:
+    def matmul(self, node: onnx.NodeProto, _: Mapping[str, Any]) -> None:
         self.gemm(node, {})
 
     def _sums(self, node: onnx.NodeProto, layer: Layer, scales: NDArray[np.float32]) -> None:
         """Note the sums of a layer, whose weights have one scale, or one for each output channel."""
-        if scales.shape not in {(1,), (len(layer.bias),)}:
+        assert layer.weights is not None
+        channels = len(layer.weights)
+        if scales.shape not in {(1,), (channels,)}:
             raise self._refusal(node, "its weights have neither one scale nor one for each output channel")
-        of_channels = np.broadcast_to(layer.x.scale * scales, len(layer.bias)).astype(np.float32)
-        self.pending[node.output[0]] = _Pending("sums", (layer, of_channels))
+        of_sums = np.broadcast_to(layer.x.scale * scales, channels).astype(np.float32)
+        with_bias = replace(layer, bias=self._bias(node, of_sums))
+        self.pending[node.output[0]] = _Pending("sums", (with_bias, of_sums))
 
     def _operands(self, node: onnx.NodeProto) -> tuple[Tensor, tuple[NDArray[Any], NDArray[np.float32]]]:
         if node.input[0] not in self.tensors or node.input[1] not in self.weights:
             raise self._refusal(node, "does not read a quantized tensor and quantized weights")
-        return self.tensors[node.input[0]], self.weights[node.input[1]]
+        weights, scales = self.weights[node.input[1]]
+        if weights.min() < LEAST or weights.max() > MOST:
+            raise self._refusal(node, "its weights do not fit int8")
+        return self.tensors[node.input[0]], (weights, scales)
 
-    def _bias(self, node: onnx.NodeProto, channels: int) -> NDArray[np.int64]:
-        if len(node.input) < 3:
-            return np.zeros(channels, np.int64)
+    def _bias(self, node: onnx.NodeProto, of_sums: NDArray[np.float32]) -> NDArray[np.int64]:
+        if len(node.input) < 3 or not node.input[2]:
+            return np.zeros(len(of_sums), np.int64)
         if node.input[2] not in self.weights:
             raise self._refusal(node, "its bias is not quantized")
-        return self.weights[node.input[2]][0].reshape(-1).astype(np.int64)
+        bias, scales = self.weights[node.input[2]]
+        if bias.size != len(of_sums):
+            raise self._refusal(node, "its bias has not one entry for each output channel")
+        if scales.shape not in {(1,), of_sums.shape} or not np.allclose(scales, of_sums, rtol=BIAS_TOLERANCE, atol=0):
+            raise self._refusal(node, "the scale of its bias is not scale(x) * scale(w)")
+        return bias.reshape(-1)
 
     def global_average_pool(self, node: onnx.NodeProto, _: Mapping[str, Any]) -> None:
         x = self._map(node)
         self._average(node, x, (x.height, x.width), (1, 1), (0, 0))
 
     def average_pool(self, node: onnx.NodeProto, attributes: Mapping[str, Any]) -> None:
+        self._refuse_other_windows(node, attributes)
         if any(attributes.get("pads", [0])) or attributes.get("ceil_mode"):
             raise self._refusal(node, "the average of a window that is partly outside has another divisor")
         kernel, strides = attributes["kernel_shape"], attributes.get("strides", [1, 1])
@@ -326,8 +362,9 @@ class _Reader:
         self.pending[node.output[0]] = _Pending("sums", (layer, np.full(x.channels, scale)))
 
     def max_pool(self, node: onnx.NodeProto, attributes: Mapping[str, Any]) -> None:
-        if attributes.get("ceil_mode") or set(attributes.get("dilations", [1])) != {1}:
-            raise self._refusal(node, "has dilations, or rounds its extents up")
+        self._refuse_other_windows(node, attributes)
+        if attributes.get("ceil_mode"):
+            raise self._refusal(node, "rounds its extents up")
         x, pads = self._map(node), attributes.get("pads", [0] * 4)
         kernel, strides = attributes["kernel_shape"], attributes.get("strides", [1, 1])
         layer = Layer(node.name, x, x, tuple(kernel), tuple(strides), tuple(pads[:2]), None)
@@ -346,8 +383,10 @@ class _Reader:
         pending = self.pending.get(node.input[0])
         if pending is None:
             raise self._refusal(node, "does not follow a convolution or an addition")
-        limits = max(low, pending.limits[0]), min(high, pending.limits[1])
-        self.pending[node.output[0]] = replace(pending, limits=limits)
+        if pending.kind == "maximum":
+            raise self._refusal(node, "limits the maximum of a pool")
+        least, most = (min(max(limit, low), high) for limit in pending.limits)
+        self.pending[node.output[0]] = replace(pending, limits=(least, most))
 
     def add(self, node: onnx.NodeProto, _: Mapping[str, Any]) -> None:
         if not all(name in self.tensors for name in node.input):
@@ -355,18 +394,15 @@ class _Reader:
         self.pending[node.output[0]] = _Pending("added", tuple(self.tensors[name] for name in node.input))
 
     def flatten(self, node: onnx.NodeProto, _: Mapping[str, Any]) -> None:
-        name = node.input[0]
+        name, shape = node.input[0], self.shapes.get(node.output[0], [])
+        if len(shape) != 2 or shape[0] != 1:
+            raise self._refusal(node, "does more than flatten a map")
         if name in self.pending and self.shapes.get(name, [])[2:] == [1, 1]:
             self.pending[node.output[0]] = self.pending[name]
         elif name in self.tensors:
             self.tensors[node.output[0]] = self.tensors[name]
         else:
             raise self._refusal(node, "reads no quantized tensor")
-
-    def reshape(self, node: onnx.NodeProto, attributes: Mapping[str, Any]) -> None:
-        if len(self.shapes.get(node.output[0], [])) != 2:
-            raise self._refusal(node, "does more than flatten a map")
-        self.flatten(node, attributes)
 
 
 OPERATORS: Mapping[str, Callable[[_Reader, onnx.NodeProto, Mapping[str, Any]], None]] = {
@@ -383,7 +419,7 @@ OPERATORS: Mapping[str, Callable[[_Reader, onnx.NodeProto, Mapping[str, Any]], N
     "Clip": _Reader.clip,
     "Add": _Reader.add,
     "Flatten": _Reader.flatten,
-    "Reshape": _Reader.reshape,
+    "Reshape": _Reader.flatten,
 }
 
 
