@@ -197,7 +197,7 @@ def _steps_from_runtime(
     worst = 0.0
     for layer in network.layers:
         reads = [layer.x, *([layer.residual.other] if layer.residual else [])]
-        part = _part(model, made, [tensor.name for tensor in reads], layer.y.name)
+        part = _part(model, made, reads, layer.y)
         session = ort.InferenceSession(part.SerializeToString(), providers=["CPUExecutionProvider"])
         (found,) = session.run(None, {tensor.name: expected[tensor.name] for tensor in reads})
         worst = max(worst, float(np.abs(found.astype(np.int64) - expected[layer.y.name].astype(np.int64)).max()))
@@ -205,11 +205,11 @@ def _steps_from_runtime(
 
 
 def _part(
-    model: onnx.ModelProto, made: Mapping[str, onnx.NodeProto], reads: Sequence[str], writes: str
+    model: onnx.ModelProto, made: Mapping[str, onnx.NodeProto], reads: Sequence[Tensor], writes: Tensor
 ) -> onnx.ModelProto:
     """Return the nodes from some quantized tensors to another one as a model of its own."""
     nodes: list[onnx.NodeProto] = []
-    wanted, seen = [writes], set(reads)
+    wanted, seen = [writes.name], {tensor.name for tensor in reads}
     while wanted:
         name = wanted.pop()
         if name in seen or name not in made:
@@ -221,14 +221,16 @@ def _part(
     nodes.sort(key=lambda node: order[node.output[0]])
     needed = {name for node in nodes for name in node.input}
     constants = [each for each in model.graph.initializer if each.name in needed]
-    kind = onnx.TensorProto.INT8
-    inputs = [onnx.helper.make_tensor_value_info(name, kind, None) for name in dict.fromkeys(reads)]
-    graph = onnx.helper.make_graph(
-        nodes, "part", inputs, [onnx.helper.make_tensor_value_info(writes, kind, None)], constants
-    )
+    inputs = [_declared(tensor) for tensor in {each.name: each for each in reads}.values()]
+    graph = onnx.helper.make_graph(nodes, "part", inputs, [_declared(writes)], constants)
     part = onnx.helper.make_model(graph, opset_imports=model.opset_import)
     part.ir_version = model.ir_version
     return part
+
+
+def _declared(tensor: Tensor) -> onnx.ValueInfoProto:
+    kind = onnx.TensorProto.UINT8 if tensor.is_unsigned else onnx.TensorProto.INT8
+    return onnx.helper.make_tensor_value_info(tensor.name, kind, None)
 
 
 if __name__ == "__main__":
