@@ -72,7 +72,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             models = {given.model.name: _read(given.model)}
         else:
             models = {name: network_of(name, given.seed) for name in given.network}
-        networks = {name: layers_of(model) for name, model in models.items()}
+        networks = {name: _network(name, model) for name, model in models.items()}
         print(f"translating {design.name}", file=sys.stderr)
         with EngineSimulator(design) as simulator:
             return max(
@@ -85,9 +85,26 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _read(path: Path) -> onnx.ModelProto:
     try:
-        return onnx.load(path)
-    except (OSError, DecodeError) as problem:
+        model = onnx.load(path)
+        onnx.checker.check_model(model)
+    except (OSError, DecodeError, onnx.checker.ValidationError) as problem:
         raise PipelineError(path, f"no ONNX model: {problem}") from problem
+    return model
+
+
+def _network(name: str, model: onnx.ModelProto) -> Network:
+    inputs = _inputs(model)
+    if len(inputs) != 1:
+        raise PipelineError(name, f"has {len(inputs)} inputs", "give a network of one input")
+    network = layers_of(model)
+    if not network.layers:
+        raise PipelineError(name, "has no layer for the engine")
+    return network
+
+
+def _inputs(model: onnx.ModelProto) -> list[str]:
+    constants = {each.name for each in model.graph.initializer}  # old models name them among the inputs
+    return [each.name for each in model.graph.input if each.name not in constants]
 
 
 def network_of(name: str, seed: int) -> onnx.ModelProto:
@@ -136,7 +153,7 @@ def simulated(
 ) -> int:
     """Simulate one network, print its calls, and return the exit code."""
     image = image_of(network, seed)
-    feeds = {model.graph.input[0].name: image}
+    feeds = {_inputs(model)[0]: image}
     expected = outputs(model, feeds)
     divided = best_tilings(network, simulator.design, timing)
     program = program_of(network, divided, simulator.design)

@@ -7,7 +7,7 @@ scales both operands by whole factors over a power of two, of which the larger h
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
@@ -23,11 +23,16 @@ FACTOR_BITS = 25
 
 @dataclass(frozen=True)
 class Number:
-    """Integers that mean (values - zero) * scale; the scale is one number, or one for each channel (axis 1)."""
+    """Integers that mean (values - zero) * scale; the scale is one number, or one for each channel (axis 1).
+
+    ``low`` and ``high`` are limits as real numbers, which hold when it is quantized.
+    """
 
     values: Whole
     scale: NDArray[np.float32]
     zero: int = 0
+    low: float = -np.inf
+    high: float = np.inf
 
 
 @dataclass(frozen=True)
@@ -37,6 +42,7 @@ class Sum:
     left: Number
     right: Number
     low: float = -np.inf
+    high: float = np.inf
 
 
 def outputs(model: onnx.ModelProto, feeds: Mapping[str, NDArray[np.float32]]) -> dict[str, Any]:
@@ -58,26 +64,35 @@ def _constant(_: list[Any], attributes: Mapping[str, Any]) -> NDArray[Any]:
 
 
 def _dequantize(operands: list[Any], _: Mapping[str, Any]) -> Number:
-    values, scale = operands[:2]
-    zero = operands[2] if len(operands) > 2 else np.zeros(1, np.int64)
-    return Number(values.astype(np.int64), np.asarray(scale, np.float32), int(np.ravel(zero)[0]))
+    values, scale, zero = (*operands, None)[:3]
+    scales = np.asarray(scale, np.float32)
+    return Number(
+        values.astype(np.int64),
+        scales.reshape(()) if scales.size == 1 else scales,
+        0 if zero is None else int(np.ravel(zero)[0]),
+    )
 
 
-def _quantize(operands: list[Any], _: Mapping[str, Any]) -> NDArray[Any]:
-    x, scale, zero = operands
+def _quantize(operands: list[Any], attributes: Mapping[str, Any]) -> NDArray[Any]:
+    x, given, zero = (*operands, None)[:3]
+    scale = np.float32(given.item())
+    if zero is None:
+        kind = attributes.get("output_dtype", 0) or onnx.TensorProto.UINT8
+        zero = np.zeros((), onnx.helper.tensor_dtype_to_np_dtype(kind))
     limits = np.iinfo(zero.dtype)
     if isinstance(x, Number):
         # 24 bits times less than 29 bits: float64 has the product without an error.
         assert np.abs(x.values - x.zero).max() < 1 << 29
-        factor = _along(np.asarray(x.scale / np.float32(scale), np.float32).astype(np.float64), x.values)
+        factor = _along(np.asarray(x.scale / scale, np.float32).astype(np.float64), x.values)
         rounded = np.rint((x.values - x.zero) * factor)
     elif isinstance(x, Sum):
         rounded = _added(x, Fraction(float(scale)))
-        if x.low == 0:
-            rounded = np.maximum(rounded, 0)
     else:
         rounded = np.rint(x / scale)
-    cut: NDArray[Any] = np.clip(rounded + int(zero), limits.min, limits.max).astype(zero.dtype)
+    if isinstance(x, Number | Sum):
+        # Rounding is monotonic: a limit may be rounded by itself.
+        rounded = np.clip(rounded, np.rint(np.float32(x.low) / scale), np.rint(np.float32(x.high) / scale))
+    cut: NDArray[Any] = np.clip(rounded + zero.item(), limits.min, limits.max).astype(zero.dtype)
     return cut
 
 
@@ -108,7 +123,7 @@ def _convolution(operands: list[Any], attributes: Mapping[str, Any]) -> Number:
             part = part.reshape(len(moved), groups, inside, lines, columns)
             sums += np.einsum("goi,bgihw->bgohw", weights[:, :, :, row, column], part)
     total = sums.reshape(len(moved), out, lines, columns)
-    if bias:
+    if bias and bias[0] is not None:
         total = total + bias[0].values.reshape(1, -1, 1, 1)
     return Number(total, (x.scale * w.scale).astype(np.float32))
 
@@ -117,7 +132,9 @@ def _gemm(operands: list[Any], attributes: Mapping[str, Any]) -> Number:
     x, w, *bias = operands
     weights = w.values - w.zero
     total = (x.values - x.zero) @ (weights.T if attributes.get("transB") else weights)
-    return Number(total + bias[0].values if bias else total, (x.scale * w.scale).astype(np.float32))
+    if bias and bias[0] is not None:
+        total = total + bias[0].values
+    return Number(total, (x.scale * w.scale).astype(np.float32))
 
 
 def _mean(operands: list[Any], attributes: Mapping[str, Any]) -> Number:
@@ -139,22 +156,40 @@ def _maximum(operands: list[Any], attributes: Mapping[str, Any]) -> Number:
 
 
 def _relu(operands: list[Any], _: Mapping[str, Any]) -> Number | Sum:
-    x: Number | Sum = operands[0]
-    return replace(x, low=0.0) if isinstance(x, Sum) else replace(x, values=np.maximum(x.values, x.zero))
+    return _limited(operands[0], 0.0, np.inf)
 
 
-def _clip(operands: list[Any], _: Mapping[str, Any]) -> Number:
-    x: Number = operands[0]
-    low, high = operands[1:]
-    scale = _along(x.scale.astype(np.float64), x.values)
-    # Real limits lie between integers of the sums; those outside come to the limit itself, as a real number would.
-    values = np.clip((x.values - x.zero) * scale, float(low), float(high)) / scale
-    return replace(x, values=np.rint(values).astype(np.int64), zero=0)
+def _clip(operands: list[Any], attributes: Mapping[str, Any]) -> Number | Sum:
+    x, low, high = (*operands, None, None)[:3]
+    low = attributes.get("min") if low is None else low
+    high = attributes.get("max") if high is None else high
+    return _limited(x, -np.inf if low is None else float(low), np.inf if high is None else float(high))
 
 
-def _flatten(operands: list[Any], _: Mapping[str, Any]) -> Number:
-    x: Number = operands[0]
-    return replace(x, values=x.values.reshape(len(x.values), -1))
+def _limited(x: Number | Sum, low: float, high: float) -> Number | Sum:
+    """Return a number with further limits: those it had are limited too, as every value is."""
+    return replace(x, low=min(max(x.low, low), high), high=min(max(x.high, low), high))
+
+
+def _flatten(operands: list[Any], attributes: Mapping[str, Any]) -> Any:
+    axis = attributes.get("axis", 1)
+    return _reshaped(operands[0], lambda shape: (int(np.prod(shape[:axis])), -1))
+
+
+def _reshape(operands: list[Any], attributes: Mapping[str, Any]) -> Any:
+    x, given = operands
+    keeps = not attributes.get("allowzero")
+    return _reshaped(
+        x, lambda shape: [shape[axis] if keeps and side == 0 else int(side) for axis, side in enumerate(given)]
+    )
+
+
+def _reshaped(x: Any, extents: Callable[[tuple[int, ...]], Sequence[int]]) -> Any:
+    if isinstance(x, Sum):
+        return replace(x, left=_reshaped(x.left, extents), right=_reshaped(x.right, extents))
+    if isinstance(x, Number):
+        return replace(x, values=x.values.reshape(extents(x.values.shape)))
+    return x.reshape(extents(x.shape))
 
 
 def _along(per_channel: NDArray[Any], values: Whole) -> NDArray[Any]:
@@ -167,11 +202,13 @@ OPERATORS: Mapping[str, Callable[[list[Any], Mapping[str, Any]], Any]] = {
     "Constant": _constant,
     "Conv": _convolution,
     "Gemm": _gemm,
+    "MatMul": _gemm,
     "GlobalAveragePool": _mean,
     "AveragePool": _mean,
     "MaxPool": _maximum,
     "Relu": _relu,
     "Clip": _clip,
     "Flatten": _flatten,
+    "Reshape": _reshape,
     "Add": lambda operands, _: Sum(*operands),
 }

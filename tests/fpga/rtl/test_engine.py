@@ -11,9 +11,10 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from benchmarks.plans import engine_networks
+from benchmarks.plans import engine_networks, integer_reference
 from benchmarks.plans.integer_reference import outputs
 from common.fpga.rtl import programs
+from common.fpga.rtl.engine import network as reader
 from common.fpga.rtl.engine.cycles import best_tilings, planned_cycles, transfer_cycles
 from common.fpga.rtl.engine.design import EngineDesign
 from common.fpga.rtl.engine.fabric import load_fabric
@@ -132,6 +133,38 @@ def pooled():
     return net.model(net.quantized(net.node("Gemm", [y, weights], transB=1), 0.02, 0))
 
 
+def limited_sum(low=None, high=None):
+    """An addition and Clip with one limit, or with both."""
+    net = Net(8, 7, 5)
+    other = net.convolution(net.top, 12, 1, scale=0.03, zero=-128)
+    net.shape = (8, 7, 5)
+    own = net.convolution(net.top, 12, 1, scale=0.041, zero=7)
+    limits = ["" if limit is None else net.constant(np.float32(limit)) for limit in (low, high)]
+    return net.model(net.quantized(net.node("Clip", [net.node("Add", [own, other]), *limits]), 0.055, -20))
+
+
+def limited_sums(low=None, high=None):
+    net = Net(4, 5, 5)
+    net.convolution(net.top, 8, 1)
+    sums = next(node.output[0] for node in net.nodes if node.op_type == "Conv")
+    limits = ["" if limit is None else net.constant(np.float32(limit)) for limit in (low, high)]
+    return net.model(net.quantized(net.node("Clip", [sums, *limits]), 0.05, -5))
+
+
+def product_of_lines():
+    """A map that Reshape makes a vector of, with a QuantizeLinear behind it; MatMul, and no zero points."""
+    net = Net(6, 3, 4)
+    y = net.quantized(net.node("Reshape", [net.top, net.constant(np.array([0, -1]))]), 0.0625, 3)
+    y = net.node("MatMul", [y, net.weights((72, 7), 0.01)])
+    scale = net.constant(np.float32(0.4))
+    return net.model(net.node("DequantizeLinear", [net.node("QuantizeLinear", [y, scale]), scale]))
+
+
+def product_of_a_map():
+    net = Net(3, 4, 6)
+    return net.model(net.quantized(net.node("MatMul", [net.top, net.weights((6, 5), 0.01)]), 0.2, 0))
+
+
 def with_constant_nodes(model):
     """The same model with its initializers as nodes."""
     nodes = [helper.make_node("Constant", [], [each.name], value=each) for each in model.graph.initializer]
@@ -154,6 +187,12 @@ CASES = {
     "a single pixel": lambda: one(24, 1, 1, 5, 1),
     "a product with a scale per tensor": product,
     "addition": added,
+    "an addition with a lower limit": lambda: limited_sum(-1.0),
+    "an addition with an upper limit": lambda: limited_sum(high=2.0),
+    "an addition with limits": lambda: limited_sum(-1.0, 2.0),
+    "a lower limit": lambda: limited_sums(-1.0),
+    "an upper limit": lambda: limited_sums(high=2.0),
+    "a product of all lines": product_of_lines,
     "pools and a product": pooled,
 }
 
@@ -331,6 +370,55 @@ def test_a_constant_may_be_a_number():
     np.testing.assert_array_equal(*(each[network.layers[-1].y.name] for each in of_both))
 
 
+def test_the_reference_has_the_operators_of_the_engine():
+    assert set(integer_reference.OPERATORS) == set(reader.OPERATORS)
+
+
+def with_inputs(count):
+    net = Net(8, 7, 5)
+    model = net.model(net.convolution(net.top, 12, 1))
+    more = [helper.make_tensor_value_info(f"more{place}", TensorProto.FLOAT, [1]) for place in range(count - 1)]
+    model.graph.input.extend(more)
+    return model
+
+
+def without_an_input():
+    value = numpy_helper.from_array(np.ones((1, 2), np.float32), "one")
+    node = helper.make_node("Relu", ["one"], ["y"])
+    result = helper.make_tensor_value_info("y", TensorProto.FLOAT, [1, 2])
+    graph = helper.make_graph([node], "net", [], [result], [value])
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=IR_VERSION)
+
+
+def without_a_layer():
+    net = Net(8, 7, 5)
+    return net.model(net.top)
+
+
+@pytest.mark.parametrize(
+    ("build", "message"),
+    [
+        (lambda: with_inputs(2), "net.onnx: has 2 inputs; give a network of one input"),
+        (without_an_input, "net.onnx: has 0 inputs; give a network of one input"),
+        (without_a_layer, "net.onnx: has no layer for the engine"),
+        (product_of_a_map, "MatMul n9: multiplies other than a vector of channels by a matrix"),
+    ],
+)
+def test_a_model_that_does_not_fit_is_one_line(build, message, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(engine_networks, "is_there", lambda _: True)
+    onnx.save(build(), tmp_path / "net.onnx")
+    assert engine_networks.main(["--model", str(tmp_path / "net.onnx")]) == 1
+    assert capsys.readouterr().err == f"engine_networks: error: {message}\n"
+
+
+def test_initializers_among_the_inputs_are_no_inputs():
+    model = with_inputs(1)
+    model.graph.input.extend(
+        helper.make_tensor_value_info(each.name, each.data_type, each.dims) for each in model.graph.initializer
+    )
+    same(engine_networks._network("net", model), layers_of(with_inputs(1)))
+
+
 def test_a_constant_of_texts_is_named():
     model = one(3, 5, 6, 4, 3)
     model.graph.node.insert(0, helper.make_node("Constant", [], ["words"], "n0", value_strings=["a"]))
@@ -449,11 +537,6 @@ def with_another_scale_of_the_input():
     return model
 
 
-def product_of_a_map():
-    net = Net(3, 4, 6)
-    return net.model(net.quantized(net.node("MatMul", [net.top, net.weights((6, 5), 0.01)]), 0.2, 0))
-
-
 def flattened_at(axis):
     net = Net(10, 1, 1)
     y = net.node("Flatten", [net.top], axis=axis)
@@ -566,7 +649,8 @@ def test_what_is_not_quantized_is_named():
 def test_a_model_that_is_none_is_one_line(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(engine_networks, "is_there", lambda _: True)
     (tmp_path / "bad.onnx").write_bytes(b"not a model")
-    for name in ("bad.onnx", "missing.onnx"):
+    (tmp_path / "empty.onnx").write_bytes(b"")
+    for name in ("bad.onnx", "missing.onnx", "empty.onnx"):
         assert engine_networks.main(["--model", str(tmp_path / name)]) == 1
         (line,) = capsys.readouterr().err.splitlines()
         assert line.startswith(f"engine_networks: error: {tmp_path / name}: no ONNX model")

@@ -142,6 +142,7 @@ class _Reader:
     def __init__(self, model: onnx.ModelProto) -> None:
         self.graph = model.graph
         self.constants = {each.name: numpy_helper.to_array(each) for each in self.graph.initializer}
+        self.inputs = {each.name for each in self.graph.input} - self.constants.keys()
         known = [*self.graph.value_info, *self.graph.input, *self.graph.output]
         self.shapes = {info.name: [dim.dim_value for dim in info.type.tensor_type.shape.dim] for info in known}
         self.readers: dict[str, int] = {}
@@ -160,7 +161,7 @@ class _Reader:
             if node.op_type not in OPERATORS:
                 raise self._refusal(node, "the engine has no such operator")
             OPERATORS[node.op_type](self, node, attributes)
-            if node.op_type == "QuantizeLinear" and node.input[0] in {each.name for each in self.graph.input}:
+            if node.op_type == "QuantizeLinear" and node.input[0] in self.inputs:
                 inputs.append(self.tensors[node.output[0]])
         missing = [each.name for each in self.graph.output if each.name not in self.tensors]
         if missing:
@@ -175,6 +176,9 @@ class _Reader:
             raise self._refusal(node, f"its operand {node.input[place]} is no constant")
         return self.constants[node.input[place]]
 
+    def _zero_point(self, node: onnx.NodeProto, default: NDArray[Any]) -> NDArray[Any]:
+        return self._constant_at(node, 2) if len(node.input) > 2 and node.input[2] else default
+
     def _map(self, node: onnx.NodeProto) -> Tensor:
         if node.input[0] not in self.tensors:
             raise self._refusal(node, "reads no quantized tensor")
@@ -186,7 +190,7 @@ class _Reader:
         values, scale = node.input[0], self._constant_at(node, 1)
         if values in self.constants:
             whole = self.constants[values]
-            zero = self._constant_at(node, 2) if len(node.input) > 2 else np.zeros(1, whole.dtype)
+            zero = self._zero_point(node, np.zeros(1, whole.dtype))
             if whole.dtype not in (np.int8, np.uint8, np.int32):
                 raise self._refusal(node, f"weights of {whole.dtype}, which are neither int8 nor uint8")
             if np.any(zero != (UNSIGNED_MOVE if zero.dtype == np.uint8 else 0)):
@@ -196,16 +200,17 @@ class _Reader:
         elif values in self.tensors:
             tensor = self.tensors[values]
             move = UNSIGNED_MOVE if tensor.is_unsigned else 0
-            zero = self._constant_at(node, 2) if len(node.input) > 2 else np.zeros(())
+            zero = self._zero_point(node, np.zeros(()))
             if np.any(scale != tensor.scale) or np.any(zero - float(move) != tensor.zero):
                 raise self._refusal(node, "has another scale or zero point than the tensor that it reads")
             self.tensors[node.output[0]] = tensor
         else:
             raise self._refusal(node, "reads no quantized tensor")
 
-    def quantize(self, node: onnx.NodeProto, _: Mapping[str, Any]) -> None:
+    def quantize(self, node: onnx.NodeProto, attributes: Mapping[str, Any]) -> None:
         name, scale = node.output[0], self._constant_at(node, 1)
-        zero = self._constant_at(node, 2) if len(node.input) > 2 else np.zeros((), np.uint8)
+        kind = attributes.get("output_dtype", 0) or onnx.TensorProto.UINT8
+        zero = self._zero_point(node, np.zeros((), onnx.helper.tensor_dtype_to_np_dtype(kind)))
         if scale.size != 1 or zero.size != 1 or zero.dtype not in (np.int8, np.uint8):
             raise self._refusal(node, "does not make int8 or uint8 with one scale")
         is_unsigned = zero.dtype == np.uint8
@@ -223,7 +228,7 @@ class _Reader:
         pending = self.pending.get(node.input[0])
         if pending is not None:
             self._finish(node, pending, tensor)
-        elif node.input[0] not in {each.name for each in self.graph.input}:
+        elif node.input[0] not in self.inputs:
             raise self._refusal(node, "quantizes what the engine did not compute")
 
     def _extents(self, node: onnx.NodeProto, name: str) -> tuple[int, int, int]:
