@@ -448,6 +448,13 @@ def test_tiles_compute_each_sum_once():
             assert np.array_equal(seen, np.broadcast_to(expected, seen.shape)), (layer.node, tiling.tiles[0])
 
 
+def test_a_map_of_many_lines_is_divided_into_single_lines():
+    """320 lines of 100 words; half of the input's buffer has 128 words, and so room for one line."""
+    layer = layers_of(one(8, 320, 100, 8, 1)).layers[0]
+    found = tilings(layer, EngineDesign(8, 8, input_depth=256))
+    assert {len(tiling.tiles) for tiling in found} == {320}
+
+
 def test_transfer_cycles_by_hand():
     # 100 words of 4 bytes in bursts of 8, at 1.5 cycles: 150; 400 bytes open 3.125 rows of 128 bytes: 18.75; a refresh
     # takes 23 of 200 cycles.

@@ -17,7 +17,7 @@ from common.fpga.rtl.engine.network import Layer
 from common.messages.errors import PipelineError
 
 Order = Literal["bands", "blocks"]  # of the outer loop
-MOST_BLOCKS = 8  # ways to divide a layer along each side that are tried
+MOST_PARTS = 32  # sizes of bands, and of blocks, that are tried
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,8 +133,9 @@ def tilings(layer: Layer, design: EngineDesign) -> list[Tiling]:
 
 
 def _parts(whole: int) -> list[int]:
-    """Return sizes of parts that divide an extent evenly, or nearly so, the largest first."""
-    return sorted({ceil(whole / count) for count in range(1, whole + 1)}, reverse=True)[: 4 * MOST_BLOCKS]
+    """Return sizes of parts that divide an extent evenly, or nearly so: the largest ones, and always 1."""
+    sizes = sorted({ceil(whole / count) for count in range(1, whole + 1)}, reverse=True)
+    return sizes if len(sizes) <= MOST_PARTS else [*sizes[: MOST_PARTS - 1], 1]
 
 
 def _pieces(layer: Layer, design: EngineDesign) -> list[tuple[Piece, ...]]:
