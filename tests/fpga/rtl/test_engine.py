@@ -9,12 +9,14 @@ from fractions import Fraction
 import numpy as np
 import onnx
 import pytest
+import yaml
 from onnx import TensorProto, helper, numpy_helper
 
 from benchmarks.plans import engine_networks, integer_reference
 from benchmarks.plans.integer_reference import outputs
 from common.fpga.rtl import programs
 from common.fpga.rtl.engine import network as reader
+from common.fpga.rtl.engine import simulate
 from common.fpga.rtl.engine.cycles import best_tilings, planned_cycles, transfer_cycles
 from common.fpga.rtl.engine.design import EngineDesign
 from common.fpga.rtl.engine.fabric import load_fabric
@@ -23,7 +25,7 @@ from common.fpga.rtl.engine.network import layers_of
 from common.fpga.rtl.engine.program import laid_out, mantissa_and_shift, program_of, residual_factors
 from common.fpga.rtl.engine.simulate import EngineSimulator
 from common.fpga.rtl.engine.tiling import tilings
-from common.messages.errors import PipelineError
+from common.messages.errors import ConfigurationError, PipelineError
 from models.classifiers.resnet8 import build_tiny_resnet8
 from models.graph_builder import IR_VERSION
 
@@ -277,6 +279,25 @@ def test_what_is_never_over_is_one_line(simulator):
     program = program_of(network, best_tilings(network, SMALL, QUIET), SMALL)
     inputs = {network.inputs[0].name: np.zeros((4, 5, 5), np.int8)}
     with pytest.raises(PipelineError, match="not over after 600 cycles"):
+        simulator.run(program, inputs, QUIET, 600)
+
+
+def test_another_failure_is_not_a_simulation_that_is_never_over(monkeypatch):
+    """The simulation as a program that is killed: no word of cycles."""
+
+    def failing(command, folder):
+        if command[0].endswith("Vengine"):
+            raise PipelineError("Vengine", "exit code -11: no message")
+
+    monkeypatch.setattr(simulate, "call", failing)
+    model = one(4, 5, 5, 8, 1)
+    network = layers_of(model)
+    program = program_of(network, best_tilings(network, SMALL, QUIET), SMALL)
+    inputs = {network.inputs[0].name: np.zeros((4, 5, 5), np.int8)}
+    with (
+        EngineSimulator(SMALL) as simulator,
+        pytest.raises(PipelineError, match=r"^Vengine: exit code -11: no message$"),
+    ):
         simulator.run(program, inputs, QUIET, 600)
 
 
@@ -696,6 +717,15 @@ def test_a_board_s_memory_in_cycles_by_hand():
     assert (timing.latency_cycles, timing.row_miss_cycles) == pytest.approx((9.0, 3.0))
     assert (timing.refresh_interval_cycles, timing.refresh_cycles) == pytest.approx((781.25, 6.0))
     assert load_fabric("ecpix5", engine_networks.FABRICS).timing(8, 75).word_cycles == 1.0  # 1.2 GB/s
+
+
+@pytest.mark.parametrize("name", ["ulx3s", "ecpix5"])
+def test_a_board_s_file_has_what_is_read_and_no_more(name, tmp_path):
+    content = yaml.safe_load((engine_networks.FABRICS / f"{name}.yaml").read_text(encoding="utf-8"))
+    content["resources"] = {"lut": {"value": 1, "source": "none", "trust": "assumed"}}
+    (tmp_path / "more.yaml").write_text(yaml.safe_dump(content), encoding="utf-8")
+    with pytest.raises(ConfigurationError, match="unknown key 'resources'"):
+        load_fabric("more", tmp_path)
 
 
 def test_networks_are_skipped_with_a_reason(monkeypatch, capsys):

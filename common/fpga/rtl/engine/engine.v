@@ -42,7 +42,7 @@ module engine #(
     output reg rvalid,
     input rready,
     output reg [31:0] rdata,
-    // AXI4; bursts of whole words, INCR, one at a time in order
+    // AXI4; bursts of whole words, INCR; several are under way, served in their order
     output mem_arvalid,
     input mem_arready,
     output [31:0] mem_araddr,

@@ -1,4 +1,4 @@
-"""A board whose tools are open: its device, and its memory as the engine sees it. Figures are in configs/fabrics."""
+"""A board whose tools are open: its memory as the engine sees it. Figures are in configs/fabrics."""
 
 from __future__ import annotations
 
@@ -8,8 +8,6 @@ from pathlib import Path
 from common.files.configuration import Section, find_file
 from common.fpga.rtl.engine.memory_timing import MemoryTiming
 
-RESOURCES = ("lut", "ff", "block_ram", "multiplier")
-
 
 @dataclass(frozen=True, slots=True)
 class Fabric:
@@ -17,9 +15,6 @@ class Fabric:
 
     Attributes:
         name: of its file.
-        nextpnr: name of the device in nextpnr.
-        package, speed_grade: of the device.
-        resources: lut, ff, block_ram (18 Kb) and multiplier (18 x 18 bits).
         clock_mhz: of the engine, until a routed design says which one closes.
         memory_bytes_per_s: peak rate of the memory.
         latency_ns: from the begin of a burst to its first word.
@@ -29,11 +24,6 @@ class Fabric:
     """
 
     name: str
-    title: str
-    nextpnr: str
-    package: str
-    speed_grade: int
-    resources: dict[str, float]
     clock_mhz: float
     memory_bytes_per_s: float
     latency_ns: float
@@ -66,17 +56,12 @@ def load_fabric(name: str, folder: Path) -> Fabric:
         ConfigurationError: a key is missing or unknown, or a number is unusable or has no source.
     """
     file = Section.of_file(find_file("board", name, folder))
-    device, resources, memory = file.section("device"), file.section("resources"), file.section("memory")
+    device, memory = file.section("device"), file.section("memory")
     device.origin()
     device.text("name")
     memory.text("kind")
     fabric = Fabric(
         name=file.path.stem,
-        title=file.text("title"),
-        nextpnr=device.text("nextpnr"),
-        package=device.text("package"),
-        speed_grade=int(device.number("speed_grade")),
-        resources={key: resources.constant(key).likely for key in RESOURCES},
         clock_mhz=file.constant("clock_mhz").likely,
         memory_bytes_per_s=memory.constant("data_bits").likely / 8 * memory.constant("transfers_per_s").likely,
         latency_ns=memory.constant("latency_ns").likely,

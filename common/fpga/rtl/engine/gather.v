@@ -3,7 +3,7 @@
 // the array does not read. What lies outside of the map is the padding. It also computes maximum pooling: there each
 // word of a window is compared with the largest so far, and the last one goes to the results' buffer.
 //
-// Fields of a descriptor, by 32-bit word: see lowering.py, which writes them.
+// Fields of a descriptor, by 32-bit word: see program.py, which writes them.
 module engine_gather #(
     parameter ROWS = 8,
     parameter WORD = 8,

@@ -150,7 +150,10 @@ int main(int argc, char **argv) {
     size_t given = 0;
     bool was_busy = false;
     for (uint64_t cycle = 0;; ++cycle) {
-        if (cycle > limit) return 2;
+        if (cycle > limit) {
+            std::fprintf(stderr, "error: not over after %llu cycles\n", (unsigned long long)limit);
+            return 2;
+        }
         const double now = double(cycle);
         const bool runs = cycle >= reset_cycles;
         // What stands at the inputs in this cycle follows from the state before it.
