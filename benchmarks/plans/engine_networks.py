@@ -33,7 +33,7 @@ from common.fpga.rtl.engine.cycles import PlannedCycles, best_tilings, planned_c
 from common.fpga.rtl.engine.design import EngineDesign
 from common.fpga.rtl.engine.fabric import load_fabric
 from common.fpga.rtl.engine.memory_timing import MemoryTiming
-from common.fpga.rtl.engine.network import UNSIGNED_MOVE, Network, Tensor, layers_of
+from common.fpga.rtl.engine.network import UNSIGNED_MOVE, EngineNetwork, EngineTensor, layers_of
 from common.fpga.rtl.engine.program import program_of
 from common.fpga.rtl.engine.simulate import CAUSES, EngineRun, EngineSimulator
 from common.fpga.rtl.programs import is_there
@@ -92,7 +92,7 @@ def _read(path: Path) -> onnx.ModelProto:
     return model
 
 
-def _network(name: str, model: onnx.ModelProto) -> Network:
+def _network(name: str, model: onnx.ModelProto) -> EngineNetwork:
     inputs = _inputs(model)
     if len(inputs) != 1:
         raise PipelineError(name, f"has {len(inputs)} inputs", "give a network of one input")
@@ -142,14 +142,19 @@ def quantized(model: onnx.ModelProto, seed: int) -> onnx.ModelProto:
         return onnx.load(paths[2])
 
 
-def image_of(network: Network, seed: int) -> NDArray[np.float32]:
+def image_of(network: EngineNetwork, seed: int) -> NDArray[np.float32]:
     first = network.inputs[0]
     shape = (1, first.channels, first.height, first.width)
     return np.random.default_rng(seed + 1).standard_normal(shape).astype(np.float32)
 
 
 def simulated(
-    simulator: EngineSimulator, name: str, model: onnx.ModelProto, network: Network, timing: MemoryTiming, seed: int
+    simulator: EngineSimulator,
+    name: str,
+    model: onnx.ModelProto,
+    network: EngineNetwork,
+    timing: MemoryTiming,
+    seed: int,
 ) -> int:
     """Simulate one network, print its calls, and return the exit code."""
     image = image_of(network, seed)
@@ -168,21 +173,21 @@ def simulated(
     return int(not (_is_right(planned, run) and _are_equal(network, run, expected) and steps <= 1.001))
 
 
-def _signed(tensor: Tensor, values: Any) -> NDArray[np.int64]:
+def _signed(tensor: EngineTensor, values: Any) -> NDArray[np.int64]:
     moved = np.asarray(values).astype(np.int64) - (UNSIGNED_MOVE if tensor.is_unsigned else 0)
     return moved.reshape(tensor.channels, tensor.height, tensor.width)
 
 
-def _is_equal(tensor: Tensor, run: EngineRun, expected: Mapping[str, Any]) -> bool:
+def _is_equal(tensor: EngineTensor, run: EngineRun, expected: Mapping[str, Any]) -> bool:
     return np.array_equal(run.tensors[tensor.name], _signed(tensor, expected[tensor.name]))
 
 
-def _are_equal(network: Network, run: EngineRun, expected: Mapping[str, Any]) -> bool:
+def _are_equal(network: EngineNetwork, run: EngineRun, expected: Mapping[str, Any]) -> bool:
     return all(_is_equal(layer.y, run, expected) for layer in network.layers)
 
 
 def _rows(
-    network: Network, planned: Sequence[PlannedCycles], run: EngineRun, expected: Mapping[str, Any]
+    network: EngineNetwork, planned: Sequence[PlannedCycles], run: EngineRun, expected: Mapping[str, Any]
 ) -> list[list[str]]:
     return [
         [
@@ -207,7 +212,7 @@ def _is_right(planned: Sequence[PlannedCycles], run: EngineRun) -> bool:
 
 
 def _steps_from_runtime(
-    model: onnx.ModelProto, network: Network, feeds: Mapping[str, NDArray[Any]], expected: Mapping[str, Any]
+    model: onnx.ModelProto, network: EngineNetwork, feeds: Mapping[str, NDArray[Any]], expected: Mapping[str, Any]
 ) -> float:
     """Return the most steps by which a layer differs from ONNX Runtime's, which gets our integers of its operands."""
     made = {node.output[0]: node for node in model.graph.node}
@@ -222,7 +227,7 @@ def _steps_from_runtime(
 
 
 def _part(
-    model: onnx.ModelProto, made: Mapping[str, onnx.NodeProto], reads: Sequence[Tensor], writes: Tensor
+    model: onnx.ModelProto, made: Mapping[str, onnx.NodeProto], reads: Sequence[EngineTensor], writes: EngineTensor
 ) -> onnx.ModelProto:
     """Return the nodes from some quantized tensors to another one as a model of its own."""
     nodes: list[onnx.NodeProto] = []
@@ -245,7 +250,7 @@ def _part(
     return part
 
 
-def _declared(tensor: Tensor) -> onnx.ValueInfoProto:
+def _declared(tensor: EngineTensor) -> onnx.ValueInfoProto:
     kind = onnx.TensorProto.UINT8 if tensor.is_unsigned else onnx.TensorProto.INT8
     return onnx.helper.make_tensor_value_info(tensor.name, kind, None)
 

@@ -22,8 +22,8 @@ from math import ceil
 
 from common.fpga.rtl.engine.design import EngineDesign
 from common.fpga.rtl.engine.memory_timing import MemoryTiming
-from common.fpga.rtl.engine.network import Layer, Network
-from common.fpga.rtl.engine.tiling import Piece, Tile, Tiling, tilings
+from common.fpga.rtl.engine.network import EngineLayer, EngineNetwork
+from common.fpga.rtl.engine.tiling import EngineTile, Piece, Tiling, tilings
 
 # Cycles between the units, as the Verilog has them.
 DESCRIPTOR_CYCLES = 4  # from the end of what a descriptor waits for to the first request
@@ -47,7 +47,7 @@ class PlannedCycles:
     gathering: float
 
 
-def best_tilings(network: Network, design: EngineDesign, timing: MemoryTiming) -> list[Tiling]:
+def best_tilings(network: EngineNetwork, design: EngineDesign, timing: MemoryTiming) -> list[Tiling]:
     """Return the division of each layer that takes the fewest planned cycles.
 
     Raises:
@@ -56,7 +56,7 @@ def best_tilings(network: Network, design: EngineDesign, timing: MemoryTiming) -
     return [best_tiling(layer, design, timing) for layer in network.layers]
 
 
-def best_tiling(layer: Layer, design: EngineDesign, timing: MemoryTiming) -> Tiling:
+def best_tiling(layer: EngineLayer, design: EngineDesign, timing: MemoryTiming) -> Tiling:
     return min(tilings(layer, design), key=lambda tiling: planned_cycles(tiling, timing).total)
 
 
@@ -83,9 +83,9 @@ class _Clock:
     def __post_init__(self) -> None:
         self.computed = [0.0, 0.0]
         self.stores = [0.0, 0.0]
-        self.waiting: list[tuple[float, Tile]] = []  # stores that may begin, and when
+        self.waiting: list[tuple[float, EngineTile]] = []  # stores that may begin, and when
 
-    def compute(self, tile: Tile) -> None:
+    def compute(self, tile: EngineTile) -> None:
         begun = self.computed[-2] + DESCRIPTOR_CYCLES
         loads = self._loads(tile)
         beside = self._bus_cycles(loads)
@@ -128,7 +128,7 @@ class _Clock:
             self.stored += min(beside, bursts * self._design.burst_words * self.timing.word_cycles)
             self.stores.append(self.stored)
 
-    def _loads(self, tile: Tile) -> list[tuple[int, int]]:
+    def _loads(self, tile: EngineTile) -> list[tuple[int, int]]:
         """Return the words and the rows of each load of a tile."""
         tiling, layer = self.tiling, self.tiling.layer
         loads = []
@@ -152,14 +152,14 @@ class _Clock:
     def _bus_cycles(self, moves: list[tuple[int, int]]) -> float:
         return sum(transfer_cycles(words, rows, self._design, self.timing) for words, rows in moves)
 
-    def _array_cycles(self, tile: Tile) -> int:
+    def _array_cycles(self, tile: EngineTile) -> int:
         return self.tiling.row_folds(tile) * sum(self._feed_cycles(piece) for piece in tile.pieces)
 
-    def _row_counts(self, tile: Tile) -> list[int]:
+    def _row_counts(self, tile: EngineTile) -> list[int]:
         pixels, rows = tile.lines * self.tiling.layer.y.width, self._design.rows
         return [min(rows, pixels - start) for start in range(0, pixels, rows)]
 
-    def _gather_cycles(self, tile: Tile, piece: Piece) -> int:
+    def _gather_cycles(self, tile: EngineTile, piece: Piece) -> int:
         """Return the cycles to gather the window of one pixel: a word per cycle."""
         return self.tiling.window * piece.words
 

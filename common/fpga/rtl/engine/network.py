@@ -33,7 +33,7 @@ CONSTANT_KINDS: Mapping[str, type[np.generic] | None] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Tensor:
+class EngineTensor:
     """A quantized map: (value - zero) * scale, of ``channels`` x ``height`` x ``width``."""
 
     name: str
@@ -60,7 +60,7 @@ class Residual:
         low, high: limits after the addition.
     """
 
-    other: Tensor
+    other: EngineTensor
     own_scale: np.float32
     own_zero: int
     low: int
@@ -68,7 +68,7 @@ class Residual:
 
 
 @dataclass(frozen=True, slots=True)
-class Layer:
+class EngineLayer:
     """One call of the engine.
 
     Attributes:
@@ -87,8 +87,8 @@ class Layer:
     """
 
     node: str
-    x: Tensor
-    y: Tensor
+    x: EngineTensor
+    y: EngineTensor
     kernel: tuple[int, int]
     strides: tuple[int, int]
     pads: tuple[int, int]
@@ -112,12 +112,12 @@ class Layer:
 
 
 @dataclass(frozen=True, slots=True)
-class Network:
+class EngineNetwork:
     """Layers in their order, and the tensors that the host writes and reads."""
 
-    inputs: tuple[Tensor, ...]
-    outputs: tuple[Tensor, ...]
-    layers: tuple[Layer, ...]
+    inputs: tuple[EngineTensor, ...]
+    outputs: tuple[EngineTensor, ...]
+    layers: tuple[EngineLayer, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +129,7 @@ class _Pending:
     limits: tuple[float, float] = (-np.inf, np.inf)
 
 
-def layers_of(model: onnx.ModelProto) -> Network:
+def layers_of(model: onnx.ModelProto) -> EngineNetwork:
     """Return the layers of a model whose shapes are known, with a batch of one.
 
     Raises:
@@ -149,12 +149,12 @@ class _Reader:
         for node in self.graph.node:
             for name in node.input:
                 self.readers[name] = self.readers.get(name, 0) + 1
-        self.tensors: dict[str, Tensor] = {}  # quantized, by the names of the integers and of the floats
+        self.tensors: dict[str, EngineTensor] = {}  # quantized, by the names of the integers and of the floats
         self.pending: dict[str, _Pending] = {}
         self.weights: dict[str, tuple[NDArray[Any], NDArray[np.float32]]] = {}
-        self.layers: list[Layer] = []
+        self.layers: list[EngineLayer] = []
 
-    def network(self) -> Network:
+    def network(self) -> EngineNetwork:
         inputs = []
         for node in self.graph.node:
             attributes = {each.name: onnx.helper.get_attribute_value(each) for each in node.attribute}
@@ -166,7 +166,9 @@ class _Reader:
         missing = [each.name for each in self.graph.output if each.name not in self.tensors]
         if missing:
             raise PipelineError(missing[0], "is no quantized output", "end the model with DequantizeLinear")
-        return Network(tuple(inputs), tuple(self.tensors[each.name] for each in self.graph.output), tuple(self.layers))
+        return EngineNetwork(
+            tuple(inputs), tuple(self.tensors[each.name] for each in self.graph.output), tuple(self.layers)
+        )
 
     def _refusal(self, node: onnx.NodeProto, reason: str) -> PipelineError:
         return PipelineError(f"{node.op_type} {node.name or node.output[0]}", reason)
@@ -179,7 +181,7 @@ class _Reader:
     def _zero_point(self, node: onnx.NodeProto, default: NDArray[Any]) -> NDArray[Any]:
         return self._constant_at(node, 2) if len(node.input) > 2 and node.input[2] else default
 
-    def _map(self, node: onnx.NodeProto) -> Tensor:
+    def _map(self, node: onnx.NodeProto) -> EngineTensor:
         if node.input[0] not in self.tensors:
             raise self._refusal(node, "reads no quantized tensor")
         return self.tensors[node.input[0]]
@@ -214,7 +216,7 @@ class _Reader:
         if scale.size != 1 or zero.size != 1 or zero.dtype not in (np.int8, np.uint8):
             raise self._refusal(node, "does not make int8 or uint8 with one scale")
         is_unsigned = zero.dtype == np.uint8
-        tensor = Tensor(
+        tensor = EngineTensor(
             *(name, *self._extents(node, node.input[0])),
             np.float32(scale.item()),
             int(zero.item()) - (UNSIGNED_MOVE if is_unsigned else 0),
@@ -238,12 +240,12 @@ class _Reader:
         channels, height, width = (*shape[1:], 1, 1)[:3]
         return channels, height, width
 
-    def _finish(self, node: onnx.NodeProto, pending: _Pending, y: Tensor) -> None:
+    def _finish(self, node: onnx.NodeProto, pending: _Pending, y: EngineTensor) -> None:
         low, high = (_quantized(limit, y) for limit in pending.limits)
         if pending.kind == "added":
             self._finish_addition(node, pending, y, low, high)
         elif pending.kind == "maximum":
-            layer: Layer = pending.source
+            layer: EngineLayer = pending.source
             if (layer.x.scale, layer.x.zero) != (y.scale, y.zero):
                 raise self._refusal(node, "the maximum of a pool has another scale than what the pool reads")
             self.layers.append(replace(layer, y=y))
@@ -252,7 +254,7 @@ class _Reader:
             factors = (scales / y.scale).astype(np.float32)
             self.layers.append(replace(layer, y=y, factors=factors, low=low, high=high))
 
-    def _finish_addition(self, node: onnx.NodeProto, pending: _Pending, y: Tensor, low: int, high: int) -> None:
+    def _finish_addition(self, node: onnx.NodeProto, pending: _Pending, y: EngineTensor, low: int, high: int) -> None:
         """Let the later one of two layers add the other one's result behind its own."""
         names = [tensor.name for tensor in pending.source]
         places = {layer.y.name: place for place, layer in enumerate(self.layers)}
@@ -292,7 +294,7 @@ class _Reader:
         if weights.ndim != 4:
             raise self._refusal(node, "is no convolution of maps")
         strides, pads = attributes.get("strides", [1, 1]), attributes.get("pads", [0] * 4)
-        layer = Layer(
+        layer = EngineLayer(
             *(node.name, x, x, weights.shape[2:], tuple(strides), tuple(pads[:2]), weights.astype(np.int8)),
             groups=attributes.get("group", 1),
         )
@@ -310,13 +312,13 @@ class _Reader:
             raise self._refusal(node, "multiplies other than a vector of channels by a matrix")
         out_first = weights if attributes.get("transB") else weights.T
         shaped = out_first.reshape(len(out_first), x.channels, x.height, x.width).astype(np.int8)
-        layer = Layer(node.name, x, x, (x.height, x.width), (1, 1), (0, 0), shaped)
+        layer = EngineLayer(node.name, x, x, (x.height, x.width), (1, 1), (0, 0), shaped)
         self._sums(node, layer, scales)
 
     def matmul(self, node: onnx.NodeProto, _: Mapping[str, Any]) -> None:
         self.gemm(node, {})
 
-    def _sums(self, node: onnx.NodeProto, layer: Layer, scales: NDArray[np.float32]) -> None:
+    def _sums(self, node: onnx.NodeProto, layer: EngineLayer, scales: NDArray[np.float32]) -> None:
         """Note the sums of a layer, whose weights have one scale, or one for each output channel."""
         assert layer.weights is not None
         channels = len(layer.weights)
@@ -326,7 +328,7 @@ class _Reader:
         with_bias = replace(layer, bias=self._bias(node, of_sums))
         self.pending[node.output[0]] = _Pending("sums", (with_bias, of_sums))
 
-    def _operands(self, node: onnx.NodeProto) -> tuple[Tensor, tuple[NDArray[Any], NDArray[np.float32]]]:
+    def _operands(self, node: onnx.NodeProto) -> tuple[EngineTensor, tuple[NDArray[Any], NDArray[np.float32]]]:
         if node.input[0] not in self.tensors or node.input[1] not in self.weights:
             raise self._refusal(node, "does not read a quantized tensor and quantized weights")
         weights, scales = self.weights[node.input[1]]
@@ -358,11 +360,16 @@ class _Reader:
         self._average(node, self._map(node), tuple(kernel), tuple(strides), (0, 0))
 
     def _average(
-        self, node: onnx.NodeProto, x: Tensor, kernel: tuple[int, int], strides: tuple[int, int], pads: tuple[int, int]
+        self,
+        node: onnx.NodeProto,
+        x: EngineTensor,
+        kernel: tuple[int, int],
+        strides: tuple[int, int],
+        pads: tuple[int, int],
     ) -> None:
         ones = np.ones((x.channels, 1, *kernel), np.int8)
         bias = np.zeros(x.channels, np.int64)
-        layer = Layer(node.name, x, x, kernel, strides, pads, ones, groups=x.channels, bias=bias)
+        layer = EngineLayer(node.name, x, x, kernel, strides, pads, ones, groups=x.channels, bias=bias)
         scale = np.float32(x.scale * np.float32(1 / (kernel[0] * kernel[1])))
         self.pending[node.output[0]] = _Pending("sums", (layer, np.full(x.channels, scale)))
 
@@ -372,7 +379,7 @@ class _Reader:
             raise self._refusal(node, "rounds its extents up")
         x, pads = self._map(node), attributes.get("pads", [0] * 4)
         kernel, strides = attributes["kernel_shape"], attributes.get("strides", [1, 1])
-        layer = Layer(node.name, x, x, tuple(kernel), tuple(strides), tuple(pads[:2]), None)
+        layer = EngineLayer(node.name, x, x, tuple(kernel), tuple(strides), tuple(pads[:2]), None)
         self.pending[node.output[0]] = _Pending("maximum", layer)
 
     def relu(self, node: onnx.NodeProto, _: Mapping[str, Any]) -> None:
@@ -428,7 +435,7 @@ OPERATORS: Mapping[str, Callable[[_Reader, onnx.NodeProto, Mapping[str, Any]], N
 }
 
 
-def _quantized(limit: float, y: Tensor) -> int:
+def _quantized(limit: float, y: EngineTensor) -> int:
     """Return a limit of the float result as the integer that it is quantized to, and cut off as all are."""
     if np.isinf(limit):
         return LEAST if limit < 0 else MOST

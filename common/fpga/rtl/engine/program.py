@@ -16,8 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from common.fpga.rtl.engine.design import CONSTANT_BYTES, EngineDesign, words_of
-from common.fpga.rtl.engine.network import LEAST, Bytes, Layer, Network, Residual, Tensor
-from common.fpga.rtl.engine.tiling import Piece, Tile, Tiling
+from common.fpga.rtl.engine.network import LEAST, Bytes, EngineLayer, EngineNetwork, EngineTensor, Residual
+from common.fpga.rtl.engine.tiling import EngineTile, Piece, Tiling
 from common.messages.errors import PipelineError
 
 PAGE = 4096  # bytes between the tensors in memory, so that bursts begin at a border
@@ -48,7 +48,7 @@ class Program:
     """
 
     design: EngineDesign
-    network: Network
+    network: EngineNetwork
     memory: NDArray[np.uint8]
     addresses: Mapping[str, int]
     orders: tuple[Order, ...]
@@ -62,7 +62,7 @@ class Program:
             memory[self.addresses[tensor.name] :][: content.size] = content
         return memory
 
-    def read(self, memory: NDArray[np.uint8], tensor: Tensor) -> Bytes:
+    def read(self, memory: NDArray[np.uint8], tensor: EngineTensor) -> Bytes:
         """Return a tensor from memory, as (channels, height, width)."""
         pitch = words_of(tensor.channels, self.design) * self.design.word_bytes
         size = tensor.height * tensor.width * pitch
@@ -79,7 +79,7 @@ def laid_out(values: Bytes, design: EngineDesign) -> Bytes:
     return padded.reshape(-1)
 
 
-def program_of(network: Network, tilings: Sequence[Tiling], design: EngineDesign) -> Program:
+def program_of(network: EngineNetwork, tilings: Sequence[Tiling], design: EngineDesign) -> Program:
     """Return the program of a network whose layers are divided as given.
 
     Raises:
@@ -98,7 +98,7 @@ def program_of(network: Network, tilings: Sequence[Tiling], design: EngineDesign
     return Program(design, network, memory, builder.addresses, tuple(builder.orders), tuple(last))
 
 
-def _tensors(network: Network) -> list[Tensor]:
+def _tensors(network: EngineNetwork) -> list[EngineTensor]:
     return [*network.inputs, *(layer.y for layer in network.layers)]
 
 
@@ -115,7 +115,7 @@ class _Builder:
     stored: list[int] = field(default_factory=lambda: [0, 0])
     halves: dict[int, int] = field(default_factory=lambda: {INPUT: 0, WEIGHTS: 0, CONSTANTS: 0, RESIDUAL: 0})
 
-    def place(self, tensor: Tensor) -> None:
+    def place(self, tensor: EngineTensor) -> None:
         words = tensor.height * tensor.width * words_of(tensor.channels, self.design)
         self.addresses[tensor.name] = self._room(words * self.design.word_bytes)
 
@@ -152,7 +152,7 @@ class _Builder:
         for tile in tiling.tiles:
             self._tile(tiling, tile, before, weights)
 
-    def _tile(self, tiling: Tiling, tile: Tile, before: int, weights: dict[int, tuple[int, int]]) -> None:
+    def _tile(self, tiling: Tiling, tile: EngineTile, before: int, weights: dict[int, tuple[int, int]]) -> None:
         layer, design = tiling.layer, self.design
         needs = (self.computed[-2], before)
         if tile.loads_weights:
@@ -200,7 +200,7 @@ class _Builder:
         self.halves[target] ^= 1
         self._move("load", target, needs, address, self.halves[target] * self._half(target), rows)
 
-    def _compute(self, tiling: Tiling, tile: Tile, piece: Piece, result: int) -> list[int]:
+    def _compute(self, tiling: Tiling, tile: EngineTile, piece: Piece, result: int) -> list[int]:
         layer, design = tiling.layer, self.design
         is_pool = layer.weights is None
         (height, width), (down, across), (top, left) = layer.kernel, layer.strides, layer.pads
@@ -251,7 +251,7 @@ def _bytes(*values: int) -> int:
     return word
 
 
-def residual_factors(residual: Residual, y: Tensor) -> tuple[int, int, int]:
+def residual_factors(residual: Residual, y: EngineTensor) -> tuple[int, int, int]:
     """Return the whole factors of a result and of a residual, and the shift: scale / scale(y) = factor / 2^shift.
 
     The larger factor has 25 bits.
@@ -264,7 +264,7 @@ def residual_factors(residual: Residual, y: Tensor) -> tuple[int, int, int]:
     return own, other, shift
 
 
-def _residual_words(residual: Residual | None, y: Tensor) -> list[int]:
+def _residual_words(residual: Residual | None, y: EngineTensor) -> list[int]:
     if residual is None:
         return [0, 0, 0]
     own, other, shift = residual_factors(residual, y)
@@ -273,7 +273,7 @@ def _residual_words(residual: Residual | None, y: Tensor) -> list[int]:
     return [_bytes(y.zero, residual.low, residual.high, shift - 1), own, other]
 
 
-def packed_weights(tiling: Tiling, tile: Tile) -> Bytes:
+def packed_weights(tiling: Tiling, tile: EngineTile) -> Bytes:
     """Return the weights of a tile as the array takes them: piece, fold, step, column, product of the step."""
     layer, design = tiling.layer, tiling.design
     assert layer.weights is not None
@@ -293,7 +293,7 @@ def packed_weights(tiling: Tiling, tile: Tile) -> Bytes:
     return np.concatenate(parts)
 
 
-def _dense(layer: Layer, tile: Tile, design: EngineDesign) -> Bytes:
+def _dense(layer: EngineLayer, tile: EngineTile, design: EngineDesign) -> Bytes:
     """Return the weights of a block with zeros where a group does not read a channel."""
     assert layer.weights is not None
     channels = ceil(layer.x.channels / design.word_bytes) * design.word_bytes
@@ -307,7 +307,7 @@ def _dense(layer: Layer, tile: Tile, design: EngineDesign) -> Bytes:
     return dense
 
 
-def packed_constants(layer: Layer, tile: Tile, design: EngineDesign) -> NDArray[np.uint8]:
+def packed_constants(layer: EngineLayer, tile: EngineTile, design: EngineDesign) -> NDArray[np.uint8]:
     """Return the constants of a block's channels: bias less what the zero point adds, factor, shift less one."""
     assert layer.weights is not None
     count = tile.folds * design.cols

@@ -13,7 +13,7 @@ from math import ceil
 from typing import Literal
 
 from common.fpga.rtl.engine.design import CONSTANT_BYTES, EngineDesign, words_of
-from common.fpga.rtl.engine.network import Layer
+from common.fpga.rtl.engine.network import EngineLayer
 from common.messages.errors import PipelineError
 
 Order = Literal["bands", "blocks"]  # of the outer loop
@@ -40,7 +40,7 @@ class Piece:
 
 
 @dataclass(frozen=True, slots=True)
-class Tile:
+class EngineTile:
     """A band of result lines and a block of folds along the channels.
 
     Attributes:
@@ -63,9 +63,9 @@ class Tile:
 class Tiling:
     """A layer as tiles, in the order in which they are computed."""
 
-    layer: Layer
+    layer: EngineLayer
     design: EngineDesign
-    tiles: tuple[Tile, ...]
+    tiles: tuple[EngineTile, ...]
 
     @property
     def window(self) -> int:
@@ -77,14 +77,14 @@ class Tiling:
         """Words of a pixel of the input."""
         return words_of(self.layer.x.channels, self.design)
 
-    def band(self, tile: Tile) -> tuple[int, int]:
+    def band(self, tile: EngineTile) -> tuple[int, int]:
         """Return the first input line of a tile and the number of lines, without those that are padding."""
         layer = self.layer
         first = tile.first_line * layer.strides[0] - layer.pads[0]
         last = first + (tile.lines - 1) * layer.strides[0] + layer.kernel[0]
         return max(0, first), min(last, layer.x.height) - max(0, first)
 
-    def input_words(self, tile: Tile) -> int:
+    def input_words(self, tile: EngineTile) -> int:
         return self.band(tile)[1] * self.layer.x.width * self.pitch
 
     def steps(self, piece: Piece) -> int:
@@ -96,23 +96,23 @@ class Tiling:
         valid = min(self.design.word_bytes, self.layer.x.channels - (last - 1) * self.design.word_bytes)
         return ceil(valid / self.design.simd)
 
-    def weight_words(self, tile: Tile) -> int:
+    def weight_words(self, tile: EngineTile) -> int:
         """Return the words of memory of a tile's weights."""
         per_step = self.design.cols * self.design.simd // self.design.word_bytes
         return per_step * sum(piece.folds * self.steps(piece) for piece in tile.pieces)
 
-    def constant_words(self, tile: Tile) -> int:
+    def constant_words(self, tile: EngineTile) -> int:
         return tile.folds * self.design.cols * CONSTANT_BYTES // self.design.word_bytes
 
-    def result_words(self, tile: Tile) -> int:
+    def result_words(self, tile: EngineTile) -> int:
         return tile.lines * self.layer.y.width * tile.folds * self.design.words_per_fold
 
-    def row_folds(self, tile: Tile) -> int:
+    def row_folds(self, tile: EngineTile) -> int:
         """Return the folds along the pixels of a tile."""
         return ceil(tile.lines * self.layer.y.width / self.design.rows)
 
 
-def tilings(layer: Layer, design: EngineDesign) -> list[Tiling]:
+def tilings(layer: EngineLayer, design: EngineDesign) -> list[Tiling]:
     """Return the ways to divide a layer that fit the buffers.
 
     Raises:
@@ -138,7 +138,7 @@ def _parts(whole: int) -> list[int]:
     return sizes if len(sizes) <= MOST_PARTS else [*sizes[: MOST_PARTS - 1], 1]
 
 
-def _pieces(layer: Layer, design: EngineDesign) -> list[tuple[Piece, ...]]:
+def _pieces(layer: EngineLayer, design: EngineDesign) -> list[tuple[Piece, ...]]:
     """Return the pieces of all folds; those of a dense layer are for one fold, and blocks join them."""
     folds = ceil(layer.y.channels / design.cols)
     words = ceil(layer.x.channels / design.word_bytes)
@@ -154,7 +154,7 @@ def _pieces(layer: Layer, design: EngineDesign) -> list[tuple[Piece, ...]]:
     return [tuple(_parts_of_sums(fold, *_reads(layer, design, fold), most)) for fold in range(folds)]
 
 
-def _reads(layer: Layer, design: EngineDesign, fold: int) -> tuple[int, int]:
+def _reads(layer: EngineLayer, design: EngineDesign, fold: int) -> tuple[int, int]:
     """Return the words of input channels that a fold reads: first and last plus one."""
     out_of_group, in_of_group = layer.y.channels // layer.groups, layer.x.channels // layer.groups
     last = min((fold + 1) * design.cols, layer.y.channels) - 1
@@ -171,14 +171,14 @@ def _parts_of_sums(fold: int, first: int, end: int, most: int) -> Iterator[Piece
 
 
 def _tiles(
-    layer: Layer, block: int, lines: int, folds: int, pieces: list[tuple[Piece, ...]], order: Order
-) -> Iterator[Tile]:
+    layer: EngineLayer, block: int, lines: int, folds: int, pieces: list[tuple[Piece, ...]], order: Order
+) -> Iterator[EngineTile]:
     bands = [(line, min(lines, layer.y.height - line)) for line in range(0, layer.y.height, lines)]
     blocks = [(fold, min(block, folds - fold)) for fold in range(0, folds, block)]
     pairs = [(a, b) for a in bands for b in blocks] if order == "bands" else [(a, b) for b in blocks for a in bands]
     before: tuple[object, object] = (None, None)
     for band, columns in pairs:
-        yield Tile(
+        yield EngineTile(
             *(*band, *columns, _joined(layer, pieces[columns[0] : sum(columns)])),
             loads_input=band != before[0],
             loads_weights=layer.weights is not None and columns != before[1],
@@ -186,7 +186,7 @@ def _tiles(
         before = band, columns
 
 
-def _joined(layer: Layer, of_folds: list[tuple[Piece, ...]]) -> tuple[Piece, ...]:
+def _joined(layer: EngineLayer, of_folds: list[tuple[Piece, ...]]) -> tuple[Piece, ...]:
     """Return the pieces of a block: one for all folds that read the same words."""
     if layer.groups > 1 or layer.weights is None:
         return tuple(piece for pieces in of_folds for piece in pieces)
