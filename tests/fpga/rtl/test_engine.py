@@ -658,7 +658,7 @@ def test_a_layer_is_onnx_runtime_s_on_the_same_integers(case):
     model = CASES[case]()
     network = layers_of(model)
     feeds = {"input": image(network)}
-    assert engine_networks._steps_from_runtime(model, network, feeds, outputs(model, feeds)) <= 1
+    assert engine_networks._units_from_runtime(model, network, feeds, outputs(model, feeds)) <= 1
 
 
 def test_what_is_not_quantized_is_named():
