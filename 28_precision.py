@@ -36,16 +36,17 @@ from pathlib import Path
 from common import cli
 from common.graphs.graph import Graph
 from common.graphs.operators import CONTRACTIONS
+from common.messages.errors import UnusableValueError
 from common.onnx_graph.counts import count_nodes
 from common.onnx_graph.load import LoadedModel
-from common.precision.conversion.schemes import FORMATS, Scheme
+from common.precision.conversion.schemes import ENGINE_FORMAT, FORMATS, Scheme
 from common.precision.judgement.bounds import BREAKS, Bounds
 from common.precision.judgement.samples import SampleFiles, divided, loaded_samples
 from common.precision.mixture import Mixture, chosen, mixtures, movable
 from common.precision.notes import study_notes
 from common.precision.rows import layer_rows, mixture_rows, precision_rows
 from common.precision.sensitivity import LayerJudgement, layer_judgements
-from common.precision.study import Study, best, format_judgements, studied
+from common.precision.study import Study, best, format_judgements, on_engine, studied
 from common.runtime.inputs.images import NORMALIZATIONS
 from common.runtime.sessions.limits import limited_runs
 from common.runtime.sessions.session import given_settings
@@ -79,9 +80,17 @@ def arguments() -> cli.Parser:
     )
     text = "write a model with some layers in float: of those within the bounds, the one with most MACs in the format"
     add("--mixed", action="store_true", default=False, help=text)
+    text = "write the model with every tensor in int8, as the engine in Verilog computes a whole network"
+    add("--for-engine", action="store_true", default=False, help=text)
     parser.shared("--threads", "--run-timeout")
     parser.shared("--seed", help="seed of random inputs, and of the choice of the samples that calibrate")
     return parser
+
+
+def require_one_written_model(given: cli.Settings) -> None:
+    if given.for_engine and (given.mixed or given.precision != ENGINE_FORMAT):
+        problem = "the engine computes a whole network in int8"
+        raise UnusableValueError("for_engine", problem, "leave <mixed> out, and give <precision> int8")
 
 
 def files_of(given: cli.Settings) -> SampleFiles:
@@ -124,6 +133,7 @@ def broken_bounds(kept: Mixture | None, bounds: Bounds, source: str) -> list[str
 def main(argv: Sequence[str] | None = None) -> int:
     with cli.stage(arguments(), argv) as stage:
         given, path = stage.settings, cli.model_path(stage.settings.model)
+        require_one_written_model(given)
         configured = cli.configured_bindings(given.config, path)
         model, samples = loaded_samples(path, dict(given.dim), configured, files_of(given), given.random, given.seed)
         stage.set_model(model.model_id, path.name, model.dimensions)
@@ -131,17 +141,18 @@ def main(argv: Sequence[str] | None = None) -> int:
         with stage.writing() as transaction, limited_runs(given.run_timeout), transaction.scratch() as folder:
             study = studied(path, folder, *divided(samples, given.seed), settings, given.scores)
             found = format_judgements(study, given.precision, stage.progress_bar("formats"))
-            written = best(found, study, given.precision)
-            nodes = sorted(written.nodes, key=lambda node: -(macs.get(node) or 0))
-            layers = layer_judgements(study, written.scheme, nodes, given.budget, stage.progress_bar("layers"))
+            usual = best(found, study, given.precision)
+            written = on_engine(found) if given.for_engine else usual
+            nodes = sorted(usual.nodes, key=lambda node: -(macs.get(node) or 0))
+            layers = layer_judgements(study, usual.scheme, nodes, given.budget, stage.progress_bar("layers"))
             left = [name for name in macs if name not in study.model.nodes]
             bounds = Bounds(given.min_agreement, given.min_sqnr_db)
-            mixed = mix(stage, study, written.scheme, layers, macs) if given.mixed else []
+            mixed = mix(stage, study, usual.scheme, layers, macs) if given.mixed else []
             kept = chosen(mixed, bounds)
             rows = precision_rows(study, found, None if kept else written, bounds, left)
             transaction.add_rows("format_precision", rows)
-            transaction.add_rows("precision_layers", layer_rows(study, written.scheme, layers, macs))
-            transaction.add_rows("precision_mixtures", mixture_rows(study, written.scheme, mixed, kept, bounds, left))
+            transaction.add_rows("precision_layers", layer_rows(study, usual.scheme, layers, macs))
+            transaction.add_rows("precision_mixtures", mixture_rows(study, usual.scheme, mixed, kept, bounds, left))
             transaction.add_copy("quantized_model", kept.target if kept else written.target)
             broken = broken_bounds(kept, bounds, samples.source) if given.mixed else []
             stage.note(*study_notes(samples, study, found, layers, left), *broken)

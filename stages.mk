@@ -148,7 +148,7 @@ SCRIPT_28 := 28_precision.py
 TABLE_28 := precision.csv
 READS_28 :=
 OPTIONS_28 := model dim input samples images normalize labels scores random precision min_agreement min_sqnr_db budget \
-    mixed threads run_timeout seed
+    mixed for_engine threads run_timeout seed
 CONFIGS_28 :=
 CODE_28 :=
 

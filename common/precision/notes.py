@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from common.messages.names import listed
+from common.precision.conversion.schemes import ON_ENGINE
 from common.precision.judgement.samples import RANDOM, Samples
 from common.precision.sensitivity import BEYOND_BUDGET, LayerJudgement
 from common.precision.study import FormatJudgement, Study
@@ -39,7 +40,8 @@ def study_notes(
     if kernels := kernel_note(found, study.known.main):
         yield kernels
     for one in found:
-        if one.problem:
+        # Few networks are for the engine: its row says why, and an error does where it is asked for.
+        if one.problem and one.scheme.name != ON_ENGINE:
             yield f"{one.scheme.number_format} ({one.scheme.name}): {one.problem}"
     if late := [layer.node for layer in layers if layer.problem == BEYOND_BUDGET]:
         yield f"{len(late)} of {len(layers)} layers not tried within <budget>: {listed(late, MOST_NAMED)}"

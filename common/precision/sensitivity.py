@@ -49,7 +49,7 @@ def _judged(study: Study, scheme: Scheme, node: str) -> LayerJudgement:
     target, main = study.folder / "layer.onnx", study.known.main
     try:
         outputs = study.judged(scheme, [node], target)
-        choosing = study.judged_choice(target)
+        choosing = study.judged_choice(scheme, target)
     except PipelineError as error:
         return LayerJudgement(node, problem=error.problem)
     return LayerJudgement(node, outputs[main], choosing[main])

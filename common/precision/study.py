@@ -12,7 +12,7 @@ import onnx
 from common.messages.errors import PipelineError, UnusableValueError
 from common.precision.conversion.calibration import Calibration
 from common.precision.conversion.float_model import FloatModel, float_model
-from common.precision.conversion.schemes import SCHEMES, Scheme, converted
+from common.precision.conversion.schemes import ON_ENGINE, SCHEMES, Outputs, Scheme, converted
 from common.precision.judgement.evaluation import (
     OutputJudgement,
     Reference,
@@ -56,28 +56,30 @@ class Study:
             PipelineError: the tool cannot make it, or the runtime does not run it.
         """
         converted(scheme, self.model, self.calibration, nodes, target)
-        return self._judged(self.known, target)
+        return self._judged(scheme, self.known, target)
 
-    def judged_choice(self, target: Path) -> dict[str, OutputJudgement]:
+    def judged_choice(self, scheme: Scheme, target: Path) -> dict[str, OutputJudgement]:
         """Judge a written model on the samples that choose among the schemes of a format."""
-        return self._judged(self.choosing, target)
+        return self._judged(scheme, self.choosing, target)
 
     def judged_kernels(self, target: Path) -> dict[str, OutputJudgement]:
         """Judge a written model as the runtime runs it on this processor; nothing where the runtime does not."""
         try:
-            return judged(self.known, self._outputs(self.known.samples, target, self.settings))
+            return judged(self.known, _outputs(outputs_of, self.known.samples, target, self.settings))
         except PipelineError:
             return {}
 
-    def _judged(self, known: Reference, target: Path) -> dict[str, OutputJudgement]:
-        return judged(known, self._outputs(known.samples, target, replace(self.settings, integer_kernels=False)))
+    def _judged(self, scheme: Scheme, known: Reference, target: Path) -> dict[str, OutputJudgement]:
+        settings = replace(self.settings, integer_kernels=False)
+        return judged(known, _outputs(scheme.outputs_of, known.samples, target, settings))
 
-    def _outputs(self, samples: Samples, target: Path, settings: SessionSettings) -> dict[str, Array]:
-        """Run a model; if that fails, without the optimizations, which can make a graph that the runtime refuses."""
-        try:
-            return outputs_of(target, samples, settings)
-        except PipelineError:
-            return outputs_of(target, samples, replace(settings, optimization="disable"))
+
+def _outputs(run: Outputs, samples: Samples, target: Path, settings: SessionSettings) -> dict[str, Array]:
+    """Run a model; if that fails, without the optimizations, which can make a graph that the runtime refuses."""
+    try:
+        return run(target, samples, settings)
+    except PipelineError:
+        return run(target, samples, replace(settings, optimization="disable"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,7 +166,7 @@ def _judged(study: Study, scheme: Scheme, target: Path) -> FormatJudgement:
             if "DequantizeLinear" in study.model.op_types.values():
                 raise PipelineError(scheme.name, "its contractions are quantized already")
             raise PipelineError(scheme.name, "the tool takes none of the contractions")
-        choosing = study.judged_choice(target)
+        choosing = study.judged_choice(scheme, target)
     except PipelineError as error:
         return FormatJudgement(scheme, problem=error.problem)
     return FormatJudgement(scheme, nodes, outputs, study.judged_kernels(target), target, choosing)
@@ -197,6 +199,18 @@ def best(found: Sequence[FormatJudgement], study: Study, number_format: str) -> 
         raise UnusableValueError("precision", f"{number_format} cannot be made ({reasons})", remedy)
     handed_on = [one for one in working if one.scheme.is_handed_on]
     return max(handed_on or working, key=lambda one: _choice_db(one, study))
+
+
+def on_engine(found: Sequence[FormatJudgement]) -> FormatJudgement:
+    """Return the judgement of the network as the engine computes it.
+
+    Raises:
+        UnusableValueError: the engine does not compute the network.
+    """
+    (one,) = (one for one in found if one.scheme.name == ON_ENGINE)
+    if not one.outputs:
+        raise UnusableValueError("for_engine", one.problem)
+    return one
 
 
 def _choice_db(found: FormatJudgement, study: Study) -> float:

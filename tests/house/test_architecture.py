@@ -38,7 +38,8 @@ TIES: dict[str, set[str]] = {
     # a decoder is a loaded model that sessions run, its tokens are a latency series, and lengths are those of requests
     "generation": {"latency", "load", "onnx_graph", "runtime"},
     "mending": {"onnx_graph", "runtime"},  # named nodes; sessions run a model and the mended one on the same inputs
-    "precision": {"onnx_graph", "runtime"},  # a loaded model in a format, which sessions run
+    # a loaded model in a format, which sessions run; a whole network in the integers of the engine in Verilog
+    "precision": {"fpga", "onnx_graph", "runtime"},
     "profiling": {"runtime", "latency"},  # profiled sessions, timed as latency series
     # spans of nodes are those of measured runs, and their times are written on the model's graph
     "timeline": {"latency", "onnx_graph"},

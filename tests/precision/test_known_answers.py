@@ -10,7 +10,7 @@ import pytest
 from onnx import helper, numpy_helper
 
 from common.precision.conversion.float_model import described
-from common.precision.conversion.schemes import SCHEMES
+from common.precision.conversion.schemes import ON_ENGINE, SCHEMES
 from common.precision.conversion.smoothing import smoothed
 from common.precision.judgement.evaluation import OutputJudgement
 from common.precision.judgement.samples import Samples
@@ -206,6 +206,8 @@ def test_every_way_is_made_and_converts_the_products(study):
     points, _ = clouds(60, seed=3)
     known = study(perceptron(), points)
     for one in format_judgements(known, "int8", silent):
+        if one.scheme.name == ON_ENGINE:  # it has no Div
+            continue
         assert one.problem == ""
         assert [*one.nodes] == ["first", "second"]
 

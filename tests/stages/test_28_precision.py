@@ -13,6 +13,7 @@ import pandas as pd
 import pytest
 from onnx import TensorProto, helper
 
+from benchmarks.plans import integer_reference
 from common.messages.errors import PipelineError
 from common.precision.judgement.samples import SampleFiles, Samples, divided, loaded_samples
 from tests.support.models.onnx_models import Typed, model
@@ -89,7 +90,8 @@ def test_a_bound_that_the_format_misses_breaks_the_model(judged, tmp_path):
     assert verdicts["int8", "per tensor, min-max"] == "breaks"
     assert verdicts["bf16", "operands"] in ("survives", "undecided")
     table, _ = judged(network, "--samples", archive, "--min-sqnr-db", "500")
-    assert {*table["format_verdict"][table["quantization_scheme"] != "as given"]} == {"breaks"}
+    is_judged = (table["quantization_scheme"] != "as given") & table["format_problem"].isna()
+    assert {*table["format_verdict"][is_judged]} == {"breaks"}
 
 
 @pytest.mark.slow
@@ -430,3 +432,56 @@ def test_images_are_samples(judged, tmp_path):
     archive = archive_of(tmp_path, image=np.zeros((6, 3, 16, 16), np.float32))
     with pytest.raises(PipelineError, match="image is in --samples or --input, too"):
         judged(tmp_path / "conv.onnx", "--images", tmp_path / "photos", "--samples", archive)
+
+
+def residual_network(folder):
+    """A float network with what the engine computes: windows, a residual, a pool and a product."""
+    random = np.random.default_rng(3)
+    kernels = {
+        "first": random.standard_normal((8, 3, 3, 3)) / 5,
+        "second": random.standard_normal((8, 8, 3, 3)) / 8,
+        "last": random.standard_normal((5, 8)) / 3,
+    }
+    nodes = [
+        helper.make_node("Conv", ["image", "first"], ["a"], "conv", pads=[1] * 4),
+        helper.make_node("Relu", ["a"], ["b"], "relu"),
+        helper.make_node("Conv", ["b", "second"], ["c"], "conv2", pads=[1] * 4),
+        helper.make_node("Add", ["b", "c"], ["d"], "add"),
+        helper.make_node("GlobalAveragePool", ["d"], ["e"], "pool"),
+        helper.make_node("Flatten", ["e"], ["f"], "flatten"),
+        helper.make_node("Gemm", ["f", "last"], ["scores"], "product", transB=1),
+    ]
+    weights = {name: values.astype(np.float32) for name, values in kernels.items()}
+    onnx.save(model(nodes, {"image": ["N", 3, 12, 12]}, {"scores": ["N", 5]}, weights), folder / "net.onnx")
+    images = random.standard_normal((40, 3, 12, 12)).astype(np.float32)
+    return folder / "net.onnx", images
+
+
+def test_for_the_engine_every_tensor_is_int8_and_the_judgement_is_that_of_its_integers(judged, tmp_path):
+    """A second program computes the integers of the written model: that of the simulated networks."""
+    network, images = residual_network(tmp_path)
+    table, _ = judged(network, "--samples", archive_of(tmp_path, image=images), "--for-engine")
+    (row,) = table[table["is_written_model"]].to_dict("records")
+    assert row["quantization_scheme"] == "whole network, on the engine"
+    quantized = onnx.load(tmp_path / "out/quantized.onnx")
+    _, judging = divided(Samples([{"image": images[one : one + 1]} for one in range(40)], 1, "given"), 0)
+    session = onnxruntime.InferenceSession(network)
+    exact = np.concatenate([session.run(None, feeds)[0] for feeds in judging.feeds])
+    whole = [integer_reference.outputs(quantized, feeds)[quantized.graph.output[0].name] for feeds in judging.feeds]
+    found = np.concatenate([(each.values - each.zero) * each.scale for each in whole])
+    noise = ((exact - found) ** 2).sum()
+    assert row["sqnr_db"] == pytest.approx(10 * np.log10((exact**2).sum() / noise), abs=1e-3) and row["sqnr_db"] > 20
+
+
+def test_a_network_that_the_engine_does_not_compute_is_refused_for_it(judged, tmp_path):
+    nodes = [
+        helper.make_node("MatMul", ["x", "w"], ["first"], "first"),
+        helper.make_node("Tanh", ["first"], ["y"], "tanh"),
+    ]
+    proto = model(nodes, {"x": ["N", 4]}, {"y": ["N", 4]}, {"w": np.eye(4, dtype=np.float32)})
+    onnx.save(proto, tmp_path / "tanh.onnx")
+    problem = r"--for-engine: the engine does not compute it \(Tanh tanh: the engine has no such operator\)"
+    with pytest.raises(PipelineError, match=problem):
+        judged(tmp_path / "tanh.onnx", "--for-engine")
+    with pytest.raises(PipelineError, match="leave --mixed out"):
+        judged(tmp_path / "tanh.onnx", "--for-engine", "--mixed")

@@ -23,28 +23,29 @@ class Calibration:
     feeds: Sequence[Feeds]
     folder: Path
 
-    def ranges(self, method: str) -> Path:
+    def ranges(self, method: str, *, op_types: Sequence[str] | None = QUANTIZED) -> Path:
         """Return a file with the ranges, as the quantizer reads them.
 
         Args:
             method: ``MinMax``, ``Percentile`` (99.999 %, of both sides together) or ``Entropy``.
+            op_types: whose operands and results have a range; None: all.
 
         Raises:
             PipelineError: the calibrator fails, for example with values that are not finite.
         """
-        path = self.folder / f"{method}.json"
+        path = self.folder / (f"{method}.json" if op_types else f"{method}-all.json")
         if not path.exists():
             with tool(f"{method} ranges", "cannot be found", self.folder):
-                self._find(method, path)
+                self._find(method, op_types, path)
         return path
 
-    def _find(self, method: str, path: Path) -> None:
+    def _find(self, method: str, op_types: Sequence[str] | None, path: Path) -> None:
         from onnxruntime.quantization import CalibrationMethod, create_calibrator
         from onnxruntime.quantization.calibrate import save_tensors_data
 
         calibrator = create_calibrator(
             self.model.path,
-            [*QUANTIZED],
+            None if op_types is None else [*op_types],
             str(self.folder / "augmented.onnx"),
             calibrate_method=CalibrationMethod[method],
             extra_options={"symmetric": False},

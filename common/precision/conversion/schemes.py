@@ -3,8 +3,10 @@
 *In integers*, the operands of each contraction are rounded: weights symmetrically, per output channel or per tensor,
 activations with a zero point and the range that calibration found. Products are summed exactly. The operators after a
 contraction compute in float until the next contraction rounds its operands. An engine that requantizes after its fused
-operators does the same. *Smoothed*: first, outliers of the activations of linear layers move into the weights. ONNX
-Runtime leaves that to a package with twenty dependencies. *Weights only*: 4 bits in blocks of 32, products in float.
+operators does the same. *Whole network*: every tensor is rounded, also what is added and pooled, and the outputs are
+those of the engine in Verilog, bit by bit (docs/BUILD.md). *Smoothed*: first, outliers of the activations of linear
+layers move into the weights. ONNX Runtime leaves that to a package with twenty dependencies. *Weights only*: 4 bits in
+blocks of 32, products in float.
 
 *In fp16 and bf16*, operands of contractions are rounded, and sums are in float32 (Kalamkar et al. 2019,
 arXiv:1905.12322). The runtime has no tool for bf16. Its tool for fp16 converts the whole model. On the CPU, the runtime
@@ -25,9 +27,16 @@ from common.precision.conversion.calibration import Calibration
 from common.precision.conversion.float_model import QUANTIZED, FloatModel
 from common.precision.conversion.quiet_runs import tool
 from common.precision.conversion.smoothing import has_linear_layers
+from common.precision.judgement.engine_outputs import engine_outputs
+from common.precision.judgement.evaluation import outputs_of
+from common.precision.judgement.samples import Samples
+from common.runtime.inputs.values import Array
+from common.runtime.sessions.session import SessionSettings
 
+Outputs = Callable[[Path, Samples, SessionSettings], dict[str, Array]]
 Method = Literal["MinMax", "Percentile", "Entropy"]
 BLOCK = 32
+ENGINE_FORMAT, ON_ENGINE = "int8", "whole network, on the engine"
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +51,7 @@ class Scheme:
         is_handed_on: whether its model may become the one that other stages take.
         converts_all: whether the tool converts every given node; if not, it converts only those that it knows.
         is_for: whether the scheme is one of its own for a model.
+        outputs_of: runs a written model on samples, and returns its float outputs; as ONNX Runtime, or as the engine.
     """
 
     number_format: str
@@ -51,6 +61,7 @@ class Scheme:
     converts_all: bool = False
     is_handed_on: bool = True
     is_for: Callable[[FloatModel], bool] = lambda model: True
+    outputs_of: Outputs = outputs_of
 
 
 def converted(scheme: Scheme, model: FloatModel, calibration: Calibration, nodes: Sequence[str], target: Path) -> None:
@@ -84,6 +95,19 @@ def _static(bits: str, method: Method, *, per_channel: bool) -> Callable[..., No
         )
 
     return make
+
+
+def _whole(model: FloatModel, calibration: Calibration, _: Sequence[str], target: Path) -> None:
+    from onnxruntime.quantization import QuantType, quantize_static
+
+    quantize_static(
+        model.path,
+        target,
+        per_channel=True,
+        activation_type=QuantType.QInt8,
+        weight_type=QuantType.QInt8,
+        calibration_cache_path=calibration.ranges("MinMax", op_types=None),
+    )
 
 
 def _smoothed(model: FloatModel, calibration: Calibration, nodes: Sequence[str], target: Path) -> None:
@@ -124,6 +148,7 @@ SCHEMES = (
     Scheme("int8", "per channel, entropy", _static("QInt8", "Entropy", per_channel=True)),
     Scheme("int8", "per channel, smoothed", _smoothed, is_for=has_linear_layers),
     Scheme("int8", "per tensor, min-max", _static("QInt8", "MinMax", per_channel=False)),
+    Scheme(ENGINE_FORMAT, ON_ENGINE, _whole, is_handed_on=False, outputs_of=engine_outputs),
     Scheme("int4", "per channel, min-max", _static("QInt4", "MinMax", per_channel=True)),
     Scheme("int4", "per channel, percentile", _static("QInt4", "Percentile", per_channel=True)),
     Scheme("int4", "weights in blocks of 32", _blocks, activations=False, is_handed_on=False),

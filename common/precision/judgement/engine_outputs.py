@@ -1,0 +1,68 @@
+"""The outputs of a quantized network (QDQ) as the engine in Verilog computes it, without the Verilog."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import onnx
+
+from common.fpga.rtl.engine.arithmetic import tensors_of
+from common.fpga.rtl.engine.network import LEAST, MOST, Bytes, EngineNetwork, EngineTensor, layers_of
+from common.messages.errors import PipelineError
+from common.precision.judgement.samples import Samples
+from common.runtime.inputs.values import Array, Feeds
+from common.runtime.sessions.session import SessionSettings
+
+
+def engine_outputs(target: Path, samples: Samples, _: SessionSettings) -> dict[str, Array]:
+    """Return the outputs of a model on all samples, as floats by name.
+
+    Raises:
+        PipelineError: the model has an operator, or an arrangement of operators, that the engine does not compute.
+    """
+    model = _single(onnx.load(target))
+    try:
+        network = layers_of(model)
+    except PipelineError as error:
+        raise PipelineError(target, f"the engine does not compute it ({error})") from error
+    runs = [_run(model, network, feeds) for feeds in samples.feeds]
+    return {name: np.concatenate([run[name] for run in runs]) for name in runs[0]}
+
+
+def _single(model: onnx.ModelProto) -> onnx.ModelProto:
+    """Return a model with a batch of one, as the engine takes it: samples follow one after the other."""
+    for value in model.graph.input:
+        for dim in value.type.tensor_type.shape.dim[:1]:
+            dim.dim_value = 1
+    for value in model.graph.output:
+        value.type.tensor_type.ClearField("shape")
+    model.graph.ClearField("value_info")
+    return onnx.shape_inference.infer_shapes(model)
+
+
+def _run(model: onnx.ModelProto, network: EngineNetwork, feeds: Feeds) -> dict[str, Array]:
+    entries = {node.output[0]: node.input[0] for node in model.graph.node if node.op_type == "QuantizeLinear"}
+    inputs = {each.name: _quantized(each, feeds[entries[each.name]]) for each in network.inputs}
+    tensors = tensors_of(network, inputs)
+    return {
+        value.name: _floats(each, tensors[each.name]).reshape(-1, *_extents(value))
+        for value, each in zip(model.graph.output, network.outputs, strict=True)
+    }
+
+
+def _extents(value: onnx.ValueInfoProto) -> list[int]:
+    """Return the extents of a sample."""
+    return [dim.dim_value for dim in value.type.tensor_type.shape.dim][1:]
+
+
+def _quantized(tensor: EngineTensor, values: Array) -> Bytes:
+    """Return what the host writes: QuantizeLinear of ONNX, moved to int8."""
+    limits: Bytes = np.clip(np.rint(values.astype(np.float32) / tensor.scale) + tensor.zero, LEAST, MOST).astype(
+        np.int8
+    )
+    return limits
+
+
+def _floats(tensor: EngineTensor, values: Bytes) -> Array:
+    return (values.astype(np.int32) - tensor.zero).astype(np.float32) * tensor.scale
