@@ -39,13 +39,14 @@ class ElementWiseChain:
 def element_wise_chains(graph: ExecutedGraph, selected: Set[str]) -> Iterator[ElementWiseChain]:
     """Yield each largest group of selected element-wise nodes in which all but the last have one reader, of the group.
 
-    A chain with a tensor or a node of unknown size is left out.
+    A chain with a tensor or a node of unknown size is left out. So is one of activations alone: no operator of ONNX
+    computes two of them, and their functions take longer than their tensors.
     """
     nodes = [name for name in graph.nodes if name in selected and graph.types[name] in ELEMENT_WISE]
     sizes = {(producer, consumer): size for producer, consumer, size in graph.tensors}
     next_of = {name: reader for name in nodes if (reader := _only_reader(graph, name, {*nodes})) is not None}
     for members in _groups(nodes, next_of):
-        if len(members) < 2:
+        if len(members) < 2 or {graph.types[name] for name in members} <= ACTIVATIONS:
             continue
         between = total(sizes[name, next_of[name]] for name in members if name in next_of)
         moved = total(graph.nodes[name].row["bytes"] for name in members)

@@ -58,3 +58,9 @@ def test_equal_chains_are_one_finding():
     edges = [("n0", "n1"), ("n1", "n2"), ("n2", "n3"), ("n3", "n4")]
     _, (finding,) = found("Add Relu Softmax Add Relu", edges)
     assert finding.subject.nodes == ("n0", "n1", "n3", "n4")
+
+
+def test_activations_alone_are_no_chain():
+    """There is no operator that computes two of them."""
+    assert found("QuickGelu Relu Gelu") == ([], [])
+    assert len(found("QuickGelu Relu Add")[0]) == 1
