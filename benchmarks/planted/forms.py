@@ -49,9 +49,12 @@ def in_halves(model: onnx.ModelProto) -> onnx.ModelProto:
 
 
 def quantized(model: onnx.ModelProto) -> onnx.ModelProto:
-    """Return a model whose contractions have operands that were quantized to int8 and dequantized."""
-    made = onnx.ModelProto()
-    made.CopyFrom(model)
+    """Return a model whose contractions in fp32 have operands that were quantized to int8 and dequantized."""
+    made = onnx.shape_inference.infer_shapes(model)
+    graph = made.graph
+    types = {held.name: held.data_type for held in graph.initializer}
+    known = (*graph.input, *graph.value_info, *graph.output)
+    types |= {one.name: one.type.tensor_type.elem_type for one in known}
     scale, zero = "qdq_scale", "qdq_zero"
     made.graph.initializer.extend(
         [
@@ -63,6 +66,8 @@ def quantized(model: onnx.ModelProto) -> onnx.ModelProto:
     for node in made.graph.node:
         if node.op_type in CONVERTED:
             for place, name in enumerate(node.input[:2]):
+                if types[name] != TensorProto.FLOAT:
+                    continue
                 if name not in done:
                     done[name], short = f"{name}_dq", f"{name}_q"
                     nodes += [
