@@ -30,7 +30,6 @@ if __name__ == "__main__":
     startup.begin()  # first of all: the imports below take most of a second
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 
 from common import cli
@@ -38,27 +37,24 @@ from common.artifacts.folder import Folder
 from common.artifacts.provenance import Provenance
 from common.cli.plan_stage import CONFIGS
 from common.files.configuration import Section
-from common.fpga.decoding.answer import AnswerDemand, HostAnswer
-from common.fpga.decoding.law import CallDemand, read_law
-from common.fpga.decoding.plan import LengthDemand, decode_plans, length_rows, plan_rows, summary_of
+from common.fpga.decoding.demand import answer_lengths, answer_on_host, demands, require_one_sequence
+from common.fpga.decoding.law import read_law
+from common.fpga.decoding.plan import decode_plans, length_rows, plan_rows, summary_of
 from common.fpga.device.board import Board
 from common.fpga.device.board_files import load_board
 from common.fpga.planning.host_basis import host_basis
 from common.fpga.speedup.energy import read_card_energy
 from common.fpga.speedup.verdict import JudgedHost
-from common.generation.decoder import CallSizes, Decoder, decoder_of, require_length
+from common.generation.decoder import decoder_of
 from common.generation.host_times import HostTimes, host_times
-from common.generation.resident import WEIGHT_BITS, Resident
-from common.intervals import ThreePoint
-from common.messages.errors import UnusableValueError, UpstreamError
+from common.generation.resident import WEIGHT_BITS
+from common.messages.errors import UpstreamError
 from common.messages.host_doubts import BUSY
 from common.onnx_graph.load import LoadedModel, load_model
-from common.table_rows import GenerationRow, GenerationSummaryDocument
 from common.view.plan.decode_text import decode_notes, decode_report
 
 SCRIPT = "31_decode_plan.py"
 MEASURES = "26_generation.py"
-MOST_TOKENS = 100_000
 
 
 def arguments() -> cli.Parser:
@@ -89,17 +85,6 @@ def require_measured(folder: Folder, path: Path, model: LoadedModel) -> None:
         raise UpstreamError(folder.path("generation_summary"), problem, f"run {MEASURES} --model {path} first")
 
 
-def require_one_sequence(decoder: Decoder) -> None:
-    """Refuse calls for several sequences: caches, links and odds of a plan are those of one.
-
-    Raises:
-        UnusableValueError: naming how many there are.
-    """
-    if decoder.sequences != 1:
-        problem = f"a call takes {decoder.sequences} sequences, and a plan is for one answer at a time"
-        raise UnusableValueError("dim", problem, "give a batch of 1, also to <generation_summary>")
-
-
 def _named(sizes: Mapping[str, int]) -> str:
     return ", ".join(f"{name}={size}" for name, size in sorted(sizes.items())) or "of the file"
 
@@ -110,83 +95,6 @@ def judged_host(measured: Provenance, host: HostTimes, board: Board) -> JudgedHo
     basis = host_basis(processor, None, is_other=bool(processor))  # 26 may have run on the board itself
     busy = [note.partition(";")[0] for note in measured.notes if note.startswith(BUSY)]
     return JudgedHost(basis.kind, basis.of_plan(board), (*busy, *host.doubts), basis.mismatch(board))
-
-
-def lengths(given: cli.Settings, decoder: Decoder, measured: GenerationSummaryDocument) -> tuple[int, int]:
-    """Return the tokens of the prompt and of the answer: as given, or as 26 measured them.
-
-    The first step of a loop of states stands for its prompt.
-
-    Raises:
-        UnusableValueError: 26 measured no prompt, the model takes none, or there are too many tokens.
-    """
-    tokens = given.tokens or measured["answer_token_count"]
-    if decoder.tokens is None and given.prompt:
-        raise UnusableValueError("prompt", "the model takes no tokens: its states have no prompt", "leave it out")
-    prompt = 1 if decoder.tokens is None else given.prompt or measured["prompt_token_count"]
-    if not prompt:
-        raise UnusableValueError("prompt", "no prompt was measured", "give its length with <prompt>")
-    for quantity, length in (("prompt", prompt), ("tokens", tokens)):
-        if length > MOST_TOKENS:
-            raise UnusableValueError(quantity, f"{length} tokens", f"give at most {MOST_TOKENS:,}")
-    return prompt, tokens
-
-
-def call_demand(resident: Resident, call: CallSizes) -> CallDemand:
-    one = resident.call(call)
-    return CallDemand(one.macs, one.read_bytes, resident.rounds)
-
-
-def answer_demand(resident: Resident, prompt: int, tokens: int) -> AnswerDemand:
-    """Return what the prompt and each later token ask of the card."""
-    later = range(prompt, prompt + tokens - 1)
-    caches = resident.cache_bytes(CallSizes(prompt + tokens - 2, 1) if tokens > 1 else CallSizes(0, prompt))
-    return AnswerDemand(
-        call_demand(resident, CallSizes(0, prompt)),
-        [call_demand(resident, CallSizes(past, 1)) for past in later],
-        resident.weight_bytes + caches,
-        resident.cache_bytes(CallSizes(0, prompt)),
-        resident.logit_bytes(),
-        prompt if resident.decoder.tokens else 0,
-    )
-
-
-def shown_lengths(prompt: int, tokens: int) -> list[int]:
-    """Return powers of two up to the end of the answer, the prompt and the end."""
-    last = prompt + max(tokens - 2, 0)
-    return sorted({2**power for power in range(last.bit_length()) if 2**power < last} | {prompt, last})
-
-
-def length_demands(resident: Resident, host: HostTimes, prompt: int, tokens: int) -> list[LengthDemand]:
-    return [
-        LengthDemand(past, call_demand(resident, call), resident.cache_bytes(call), host.token_us(past))
-        for past in shown_lengths(prompt, tokens)
-        for call in [CallSizes(past, 1)]
-    ]
-
-
-def measured_times(rows: Sequence[GenerationRow], decoder: Decoder) -> HostTimes:
-    """Return the times on the host; a step of a loop of states is its prompt, too."""
-    found = host_times(rows)
-    return replace(found, prompts=[(1, found.token_us(0))]) if decoder.tokens is None else found
-
-
-def answer_on_host(host: HostTimes, prompt: int, tokens: int) -> HostAnswer:
-    """Return the times of an answer on the host; the fastest answer is the pessimistic case for the card."""
-    later = sum(host.token_us(past) for past in range(prompt, prompt + tokens - 1))
-    return HostAnswer(*(ThreePoint(us * host.fast, us, us * host.slow) for us in (host.prompt_us(prompt), later)))
-
-
-def demands(
-    decoder: Decoder, given: cli.Settings, host: HostTimes, prompt: int, tokens: int
-) -> Mapping[str, tuple[AnswerDemand, Sequence[LengthDemand]]]:
-    """Return what the answer asks of the card in each format of the weights."""
-    formats = [given.weight_format] if given.weight_format else [*WEIGHT_BITS]
-    residents = {name: Resident(decoder, name) for name in formats}
-    return {
-        name: (answer_demand(resident, prompt, tokens), length_demands(resident, host, prompt, tokens))
-        for name, resident in residents.items()
-    }
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -202,19 +110,16 @@ def main(argv: Sequence[str] | None = None) -> int:
         require_one_sequence(decoder)
         measured, rows = folder.document("generation_summary"), folder.rows("generation")
         require_measured(folder, path, model)
-        prompt, tokens = lengths(given, decoder, measured)
-        require_length(decoder, prompt + tokens - 1, "tokens")
+        prompt, tokens = answer_lengths(decoder, measured, given.prompt, given.tokens)
+        formats = [given.weight_format] if given.weight_format else [*WEIGHT_BITS]
         with stage.writing() as transaction:
             with folder.content():
-                host = measured_times(rows, decoder)
+                host = host_times(rows, is_loop=decoder.tokens is None)
                 on_host = answer_on_host(host, prompt, tokens)
-            plans = decode_plans(law, board, on_host, demands(decoder, given, host, prompt, tokens))
+            plans = decode_plans(law, board, on_host, demands(decoder, formats, host, prompt, tokens))
             judged = judged_host(folder.provenance("generation_summary"), host, board)
             planned = plan_rows(plans, board, law, on_host, energy, obstacle=judged.obstacle)
-            basis = {
-                "measured_length_count": host.longest,
-                "doubts": judged.reasons,
-            }
+            basis: dict[str, object] = {"measured_length_count": host.longest, "doubts": judged.reasons}
             basis |= {name: measured[name] for name in ("bound", "memory_roof_share", "joules_per_token_j")}
             summary = summary_of(planned, on_host, prompt, tokens, basis)
             stage.note(*decode_notes(planned, summary, [length for length, _ in host.prompts]))

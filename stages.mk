@@ -494,19 +494,19 @@ CODE_31 := common/__init__.py common/artifacts/catalogue.py common/artifacts/che
     common/cli/flags/shared_flags.py common/cli/models.py common/cli/plan_stage.py common/cli/search.py \
     common/cli/stage.py common/cli/streams.py common/cli/texts/help_text.py common/cli/texts/output.py \
     common/cli/texts/wording.py common/files/configuration.py common/files/small_file.py common/files/yaml_file.py \
-    common/fpga/decoding/answer.py common/fpga/decoding/law.py common/fpga/decoding/plan.py \
-    common/fpga/device/board.py common/fpga/device/board_files.py common/fpga/device/resources.py \
-    common/fpga/kernels/estimate.py common/fpga/offload/jobs.py common/fpga/offload/problem.py \
-    common/fpga/offload/schedule.py common/fpga/planning/host_basis.py common/fpga/speedup/amdahl.py \
-    common/fpga/speedup/draws.py common/fpga/speedup/energy.py common/fpga/speedup/odds.py \
-    common/fpga/speedup/totals.py common/fpga/speedup/verdict.py common/generation/decoder.py \
-    common/generation/figures.py common/generation/host_times.py common/generation/loop.py common/generation/phases.py \
-    common/generation/resident.py common/graphs/cache_names.py common/graphs/expressions.py common/graphs/graph.py \
-    common/graphs/number_formats.py common/graphs/operators.py common/graphs/source_graph.py common/graphs/sums.py \
-    common/intervals.py common/latency/dependence.py common/latency/statistics.py common/messages/errors.py \
-    common/messages/host_doubts.py common/messages/names.py common/messages/note_kinds.py \
-    common/onnx_graph/attributes.py common/onnx_graph/by_operator.py common/onnx_graph/caches.py \
-    common/onnx_graph/counts.py common/onnx_graph/load.py common/onnx_graph/malformed.py \
+    common/fpga/decoding/answer.py common/fpga/decoding/demand.py common/fpga/decoding/law.py \
+    common/fpga/decoding/plan.py common/fpga/device/board.py common/fpga/device/board_files.py \
+    common/fpga/device/resources.py common/fpga/kernels/estimate.py common/fpga/offload/jobs.py \
+    common/fpga/offload/problem.py common/fpga/offload/schedule.py common/fpga/planning/host_basis.py \
+    common/fpga/speedup/amdahl.py common/fpga/speedup/draws.py common/fpga/speedup/energy.py \
+    common/fpga/speedup/odds.py common/fpga/speedup/totals.py common/fpga/speedup/verdict.py \
+    common/generation/decoder.py common/generation/figures.py common/generation/host_times.py \
+    common/generation/loop.py common/generation/phases.py common/generation/resident.py common/graphs/cache_names.py \
+    common/graphs/expressions.py common/graphs/graph.py common/graphs/number_formats.py common/graphs/operators.py \
+    common/graphs/source_graph.py common/graphs/sums.py common/intervals.py common/latency/dependence.py \
+    common/latency/statistics.py common/messages/errors.py common/messages/host_doubts.py common/messages/names.py \
+    common/messages/note_kinds.py common/onnx_graph/attributes.py common/onnx_graph/by_operator.py \
+    common/onnx_graph/caches.py common/onnx_graph/counts.py common/onnx_graph/load.py common/onnx_graph/malformed.py \
     common/onnx_graph/reading/naming.py common/onnx_graph/reading/scan.py common/onnx_graph/reading/side_files.py \
     common/onnx_graph/reading/validity.py common/onnx_graph/shapes/budget.py \
     common/onnx_graph/shapes/contrib/__init__.py common/onnx_graph/shapes/contrib/as_onnx.py \

@@ -62,10 +62,13 @@ class HostTimes:
         return self.base_us + self.per_past_us * past
 
 
-def host_times(rows: Sequence[GenerationRow]) -> HostTimes:
+def host_times(rows: Sequence[GenerationRow], *, is_loop: bool = False) -> HostTimes:
     """Return the times that the tokens after the warm-up give: for those of decode, a line over the past.
 
     A growth within twice its standard error is noise, so the mean stands for it then.
+
+    Args:
+        is_loop: of a loop of states, whose first step stands for its prompt.
 
     Raises:
         UnusableValueError: no token was generated with others before it.
@@ -82,6 +85,8 @@ def host_times(rows: Sequence[GenerationRow]) -> HostTimes:
         if row["generation_phase"] == PREFILL:
             lengths.setdefault(row["new_token_count"], []).append(row["token_us"])
     prompts = [(length, float(np.mean(of_length))) for length, of_length in lengths.items()]
+    if is_loop:
+        prompts = [(1, base)]
     answers = {row["answer_index"] for row in decode}
     return HostTimes(prompts, base, slope, *_spread(decode, base, slope), int(past.max()), len(answers))
 

@@ -30,7 +30,8 @@ TIES: dict[str, set[str]] = {
     "attribution": {"roofline"},  # an executed node is placed under the roof of its number format
     "cli": {"artifacts"},  # --describe prints the declarations
     "workload": {"fusion"},  # a task is a fused group
-    "fpga": {"fusion", "roofline", "workload"},  # kernels compute the workload's tasks under the board's roof
+    # kernels compute the workload's tasks under the board's roof; a decoder on a card is one that is generated with
+    "fpga": {"fusion", "generation", "roofline", "workload"},
     # an array for a board has the resources of the board's kernels and the cost of the design space
     "board_designs": {"design_space", "fpga", "fusion", "workload"},
     "bottlenecks": {"dag"},  # a gain is the critical path, evaluated again
