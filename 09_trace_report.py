@@ -39,7 +39,7 @@ from common.artifacts.folder import absence_notes
 from common.artifacts.stages import STAGES, WRITER
 from common.bottlenecks.judge import run_bottlenecks
 from common.bottlenecks.rules import read_rules
-from common.cli.texts.commands import mend_command
+from common.cli.texts.wording import mend_command
 from common.files.configuration import Section
 from common.mending.findings import rules_to_try
 from common.messages.errors import PipelineError

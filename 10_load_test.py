@@ -71,8 +71,7 @@ from common.profiling.trace.utilization import peak_resident_bytes
 from common.runtime.inputs.images import NORMALIZATIONS
 from common.runtime.sessions.limits import limited_runs
 from common.runtime.sessions.session import OPTIMIZATIONS
-from common.view.load.load_text import load_report
-from common.view.load.steps_text import steps_report
+from common.view.load.load_text import load_report, steps_report
 
 SCRIPT = "10_load_test.py"
 

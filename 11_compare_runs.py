@@ -46,7 +46,7 @@ from collections.abc import Sequence
 
 from common import cli
 from common.cli.flags.comparison_flags import fail_flag, folder_flags
-from common.cli.texts.commands import paired_command
+from common.cli.texts.wording import paired_command
 from common.comparison.difference_rows import (
     DEFAULT_MARGIN_SHARE,
     Question,

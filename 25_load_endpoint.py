@@ -46,8 +46,7 @@ from common.measurements import observer
 from common.metrics.ingest import TOKEN_FILE
 from common.profiling.trace.utilization import peak_resident_bytes
 from common.table_rows import LoadEndpointDocument
-from common.view.load.load_text import load_report
-from common.view.load.steps_text import steps_report
+from common.view.load.load_text import load_report, steps_report
 
 SCRIPT = "25_load_endpoint.py"
 

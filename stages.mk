@@ -561,15 +561,15 @@ CODE_09 := common/__init__.py common/artifacts/catalogue.py common/artifacts/che
     common/bottlenecks/rules.py common/bottlenecks/run_facts.py common/bottlenecks/subjects.py common/cli/__init__.py \
     common/cli/flags/flag_types.py common/cli/flags/settings.py common/cli/flags/settings_file.py \
     common/cli/flags/shared_flags.py common/cli/models.py common/cli/search.py common/cli/stage.py \
-    common/cli/streams.py common/cli/texts/commands.py common/cli/texts/help_text.py common/cli/texts/output.py \
-    common/cli/texts/wording.py common/dag.py common/files/configuration.py common/files/json_stream.py \
-    common/files/small_file.py common/files/yaml_file.py common/graphs/expressions.py common/graphs/graph.py \
-    common/graphs/number_formats.py common/graphs/operators.py common/graphs/sums.py common/intervals.py \
-    common/latency/dependence.py common/latency/run.py common/mending/findings.py \
-    common/mending/mends/bind_dimensions.py common/mending/mends/cancel_transposes.py \
-    common/mending/mends/convolutions/fold_batch_normalization.py common/mending/mends/convolutions/move_resize.py \
-    common/mending/mends/convolutions/pad_channels.py common/mending/mends/drop_cast_pairs.py \
-    common/mending/mends/expand_einsum.py common/mending/mends/freeze_weights.py common/mending/mends/fuse_gelu.py \
+    common/cli/streams.py common/cli/texts/help_text.py common/cli/texts/output.py common/cli/texts/wording.py \
+    common/dag.py common/files/configuration.py common/files/json_stream.py common/files/small_file.py \
+    common/files/yaml_file.py common/graphs/expressions.py common/graphs/graph.py common/graphs/number_formats.py \
+    common/graphs/operators.py common/graphs/sums.py common/intervals.py common/latency/dependence.py \
+    common/latency/run.py common/mending/findings.py common/mending/mends/bind_dimensions.py \
+    common/mending/mends/cancel_transposes.py common/mending/mends/convolutions/fold_batch_normalization.py \
+    common/mending/mends/convolutions/move_resize.py common/mending/mends/convolutions/pad_channels.py \
+    common/mending/mends/drop_cast_pairs.py common/mending/mends/expand_einsum.py \
+    common/mending/mends/freeze_weights.py common/mending/mends/fuse_gelu.py \
     common/mending/mends/fuse_layer_normalization.py common/mending/mends/merge_constants.py \
     common/mending/mends/replace_cumsum.py common/mending/mends/slice_gather.py common/mending/mends/widen_halves.py \
     common/mending/registry.py common/mending/rewrite.py common/mending/view.py common/messages/errors.py \
@@ -587,15 +587,15 @@ CODE_09 := common/__init__.py common/artifacts/catalogue.py common/artifacts/che
     common/onnx_graph/shapes/regions.py common/onnx_graph/shapes/types.py common/onnx_graph/shapes/upper_bounds.py \
     common/onnx_graph/shapes/values.py common/process/free_memory.py common/process/host_identity.py \
     common/process/interrupts.py common/process/startup.py common/profiling/trace/events.py \
-    common/profiling/trace/nesting.py common/profiling/trace/reader.py common/profiling/trace/shapes.py \
-    common/profiling/trace/timeline.py common/profiling/trace/usage.py common/table_rows.py \
-    common/timeline/annotations.py common/timeline/chrome_trace.py common/timeline/flamegraph.py \
-    common/timeline/from_tables.py common/timeline/load_tracks.py common/timeline/npu_trace.py \
-    common/timeline/plan_trace.py common/timeline/shown_runs.py common/timeline/viewer_files.py \
-    common/view/__init__.py common/view/html.css common/view/html.py common/view/marks.py common/view/node_labels.py \
-    common/view/plan/answer/cases.py common/view/plan/answer/headline.py common/view/plan/answer/launches.py \
-    common/view/plan/answer/precision_text.py common/view/profile/phase_text.py common/view/tables.py \
-    common/view/text.py common/view/trace/bottleneck_tables.py common/view/trace/timeline_text.py
+    common/profiling/trace/nesting.py common/profiling/trace/reader.py common/profiling/trace/timeline.py \
+    common/profiling/trace/usage.py common/table_rows.py common/timeline/annotations.py \
+    common/timeline/chrome_trace.py common/timeline/flamegraph.py common/timeline/from_tables.py \
+    common/timeline/load_tracks.py common/timeline/npu_trace.py common/timeline/plan_trace.py \
+    common/timeline/shown_runs.py common/timeline/viewer_files.py common/view/__init__.py common/view/html.css \
+    common/view/html.py common/view/marks.py common/view/node_labels.py common/view/plan/answer/cases.py \
+    common/view/plan/answer/headline.py common/view/plan/answer/launches.py common/view/plan/answer/precision_text.py \
+    common/view/profile/phase_text.py common/view/tables.py common/view/text.py common/view/trace/bottleneck_tables.py \
+    common/view/trace/timeline_text.py
 
 SCRIPT_11 := 11_compare_runs.py
 TABLE_11 := comparison.csv
@@ -609,20 +609,19 @@ CODE_11 := common/__init__.py common/artifacts/catalogue.py common/artifacts/che
     common/artifacts/transaction.py common/artifacts/whole_folder.py common/cli/__init__.py \
     common/cli/flags/comparison_flags.py common/cli/flags/flag_types.py common/cli/flags/settings.py \
     common/cli/flags/settings_file.py common/cli/flags/shared_flags.py common/cli/models.py common/cli/search.py \
-    common/cli/stage.py common/cli/streams.py common/cli/texts/commands.py common/cli/texts/help_text.py \
-    common/cli/texts/output.py common/cli/texts/wording.py common/comparison/alignment.py \
-    common/comparison/difference_rows.py common/comparison/judgement.py common/comparison/latency_family.py \
-    common/comparison/measured.py common/comparison/recorded.py common/comparison/series.py \
-    common/comparison/stated_figures.py common/files/json_stream.py common/files/small_file.py \
-    common/graphs/expressions.py common/graphs/graph.py common/graphs/number_formats.py common/graphs/operators.py \
-    common/latency/dependence.py common/latency/run.py common/latency/sessions.py common/latency/statistics.py \
-    common/messages/errors.py common/messages/host_doubts.py common/messages/names.py common/messages/note_kinds.py \
-    common/onnx_graph/reading/naming.py common/onnx_graph/reading/scan.py common/onnx_graph/reading/side_files.py \
-    common/process/free_memory.py common/process/host_identity.py common/process/interrupts.py \
-    common/process/startup.py common/profiling/trace/events.py common/profiling/trace/nesting.py \
-    common/profiling/trace/node_runs.py common/profiling/trace/reader.py common/profiling/trace/shapes.py \
-    common/profiling/trace/timeline.py common/profiling/trace/usage.py common/table_rows.py \
-    common/timeline/annotations.py common/timeline/chrome_trace.py common/timeline/flamegraph.py \
+    common/cli/stage.py common/cli/streams.py common/cli/texts/help_text.py common/cli/texts/output.py \
+    common/cli/texts/wording.py common/comparison/alignment.py common/comparison/difference_rows.py \
+    common/comparison/judgement.py common/comparison/latency_family.py common/comparison/measured.py \
+    common/comparison/recorded.py common/comparison/series.py common/comparison/stated_figures.py \
+    common/files/json_stream.py common/files/small_file.py common/graphs/expressions.py common/graphs/graph.py \
+    common/graphs/number_formats.py common/graphs/operators.py common/latency/dependence.py common/latency/run.py \
+    common/latency/sessions.py common/latency/statistics.py common/messages/errors.py common/messages/host_doubts.py \
+    common/messages/names.py common/messages/note_kinds.py common/onnx_graph/reading/naming.py \
+    common/onnx_graph/reading/scan.py common/onnx_graph/reading/side_files.py common/process/free_memory.py \
+    common/process/host_identity.py common/process/interrupts.py common/process/startup.py \
+    common/profiling/trace/events.py common/profiling/trace/nesting.py common/profiling/trace/node_runs.py \
+    common/profiling/trace/reader.py common/profiling/trace/timeline.py common/profiling/trace/usage.py \
+    common/table_rows.py common/timeline/annotations.py common/timeline/chrome_trace.py common/timeline/flamegraph.py \
     common/view/__init__.py common/view/comparison/comparison_tables.py common/view/html.css common/view/html.py \
     common/view/node_labels.py common/view/tables.py common/view/text.py
 
@@ -690,10 +689,10 @@ CODE_17 := common/__init__.py common/artifacts/catalogue.py common/artifacts/che
     common/onnx_graph/reading/scan.py common/onnx_graph/reading/side_files.py common/process/free_memory.py \
     common/process/host_identity.py common/process/interrupts.py common/process/startup.py \
     common/profiling/trace/events.py common/profiling/trace/nesting.py common/profiling/trace/node_runs.py \
-    common/profiling/trace/reader.py common/profiling/trace/shapes.py common/profiling/trace/timeline.py \
-    common/profiling/trace/usage.py common/table_rows.py common/view/__init__.py \
-    common/view/comparison/comparison_tables.py common/view/comparison/history_tables.py common/view/html.css \
-    common/view/html.py common/view/tables.py common/view/text.py
+    common/profiling/trace/reader.py common/profiling/trace/timeline.py common/profiling/trace/usage.py \
+    common/table_rows.py common/view/__init__.py common/view/comparison/comparison_tables.py \
+    common/view/comparison/history_tables.py common/view/html.css common/view/html.py common/view/tables.py \
+    common/view/text.py
 
 SCRIPT_12 := 12_dashboard.py
 TABLE_12 := dashboard_summary.json
@@ -729,11 +728,11 @@ CODE_06 := common/__init__.py common/artifacts/catalogue.py common/artifacts/che
     common/view/load/interference_text.py common/view/load/load_text.py common/view/load/pictures/curve_plot.py \
     common/view/load/pictures/endurance_plot.py common/view/load/pictures/fleet_plot.py \
     common/view/load/pictures/interference_plot.py common/view/load/pictures/load_plot.py \
-    common/view/load/search_text.py common/view/load/steps_text.py common/view/marks.py common/view/node_labels.py \
-    common/view/placing.py common/view/plan/answer/cases.py common/view/plan/answer/headline.py \
-    common/view/plan/answer/launches.py common/view/plan/answer/precision_text.py \
-    common/view/plan/answer/uncertainty_text.py common/view/plan/decode_text.py common/view/plan/fpga_text.py \
-    common/view/plan/front_text.py common/view/plan/pictures/formats_plot.py common/view/plan/pictures/front_plot.py \
+    common/view/load/search_text.py common/view/marks.py common/view/node_labels.py common/view/placing.py \
+    common/view/plan/answer/cases.py common/view/plan/answer/headline.py common/view/plan/answer/launches.py \
+    common/view/plan/answer/precision_text.py common/view/plan/answer/uncertainty_text.py \
+    common/view/plan/decode_text.py common/view/plan/fpga_text.py common/view/plan/front_text.py \
+    common/view/plan/pictures/formats_plot.py common/view/plan/pictures/front_plot.py \
     common/view/plan/pictures/offload_plot.py common/view/plan/pictures/resource_plot.py \
     common/view/plan/pictures/timeline_plot.py common/view/plan/pictures/what_if_plot.py \
     common/view/plan/replicas_text.py common/view/plan/verdict_text.py common/view/plan/what_if_text.py \

@@ -10,11 +10,14 @@ time from its waking until it runs again is a disturbance if another thread had 
 from __future__ import annotations
 
 import re
+from collections import deque
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from common.os_events.events import EventKind, OsEvent
-from common.os_events.processors import Processors, Thread
 
+IDLE_THREAD_ID = 0
+KEPT_SLICES = 4096  # per processor
 # An idle processor takes up to tens of µs to leave its sleep state; no other thread runs on it in that time.
 IDLE_WAKE_LIMIT_US = 100.0
 CLONE_THREAD = 0x10000  # include/uapi/linux/sched.h
@@ -32,6 +35,57 @@ _NEW_TASK = re.compile(
 )
 _MARK = re.compile(r"-(?P<id>\d+) +" + _HEAD + r"tracing_mark_write: (?P<text>.*)")
 _LOST = re.compile(r"CPU:\d+ \[LOST (?P<count>\d+) EVENTS\]")
+
+
+class Thread(NamedTuple):
+    """A thread by the kernel's name and id."""
+
+    name: str
+    thread_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Slice:
+    start_s: float
+    end_s: float
+    thread: Thread
+
+
+class Processors:
+    """Time slices of threads, by processor."""
+
+    def __init__(self) -> None:
+        self._known_since_s = float("-inf")  # the first thread to leave a processor ran before the recording
+        self._running: dict[int, tuple[float, Thread]] = {}
+        self._slices: dict[int, deque[_Slice]] = {}
+
+    def switch(self, processor: int, time_s: float, leaving: Thread, coming: Thread) -> None:
+        """Record that one thread gave way to another."""
+        start_s, _ = self._running.get(processor, (self._known_since_s, leaving))
+        self._slices.setdefault(processor, deque(maxlen=KEPT_SLICES)).append(_Slice(start_s, time_s, leaving))
+        self._running[processor] = (time_s, coming)
+
+    def forget(self) -> None:
+        """Forget all slices because switches were lost: which threads ran since then is unknown."""
+        self._known_since_s = float("inf")
+        self._running.clear()
+        self._slices.clear()
+
+    def shares_s(self, processor: int, start_s: float, end_s: float) -> dict[Thread, float]:
+        """Return the time that each thread ran on a processor in an interval; the idle thread is left out."""
+        shares: dict[Thread, float] = {}
+        since_s, now = self._running.get(processor, (float("inf"), None))
+        current = [_Slice(since_s, float("inf"), now)] if now else []
+        for piece in (*current, *reversed(self._slices.get(processor, ()))):
+            if piece.end_s <= start_s:
+                break
+            length_s = min(piece.end_s, end_s) - max(piece.start_s, start_s)
+            if length_s > 0 and piece.thread.thread_id != IDLE_THREAD_ID:
+                shares[piece.thread] = shares.get(piece.thread, 0.0) + length_s
+        return shares
+
+    def others(self, processor: int) -> list[int]:
+        return [other for other in self._slices if other != processor]
 
 
 @dataclass(frozen=True, slots=True)

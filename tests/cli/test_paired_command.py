@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 
-from common.cli.texts.commands import paired_command
+from common.cli.texts.wording import paired_command
 
 BEFORE = {"model": "before.onnx", "dim": [["batch", 2]], "input": [], "threads": 1, "provider": "cpu"}
 

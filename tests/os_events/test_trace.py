@@ -2,8 +2,7 @@
 
 import pytest
 
-from common.os_events.processors import KEPT_SLICES, Processors, Thread
-from common.os_events.sched_trace import SchedulerTrace, find_mark
+from common.os_events.sched_trace import KEPT_SLICES, Processors, SchedulerTrace, Thread, find_mark
 
 # Recorded during runs of ResNet-50; ours are 26075 (main) and 26078, which the kernel both calls "python".
 RECORDED = """\

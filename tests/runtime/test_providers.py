@@ -12,7 +12,7 @@ from common.graphs.graph import Graph, Node, Tensor
 from common.messages.errors import PipelineError, UnusableValueError
 from common.profiling import provider_layers
 from common.profiling.fused_graph import complete_executed_graph, write_fused_graph, write_static
-from common.profiling.trace.providers import left_on_cpu, require_provider
+from common.profiling.runs.measurement import left_on_cpu, require_provider
 from common.profiling.trace.reader import NodeTrace, Trace
 from common.runtime.providers import openvino_layers
 from common.runtime.providers.openvino_layers import LayerCounters, ProviderLayer

@@ -1,4 +1,4 @@
-"""Replace the names of quantities and tables in messages of rooms by flags and scripts.
+"""Replace the names of quantities and tables in messages of rooms by flags and scripts, and propose command lines.
 
 A room names a quantity or a table in angle brackets: ``<peak_flops>``, ``<op_metrics>``. Only this module turns such a
 name into a flag of the running stage, into the flag of another stage with its script, or into the script that writes
@@ -8,7 +8,9 @@ the table.
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Mapping
+from typing import Any
 
 from common.artifacts.stages import STAGES, WRITER
 
@@ -38,3 +40,33 @@ def flag(setting: str) -> str:
 def _flag_elsewhere(name: str) -> str:
     """Script and flag of the first stage that has the setting."""
     return next((f"{stage.script} {flag(name)}" for stage in STAGES.values() if name in stage.settings), "")
+
+
+def paired_command(baseline: Mapping[str, Any], candidate: Mapping[str, Any]) -> str:
+    """Return the command that measures in turn what two measurements measured one after the other.
+
+    Args:
+        baseline: settings of the measurement of the baseline, by name; without a model there is no more than a script.
+        candidate: those of what is compared.
+    """
+    script, models = WRITER["paired_comparison"], [side.get("model") for side in (baseline, candidate)]
+    if not all(models):
+        return script
+    words = [script, flag("ab"), *map(str, models)]
+    words += [word for name, size in baseline.get("dim") or () for word in (flag("dim"), f"{name}={size}")]
+    words += [word for given in baseline.get("input") or () for word in (flag("input"), _assigned(given))]
+    for name in ("threads", "provider", "optimization"):
+        before, after = baseline.get(name), candidate.get(name)
+        words += [flag(name), str(before)] if before is not None else []
+        words += [flag("b_with"), f"{name}={after}"] if after not in (None, before) else []
+    return shlex.join(words)
+
+
+def _assigned(given: Any) -> str:
+    """Spell the value of an input as it was given: a file, or a name with one."""
+    return given if isinstance(given, str) else "=".join(map(str, given))
+
+
+def mend_command(model: str, rule: str) -> str:
+    """Return the command that mends what a rule found in a model, and measures the gain."""
+    return shlex.join(["python", WRITER["mend_trials"], flag("model"), model, flag("rule"), rule])

@@ -18,8 +18,7 @@ from common.latency.dependence import Samples
 from common.latency.statistics import percentiles
 from common.latency.steady_state import TOLERANCE, SteadyState, steady_state
 from common.load.endurance.leak import Slope, memory_slope
-from common.load.endurance.spool import Spool
-from common.load.endurance.whole_load import WholeLoad
+from common.load.endurance.whole_load import Spool, WholeLoad
 from common.load.generator.harness import Harness
 from common.load.results.delays import undelayed_us, widened_columns
 from common.load.results.load_figures import LoadTest

@@ -1,6 +1,11 @@
-"""The latencies of all parts of a long load together, in the memory of a histogram."""
+"""What is kept of a long load, in memory that does not grow: items in a file, latencies in a histogram."""
 
 from __future__ import annotations
+
+import pickle
+import tempfile
+from collections.abc import Iterable
+from typing import Generic, TypeVar
 
 import numpy as np
 
@@ -9,6 +14,35 @@ from common.latency.histogram import Histogram
 from common.latency.statistics import QUANTILES, percentile_columns
 from common.load.results.delays import undelayed_us, widened
 from common.load.results.load_figures import LoadTest
+
+Item = TypeVar("Item")
+
+
+class Spool(Generic[Item]):
+    """Items in a file without a name, in the order in which one thread appends them.
+
+    A load test judges whether the memory of its own process grows. A list of what it measured would grow, too, and at
+    few requests per second by more bytes for each than a leak that is worth finding.
+    """
+
+    def __init__(self) -> None:
+        self._file = tempfile.TemporaryFile()  # noqa: SIM115  it lives as long as the spool
+
+    def append(self, item: Item) -> None:
+        pickle.dump(item, self._file, pickle.HIGHEST_PROTOCOL)
+
+    def extend(self, items: Iterable[Item], /) -> None:
+        for item in items:
+            self.append(item)
+
+    def items(self) -> list[Item]:
+        """Return all items, once nothing more is added."""
+        end = self._file.seek(0, 2)
+        self._file.seek(0)
+        items = list[Item]()
+        while self._file.tell() < end:
+            items.append(pickle.load(self._file))
+        return items
 
 
 class WholeLoad:

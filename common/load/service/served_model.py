@@ -10,10 +10,8 @@ from common.graphs.expressions import at, sum_of
 from common.load.results.load_figures import Flops
 from common.load.service.concurrency import USUAL, Concurrency, SharingColumns
 from common.load.service.hosts import HostedService, open_service
-from common.load.service.image_requests import image_requests
 from common.load.service.sessions import ServicePlan, SessionService
-from common.load.service.side_work import NO_SIDE_WORK, SideWork
-from common.load.service.top_classes import TopClasses
+from common.load.service.side_work import NO_SIDE_WORK, SideWork, TopClasses, image_requests
 from common.messages.errors import UnusableValueError
 from common.onnx_graph.counts import count_nodes
 from common.onnx_graph.load import LoadedModel, load_model

@@ -1,4 +1,4 @@
-"""The figures of a tick: their names, units and meanings, and their names as metrics of Prometheus.
+"""The figures of a tick: their names, units and meanings, and their text for Prometheus.
 
 A name ends with its unit. A figure that is measured at several places has one after a colon: ``power_w:package-0``.
 """
@@ -6,8 +6,10 @@ A name ends with its unit. A figure that is measured at several places has one a
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Iterator, Mapping
 
 from common.metrics.metric_names import metric_name
+from common.metrics.metric_text import Gauge, scrape_text
 from common.sensors.quantities import QUANTITIES
 
 _LATENCY = {
@@ -76,3 +78,19 @@ def metric(key: str) -> tuple[str, dict[str, str], float]:
         return f"onnx_{match[1]}_latency_seconds", {**labels, "quantile": f"{share:g}"}, 1e-6
     called, factor = metric_name(name)
     return called, labels, factor
+
+
+def exposition(figures: Mapping[str, float | None], active_alarms: Iterable[str], alarms: Iterable[str]) -> str:
+    """Return a sample per known figure, and one per alarm, which is 1 while the alarm is active."""
+    active, meaning = set(active_alarms), "whether a threshold is exceeded"
+    states = (Gauge("onnx_alarm_active", meaning, {"alarm": name}, float(name in active)) for name in alarms)
+    return scrape_text((*_gauges(figures), *states))
+
+
+def _gauges(figures: Mapping[str, float | None]) -> Iterator[Gauge]:
+    for key, value in figures.items():
+        if value is not None:
+            name, labels, factor = metric(key)
+            # One meaning for all percentiles of a family.
+            meaning = "latency by quantile" if "quantile" in labels else FIGURES[key.partition(":")[0]]
+            yield Gauge(name, meaning, labels, value * factor)

@@ -18,7 +18,7 @@ from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 
 from common.metrics.ingest import PATH
 from common.metrics.metric_text import SCRAPE_TYPE
-from common.monitor.figures.exposition import exposition
+from common.monitor.figures.figure_names import exposition
 from common.monitor.monitor import Monitor, NodeShare, enter
 from common.monitor.server.doors import Doors
 from common.monitor.server.guard import MOST_CLIENTS, Guard

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
+from math import prod
 from pathlib import Path
 
 import numpy as np
@@ -17,9 +18,10 @@ from common.messages.errors import PipelineError
 from common.profiling.fused_graph import complete_executed_graph
 from common.profiling.runs.loop import ColdStart, Runs, Sessions
 from common.profiling.trace.nesting import Bodies
-from common.profiling.trace.providers import require_provider
-from common.profiling.trace.reader import Trace, keep_runs, read_trace
+from common.profiling.trace.reader import NodeTrace, Trace, keep_runs, read_trace
 from common.profiling.trace.timeline import RunClock, RunTimeline, run_timelines, sound_runs
+from common.runtime.providers.provider_check import SHAPE_DTYPES, SHAPE_ELEMENTS, SHAPE_OPERATORS, refuse
+from common.runtime.providers.provider_table import CPU, find_provider
 from common.runtime.sessions.session import SessionSettings
 
 
@@ -195,3 +197,27 @@ def _lacks(trace: Trace, kept: Sequence[bool], profiled_count: int) -> tuple[str
     if spoiled:
         lacks.append(f"the clock jumped during profiled runs {', '.join(spoiled)}; they are left out of the nodes")
     return tuple(lacks)
+
+
+def require_provider(trace: Trace, provider: str) -> None:
+    """Refuse a trace in which other providers than the requested one ran nodes.
+
+    Raises:
+        PipelineError: naming the nodes.
+    """
+    left = {node.name for node in left_on_cpu(trace, provider)}
+    others = (node for node in trace.nodes.values() if node.provider != provider and node.name not in left)
+    refuse(provider, ((node.name, node.op_type, node.provider) for node in others))
+
+
+def left_on_cpu(trace: Trace, provider: str) -> list[NodeTrace]:
+    """List the shape arithmetic that the runtime keeps on the CPU for a provider by design."""
+    row = find_provider(provider)
+    if row is None or not row.leaves_shapes:
+        return []
+    return [node for node in trace.nodes.values() if node.provider == CPU and _is_shape_arithmetic(node)]
+
+
+def _is_shape_arithmetic(node: NodeTrace) -> bool:
+    few = all(prod(shape) <= SHAPE_ELEMENTS for shape in node.output_shapes)
+    return few and node.op_type in SHAPE_OPERATORS and set(node.output_dtypes) <= SHAPE_DTYPES

@@ -9,9 +9,8 @@ from common.table_rows import Documents, LoadFleetRow, LoadSearchRow, Tables
 from common.view.load.endurance_text import endurance_report
 from common.view.load.fleet_text import FLEET
 from common.view.load.interference_text import interference_report
-from common.view.load.load_text import load_report
+from common.view.load.load_text import load_report, steps_report
 from common.view.load.search_text import PROVIDERS, search_report, setup_label
-from common.view.load.steps_text import steps_report
 from common.view.tables import Table, TableColumn
 from common.view.text import duration, percent, significant
 

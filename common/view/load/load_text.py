@@ -1,13 +1,13 @@
-"""A load test as text: what came of the requests, the latency with its limits, queue and batches."""
+"""A load test as text: what came of the requests, the latency with its limits, queue and batches, and each step."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from textwrap import fill
 from typing import Any, cast
 
-from common.table_rows import LoadSummaryDocument
-from common.view.tables import table_of_cells
+from common.table_rows import LoadStepsRow, LoadSummaryDocument
+from common.view.tables import Table, TableColumn, table_of_cells
 from common.view.text import duration, percent, quantity, significant
 
 PLAIN = {"queue", "dispatch", "assemble", "session_run", "rest"}
@@ -109,3 +109,29 @@ def _rate(value: float | None) -> str:
 
 def _number(value: float | None) -> str:
     return "no" if value is None else significant(value)
+
+
+def asked_rate(row: LoadStepsRow) -> str:
+    """Return the rate of a step, or both ends of a ramp."""
+    begin_hz, end_hz = row["begin_requests_per_s"], row["end_requests_per_s"]
+    if begin_hz is None or end_hz is None:
+        return "–"
+    return significant(begin_hz) if begin_hz == end_hz else f"{significant(begin_hz)} to {significant(end_hz)}"
+
+
+STEPS: Table[LoadStepsRow] = Table(
+    TableColumn("step", lambda row: str(row["step_index"])),
+    TableColumn("begins", lambda row: duration(row["step_start_us"])),
+    TableColumn("lasts", lambda row: duration(row["step_duration_us"])),
+    TableColumn("requests/s", asked_rate),
+    TableColumn("answered/s", lambda row: significant(row["answered_requests_per_s"])),
+    TableColumn("busy", lambda row: percent(row["utilization_share"])),
+    TableColumn("p50", lambda row: duration(row["request_p50_us"])),
+    TableColumn("p99", lambda row: duration(row["request_p99_us"])),
+    TableColumn("validity", lambda row: row["validity"]),
+)
+
+
+def steps_report(rows: Sequence[LoadStepsRow]) -> str:
+    """Return a row per step; nothing for a load of one step, whose figures its summary has."""
+    return STEPS.text(rows) if len(rows) > 1 else ""

@@ -4,7 +4,7 @@ import tracemalloc
 
 import numpy as np
 
-from common.load.endurance.spool import Spool
+from common.load.endurance.whole_load import Spool
 from common.sensors.sensor import Sample
 
 

@@ -9,12 +9,10 @@ from PIL import Image
 
 from common.graphs.graph import Graph, Tensor
 from common.load.requests.load_record import Batch
-from common.load.service import image_requests as module
+from common.load.service import side_work as module
 from common.load.service.hosts import HostedService
-from common.load.service.image_requests import image_requests
 from common.load.service.sessions import Inputs, ServicePlan, SessionService, batched_inputs
-from common.load.service.side_work import SideWork
-from common.load.service.top_classes import TopClasses
+from common.load.service.side_work import SideWork, TopClasses, image_requests
 from common.messages.errors import UnusableValueError
 from common.runtime.sessions.session import SessionSettings, create_session
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.special import softmax
 
-from common.load.service.top_classes import TopClasses, top_classes
+from common.load.service.side_work import TopClasses, top_classes
 from common.messages.errors import UnusableValueError
 
 

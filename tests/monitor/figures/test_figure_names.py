@@ -9,8 +9,7 @@ import pytest
 
 from common.monitor.figures.alarms import read_alarms
 from common.monitor.figures.derived import Conditions, derived_figures
-from common.monitor.figures.exposition import exposition
-from common.monitor.figures.figure_names import FIGURES, is_known, metric
+from common.monitor.figures.figure_names import FIGURES, exposition, is_known, metric
 from tests.support.paths import ROOT
 
 SAMPLE = re.compile(r'([a-z0-9_]+)(?:\{([a-z]+="[^"\n]*"(?:,[a-z]+="[^"\n]*")*)\})? (-?[0-9.e+-]+|nan|inf)')

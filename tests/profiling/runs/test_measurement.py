@@ -22,8 +22,7 @@ from common.profiling.runs.loop import (
     Sessions,
     take_turns,
 )
-from common.profiling.runs.measurement import conclude
-from common.profiling.trace.providers import require_provider
+from common.profiling.runs.measurement import conclude, require_provider
 from common.profiling.trace.reader import NodeTrace, Trace
 from common.runtime.inputs.given import random_input
 from common.runtime.inputs.values import operands
