@@ -17,9 +17,9 @@ from typing import NamedTuple
 import numpy as np
 import psutil
 
+from benchmarks.load.virtual_clock import simulate
 from common.load.endurance.parts import LoadPart, endure, part_of
 from common.load.generator.loadgen import drive, results
-from common.load.generator.virtual_clock import simulate
 from common.load.generator.wall_clock import serve
 from common.load.requests.batching import BatchPolicy
 from common.load.requests.demand import Demand

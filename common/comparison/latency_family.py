@@ -93,7 +93,9 @@ class LatencySide:
         """The figures of each quarter; deviations are from the mean of all runs, so that they show a drift."""
         parts, mean = np.array_split(self.runs, QUARTERS), np.mean(self.runs)
         away = [math.sqrt(np.mean((part - mean) ** 2)) for part in parts]
-        return np.column_stack([[np.quantile(part, [*QUANTILES.values()]) for part in parts], _means(parts), away])
+        return np.column_stack(
+            [[np.quantile(part, [*QUANTILES.values()]) for part in parts], [*map(np.mean, parts)], away]
+        )
 
     def runs_needed(self, name: str) -> int | None:
         """Return how many runs like these give a figure both limits, or None where they have them.
@@ -205,7 +207,3 @@ def _of_sessions(baseline: LatencySide, candidate: LatencySide) -> list[_Scatter
         _Scatter(floor, (change - floor, change + floor) if fewest >= least_runs(name) else None)
         for name, floor, change in zip(FIGURES, floors_us.tolist(), changes_us.tolist(), strict=True)
     ]
-
-
-def _means(parts: Sequence[Samples]) -> list[float]:
-    return [float(np.mean(part)) for part in parts]

@@ -212,6 +212,7 @@ def _conditions(origin: Mapping[str, Any], documents: Documents, tables: Tables)
     clocks = [row["value"] for row in samples if row["quantity"] == "cpu_frequency_mhz" and row["phase"] == "run"]
     summary_names = {name: names for name, names in CONDITIONS.items() if name in documents}
     imported = {name: value for name, value in origin["imported"].items() if value is not None}
+    given = {name: setting.get("value") for name, setting in origin["settings"].items()}
     prefixes = {"load_summary": "load_", "load_best": "load_"}
     return {
         **origin["host"],
@@ -222,14 +223,10 @@ def _conditions(origin: Mapping[str, Any], documents: Documents, tables: Tables)
             for name in names
         },
         **_plan_conditions(tables.get("offload_plan", ())),
-        **{name: str(value) for name in SETTINGS if (value := _setting(origin, name)) is not None},
+        **{name: str(given[name]) for name in SETTINGS if given.get(name) is not None},
         **{f"{name}_version": version for name, version in origin["tools"].items()},
         "recorded_elsewhere": ", ".join(f"{name} {value}" for name, value in imported.items()) or "no",
     }
-
-
-def _setting(origin: Mapping[str, Any], name: str) -> Any:
-    return origin["settings"].get(name, {}).get("value")
 
 
 def _plan_conditions(rows: Sequence[OffloadPlanRow]) -> dict[str, str]:

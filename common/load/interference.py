@@ -23,7 +23,7 @@ from common.load.requests.load_record import OUTCOMES, error_share
 from common.load.results.delays import undelayed_us, widened
 from common.load.results.load_figures import LoadTest
 from common.load.results.thresholds import LoadThresholds
-from common.load.results.validity import LoadValidity, judge_all, utilization
+from common.load.results.validity import LoadValidity, judge, utilization
 from common.load.search.trials import FILLING_SHARE
 from common.table_rows import LoadInterferenceRow
 
@@ -48,7 +48,7 @@ class Rounds:
         first = self.tests[0]
         most_running = first.worker_count * first.policy.most
         records, max_share = [one.record for one in self.tests], first.thresholds.max_error_share
-        return judge_all(records, is_open=first.is_open, most_running=most_running, max_error_share=max_share)
+        return judge(records, is_open=first.is_open, most_running=most_running, max_error_share=max_share)
 
     def latencies_us(self, left_out: int | None = None, *, is_delayed: bool = True) -> Samples:
         """Return the latencies of all rounds but one; ``is_delayed``: with the generator's own delays."""

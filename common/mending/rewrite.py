@@ -121,17 +121,14 @@ def tidied(model: onnx.ModelProto) -> onnx.ModelProto:
     _replace(graph.node, _sorted(graph.node))
     read = {name for node in graph.node for name in read_by(node)} | {output.name for output in graph.output}
     _replace(graph.node, [node for node in graph.node if node.op_type != "Constant" or read & {*node.output}])
-    _replace(graph.initializer, [one for one in graph.initializer if one.name in read or _is_given(graph, one.name)])
+    kept = read | {one.name for one in graph.input}
+    _replace(graph.initializer, [one for one in graph.initializer if one.name in kept])
     written = {name for node in graph.node for name in node.output} | {one.name for one in graph.input}
     _replace(graph.value_info, [one for one in graph.value_info if one.name in written])
     known = {one.domain for one in model.opset_import}
     for domain in sorted({node.domain for node in graph.node} - {*STANDARD} - known):
         model.opset_import.append(helper.make_opsetid(domain, 1))
     return model
-
-
-def _is_given(graph: onnx.GraphProto, name: str) -> bool:
-    return any(one.name == name for one in graph.input)
 
 
 def _sorted(nodes: Iterable[onnx.NodeProto]) -> list[onnx.NodeProto]:

@@ -74,7 +74,7 @@ class Sampler:
         self._period_s = 1 / rate_hz
         self._clock = clock
         self._running = threading.Lock()  # held while the block runs; waiting for a lock costs half of an event
-        self._wait = wait or self._wait_for_end
+        self._wait = wait or (lambda seconds: self._running.acquire(timeout=seconds))
         self._thread = threading.Thread(target=self._run, name="sensor-sampler", daemon=True)
         self._fast = [sensor for sensor in self.sensors if sensor.period_s <= self._period_s]
         self._slow = [sensor for sensor in self.sensors if sensor.period_s > self._period_s]
@@ -121,9 +121,6 @@ class Sampler:
         """Everything that went wrong while sampling; the samples taken stay valid."""
         missed = f"sensors: {self.missed_count} sample times were missed; the host was busy"
         return [*self.incomplete, *([missed] if self.missed_count else [])]
-
-    def _wait_for_end(self, seconds: float) -> bool:
-        return self._running.acquire(timeout=seconds)
 
     def _run(self) -> None:
         done = 0

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from benchmarks.load.virtual_clock import simulate
 from common.artifacts.catalogue import ARTIFACTS
 from common.artifacts.frames import records
-from common.load.generator.virtual_clock import simulate
 from common.load.requests.batching import BatchPolicy
 from common.load.requests.schedules import Arrivals, poisson
 from common.load.requests.sources import OpenLoop

@@ -43,7 +43,7 @@ def _pandera_column(column: Column) -> pa.Column:
     if column.minimum is not None:
         checks.append(pa.Check.ge(column.minimum, error=f"at least {column.minimum:g}"))
     if column.kind == "number":
-        checks.append(pa.Check(_finite, error="a finite number"))
+        checks.append(pa.Check(lambda values: values.abs() != float("inf"), error="a finite number"))
     if column.allowed:
         words = [*column.allowed, *([""] if column.nullable else [])]
         checks.append(pa.Check.isin(words, error=f"one of {', '.join(words)}"))
@@ -54,10 +54,6 @@ def _pandera_column(column: Column) -> pa.Column:
 def _dtype(column: Column) -> str:
     """Return the type of a column's cells; pandas has one for flags of which some are unknown."""
     return "boolean" if column.kind == "boolean" and column.nullable else DTYPES[column.kind]
-
-
-def _finite(values: pd.Series[float]) -> pd.Series[bool]:
-    return values.abs() != float("inf")
 
 
 def conform(name: str, frame: pd.DataFrame) -> pd.DataFrame:

@@ -38,7 +38,7 @@ def energy_rows(
         return amdahl_rows("energy", "uj", AmdahlTerms(None, NOTHING.cases, *unknown, hidden={}))
     kernels = {name: cost.cases for name, cost in dynamic_uj(work, card, coefficients).items()}
     added: dict[str, Sequence[float]] = dict.fromkeys(ADDED_PARTS, NOTHING.cases)
-    if is_used(totals):
+    if any(case.kernel_us > 0 for case in totals.cases):  # without a kernel, the machine needs no card
         added = card_static_uj(totals, card)
         link_uj = _uj(work.link_bytes, coefficients.link(card.link_kind)).cases
         added["transfer"] = [sum(parts) for parts in zip(added["transfer"], link_uj, strict=True)]
@@ -57,11 +57,6 @@ def card_static_uj(totals: PlanTotals, card: Card) -> dict[str, Sequence[float]]
             parts_uj[name].append(watts * us * fraction)
         parts_uj["card_static"].append(watts * max(case.finish_us - whole * fraction, 0.0))
     return dict(parts_uj)
-
-
-def is_used(totals: PlanTotals) -> bool:
-    """Return whether the plan uses the card: without a kernel, the machine needs no card."""
-    return any(case.kernel_us > 0 for case in totals.cases)
 
 
 def host_idle_uj(host: HostRun, totals: PlanTotals, waiting_w: ThreePoint) -> Sequence[float]:

@@ -1,1 +1,1 @@
-"""Generators of requests for a service: by the wall clock, by a virtual one, or by MLPerf LoadGen."""
+"""Generators of requests for a service: by the wall clock, or by MLPerf LoadGen."""

@@ -63,7 +63,7 @@ class LoadTest:
     @property
     def validity(self) -> LoadValidity:
         most_running, max_share = self.worker_count * self.policy.most, self.thresholds.max_error_share
-        return judge(self.record, is_open=self.is_open, most_running=most_running, max_error_share=max_share)
+        return judge([self.record], is_open=self.is_open, most_running=most_running, max_error_share=max_share)
 
     @property
     def latency_factor(self) -> float:

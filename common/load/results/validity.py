@@ -46,26 +46,17 @@ def _depths(came_ns: TimesNs, left_ns: TimesNs, at_ns: TimesNs) -> TimesNs:
 
 
 def judge(
-    record: LoadRecord, *, is_open: bool, most_running: int, max_error_share: float = MAX_ERROR_SHARE
-) -> LoadValidity:
-    """Judge a load.
-
-    Args:
-        is_open: whether its requests came by a schedule; users who wait for answers overload nothing.
-        most_running: requests that the service can run at once.
-        max_error_share: of the requests that came.
-    """
-    return judge_all([record], is_open=is_open, most_running=most_running, max_error_share=max_error_share)
-
-
-def judge_all(
     records: Sequence[LoadRecord], *, is_open: bool, most_running: int, max_error_share: float = MAX_ERROR_SHARE
 ) -> LoadValidity:
     """Judge equal loads as one: by the share of all requests that were late or failed, and by the median load's queue.
 
     A service whose calls fail is ``failing``, also under a late generator: lateness makes no call fail. Otherwise a
     late generator makes a load ``invalid``, and more requests than the service can answer make it an ``overload``.
-    Arguments are those of :func:`judge`.
+
+    Args:
+        is_open: whether requests came by a schedule; users who wait for answers overload nothing.
+        most_running: requests that the service can run at once.
+        max_error_share: of the requests that came.
     """
     errors = _errors(records, max_error_share)
     if not any(record.counts["completed"] for record in records):

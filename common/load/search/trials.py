@@ -112,7 +112,7 @@ def measured(
     arrivals = poisson(rate_hz, duration_s, seed)
     record = uninterrupted(harness.run(setup.shape, OpenLoop(arrivals), policy, round(1e9 * duration_s)))
     most_running, max_share = setup.session_count * policy.most, thresholds.max_error_share
-    validity = judge(record, is_open=True, most_running=most_running, max_error_share=max_share)
+    validity = judge([record], is_open=True, most_running=most_running, max_error_share=max_share)
     power_w = spent_power_w(harness, record)
     return trial(record, validity, setup, rate_hz, rung, power_w, thresholds.bound_us), record
 

@@ -25,10 +25,18 @@ from common.view.text import MISSING, percent, quantity, significant
 
 MOST_ROWS = 60
 Row = TypeVar("Row")
+
+
+def _area(point: DesignPointsRow) -> str:
+    """Return the area; a design in which nothing fits has none."""
+    area = None if point["edp_pj_cycles"] is None else point["chip_mm2"]
+    return MISSING if area is None else f"{significant(area)} mm²"
+
+
 POINTS: Table[DesignPointsRow] = Table(
     TableColumn("design", lambda row: row["design"]),
     TableColumn("search", lambda row: row["search_engine"]),
-    TableColumn("area", lambda row: MISSING if (area := row["chip_mm2"]) is None or _is_misfit(row) else _mm2(area)),
+    TableColumn("area", _area),
     TableColumn("energy", lambda row: joules(row["modelled_energy_pj"])),
     TableColumn("cycles", lambda row: quantity(row["modelled_cycles"], "")),
     TableColumn("EDP, pJ·cycles", lambda row: product(row["edp_pj_cycles"])),
@@ -93,11 +101,3 @@ def _first_rows(table: Table[Row], rows: Sequence[Row], file: str) -> str:
 def _product_or_last(point: DesignPointsRow) -> float:
     """Return the energy-delay product; designs in which nothing fits come last."""
     return math.inf if (edp := point["edp_pj_cycles"]) is None else edp
-
-
-def _is_misfit(point: DesignPointsRow) -> bool:
-    return point["edp_pj_cycles"] is None
-
-
-def _mm2(area: float) -> str:
-    return f"{significant(area)} mm²"

@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pytest
 
+from benchmarks.load.virtual_clock import simulate
 from common.load.endurance.parts import course, endure, minute_rows, part_of, summary
-from common.load.generator.virtual_clock import simulate
 from common.load.requests.batching import BatchPolicy
 from common.load.requests.demand import Demand
 from common.load.requests.schedules import constant

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
+from benchmarks.load.virtual_clock import simulate
 from common.latency.statistics import QUANTILES, percentile
 from common.load.endurance.whole_load import WholeLoad
-from common.load.generator.virtual_clock import simulate
 from common.load.requests.batching import BatchPolicy
 from common.load.requests.load_record import COMPLETED
 from common.load.requests.schedules import poisson

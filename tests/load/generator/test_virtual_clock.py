@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from common.load.generator.virtual_clock import simulate
+from benchmarks.load.virtual_clock import simulate
 from common.load.requests.batching import BatchPolicy, BatchQueue
 from common.load.requests.load_record import LATE_NS, OUTCOMES, Log
 from common.load.requests.schedules import Arrivals, constant, poisson

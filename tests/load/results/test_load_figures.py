@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from benchmarks.load.virtual_clock import simulate
 from common.latency.statistics import figures
-from common.load.generator.virtual_clock import simulate
 from common.load.requests.batching import BatchPolicy
 from common.load.requests.schedules import Arrivals, poisson
 from common.load.requests.sources import OpenLoop

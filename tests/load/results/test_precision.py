@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
+from benchmarks.load.virtual_clock import simulate
 from common.latency.statistics import figures
-from common.load.generator.virtual_clock import simulate
 from common.load.requests.batching import BatchPolicy
 from common.load.requests.schedules import poisson
 from common.load.requests.sources import OpenLoop

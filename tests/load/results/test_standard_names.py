@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
-from common.load.generator.virtual_clock import simulate
+from benchmarks.load.virtual_clock import simulate
 from common.load.requests.batching import BatchPolicy
 from common.load.requests.schedules import Arrivals
 from common.load.requests.sources import OpenLoop

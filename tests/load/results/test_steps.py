@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from common.load.generator.virtual_clock import simulate
+from benchmarks.load.virtual_clock import simulate
 from common.load.requests.batching import BatchPolicy
 from common.load.requests.rate_profile import RateProfile, RateStep
 from common.load.requests.schedules import Arrivals, profiled

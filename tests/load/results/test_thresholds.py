@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from common.load.generator.virtual_clock import simulate
+from benchmarks.load.virtual_clock import simulate
 from common.load.requests.batching import BatchPolicy
 from common.load.requests.load_record import Log
 from common.load.requests.schedules import constant

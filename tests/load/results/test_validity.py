@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from common.load.generator.virtual_clock import simulate
+from benchmarks.load.virtual_clock import simulate
 from common.load.requests.batching import BatchPolicy
 from common.load.requests.load_record import CANCELLED, REJECTED, Log
 from common.load.requests.schedules import Arrivals, Bursts, bursty, constant, poisson
@@ -24,13 +24,13 @@ def at(utilization_share, seed, duration_s=20, policy=BatchPolicy()):  # noqa: B
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(20))
 def test_a_queue_near_its_limit_is_not_called_an_overload(seed):
-    assert judge(at(0.95, seed), is_open=True, most_running=1).status == "valid"
+    assert judge([at(0.95, seed)], is_open=True, most_running=1).status == "valid"
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(10))
 def test_a_rate_five_per_cent_too_high_is_an_overload(seed):
-    validity = judge(at(1.05, seed), is_open=True, most_running=1)
+    validity = judge([at(1.05, seed)], is_open=True, most_running=1)
     assert (validity.status, validity.reason[:15]) == ("overload", "the queue grows")
 
 
@@ -41,9 +41,9 @@ def test_an_overload_of_workers_that_rest_is_that_of_the_load_test_itself():
         begin_ns = index * 10 * MS
         batch = log.form([log.add(index * 5 * MS, 0, begin_ns)], 1, 0, 0, begin_ns, begin_ns)
         log.end(batch, begin_ns, begin_ns + 5 * MS)
-    validity = judge(log.finished(0.0, 2000 * MS, (), is_interrupted=False), is_open=True, most_running=1)
+    validity = judge([log.finished(0.0, 2000 * MS, (), is_interrupted=False)], is_open=True, most_running=1)
     assert validity.reason.endswith("the load test itself is the limit: workers are busy 50 % of the time")
-    assert "itself" not in judge(at(1.05, 1), is_open=True, most_running=1).reason
+    assert "itself" not in judge([at(1.05, 1)], is_open=True, most_running=1).reason
 
 
 @pytest.mark.slow
@@ -59,7 +59,7 @@ def test_requests_that_are_turned_away_are_an_overload():
     rejecting = at(1.3, 1, policy=BatchPolicy(capacity=5))
     expiring = at(1.3, 1, policy=BatchPolicy(timeout_ns=7 * MS))
     for record in (rejecting, expiring):
-        validity = judge(record, is_open=True, most_running=1)
+        validity = judge([record], is_open=True, most_running=1)
         assert validity.status == "overload"
         assert "found the queue full or waited beyond the timeout" in validity.reason
     assert rejecting.counts["rejected"] > 0 and expiring.expired_count == expiring.counts["cancelled"] > 0
@@ -67,7 +67,7 @@ def test_requests_that_are_turned_away_are_an_overload():
 
 def test_users_who_wait_overload_nothing():
     record = simulate(ClosedLoop(50, 10_000 * MS), lambda batch, now_ns: MS, BatchPolicy())
-    assert judge(record, is_open=False, most_running=1).status == "valid"
+    assert judge([record], is_open=False, most_running=1).status == "valid"
     assert utilization(record, 1) == pytest.approx(1)
 
 
@@ -89,7 +89,7 @@ def test_a_generator_without_priority_is_late_in_a_light_load_and_the_load_is_va
     record = held_up([2.5 if index % 14 == 0 else 0.1 for index in range(600)])
     assert record.late_share == pytest.approx(43 / 600)
     assert delay_share([record]) == pytest.approx(43 * 2.5 / (600 * 10 + 43 * 2.5 + 557 * 0.1))
-    assert judge(record, is_open=True, most_running=1).status == "valid"
+    assert judge([record], is_open=True, most_running=1).status == "valid"
 
 
 @pytest.mark.parametrize(("has_priority", "names_it"), [(False, True), (True, False)])
@@ -98,15 +98,15 @@ def test_a_generator_that_makes_a_tenth_of_the_latency_makes_a_load_invalid(has_
         held_up([delay_ms if index % 4 == 0 else 0 for index in range(600)], has_priority=has_priority)
         for delay_ms in (4, 6)
     )
-    assert judge(late, is_open=True, most_running=1).status == "valid"  # 1 ms of 11
-    validity = judge(very_late, is_open=True, most_running=1)
+    assert judge([late], is_open=True, most_running=1).status == "valid"  # 1 ms of 11
+    validity = judge([very_late], is_open=True, most_running=1)
     assert (validity.status, "`ulimit -r 1`" in validity.reason) == ("invalid", names_it)  # 1.5 ms of 11.5
     assert "held up 25 % of the requests for over 1 ms, which makes 13 % of the latency" in validity.reason
 
 
 def test_few_requests_that_wait_long_for_the_generator_leave_a_load_valid():
     record = held_up([500 if index == 0 else 0 for index in range(600)], gap_ms=600)
-    assert judge(record, is_open=True, most_running=1).status == "valid"
+    assert judge([record], is_open=True, most_running=1).status == "valid"
 
 
 def test_a_delay_counts_for_those_that_queue_behind_it():
@@ -158,7 +158,7 @@ def test_a_late_generator_hides_no_overload():
         formed_ns = index * 10 * MS + (900 * MS if index < 10 else 0)
         batch = log.form([log.add(index * 5 * MS, 0, formed_ns)], 1, 0, 0, index * 10 * MS, formed_ns)
         log.end(batch, formed_ns, max((index + 1) * 10 * MS, formed_ns))
-    validity = judge(log.finished(0.0, 1000 * MS, (), is_interrupted=False), is_open=True, most_running=1)
+    validity = judge([log.finished(0.0, 1000 * MS, (), is_interrupted=False)], is_open=True, most_running=1)
     assert validity.status == "invalid"
     assert "the generator held up" in validity.reason
     assert "the queue grows" in validity.reason
@@ -196,14 +196,14 @@ def ended(failures, rejected=0, expired=0, waiting=0, answered=0, *, is_interrup
     ],
 )
 def test_requests_without_an_answer_enter_the_verdict(record, status, reason):
-    validity = judge(record, is_open=True, most_running=1)
+    validity = judge([record], is_open=True, most_running=1)
     assert validity.status == status and reason in validity.reason
 
 
 def test_the_share_that_may_fail_is_asked_for():
     record = ended(["thrown"] * 5, answered=95)
-    assert judge(record, is_open=True, most_running=1, max_error_share=0.05).status == "valid"
-    assert judge(record, is_open=True, most_running=1, max_error_share=0.049).status == "failing"
+    assert judge([record], is_open=True, most_running=1, max_error_share=0.05).status == "valid"
+    assert judge([record], is_open=True, most_running=1, max_error_share=0.049).status == "failing"
 
 
 def test_a_delay_below_one_per_cent_of_the_latency_is_not_late():
@@ -215,7 +215,7 @@ def test_a_delay_below_one_per_cent_of_the_latency_is_not_late():
 
 def test_nothing_answered_is_invalid():
     record = simulate(OpenLoop(constant(100, 0.1)), lambda batch, now_ns: MS, BatchPolicy(), end_ns=0)
-    assert judge(record, is_open=True, most_running=1).reason.startswith("no request was answered")
+    assert judge([record], is_open=True, most_running=1).reason.startswith("no request was answered")
 
 
 def test_depths_count_what_came_and_has_not_left():

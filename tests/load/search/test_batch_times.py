@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from common.load.generator.virtual_clock import simulate
+from benchmarks.load.virtual_clock import simulate
 from common.load.requests.load_record import FAILED
 from common.load.search.batch_times import (
     capacity_hz,

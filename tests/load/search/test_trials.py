@@ -5,8 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from benchmarks.load.virtual_clock import simulate
 from common.latency.statistics import ordered_percentile
-from common.load.generator.virtual_clock import simulate
 from common.load.requests.batching import BatchPolicy
 from common.load.requests.load_record import COMPLETED, FAILED
 from common.load.requests.schedules import poisson
@@ -55,7 +55,7 @@ def test_a_trial_counts_what_failed_and_what_came_too_late():
     record = run(3, 400, 20.0)
     failed = np.arange(len(record)) % 10 == 5
     record = replace(record, outcomes=np.where(failed, FAILED, COMPLETED), failures={"thrown": int(failed.sum())})
-    validity = judge(record, is_open=True, most_running=1)
+    validity = judge([record], is_open=True, most_running=1)
     found = trial(record, validity, SETUP, 20.0, bound_us=10_000)
     assert (found.validity, found.failure) == ("failing", validity.reason)
     assert (found.sent_count, found.failed_count) == (len(record), failed.sum())
@@ -63,5 +63,5 @@ def test_a_trial_counts_what_failed_and_what_came_too_late():
     counted = slice(int(FILLING_SHARE * len(record)), None)
     in_time = record.waited_us <= 10_000
     assert found.good_share == pytest.approx((in_time & ~failed)[counted].mean())
-    allowed = judge(record, is_open=True, most_running=1, max_error_share=0.11)
+    allowed = judge([record], is_open=True, most_running=1, max_error_share=0.11)
     assert trial(record, allowed, SETUP, 20.0).p99_us.value is not None
