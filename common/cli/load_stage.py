@@ -48,7 +48,7 @@ def add_load(transaction: Transaction, tables: TestedLoad) -> None:
     transaction.add_document("load_summary", tables.summary)
     transaction.add_rows("load_steps", tables.steps)
     transaction.add_text("load_histogram", tables.histogram_log)
-    transaction.mark_incomplete(tables.lacks, *LOAD)
+    transaction.mark_incomplete(tables.lacks, *LOAD.split())
     transaction.remove_others(OF_SOME_LOADS)
 
 
