@@ -35,7 +35,7 @@ from typing import Any, cast
 
 from common import cli
 from common.artifacts import provenance
-from common.artifacts.catalogue import ARTIFACTS
+from common.artifacts.catalogue import ARTIFACTS, PICTURES
 from common.artifacts.folder import Folder, absence_notes, is_there
 from common.artifacts.stages import STAGES, WRITER
 from common.messages.errors import UpstreamError
@@ -121,10 +121,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         pictures = {name: render(figure, marks) for name, figure in draw_all(findings, stage.plain).items()}
         summary = closing_summary(findings, stage.plain)
         with stage.writing() as transaction:
-            for name in (name for name in STAGES[SCRIPT].writes if ARTIFACTS[name].form == "picture"):
-                transaction.add_picture(name, pictures.get(name.removesuffix("_plot"), {}))
+            for name in PICTURES:
+                transaction.add_picture(f"{name}_plot", pictures.get(name, {}))
             vectors = {name: drawn[".svg"] for name, drawn in pictures.items()}
-            transaction.add_text("report", report_html(findings, summary, vectors, stage.plain))
+            transaction.add_text("report", report_html(findings, summary, vectors, stage.plain, PICTURES))
             transaction.add_text("summary", summary + "\n")
         stage.show(summary)
     return 0

@@ -860,34 +860,36 @@ _add("history_text", "run_history.md", "page", "The history as Markdown: verdict
 _add("history_page", "run_history.html", "page", "The history as a page, with every figure, change and run.")
 _add("metrics", "metrics.prom", "file", "Figures of the run as OpenMetrics text; docs/METRICS.md has the names.")
 _add("metric_lines", "metric_lines.jsonl", "file", "The same figures, a JSON object per line.")
-for _name, _description in (
-    ("roofline", "Executed nodes under the roof of the host"),
-    ("energy", "Energy by operator type and node, split into compute, movement and static"),
-    ("schedule", "The sequential schedule, and the earliest starts with their slack"),
-    ("latency", "Latency run by run, and its distribution"),
-    ("token_times", "Time of a token over the length of the caches, on host and card with their roofs, and the caches"),
-    ("offload", "What an inference costs before and after offloading, part by part"),
-    ("timeline", "One inference before and after offloading, lane by lane"),
-    ("front", "Plans for latency, throughput and energy, by batch and as a stream"),
-    ("what_if", "How far one inference moves with each clock, link, number format and board"),
-    ("formats", "End-to-end speedup of the plan in each number format, against how often its outputs agree with float"),
-    ("resources", "Resources of the board that the plan uses"),
-    ("design_front", "Evaluated accelerators by cycles, energy, area and their product, and those that none beats"),
-    ("design_buffer", "The energy-delay product against the size of a memory: fused, without fusion, and the bound"),
-    ("design_energy", "Energy of accelerators by part, and of the best one's groups of layers"),
-    ("design_nest", "The mapping of the contraction that takes most energy, as a loop nest, with the words that move"),
-    ("load", "Requests that wait over time, sizes of batches, and what padding computes in vain"),
-    ("load_curve", "Latency against the rate, measured and predicted, and every run of the search"),
-    ("long_load", "Memory, latency and rate of a long load over time"),
-    ("load_pair", "Two models on one host: the latency of each alone and together, and the ratios"),
-    ("fleet", "Load tests of many models: the rate that each answers, and its latency with limits"),
-    ("history", "Figures over the records, with their levels and the commits that changed them"),
-    ("differences", "Differences from the baseline with their intervals, and what a repeat scatters"),
-    ("paired_differences", "Differences between two models that ran in turn, and what a repeat scatters"),
-    ("design_progress", "The best product of each search so far, over the bound, by evaluations"),
-):
-    _description += "; a PNG of the same picture is beside it. The report's sidecar covers both."
-    _add(f"{_name}_plot", f"plots/{_name}.svg", "picture", _description)
+# The pictures of a folder, with their captions.
+PICTURES = {
+    "roofline": "Executed nodes under the roof of the host",
+    "energy": "Energy by operator type and node, split into compute, movement and static",
+    "schedule": "The sequential schedule, and the earliest starts with their slack",
+    "latency": "Latency run by run, and its distribution",
+    "token_times": "Time of a token over the length of the caches, on host and card with their roofs, and the caches",
+    "offload": "What an inference costs before and after offloading, part by part",
+    "timeline": "One inference before and after offloading, lane by lane",
+    "front": "Plans for latency, throughput and energy, by batch and as a stream",
+    "what_if": "How far one inference moves with each clock, link, number format and board",
+    "formats": "End-to-end speedup of the plan in each number format, against how often its outputs agree with float",
+    "resources": "Resources of the board that the plan uses",
+    "design_front": "Evaluated accelerators by cycles, energy, area and their product, and those that none beats",
+    "design_buffer": "The energy-delay product against the size of a memory: fused, without fusion, and the bound",
+    "design_energy": "Energy of accelerators by part, and of the best one's groups of layers",
+    "design_nest": "The mapping of the contraction that takes most energy, as a loop nest, with the words that move",
+    "load": "Requests that wait over time, sizes of batches, and what padding computes in vain",
+    "load_curve": "Latency against the rate, measured and predicted, and every run of the search",
+    "long_load": "Memory, latency and rate of a long load over time",
+    "load_pair": "Two models on one host: the latency of each alone and together, and the ratios",
+    "fleet": "Load tests of many models: the rate that each answers, and its latency with limits",
+    "history": "Figures over the records, with their levels and the commits that changed them",
+    "differences": "Differences from the baseline with their intervals, and what a repeat scatters",
+    "paired_differences": "Differences between two models that ran in turn, and what a repeat scatters",
+    "design_progress": "The best product of each search so far, over the bound, by evaluations",
+}
+for _name, _caption in PICTURES.items():
+    _beside = "; a PNG of the same picture is beside it. The report's sidecar covers both."
+    _add(f"{_name}_plot", f"plots/{_name}.svg", "picture", _caption + _beside)
 for _name, _file in (("kernels", "kernel_roofline"), ("kernels_corrected", "kernel_roofline_corrected")):
     _add(
         f"{_name}_plot",

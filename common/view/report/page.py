@@ -39,37 +39,16 @@ from common.view.trace.bottleneck_tables import bottleneck_table
 STYLE, SCRIPT = (Path(__file__).with_suffix(suffix).read_text(encoding="utf-8") for suffix in (".css", ".js"))
 Rows = TypeVar("Rows")
 MOST_BYTES = 2_900_000
+NO_CAPTIONS: Mapping[str, str] = {}
 MOST_ROWS = (2_500, 1_000, 300, 60)  # of the nodes: as many as the page has room for
-CAPTIONS = {
-    "roofline": "Roofline: arithmetic intensity from compulsory bytes against attained FLOP/s",
-    "energy": "Energy of one inference, split into compute, data movement and static",
-    "schedule": "Schedule: the sequential order, and the earliest starts that dependencies allow",
-    "latency": "Latency run by run, and its distribution",
-    "token_times": "The time of a token over the length of the caches, on the host and on a card, under their roofs",
-    "offload": "Latency and energy of one inference before and after offloading, part by part",
-    "timeline": "One inference before and after offloading, lane by lane",
-    "front": "Plans for latency, throughput and energy",
-    "what_if": "How far one inference moves with each clock, link, number format and board",
-    "formats": "What the plan gains in each number format, and how often its outputs agree with float",
-    "resources": "Resources of the board that the plan uses",
-    "load": "A load test: requests that wait, sizes of batches, padding",
-    "load_curve": "Latency against the rate, measured and predicted, and every run of the search",
-    "long_load": "A long load: memory, latency and rate",
-    "load_pair": "Two models on one host: the latency of each alone and together",
-    "fleet": "Load tests of many models: the rate that each answers, and its latency",
-    "history": "Figures over the records, with their levels and the commits that changed them",
-    "differences": "Differences from the baseline, with their intervals",
-    "paired_differences": "Differences between two models that ran in turn, with their intervals",
-    "design_front": "Accelerators by cycles, energy, area and their energy-delay product",
-    "design_buffer": "The energy-delay product against the size of a memory on the chip",
-    "design_energy": "Energy of accelerators by part",
-    "design_nest": "The mapping of the contraction that takes most energy, as a loop nest",
-    "design_progress": "How the searches come near to the bound, evaluation by evaluation",
-}
 
 
 def report_html(
-    findings: Findings, summary: str, pictures: Mapping[str, bytes], plain: Callable[[str], str] = str
+    findings: Findings,
+    summary: str,
+    pictures: Mapping[str, bytes],
+    plain: Callable[[str], str] = str,
+    captions: Mapping[str, str] = NO_CAPTIONS,
 ) -> str:
     """Return the page, with as many rows of nodes as ``MOST_BYTES`` allow.
 
@@ -77,8 +56,9 @@ def report_html(
         findings: tables, documents and records of the stages.
         pictures: SVG by the name of the picture.
         plain: spells out the names in angle brackets.
+        captions: of the pictures, by their names.
     """
-    drawings = "\n".join(figure(name, CAPTIONS[name], svg) for name, svg in pictures.items())
+    drawings = "\n".join(figure(name, captions.get(name, name), svg) for name, svg in pictures.items())
     for most_rows in MOST_ROWS:
         text = _page(findings, summary, drawings, plain, most_rows)
         if len(text.encode("utf-8")) <= MOST_BYTES:
