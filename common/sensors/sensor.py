@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import KW_ONLY, dataclass, field
 from typing import NamedTuple, Protocol
 
 from common.messages.errors import PipelineError
@@ -72,6 +73,7 @@ class Sensor(Protocol):
         ...
 
 
+@dataclass(eq=False, slots=True)
 class CounterSensor:
     """A rate from a counter; by default power from an energy counter in µJ.
 
@@ -82,36 +84,28 @@ class CounterSensor:
         limit: a rate above this means that the counter was reset.
     """
 
-    def __init__(
-        self,
-        name: str,
-        domain: str,
-        read_count: Callable[[], int],
-        *,
-        range_count: int | None = None,
-        clock: Clock = time.perf_counter,
-        quantity: str = POWER,
-        unit: float = 1e-6,
-        limit: float = MAX_DOMAIN_POWER_W,
-        period_s: float = 0.0,
-    ) -> None:
-        self.name = name
-        self.domain = domain
-        self.quantities = (quantity,)
-        self.period_s = period_s
-        self._read_count = read_count
-        self._range_count = range_count
-        self._clock = clock
-        self._unit = unit
-        self._limit = limit
-        self._previous: tuple[int, float] | None = None
+    name: str
+    domain: str
+    read_count: Callable[[], int]
+    _: KW_ONLY
+    range_count: int | None = None
+    clock: Clock = time.perf_counter
+    quantity: str = POWER
+    unit: float = 1e-6
+    limit: float = MAX_DOMAIN_POWER_W
+    period_s: float = 0.0
+    _previous: tuple[int, float] | None = field(default=None, init=False)
+
+    @property
+    def quantities(self) -> tuple[str, ...]:
+        return (self.quantity,)
 
     def restart(self) -> None:
         self._previous = None
 
     def sample(self) -> Sequence[Sample]:
         """Return the mean rate since the last successful reading."""
-        count, now_s = self._read_count(), self._clock()
+        count, now_s = self.read_count(), self.clock()
         previous = self._previous
         if previous is not None and now_s == previous[1]:
             return ()
@@ -120,38 +114,30 @@ class CounterSensor:
             return ()
         if now_s < previous[1]:
             raise PipelineError(f"{self.name} {self.domain}", "the clock went backwards between two readings")
-        rate = self._unit * count_between(previous[0], count, self._range_count) / (now_s - previous[1])
-        if not 0 <= rate <= self._limit:
+        rate = self.unit * count_between(previous[0], count, self.range_count) / (now_s - previous[1])
+        if not 0 <= rate <= self.limit:
             raise PipelineError(f"{self.name} {self.domain}", "the counter was reset between two readings")
-        return (Sample(now_s, self.name, self.domain, self.quantities[0], rate),)
+        return (Sample(now_s, self.name, self.domain, self.quantity, rate),)
 
 
+@dataclass(eq=False, slots=True)
 class GaugeSensor:
     """Quantities as an instrument shows them; ``read`` returns their values in the same order."""
 
-    def __init__(
-        self,
-        name: str,
-        domain: str,
-        quantities: tuple[str, ...],
-        read: Callable[[], Sequence[float]],
-        *,
-        clock: Clock = time.perf_counter,
-        period_s: float = 0.0,
-    ) -> None:
-        self.name = name
-        self.domain = domain
-        self.quantities = quantities
-        self.period_s = period_s
-        self._read = read
-        self._clock = clock
+    name: str
+    domain: str
+    quantities: tuple[str, ...]
+    read: Callable[[], Sequence[float]]
+    _: KW_ONLY
+    clock: Clock = time.perf_counter
+    period_s: float = 0.0
 
     def restart(self) -> None:
         pass  # a gauge keeps no reading
 
     def sample(self) -> Sequence[Sample]:
-        values = self._read()
-        now_s = self._clock()
+        values = self.read()
+        now_s = self.clock()
         return [
             Sample(now_s, self.name, self.domain, quantity, value)
             for quantity, value in zip(self.quantities, values, strict=True)
