@@ -5,12 +5,18 @@ from __future__ import annotations
 import os
 import platform
 import socket
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-NAMES = ("model name", "Model", "Hardware")  # of the processor: x86, and boards with Arm
+MACHINE = "Model"  # of a whole board with Arm
+NAMES = ("model name", "Hardware")  # of the processor: x86, and old kernels on Arm
+ARM = 0x41  # implementer; the parts are those of Linux, arch/arm64/include/asm/cputype.h
+ARM_CORES = {
+    **{0xD03: "Cortex-A53", 0xD05: "Cortex-A55", 0xD07: "Cortex-A57", 0xD08: "Cortex-A72", 0xD0B: "Cortex-A76"},
+    **{0xD0C: "Neoverse-N1", 0xD40: "Neoverse-V1", 0xD49: "Neoverse-N2", 0xD4F: "Neoverse-V2"},
+}
 
 
 @cache
@@ -36,9 +42,23 @@ def host_identity() -> dict[str, Any]:
 
 @cache
 def cpu_model() -> str:
-    """Name of the processor, as the operating system gives it."""
-    named = (entry[key] for entry in _processors() for key in NAMES if key in entry)
-    return next(named, "") or platform.processor() or platform.machine()
+    """Name of the processor, as the operating system gives it; on Arm that of the board, else that of its core."""
+    processors = [*_processors()]
+    names = [entry[MACHINE] for entry in processors if MACHINE in entry]
+    names += filter(None, map(_arm_core, processors))
+    names += [entry[key] for entry in processors for key in NAMES if key in entry]
+    return next(iter(names), "") or platform.processor() or platform.machine()
+
+
+def _arm_core(entry: Mapping[str, str]) -> str:
+    """Return the name of an Arm core, or the numbers of an unknown one; empty without them."""
+    numbers = [entry.get(key, "") for key in ("CPU implementer", "CPU part")]
+    try:
+        implementer, part = (int(number, 16) for number in numbers)
+    except ValueError:
+        return ""
+    known = ARM_CORES.get(part) if implementer == ARM else None
+    return f"Arm {known}" if known else f"Arm implementer {implementer:#x}, part {part:#x}"
 
 
 def _processors() -> Iterator[dict[str, str]]:

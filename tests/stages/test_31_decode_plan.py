@@ -110,7 +110,8 @@ def changed_record(folder, **fields):
     [
         *((board, "Intel(R) Xeon(R) Processor", False) for board in ("kv260", "zcu102", "ultra96", "vck190")),
         ("zcu104", "", False),
-        ("zcu104", "ARMv8 Processor rev 4 (v8l)", True),
+        ("zcu104", "Arm Neoverse-N1", False),
+        ("zcu104", "Arm Cortex-A53", True),
         ("u280", "Intel(R) Xeon(R) Processor", True),
     ],
 )

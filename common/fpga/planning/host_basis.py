@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from dataclasses import dataclass
 from typing import Literal
 
@@ -14,7 +13,6 @@ from common.messages.host_doubts import OTHER_HOST
 from common.messages.names import quoted
 
 LEAST_FACTOR, MOST_FACTOR = 1e-6, 1e6  # beyond, no two hosts are apart
-X86 = re.compile(r"Intel|Xeon|EPYC|Ryzen|Core\(TM\)|x86")  # names of processors that no board carries
 HostKind = Literal["profiled", "scaled", "measured"]
 
 
@@ -43,7 +41,7 @@ class HostBasis:
 
     def mismatch(self, board: Board) -> str:
         """Return why the times do not hold for the host of a board with its own processor; empty if they hold."""
-        is_own = self.kind == "scaled" or (self.kind == "measured" and not X86.search(self.processor))
+        is_own = self.kind == "scaled" or (self.kind == "measured" and self.processor == board.own_processor)
         if is_own or not board.own_processor:
             return ""
         own = f"{OTHER_HOST} {board.name} is its own {board.own_processor}"
