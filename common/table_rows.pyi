@@ -514,6 +514,7 @@ class WhatIfPlansRow(TypedDict):
     latency_pays_probability: float | None
     energy_speedup_factor: float | None
     is_judged: bool
+    is_other_host: bool
 
 
 class OffloadFrontRow(TypedDict):

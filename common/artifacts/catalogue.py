@@ -304,7 +304,8 @@ _table(
     "what_if_subject what_if_setting",
     "planned_mixture_index board precision wider_precision clock_mhz link_bytes_per_s plan_status "
     f"{_cases('plan_latency', '_us')} latency_speedup_factor "
-    "latency_speedup_p5_factor latency_speedup_p95_factor latency_pays_probability energy_speedup_factor is_judged",
+    "latency_speedup_p5_factor latency_speedup_p95_factor latency_pays_probability energy_speedup_factor is_judged "
+    "is_other_host",
 )
 _table(
     "offload_front",

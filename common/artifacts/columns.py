@@ -655,6 +655,7 @@ _amount(
     nullable=True,
 )
 _flag("is_judged", "Whether the host's times say something about the host of the plan; if not, no speedup follows")
+_flag("is_other_host", "Whether the board has a processor of its own, and the host's times are those of another")
 _text(
     "host_basis",
     "Where the host's times come from: `profiled`: this folder; `scaled`: this folder, times a factor; `measured`: a "

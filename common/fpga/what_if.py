@@ -101,4 +101,5 @@ def what_if_rows(workload: Workload, asked: Sequence[PlanQuestion], models: Mode
             "latency_pays_probability": row["latency_pays_probability"],
             "energy_speedup_factor": row["energy_speedup_factor"],
             "is_judged": row["is_judged"],
+            "is_other_host": bool(question.request.host.mismatch(question.request.board)),
         }

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pandas as pd
 import pytest
 
 from common.artifacts.provenance import Provenance
 from common.artifacts.transaction import Transaction
+from common.fpga.device.board_files import load_board
 from tests.support.processes.command_lines import run_stage
 from tests.support.tables.fpga import MODEL_ID, small, write_tables
 
 SCRIPT = "24_what_if.py"
+BOARDS = Path(__file__).resolve().parents[2] / "configs" / "boards"
 
 
 @pytest.fixture(scope="module")
@@ -68,6 +71,10 @@ def test_a_question_is_answered_as_07_answers_it(out, rows):
 def test_a_board_with_a_processor_of_its_own_has_no_gain(out, rows):
     of_its_own = rows.loc["board", "zcu104"]
     assert not of_its_own["is_judged"] and pd.isna(of_its_own["latency_pays_probability"])
+    boards = rows.loc["board", "is_other_host"]
+    assert {name for name in boards.index if load_board(name, BOARDS).own_processor} == set(boards.index[boards])
+    assert len(boards) > boards.sum() >= 4
+    assert not rows.loc[["plan", "clock", "link", "precision"], "is_other_host"].any()
     printed = (out / "printed.txt").read_text()
     line = next(line for line in printed.splitlines() if "zcu104" in line and line.startswith("board"))
     assert line.split()[-3:] == ["–", "–", "–"]

@@ -241,6 +241,7 @@ def test_the_title_of_the_timeline_has_the_verdict_with_its_interval(gains):
 
 def asked(subject, setting, likely_us):
     gain = {"latency_speedup_factor": 9_000.0 / likely_us, "is_judged": True, "latency_pays_probability": 0.97}
+    gain["is_other_host"] = False
     ends = {"latency_speedup_p5_factor": 1.2, "latency_speedup_p95_factor": 3.4}
     row = {"what_if_subject": subject, "what_if_setting": setting, "plan_latency_likely_us": likely_us}
     return {**row, **gain, **ends}
@@ -279,15 +280,18 @@ def test_the_table_of_questions_opens_with_what_changes_most():
 
 def test_a_board_with_another_host_changes_nothing_that_the_times_of_the_profiled_one_show():
     """An Ultra96 is slowest, but what stays on the host would take its Arm longer than the x86 that was profiled."""
-    arm = {**asked("board", "ultra96", 50_000.0), "is_judged": False, "latency_speedup_p5_factor": None}
-    shown, figure = what_if_report([*QUESTIONS, arm]), draw_what_if([*QUESTIONS, arm])
-    assert "5.00 ms with u50" in shown and "not judged, as the profiled host is not theirs: ultra96" in shown
-    assert "50.0 ms" in shown  # in the table, without a gain
-    assert "not theirs: ultra96" in head(figure)[1]
-    assert max(bar.get_x() + bar.get_width() for bar in figure.axes[0].patches) == pytest.approx(5.0)
-    doubted = [{**row, "is_judged": False} for row in (*QUESTIONS, arm)]
-    assert "50.0 ms with ultra96" in what_if_report(doubted)
-    assert what_if_report(doubted).startswith("Not judged: ")
+    unjudged = {"is_judged": False, "latency_speedup_p5_factor": None}
+    arm = {**asked("board", "ultra96", 50_000.0), **unjudged, "is_other_host": True}
+    doubted = [{**row, **unjudged} for row in QUESTIONS]
+    for rows in ([*QUESTIONS, arm], [*doubted, arm]):
+        shown, figure = what_if_report(rows), draw_what_if(rows)
+        assert "5.00 ms with u50" in shown and "left out, as the profiled host is not theirs: ultra96" in shown
+        assert "50.0 ms" in shown  # in the table, without a gain
+        assert shown.startswith("Not judged: ") == (rows[0] in doubted)
+        assert "not theirs: ultra96" in head(figure)[1]
+        assert max(bar.get_x() + bar.get_width() for bar in figure.axes[0].patches) == pytest.approx(5.0)
+    every = [{**row, "is_other_host": True} for row in (*doubted, arm)]  # the plan's board has such a host itself
+    assert "50.0 ms with ultra96" in what_if_report(every)
 
 
 # --- board ----------------------------------------------------------------------------------------------------------

@@ -50,9 +50,9 @@ def tornado(rows: Sequence[WhatIfPlansRow]) -> dict[str, list[WhatIfPlansRow]]:
 
 
 def of_another_host(rows: Sequence[WhatIfPlansRow]) -> list[str]:
-    """Return the boards that have a processor of their own, if the plan's has none: the times are not those of it."""
-    is_judged = any(row["is_judged"] for row in rows if row["what_if_subject"] == PLAN)
-    return [row["what_if_setting"] for row in rows if is_judged and not row["is_judged"]]
+    """Return the boards of which the host's times are those of another processor, unless the plan's is such a board."""
+    is_plan_of_other = any(row["is_other_host"] for row in rows if row["what_if_subject"] == PLAN)
+    return [row["what_if_setting"] for row in rows if row["is_other_host"] and not is_plan_of_other]
 
 
 def likely_us(row: WhatIfPlansRow) -> float:
@@ -72,6 +72,6 @@ def what_if_report(rows: Sequence[WhatIfPlansRow]) -> str:
         f"{duration(likely_us(worst))} with {worst['what_if_setting']}; {duration(likely_us(plan))} as planned"
     )
     others = of_another_host(rows)
-    left_out = [f"not judged, as the profiled host is not theirs: {', '.join(others)}"] if others else []
+    left_out = [f"left out, as the profiled host is not theirs: {', '.join(others)}"] if others else []
     lines = [line for text in (*warning, head, *left_out) for line in textwrap.wrap(text, WIDTH)]
     return "\n".join([*lines, "", WHAT_IF.text(rows)])
