@@ -8,7 +8,7 @@ taken off the published time. Networks with depthwise convolutions are left out,
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from math import ceil
@@ -40,7 +40,12 @@ RESOURCES = ("lut", "ff", "bram36", "dsp")
 LOGIC = ("lut", "ff")
 KNOWN = ("sums", "multipliers", "bits", "bytes of buffers", "banks of operands", "ports")
 FLOAT = "fp32"
-Scope = Literal["array", "design"]
+Scope = Literal["array", "design", "apart"]
+SECTIONS: Mapping[Scope, Sequence[str]] = {
+    "array": ("arrays",),
+    "design": ("arrays", "generic", "engines"),
+    "apart": ("apart",),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +80,8 @@ class Timed:
 class Counted:
     """Published over modelled amount of one resource; floating-point designs also by what is fitted to them.
 
-    ``known`` has quantities of the array that a plan knows beforehand, by the names of :data:`KNOWN`.
+    ``known`` has quantities of the array that a plan knows beforehand, by the names of :data:`KNOWN`. A referee took no
+    part in the likely amounts.
     """
 
     family: str
@@ -87,6 +93,7 @@ class Counted:
     known: Mapping[str, float]
     source: str
     is_opened: bool
+    is_referee: bool = False
 
     def ratio(self, logic: FloatLogic | None) -> float:
         """Return published over modelled amount, with other cells of floating-point elements where given."""
@@ -221,10 +228,10 @@ def counted(scope: Scope = "design") -> Iterator[Counted]:
     """Yield every published amount of every resource; UltraRAM counts as block RAM.
 
     Beside the *array*: designs that are an array alone, less the logic of those that multiply in LUTs.
-    Beside the *design* around it: all published totals, whatever they were spent on.
+    Beside the *design* around it: all published totals, whatever they were spent on. *Apart* are designs that the model
+    does not describe.
     """
-    keys = ("arrays",) if scope == "array" else ("arrays", "generic", "engines")
-    for design in (found for key in keys for found in designs(key)):
+    for design in (found for key in SECTIONS[scope] for found in designs(key)):
         array, given = array_of(design), dict(design.resources)
         if "bram36" in given:
             given["bram36"] += BRAM_OF_URAM * given.get("uram", 0.0)
@@ -235,7 +242,8 @@ def counted(scope: Scope = "design") -> Iterator[Counted]:
             modelled = getattr(likely, resource)
             logic = _logic(design, resource, modelled)
             opened, known = design.trust in OPENED, _known(array, design.count)
-            yield Counted(design.family, design.name, resource, given[resource], modelled, logic, known, origin, opened)
+            amounts = (given[resource], modelled, logic, known, origin, opened)
+            yield Counted(design.family, design.name, resource, *amounts, design.is_referee)
 
 
 def _known(array: SystolicArray, count: int) -> dict[str, float]:

@@ -13,7 +13,7 @@ family out: its figures are compared with the interval that the others give.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
 from math import exp, hypot, inf, log, sqrt
 from statistics import fmean, median, variance
@@ -50,7 +50,7 @@ class Spread:
 
     Attributes:
         mean: of the families' means.
-        median: of the families' medians.
+        median: of the families' medians, without the referees'.
         family_sd: between families; the uncertainty of their mean counts as well.
         design_sd: within families.
     """
@@ -70,14 +70,14 @@ class Spread:
         return Band(exp(self.median - self.reach(tail)), exp(self.median + self.reach(tail)))
 
 
-def spread_of(ratios: Ratios) -> Spread:
-    """Return how the families scatter, of which there must be two."""
+def spread_of(ratios: Ratios, referees: Container[str] = ()) -> Spread:
+    """Return how the families scatter, of which there must be two; referees take no part in the median."""
     logs = [[log(ratio) for ratio in family] for family in ratios.values() if family]
     means, free = [fmean(family) for family in logs], sum(len(family) - 1 for family in logs)
     spread = sum(variance(family) * (len(family) - 1) for family in logs if len(family) > 1)
     within = spread / free if free else 0.0
     between = max(0.0, variance(means) - fmean(within / len(family) for family in logs))
-    middle = median(median(family) for family in logs)
+    middle = median(median(map(log, family)) for name, family in ratios.items() if family and name not in referees)
     return Spread(fmean(means), middle, sqrt(between * (1 + 1 / len(logs))), sqrt(within), len(logs))
 
 

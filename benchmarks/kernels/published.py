@@ -29,6 +29,7 @@ class Design:
         layer: the product or convolution; None where only resources are published.
         time_us: of the layer; None where only resources are published.
         resources: published amounts by the names of ``Resources``.
+        is_referee: whether it took no part in the likely amounts of the model, and judges them.
     """
 
     family: str
@@ -46,6 +47,7 @@ class Design:
     layer: Matmul | Convolution | None
     time_us: float | None
     resources: Mapping[str, float]
+    is_referee: bool
     source: str
     trust: str
 
@@ -108,7 +110,7 @@ class Closure:
 
 
 def designs(key: str = "arrays") -> list[Design]:
-    """Return the designs under ``arrays``, ``generic`` or ``engines``."""
+    """Return the designs under ``arrays``, ``generic``, ``engines`` or ``apart``."""
     return [_design(section) for section in Section.of_file(FILE).sections(key)]
 
 
@@ -145,6 +147,7 @@ def _design(section: Section) -> Design:
         layer=layer,
         time_us=time_us,
         resources={name: below.number(name) for name in below} if below else {},
+        is_referee=section.switch("referee", default=False),
         source=section.text("source"),
         trust=section.choice("trust", TRUST),
     )

@@ -110,6 +110,7 @@ def _designs(generated: Sequence[str]) -> Iterator[tuple[str, str]]:
 def _assumed(plan: Plan, units: Sequence[ComputeUnit], calls: Sequence[Call]) -> Iterator[str]:
     yield "Every kernel closes timing at its clock."
     yield "A tensor is spread evenly over the memory channels of the kernel that reads it, word by word."
+    yield from _resources_within([unit.engine for unit in units if isinstance(unit.engine, SystolicArray)])
     for unit in units:
         if not unit.ports:
             yield f"{unit.name} is a vendor's engine: its files and its connections come from the vendor."
@@ -139,6 +140,17 @@ def _assumed(plan: Plan, units: Sequence[ComputeUnit], calls: Sequence[Call]) ->
     for memory, names in by_memory(units).items():
         if len(names) > 1:
             yield f"{', '.join(names)} share {memory}: in the plan, neither slows the other down."
+
+
+def _resources_within(arrays: Sequence[SystolicArray]) -> Iterator[str]:
+    """Say how far from the likely amounts four of five published designs of a further family are expected."""
+    for array in arrays[:1]:
+        amounts = [
+            f"{band.optimistic / band.likely:.2g} to {band.pessimistic / band.likely:.2g} times the {name.upper()}"
+            for name, band in array.design_bands.items()
+        ]
+        expected = f"Four of five designs of a further family are expected to take {', '.join(amounts)}"
+        yield f"The resources of an array are its likely ones. {expected}; synthesis says more."
 
 
 def _between(units: Sequence[ComputeUnit], calls: Sequence[Call]) -> Iterator[str]:
