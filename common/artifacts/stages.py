@@ -116,7 +116,7 @@ _stage(
     "28_precision.py",
     "",
     "format_precision precision_layers precision_mixtures quantized_model",
-    "model dim input samples images normalize labels scores random precision min_agreement min_sqnr_db budget mixed "
+    "model dim input samples images normalize labels scores random precision min_agreement min_sqnr_db budget mixed for_engine "
     "threads run_timeout seed",
     is_measurement=True,
     is_aside=True,
