@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import shutil
 
+import onnx
 import pytest
 
 from common.artifacts.folder import Folder
 from common.artifacts.provenance import Provenance
 from common.fpga.rtl import programs
+from models.__main__ import BUILDERS
 from tests.support.processes.command_lines import run_stage
 from tests.support.tables.fpga import small, write_tables
 
@@ -105,3 +107,34 @@ def test_the_fastest_array_is_simulated(out, tmp_path):
     assert (simulated["simulated_cycles"] == simulated["simulated_equation_cycles"]).all()
     assert set(simulated["array_design"]) == {table(tmp_path / "out", "design_engines")["array_design"].iloc[0]}
     assert f"in {len(simulated)} of {len(simulated)} contractions" in done.stdout
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not programs.is_there("verilator"), reason="no verilator: make rtl-tools")
+def test_a_model_goes_from_its_file_to_a_plan_with_the_simulated_array(tmp_path):
+    model, out = tmp_path / "model.onnx", tmp_path / "out"
+    onnx.save(BUILDERS["tiny-resnet8"](), model)
+    chain = (
+        ("01_profile_onnx.py", "--model", model, "--dim", "batch=1", "--runs", "20"),
+        ("02_shapes_flops_bytes.py", "--model", model, "--dim", "batch=1"),
+        ("03_merge_profile_metrics.py", "--peak-flops", "1e11", "--mem-bw", "1e10"),
+        ("04_critical_path.py",),
+        ("05_energy_estimate.py", "--avg-power-w", "20", "--static-power-w", "5"),
+        (SCRIPT, *BOARD, *BUDGET, "--simulate"),
+        (PLAN, *BOARD, "--designs", out),
+    )
+    for script, *flags in chain:
+        done = run_stage(script, "--out", out, *flags)
+        assert done.returncode == 0, (script, done.stderr)
+    simulated, engines = table(out, "design_simulation"), table(out, "design_engines")
+    counted = table(out, "op_metrics")
+    assert len(simulated) == len(set(simulated["loop_nest"]))
+    assert simulated["execution_count"].sum() == counted["op_type"].isin(["Conv", "Gemm"]).sum()
+    assert (simulated["simulated_cycles"] == simulated["simulated_equation_cycles"]).all()
+    # The winner's cycles by the cost, and by the equation that the Verilog keeps to.
+    fastest = engines.iloc[0]
+    estimated = (simulated["modelled_cycles"] * simulated["execution_count"]).sum()
+    assert estimated == pytest.approx(fastest["modelled_cycles"])
+    assert (simulated["compute_cycles"] <= simulated["modelled_cycles"]).all()
+    rows = table(out, "offload_comparison").set_index("alternative")["plan_latency_likely_us"]
+    assert rows["plan"] <= min(rows["own arrays"], rows["given designs"]) * 1.001
