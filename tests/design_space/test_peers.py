@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 
-from benchmarks.designs.peers.__main__ import as_layer, as_mapping
+from benchmarks.designs.peers.__main__ import as_layer, as_mapping, best
 from benchmarks.designs.peers.pricing import CutMapping, price
+from benchmarks.designs.peers.published import published_mappings
 from common.design_space.mapping.cost import cost
 from common.design_space.mapping.mappings import parse_mappings
 from common.design_space.mapping.traffic import Nests
@@ -54,3 +55,24 @@ def test_what_zigzag_found_is_read_by_memory_and_loop():
         "dilations": [1, 5],
     }
     assert np.isfinite(price(NEST, EVEN, GEMMINI).edp)
+
+
+def test_a_published_mapping_is_priced_as_by_hand():
+    """CoSA's product of 4,096 by 64 by 4,096 moves each word of weight and input once, and no partial sum leaves."""
+    _, mappings = published_mappings()
+    (ktq,) = [row for row in mappings if row.problem == "BERT-large KTQ"]
+    macs, weights, outputs = 4096 * 64 * 4096, 4096 * 64, 4096 * 4096
+    scratchpad = 2 * weights + (weights + macs / 16)  # filled with both, read for registers and for columns of 16
+    energy = macs * 0.28 + (2 * weights + outputs) * 64 + scratchpad * 3.47
+    energy += 2 * macs / 16 * 4.01 + (weights + macs) * 0.01
+    assert ktq.edp == pytest.approx(energy * 256 * 4 * 4096)
+    assert ktq.fits
+
+
+@pytest.mark.slow
+def test_no_published_mapping_is_better_than_the_best_one():
+    hardware, mappings = published_mappings()
+    assert {row.peer for row in mappings} == {"timeloop", "factorflow", "cosa"}
+    for row in mappings:
+        assert row.fits
+        assert best(row.nest, hardware)[0] <= row.edp * (1 + 1e-9), row.problem

@@ -2,7 +2,8 @@
 
 Each mapping of ZigZag is priced by this project's cost function, and ZigZag's own figure is beside it. DOSA's rows
 have mappings with the cycles and energy that Timeloop gave: the best of them for each layer, on the configuration that
-most rows have. Both are products of one layer, in uJ·cycles. Seconds are of the processor.
+most rows have. ``published.yaml`` has mappings of Timeloop's mapper, CoSA and FactorFlow. All are products of one
+layer, in uJ·cycles. Seconds are of the processor.
 
     zigzag                           own   re-priced        ours   ratio  seconds
     resnet18 K64 C64 P56…      1.087e+08   1.113e+08   1.079e+08   1.031  3.4 0.4
@@ -26,6 +27,7 @@ import pandas as pd
 from benchmarks.designs.dosa_rows import ROWS
 from benchmarks.designs.layers import nests_of
 from benchmarks.designs.peers.pricing import CutMapping, price
+from benchmarks.designs.peers.published import published_mappings
 from benchmarks.process import ROOT
 from common.design_space.accelerator.hardware import Hardware
 from common.design_space.accelerator.hardware_files import load_hardware
@@ -128,13 +130,26 @@ def compare_rows(path: Path, hardware: Hardware) -> bool:
     return are_best
 
 
+def compare_published() -> bool:
+    """Print published mappings of other programs beside the best mapping; return whether none is better."""
+    hardware, mappings = published_mappings()
+    print(f"\n{'published mappings':<44}{'peer':>11}{'theirs':>11}{'ours':>11}{'ratio':>7}{'':>8}{'ours':>6}")
+    are_best = True
+    for row in mappings:
+        ours, seconds = best(row.nest, hardware)
+        are_best &= ours <= row.edp * (1 + ROUNDING) or not row.fits
+        figures = f"{row.edp * 1e-6:>11.4g}{ours * 1e-6:>11.4g}{row.edp / ours:>7.3f}{'':>8}{seconds:>6.1f}"
+        print(f"{row.problem:<44}{row.peer:>11}{figures}{'' if row.fits else '  it does not fit'}")
+    return are_best
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--python", default=sys.executable, help="the interpreter of the environment that has ZigZag")
     parser.add_argument("--rows", type=Path, default=ROWS, help="DOSA's rows of Timeloop")
     given = parser.parse_args(argv)
     hardware = load_hardware("gemmini", ROOT / "configs" / "hardware")
-    are_best = compare_zigzag(given.python, hardware)
+    are_best = compare_published() & compare_zigzag(given.python, hardware)
     if given.rows.is_file():
         are_best &= compare_rows(given.rows, hardware)
     else:
