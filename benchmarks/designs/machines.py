@@ -97,9 +97,10 @@ def fastest_cycles(nest: LoopNest, hardware: Hardware, setting: Setting = ALONE)
 
 def product(row: dict[str, Any]) -> Compared:
     """Return a network of equal square matrix products, whose activations stay on the chip."""
-    hardware, side = machine(row["machine"]), round(sqrt(row["weights"] / row["layers"]))
-    nest = LoopNest(p=row["batch"], c=side, k=side)
-    tera_ops = 2 * nest.macs / (fastest_cycles(nest, hardware, ON_CHIP) / hardware.clock_mhz) * 1e-6
+    hardware, weights = machine(row["machine"]), row["weights"] / row["layers"]
+    side = row.get("side", round(sqrt(weights)))
+    cycles = fastest_cycles(LoopNest(p=row["batch"], c=side, k=side), hardware, ON_CHIP)
+    tera_ops = 2 * row["batch"] * weights / (cycles / hardware.clock_mhz) * 1e-6
     return Compared(row["machine"], row["name"], "tera_ops", row["tera_ops"], tera_ops, row["within"], row["trust"])
 
 

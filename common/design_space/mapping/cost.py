@@ -232,7 +232,8 @@ def movement(
             if place:
                 writes[index] = arriving[place]
         else:
-            reads[index], writes[index] = _sums(served, arriving[place], nesting.size(operand), is_outermost=place == 0)
+            begun = nesting.size(operand) * nesting.copies(operand, 0, index)
+            reads[index], writes[index] = _sums(served, arriving[place], begun, is_outermost=place == 0)
     return reads, writes
 
 
@@ -261,10 +262,9 @@ def network_energy(nesting: Nesting, hardware: Hardware, operand: str, holders: 
             below = arriving / shared_copies(nesting, hardware, operand, index + 1, inner)
             above = arriving / shared_copies(nesting, hardware, operand, index, inner)
             links = above * network.hops + (below - above)
-            if operand == "output" and inner < nesting.levels:
-                links = (
-                    links + links * (arriving - nesting.size(operand)) / arriving
-                )  # all but the first visits come down
+            if operand == "output" and inner < nesting.levels:  # all but the first visits come down
+                begun = nesting.size(operand) * nesting.copies(operand, 0, inner)
+                links = links + links * (arriving - begun) / arriving
             energies[index] = links * (hardware.levels[outer].bytes_of(operand) * network.hop_pj_per_byte)
             if operand == "output":
                 energies[index] = energies[index] + (below - above) * network.addition_pj
@@ -280,15 +280,18 @@ def _arriving(nesting: Nesting, operand: str, level: int) -> Array:
     return nesting.fills(operand, level) * nesting.copies(operand, 0, level)
 
 
-def _sums(updates: Array, tiles: Array, size: Array, is_outermost: bool) -> tuple[Array, Array]:
+def _sums(updates: Array, tiles: Array, begun: Array, is_outermost: bool) -> tuple[Array, Array]:
     """Return reads and writes of a level that accumulates.
 
     The first update of a visit of a tile writes, the others read and write; a tile that leaves is read, and one that
     comes back is written. Nothing is read back for the first visit.
+
+    Args:
+        begun: sums that are begun: an output in each copy of the level that adds a part of it.
     """
     if is_outermost:
-        return updates - size, updates
-    return updates, updates + tiles - size
+        return updates - begun, updates
+    return updates, updates + tiles - begun
 
 
 @dataclass(frozen=True, slots=True)
