@@ -81,6 +81,8 @@ def arguments() -> cli.Parser:
     add("--accounting", choices=ACCOUNTINGS, default=HONEST, help=text)
     text = "what a search counts as cycles: analytic, or those of the RTL where the accelerator's file has its costs"
     add("--cycle-model", choices=CYCLE_MODELS, default=ANALYTIC, help=text)
+    text = "weights that fit stay on the chip from one inference to the next, as in the calls of a decoder"
+    add("--weights-stay", action="store_true", help=text)
     add("--most-layers", default=6, help="one buffer: most layers in a group", **count)
     add("--jobs", default=1, help="number of designs that are searched at once, each in a process", **count)
     parser.shared("--cluster", choices=CLUSTERS)

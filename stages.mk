@@ -286,8 +286,8 @@ CODE_23 := common/__init__.py common/artifacts/catalogue.py common/artifacts/che
 SCRIPT_08 := 08_design_space.py
 TABLE_08 := design_points.csv
 READS_08 := 02
-OPTIONS_08 := hardware sweep objective area_budget_mm2 engine experiments evaluations seed most_layers accounting \
-    cycle_model jobs cluster cluster_address cache cache_mb
+OPTIONS_08 := hardware sweep objective area_budget_mm2 engine experiments evaluations seed most_layers weights_stay \
+    accounting cycle_model jobs cluster cluster_address cache cache_mb
 CONFIGS_08 :=
 CODE_08 := common/__init__.py common/artifacts/catalogue.py common/artifacts/checks/cells.py \
     common/artifacts/checks/documents.py common/artifacts/checks/json_text.py common/artifacts/checks/schema.py \
@@ -309,8 +309,8 @@ CODE_08 := common/__init__.py common/artifacts/catalogue.py common/artifacts/che
     common/design_space/hierarchy/physical_floor.py common/design_space/hierarchy/row_tiles.py \
     common/design_space/hierarchy/rtl_interval.py common/design_space/hierarchy/schedule.py \
     common/design_space/hierarchy/schedule_edges.py common/design_space/hierarchy/schedule_rows.py \
-    common/design_space/hierarchy/workload.py common/design_space/mapping/arrays.py \
-    common/design_space/mapping/cost.py common/design_space/mapping/dataflow.py \
+    common/design_space/hierarchy/staying_weights.py common/design_space/hierarchy/workload.py \
+    common/design_space/mapping/arrays.py common/design_space/mapping/cost.py common/design_space/mapping/dataflow.py \
     common/design_space/mapping/mappings.py common/design_space/mapping/placement.py \
     common/design_space/mapping/space/cell_bounds.py common/design_space/mapping/space/layer_by_layer.py \
     common/design_space/mapping/space/loop_chains.py common/design_space/mapping/space/mapping_problem.py \
@@ -484,7 +484,8 @@ SCRIPT_31 := 31_decode_plan.py
 TABLE_31 := decode_summary.json
 READS_31 := 26
 OPTIONS_31 := model dim cache board weight_format prompt tokens
-CONFIGS_31 := configs/decoding.yaml configs/card_energy.yaml
+CONFIGS_31 := configs/decoding.yaml configs/card_energy.yaml configs/systolic_rtl.yaml configs/streaming.yaml \
+    configs/dataflow.yaml
 CODE_31 := common/__init__.py common/artifacts/catalogue.py common/artifacts/checks/cells.py \
     common/artifacts/checks/documents.py common/artifacts/checks/json_text.py common/artifacts/checks/schema.py \
     common/artifacts/columns.py common/artifacts/folder.py common/artifacts/frames.py common/artifacts/journal.py \

@@ -692,6 +692,7 @@ class DesignPointsRow(TypedDict):
     space_gap_share: float | None
     contraction_edp_pj_cycles: float | None
     unfused_edp_pj_cycles: float | None
+    staying_weight_bytes: float | None
     evaluation_count: int | None
     problem: str
     is_pareto: bool
@@ -750,13 +751,16 @@ class DesignMappingsRow(TypedDict):
     execution_count: int | None
     macs: int | None
     mapping: str
+    array_element_count: int
     array_use_share: float
+    bound_by: str
     dram_weight_bytes: float
     dram_input_bytes: float
     dram_output_bytes: float
     moved_words: Mapping[str, Any]
     dram_beside_bytes: float
     resident_operands: str
+    resident_level: str
     resident_tensor_bytes: float
     modelled_cycles: float | None
     rtl_low_cycles: float | None
@@ -1767,6 +1771,7 @@ class DesignSummaryDocument(TypedDict):
     space_gap_share: float | None
     contraction_edp_pj_cycles: float | None
     unfused_edp_pj_cycles: float | None
+    staying_weight_bytes: float | None
     evaluation_count: int | None
     problem: str | None
     is_pareto: bool

@@ -379,7 +379,7 @@ _POINT = (
     "cycle_model modelled_cycles rtl_low_cycles rtl_cycles rtl_high_cycles modelled_energy_pj edp_pj_cycles "
     "bound_edp_pj_cycles gap_share space_best_edp_pj_cycles "
     "space_gap_share contraction_edp_pj_cycles "
-    "unfused_edp_pj_cycles evaluation_count problem is_pareto is_complete"
+    "unfused_edp_pj_cycles staying_weight_bytes evaluation_count problem is_pareto is_complete"
 )
 _table(
     "design_points",
@@ -411,9 +411,10 @@ _table(
     "design_mappings",
     "The mapping of every contraction, and which of its operands are resident. No rows for one buffer.",
     "design source_node nest_index nest_row_count",
-    "execution_count macs mapping array_use_share dram_weight_bytes dram_input_bytes dram_output_bytes "
-    "moved_words dram_beside_bytes resident_operands resident_tensor_bytes modelled_cycles rtl_low_cycles rtl_cycles "
-    "rtl_high_cycles modelled_energy_pj energy_parts_pj",
+    "execution_count macs mapping array_element_count array_use_share bound_by dram_weight_bytes "
+    "dram_input_bytes dram_output_bytes moved_words dram_beside_bytes resident_operands "
+    "resident_level resident_tensor_bytes modelled_cycles rtl_low_cycles rtl_cycles rtl_high_cycles "
+    "modelled_energy_pj energy_parts_pj",
 )
 _table(
     "design_groups",

@@ -892,12 +892,15 @@ _amount("simulated_equation_cycles", "Cycles of the same folds by the equation o
 _count("nest_index", "Loop nest of the node, in the order of computation")
 _count("nest_row_count", "Rows of results of one run; those of a row tile where layers run depth first", minimum=1)
 _text("mapping", "Steps of each loop at each level, from DRAM to the registers; X is a loop in space")
+_count("array_element_count", "Elements of the array that multiply at once in the mapping", minimum=1)
 _amount("array_use_share", "Multiply-accumulates over those that the array could do in these cycles")
 for _operand in ("weight", "input", "output"):
     _amount(f"dram_{_operand}_bytes", f"Bytes of the {_operand} that one run reads and writes at DRAM")
 _amount("dram_beside_bytes", "Bytes that the operators fused to the contraction move at DRAM beside it in one run")
 _text("resident_operands", "Resident operands, which stay on the chip: input, output, weight", nullable=True)
+_text("resident_level", "Memory in which the resident operands are", nullable=True)
 _amount("resident_tensor_bytes", "Bytes of all maps, and of weights of row tiles, that are resident beside its tiles")
+_text("bound_by", "Part that takes all the cycles: multipliers, a memory, or the commands of the RTL (rtl)")
 _mapping("moved_words", "Words that one run reads and writes, by memory and operand")
 _mapping("energy_parts_pj", "Energy of the multipliers and of each memory; of a contraction, in one run")
 _count("group_index", "Position of the group in the order of computation")
@@ -911,6 +914,11 @@ _count("resident_weight_count", "Layers whose weights stay on the chip for the w
 _count("resident_tensor_count", "Tensors that are on the chip as a whole before or after the group")
 _amount("dram_bytes", "Bytes that the group reads and writes at DRAM")
 _amount("recomputed_share", "Multiply-accumulates that tiles repeat, over those of the layers")
+_amount(
+    "staying_weight_bytes",
+    "Bytes of weights that stay on the chip from one inference to the next; empty where none may",
+    nullable=True,
+)
 _amount(
     "buffer_peak_bytes",
     "Most that the group needs of the buffer at once; empty in the accounting of the seed",

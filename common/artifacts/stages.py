@@ -116,8 +116,8 @@ _stage(
     "28_precision.py",
     "",
     "format_precision precision_layers precision_mixtures quantized_model",
-    "model dim input samples images normalize labels scores random precision min_agreement min_sqnr_db budget mixed for_engine "
-    "threads run_timeout seed",
+    "model dim input samples images normalize labels scores random precision min_agreement min_sqnr_db budget mixed "
+    "for_engine threads run_timeout seed",
     is_measurement=True,
     is_aside=True,
 )
@@ -151,7 +151,7 @@ _stage(
     "08_design_space.py",
     "op_metrics op_edges",
     "design_points design_comparison design_convergence design_budgets design_mappings design_groups design_summary",
-    "hardware sweep objective area_budget_mm2 engine experiments evaluations seed most_layers accounting cycle_model "
+    "hardware sweep objective area_budget_mm2 engine experiments evaluations seed most_layers weights_stay accounting cycle_model "
     "jobs cluster cluster_address cache cache_mb",
     is_aside=True,
 )
@@ -253,7 +253,7 @@ _stage(
     "decode_plans decode_lengths decode_summary",
     "model dim cache board weight_format prompt tokens",
     primary="decode_summary",
-    configurations="decoding.yaml card_energy.yaml",
+    configurations="decoding.yaml card_energy.yaml systolic_rtl.yaml streaming.yaml dataflow.yaml",
     is_aside=True,
 )
 _stage(

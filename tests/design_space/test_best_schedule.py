@@ -55,8 +55,8 @@ def drawn_schedule(graph, layers, hardware, generator):
     edges = schedule_edges(LayerPlaces(graph, layers, hardware, keeps=True), hardware, convex_groups(graph, 3))
     settings = {}
     for option in (option for plan in edges.plans for option in plan):
-        for nest in option.nests.values():
-            settings.setdefault(nest, set()).add(option.setting)
+        for name, nest in option.nests.items():
+            settings.setdefault(nest, set()).add(option.setting_of(name))
     fronts = {nest: nest_fronts(nest, hardware, wanted) for nest, wanted in settings.items()}
     fits = [
         all(fronts[nest].fronts[option.setting] for option in plan for nest in option.nests.values())

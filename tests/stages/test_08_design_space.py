@@ -38,6 +38,8 @@ from tests.support.tables.source import source_rows
 SCRIPT = "08_design_space.py"
 MODELS = {"tiny-resnet8": ("--dim", "batch=1"), "tiny-transformer": ("--dim", "batch=2", "--dim", "seq=5")}
 MODELS |= {"tiny-loop": ("--dim", "batch=3")}
+DECODE = [f"--dim={size}" for size in ("batch=1", "sequence_length=1", "past_sequence_length=50")]
+DECODE += ["--dim=total_sequence_length=51"]
 TABLES = (
     "design_points",
     "design_comparison",
@@ -184,6 +186,32 @@ def test_resident_tensors_spare_memory_and_a_limit_of_one_layer_allows_none(tabl
     assert (single["design_groups"]["resident_tensor_count"] == 0).all()
     points = single["design_points"]
     assert points["edp_pj_cycles"].tolist() == pytest.approx(points["unfused_edp_pj_cycles"].tolist())
+
+
+@pytest.mark.slow
+def test_the_weights_of_a_decoder_stay_between_its_calls(tmp_path):
+    """Every product of the tiny decoder has one row; all of its weights fit the scratchpad of Gemmini, or a part."""
+    out = counted(tmp_path, "tiny-grouped-decoder", *DECODE)
+    _, alone, _ = run(out)
+    done, staying, summary = run(out, "--weights-stay")
+    products = 2 * (64 * (2 * 64 + 2 * 32) + 3 * 64 * 40) + 64 * 97  # weights of all products
+    before, after = (found["design_mappings"] for found in (alone, staying))
+    assert before["dram_weight_bytes"].sum() - after["dram_weight_bytes"].sum() == products
+    assert summary["staying_weight_bytes"] == products
+    assert "46.1 kB of weights stay on the chip from one inference to the next" in done.stdout
+    assert "fusion and weights that stay save" in done.stdout
+    assert (before["bound_by"] == "dram").all()
+    assert {*before["nest_row_count"]} == {1, 2}  # two heads of queries share the keys
+    assert (before["array_use_share"] <= before["nest_row_count"] * 8 / 256).all()  # DRAM gives 8 words per cycle
+    stays = after[after["resident_operands"].fillna("").str.contains("weight")]
+    assert {*stays["resident_level"]} == {"scratchpad"}
+    assert (stays["dram_weight_bytes"] == 0).all()
+    assert staying["design_points"]["edp_pj_cycles"][0] < alone["design_points"]["edp_pj_cycles"][0]
+    done, part, _ = run(out, "--weights-stay", "--sweep", "scratchpad_kib=16")
+    bytes_staying = part["design_points"]["staying_weight_bytes"][0]
+    assert 8 * 1024 < bytes_staying <= 15 * 1024
+    read = part["design_mappings"]["dram_weight_bytes"].sum()
+    assert read >= before["dram_weight_bytes"].sum() - bytes_staying
 
 
 @pytest.mark.slow
@@ -608,6 +636,12 @@ def written(tables, tmp_path_factory):
         (("--hardware", "fa-dosa", "--accounting", "seed", "--engine", "random"), 2, "random has nothing to search"),
         (("--hardware", "fa-dosa", "--accounting", "seed", "--experiments"), 2, "leave out --accounting"),
         (("--hardware", "nowhere"), 2, "known: dpu-b4096, eyeriss, fa-dosa, gemmini, nvdla, simba, tpu-v1, u280"),
+        (
+            ("--hardware", "fa-dosa", "--weights-stay"),
+            2,
+            "--weights-stay: weights stay in exact searches on an accelerator",
+        ),
+        (("--engine", "random", "--weights-stay"), 2, "with several memories; leave it out"),
         (("--evaluations", "0"), 2, "--evaluations"),
         (("--most-layers", "0"), 2, "--most-layers"),
         (("--engine", "nothing"), 2, "--engine"),

@@ -20,6 +20,7 @@ from common.design_space.hierarchy.model_layers import ModelLayer
 from common.design_space.hierarchy.row_tiles import MOST_ROW_TILED_LAYERS
 from common.design_space.hierarchy.schedule import LayerStep, MappedSchedule
 from common.design_space.hierarchy.schedule_edges import ScheduleEdges, schedule_edges
+from common.design_space.hierarchy.staying_weights import staying_sets
 from common.design_space.mapping.cost import StreamCost
 from common.design_space.mapping.placement import resident_level, resident_levels
 from common.design_space.mapping.space.nest_fronts import NestFronts, Setting, nest_fronts
@@ -40,17 +41,20 @@ def best_schedule(
     *,
     keeps: bool = True,
     most_layers: int = MOST_ROW_TILED_LAYERS,
+    weights_stay: bool = False,
     observer: SearchObserver = UNOBSERVED,
 ) -> MappedSchedule:
     """Return the schedule of the least energy-delay product: no other of the space is better.
 
     Where several memories may have resident tensors, each is tried, and the tensors of a schedule are in one of them.
+    So is each of the sets of weights that may stay on the chip between inferences.
     Where the search for mappings ended early, ``floor_edp`` of the result is what no schedule of the space is below.
 
     Args:
         layers: the same, as the accelerator runs them.
         keeps: whether tensors may be resident on the chip.
         most_layers: that may run together in row tiles; 1 for whole layers only.
+        weights_stay: whether weights may stay on the chip from one inference to the next.
 
     Raises:
         SearchInterruptedError: it was ended.
@@ -60,10 +64,12 @@ def best_schedule(
     levels: list[int | None] = [*resident_levels(hardware)] if keeps else []
     for level in levels or [None]:
         own = hardware if level == resident_level(hardware) else replace(hardware, resident_at=level)
-        try:
-            found.append(_best_with(graph, layers, own, keeps=keeps, most_layers=most_layers, observer=observer))
-        except NothingFitsError as error:
-            problem = error
+        for staying in staying_sets(layers, own) if weights_stay and keeps else [frozenset[int]()]:
+            places = LayerPlaces(graph, layers, own, keeps=keeps, staying=staying)
+            try:
+                found.append(_best_with(places, own, most_layers if keeps else 1, observer))
+            except NothingFitsError as error:
+                problem = error
     if not found and problem is not None:
         raise problem
     best = min(found, key=lambda schedule: schedule.edp)
@@ -72,22 +78,14 @@ def best_schedule(
     return replace(best, evaluations=evaluations, floor_edp=floor if floor < best.edp else None)
 
 
-def _best_with(
-    graph: LayerGraph,
-    layers: Sequence[ModelLayer],
-    hardware: Hardware,
-    *,
-    keeps: bool,
-    most_layers: int,
-    observer: SearchObserver,
-) -> MappedSchedule:
-    """Return the best schedule with resident tensors in one memory."""
-    places = LayerPlaces(graph, layers, hardware, keeps=keeps)
-    edges = schedule_edges(places, hardware, convex_groups(graph, most_layers if keeps else 1))
+def _best_with(places: LayerPlaces, hardware: Hardware, most_layers: int, observer: SearchObserver) -> MappedSchedule:
+    """Return the best schedule with resident tensors in one memory, and with the weights of some layers there."""
+    layers = places.layers
+    edges = schedule_edges(places, hardware, convex_groups(places.graph, most_layers))
     settings: dict[LoopNest, dict[Setting, None]] = {}
     for option in (option for plan in edges.plans for option in plan):
-        for nest in option.nests.values():
-            settings.setdefault(nest, {})[option.setting] = None
+        for name, nest in option.nests.items():
+            settings.setdefault(nest, {})[option.setting_of(name)] = None
     fronts = {}
     for nest, wanted in settings.items():
         if observer.is_interrupted:
@@ -126,14 +124,14 @@ class _Paths:
         options = {id(option): option for plan in edges.plans for option in plan}
         self.place = {key: index for index, key in enumerate(options)}
         self.options = [*options.values()]
-        self.parts = dict.fromkeys((nest, option.setting) for option in self.options for nest in option.nests.values())
+        self.parts = dict.fromkeys(part for option in self.options for part in _parts(option).values())
         self.of_plans = np.array([self.place[id(option)] for plan in edges.plans for option in plan], dtype=np.int64)
         self.first_of_plan = np.cumsum([0, *(len(plan) for plan in edges.plans)])[:-1]
         self.first = np.searchsorted(edges.target, np.arange(edges.states + 1))
 
     @property
     def are_there(self) -> bool:
-        fits = [all(self.fronts[nest][option.setting] for nest in option.nests.values()) for option in self.options]
+        fits = [all(self.fronts[nest][at] for nest, at in _parts(option).values()) for option in self.options]
         return bool(np.isfinite(self._distances(self._sums(np.where(fits, 0.0, np.inf)))[-1]))
 
     def _sums(self, weights: np.ndarray) -> np.ndarray:
@@ -149,7 +147,7 @@ class _Paths:
                   for nest, setting in self.parts}  # fmt: skip
         least = {part: np.inf if point is None else weigh(point) for part, point in chosen.items()}
         weights = [
-            option.runs * sum(least[nest, option.setting] for nest in option.nests.values())
+            option.runs * sum(least[part] for part in _parts(option).values())
             + (weigh(option.stream) if option.stream else 0.0)
             for option in self.options
         ]
@@ -157,7 +155,7 @@ class _Paths:
         energy_pj = cycles = 0.0
         for plan in self._path(self._sums(np.array(weights))):
             for option in self.edges.plans[plan]:
-                points = {name: point for name, nest in option.nests.items() if (point := chosen[nest, option.setting])}
+                points = {name: point for name, part in _parts(option).items() if (point := chosen[part])}
                 steps.append((option, points))
                 energy_pj += option.runs * sum(point.energy_pj for point in points.values()) + option.stream_energy_pj
                 cycles += option.runs * sum(point.cycles for point in points.values()) + option.stream_cycles
@@ -181,3 +179,8 @@ class _Paths:
             path.append(int(edges.plan[best]))
             state = int(edges.source[best])
         return path[::-1]
+
+
+def _parts(option: ExecutionOption) -> dict[str, tuple[LoopNest, Setting]]:
+    """Return the nests of an option by name, each in its setting."""
+    return {name: (nest, option.setting_of(name)) for name, nest in option.nests.items()}

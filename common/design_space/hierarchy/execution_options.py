@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import combinations, product
 
 from common.design_space.accelerator.hardware import Hardware
 from common.design_space.hierarchy.model_layers import ModelLayer
+from common.design_space.hierarchy.staying_weights import weight_words
 from common.design_space.mapping.cost import StreamCost, stream_cost
 from common.design_space.mapping.placement import Placement, resident_level, side_streams
 from common.design_space.mapping.space.nest_fronts import Setting
@@ -30,6 +31,8 @@ class Places:
         saved: those of ``left`` that are copied to DRAM too.
         begin_words: words of all resident maps when it begins, those of other layers included.
         resident_words: words of all resident maps while it runs, and of resident weights.
+        weights_stay: whether its own weights are on the chip from one inference to the next.
+        keeps_scores: whether what is between the two products of its attention is on the chip.
     """
 
     inherited: frozenset[str] = NOTHING
@@ -38,6 +41,8 @@ class Places:
     saved: frozenset[str] = NOTHING
     begin_words: float = 0.0
     resident_words: float = 0.0
+    weights_stay: bool = False
+    keeps_scores: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +63,7 @@ class ExecutionOption:
         runs: how often the nests run.
         side_words: words at each level that no nest moves: while the only nest runs, or after all of them; of all runs.
         stream: what they cost where they move after the nests.
+        settings: of nests that have another one.
         row tiles: the row tiles that it is part of; None for a layer that runs alone.
     """
 
@@ -69,6 +75,10 @@ class ExecutionOption:
     side_words: tuple[tuple[float, ...], ...]
     stream: StreamCost | None
     row_tiles: RowTiles | None = None
+    settings: Mapping[str, Setting] = field(default_factory=dict)
+
+    def setting_of(self, nest: str) -> Setting:
+        return self.settings.get(nest, self.setting)
 
     @property
     def stream_cycles(self) -> float:
@@ -94,12 +104,19 @@ def execution_option(
     in_memory += [words for name, words in layer.written_beside.items() if name not in places.left]
     copied = [sizes[name] for name in sorted(places.copied | places.saved)]
     constants = [layer.constants] if layer.constants else []
+    if places.keeps_scores:
+        constants, on_chip = [layer.constants - layer.passed_on], [*on_chip, layer.passed_on]
     words = side_streams(hardware, [*constants, *in_memory], on_chip, copied)
+    operands = {"weight"} if places.weights_stay else set()
     if not layer.has_epilogue:
-        setting = (Placement(), places.resident_words)
+        setting = (Placement(frozenset(operands)), places.resident_words)
         stream = stream_cost(words, layer.macs, hardware)
-        return ExecutionOption(index, places, layer.nests, setting, layer.layer.passes, words, stream)
-    operands = {"input"} if layer.source in read_here else set()
+        own = dict[str, Setting]()
+        if places.keeps_scores:
+            ends = (frozenset({"output"}), frozenset({"input"}))
+            own = {name: (Placement(end), places.resident_words) for name, end in zip(layer.nests, ends, strict=True)}
+        return ExecutionOption(index, places, layer.nests, setting, layer.layer.passes, words, stream, settings=own)
+    operands |= {"input"} if layer.source in read_here else set()
     operands |= {"output"} if places.left else set()
     placement = Placement(frozenset(operands), words)
     return ExecutionOption(index, places, layer.nests, (placement, places.resident_words), 1, words, None)
@@ -112,14 +129,25 @@ class LayerPlaces:
         sizes: words of each tensor.
         capacity: words that maps may take on the chip; 0 where none may be resident.
         most_resident: tensors that may be resident at once.
+        staying: layers whose weights stay on the chip from one inference to the next.
+        staying_words: the words of these weights, which take their room all the time.
     """
 
     most_resident: float = math.inf
 
-    def __init__(self, graph: LayerGraph, layers: Sequence[ModelLayer], hardware: Hardware, *, keeps: bool) -> None:
+    def __init__(
+        self,
+        graph: LayerGraph,
+        layers: Sequence[ModelLayer],
+        hardware: Hardware,
+        *,
+        keeps: bool,
+        staying: frozenset[int] = frozenset(),
+    ) -> None:
         """Prepare the choices; without ``keeps`` everything is in DRAM."""
         chip_level = resident_level(hardware) if keeps else None
-        self.graph, self.layers = graph, layers
+        self.graph, self.layers, self.staying = graph, layers, staying
+        self.staying_words = sum(weight_words(layers[index], hardware) for index in staying)
         self.capacity = 0.0 if chip_level is None else hardware.levels[chip_level].capacity_words
         self.sizes: dict[str, int] = {}
         for layer in layers:
@@ -153,18 +181,22 @@ class LayerPlaces:
             resident: resident tensors, and whether each is in DRAM too.
             done: the layers that have run, this one included, as a bit set.
         """
-        reads, before = self.layers[index].layer.reads, self.words(resident)
+        reads, before, stays = self.layers[index].layer.reads, self.words(resident), index in self.staying
         if not self.can_be_resident(index):
             if all(resident.get(name, True) for name in reads):
-                yield Places(begin_words=before, resident_words=before)
+                words = before + self.staying_words
+                yield Places(begin_words=before, resident_words=words, weights_stay=stays)
+                scores = 2 * self.layers[index].score_words  # an operator between the products reads and writes them
+                if scores and words + scores <= self.capacity:
+                    yield Places(begin_words=before, resident_words=words + scores, keeps_scores=True)
             return
         inherited = frozenset(name for name in reads if name in resident)
         new = (name for name in reads if name not in resident and self.sizes[name])
         for copied in _subsets(new, self.most_resident - len(resident)):
             for left, saved in self.results(index, done):
-                words = before + self.words(copied) + self.words(left)
+                words = before + self.words(copied) + self.words(left) + self.staying_words
                 if words <= self.capacity:
-                    yield Places(inherited, copied, left, saved, before, words)
+                    yield Places(inherited, copied, left, saved, before, words, stays)
 
     def results(self, index: int, done: int) -> Iterator[tuple[frozenset[str], frozenset[str]]]:
         """Yield the results that stay on the chip, and those of them that are copied to DRAM."""

@@ -26,6 +26,8 @@ class ModelLayer:
         constants: words beside the nests that come from DRAM or go there in any case: biases and scales, and what the
             operators of the group pass on through memory.
         macs: multiply-accumulates beside the nests.
+        score_words: words between the two products of an attention that runs once; 0 for any other layer.
+        passed_on: those of ``constants`` that the operators between the two products pass on.
     """
 
     layer: MapLayer
@@ -35,6 +37,8 @@ class ModelLayer:
     writes: Mapping[str, int] = field(default_factory=dict)
     constants: float = 0.0
     macs: int = 0
+    score_words: int = 0
+    passed_on: float = 0.0
 
     @property
     def has_epilogue(self) -> bool:
@@ -77,7 +81,17 @@ def _model_layer(layer: MapLayer, nests: Mapping[str, LoopNest]) -> ModelLayer:
     if layer.form is None or len(nests) > 1:
         macs = layer.macs - layer.passes * sum(nest.macs for nest in nests.values())
         beside = other_bytes(replace(layer, nests=tuple(nests.values()), form=None))
-        return ModelLayer(layer, nests, constants=beside, macs=macs)
+        scores = _score_words(layer, [*nests.values()])
+        passed_on = min(beside, max(0, layer.spilled_bytes - 2 * scores)) if scores else 0.0
+        return ModelLayer(layer, nests, constants=beside, macs=macs, score_words=scores, passed_on=passed_on)
     added = {tensor: layer.reads[tensor] for tensor in layer.form.added}
     constants = other_bytes(layer) - sum(added.values())
     return ModelLayer(layer, nests, layer.form.source, added, layer.writes, constants)
+
+
+def _score_words(layer: MapLayer, nests: Sequence[LoopNest]) -> int:
+    """Return the words that the first product of an attention writes and the second one reads; 0 for other layers."""
+    if layer.kind != "attention" or layer.passes != 1 or len(nests) != 2:
+        return 0
+    written, read = nests[0].elements["output"], nests[1].elements["input"]
+    return written if written == read else 0

@@ -4,6 +4,7 @@ It names no space: no tile, no order and no choice of resident tensors is below 
 
 - Every multiplier works in every cycle, and computation and all transfers overlap over the whole model.
 - DRAM moves what it must: each constant once, each input of the model where a window touches it, and each output.
+- Weights that stay between inferences do not come in, as far as the memory of resident tensors has room for them.
 - On the chip, each tensor is at its largest level. So only what the multipliers need moves: a word for as many of them
   as the array can share it with, a partial sum after as many additions as the array can make. Weights come in once.
 """
@@ -11,13 +12,16 @@ It names no space: no tile, no order and no choice of resident tensors is below 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from math import prod
 
 import numpy as np
 
 from common.design_space.accelerator.hardware import Hardware
 from common.design_space.hierarchy.model_layers import ModelLayer
+from common.design_space.hierarchy.staying_weights import staying_words, weight_words
 from common.design_space.mapping.cost import Figures
+from common.design_space.mapping.placement import resident_levels
 from common.design_space.mapping.traffic import RELEVANT
 from common.design_space.search.fronts import SupportedPoint
 from common.design_space.single_buffer.bound import read_bits
@@ -25,18 +29,24 @@ from common.workload.loop_nests import LOOPS, LoopNest
 from common.workload.map_layers import LayerGraph
 
 
-def physical_floor(graph: LayerGraph, layers: Sequence[ModelLayer], hardware: Hardware) -> SupportedPoint[None]:
+def physical_floor(
+    graph: LayerGraph, layers: Sequence[ModelLayer], hardware: Hardware, *, weights_stay: bool = False
+) -> SupportedPoint[None]:
     """Return cycles and energy that no schedule of a model is below.
 
     Args:
         graph: the layers of the model, in elements.
         layers: the same, as the accelerator runs them.
+        weights_stay: whether weights may stay on the chip between inferences.
     """
     words = np.zeros(len(hardware.levels))
     words[0] = _compulsory_words(graph)
     for layer in layers:
         for nest in layer.nests.values():
             words += layer.layer.passes * _multiplier_words(nest, hardware) + _weight_words(nest, hardware)
+    if weights_stay:
+        for level in (0, *resident_levels(hardware)):
+            words[level] -= min(words[level], _most_staying_words(layers, hardware))
     macs, figures = sum(layer.layer.macs for layer in layers), Figures.of([hardware])
     copies = [1 if level.bandwidth_of == "column" else hardware.copies(level) for level in hardware.levels]
     cycles = [macs / hardware.array.elements, *(words / copies / np.asarray(figures.words_per_cycle)[0])]
@@ -55,6 +65,13 @@ def _compulsory_words(graph: LayerGraph) -> float:
     written = sum(form.result.elements for layer in graph.layers
                   if (form := layer.form) is not None and graph.returned & set(layer.writes))  # fmt: skip
     return constants + read + written
+
+
+def _most_staying_words(layers: Sequence[ModelLayer], hardware: Hardware) -> float:
+    """Return the most words of weights that stay, in whichever memory they are."""
+    memories = [replace(hardware, resident_at=level) for level in resident_levels(hardware)]
+    least = [min(staying_words(memory), sum(weight_words(layer, memory) for layer in layers)) for memory in memories]
+    return max(least, default=0.0)
 
 
 def _multiplier_words(nest: LoopNest, hardware: Hardware) -> np.ndarray:

@@ -51,12 +51,15 @@ class RowTilePlans:
         begin = self.places.words(resident)
         read = frozenset(name for index in members for name in self.places.layers[index].layer.reads)
         for left, saved in self._results(members, done):
-            after = Places(read.intersection(resident), NOTHING, left, saved, begin, begin + self.places.words(left))
+            after = Places(read.intersection(resident), NOTHING, left, saved, begin, self._words(begin, left))
             key = group, frozenset(resident), after
             if key not in self._known:
                 self._known[key] = tuple(self._plans(members, after))
             for plan in self._known[key]:
                 yield after, plan
+
+    def _words(self, begin: float, left: frozenset[str]) -> float:
+        return begin + self.places.words(left) + self.places.staying_words
 
     def _can_be_row_tiled(self, index: int) -> bool:
         layer = self.places.layers[index]
@@ -91,13 +94,18 @@ class RowTilePlans:
         rows = group.maps[group.external_count + group.sinks[0]].rows
         for size in tile_sizes(rows)[1:]:
             axis = axis_tiles(group, 0, size, keeps_halo=True)
-            nests = [bool(self.places.layers[index].nests) for index in members]
-            for resident_weights in product(*((False, True) if has_nest else (False,) for has_nest in nests)):
+            for resident_weights in product(*map(self._weight_places, members)):
                 row_tiled = _RowTiledGroup(
                     self.places, self.hardware, members, group, axis, size, after, resident_weights
                 )
                 if max(row_tiled.resident_words) <= self.places.capacity:
                     yield row_tiled.plan()
+
+    def _weight_places(self, index: int) -> tuple[bool, ...]:
+        """Return whether the weights of a layer may be resident: if they stay between inferences, they are."""
+        if index in self.places.staying:
+            return (True,)
+        return (False, True) if self.places.layers[index].nests else (False,)
 
 
 @dataclass(frozen=True)
@@ -128,9 +136,13 @@ class _RowTiledGroup:
     @cached_property
     def _weight_words(self) -> list[int]:
         return [
-            self._nest(number)[1].elements["weight"] if stays else 0
-            for number, stays in enumerate(self.resident_weights)
+            self._nest(number)[1].elements["weight"] if self._is_loaded(number) else 0
+            for number in range(len(self.members))
         ]
+
+    def _is_loaded(self, number: int) -> bool:
+        """Return whether the weights of a layer come to the chip once for the group."""
+        return self.resident_weights[number] and self.members[number] not in self.places.staying
 
     @cached_property
     def resident_words(self) -> list[float]:
@@ -175,7 +187,7 @@ class _RowTiledGroup:
             "output": self._is_on_chip(self.group.external_count + number),
         }
         on_chip = frozenset(operand for operand, is_there in operands.items() if is_there)
-        if self.resident_weights[number]:
+        if self._is_loaded(number):
             yield self._load(number)
         for rows, runs in sorted(Counter(self.axis.computed[number].tolist()).items()):
             if not rows:

@@ -53,7 +53,7 @@ class LayerStep:
         for name, nest in self.mapped.items():
             own = hierarchy_of(nest.mapping, hardware)
             mappings = parse_mappings([nest.mapping], own)
-            costs[name] = cost(mappings, Nests.of([nest.nest]), own, placement=self.option.setting[0])
+            costs[name] = cost(mappings, Nests.of([nest.nest]), own, placement=self.option.setting_of(name)[0])
         return costs
 
 

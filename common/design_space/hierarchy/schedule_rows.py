@@ -10,6 +10,7 @@ import numpy as np
 from common.design_space.accelerator.hardware import Hardware
 from common.design_space.hierarchy.rtl_interval import step_intervals
 from common.design_space.hierarchy.schedule import LayerStep, MappedSchedule
+from common.design_space.hierarchy.staying_weights import weight_words
 from common.design_space.mapping.arrays import Array
 from common.design_space.mapping.cost import WORD_DIGITS, MappingCost
 from common.design_space.mapping.placement import resident_level
@@ -25,7 +26,7 @@ def mapping_rows(design: str, schedule: MappedSchedule, hardware: Hardware) -> I
         costs, intervals = step.costs(hardware), step_intervals(step, hardware)
         for name, mapped in step.mapped.items():
             node, _, number = name.rpartition(".")
-            placement, dram_bytes = step.option.setting[0], _dram_bytes(costs[name], hardware)
+            placement, dram_bytes = step.option.setting_of(name)[0], _dram_bytes(costs[name], hardware)
             yield {
                 "design": design,
                 "source_node": node,
@@ -34,6 +35,8 @@ def mapping_rows(design: str, schedule: MappedSchedule, hardware: Hardware) -> I
                 "execution_count": mapped.runs,
                 "macs": mapped.nest.macs,
                 "mapping": mapped.mapping,
+                "array_element_count": round(_first(costs[name].used_elements)),
+                "bound_by": costs[name].slowest_part(_part_names(hardware)),
                 "array_use_share": mapped.nest.macs / (mapped.cycles * hardware.array.elements),
                 "dram_weight_bytes": dram_bytes["weight"],
                 "dram_input_bytes": dram_bytes["input"],
@@ -41,6 +44,7 @@ def mapping_rows(design: str, schedule: MappedSchedule, hardware: Hardware) -> I
                 "moved_words": _moved_words(costs[name], hardware),
                 "dram_beside_bytes": sum(placement.words_at(0)) * hardware.levels[0].word_bytes,
                 "resident_operands": " ".join(sorted(placement.on_chip)),
+                "resident_level": _level_of_residents(hardware) if placement.on_chip else "",
                 "resident_tensor_bytes": _resident_bytes(step, hardware),
                 "modelled_cycles": mapped.cycles,
                 **rtl_columns(intervals.get(name)),
@@ -71,6 +75,20 @@ def _moved_words(cost: MappingCost, hardware: Hardware) -> dict[str, float]:
     return moved
 
 
+def _level_of_residents(hardware: Hardware) -> str:
+    level = resident_level(hardware)
+    return "" if level is None else hardware.levels[level].name
+
+
+def staying_bytes(schedule: MappedSchedule, hardware: Hardware) -> float:
+    """Return the bytes of weights that stay on the chip from one inference to the next."""
+    hardware = replace(hardware, resident_at=schedule.resident_at)
+    level = resident_level(hardware)
+    stay = {step.option.layer: step.layer for step in schedule.steps if step.option.places.weights_stay}
+    words = sum(weight_words(layer, hardware) for layer in stay.values())
+    return 0.0 if level is None else words * hardware.levels[level].word_bytes
+
+
 def _resident_bytes(step: LayerStep, hardware: Hardware) -> float:
     level = resident_level(hardware)
     return 0.0 if level is None else step.option.places.resident_words * hardware.levels[level].word_bytes
@@ -99,7 +117,7 @@ def group_rows(design: str, schedule: MappedSchedule, hardware: Hardware) -> Ite
             "tile_row_count": tile_rows[0] if tile_rows else None,
             "tile_column_count": None,
             "halo": "kept" if tile_rows else "",
-            "resident_weight_count": len(weights_on_chip) if tile_rows else None,
+            "resident_weight_count": len(weights_on_chip) if tile_rows or weights_on_chip else None,
             "resident_tensor_count": len(frozenset().union(*(step.on_chip for step in steps))),
             "dram_bytes": round(sum(_step_dram_bytes(step, hardware) for step in steps), WORD_DIGITS),
             "recomputed_share": 0.0,

@@ -17,7 +17,7 @@ from common.design_space.hierarchy.physical_floor import physical_floor
 from common.design_space.hierarchy.row_tiles import MOST_ROW_TILED_LAYERS
 from common.design_space.hierarchy.rtl_interval import schedule_interval
 from common.design_space.hierarchy.schedule import LayerStep, MappedSchedule
-from common.design_space.hierarchy.schedule_rows import group_rows, mapping_rows
+from common.design_space.hierarchy.schedule_rows import group_rows, mapping_rows, staying_bytes
 from common.design_space.mapping.placement import Placement
 from common.design_space.mapping.space.layer_by_layer import exact
 from common.design_space.mapping.space.loop_chains import places_in_space
@@ -114,7 +114,7 @@ class HierarchyWorkload:
             engine(settings.engine)
         contractions = exact(self.nests, hardware, runs=self.runs)
         unfused = best_schedule(self.graph, self.layers, hardware, keeps=False)
-        floor = physical_floor(self.graph, self.layers, hardware)
+        floor = physical_floor(self.graph, self.layers, hardware, weights_stay=settings.weights_stay)
         outcome = self._best_of_space(design, unfused, observer)
         best_of_space, limit = outcome.best_of_space, outcome.limit  # an engine is compared with the optimum
         if settings.engine != EXACT:
@@ -131,6 +131,7 @@ class HierarchyWorkload:
             evaluation_count=schedule.evaluations,
             is_complete=outcome.is_complete,
             rtl=schedule_interval(schedule, replace(hardware, resident_at=schedule.resident_at)),
+            staying_weight_bytes=staying_bytes(schedule, hardware) if settings.weights_stay else None,
         )
         return DesignResult(
             point,
@@ -159,6 +160,7 @@ class HierarchyWorkload:
             design.hardware,
             keeps=most_layers > 1,
             most_layers=min(most_layers, MOST_ROW_TILED_LAYERS),
+            weights_stay=design.search.weights_stay,
             observer=observer,
         )
 

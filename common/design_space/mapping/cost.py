@@ -70,6 +70,7 @@ class MappingCost:
         energy_parts_pj: energy of the multiply-accumulates, then of each level with the network below it.
         needed_words: words that one copy of each level must hold.
         capacity_words: words that it holds.
+        used_elements: elements of the array that multiply at once.
         rtl_cycles: cycles of the RTL; None where they do not count.
     """
 
@@ -80,8 +81,19 @@ class MappingCost:
     energy_parts_pj: tuple[Array, ...]
     needed_words: tuple[Array, ...]
     capacity_words: Array
+    used_elements: Array
     xp: Namespace
     rtl_cycles: Array | None = None
+
+    def slowest_part(self, parts: Sequence[str]) -> str:
+        """Return what bounds the first mapping of the batch: the multipliers, a level, or the commands of the RTL.
+
+        Args:
+            parts: names of the multipliers and of the levels.
+        """
+        cycles = [self.compute_cycles, *self.level_cycles, *([] if self.rtl_cycles is None else [self.rtl_cycles])]
+        of_first = [float(np.asarray(part)[0]) for part in cycles]
+        return [*parts, "rtl"][of_first.index(max(of_first))]
 
     @cached_property
     def cycles(self) -> Array:
@@ -179,7 +191,16 @@ class MappedBatch:
         capacity, costs = self.figures.capacity_words, self.hardware.searched_rtl
         rtl = None if costs is None else nesting_cycles(nesting, self.hardware, costs, placement)
         return MappingCost(
-            reads, writes, self._steps, tuple(cycles), tuple(energies), needed, capacity, xp, rtl_cycles=rtl
+            reads,
+            writes,
+            self._steps,
+            tuple(cycles),
+            tuple(energies),
+            needed,
+            capacity,
+            nesting.used(nesting.levels),
+            xp,
+            rtl_cycles=rtl,
         )
 
     @cached_property

@@ -134,10 +134,10 @@ class Nesting:
 
     @cached_property
     def _used(self) -> tuple[Array, ...]:
-        return tuple(self.xp.module.prod(self._loop_copies(0, level), axis=-1) for level in range(self.levels))
+        return tuple(self.xp.module.prod(self._loop_copies(0, level), axis=-1) for level in range(self.levels + 1))
 
     def used(self, level: int) -> Array:
-        """Return how many copies of a level the mapping uses."""
+        """Return how many copies of a level the mapping uses; beyond the last level, how many multipliers."""
         return self._used[level]
 
     def refetches(self, operand: str, level: int) -> Array:

@@ -73,6 +73,7 @@ def point_row(
     evaluation_count: int | None,
     is_complete: bool,
     rtl: RtlEnds | None = None,
+    staying_weight_bytes: float | None = None,
 ) -> DesignPointsRow:
     """Return the row of a design on which a schedule fits.
 
@@ -87,6 +88,7 @@ def point_row(
         evaluation_count: schedules whose cost was computed; None where nobody counts them.
         is_complete: whether the search came to its end.
         rtl: least, likely and most cycles of the RTL; None where the file has no costs of one.
+        staying_weight_bytes: weights that stay on the chip between inferences; None where none may.
     """
     is_best = design.search.engine == EXACT and schedule.edp == best_of_space
     return {
@@ -101,6 +103,7 @@ def point_row(
         "space_gap_share": None if is_best else _above(schedule.edp, best_of_space),
         "contraction_edp_pj_cycles": contraction_edp,
         "unfused_edp_pj_cycles": unfused_edp,
+        "staying_weight_bytes": staying_weight_bytes,
         "evaluation_count": evaluation_count,
         "is_complete": is_complete,
     }
@@ -149,6 +152,7 @@ def _without_costs(design: DesignTask) -> DesignPointsRow:
         "space_gap_share": None,
         "contraction_edp_pj_cycles": None,
         "unfused_edp_pj_cycles": None,
+        "staying_weight_bytes": None,
         "evaluation_count": None,
         "problem": "",
         "is_pareto": False,

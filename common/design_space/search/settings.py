@@ -21,6 +21,7 @@ class Search:
         evaluations: schedules whose cost an engine may compute; ``exact`` takes as many as there are.
         seed: of all that the engine draws.
         accounting: ``honest`` (capacity, refetches, halos), or ``seed`` (each tensor once for each kernel).
+        weights_stay: whether weights may stay on the chip from one inference to the next.
     """
 
     engine: str = EXACT
@@ -28,3 +29,4 @@ class Search:
     seed: int = 0
     most_layers: int = 6
     accounting: str = HONEST
+    weights_stay: bool = False

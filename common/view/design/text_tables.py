@@ -164,11 +164,14 @@ def verdict_lines(best: DesignPointsRow | DesignSummaryDocument) -> str:
         *_rtl_line(best),
         *_distances(best),
     ]
+    if (staying := best["staying_weight_bytes"]) is not None:
+        lines.append(f"{quantity(staying, 'B')} of weights stay on the chip from one inference to the next")
     if (alone := best["contraction_edp_pj_cycles"]) is not None:
         lines.append(f"contractions alone, layer by layer: {product(alone)}")
     if (unfused := best["unfused_edp_pj_cycles"]) is not None:
         share = 1 - edp / unfused if unfused else 0.0
-        lines.append(f"without fusion {product(unfused)}: fusion saves {percent(share)}")
+        saves = "fusion saves" if staying is None else "fusion and weights that stay save"
+        lines.append(f"without fusion {product(unfused)}: {saves} {percent(share)}")
     return "\n".join(lines)
 
 
@@ -235,6 +238,7 @@ def _mappings_table(rows: Sequence[DesignMappingsRow]) -> str:
         TableColumn("energy", lambda row: percent(energy_pj(row) / total_pj)),
         TableColumn("cycles", lambda row: percent(cycles(row) / total_cycles)),
         TableColumn("array", lambda row: percent(row["array_use_share"])),
+        TableColumn("bound by", lambda row: row["bound_by"], is_left=True),
         TableColumn("DRAM", lambda row: quantity(dram_bytes(row), "B")),
     )
     costliest = sorted(rows, key=lambda row: -energy_pj(row))[:MOST_ROWS]

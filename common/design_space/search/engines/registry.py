@@ -68,13 +68,17 @@ def chosen_searches(values: Mapping[str, Any], *, has_one_buffer: bool) -> Engin
         values: by quantity.
 
     Raises:
-        UnusableValueError: an engine or an accounting is chosen where all engines are compared.
+        UnusableValueError: an engine or an accounting is chosen where all engines are compared; weights may stay where
+            another search is made.
         PipelineError: the package of the chosen engine is not installed.
     """
-    budget = (values["evaluations"], values["seed"], values["most_layers"])
+    budget, stay = (values["evaluations"], values["seed"], values["most_layers"]), values["weights_stay"]
+    if stay and (has_one_buffer or values["experiments"] or values["engine"] != EXACT):
+        problem = "weights stay in exact searches on an accelerator with several memories"
+        raise UnusableValueError("weights_stay", problem, "leave it out")
     if not values["experiments"]:
         require_installed(values["engine"])
-        return EngineComparison([Search(values["engine"], *budget, values["accounting"])], [])
+        return EngineComparison([Search(values["engine"], *budget, values["accounting"], stay)], [])
     if values["accounting"] == SEED:
         problem = "compares schedules under honest accounting"
         raise UnusableValueError("experiments", problem, "leave out <accounting>")
