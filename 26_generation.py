@@ -34,12 +34,16 @@ if __name__ == "__main__":
 from collections.abc import Sequence
 
 from common import cli
+from common.cli.flags.load_flags import telemetry_flags
 from common.files.configuration import Section
 from common.generation.decoder import Decoder, decoder_of
 from common.generation.figures import HostRates, generation_rows, generation_summary, phase_figures
-from common.generation.loop import AnswerPlan, GenerationPlan, drawn_prompt, generate, require_room
+from common.generation.loop import AnswerPlan, GenerationPlan, drawn_prompt, generate, require_room, unheard
 from common.generation.phases import PREFILL, WHOLE, work_by_part
+from common.generation.streams.live import LiveTokens
+from common.load.telemetry import posts_to
 from common.messages.errors import PipelineError, UnusableValueError
+from common.metrics.ingest import TOKEN_FILE
 from common.onnx_graph.load import load_model
 from common.power.host_power import host_power
 from common.power.processor_law import read_processor_law
@@ -68,6 +72,7 @@ def arguments() -> cli.Parser:
     parser.shared("--threads")
     parser.shared("--optimization", choices=tuple(OPTIMIZATIONS), metavar=None)
     parser.shared("--run-timeout", "--seed")
+    telemetry_flags(parser)
     return parser
 
 
@@ -110,8 +115,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         options = given_settings({**given.values, "provider": "cpu"})
         with stage.writing() as transaction, limited_runs(given.run_timeout):
             session = create_session(path, options)
-            with OtherWork() as other_work:
-                tokens, failure = generate(session, decoder, plan, given.seed, path, stage.progress_bar("answers"))
+            progress, token_file = stage.progress_bar("answers"), given.post_token or given.out / TOKEN_FILE
+            with posts_to(given.post, token_file, path.name, stage.note) as follow, OtherWork() as other_work:
+                live = LiveTokens()
+                follow(live)
+                listener = live.heard if given.post else unheard
+                tokens, failure = generate(session, decoder, plan, given.seed, path, progress, listener)
             stage.note(*other_work.notes(options.threads))
             rows = generation_rows(tokens, decoder, work_by_part(decoder)[WHOLE], plan)
             rates = HostRates(given.peak_flops, given.mem_bw, power_w(stage, options.threads))

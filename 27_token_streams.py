@@ -38,16 +38,19 @@ from collections.abc import Sequence
 
 from common import cli
 from common.cli import load_stage
-from common.cli.flags.load_flags import goodput_flags, schedule_flags
+from common.cli.flags.load_flags import goodput_flags, schedule_flags, telemetry_flags
 from common.generation.decoder import decoder_of
 from common.generation.streams.engine import POLICIES, StreamRequest, serve_after_warm_up
 from common.generation.streams.figures import TokenBounds, broken_goodput, request_rows, stream_summary, token_rows
+from common.generation.streams.live import LiveTokens, WatchedService
 from common.generation.streams.requests import offered_per_s, require_streams, scheduled_requests, trace_requests
 from common.generation.streams.service import service_of
 from common.load.requests.demand import KINDS, Demand
 from common.load.requests.schedules import Bursts
 from common.load.settings import checked
+from common.load.telemetry import posts_to
 from common.messages.errors import PipelineError
+from common.metrics.ingest import TOKEN_FILE
 from common.onnx_graph.load import load_model
 from common.runtime.sessions.limits import limited_runs
 from common.runtime.sessions.session import OPTIMIZATIONS, create_session, given_settings
@@ -79,6 +82,7 @@ def arguments() -> cli.Parser:
     parser.shared("--threads")
     parser.shared("--optimization", choices=tuple(OPTIMIZATIONS), metavar=None)
     parser.shared("--run-timeout")
+    telemetry_flags(parser)
     return parser
 
 
@@ -120,8 +124,14 @@ def main(argv: Sequence[str] | None = None) -> int:
         with stage.writing() as transaction, limited_runs(given.run_timeout):
             session = create_session(path, options)
             service = service_of(session, decoder, path, given.cache_room, given.in_flight, given.seed)
-            progress = stage.progress_bar("requests")
-            streams, failure = serve_after_warm_up(requests, service, given.batching, given.in_flight, progress)
+            progress, token_file = stage.progress_bar("requests"), given.post_token or given.out / TOKEN_FILE
+            with posts_to(given.post, token_file, path.name, stage.note) as follow:
+                live = LiveTokens()
+                follow(live)
+                watched = WatchedService(service, live, requests) if given.post else None
+                streams, failure = serve_after_warm_up(
+                    requests, service, given.batching, given.in_flight, progress, watched
+                )
             setup = setup_of(given, options.threads, len(requests))
             summary = stream_summary(streams, offered_per_s(requests), bounds, setup)
             if failure:

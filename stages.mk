@@ -476,7 +476,7 @@ SCRIPT_26 := 26_generation.py
 TABLE_26 := generation_summary.json
 READS_26 :=
 OPTIONS_26 := model dim prompt tokens answers phase cache cache_room peak_flops mem_bw avg_power_w threads \
-    optimization run_timeout seed
+    optimization run_timeout seed post post_token
 CONFIGS_26 := configs/processors.csv configs/processors.yaml
 CODE_26 :=
 
@@ -536,7 +536,7 @@ SCRIPT_27 := 27_token_streams.py
 TABLE_27 := stream_summary.json
 READS_27 :=
 OPTIONS_27 := model dim cache rate arrivals burst duration seed replay input_tokens output_tokens batching in_flight \
-    cache_room first_token_bound inter_token_bound min_goodput threads optimization run_timeout
+    cache_room first_token_bound inter_token_bound min_goodput threads optimization run_timeout post post_token
 CONFIGS_27 :=
 CODE_27 :=
 

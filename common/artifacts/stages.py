@@ -151,8 +151,8 @@ _stage(
     "08_design_space.py",
     "op_metrics op_edges",
     "design_points design_comparison design_convergence design_budgets design_mappings design_groups design_summary",
-    "hardware sweep objective area_budget_mm2 engine experiments evaluations seed most_layers weights_stay accounting cycle_model "
-    "jobs cluster cluster_address cache cache_mb",
+    "hardware sweep objective area_budget_mm2 engine experiments evaluations seed most_layers weights_stay accounting "
+    "cycle_model jobs cluster cluster_address cache cache_mb",
     is_aside=True,
 )
 _stage(
@@ -241,7 +241,7 @@ _stage(
     "",
     "generation generation_phases generation_summary",
     "model dim prompt tokens answers phase cache cache_room peak_flops mem_bw avg_power_w threads optimization "
-    "run_timeout seed",
+    f"run_timeout seed {TELEMETRY}",
     primary="generation_summary",
     configurations="processors.csv processors.yaml",
     is_measurement=True,
@@ -261,7 +261,7 @@ _stage(
     "",
     "stream_summary stream_requests stream_tokens",
     f"model dim cache {SCHEDULE} replay input_tokens output_tokens batching in_flight cache_room first_token_bound "
-    "inter_token_bound min_goodput threads optimization run_timeout",
+    f"inter_token_bound min_goodput threads optimization run_timeout {TELEMETRY}",
     is_measurement=True,
     is_aside=True,
 )

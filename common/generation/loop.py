@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 import numpy as np
 
@@ -38,6 +39,16 @@ class Token:
     chosen: int | None
     time_us: float
     sampling_us: float
+
+
+class TokenListener(Protocol):
+    """Hears of each token as it comes, and of the last one of an answer; it must not wait."""
+
+    def __call__(self, token: Token, *, is_last: bool) -> None: ...
+
+
+def unheard(token: Token, *, is_last: bool) -> None:
+    """Hear of nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +135,7 @@ def generate(
     seed: int,
     path: Path,
     progress: Callable[[float, float], None],
+    listener: TokenListener = unheard,
 ) -> tuple[list[Token], PipelineError | None]:
     """Return the tokens, and the error that ended the generation early; None: it did not end early.
 
@@ -138,6 +150,7 @@ def generate(
             answer = plan.answers[plan.place(number)]
             for token in _answer(calls, answer, number):
                 tokens.append(token)
+                listener(token, is_last=token.index + 1 == answer.count)
             progress(number + 1, count)
     except PipelineError as error:
         if not tokens:

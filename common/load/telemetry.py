@@ -18,6 +18,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
+from typing import Protocol
 from urllib.parse import urlsplit
 
 import numpy as np
@@ -80,8 +81,18 @@ def dashboard_at(address: str, token_file: Path) -> Dashboard:
     return Dashboard(host, port or (443 if scheme == "https" else 80), scheme == "https", token)
 
 
+class Delta(Protocol):
+    """Figures of a load since the last look, for the thread of the telemetry."""
+
+    def take(self) -> tuple[list[float], int, dict[str, float]]:
+        """Return latencies in µs of what was answered, how many requests were not, and the figures of now."""
+
+
+Follower = Callable[[Delta], None]
+
+
 class LoadDelta:
-    """Figures of a load since the last look."""
+    """Figures of a load of requests."""
 
     def __init__(self, log: Log, queue: BatchQueue) -> None:
         self._log, self._queue = log, queue
@@ -89,7 +100,6 @@ class LoadDelta:
         self._open = np.array([], np.int64)  # those of them that were neither answered nor given up
 
     def take(self) -> tuple[list[float], int, dict[str, float]]:
-        """Return latencies in µs of what was answered, how many requests were not, and the figures of now."""
         log, count = self._log, len(self._log)
         requests = np.concatenate([self._open, np.arange(self._seen, count)])
         first = int(requests[0]) if len(requests) else count
@@ -107,7 +117,7 @@ class LoadDelta:
 
 
 class TelemetryClient:
-    """Posts the figures of loads, as a context; :meth:`listen` is called with each load when it begins.
+    """Posts the figures of loads, as a context; :meth:`follow` is called with each load when it begins.
 
     Args:
         model: what the dashboard shows as the name.
@@ -120,7 +130,7 @@ class TelemetryClient:
     def __init__(self, dashboard: Dashboard, model: str) -> None:
         self._dashboard, self._model = dashboard, model
         self._connection = dashboard.connect()
-        self._loads: deque[LoadDelta] = deque()
+        self._loads: deque[Delta] = deque()
         self._is_over, self._problem = threading.Event(), ""
         self._thread = threading.Thread(target=self._work, name="telemetry", daemon=True)
         self.sent_count = self.lost_count = 0
@@ -143,8 +153,11 @@ class TelemetryClient:
         self._is_over.set()
         self._thread.join(2 * TIMEOUT_S)  # a message that is under way, and the last one
 
+    def follow(self, load: Delta) -> None:
+        self._loads.append(load)
+
     def listen(self, log: Log, queue: BatchQueue) -> None:
-        self._loads.append(LoadDelta(log, queue))
+        self.follow(LoadDelta(log, queue))
 
     @property
     def notes(self) -> list[str]:
@@ -200,8 +213,8 @@ class TelemetryClient:
 
 
 @contextmanager
-def telemetry_to(address: str | None, token_file: Path, model: str, note: Callable[..., None]) -> Iterator[Listener]:
-    """Yield the listener of loads, which posts their figures until the block ends.
+def posts_to(address: str | None, token_file: Path, model: str, note: Callable[..., None]) -> Iterator[Follower]:
+    """Yield what follows a load: its figures are posted until the block ends.
 
     Args:
         address: of the dashboard; None: nothing is posted.
@@ -211,8 +224,15 @@ def telemetry_to(address: str | None, token_file: Path, model: str, note: Callab
         UnusableValueError: the dashboard takes no messages.
     """
     if address is None:
-        yield nobody
+        yield lambda load: None
         return
     with TelemetryClient(dashboard_at(address, token_file), model) as client:
-        yield client.listen
+        yield client.follow
     note(*client.notes)
+
+
+@contextmanager
+def telemetry_to(address: str | None, token_file: Path, model: str, note: Callable[..., None]) -> Iterator[Listener]:
+    """Yield the listener of loads of requests; else as :func:`posts_to`."""
+    with posts_to(address, token_file, model, note) as follow:
+        yield nobody if address is None else lambda log, queue: follow(LoadDelta(log, queue))

@@ -113,10 +113,12 @@ def serve_after_warm_up(
     policy: Policy,
     most: int,
     progress: Callable[[int, int], None],
+    watched: TokenService | None = None,
 ) -> tuple[list[TokenStream], PipelineError | None]:
     """Serve a short request, then all requests; return the streams that ended, and why others did not.
 
     Args:
+        watched: the same service, as all requests but the warm-up go through it.
         progress: gets the number of streams that ended, and of all requests.
 
     Raises:
@@ -127,7 +129,7 @@ def serve_after_warm_up(
     list(serve([warm_up], service, "static", 1, WallClock()))
     streams: list[TokenStream] = []
     try:
-        for stream in serve(requests, service, policy, most, WallClock()):
+        for stream in serve(requests, watched or service, policy, most, WallClock()):
             streams.append(stream)
             progress(len(streams), len(requests))
     except PipelineError as error:

@@ -30,6 +30,9 @@ _SERVICE = {
     "offered_runs_per_s": "requests that came per second, from the newest hundred",
     "in_flight_count": "requests that came and are neither answered nor given up",
     "queue_depth_count": "requests that wait for a worker",
+    "output_tokens_per_s": "tokens of all answers per second of the window",
+    "time_to_first_token_us": "time from a request to its first token, mean of the window",
+    "inter_token_us": "time between two tokens of an answer, mean of the window",
     "batch_size_count": "requests that one call serves, mean of the newest",
 }
 _EFFICIENCY = {

@@ -206,6 +206,16 @@ def test_a_load_test_shows_what_it_offers(opened, server):
     assert number(page, "Offered/s") == "42"
 
 
+def test_a_load_of_streams_shows_its_tokens(opened, server):
+    page = opened()
+    await_live(page)
+    assert not page.locator("#numbers").get_by_text("Tokens/s").is_visible()
+    server.post({"figures": {"output_tokens_per_s": 42.5, "inter_token_us": 23_500, "time_to_first_token_us": 2e6}})
+    until(page, "document.getElementById('numbers').innerText.includes('Tokens/s')")
+    assert [number(page, name) for name in ("Tokens/s", "First token", "Between tokens")] == ["42.5", "2 s", "23.5 ms"]
+    assert page.get_by_text("Tokens per second", exact=True).is_visible()
+
+
 def test_what_is_zoomed_can_be_moved_by_keyboard(opened):
     page = opened()
     await_live(page)

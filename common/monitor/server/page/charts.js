@@ -10,6 +10,8 @@ const CHARTS = [
   { title: "Throughput, runs/s", unit: "big", series: [["runs/s", "throughput_runs_per_s"], ["offered", "offered_runs_per_s"]] },
   { title: "Jitter (standard deviation)", unit: "time", series: [["jitter", "window_jitter_us"]] },
   { title: "Queue and batch", unit: "", series: [["waiting requests", "queue_depth_count"], ["batch size", "batch_size_count"], ["in flight", "in_flight_count"]] },
+  { title: "Tokens per second", unit: "big", series: [["tokens/s", "output_tokens_per_s"]] },
+  { title: "Time of a token", unit: "time", log: true, series: [["first token", "time_to_first_token_us"], ["between two tokens", "inter_token_us"]] },
   { title: "Power, W", unit: "", series: [["all domains", "total_power_w"], ["", "power_w:"]] },
   { title: "Energy per run, J", unit: "", series: [["energy", "energy_per_run_j"]] },
   { title: "Temperature, °C", unit: "", series: [["", "temperature_c:"]] },

@@ -8,6 +8,7 @@ const NUMBERS = [
   ["Runs/s", "throughput_runs_per_s", ""], ["Runs", "whole_run_count", "big"], ["Failed runs", "failed_run_count", ""],
   ["Waiting requests", "queue_depth_count", ""], ["Batch size", "batch_size_count", ""],
   ["Offered/s", "offered_runs_per_s", "", "load"], ["In flight", "in_flight_count", "", "load"],
+  ["Tokens/s", "output_tokens_per_s", "", "load"], ["First token", "time_to_first_token_us", "time", "load"], ["Between tokens", "inter_token_us", "time", "load"],
   ["Power, W", "total_power_w", ""], ["Energy per run, J", "energy_per_run_j", ""],
   ["Processor, host", "cpu_utilization_share:host", "share"], ["Memory, process", "memory_resident_bytes:process", "bytes"],
 ];
