@@ -6,9 +6,9 @@ Writes  decode_plans.csv (an answer in each format of the weights with each cut)
 
 A token of a decoder reads all weights and caches once, so the rate of the memory bounds it. 31 says whether weights and
 caches fit the card, how long a token and a whole answer take there, and whether that pays. The host's times are those
-of 26. The card's times follow from what published decoders on FPGAs attain, with the interval of those designs. The
-card looks tokens up and chooses the next one: the prompt crosses the link, then the token before each one, and the
-chosen one comes back.
+of 26. The card's times of tokens follow from what published decoders on FPGAs attain, with the interval of those
+designs. Its time of a prompt is that of an array for it, as 07 plans one. The card looks tokens up and chooses the next
+one: the prompt crosses the link, then the token before each one, and the chosen one comes back.
 
 EXAMPLE of input (generation.csv) and output (decode_plans.csv), some columns:
 
@@ -37,20 +37,26 @@ from common.artifacts.folder import Folder
 from common.artifacts.provenance import Provenance
 from common.cli.plan_stage import CONFIGS
 from common.files.configuration import Section
+from common.fpga.coefficients import load_models
 from common.fpga.decoding.demand import answer_lengths, answer_on_host, demands, require_one_sequence
 from common.fpga.decoding.law import read_law
 from common.fpga.decoding.plan import decode_plans, length_rows, plan_rows, summary_of
+from common.fpga.decoding.prompt import ARRAY_FORMATS, CallWork, PromptPlan, call_work, prompt_plan
 from common.fpga.device.board import Board
 from common.fpga.device.board_files import load_board
 from common.fpga.planning.host_basis import host_basis
 from common.fpga.speedup.energy import read_card_energy
 from common.fpga.speedup.verdict import JudgedHost
-from common.generation.decoder import decoder_of
+from common.generation.decoder import CallSizes, Decoder, decoder_of
 from common.generation.host_times import HostTimes, host_times
+from common.generation.phases import HEAD, model_parts
 from common.generation.resident import WEIGHT_BITS
+from common.graphs.source_graph import from_rows
 from common.messages.errors import UpstreamError
 from common.messages.host_doubts import BUSY
+from common.onnx_graph.counts import count_nodes
 from common.onnx_graph.load import LoadedModel, load_model
+from common.onnx_graph.rows import edge_rows, metrics_row
 from common.view.plan.decode_text import decode_notes, decode_report
 
 SCRIPT = "31_decode_plan.py"
@@ -97,6 +103,34 @@ def judged_host(measured: Provenance, host: HostTimes, board: Board) -> JudgedHo
     return JudgedHost(basis.kind, basis.of_plan(board), (*busy, *host.doubts), basis.mismatch(board))
 
 
+def prompt_work(path: Path, decoder: Decoder, precision: str, prompt: int) -> CallWork:
+    """Return the work of a prompt: that of the head for the last token alone."""
+    head = {name for name, part in model_parts(decoder).items() if part == HEAD}
+
+    def of_call(new: int, *, of_head: bool) -> CallWork:
+        model = load_model(path, decoder.sizes(CallSizes(0, new)))
+        counts = {count.node.name: count for count in count_nodes(model.graph, model.bounds)}
+        metrics = [metrics_row(model, count) for count in counts.values()]
+        graph = from_rows(metrics, edge_rows(model.graph, counts))
+        return call_work(metrics, graph, precision, head, of_head=of_head)
+
+    return of_call(prompt, of_head=False) + of_call(1, of_head=True)
+
+
+def prompt_plans(
+    path: Path, decoder: Decoder, formats: Sequence[str], prompt: int, board: Board
+) -> dict[str, PromptPlan | None]:
+    """Return the prompt on an array of the board in each format of the weights; None where there is no such array."""
+    if decoder.tokens is None:
+        return dict.fromkeys(formats)
+    models = load_models(CONFIGS)
+    plans = {
+        precision: prompt_plan(prompt_work(path, decoder, precision, prompt), board, precision, models)
+        for precision in dict.fromkeys(ARRAY_FORMATS[name] for name in formats)
+    }
+    return {name: plans[ARRAY_FORMATS[name]] for name in formats}
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     with cli.stage(arguments(), argv) as stage:
         given, path, folder = stage.settings, cli.model_path(stage.settings.model), stage.tables
@@ -116,7 +150,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             with folder.content():
                 host = host_times(rows, is_loop=decoder.tokens is None)
                 on_host = answer_on_host(host, prompt, tokens)
-            plans = decode_plans(law, board, on_host, demands(decoder, formats, host, prompt, tokens))
+            prompts = prompt_plans(path, decoder, formats, prompt, board)
+            plans = decode_plans(law, board, on_host, demands(decoder, prompts, host, prompt, tokens))
             judged = judged_host(folder.provenance("generation_summary"), host, board)
             planned = plan_rows(plans, board, law, on_host, energy, obstacle=judged.obstacle)
             basis: dict[str, object] = {"measured_length_count": host.longest, "doubts": judged.reasons}

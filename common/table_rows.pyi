@@ -1341,6 +1341,7 @@ class DecodePlansRow(TypedDict):
     board: str
     fits_memory: bool
     is_best_plan: bool
+    prefill_engines: str
     card_resident_bytes: int
     card_memory_bytes: int
     planned_first_token_pessimistic_us: float | None

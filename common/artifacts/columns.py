@@ -1460,6 +1460,11 @@ for _phase in ("prefill", "decode"):
     _text(f"{_phase}_side", f"Where {_phase} runs: on the host or on the card", allowed=("host", "card"))
 _flag("fits_memory", "Whether weights and caches of the longest answer fit the card's memory")
 _flag("is_best_plan", "Whether its likely answer takes the least time of all rows")
+_text(
+    "prefill_engines",
+    "Kernels of a prompt on the card, the array first; empty for a prompt on the host or by published decoders",
+    nullable=True,
+)
 _count("card_resident_bytes", "Weights, and caches after the last token, in the card's memory")
 _count("card_memory_bytes", "Memory of the card")
 _cases("planned_first_token", "_us", "Time to the first token, launch included", nullable=True)

@@ -52,6 +52,14 @@ def test_a_decoder_is_planned_in_each_format_with_each_cut(planned, tmp_path):
     assert (summary["planned_prompt_count"], summary["planned_output_count"]) == (PROMPT, TOKENS)
     assert lengths["past_token_count"].max() == PROMPT + TOKENS - 2
     assert (lengths["memory_roof_us"] < lengths["planned_token_likely_us"]).all()
+    on_card = plans["prefill_side"] == "card"
+    engines = plans["prefill_engines"].fillna("")
+    assert (
+        engines.str.contains("systolic-.*-int8 attention-.* rowwise-") == (on_card & (plans["weight_format"] != "bf16"))
+    ).all()
+    assert engines[on_card & (plans["weight_format"] == "bf16")].str.contains("systolic-.*-bf16").all()
+    assert "prompt on the card: " in printed.out
+    assert "the time of published decoders" not in printed.err
     assert "tokens/s" in printed.out
     assert "% of memory bandwidth" in printed.out
     assert "16 bytes cross the link for each" in printed.err
@@ -71,6 +79,14 @@ def test_a_prompt_of_another_length_than_the_measured_ones_is_said(planned, prom
     assert (f"prompts of {PROMPT} tokens, and this one has {prompt}: its time" in printed.err) == is_noted
     assert ("at least that of a token" in printed.err) == (prompt < PROMPT)
     assert summary["planned_prompt_count"] == prompt
+
+
+def test_a_board_without_an_array_for_a_prompt_has_that_of_published_decoders(planned):
+    """The vck190 computes int8 in AI engines."""
+    plans, _, _, printed = planned("tiny-decoder", "--board", "vck190", "--weight-format", "int8")
+    assert plans["prefill_engines"].isna().all()
+    assert "the time of published decoders" in " ".join(printed.err.split())
+    assert "prompt on the card" not in printed.out
 
 
 def test_what_does_not_fit_is_refused_in_one_line(planned, tmp_path):

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from common.fpga.decoding.law import CallDemand, CardRates, DecodeLaw, prompt_cases_us, token_cases_us
+from common.fpga.decoding.prompt import PromptPlan
 from common.fpga.device.board import Board
 from common.fpga.speedup.draws import DRAWS, Draws, Values
 from common.fpga.speedup.odds import Odds, odds_of
@@ -51,6 +52,7 @@ class AnswerDemand:
         prompt_cache_bytes: caches after the prompt.
         logit_bytes: scores of the vocabulary for one token.
         prompt_count: tokens of the prompt; 0 for a loop of states.
+        prompt_plan: the prompt on an array; None for that of published decoders, and for a loop of states.
     """
 
     prompt: CallDemand
@@ -59,6 +61,7 @@ class AnswerDemand:
     prompt_cache_bytes: int
     logit_bytes: int
     prompt_count: int
+    prompt_plan: PromptPlan | None = None
 
     @property
     def is_loop(self) -> bool:
@@ -119,7 +122,7 @@ def card_rates(board: Board) -> CardRates:
 def cut_answer(law: DecodeLaw, board: Board, demand: AnswerDemand, host: HostAnswer, cut: Cut) -> CutAnswer:
     """Return the times of an answer with a cut, and the distribution of its gain over the host alone."""
     rates = card_rates(board)
-    first_us = (token_cases_us if demand.is_loop else prompt_cases_us)(law, rates, demand.prompt)
+    first_us = _first_us(law, rates, demand)
     prefills, decodes = cut.prefill == CARD, (cut.decode == CARD) * len(demand.tokens)
     on_card = _on_card(
         demand, first_us if prefills else NO_TIME, _tokens_us(law, rates, demand) if decodes else NO_TIME
@@ -142,6 +145,12 @@ def cut_answer(law: DecodeLaw, board: Board, demand: AnswerDemand, host: HostAns
     first = host.prompt_us if cut.prefill == HOST else summed((first_us, board.launch_us))
     token_bytes = demand.token_link_bytes if cut.decode == CARD else 0
     return CutAnswer(cut, parts, first, link_bytes, token_bytes, _odds(host, parts))
+
+
+def _first_us(law: DecodeLaw, rates: CardRates, demand: AnswerDemand) -> ThreePoint:
+    if demand.prompt_plan is not None:
+        return demand.prompt_plan.time_us
+    return (token_cases_us if demand.is_loop else prompt_cases_us)(law, rates, demand.prompt)
 
 
 def _on_card(demand: AnswerDemand, first_us: ThreePoint, tokens_us: ThreePoint) -> dict[str, ThreePoint]:

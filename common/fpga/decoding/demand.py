@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from common.fpga.decoding.answer import AnswerDemand, HostAnswer
 from common.fpga.decoding.law import CallDemand
 from common.fpga.decoding.plan import LengthDemand
+from common.fpga.decoding.prompt import PromptPlan
 from common.generation.decoder import CallSizes, Decoder, require_length
 from common.generation.host_times import HostTimes
 from common.generation.resident import Resident
@@ -53,12 +55,19 @@ def answer_lengths(
 
 
 def demands(
-    decoder: Decoder, weight_formats: Iterable[str], host: HostTimes, prompt: int, tokens: int
+    decoder: Decoder, prompts: Mapping[str, PromptPlan | None], host: HostTimes, prompt: int, tokens: int
 ) -> dict[str, tuple[AnswerDemand, Sequence[LengthDemand]]]:
-    """Return what an answer asks of the card in each format of the weights, and a token at each shown length."""
-    residents = {name: Resident(decoder, name) for name in weight_formats}
+    """Return what an answer asks of the card in each format of the weights, and a token at each shown length.
+
+    Args:
+        prompts: the prompt on an array, by format; None where the board has no array.
+    """
+    residents = {name: Resident(decoder, name) for name in prompts}
     return {
-        name: (answer_demand(resident, prompt, tokens), length_demands(resident, host, prompt, tokens))
+        name: (
+            replace(answer_demand(resident, prompt, tokens), prompt_plan=prompts[name]),
+            length_demands(resident, host, prompt, tokens),
+        )
         for name, resident in residents.items()
     }
 

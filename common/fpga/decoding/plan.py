@@ -132,6 +132,7 @@ def _row(
         "decode_side": cut.cut.decode if cut else CARD,
         "fits_memory": plan.fits,
         "is_best_plan": is_best,
+        "prefill_engines": _engines(demand, cut),
         "card_resident_bytes": demand.resident_bytes,
         "card_memory_bytes": board.memory.capacity_bytes,
         **_cases("planned_first_token", "_us", cut.first_token_us if cut else None),
@@ -149,6 +150,13 @@ def _row(
         **{f"speedup_p{percent}_factor": each for percent, each in zip((5, 25, 50, 75, 95), quantiles, strict=True)},
     }
     return cast("DecodePlansRow", row)
+
+
+def _engines(demand: AnswerDemand, cut: CutAnswer | None) -> str | None:
+    """Return the kernels of a prompt on the card; None for one on the host, or by published decoders."""
+    if cut is None or cut.cut.prefill != CARD or demand.prompt_plan is None:
+        return None
+    return " ".join(demand.prompt_plan.engines)
 
 
 def mean_token_us(

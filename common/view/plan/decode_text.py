@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 from common.messages.host_doubts import OTHER_HOST
 from common.table_rows import DecodePlansRow, DecodeSummaryDocument
@@ -68,7 +68,20 @@ def decode_report(rows: Sequence[DecodePlansRow], summary: DecodeSummaryDocument
     if (gain := summary["speedup_p50_factor"]) is not None:
         low, high = summary["speedup_p5_factor"], summary["speedup_p95_factor"]
         answer += f", {significant(gain)}x" + (f" ({significant(low)} to {significant(high)})" if low and high else "")
-    return "\n".join((decode_sentence(summary), answer, PLANS.text(rows)))
+    return "\n".join((decode_sentence(summary), answer, *_prompt_lines(rows, summary), PLANS.text(rows)))
+
+
+def _prompt_lines(rows: Sequence[DecodePlansRow], summary: DecodeSummaryDocument) -> Iterator[str]:
+    """Yield the time of a prompt on the card with its interval, and the kernels that compute it."""
+    for row in rows:
+        if row["prefill_engines"] and row["weight_format"] == summary["weight_format"]:
+            likely, low, high = (
+                duration(row["planned_first_token_likely_us"]),
+                duration(row["planned_first_token_optimistic_us"]),
+                duration(row["planned_first_token_pessimistic_us"]),
+            )
+            yield f"prompt on the card: {likely} ({low} to {high}) on {row['prefill_engines'].replace(' ', ', ')}"
+            return
 
 
 def _doubt(doubt: str) -> str:
@@ -104,6 +117,11 @@ def decode_notes(
         notes.append(
             f"the host was measured up to {summary['measured_length_count']} tokens in the caches, and the answer ends "
             f"at {last}: its times beyond are a line through the measured ones"
+        )
+    if any(row["prefill_side"] == "card" and row["token_link_bytes"] and not row["prefill_engines"] for row in rows):
+        notes.append(
+            "no array of this project computes a prompt there, or none fits beside the kernel of decode: it has "
+            "the time of published decoders"
         )
     unfit = dict.fromkeys(row["weight_format"] for row in rows if not row["fits_memory"])
     for name in unfit:
