@@ -495,21 +495,29 @@ CODE_31 := common/__init__.py common/artifacts/catalogue.py common/artifacts/che
     common/cli/flags/shared_flags.py common/cli/models.py common/cli/plan_stage.py common/cli/search.py \
     common/cli/stage.py common/cli/streams.py common/cli/texts/help_text.py common/cli/texts/output.py \
     common/cli/texts/wording.py common/files/configuration.py common/files/small_file.py common/files/yaml_file.py \
-    common/fpga/decoding/answer.py common/fpga/decoding/demand.py common/fpga/decoding/law.py \
-    common/fpga/decoding/plan.py common/fpga/device/board.py common/fpga/device/board_files.py \
-    common/fpga/device/resources.py common/fpga/kernels/estimate.py common/fpga/offload/jobs.py \
-    common/fpga/offload/problem.py common/fpga/offload/schedule.py common/fpga/planning/host_basis.py \
-    common/fpga/speedup/amdahl.py common/fpga/speedup/draws.py common/fpga/speedup/energy.py \
-    common/fpga/speedup/odds.py common/fpga/speedup/totals.py common/fpga/speedup/verdict.py \
-    common/generation/decoder.py common/generation/figures.py common/generation/host_times.py \
-    common/generation/loop.py common/generation/phases.py common/generation/resident.py common/graphs/cache_names.py \
-    common/graphs/expressions.py common/graphs/graph.py common/graphs/number_formats.py common/graphs/operators.py \
-    common/graphs/source_graph.py common/graphs/sums.py common/intervals.py common/latency/dependence.py \
-    common/latency/statistics.py common/messages/errors.py common/messages/host_doubts.py common/messages/names.py \
-    common/messages/note_kinds.py common/onnx_graph/attributes.py common/onnx_graph/by_operator.py \
-    common/onnx_graph/caches.py common/onnx_graph/counts.py common/onnx_graph/load.py common/onnx_graph/malformed.py \
+    common/fpga/coefficients.py common/fpga/decoding/answer.py common/fpga/decoding/demand.py \
+    common/fpga/decoding/law.py common/fpga/decoding/plan.py common/fpga/decoding/prompt.py \
+    common/fpga/device/board.py common/fpga/device/board_files.py common/fpga/device/resources.py \
+    common/fpga/engine_catalogue.py common/fpga/kernels/dataflow/attention.py \
+    common/fpga/kernels/dataflow/operators.py common/fpga/kernels/dataflow/rowwise.py \
+    common/fpga/kernels/dataflow/streaming.py common/fpga/kernels/estimate.py common/fpga/kernels/overlay/cycles.py \
+    common/fpga/kernels/overlay/engine.py common/fpga/kernels/ports.py common/fpga/kernels/systolic/array.py \
+    common/fpga/kernels/systolic/array_resources.py common/fpga/kernels/systolic/array_timing.py \
+    common/fpga/kernels/systolic/epilogue.py common/fpga/kernels/systolic/tiling.py common/fpga/kernels/team.py \
+    common/fpga/offload/jobs.py common/fpga/offload/problem.py common/fpga/offload/schedule.py \
+    common/fpga/planning/host_basis.py common/fpga/rtl/generate.py common/fpga/speedup/amdahl.py \
+    common/fpga/speedup/draws.py common/fpga/speedup/energy.py common/fpga/speedup/odds.py \
+    common/fpga/speedup/totals.py common/fpga/speedup/verdict.py common/fusion/border.py common/fusion/chains.py \
+    common/fusion/groups.py common/fusion/patterns.py common/generation/decoder.py common/generation/figures.py \
+    common/generation/host_times.py common/generation/loop.py common/generation/phases.py \
+    common/generation/resident.py common/graphs/cache_names.py common/graphs/expressions.py common/graphs/graph.py \
+    common/graphs/number_formats.py common/graphs/operators.py common/graphs/source_graph.py common/graphs/sums.py \
+    common/intervals.py common/latency/dependence.py common/latency/statistics.py common/messages/errors.py \
+    common/messages/host_doubts.py common/messages/names.py common/messages/note_kinds.py \
+    common/onnx_graph/attributes.py common/onnx_graph/by_operator.py common/onnx_graph/caches.py \
+    common/onnx_graph/counts.py common/onnx_graph/load.py common/onnx_graph/malformed.py \
     common/onnx_graph/reading/naming.py common/onnx_graph/reading/scan.py common/onnx_graph/reading/side_files.py \
-    common/onnx_graph/reading/validity.py common/onnx_graph/shapes/budget.py \
+    common/onnx_graph/reading/validity.py common/onnx_graph/rows.py common/onnx_graph/shapes/budget.py \
     common/onnx_graph/shapes/contrib/__init__.py common/onnx_graph/shapes/contrib/as_onnx.py \
     common/onnx_graph/shapes/contrib/attention.py common/onnx_graph/shapes/contrib/layouts.py \
     common/onnx_graph/shapes/contrib/machine_learning.py common/onnx_graph/shapes/contrib/matrix.py \
@@ -530,7 +538,9 @@ CODE_31 := common/__init__.py common/artifacts/catalogue.py common/artifacts/che
     common/runtime/providers/provider_table.py common/runtime/sessions/limits.py common/runtime/sessions/session.py \
     common/runtime/sessions/thread_pools.py common/runtime/sessions/threads.py common/table_rows.py \
     common/view/__init__.py common/view/html.css common/view/html.py common/view/plan/decode_text.py \
-    common/view/tables.py common/view/text.py common/workload/layers.py common/workload/tasks.py
+    common/view/tables.py common/view/text.py common/workload/flows.py common/workload/host_cost.py \
+    common/workload/layer_rows.py common/workload/layers.py common/workload/task_candidates.py \
+    common/workload/tasks.py
 
 SCRIPT_27 := 27_token_streams.py
 TABLE_27 := stream_summary.json

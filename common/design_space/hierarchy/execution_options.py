@@ -98,7 +98,7 @@ def execution_option(
         sizes: words of each tensor.
     """
     read_here = places.inherited | places.copied
-    on_chip = [words for name, words in layer.reads.items() if name in read_here]
+    on_chip: list[float] = [words for name, words in layer.reads.items() if name in read_here]
     on_chip += [words for name, words in layer.written_beside.items() if name in places.left]
     in_memory = [words for name, words in layer.reads.items() if name not in read_here]
     in_memory += [words for name, words in layer.written_beside.items() if name not in places.left]

@@ -94,11 +94,13 @@ def prompt_plan(work: CallWork, board: Board, precision: str, models: Models) ->
 
 def _sets(engines: Sequence[Engine], board: Board, decoding: Resources) -> Iterator[tuple[Engine, ...]]:
     """Yield an array with at most one kernel of each other kind, as far as all fit the board with those of decode."""
-    arrays = [engine for engine in engines if isinstance(engine, SystolicArray)]
-    others = [[None, *(engine for engine in engines if engine.kind == kind)] for kind in BESIDE]
+    arrays = [(engine,) for engine in engines if isinstance(engine, SystolicArray)]
+    others: list[list[tuple[Engine, ...]]] = [
+        [(), *((engine,) for engine in engines if engine.kind == kind)] for kind in BESIDE
+    ]
     budget = replace(board.total_budget, memory_channels=inf)
-    for array, *beside in product(arrays, *others):
-        chosen = (array, *(engine for engine in beside if engine is not None))
+    for parts in product(arrays, *others):
+        chosen: tuple[Engine, ...] = sum(parts, ())
         if total([decoding, *(engine.resources for engine in chosen)]).fits(budget):
             yield chosen
 
