@@ -37,8 +37,10 @@ from typing import Any
 
 from common import cli
 from common.files.configuration import Section
+from common.measurements.live_model import PreparedModel, live_model, prepared
+from common.measurements.observer import sampled_power
 from common.metrics.ingest import TOKEN_FILE
-from common.monitor.continuous import ContinuousRuns, LiveModel, derived_live
+from common.monitor.continuous import ContinuousRuns, derived_live
 from common.monitor.figures.alarms import AlarmWatch, read_alarms
 from common.monitor.figures.derived import Conditions
 from common.monitor.figures.feed import WINDOW_S
@@ -61,6 +63,7 @@ from common.monitor.server.serving import (
 from common.monitor.slow_runs import SlowRuns
 from common.monitor.store import Store
 from common.power.energy_model import read_energy_configuration
+from common.runtime.sessions.limits import limited_runs
 
 SCRIPT = "12_dashboard.py"
 PORT = 8765
@@ -99,21 +102,16 @@ def conditions(stage: cli.StageRun) -> Conditions:
     return replace(known, peak_flop_per_s=peak, memory_bytes_per_s=bandwidth)
 
 
-def live_model(stage: cli.StageRun, live: ContinuousRuns) -> LiveModel:
-    """Load the model, in the thread of its runs."""
-    from common.measurements.live_model import loaded  # the imports take longer than the server's start
-
-    given = cli.given_model(stage.settings)
-    sizes = given.sizes, given.configured
-    return loaded(given.path, sizes, given.files, stage.settings.values, live, stage.note)
+def model_to_run(settings: cli.Settings) -> PreparedModel:
+    """Read the model before the server starts; what cannot be run is refused without an address."""
+    given = cli.given_model(settings)
+    return prepared(given.path, (given.sizes, given.configured), given.files, settings.values)
 
 
-def serve_live(stage: cli.StageRun, store: Store, token: str, watch: AlarmWatch, known: Conditions) -> History:
+def serve_live(
+    stage: cli.StageRun, model: PreparedModel | None, store: Store, token: str, watch: AlarmWatch, known: Conditions
+) -> History:
     """Serve until Ctrl-C; return what was recorded."""
-    # Neither sensors nor the runtime are needed for a check of the command line.
-    from common.measurements.observer import sampled_power
-    from common.runtime.sessions.limits import limited_runs
-
     settings, hub, tls = stage.settings, Hub(), certificate(stage.settings)
     name = "posted" if settings.attach else Path(settings.model).name
     bound = listening(EVERYWHERE if settings.public else LOOPBACK, settings.port)
@@ -122,13 +120,13 @@ def serve_live(stage: cli.StageRun, store: Store, token: str, watch: AlarmWatch,
     source = LiveSource(name)
     history = History(store, store.begin(name, time.time(), {"threads": settings.threads, "attach": settings.attach}))
     stage.show(f"{scheme}://{settings.public or LOOPBACK}:{port}/#token={token}")  # what is behind # is sent to nobody
-    runs = ContinuousRuns(source, partial(live_model, stage), slow := SlowRuns(source.feed))
-    on_ready = (lambda: None) if settings.attach else runs.begin
+    prepare = partial(live_model, model, note=stage.note) if model else None
+    runs = ContinuousRuns(source, prepare, slow := SlowRuns(source.feed))
     limits = limited_runs(settings.run_timeout)
     with limits, runs, sampled_power(sensed := Sensed(), settings.avg_power_w, WINDOW_S) as power_w:
         derived = derived_live(runs, known, power_w)
         with Monitor(source, history, watch, sensed.figures, derived, slow) as monitor:
-            how: dict[str, Any] = {"is_attached": settings.attach, "certificate": tls, "on_ready": on_ready}
+            how: dict[str, Any] = {"is_attached": settings.attach, "certificate": tls, "on_ready": runs.begin}
             asyncio.run(serve(bound, monitor, hub, store, guard, doors, **how))
     if source.problem:
         stage.note(source.problem)
@@ -140,13 +138,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         require_server()
         settings = stage.settings
         certificate(settings)
-        if not settings.attach:
-            cli.model_path(settings.model)
         watch, known = AlarmWatch(read_alarms(settings.alarms)), conditions(stage)
+        model = None if settings.attach else model_to_run(settings)
         stage.end_of_checks()
         token = read_token(settings.out / TOKEN_FILE)
         with contextlib.closing(Store(settings.out / HISTORY)) as store:
-            history = serve_live(stage, store, token, watch, known)
+            history = serve_live(stage, model, store, token, watch, known)
         with stage.writing() as transaction:
             transaction.add_document("dashboard_summary", history.summary())
     return 0

@@ -35,28 +35,31 @@ class LiveModel:
 
 
 class ContinuousRuns:
-    """Runs a model from :meth:`begin` to the end of a ``with`` block; nothing waits for the model to be loaded.
+    """Runs a model from :meth:`begin` to the end of a ``with`` block; nothing waits for the model to be ready.
 
     Args:
-        prepare: loads the model; called in the thread, with these runs.
+        prepare: makes the model ready; called in the thread, with these runs. None where other processes run it.
         slow: what looks for culprits of slow runs.
 
     Attributes:
-        model: what was loaded; None before.
+        model: what runs; None before it is ready.
     """
 
-    def __init__(self, source: LiveSource, prepare: Callable[[ContinuousRuns], LiveModel], slow: SlowRuns) -> None:
-        self._source, self._prepare, self._slow = source, prepare, slow
+    def __init__(
+        self, source: LiveSource, prepare: Callable[[ContinuousRuns], LiveModel] | None, slow: SlowRuns
+    ) -> None:
+        self._source, self._slow, self._is_here = source, slow, prepare is not None
         self.model: LiveModel | None = None
         self._over = threading.Event()
         self._stops: list[Callable[[], object]] = []
-        self._thread = threading.Thread(target=self._work, name="model", daemon=True)
+        self._thread = threading.Thread(target=self._work, args=(prepare,), name="model", daemon=True)
 
     def __enter__(self) -> ContinuousRuns:
         return self
 
     def begin(self) -> None:
-        self._thread.start()
+        if self._is_here:
+            self._thread.start()
 
     @property
     def are_over(self) -> bool:
@@ -76,11 +79,11 @@ class ContinuousRuns:
         if self._thread.is_alive():
             interrupts.leave_alone(self._thread)
 
-    def _work(self) -> None:
-        """Load the model and run it until the end; what went wrong is said where the figures are."""
+    def _work(self, prepare: Callable[[ContinuousRuns], LiveModel]) -> None:
+        """Make the model ready and run it until the end; what went wrong is said where the figures are."""
         try:
             with self._slow:
-                self.model = self._prepare(self)
+                self.model = prepare(self)
                 self._source.nodes = self.model.nodes
                 self._source.is_ready = True
                 self._run_on(self.model.run)

@@ -64,6 +64,7 @@ def test_what_cannot_be_served_is_one_line(tmp_path, flags, problem):
     [
         (("--optimization", "foo"), "--optimization: 'foo' is no level; it takes disable, "),
         (("--provider", "foo"), "--provider: "),
+        (("--dim", "bach=1"), "bach"),
         (("--input", "input=missing.npy"), "missing.npy"),
         (("--out", "{file}"), "cannot be made (File exists); give another --out"),
         (("--out", "{file}/out"), "cannot be made (Not a directory); give another --out"),
@@ -77,6 +78,18 @@ def test_what_the_model_cannot_be_run_with_is_one_line(tmp_path, flags, problem)
     assert done.returncode in (1, 2)
     assert problem in done.stderr.splitlines()[-1]
     assert "Traceback" not in done.stderr
+    assert done.stdout == ""  # no address of a server that will not answer
+
+
+@needs_server
+@pytest.mark.parametrize("checks", [(), ("--check",)])
+def test_a_dimension_without_a_size_is_refused_before_the_address_is_printed(tmp_path, checks):
+    model = tmp_path / "tiny-mlp.onnx"
+    onnx.save(build_tiny_mlp(), model)
+    done = run_stage(SCRIPT, "--model", model, "--port", "0", "--out", tmp_path / "out", *checks)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "add for example --dim batch=1" in done.stderr
+    assert not (tmp_path / "out").exists()
 
 
 @needs_server
