@@ -13,6 +13,9 @@
 // c cycles, while the next fold is computed. A column leaves in segments of DRAIN rows at the same time, each at its own
 // bottom, last row first; the topmost one has the rest: max(k_count, DRAIN) cycles from fold to fold, and
 // ROWS + DRAIN + COLS + k_count - 2 for one fold. Without overlap DRAIN is ROWS.
+//
+// PIPELINED = 1: operands and products have registers, see systolic_core; sums leave 2 + log2(SIMD) cycles later, once
+// per call.
 module systolic_array #(
     parameter ROWS = 4,
     parameter COLS = 4,
@@ -24,7 +27,8 @@ module systolic_array #(
     parameter OVERLAP = 0,
     parameter SIMD = 1,
     parameter DRAIN = ROWS,
-    parameter SEGMENTS = (ROWS + DRAIN - 1) / DRAIN
+    parameter SEGMENTS = (ROWS + DRAIN - 1) / DRAIN,
+    parameter PIPELINED = 0
 ) (
     input clk,
     input rst,  // hold for 2 * ROWS + COLS cycles: the delays have no reset and are flushed
@@ -46,11 +50,23 @@ module systolic_array #(
       .clk(clk), .rst(rst), .start(start), .k_count(k_count), .fold_count(fold_count),
       .feed(feed), .last(last), .drain(drain), .shift(drain_rows)
   );
+  // The comparisons of the schedule end in these registers.
+  localparam A_BITS = ROWS * SIMD * WIDTH, B_BITS = COLS * SIMD * WIDTH;
+  wire core_feed, core_last;
+  wire [SEGMENTS-1:0] core_drain;
+  wire [ROWS-1:0] core_drain_rows;
+  wire [A_BITS-1:0] core_a;
+  wire [B_BITS-1:0] core_b;
+  systolic_delay #(.WIDTH(2 + SEGMENTS + ROWS + A_BITS + B_BITS), .DEPTH(PIPELINED)) entry (
+      .clk(clk), .in({feed, last, drain, drain_rows, a, b}),
+      .out({core_feed, core_last, core_drain, core_drain_rows, core_a, core_b})
+  );
   systolic_core #(
       .ROWS(ROWS), .COLS(COLS), .WIDTH(WIDTH), .ACC_WIDTH(ACC_WIDTH), .PACK_ROWS(PACK_ROWS), .PACK_COLS(PACK_COLS),
-      .OVERLAP(OVERLAP), .SIMD(SIMD), .DRAIN(DRAIN), .SEGMENTS(SEGMENTS)
+      .OVERLAP(OVERLAP), .SIMD(SIMD), .DRAIN(DRAIN), .SEGMENTS(SEGMENTS), .PIPELINED(PIPELINED)
   ) core (
-      .clk(clk), .rst(rst), .feed(feed), .last(last), .drain(drain), .drain_rows(drain_rows), .a(a), .b(b),
+      .clk(clk), .rst(rst), .feed(core_feed), .last(core_last), .drain(core_drain), .drain_rows(core_drain_rows),
+      .a(core_a), .b(core_b),
       .result_valid(result_valid), .result(result)
   );
 endmodule

@@ -10,6 +10,7 @@ module systolic_bench #(
     parameter OVERLAP = 0,
     parameter SIMD = 1,
     parameter DRAIN = ROWS,
+    parameter PIPELINED = 0,
     parameter RUNS = 1,
     parameter WORDS = 1,
     parameter RUNS_FILE = "runs.hex",
@@ -33,7 +34,7 @@ module systolic_bench #(
 
   systolic_array #(
       .ROWS(ROWS), .COLS(COLS), .WIDTH(WIDTH), .ACC_WIDTH(ACC_WIDTH), .PACK_ROWS(PACK_ROWS), .PACK_COLS(PACK_COLS),
-      .OVERLAP(OVERLAP), .SIMD(SIMD), .DRAIN(DRAIN)
+      .OVERLAP(OVERLAP), .SIMD(SIMD), .DRAIN(DRAIN), .PIPELINED(PIPELINED)
   ) array (
       .clk(clk), .rst(cycle < 2 * ROWS + COLS), .start(start), .k_count(current[31:16]), .fold_count(current[15:0]),
       .a(feed ? a_words[index] : {ROWS * SIMD * WIDTH{1'b1}}), .b(feed ? b_words[index] : {COLS * SIMD * WIDTH{1'b1}}),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import ceil
 from pathlib import Path
 from string import Template
@@ -38,6 +38,8 @@ class Design:
         overlap: whether sums leave while the next fold is computed.
         simd: s, products that an element adds per cycle.
         sums_per_cycle: d, sums that leave a column per cycle; without overlap one.
+        is_pipelined: whether there are registers before and behind the products and behind each level of their tree.
+        has_wide_multipliers: of 27 x 18 bits, which several products share; one of 18 x 18 bits takes one product.
     """
 
     rows: int
@@ -46,6 +48,8 @@ class Design:
     overlap: bool = False
     simd: int = 1
     sums_per_cycle: int = 1
+    is_pipelined: bool = False
+    has_wide_multipliers: bool = True
 
     def __post_init__(self) -> None:
         if self.precision not in FORMATS:
@@ -62,13 +66,20 @@ class Design:
     @property
     def format(self) -> Format:
         """Number format, with the packing of its operands."""
-        return FORMATS[self.precision]
+        wide = FORMATS[self.precision]
+        return wide if self.has_wide_multipliers else replace(wide, pack_rows=1, pack_cols=1)
+
+    @property
+    def pipeline_cycles(self) -> int:
+        """Cycles by which sums leave later, once per call: before and behind the product, and in the tree."""
+        return 2 + (self.simd - 1).bit_length() if self.is_pipelined else 0
 
     @property
     def name(self) -> str:
         """Name of the top module, a Verilog identifier."""
         size = f"{self.rows}x{self.cols}" + (f"x{self.simd}" if self.simd > 1 else "")
-        return f"systolic_{size}_{self.precision}" + ("_overlap" if self.overlap else "")
+        kinds = {"overlap": self.overlap, "pipelined": self.is_pipelined, "narrow": not self.has_wide_multipliers}
+        return "_".join([f"systolic_{size}_{self.precision}", *(kind for kind, is_so in kinds.items() if is_so)])
 
     @property
     def drain(self) -> int:
@@ -92,6 +103,7 @@ class Design:
             "OVERLAP": int(self.overlap),
             "SIMD": self.simd,
             "DRAIN": self.drain,
+            "PIPELINED": int(self.is_pipelined),
         }
 
     def verilog(self) -> str:

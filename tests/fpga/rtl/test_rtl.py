@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from math import ceil
 
 import numpy as np
@@ -112,6 +113,28 @@ def test_overlapped_schedule_takes_the_cycles_of_its_equation(outcomes):
     assert counted["systolic_5x3x4_int8_overlap m=9 k=37 n=5"] == 5 + 3 + 3 + 10 - 2 + 3 * 10
     # 6 x 7 sums are 2 x 3 folds of one step, and each waits until the three rows of a segment have left.
     assert counted["systolic_5x3x4_int8_overlap m=6 k=4 n=7"] == 5 + 3 + 3 + 1 - 2 + 5 * 3
+
+
+@needs_verilator
+def test_registers_behind_the_products_cost_their_cycles_once_per_call():
+    """One register before and behind the product and one per level of the tree, in both schedules."""
+    given = [
+        random_run(replace(design, is_pipelined=True), 11, 37, 8)
+        for design in (
+            Design(5, 3, "int8"),
+            replace(DEEP["int8"], has_wide_multipliers=False),
+            DEEP["int4"],
+            Design(4, 3, "int16", overlap=True, simd=5),
+        )
+    ]
+    extra = []
+    for run, outcome in zip(given, simulate(given), strict=True):
+        np.testing.assert_array_equal(outcome.product, run.a @ run.b, described(run))
+        design = run.design
+        schedule = "overlapped" if design.overlap else "simple"
+        within = fold_cycles(design.rows, design.cols, run.steps, run.folds, schedule, design.sums_per_cycle)
+        extra.append(outcome.cycles - within)
+    assert extra == [2, 4, 3, 5] == [run.design.pipeline_cycles for run in given]
 
 
 @needs_verilator
