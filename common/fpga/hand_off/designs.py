@@ -64,7 +64,9 @@ def _formats(precision: str) -> dict[str, object]:
         "value_type": "int32_t" if arithmetic.is_integer else "float",
         "number_type": "int64_t" if arithmetic.is_integer else "double",
         "unpack": arithmetic.unpack,
+        "unpack_beat": arithmetic.unpack.replace("$port_names, ", ""),
         "pack": arithmetic.pack,
+        "pack_beat": arithmetic.pack.replace("$port_names, ", ""),
         "powers": ", ".join(map(str, POWERS)),
         "most_operands": MOST_OPERANDS,
         "most_steps": MOST_STEPS,
@@ -101,6 +103,13 @@ def _named_ports(names: Sequence[str]) -> Values:
         "port_count": len(names),
         "port_arguments": _arguments(names),
         "port_names": ", ".join(names),
+        "beat_reads": "\n".join(f"    beat.word[{at}] = {name}[at];" for at, name in enumerate(names)),
+        "word_reads": "\n".join(
+            f"    at = (first + PORTS - 1 - {at}) / PORTS;\n"
+            f"    if (at * PORTS + {at} <= last) beat.word[{at}] = {name}[base + at];"
+            for at, name in enumerate(names)
+        ),
+        "beat_writes": "\n".join(f"    {name}[at] = beat.word[{at}];" for at, name in enumerate(names)),
         "read_cases": _cases(names, "return {name}[at];"),
         "write_cases": _cases(names, "{name}[at] = value; break;"),
     }
@@ -124,6 +133,7 @@ def _array(engine: SystolicArray) -> Values:
         "rows": engine.rows,
         "cols": engine.cols,
         "simd": engine.simd,
+        "sums_per_cycle": engine.sums_per_cycle,
         "tile_rows": engine.tile.rows,
         "tile_cols": engine.tile.cols,
         "tile_depth": engine.tile.depth,

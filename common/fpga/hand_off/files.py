@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from string import Template
+from typing import Any
 
 from common.fpga.hand_off.designs import array_design, hls_files, verilog_files
 from common.fpga.hand_off.replicas import FOLDER, json_text, replica_files
@@ -28,26 +29,23 @@ def hand_off_files(plan: Plan, model: str, verdict: Sequence[str], streams: Foun
     board, calls = plan.request.board, calls_in_order(plan)
     units = compute_units(plan.kernels, board)
     of_kernel = by_kernel(units)
-    files = {
-        f"{kernel.name}.json": json_text(
-            specification(
-                kernel,
-                board.name,
-                of_kernel[kernel.name],
-                [call for call in calls if call.kernel == kernel.name],
-            )
+    specifications = [
+        specification(
+            kernel, board.name, of_kernel[kernel.name], [call for call in calls if call.kernel == kernel.name]
         )
         for kernel in plan.kernels
-    }
+    ]
+    files = {f"{each['kernel']}.json": json_text(each) for each in specifications}
     files["connectivity.cfg"] = connectivity(units)
     files["schedule.json"] = json_text(schedule(plan, calls))
     files |= verilog_files(units) | hls_files(units)
     if streams is not None:
         files |= replica_files(plan, streams)
-    files["README.md"] = readme(plan, model, verdict, units, calls, sorted(files), streams)
+    files["README.md"] = readme(plan, model, verdict, units, calls, sorted(files), specifications, streams)
     return files
 
 
+Specification = Mapping[str, Any]
 MOST_AXES = 2  # of a convolution in C++
 TEMPLATE = Path(__file__).resolve().parent / "templates" / "readme.md"
 
@@ -59,6 +57,7 @@ def readme(
     units: Sequence[ComputeUnit],
     calls: Sequence[Call],
     generated: Sequence[str],
+    specifications: Sequence[Specification],
     streams: Found | None = None,
 ) -> str:
     """Return the text of ``README.md``; ``generated`` are the paths of the other files."""
@@ -72,7 +71,7 @@ def readme(
         stream="" if streams is None else f"\n{_stream(streams)}\n",
         kernels="\n".join(_kernels(plan, units, calls)),
         generated="\n".join(f"| `{path}` | {text} |" for path, text in _designs(generated)),
-        assumed="\n".join(f"* {line}" for line in _assumed(plan, units, calls)),
+        assumed="\n".join(f"* {line}" for line in (*_loops(specifications), *_assumed(plan, units, calls))),
     )
 
 
@@ -104,7 +103,9 @@ def _designs(generated: Sequence[str]) -> Iterator[tuple[str, str]]:
         if path.removeprefix(f"{FOLDER}/").startswith("rtl/"):
             yield path, "Verilog of the array alone, in the planned size; operands and sums are its ports"
         if path.removeprefix(f"{FOLDER}/").startswith("hls/"):
-            yield path, "C++ for Vitis HLS: right numbers with any compiler, the plan's sizes as pragmas; not yet quick"
+            is_array = "systolic" in path
+            speed = "its loops are counted (`loop_cycles`)" if is_array else "not yet quick"
+            yield path, f"C++ for Vitis HLS: right numbers with any compiler, the plan's sizes as pragmas; {speed}"
 
 
 def _assumed(plan: Plan, units: Sequence[ComputeUnit], calls: Sequence[Call]) -> Iterator[str]:
@@ -151,6 +152,34 @@ def _resources_within(arrays: Sequence[SystolicArray]) -> Iterator[str]:
         ]
         expected = f"Four of five designs of a further family are expected to take {', '.join(amounts)}"
         yield f"The resources of an array are its likely ones. {expected}; synthesis says more."
+
+
+MOST_LONGER = 0.1  # of the planned cycles
+
+
+def _loops(specifications: Sequence[Specification]) -> Iterator[str]:
+    """Say how many cycles the loops of the arrays' C++ take, and which calls take more than the plan counts."""
+    products = [
+        (call["candidate"], product["loop_cycles"], product["planned_cycles"])
+        for each in specifications
+        for call in each["calls"]
+        for product in call.get("products", [])
+        if "loop_cycles" in product
+    ]
+    if not products:
+        return
+    total = sum(loop for _, loop, _ in products) / sum(plan for _, _, plan in products)
+    yield (
+        f"The loops of the arrays' C++ take {total:.2f} times the cycles that the plan counts for the same tiles"
+        " (`loop_cycles` and `planned_cycles`), at one cycle per trip. No tool of the vendor has confirmed that:"
+        " `fetch` and `store` share the ports, which it may refuse in one data flow."
+    )
+    longer = [(loop / plan, name) for name, loop, plan in products if loop > (1 + MOST_LONGER) * plan]
+    if longer:
+        yield (
+            f"In {len(longer)} of {len(products)} products they take over a tenth more, at most"
+            " {:.1f} times ({}): lines are short, or few results leave at once.".format(*max(longer))
+        )
 
 
 def _between(units: Sequence[ComputeUnit], calls: Sequence[Call]) -> Iterator[str]:

@@ -8,6 +8,7 @@ from math import ceil
 from typing import Any
 
 from common.fpga.hand_off.schedule import Call
+from common.fpga.hand_off.trips import ArrayTrips
 from common.fpga.hand_off.units import ComputeUnit, KernelPort, port_names
 from common.fpga.kernels.dataflow.attention import AttentionEngine, heads_of
 from common.fpga.kernels.dataflow.operators import BURST_WORDS
@@ -21,7 +22,7 @@ from common.fpga.offload.problem import CASES
 from common.fpga.planning.planned_kernels import PlannedKernel
 from common.graphs.number_formats import PRECISION_BITS
 from common.intervals import ThreePoint
-from common.workload.layers import Matmul
+from common.workload.layers import Convolution, Matmul
 from common.workload.tasks import Task
 
 
@@ -79,7 +80,14 @@ def _seen(engine: Engine, task: Task) -> dict[str, Any]:
     """Return a call as its engine sees it; of a team, the largest share of a unit."""
     match engine:
         case SystolicArray():
-            return {"products": [_product(engine, product) for product in engine.products(task)]}
+            products = engine.products(task)
+            layers = [layer for layer in task.layers if isinstance(layer, Matmul | Convolution)]
+            return {
+                "products": [
+                    _product(engine, product) | _loops(engine, layer, product, task)
+                    for layer, product in zip(layers, products, strict=True)
+                ]
+            }
         case StreamingGemv():
             product = next(layer for layer in task.layers if isinstance(layer, Matmul))
             return {
@@ -104,6 +112,26 @@ def _product(engine: SystolicArray, product: MappedProduct) -> dict[str, Any]:
         "outer_loop": product.outer_loop,
         "array_cycles": engine.array_cycles(matmul),
     }
+
+
+def _loops(engine: SystolicArray, layer: Matmul | Convolution, product: MappedProduct, task: Task) -> dict[str, Any]:
+    """Return the cycles of the C++ by its loops beside those that the plan counts for the same tiles.
+
+    A chain has none: its C++ is a call for each of its products.
+    """
+    if not product.cycles or (isinstance(layer, Convolution) and (layer.is_transposed or layer.axes > 2)):
+        return {}
+    trips = ArrayTrips(engine, layer, product, reads_beside=task.read_bytes > _read_bytes(layer, engine.precision))
+    return {"planned_cycles": product.cycles, "loop_cycles": trips.cycles}
+
+
+def _read_bytes(layer: Matmul | Convolution, precision: str) -> float:
+    """Return the bytes of the activations that a contraction multiplies."""
+    if isinstance(layer, Convolution):
+        elements = layer.batch * layer.in_channels * layer.in_height * layer.in_width
+    else:
+        elements = layer.batch * layer.k * (layer.m if layer.has_weight else layer.m + layer.n)
+    return elements * PRECISION_BITS[precision] / 8
 
 
 def cases(stem: str, unit: str, estimate: ThreePoint) -> Mapping[str, float]:

@@ -1,4 +1,4 @@
-// $design: generated from an offload plan. Start here, keep the arithmetic, and make each part as quick as the plan says.
+// $design: generated from an offload plan.
 // It compiles with any C++ compiler: pragmas of HLS are ignored there, and no header of the vendor is needed.
 #include <cmath>
 #include <cstdint>
