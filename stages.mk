@@ -172,8 +172,8 @@ CODE_07 := common/__init__.py common/artifacts/catalogue.py common/artifacts/che
     common/files/yaml_file.py common/fpga/array_designs.py common/fpga/coefficients.py common/fpga/device/board.py \
     common/fpga/device/board_files.py common/fpga/device/resources.py common/fpga/engine_catalogue.py \
     common/fpga/hand_off/designs.py common/fpga/hand_off/files.py common/fpga/hand_off/replicas.py \
-    common/fpga/hand_off/schedule.py common/fpga/hand_off/specification.py common/fpga/hand_off/units.py \
-    common/fpga/kernels/dataflow/attention.py common/fpga/kernels/dataflow/operators.py \
+    common/fpga/hand_off/schedule.py common/fpga/hand_off/specification.py common/fpga/hand_off/trips.py \
+    common/fpga/hand_off/units.py common/fpga/kernels/dataflow/attention.py common/fpga/kernels/dataflow/operators.py \
     common/fpga/kernels/dataflow/rowwise.py common/fpga/kernels/dataflow/streaming.py common/fpga/kernels/estimate.py \
     common/fpga/kernels/overlay/cycles.py common/fpga/kernels/overlay/engine.py \
     common/fpga/kernels/overlay/engine_files.py common/fpga/kernels/ports.py common/fpga/kernels/residuals.py \

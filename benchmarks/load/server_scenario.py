@@ -130,7 +130,7 @@ def compare(service: SessionService, rate_hz: float, count: int, seed: int, roun
             problem = f"sent {sent} requests, and 10 {len(record)}"
             raise PipelineError("LoadGen", problem, "give --requests 150 or more, since it sends 100 at least")
         doubts["by LoadGen's rules"] += validity != "VALID"
-        doubts["by those of 10"] += judge(record, is_open=True, most_running=1).reason != ""
+        doubts["by those of 10"] += judge([record], is_open=True, most_running=1).reason != ""
         theirs.append(times_us)
         ours.append(np.quantile(record.latencies_us, [*SHARES.values()]))
     for rules, invalid in (+doubts).items():

@@ -1,4 +1,4 @@
-"""The model that a dashboard runs: its graph is read before the server starts, its sessions are made while it answers."""
+"""The model that a dashboard runs: its graph is read before the server starts, its sessions while it answers."""
 
 from __future__ import annotations
 
