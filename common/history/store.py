@@ -8,17 +8,19 @@ never written to. The view ``recorded`` has a row per figure with its record and
 from __future__ import annotations
 
 import json
+import math
 import sqlite3
 import stat
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from itertools import chain
 from pathlib import Path
 from typing import Any, TypeVar
 
-from common.history.record import FigureName, Record
+from common.history.record import KNOWN, FigureName, Record
 from common.history.revision import Revision
 from common.messages.errors import PipelineError, UpstreamError
 
@@ -26,7 +28,7 @@ APPLICATION = 0x4F50_4855  # in the head of the file: SQLite's own field for who
 VERSION = 1  # of the tables below
 WAIT_S = 60.0  # for another writer
 ATTEMPT_S = 0.1  # of a wait within SQLite, which hears no signal
-_SCHEMA = (
+_TABLES = (
     """CREATE TABLE runs (
     run_number INTEGER PRIMARY KEY AUTOINCREMENT, run_identity TEXT NOT NULL UNIQUE, recorded_at TEXT NOT NULL,
     commit_name TEXT NOT NULL, is_dirty INTEGER, folder TEXT NOT NULL, model_id TEXT NOT NULL, model_path TEXT NOT NULL,
@@ -35,6 +37,9 @@ _SCHEMA = (
     run_number INTEGER NOT NULL REFERENCES runs, compared_kind TEXT NOT NULL, compared_figure TEXT NOT NULL,
     compared_subject TEXT NOT NULL, figure_value REAL NOT NULL CHECK (typeof(figure_value) = 'real'),
     PRIMARY KEY (run_number, compared_kind, compared_figure, compared_subject)) WITHOUT ROWID""",
+)
+_SCHEMA = (
+    *_TABLES,
     """CREATE VIEW recorded AS
     SELECT run_number, recorded_at, commit_name, is_dirty, model_id, compared_kind, compared_figure, compared_subject,
     figure_value FROM figures JOIN runs USING (run_number)""",
@@ -90,7 +95,7 @@ class RecordFile:
             is_across_models: whether another version of the model belongs to the series.
 
         Raises:
-            UpstreamError: there is no history, or it has no record.
+            UpstreamError: there is no history, or it has no record or no known figure.
             PipelineError: the file is no history.
         """
         with self._opened(is_writing=False) as base, base:
@@ -102,7 +107,10 @@ class RecordFile:
                 raise UpstreamError(self._path, "has no record", "record a measurement first, with <append_to>")
             series = records[-1].series(is_across_models=is_across_models)
             alike = [record for record in records if record.series(is_across_models=is_across_models) == series]
-            return [_with_figures(base, record) for record in alike[-count:]]
+            found = [self._with_figures(base, record) for record in alike[-count:]]
+            if not any((name.kind, name.figure) in KNOWN for name in found[-1].figures):
+                raise UpstreamError(self._path, "has no known figure in its newest record", "record another one")
+            return found
 
     @contextmanager
     def _opened(self, *, is_writing: bool) -> Iterator[sqlite3.Connection]:
@@ -151,17 +159,43 @@ class RecordFile:
             raise PipelineError(self._path, "is no history of records", _REMEDY)
         elif version != VERSION:
             raise PipelineError(self._path, f"is a history of version {version}, not {VERSION}", _REMEDY)
+        else:
+            self._require_tables(base)
+
+    def _require_tables(self, base: sqlite3.Connection) -> None:
+        """Refuse other tables than ours: a view or a trigger may run for ever, and columns may hold anything."""
+        made = {sql for (sql,) in base.execute("SELECT sql FROM sqlite_master WHERE type = 'table'")}
+        triggers = base.execute("SELECT COUNT(*) FROM sqlite_master WHERE type = 'trigger'").fetchone()[0]
+        if not made.issuperset(_TABLES) or triggers:
+            raise PipelineError(self._path, "has other tables than this program made, or triggers", _REMEDY)
 
     def _read(self, row: tuple[Any, ...]) -> Record:
-        number, identity, recorded_at, commit, is_dirty, folder, model_id, model_path, *texts = row
+        number, identity, recorded_at, commit, is_dirty, folder, model_id, model_path, *parts = row
+        texts = (identity, recorded_at, commit, folder, model_id, model_path)
         try:
-            dimensions, conditions, doubts = map(json.loads, texts)
-            sizes, known = dict(dimensions), dict(conditions)
-        except (ValueError, TypeError) as error:
+            dimensions, conditions, doubts = map(json.loads, parts)
+        except (ValueError, TypeError, RecursionError) as error:
             raise PipelineError(self._path, f"has an unreadable record {number} ({error})", _REMEDY) from error
+        has_sizes = isinstance(dimensions, dict) and _are_all(int, dimensions.values())
+        has_lists = isinstance(conditions, dict) and isinstance(doubts, list) and _are_all(str, doubts)
+        if not (_are_all(str, texts) and has_sizes and has_lists):
+            raise PipelineError(self._path, f"has an unreadable record {number}", _REMEDY)
         revision = Revision(commit, None if is_dirty is None else bool(is_dirty))
-        described = (identity, revision, folder, model_id, model_path, sizes, known, tuple(doubts))
+        described = (identity, revision, folder, model_id, model_path, dimensions, conditions, tuple(doubts))
         return Record(*described, number=number, recorded_at=recorded_at)
+
+    def _with_figures(self, base: sqlite3.Connection, record: Record) -> Record:
+        columns = "compared_kind, compared_figure, compared_subject, figure_value"
+        query = f"SELECT {columns} FROM figures WHERE run_number = ?"
+        figures = {FigureName(*name): value for *name, value in base.execute(query, (record.number,))}
+        is_number = all(isinstance(value, float) and math.isfinite(value) for value in figures.values())
+        if not (is_number and _are_all(str, chain.from_iterable(figures))):
+            raise PipelineError(self._path, f"has an unreadable figure in its record {record.number}", _REMEDY)
+        return replace(record, figures=figures)
+
+
+def _are_all(kind: type, values: Iterable[object]) -> bool:
+    return all(isinstance(value, kind) for value in values)
 
 
 def _patiently(ask: Callable[[], Answer]) -> Answer:
@@ -203,9 +237,3 @@ def _new_number(base: sqlite3.Connection, record: Record) -> int:
     )
     names = _COLUMNS.partition(", ")[2]
     return int(base.execute(f"INSERT INTO runs ({names}) VALUES ({', '.join('?' * 10)})", values).lastrowid or 0)
-
-
-def _with_figures(base: sqlite3.Connection, record: Record) -> Record:
-    query = "SELECT compared_kind, compared_figure, compared_subject, figure_value FROM figures WHERE run_number = ?"
-    rows = base.execute(query, (record.number,))
-    return replace(record, figures={FigureName(*name): value for *name, value in rows})

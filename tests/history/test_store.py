@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import re
 import sqlite3
 from contextlib import closing
 from dataclasses import replace
@@ -120,6 +121,59 @@ def future(path):
 def empty_foreign(path):
     with closing(sqlite3.connect(path)) as base:
         base.execute(f"PRAGMA application_id = {APPLICATION + 1}")
+
+
+def changed(*commands):
+    """Return what makes a history with a record and lets SQLite change it."""
+
+    def make(path):
+        add(RecordFile(path), run("a"))
+        with closing(sqlite3.connect(path)) as base, base:
+            base.execute("PRAGMA ignore_check_constraints = ON")
+            for command in commands:
+                base.execute(command)
+
+    return make
+
+
+ENDLESS = "WITH RECURSIVE count(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM count) SELECT"
+TRIGGER = (
+    f"CREATE TRIGGER more AFTER INSERT ON figures BEGIN INSERT INTO figures {ENDLESS} n, n, n, n, n FROM count; END"
+)
+HOSTILE = {
+    "view": (
+        ("DROP TABLE figures", f"CREATE VIEW figures AS {ENDLESS} 1 AS run_number, n FROM count"),
+        "has other tables than this program made, or triggers",
+    ),
+    "trigger": ((TRIGGER,), "has other tables than this program made, or triggers"),
+    "column": (("ALTER TABLE runs ADD COLUMN note",), "has other tables than this program made, or triggers"),
+    "value": (("UPDATE figures SET figure_value = 'much'",), "has an unreadable figure in its record 1"),
+    "infinite": (("UPDATE figures SET figure_value = 1e999",), "has an unreadable figure in its record 1"),
+    "bytes": (("UPDATE figures SET compared_subject = x'ff'",), "has an unreadable figure in its record 1"),
+    "unknown": (("UPDATE figures SET compared_kind = 'x'",), "has no known figure in its newest record"),
+    "deep": (("UPDATE runs SET conditions = printf('%.*c', 100000, '[')",), "has an unreadable record 1"),
+    "size": (('UPDATE runs SET dimensions = \'{"batch": "x"}\'',), "has an unreadable record 1"),
+    "list": (("UPDATE runs SET conditions = '[]'",), "has an unreadable record 1"),
+    "doubt": (("UPDATE runs SET doubts = '[1]'",), "has an unreadable record 1"),
+    "path": (("UPDATE runs SET model_path = x'ff'",), "has an unreadable record 1"),
+}
+
+
+@pytest.mark.parametrize(("commands", "problem"), HOSTILE.values(), ids=HOSTILE)
+def test_a_history_that_somebody_changed_is_refused_in_one_line(tmp_path, commands, problem):
+    path = tmp_path / "runs.sqlite"
+    changed(*commands)(path)
+    with pytest.raises(PipelineError, match=re.escape(problem)) as caught:
+        RecordFile(path).newest(7)
+    assert str(caught.value).startswith(f"{path}: ")
+
+
+def test_a_trigger_is_refused_before_anything_is_entered(tmp_path):
+    path = tmp_path / "runs.sqlite"
+    changed(TRIGGER)(path)
+    with pytest.raises(PipelineError, match="or triggers"):
+        add(RecordFile(path), run("b"))
+    assert rows(path, "SELECT COUNT(*) FROM runs") == [(1,)]
 
 
 def torn(path):
