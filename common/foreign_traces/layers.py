@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from statistics import median
 
 from common.files.json_stream import CutShortError, list_items
 from common.messages.errors import PipelineError
@@ -52,6 +53,7 @@ class LayerProfile:
         shapes: of tensors, by names that the model may know.
         run_count: runs behind the times; None where the profile does not have it.
         operation_share: share of the calls and nodes that order alone aligns; None if names or sizes align them.
+        names_contractions: whether a contraction that no layer names did not run, as each call is a layer.
         is_of_device: whether the times are those of an accelerator, which the host's threads do not affect.
     """
 
@@ -64,6 +66,7 @@ class LayerProfile:
     run_start_us: tuple[float, ...] = ()
     run_us: tuple[float, ...] = ()
     operation_share: float | None = None
+    names_contractions: bool = False
     is_of_device: bool = False
     notes: tuple[str, ...] = ()
 
@@ -89,6 +92,13 @@ def total_us(layer: Layer, warmup: int, run_count: int | None) -> float:
         return sum(layer.run_us[warmup:])
     one_us = layer.median_us if layer.mean_us is None else layer.mean_us
     return (one_us or 0.0) * (run_count or 1)
+
+
+def usual_us(layer: Layer) -> float:
+    """Return the median time of a layer in one run, which a single run that waited for a processor does not move."""
+    if layer.run_us:
+        return median(layer.run_us)
+    return layer.median_us if layer.median_us is not None else layer.mean_us or 0.0
 
 
 def exported_items(path: Path, key: str, what: str) -> Iterator[object]:

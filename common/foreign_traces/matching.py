@@ -15,9 +15,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import TypedDict
 
-from common.foreign_traces.layers import Layer, Names, total_us
+from common.foreign_traces.layers import Layer, Names, usual_us
 from common.graphs.graph import Graph
-from common.graphs.operators import CONTRACTIONS
+from common.graphs.operators import CONTRACTIONS, INSERTED
 from common.messages.errors import PipelineError
 from common.npu.sources import LEAST_SHARE
 
@@ -35,7 +35,7 @@ class Matched:
     """What a profile and a model have in common.
 
     Attributes:
-        time_share: share of the time of all layers that is in layers which name a node of the model, serve such a
+        time_share: share of the usual time of all layers that is in layers which name a node of the model, serve such a
             layer, or compute what the model has folded into a node.
         contraction_share: share of the model's contractions that a layer names or has alone; None without any.
         operation_share: share of the operations of both that order alone aligns; None if names or sizes match.
@@ -124,13 +124,17 @@ def _identifier(name: str) -> str:
 
 
 def time_share(layers: Sequence[Layer], named: Container[str], served: Mapping[str, str]) -> float:
-    """Return the share of the time that is in layers of the model; ``named`` are layers that name one of its nodes."""
-    times = {layer.name: total_us(layer, 0, None) for layer in layers}
-    matched = (
-        layer.name for layer in layers if layer.name in named or layer.is_folded or served.get(layer.name, "") in named
-    )
-    whole_us = sum(times.values())
-    return sum(times[name] for name in matched) / whole_us if whole_us else 0.0
+    """Return the share of the time that is in layers of the model; ``named`` are layers that name one of its nodes.
+
+    A change of layout or of precision that names nothing counts for neither side: runtimes insert them.
+    """
+    matched_us = other_us = 0.0
+    for layer in layers:
+        if layer.name in named or layer.is_folded or served.get(layer.name, "") in named:
+            matched_us += usual_us(layer)
+        elif layer.layer_type not in INSERTED:
+            other_us += usual_us(layer)
+    return matched_us / (matched_us + other_us) if matched_us else 0.0
 
 
 def contraction_share(graph: Graph, named: Mapping[str, str], owner: Mapping[str, str]) -> float | None:

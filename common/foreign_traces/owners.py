@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from pathlib import Path
 
-from common.foreign_traces.layers import Layer, LayerProfile, total_us
+from common.foreign_traces.layers import Layer, LayerProfile, usual_us
 from common.foreign_traces.matching import Matched, ModelNames, contraction_share, time_share
 from common.graphs.graph import Graph, Node, operands
 from common.graphs.operators import CONTRACTIONS
@@ -57,7 +57,7 @@ def owners(path: Path, graph: Graph, profile: LayerProfile) -> Ownership:
     known = {**named, **{name: owner[name] for name in merged if name in owner}}
     time, contractions_share = (
         time_share(profile.layers, {*named.values()}, served),
-        contraction_share(graph, known, owner),
+        contraction_share(graph, known, {} if profile.names_contractions else owner),
     )
     matched = Matched(time, contractions_share, profile.operation_share)
     contractions = [node.name for node in graph.nodes if node.op_type in CONTRACTIONS]
@@ -84,7 +84,7 @@ def _shared(unnamed: Sequence[str]) -> list[str]:
 
 def _nameless(layers: Sequence[Layer], owner: Owners) -> list[str]:
     with_nodes = {*owner.values()}
-    times = {layer.name: total_us(layer, 0, None) for layer in layers}
+    times = {layer.name: usual_us(layer) for layer in layers}
     nameless = [layer.name for layer in layers if layer.name not in with_nodes and not layer.serves]
     share = sum(times[name] for name in nameless) / (sum(times.values()) or 1.0)
     if share < LEAST_NAMELESS_SHARE:

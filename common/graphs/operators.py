@@ -97,6 +97,11 @@ MOVEMENT = (
     | _types("Transpose Concat Slice Split Gather Pad Expand Tile Where QLinearConcat")
 )
 
+# What a runtime inserts between the nodes of a model: changes of layout and of precision, and copies.
+INSERTED = (
+    COPIES | RESHAPES | QUANTIZERS | _types("Cast Transpose ReorderInput ReorderOutput MemcpyFromHost MemcpyToHost")
+)
+
 # --- operators that hold subgraphs, and those whose result the shapes determine ---------------------------------------
 
 CONTROL_FLOW = _types("If Loop Scan SequenceMap")

@@ -16,7 +16,7 @@ from common.foreign_traces.matching import Matched, contraction_share, time_shar
 from common.foreign_traces.owners import owners
 from common.foreign_traces.programs import Format, read_profile
 from common.graphs.graph import Graph
-from common.graphs.operators import ATTENTION, CONTRACTIONS
+from common.graphs.operators import ATTENTION, INSERTED
 from common.messages.errors import UnusableValueError
 from common.onnx_graph.executed import SavedGraph, graph_bytes, saved_graph
 from common.onnx_graph.load import LoadedModel
@@ -31,6 +31,7 @@ from common.profiling.recording import (
     require_dimensions_of,
     require_graph_of,
     require_model_of,
+    require_sizes_of,
 )
 from common.profiling.trace.reader import Trace
 from common.sensors.hardware_counters import HardwareCounts
@@ -187,6 +188,8 @@ def imported_trace(session: RecordedSession, model: Graph, dimensions: Mapping[s
     if not session.is_partial:
         matched.require(path)
     require_dimensions_of(path, model, executed, recording.trace)
+    if not session.is_partial:
+        require_sizes_of(path, model, executed, recording.trace)
     latencies = recorded_latencies(recording, operand_counts(executed))
     return ImportedProfile(
         executed,
@@ -238,7 +241,7 @@ def _matched(model: Graph, executed: Graph, trace: Trace) -> Matched:
         for match in attribution.matches
         if match.executed_node and (match.rule not in FILLED or op_types[match.executed_node] in ATTENTION)
     }
-    inserted = {name: of for name, of in attribution.layout_of.items() if op_types[name] not in CONTRACTIONS}
+    inserted = {name: of for name, of in attribution.layout_of.items() if op_types[name] in INSERTED}
     time = time_share(_layers(trace), {*named.values()}, inserted)
     return Matched(time, contraction_share(model, named, owner))
 

@@ -13,15 +13,18 @@ import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import pairwise
+from math import prod
 from pathlib import Path
 from typing import Any, cast
 
 from common.graphs.graph import Graph
+from common.graphs.operators import CONTRACTIONS
 from common.latency.profiled_runs import figures_without_own_runs, profiled_run_rows
 from common.latency.slow_runs import leading_slow_runs
 from common.messages.errors import PipelineError, UnusableValueError
 from common.profiling.correction import NodeLatency, traced_input_counts
 from common.profiling.trace.events import RUNTIME_CUT
+from common.profiling.trace.names import model_names
 from common.profiling.trace.nesting import Bodies
 from common.profiling.trace.reader import Trace, keep_runs, read_complete_runs
 from common.profiling.trace.utilization import run_utilization
@@ -31,6 +34,9 @@ NOT_CORRECTED = "node times are not corrected: the cost of profiling on the reco
 NO_PERCENTILES = "the trace has profiled runs only: the latency of unprofiled runs and its percentiles are unknown"
 # Providers whose kernels a node only starts, unless it must wait for a result.
 ASYNCHRONOUS = ("CUDA", "ROCM", "MIGraphX", "Dml", "Js", "WebGpu")
+# The blocked layout of ONNX Runtime fills up the channels of what a node writes: how the names of such nodes end, and
+# the most channels of a block (MlasNchwcGetBlockSize).
+BLOCKED, BLOCK = "_nchwc", 16
 EMPTY = (
     "a trace does not contain these, so they are empty: provider_layers, power_samples, host_samples, os_events, "
     "run_disturbances, hardware_counters"
@@ -218,11 +224,41 @@ def require_dimensions_of(path: Path, model: Graph, executed: Graph, trace: Trac
             raise PipelineError(path, problem, "give the recorded sizes with <dim>")
 
 
+def require_sizes_of(path: Path, model: Graph, executed: Graph, trace: Trace) -> None:
+    """Check that most contractions wrote as much as the nodes of the same names do: exporters reuse names.
+
+    Raises:
+        PipelineError: half or more of those that can be compared wrote tensors of other sizes.
+    """
+    compared = [*_written_contractions(model, executed, trace)]
+    strange = [entry for entry in compared if prod(entry[1]) != prod(entry[2])]  # a fused node may have another rank
+    if strange and 2 * len(strange) >= len(compared):
+        name, bound, traced = strange[0]
+        problem = f"was recorded with {name} of shape {traced}, the model has {bound}"
+        raise PipelineError(path, problem, "give the model that was recorded, or <accept_partial>")
+
+
+def _written_contractions(model: Graph, executed: Graph, trace: Trace) -> Iterator[tuple[str, list[int], list[int]]]:
+    """Yield the tensor that each contraction of the trace wrote: its name, its shape in the model and in the trace."""
+    for traced in trace.nodes.values():
+        if traced.op_type in CONTRACTIONS and traced.output_shapes:
+            names = (*executed.by_name[traced.name].outputs[:1], *model_names(traced.name))
+            known = next((name for name in names if name in model.tensors), "")
+            shape, written = model.tensors[known].shape if known else None, [*traced.output_shapes[0]]
+            bound = [extent for extent in shape or () if isinstance(extent, int)]
+            if shape is not None and len(bound) == len(shape):
+                is_filled = traced.name.endswith(BLOCKED) and len(written) == len(bound) > 1
+                if is_filled and bound[1] <= written[1] < bound[1] + BLOCK:
+                    written[1] = bound[1]
+                yield known, bound, written
+
+
 def _traced_shapes(executed: Graph, trace: Trace) -> Iterator[tuple[str, list[Any]]]:
     """Yield each tensor whose shape is in the trace; the trace leaves out weights that the runtime has packed."""
     for traced in trace.nodes.values():
         node = executed.by_name[traced.name]
-        yield from zip(node.outputs, traced.output_shapes, strict=False)
+        if not traced.name.endswith(BLOCKED):
+            yield from zip(node.outputs, traced.output_shapes, strict=False)
         read = [name for name in node.inputs if name]
         activations = [name for name in read if executed.tensors[name].kind != "weight"]
         for names in (read, activations):

@@ -6,7 +6,7 @@ import pytest
 
 from common.foreign_traces.layer_graph import layer_graph
 from common.foreign_traces.layers import Layer, LayerProfile
-from common.foreign_traces.matching import Matched
+from common.foreign_traces.matching import Matched, time_share
 from common.foreign_traces.owners import owners
 from common.messages.errors import PipelineError
 from tests.support.profiles.foreign_graphs import graph_of
@@ -146,3 +146,16 @@ def test_a_profile_that_matches_little_is_refused(shares, stated):
     with pytest.raises(PipelineError, match=stated) as caught:
         Matched(*shares).require(PROFILE)
     assert str(caught.value).endswith("give the model that was recorded, or <accept_partial>")
+
+
+def test_one_run_that_waited_for_a_processor_changes_no_share():
+    layers = (Layer("A", "Conv", run_us=(7.0,) * 5), Layer("B", "Relu", run_us=(1.0, 1.0, 1000.0, 1.0, 1.0)))
+    assert time_share(layers, {"A"}, {}) == pytest.approx(7 / 8)
+    assert time_share(layers, {"B"}, {}) == pytest.approx(1 / 8)
+
+
+def test_a_change_of_layout_says_nothing_about_the_model():
+    layers = (Layer("A", "Conv", mean_us=7.0), Layer("B", "ReorderOutput", mean_us=5.0), Layer("C", "GRU", mean_us=3.0))
+    assert time_share(layers, {"A"}, {}) == pytest.approx(7 / 10)
+    assert time_share(layers, {"A"}, {"B": "A"}) == pytest.approx(12 / 15)
+    assert time_share(layers, (), {}) == 0

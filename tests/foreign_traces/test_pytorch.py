@@ -8,6 +8,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
+from common.foreign_traces.owners import owners
 from common.foreign_traces.programs import recognised
 from common.foreign_traces.readers.calls import read_pytorch_layers
 from common.foreign_traces.readers.kineto import read_calls
@@ -94,6 +95,31 @@ def test_an_annotation_of_the_program_is_no_operator(tmp_path):
         "relu",
         "triton_poi_fused_add_0",
     ]
+
+
+def test_the_shapes_of_a_list_of_operands_are_those_of_its_tensors(tmp_path):
+    events = [
+        call("aten::einsum", 0, 9, 1, [[], [[2, 3, 5], [2, 5, 7]], []]),
+        call("aten::relu", 10, 3, 2, [[2, 3, 7]]),
+    ]
+    assert [entry.shapes for entry in read_calls(written(tmp_path, events)).calls] == [
+        ((), (2, 3, 5), (2, 5, 7), ()),
+        ((2, 3, 7),),
+    ]
+
+
+def test_a_contraction_without_a_call_of_its_own_is_of_another_model(tmp_path):
+    """A deeper network has the calls of a shallower one in order; the call behind does not compute what is missing."""
+    graph = graph_of(
+        ("Conv", "first", ("x", "w")),
+        ("Relu", "relu1", ("first:0",)),
+        ("Conv", "second", ("relu1:0", "w")),
+        ("Relu", "relu2", ("second:0",)),
+        outputs=["relu2:0"],
+    )
+    path = written(tmp_path, [call("aten::conv2d", 0, 9, 1), call("aten::relu", 10, 3, 2)])
+    profile = read_pytorch_layers(path, graph)
+    assert owners(path, graph, profile).matched.contraction_share == 0.5
 
 
 def test_a_kernel_without_the_id_of_its_operator_is_found_by_its_launch(tmp_path):

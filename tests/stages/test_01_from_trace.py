@@ -262,6 +262,52 @@ def test_dimensions_other_than_those_that_were_recorded(recorded, tmp_path):
     refused(recorded, tmp_path / "out", problem, batch=7)
 
 
+def widened():
+    """The chain with other widths between the same ends, and the same names."""
+    model = chain_model()
+    for tensor, shape in zip(model.graph.initializer, ((32, 48), (48, 32)), strict=True):
+        tensor.CopyFrom(numpy_helper.from_array(np.full(shape, 0.01, np.float32), tensor.name))
+    return model
+
+
+def with_gru(name, op_type):
+    """A recurrent node whose neighbours have the same names whatever it is."""
+    gates = {"GRU": 3, "LSTM": 4}[op_type]
+    weights = {"w": (1, gates * 64, 32), "r": (1, gates * 64, 64)}
+    held = [numpy_helper.from_array(np.full(shape, 0.01, np.float32), key) for key, shape in weights.items()]
+    held.append(numpy_helper.from_array(np.full((64, 4), 0.01, np.float32), "v"))
+    nodes = [
+        helper.make_node(op_type, ["x", "w", "r"], ["", f"{name}_h"], name=name, hidden_size=64),
+        helper.make_node("Squeeze", [f"{name}_h"], ["s"], name="squeeze"),
+        helper.make_node("Gemm", ["s", "v"], ["y"], name="gemm"),
+    ]
+    ends = [
+        helper.make_tensor_value_info("x", TensorProto.FLOAT, [40, 5, 32]),
+        helper.make_tensor_value_info("y", TensorProto.FLOAT, [5, 4]),
+    ]
+    graph = helper.make_graph(nodes, "recurrent", ends[:1], ends[1:], held)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 12)], ir_version=8)
+
+
+def test_a_model_of_the_same_names_with_other_sizes(recorded, tmp_path):
+    """Exporters number their nodes, so another width of a network has the same names."""
+    path = tmp_path / "model.onnx"
+    onnx.save(widened(), path)
+    trace = record(tmp_path / "wide", widened()).trace
+    graph = tmp_path / "wide" / "optimized.onnx"
+    problem = r"was recorded with h of shape \[5, 48\], the model has \[5, 32\]; give the model that was recorded"
+    refused(recorded, tmp_path / "out", problem, trace=trace, graph=graph)
+    assert bring_in(SimpleNamespace(**{**vars(recorded), "model": path, "trace": trace, "graph": graph}), tmp_path) == 0
+
+
+def test_a_node_that_the_model_lacks_is_no_change_of_layout(tmp_path):
+    trace = record(tmp_path / "other", with_gru("gru", "GRU"))
+    onnx.save(with_gru("lstm", "LSTM"), path := tmp_path / "model.onnx")
+    known = SimpleNamespace(**{**vars(trace), "model": path})
+    with pytest.raises(PipelineError, match=r"match in [\d.]+% of its time"):
+        bring_in(known, tmp_path / "out", dim=False)
+
+
 @pytest.mark.parametrize(
     ("text", "problem"),
     [

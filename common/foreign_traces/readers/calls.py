@@ -36,12 +36,20 @@ PYTORCH = {
     **dict.fromkeys(("permute", "transpose", "t"), "transpose"),
     **dict.fromkeys(("adaptive_avg_pool2d", "mean"), "mean"),
     **dict.fromkeys(("relu6", "hardtanh", "hardtanh_", "clamp"), "clip"),
-    **{"max_pool2d": "maxpool", "avg_pool2d": "averagepool", "cat": "concat", "embedding": "gather"},
+    **dict.fromkeys(("upsample_linear1d", "upsample_nearest1d", "upsample_nearest2d", "upsample_nearest3d"), "resize"),
+    **dict.fromkeys(("upsample_bilinear2d", "upsample_bicubic2d", "upsample_trilinear3d"), "resize"),
+    **{
+        "pixel_shuffle": "depthtospace",
+        "max_pool2d": "maxpool",
+        "avg_pool2d": "averagepool",
+        "cat": "concat",
+        "embedding": "gather",
+    },
     **{ATTENTION: SOFTMAX, "batch_norm": BATCH_NORM, "layer_norm": "layernormalization"},
 }
 ONNX = {
     **dict.fromkeys(("Conv", "ConvTranspose"), CONV),
-    **dict.fromkeys(("MatMul", "Gemm", "FusedMatMul"), MATMUL),
+    **dict.fromkeys(("MatMul", "Gemm", "FusedMatMul", "Einsum"), MATMUL),
     **dict.fromkeys(("Reshape", "Flatten", "Squeeze", "Unsqueeze"), "reshape"),
     **dict.fromkeys(("GlobalAveragePool", "ReduceMean"), "mean"),
 }
@@ -100,6 +108,7 @@ def read_pytorch_layers(path: Path, graph: Graph) -> LayerProfile:
     sized = [_or_size(token, node, graph) for token, node in zip(right, nodes, strict=True)]
     return LayerProfile(
         *("PyTorch", "pytorch", tuple(layers), len(recorded.start_us)),
+        names_contractions=True,
         operation_share=None if is_sized else _operation_share(left, sized, pairs),
         run_start_us=recorded.start_us,
         run_us=recorded.run_us,

@@ -14,6 +14,7 @@ import re
 from array import array
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 
 from common.foreign_traces.layers import exported_items
@@ -151,10 +152,15 @@ def _whole(value: object) -> int:
 
 
 def _shapes(dims: object) -> Shapes:
-    """Return the shapes of the operands; a scalar or a value that is no tensor has none."""
+    """Return the shapes of the operands, those of a list of tensors one by one; what is no tensor has none."""
     if not isinstance(dims, list):
         return ()
+    shapes = chain.from_iterable(shape if _is_list_of_tensors(shape) else [shape] for shape in dims)
     return tuple(
         tuple(shape) if isinstance(shape, list) and all(type(extent) is int for extent in shape) else ()
-        for shape in dims
+        for shape in shapes
     )
+
+
+def _is_list_of_tensors(shape: object) -> bool:
+    return isinstance(shape, list) and bool(shape) and all(isinstance(part, list) for part in shape)
