@@ -20,7 +20,7 @@ from common.cli.texts.help_text import terminal_columns
 from common.cli.texts.output import abandon, write
 from common.messages.errors import CommandLineError, PipelineError
 from common.messages.names import printable, quoted
-from common.process import interrupts
+from common.process import interrupts, startup
 from common.process.free_memory import bounded_memory
 
 if TYPE_CHECKING:
@@ -187,6 +187,8 @@ def _outcome(main: Callable[[Sequence[str] | None], int]) -> tuple[int, str]:
             code = _exit_code(main)
         write("")
     except PipelineError as error:
+        if any(isinstance(cause, KeyboardInterrupt) for cause in startup.causes(error)):
+            return _interrupted()  # a package that is interrupted amid its import seems to be missing
         return error.exit_code, f"error: {error}"
     except BrokenPipeError:
         abandon(sys.stdout)

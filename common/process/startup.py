@@ -60,12 +60,12 @@ def explain(kind: type[BaseException], error: BaseException, trace: TracebackTyp
     name = (getattr(error, "name", None) or "").partition(".")[0]
     if isinstance(error, ModuleNotFoundError) and name not in OWN:
         end(f"the package {name} is not installed for {sys.executable}; {way_out()}")
-    if any(map(_is_of_memory, _chain(error))):
+    if any(map(_is_of_memory, causes(error))):
         end("memory: too little is free for the packages of this script; end other programs, or use another host")
     sys.__excepthook__(kind, error, trace)
 
 
-def _chain(error: BaseException | None) -> Iterator[BaseException]:
+def causes(error: BaseException | None) -> Iterator[BaseException]:
     """Yield an exception and those that led to it, because packages raise another one if an import fails."""
     while error is not None:
         yield error

@@ -11,6 +11,7 @@ import pytest
 
 from common import cli
 from common.cli import streams
+from common.messages.errors import PipelineError
 from common.process import interrupts
 from tests.support.paths import ROOT
 from tests.support.processes.command_lines import run_program
@@ -138,6 +139,19 @@ def test_a_failure_that_a_signal_caused_is_an_interruption(tmp_path, monkeypatch
     def main(argv):
         monkeypatch.setattr(interrupts, "_came", [signal.SIGHUP])
         raise OSError(9, "Bad file descriptor")
+
+    done = run_program(SCRIPT, main, "--out", tmp_path)
+    assert (done.returncode, done.stderr) == (130, f"{SCRIPT}: interrupted; nothing was replaced\n")
+
+
+def test_a_package_that_a_signal_interrupts_amid_its_import_is_not_missing(tmp_path):
+    """pybind11 turns whatever is raised while it makes a module into an ImportError."""
+
+    def main(argv):
+        try:
+            raise ImportError("initialization failed") from KeyboardInterrupt()
+        except ImportError as error:
+            raise PipelineError("mlperf_loadgen", "is not installed", "install it") from error
 
     done = run_program(SCRIPT, main, "--out", tmp_path)
     assert (done.returncode, done.stderr) == (130, f"{SCRIPT}: interrupted; nothing was replaced\n")

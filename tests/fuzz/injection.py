@@ -21,7 +21,6 @@ from tests.fuzz.configurations import GOOD, WORKLOAD
 from tests.fuzz.endpoint import started
 from tests.fuzz.faults import ERRORS, FAILING, FATAL, SIGNALS, STRACE, Fault, Outcome, run_with
 from tests.fuzz.oracle import (
-    COMMAND_LINE,
     DONE,
     FAILED,
     INTERRUPTED,
@@ -31,20 +30,21 @@ from tests.fuzz.oracle import (
     table_faults,
     unfinished,
 )
-from tests.fuzz.pipeline import build_tables, in_child
+from tests.fuzz.pipeline import build_tables, in_child, must
 from tests.fuzz.programs import SCRIPTS, run_here
 from tests.fuzz.trial import NAMED, Trial
 
-MEASURING = ("00", "01", "10", "12", "14", "15", "18", "19", "20", "21", "22")
+MEASURING = ("00", "01", "10", "12", "14", "15", "18", "19", "20", "21", "22", "26", "27")
 ENDLESS = "01_profile_onnx.py"  # under strace: each read of the scheduler's trace is an event in it
 ENDPOINT = "25_load_endpoint.py"
-WITHOUT_CACHE = "26_generation.py"  # it refuses the model of this campaign, which has no cache
+GENERATED, ITS_READER = "26_generation.py", "31_decode_plan.py"  # their model has a cache, unlike that of the others
 CHANGING = frozenset(  # system calls of which each one matters
     ("write", "pwrite64", "rename", "fsync", "fdatasync", "mkdir", "unlink", "unlinkat", "rmdir", "flock", "ftruncate")
 )
 ALLOCATIONS = 300  # points of one stage: the first of them at each size of its number
 MOST_ALLOCATED = 3_000_000
-DENIED = ("memory: too little is free", "cannot be imported", "the system denies it")  # what has no path
+# What has no path.
+DENIED = ("memory: too little is free", "cannot be imported", "is not installed", "the system denies it")
 LOST = ("os.PathLike object, not PosixPath", "Exception ignored in")  # what is said of an exception that is lost
 CPU_UNITS = 800
 
@@ -65,6 +65,7 @@ class Injection:
         in_child(build_tables, folder, (WORKLOAD,))
         os.chdir(self.source)
         in_child(_record)
+        in_child(must, GENERATED, *GOOD[GENERATED])
         here = folder / "warm"
         self.points: list[tuple[str, Fault]] = []
         for script in self.scripts:
@@ -121,7 +122,8 @@ def _at(address: str) -> tuple[str, ...]:
 
 
 def _hidden(script: str):
-    return shutil.ignore_patterns(".*", *(() if script[:2] in ("01", "09", "11", "17") else ("ort_trace*",)))
+    traces = () if script[:2] in ("01", "09", "11", "17") else ("ort_trace*",)
+    return shutil.ignore_patterns(".*", *traces, *(() if script == ITS_READER else ("generation*",)))
 
 
 def _record() -> None:
@@ -174,8 +176,7 @@ def _judge(trial: Trial, script: str, fault: Fault, outcome: Outcome, before: di
     if fault.kind == "allocation" and ended.code == FAILED and not ended.err.strip():
         return  # among the first of a process: there is nothing yet that could say it
     trial.faults += faults_of(ended, (*NAMED, *DENIED, "runs.sqlite", "http://"))
-    refused = (COMMAND_LINE,) if script == WITHOUT_CACHE else ()  # a signal that comes after its line changes nothing
-    if fault.is_signal and ended.code not in (DONE, INTERRUPTED, None, *refused):
+    if fault.is_signal and ended.code not in (DONE, INTERRUPTED, None):
         trial.fail("exit code", f"{where}: {ended.code} after a signal", ended.err)
     if ended.err.count("interrupted; ") > 1 or (ended.code == INTERRUPTED and not fault.is_signal):
         trial.fail("error lines", f"{where}: {ended.code}", ended.err)

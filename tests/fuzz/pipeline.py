@@ -60,13 +60,14 @@ def must(script: str, *flags: str) -> None:
 
 
 def build_tables(folder: Path, workloads: tuple[str, ...] = tuple(WORKLOADS)) -> None:
-    """Make a folder for each workload, with its model as ``case.onnx`` and all tables in ``out``."""
+    """Make a folder for each workload: its model as ``case.onnx``, a ``decoder.onnx``, and all tables in ``out``."""
     for name in workloads:
         place = folder / name
         if place.exists():
             continue  # another campaign made it
         (place / "out").mkdir(parents=True)
         (place / "case.onnx").write_bytes(BUILDERS[name]().SerializeToString())
+        (place / "decoder.onnx").write_bytes(BUILDERS["tiny-decoder"]().SerializeToString())
         os.chdir(place)
         if name == workloads[0]:
             must(*CEILINGS_STAGE)

@@ -331,6 +331,17 @@ def test_a_full_disk_is_no_problem_of_a_format(judged, tmp_path, monkeypatch):
         judged(network, "--samples", archive)
 
 
+@pytest.mark.parametrize("raised", [MemoryError(), ImportError("no such module", name="calibrate")])
+def test_missing_memory_or_a_missing_package_is_no_problem_of_a_format(judged, tmp_path, monkeypatch, raised):
+    def fail(*_, **__):
+        raise raised
+
+    network, archive = saved(tmp_path, 4)
+    monkeypatch.setattr("onnxruntime.quantization.create_calibrator", fail)
+    with pytest.raises(type(raised)):
+        judged(network, "--samples", archive)
+
+
 def test_a_layer_with_infinite_activations_stays_in_float(judged, tmp_path, capsys):
     """A mask of minus infinity in front of a Softmax is nothing unusual; only a product that reads it cannot round."""
     nodes = [

@@ -27,6 +27,7 @@ def tool(subject: object, problem: str, folder: Path) -> Iterator[None]:
 
     Raises:
         PipelineError: the tool raises, with its own reason.
+        ImportError, MemoryError: a package is missing, or memory, which says nothing about a format.
         OSError: the disk is full, which says nothing about a format. Some tools write less than they have to then, and
             fail when they read it again.
     """
@@ -35,7 +36,7 @@ def tool(subject: object, problem: str, folder: Path) -> Iterator[None]:
     try:
         with contextlib.redirect_stdout(io.StringIO()), warnings.catch_warnings(action="ignore"):
             yield
-    except PipelineError:
+    except (PipelineError, ImportError, MemoryError):
         raise
     except Exception as error:  # the tools raise what they like
         if getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT) or _is_full(folder):
