@@ -242,9 +242,9 @@ def test_resnet_18_on_gemmini_has_its_known_optimum():
 @pytest.mark.parametrize(
     ("name", "least", "most"),
     [
-        pytest.param("random", 1.5, 2.5),
-        pytest.param("two-step", 1.0, 1.01, marks=pytest.mark.exhaustive),
-        pytest.param("cma", 1.0, 1.05, marks=pytest.mark.exhaustive),
+        pytest.param("random", 2.0, 5.0),
+        pytest.param("two-step", 1.0, 1.1, marks=pytest.mark.exhaustive),
+        pytest.param("cma", 1.0, 1.15, marks=pytest.mark.exhaustive),
     ],
 )
 def test_a_thousand_mappings_per_layer_end_above_it(name, least, most):

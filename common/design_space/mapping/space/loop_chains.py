@@ -205,7 +205,6 @@ def _rules(nest: LoopNest, hardware: Hardware, loop: int) -> _Rules:
     extent = [*nest.bounds.values()][loop]
     keeps = [{operand for operand in level.keeps if index} for index, level in enumerate(levels)]
     moved = {operand for operand in RELEVANT if RELEVANT[operand][loop]}
-    is_window = _is_window(nest, loop)
     with_input = tuple(index for index, held in enumerate(keeps) if "input" in held)
     loops_at = tuple(index for index in levels_with_loops(hardware) if may_step(levels[index])[loop])
     others = [loop_ for loop_, size in enumerate(nest.bounds.values()) if size > 1 and loop_ != loop]
@@ -216,13 +215,19 @@ def _rules(nest: LoopNest, hardware: Hardware, loop: int) -> _Rules:
         rooms=tuple(min(place.rooms[loop], extent) for place in places),
         outside=tuple(index for index in range(1, len(levels)) if set().union(*keeps[index:]) - moved),
         tiles=tuple(index for index, held in enumerate(keeps) if held & moved),
-        windows=with_input if is_window else (),
+        windows=with_input if _is_window(nest, loop) else (),
         sharing=tuple(
             _is_sharing(hardware, place, moved) and not any(place.rooms[other] > 1 for other in others)
             for place in places
         ),
-        is_uneven=len(loops_at) <= MOST_UNEVEN and (is_uneven(nest, loop) or (is_window and len(with_input) > 1)),
+        is_uneven=len(loops_at) <= MOST_UNEVEN and needs_every_size(nest, hardware, loop),
     )
+
+
+def needs_every_size(nest: LoopNest, hardware: Hardware, loop: int) -> bool:
+    """Return whether tiles of every size may be best along a loop, not only the smallest for each number of tiles."""
+    memories = sum("input" in level.keeps for level in hardware.levels[1:])
+    return is_uneven(nest, loop) or (_is_window(nest, loop) and memories > 1)
 
 
 def _is_window(nest: LoopNest, loop: int) -> bool:

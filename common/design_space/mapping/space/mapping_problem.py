@@ -1,10 +1,10 @@
-"""The mapping of one contraction as choices: a tile, its copies in space, and the innermost loop at DRAM.
+"""The mapping of one contraction as choices: a tile at each level, copies in space, bypasses, and orders of loops.
 
-The relaxation has a share of each loop for each of its *places* (steps at DRAM, steps inside the tile, copies in
-space), and a weight for each order. The shares are a softmax, and divide the logarithm of the loop's extent. They are
-rounded to the nearest split of the loop. The cost is that of the rounded mapping, with the derivatives of the shares
-(straight through). Each loop that steps at DRAM is tried as the innermost, and a Gumbel softmax weights the costs
-(Jang, Gu, Poole, "Categorical Reparameterization with Gumbel-Softmax", ICLR 2017).
+The relaxation has a share of each loop for each of its *places* (steps at each level, copies in space), and a weight
+for each order. The shares are a softmax, and divide the logarithm of the loop's extent. They are rounded to the nearest
+tiles and copies. The cost is that of the rounded mapping, with the derivatives of the shares (straight through). Each
+loop that steps at DRAM is tried as the innermost, and a Gumbel softmax weights the costs (Jang, Gu, Poole, "Categorical
+Reparameterization with Gumbel-Softmax", ICLR 2017).
 """
 
 from __future__ import annotations
@@ -12,9 +12,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import product
 from math import isfinite
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -22,11 +21,17 @@ from common.design_space.accelerator.hardware import Hardware
 from common.design_space.groups.axis_tiles import tile_sizes
 from common.design_space.mapping.arrays import torch_module, torch_namespace
 from common.design_space.mapping.cost import MappingCost, cost
-from common.design_space.mapping.dataflow import respects
+from common.design_space.mapping.dataflow import may_step, respects
 from common.design_space.mapping.mappings import Mappings, mapping_text
 from common.design_space.mapping.placement import IN_MEMORY, Placement
-from common.design_space.mapping.space.loop_chains import Counts, FanoutPlace, is_uneven, places_in_space
-from common.design_space.mapping.space.mapping_space import ORDERS, tile_level, tiled_mappings
+from common.design_space.mapping.space.loop_chains import (
+    Counts,
+    FanoutPlace,
+    levels_with_loops,
+    needs_every_size,
+    places_in_space,
+)
+from common.design_space.mapping.space.mapping_space import order_of_level
 from common.design_space.mapping.traffic import Nests
 from common.design_space.search.problem import Choices, Costs
 from common.workload.loop_nests import LOOPS, LoopNest
@@ -35,38 +40,37 @@ if TYPE_CHECKING:
     from torch import Generator as TorchGenerator
     from torch import Tensor
 
-DRAM, TILE, SPACE = 0, 1, 2  # places of a loop; from the third on, copies below a level
 SPREAD = 4.0  # standard deviation of the first logits: most loops run in one place, and restarts differ
 OVERFLOW_WEIGHT = 0.5  # in the loss, of the logarithm by which tiles are too large
 FAR = 2.0  # factor by which a move changes a size or a number of copies; other moves take the next one
 
 
-@dataclass(frozen=True)
-class Splits:
-    """The ways to divide one loop.
+class TileChoice(NamedTuple):
+    """A choice of the extent of a level's tile along a loop."""
 
-    Attributes:
-        size: index of the tile's size, by split.
-        copies: choice of the copies at each place in space, by split and place; 0 at those of other loops.
-        factors: steps at DRAM, steps inside a tile, and copies at each place in space, by split.
-    """
+    loop: int
+    level: int
+    sizes: Counts
 
-    size: Counts
-    copies: Counts
-    factors: Counts
 
-    @cached_property
-    def logs(self) -> np.ndarray:
-        return np.asarray(np.log(self.factors))
+class CopiesChoice(NamedTuple):
+    """A choice of the copies of a loop at a fan-out, from one to ``most``; ``number`` is the fan-out's."""
+
+    loop: int
+    number: int
+    place: FanoutPlace
+    most: int
 
 
 @dataclass(frozen=True)
 class MappingProblem:
     """The mappings of a contraction.
 
-    The first choices are the extents of the tile, then come copies in space, and last the innermost loop at DRAM,
-    which decides all orders (:mod:`common.design_space.mapping.space.mapping_space`). Copies for which the axis of the
-    array has no room beside the loops before are not laid out. A tile that its copies do not divide becomes larger.
+    The first choices are the extents of the tiles, then come copies in space, then the operands that bypass levels, and
+    last the innermost loop of each level, which decides all orders
+    (:mod:`common.design_space.mapping.space.mapping_space`). Copies for which the axis of the array has no room beside
+    the loops before are not laid out. A tile is at most as large as that of the level outside, and larger than chosen
+    where copies or the tile inside do not divide it.
 
     Attributes:
         placement: where the operands are, and what moves beside the nest.
@@ -81,28 +85,44 @@ class MappingProblem:
         return [*self.nest.bounds.values()]
 
     @cached_property
-    def tile_sizes(self) -> dict[int, Counts]:
-        """Extents of a tile along each loop that has more than one."""
-        return {
-            loop: np.array(range(1, extent + 1) if is_uneven(self.nest, loop) else tile_sizes(extent)[::-1])
+    def levels(self) -> tuple[int, ...]:
+        """The levels that have loops of their own."""
+        return levels_with_loops(self.hardware)
+
+    @cached_property
+    def ordered(self) -> tuple[int, ...]:
+        """The levels whose order is chosen; it is known where one operand alone, and not the input, stays inside."""
+        *outer, last = self.levels
+        inside = frozenset[str]().union(*(level.keeps for level in self.hardware.levels[last + 1 :]))
+        return tuple(outer) if outer and (len(inside) < 2 and "input" not in inside) else self.levels
+
+    @cached_property
+    def tiles(self) -> list[TileChoice]:
+        """The choices of tiles: those of each loop from the outermost level inwards, of rising sizes."""
+        return [
+            TileChoice(loop, level, np.array(range(1, extent + 1) if is_uneven else tile_sizes(extent)[::-1]))
             for loop, extent in enumerate(self.extents)
-            if extent > 1
-        }
+            for is_uneven in [needs_every_size(self.nest, self.hardware, loop)]
+            for level in self.levels[1:]
+            if extent > 1 and may_step(self.hardware.levels[level])[loop]
+        ]
 
     @cached_property
-    def places(self) -> tuple[FanoutPlace, ...]:
-        return places_in_space(self.hardware)
+    def copies(self) -> list[CopiesChoice]:
+        return [CopiesChoice(loop, number, place, most)
+                for loop, extent in enumerate(self.extents)
+                for number, place in enumerate(places_in_space(self.hardware))
+                if (most := min(place.rooms[loop], extent)) > 1]  # fmt: skip
 
     @cached_property
-    def space(self) -> list[tuple[int, int, int]]:
-        """FanoutPlace, loop and room of each choice of copies."""
-        return [(at, loop, place.rooms[loop])
-                for loop in range(len(LOOPS))
-                for at, place in enumerate(self.places) if place.rooms[loop] > 1]  # fmt: skip
+    def variants(self) -> list[Hardware]:
+        """The hierarchy with each choice of bypasses: the first one needs the least room, the last one has none."""
+        return [*self.hardware.variants()]
 
     @cached_property
-    def most_copies(self) -> list[int]:
-        return [min(room, self.extents[loop]) for _, loop, room in self.space]
+    def loops(self) -> Counts:
+        """The loops of more than one iteration, or else any."""
+        return np.flatnonzero(np.array(self.extents) > 1) if max(self.extents) > 1 else np.zeros(1, dtype=np.int64)
 
     @cached_property
     def nests(self) -> Nests:
@@ -110,81 +130,93 @@ class MappingProblem:
 
     @cached_property
     def choice_sizes(self) -> tuple[int, ...]:
-        return (*map(len, self.tile_sizes.values()), *self.most_copies, max(1, len(self.tile_sizes)))
+        sizes = [*(len(tile.sizes) for tile in self.tiles), *(copies.most for copies in self.copies)]
+        return (*sizes, len(self.variants), *[len(self.loops)] * len(self.ordered))
 
     @property
     def first_choice_count(self) -> int:
-        """The tile and its copies are chosen before the order."""
-        return len(self.choice_sizes) - 1
+        """Tiles, copies and bypasses are chosen before the orders."""
+        return len(self.choice_sizes) - len(self.ordered)
 
     def mappings(self, choices: Choices) -> Mappings:
-        tiles = np.ones((len(choices), len(LOOPS)))
-        for place, (loop, extents) in enumerate(self.tile_sizes.items()):
-            tiles[:, loop] = extents[choices[:, place]]
-        inner, spatial = tiles.copy(), np.ones((len(choices), len(self.hardware.levels), len(LOOPS)))
-        used = np.ones((len(choices), len(self.places)))
-        for choice, (at, loop, _) in enumerate(self.space, start=len(self.tile_sizes)):
-            fanout = self.places[at]
-            copies = np.minimum(choices[:, choice] + 1, np.floor(fanout.size / used[:, at]))
-            used[:, at] *= copies
-            spatial[..., fanout.level, loop] *= copies
-            inner[:, loop] = np.ceil(inner[:, loop] / copies)
-        last = np.array([*self.tile_sizes] or [0])[choices[:, -1]]
-        return tiled_mappings(self.nests, self.hardware, inner, spatial, ORDERS[last])
+        shape = len(choices), len(self.hardware.levels), len(LOOPS)
+        spatial, temporal = self._spatial(choices), np.ones(shape)
+        sizes = {(tile.loop, tile.level): tile.sizes[choices[:, at]] for at, tile in enumerate(self.tiles)}
+        for loop, extent in enumerate(self.extents):
+            largest, most = dict[int, np.ndarray](), np.full(len(choices), extent)
+            for level in self.levels[1:]:
+                most = largest[level] = np.minimum(most, sizes.get((loop, level), most))
+            inside, outside = np.ones(len(choices)), len(self.hardware.levels)
+            for level in self.levels[:0:-1]:
+                inside *= spatial[:, level:outside, loop].prod(axis=1)
+                outside = level
+                if (loop, level) in sizes:
+                    temporal[:, level, loop] = np.ceil(largest[level] / inside)
+                    inside *= temporal[:, level, loop]
+            temporal[:, 0, loop] = np.ceil(extent / (inside * spatial[:, :outside, loop].prod(axis=1)))
+        return Mappings(temporal, spatial, self._order(choices))
+
+    def _spatial(self, choices: Choices) -> np.ndarray:
+        spatial = np.ones((len(choices), len(self.hardware.levels), len(LOOPS)))
+        used = dict[int, np.ndarray]()
+        for at, (loop, number, place, _) in enumerate(self.copies, start=len(self.tiles)):
+            before = used.get(number, np.ones(len(choices)))
+            copies = np.minimum(choices[:, at] + 1, np.floor(place.size / before))
+            used[number] = before * copies
+            spatial[..., place.level, loop] *= copies
+        return spatial
+
+    def _order(self, choices: Choices) -> np.ndarray:
+        inner = self.loops[choices[:, self.first_choice_count :]]
+        order = np.empty((len(choices), len(self.hardware.levels), len(LOOPS)), dtype=np.int64)
+        for index, level in enumerate(self.hardware.levels):
+            inside = frozenset[str]().union(*(other.keeps for other in self.hardware.levels[index + 1 :]))
+            order[:, index] = order_of_level(level, inside)[0]
+        for at, index in enumerate(self.ordered):
+            order[:, index] = order_of_level(self.hardware.levels[index])[inner[:, at]]
+        return order
 
     def evaluate(self, choices: Choices) -> tuple[Costs, Costs]:
         """Return cycles and energy in pJ of each mapping of a batch; infinite where its tiles do not fit."""
         mappings = self.mappings(choices)
-        result = cost(mappings, self.nests, self.hardware, placement=self.placement)
-        fits = result.fits & respects(mappings, self.hardware)
-        return np.where(fits, result.cycles, np.inf), np.where(fits, result.energy_pj, np.inf)
+        cycles, energy = np.full((2, len(choices)), np.inf)
+        bypasses = choices[:, self.first_choice_count - 1]
+        for number in np.unique(bypasses):
+            rows, variant = np.flatnonzero(bypasses == number), self.variants[number]
+            some = Mappings(mappings.temporal[rows], mappings.spatial[rows], mappings.order[rows])
+            result = cost(some, self.nests, variant, placement=self.placement)
+            fits = result.fits & respects(some, variant)
+            cycles[rows], energy[rows] = np.where(fits, (result.cycles, result.energy_pj), np.inf)
+        return cycles, energy
 
     def schedule(self, choices: Choices) -> str:
-        return mapping_text(self.mappings(choices[None]), 0, self.hardware)
+        return mapping_text(self.mappings(choices[None]), 0, self.variants[choices[self.first_choice_count - 1]])
 
-    @cached_property
-    def splits(self) -> list[Splits]:
-        """The ways to divide each loop."""
-        return [self._splits(loop) for loop in range(len(LOOPS))]
-
-    def _splits(self, loop: int) -> Splits:
-        sizes = self.tile_sizes.get(loop, np.ones(1, dtype=np.int64))
-        own = [range(most) if loop == laid_out else range(1)
-               for (_, laid_out, _), most in zip(self.space, self.most_copies, strict=True)]  # fmt: skip
-        rows = np.array([*product(range(len(sizes)), *own)])
-        copies = rows[:, 1:] + 1
-        inner = -(-sizes[rows[:, 0]] // copies.prod(axis=1))
-        outer = -(-self.extents[loop] // (inner * copies.prod(axis=1)))
-        return Splits(rows[:, 0], rows[:, 1:], np.column_stack([outer, inner, copies]))
-
-    def choices(self, splits: Sequence[int]) -> list[int]:
-        """Return the problem's choices without the innermost loop, for a split of each loop."""
-        sizes = [self.splits[loop].size[splits[loop]] for loop in self.tile_sizes]
-        copies = [self.splits[loop].copies[splits[loop], place] for place, (_, loop, _) in enumerate(self.space)]
-        return [int(choice) for choice in (*sizes, *copies)]
-
-    def inner_loops(self, choices: Sequence[int]) -> list[int]:
-        """Return the different last choices: the loops that step at DRAM."""
-        stepping = [at for at, sizes in enumerate(self.tile_sizes.values()) if choices[at] + 1 < len(sizes)]
-        return stepping or [0]
+    def inner_loops(self, choices: Choices, at: int) -> Counts:
+        """Return the different choices of the innermost loop of a level: the loops that step there."""
+        steps = self.mappings(choices[None]).temporal[0, self.ordered[at], self.loops]
+        stepping = np.flatnonzero(steps > 1)
+        return stepping if len(stepping) else np.zeros(1, dtype=np.int64)
 
     def moves(self, choices: Choices) -> Choices:
-        """Return the schedules that differ in one tile, in one number of copies, or in the innermost loop.
+        """Return the schedules that differ in one tile, in one number of copies, in the bypasses, or in one order.
 
-        The other one is the next smaller or larger value, or the one that is nearest to half or to double.
+        The other size or number is the next smaller or larger one, or the one that is nearest to half or to double.
         """
-        values = [*self.tile_sizes.values(), *(np.arange(1, most + 1) for most in self.most_copies)]
+        values = [*(tile.sizes for tile in self.tiles), *(np.arange(1, copies.most + 1) for copies in self.copies)]
+        others = [[*_others(of_choice, int(choices[at]))] for at, of_choice in enumerate(values)]
+        others.append([*range(len(self.variants))])
+        others += [self.inner_loops(choices, at).tolist() for at in range(len(self.ordered))]
         moved = [(*choices[:at], other, *choices[at + 1 :])
-                 for at, of_choice in enumerate(values) for other in _others(of_choice, int(choices[at]))]  # fmt: skip
-        moved += [(*choices[:-1], inner) for inner in self.inner_loops(choices.tolist()) if inner != choices[-1]]
+                 for at, of_choice in enumerate(others) for other in of_choice if other != choices[at]]  # fmt: skip
         return np.array(moved, dtype=np.int64).reshape(-1, len(choices))
 
     def descent(self, restarts: int, generator: TorchGenerator) -> MappingDescent:
         """Return parameters that PyTorch's generator draws."""
         torch = torch_module()
-        size = (restarts, len(LOOPS), SPACE + len(self.space))
+        size = (restarts, len(LOOPS), len(self.levels) + len(self.copies))
         shares = SPREAD * torch.randn(size, generator=generator, dtype=torch.float64)
-        orders = torch.zeros((restarts, self.choice_sizes[-1]), dtype=torch.float64)
+        orders = torch.zeros((restarts, len(self.loops)), dtype=torch.float64)
         return MappingDescent(self, shares.requires_grad_(), orders.requires_grad_(), generator)
 
 
@@ -196,10 +228,10 @@ def _others(values: np.ndarray, at: int) -> Iterator[int]:
 
 @dataclass(frozen=True)
 class MappingDescent:
-    """The parameters of some restarts.
+    """The parameters of some restarts. No operand bypasses a level, and all levels have the same innermost loop.
 
     Attributes:
-        shares: logits by restart, loop and place.
+        shares: logits by restart, loop and place: the levels with loops, then the choices of copies.
         orders: logits by restart and innermost loop.
         generator: PyTorch's, for the Gumbel noise.
     """
@@ -215,11 +247,11 @@ class MappingDescent:
 
     def step(self, temperature: float) -> tuple[Choices, list[int], Tensor]:
         """Return the rounded mappings with each innermost loop, the restart of each, and a loss with a gradient."""
-        torch = torch_module()
+        torch, problem = torch_module(), self.problem
         logs = self._logs(temperature)
-        rounded = [self._rounded(restart_logs) for restart_logs in logs.detach().numpy()]
-        rows = [(restart, [*chosen, inner])
-                for restart, chosen in enumerate(rounded) for inner in self.problem.inner_loops(chosen)]  # fmt: skip
+        rows = [(restart, [*chosen, *[inner] * len(problem.ordered)])
+                for restart, chosen in enumerate(map(self._rounded, logs.detach().numpy()))
+                for inner in problem.inner_loops(np.array([*chosen, *[0] * len(problem.ordered)]), 0)]  # fmt: skip
         restarts, choices = [restart for restart, _ in rows], np.array([row for _, row in rows])
         result = self._cost(choices, torch.exp(logs - logs.detach())[restarts])
         weights = self._weights(restarts, choices[:, -1], temperature)
@@ -227,34 +259,51 @@ class MappingDescent:
         loss = torch.log(sums[0]) + torch.log(sums[1]) + OVERFLOW_WEIGHT * sums[2]
         return choices, restarts, loss.sum()
 
+    @cached_property
+    def _allowed(self) -> np.ndarray:
+        """Whether a loop may run at a place, by loop and place."""
+        problem = self.problem
+        stepping = [(tile.loop, tile.level) for tile in problem.tiles]
+        return np.array([
+            [not at or (loop, level) in stepping for at, level in enumerate(problem.levels)]
+            + [copies.loop == loop for copies in problem.copies]
+            for loop in range(len(LOOPS))
+        ])  # fmt: skip
+
     def _logs(self, temperature: float) -> Tensor:
         """Return the logarithm of each factor, by restart, loop and place."""
-        torch, problem = torch_module(), self.problem
-        allowed = [[place < SPACE or problem.space[place - SPACE][1] == loop for place in range(self.shares.shape[-1])]
-             for loop in range(len(LOOPS))]  # fmt: skip
-        shares = torch.softmax(torch.where(torch.tensor(allowed), self.shares / temperature, -torch.inf), dim=-1)
-        return shares * torch.log(torch.tensor(problem.nests.extents[0]))[:, None]
+        torch = torch_module()
+        shares = torch.where(torch.tensor(self._allowed), self.shares / temperature, -torch.inf)
+        return torch.softmax(shares, dim=-1) * torch.log(torch.tensor(self.problem.nests.extents[0]))[:, None]
 
     def _rounded(self, logs: np.ndarray) -> list[int]:
-        """Return the choices without the innermost loop whose splits of the loops are nearest to real factors."""
-        pairs = zip(self.problem.splits, logs, strict=True)
-        return self.problem.choices([int(np.argmin(((splits.logs - wanted) ** 2).sum(-1))) for splits, wanted in pairs])
+        """Return the choices without the innermost loops that are nearest to real factors, by loop and place."""
+        problem = self.problem
+        level_of = [*problem.levels, *(copies.place.level for copies in problem.copies)]
+        wanted = [logs[tile.loop, np.array(level_of) >= tile.level].sum() for tile in problem.tiles]
+        sizes = [
+            int(np.argmin(np.abs(np.log(tile.sizes) - log))) for tile, log in zip(problem.tiles, wanted, strict=True)
+        ]
+        copies = [
+            min(round(float(np.exp(logs[choice.loop, place]))), choice.most) - 1
+            for place, choice in enumerate(problem.copies, start=len(problem.levels))
+        ]
+        return [*sizes, *copies, len(problem.variants) - 1]
 
     def _cost(self, choices: Choices, growth: Tensor) -> MappingCost:
         xp, problem = torch_namespace(), self.problem
         mappings = problem.mappings(choices)
         temporal, spatial, order = map(xp.asarray, (mappings.temporal, mappings.spatial, mappings.order))
         torch = torch_module()
-        ones = torch.ones_like(growth[..., DRAM])
+        ones = torch.ones_like(growth[..., 0])
         steps, copies = [ones] * len(problem.hardware.levels), [ones] * len(problem.hardware.levels)
-        steps[tile_level(problem.hardware)] = growth[..., TILE]
-        steps[0] = steps[0] * growth[..., DRAM]
-        for choice, (at, _, _) in enumerate(problem.space):
-            level = problem.places[at].level
-            copies[level] = copies[level] * growth[..., SPACE + choice]
+        for place, level in enumerate(problem.levels):
+            steps[level] = growth[..., place]
+        for place, choice in enumerate(problem.copies, start=len(problem.levels)):
+            copies[choice.place.level] = copies[choice.place.level] * growth[..., place]
         grown = Mappings(temporal * torch.stack(steps, 1), spatial * torch.stack(copies, 1), order)
         nests = Nests.of([problem.nest], xp)
-        return cost(grown, nests, problem.hardware, xp=xp, placement=problem.placement)
+        return cost(grown, nests, problem.variants[-1], xp=xp, placement=problem.placement)
 
     def _overflow(self, result: MappingCost) -> Tensor:
         """Return the logarithms by which tiles are larger than their memories."""

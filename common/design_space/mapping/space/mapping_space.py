@@ -23,7 +23,7 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from common.design_space.accelerator.hardware import Hardware
+from common.design_space.accelerator.hardware import Hardware, Level
 from common.design_space.mapping.dataflow import respects
 from common.design_space.mapping.mappings import Mappings
 from common.design_space.mapping.space.cell_bounds import STAYS, CellBounds
@@ -182,30 +182,11 @@ _BY_OPERAND = {
 }
 
 
-def tile_level(hardware: Hardware) -> int:
-    """Return the innermost level that is not a register of an element."""
-    return max(index for index, level in enumerate(hardware.levels) if level.copies != "element")
+def order_of_level(level: Level, held: frozenset[str] = frozenset()) -> Choices:
+    """Return orders of the loops of a level, one for each innermost loop.
 
-
-def _inside_order(hardware: Hardware) -> np.ndarray:
-    """Return the order of the loops inside a tile: the loops that leave the registers' operands in place are innermost.
-
-    If a file names another operand, the loops that leave that operand in place are innermost.
+    Before that loop come those that leave an operand in place: the one that the file names, or else those of ``held``.
     """
-    stationary = hardware.levels[tile_level(hardware)].stationary
-    held = hardware.levels[-1].holds if stationary is None else {stationary}
-    moves = np.any([RELEVANT[operand] for operand in held], axis=0)
-    return np.argsort(moves, kind="stable")
-
-
-def tiled_mappings(
-    nests: Nests, hardware: Hardware, factors: np.ndarray, spatial: np.ndarray, outer_order: np.ndarray
-) -> Mappings:
-    """Return mappings of tiles: loops inside a tile run at its level, loops from tile to tile at DRAM."""
-    temporal = np.ones_like(spatial)
-    temporal[:, tile_level(hardware)] = factors
-    temporal[:, 0] *= np.ceil(nests.extents / (factors * spatial.prod(axis=1)))
-    order = np.empty(spatial.shape, dtype=np.int64)
-    order[:] = _inside_order(hardware)
-    order[:, 0] = outer_order
-    return Mappings(temporal, spatial, order)
+    kept = held if level.stationary is None else {level.stationary}
+    moves = np.any([RELEVANT[operand] for operand in kept], axis=0) if kept else np.zeros(len(LOOPS), dtype=bool)
+    return np.asarray(np.take_along_axis(ORDERS, np.argsort(moves[ORDERS], axis=1, kind="stable"), axis=1))
