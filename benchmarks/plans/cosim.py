@@ -30,6 +30,7 @@ from benchmarks.plans.quantized_network import CONTRACTIONS, Matrix, Whole, by_n
 from benchmarks.process import ROOT
 from common.artifacts.folder import Folder
 from common.artifacts.provenance import Provenance
+from common.fpga.array_designs import ArrayDesign
 from common.fpga.coefficients import load_models
 from common.fpga.device.board_files import load_board
 from common.fpga.hand_off.designs import array_design
@@ -99,15 +100,17 @@ def image_of(seed: int) -> dict[str, NDArray[np.float32]]:
     return {"input": np.random.default_rng(seed + 1).standard_normal((1, 3, 32, 32)).astype(np.float32)}
 
 
-def plan_of(model: onnx.ModelProto, board: str, macs_per_s: float) -> Plan:
-    """Return the plan of a model on a board, with a host of an assumed speed."""
+def plan_of(model: onnx.ModelProto, board: str, macs_per_s: float, designs: Sequence[ArrayDesign] = ()) -> Plan:
+    """Return the plan of a model on a board, with a host of an assumed speed; with ``designs``, of these arrays."""
     request = Request(
-        load_board(board, CONFIGS / "boards"), "int8", "group", Thresholds(0.1, 8.0, 0.1), {}, Effort(5.0)
+        *(load_board(board, CONFIGS / "boards"), "int8", "group", Thresholds(0.1, 8.0, 0.1), {}, Effort(5.0)),
+        designs=tuple(designs),
+        has_own_arrays=not designs,
     )
-    return make_plan(_workload(model, macs_per_s), request, load_models(CONFIGS))
+    return make_plan(workload_of(model, macs_per_s), request, load_models(CONFIGS))
 
 
-def _workload(model: onnx.ModelProto, macs_per_s: float) -> Workload:
+def workload_of(model: onnx.ModelProto, macs_per_s: float) -> Workload:
     """Return the model's groups; each node takes the assumed host its MACs and a constant."""
     with tempfile.TemporaryDirectory(prefix="cosim-") as name:
         path = Path(name) / "model.onnx"

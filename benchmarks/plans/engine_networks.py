@@ -1,15 +1,22 @@
 """Simulate whole int8 networks on a whole engine, cycle by cycle, with the memory of a board (needs Verilator).
 
-    python -m benchmarks.plans.engine_networks [--fabric ulx3s] [--network resnet8 mobilenet resnet18]
+    python -m benchmarks.plans.engine_networks [--fabric ulx3s] [--network resnet8 mobilenet resnet18 encoder]
+    python -m benchmarks.plans.engine_networks --board kv260 --network resnet8
 
-Networks: models/classifiers/resnet8.py, which is int8, and a MobileNet v1 with depthwise layers and a ResNet-18, both
-of 64 x 64 pixels and quantized here by ONNX Runtime (QDQ, a scale per channel, calibrated on random images). Each layer
-is a call; its descriptors, weights and constants are packed from the tiles that have the fewest planned cycles.
+Networks: models/classifiers/resnet8.py, which is int8; a MobileNet v1 with depthwise layers and a ResNet-18, both of
+64 x 64 pixels; and a transformer encoder of two layers. ONNX Runtime quantizes the latter three here (QDQ, a scale per
+channel, calibrated on random samples). Each layer is a call, and so is each head of a product of two tensors. Its
+descriptors, weights and constants are packed from the tiles that have the fewest planned cycles.
 
 Checked, with exit code 1 where one fails: every tensor equals the integers of benchmarks/plans/integer_reference.py;
 each layer is within one unit of the last place of ONNX Runtime's, which gets the same integers as operands; planned
 cycles are within 5 % of the simulated ones in total, and within 10 % for each call. --model takes a quantized model of
 your own, with one input of batch 1.
+
+Printed too: the cycles that 07 has for the network on an array of this size, with the interval that other people's
+arrays gave it. With --board, 07 plans each network for that board, among arrays that the engine can be. The engine then
+has the size and the buffers of the plan's array, and its memory the rate of the array's port. Each call of the plan is
+printed beside the cycles and the interval that 07 has for it.
 """
 
 from __future__ import annotations
@@ -27,14 +34,17 @@ import onnx.version_converter
 from google.protobuf.message import DecodeError
 from numpy.typing import NDArray
 
+from benchmarks.plans.engine_of_plan import PlannedEngine, modelled_cycles, planned_engine, simulated_cycles
 from benchmarks.plans.integer_reference import outputs
 from benchmarks.process import ROOT
+from common.fpga.device.board_files import load_board
 from common.fpga.rtl.engine.cycles import PlannedCycles, best_tilings, planned_cycles
 from common.fpga.rtl.engine.design import EngineDesign
-from common.fpga.rtl.engine.fabric import load_fabric
+from common.fpga.rtl.engine.fabric import Fabric, load_fabric
 from common.fpga.rtl.engine.memory_timing import MemoryTiming
-from common.fpga.rtl.engine.network import UNSIGNED_MOVE, EngineNetwork, EngineTensor, layers_of
+from common.fpga.rtl.engine.network import UNSIGNED_MOVE, EngineNetwork, EngineTensor
 from common.fpga.rtl.engine.program import program_of
+from common.fpga.rtl.engine.reading.layers import layers_of
 from common.fpga.rtl.engine.simulate import CAUSES, EngineRun, EngineSimulator
 from common.fpga.rtl.programs import is_there
 from common.messages.errors import PipelineError
@@ -43,12 +53,15 @@ from common.view.text import text_table
 from models.classifiers.mobilenet_v1 import build_mobilenet_v1
 from models.classifiers.resnet import build_resnet18
 from models.classifiers.resnet8 import build_tiny_resnet8
+from models.transformers.encoder import build_encoder
 
-FABRICS = ROOT / "configs" / "fabrics"
-NETWORKS = ("resnet8", "mobilenet", "resnet18")
-IMAGE, CALIBRATION_IMAGES = 64, 4
+CONFIGS = ROOT / "configs"
+FABRICS = CONFIGS / "fabrics"
+NETWORKS = ("resnet8", "mobilenet", "resnet18", "encoder")
+IMAGE, CALIBRATION_SAMPLES = 64, 4
 MOST_OF_TOTAL, MOST_OF_CALL = 0.05, 0.10
 MOST_UNITS = 1  # of the last place
+LEAST_OPSET = 13  # whose scales may be of a channel
 LIMIT = 50_000_000
 COLUMNS = ["call", "planned", "simulated", "error", *CAUSES, "equal"]
 
@@ -61,27 +74,75 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--rows", type=int, default=8, help="of the array (default: 8)")
     parser.add_argument("--cols", type=int, default=8, help="of the array (default: 8)")
     parser.add_argument("--simd", type=int, default=1, help="products of an element per cycle (default: 1)")
+    parser.add_argument("--board", help="of configs/boards: the engine is the array that 07 plans for it")
+    parser.add_argument("--multipliers", type=int, default=64, help="at most, of that array (default: 64)")
     parser.add_argument("--seed", type=int, default=0, help="of the weights and the image (default: 0)")
     given = parser.parse_args(argv)
     if not is_there("verilator"):
         print("engine_networks: skipped: no verilator; make rtl-tools installs it", file=sys.stderr)
         return 0
     try:
-        design = EngineDesign(given.rows, given.cols, given.simd, weight_depth=16384, channel_depth=256)
-        timing = load_fabric(given.fabric, FABRICS).timing(design.word_bytes)
         if given.model:
             models = {given.model.name: _read(given.model)}
         else:
             models = {name: network_of(name, given.seed) for name in given.network}
         networks = {name: _network(name, model) for name, model in models.items()}
+        fabric = load_fabric(given.fabric, FABRICS)
+        if given.board:
+            board = load_board(given.board, CONFIGS / "boards")
+            engines = {name: planned_engine(models[name], board, given.multipliers) for name in models}
+            return max(
+                _as_planned(name, models[name], networks[name], engines[name], fabric, given.seed) for name in models
+            )
+        design = EngineDesign(given.rows, given.cols, given.simd, weight_depth=16384, channel_depth=256)
         print(f"translating {design.name}", file=sys.stderr)
         with EngineSimulator(design) as simulator:
             return max(
-                simulated(simulator, name, models[name], networks[name], timing, given.seed) for name in networks
+                _on_engine(simulator, name, models[name], networks[name], fabric, given.seed) for name in networks
             )
     except PipelineError as problem:
         print(f"engine_networks: error: {problem}", file=sys.stderr)
         return problem.exit_code
+
+
+def _on_engine(
+    simulator: EngineSimulator, name: str, model: onnx.ModelProto, network: EngineNetwork, fabric: Fabric, seed: int
+) -> int:
+    """Simulate a network, and say what 07 has for an array of this size."""
+    design = simulator.design
+    code, run = simulated(simulator, name, model, network, fabric.timing(design.word_bytes), seed)
+    modelled, found = modelled_cycles(model, design, fabric), sum(call.cycles for call in run.calls)
+    is_inside = modelled.optimistic <= found <= modelled.pessimistic
+    print(
+        f"07 has {modelled.likely:,.0f} cycles for an array of this size, {modelled.optimistic:,.0f} to "
+        f"{modelled.pessimistic:,.0f}; simulated over likely: {found / modelled.likely:.2f}, "
+        f"{'inside' if is_inside else 'outside'}"
+    )
+    return code
+
+
+def _as_planned(
+    name: str, model: onnx.ModelProto, network: EngineNetwork, engine: PlannedEngine, fabric: Fabric, seed: int
+) -> int:
+    """Simulate a network on the engine of its plan, and print each call of the plan beside its cycles in 07."""
+    timing = engine.timing(fabric.timing(engine.design.word_bytes, engine.array.ports.clock_mhz))
+    print(f"{name}: the plan has {engine.array.name}; translating {engine.design.name}", file=sys.stderr)
+    with EngineSimulator(engine.design) as simulator:
+        code, run = simulated(simulator, name, model, network, timing, seed)
+    spent = {layer.node: call.cycles for layer, call in zip(network.layers, run.calls, strict=True)}
+    rows = [
+        [
+            call.call.candidate,
+            *(f"{each:,.0f}" for each in (cycles.optimistic, cycles.likely, cycles.pessimistic)),
+            f"{found:,}",
+            f"{found / cycles.likely:.2f}",
+            "yes" if cycles.optimistic <= found <= cycles.pessimistic else "no",
+        ]
+        for call, found in zip(engine.calls, simulated_cycles(engine, network, spent), strict=True)
+        for cycles in [engine.cycles(call)]
+    ]
+    print(text_table(["call of the plan", "least", "likely", "most", "simulated", "over likely", "inside"], rows))
+    return code
 
 
 def _read(path: Path) -> onnx.ModelProto:
@@ -112,18 +173,26 @@ def network_of(name: str, seed: int) -> onnx.ModelProto:
     """Return one of the int8 networks."""
     if name == "resnet8":
         return build_tiny_resnet8(seed=seed, batch=1)
+    if name == "encoder":
+        return quantized(build_encoder(seed=seed), seed)
     build = {"mobilenet": build_mobilenet_v1, "resnet18": build_resnet18}[name]
     return quantized(build(seed=seed, batch=1, image=IMAGE), seed)
 
 
 def quantized(model: onnx.ModelProto, seed: int) -> onnx.ModelProto:
-    """Return a model in int8 by ONNX Runtime's tool, with BatchNormalization folded."""
+    """Return a model in int8 by ONNX Runtime's tool, with BatchNormalization folded.
+
+    Where two tensors are multiplied, activations have no zero points.
+    """
     from onnxruntime.quantization import CalibrationDataReader, QuantFormat, QuantType, quantize_static
 
-    class Images(CalibrationDataReader):  # type: ignore[misc]
+    shape = [dim.dim_value for dim in model.graph.input[0].type.tensor_type.shape.dim]
+    options: dict[str, Any] = {"ActivationSymmetric": any(node.op_type == "Softmax" for node in model.graph.node)}
+
+    class Samples(CalibrationDataReader):  # type: ignore[misc]
         def __init__(self) -> None:
             random = np.random.default_rng(seed + 2)
-            self.left = [random.standard_normal((1, 3, IMAGE, IMAGE)).astype(np.float32)] * CALIBRATION_IMAGES
+            self.left = [random.standard_normal(shape).astype(np.float32)] * CALIBRATION_SAMPLES
 
         def get_next(self) -> dict[str, NDArray[np.float32]] | None:
             return {"input": self.left.pop()} if self.left else None
@@ -131,21 +200,30 @@ def quantized(model: onnx.ModelProto, seed: int) -> onnx.ModelProto:
     with tempfile.TemporaryDirectory(prefix="engine-model-") as folder:
         paths = [Path(folder) / name for name in ("float.onnx", "folded.onnx", "int8.onnx")]
         onnx.save(model, paths[0])
-        options = ort.SessionOptions()
-        options.log_severity_level = 3
-        options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_ENABLE_BASIC
-        options.optimized_model_filepath = str(paths[1])
-        ort.InferenceSession(str(paths[0]), options, providers=["CPUExecutionProvider"])
-        # Scales per channel need operator set 13.
-        onnx.save(onnx.version_converter.convert_version(onnx.load(paths[1]), 13), paths[1])
+        session = ort.SessionOptions()
+        session.log_severity_level = 3
+        session.graph_optimization_level = ort.GraphOptimizationLevel.ORT_ENABLE_BASIC
+        session.optimized_model_filepath = str(paths[1])
+        ort.InferenceSession(str(paths[0]), session, providers=["CPUExecutionProvider"])
+        folded = onnx.load(paths[1])
+        if folded.opset_import[0].version < LEAST_OPSET:
+            folded = onnx.version_converter.convert_version(folded, LEAST_OPSET)
+        onnx.save(folded, paths[1])
         kinds: dict[str, Any] = {"activation_type": QuantType.QInt8, "weight_type": QuantType.QInt8}
-        quantize_static(paths[1], paths[2], Images(), quant_format=QuantFormat.QDQ, per_channel=True, **kinds)
+        quantize_static(
+            *(paths[1], paths[2], Samples()),
+            quant_format=QuantFormat.QDQ,
+            per_channel=True,
+            extra_options=options,
+            **kinds,
+        )
         return onnx.load(paths[2])
 
 
-def image_of(network: EngineNetwork, seed: int) -> NDArray[np.float32]:
+def sample_of(network: EngineNetwork, seed: int) -> NDArray[np.float32]:
     first = network.inputs[0]
-    shape = (1, first.channels, first.height, first.width)
+    is_map = first.layout == "map"
+    shape = (1, first.channels, first.height, first.width) if is_map else (1, first.height, first.channels)
     return np.random.default_rng(seed + 1).standard_normal(shape).astype(np.float32)
 
 
@@ -156,10 +234,9 @@ def simulated(
     network: EngineNetwork,
     timing: MemoryTiming,
     seed: int,
-) -> int:
-    """Simulate one network, print its calls, and return the exit code."""
-    image = image_of(network, seed)
-    feeds = {_inputs(model)[0]: image}
+) -> tuple[int, EngineRun]:
+    """Simulate one network, print its calls, and return the exit code and the run."""
+    feeds = {_inputs(model)[0]: sample_of(network, seed)}
     expected = outputs(model, feeds)
     divided = best_tilings(network, simulator.design, timing)
     program = program_of(network, divided, simulator.design)
@@ -171,12 +248,13 @@ def simulated(
     units = _units_from_runtime(model, network, feeds, expected)
     print(f"memory: {run.row_miss_cycles:,} cycles opened rows, {run.refresh_cycles:,} waited for refreshes")
     print(f"each layer is within {units} units of the last place of ONNX Runtime's on the same integers")
-    return int(not (_is_right(planned, run) and _are_equal(network, run, expected) and units <= MOST_UNITS))
+    is_right = _is_right(planned, run) and _are_equal(network, run, expected) and units <= MOST_UNITS
+    return int(not is_right), run
 
 
 def _signed(tensor: EngineTensor, values: Any) -> NDArray[np.int64]:
     moved = np.asarray(values).astype(np.int64) - (UNSIGNED_MOVE if tensor.is_unsigned else 0)
-    return moved.reshape(tensor.channels, tensor.height, tensor.width)
+    return tensor.arranged(moved)
 
 
 def _is_equal(tensor: EngineTensor, run: EngineRun, expected: Mapping[str, Any]) -> bool:
@@ -184,7 +262,7 @@ def _is_equal(tensor: EngineTensor, run: EngineRun, expected: Mapping[str, Any])
 
 
 def _are_equal(network: EngineNetwork, run: EngineRun, expected: Mapping[str, Any]) -> bool:
-    return all(_is_equal(layer.y, run, expected) for layer in network.layers)
+    return all(_is_equal(layer.y.whole, run, expected) for layer in network.layers)
 
 
 def _rows(
@@ -194,7 +272,7 @@ def _rows(
         [
             *(layer.node, f"{plan.total:,.0f}", f"{spent.cycles:,}", f"{plan.total / spent.cycles - 1:+.1%}"),
             *(f"{spent.by_cause[cause]:,}" for cause in CAUSES),
-            "yes" if _is_equal(layer.y, run, expected) else "NO",
+            "yes" if _is_equal(layer.y.whole, run, expected) else "NO",
         ]
         for layer, plan, spent in zip(network.layers, planned, run.calls, strict=True)
     ]
@@ -218,12 +296,13 @@ def _units_from_runtime(
     """Return by how many units of the last place a layer differs at most from ONNX Runtime's on the same operands."""
     made = {node.output[0]: node for node in model.graph.node}
     worst = 0
-    for layer in network.layers:
-        reads = [layer.x, *([layer.residual.other] if layer.residual else [])]
-        part = _part(model, made, reads, layer.y)
+    constants = {tensor.name for tensor, _ in network.constants}
+    for layer in {layer.y.whole.name: layer for layer in network.layers}.values():
+        reads, y = [tensor for tensor in layer.reads if tensor.name not in constants], layer.y.whole
+        part = _part(model, made, reads, y)
         session = ort.InferenceSession(part.SerializeToString(), providers=["CPUExecutionProvider"])
         (found,) = session.run(None, {tensor.name: expected[tensor.name] for tensor in reads})
-        worst = max(worst, int(np.abs(found.astype(np.int64) - expected[layer.y.name].astype(np.int64)).max()))
+        worst = max(worst, int(np.abs(found.astype(np.int64) - expected[y.name].astype(np.int64)).max()))
     return worst
 
 

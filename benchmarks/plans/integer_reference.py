@@ -2,11 +2,13 @@
 
 It shares no code with the engine's programs: it follows the nodes of the model, and sums by the positions of a window.
 A sum becomes an element by scale(x) * scale(w) / scale(y) as a float32, with which the product is exact. An addition
-scales both operands by whole factors over a power of two, of which the larger has 25 bits.
+scales both operands by whole factors over a power of two, of which the larger has 25 bits. A chain of functions of one
+tensor is computed in float32. Softmax and LayerNormalization follow the formulas of common/fpga/rtl/engine/rows.v.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -23,9 +25,9 @@ FACTOR_BITS = 25
 
 @dataclass(frozen=True)
 class Number:
-    """Integers that mean (values - zero) * scale; the scale is one number, or one for each channel (axis 1).
+    """Integers that mean (values - zero) * scale; the scale is one number, or one for each channel.
 
-    ``low`` and ``high`` are limits as real numbers, which hold when it is quantized.
+    ``low`` and ``high`` are limits as real numbers, which hold when it is quantized. Sums are no tensor yet.
     """
 
     values: Whole
@@ -33,6 +35,49 @@ class Number:
     zero: int = 0
     low: float = -np.inf
     high: float = np.inf
+    channel_axis: int = 1
+    is_sums: bool = False
+
+    @property
+    def floats(self) -> NDArray[np.float32]:
+        return np.asarray((self.values - self.zero).astype(np.float32) * self.scale)
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Row-wise work on a number: Softmax, or LayerNormalization with its scale, bias and epsilon."""
+
+    x: Number
+    normal: tuple[NDArray[np.float64], NDArray[np.float64], float] | None = None
+
+    def quantized(self, scale: float, zero: int) -> Whole:
+        width = self.x.values.shape[-1]
+        rows = [self._row([int(each) for each in row]) for row in self.x.values.reshape(-1, width)]
+        bits = 16 if self.normal is None else 12
+        gamma, beta = (np.ones(1), np.zeros(1)) if self.normal is None else self.normal[:2]
+        factors, offsets = gamma / scale * 2.0**-bits, beta / scale + zero
+        for last in range(30, 0, -1):
+            g, b = np.rint(factors * 2.0**last), np.rint(offsets * 2.0**last) + 2 ** (last - 1)
+            if np.abs(g).max() < 1 << 17 and np.abs(b).max() < 1 << 31:
+                break
+        results = (np.array(rows, np.int64) * g.astype(np.int64) + b.astype(np.int64)) >> last
+        shaped: Whole = results.reshape(self.x.values.shape)
+        return shaped
+
+    def _row(self, x: list[int]) -> list[int]:
+        """Return t of each value of a row."""
+        if self.normal is None:
+            operands = [round(math.exp(-(max(x) - each) * float(self.x.scale)) * 131071) for each in x]
+            k = sum(operands).bit_length() - 17
+            q, shift = sum(operands) >> k, 17 + k
+        else:
+            addend = max(1, round(64 * len(x) ** 2 * self.normal[2] / float(self.x.scale) ** 2))
+            operands = [len(x) * each - sum(x) for each in x]
+            variance = 64 * (len(x) * sum(each * each for each in x) - sum(x) ** 2) + addend
+            zeros = (42 - variance.bit_length()) // 2 * 2
+            q, shift = math.isqrt((variance << zeros) >> 8), 22 - zeros // 2
+        r = min((1 << 33) // q, 131071)
+        return [((each * r >> (shift - 1)) + 1) >> 1 for each in operands]
 
 
 @dataclass(frozen=True)
@@ -80,10 +125,14 @@ def _quantize(operands: list[Any], attributes: Mapping[str, Any]) -> NDArray[Any
         kind = attributes.get("output_dtype", 0) or onnx.TensorProto.UINT8
         zero = np.zeros((), onnx.helper.tensor_dtype_to_np_dtype(kind))
     limits = np.iinfo(zero.dtype)
+    if isinstance(x, Rows):
+        move = 128 if limits.min == 0 else 0
+        rows: NDArray[Any] = np.clip(x.quantized(float(scale), zero.item() - move) + move, limits.min, limits.max)
+        return rows.astype(zero.dtype)
     if isinstance(x, Number):
         # 24 bits times less than 29 bits: float64 has the product without an error.
         assert np.abs(x.values - x.zero).max() < 1 << 29
-        factor = _along(np.asarray(x.scale / scale, np.float32).astype(np.float64), x.values)
+        factor = _along(np.asarray(x.scale / scale, np.float32).astype(np.float64), x)
         rounded = np.rint((x.values - x.zero) * factor)
     elif isinstance(x, Sum):
         rounded = _added(x, Fraction(float(scale)))
@@ -125,7 +174,7 @@ def _convolution(operands: list[Any], attributes: Mapping[str, Any]) -> Number:
     total = sums.reshape(len(moved), out, lines, columns)
     if bias and bias[0] is not None:
         total = total + bias[0].values.reshape(1, -1, 1, 1)
-    return Number(total, (x.scale * w.scale).astype(np.float32))
+    return Number(total, (x.scale * w.scale).astype(np.float32), is_sums=True)
 
 
 def _gemm(operands: list[Any], attributes: Mapping[str, Any]) -> Number:
@@ -134,7 +183,7 @@ def _gemm(operands: list[Any], attributes: Mapping[str, Any]) -> Number:
     total = (x.values - x.zero) @ (weights.T if attributes.get("transB") else weights)
     if bias and bias[0] is not None:
         total = total + bias[0].values
-    return Number(total, (x.scale * w.scale).astype(np.float32))
+    return Number(total, (x.scale * w.scale).astype(np.float32), channel_axis=total.ndim - 1, is_sums=True)
 
 
 def _mean(operands: list[Any], attributes: Mapping[str, Any]) -> Number:
@@ -143,7 +192,7 @@ def _mean(operands: list[Any], attributes: Mapping[str, Any]) -> Number:
     down, across = attributes.get("strides", [1, 1])
     windows = np.lib.stride_tricks.sliding_window_view(x.values - x.zero, (height, width), axis=(2, 3))
     scale = np.float32(x.scale * np.float32(1 / (height * width)))
-    return Number(windows[:, :, ::down, ::across].sum(axis=(4, 5)), np.asarray(scale))
+    return Number(windows[:, :, ::down, ::across].sum(axis=(4, 5)), np.asarray(scale), is_sums=True)
 
 
 def _maximum(operands: list[Any], attributes: Mapping[str, Any]) -> Number:
@@ -152,22 +201,24 @@ def _maximum(operands: list[Any], attributes: Mapping[str, Any]) -> Number:
     down, across = attributes.get("strides", [1, 1])
     padded = np.pad(x.values, ((0, 0), (0, 0), (top, bottom), (left, right)), constant_values=-(1 << 30))
     windows = np.lib.stride_tricks.sliding_window_view(padded, attributes["kernel_shape"], axis=(2, 3))
-    return replace(x, values=windows[:, :, ::down, ::across].max(axis=(4, 5)))
+    return replace(x, values=windows[:, :, ::down, ::across].max(axis=(4, 5)), is_sums=True)
 
 
-def _relu(operands: list[Any], _: Mapping[str, Any]) -> Number | Sum:
+def _relu(operands: list[Any], _: Mapping[str, Any]) -> Any:
     return _limited(operands[0], 0.0, np.inf)
 
 
-def _clip(operands: list[Any], attributes: Mapping[str, Any]) -> Number | Sum:
+def _clip(operands: list[Any], attributes: Mapping[str, Any]) -> Any:
     x, low, high = (*operands, None, None)[:3]
     low = attributes.get("min") if low is None else low
     high = attributes.get("max") if high is None else high
     return _limited(x, -np.inf if low is None else float(low), np.inf if high is None else float(high))
 
 
-def _limited(x: Number | Sum, low: float, high: float) -> Number | Sum:
+def _limited(x: Any, low: float, high: float) -> Any:
     """Return a number with further limits: those it had are limited too, as every value is."""
+    if not isinstance(x, Sum) and not (isinstance(x, Number) and x.is_sums):
+        return np.clip(_floats(x), np.float32(low), np.float32(high))
     return replace(x, low=min(max(x.low, low), high), high=min(max(x.high, low), high))
 
 
@@ -192,8 +243,55 @@ def _reshaped(x: Any, extents: Callable[[tuple[int, ...]], Sequence[int]]) -> An
     return x.reshape(extents(x.shape))
 
 
-def _along(per_channel: NDArray[Any], values: Whole) -> NDArray[Any]:
-    return per_channel if per_channel.ndim == 0 else per_channel.reshape(1, -1, *[1] * (values.ndim - 2))
+def _along(per_channel: NDArray[Any], x: Number) -> NDArray[Any]:
+    shape = [1] * x.values.ndim
+    shape[x.channel_axis] = -1
+    return per_channel if per_channel.ndim == 0 else per_channel.reshape(shape)
+
+
+def _transpose(operands: list[Any], attributes: Mapping[str, Any]) -> Number:
+    x: Number = operands[0]
+    return replace(x, values=x.values.transpose(attributes["perm"]))
+
+
+def _normalization(operands: list[Any], attributes: Mapping[str, Any]) -> Rows:
+    x, gamma, beta = (*operands, None)[:3]
+    gammas = _floats(gamma).astype(np.float64)
+    betas = np.zeros_like(gammas) if beta is None else _floats(beta).astype(np.float64)
+    return Rows(x, (gammas, betas, attributes.get("epsilon", 1e-5)))
+
+
+def _added_up(operands: list[Any], _: Mapping[str, Any]) -> Any:
+    if all(isinstance(each, Number) and each.values.size > 1 for each in operands):
+        return Sum(*operands)
+    return np.add(*map(_floats, operands))
+
+
+def _floats(x: Any) -> NDArray[np.float32]:
+    return x.floats if isinstance(x, Number) else np.asarray(x, np.float32)
+
+
+def _by(function: Callable[..., Any]) -> Callable[[list[Any], Mapping[str, Any]], NDArray[np.float32]]:
+    """Return an operator on floats."""
+    return lambda operands, _: np.asarray(function(*map(_floats, operands)), np.float32)
+
+
+def _erf(x: NDArray[np.float32]) -> NDArray[np.float32]:
+    return np.asarray(np.vectorize(math.erf)(x), np.float32)
+
+
+def _hard_sigmoid(operands: list[Any], attributes: Mapping[str, Any]) -> NDArray[np.float32]:
+    alpha, beta = (np.float32(attributes.get(name, default)) for name, default in (("alpha", 0.2), ("beta", 0.5)))
+    return np.asarray(np.clip(_floats(operands[0]) * alpha + beta, 0, 1), np.float32)
+
+
+def _gelu(operands: list[Any], attributes: Mapping[str, Any]) -> NDArray[np.float32]:
+    x = _floats(operands[0]).astype(np.float64)
+    if attributes.get("approximate", b"none") == b"tanh":
+        inner = np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3))
+    else:
+        inner = np.vectorize(math.erf)(x / math.sqrt(2))
+    return np.asarray(0.5 * x * (1 + inner), np.float32)
 
 
 OPERATORS: Mapping[str, Callable[[list[Any], Mapping[str, Any]], Any]] = {
@@ -210,5 +308,19 @@ OPERATORS: Mapping[str, Callable[[list[Any], Mapping[str, Any]], Any]] = {
     "Clip": _clip,
     "Flatten": _flatten,
     "Reshape": _reshape,
-    "Add": lambda operands, _: Sum(*operands),
+    "Add": _added_up,
+    "Transpose": _transpose,
+    "Softmax": lambda operands, _: Rows(operands[0]),
+    "LayerNormalization": _normalization,
+    "Div": _by(np.divide),
+    "Erf": _by(_erf),
+    "Gelu": _gelu,
+    "HardSigmoid": _hard_sigmoid,
+    "HardSwish": _by(lambda x: x * np.clip(x * np.float32(1 / 6) + np.float32(0.5), np.float32(0), np.float32(1))),
+    "Mul": _by(np.multiply),
+    "Pow": _by(np.power),
+    "Sigmoid": _by(lambda x: 1 / (1 + np.exp(-x))),
+    "Sqrt": _by(np.sqrt),
+    "Sub": _by(np.subtract),
+    "Tanh": _by(np.tanh),
 }

@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 from dataclasses import astuple, replace
 from fractions import Fraction
+from types import SimpleNamespace
 
 import numpy as np
 import onnx
@@ -13,17 +14,19 @@ import yaml
 from onnx import TensorProto, helper, numpy_helper
 
 from benchmarks.plans import engine_networks, integer_reference
+from benchmarks.plans.engine_of_plan import planned_engine, simulated_cycles
 from benchmarks.plans.integer_reference import outputs
+from common.fpga.device.board_files import load_board
+from common.fpga.kernels.systolic.tiling import Buffer
 from common.fpga.rtl import programs
-from common.fpga.rtl.engine import network as reader
 from common.fpga.rtl.engine import simulate
 from common.fpga.rtl.engine.arithmetic import tensors_of
-from common.fpga.rtl.engine.cycles import best_tilings, planned_cycles, transfer_cycles
+from common.fpga.rtl.engine.cycles import Move, best_tilings, planned_cycles, transfer_cycles
 from common.fpga.rtl.engine.design import EngineDesign
 from common.fpga.rtl.engine.fabric import load_fabric
 from common.fpga.rtl.engine.memory_timing import MemoryTiming
-from common.fpga.rtl.engine.network import layers_of
 from common.fpga.rtl.engine.program import laid_out, mantissa_and_shift, program_of, residual_factors
+from common.fpga.rtl.engine.reading.layers import OPERATORS, layers_of
 from common.fpga.rtl.engine.simulate import EngineSimulator
 from common.fpga.rtl.engine.tiling import tilings
 from common.messages.errors import ConfigurationError, PipelineError
@@ -197,6 +200,10 @@ CASES = {
     "an upper limit": lambda: limited_sums(high=2.0),
     "a product of all lines": product_of_lines,
     "pools and a product": pooled,
+    "a sum with a later pool": lambda: sum_of(with_a_later_pool),
+    "a sum with a later sum": lambda: sum_of(with_an_addition),
+    "x + x": lambda: sum_of(twice),
+    "a sum of inputs": lambda: sum_of(with_the_input_alone),
 }
 
 
@@ -223,8 +230,7 @@ def run(simulator, model, timing, choose=best_tilings):
     program = program_of(network, divided, simulator.design)
     x = image(network)
     expected = outputs(model, {"input": x})
-    first = network.inputs[0]
-    inputs = {first.name: signed(first, expected[first.name]).astype(np.int8)}
+    inputs = {each.name: signed(each, expected[each.name]).astype(np.int8) for each in network.inputs}
     return network, divided, expected, simulator.run(program, inputs, timing, 5_000_000)
 
 
@@ -269,6 +275,18 @@ def test_a_sum_beyond_the_exact_ones_is_named():
 
 @needs_verilator
 @pytest.mark.slow
+@pytest.mark.parametrize("design", [replace(SMALL, pack_cols=2), EngineDesign(4, 4, 4, 4)], ids=["packed", "words"])
+def test_other_engines_have_the_integers_of_numpy(design):
+    """Two products on a multiplier, whose sums leave together; steps of whole words."""
+    with EngineSimulator(design) as built:
+        for case in ("several words, a stride", "parts of sums", "addition"):
+            network, _, expected, done = run(built, CASES[case](), QUIET)
+            for layer in network.layers:
+                np.testing.assert_array_equal(done.tensors[layer.y.name], signed(layer.y, expected[layer.y.name]), case)
+
+
+@needs_verilator
+@pytest.mark.slow
 @pytest.mark.parametrize("timing", [QUIET, STALLS])
 def test_planned_cycles_are_those_of_the_verilog(simulator, timing):
     """Layers of some thousand cycles; the memory that stalls opens a row for each 32 words."""
@@ -292,6 +310,36 @@ def test_a_slower_memory_is_seen_in_its_cause(simulator):
     assert quick.row_miss_cycles == quick.refresh_cycles == 0
     _, _, _, stalled = run(simulator, model, STALLS)
     assert stalled.row_miss_cycles > 0 < stalled.refresh_cycles
+
+
+@needs_verilator
+@pytest.mark.slow
+def test_each_stall_of_memory_is_seen_alone(simulator):
+    """A layer of one tile, which loads weights, constants and its input one after the other, and stores its result."""
+    model = one(8, 4, 6, 8, 1)
+
+    def cycles(**changed):
+        _, (tiling,), _, done = run(simulator, model, replace(QUIET, **changed), choose=fewest_tiles)
+        assert len(tiling.tiles) == 1
+        return done.calls[0].cycles, done.row_miss_cycles, done.refresh_cycles
+
+    quiet = cycles()
+    # Eight bursts of eight words are under way at a time, so the latency of a word counts once.
+    late = cycles(latency_cycles=30)
+    assert 25 <= late[0] - quiet[0] <= 35
+    assert quiet[1:] == late[1:] == (0, 0)
+    assert cycles(word_cycles=3)[0] > quiet[0] + 100
+    # In a single bank each row that is opened closes the one before; 64 banks keep all of the few rows open.
+    one_bank, banks = (cycles(row_miss_cycles=20, bank_count=count, row_bytes=64) for count in (1, 64))
+    assert one_bank[1] > banks[1] > 0
+    assert one_bank[0] > banks[0] > quiet[0]
+    refreshed = cycles(refresh_interval_cycles=50, refresh_cycles=10)
+    assert refreshed[0] > quiet[0]
+    assert refreshed[2] > 0 == refreshed[1]
+
+
+def fewest_tiles(network, design, timing):
+    return [min(tilings(layer, design), key=lambda tiling: len(tiling.tiles)) for layer in network.layers]
 
 
 @needs_verilator
@@ -415,7 +463,7 @@ def test_a_constant_may_be_a_number():
 
 
 def test_the_reference_has_the_operators_of_the_engine():
-    assert set(integer_reference.OPERATORS) == set(reader.OPERATORS)
+    assert set(integer_reference.OPERATORS) == set(OPERATORS)
 
 
 def with_inputs(count):
@@ -445,7 +493,7 @@ def without_a_layer():
         (lambda: with_inputs(2), "net.onnx: has 2 inputs; give a network of one input"),
         (without_an_input, "net.onnx: has 0 inputs; give a network of one input"),
         (without_a_layer, "net.onnx: has no layer for the engine"),
-        (product_of_a_map, "MatMul n9: multiplies other than a vector of channels by a matrix"),
+        (product_of_a_map, "MatMul n9: multiplies other than rows or a vector of channels by a matrix"),
     ],
 )
 def test_a_model_that_does_not_fit_is_one_line(build, message, tmp_path, monkeypatch, capsys):
@@ -502,8 +550,11 @@ def test_a_map_of_many_lines_is_divided_into_single_lines():
 def test_transfer_cycles_by_hand():
     # 100 words of 4 bytes in bursts of 8, at 1.5 cycles: 150; 400 bytes open 3.125 rows of 128 bytes: 18.75; a refresh
     # takes 23 of 200 cycles.
-    assert transfer_cycles(100, 1, SMALL, STALLS) == pytest.approx((150 + 18.75) / (1 - 23 / 200))
-    assert transfer_cycles(100, 1, SMALL, QUIET) == 100
+    assert transfer_cycles(Move(100), SMALL, STALLS) == pytest.approx((150 + 18.75) / (1 - 23 / 200))
+    assert transfer_cycles(Move(100), SMALL, QUIET) == 100
+    # 25 parts of 4 words, 32 bytes one behind the other: 24 / 4 rows behind the first one; at 256 bytes a row each.
+    assert transfer_cycles(Move(100, 25, 32), SMALL, STALLS) == pytest.approx((150 + 7 * 6) / (1 - 23 / 200))
+    assert transfer_cycles(Move(100, 25, 256), SMALL, STALLS) == pytest.approx((150 + 25 * 6) / (1 - 23 / 200))
 
 
 def after_pool(kind, *limits):
@@ -561,6 +612,9 @@ def with_an_output():
     return model
 
 
+CASES["a sum of an output"] = with_an_output
+
+
 def with_another_scale_of_the_bias():
     model = one(3, 5, 6, 4, 3)
     bias = next(node for node in model.graph.node if node.op_type == "Conv").input[2]
@@ -613,23 +667,6 @@ REFUSED = {
         lambda: sum_of(with_a_broadcast),
         r"QuantizeLinear n\d+: the operands of the addition have different extents",
     ),
-    "a later pool": (
-        lambda: sum_of(with_a_later_pool),
-        r"QuantizeLinear n\d+: the later operand of the addition is the result of a maximum pool",
-    ),
-    "a later addition": (
-        lambda: sum_of(with_an_addition),
-        r"QuantizeLinear n\d+: the later operand of the addition is the result of an addition",
-    ),
-    "x + x": (lambda: sum_of(twice), r"QuantizeLinear n\d+: the addition has the same tensor twice"),
-    "two inputs": (
-        lambda: sum_of(with_the_input_alone),
-        r"QuantizeLinear n\d+: neither operand of the addition is the result of a layer",
-    ),
-    "an operand that is an output": (
-        with_an_output,
-        r"QuantizeLinear n\d+: an operand of the addition is an output of the network",
-    ),
     "another scale of the bias": (
         with_another_scale_of_the_bias,
         r"Conv n\d+: the scale of its bias is not scale\(x\) \* scale\(w\)",
@@ -645,7 +682,7 @@ REFUSED = {
     "weights of int32": (lambda: with_weights_of(np.int32), r"Conv n\d+: its weights do not fit int8"),
     "a product of a map": (
         product_of_a_map,
-        r"MatMul n\d+: multiplies other than a vector of channels by a matrix",
+        r"MatMul n\d+: multiplies other than rows or a vector of channels by a matrix",
     ),
     "a batch of channels": (lambda: flattened_at(2), r"Flatten n\d+: does more than flatten a map"),
 }
@@ -672,7 +709,7 @@ def test_limits_follow_one_another():
 def without(model, kind):
     changed = onnx.ModelProto.FromString(model.SerializeToString())
     node = next(node for node in changed.graph.node if node.op_type == kind)
-    node.op_type = "Sigmoid"
+    node.op_type = "Sin"
     return changed
 
 
@@ -708,7 +745,7 @@ def test_a_model_that_is_none_is_one_line(tmp_path, monkeypatch, capsys):
 
 
 def test_what_the_engine_does_not_compute_is_named():
-    with pytest.raises(PipelineError, match=r"Sigmoid n.*: the engine has no such operator"):
+    with pytest.raises(PipelineError, match=r"Sin n.*: the engine has no such operator"):
         layers_of(without(one(3, 5, 6, 4, 3, relu=True), "Relu"))
 
 
@@ -771,7 +808,7 @@ def test_a_tensor_that_differs_fails(simulator, monkeypatch, capsys):
     given = (simulator, "one", model, layers_of(model), STALLS, 0)
     monkeypatch.setattr(engine_networks, "MOST_OF_CALL", 1.0)
     monkeypatch.setattr(engine_networks, "MOST_OF_TOTAL", 1.0)
-    assert engine_networks.simulated(*given) == 0
+    assert engine_networks.simulated(*given)[0] == 0
     right = engine_networks.outputs
 
     def wrong(model, feeds):
@@ -780,5 +817,55 @@ def test_a_tensor_that_differs_fails(simulator, monkeypatch, capsys):
         return tensors | {name: tensors[name] ^ 1}
 
     monkeypatch.setattr(engine_networks, "outputs", wrong)
-    assert engine_networks.simulated(*given) == 1
+    assert engine_networks.simulated(*given)[0] == 1
     assert " NO" in capsys.readouterr().out
+
+
+def planned_array(size, port_bits=128, buffers=(("a", 8192), ("b", 4096), ("sums", 3000), ("results", 1000))):
+    """What an engine reads of an array of a plan: contents of the buffers in bytes."""
+    held = tuple(Buffer(name, 1, 8, content) for name, content in buffers)
+    ports = SimpleNamespace(count=1, port_bits=port_bits)
+    rows, cols, simd = size
+    return SimpleNamespace(rows=rows, cols=cols, simd=simd, precision="int8", name="array", buffers=held, ports=ports)
+
+
+def test_the_engine_of_a_plan_s_array_by_hand():
+    """Ports of 16 bytes, of which a fold of eight channels takes eight; depths are powers of two that fit."""
+    design = EngineDesign.of(planned_array((12, 8, 4)))
+    assert (design.rows, design.cols, design.simd, design.word_bytes) == (12, 8, 4, 8)
+    # 8192 / 8; 4096 / (8 * 4); 3000 / (8 * 4) is 93, and 1000 / 8 is 125.
+    assert (design.input_depth, design.weight_depth) == (1024, 128)
+    assert (design.partial_depth, design.result_depth) == (64, 64)
+
+
+@pytest.mark.parametrize(
+    ("array", "message"),
+    [
+        (planned_array((8, 8, 16)), "cols is no multiple of word_bytes, or word_bytes none of simd"),
+        (planned_array((8, 12, 4)), "cols is 12; give a power of two"),
+    ],
+)
+def test_an_array_that_no_engine_is_is_refused(array, message):
+    with pytest.raises(PipelineError, match=message):
+        EngineDesign.of(array)
+
+
+def test_an_engine_is_for_int8():
+    array = planned_array((8, 8, 4))
+    array.precision = "int16"
+    with pytest.raises(PipelineError, match="array: computes in int16; the engine is for int8"):
+        EngineDesign.of(array)
+
+
+def test_a_plan_chooses_among_arrays_that_the_engine_can_be():
+    engine = planned_engine(build_tiny_resnet8(batch=1), load_board("kv260", engine_networks.CONFIGS / "boards"), 64)
+    assert engine.design.rows * engine.design.cols * engine.design.simd <= 64
+    network = layers_of(build_tiny_resnet8(batch=1))
+    spent = {layer.node: place for place, layer in enumerate(network.layers)}
+    found = simulated_cycles(engine, network, spent)
+    assert sum(found) == sum(spent[node] for call in engine.calls for node in call.nodes)
+    quick = engine.timing(MemoryTiming(5, 99, 1, 2, 3, 4, 512))
+    assert (quick.word_cycles, quick.latency_cycles, quick.row_bytes) == (1.0, 5, 512)
+    backwards = replace(engine, calls=engine.calls[::-1])
+    with pytest.raises(PipelineError, match="the plan's calls are in another order"):
+        simulated_cycles(backwards, network, spent)

@@ -1,9 +1,10 @@
 // Takes the sums of a fold as they leave the array, the last row first, and lays the columns side by side, which leave
-// one cycle after the other. Partial sums of a product that is computed in parts wait in a memory of their own.
+// one cycle after the other; those that share a multiplier leave together. Partial sums of a product that is computed in parts wait in a memory of their own.
 module engine_collect #(
     parameter ROWS = 8,
     parameter COLS = 8,
     parameter SUM = 32,
+    parameter PACK_COLS = 1,
     parameter PARTIAL_DEPTH = 256
 ) (
     input clk,
@@ -36,7 +37,8 @@ module engine_collect #(
   genvar c;
   generate
     for (c = 0; c < COLS; c = c + 1) begin : column
-      systolic_delay #(.WIDTH(SUM), .DEPTH(COLS - 1 - c)) wait_for_the_last (
+      localparam LATER = (COLS - 1 - c) / PACK_COLS * PACK_COLS;
+      systolic_delay #(.WIDTH(SUM), .DEPTH(LATER)) wait_for_the_last (
           .clk(clk), .in(sums[c*SUM+:SUM]), .out(aligned[c*SUM+:SUM])
       );
     end

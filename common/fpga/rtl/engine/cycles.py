@@ -10,9 +10,11 @@ stored; a tile's load waits for the halves of the buffers, its results for the h
 the memory's bus, in the order in which they may begin; where both begin together, its bursts take turns. The first load
 and the last store of a layer are in the open.
 
-A transfer of n words takes n * c cycles of the bus, and a miss more for each row of memory that it opens: one at least
-for each of its parts that lie apart. All of that grows by the share of time that refreshes take. The latency of a
-transfer is added where the bus was idle before.
+A transfer of n words takes n * c cycles of the bus, and a miss more for each row of memory that it opens: of parts that
+lie apart, one for each row between the first and the last of them, and at most one for each part. All of that grows by
+the share of time that refreshes take. The latency of a transfer is added where the bus was idle before.
+
+Row-wise work reads each row once for each pass, a word per cycle, and works on the row's sums between two passes.
 """
 
 from __future__ import annotations
@@ -20,9 +22,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import ceil
 
-from common.fpga.rtl.engine.design import EngineDesign
+from common.fpga.rtl.engine.design import EngineDesign, words_of
 from common.fpga.rtl.engine.memory_timing import MemoryTiming
-from common.fpga.rtl.engine.network import EngineLayer, EngineNetwork
+from common.fpga.rtl.engine.network import EngineLayer, EngineNetwork, EngineTensor
 from common.fpga.rtl.engine.tiling import EngineTile, Piece, Tiling, tilings
 
 # Cycles between the units, as the Verilog has them.
@@ -30,6 +32,18 @@ DESCRIPTOR_CYCLES = 4  # from the end of what a descriptor waits for to the firs
 WINDOW_CYCLES = 3  # from the last word of the windows to the array's first step
 RELEASE_CYCLES = 2  # from the array's last step on some windows to the gathering of others in their place
 BURST_CYCLES = 2  # between the requests of two bursts
+PASS_GAP_CYCLES = 7  # between two passes over a row
+ROW_PASSES = {"table": (1, 0), "softmax": (3, 24), "normalization": (2, 41)}  # and cycles of the work on a row's sums
+ROW_LATENCY_CYCLES = 7  # from the last pass to the end of the call
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """Words that are loaded or stored, in ``rows`` that begin so many bytes one behind the other."""
+
+    words: int
+    rows: int = 1
+    stride_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +107,9 @@ class _Clock:
         self._store(before=begun, beside=beside if beside < self._array_cycles(tile) else 2 * beside)
         there = self._moved(begun, loads)
         start = max(there, self.gathered, self.stores[-2])
+        if self.tiling.layer.rows:
+            self._over(tile, max(start, self.computed[-1]) + row_cycles(self.tiling, tile))
+            return
         first = True
         for piece in tile.pieces:
             gather, feed = self._gather_cycles(tile, piece), self._feed_cycles(piece)
@@ -105,8 +122,11 @@ class _Clock:
                 self.fed = begin + feed
                 self.computing += self._step_cycles(piece)
                 first = False
-        self.computed.append(self.fed + self._design.latency_cycles)
-        self.waiting.append((self.computed[-1] + DESCRIPTOR_CYCLES, tile))
+        self._over(tile, self.fed + self._design.latency_cycles)
+
+    def _over(self, tile: EngineTile, cycle: float) -> None:
+        self.computed.append(cycle)
+        self.waiting.append((cycle + DESCRIPTOR_CYCLES, tile))
 
     def finish(self) -> float:
         self._store(before=float("inf"))
@@ -120,28 +140,41 @@ class _Clock:
         """Store what may begin before a time; memory serves it in turns with loads of so many cycles ``beside`` it."""
         while self.waiting and self.waiting[0][0] <= before:
             begun, tile = self.waiting.pop(0)
-            layer = self.tiling.layer
-            words = self.tiling.result_words(tile)
-            rows = 1 if tile.folds * self._design.cols >= layer.y.channels else tile.lines * layer.y.width
-            self.stored = self._moved(max(begun, self.stored), [(words, rows)])
-            bursts = rows * ceil(words / rows / self._design.burst_words)
+            move = self._results(tile)
+            self.stored = self._moved(max(begun, self.stored), [move])
+            bursts = move.rows * ceil(move.words / move.rows / self._design.burst_words)
             self.stored += min(beside, bursts * self._design.burst_words * self.timing.word_cycles)
             self.stores.append(self.stored)
 
-    def _loads(self, tile: EngineTile) -> list[tuple[int, int]]:
-        """Return the words and the rows of each load of a tile."""
+    def _loads(self, tile: EngineTile) -> list[Move]:
         tiling, layer = self.tiling, self.tiling.layer
         loads = []
         if tile.loads_weights:
-            loads += [(tiling.weight_words(tile), 1), (tiling.constant_words(tile), 1)]
+            if layer.second:
+                each = [tiling.second_rows(*place) for place in tiling.second_loads(tile)]
+                loads += [self._move(layer.second.tensor, rows, words) for rows, words in each]
+            elif layer.rows:
+                loads.append(Move(layer.rows.table.nbytes // self._design.word_bytes))
+            else:
+                loads.append(Move(tiling.weight_words(tile)))
+            loads.append(Move(tiling.constant_words(tile)))
         if tile.loads_input:
-            loads.append((tiling.input_words(tile), 1))
+            _, lines = tiling.band(tile)
+            loads.append(self._move(layer.x, lines * layer.x.width, tiling.pitch))
         if layer.residual:
-            is_whole = tile.folds * self._design.cols >= layer.y.channels
-            loads.append((tiling.result_words(tile), 1 if is_whole else tile.lines * layer.y.width))
+            loads.append(self._results(tile))
         return loads
 
-    def _moved(self, begun: float, moves: list[tuple[int, int]]) -> float:
+    def _results(self, tile: EngineTile) -> Move:
+        y = self.tiling.layer.y
+        return self._move(y, tile.lines * y.width, tile.folds * self._design.words_per_fold)
+
+    def _move(self, tensor: EngineTensor, rows: int, words: int) -> Move:
+        """Return the transfer of so many words of each of some pixels of a tensor."""
+        stride = words_of(tensor.whole.channels, self._design)
+        return Move(rows * words) if words == stride else Move(rows * words, rows, stride * self._design.word_bytes)
+
+    def _moved(self, begun: float, moves: list[Move]) -> float:
         """Return when the last of several transfers is over that may begin at a time; they use the bus."""
         if not moves:
             return begun
@@ -149,10 +182,12 @@ class _Clock:
         self.bus = start + self._bus_cycles(moves)
         return self.bus + self.timing.latency_cycles
 
-    def _bus_cycles(self, moves: list[tuple[int, int]]) -> float:
-        return sum(transfer_cycles(words, rows, self._design, self.timing) for words, rows in moves)
+    def _bus_cycles(self, moves: list[Move]) -> float:
+        return sum(transfer_cycles(move, self._design, self.timing) for move in moves)
 
     def _array_cycles(self, tile: EngineTile) -> int:
+        if self.tiling.layer.rows:
+            return row_cycles(self.tiling, tile)
         return self.tiling.row_folds(tile) * sum(self._feed_cycles(piece) for piece in tile.pieces)
 
     def _row_counts(self, tile: EngineTile) -> list[int]:
@@ -164,19 +199,30 @@ class _Clock:
         return self.tiling.window * piece.words
 
     def _feed_cycles(self, piece: Piece) -> int:
-        if self.tiling.layer.weights is None:
+        if not self.tiling.layer.is_product:
             return 0
         return piece.folds * max(self.tiling.steps(piece), self._design.rows)
 
     def _step_cycles(self, piece: Piece) -> int:
-        return 0 if self.tiling.layer.weights is None else piece.folds * self.tiling.steps(piece)
+        return piece.folds * self.tiling.steps(piece) if self.tiling.layer.is_product else 0
 
 
-def transfer_cycles(words: int, rows: int, design: EngineDesign, timing: MemoryTiming) -> float:
-    """Return the cycles of the memory's bus for some words, in ``rows`` that lie apart."""
-    per_row = ceil(words / rows)
-    bursts = rows * ceil(per_row / design.burst_words)
-    opened = max(rows, words * design.word_bytes / timing.row_bytes)
-    moving = max(words * timing.word_cycles, bursts * BURST_CYCLES) + opened * timing.row_miss_cycles
+def row_cycles(tiling: Tiling, tile: EngineTile) -> int:
+    """Return the cycles of the row-wise work of a tile: for each row some passes, and the work on what they found."""
+    work, words = tiling.layer.rows, tiling.pitch
+    assert work is not None
+    rows = tile.lines * tiling.layer.x.width
+    if work.kind == "table":
+        rows, words = 1, rows * words
+    passes, scalar = ROW_PASSES[work.kind]
+    return rows * (passes * (words + PASS_GAP_CYCLES) + scalar) + ROW_LATENCY_CYCLES
+
+
+def transfer_cycles(move: Move, design: EngineDesign, timing: MemoryTiming) -> float:
+    """Return the cycles of the memory's bus for a transfer."""
+    bursts = move.rows * ceil(move.words / move.rows / design.burst_words)
+    spread = 1 + (move.rows - 1) * min(1.0, move.stride_bytes / timing.row_bytes)
+    opened = max(spread, move.words * design.word_bytes / timing.row_bytes)
+    moving = max(move.words * timing.word_cycles, bursts * BURST_CYCLES) + opened * timing.row_miss_cycles
     interval = timing.refresh_interval_cycles
     return moving / (1 - timing.refresh_cycles / interval) if interval else moving

@@ -6,15 +6,21 @@ from dataclasses import dataclass
 from math import ceil
 from pathlib import Path
 
+from common.fpga.kernels.systolic.array import SystolicArray
 from common.fpga.rtl import generate
 from common.messages.errors import PipelineError
 
 FOLDER = Path(__file__).resolve().parent
-MODULES = ("memory.v", "queue.v", "load.v", "store.v", "gather.v", "feed.v", "collect.v", "epilogue.v", "engine.v")
+MODULES = (
+    *("memory.v", "queue.v", "bursts.v", "load.v", "store.v", "weights.v"),
+    *("gather.v", "feed.v", "collect.v", "epilogue.v", "rows.v", "engine.v"),
+)
 LOAD_WORDS, COMPUTE_WORDS, STORE_WORDS = 6, 18, 6  # 32-bit words of a descriptor
 CONSTANT_BYTES = 8  # of a channel: bias, factor, shift
 STAGES = 16  # cycles of the epilogue
 LARGEST_ADDRESS = 1 << 16
+SUM_BYTES = 4
+LEAST_WORD_BYTES = 4  # an entry of a table
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +64,8 @@ class EngineDesign:
             raise PipelineError(self.name, f"rows is {self.rows}", "give 2 to 128")
         if self.cols % self.word_bytes or self.word_bytes % self.simd:
             raise PipelineError(self.name, "cols is no multiple of word_bytes, or word_bytes none of simd")
+        if self.word_bytes < LEAST_WORD_BYTES:
+            raise PipelineError(self.name, f"word_bytes is {self.word_bytes}", f"give {LEAST_WORD_BYTES} or more")
         if self.burst_words > min(256, 4096 // self.word_bytes):
             raise PipelineError(
                 self.name, f"burst_words is {self.burst_words}", "a burst has at most 256 words and 4 KiB"
@@ -65,6 +73,26 @@ class EngineDesign:
         depths = (self.input_depth, self.window_depth, self.weight_depth, self.channel_depth, self.partial_depth)
         if any(depth & (depth - 1) or not 2 <= depth <= LARGEST_ADDRESS for depth in (*depths, self.result_depth)):
             raise PipelineError(self.name, "the depth of a buffer is no power of two from 2 to 65536")
+
+    @classmethod
+    def of(cls, array: SystolicArray) -> EngineDesign:
+        """Return the engine of an array of a plan: its size, its port, and buffers of at most its own contents.
+
+        Raises:
+            PipelineError: the engine has no such size or number format.
+        """
+        if array.precision != "int8":
+            raise PipelineError(array.name, f"computes in {array.precision}", "the engine is for int8")
+        bytes_of = {buffer.name: buffer.content_bytes for buffer in array.buffers}
+        word_bytes = min(array.cols, _power(array.ports.count * array.ports.port_bits / 8))
+        return cls(
+            *(array.rows, array.cols, array.simd, word_bytes),
+            input_depth=_power(bytes_of["a"] / word_bytes),
+            weight_depth=_power(bytes_of["b"] / (array.cols * array.simd)),
+            partial_depth=_power(bytes_of["sums"] / (array.cols * SUM_BYTES)),
+            result_depth=_power(bytes_of["results"] / array.cols),
+            pack_cols=generate.FORMATS["int8"].pack_cols,
+        )
 
     @property
     def name(self) -> str:
@@ -115,6 +143,11 @@ class EngineDesign:
         top = f"module {self.name} (\n{header}\n);\n  engine #({generate.connect(self.parameters)}) whole (\n"
         top += f"      {connected}\n  );\nendmodule\n"
         return "// verilator lint_off DECLFILENAME\n" + generate.modules() + "\n".join(texts) + top
+
+
+def _power(most: float) -> int:
+    """Return the largest power of two that is no larger, from 2 to what an address reaches."""
+    return 1 << min(max(int(most), 2), LARGEST_ADDRESS).bit_length() - 1
 
 
 def _is_comment(line: str) -> bool:

@@ -1,5 +1,5 @@
 // The engine: three units with a queue of descriptors each. `load` reads memory into the buffers, `gather` and `feed` let
-// the array compute on them, `store` writes results to memory. A descriptor says how many descriptors of the other units
+// the array compute on them, or `rows` computes row by row; `store` writes results to memory. A descriptor says how many descriptors of the other units
 // must be over before it begins; so a buffer with two halves is filled, read and emptied at the same time.
 //
 // Host bus (AXI4-Lite, 32 bits), byte addresses:
@@ -7,7 +7,7 @@
 //   0x04 read: {computed, loaded}. 0x08 read: {0, stored}: descriptors that are over, modulo 2^16.
 //   0x10 read: cycles in which something was under way, and it keeps how they were spent up to then. Each counts once:
 //   0x14 the array took operands. It waited 0x18 for a load, 0x1c for a store, 0x20 for the gathering of windows,
-//   0x24 for sums to leave, 0x28 for a descriptor.
+//   0x24 for sums to leave, 0x28 for a descriptor; 0x2c it was idle beside row-wise work.
 //   0x40, 0x44, 0x48 write: the next word of a descriptor of load, compute and store; it waits while the queue is full.
 module engine #(
     parameter ROWS = 8,
@@ -68,7 +68,6 @@ module engine #(
   localparam RESULT_PARTS = COLS / WORD;
   localparam RESULT_SHIFT = $clog2(RESULT_PARTS);
   localparam WEIGHT_PARTS = COLS * SIMD / WORD;
-  localparam WEIGHT_SHIFT = $clog2(WEIGHT_PARTS);
   localparam CHANNEL_PARTS = COLS * 8 / WORD;
   localparam CHANNEL_SHIFT = $clog2(CHANNEL_PARTS);
   localparam INPUT_BITS = $clog2(INPUT_DEPTH);
@@ -102,15 +101,17 @@ module engine #(
   wire [15:0] loaded, stored;
   reg [15:0] computed;
   wire load_busy, store_busy, load_write;
-  wire [1:0] load_target;
-  wire [15:0] load_address, store_address;
+  wire load_transposes;
+  wire [2:0] load_target;
+  wire [15:0] load_lane, load_address, store_address;
   wire [8*WORD-1:0] load_word, store_word;
   engine_load #(.WORD(WORD), .BURST(BURST)) load (
       .clk(clk), .rst(rst), .valid(load_valid), .descriptor(load_descriptor), .take(load_take),
       .computed(computed), .stored(stored), .loaded(loaded), .busy(load_busy),
       .arvalid(mem_arvalid), .arready(mem_arready), .araddr(mem_araddr), .arlen(mem_arlen),
       .rvalid(mem_rvalid), .rready(mem_rready), .rdata(mem_rdata),
-      .write(load_write), .target(load_target), .address(load_address), .word(load_word)
+      .write(load_write), .target(load_target), .transposes(load_transposes), .lane(load_lane),
+      .address(load_address), .word(load_word)
   );
   engine_store #(.WORD(WORD), .BURST(BURST)) store (
       .clk(clk), .rst(rst), .valid(store_valid), .descriptor(store_descriptor), .take(store_take),
@@ -120,11 +121,11 @@ module engine #(
       .bvalid(mem_bvalid), .bready(mem_bready)
   );
 
-  // --- windows and steps ----------------------------------------------------------------------------------------------
-  wire released, context_full, gathered, gathered_final, pooled, waits_load, waits_store, gathering, pool_write;
+  // --- windows and steps, or rows ----------------------------------------------------------------------------------------------
+  wire released, context_full, gathered, gathered_final, pooled, waits_load, waits_store, gathering, window_write, pool_write;
   wire [7:0] gathered_rows;
-  wire [15:0] input_address, pool_address;
-  wire [8*WORD-1:0] input_word, pool_word, a_word;
+  wire [15:0] input_address, window_result, pool_address;
+  wire [8*WORD-1:0] input_word, window_word, pool_word, a_word;
   wire [ROWS-1:0] a_write;
   wire [HALF:0] a_write_address, a_address;
   wire [15:0] b_address;
@@ -136,17 +137,40 @@ module engine #(
   reg [1:0] calls;  // that were begun and are not over
   reg newest;
   wire array_idle = !feeding && !context_full && calls == 0;
-  engine_gather #(.ROWS(ROWS), .WORD(WORD), .HALF(HALF)) gather (
-      .clk(clk), .rst(rst), .valid(compute_valid), .descriptor(compute_descriptor), .take(compute_take),
-      .loaded(loaded), .stored(stored), .context_full(context_full), .released(released), .array_idle(array_idle),
-      .gathered(gathered), .gathered_rows(gathered_rows), .gathered_final(gathered_final), .pooled(pooled),
-      .waits_load(waits_load), .waits_store(waits_store), .active(gathering),
-      .input_address(input_address), .input_word(input_word),
-      .a_write(a_write), .a_address(a_write_address), .a_word(a_word),
-      .pool_write(pool_write), .pool_address(pool_address), .pool_word(pool_word)
+  wire gather_take, gather_waits_load, gather_waits_store, gathering_windows;
+  wire rows_take, rows_waits_load, rows_waits_store, in_rows, rows_over, rows_write;
+  wire [15:0] window_address, row_address, row_channels, rows_result;
+  wire [8*WORD-1:0] rows_word;
+  wire [COLS*64-1:0] constants;
+  wire is_rows = compute_descriptor[8];
+  assign compute_take = gather_take || rows_take;
+  assign waits_load = gather_waits_load || rows_waits_load;
+  assign waits_store = gather_waits_store || rows_waits_store;
+  assign gathering = gathering_windows && !in_rows;
+  assign input_address = in_rows ? row_address : window_address;
+  engine_rows #(.WORD(WORD), .COLS(COLS)) rows (
+      .clk(clk), .rst(rst), .valid(compute_valid && is_rows), .descriptor(compute_descriptor), .take(rows_take),
+      .loaded(loaded), .stored(stored), .array_idle(array_idle && !gathering_windows), .waits_load(rows_waits_load),
+      .waits_store(rows_waits_store), .active(in_rows), .over(rows_over), .input_address(row_address),
+      .input_word(input_word), .channel_address(row_channels), .channels(constants),
+      .table_write(load_write && load_target == 4), .table_address(load_address), .table_word(load_word),
+      .result_write(rows_write), .result_address(rows_result), .result_word(rows_word)
   );
+  engine_gather #(.ROWS(ROWS), .WORD(WORD), .HALF(HALF)) gather (
+      .clk(clk), .rst(rst), .valid(compute_valid && !is_rows && !in_rows), .descriptor(compute_descriptor),
+      .take(gather_take), .loaded(loaded), .stored(stored), .context_full(context_full), .released(released), .array_idle(array_idle),
+      .gathered(gathered), .gathered_rows(gathered_rows), .gathered_final(gathered_final), .pooled(pooled),
+      .waits_load(gather_waits_load), .waits_store(gather_waits_store), .active(gathering_windows),
+      .input_address(window_address), .input_word(input_word),
+      .a_write(a_write), .a_address(a_write_address), .a_word(a_word),
+      .pool_write(window_write), .pool_address(window_result), .pool_word(window_word)
+  );
+  // What a pool or a row-wise call makes goes to the results word by word.
+  assign pool_write = window_write || rows_write;
+  assign pool_address = rows_write ? rows_result : window_result;
+  assign pool_word = rows_write ? rows_word : window_word;
   engine_feed #(.ROWS(ROWS), .WORD(WORD), .SIMD(SIMD), .HALF(HALF), .LANE(LANE)) feeder (
-      .clk(clk), .rst(rst), .context_set(compute_take && !compute_descriptor[4]), .descriptor(compute_descriptor),
+      .clk(clk), .rst(rst), .context_set(gather_take && !compute_descriptor[4]), .descriptor(compute_descriptor),
       .context_full(context_full), .gathered(gathered), .gathered_rows(gathered_rows),
       .gathered_final(gathered_final), .released(released), .a_address(a_address), .b_address(b_address),
       .lane(lane), .feed(feed), .last(last), .push(push), .push_result(push_result), .push_residual(push_residual),
@@ -166,17 +190,14 @@ module engine #(
       .clk(clk), .write(a_write), .write_address(a_write_address), .write_word({ROWS{a_word}}),
       .read_address(a_address), .read_word(a_words)
   );
-  wire [WEIGHT_PARTS-1:0] weight_part;
   wire [CHANNEL_PARTS-1:0] channel_part;
   wire [RESULT_PARTS-1:0] residual_part, pool_part;
-  engine_part #(.PARTS(WEIGHT_PARTS)) of_weights (.address(load_address), .part(weight_part));
   engine_part #(.PARTS(CHANNEL_PARTS)) of_channels (.address(load_address), .part(channel_part));
   engine_part #(.PARTS(RESULT_PARTS)) of_residuals (.address(load_address), .part(residual_part));
   engine_part #(.PARTS(RESULT_PARTS)) of_pools (.address(pool_address), .part(pool_part));
-  engine_wide_memory #(.PART(8 * WORD), .PARTS(WEIGHT_PARTS), .DEPTH(WEIGHT_DEPTH)) weights (
-      .clk(clk), .write(load_write && load_target == 1 ? weight_part : {WEIGHT_PARTS{1'b0}}),
-      .write_address(load_address[WEIGHT_SHIFT+:WEIGHT_BITS]), .write_word({WEIGHT_PARTS{load_word}}),
-      .read_address(b_address[WEIGHT_BITS-1:0]), .read_word(b_words)
+  engine_weights #(.WORD(WORD), .PARTS(WEIGHT_PARTS), .DEPTH(WEIGHT_DEPTH)) weights (
+      .clk(clk), .write(load_write && load_target == 1), .transposes(load_transposes), .lane(load_lane),
+      .address(load_address), .word(load_word), .step(b_address[WEIGHT_BITS-1:0]), .words(b_words)
   );
 
   // --- array ----------------------------------------------------------------------------------------------------------
@@ -229,7 +250,7 @@ module engine #(
     end else begin
       if (begins) newest <= !newest;
       calls <= calls + {1'b0, begins} - {1'b0, result_final};
-      if (result_final || pooled) computed <= computed + 1'b1;
+      if (result_final || pooled || rows_over) computed <= computed + 1'b1;
     end
   end
 
@@ -245,7 +266,9 @@ module engine #(
       .empty(folds_empty), .full(blocked)
   );
   wire [SAID-1:0] fold_said = fold_call ? said[2*SAID-1:SAID] : said[SAID-1:0];
-  engine_collect #(.ROWS(ROWS), .COLS(COLS), .SUM(SUM), .PARTIAL_DEPTH(PARTIAL_DEPTH)) collect (
+  engine_collect #(
+      .ROWS(ROWS), .COLS(COLS), .SUM(SUM), .PACK_COLS(PACK_COLS), .PARTIAL_DEPTH(PARTIAL_DEPTH)
+  ) collect (
       .clk(clk), .rst(rst), .valid(sums_valid), .sums(sums), .result(fold_result), .residual(fold_residual),
       .partial(fold_partial), .channels(fold_channels), .rows(fold_rows), .is_final(fold_final), .adds(fold_said[144]),
       .completes(fold_said[145]), .row_step(fold_said[143:128]), .call(fold_call), .pop(pop),
@@ -258,8 +281,8 @@ module engine #(
   reg [STAGES-1:0] call;  // of the row that is so many cycles, plus one, behind its sums
   wire [15:0] residual_address, result_address;
   wire result_valid;
-  wire [COLS*64-1:0] constants;
   reg [COLS*64-1:0] channels;
+  wire [15:0] constants_address = in_rows ? row_channels : channel_address;
   wire [COLS*8-1:0] residuals, results;
   always @(posedge clk) begin
     call <= {call[STAGES-2:0], row_call};
@@ -272,7 +295,7 @@ module engine #(
   engine_wide_memory #(.PART(8 * WORD), .PARTS(CHANNEL_PARTS), .DEPTH(CHANNEL_DEPTH)) of_channel (
       .clk(clk), .write(load_write && load_target == 2 ? channel_part : {CHANNEL_PARTS{1'b0}}),
       .write_address(load_address[CHANNEL_SHIFT+:CHANNEL_BITS]), .write_word({CHANNEL_PARTS{load_word}}),
-      .read_address(channel_address[CHANNEL_BITS-1:0]), .read_word(constants)
+      .read_address(constants_address[CHANNEL_BITS-1:0]), .read_word(constants)
   );
   engine_wide_memory #(.PART(8 * WORD), .PARTS(RESULT_PARTS), .DEPTH(RESIDUAL_DEPTH)) of_residual (
       .clk(clk), .write(load_write && load_target == 3 ? residual_part : {RESULT_PARTS{1'b0}}),
@@ -319,24 +342,24 @@ module engine #(
   endgenerate
 
   // --- host bus, and where the cycles go --------------------------------------------------------------------------------
-  reg [31:0] spent[0:6];
-  reg [31:0] kept[1:6];  // of the cycle in which the first one was read
+  reg [31:0] spent[0:7];
+  reg [31:0] kept[1:7];  // of the cycle in which the first one was read
   wire waits = waits_load || waits_store;
-  wire [6:0] cause;  // of this cycle; bit 0: any
-  assign busy = load_busy || store_busy || load_valid || compute_valid || store_valid || gathering || feeding
+  wire [7:0] cause;  // of this cycle; bit 0: any
+  assign busy = load_busy || store_busy || load_valid || compute_valid || store_valid || gathering || in_rows || feeding
       || context_full || calls != 0;
   wire [4:0] one_of;
   assign one_of[0] = steps;
   assign one_of[3] = !steps && !waits_for_room && gathering;
   assign one_of[4] = !steps && (waits_for_room || (!gathering && !waits && calls != 0));
-  assign one_of[1] = !steps && !waits_for_room && !gathering && (waits_load || (!waits && calls == 0 && load_busy));
-  assign one_of[2] = !steps && !waits_for_room && !gathering
+  assign one_of[1] = !steps && !waits_for_room && !gathering && !in_rows && (waits_load || (!waits && calls == 0 && load_busy));
+  assign one_of[2] = !steps && !waits_for_room && !gathering && !in_rows
       && (waits_store || (!waits && calls == 0 && !load_busy && store_busy));
-  assign cause = busy ? {one_of == 0, one_of, 1'b1} : 7'b0;
+  assign cause = busy ? {in_rows, one_of == 0 && !in_rows, one_of, 1'b1} : 8'b0;
   wire cleared = written && awaddr == 8'h00 && wdata[0];
   integer i;
   always @(posedge clk) begin
-    for (i = 0; i < 7; i = i + 1) begin
+    for (i = 0; i < 8; i = i + 1) begin
       if (rst || cleared) spent[i] <= 0;
       else if (cause[i]) spent[i] <= spent[i] + 1;
     end
@@ -346,7 +369,7 @@ module engine #(
     if (rst) bvalid <= 0;
     else if (written) bvalid <= 1;
     else if (bready) bvalid <= 0;
-    if (arvalid && arready && araddr == 8'h10) for (i = 1; i < 7; i = i + 1) kept[i] <= spent[i];
+    if (arvalid && arready && araddr == 8'h10) for (i = 1; i < 8; i = i + 1) kept[i] <= spent[i];
     if (rst) rvalid <= 0;
     else if (arvalid && arready) rvalid <= 1;
     else if (rready) rvalid <= 0;
@@ -362,11 +385,12 @@ module engine #(
         8'h20: rdata <= kept[4];
         8'h24: rdata <= kept[5];
         8'h28: rdata <= kept[6];
+        8'h2c: rdata <= kept[7];
         default: rdata <= 0;
       endcase
   end
   wire unused = &{1'b0, folds_empty, lane, load_address, input_address, pool_address, store_address, b_address,
-                  channel_address, residual_address, result_address, at_8, at_9, at_10, at_11, at_13, at_15, fold_said,
+                  constants_address, residual_address, result_address, at_8, at_9, at_10, at_11, at_13, at_15, fold_said,
                   beginning[447:96], beginning[79:8], beginning[4:0], call[STAGES-1]};
 endmodule
 

@@ -2,8 +2,8 @@
 // many calls of the array and as many stores are over as its descriptor says. What arrives goes to one buffer, word by
 // word; a load of several rows leaves the gaps between them out.
 module engine_load #(
-    parameter WORD = 8,    // bytes of a word
-    parameter BURST = 32,  // longest burst in words; at most what 4 KiB hold
+    parameter WORD = 8,
+    parameter BURST = 32,
     parameter LOG_UNDER_WAY = 3
 ) (
     input clk,
@@ -25,85 +25,44 @@ module engine_load #(
     input [8*WORD-1:0] rdata,
     // Words for the buffers
     output reg write,
-    output reg [1:0] target,
+    output reg [2:0] target,
+    output reg transposes,
+    output reg [15:0] lane,
     output reg [15:0] address,
     output reg [8*WORD-1:0] word
 );
-  localparam SHIFT = $clog2(WORD);
-  localparam [12:0] PAGE = 13'd4096 >> SHIFT;  // words between two borders that no burst may cross
-  localparam [12:0] LONGEST = BURST;
-
   wire [15:0] since_computed = computed - descriptor[63:48];
   wire [15:0] since_stored = stored - descriptor[47:32];
-  reg active, asks;
-  reg [1:0] to;
-  reg [15:0] left, rows_left, row_words, at;
-  reg [31:0] from, row_from, stride;
-  reg [12:0] beats;
-  wire under_way_full;
+  wire active, asked, is_final, under_way_full;
+  wire [15:0] at, at_lane;
+  reg [3:0] to;  // target, and whether it is transposed
   assign take = valid && !active && !since_computed[15] && !since_stored[15];
-
-  wire [12:0] page_left = PAGE - {{SHIFT + 1{1'b0}}, from[11:SHIFT]};
-  wire [12:0] allowed = page_left < LONGEST ? page_left : LONGEST;
-  wire [12:0] next_beats = left < {3'b0, allowed} ? left[12:0] : allowed;
-  wire ends_row = left == {3'b0, beats};
-  wire is_final = ends_row && rows_left == 1;
-  wire asked = arvalid && arready;
-  wire [12:0] beats_less_one = beats - 13'd1;
-  assign arvalid = asks && !under_way_full;
-  assign araddr = from;
-  assign arlen = beats_less_one[7:0];
-
-  wire [31:0] next_row = row_from + stride;
-  always @(posedge clk) begin
-    if (rst) begin
-      active <= 0;
-      asks <= 0;
-    end else if (take) begin
-      active <= 1;
-      asks <= 0;
-    end else if (active) begin
-      asks <= !asked;
-      if (asked && is_final) active <= 0;
-    end
-    if (take) begin
-      to <= descriptor[3:2];
-      from <= descriptor[95:64];
-      row_from <= descriptor[95:64];
-      row_words <= descriptor[111:96];
-      left <= descriptor[111:96];
-      at <= descriptor[127:112];
-      rows_left <= descriptor[159:144];
-      stride <= descriptor[191:160];
-    end else if (asked) begin
-      at <= at + {3'b0, beats};
-      left <= ends_row ? row_words : left - {3'b0, beats};
-      from <= ends_row ? next_row : from + ({19'b0, beats} << SHIFT);
-      if (ends_row) begin
-        row_from <= next_row;
-        rows_left <= rows_left - 1'b1;
-      end
-    end
-    if (active && !asks) beats <= next_beats;
-  end
+  always @(posedge clk) if (take) to <= descriptor[5:2];
+  engine_bursts #(.WORD(WORD), .BURST(BURST)) bursts (
+      .clk(clk), .rst(rst), .take(take), .descriptor(descriptor), .active(active), .may_ask(!under_way_full),
+      .valid(arvalid), .ready(arready), .address(araddr), .length(arlen), .asked(asked), .at(at), .lane(at_lane),
+      .is_final(is_final)
+  );
 
   // Bursts under way, the oldest of which arrives.
-  wire [1:0] arriving_to;
-  wire [15:0] arriving_at;
+  wire [3:0] arriving_to;
+  wire [15:0] arriving_at, arriving_lane;
   wire [7:0] arriving_length;
   wire arriving_final, none_under_way;
   reg [7:0] arrived;
   wire ends_burst = rvalid && arrived == arriving_length;
   assign rready = 1'b1;
   assign busy = active || !none_under_way;
-  engine_fifo #(.WIDTH(27), .LOG_DEPTH(LOG_UNDER_WAY)) under_way (
-      .clk(clk), .rst(rst), .push(asked), .in({is_final, to, at, arlen}), .pop(ends_burst),
-      .out({arriving_final, arriving_to, arriving_at, arriving_length}), .empty(none_under_way), .full(under_way_full)
+  engine_fifo #(.WIDTH(45), .LOG_DEPTH(LOG_UNDER_WAY)) under_way (
+      .clk(clk), .rst(rst), .push(asked), .in({is_final, to, at_lane, at, arlen}), .pop(ends_burst),
+      .out({arriving_final, arriving_to, arriving_lane, arriving_at, arriving_length}), .empty(none_under_way),
+      .full(under_way_full)
   );
   reg ends_load;
   always @(posedge clk) begin
     write <= rvalid && !rst;
-    target <= arriving_to;
+    {transposes, target} <= arriving_to;
+    lane <= arriving_lane;
     address <= arriving_at + {8'b0, arrived};
     word <= rdata;
     ends_load <= ends_burst && arriving_final && !rst;
@@ -115,6 +74,5 @@ module engine_load #(
       if (ends_load) loaded <= loaded + 1'b1;
     end
   end
-  wire unused = &{1'b0, since_computed[14:0], since_stored[14:0], descriptor[31:4], descriptor[1:0], descriptor[143:128],
-                  beats_less_one[12:8]};
+  wire unused = &{1'b0, since_computed[14:0], since_stored[14:0], descriptor[31:6], descriptor[1:0]};
 endmodule

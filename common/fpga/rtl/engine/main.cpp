@@ -99,7 +99,7 @@ static std::vector<uint8_t> content(const char *path) {
 struct Poll {
     int place = -1;  // of the counter that is read, or -1 for the stores
     bool is_asked = false;
-    uint32_t stores = 0, spent[7] = {0};
+    uint32_t stores = 0, spent[8] = {0};
 
     uint32_t address() const { return place < 0 ? 0x08 : 0x10 + 4 * place; }
 
@@ -112,7 +112,7 @@ struct Poll {
             return false;
         }
         spent[place] = answer;
-        place = place == 6 ? -1 : place + 1;
+        place = place == 7 ? -1 : place + 1;
         return place < 0;
     }
 };

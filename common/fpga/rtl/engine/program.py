@@ -11,12 +11,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from math import ceil, floor, frexp, log2
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from common.fpga.rtl.engine.design import CONSTANT_BYTES, EngineDesign, words_of
+from common.fpga.rtl.engine.design import COMPUTE_WORDS, CONSTANT_BYTES, EngineDesign, words_of
 from common.fpga.rtl.engine.network import LEAST, Bytes, EngineLayer, EngineNetwork, EngineTensor, Residual
+from common.fpga.rtl.engine.rows import SHIFTS, RowWork
 from common.fpga.rtl.engine.tiling import EngineTile, Piece, Tiling
 from common.messages.errors import PipelineError
 
@@ -24,7 +26,9 @@ PAGE = 4096  # bytes between the tensors in memory, so that bursts begin at a bo
 MANTISSA_BITS = 24
 RESIDUAL_BITS = 25  # of the factors of a residual
 POOL, ADDS, COMPLETES, ADDS_RESIDUAL = 1 << 4, 1 << 5, 1 << 6, 1 << 7
-INPUT, WEIGHTS, CONSTANTS, RESIDUAL = range(4)  # targets of a load
+ROWS, SOFTMAX, NORMALIZATION, PER_CHANNEL = 1 << 8, 1 << 9, 1 << 10, 1 << 11
+INPUT, WEIGHTS, CONSTANTS, RESIDUAL, TABLE = range(5)  # targets of a load
+TURNED = 1 << 5  # the rows of a load become columns of weights
 LEAST_SHIFT, MOST_SHIFT = 1, 64
 
 
@@ -88,6 +92,9 @@ def program_of(network: EngineNetwork, tilings: Sequence[Tiling], design: Engine
     builder = _Builder(design)
     for tensor in {each.name: each for each in _tensors(network)}.values():
         builder.place(tensor)
+    for tensor, values in network.constants:
+        builder.place(tensor)
+        builder.contents.append((builder.addresses[tensor.name], laid_out(values, design).view(np.uint8)))
     last = []
     for tiling in tilings:
         builder.layer(tiling)
@@ -99,7 +106,7 @@ def program_of(network: EngineNetwork, tilings: Sequence[Tiling], design: Engine
 
 
 def _tensors(network: EngineNetwork) -> list[EngineTensor]:
-    return [*network.inputs, *(layer.y for layer in network.layers)]
+    return [*network.inputs, *(layer.y.whole for layer in network.layers)]
 
 
 @dataclass
@@ -124,7 +131,7 @@ class _Builder:
         self.end += ceil(size / PAGE) * PAGE
         return address
 
-    def _constant(self, content: Bytes | NDArray[np.uint8]) -> int:
+    def _constant(self, content: NDArray[Any]) -> int:
         data = content.reshape(-1).view(np.uint8)
         address = self._room(data.size)
         self.contents.append((address, data))
@@ -139,9 +146,9 @@ class _Builder:
     ) -> None:
         """Give a load or a store of ``rows``: their number, their words and the bytes from one to the next."""
         count, words, stride = rows
-        if count == 1 or words * self.design.word_bytes == stride:
+        if count == 1 or (words * self.design.word_bytes == stride and not target & TURNED):
             count, words = 1, count * words
-        fields = (target << 2, _pair(*needs), address, _pair(place, words), count << 16, stride)
+        fields = (target, _pair(*needs), address, _pair(place, words), count << 16, stride)
         if words >= 1 << 16 or count >= 1 << 16:
             raise PipelineError("load", f"{count} rows of {words} words do not fit a descriptor")
         self._give(unit, fields)
@@ -157,31 +164,70 @@ class _Builder:
         needs = (self.computed[-2], before)
         if tile.loads_weights:
             if tile.first_fold not in weights:
-                weights[tile.first_fold] = (
-                    self._constant(packed_weights(tiling, tile)),
-                    self._constant(packed_constants(layer, tile, design)),
-                )
-            self._fill(WEIGHTS, needs, weights[tile.first_fold][0], (1, tiling.weight_words(tile), 0))
-            self._fill(CONSTANTS, needs, weights[tile.first_fold][1], (1, tiling.constant_words(tile), 0))
+                weights[tile.first_fold] = self._packed(tiling, tile)
+            self._load_weights(tiling, tile, needs, weights[tile.first_fold])
         if tile.loads_input:
-            first, _ = tiling.band(tile)
-            at = self.addresses[layer.x.name] + first * layer.x.width * tiling.pitch * design.word_bytes
-            self._fill(INPUT, needs, at, (1, tiling.input_words(tile), 0))
+            first, lines = tiling.band(tile)
+            at, stride = self._at(layer.x, first)
+            self._fill(INPUT, needs, at, (lines * layer.x.width, tiling.pitch, stride))
         slot = len(self.stored) % 2
         pixels, row_words = tile.lines * layer.y.width, tile.folds * design.words_per_fold
-        pitch = words_of(layer.y.channels, design) * design.word_bytes
-        offset = tile.first_line * layer.y.width * pitch + tile.first_fold * design.cols
-        rows = (pixels, row_words, pitch)
+        at, stride = self._at(layer.y, tile.first_line, tile.first_fold * design.cols)
+        rows = (pixels, row_words, stride)
         if layer.residual:
-            self._fill(RESIDUAL, needs, self.addresses[layer.residual.other.name] + offset, rows)
+            of_residual, _ = self._at(layer.residual.other, tile.first_line, tile.first_fold * design.cols)
+            self._fill(RESIDUAL, needs, of_residual, rows)
         result = slot * design.result_depth // 2
         for piece in tile.pieces:
-            self._give("compute", self._compute(tiling, tile, piece, result))
+            of_piece = self._row_work if layer.rows else self._compute
+            self._give("compute", of_piece(tiling, tile, piece, result))
         self.computed.append(self.counts["compute"])
         needs = (self.counts["compute"], 0)
-        at = self.addresses[layer.y.name] + offset
         self._move("store", 0, needs, at, result * design.words_per_fold, rows)
         self.stored.append(self.counts["store"])
+
+    def _at(self, tensor: EngineTensor, line: int, channel: int = 0) -> tuple[int, int]:
+        """Return the address of a channel of a line's first pixel, and the bytes from one pixel to the next."""
+        stride = words_of(tensor.whole.channels, self.design) * self.design.word_bytes
+        pixels = (tensor.first_line + line) * tensor.width
+        return self.addresses[tensor.whole.name] + pixels * stride + tensor.first_channel + channel, stride
+
+    def _packed(self, tiling: Tiling, tile: EngineTile) -> tuple[int, int]:
+        """Place the weights, or the table, of a tile, and its constants; return their addresses."""
+        layer = tiling.layer
+        if layer.rows:
+            first: NDArray[Any] = layer.rows.table
+        else:
+            first = np.zeros(0, np.int8) if layer.second else packed_weights(tiling, tile)
+        return self._constant(first), self._constant(packed_constants(layer, tile, self.design))
+
+    def _load_weights(self, tiling: Tiling, tile: EngineTile, needs: tuple[int, int], at: tuple[int, int]) -> None:
+        layer, design = tiling.layer, self.design
+        if layer.second:
+            self.halves[WEIGHTS] ^= 1
+            place = self.halves[WEIGHTS] * self._half(WEIGHTS)
+            for piece, fold in tiling.second_loads(tile):
+                self._load_second(tiling, piece, fold, needs, place)
+                place += tiling.steps(piece) * design.words_per_fold
+        elif layer.rows and layer.rows.table.size:
+            self._move("load", TABLE << 2, needs, at[0], 0, (1, layer.rows.table.nbytes // design.word_bytes, 0))
+        elif not layer.rows:
+            self._fill(WEIGHTS, needs, at[0], (1, tiling.weight_words(tile), 0))
+        self._fill(CONSTANTS, needs, at[1], (1, tiling.constant_words(tile), 0))
+
+    def _load_second(self, tiling: Tiling, piece: Piece, fold: int, needs: tuple[int, int], place: int) -> None:
+        """Load what one fold of a piece needs of a second tensor: its lines are columns of weights, or their steps."""
+        second, design = tiling.layer.second, self.design
+        assert second is not None
+        rows, words = tiling.second_rows(piece, fold)
+        first = piece.first_word * design.word_bytes
+        if second.is_turned:
+            at, stride = self._at(second.tensor, fold * design.cols, first)
+            target, place = WEIGHTS << 2 | TURNED, place // design.words_per_fold // design.word_bytes
+        else:
+            at, stride = self._at(second.tensor, first, fold * design.cols)
+            target = WEIGHTS << 2
+        self._move("load", target, needs, at, place, (rows, words, stride))
 
     def _half(self, target: int) -> int:
         """Return the words of memory that half of a buffer holds."""
@@ -198,11 +244,32 @@ class _Builder:
     def _fill(self, target: int, needs: tuple[int, int], address: int, rows: tuple[int, int, int]) -> None:
         """Load into the half of a buffer that was not filled last."""
         self.halves[target] ^= 1
-        self._move("load", target, needs, address, self.halves[target] * self._half(target), rows)
+        self._move("load", target << 2, needs, address, self.halves[target] * self._half(target), rows)
+
+    def _row_work(self, tiling: Tiling, tile: EngineTile, _: Piece, result: int) -> list[int]:
+        """Return the descriptor of row-wise work; a function sees all rows as a single one."""
+        layer, design, work = tiling.layer, self.design, tiling.layer.rows
+        assert work is not None
+        flags = {"table": 0, "softmax": SOFTMAX, "normalization": NORMALIZATION}[work.kind]
+        rows, words = tile.lines * layer.x.width, tiling.pitch
+        if work.kind == "table":
+            rows, words = 1, rows * words
+        return [
+            ROWS | flags | (PER_CHANNEL if work.is_per_channel else 0),
+            _pair(self.counts["load"], self.stored[-2]),
+            self.halves[INPUT] * design.input_depth // 2,
+            _pair(rows, words),
+            layer.x.channels,
+            _pair(self.halves[CONSTANTS] * design.channel_depth // 2, result * design.words_per_fold),
+            work.last_shift << 8 | SHIFTS[work.kind],
+            work.addend & 0xFFFFFFFF,
+            work.addend >> 32,
+            *[0] * (COMPUTE_WORDS - 9),
+        ]
 
     def _compute(self, tiling: Tiling, tile: EngineTile, piece: Piece, result: int) -> list[int]:
         layer, design = tiling.layer, self.design
-        is_pool = layer.weights is None
+        is_pool = not layer.is_product
         (height, width), (down, across), (top, left) = layer.kernel, layer.strides, layer.pads
         line = tile.first_line * down - top  # of the input, at which the first window begins
         row_pitch = layer.x.width * tiling.pitch
@@ -309,11 +376,14 @@ def _dense(layer: EngineLayer, tile: EngineTile, design: EngineDesign) -> Bytes:
 
 def packed_constants(layer: EngineLayer, tile: EngineTile, design: EngineDesign) -> NDArray[np.uint8]:
     """Return the constants of a block's channels: bias less what the zero point adds, factor, shift less one."""
-    assert layer.weights is not None
+    if layer.rows:
+        return _packed_factors(layer.rows, tile.folds * design.cols if layer.rows.is_per_channel else design.cols)
     count = tile.folds * design.cols
     words = np.zeros(count, np.uint64)
     channels = range(tile.first_fold * design.cols, min(layer.y.channels, tile.first_fold * design.cols + count))
-    sums = layer.weights.astype(np.int64).reshape(len(layer.weights), -1).sum(axis=1)
+    sums = np.zeros(layer.y.channels, np.int64)  # of a second tensor it does not matter: there are no zero points
+    if layer.weights is not None:
+        sums = layer.weights.astype(np.int64).reshape(len(layer.weights), -1).sum(axis=1)
     for place, channel in enumerate(channels):
         bias = int(layer.bias[channel]) - layer.x.zero * int(sums[channel])
         if not -(1 << 31) <= bias < 1 << 31:
@@ -321,6 +391,14 @@ def packed_constants(layer: EngineLayer, tile: EngineTile, design: EngineDesign)
         factor, shift = mantissa_and_shift(float(layer.factors[channel]))
         words[place] = np.uint64((bias & 0xFFFFFFFF) | factor << 32 | (shift - 1) << 56)
     return words.view(np.uint8)
+
+
+def _packed_factors(work: RowWork, count: int) -> NDArray[np.uint8]:
+    """Return b and g of each channel, or the same ones for all."""
+    words = np.zeros((count, 2), np.int32)
+    given = len(work.factors) if work.is_per_channel else count
+    words[:given, 0], words[:given, 1] = work.offsets, work.factors
+    return words.reshape(-1).view(np.uint8)
 
 
 def mantissa_and_shift(factor: float) -> tuple[int, int]:

@@ -18,12 +18,12 @@ from common.fpga.rtl.engine.program import Program
 from common.fpga.rtl.programs import call
 
 QUEUES = {"load": 0x40, "compute": 0x44, "store": 0x48}  # addresses on the host bus
-CAUSES = ("computing", "load", "store", "gather", "drain", "descriptor")
+CAUSES = ("computing", "load", "store", "gather", "drain", "descriptor", "rows")
 
 
 @dataclass(frozen=True, slots=True)
 class Spent:
-    """Cycles of a call, and how they were spent: the array took operands, or it waited for something."""
+    """Cycles of a call, and how they were spent: the array took operands, waited for something, or rows were worked."""
 
     cycles: int
     by_cause: Mapping[str, int]
@@ -84,7 +84,7 @@ class EngineSimulator:
         after = np.fromfile(folder / "after.bin", np.uint8)
         *stores, (_, _, row_miss, refresh) = lines
         return EngineRun(
-            {layer.y.name: program.read(after, layer.y) for layer in program.network.layers},
+            {y.name: program.read(after, y) for y in (layer.y.whole for layer in program.network.layers)},
             tuple(_calls(program, np.array([list(map(int, line[1:])) for line in stores]))),
             int(row_miss),
             int(refresh),

@@ -28,60 +28,15 @@ module engine_store #(
     input bvalid,
     output bready
 );
-  localparam SHIFT = $clog2(WORD);
-  localparam [12:0] PAGE = 13'd4096 >> SHIFT;
-  localparam [12:0] LONGEST = BURST;
-
   wire [15:0] since_computed = computed - descriptor[63:48];
-  reg active, asks;
-  reg [15:0] left, rows_left, row_words, at;
-  reg [31:0] from, row_from, stride;
-  reg [12:0] beats;
-  wire under_way_full, lengths_full;
+  wire active, asked, is_final, under_way_full, lengths_full;
+  wire [15:0] at, lane;
   assign take = valid && !active && !since_computed[15];
-
-  wire [12:0] page_left = PAGE - {{SHIFT + 1{1'b0}}, from[11:SHIFT]};
-  wire [12:0] allowed = page_left < LONGEST ? page_left : LONGEST;
-  wire [12:0] next_beats = left < {3'b0, allowed} ? left[12:0] : allowed;
-  wire ends_row = left == {3'b0, beats};
-  wire is_final = ends_row && rows_left == 1;
-  wire asked = awvalid && awready;
-  wire [12:0] beats_less_one = beats - 13'd1;
-  assign awvalid = asks && !under_way_full && !lengths_full;
-  assign awaddr = from;
-  assign awlen = beats_less_one[7:0];
-
-  wire [31:0] next_row = row_from + stride;
-  always @(posedge clk) begin
-    if (rst) begin
-      active <= 0;
-      asks <= 0;
-    end else if (take) begin
-      active <= 1;
-      asks <= 0;
-    end else if (active) begin
-      asks <= !asked;
-      if (asked && is_final) active <= 0;
-    end
-    if (take) begin
-      from <= descriptor[95:64];
-      row_from <= descriptor[95:64];
-      row_words <= descriptor[111:96];
-      left <= descriptor[111:96];
-      at <= descriptor[127:112];
-      rows_left <= descriptor[159:144];
-      stride <= descriptor[191:160];
-    end else if (asked) begin
-      at <= at + {3'b0, beats};
-      left <= ends_row ? row_words : left - {3'b0, beats};
-      from <= ends_row ? next_row : from + ({19'b0, beats} << SHIFT);
-      if (ends_row) begin
-        row_from <= next_row;
-        rows_left <= rows_left - 1'b1;
-      end
-    end
-    if (active && !asks) beats <= next_beats;
-  end
+  engine_bursts #(.WORD(WORD), .BURST(BURST)) bursts (
+      .clk(clk), .rst(rst), .take(take), .descriptor(descriptor), .active(active),
+      .may_ask(!under_way_full && !lengths_full), .valid(awvalid), .ready(awready), .address(awaddr), .length(awlen),
+      .asked(asked), .at(at), .lane(lane), .is_final(is_final)
+  );
 
   // Words of the bursts that were asked for, in their order. Four places hold what the buffer has in its way.
   wire [15:0] burst_at;
@@ -127,5 +82,5 @@ module engine_store #(
     if (rst) stored <= 0;
     else if (bvalid && answered_final) stored <= stored + 1'b1;
   end
-  wire unused = &{1'b0, since_computed[14:0], descriptor[47:0], descriptor[143:128], beats_less_one[12:8], words_full};
+  wire unused = &{1'b0, since_computed[14:0], descriptor[47:0], lane, words_full};
 endmodule

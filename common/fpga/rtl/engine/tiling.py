@@ -47,7 +47,7 @@ class EngineTile:
         first_line: of the result, ``lines`` of them.
         pieces: in the order in which they are computed.
         loads_input: whether its band of the input is not there yet.
-        loads_weights: whether its block of weights is not there yet.
+        loads_weights: whether its block of weights, or the table of row-wise work, is not there yet.
     """
 
     first_line: int
@@ -98,11 +98,30 @@ class Tiling:
 
     def weight_words(self, tile: EngineTile) -> int:
         """Return the words of memory of a tile's weights."""
+        if not self.layer.is_product:
+            return 0
         per_step = self.design.cols * self.design.simd // self.design.word_bytes
         return per_step * sum(piece.folds * self.steps(piece) for piece in tile.pieces)
 
     def constant_words(self, tile: EngineTile) -> int:
-        return tile.folds * self.design.cols * CONSTANT_BYTES // self.design.word_bytes
+        return self.constant_folds(tile) * self.design.cols * CONSTANT_BYTES // self.design.word_bytes
+
+    def constant_folds(self, tile: EngineTile) -> int:
+        """Return the folds of constants of a tile: row-wise work may have the same for all channels."""
+        return 1 if self.layer.rows and not self.layer.rows.is_per_channel else tile.folds
+
+    def second_loads(self, tile: EngineTile) -> Iterator[tuple[Piece, int]]:
+        """Return the piece and the fold of each load of a second tensor."""
+        for piece in tile.pieces:
+            for fold in range(piece.first_fold, piece.first_fold + piece.folds):
+                yield piece, fold
+
+    def second_rows(self, piece: Piece, fold: int) -> tuple[int, int]:
+        """Return the rows of a load of a second tensor, and their words."""
+        layer, design = self.layer, self.design
+        if layer.second and layer.second.is_turned:
+            return min(design.cols, layer.y.channels - fold * design.cols), piece.words
+        return self.steps(piece), design.words_per_fold
 
     def result_words(self, tile: EngineTile) -> int:
         return tile.lines * self.layer.y.width * tile.folds * self.design.words_per_fold
@@ -118,10 +137,11 @@ def tilings(layer: EngineLayer, design: EngineDesign) -> list[Tiling]:
     Raises:
         PipelineError: there is none.
     """
+    _refuse(layer, design)
     found = []
     folds = ceil(layer.y.channels / design.cols)
     pieces = _pieces(layer, design)
-    for block in _parts(folds):
+    for block in [folds] if layer.rows else _parts(folds):
         for lines in _parts(layer.y.height):
             for order in ("bands", "blocks"):
                 tiling = Tiling(layer, design, tuple(_tiles(layer, block, lines, folds, pieces, order)))
@@ -130,6 +150,19 @@ def tilings(layer: EngineLayer, design: EngineDesign) -> list[Tiling]:
     if not found:
         raise PipelineError(layer.node, "not even a line of it fits the buffers", "give deeper buffers")
     return found
+
+
+def _refuse(layer: EngineLayer, design: EngineDesign) -> None:
+    if layer.second is None:
+        return
+    if design.simd > 1:
+        raise PipelineError(layer.node, "multiplies two tensors", "give an engine with simd 1")
+    for part in (layer.x, layer.y, layer.second.tensor):
+        if part.whole.channels != part.channels and part.channels % design.cols:
+            reason = f"a head of {part.channels} channels is not a whole number of folds of {design.cols}"
+            raise PipelineError(layer.node, reason)
+    if layer.second.is_turned and layer.x.channels % design.word_bytes:
+        raise PipelineError(layer.node, f"{layer.x.channels} channels are no whole words of {design.word_bytes} bytes")
 
 
 def _parts(whole: int) -> list[int]:
@@ -143,9 +176,11 @@ def _pieces(layer: EngineLayer, design: EngineDesign) -> list[tuple[Piece, ...]]
     folds = ceil(layer.y.channels / design.cols)
     words = ceil(layer.x.channels / design.word_bytes)
     most = design.window_depth // (layer.kernel[0] * layer.kernel[1])
-    if most < 1 and layer.weights is not None:
+    if layer.rows:
+        return [(Piece(0, folds, 0, words),)] * folds
+    if most < 1 and layer.is_product:
         raise PipelineError(layer.node, f"a window of {layer.kernel} does not fit the operand buffer")
-    if layer.weights is None:
+    if not layer.is_product:
         per_fold = design.words_per_fold
         return [
             tuple(Piece(fold, 1, word, 1) for word in range(fold * per_fold, min(words, (fold + 1) * per_fold)))
@@ -181,14 +216,16 @@ def _tiles(
         yield EngineTile(
             *(*band, *columns, _joined(layer, pieces[columns[0] : sum(columns)])),
             loads_input=band != before[0],
-            loads_weights=layer.weights is not None and columns != before[1],
+            loads_weights=(layer.is_product or layer.rows is not None) and columns != before[1],
         )
         before = band, columns
 
 
 def _joined(layer: EngineLayer, of_folds: list[tuple[Piece, ...]]) -> tuple[Piece, ...]:
     """Return the pieces of a block: one for all folds that read the same words."""
-    if layer.groups > 1 or layer.weights is None:
+    if layer.rows:
+        return of_folds[0]
+    if layer.groups > 1 or not layer.is_product:
         return tuple(piece for pieces in of_folds for piece in pieces)
     return tuple(
         Piece(piece.first_fold, len(of_folds), piece.first_word, piece.words, piece.is_first, piece.is_last)
@@ -202,7 +239,7 @@ def _fits(tiling: Tiling) -> bool:
     return all(
         tiling.input_words(tile) <= design.input_depth // 2
         and tiling.weight_words(tile) <= design.weight_depth // 2 * per_step
-        and tile.folds <= design.channel_depth // 2
+        and tiling.constant_folds(tile) <= design.channel_depth // 2
         and tile.lines * layer.y.width * tile.folds <= design.result_depth // 2
         and (
             all(piece.is_first and piece.is_last for piece in tile.pieces)

@@ -1,0 +1,1 @@
+"""From a quantized model (QDQ) to the layers of an engine."""

@@ -1,0 +1,51 @@
+"""The operators that are read, and the layers of a model."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import onnx
+
+from common.fpga.rtl.engine.network import EngineNetwork
+from common.fpga.rtl.engine.reading import maps, row_work
+from common.fpga.rtl.engine.reading.reader import Finish, Operator, Reader
+
+FUNCTIONS = ("Div", "Erf", "Gelu", "HardSigmoid", "HardSwish", "Mul", "Pow", "Sigmoid", "Sqrt", "Sub", "Tanh")
+OPERATORS: Mapping[str, Operator] = {
+    "QuantizeLinear": Reader.quantize,
+    "DequantizeLinear": Reader.dequantize,
+    "Constant": Reader.constant,
+    "Conv": maps.conv,
+    "Gemm": maps.gemm,
+    "MatMul": row_work.matmul,
+    "GlobalAveragePool": maps.global_average_pool,
+    "AveragePool": maps.average_pool,
+    "MaxPool": maps.max_pool,
+    "Relu": row_work.relu,
+    "Clip": row_work.clip,
+    "Add": row_work.add,
+    "Flatten": maps.flatten,
+    "Reshape": row_work.reshape,
+    "Transpose": row_work.transpose,
+    "Softmax": row_work.softmax,
+    "LayerNormalization": row_work.normalization,
+    **dict.fromkeys(FUNCTIONS, row_work.function),
+}
+FINISHES: Mapping[str, Finish] = {
+    "sums": maps.finish_sums,
+    "maximum": maps.finish_maximum,
+    "added": maps.finish_addition,
+    "heads": row_work.finish_heads,
+    "softmax": row_work.finish_softmax,
+    "normalization": row_work.finish_normalization,
+    "function": row_work.finish_function,
+}
+
+
+def layers_of(model: onnx.ModelProto) -> EngineNetwork:
+    """Return the layers of a model whose shapes are known, with a batch of one.
+
+    Raises:
+        PipelineError: the model has an operator, or an arrangement of operators, that the engine does not compute.
+    """
+    return Reader(onnx.shape_inference.infer_shapes(model), FINISHES).network(OPERATORS)

@@ -1,0 +1,249 @@
+"""Operators of rows: products of two tensors, heads apart and together, functions, Softmax, LayerNormalization."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import onnx
+from numpy.typing import NDArray
+
+from common.fpga.rtl.engine.network import LEAST, MOST, EngineLayer, EngineTensor, Second
+from common.fpga.rtl.engine.reading import maps
+from common.fpga.rtl.engine.reading.reader import Extents, Order, Pending, Reader
+from common.fpga.rtl.engine.rows import MOST_CHANNELS, normalization_work, softmax_work, table_work
+
+EVERY_BYTE = np.arange(LEAST, MOST + 1)
+TURNS: Mapping[tuple[Order, tuple[int, ...]], Order] = {
+    ("split", (0, 2, 1, 3)): "heads",
+    ("split", (0, 2, 3, 1)): "turned",
+    ("heads", (0, 1, 3, 2)): "turned",
+    ("heads", (0, 2, 1, 3)): "split",
+    ("plain", (0, 2, 1)): "turned",
+}
+
+
+# --- heads -----------------------------------------------------------------------------------------------------------
+
+
+def reshape(reader: Reader, node: onnx.NodeProto, attributes: Mapping[str, Any]) -> None:
+    """Take the heads of rows apart, or together; or flatten a map."""
+    name = node.input[0]
+    x = reader.tensors.get(name)
+    if x is None or x.layout == "map":
+        maps.flatten(reader, node, attributes)
+        return
+    shape, (order, heads) = reader.shapes.get(node.output[0], []), reader.orders.get(name, ("plain", 1))
+    lines, channels = x.height, x.channels
+    reader.tensors[node.output[0]] = x
+    if order == "plain" and len(shape) == 4 and shape[:2] == [1, lines] and shape[2] * shape[3] == channels:
+        reader.orders[node.output[0]] = "split", shape[2]
+    elif order not in ("plain", "split") or shape not in ([1, lines, channels], [lines, channels]):
+        raise reader.refusal(node, f"makes {shape} of {heads} heads of {lines} lines and {channels} channels in all")
+
+
+def transpose(reader: Reader, node: onnx.NodeProto, attributes: Mapping[str, Any]) -> None:
+    x = reader.map_at(node)
+    order, heads = reader.orders.get(node.input[0], ("plain", 1))
+    turned = TURNS.get((order, tuple(attributes.get("perm", ()))))
+    if turned is None or x.layout == "map":
+        raise reader.refusal(node, "transposes other than heads, their lines and their channels")
+    reader.tensors[node.output[0]] = x
+    reader.orders[node.output[0]] = turned, heads
+
+
+def matmul(reader: Reader, node: onnx.NodeProto, _: Mapping[str, Any]) -> None:
+    if node.input[1] not in reader.tensors:
+        maps.gemm(reader, node, {})
+        return
+    operands = [_heads(reader, node, name) for name in node.input]
+    (a, a_order, heads), (b, b_order, b_heads) = operands
+    is_turned = b_order == "turned"
+    if heads != b_heads or a_order == "turned" or "map" in (a.layout, b.layout):
+        raise reader.refusal(node, "multiplies tensors whose heads are not those of rows")
+    if a.zero or b.zero:
+        raise reader.refusal(node, "multiplies two tensors of which one has a zero point")
+    layers = []
+    for head in range(heads):
+        x, second = _part(a, a_order, head, heads), _part(b, b_order, head, heads)
+        name = node.name if heads == 1 else f"{node.name}/{head}"
+        layers.append(EngineLayer(name, x, x, (1, 1), (1, 1), (0, 0), None, second=Second(second, is_turned)))
+    depth, channels = (second.channels, second.height) if is_turned else (second.height, second.channels)
+    if x.channels != depth:
+        raise reader.refusal(node, "multiplies tensors whose extents do not agree")
+    extents: Extents = (channels, heads * x.height, 1, "rows")
+    order: tuple[Order, int] = ("stacked", heads)
+    if not is_turned:
+        extents, order = (heads * channels, x.height, 1, "heads" if heads > 1 else "rows"), ("heads", heads)
+    source = layers, np.float32(a.scale * b.scale)
+    reader.pending[node.output[0]] = Pending(
+        "heads", source, extents=extents, order=order if heads > 1 else ("plain", 1)
+    )
+
+
+def _heads(reader: Reader, node: onnx.NodeProto, name: str) -> tuple[EngineTensor, Order, int]:
+    if name not in reader.tensors:
+        raise reader.refusal(node, f"its operand {name} is no quantized tensor")
+    order, heads = reader.orders.get(name, ("plain", 1))
+    if order == "split":
+        raise reader.refusal(node, "multiplies tensors whose heads are behind the lines")
+    return reader.tensors[name], order, heads
+
+
+def _part(tensor: EngineTensor, order: Order, head: int, heads: int) -> EngineTensor:
+    if order == "stacked":
+        return tensor.lines_of(head * tensor.height // heads, tensor.height // heads)
+    return tensor.channels_of(head * tensor.channels // heads, tensor.channels // heads)
+
+
+def finish_heads(reader: Reader, node: onnx.NodeProto, pending: Pending, y: EngineTensor) -> None:
+    layers, scale = pending.source
+    low, high = maps.limits_of(pending, y)
+    order: Order = "stacked" if layers[0].second.is_turned else "heads"
+    for head, layer in enumerate(layers):
+        part = _part(y, order, head, len(layers))
+        factors = np.full(part.channels, np.float32(scale / y.scale))
+        bias = np.zeros(part.channels, np.int64)
+        reader.layers.append(replace(layer, y=part, factors=factors, bias=bias, low=low, high=high))
+
+
+# --- row-wise work ---------------------------------------------------------------------------------------------------
+
+
+def softmax(reader: Reader, node: onnx.NodeProto, attributes: Mapping[str, Any]) -> None:
+    _along_rows(reader, node, attributes.get("axis", -1), "softmax", ())
+
+
+def normalization(reader: Reader, node: onnx.NodeProto, attributes: Mapping[str, Any]) -> None:
+    gamma = _floats(reader, node, 1)
+    beta = _floats(reader, node, 2) if len(node.input) > 2 and node.input[2] else np.zeros_like(gamma)
+    figures = gamma.reshape(-1), beta.reshape(-1), attributes.get("epsilon", 1e-5)
+    _along_rows(reader, node, attributes.get("axis", -1), "normalization", figures)
+
+
+def _along_rows(reader: Reader, node: onnx.NodeProto, axis: int, kind: str, figures: tuple[Any, ...]) -> None:
+    x = reader.map_at(node)
+    order = reader.orders.get(node.input[0], ("plain", 1))
+    if (
+        x.layout == "map"
+        or order[0] not in ("plain", "stacked")
+        or axis not in (-1, len(reader.shapes[node.input[0]]) - 1)
+    ):
+        raise reader.refusal(node, "works on other than the channels of rows")
+    if x.channels > MOST_CHANNELS:
+        raise reader.refusal(node, f"works on {x.channels} channels, and at most {MOST_CHANNELS} are computed")
+    layer = EngineLayer(node.name, x, x, (1, 1), (1, 1), (0, 0), None)
+    extents = (x.channels, x.height, x.width, x.layout)
+    reader.pending[node.output[0]] = Pending(kind, (layer, figures), extents=extents, order=order)
+
+
+def finish_softmax(reader: Reader, _: onnx.NodeProto, pending: Pending, y: EngineTensor) -> None:
+    layer, _ = pending.source
+    work = softmax_work(float(layer.x.scale), float(y.scale), y.zero)
+    reader.layers.append(replace(layer, y=y, rows=work))
+
+
+def finish_normalization(reader: Reader, _: onnx.NodeProto, pending: Pending, y: EngineTensor) -> None:
+    layer, (gamma, beta, epsilon) = pending.source
+    work = normalization_work((float(layer.x.scale), float(y.scale)), y.zero, gamma, beta, epsilon)
+    reader.layers.append(replace(layer, y=y, rows=work))
+
+
+def _floats(reader: Reader, node: onnx.NodeProto, place: int) -> NDArray[np.float32]:
+    """Return a constant operand, which may be quantized."""
+    name = node.input[place]
+    if name in reader.weights:
+        values, scales = reader.weights[name]
+        return (values * scales).astype(np.float32)
+    return reader.constant_at(node, place)
+
+
+# --- functions of one tensor -----------------------------------------------------------------------------------------
+
+
+def add(reader: Reader, node: onnx.NodeProto, attributes: Mapping[str, Any]) -> None:
+    """Add two tensors, or a constant for each channel, on the array; else it is a function of one tensor."""
+    tensors = [name for name in node.input if name in reader.tensors]
+    others = [name for name in node.input if name not in tensors]
+    if len(tensors) == 2 or (tensors and reader.weights.get(others[0], [np.zeros(1)])[0].size > 1):
+        maps.add(reader, node)
+    else:
+        function(reader, node, attributes)
+
+
+def relu(reader: Reader, node: onnx.NodeProto, attributes: Mapping[str, Any]) -> None:
+    if _is_function(reader, node):
+        function(reader, node, attributes)
+    else:
+        maps.limit(reader, node, 0.0, np.inf)
+
+
+def clip(reader: Reader, node: onnx.NodeProto, attributes: Mapping[str, Any]) -> None:
+    names = (*node.input, "", "")[1:3]
+    given = [reader.constant_at(node, place).item() if name else None for place, name in enumerate(names, start=1)]
+    low, high = given if len(node.input) > 1 else (attributes.get("min"), attributes.get("max"))
+    if _is_function(reader, node):
+        function(reader, node, attributes)
+    else:
+        maps.limit(reader, node, -np.inf if low is None else low, np.inf if high is None else high)
+
+
+def _is_function(reader: Reader, node: onnx.NodeProto) -> bool:
+    pending = reader.pending.get(node.input[0])
+    return pending is None or pending.kind == "function"
+
+
+def function(reader: Reader, node: onnx.NodeProto, _: Mapping[str, Any]) -> None:
+    """Note a function of one tensor by its values for every byte.
+
+    The node may follow on other such functions, quantized or not: all together are one table.
+    """
+    from onnx.reference import ReferenceEvaluator
+
+    operands = [_operand(reader, node, place) for place, name in enumerate(node.input) if name]
+    sources = {id(source): (source, order) for source, order, _ in operands if source is not None}
+    if len(sources) != 1:
+        raise reader.refusal(node, f"is a function of {len(sources)} tensors; those of one are computed")
+    ((x, order),) = sources.values()
+    feeds = {name: values for name, (_, _, values) in zip(filter(None, node.input), operands, strict=True)}
+    with np.errstate(all="ignore"):
+        (values,) = ReferenceEvaluator(node).run(None, feeds)
+    extents = (x.channels, x.height, x.width, x.layout)
+    source = EngineLayer(node.name, x, x, (1, 1), (1, 1), (0, 0), None), np.asarray(values, np.float32)
+    reader.pending[node.output[0]] = Pending("function", source, extents=extents, order=order)
+
+
+def _operand(reader: Reader, node: onnx.NodeProto, place: int) -> tuple[EngineTensor | None, Any, NDArray[np.float32]]:
+    """Return the tensor of which an operand is a function, its order, and its values for every byte."""
+    name = node.input[place]
+    if name in reader.pending and reader.pending[name].kind == "function":
+        layer, values = reader.pending[name].source
+        return layer.x, reader.pending[name].order, values
+    if name in reader.tensors:
+        x, order = reader.tensors[name], reader.orders.get(name, ("plain", 1))
+        return (
+            (x, order, _floats_of(EVERY_BYTE, x))
+            if x.name not in reader.functions
+            else (reader.functions[x.name][0], order, reader.functions[x.name][1])
+        )
+    if name in reader.pending:
+        raise reader.refusal(node, f"its operand {name} is not quantized")
+    constant = _floats(reader, node, place)
+    if constant.size != 1:
+        raise reader.refusal(node, f"its operand {name} is a constant of several values")
+    return None, None, constant.reshape(1)
+
+
+def _floats_of(whole: NDArray[np.int64], tensor: EngineTensor) -> NDArray[np.float32]:
+    return np.asarray((whole - tensor.zero).astype(np.float32) * tensor.scale)
+
+
+def finish_function(reader: Reader, node: onnx.NodeProto, pending: Pending, y: EngineTensor) -> None:
+    layer, values = pending.source
+    if not np.all(np.isfinite(values)):
+        raise reader.refusal(node, f"quantizes {layer.node}, which is no number for some values of its operand")
+    whole = np.clip(np.rint(values / y.scale) + y.zero, LEAST, MOST).astype(np.int64)
+    reader.functions[y.name] = layer.x, _floats_of(whole, y)
+    reader.layers.append(replace(layer, y=y, rows=table_work(whole)))
