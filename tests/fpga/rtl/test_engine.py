@@ -318,9 +318,9 @@ def test_each_stall_of_memory_is_seen_alone(simulator):
     """A layer of one tile, which loads weights, constants and its input one after the other, and stores its result."""
     model = one(8, 4, 6, 8, 1)
 
-    def cycles(**changed):
-        _, (tiling,), _, done = run(simulator, model, replace(QUIET, **changed), choose=fewest_tiles)
-        assert len(tiling.tiles) == 1
+    def cycles(choose=fewest_tiles, **changed):
+        _, (tiling,), _, done = run(simulator, model, replace(QUIET, **changed), choose)
+        assert (len(tiling.tiles) == 1) == (choose is fewest_tiles)
         return done.calls[0].cycles, done.row_miss_cycles, done.refresh_cycles
 
     quiet = cycles()
@@ -329,8 +329,8 @@ def test_each_stall_of_memory_is_seen_alone(simulator):
     assert 25 <= late[0] - quiet[0] <= 35
     assert quiet[1:] == late[1:] == (0, 0)
     assert cycles(word_cycles=3)[0] > quiet[0] + 100
-    # In a single bank each row that is opened closes the one before; 64 banks keep all of the few rows open.
-    one_bank, banks = (cycles(row_miss_cycles=20, bank_count=count, row_bytes=64) for count in (1, 64))
+    # Where loads and stores alternate, each closes the other one's row in a single bank; 64 banks keep all rows open.
+    one_bank, banks = (cycles(most_tiles, row_miss_cycles=20, bank_count=count, row_bytes=4096) for count in (1, 64))
     assert one_bank[1] > banks[1] > 0
     assert one_bank[0] > banks[0] > quiet[0]
     refreshed = cycles(refresh_interval_cycles=50, refresh_cycles=10)
