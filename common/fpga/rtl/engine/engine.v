@@ -63,6 +63,7 @@ module engine #(
     output busy
 );
   localparam SUM = 32;
+  localparam OPERAND = PACK_COLS == 1 ? 9 : 8;  // with room for a byte less a zero point, or without
   localparam HALF = $clog2(WINDOW_DEPTH);
   localparam LANE = WORD > SIMD ? $clog2(WORD / SIMD) : 1;
   localparam RESULT_PARTS = COLS / WORD;
@@ -173,7 +174,7 @@ module engine #(
       .clk(clk), .rst(rst), .context_set(gather_take && !compute_descriptor[4]), .descriptor(compute_descriptor),
       .context_full(context_full), .gathered(gathered), .gathered_rows(gathered_rows),
       .gathered_final(gathered_final), .released(released), .a_address(a_address), .b_address(b_address),
-      .lane(lane), .feed(feed), .last(last), .push(push), .push_result(push_result), .push_residual(push_residual),
+      .lane(lane), .feed(feed), .last(last), .a_zero(a_zero), .b_zero(b_zero), .push(push), .push_result(push_result), .push_residual(push_residual),
       .push_partial(push_partial), .push_channels(push_channels), .push_rows(push_rows), .push_final(push_final),
       .blocked(blocked), .full_behind(calls == 2), .begins(begins), .beginning(beginning),
       .waits_for_room(waits_for_room), .active(feeding), .steps(steps)
@@ -202,8 +203,15 @@ module engine #(
 
   // --- array ----------------------------------------------------------------------------------------------------------
   wire [ROWS*SIMD*8-1:0] a_sliced;
-  reg [ROWS*SIMD*8-1:0] a;
-  reg [COLS*SIMD*8-1:0] b;
+  wire [7:0] a_zero, b_zero;
+  wire [ROWS*SIMD*OPERAND-1:0] a;
+  wire [COLS*SIMD*OPERAND-1:0] b;
+  engine_operands #(.COUNT(ROWS * SIMD), .BITS(OPERAND)) of_rows (
+      .clk(clk), .bytes(a_sliced), .zero(a_zero), .operands(a)
+  );
+  engine_operands #(.COUNT(COLS * SIMD), .BITS(OPERAND)) of_columns (
+      .clk(clk), .bytes(b_words), .zero(b_zero), .operands(b)
+  );
   reg array_feed, array_last;
   wire drain;
   wire [ROWS-1:0] drain_rows;
@@ -221,8 +229,6 @@ module engine #(
     end
   endgenerate
   always @(posedge clk) begin
-    a <= a_sliced;
-    b <= b_words;
     array_feed <= feed && !rst;
     array_last <= last && !rst;
   end
@@ -230,7 +236,7 @@ module engine #(
       .clk(clk), .rst(rst), .last(array_last), .drain(drain), .shift(drain_rows)
   );
   systolic_core #(
-      .ROWS(ROWS), .COLS(COLS), .WIDTH(8), .ACC_WIDTH(SUM), .PACK_ROWS(1), .PACK_COLS(PACK_COLS), .SIMD(SIMD),
+      .ROWS(ROWS), .COLS(COLS), .WIDTH(OPERAND), .ACC_WIDTH(SUM), .PACK_ROWS(1), .PACK_COLS(PACK_COLS), .SIMD(SIMD),
       .PIPELINED(1)
   ) core (
       .clk(clk), .rst(rst), .feed(array_feed), .last(array_last), .drain(drain), .drain_rows(drain_rows), .a(a), .b(b),
@@ -392,6 +398,29 @@ module engine #(
   wire unused = &{1'b0, folds_empty, lane, load_address, input_address, pool_address, store_address, b_address,
                   constants_address, residual_address, result_address, at_8, at_9, at_10, at_11, at_13, at_15, fold_said,
                   beginning[447:96], beginning[79:8], beginning[4:0], call[STAGES-1]};
+endmodule
+
+// Operands of the array: bytes, of which a zero point is taken off where there is a bit for it.
+module engine_operands #(
+    parameter COUNT = 8,
+    parameter BITS = 9
+) (
+    input clk,
+    input [8*COUNT-1:0] bytes,
+    input [7:0] zero,
+    output reg [BITS*COUNT-1:0] operands
+);
+  genvar i;
+  generate
+    for (i = 0; i < COUNT; i = i + 1) begin : operand
+      if (BITS == 8) begin : as_it_is
+        always @(posedge clk) operands[8*i+:8] <= bytes[8*i+:8];
+      end else begin : moved
+        always @(posedge clk) operands[9*i+:9] <= {bytes[8*i+7], bytes[8*i+:8]} - {zero[7], zero};
+      end
+    end
+  endgenerate
+  wire unused = &{1'b0, zero};
 endmodule
 
 // Which of several memories side by side an address means.

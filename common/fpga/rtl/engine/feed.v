@@ -25,6 +25,8 @@ module engine_feed #(
     output reg [LANE-1:0] lane,  // of the words that are there now
     output reg feed,
     output reg last,
+    output [7:0] a_zero,         // what is taken off the operands
+    output [7:0] b_zero,
     // A fold that is complete
     output push,
     output [15:0] push_result,   // places of its last row: in the results' buffer, the residual's, the partial sums'
@@ -148,6 +150,7 @@ module engine_feed #(
     last <= steps && ends_fold && !rst;
   end
   assign a_address = {half, index};
+  assign {b_zero, a_zero} = now[31:16];
   assign b_address = b_at;
   assign push = steps && ends_fold;
   assign push_result = result;
@@ -156,5 +159,5 @@ module engine_feed #(
   assign push_channels = channels;
   assign push_rows = rows_of_half[8*half+:8];
   assign push_final = ends_half && final_half[half];
-  wire unused = &{1'b0, now[575:448], now[431:400], now[383:368], now[319:296], now[287:208], now[191:0]};
+  wire unused = &{1'b0, now[575:448], now[431:400], now[383:368], now[319:296], now[287:208], now[191:32], now[15:0]};
 endmodule

@@ -287,8 +287,10 @@ class _Builder:
             per_fold = design.words_per_fold
             place = result * per_fold + piece.first_word - tile.first_fold * per_fold
             span = tile.folds * per_fold
+        # Zero points of weights and of maps are in the bias.
+        zeros = _bytes(layer.second.tensor.zero, layer.x.zero) << 16 if layer.second else 0
         return [
-            flags | (ADDS_RESIDUAL if residual else 0),
+            zeros | flags | (ADDS_RESIDUAL if residual else 0),
             _pair(self.counts["load"], self.stored[-2]),
             _pair(span, base),
             _pair(layer.x.height, layer.x.width),
@@ -381,7 +383,7 @@ def packed_constants(layer: EngineLayer, tile: EngineTile, design: EngineDesign)
     count = tile.folds * design.cols
     words = np.zeros(count, np.uint64)
     channels = range(tile.first_fold * design.cols, min(layer.y.channels, tile.first_fold * design.cols + count))
-    sums = np.zeros(layer.y.channels, np.int64)  # of a second tensor it does not matter: there are no zero points
+    sums = np.zeros(layer.y.channels, np.int64)  # of a second tensor the array takes the zero points off
     if layer.weights is not None:
         sums = layer.weights.astype(np.int64).reshape(len(layer.weights), -1).sum(axis=1)
     for place, channel in enumerate(channels):

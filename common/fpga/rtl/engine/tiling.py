@@ -157,6 +157,8 @@ def _refuse(layer: EngineLayer, design: EngineDesign) -> None:
         return
     if design.simd > 1:
         raise PipelineError(layer.node, "multiplies two tensors", "give an engine with simd 1")
+    if design.pack_cols > 1 and (layer.x.zero or layer.second.tensor.zero):
+        raise PipelineError(layer.node, "multiplies tensors with zero points", "give an engine with pack_cols 1")
     for part in (layer.x, layer.y, layer.second.tensor):
         if part.whole.channels != part.channels and part.channels % design.cols:
             reason = f"a head of {part.channels} channels is not a whole number of folds of {design.cols}"

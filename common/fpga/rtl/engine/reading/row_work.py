@@ -63,8 +63,6 @@ def matmul(reader: Reader, node: onnx.NodeProto, _: Mapping[str, Any]) -> None:
     is_turned = b_order == "turned"
     if heads != b_heads or a_order == "turned" or "map" in (a.layout, b.layout):
         raise reader.refusal(node, "multiplies tensors whose heads are not those of rows")
-    if a.zero or b.zero:
-        raise reader.refusal(node, "multiplies two tensors of which one has a zero point")
     layers = []
     for head in range(heads):
         x, second = _part(a, a_order, head, heads), _part(b, b_order, head, heads)
