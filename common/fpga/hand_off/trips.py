@@ -156,7 +156,7 @@ class ArrayTrips:
 
     def _of_pixels(self, side: int, group: int, k: int) -> Counts:
         """Follow the runs of the windows: those elements that are in the map, and the zero points beside them."""
-        window = Window.of(self.layer, self.product)
+        window = GatheredLines.of(self.layer, self.product)
         depth = min(self._depth, self.product.matmul.k - k)
         trips = last = np.zeros(window.pixels, dtype=np.int64)
         piece = self._piece(side)
@@ -200,7 +200,7 @@ class ArrayTrips:
 
 
 @dataclass(frozen=True)
-class Window:
+class GatheredLines:
     """The windows of all pixels of a convolution, or the rows of a product.
 
     Attributes:
@@ -213,7 +213,7 @@ class Window:
     layer: Convolution
 
     @classmethod
-    def of(cls, layer: Matmul | Convolution, product: MappedProduct) -> Window:
+    def of(cls, layer: Matmul | Convolution, product: MappedProduct) -> GatheredLines:
         matmul = product.matmul
         pixels = matmul.n if product.is_transposed else matmul.m
         channels = matmul.m if product.is_transposed else matmul.n
