@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 import onnx
 
 from common.fpga.rtl.engine.arithmetic import tensors_of
-from common.fpga.rtl.engine.network import LEAST, MOST, Bytes, EngineNetwork, EngineTensor, layers_of
+from common.fpga.rtl.engine.network import LEAST, MOST, Bytes, EngineNetwork, EngineTensor
+from common.fpga.rtl.engine.reading.layers import layers_of
 from common.messages.errors import PipelineError
 from common.precision.judgement.samples import Samples
 from common.runtime.inputs.values import Array, Feeds
@@ -46,23 +48,20 @@ def _run(model: onnx.ModelProto, network: EngineNetwork, feeds: Feeds) -> dict[s
     inputs = {each.name: _quantized(each, feeds[entries[each.name]]) for each in network.inputs}
     tensors = tensors_of(network, inputs)
     return {
-        value.name: _floats(each, tensors[each.name]).reshape(-1, *_extents(value))
+        value.name: np.concatenate([_floats(each, sample, _shape(value)) for sample in tensors[each.name]])
         for value, each in zip(model.graph.output, network.outputs, strict=True)
     }
 
 
-def _extents(value: onnx.ValueInfoProto) -> list[int]:
-    """Return the extents of a sample."""
-    return [dim.dim_value for dim in value.type.tensor_type.shape.dim][1:]
+def _shape(value: onnx.ValueInfoProto) -> list[int]:
+    return [dim.dim_value for dim in value.type.tensor_type.shape.dim]
 
 
 def _quantized(tensor: EngineTensor, values: Array) -> Bytes:
-    """Return what the host writes: QuantizeLinear of ONNX, moved to int8."""
-    limits: Bytes = np.clip(np.rint(values.astype(np.float32) / tensor.scale) + tensor.zero, LEAST, MOST).astype(
-        np.int8
-    )
-    return limits
+    """Return what the host writes for each sample: QuantizeLinear of ONNX, moved to int8."""
+    rounded = np.clip(np.rint(values.astype(np.float32) / tensor.scale) + tensor.zero, LEAST, MOST)
+    return np.stack([tensor.arranged(sample[None]) for sample in rounded]).astype(np.int8)
 
 
-def _floats(tensor: EngineTensor, values: Bytes) -> Array:
-    return (values.astype(np.int32) - tensor.zero).astype(np.float32) * tensor.scale
+def _floats(tensor: EngineTensor, sample: Bytes, shape: Sequence[int]) -> Array:
+    return (tensor.restored(sample, shape).astype(np.int32) - tensor.zero).astype(np.float32) * tensor.scale

@@ -20,7 +20,6 @@ from common.fpga.device.board_files import load_board
 from common.fpga.kernels.systolic.tiling import Buffer
 from common.fpga.rtl import programs
 from common.fpga.rtl.engine import simulate
-from common.fpga.rtl.engine.arithmetic import tensors_of
 from common.fpga.rtl.engine.cycles import Move, best_tilings, planned_cycles, transfer_cycles
 from common.fpga.rtl.engine.design import EngineDesign
 from common.fpga.rtl.engine.fabric import load_fabric
@@ -249,28 +248,6 @@ def test_a_layer_has_the_integers_of_numpy(simulator, case, timing, choose):
     for layer in network.layers:
         np.testing.assert_array_equal(done.tensors[layer.y.name], signed(layer.y, expected[layer.y.name]), layer.node)
         assert len(np.unique(done.tensors[layer.y.name])) > 4, "the result says little"
-
-
-@pytest.mark.parametrize("case", CASES)
-def test_the_arithmetic_has_the_same_integers_for_several_samples(case):
-    """So it has those of the Verilog, which are compared with the same reference."""
-    model = CASES[case]()
-    network = layers_of(model)
-    (first,) = network.inputs
-    expected = [outputs(model, {"input": image(network, seed)}) for seed in (5, 6)]
-    inputs = np.stack([signed(first, each[first.name]) for each in expected]).astype(np.int8)
-    found = tensors_of(network, {first.name: inputs})
-    for layer in network.layers:
-        wanted = np.stack([signed(layer.y, each[layer.y.name]) for each in expected])
-        np.testing.assert_array_equal(found[layer.y.name], wanted, layer.node)
-
-
-def test_a_sum_beyond_the_exact_ones_is_named():
-    model = one(1, 1, 1, 1, 1)
-    (layer,) = (network := layers_of(model)).layers
-    large = replace(network, layers=(replace(layer, bias=np.array([1 << 29])),))
-    with pytest.raises(PipelineError, match="beyond 2\\^29"):
-        tensors_of(large, {layer.x.name: np.zeros((1, 1, 1, 1), np.int8)})
 
 
 @needs_verilator

@@ -9,6 +9,7 @@ work is a layer too. Tensors of uint8 are moved by 128, so that all are int8.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
@@ -69,6 +70,16 @@ class EngineTensor:
         if self.layout == "heads":  # (1, heads, lines, channels of a head)
             values = values[0].swapaxes(0, 1)
         return values.reshape(self.height, self.channels).T.reshape(shape)
+
+    def restored(self, values: NDArray[Any], shape: Sequence[int]) -> NDArray[Any]:
+        """Return (channels, height, width) in the shape of the model's tensor: ``arranged`` the other way round."""
+        if self.layout == "map":
+            return values.reshape(shape)
+        rows = values.reshape(self.channels, self.height).T
+        if self.layout == "heads":
+            _, heads, lines, channels = shape
+            rows = rows.reshape(lines, heads, channels).swapaxes(0, 1)
+        return rows.reshape(shape)
 
 
 @dataclass(frozen=True, slots=True)
