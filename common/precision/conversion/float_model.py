@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 
 import onnx
 from onnx import version_converter
@@ -81,17 +82,31 @@ def float_model(path: Path, folder: Path) -> FloatModel:
         model, _ = expand(_with_new_operators(onnx.load(path)))
         if model.ByteSize() > MOST_BYTES:
             raise PipelineError(path, "its weights take more than 2 GB, which the quantizer does not take")
-        content = model.SerializeToString()
-        options = ort.SessionOptions()
-        options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_ENABLE_BASIC
-        options.optimized_model_filepath = str(prepared)
-        with silenced():
-            ort.InferenceSession(content, options, ["CPUExecutionProvider"], disabled_optimizers=[*KEPT_APART])
+        _optimize(model, prepared)
     except PipelineError:
         raise
     except Exception as error:  # the runtime raises a dozen unrelated types
         raise PipelineError(path, f"ONNX Runtime refuses it ({reason_of(error)})") from error
     return described(prepared)
+
+
+def _optimize(model: onnx.ModelProto, target: Path, sizes: Mapping[str, int] = MappingProxyType({})) -> None:
+    """Write what the runtime makes of a model before it chooses kernels; ``sizes`` are of dynamic dimensions."""
+    options = ort.SessionOptions()
+    options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_ENABLE_BASIC
+    options.optimized_model_filepath = str(target)
+    for name, size in sizes.items():
+        options.add_free_dimension_override_by_name(name, size)
+    content = model.SerializeToString()
+    with silenced():
+        ort.InferenceSession(content, options, ["CPUExecutionProvider"], disabled_optimizers=[*KEPT_APART])
+
+
+def write_single(model: FloatModel, target: Path) -> None:
+    """Write a prepared model with a batch of one, in which shapes that depended on the batch are constants."""
+    proto = model.proto()
+    firsts = [dim.dim_param for one in proto.graph.input for dim in one.type.tensor_type.shape.dim[:1]]
+    _optimize(proto, target, {name: 1 for name in firsts if name})
 
 
 def described(path: Path) -> FloatModel:

@@ -24,7 +24,7 @@ import onnx
 from onnx import TensorProto, helper
 
 from common.precision.conversion.calibration import Calibration
-from common.precision.conversion.float_model import QUANTIZED, FloatModel
+from common.precision.conversion.float_model import QUANTIZED, FloatModel, write_single
 from common.precision.conversion.quiet_runs import tool
 from common.precision.conversion.smoothing import has_linear_layers
 from common.precision.judgement.engine_outputs import engine_outputs
@@ -100,8 +100,10 @@ def _static(bits: str, method: Method, *, per_channel: bool) -> Callable[..., No
 def _whole(model: FloatModel, calibration: Calibration, _: Sequence[str], target: Path) -> None:
     from onnxruntime.quantization import QuantType, quantize_static
 
+    single = target.with_suffix(".single.onnx")  # as the engine takes it: one sample after the other
+    write_single(model, single)
     quantize_static(
-        model.path,
+        single,
         target,
         per_channel=True,
         activation_type=QuantType.QInt8,
