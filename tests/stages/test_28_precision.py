@@ -487,12 +487,12 @@ def test_for_the_engine_every_tensor_is_int8_and_the_judgement_is_that_of_its_in
 def test_a_network_that_the_engine_does_not_compute_is_refused_for_it(judged, tmp_path):
     nodes = [
         helper.make_node("MatMul", ["x", "w"], ["first"], "first"),
-        helper.make_node("Tanh", ["first"], ["y"], "tanh"),
+        helper.make_node("Cos", ["first"], ["y"], "cosine"),
     ]
     proto = model(nodes, {"x": ["N", 4]}, {"y": ["N", 4]}, {"w": np.eye(4, dtype=np.float32)})
-    onnx.save(proto, tmp_path / "tanh.onnx")
-    problem = r"--for-engine: the engine does not compute it \(Tanh tanh: the engine has no such operator\)"
+    onnx.save(proto, tmp_path / "cosine.onnx")
+    problem = r"--for-engine: the engine does not compute it \(Cos cosine: the engine has no such operator\)"
     with pytest.raises(PipelineError, match=problem):
-        judged(tmp_path / "tanh.onnx", "--for-engine")
+        judged(tmp_path / "cosine.onnx", "--for-engine")
     with pytest.raises(PipelineError, match="leave --mixed out"):
-        judged(tmp_path / "tanh.onnx", "--for-engine", "--mixed")
+        judged(tmp_path / "cosine.onnx", "--for-engine", "--mixed")

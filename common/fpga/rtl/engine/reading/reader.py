@@ -141,6 +141,8 @@ class Reader:
         zero = self._zero_point(node, np.zeros((), onnx.helper.tensor_dtype_to_np_dtype(kind)))
         if scale.size != 1 or zero.size != 1 or zero.dtype not in (np.int8, np.uint8):
             raise self.refusal(node, "does not make int8 or uint8 with one scale")
+        if not 0 < scale.item() < np.inf:
+            raise self.refusal(node, f"has a scale of {scale.item():g}")
         is_unsigned = zero.dtype == np.uint8
         number = np.float32(scale.item()), int(zero.item()) - (UNSIGNED_MOVE if is_unsigned else 0), is_unsigned
         before, pending = self.tensors.get(node.input[0]), self.pending.get(node.input[0])
