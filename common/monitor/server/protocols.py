@@ -10,6 +10,7 @@ import asyncio
 from functools import partial
 from typing import Any
 
+from h11 import LocalProtocolError
 from uvicorn.config import Config
 from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
@@ -51,6 +52,13 @@ class TimedHttp(H11Protocol):  # type: ignore[misc]  # uvicorn is optional, so m
     def on_response_complete(self) -> None:
         super().on_response_complete()
         self._allow(ANSWER_S if self._is_whole else REQUEST_S)  # the next request may have come already
+
+    def send_400_response(self, msg: str) -> None:
+        """Refuse a request; where its answer has begun or may have no body, the end of the connection says so."""
+        try:
+            super().send_400_response(msg)
+        except LocalProtocolError:
+            self.transport.close()
 
     def handle_websocket_upgrade(self, event: Any) -> None:
         self._end_deadline()  # the service itself gives a client of the WebSocket its time

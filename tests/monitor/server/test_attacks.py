@@ -111,6 +111,12 @@ def test_malformed_messages_print_nothing(tmp_path):
         with socket.create_connection(attacked.peer, LONG_S) as connection:
             connection.sendall(b"\x16\x03\x01\xff" * 100)  # TLS where there is none
             assert connection.recv(100).startswith(b"HTTP/1.1 400")
+        host = ":".join(map(str, attacked.peer))
+        for method in ("HEAD", "GET"):  # an answer to HEAD may have no body, so not even one that says what is wrong
+            with socket.create_connection(attacked.peer, LONG_S) as connection:
+                head = f"{method} /healthz HTTP/1.1\r\nHost: {host}\r\nTransfer-Encoding: chunked\r\n\r\n"
+                connection.sendall(f"{head}no size\r\n".encode())
+                assert is_ended(connection)
         assert attacked.ask() == 200
 
 
