@@ -39,6 +39,7 @@ def _script(subject: Subject, path: Path, opset: int) -> None:
         dynamo=False,
         opset_version=opset,
         input_names=list(subject.inputs),
+        output_names=list(subject.outputs) or None,
         dynamic_axes=dict(subject.axes),
     )
 
@@ -52,6 +53,7 @@ def _dynamo(subject: Subject, path: Path, opset: int) -> None:
         verbose=False,
         opset_version=opset,
         input_names=list(subject.inputs),
+        output_names=list(subject.outputs) or None,
         dynamic_shapes=(tuple(subject.axes[name] for name in subject.inputs),),
         external_data=True,
     )
