@@ -355,12 +355,13 @@ SIZES = [
     EngineDesign(12, 8, 4, 4, pack_cols=2),
     EngineDesign(5, 16, 1, 16),
     EngineDesign(8, 8, 8),
+    EngineDesign(8, 8, burst_words=16, has_row_work=False),
 ]
 
 
 @needs_verilator
 @pytest.mark.slow
-@pytest.mark.parametrize("design", SIZES, ids=lambda design: f"{design.name}-{design.word_bytes}")
+@pytest.mark.parametrize("design", SIZES, ids=lambda design: f"{design.name}-{design.word_bytes}-{design.burst_words}")
 def test_the_linter_has_nothing_to_say(design, tmp_path):
     (tmp_path / "engine.v").write_text(design.verilog(), encoding="utf-8")
     command = ["verilator", "--lint-only", "-Wall", "--top-module", design.name, "engine.v"]

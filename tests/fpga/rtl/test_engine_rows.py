@@ -251,6 +251,11 @@ def test_what_is_not_computed_is_named(case):
     [
         (attention, EngineDesign(4, 8, 2), "multiplies two tensors; give an engine with simd 1"),
         (attention, EngineDesign(4, 8, pack_cols=2), "tensors with zero points; give an engine with pack_cols 1"),
+        (
+            CASES["softmax"],
+            EngineDesign(4, 8, has_row_work=False),
+            "is row-wise work; give an engine with has_row_work",
+        ),
         (lambda: attention(8, 24), SMALL, "a head of 12 channels is not a whole number of folds of 8"),
     ],
 )

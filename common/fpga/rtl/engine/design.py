@@ -40,6 +40,7 @@ class EngineDesign:
         result_depth: folds of pixels of results, both halves; residuals have the same.
         burst_words: longest burst.
         pack_cols: products that share a multiplier: 2 where it has 27 x 18 bits, 1 where it has 18 x 18.
+        has_row_work: whether there is the unit for row-wise work.
     """
 
     rows: int
@@ -54,6 +55,7 @@ class EngineDesign:
     result_depth: int = 1024
     burst_words: int = 32
     pack_cols: int = 1
+    has_row_work: bool = True
 
     def __post_init__(self) -> None:
         powers = {"cols": self.cols, "simd": self.simd, "word_bytes": self.word_bytes, "burst_words": self.burst_words}
@@ -130,6 +132,7 @@ class EngineDesign:
             "RESIDUAL_DEPTH": self.result_depth,
             "RESULT_DEPTH": self.result_depth,
             "BURST": self.burst_words,
+            "ROW_WORK": int(self.has_row_work),
         }
 
     def verilog(self) -> str:

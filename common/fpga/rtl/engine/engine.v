@@ -23,6 +23,7 @@ module engine #(
     parameter RESIDUAL_DEPTH = 512, // folds of rows of residuals
     parameter RESULT_DEPTH = 512,   // and of results
     parameter QUEUE_DEPTH = 512,    // words of a queue of descriptors
+    parameter ROW_WORK = 1,         // 0: without the unit for row-wise work
     parameter BURST = 32
 ) (
     input clk,
@@ -149,14 +150,22 @@ module engine #(
   assign waits_store = gather_waits_store || rows_waits_store;
   assign gathering = gathering_windows && !in_rows;
   assign input_address = in_rows ? row_address : window_address;
-  engine_rows #(.WORD(WORD), .COLS(COLS)) rows (
-      .clk(clk), .rst(rst), .valid(compute_valid && is_rows), .descriptor(compute_descriptor), .take(rows_take),
-      .loaded(loaded), .stored(stored), .array_idle(array_idle && !gathering_windows), .waits_load(rows_waits_load),
-      .waits_store(rows_waits_store), .active(in_rows), .over(rows_over), .input_address(row_address),
-      .input_word(input_word), .channel_address(row_channels), .channels(constants),
-      .table_write(load_write && load_target == 4), .table_address(load_address), .table_word(load_word),
-      .result_write(rows_write), .result_address(rows_result), .result_word(rows_word)
-  );
+  generate
+    if (ROW_WORK) begin : with_row_work
+      engine_rows #(.WORD(WORD), .COLS(COLS)) rows (
+          .clk(clk), .rst(rst), .valid(compute_valid && is_rows), .descriptor(compute_descriptor), .take(rows_take),
+          .loaded(loaded), .stored(stored), .array_idle(array_idle && !gathering_windows),
+          .waits_load(rows_waits_load), .waits_store(rows_waits_store), .active(in_rows), .over(rows_over),
+          .input_address(row_address), .input_word(input_word), .channel_address(row_channels), .channels(constants),
+          .table_write(load_write && load_target == 4), .table_address(load_address), .table_word(load_word),
+          .result_write(rows_write), .result_address(rows_result), .result_word(rows_word)
+      );
+    end else begin : without_row_work
+      assign {rows_take, rows_waits_load, rows_waits_store, in_rows, rows_over, rows_write} = 6'b0;
+      assign {row_address, row_channels, rows_result} = 48'b0;
+      assign rows_word = 0;
+    end
+  endgenerate
   engine_gather #(.ROWS(ROWS), .WORD(WORD), .HALF(HALF)) gather (
       .clk(clk), .rst(rst), .valid(compute_valid && !is_rows && !in_rows), .descriptor(compute_descriptor),
       .take(gather_take), .loaded(loaded), .stored(stored), .context_full(context_full), .released(released), .array_idle(array_idle),

@@ -155,6 +155,22 @@ module engine_rows #(
       reg is_there, is_there_3, is_there_4;
       reg signed [15:0] square;
       reg signed [19:0] scaled, operand;
+      // Products of a byte are sums of a few shifted numbers, so that multipliers are left for wider ones.
+      reg signed [19:0] value_squared, value_scaled;
+      integer k;
+      always @(*) begin
+        value_squared = 0;
+        value_scaled = 0;
+        for (k = 0; k < 7; k = k + 1)
+          if (value[k]) begin
+            value_squared = value_squared + ({{12{value[7]}}, value} <<< k);
+            value_scaled = value_scaled + ({{8{count_signed[11]}}, count_signed} <<< k);
+          end
+        if (value[7]) begin
+          value_squared = value_squared - ({{12{value[7]}}, value} <<< 7);
+          value_scaled = value_scaled - ({{8{count_signed[11]}}, count_signed} <<< 7);
+        end
+      end
       wire [8*WORD-1:0] entries;
       wire [17:0] entry;
       engine_memory #(.WIDTH(8 * WORD), .DEPTH(256 / ENTRIES)) entries_of_table (
@@ -186,8 +202,8 @@ module engine_rows #(
         is_there <= there > LANE;
 
         value_3 <= value;
-        square <= value * value;
-        scaled <= value * count_signed;
+        square <= value_squared[15:0];
+        scaled <= value_scaled;
         is_there_3 <= is_there;
 
         operand <= is_norm ? scaled - {sum[18], sum} : {{2{entry[17]}}, entry};
@@ -206,7 +222,7 @@ module engine_rows #(
       assign squares[16*i+:16] = square;
       assign exponentials[17*i+:17] = is_there_4 ? operand[16:0] : 17'd0;
       assign result_word[8*i+:8] = y;
-      wire unused = &{1'b0, entries, halved_wide[37:19], rounded[0], of_word[64*i+50+:14]};
+      wire unused = &{1'b0, value_squared[19:16], entries, halved_wide[37:19], rounded[0], of_word[64*i+50+:14]};
     end
   endgenerate
 

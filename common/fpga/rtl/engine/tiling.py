@@ -153,6 +153,8 @@ def tilings(layer: EngineLayer, design: EngineDesign) -> list[Tiling]:
 
 
 def _refuse(layer: EngineLayer, design: EngineDesign) -> None:
+    if layer.rows and not design.has_row_work:
+        raise PipelineError(layer.node, "is row-wise work", "give an engine with has_row_work")
     if layer.second is None:
         return
     if design.simd > 1:
