@@ -490,8 +490,12 @@ check-rtl: $(DEV_READY)  ## simulate and synthesise systolic arrays kept back fr
 	@$(PYTHON) -m benchmarks.kernels.systolic_fit check
 
 cosim: $(DEV_READY)  ## simulate int8 networks on Verilog: on the array of a plan, and on whole engines (needs rtl-tools; minutes)
+ifeq ($(strip $(MODEL)),)
 	@$(PYTHON) -m benchmarks.plans.cosim $(call flag,--board,$(BOARD))
 	@$(PYTHON) -m benchmarks.plans.engine_networks
+else
+	@$(PYTHON) -m benchmarks.plans.engine_networks --model $(MODEL) $(call flag,--board,$(BOARD))
+endif
 
 rtl-tools:  ## install Yosys and Verilator from Debian or Ubuntu (as root, or with sudo)
 	$(if $(filter 0,$(shell id -u)),,sudo )apt-get install --yes --no-install-recommends yosys verilator g++ make
