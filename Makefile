@@ -30,7 +30,7 @@ MEM_BW :=              # 03: ceiling in bytes/s (default: the measured one)
 AVG_POWER_W :=         # 05: average power while the model ran, from your meter
 STATIC_POWER_W :=      # 05: power of the idle host
 HOST_CPU :=            # 05: name of the host's processor, where a virtual machine hides it
-BOARD :=               # 07, 24: a file of configs/boards, or the path of one (default: that of configs/settings.ini, or u280)
+BOARD :=               # 07, 24: a file of configs/boards (bitstream: of configs/fabrics), or the path of one (default: that of configs/settings.ini, or u280)
 PRECISION :=           # 07, 24: number format of the kernels
 HOST_TABLES :=         # 07: folder of the tables of 01 to 05 that were measured on the board's own processor
 HOST_SCALE :=          # 07: factor on the profiled times for the board's own processor, as 6..10
@@ -84,6 +84,7 @@ endif
 OPENVINO_VENV := .venv-openvino
 OPENVINO_OUT := out/openvino
 PEERS_VENV := .venv-peers
+BITSTREAM_VENV := .venv-bitstream
 QNN_VENV := .venv-qnn
 QNN_OUT := out/npu
 # A lock names every package, so pip looks for no others: some releases of pip take the newest one of a package that
@@ -184,7 +185,7 @@ CHANGED := $(foreach stamp,$(STAMPS),$(call differs,$(stamp)))
 
 # --- targets ---------------------------------------------------------------------------------------------------------
 
-.PHONY: run report design what-if load endurance record dashboard test-dashboard test test-slow test-exhaustive test-random test-exports test-search fuzz fuzz-coverage mutants openvino npu lint docs readme bench check-loadgen check-load check-load-models check-findings check-dashboard check-alarms check-limits check-queue check-history check-comparison check-profiler check-costs check-energy check-ceilings seed003 check-fpga check-decoders check-design check-peers check-rtl cosim rtl-tools lock clean distclean help changed
+.PHONY: run report design what-if load endurance record dashboard test-dashboard test test-slow test-exhaustive test-random test-exports test-search fuzz fuzz-coverage mutants openvino npu lint docs readme bench check-loadgen check-load check-load-models check-findings check-dashboard check-alarms check-limits check-queue check-history check-comparison check-profiler check-costs check-energy check-ceilings seed003 check-fpga check-decoders check-design check-peers check-rtl check-bitstream cosim bitstream rtl-tools lock clean distclean help changed
 .PHONY: no-trace
 TARGETS := $(shell sed -n 's/^\([a-z][a-z0-9-]*\):.*[$(HASH)][$(HASH)].*/\1/p' Makefile)
 .NOTPARALLEL:  # nothing may run beside a measurement
@@ -333,6 +334,12 @@ $(PEERS_VENV)/.ready: requirements-peers.txt $(VENV)/.ready
 	@echo "setting up $(PEERS_VENV) from requirements-peers.txt (0.5 GB)"
 	@$(PYTHON) -m venv --clear $(PEERS_VENV)
 	@$(subst $(VENV),$(PEERS_VENV),$(PIP_INSTALL)) -r requirements-peers.txt
+	@touch $@
+
+$(BITSTREAM_VENV)/.ready: requirements-bitstream.txt $(VENV)/.ready
+	@echo "setting up $(BITSTREAM_VENV) from requirements-bitstream.txt (0.35 GB)"
+	@$(PYTHON) -m venv --clear $(BITSTREAM_VENV)
+	@$(subst $(VENV),$(BITSTREAM_VENV),$(PIP_INSTALL)) -r requirements-bitstream.txt
 	@touch $@
 
 openvino: $(OPENVINO_VENV)/.ready $(if $(wildcard $(MODEL_FILE)),,$(MODEL_FILE))  ## set up OpenVINO, test it, and profile MODEL on it into out/openvino
@@ -497,6 +504,13 @@ else
 	@$(PYTHON) -m benchmarks.plans.engine_networks --model $(MODEL) $(call flag,--board,$(BOARD))
 endif
 
+bitstream: $(BITSTREAM_VENV)/.ready $(DEV_READY)  ## plan an engine for the quantized MODEL on BOARD (ulx3s), place and route it, and plan again with the clock that closed
+	@$(PYTHON) -m benchmarks.plans.bitstream --tools $(BITSTREAM_VENV)/bin --build $(OUT_DIR)/bitstream \
+	    $(call flag,--board,$(BOARD)) $(if $(strip $(MODEL)),--model $(or $(wildcard $(MODEL_FILE)),$(MODEL)))
+
+check-bitstream: $(DEV_READY)  ## compare the planned cells and clocks of engines with those that were routed
+	@$(PYTHON) -m benchmarks.kernels.routed_engines
+
 rtl-tools:  ## install Yosys and Verilator from Debian or Ubuntu (as root, or with sudo)
 	$(if $(filter 0,$(shell id -u)),,sudo )apt-get install --yes --no-install-recommends yosys verilator g++ make
 
@@ -514,6 +528,7 @@ lock:  ## pin requirements*.in again (needs pip-compile of pip-tools, under Pyth
 	@mv requirements-endpoint-test.txt.tmp requirements-endpoint-test.txt
 	$(LOCK) --output-file requirements-mutants.txt requirements-mutants.in
 	$(LOCK) --output-file requirements-peers.txt requirements-peers.in
+	$(LOCK) --output-file requirements-bitstream.txt requirements-bitstream.in
 	$(LOCK) --output-file requirements-fuzz.txt requirements-fuzz.in
 	$(filter-out --generate-hashes,$(LOCK)) --output-file requirements-torch.txt requirements-torch.in
 	@sed 's/^\(torch==[0-9.]*\)+cpu/\1/' requirements-torch.txt >requirements-torch.txt.tmp
@@ -526,7 +541,7 @@ clean:  ## remove out/ with its measurements, and the tools' caches
 	rm -rf out .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage .coverage.*
 
 distclean: clean  ## remove the virtual environment and the built models as well
-	rm -rf $(VENV) $(OPENVINO_VENV) $(QNN_VENV) $(PEERS_VENV) models/*.onnx models/*.onnx.data
+	rm -rf $(VENV) $(OPENVINO_VENV) $(QNN_VENV) $(PEERS_VENV) $(BITSTREAM_VENV) models/*.onnx models/*.onnx.data
 
 help:  ## list targets and variables
 	@echo "make [TARGET] [VARIABLE=value ...]"; echo

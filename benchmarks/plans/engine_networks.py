@@ -83,10 +83,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 0
     try:
         if given.model:
-            models = {given.model.name: _read(given.model)}
+            models = {given.model.name: read_model(given.model)}
         else:
             models = {name: network_of(name, given.seed) for name in given.network}
-        networks = {name: _network(name, model) for name, model in models.items()}
+        networks = {name: network_in(name, model) for name, model in models.items()}
         fabric = load_fabric(given.fabric, FABRICS)
         if given.board:
             board = load_board(given.board, CONFIGS / "boards")
@@ -145,7 +145,12 @@ def _as_planned(
     return code
 
 
-def _read(path: Path) -> onnx.ModelProto:
+def read_model(path: Path) -> onnx.ModelProto:
+    """Return a model file of one's own.
+
+    Raises:
+        PipelineError: it is no ONNX model.
+    """
     try:
         model = onnx.load(path)
         onnx.checker.check_model(model)
@@ -154,7 +159,12 @@ def _read(path: Path) -> onnx.ModelProto:
     return model
 
 
-def _network(name: str, model: onnx.ModelProto) -> EngineNetwork:
+def network_in(name: str, model: onnx.ModelProto) -> EngineNetwork:
+    """Return the layers of a model for the engine.
+
+    Raises:
+        PipelineError: it has other than one input, no layer, or what the engine does not compute.
+    """
     inputs = _inputs(model)
     if len(inputs) != 1:
         raise PipelineError(name, f"has {len(inputs)} inputs", "give a network of one input")

@@ -422,6 +422,8 @@ CALLS_OTHER_PROGRAMS = {
     "common/history/revision.py",
     "common/fpga/rtl/simulate.py",
     "common/fpga/rtl/engine/simulate.py",
+    "common/fpga/rtl/open_device.py",
+    "common/fpga/rtl/routing.py",
     "common/sensors/hardware_counters.py",
 }  # with their flags
 FLAG = re.compile(r"(?<![\w-])--(?!enable_cuda_profiling)[a-z]")

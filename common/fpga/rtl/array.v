@@ -14,8 +14,8 @@
 // bottom, last row first; the topmost one has the rest: max(k_count, DRAIN) cycles from fold to fold, and
 // ROWS + DRAIN + COLS + k_count - 2 for one fold. Without overlap DRAIN is ROWS.
 //
-// PIPELINED = 1: operands and products have registers, see systolic_core; sums leave 2 + log2(SIMD) cycles later, once
-// per call.
+// PIPELINED: operands have registers where they enter, and products as block.v says; sums leave 2 + log2(SIMD) cycles
+// later with 1, and 4 + log2(SIMD) with 2, once per call.
 module systolic_array #(
     parameter ROWS = 4,
     parameter COLS = 4,
@@ -57,7 +57,7 @@ module systolic_array #(
   wire [ROWS-1:0] core_drain_rows;
   wire [A_BITS-1:0] core_a;
   wire [B_BITS-1:0] core_b;
-  systolic_delay #(.WIDTH(2 + SEGMENTS + ROWS + A_BITS + B_BITS), .DEPTH(PIPELINED)) entry (
+  systolic_delay #(.WIDTH(2 + SEGMENTS + ROWS + A_BITS + B_BITS), .DEPTH(PIPELINED != 0 ? 1 : 0)) entry (
       .clk(clk), .in({feed, last, drain, drain_rows, a, b}),
       .out({core_feed, core_last, core_drain, core_drain_rows, core_a, core_b})
   );
@@ -72,8 +72,8 @@ module systolic_array #(
 endmodule
 
 // The elements, without the schedule: operands count where `feed` is high, and `last` marks the last step of a fold.
-// PIPELINED = 1: products have a register behind the multiplier and one behind each level of the tree that adds them, so
-// that sums leave 1 + log2(SIMD) cycles later.
+// PIPELINED: products have registers, and so does each level of the tree that adds them (see block.v). Sums leave
+// 1 + log2(SIMD) cycles later with 1, and 3 + log2(SIMD) with 2.
 module systolic_core #(
     parameter ROWS = 4,
     parameter COLS = 4,
@@ -103,7 +103,7 @@ module systolic_core #(
   localparam A_WIDTH = SIMD * (PACK_ROWS == 2 ? 2 * WIDTH + 1 : WIDTH);
   localparam B_WIDTH = SIMD * (PACK_COLS == 2 ? 2 * WIDTH + 1 : WIDTH);
 
-  localparam LATER = PIPELINED ? 1 + $clog2(SIMD) : 0;
+  localparam LATER = PIPELINED == 0 ? 0 : (PIPELINED == 2 ? 3 : 1) + $clog2(SIMD);
 
   // Links between neighbours: a_link[i][j] enters block (i, j) from the left, with its `last` mark; b_link from above.
   wire [BLOCK_ROWS*(BLOCK_COLS+1)*A_WIDTH-1:0] a_link;

@@ -3,6 +3,9 @@
 // With SPAN = 2 the second factor is b0 + b1 * 2^F, F bits being the width of one product; with HEIGHT = 2 the first
 // one is a0 + a1 * 2^(SPAN*F). So the product holds a0*b0, a0*b1, a1*b0, a1*b1 in fields of F bits. A field reads one
 // too small where the part below it is negative: its accumulator adds the sign bit below as its carry.
+//
+// PIPELINED = 1: a register behind the product and one behind each level of the tree. PIPELINED = 2: another one behind the
+// product, and one before it, for devices whose multipliers are far from the logic.
 module systolic_block #(
     parameter HEIGHT = 1,
     parameter SPAN = 2,
@@ -34,8 +37,9 @@ module systolic_block #(
   localparam PRODUCT_BITS = HEIGHT * SPAN * FIELD;
   localparam REGISTERS = HEIGHT + SPAN - 2;
   localparam SUM_BITS = FIELD + $clog2(SIMD);
-  localparam BEHIND = REGISTERS + (PIPELINED ? 1 : 0);
-  localparam ADDED = BEHIND + (PIPELINED ? $clog2(SIMD) : 0);
+  localparam BEFORE = PIPELINED == 2 ? 1 : 0;
+  localparam BEHIND = REGISTERS + PIPELINED;
+  localparam ADDED = BEFORE + BEHIND + (PIPELINED != 0 ? $clog2(SIMD) : 0);
 
   generate
     if (RIGHT) begin : to_the_right
@@ -52,6 +56,10 @@ module systolic_block #(
     end
   endgenerate
 
+  wire [A_WIDTH-1:0] a_there;
+  wire [B_WIDTH-1:0] b_there;
+  systolic_delay #(.WIDTH(A_WIDTH), .DEPTH(BEFORE)) before_a (.clk(clk), .in(a), .out(a_there));
+  systolic_delay #(.WIDTH(B_WIDTH), .DEPTH(BEFORE)) before_b (.clk(clk), .in(b), .out(b_there));
   wire [SIMD*PRODUCT_BITS-1:0] products;
   wire is_last;
   systolic_delay #(.WIDTH(1), .DEPTH(ADDED)) behind_last (.clk(clk), .in(last), .out(is_last));
@@ -59,8 +67,8 @@ module systolic_block #(
   genvar h, s, i;
   generate
     for (i = 0; i < SIMD; i = i + 1) begin : multiplier
-      wire [A_WIDTH/SIMD-1:0] a_word = a[i*A_WIDTH/SIMD+:A_WIDTH/SIMD];
-      wire [B_WIDTH/SIMD-1:0] b_word = b[i*B_WIDTH/SIMD+:B_WIDTH/SIMD];
+      wire [A_WIDTH/SIMD-1:0] a_word = a_there[i*A_WIDTH/SIMD+:A_WIDTH/SIMD];
+      wire [B_WIDTH/SIMD-1:0] b_word = b_there[i*B_WIDTH/SIMD+:B_WIDTH/SIMD];
       wire signed [A_BITS-1:0] a_factor;
       wire signed [B_BITS-1:0] b_factor;
       wire signed [A_BITS+B_BITS-1:0] full = a_factor * b_factor;

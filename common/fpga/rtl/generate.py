@@ -72,7 +72,7 @@ class Design:
     @property
     def pipeline_cycles(self) -> int:
         """Cycles by which sums leave later, once per call: before and behind the product, and in the tree."""
-        return 2 + (self.simd - 1).bit_length() if self.is_pipelined else 0
+        return 4 + (self.simd - 1).bit_length() if self.is_pipelined else 0
 
     @property
     def name(self) -> str:
@@ -103,7 +103,7 @@ class Design:
             "OVERLAP": int(self.overlap),
             "SIMD": self.simd,
             "DRAIN": self.drain,
-            "PIPELINED": int(self.is_pipelined),
+            "PIPELINED": 2 if self.is_pipelined else 0,
         }
 
     def verilog(self) -> str:

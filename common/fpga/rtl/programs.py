@@ -26,5 +26,6 @@ def call(command: Sequence[str], folder: Path) -> None:
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
     if done.returncode:
         output = (done.stderr + done.stdout).strip().splitlines()
-        errors = [line for line in output if "rror" in line] or output or ["no message"]
+        errors = [line for line in output if line.startswith("ERROR")]
+        errors += [line for line in output if "rror" in line] or output or ["no message"]
         raise PipelineError(tool, f"exit code {done.returncode}: {errors[0]}")

@@ -1,5 +1,5 @@
 // The sum of COUNT signed fields as a tree. Each field has a carry; each addition takes one, and the one that is left
-// over goes on to the next addition, which is the accumulator's. PIPELINED = 1: a register behind each level.
+// over goes on to the next addition, which is the accumulator's. PIPELINED: a register behind each level.
 module systolic_tree #(
     parameter COUNT = 4,
     parameter FIELD = 16,
@@ -40,7 +40,7 @@ module systolic_tree #(
       wire signed [BITS-2:0] other = nodes[(2*n+1)*SUM_BITS+:BITS-1];
       // one + other + carry, one bit further up, as in accumulator.v.
       wire [BITS:0] wide = {one[BITS-2], one, left[2*n+1]} + {other[BITS-2], other, 1'b1};
-      systolic_delay #(.WIDTH(SUM_BITS + 1), .DEPTH(PIPELINED ? 1 : 0)) behind (
+      systolic_delay #(.WIDTH(SUM_BITS + 1), .DEPTH(PIPELINED != 0 ? 1 : 0)) behind (
           .clk(clk), .in({left[2*n], {SUM_BITS - BITS + 1{wide[BITS]}}, wide[BITS-1:1]}),
           .out({left[n], nodes[n*SUM_BITS+:SUM_BITS]})
       );

@@ -486,7 +486,7 @@ def test_initializers_among_the_inputs_are_no_inputs():
     model.graph.input.extend(
         helper.make_tensor_value_info(each.name, each.data_type, each.dims) for each in model.graph.initializer
     )
-    same(engine_networks._network("net", model), layers_of(with_inputs(1)))
+    same(engine_networks.network_in("net", model), layers_of(with_inputs(1)))
 
 
 def test_a_constant_of_texts_is_named():

@@ -1,4 +1,4 @@
-"""A board whose tools are open: its memory as the engine sees it. Figures are in configs/fabrics."""
+"""A board whose tools are open: its device, and its memory as the engine sees it. Figures are in configs/fabrics."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from pathlib import Path
 
 from common.files.configuration import Section, find_file
 from common.fpga.rtl.engine.memory_timing import MemoryTiming
+from common.fpga.rtl.open_device import OpenDevice, read_device
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +25,7 @@ class Fabric:
     """
 
     name: str
+    device: OpenDevice
     clock_mhz: float
     memory_bytes_per_s: float
     latency_ns: float
@@ -56,12 +58,11 @@ def load_fabric(name: str, folder: Path) -> Fabric:
         ConfigurationError: a key is missing or unknown, or a number is unusable or has no source.
     """
     file = Section.of_file(find_file("board", name, folder))
-    device, memory = file.section("device"), file.section("memory")
-    device.origin()
-    device.text("name")
+    memory = file.section("memory")
     memory.text("kind")
     fabric = Fabric(
         name=file.path.stem,
+        device=read_device(file.section("device")),
         clock_mhz=file.constant("clock_mhz").likely,
         memory_bytes_per_s=memory.constant("data_bits").likely / 8 * memory.constant("transfers_per_s").likely,
         latency_ns=memory.constant("latency_ns").likely,

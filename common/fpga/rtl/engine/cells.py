@@ -1,0 +1,131 @@
+"""The cells that an engine takes on a device with open tools, before it is synthesised; and the clock to expect.
+
+Multipliers, block RAM and the registers that only delay follow from the sizes. LUTs and the other flip-flops are fitted
+to routed engines (`python -m benchmarks.kernels.routed_engines`), as sums of the parts that grow with a size:
+
+    per engine, per column (a lane of the epilogue), per element, and per further product of an element.
+
+Words of memory have as many bytes as the array has columns there, or half as many.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from math import ceil
+
+from common.files.configuration import Section
+from common.fpga.rtl.engine.design import EngineDesign
+from common.fpga.rtl.open_device import LogicCells
+from common.intervals import ThreePoint
+from common.messages.errors import PipelineError
+
+BLOCK_SHAPES = ((36, 512), (18, 1024), (9, 2048), (4, 4096), (2, 8192), (1, 16384))  # bits x words of 18 Kb
+QUEUES, QUEUE_WORDS, QUEUE_BITS = 3, 512, 32
+SUM_BITS, CONSTANT_BITS = 32, 64
+
+
+@dataclass(frozen=True, slots=True)
+class EngineCells:
+    """What is known of engines on a family.
+
+    Attributes:
+        lut, ff: cells per unit of each term of :func:`terms`.
+        clock_mhz: that routed engines closed at.
+    """
+
+    family: str
+    lut: Mapping[str, float]
+    ff: Mapping[str, float]
+    clock_mhz: ThreePoint
+
+    def planned(self, design: EngineDesign) -> LogicCells:
+        """Return the cells of an engine with its pins."""
+        sizes = terms(design)
+        return LogicCells(
+            lut=sum(self.lut[name] * size for name, size in sizes.items()),
+            ff=delay_bits(design) + sum(self.ff[name] * size for name, size in sizes.items()),
+            block_ram=block_rams(design),
+            multiplier=multipliers(design),
+        )
+
+
+def read_engine_cells(file: Section) -> dict[str, EngineCells]:
+    """Read ``configs/engine_cells.yaml``: what is known, by family.
+
+    Raises:
+        ConfigurationError: a key is missing or unknown, or a number is unusable or has no source.
+    """
+    found = {}
+    for family in file:
+        below = file.section(family)
+        below.origin()
+        lut, ff = (below.section(kind) for kind in ("lut", "ff"))
+        names = terms(EngineDesign(8, 8))
+        found[family] = EngineCells(
+            family,
+            {name: lut.number(name) for name in names},
+            {name: ff.number(name) for name in names},
+            below.constant("clock_mhz").as_rate(),
+        )
+    file.close()
+    return found
+
+
+def cells_of_family(known: Mapping[str, EngineCells], family: str) -> EngineCells:
+    """Return what is known of a family.
+
+    Raises:
+        PipelineError: no engine was routed on it.
+    """
+    if family not in known:
+        raise PipelineError(family, "no engine was routed on this family", f"choose a board of {', '.join(known)}")
+    return known[family]
+
+
+def terms(design: EngineDesign) -> dict[str, float]:
+    rows, cols = design.rows, design.cols
+    return {
+        "engine": 1.0,
+        "col": float(cols),
+        "element": float(rows * cols),
+        "further_product": float(rows * cols * (design.simd - 1)),
+    }
+
+
+def delay_bits(design: EngineDesign) -> int:
+    """Return the registers that delay operands row by row and column by column, and sums until the last column's."""
+    skew = (design.rows * (design.rows - 1) + design.cols * (design.cols - 1)) // 2 * 8 * design.simd
+    return skew + design.cols * (design.cols - 1) // 2 * SUM_BITS
+
+
+OF_LANE = 4 + 2 * 2  # a lane multiplies 17 by 13 bits four times, and 9 by 26 bits twice, which takes two
+
+
+def multipliers(design: EngineDesign) -> int:
+    """Return the multipliers of 18 x 18 bits.
+
+    Each product of two int8 takes one: for two products with a shared operand, one side needs 25 bits.
+    """
+    return design.rows * design.cols * design.simd + design.cols * OF_LANE
+
+
+def block_rams(design: EngineDesign) -> int:
+    """Return the blocks of all buffers, each in its best shape, and of the queues."""
+    return sum(count * _blocks(bits, depth) for count, bits, depth in _memories(design))
+
+
+def _memories(design: EngineDesign) -> Iterator[tuple[int, int, int]]:
+    """Yield how many memories of so many bits and words there are."""
+    word, cols = 8 * design.word_bytes, design.cols
+    yield 1, word, design.input_depth
+    yield design.rows, word, 2 * design.window_depth
+    yield cols * design.simd * 8 // word, word, design.weight_depth
+    yield cols * CONSTANT_BITS // word, word, design.channel_depth
+    yield 2 * cols * 8 // word, word, design.result_depth
+    yield 1, cols * SUM_BITS, design.partial_depth
+    yield QUEUES, QUEUE_BITS, QUEUE_WORDS
+
+
+def _blocks(bits: int, depth: int) -> int:
+    return min(ceil(bits / width) * ceil(depth / words) for width, words in BLOCK_SHAPES)

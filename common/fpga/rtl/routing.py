@@ -1,0 +1,133 @@
+"""Synthesis, placement and routing with open tools: the cells that a design takes, and the clock that closes."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from common.fpga.rtl.open_device import LogicCells, OpenDevice
+from common.fpga.rtl.pins import TOP, with_pins
+from common.fpga.rtl.programs import call
+from common.messages.errors import PipelineError
+
+INSTALL = "make bitstream sets the tools up; or python -m pip install -r requirements-bitstream.txt"
+USED = re.compile(r"^Info:\s+(\w+):\s+(\d+)/\s*(\d+)\s+\d+%", re.MULTILINE)
+CLOSED = re.compile(r"^(?:Info|Warning): Max frequency for clock '[^']*': ([\d.]+) MHz", re.MULTILINE)
+STEP = re.compile(r"^Info:\s+(?:Source|Sink) (\S+)", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True)
+class RoutedDesign:
+    """What a design takes on a device, pins and their registers included.
+
+    Attributes:
+        clock_mhz: highest one at which every path meets its time after routing; None if it was packed only.
+        slowest: first and last cell of the slowest path.
+    """
+
+    cells: LogicCells
+    clock_mhz: float | None
+    slowest: tuple[str, str] | None
+
+
+@dataclass(frozen=True, slots=True)
+class OpenTools:
+    """Yosys and nextpnr: YoWASP's from one folder, or those of the system.
+
+    Attributes:
+        folder: of YoWASP's commands; None for the system's.
+    """
+
+    folder: Path | None = None
+
+    def command(self, name: str) -> str:
+        """Return the path of a tool.
+
+        Raises:
+            PipelineError: it is not there; the message says how to install it.
+        """
+        wanted = str(self.folder / f"yowasp-{name}") if self.folder else name
+        found = shutil.which(wanted)
+        if found is None:
+            raise PipelineError(wanted, "not found", INSTALL)
+        return found
+
+    def are_there(self, device: OpenDevice) -> bool:
+        try:
+            _ = self.command("yosys"), self.command(device.tools.router)
+        except PipelineError:
+            return False
+        return True
+
+
+def route(
+    verilog: str,
+    module: str,
+    device: OpenDevice,
+    tools: OpenTools,
+    folder: Path,
+    *,
+    target_mhz: float = 100.0,
+    seed: int = 1,
+    packs_only: bool = False,
+) -> RoutedDesign:
+    """Synthesise, place and route a module in a folder, where the netlist, the log and the configuration stay.
+
+    Args:
+        target_mhz: clock that placement and routing aim at.
+        seed: of the placement.
+        packs_only: whether to end after packing, which counts the cells.
+
+    Raises:
+        PipelineError: a tool is missing or failed: a design that does not fit the device, among others.
+    """
+    router = tools.command(device.tools.router)
+    synthesize_for(verilog, module, device, tools, folder)
+    _constrain(device, folder)
+    call([router, *_router_flags(device, target_mhz, seed, packs_only=packs_only)], folder)
+    return read_log((folder / "route.log").read_text(encoding="utf-8"), device)
+
+
+def synthesize_for(verilog: str, module: str, device: OpenDevice, tools: OpenTools, folder: Path) -> None:
+    (folder / "design.v").write_text(with_pins(verilog, module), encoding="utf-8")
+    script = f"read_verilog design.v; {device.tools.synthesis} -top {TOP} -json design.json"
+    call([tools.command("yosys"), "-q", "-p", script], folder)
+
+
+def _constrain(device: OpenDevice, folder: Path) -> None:
+    """Write where the pins are: the board's clock and serial link."""
+    line = 'LOCATE COMP "{name}" SITE "{site}";\nIOBUF PORT "{name}" IO_TYPE=LVCMOS33;\n'
+    text = "".join(line.format(name=name, site=site) for name, site in device.pins.items())
+    (folder / "design.pins").write_text(text, encoding="utf-8")
+
+
+def _router_flags(device: OpenDevice, target_mhz: float, seed: int, *, packs_only: bool) -> Sequence[str]:
+    return [
+        *device.router_flags,
+        *("--json", "design.json", "--lpf", "design.pins", "--freq", f"{target_mhz:g}", "--seed", str(seed)),
+        *("--timing-allow-fail", "--log", "route.log", "-q"),
+        *(["--pack-only"] if packs_only else ["--textcfg", "design.config"]),
+    ]
+
+
+def read_log(log: str, device: OpenDevice) -> RoutedDesign:
+    """Read nextpnr's log.
+
+    Raises:
+        PipelineError: it states no use of the device.
+    """
+    used = {name: int(count) for name, count, _ in USED.findall(log)}
+    names = device.tools.cells
+    if names["lut"] not in used:
+        raise PipelineError(device.tools.router, "its log states no device utilisation", "read route.log")
+    closed = [float(mhz) for mhz in CLOSED.findall(log)]
+    report = log[log.rfind("Critical path report for clock") :] if closed else ""
+    cells = STEP.findall(report.partition("Critical path report for cross-domain")[0])
+    return RoutedDesign(
+        LogicCells(*(float(used.get(name, 0)) for name in names.values())),
+        closed[-1] if closed else None,
+        (cells[0], cells[-1]) if cells else None,
+    )

