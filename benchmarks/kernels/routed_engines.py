@@ -69,7 +69,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def engine_of(size: str) -> EngineDesign:
-    return EngineDesign(*map(int, size.split("x")))
+    rows, cols, simd, word_bytes = map(int, size.split("x"))
+    return EngineDesign(rows, cols, simd, word_bytes, has_row_work=False)
 
 
 def measure(board: str, tools: OpenTools, only: Sequence[str] | None, *, is_routed: bool) -> int:

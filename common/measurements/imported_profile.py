@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,13 +32,12 @@ from common.profiling.recording import (
     require_model_of,
     require_sizes_of,
 )
+from common.profiling.trace.names import model_names
 from common.profiling.trace.reader import Trace
 from common.sensors.hardware_counters import HardwareCounts
 from common.sensors.sample_rows import counter_figures
 from common.table_rows import HardwareCountersDocument, LatencySummaryDocument, OpLatencyRow, RunLatencyRow
 
-_SUFFIX = re.compile(r"_(nchwc|bn|mul|nhwc|token_\d+|fused|quant)$")
-_FUSION = re.compile(r"/\w+Fusion/?$")
 UNMEASURED = ("provider_layers", "power_samples", "host_samples", "os_events", "run_disturbances", "session_latency")
 FILLED = ("fill_upstream", "fill_downstream")  # rules that go by the place of a node alone
 MEASURING = (  # settings of a measurement, of which an import has none
@@ -244,20 +242,3 @@ def _matched(model: Graph, executed: Graph, trace: Trace) -> Matched:
     inserted = {name: of for name, of in attribution.layout_of.items() if op_types[name] in INSERTED}
     time = time_share(_layers(trace), {*named.values()}, inserted)
     return Matched(time, contraction_share(model, named, owner))
-
-
-def model_names(traced: str) -> tuple[str, ...]:
-    """Return the names of the model that a traced name may denote, the longest first.
-
-    The runtime names what it fuses or moves to another layout after a node or a tensor of the model:
-    ``<tensor>[_bn|_mul]_nchwc``, ``<node>_token_<number>``, ``<node>/<name of the fusion>``, ``fused <node>``,
-    ``Inserted…Cast_<tensor>``. A node that it inserted between two others has no name of the model.
-    """
-    return tuple(dict.fromkeys(_readings(traced.removeprefix("fused "))))
-
-
-def _readings(name: str) -> Iterator[str]:
-    yield name
-    for pattern in (_SUFFIX, _FUSION):
-        if (shorter := pattern.sub("", name)) not in ("", name):
-            yield from _readings(shorter)

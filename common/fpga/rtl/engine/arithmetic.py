@@ -138,7 +138,8 @@ def _rows(work: RowWork, x: Integers) -> Bytes:
         reciprocals, shifts = (np.array(each, np.int64)[:, None] for each in zip(*scalars, strict=True))
         scaled = ((operands * reciprocals >> (shifts - 1)) + 1) >> 1
     results = np.clip((scaled * work.factors + work.offsets) >> work.last_shift, LEAST, MOST)
-    return np.moveaxis(results.reshape(pixels.shape), -1, 1).astype(np.int8)
+    maps: Bytes = np.moveaxis(results.reshape(pixels.shape), -1, 1).astype(np.int8)
+    return maps
 
 
 def _of_softmax(work: RowWork, rows: Integers) -> tuple[Integers, list[tuple[int, int]]]:

@@ -75,7 +75,7 @@ class EngineTensor:
         """Return (channels, height, width) in the shape of the model's tensor: ``arranged`` the other way round."""
         if self.layout == "map":
             return values.reshape(shape)
-        rows = values.reshape(self.channels, self.height).T
+        rows: NDArray[Any] = values.reshape(self.channels, self.height).T
         if self.layout == "heads":
             _, heads, lines, channels = shape
             rows = rows.reshape(lines, heads, channels).swapaxes(0, 1)
