@@ -102,6 +102,16 @@ CASES = {
         (1, 9, 12), "a = Sigmoid(input) output = Add(a, b)", b=numbers(12)
     ),
     "a sum of a tensor and its function": lambda: network((1, 9, 12), "a = Relu(input) output = Add(input, a)"),
+    "a function of heads": lambda: network(
+        (1, 6, 16),
+        """
+        m = MatMul(input, w) r = Reshape(m, split) t = Transpose <perm = [0, 2, 1, 3]> (r) a = Sigmoid(t)
+        s = Add(t, a) b = Transpose <perm = [0, 2, 1, 3]> (s) output = Reshape(b, whole)
+        """,
+        split=np.array([1, 6, 2, 8]),
+        whole=np.array([1, 6, 16]),
+        w=numbers(16, 16),
+    ),
     "an encoder": lambda: quantized(build_encoder(tokens=10, width=16, heads=2, feed=24, depth=1), 0),
 }
 

@@ -138,8 +138,8 @@ def add(reader: Reader, node: onnx.NodeProto) -> None:
     left, right = (_term(reader, node, name) for name in node.input)
     one = next(name for name in node.input if name in reader.tensors)
     x = reader.tensors[one]
-    extents = (x.channels, x.height, x.width, x.layout)
     order = reader.orders.get(one, ("plain", 1))
+    extents = reader.extents_of(node, x, order[0])
     reader.pending[node.output[0]] = Pending("added", (left, right), extents=extents, order=order)
 
 

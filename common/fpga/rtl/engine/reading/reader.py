@@ -183,6 +183,13 @@ class Reader:
         channels, height, width = (*shape[1:], 1, 1)[:3]
         return channels, height, width, "map"
 
+    def extents_of(self, node: onnx.NodeProto, x: EngineTensor, order: Order) -> Extents:
+        """Return the extents of a result that is arranged as a tensor in this order is."""
+        if order == "turned":
+            raise self.refusal(node, "works on turned heads")
+        layout: Layout = "heads" if order == "heads" else "rows"
+        return x.channels, x.height, x.width, "map" if x.layout == "map" else layout
+
     def is_read_once(self, tensor: EngineTensor) -> bool:
         """Whether nothing but one reader of its numbers has a tensor, which is no output."""
         names = [name for name, each in self.tensors.items() if each is tensor]

@@ -133,7 +133,7 @@ def _along_rows(reader: Reader, node: onnx.NodeProto, axis: int, kind: str, figu
     if x.channels > MOST_CHANNELS:
         raise reader.refusal(node, f"works on {x.channels} channels, and at most {MOST_CHANNELS} are computed")
     layer = EngineLayer(node.name, x, x, (1, 1), (1, 1), (0, 0), None)
-    extents = (x.channels, x.height, x.width, x.layout)
+    extents = reader.extents_of(node, x, order[0])
     reader.pending[node.output[0]] = Pending(kind, (layer, figures), extents=extents, order=order)
 
 
@@ -208,7 +208,7 @@ def function(reader: Reader, node: onnx.NodeProto, _: Mapping[str, Any]) -> None
     feeds = {name: values for name, (_, _, values) in zip(filter(None, node.input), operands, strict=True)}
     with np.errstate(all="ignore"):
         (values,) = ReferenceEvaluator(node).run(None, feeds)
-    extents = (x.channels, x.height, x.width, x.layout)
+    extents = reader.extents_of(node, x, order[0])
     source = EngineLayer(node.name, x, x, (1, 1), (1, 1), (0, 0), None), np.asarray(values, np.float32)
     reader.pending[node.output[0]] = Pending("function", source, extents=extents, order=order)
 
