@@ -10,6 +10,7 @@ interval is that of the other families. The forms of the law are compared by the
 from __future__ import annotations
 
 import sys
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from math import ceil, exp, log
@@ -25,16 +26,20 @@ from common.files.configuration import Section
 from common.files.yaml_file import load_yaml
 from common.fpga.coefficients import load_models
 from common.fpga.decoding.law import CallDemand, CardRates, DecodeLaw, read_law, token_us
+from common.fpga.decoding.prompt import CallWork, PromptPlan, prompt_plan
 from common.fpga.device.board_files import load_board
 from common.fpga.engine_catalogue import streaming
 from common.fpga.kernels.dataflow.streaming import StreamingGemv
 from common.fpga.kernels.estimate import TimeScatter
 from common.intervals import ThreePoint
+from common.workload.layers import Matmul, Rowwise
+from common.workload.tasks import Task
 
 CONFIG, BOARDS = ROOT / "configs" / "decoding.yaml", ROOT / "configs" / "boards"
 PUBLISHED = ROOT / "benchmarks" / "plans" / "published_decoders.yaml"
 NO_SCATTER = TimeScatter(ThreePoint.exactly(1.0), 0.0, 0.0, 1)
 ROUNDS_PER_LAYER = 4  # queries, keys and values; their output; up and gate; down
+HEAD_SIZE = 64
 GEMV_FORMATS = {16: "bf16", 8: "int8", 4: "int4"}  # of weights, by their bits
 TOLERANCE = 0.01  # of a constant in the configuration, which is rounded
 
@@ -220,6 +225,44 @@ def gemv_us(engine: StreamingGemv, model: Mapping[str, Any], row: Mapping[str, A
     return products + engine.ports.stream_cycles(cache) / engine.clock_mhz
 
 
+# --- a prompt on an array of 07's model ------------------------------------------------------------------------------
+
+
+def by_array(content: Mapping[str, Any]) -> list[tuple[str, float, PromptPlan]]:
+    """Return each published prompt by name with its time, and the plan of the same prompt, which is fitted to none."""
+    models, found = load_models(CONFIG.parent), []
+    for row in content["prompts"]:
+        model, board = content["models"][row["model"]], load_board(row["board"], BOARDS)
+        plan = prompt_plan(CallWork(prompt_tasks(model, row["prompt"])), board, "int8", models)
+        if plan is not None:
+            name = f"{row['family']}, {row['model']}, {row['board']}, prompt of {row['prompt']}"
+            found.append((name, row["first_token_ms"] * 1e3, plan))
+    return found
+
+
+def prompt_tasks(model: Mapping[str, Any], length: int) -> Counter[Task]:
+    """Return the products of a prompt in int8: those of each layer, its attention, and the head for the last token."""
+    hidden, wide, heads = model["hidden"], model["wide"], model["hidden"] // HEAD_SIZE
+
+    def product(rows: int, inner: int, columns: int) -> Task:
+        layers = (Matmul(rows, inner, columns),)
+        return Task("", "gemm", layers, "int8", inner * columns, rows * inner, rows * columns)
+
+    attention = (
+        Matmul(length, HEAD_SIZE, length, heads, has_weight=False),
+        Rowwise("Softmax", heads * length, length),
+        Matmul(length, length, HEAD_SIZE, heads, has_weight=False),
+    )
+    layer = [
+        product(length, hidden, hidden + 2 * model["keys"]),
+        product(length, hidden, hidden),
+        product(length, hidden, (2 if model["gated"] else 1) * wide),
+        product(length, wide, hidden),
+        Task("", "attention", attention, "int8", 0, 3 * length * hidden, length * hidden),
+    ]
+    return Counter({product(1, hidden, model["vocabulary"]): 1}) + Counter(layer * model["layers"])
+
+
 # --- output -----------------------------------------------------------------------------------------------------------
 
 
@@ -288,6 +331,12 @@ def main() -> int:
     print("\n" + "\n".join(f"{name}: {value:.4g}" for name, value in values.items()))
     print_families(left_out(CHOSEN, tokens))
     print_families(left_out(PROMPT, prompts))
+    print(f"\n{'prompt on an array, not fitted':46} {'published':>10} {'planned':>10}")
+    for name, published_us, plan in by_array(content):
+        low, high = plan.time_us.optimistic, plan.time_us.pessimistic
+        inside = "" if low <= published_us <= high else "  outside"
+        planned = f"{plan.time_us.likely / 1e3:10.3g} {f'{low / 1e3:.3g} to {high / 1e3:.3g}':>16}"
+        print(f"{name:46} {published_us / 1e3:10.3g} {planned} ms{inside}")
     problems = disagreements(read_law(Section.of_file(CONFIG)), values)
     print("\n".join(problems) or f"\n{CONFIG.name} has these constants")
     return 1 if problems else 0
