@@ -89,7 +89,15 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _network(name: str) -> EngineNetwork:
-    return network_in(name, network_of(name, 0) if name in NETWORKS else read_model(Path(name)))
+    """Return a network for an engine without the unit for row-wise work, whose cells were not measured within an engine.
+
+    Raises:
+        PipelineError: the network has such work, or the engine does not compute it.
+    """
+    network = network_in(name, network_of(name, 0) if name in NETWORKS else read_model(Path(name)))
+    if any(layer.rows for layer in network.layers):
+        raise PipelineError(name, "has row-wise work, whose unit is not planned", "give a network without it")
+    return network
 
 
 def designs(rows: int | None, cols: int | None, simd: int | None) -> Iterator[EngineDesign]:
@@ -98,7 +106,8 @@ def designs(rows: int | None, cols: int | None, simd: int | None) -> Iterator[En
         for c in [cols] if cols else COLS:
             for s in [simd] if simd else SIMD:
                 for depth in WEIGHT_DEPTHS:
-                    yield EngineDesign(r, c, s, word_bytes=min(8, c), weight_depth=depth, channel_depth=CHANNEL_DEPTH)
+                    sizes = {"word_bytes": min(8, c), "weight_depth": depth, "channel_depth": CHANNEL_DEPTH}
+                    yield EngineDesign(r, c, s, **sizes, has_row_work=False)
 
 
 def best_plan(
