@@ -89,7 +89,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _network(name: str) -> EngineNetwork:
-    """Return a network for an engine without the unit for row-wise work, whose cells were not measured within an engine.
+    """Return a network for an engine without the unit for row-wise work: no engine with it was measured.
 
     Raises:
         PipelineError: the network has such work, or the engine does not compute it.

@@ -195,6 +195,14 @@ def _mean(operands: list[Any], attributes: Mapping[str, Any]) -> Number:
     return Number(windows[:, :, ::down, ::across].sum(axis=(4, 5)), np.asarray(scale), is_sums=True)
 
 
+def _reduced(operands: list[Any], attributes: Mapping[str, Any]) -> Number:
+    x: Number = operands[0]
+    axes = tuple(attributes.get("axes") or operands[1].tolist())
+    sums = (x.values - x.zero).sum(axis=axes, keepdims=bool(attributes.get("keepdims", 1)))
+    scale = np.float32(x.scale * np.float32(1 / (x.values.size // sums.size)))
+    return Number(sums, np.asarray(scale), is_sums=True)
+
+
 def _maximum(operands: list[Any], attributes: Mapping[str, Any]) -> Number:
     x: Number = operands[0]
     top, left, bottom, right = attributes.get("pads", [0] * 4)
@@ -304,6 +312,7 @@ OPERATORS: Mapping[str, Callable[[list[Any], Mapping[str, Any]], Any]] = {
     "GlobalAveragePool": _mean,
     "AveragePool": _mean,
     "MaxPool": _maximum,
+    "ReduceMean": _reduced,
     "Relu": _relu,
     "Clip": _clip,
     "Flatten": _flatten,

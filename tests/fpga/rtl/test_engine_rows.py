@@ -112,6 +112,18 @@ CASES = {
         whole=np.array([1, 6, 16]),
         w=numbers(16, 16),
     ),
+    "patches of a map, and their mean": lambda: network(
+        (1, 3, 4, 4),
+        "m = Conv <kernel_shape = [2, 2], strides = [2, 2]> (input, w) f = Reshape(m, rows)"
+        " t = Transpose <perm = [0, 2, 1]> (f) p = Add(t, places) n = LayerNormalization(p, g, b)"
+        " a = ReduceMean <axes = [1], keepdims = 0> (n) output = Gemm(a, last)",
+        w=numbers(16, 3, 2, 2, scale=0.3),
+        rows=np.array([1, 16, 4]),
+        places=numbers(1, 4, 16),
+        g=numbers(16, seed=4),
+        b=numbers(16, seed=5),
+        last=numbers(16, 5),
+    ),
     "an encoder": lambda: quantized(build_encoder(tokens=10, width=16, heads=2, feed=24, depth=1), 0),
 }
 

@@ -21,6 +21,7 @@ OPERATORS: Mapping[str, Operator] = {
     "GlobalAveragePool": maps.global_average_pool,
     "AveragePool": maps.average_pool,
     "MaxPool": maps.max_pool,
+    "ReduceMean": row_work.mean,
     "Relu": row_work.relu,
     "Clip": row_work.clip,
     "Add": row_work.add,

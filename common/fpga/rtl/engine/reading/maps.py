@@ -87,7 +87,7 @@ def _bias(reader: Reader, node: onnx.NodeProto, of_sums: NDArray[np.float32]) ->
 
 def global_average_pool(reader: Reader, node: onnx.NodeProto, _: Mapping[str, Any]) -> None:
     x = reader.map_at(node)
-    _average(reader, node, x, (x.height, x.width), (1, 1), (0, 0))
+    average(reader, node, x, (x.height, x.width), (1, 1))
 
 
 def average_pool(reader: Reader, node: onnx.NodeProto, attributes: Mapping[str, Any]) -> None:
@@ -95,20 +95,16 @@ def average_pool(reader: Reader, node: onnx.NodeProto, attributes: Mapping[str, 
     if any(attributes.get("pads", [0])) or attributes.get("ceil_mode"):
         raise reader.refusal(node, "the average of a window that is partly outside has another divisor")
     kernel, strides = attributes["kernel_shape"], attributes.get("strides", [1, 1])
-    _average(reader, node, reader.map_at(node), tuple(kernel), tuple(strides), (0, 0))
+    average(reader, node, reader.map_at(node), tuple(kernel), tuple(strides))
 
 
-def _average(
-    reader: Reader,
-    node: onnx.NodeProto,
-    x: EngineTensor,
-    kernel: tuple[int, int],
-    strides: tuple[int, int],
-    pads: tuple[int, int],
+def average(
+    reader: Reader, node: onnx.NodeProto, x: EngineTensor, kernel: tuple[int, int], strides: tuple[int, int]
 ) -> None:
+    """Note an average over windows, none of which is partly outside."""
     ones = np.ones((x.channels, 1, *kernel), np.int8)
     bias = np.zeros(x.channels, np.int64)
-    layer = EngineLayer(node.name, x, x, kernel, strides, pads, ones, groups=x.channels, bias=bias)
+    layer = EngineLayer(node.name, x, x, kernel, strides, (0, 0), ones, groups=x.channels, bias=bias)
     scale = np.float32(x.scale * np.float32(1 / (kernel[0] * kernel[1])))
     reader.pending[node.output[0]] = Pending("sums", (layer, np.full(x.channels, scale)))
 
@@ -193,7 +189,9 @@ def finish_addition(reader: Reader, node: onnx.NodeProto, pending: Pending, y: E
     other, own = sorted(pending.source, key=lambda tensor: places.get(tensor.name, -1))
     residual = Residual(other, own.scale, own.zero, *limits_of(pending, y))
     layer = reader.layers[places[own.name]] if own.name in places else None
-    if layer is None or layer.weights is None or layer.residual or own is other or not reader.is_read_once(own):
+    is_whole = layer is not None and (layer.y.height, layer.y.width) == (own.height, own.width)  # else it became rows
+    is_taken = layer is None or layer.weights is None or layer.residual or own is other
+    if layer is None or is_taken or not is_whole or not reader.is_read_once(own):
         layer = _copy(node.name or node.output[0], own)
     else:
         reader.layers.remove(layer)

@@ -22,6 +22,7 @@ TURNS: Mapping[tuple[Order, tuple[int, ...]], Order] = {
     ("heads", (0, 1, 3, 2)): "turned",
     ("heads", (0, 2, 1, 3)): "split",
     ("plain", (0, 2, 1)): "turned",
+    ("turned", (0, 2, 1)): "plain",
 }
 
 
@@ -29,13 +30,18 @@ TURNS: Mapping[tuple[Order, tuple[int, ...]], Order] = {
 
 
 def reshape(reader: Reader, node: onnx.NodeProto, attributes: Mapping[str, Any]) -> None:
-    """Take the heads of rows apart, or together; or flatten a map."""
-    name = node.input[0]
+    """Take the heads of rows apart, or together; or flatten a map, or make its pixels rows that are turned."""
+    name, shape = node.input[0], reader.shapes.get(node.output[0], [])
     x = reader.tensors.get(name)
+    if x is not None and x.layout == "map" and shape == [1, x.channels, x.height * x.width]:
+        # In memory, a map is pixel by pixel, as rows are.
+        reader.tensors[node.output[0]] = replace(x, height=x.height * x.width, width=1, layout="rows")
+        reader.orders[node.output[0]] = "turned", 1
+        return
     if x is None or x.layout == "map":
         maps.flatten(reader, node, attributes)
         return
-    shape, (order, heads) = reader.shapes.get(node.output[0], []), reader.orders.get(name, ("plain", 1))
+    order, heads = reader.orders.get(name, ("plain", 1))
     lines, channels = x.height, x.channels
     reader.tensors[node.output[0]] = x
     if order == "plain" and len(shape) == 4 and shape[:2] == [1, lines] and shape[2] * shape[3] == channels:
@@ -105,6 +111,18 @@ def finish_heads(reader: Reader, node: onnx.NodeProto, pending: Pending, y: Engi
         factors = np.full(part.channels, np.float32(scale / y.scale))
         bias = np.zeros(part.channels, np.int64)
         reader.layers.append(replace(layer, y=part, factors=factors, bias=bias, low=low, high=high))
+
+
+def mean(reader: Reader, node: onnx.NodeProto, attributes: Mapping[str, Any]) -> None:
+    """Average over all rows, or over all pixels of a map."""
+    x = reader.map_at(node)
+    axes = attributes.get("axes") or (reader.constant_at(node, 1).tolist() if len(node.input) > 1 else [])
+    rank = len(reader.shapes[node.input[0]])
+    averaged = sorted(axis % rank for axis in axes)
+    is_plain = reader.orders.get(node.input[0], ("plain", 1))[0] == "plain"
+    if averaged != ([2, 3] if x.layout == "map" else [1]) or not is_plain:
+        raise reader.refusal(node, f"averages over axes {axes}, and not over all rows or pixels")
+    maps.average(reader, node, x, (x.height, x.width), (1, 1))
 
 
 # --- row-wise work ---------------------------------------------------------------------------------------------------
