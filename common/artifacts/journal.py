@@ -212,7 +212,8 @@ def _complete(folder: Path) -> None:
             (staging / staged).replace(folder / target)
     for parent in {(folder / target).parent for _, target in files}:
         _sync(parent)
-    shutil.rmtree(staging)
+    (staging / JOURNAL).unlink()  # all is in place: the next stage drops what is left of the folder
+    shutil.rmtree(staging, ignore_errors=True)
 
 
 def _entries(journal: Path) -> tuple[list[tuple[str, str]], list[str]]:

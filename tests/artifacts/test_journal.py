@@ -355,3 +355,18 @@ def test_04_killed_at_each_rename_is_completed_by_its_reader(tmp_path, rename):
     assert command == reader.provenance("op_schedule").command
     assert ("Conv=4" in command) == (rename > 0)
     assert rename or old.items() <= content(tmp_path).items()
+
+
+def test_a_staging_folder_that_cannot_be_removed_fails_no_commit(tmp_path, monkeypatch):
+    """All is in place by then, and the next stage drops what is left."""
+
+    def read_only(*_, **__):
+        raise OSError(30, "Read-only file system")
+
+    with monkeypatch.context() as denied:
+        denied.setattr(os, "rmdir", read_only)
+        write_all(tmp_path, MERGE, "new")
+    assert (tmp_path / ARTIFACTS[STAGES[MERGE].primary].file).read_text() == "new"
+    assert not (tmp_path / STAGING / JOURNAL).exists()
+    write_all(tmp_path, MERGE, "newer")
+    assert not (tmp_path / STAGING).exists()
