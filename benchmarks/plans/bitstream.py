@@ -16,7 +16,7 @@ import argparse
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.plans.engine_networks import FABRICS, NETWORKS, network_in, network_of, read_model
@@ -64,7 +64,6 @@ def main(argv: Sequence[str] | None = None) -> int:
         fabric = load_fabric(given.board, FABRICS)
         families = read_engine_cells(Section.of_file(ROOT / "configs" / "engine_cells.yaml"))
         known = cells_of_family(families, fabric.device.family)
-        fabric = replace(fabric, clock_mhz=known.clock_mhz.likely)
         network = _network(given.model)
         plan = best_plan(network, fabric, known, list(designs(given.rows, given.cols, given.simd)))
         print(f"placing {plan.design.name} on {fabric.device.part}", file=sys.stderr)
@@ -125,7 +124,8 @@ def best_plan(
     plans, refused = [], None
     for design in fitting:
         try:
-            plans.append(EnginePlan(design, known.planned(design), planned_seconds(network, design, fabric)))
+            seconds = planned_seconds(network, design, fabric, known.clock_mhz.likely)
+            plans.append(EnginePlan(design, known.planned(design), seconds))
         except PipelineError as problem:
             refused = problem
     if not plans:
@@ -134,17 +134,14 @@ def best_plan(
     return min(plans, key=lambda plan: (plan.seconds, plan.cells.lut))
 
 
-def planned_seconds(
-    network: EngineNetwork, design: EngineDesign, fabric: Fabric, clock_mhz: float | None = None
-) -> float:
+def planned_seconds(network: EngineNetwork, design: EngineDesign, fabric: Fabric, clock_mhz: float) -> float:
     """Return the planned time of the network, with the divisions that are best at that clock.
 
     Raises:
         PipelineError: a layer does not fit the engine's buffers.
     """
-    clock = clock_mhz or fabric.clock_mhz
-    timing = fabric.timing(design.word_bytes, clock)
-    return sum(planned_cycles(each, timing).total for each in best_tilings(network, design, timing)) / (clock * 1e6)
+    timing = fabric.timing(design.word_bytes, clock_mhz)
+    return sum(planned_cycles(each, timing).total for each in best_tilings(network, design, timing)) / (clock_mhz * 1e6)
 
 
 def shown(plan: EnginePlan, found: RoutedDesign, network: EngineNetwork, fabric: Fabric, known: EngineCells) -> int:

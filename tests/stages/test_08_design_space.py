@@ -512,6 +512,7 @@ def test_a_product_is_above_the_best_of_its_space_and_above_the_floor():
         "is_complete": True,
         "modelled_cycles": 2.0,
         "modelled_energy_pj": 2.5,
+        "staying_weight_bytes": None,
     }
     point["contraction_edp_pj_cycles"] = None
     point |= dict.fromkeys(("rtl_low_cycles", "rtl_cycles", "rtl_high_cycles")) | {"cycle_model": "analytic"}

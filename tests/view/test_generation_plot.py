@@ -133,7 +133,7 @@ def test_a_row_that_does_not_fit_and_doubts_are_said():
         **dict.fromkeys(("planned_first_token_likely_us", "planned_answer_likely_us", "card_token_likely_j")),
         **{"board": "u280", "weight_format": "bf16", "prefill_side": "card", "decode_side": "card"},
         **{"fits_memory": False, "card_resident_bytes": 13_500_000_000, "card_memory_bytes": 8_589_934_592},
-        **{"token_link_bytes": None, "verdict": "unknown", "logits_link_us": 3.0},
+        **{"token_link_bytes": None, "verdict": "unknown", "logits_link_us": 3.0, "prefill_engines": ""},
     }
     notes = decode_notes([row], PLAN | {"doubts": ("the host was busy",), "planned_output_count": 64})
     assert notes[0] == "the host was busy: no plan is judged"

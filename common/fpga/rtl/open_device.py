@@ -49,11 +49,13 @@ class ToolFamily:
     Attributes:
         synthesis: command of yosys.
         router: name of nextpnr for it.
+        packer: what makes a bitstream of a routed design.
         cells: nextpnr's names of what :class:`LogicCells` counts, by its fields.
     """
 
     synthesis: str
     router: str
+    packer: str
     cells: Mapping[str, str]
 
 
@@ -61,6 +63,7 @@ FAMILIES: Mapping[str, ToolFamily] = {
     "ecp5": ToolFamily(
         "synth_ecp5 -abc9",
         "nextpnr-ecp5",
+        "ecppack",
         {"lut": "TRELLIS_COMB", "ff": "TRELLIS_FF", "block_ram": "DP16KD", "multiplier": "MULT18X18D"},
     ),
 }

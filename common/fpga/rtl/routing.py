@@ -53,11 +53,11 @@ class OpenTools:
         found = shutil.which(wanted)
         if found is None:
             raise PipelineError(wanted, "not found", INSTALL)
-        return found
+        return str(Path(found).absolute())  # it runs in the folder of the design
 
     def are_there(self, device: OpenDevice) -> bool:
         try:
-            _ = self.command("yosys"), self.command(device.tools.router)
+            _ = [self.command(name) for name in ("yosys", device.tools.router, device.tools.packer)]
         except PipelineError:
             return False
         return True
@@ -74,7 +74,7 @@ def route(
     seed: int = 1,
     packs_only: bool = False,
 ) -> RoutedDesign:
-    """Synthesise, place and route a module in a folder, where the netlist, the log and the configuration stay.
+    """Synthesise, place and route a module in a folder, where the netlist, the log and the bitstream stay.
 
     Args:
         target_mhz: clock that placement and routing aim at.
@@ -88,6 +88,8 @@ def route(
     synthesize_for(verilog, module, device, tools, folder)
     _constrain(device, folder)
     call([router, *_router_flags(device, target_mhz, seed, packs_only=packs_only)], folder)
+    if not packs_only:
+        call([tools.command(device.tools.packer), "design.config", "design.bit"], folder)
     return read_log((folder / "route.log").read_text(encoding="utf-8"), device)
 
 

@@ -16,7 +16,7 @@ from common.files.configuration import Section
 from common.fpga.rtl.engine.cells import block_rams, multipliers, read_engine_cells, terms
 from common.fpga.rtl.engine.design import EngineDesign
 from common.fpga.rtl.engine.fabric import load_fabric
-from common.fpga.rtl.engine.network import layers_of
+from common.fpga.rtl.engine.reading.layers import layers_of
 from common.fpga.rtl.generate import Design
 from common.fpga.rtl.open_device import LogicCells
 from common.fpga.rtl.pins import ports_of, with_pins
