@@ -501,14 +501,14 @@ ifeq ($(strip $(MODEL)),)
 	@$(PYTHON) -m benchmarks.plans.cosim $(call flag,--board,$(BOARD))
 	@$(PYTHON) -m benchmarks.plans.engine_networks
 else
-	@$(PYTHON) -m benchmarks.plans.engine_networks --model $(MODEL) $(call flag,--board,$(BOARD))
+	@$(PYTHON) -m benchmarks.plans.engine_networks --model $(or $(wildcard $(MODEL_FILE)),$(MODEL)) $(call flag,--board,$(BOARD))
 endif
 
 bitstream: $(BITSTREAM_VENV)/.ready $(DEV_READY)  ## plan an engine for the quantized MODEL on BOARD (ulx3s), place and route it, and plan again with the clock that closed
 	@$(PYTHON) -m benchmarks.plans.bitstream --tools $(BITSTREAM_VENV)/bin --build $(OUT_DIR)/bitstream \
 	    $(call flag,--board,$(BOARD)) $(if $(strip $(MODEL)),--model $(or $(wildcard $(MODEL_FILE)),$(MODEL)))
 
-check-bitstream: $(DEV_READY)  ## compare the planned cells and clocks of engines with those that were routed
+check-bitstream: $(DEV_READY)  ## compare the planned cells of engines with those that nextpnr counted
 	@$(PYTHON) -m benchmarks.kernels.routed_engines
 
 rtl-tools:  ## install Yosys and Verilator from Debian or Ubuntu (as root, or with sudo)

@@ -1,6 +1,6 @@
 """Synthesise and pack engines of many sizes with open tools, route some of them, and fit their cells.
 
-    python -m benchmarks.kernels.routed_engines measure --board ulx3s --tools .venv-bitstream/bin [--size 4x4x1 ...]
+    python -m benchmarks.kernels.routed_engines measure --board ulx3s --tools .venv-bitstream/bin [--size 4x4x1x4 ...]
     python -m benchmarks.kernels.routed_engines [fit | check]
 
 `measure` adds a row to routed_engines.csv for each size that is not in it: LUTs, flip-flops, blocks of RAM and
@@ -69,7 +69,10 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def engine_of(size: str) -> EngineDesign:
-    rows, cols, simd, word_bytes = map(int, size.split("x"))
+    numbers = size.split("x")
+    if len(numbers) != 4 or not all(map(str.isdecimal, numbers)):
+        raise PipelineError(size, "no size of an engine", "write rows, columns, products and bytes of a word: 4x4x1x4")
+    rows, cols, simd, word_bytes = map(int, numbers)
     return EngineDesign(rows, cols, simd, word_bytes, has_row_work=False)
 
 

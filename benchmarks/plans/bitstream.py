@@ -7,7 +7,7 @@ or the sizes that you give. Yosys and nextpnr synthesise, place and route its Ve
 are planned and routed cells, the clock that was expected and the one that closed, and the time of the network planned
 at both. Exit code 1: cells are more than 10 % off, or the clock is outside its interval.
 
-The model is a quantized one (QDQ, batch 1), or the name of one: resnet8, mobilenet, resnet18.
+The model is a quantized one (QDQ, batch 1) without row-wise work, or the name of one: resnet8, mobilenet, resnet18.
 """
 
 from __future__ import annotations
@@ -85,6 +85,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     except PipelineError as problem:
         print(f"bitstream: error: {problem}", file=sys.stderr)
         return problem.exit_code
+    except OSError as problem:
+        print(f"bitstream: error: {problem.filename}: {problem.strerror}", file=sys.stderr)
+        return 1
 
 
 def _network(name: str) -> EngineNetwork:
@@ -101,9 +104,9 @@ def _network(name: str) -> EngineNetwork:
 
 def designs(rows: int | None, cols: int | None, simd: int | None) -> Iterator[EngineDesign]:
     """Yield the engines that are compared, with words of 8 bytes, or of 4 where there are 4 columns."""
-    for r in [rows] if rows else ROWS:
-        for c in [cols] if cols else COLS:
-            for s in [simd] if simd else SIMD:
+    for r in ROWS if rows is None else [rows]:
+        for c in COLS if cols is None else [cols]:
+            for s in SIMD if simd is None else [simd]:
                 for depth in WEIGHT_DEPTHS:
                     sizes = {"word_bytes": min(8, c), "weight_depth": depth, "channel_depth": CHANNEL_DEPTH}
                     yield EngineDesign(r, c, s, **sizes, has_row_work=False)

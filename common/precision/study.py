@@ -79,6 +79,8 @@ def _outputs(run: Outputs, samples: Samples, target: Path, settings: SessionSett
     try:
         return run(target, samples, settings)
     except PipelineError:
+        if run is not outputs_of:
+            raise
         return run(target, samples, replace(settings, optimization="disable"))
 
 

@@ -206,7 +206,7 @@ def test_every_way_is_made_and_converts_the_products(study):
     points, _ = clouds(60, seed=3)
     known = study(perceptron(), points)
     for one in format_judgements(known, "int8", silent):
-        if one.scheme.name == ON_ENGINE:  # it has no Div
+        if one.scheme.name == ON_ENGINE:  # it divides by one number only
             continue
         assert one.problem == ""
         assert [*one.nodes] == ["first", "second"]

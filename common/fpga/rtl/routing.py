@@ -84,12 +84,12 @@ def route(
     Raises:
         PipelineError: a tool is missing or failed: a design that does not fit the device, among others.
     """
-    router = tools.command(device.tools.router)
+    router, packer = (tools.command(name) for name in (device.tools.router, device.tools.packer))
     synthesize_for(verilog, module, device, tools, folder)
     _constrain(device, folder)
     call([router, *_router_flags(device, target_mhz, seed, packs_only=packs_only)], folder)
     if not packs_only:
-        call([tools.command(device.tools.packer), "design.config", "design.bit"], folder)
+        call([packer, "design.config", "design.bit"], folder)
     return read_log((folder / "route.log").read_text(encoding="utf-8"), device)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shutil
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -40,7 +39,7 @@ def known(family):
 
 
 def test_all_ports_of_an_engine_are_behind_three_pins():
-    design = EngineDesign(4, 8, 2)
+    design = EngineDesign(4, 8, 2, has_row_work=False)
     text = design.verilog()
     ports = {port.name: port for port in ports_of(text, design.name)}
     assert (ports["mem_rdata"].bits, ports["mem_araddr"].bits, ports["busy"].bits) == (64, 32, 1)
@@ -109,7 +108,7 @@ def test_a_part_of_another_series_is_refused():
 
 
 def test_blocks_and_multipliers_by_hand():
-    design = EngineDesign(8, 8)
+    design = EngineDesign(8, 8, has_row_work=False)
     # Input 4096 x 64: 16 of 4096 x 4. Windows: 8 of 512 x 64, two blocks each. Weights as the input. Constants: 8 of 64
     # x 64. Partial sums 256 x 256: 8 of 36 bits. Residuals and results: 1024 x 64 each. Three queues.
     assert block_rams(design) == 16 + 8 * 2 + 16 + 8 * 2 + 8 + 4 + 4 + 3 == 83
@@ -152,10 +151,31 @@ def test_coefficients_are_found_again_from_counts_that_they_make():
     assert routed_engines.coefficients(measured, "lut") == pytest.approx(truth, rel=1e-6)
 
 
+def test_engines_are_planned_without_the_unit_for_row_wise_work(capsys):
+    designs = [*bitstream.designs(None, None, None)]
+    assert designs and not any(design.has_row_work for design in designs)
+    with pytest.raises(PipelineError, match="has the unit for row-wise work, whose cells are not planned"):
+        known("ecp5").planned(EngineDesign(4, 8))
+    assert bitstream.main(["--model", "encoder"]) == 1
+    assert "encoder: has row-wise work, whose unit is not planned" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("size", ["4x4x1", "4x4x1x4x2", "axbxcxd"])
+def test_a_size_that_is_none_is_one_line(size, capsys):
+    assert routed_engines.main(["measure", "--size", size]) == 1
+    assert f"{size}: no size of an engine; write rows, columns" in capsys.readouterr().err
+
+
+def test_a_folder_that_is_a_file_is_one_line(tmp_path, capsys):
+    (tmp_path / "build").touch()
+    assert bitstream.main(["--build", str(tmp_path / "build")]) == 1
+    assert capsys.readouterr().err.splitlines()[-1].startswith(f"bitstream: error: {tmp_path / 'build'}: ")
+
+
 def test_the_quickest_engine_that_fits_is_planned():
     network = layers_of(engine_networks.network_of("resnet8", 0))
     fabric, cells = load_fabric("ulx3s", FABRICS), known("ecp5")
-    small, large = (EngineDesign(r, 8, weight_depth=4096) for r in (4, 8))
+    small, large = (EngineDesign(r, 8, weight_depth=4096, has_row_work=False) for r in (4, 8))
     assert bitstream.best_plan(network, fabric, cells, [small, large]).design == large
     device = replace(fabric.device, cells=replace(fabric.device.cells, multiplier=100))
     assert bitstream.best_plan(network, replace(fabric, device=device), cells, [small, large]).design == small
@@ -172,7 +192,9 @@ def test_a_routed_design_is_printed_beside_its_plan_and_planned_again(monkeypatc
     def built(lut_factor, clock_mhz):
         def instead(_, module, *others, **options):
             rows, cols, simd = map(int, re.fullmatch(r"engine_(\d+)x(\d+)x(\d+)_int8", module).groups())
-            design = EngineDesign(rows, cols, simd, word_bytes=cols, weight_depth=4096, channel_depth=256)
+            design = EngineDesign(
+                rows, cols, simd, word_bytes=cols, weight_depth=4096, channel_depth=256, has_row_work=False
+            )
             planned = cells.planned(design)
             return RoutedDesign(replace(planned, lut=planned.lut * lut_factor), clock_mhz, ("from", "to"))
 
@@ -194,11 +216,11 @@ def test_a_routed_design_is_printed_beside_its_plan_and_planned_again(monkeypatc
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not (INSTALLED or shutil.which("nextpnr-ecp5")), reason="no nextpnr-ecp5: make bitstream")
+@pytest.mark.skipif(not TOOLS.are_there(load_fabric("ulx3s", FABRICS).device), reason="no open tools: make bitstream")
 def test_the_smallest_engine_is_placed_and_routed(capsys, tmp_path):
     folder = [] if TOOLS.folder is None else ["--tools", str(TOOLS.folder)]
     size = ["--rows", "4", "--cols", "4", "--simd", "1"]
     assert bitstream.main([*folder, *size, "--build", str(tmp_path)]) == 0, capsys.readouterr()
     printed = capsys.readouterr().out
     assert "MHz closed" in printed
-    assert (tmp_path / "design.config").stat().st_size > 1_000_000
+    assert (tmp_path / "design.bit").stat().st_size > 100_000

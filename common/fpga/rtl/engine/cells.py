@@ -1,11 +1,11 @@
 """The cells that an engine takes on a device with open tools, before it is synthesised; and the clock to expect.
 
 Multipliers, block RAM and the registers that only delay follow from the sizes. LUTs and the other flip-flops are fitted
-to routed engines (`python -m benchmarks.kernels.routed_engines`), as sums of the parts that grow with a size:
+to packed engines (`python -m benchmarks.kernels.routed_engines`), as sums of the parts that grow with a size:
 
     per engine, per column (a lane of the epilogue), per element, and per further product of an element.
 
-Words of memory have as many bytes as the array has columns there, or half as many.
+There, a word of memory has as many bytes as the array has columns, or half as many.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class EngineCells:
 
     Attributes:
         lut, ff: cells per unit of each term of :func:`terms`.
-        clock_mhz: that routed engines closed at.
+        clock_mhz: to expect after routing.
     """
 
     family: str
@@ -40,7 +40,13 @@ class EngineCells:
     clock_mhz: ThreePoint
 
     def planned(self, design: EngineDesign) -> LogicCells:
-        """Return the cells of an engine with its pins."""
+        """Return the cells of an engine with its pins.
+
+        Raises:
+            PipelineError: it has the unit for row-wise work, and no engine with that was measured.
+        """
+        if design.has_row_work:
+            raise PipelineError(design.name, "has the unit for row-wise work, whose cells are not planned")
         sizes = terms(design)
         return LogicCells(
             lut=sum(self.lut[name] * size for name, size in sizes.items()),
@@ -76,10 +82,10 @@ def cells_of_family(known: Mapping[str, EngineCells], family: str) -> EngineCell
     """Return what is known of a family.
 
     Raises:
-        PipelineError: no engine was routed on it.
+        PipelineError: no engine was measured on it.
     """
     if family not in known:
-        raise PipelineError(family, "no engine was routed on this family", f"choose a board of {', '.join(known)}")
+        raise PipelineError(family, "no engine was measured on this family", f"choose a board of {', '.join(known)}")
     return known[family]
 
 
@@ -95,7 +101,8 @@ def terms(design: EngineDesign) -> dict[str, float]:
 
 def delay_bits(design: EngineDesign) -> int:
     """Return the registers that delay operands row by row and column by column, and sums until the last column's."""
-    skew = (design.rows * (design.rows - 1) + design.cols * (design.cols - 1)) // 2 * 8 * design.simd
+    operand_bits = 9 if design.pack_cols == 1 else 8  # a byte less its zero point has nine
+    skew = (design.rows * (design.rows - 1) + design.cols * (design.cols - 1)) // 2 * operand_bits * design.simd
     return skew + design.cols * (design.cols - 1) // 2 * SUM_BITS
 
 
@@ -120,7 +127,7 @@ def _memories(design: EngineDesign) -> Iterator[tuple[int, int, int]]:
     word, cols = 8 * design.word_bytes, design.cols
     yield 1, word, design.input_depth
     yield design.rows, word, 2 * design.window_depth
-    yield cols * design.simd * 8 // word, word, design.weight_depth
+    yield cols * design.simd, 8, design.weight_depth
     yield cols * CONSTANT_BITS // word, word, design.channel_depth
     yield 2 * cols * 8 // word, word, design.result_depth
     yield 1, cols * SUM_BITS, design.partial_depth

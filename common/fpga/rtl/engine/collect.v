@@ -1,5 +1,6 @@
 // Takes the sums of a fold as they leave the array, the last row first, and lays the columns side by side, which leave
-// one cycle after the other; those that share a multiplier leave together. Partial sums of a product that is computed in parts wait in a memory of their own.
+// one cycle after the other; those that share a multiplier leave together. Partial sums of a product that is computed in
+// parts wait in a memory of their own.
 module engine_collect #(
     parameter ROWS = 8,
     parameter COLS = 8,

@@ -154,7 +154,8 @@ class _Clock:
                 each = [tiling.second_rows(*place) for place in tiling.second_loads(tile)]
                 loads += [self._move(layer.second.tensor, rows, words) for rows, words in each]
             elif layer.rows:
-                loads.append(Move(layer.rows.table.nbytes // self._design.word_bytes))
+                if layer.rows.table.size:
+                    loads.append(Move(layer.rows.table.nbytes // self._design.word_bytes))
             else:
                 loads.append(Move(tiling.weight_words(tile)))
             loads.append(Move(tiling.constant_words(tile)))

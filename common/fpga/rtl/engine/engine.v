@@ -1,6 +1,7 @@
 // The engine: three units with a queue of descriptors each. `load` reads memory into the buffers, `gather` and `feed` let
-// the array compute on them, or `rows` computes row by row; `store` writes results to memory. A descriptor says how many descriptors of the other units
-// must be over before it begins; so a buffer with two halves is filled, read and emptied at the same time.
+// the array compute on them, or `rows` computes row by row; `store` writes results to memory. A descriptor says how many
+// descriptors of the other units must be over before it begins; so a buffer with two halves is filled, read and emptied
+// at the same time.
 //
 // Host bus (AXI4-Lite, 32 bits), byte addresses:
 //   0x00 write: 1 clears the counters. 0x00 read: bit 0, something is under way.
@@ -179,12 +180,13 @@ module engine #(
   assign pool_write = window_write || rows_write;
   assign pool_address = rows_write ? rows_result : window_result;
   assign pool_word = rows_write ? rows_word : window_word;
+  wire [7:0] a_zero, b_zero;
   engine_feed #(.ROWS(ROWS), .WORD(WORD), .SIMD(SIMD), .HALF(HALF), .LANE(LANE)) feeder (
       .clk(clk), .rst(rst), .context_set(gather_take && !compute_descriptor[4]), .descriptor(compute_descriptor),
       .context_full(context_full), .gathered(gathered), .gathered_rows(gathered_rows),
       .gathered_final(gathered_final), .released(released), .a_address(a_address), .b_address(b_address),
-      .lane(lane), .feed(feed), .last(last), .a_zero(a_zero), .b_zero(b_zero), .push(push), .push_result(push_result), .push_residual(push_residual),
-      .push_partial(push_partial), .push_channels(push_channels), .push_rows(push_rows), .push_final(push_final),
+      .lane(lane), .feed(feed), .last(last), .a_zero(a_zero), .b_zero(b_zero), .push(push),
+      .push_result(push_result), .push_residual(push_residual), .push_partial(push_partial), .push_channels(push_channels), .push_rows(push_rows), .push_final(push_final),
       .blocked(blocked), .full_behind(calls == 2), .begins(begins), .beginning(beginning),
       .waits_for_room(waits_for_room), .active(feeding), .steps(steps)
   );
@@ -212,7 +214,6 @@ module engine #(
 
   // --- array ----------------------------------------------------------------------------------------------------------
   wire [ROWS*SIMD*8-1:0] a_sliced;
-  wire [7:0] a_zero, b_zero;
   wire [ROWS*SIMD*OPERAND-1:0] a;
   wire [COLS*SIMD*OPERAND-1:0] b;
   engine_operands #(.COUNT(ROWS * SIMD), .BITS(OPERAND)) of_rows (

@@ -2,8 +2,8 @@
 
 A function of one tensor is a table of its 256 values, which are what QuantizeLinear makes of them. Softmax and
 LayerNormalization compute as rows.v says: exponentials of 17 bits, a reciprocal of 17 bits from an exact sum or from
-the exact root of an exact variance, and factors of 18 bits for each channel. Before it is rounded, a result is off by
-less than a hundredth of a step where rows have at least nine values.
+the exact root of an exact variance, and factors of 18 bits for each channel. Before it is rounded, a probability is off
+by 2^-16 at most, and a normalized value of nine or more by 2^-12 of the channel's factor.
 """
 
 from __future__ import annotations

@@ -135,6 +135,8 @@ def add(reader: Reader, node: onnx.NodeProto) -> None:
     one = next(name for name in node.input if name in reader.tensors)
     x = reader.tensors[one]
     order = reader.orders.get(one, ("plain", 1))
+    if any(reader.orders.get(name, ("plain", 1)) != order for name in node.input if name in reader.tensors):
+        raise reader.refusal(node, "adds tensors whose heads are arranged in different orders")
     extents = reader.extents_of(node, x, order[0])
     reader.pending[node.output[0]] = Pending("added", (left, right), extents=extents, order=order)
 
@@ -146,11 +148,17 @@ def _term(reader: Reader, node: onnx.NodeProto, name: str) -> EngineTensor:
     if x is None or name not in reader.weights:
         raise reader.refusal(node, "adds what is no quantized tensor")
     values, scales = reader.weights[name]
-    shape = reader.shapes[next(each for each in node.input if each in reader.tensors)]
+    one = next(each for each in node.input if each in reader.tensors)
+    shape, order = reader.shapes[one], reader.orders.get(one, ("plain", 1))[0]
+    is_broadcast = values.ndim <= len(shape) and np.broadcast_shapes(values.shape, shape) == tuple(shape)
+    if not is_broadcast:
+        raise reader.refusal(node, f"adds a constant of {list(values.shape)} to {shape}")
     if scales.size > 1 or values.max() - values.min() > MOST - LEAST:
         raise reader.refusal(node, "adds a constant that is not int8 with one scale")
     zero = max(0, LEAST - int(values.min())) + min(0, MOST - int(values.max()))
-    constant = replace(x, name=f"{node.name or node.output[0]}/{name}", scale=scales[0], zero=zero, is_unsigned=False)
+    number = {"scale": scales[0], "zero": zero, "is_unsigned": False}
+    layout = reader.extents_of(node, x, order)[3]
+    constant = replace(x, name=f"{node.name or node.output[0]}/{name}", layout=layout, **number)
     reader.added.append((constant, constant.arranged(np.broadcast_to(values + zero, shape)).astype(np.int8)))
     return constant
 
@@ -189,13 +197,18 @@ def finish_addition(reader: Reader, node: onnx.NodeProto, pending: Pending, y: E
     other, own = sorted(pending.source, key=lambda tensor: places.get(tensor.name, -1))
     residual = Residual(other, own.scale, own.zero, *limits_of(pending, y))
     layer = reader.layers[places[own.name]] if own.name in places else None
-    is_whole = layer is not None and (layer.y.height, layer.y.width) == (own.height, own.width)  # else it became rows
-    is_taken = layer is None or layer.weights is None or layer.residual or own is other
-    if layer is None or is_taken or not is_whole or not reader.is_read_once(own):
+    if layer is None or not _takes_along(layer, own, other, reader):
         layer = _copy(node.name or node.output[0], own)
     else:
         reader.layers.remove(layer)
     reader.layers.append(replace(layer, y=y, residual=residual))
+
+
+def _takes_along(layer: EngineLayer, own: EngineTensor, other: EngineTensor, reader: Reader) -> bool:
+    """Whether a layer can add another tensor behind its own result, which nothing else reads."""
+    is_map_that_became_rows = (layer.y.height, layer.y.width) != (own.height, own.width)
+    is_free = layer.weights is not None and layer.residual is None and own is not other
+    return is_free and not is_map_that_became_rows and reader.is_read_once(own)
 
 
 def _copy(name: str, x: EngineTensor) -> EngineLayer:

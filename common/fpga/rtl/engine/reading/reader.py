@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -89,8 +89,15 @@ class Reader:
         missing = [each.name for each in self.graph.output if each.name not in self.tensors]
         if missing:
             raise PipelineError(missing[0], "is no quantized output", "end the model with DequantizeLinear")
-        outputs = tuple(self.tensors[each.name] for each in self.graph.output)
+        outputs = tuple(self._output(each.name) for each in self.graph.output)
         return EngineNetwork(tuple(inputs), outputs, tuple(self._needed(outputs)), tuple(self.added))
+
+    def _output(self, name: str) -> EngineTensor:
+        """Return what the host reads, arranged as the model has it."""
+        order, _ = self.orders.get(name, ("plain", 1))
+        if order == "turned":
+            raise PipelineError(name, "is an output that is turned, and the host would read its rows")
+        return replace(self.tensors[name], layout="heads") if order == "heads" else self.tensors[name]
 
     def _needed(self, outputs: Sequence[EngineTensor]) -> list[EngineLayer]:
         """Return the layers without functions that nothing reads, because others are tables of the same tensor."""

@@ -133,9 +133,13 @@ def softmax(reader: Reader, node: onnx.NodeProto, attributes: Mapping[str, Any])
 
 
 def normalization(reader: Reader, node: onnx.NodeProto, attributes: Mapping[str, Any]) -> None:
+    channels = reader.map_at(node).channels
     gamma = _floats(reader, node, 1)
-    beta = _floats(reader, node, 2) if len(node.input) > 2 and node.input[2] else np.zeros_like(gamma)
-    figures = gamma.reshape(-1), beta.reshape(-1), attributes.get("epsilon", 1e-5)
+    beta = _floats(reader, node, 2) if len(node.input) > 2 and node.input[2] else np.zeros(1, np.float32)
+    if not {gamma.size, beta.size} <= {1, channels}:
+        raise reader.refusal(node, f"its scale and bias are not for {channels} channels")
+    per_channel = [np.broadcast_to(each.reshape(-1), channels) for each in (gamma, beta)]
+    figures = *per_channel, attributes.get("epsilon", 1e-5)
     _along_rows(reader, node, attributes.get("axis", -1), "normalization", figures)
 
 
@@ -219,7 +223,8 @@ def function(reader: Reader, node: onnx.NodeProto, _: Mapping[str, Any]) -> None
     from onnx.reference import ReferenceEvaluator
 
     operands = [_operand(reader, node, place) for place, name in enumerate(node.input) if name]
-    sources = {id(source): (source, order) for source, order, _ in operands if source is not None}
+    # The same tensor in another order is another one.
+    sources = {(id(source), order): (source, order) for source, order, _ in operands if source is not None}
     if len(sources) != 1:
         raise reader.refusal(node, f"is a function of {len(sources)} tensors; those of one are computed")
     ((x, order),) = sources.values()
