@@ -70,14 +70,16 @@ def arguments() -> cli.Parser:
     add("--objective", choices=comparison.OBJECTIVES, default="edp", help=text)
     area: dict[str, Any] = {"type": cli.positive_float, "action": "append", "default": [], "metavar": "AREA"}
     add("--area-budget-mm2", help="area within which to name the best design; repeatable", **area)
-    text = "exact evaluates all schedules; other engines than two-step and random need requirements-search.txt"
+    text = "exact evaluates all schedules; exact, two-step and random need no package; others: requirements-search.txt"
     text += "; fa-dosa (FA-DOSA's own) is for one buffer"
     add("--engine", choices=ENGINES, default=EXACT, help=text)
     add("--experiments", action="store_true", help="compare every engine that is installed")
     text = "most schedules that an engine may evaluate, over all contractions"
     add("--evaluations", default=10_000, help=text, **count)
     parser.shared("--seed", help="seed of the random choices of an engine")
-    text = "one buffer: honest, or FA-DOSA's own (each kernel moves each tensor once, whatever the size of the buffer)"
+    text = (
+        "traffic of one buffer: honest repeats it if the buffer is small; seed is FA-DOSA's own, once for each tensor"
+    )
     add("--accounting", choices=ACCOUNTINGS, default=HONEST, help=text)
     text = "what a search counts as cycles: analytic, or those of the RTL where the accelerator's file has its costs"
     add("--cycle-model", choices=CYCLE_MODELS, default=ANALYTIC, help=text)

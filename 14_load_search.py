@@ -1,4 +1,4 @@
-"""Search the configuration of a service on a model that sustains the highest rate within a bound of its p99.
+"""Find the configuration of a service that sustains the highest rate of requests within a bound of its p99.
 
 Reads   the model file; with --images a folder of images.
 Writes  load_search.csv (every trial of the search; the curve of the best configuration with the predicted queue),

@@ -57,7 +57,7 @@ def arguments() -> cli.Parser:
     parser.setting("--with-model", "--with", metavar="FILE", help="the other model")
     text = "size of a dynamic dimension of the other model; repeatable"
     parser.setting("--with-dim", type=cli.binding, action="append", default=[], metavar="NAME=N", help=text)
-    text = "requests per second to the other model (default: as many)"
+    text = "requests per second to the other model (default: as --rate)"
     parser.setting("--with-rate", type=cli.positive_float, metavar="HZ", help=text)
     load_flags.schedule_flags(parser, KINDS)
     load_flags.payload_flags(parser, tuple(NORMALIZATIONS))

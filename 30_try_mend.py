@@ -55,7 +55,7 @@ GAINS = "gains"
 def arguments() -> cli.Parser:
     parser = cli.Parser(SCRIPT, __doc__ or "")
     parser.shared(*cli.MODEL)
-    text = "rule whose findings are mended; repeatable (default: the first three with a mend)"
+    text = "rule whose findings are mended; repeatable (default: the first three that have a mend)"
     parser.setting("--rule", action="append", default=[], metavar="RULE", help=text)
     parser.setting("--runs", type=cli.at_least(5), default=200, metavar="N", help="unprofiled runs of each model")
     parser.shared("--warmup", "--seed", "--threads", "--provider", "--optimization", "--run-timeout")

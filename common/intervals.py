@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-# An interval holds 90 %: of a normal distribution, its ends are as many standard deviations from the median.
+# An interval holds 90 %: its ends are this many standard deviations from the median of a normal distribution.
 END_Z = 1.6448536269514715
 
 

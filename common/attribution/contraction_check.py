@@ -48,7 +48,7 @@ class CheckedNode:
 class ContractionCheck:
     """Counts of the contractions of the model: all, matched, with equal MACs, with padded channels, and open ones.
 
-    The MACs of an open contraction depend on data: they follow from the shapes that ran alone. ``single_share`` is the
+    The MACs of an open contraction depend on data: they follow only from the shapes that ran. ``single_share`` is the
     share of the time in executed nodes with at most one contraction.
     """
 
@@ -168,7 +168,7 @@ def _notes(
 def require_agreement(table: object, nodes: Collection[CheckedNode]) -> float:
     """Return the share of the matched MACs that the executed shapes confirm, padded ones included.
 
-    MACs of nodes whose executed shapes are unknown do not count.
+    MACs of open nodes, and of nodes whose executed shapes are unknown, do not count.
 
     Raises:
         PipelineError: the share is below ``LEAST_AGREEING_SHARE``: work and time are not those of the same nodes.

@@ -4,9 +4,10 @@ ONNX Runtime fuses, renames, inserts and removes nodes, and changes their layout
 names of nodes. The rules apply in this order. The first rule that matches a source node claims it for an executed node:
 
 nchwc_name       A node on the blocked layout is named ``<tensor>[_bn|_mul]_nchwc`` after the tensor that it wrote.
-                 The rule comes first, because the change of layout after the node writes a tensor of the same name.
-nhwc_name        A node with channels last is named ``<source node>_token_<number>``. It comes first, too.
-fusion_name      A fused node is named ``<source node>/<name of the fusion>``. It comes first, too.
+                 The rule comes before output_tensor, because the change of layout after the node writes a tensor of
+                 the same name.
+nhwc_name        A node with channels last is named ``<source node>_token_<number>``. Also before.
+fusion_name      A fused node is named ``<source node>/<name of the fusion>``. Also before.
 output_tensor    The executed node writes a tensor that the source node writes. A Transpose or Reshape of the runtime's
                  own, where the source has another operator, comes after the epilogues: it may only give back the layout
                  of a node that computes the tensor.

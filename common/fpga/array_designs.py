@@ -150,8 +150,8 @@ def offered_designs(
 ) -> tuple[SystolicArray, ...]:
     """Return those of some designs from which a plan chooses.
 
-    They are the quickest ones for each place at which a plan has an array of its own, one for each number of memory
-    channels, because other engines lack the channels that an array takes.
+    They are the quickest ones for each budget and each number of memory channels: other engines lack the channels that
+    an array takes.
     """
     builder = ArrayBuilder(board, precision, models, ServedTasks.of(tasks))
     quickest: dict[tuple[int, float], tuple[float, str, SystolicArray]] = {}

@@ -1,4 +1,4 @@
-"""Reasons to doubt the times of a host: other work, a level or runs that still move, and a gap that nothing explains.
+"""Reasons to doubt the times of a host: other work, an unsteady level, unsteady runs, and a gap that nothing explains.
 
 Several rooms use them: those that measure, those that attribute the time, and those that judge by it.
 """

@@ -86,11 +86,11 @@ def _outputs(run: Outputs, samples: Samples, target: Path, settings: SessionSett
 
 @dataclass(frozen=True, slots=True)
 class FormatJudgement:
-    """A model in one format.
+    """A model that one scheme converted.
 
     Attributes:
         nodes: contractions that are in the format.
-        outputs: by name; empty where the format has a problem.
+        outputs: by name; None where there is a problem.
         kernels: the same outputs as the runtime's own kernels compute them on this processor.
         target: the file of the model in it.
         choosing: the same outputs on the samples that choose among the schemes of a format.
@@ -133,7 +133,7 @@ def studied(
     """
     model = float_model(path, folder)
     known = reference(model.path, judging, settings, scores, path)
-    # Ranges of a sample that the model cannot take are those of no other: this refuses such samples.
+    # A sample that the model cannot take has no ranges: this refuses it.
     choosing = known if calibrating is judging else reference(model.path, calibrating, settings, scores, path)
     calibration = Calibration(model, calibrating.feeds, folder)
     bad = {*calibration.not_finite()} if model.nodes else set[str]()
@@ -183,7 +183,7 @@ def converted_nodes(study: Study, target: Path) -> list[str]:
 
 
 def best(found: Sequence[FormatJudgement], study: Study, number_format: str) -> FormatJudgement:
-    """Return the judgement of a format that is written: the one with the largest ratio on the samples that choose.
+    """Return the judgement with the largest ratio on the samples that choose; schemes that are handed on come first.
 
     These are not the samples that judge, so the best of several schemes is not better by chance.
 

@@ -36,7 +36,7 @@ def course_flags(parser: Parser) -> None:
     parser.setting("--profile", type=flag_types.rate_steps, metavar="T:HZ,…", help=text)
     text = "arrivals from a CSV file: a time in s, a length"
     parser.setting("--replay", type=flag_types.path, metavar="FILE", help=text)
-    text = 'end before --duration when the limits of a figure are within this share of it: "p99 5%"'
+    text = 'end before --duration when the confidence limits of a figure are within this share of it: "p99 5%"'
     parser.setting("--until", metavar="GOAL", help=text)
 
 
@@ -75,7 +75,7 @@ def payload_flags(parser: Parser, normalizations: Sequence[str]) -> None:
 
 
 def batching_flags(parser: Parser) -> None:
-    parser.setting("--batch-max", help="largest batch (default: 1; of a search: 16)", **COUNT)
+    parser.setting("--batch-max", help="largest batch (default: 1)", **COUNT)
     parser.setting("--batch-wait", help="how long the oldest request waits for others (default: not at all)", **TIME)
     parser.setting(
         "--batch-preferred",
@@ -101,7 +101,7 @@ def sharing_flags(
     parser: Parser, levels: Sequence[str], sharing: Mapping[str, Sequence[str]], threads: str, more: str = ""
 ) -> None:
     """Add threads, and how sessions share the host; ``more`` is what several values of a flag do."""
-    parser.setting("--replicate", default=1, help="most runs of one session at a time", **COUNT)
+    parser.setting("--replicate", default=1, help="most concurrent runs of one session", **COUNT)
     parser.shared("--threads", help=threads)
     for name, (text, is_chosen) in SHARING.items():
         ways, default = sharing[name], sharing[name][:1] if is_chosen else ()
@@ -151,6 +151,6 @@ def endpoint_flags(parser: Parser) -> None:
     parser.setting("--served-version", default="", metavar="V", help=text)
     text = "file of a bearer token, or of a scheme and its credentials"
     parser.setting("--endpoint-token", type=flag_types.path, metavar="FILE", help=text)
-    text = "send values as bytes, or as text in the JSON (default: bytes if the endpoint says that it takes them)"
-    parser.setting("--tensors", choices=("auto", "bytes", "text"), default="auto", metavar="bytes|text", help=text)
+    text = "send values as bytes, or as text in the JSON; auto: bytes if the endpoint says that it takes them"
+    parser.setting("--tensors", choices=("auto", "bytes", "text"), default="auto", metavar="auto|bytes|text", help=text)
     parser.setting("--connections", default=16, help="connections, each with at most one batch at a time", **COUNT)

@@ -14,7 +14,7 @@ def board_flags(parser: Parser, precisions: Sequence[str], usual: str, launches:
     """Add the board, the number formats that it may compute in, the usual format, and how kernels may be launched."""
     parser.shared("--board", default="u280")
     parser.setting("--precision", default=usual, choices=precisions, help="number format of the kernels")
-    text = "plan layers in two formats: those that a mixture of 28 leaves in float are in this wider one"
+    text = "plan layers in two formats: those that 28 left in float (precision_mixtures.csv) in this wider one"
     parser.setting("--mixed-with", choices=precisions, help=text)
     text = "launch a kernel for each group, or for each phase on the card"
     parser.setting("--launch-per", choices=launches, help=text)

@@ -61,10 +61,10 @@ class ExecutionOption:
         layer: index of the layer.
         nests: by name.
         runs: how often the nests run.
-        side_words: words at each level that no nest moves: while the only nest runs, or after all of them; of all runs.
+        side_words: words at each level, of all runs, that no nest moves: beside the only nest, or after all nests.
         stream: what they cost where they move after the nests.
-        settings: of nests that have another one.
-        row tiles: the row tiles that it is part of; None for a layer that runs alone.
+        settings: of nests that do not have ``setting``.
+        row_tiles: those that it is part of; None for a layer that runs alone.
     """
 
     layer: int

@@ -192,9 +192,8 @@ def _settings(
 def _expect(test: Any, scenario: str, service: Service, policy: BatchPolicy, rate_hz: float) -> None:
     """Tell LoadGen the rate of the server scenario; of another, how fast the service answers.
 
-    So it makes enough queries for the whole time. It sends no more queries than it has made, and of a stream those that
-    are left over are not sent. So streams are told the shortest call. Offline sends all, and is told the rate of the
-    second half of these calls.
+    LoadGen makes its queries beforehand from this figure, so too few would end the load early. A stream drops those
+    that are left over, and gets the shortest call. Offline sends all, and gets the rate of the second half of calls.
     """
     if scenario == "server":
         test.server_target_qps = rate_hz

@@ -28,7 +28,7 @@ FEWEST_REQUESTS = 400  # of a trial: p99 needs 299 for an upper limit, and a qua
 LEAST_S, MOST_RUNS = 0.5, 4  # of a trial, and of trials in a rung
 RETEST_SHARE, LONGER = 0.3, 2.0  # of the time; a retest over the longest trial before
 FULLEST = 0.97  # of the rate that full batches answer
-CHANCE_COUNT = 3.0  # expected failures, none of which happens once in twenty times
+CHANCE_COUNT = 3.0  # with so many failures expected, one trial in twenty sees none
 LIGHT = 0.2  # of the rate at which nothing met the bound
 
 
@@ -251,7 +251,7 @@ class SearchResult:
 
     @property
     def margin(self) -> Estimate | None:
-        """The share of its goodput by which the best one exceeds the runner-up, with limits by the rates of both."""
+        """How far the best goodput exceeds the runner-up's, as a share of the latter, with limits by both rates."""
         if (second := self.runner_up) is None or not second.goodput_hz:
             return None
         first = self.best["rate"]

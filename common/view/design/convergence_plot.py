@@ -1,4 +1,4 @@
-"""How the searches of the best design converge: the best product so far against the evaluations, above the bound."""
+"""How searches of the best design converge: the lowest energy-delay product so far over its bound, by evaluations."""
 
 from __future__ import annotations
 

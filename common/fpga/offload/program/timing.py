@@ -151,7 +151,7 @@ class Timing:
                 self.model.add(self.done[join] >= since + sum(load) + join_time)
 
     def _hide_calls(self) -> None:
-        """Require that the host waits for a call as long as it has nothing else to do meanwhile."""
+        """Let the host wait for the part of a call that its other work does not fill."""
         modes_of, on_host = self.choices.modes_of, self.choices.on_host
         windows = HostWindows(self.problem, self.choices.wiring, [bool(modes) for modes in modes_of])
         host_ns = windows.host_ns

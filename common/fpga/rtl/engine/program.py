@@ -406,10 +406,10 @@ def _packed_factors(work: RowWork, count: int) -> NDArray[np.uint8]:
 def mantissa_and_shift(factor: float) -> tuple[int, int]:
     """Return a float32 as a whole number of 24 bits and a shift: factor = number / 2^shift.
 
-    A factor below 2^-40 makes zero of every sum.
+    A factor below 2^-41 makes every sum zero.
 
     Raises:
-        PipelineError: it is not positive, or 2^23 or more.
+        PipelineError: it is negative, or 2^23 or more.
     """
     if not 0 <= factor < 1 << (MANTISSA_BITS - 1):
         raise PipelineError("factor", f"{factor:g} is no factor of a requantization")
