@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from common.design_space.hierarchy.best_schedule import best_schedule
-from common.design_space.hierarchy.schedule_rows import group_rows
+from common.design_space.hierarchy.schedule_rows import group_rows, mapping_rows, staying_bytes
 from tests.support.designs.mapped_simulator import run_schedule
 from tests.support.designs.row_tiled_models import least_in_row_tiles, window_chain
 from tests.support.designs.small_layers import GEMMINI
@@ -43,6 +43,16 @@ def test_no_two_layers_in_row_tiles_are_better(seed):
     if is_row_tiled(best):
         assert best.edp == pytest.approx(least)
     assert is_row_tiled(best) == (seed != 3)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("seed", "weights"), [(0, 2 + 2), (7, 2 + 3)])
+def test_weights_that_stay_are_counted_in_row_tiles_too(seed, weights):
+    graph, layers, hardware = drawn(seed, count=2, most_columns=1, most_channels=1)
+    best = best_schedule(graph, layers, hardware, weights_stay=True)
+    assert all(step.option.row_tiles for step in best.steps)
+    assert sum(row["dram_weight_bytes"] + row["dram_beside_bytes"] for row in mapping_rows("d", best, hardware)) == 0
+    assert staying_bytes(best, hardware) == weights
 
 
 SEEDS = range(8)

@@ -239,4 +239,5 @@ class _RowTiledGroup:
         own = self._is_on_chip(self.group.external_count + number)
         left = frozenset(layer.layer.writes) if own else NOTHING
         words = self.resident_words[number]
-        return Places(inherited, NOTHING, left, self.after.saved & left, words, words)
+        stays = self.members[number] in self.places.staying
+        return Places(inherited, NOTHING, left, self.after.saved & left, words, words, weights_stay=stays)
