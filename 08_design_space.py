@@ -83,9 +83,11 @@ def arguments() -> cli.Parser:
     add("--accounting", choices=ACCOUNTINGS, default=HONEST, help=text)
     text = "what a search counts as cycles: analytic, or those of the RTL where the accelerator's file has its costs"
     add("--cycle-model", choices=CYCLE_MODELS, default=ANALYTIC, help=text)
-    text = "weights that fit stay on the chip from one inference to the next, as in the calls of a decoder"
+    text = "weights that fit stay on the chip from one inference to the next, as in the calls of a decoder; for several"
+    text += " memories and --engine exact, without --experiments"
     add("--weights-stay", action="store_true", help=text)
-    add("--most-layers", default=6, help="one buffer: most layers in a group", **count)
+    text = "most layers in a group of one buffer, or in row tiles (three at most); 1 keeps nothing on the chip"
+    add("--most-layers", default=6, help=text, **count)
     add("--jobs", default=1, help="number of designs that are searched at once, each in a process", **count)
     parser.shared("--cluster", choices=CLUSTERS)
     parser.shared("--cluster-address")

@@ -640,9 +640,11 @@ def written(tables, tmp_path_factory):
         (
             ("--hardware", "fa-dosa", "--weights-stay"),
             2,
-            "--weights-stay: weights stay in exact searches on an accelerator",
+            "--weights-stay: weights stay in exact searches on an accelerator with several memories, and this one",
         ),
-        (("--engine", "random", "--weights-stay"), 2, "with several memories; leave it out"),
+        (("--engine", "random", "--weights-stay"), 2, "and --engine random is another search; leave it out"),
+        (("--experiments", "--weights-stay"), 2, "and --experiments runs other searches; leave it out"),
+        (("--most-layers", "1", "--weights-stay"), 2, "and --most-layers 1 keeps nothing on the chip; leave it out"),
         (("--evaluations", "0"), 2, "--evaluations"),
         (("--most-layers", "0"), 2, "--most-layers"),
         (("--engine", "nothing"), 2, "--engine"),

@@ -69,13 +69,12 @@ def chosen_searches(values: Mapping[str, Any], *, has_one_buffer: bool) -> Engin
 
     Raises:
         UnusableValueError: an engine or an accounting is chosen where all engines are compared; weights may stay where
-            another search is made.
+            another search is made, or where nothing may be resident.
         PipelineError: the package of the chosen engine is not installed.
     """
     budget, stay = (values["evaluations"], values["seed"], values["most_layers"]), values["weights_stay"]
-    if stay and (has_one_buffer or values["experiments"] or values["engine"] != EXACT):
-        problem = "weights stay in exact searches on an accelerator with several memories"
-        raise UnusableValueError("weights_stay", problem, "leave it out")
+    if stay:
+        _require_weights_may_stay(values, has_one_buffer=has_one_buffer)
     if not values["experiments"]:
         require_installed(values["engine"])
         return EngineComparison([Search(values["engine"], *budget, values["accounting"], stay)], [])
@@ -85,6 +84,18 @@ def chosen_searches(values: Mapping[str, Any], *, has_one_buffer: bool) -> Engin
     if values["engine"] != EXACT:
         raise UnusableValueError("experiments", "runs every engine", "leave out <engine>")
     return engine_comparison(*budget, has_one_buffer=has_one_buffer)
+
+
+def _require_weights_may_stay(values: Mapping[str, Any], *, has_one_buffer: bool) -> None:
+    causes = {
+        "this one has one buffer": has_one_buffer,
+        "<experiments> runs other searches": values["experiments"],
+        f"<engine> {values['engine']} is another search": values["engine"] != EXACT,
+        f"<most_layers> {values['most_layers']} keeps nothing on the chip": values["most_layers"] == 1,
+    }
+    for cause in (cause for cause, is_there in causes.items() if is_there):
+        problem = f"weights stay in exact searches on an accelerator with several memories, and {cause}"
+        raise UnusableValueError("weights_stay", problem, "leave it out")
 
 
 def engine_comparison(evaluations: int, seed: int, most_layers: int, *, has_one_buffer: bool) -> EngineComparison:
