@@ -35,6 +35,7 @@ if __name__ == "__main__":
     startup.begin()  # first of all: the imports below take most of a second
 
 from collections.abc import Sequence
+from functools import partial
 
 from common import cli
 from common.cli import load_stage
@@ -128,7 +129,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             with posts_to(given.post, token_file, path.name, stage.note) as follow:
                 live = LiveTokens()
                 follow(live)
-                watched = WatchedService(service, live, requests) if given.post else None
+                watched = partial(WatchedService, service, live, requests) if given.post else None
                 streams, failure = serve_after_warm_up(
                     requests, service, given.batching, given.in_flight, progress, watched
                 )

@@ -113,12 +113,12 @@ def serve_after_warm_up(
     policy: Policy,
     most: int,
     progress: Callable[[int, int], None],
-    watched: TokenService | None = None,
+    watched: Callable[[Clock], TokenService] | None = None,
 ) -> tuple[list[TokenStream], PipelineError | None]:
     """Serve a short request, then all requests; return the streams that ended, and why others did not.
 
     Args:
-        watched: the same service, as all requests but the warm-up go through it.
+        watched: makes the same service anew for all requests but the warm-up, from the clock that they are served by.
         progress: gets the number of streams that ended, and of all requests.
 
     Raises:
@@ -127,9 +127,10 @@ def serve_after_warm_up(
     longest = max(requests, key=lambda request: request.output_count)
     warm_up = StreamRequest(0, longest.prompt_count, min(2, longest.output_count))  # the buffers have room for it
     list(serve([warm_up], service, "static", 1, WallClock()))
-    streams: list[TokenStream] = []
+    streams, clock = list[TokenStream](), WallClock()
+    service = watched(clock) if watched else service
     try:
-        for stream in serve(requests, watched or service, policy, most, WallClock()):
+        for stream in serve(requests, service, policy, most, clock):
             streams.append(stream)
             progress(len(streams), len(requests))
     except PipelineError as error:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from statistics import fmean
 
 from common.generation.loop import Token
-from common.generation.streams.engine import StreamRequest, TokenService, TokenStream
+from common.generation.streams.engine import Clock, StreamRequest, TokenService, TokenStream
 
 WINDOW_S = 10.0
 KEPT = 4096  # newest tokens; a service with more of them in the window has a shorter one
@@ -29,7 +29,7 @@ class LiveTokens:
         self._gaps = deque[tuple[int, float]](maxlen=KEPT)
         self._answers_us, self._answer_us = deque[float](), 0.0
         self.waiting: Callable[[], int] | None = None
-        self.in_flight_count = 0
+        self.admitted_count = 0
 
     def token(self, duration_us: float, *, is_first: bool) -> None:
         """Enter a token with its time: since the request for a first one, else since the token before."""
@@ -51,7 +51,11 @@ class LiveTokens:
             if newest := [duration_us for end_ns, duration_us in times.copy() if end_ns > since_ns]:
                 figures[name] = fmean(newest)
         if self.waiting:
-            figures |= {"in_flight_count": float(self.in_flight_count), "queue_depth_count": float(self.waiting())}
+            waiting = self.waiting()
+            figures |= {
+                "in_flight_count": float(self.admitted_count + waiting),
+                "queue_depth_count": float(waiting),
+            }
         return [self._answers_us.popleft() for _ in range(len(self._answers_us))], 0, figures
 
     def heard(self, token: Token, *, is_last: bool) -> None:
@@ -63,43 +67,40 @@ class LiveTokens:
 
 
 class WatchedService:
-    """A service whose tokens are entered as they come.
+    """A service whose tokens are entered as they come. The load begins when it is made.
 
     Args:
         requests: of the load, by their intended start.
+        clock: the one that the load is served by. All times of a request are read from it.
     """
 
-    def __init__(self, service: TokenService, live: LiveTokens, requests: Sequence[StreamRequest]) -> None:
-        self._service, self._live = service, live
+    def __init__(
+        self, service: TokenService, live: LiveTokens, requests: Sequence[StreamRequest], clock: Clock
+    ) -> None:
+        self._service, self._live, self._clock = service, live, clock
         self._intended_ns = [request.intended_ns for request in requests]
-        self._begun_count, self._zero_ns = 0, 0
+        self._begun_count = 0
+        live.begin_ns = live.clock_ns()
         live.waiting = self._waiting_count
 
     def begin(self, stream: TokenStream) -> None:
-        if not self._begun_count:
-            self._live.begin_ns = self._live.clock_ns()
-            self._zero_ns = self._live.begin_ns - stream.admitted_ns
         self._begun_count += 1
-        self._live.in_flight_count += 1
+        self._live.admitted_count += 1
         self._service.begin(stream)
-        self._live.token((self._now_ns() - stream.request.intended_ns) / NS_PER_US, is_first=True)
+        self._live.token((self._clock.now_ns() - stream.request.intended_ns) / NS_PER_US, is_first=True)
 
     def step(self, streams: Sequence[TokenStream]) -> Iterator[Sequence[TokenStream]]:
         for served in self._service.step(streams):
-            now_ns = self._now_ns()
+            now_ns = self._clock.now_ns()
             for stream in served:
                 self._live.token((now_ns - stream.token_ns[-1]) / NS_PER_US, is_first=False)
             yield served
 
     def end(self, stream: TokenStream) -> None:
         self._service.end(stream)
-        self._live.in_flight_count -= 1
+        self._live.admitted_count -= 1
         self._live.answer((stream.token_ns[-1] - stream.request.intended_ns) / NS_PER_US)
 
-    def _now_ns(self) -> int:
-        """Return the time from the start of the load."""
-        return self._live.clock_ns() - self._zero_ns
-
     def _waiting_count(self) -> int:
-        """Return the requests that have come and were not admitted; none before the first one is."""
-        return max(0, bisect_right(self._intended_ns, self._now_ns()) - self._begun_count) if self._begun_count else 0
+        """Return the requests that have come and were not admitted."""
+        return max(0, bisect_right(self._intended_ns, self._clock.now_ns()) - self._begun_count)

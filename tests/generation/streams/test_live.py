@@ -51,7 +51,8 @@ def test_tokens_answers_and_waiting_requests_are_told_as_they_come():
     clock = Ticking(7 * S)
     live = LiveTokens(clock)
     requests = [StreamRequest(0, 4, 3), StreamRequest(5 * MS, 4, 2), StreamRequest(70 * MS, 4, 2)]
-    watched = WatchedService(Slow(clock), live, requests)
+    watched = WatchedService(Slow(clock), live, requests, clock)
+    clock.time_ns -= 1  # before the first one comes
     assert live.take() == ([], 0, {"output_tokens_per_s": 0.0, "in_flight_count": 0.0, "queue_depth_count": 0.0})
     ended = serve(requests, watched, "continuous", 2, clock)
     # First tokens after 40 and 80 ms, the second after 75 of its own; then 90, 100 (the second ends there).
@@ -62,7 +63,7 @@ def test_tokens_answers_and_waiting_requests_are_told_as_they_come():
         "output_tokens_per_s": pytest.approx(4 / 0.1),
         "time_to_first_token_us": pytest.approx((40_000 + 75_000) / 2),
         "inter_token_us": pytest.approx((50_000 + 20_000) / 2),
-        "in_flight_count": 1.0,
+        "in_flight_count": 2.0,  # one is served, and one waits
         "queue_depth_count": 1.0,
     }
     list(ended)
@@ -73,6 +74,26 @@ def test_tokens_answers_and_waiting_requests_are_told_as_they_come():
     assert figures["output_tokens_per_s"] == pytest.approx(7 / 0.16)
     clock.time_ns += 11 * S  # nothing of now
     assert live.take() == ([], 0, {"output_tokens_per_s": 0.0, "in_flight_count": 0.0, "queue_depth_count": 0.0})
+
+
+def test_time_that_passes_before_the_first_prompt_shifts_no_figure(monkeypatch):
+    clock = Ticking(7 * S)
+    live, requests = LiveTokens(clock), [StreamRequest(0, 4, 3)]
+    watched = WatchedService(Slow(clock), live, requests, clock)
+    begin = watched.begin
+
+    def late(stream):
+        """Run after the stream was admitted and the thread had no processor for 30 ms."""
+        clock.time_ns += 30 * MS
+        begin(stream)
+
+    monkeypatch.setattr(watched, "begin", late)
+    [stream] = serve(requests, watched, "continuous", 2, clock)
+    assert stream.token_ns == [70 * MS, 80 * MS, 90 * MS]
+    answers_us, _, figures = live.take()
+    assert answers_us == [90_000.0]
+    assert figures["time_to_first_token_us"] == pytest.approx(70_000)
+    assert figures["inter_token_us"] == pytest.approx(10_000)
 
 
 def test_of_more_tokens_than_are_kept_the_window_is_shorter():
