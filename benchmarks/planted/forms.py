@@ -66,7 +66,7 @@ def quantized(model: onnx.ModelProto) -> onnx.ModelProto:
     for node in made.graph.node:
         if node.op_type in CONVERTED:
             for place, name in enumerate(node.input[:2]):
-                if types[name] != TensorProto.FLOAT:
+                if types.get(name) != TensorProto.FLOAT:
                     continue
                 if name not in done:
                     done[name], short = f"{name}_dq", f"{name}_q"

@@ -1,6 +1,7 @@
 """No script looks up a host, connects to anything, or writes outside its folder, the temporary one and the cache.
 
-Each script runs on a tiny model under strace, in a network namespace of its own that has not even a loopback device.
+Each script runs on a tiny model under strace. All but 25 run in a network namespace of their own that has not even a
+loopback device.
 """
 
 import os
