@@ -113,7 +113,7 @@ def test_the_first_sentence_is_in_tokens():
     one = decode_sentence(PLAN | {"host_tokens_per_s": None})
     assert one == "an answer of one token takes 986 ms on the host and 45.0 ms with a u280"
     assert generation_sentence(SUMMARY).startswith(
-        "46.7 tokens/s, 21.4 ms each and 158 mJ, bound by weight traffic at 19 % of memory bandwidth; the first token"
+        "46.7 tokens/s, 21.4 ms each (median) and 158 mJ, bound by weight traffic at 19 % of memory bandwidth"
     )
     assert "bound by arithmetic at 2 % of the peak" in generation_sentence(SUMMARY | {"bound": "compute"})
 

@@ -102,6 +102,19 @@ def _beyond_prompts(length: int, measured: Collection[int]) -> list[str]:
     ]
 
 
+def _prompts_without_an_array(rows: Sequence[DecodePlansRow]) -> list[str]:
+    without = dict.fromkeys(
+        (row["board"], row["weight_format"])
+        for row in rows
+        if row["prefill_side"] == "card" and row["token_link_bytes"] and not row["prefill_engines"]
+    )
+    return [
+        f"a prompt on the {board} in {name} has the time of published decoders: no array of this project is for it, or "
+        "none fits beside the kernel of decode"
+        for board, name in without
+    ]
+
+
 def decode_notes(
     rows: Sequence[DecodePlansRow], summary: DecodeSummaryDocument, prompts: Collection[int] = ()
 ) -> list[str]:
@@ -118,11 +131,7 @@ def decode_notes(
             f"the host was measured up to {summary['measured_length_count']} tokens in the caches, and the answer ends "
             f"at {last}: its times beyond are a line through the measured ones"
         )
-    if any(row["prefill_side"] == "card" and row["token_link_bytes"] and not row["prefill_engines"] for row in rows):
-        notes.append(
-            "no array of this project computes a prompt there, or none fits beside the kernel of decode: it has "
-            "the time of published decoders"
-        )
+    notes += _prompts_without_an_array(rows)
     unfit = dict.fromkeys(row["weight_format"] for row in rows if not row["fits_memory"])
     for name in unfit:
         row = next(row for row in rows if row["weight_format"] == name)

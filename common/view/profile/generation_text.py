@@ -35,7 +35,7 @@ def generation_sentence(summary: GenerationSummaryDocument) -> str:
     parts = []
     if summary["tokens_per_s"]:
         energy = summary["joules_per_token_j"]
-        each = f"{significant(summary['tokens_per_s'])} tokens/s, {duration(summary['token_p50_us'])} each"
+        each = f"{significant(summary['tokens_per_s'])} tokens/s, {duration(summary['token_p50_us'])} each (median)"
         parts.append(each + (f" and {joules(energy * 1e6)}" if energy else "") + _bound(summary))
     if (first_us := summary["first_token_us"]) is not None:
         parts.append(f"the first token after {duration(first_us)} for a prompt of {summary['prompt_token_count']}")
