@@ -124,7 +124,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             for name in PICTURES:
                 transaction.add_picture(f"{name}_plot", pictures.get(name, {}))
             vectors = {name: drawn[".svg"] for name, drawn in pictures.items()}
-            transaction.add_text("report", report_html(findings, summary, vectors, stage.plain, PICTURES))
+            transaction.add_text("report", report_html(findings, summary, vectors, PICTURES, stage.plain))
             transaction.add_text("summary", summary + "\n")
         stage.show(summary)
     return 0

@@ -889,8 +889,8 @@ PICTURES = {
     "paired_differences": "Differences between two models that ran in turn, and what a repeat scatters",
     "design_progress": "The best product of each search so far, over the bound, by evaluations",
 }
+_beside = "; a PNG of the same picture is beside it. The report's sidecar covers both."
 for _name, _caption in PICTURES.items():
-    _beside = "; a PNG of the same picture is beside it. The report's sidecar covers both."
     _add(f"{_name}_plot", f"plots/{_name}.svg", "picture", _caption + _beside)
 for _name, _file in (("kernels", "kernel_roofline"), ("kernels_corrected", "kernel_roofline_corrected")):
     _add(

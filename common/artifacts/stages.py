@@ -288,7 +288,7 @@ _stage(
 )
 _stage(
     "11_compare_runs.py",
-    f"{COMPARED}",
+    COMPARED,
     "comparison comparison_text comparison_page comparison_stacks",
     "baseline candidate across_models fail_above",
     is_aside=True,
@@ -316,7 +316,7 @@ _stage(
     "history last across_models fail_above",
     is_aside=True,
 )
-_stage("17_record_run.py", f"{COMPARED}", "metrics metric_lines", "append_to commit", is_aside=True)
+_stage("17_record_run.py", COMPARED, "metrics metric_lines", "append_to commit", is_aside=True)
 _stage(
     "12_dashboard.py",
     "host_ceilings",

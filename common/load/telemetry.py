@@ -156,9 +156,6 @@ class TelemetryClient:
     def follow(self, load: Delta) -> None:
         self._loads.append(load)
 
-    def listen(self, log: Log, queue: BatchQueue) -> None:
-        self.follow(LoadDelta(log, queue))
-
     @property
     def notes(self) -> list[str]:
         if not self.lost_count:

@@ -75,6 +75,10 @@ class Stub:
         pass
 
 
+def posted_by(posts):
+    return lambda log, queue: posts.follow(LoadDelta(log, queue))
+
+
 def at_once(count):
     return OpenLoop(Arrivals(np.zeros(count, np.int64)))
 
@@ -129,7 +133,7 @@ def test_messages_add_up_to_the_run(patient):
         return 200
 
     with answering(answer) as dashboard, TelemetryClient(dashboard, "m.onnx") as posts:
-        records = [serve(at_once(count), Stub(), BatchPolicy(most=4), listener=posts.listen) for count in (23, 41)]
+        records = [serve(at_once(count), Stub(), BatchPolicy(most=4), listener=posted_by(posts)) for count in (23, 41)]
     assert messages[0] == {"model": "m.onnx"} and posts.lost_count == 0 and posts.notes == []
     assert posts.sent_count == len(messages) - 1 > 0
     told_us = [one for message in messages[1:] for one in message["durations_us"]]
@@ -154,7 +158,7 @@ def test_a_dashboard_that_stops_answering_delays_no_request_and_not_the_end():
 
     with answering(answer) as dashboard:
         with TelemetryClient(dashboard, "m.onnx") as posts:
-            record = serve(at_once(500), Stub(served), BatchPolicy(), listener=posts.listen)
+            record = serve(at_once(500), Stub(served), BatchPolicy(), listener=posted_by(posts))
             assert record.counts["completed"] == 500 and not is_done.is_set()
         posts._thread.join(LONG_S)  # nothing is answered until it has given up
         is_done.set()
@@ -171,7 +175,7 @@ def test_a_message_holds_no_more_than_the_dashboard_takes(patient):
 
     with answering(answer) as dashboard:
         posts = TelemetryClient(dashboard, "m.onnx")
-        serve(at_once(MOST_DURATIONS + 77), Stub(), BatchPolicy(most=1000), listener=posts.listen)  # no message yet
+        serve(at_once(MOST_DURATIONS + 77), Stub(), BatchPolicy(most=1000), listener=posted_by(posts))  # no message yet
         with posts:
             pass
     assert max(len(message.get("durations_us", ())) for message in messages) == MOST_DURATIONS

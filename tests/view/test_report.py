@@ -9,6 +9,7 @@ from json import loads
 import pandas as pd
 import pytest
 
+from common.artifacts.catalogue import PICTURES
 from common.artifacts.frames import records
 from common.view.findings import Findings
 from common.view.marks import Marks, mark_id, marked
@@ -84,7 +85,7 @@ def test_bars_of_the_schedule_are_the_nodes_at_their_start(found, pictures):
 def test_one_node_is_marked_in_every_picture_and_table(found, pictures):
     key = found.keys()[0]
     number = str(found.numbers()[key.name])
-    page = report_html(found, "", pictures)
+    page = report_html(found, "", pictures, PICTURES)
     shown = [
         name
         for kind in ("figure", "section")
@@ -165,7 +166,7 @@ def test_the_head_has_the_figures_that_decide(found):
     offload = figures["Offloading: latency"]
     assert offload.value == "1.27x, 90 % within 0.881 to 1.56"
     assert offload.detail == "undecided: probability 0.86"
-    page = report_html(found, "", {})
+    page = report_html(found, "", {}, PICTURES)
     for figure in figures.values():
         assert f'<a href="#{figure.section}">' in page
 
@@ -182,14 +183,14 @@ def test_without_a_share_of_the_roof_the_head_claims_no_bound(found):
 def test_a_large_model_keeps_the_page_small_and_says_what_it_leaves_out():
     found = findings_of(all_tables(many_nodes(4_001)))
     svg = b'<svg><path d="' + b"M 1.5 2.5 " * 100_000 + b'"/></svg>'
-    page = report_html(found, "", {"roofline": svg})
+    page = report_html(found, "", {"roofline": svg}, PICTURES)
     assert len(page.encode()) <= MOST_BYTES < 3_000_000
     assert re.search(r"\d+ of 4001 rows; all of them in op_roofline.csv", page)
 
 
 def test_the_page_has_one_main_landmark_and_no_heading_skips_a_level(found, pictures):
     """axe-core's rules landmark-one-main, region and heading-order."""
-    page = report_html(found, "", pictures)
+    page = report_html(found, "", pictures, PICTURES)
     body = page.partition("<body>")[2]
     assert body.count("<main>") == 1 and body.lstrip().startswith("<main>")
     assert re.fullmatch(r"\s*(<script>.*</script>\s*)?</body>\s*</html>\s*", body.partition("</main>")[2], re.DOTALL)
@@ -234,7 +235,7 @@ document.body.dataset.result = JSON.stringify(out);
 def test_a_graph_of_3000_nodes_is_walked_by_keyboard_and_one_click_lights_what_is_seen(tmp_path):
     large = findings_of(all_tables(many_nodes(3_000)))
     drawn = {name: render(draw_all(large)[name], large.marks())[".svg"] for name in ("roofline", "schedule")}
-    out = driven(report_html(large, "", drawn), LARGE_DRIVER, tmp_path)
+    out = driven(report_html(large, "", drawn, PICTURES), LARGE_DRIVER, tmp_path)
     assert out["widgets"] > 1_000 and out["stops"] < 80
     assert [out[name] for name in ("second", "last", "stop", "filtered", "header")] == [True, True, 1, 1, True]
     assert (out["pinned"], out["released"]) == (["true", True], ["false", 0])
@@ -277,7 +278,7 @@ document.body.dataset.result = JSON.stringify(out);
 @pytest.mark.exhaustive
 @pytest.mark.skipif(BROWSER is None, reason="needs Chromium or Chrome")
 def test_a_browser_sorts_filters_and_lights_up_a_node(found, pictures, tmp_path):
-    out = driven(report_html(found, "", pictures), DRIVER, tmp_path)
+    out = driven(report_html(found, "", pictures, PICTURES), DRIVER, tmp_path)
     nodes = [row for row in found.tables["op_roofline"] if row["row_kind"] != "gap"]
     labels = found.labels()
     assert out["unsorted"] == len(nodes)

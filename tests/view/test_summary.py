@@ -6,7 +6,7 @@ from html import escape
 import pandas as pd
 import pytest
 
-from common.artifacts.catalogue import ARTIFACTS
+from common.artifacts.catalogue import ARTIFACTS, PICTURES
 from common.artifacts.frames import records
 from common.artifacts.stages import STAGES
 from common.messages.note_kinds import ENDANGERED
@@ -92,7 +92,9 @@ def test_names_in_angle_brackets_are_spelled_out_before_lines_are_wrapped(tables
     first = lines.index("             too few runs for p99, p99.9; raise 01_profile_onnx.py")
     assert lines[first + 1] == " " * 13 + "--runs" + "." * 40
     unstable = {"host_ceilings": tables["host_ceilings"] | {"stable": False}}
-    page = report_html(Findings(documents=unstable), "", {}, lambda line: line.replace("<host_ceilings>", "00_x.py"))
+    page = report_html(
+        Findings(documents=unstable), "", {}, PICTURES, lambda line: line.replace("<host_ceilings>", "00_x.py")
+    )
     assert "rerun 00_x.py and &lt;op_roofline&gt;" in page
 
 
@@ -280,7 +282,7 @@ def test_the_summary_opens_with_the_answer_and_ranks_warnings_by_what_they_do_to
     assert [line[:4] for line in warnings(findings(tables, stages=[record(*note) for note in notes.items()]))] == [
         *("[07]", "[05]", "[00]", "abov", "[01]")
     ]
-    page = report_html(findings(tables), "", {})
+    page = report_html(findings(tables), "", {}, PICTURES)
     assert page.index(f"<h1>{answer}</h1>") < page.index("What would change the answer")
     assert page.index("What would change the answer") < page.index("<h2>Key figures</h2>")
 
@@ -293,14 +295,14 @@ def test_without_a_plan_there_is_no_answer_yet(tables):
 def test_what_is_not_judged_has_no_speedup_in_the_report(tables):
     doubts, uncertain = ["the host was busy", "the gap is too large"], uncertainty(is_judged=False)
     judged = {"offload_verdict": verdicts(tables["speedup"], doubts), "offload_uncertainty": uncertain}
-    page = report_html(findings({**tables, **judged}), "", {})
+    page = report_html(findings({**tables, **judged}), "", {}, PICTURES)
     assert "<h1>Not judged: the host was busy (and 1 more)</h1>" in page
     of_verdict = page.partition('<section id="verdict">')[2].partition("</section>")[0]
     assert all(f"<li>{doubt}</li>" in of_verdict for doubt in doubts)
     assert "<li>rerun &lt;op_latency&gt; on an idle host</li>" in page
     shown = re.sub(r"<svg.*?</svg>", "", page, flags=re.DOTALL)
     assert not re.search(r">[^<]*\b\d+(\.\d+)?x\b", shown)
-    assert re.search(r">[^<]*\b\d+(\.\d+)?x\b", report_html(findings(tables), "", {}))
+    assert re.search(r">[^<]*\b\d+(\.\d+)?x\b", report_html(findings(tables), "", {}, PICTURES))
 
 
 @pytest.mark.parametrize(
@@ -367,7 +369,7 @@ def test_the_summary_has_five_notes_of_different_kinds_and_the_report_has_all_in
     assert bullets == ["y.csv: stale", "[01] the host was busy: 1", "[01] time 0", "[01] time 1", "[01] nvml: no GPU"]
     lines = warnings(found)
     assert f"  {len(lines) - 5} more in report.html" in text
-    page = report_html(found, "", {})
+    page = report_html(found, "", {}, PICTURES)
     assert [*re.findall("<h3>([^<]*)</h3>", page)][-7:] == [
         *("Every figure: tables that are stale, foreign or damaged", "Every time", "Times of runs and nodes"),
         *("Energy", "Roofs, and shares of them", "Single runs: what made them slow", "What is absent"),
@@ -393,7 +395,7 @@ def test_a_name_is_neither_a_quantity_nor_a_command_to_the_terminal(tables):
     stages = [record("01_profile_onnx.py", f"about {name}")]
     found = findings(renamed, stages=stages)
     text = closing_summary(found, lambda line: line.replace("<runs>", "--runs"))
-    page = report_html(found, text, {}, lambda line: line.replace("<runs>", "--runs"))
+    page = report_html(found, text, {}, PICTURES, lambda line: line.replace("<runs>", "--runs"))
     assert all(character.isprintable() or character == "\n" for character in text + page)
     assert "--runs" not in text.partition("WHAT MATTERS")[2]
     assert "&lt;runs&gt;" in page and r"\x1b[2J\u202e\n$x$" in page
@@ -409,7 +411,9 @@ def test_a_note_of_two_tables_is_said_once(tables):
 
 def test_the_report_needs_nothing_from_outside_and_escapes_what_it_shows(tables):
     stages = [record("01_profile_onnx.py", "a <script>alert(1)</script> note")]
-    text = report_html(findings(tables, stages=stages), "sum & <b>", {"latency": b'<?xml?><svg id="a"></svg>'})
+    text = report_html(
+        findings(tables, stages=stages), "sum & <b>", {"latency": b'<?xml?><svg id="a"></svg>'}, PICTURES
+    )
     assert text.count("<script") == 1 and "alert(1)" not in text.partition("<script>")[2]
     assert "&lt;script&gt;alert(1)&lt;/script&gt;" in text
     assert "sum &amp; &lt;b&gt;" in text
@@ -432,7 +436,7 @@ def test_the_report_needs_nothing_from_outside_and_escapes_what_it_shows(tables)
 
 
 def test_a_report_of_nothing_but_notes_has_no_empty_sections():
-    text = report_html(Findings(notes=("left out: a.csv: corrupt",)), "", {})
+    text = report_html(Findings(notes=("left out: a.csv: corrupt",)), "", {}, PICTURES)
     assert re.findall(r"<section id=\"([a-z-]+)\"", text) == ["notes", "summary"]
 
 
@@ -453,7 +457,9 @@ def test_numbers_stand_right_and_words_left():
 
 def test_a_starred_time_is_explained(tables):
     table = tables["op_roofline"].assign(is_correction_dominated=True)
-    assert "* dominated by the profiler" in report_html(Findings(tables={"op_roofline": records(table)}), "", {})
+    assert "* dominated by the profiler" in report_html(
+        Findings(tables={"op_roofline": records(table)}), "", {}, PICTURES
+    )
 
 
 def test_an_energy_without_interval_or_split_says_the_total_alone(tables):

@@ -19,7 +19,7 @@ import numpy as np
 
 from common.design_space.accelerator.hardware import Hardware
 from common.design_space.hierarchy.model_layers import ModelLayer
-from common.design_space.hierarchy.staying_weights import staying_words, weight_words
+from common.design_space.hierarchy.staying_weights import room_for_weights, weight_words
 from common.design_space.mapping.cost import Figures
 from common.design_space.mapping.placement import resident_levels
 from common.design_space.mapping.traffic import RELEVANT
@@ -70,8 +70,8 @@ def _compulsory_words(graph: LayerGraph) -> float:
 def _most_staying_words(layers: Sequence[ModelLayer], hardware: Hardware) -> float:
     """Return the most words of weights that stay, in whichever memory they are."""
     memories = [replace(hardware, resident_at=level) for level in resident_levels(hardware)]
-    least = [min(staying_words(memory), sum(weight_words(layer, memory) for layer in layers)) for memory in memories]
-    return max(least, default=0.0)
+    most = [min(room_for_weights(memory), sum(weight_words(layer, memory) for layer in layers)) for memory in memories]
+    return max(most, default=0.0)
 
 
 def _multiplier_words(nest: LoopNest, hardware: Hardware) -> np.ndarray:

@@ -26,7 +26,7 @@ def weight_words(layer: ModelLayer, hardware: Hardware) -> float:
     return each * sum(nest.elements["weight"] for nest in layer.nests.values() if nest.has_weight)
 
 
-def staying_words(hardware: Hardware) -> float:
+def room_for_weights(hardware: Hardware) -> float:
     """Return the words of weights that the memory of resident tensors could hold; 0 where it holds no weights."""
     index = resident_level(hardware)
     if index is None or "weight" not in hardware.levels[index].holds:
@@ -45,7 +45,7 @@ def staying_sets(layers: Sequence[ModelLayer], hardware: Hardware) -> list[froze
         if layer.nests and all(nest.has_weight for nest in layer.nests.values())
     }
     order = sorted(words, key=lambda index: (-layers[index].layer.passes, -words[index]))
-    sets = dict.fromkeys(_filled(order, words, share * staying_words(hardware)) for share in FILLS)
+    sets = dict.fromkeys(_filled(order, words, share * room_for_weights(hardware)) for share in FILLS)
     return [*dict.fromkeys([*sets, frozenset[int]()])]
 
 

@@ -39,7 +39,6 @@ from common.view.trace.bottleneck_tables import bottleneck_table
 STYLE, SCRIPT = (Path(__file__).with_suffix(suffix).read_text(encoding="utf-8") for suffix in (".css", ".js"))
 Rows = TypeVar("Rows")
 MOST_BYTES = 2_900_000
-NO_CAPTIONS: Mapping[str, str] = {}
 MOST_ROWS = (2_500, 1_000, 300, 60)  # of the nodes: as many as the page has room for
 
 
@@ -47,18 +46,18 @@ def report_html(
     findings: Findings,
     summary: str,
     pictures: Mapping[str, bytes],
+    captions: Mapping[str, str],
     plain: Callable[[str], str] = str,
-    captions: Mapping[str, str] = NO_CAPTIONS,
 ) -> str:
     """Return the page, with as many rows of nodes as ``MOST_BYTES`` allow.
 
     Args:
         findings: tables, documents and records of the stages.
         pictures: SVG by the name of the picture.
-        plain: spells out the names in angle brackets.
         captions: of the pictures, by their names.
+        plain: spells out the names in angle brackets.
     """
-    drawings = "\n".join(figure(name, captions.get(name, name), svg) for name, svg in pictures.items())
+    drawings = "\n".join(figure(name, captions[name], svg) for name, svg in pictures.items())
     for most_rows in MOST_ROWS:
         text = _page(findings, summary, drawings, plain, most_rows)
         if len(text.encode("utf-8")) <= MOST_BYTES:
