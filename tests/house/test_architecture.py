@@ -83,7 +83,7 @@ ONLY_IN = {
     "optuna": {"design_space"},
     **{name: {"workers"} for name in ("joblib", "dask", "distributed", "ray")},
     "sqlite3": {"design_space", "history", "monitor"},
-    **{name: {"monitor"} for name in ("fastapi", "starlette", "uvicorn", "websockets", "pydantic")},
+    **{name: {"monitor"} for name in ("fastapi", "h11", "starlette", "uvicorn", "websockets", "pydantic")},
 }
 # By the user, then by us, each for a reason.
 CHOSEN_PACKAGES = {
@@ -110,7 +110,8 @@ ALLOWED_PACKAGES = CHOSEN_PACKAGES | {
     *("dask", "distributed", "ray"),  # optional: designs on a cluster
     "torch",  # optional: the gradient of the cost of a mapping
     "onnxruntime_qnn",  # optional: the plug-in that runs models on Qualcomm's NPU
-    *("fastapi", "starlette", "uvicorn", "websockets", "pydantic"),  # optional: the server of the live dashboard
+    # optional: the server of the live dashboard; h11 is uvicorn's parser
+    *("fastapi", "h11", "starlette", "uvicorn", "websockets", "pydantic"),
     *("grpc", "tritonclient"),  # optional: endpoints that are loaded by gRPC
     "mlperf_loadgen",  # optional: another program that sends the requests of a load test, and judges the run
     "cma",  # optional, as the next two: search engines

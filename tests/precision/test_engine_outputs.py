@@ -11,7 +11,7 @@ from common.messages.errors import PipelineError
 from common.precision.judgement.engine_outputs import engine_outputs
 from common.precision.judgement.samples import Samples
 from common.runtime.sessions.session import SessionSettings
-from tests.fpga.rtl.test_engine_rows import network, numbers
+from tests.support.engine.rows import network, numbers
 
 HEADS, TOGETHER = np.array([1, 6, 2, 8]), np.array([1, 6, 16])
 

@@ -12,9 +12,9 @@ from benchmarks.plans.integer_reference import outputs
 from common.fpga.rtl.engine.arithmetic import tensors_of
 from common.fpga.rtl.engine.reading.layers import layers_of
 from common.messages.errors import PipelineError
-from tests.fpga.rtl import test_engine, test_engine_rows
+from tests.support.engine import maps, rows
 
-CASES = test_engine.CASES | test_engine_rows.CASES
+CASES = maps.CASES | rows.CASES
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -31,7 +31,7 @@ def test_two_samples_have_the_integers_of_the_reference(case):
 
 
 def test_a_tensor_is_restored_to_the_shape_of_the_model():
-    model = test_engine_rows.CASES["two heads"]()
+    model = rows.CASES["two heads"]()
     for layer in layers_of(model).layers:
         tensor = layer.y.whole
         values = np.arange(tensor.channels * tensor.height * tensor.width)
@@ -41,7 +41,7 @@ def test_a_tensor_is_restored_to_the_shape_of_the_model():
 
 
 def test_a_sum_beyond_the_exact_ones_is_named():
-    network = layers_of(test_engine.one(1, 1, 1, 1, 1))
+    network = layers_of(maps.one(1, 1, 1, 1, 1))
     (layer,) = network.layers
     large = replace(network, layers=(replace(layer, bias=np.array([1 << 29])),))
     with pytest.raises(PipelineError, match="beyond 2\\^29"):
