@@ -144,14 +144,12 @@ def add(reader: Reader, node: onnx.NodeProto) -> None:
 def _term(reader: Reader, node: onnx.NodeProto, name: str) -> EngineTensor:
     if name in reader.tensors:
         return reader.tensors[name]
-    x = next((reader.tensors[each] for each in node.input if each in reader.tensors), None)
-    if x is None or name not in reader.weights:
+    one = next((each for each in node.input if each in reader.tensors), None)
+    if one is None or name not in reader.weights:
         raise reader.refusal(node, "adds what is no quantized tensor")
     values, scales = reader.weights[name]
-    one = next(each for each in node.input if each in reader.tensors)
-    shape, order = reader.shapes[one], reader.orders.get(one, ("plain", 1))[0]
-    is_broadcast = values.ndim <= len(shape) and np.broadcast_shapes(values.shape, shape) == tuple(shape)
-    if not is_broadcast:
+    x, shape, order = reader.tensors[one], reader.shapes[one], reader.orders.get(one, ("plain", 1))[0]
+    if values.ndim > len(shape) or np.broadcast_shapes(values.shape, shape) != tuple(shape):
         raise reader.refusal(node, f"adds a constant of {list(values.shape)} to {shape}")
     if scales.size > 1 or values.max() - values.min() > MOST - LEAST:
         raise reader.refusal(node, "adds a constant that is not int8 with one scale")
