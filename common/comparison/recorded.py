@@ -138,11 +138,15 @@ def unknown_sessions(baselines: Sequence[MeasuredSide], candidate: MeasuredSide,
 
 
 def doubts(sides: Sequence[MeasuredSide]) -> list[str]:
-    """Return why times decide nothing, and why a plan has no verdict and is not compared, by folder."""
-    return [
-        *(f"not judged: {side.name}: {doubt}" for side in sides for doubt in side.doubts),
-        *(f"not judged: the plan of {side.name}: {doubt}" for side in sides for doubt in side.plan_doubts),
-    ]
+    """Return why times decide nothing, and why a plan has no verdict and is not compared: each reason once."""
+    of_reason: dict[str, list[str]] = {}
+    for side in sides:
+        for doubt in side.doubts:
+            of_reason.setdefault(doubt, []).append(side.name)
+    for side in sides:
+        for doubt in side.plan_doubts:
+            of_reason.setdefault(doubt, []).append(f"the plan of {side.name}")
+    return [f"not judged: {', '.join(names)}: {doubt}" for doubt, names in of_reason.items()]
 
 
 def _plan_doubts(tables: Tables) -> Iterator[str]:

@@ -117,6 +117,13 @@ def test_a_busy_host_is_named_with_its_folder():
     assert doubts([side(), busy]) == ["not judged: one: the host was busy: 2 of 3"]
 
 
+def test_a_doubt_of_several_sides_is_said_once():
+    notes = {"notes": ["the host was busy: 2 of 3"]}
+    assert doubts([side("one", origin=notes), side("two", origin=notes)]) == [
+        "not judged: one, two: the host was busy: 2 of 3"
+    ]
+
+
 def planned(likely, dsp):
     summary = {"steady_start_index": 0, "p50_us": None}
     verdict = {"objective": "latency", "verdict": "pays", "speedup_p5_factor": likely, "likely": likely}

@@ -6,6 +6,7 @@ import pandas as pd
 import pytest
 
 from common.artifacts.frames import records
+from common.comparison.stated_figures import FIGURES
 from common.timeline.flamegraph import differential_stacks
 from common.view.comparison.comparison_plot import MOST_BARS, draw_comparison
 from common.view.comparison.comparison_tables import (
@@ -55,6 +56,18 @@ def test_the_text_says_the_verdict_first_and_names_changed_nodes_by_their_labels
     ]
     assert any(line.startswith("block/conv") and "+30.0 %" in line for line in lines)
     assert lines[-1] == "3 groups of nodes: 1 unchanged, 1 regressed, 1 undecided; all of them in comparison.csv"
+
+
+def test_every_figure_that_is_compared_has_a_name_that_fits_80_columns_whole():
+    figures = ["p50_us", "p99_9_us", *(figure.name for figure in FIGURES)]
+    rows = [row(kind="plan", compared_figure=name, verdict="undecided", runs_needed_count=15_838) for name in figures]
+    lines = comparison_report(rows, [], {}, "main").splitlines()
+    table = lines[lines.index("") + 1 :][: len(figures) + 1]
+    assert max(map(len, table)) <= 80
+    assert "…" not in "".join(table)
+    assert [line.split("  ")[0] for line in table[1:3]] == ["p50", "p99.9"]
+    assert not any("_" in line for line in table)
+    assert any(line.startswith("runs that would decide: p50 15,838, p99.9 15,838") for line in lines)
 
 
 def test_markdown_keeps_a_name_in_its_cell():

@@ -14,7 +14,21 @@ from common.view.text import MISSING, duration, percent, quantity, significant
 
 MOST_NODES = 10
 LOUD = ("regressed", "improved")
-SPOKEN = {"likely": "", "node_latency_us": "", "used_count": "used"}
+SPOKEN = {  # figures whose names say too little, or too much, without their units
+    "likely": "",
+    "node_latency_us": "",
+    "used_count": "used",
+    "p99_9_us": "p99.9",
+    "peak_flop_per_s": "compute ceiling",
+    "int8_op_per_s": "int8 ceiling",
+    "memory_bytes_per_s": "memory ceiling",
+    "plan_latency_likely_us": "plan",
+    "kernel_power_likely_w": "kernel power",
+    "answered_requests_per_s": "answered rate",
+    "sustained_requests_per_s": "sustained rate",
+    "million_requests_usd": "million requests",
+    "instructions_per_cycle": "IPC",
+}
 UNITS = (
     ("requests_per_s", "/s", 1.0),
     ("flop_per_s", "FLOP/s", 1.0),
@@ -103,9 +117,17 @@ def value_text(figure: str, value: float | None) -> str:
 
 
 def figure_text(row: FigureRow) -> str:
-    """Return the name of a figure and what it is about; where that says it all, it is alone."""
-    name = SPOKEN.get(row["compared_figure"], row["compared_figure"])
+    """Return what a figure is about and its name, without the unit; where the first says it all, it is alone."""
+    figure = row["compared_figure"]
+    unit = next((suffix for suffix in ("_us", *(suffix for suffix, _, _ in UNITS)) if figure.endswith(suffix)), "")
+    name = SPOKEN.get(figure, figure.removesuffix(unit).replace("_", " "))
     return f"{row['compared_subject']} {name}".strip()
+
+
+def needed_runs_line(rows: Sequence[ComparisonRow]) -> str:
+    """Return how many runs would decide each undecided figure, as far as that is known; else an empty text."""
+    needed = [f"{figure_text(row)} {row['runs_needed_count']:,}" for row in rows if row["runs_needed_count"]]
+    return f"runs that would decide: {', '.join(needed)}" if needed else ""
 
 
 def _verdict_text(row: ComparisonRow) -> str:
@@ -139,7 +161,7 @@ AFTER: TableColumn[ComparisonRow] = TableColumn(
     "after", lambda row: value_text(row["compared_figure"], row["candidate_value"])
 )
 VERDICT_WITH_RUNS: TableColumn[ComparisonRow] = TableColumn("verdict", _verdict_text, is_left=True)
-FIGURES: Table[ComparisonRow] = Table(FIGURE, BEFORE, AFTER, CHANGE, INTERVAL, VERDICT_WITH_RUNS)
+FIGURES: Table[ComparisonRow] = Table(FIGURE, BEFORE, AFTER, CHANGE, INTERVAL, VERDICT)
 FIGURES_WITH_FLOOR: Table[ComparisonRow] = Table(
     FIGURE, BEFORE, AFTER, CHANGE, INTERVAL, NOISE_FLOOR, VERDICT_WITH_RUNS
 )
@@ -161,7 +183,7 @@ def comparison_report(
     head = f"{verdict_line(rows)} (baseline: {baseline})"
     lines = [printable(head), *map(printable, conditions), ""]
     if figures := whole(rows):
-        lines += [FIGURES.text(figures), ""]
+        lines += [*filter(None, (FIGURES.text(figures), needed_runs_line(figures))), ""]
     if changed := changed_nodes(rows):
         nodes: Table[ComparisonRow] = Table(
             node_column("changed nodes", labels), BEFORE, AFTER, CHANGE, OF_LATENCY, VERDICT
