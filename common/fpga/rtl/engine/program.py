@@ -33,8 +33,8 @@ LEAST_SHIFT, MOST_SHIFT = 1, 64
 
 
 @dataclass(frozen=True, slots=True)
-class Order:
-    """Descriptors in the order in which the host gives them: the unit, and the 32-bit words."""
+class Descriptor:
+    """What one unit does next: the unit, and the 32-bit words that the host writes to its queue."""
 
     unit: str  # load, compute or store
     words: tuple[int, ...]
@@ -47,7 +47,7 @@ class Program:
     Attributes:
         memory: its bytes before the run; tensors that the engine writes are zero.
         addresses: of each tensor, by name.
-        orders: all descriptors.
+        descriptors: in the order in which the host gives them.
         last_stores: number of stores that are over when a layer is, by layer.
     """
 
@@ -55,7 +55,7 @@ class Program:
     network: EngineNetwork
     memory: NDArray[np.uint8]
     addresses: Mapping[str, int]
-    orders: tuple[Order, ...]
+    descriptors: tuple[Descriptor, ...]
     last_stores: tuple[int, ...]
 
     def filled(self, inputs: Mapping[str, Bytes]) -> NDArray[np.uint8]:
@@ -102,7 +102,7 @@ def program_of(network: EngineNetwork, tilings: Sequence[Tiling], design: Engine
     memory = np.zeros(builder.end, np.uint8)
     for address, content in builder.contents:
         memory[address : address + content.size] = content
-    return Program(design, network, memory, builder.addresses, tuple(builder.orders), tuple(last))
+    return Program(design, network, memory, builder.addresses, tuple(builder.descriptors), tuple(last))
 
 
 def _tensors(network: EngineNetwork) -> list[EngineTensor]:
@@ -115,7 +115,7 @@ class _Builder:
     end: int = 0
     addresses: dict[str, int] = field(default_factory=dict)
     contents: list[tuple[int, NDArray[np.uint8]]] = field(default_factory=list)
-    orders: list[Order] = field(default_factory=list)
+    descriptors: list[Descriptor] = field(default_factory=list)
     counts: dict[str, int] = field(default_factory=lambda: {"load": 0, "compute": 0, "store": 0})
     # After each tile: descriptors of `compute` and of `store` up to it.
     computed: list[int] = field(default_factory=lambda: [0, 0])
@@ -138,7 +138,7 @@ class _Builder:
         return address
 
     def _give(self, unit: str, words: Sequence[int]) -> None:
-        self.orders.append(Order(unit, tuple(word & 0xFFFFFFFF for word in words)))
+        self.descriptors.append(Descriptor(unit, tuple(word & 0xFFFFFFFF for word in words)))
         self.counts[unit] += 1
 
     def _move(

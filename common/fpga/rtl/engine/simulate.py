@@ -76,7 +76,7 @@ class EngineSimulator:
         """
         folder = Path(self._folder.name)
         program.filled(inputs).tofile(folder / "before.bin")
-        words = [(QUEUES[order.unit], word) for order in program.orders for word in order.words]
+        words = [(QUEUES[each.unit], word) for each in program.descriptors for word in each.words]
         np.array(words, np.uint32).tofile(folder / "script.bin")
         numbers = [str(value) for value in (self.design.word_bytes, limit, *astuple(timing))]
         call([str(folder / "obj_dir" / "Vengine"), "before.bin", "script.bin", *numbers], folder)

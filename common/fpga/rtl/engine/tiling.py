@@ -16,7 +16,7 @@ from common.fpga.rtl.engine.design import CONSTANT_BYTES, EngineDesign, words_of
 from common.fpga.rtl.engine.network import EngineLayer
 from common.messages.errors import PipelineError
 
-Order = Literal["bands", "blocks"]  # of the outer loop
+LoopOrder = Literal["bands", "blocks"]  # of the outer loop
 MOST_PARTS = 32  # sizes of bands, and of blocks, that are tried
 
 
@@ -210,7 +210,7 @@ def _parts_of_sums(fold: int, first: int, end: int, most: int) -> Iterator[Piece
 
 
 def _tiles(
-    layer: EngineLayer, block: int, lines: int, folds: int, pieces: list[tuple[Piece, ...]], order: Order
+    layer: EngineLayer, block: int, lines: int, folds: int, pieces: list[tuple[Piece, ...]], order: LoopOrder
 ) -> Iterator[EngineTile]:
     bands = [(line, min(lines, layer.y.height - line)) for line in range(0, layer.y.height, lines)]
     blocks = [(fold, min(block, folds - fold)) for fold in range(0, folds, block)]

@@ -31,7 +31,7 @@ CONSTANT_KINDS: Mapping[str, type[np.generic] | None] = {
     "value_ints": np.int64,
 }
 # Of rows: (1, T, H d), (1, T, H, d), (1, H, T, d), (1, H, d, T); stacked are (1, H, T, n) whose lines are H * T.
-Order = Literal["plain", "split", "heads", "turned", "stacked"]
+HeadOrder = Literal["plain", "split", "heads", "turned", "stacked"]
 Extents = tuple[int, int, int, Layout]  # channels, height, width
 
 
@@ -43,7 +43,7 @@ class Pending:
     source: Any
     limits: tuple[float, float] = (-np.inf, np.inf)
     extents: Extents | None = None  # where the shape does not say what is a channel
-    order: tuple[Order, int] = ("plain", 1)  # and the number of heads
+    order: tuple[HeadOrder, int] = ("plain", 1)  # and the number of heads
 
 
 Operator = Callable[["Reader", onnx.NodeProto, Mapping[str, Any]], None]
@@ -72,7 +72,7 @@ class Reader:
         self.tensors: dict[str, EngineTensor] = {}  # quantized, by the names of the integers and of the floats
         self.pending: dict[str, Pending] = {}
         self.weights: dict[str, tuple[NDArray[Any], NDArray[np.float32]]] = {}
-        self.orders: dict[str, tuple[Order, int]] = {}  # of rows whose heads are apart
+        self.orders: dict[str, tuple[HeadOrder, int]] = {}  # of rows whose heads are apart
         self.functions: dict[str, tuple[EngineTensor, NDArray[np.float32]]] = {}  # results, by name: of what, values
         self.layers: list[EngineLayer] = []
         self.added: list[tuple[EngineTensor, NDArray[np.int8]]] = []  # constants that are added
@@ -190,7 +190,7 @@ class Reader:
         channels, height, width = (*shape[1:], 1, 1)[:3]
         return channels, height, width, "map"
 
-    def extents_of(self, node: onnx.NodeProto, x: EngineTensor, order: Order) -> Extents:
+    def extents_of(self, node: onnx.NodeProto, x: EngineTensor, order: HeadOrder) -> Extents:
         """Return the extents of a result that is arranged as a tensor in this order is."""
         if order == "turned":
             raise self.refusal(node, "works on turned heads")

@@ -12,11 +12,11 @@ from numpy.typing import NDArray
 
 from common.fpga.rtl.engine.network import LEAST, MOST, EngineLayer, EngineTensor, Second
 from common.fpga.rtl.engine.reading import maps
-from common.fpga.rtl.engine.reading.reader import Extents, Order, Pending, Reader
+from common.fpga.rtl.engine.reading.reader import Extents, HeadOrder, Pending, Reader
 from common.fpga.rtl.engine.rows import MOST_CHANNELS, normalization_work, softmax_work, table_work
 
 EVERY_BYTE = np.arange(LEAST, MOST + 1)
-TURNS: Mapping[tuple[Order, tuple[int, ...]], Order] = {
+TURNS: Mapping[tuple[HeadOrder, tuple[int, ...]], HeadOrder] = {
     ("split", (0, 2, 1, 3)): "heads",
     ("split", (0, 2, 3, 1)): "turned",
     ("heads", (0, 1, 3, 2)): "turned",
@@ -78,7 +78,7 @@ def matmul(reader: Reader, node: onnx.NodeProto, _: Mapping[str, Any]) -> None:
     if x.channels != depth:
         raise reader.refusal(node, "multiplies tensors whose extents do not agree")
     extents: Extents = (channels, heads * x.height, 1, "rows")
-    order: tuple[Order, int] = ("stacked", heads)
+    order: tuple[HeadOrder, int] = ("stacked", heads)
     if not is_turned:
         extents, order = (heads * channels, x.height, 1, "heads" if heads > 1 else "rows"), ("heads", heads)
     source = layers, np.float32(a.scale * b.scale)
@@ -87,7 +87,7 @@ def matmul(reader: Reader, node: onnx.NodeProto, _: Mapping[str, Any]) -> None:
     )
 
 
-def _heads(reader: Reader, node: onnx.NodeProto, name: str) -> tuple[EngineTensor, Order, int]:
+def _heads(reader: Reader, node: onnx.NodeProto, name: str) -> tuple[EngineTensor, HeadOrder, int]:
     if name not in reader.tensors:
         raise reader.refusal(node, f"its operand {name} is no quantized tensor")
     order, heads = reader.orders.get(name, ("plain", 1))
@@ -96,7 +96,7 @@ def _heads(reader: Reader, node: onnx.NodeProto, name: str) -> tuple[EngineTenso
     return reader.tensors[name], order, heads
 
 
-def _part(tensor: EngineTensor, order: Order, head: int, heads: int) -> EngineTensor:
+def _part(tensor: EngineTensor, order: HeadOrder, head: int, heads: int) -> EngineTensor:
     if order == "stacked":
         return tensor.lines_of(head * tensor.height // heads, tensor.height // heads)
     return tensor.channels_of(head * tensor.channels // heads, tensor.channels // heads)
@@ -105,7 +105,7 @@ def _part(tensor: EngineTensor, order: Order, head: int, heads: int) -> EngineTe
 def finish_heads(reader: Reader, node: onnx.NodeProto, pending: Pending, y: EngineTensor) -> None:
     layers, scale = pending.source
     low, high = maps.limits_of(pending, y)
-    order: Order = "stacked" if layers[0].second.is_turned else "heads"
+    order: HeadOrder = "stacked" if layers[0].second.is_turned else "heads"
     for head, layer in enumerate(layers):
         part = _part(y, order, head, len(layers))
         factors = np.full(part.channels, np.float32(scale / y.scale))
