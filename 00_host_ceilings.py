@@ -3,12 +3,12 @@
 Reads   nothing from out/.
 Writes  host_ceilings.json, once per host and thread count; it depends on no model.
 
-MatMul, Gemm and Conv measure the compute ceiling of float32, MatMulInteger, QLinearMatMul and QLinearConv that of int8.
-MatMul measures those of float16 and bfloat16, if the runtime computes in them. An Add (two reads and one write)
-measures the memory ceiling with arrays of four times the last-level cache, and the ceiling of the caches with arrays
-that stay in them. Every rate is measured at one thread as well. The operators take turns in short slices. Sessions and
-arrays are created anew four times, and the best slice counts. The ceilings are marked unstable if the best slices of
-the two halves differ by more than 5 %, or if all threads reach over 5 % less than one thread.
+MatMul, Gemm and Conv measure the compute ceiling of float32. MatMulInteger, QLinearMatMul and QLinearConv measure that
+of int8. MatMul measures those of float16 and bfloat16, if the runtime computes in them. An Add (two reads and one
+write) measures the memory ceiling with arrays of four times the last-level cache, and the ceiling of the caches with
+arrays that stay in them. Every rate is measured at one thread as well. The operators take turns in short slices.
+Sessions and arrays are created anew four times, and the best slice counts. The ceilings are marked unstable if the best
+slices of the two halves differ by more than 5 %, or if all threads together reach over 5 % less than one thread.
 
 EXAMPLE of input (this host) and output (host_ceilings.json), some fields:
 

@@ -7,7 +7,7 @@ Writes  latency_summary.json, run_latency.csv, op_latency.csv (every executed no
         session_latency.csv (with --sessions).
 
 Unprofiled and profiled runs alternate; the latency is that of the unprofiled runs in the steady part of the series. The
-time that the profiler adds to each node is estimated with chains of operators and subtracted, down to zero at most.
+time that the profiler adds to each node is estimated with chains of operators and subtracted. No time becomes negative.
 Nodes that take less than four times the correction are flagged. If a run fails, the results so far are kept in
 out/incomplete.
 

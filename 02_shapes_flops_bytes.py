@@ -2,8 +2,7 @@
 
 Reads   the graph of the model file; the time does not depend on the size of the weights.
 Writes  op_metrics.csv (MACs, FLOPs, bytes and shapes of each node), op_edges.csv (every tensor between two nodes),
-        phase_work.csv (of a model with caches: each part in each phase, at the lengths of --phase or of --dim;
-        no rows of other models).
+        phase_work.csv (of a model with caches: a row per part and phase, at the lengths of --phase or --dim).
 
 One multiply-accumulate of a contraction is one MAC and two FLOPs; all other work is counted as FLOPs per element.
 Bytes are compulsory traffic: each distinct operand is read once, each output is written once, views move nothing. Nodes

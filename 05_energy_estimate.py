@@ -4,10 +4,10 @@ Reads   op_roofline.csv, latency_summary.json, run_latency.csv, power_samples.cs
         phase_work.csv of a decoder.
 Writes  ops_profile.csv (latency, FLOPs, bytes and energy of each node), energy_summary.json, efficiency.json.
 
-Average power is --avg-power-w, else the power that stage 01 measured, else a model of the host's processor by its name:
-a share of its thermal design power by the cores in use, and its memory (configs/processors.yaml). The column
-energy_source says which. Static power is --static-power-w, else the power measured before the runs, else modelled.
-Static energy is divided over the nodes by time, dynamic energy by modelled work (configs/energy.yaml).
+Average power is --avg-power-w, else the power that 01 measured, else a model by the name of the processor. The model
+takes a share of the thermal design power by the cores in use, and adds the memory (configs/processors.yaml). The column
+energy_source says which of the three it is. Static power is --static-power-w, else the power measured before the runs,
+else modelled. Static energy is divided over the nodes by time, dynamic energy by modelled work (configs/energy.yaml).
 
 EXAMPLE of input (op_roofline.csv) and output (ops_profile.csv), some columns, at two threads of a machine with two
 Xeon Gold 6130 and 96 GiB:
@@ -19,7 +19,7 @@ Xeon Gold 6130 and 96 GiB:
     conv1,33588.775,195.543953,97272.05,131056.369,modelled
 
     python 05_energy_estimate.py --avg-power-w 65 --static-power-w 40   # power meter: running, and idle
-    python 05_energy_estimate.py --cpu "Intel Xeon Gold 6130"           # the processor that a machine hides
+    python 05_energy_estimate.py --cpu "Intel Xeon Gold 6130"           # where the machine hides its processor
 """
 
 from __future__ import annotations

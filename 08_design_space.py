@@ -9,8 +9,8 @@ Writes  design_points.csv (a row per accelerator and search),
         design_groups.csv (a row per fused group),
         design_summary.json (the best accelerator).
 
-The best schedule has the least energy-delay product. Beside it is a lower bound
-of all schedules. On an accelerator with one buffer (fa-dosa), 08 fuses layers
+The best schedule has the least energy-delay product. 08 prints it with a lower
+bound of all schedules. On an accelerator with one buffer (fa-dosa), 08 fuses layers
 into groups. On any other (gemmini, u280), it maps each contraction, keeps whole
 tensors on the chip between layers, and runs layers depth first in row tiles. All
 other operators count as traffic. Ctrl-C ends a search with the best schedule so far.
@@ -66,7 +66,7 @@ def arguments() -> cli.Parser:
     add("--hardware", default="gemmini", metavar="NAME", help="a file of configs/hardware, or the path of one")
     text = 'sizes to try, all combinations: "buffer_kib=8,16,…,2048 array=16x16,32x32"'
     add("--sweep", default="", metavar="SIZES", help=text)
-    text = "the figure that the best design has least of"
+    text = "the best design has the least of this figure"
     add("--objective", choices=comparison.OBJECTIVES, default="edp", help=text)
     area: dict[str, Any] = {"type": cli.positive_float, "action": "append", "default": [], "metavar": "AREA"}
     add("--area-budget-mm2", help="area within which to name the best design; repeatable", **area)
@@ -77,9 +77,7 @@ def arguments() -> cli.Parser:
     text = "most schedules that an engine may evaluate, over all contractions"
     add("--evaluations", default=10_000, help=text, **count)
     parser.shared("--seed", help="seed of the random choices of an engine")
-    text = (
-        "traffic of one buffer: honest repeats it if the buffer is small; seed is FA-DOSA's own, once for each tensor"
-    )
+    text = "traffic of one buffer: honest counts what it reads again; seed counts a tensor once, as FA-DOSA does"
     add("--accounting", choices=ACCOUNTINGS, default=HONEST, help=text)
     text = "what a search counts as cycles: analytic, or those of the RTL where the accelerator's file has its costs"
     add("--cycle-model", choices=CYCLE_MODELS, default=ANALYTIC, help=text)

@@ -9,9 +9,9 @@ Writes  trace.json and plan_trace.json (the plan of 07) for Perfetto or chrome:/
 The timeline shows every run, and the nodes of three profiled runs: the first, the median and the slowest one after the
 warm-up. Arrows follow the critical path. A load test has a clock of its own.
 
-bottlenecks.csv holds the findings of the rules in configs/bottlenecks.yaml. The most that a remedy could save follows
-from the critical path with the least times that the nodes could take. A gain is the share of it that measured mends
-gained; on a disturbed host none is shown. Near misses fail a rule by little, and come last.
+bottlenecks.csv has the findings of the rules in configs/bottlenecks.yaml. The most that a remedy can save follows from
+the least time that each node could take. The gain is the share of it that measured mends reached. On a disturbed host
+no gain is shown. Near misses fail a rule by little, and come last.
 
 EXAMPLE of output (bottlenecks.csv of a tiny transformer, some columns):
 
@@ -49,7 +49,7 @@ from common.profiling.trace.timeline import spans_of_runs
 from common.table_rows import BottlenecksRow, RunLatencyRow, Tables
 from common.timeline.from_tables import counts_of, shown_rows, timeline
 from common.timeline.load_tracks import LoadTimeline, load_timeline
-from common.timeline.shown_runs import Shown, chosen_runs
+from common.timeline.shown_runs import ShownRun, chosen_runs
 from common.timeline.viewer_files import load_file, node_files, plan_file, run_file
 from common.view.node_labels import labels_of
 from common.view.plan.answer.cases import said_of
@@ -90,7 +90,7 @@ def load_shown(stage: cli.StageRun) -> LoadTimeline:
     return load
 
 
-def shown_runs(stage: cli.StageRun, runs: Sequence[RunLatencyRow]) -> list[Shown]:
+def shown_runs(stage: cli.StageRun, runs: Sequence[RunLatencyRow]) -> list[ShownRun]:
     """Return the profiled runs whose nodes the timeline shows: none without a trace of ONNX Runtime."""
     if not stage.tables.has("ort_trace"):
         stage.note("the timeline shows no nodes: the profile has no trace of ONNX Runtime")
@@ -98,7 +98,7 @@ def shown_runs(stage: cli.StageRun, runs: Sequence[RunLatencyRow]) -> list[Shown
     roles, clocks = chosen_runs(runs, every=stage.settings.runs == "all")
     bodies = stage.tables.foreign("executed_graph", traced_bodies)
     spans = stage.tables.foreign("ort_trace", lambda file: spans_of_runs(file, clocks, roles, bodies))
-    return [Shown(index, roles[index], of_run) for index, of_run in spans.items()]
+    return [ShownRun(index, roles[index], of_run) for index, of_run in spans.items()]
 
 
 def source_outline(stage: cli.StageRun, tables: Tables) -> Outline | None:

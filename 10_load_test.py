@@ -6,9 +6,9 @@ Writes  load_requests.csv (when each request was intended, queued, batched, star
         load_histogram.hlog (latencies second by second, as HdrHistogram logs them), load_disturbances.csv (slow calls,
         and what disturbed them).
 
-Requests come by a schedule that waits for nobody (open loop), and their latency counts from the intended start: a
-service that stops for 200 ms shows it in every request that came meanwhile. With --users, users send the next
-request when they have the answer (closed loop); that hides such a stall from all requests but a few.
+Requests come by a schedule that waits for nobody (open loop), and their latency counts from the intended start. So a
+stop of 200 ms lengthens every request that came meanwhile. With --users, users send the next request when they have the
+answer (closed loop). Then only a few requests show such a stop.
 
 With --images each request brings an encoded image. Decoding, resizing and normalizing it are stages of its call, which
 are timed separately. So is finding the --top-k classes. On a GPU, the copies to and from it are stages as well.
@@ -33,9 +33,9 @@ EXAMPLE of input (a model) and output (load_requests.csv), some columns:
     python 10_load_test.py --model bert.onnx --replay arrivals.csv --length-dim seq --buckets 32,64,128 --batch-max 8
     python 10_load_test.py --rate 20 --post http://127.0.0.1:8765               # seen live by 12_dashboard.py --attach
     python 10_load_test.py --rate 20 --images photos --top-k 5 --replicate 2     # JPEG files, decoded for each request
-    python 10_load_test.py --rate 40 --duration 10m --until "p99 5%"    # ends when the limits of p99 are that near
+    python 10_load_test.py --rate 40 --duration 10m --until "p99 5%"    # ends when the limits of p99 are within 5 %
     python 10_load_test.py --users 4 --sessions 2 --threads 1 --workers processes
-    python 10_load_test.py --rate 40 --max-error-share 1% --goodput-bound 50ms --min-goodput 35     # 4 if it is not so
+    python 10_load_test.py --rate 40 --max-error-share 1% --goodput-bound 50ms --min-goodput 35    # exit code 4 below
     python 10_load_test.py --best --duration 60s                 # the configuration that 14_load_search.py found
 """
 

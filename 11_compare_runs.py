@@ -9,11 +9,11 @@ Writes  comparison.csv (a row per figure and per group of executed nodes), compa
         flamegraph.pl. 06 draws the differences.
 
 A difference is real if three things hold. A rank test on medians of blocks of runs rejects chance, corrected for all
-nodes (Holm). Its interval excludes 0. The difference exceeds the noise floor, which is how far a repeat on this machine
-scatters, judged by the distance between quarters of the runs. The figures of the latency (median, percentiles, mean,
-deviation) are one family: in at most 5 % of equal pairs any of them is called different. A difference that is surely
-smaller than --fail-above is unchanged. Every other difference is undecided, with the number of runs that would decide
-it. A figure from too few independent runs is not judged. No time of a busy or drifting host is judged.
+nodes (Holm). The interval of the difference excludes 0. The difference exceeds the noise floor: what a repeat on this
+machine would show, estimated from quarters of the runs. The figures of the latency (median, percentiles, mean,
+deviation) are one family: among equal pairs, at most 5 % have a figure that is called different. A difference that is
+surely smaller than --fail-above is unchanged. Every other difference is undecided, with the number of runs that would
+decide it. A figure from too few independent runs is not judged. No time of a busy or drifting host is judged.
 
 One session on each side does not show how far sessions differ. For that, measure both sides with 01's --sessions 3,
 or repeat --baseline.
@@ -49,7 +49,7 @@ from common.cli.flags.comparison_flags import fail_flag, folder_flags
 from common.cli.texts.wording import paired_command
 from common.comparison.difference_rows import (
     DEFAULT_MARGIN_SHARE,
-    Question,
+    ComparisonSettings,
     comparison_rows,
     failures,
     node_times_us,
@@ -96,10 +96,10 @@ def measured_sides(stage: cli.StageRun) -> tuple[list[MeasuredSide], list[Measur
 
 
 def compared(
-    stage: cli.StageRun, baselines: Sequence[MeasuredSide], candidate: MeasuredSide, question: Question
+    stage: cli.StageRun, baselines: Sequence[MeasuredSide], candidate: MeasuredSide, chosen: ComparisonSettings
 ) -> tuple[list[ComparisonRow], list[str]]:
     """Return the rows of a comparison, and the notes that its reader needs first."""
-    rows = comparison_rows(baselines, candidate, question)
+    rows = comparison_rows(baselines, candidate, chosen)
     paired = paired_command(baselines[0].settings, candidate.settings)
     limits = [*why_no_nodes(baselines[0], candidate, rows), *too_few_runs(rows)]
     limits += unknown_sessions(baselines, candidate, paired)
@@ -111,8 +111,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         settings = stage.settings
         with stage.writing() as transaction:
             baselines, candidates = measured_sides(stage)
-            question = Question(settings.fail_above or DEFAULT_MARGIN_SHARE, is_across_models=settings.across_models)
-            parts = [compared(stage, baselines, candidate, question) for candidate in candidates]
+            margin_share = settings.fail_above or DEFAULT_MARGIN_SHARE
+            chosen = ComparisonSettings(margin_share, is_across_models=settings.across_models)
+            parts = [compared(stage, baselines, candidate, chosen) for candidate in candidates]
             labels = source_labels(baselines[0].executed.sources, baselines[0].metrics)
             name = ", ".join(side.name for side in baselines)
             rows = [row for rows, _ in parts for row in rows]

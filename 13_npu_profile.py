@@ -69,7 +69,7 @@ def arguments() -> cli.Parser:
     parser.shared(*cli.MODEL)
     parser.setting("--runs", type=cli.positive_int, default=3, metavar="N", help="inferences on the NPU")
     parser.shared("--rules")
-    text = "Qualcomm's numbers of chips to compare"
+    text = "chips to compare, by Qualcomm's numbers"
     parser.setting("--soc", type=cli.positive_ints, default=[57], metavar="N,…", help=text)
     parser.setting("--level", choices=[*LEVELS], default="optrace", help="profiling level; only optrace has traffic")
     text = f"clocks of a device: {', '.join(PERFORMANCE_MODES)}"

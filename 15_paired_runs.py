@@ -5,10 +5,9 @@ Writes  paired_comparison.csv (a row per figure and per group of executed nodes)
         request, paired_comparison.html, and paired_stacks.folded, for a differential flame graph by flamegraph.pl.
         06 draws the differences.
 
-Drift of the host changes both runs of a pair and cancels. The models run in new sessions for each twentieth of the
-runs, because the memory addresses of a session change the time of a node by some percent; so the noise floor includes
-that scatter. A busy host gives a note, and the pairs are judged all the same. The tests and the verdicts are those of
-11_compare_runs.py.
+Drift of the host changes both runs of a pair and cancels. Each twentieth of the runs has new sessions. The memory
+addresses of a session change the time of a node by some percent, so the noise floor includes that scatter. A busy host
+gives a note, and the pairs are judged all the same. The tests and the verdicts are those of 11_compare_runs.py.
 
 The exit code is 4 if a figure of the whole model regressed by more than --fail-above, or if a node added more than that
 to the latency.
@@ -38,7 +37,7 @@ from common import cli
 from common.cli.flags.comparison_flags import fail_flag, pair_flags
 from common.comparison.difference_rows import (
     DEFAULT_MARGIN_SHARE,
-    Question,
+    ComparisonSettings,
     comparison_rows,
     failures,
     node_times_us,
@@ -103,7 +102,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             rows = comparison_rows(
                 [first],
                 second,
-                Question(settings.fail_above or DEFAULT_MARGIN_SHARE, is_paired=True, is_across_models=True),
+                ComparisonSettings(settings.fail_above or DEFAULT_MARGIN_SHARE, is_paired=True, is_across_models=True),
             )
             remarks = [*second.doubts, *differences(first, second), *why_no_nodes(first, second, rows)]
             labels = source_labels(first.executed.sources, first.metrics)

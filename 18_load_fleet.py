@@ -3,8 +3,8 @@
 Reads   the files of the models.
 Writes  load_fleet.csv (a row per model: the host that measured it, its set-up, what it delivers).
 
-All models get the same load. With --search, 18 instead searches for each model the best rate within --p99-bound. Each
-host measures one model at a time.
+All models get the same load. With --search, 18 searches the highest rate of each model within --p99-bound. Each host
+measures one model at a time.
 
 EXAMPLE of input (two models) and output (load_fleet.csv), some columns:
 

@@ -2,8 +2,8 @@
 
 Reads   the model file; with --images a folder of images.
 Writes  endurance.csv (a row per part: rates and latency, memory of the process), endurance_summary.json (growth of
-        memory per inference, levels of the time of a call, latency over all valid parts); of the last part
-        load_requests.csv, load_batches.csv and load_summary.json, as 10_load_test.py does.
+        memory per inference, levels of the time of a call, latency over all valid parts); load_requests.csv,
+        load_batches.csv and load_summary.json of the last part, as 10_load_test.py writes them.
 
 Between two parts the queue runs empty. 19 computes the figures of a part and then drops its records, except those of
 the last part, so an hour needs no more memory than a minute.

@@ -1,8 +1,8 @@
 """Load two models alone and together on this host, and say how much they slow each other down.
 
 Reads   both model files; with --images a folder of images for the first model.
-Writes  load_interference.csv (a row per model, alone and together); of the first model's last load beside the other
-        load_requests.csv, load_batches.csv and load_summary.json, as 10_load_test.py does.
+Writes  load_interference.csv (a row per model, alone and together); load_requests.csv, load_batches.csv and
+        load_summary.json of the last load of the first model together with the other.
 
 The three loads take turns in eight rounds. A service gets the same arrivals alone and together.
 

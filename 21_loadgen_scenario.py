@@ -1,8 +1,8 @@
 """Let MLPerf LoadGen send the requests of one of its scenarios to a service, and judge it by LoadGen's rules.
 
 Reads   the model file; with --images a folder of images.
-Writes  loadgen_summary.txt (LoadGen's own summary, as it wrote it); of the same load load_requests.csv,
-        load_batches.csv and load_summary.json, as 10_load_test.py does, with LoadGen's results in the last one.
+Writes  loadgen_summary.txt (LoadGen's own summary, as it wrote it); load_requests.csv, load_batches.csv and
+        load_summary.json of the same load. The last one has LoadGen's results, too.
 
 EXAMPLE of input (a model) and output (load_summary.json), some fields:
 

@@ -1,7 +1,7 @@
 """Run a model with every execution provider of this build of ONNX Runtime, and compare the outputs with the CPU's.
 
 Reads   the model file.
-Writes  provider_comparison.csv (a row per provider and output: whether it runs, one call, largest errors).
+Writes  provider_comparison.csv (a row per provider and output: whether it runs, time of a call, largest errors).
 
 EXAMPLE of input (a model) and output (provider_comparison.csv), some columns:
 
@@ -23,7 +23,6 @@ if __name__ == "__main__":
 from collections.abc import Sequence
 
 from common import cli
-from common.cli.flags import load_flags
 from common.load.service.served_model import ServedModel
 from common.load.settings import RequestContent, matrix_options
 from common.runtime.provider_matrix import matrix_rows, provider_matrix
@@ -40,8 +39,7 @@ def arguments() -> cli.Parser:
     parser.shared(*cli.MODEL)
     parser.shared("--threads")
     parser.shared("--optimization", choices=tuple(OPTIMIZATIONS), metavar=None)
-    load_flags.seed_flag(parser)
-    parser.shared("--run-timeout")
+    parser.shared("--seed", "--run-timeout")
     return parser
 
 

@@ -1,8 +1,8 @@
 """Load a model at a remote endpoint that speaks KServe's v2 protocol, by HTTP or gRPC, and measure what it delivers.
 
-Reads   what the endpoint says of its model; with --replay arrivals.
-Writes  load_endpoint.json (what the endpoint says of its model); of the load load_requests.csv, load_batches.csv,
-        load_summary.json, load_steps.csv and load_histogram.hlog, as 10_load_test.py does.
+Reads   what the endpoint says of its model; with --replay a file of arrivals.
+Writes  load_endpoint.json (what the endpoint says of its model); load_requests.csv, load_batches.csv,
+        load_summary.json, load_steps.csv and load_histogram.hlog, as 10_load_test.py writes them.
 
 Triton, OpenVINO Model Server, KServe, MLServer and others speak that protocol. Requests come as in 10_load_test.py.
 Latency counts from the intended start on this host, so it includes the network. Each connection has at most one batch

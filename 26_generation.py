@@ -58,7 +58,8 @@ SCRIPT = "26_generation.py"
 
 def arguments() -> cli.Parser:
     parser = cli.Parser(SCRIPT, __doc__ or "")
-    parser.shared("--model", "--dim")
+    parser.shared("--model", **cli.DECODER)
+    parser.shared("--dim")
     count = {"type": cli.positive_int, "metavar": "N"}
     parser.setting("--prompt", default=128, help="tokens of the prompt, without --phase", **count)
     parser.setting("--tokens", default=32, help="tokens of each answer", **count)
@@ -66,8 +67,9 @@ def arguments() -> cli.Parser:
     parser.shared("--phase", "--cache")
     parser.setting("--cache-room", help="tokens of one buffer for past and present (default: caches grow)", **count)
     rate = {"type": cli.positive_float}
-    parser.setting("--peak-flops", metavar="FLOP/S", help="peak of the host, for the share of it", **rate)
-    parser.setting("--mem-bw", metavar="BYTE/S", help="memory bandwidth of the host, for the share of it", **rate)
+    parser.setting("--peak-flops", metavar="FLOP/S", help="peak of the host; phases have their share of it", **rate)
+    text = "memory bandwidth of the host; phases have their share of it"
+    parser.setting("--mem-bw", metavar="BYTE/S", help=text, **rate)
     parser.shared("--avg-power-w", help="mean power, for the energy of a token (default: by the processor's name)")
     parser.shared("--threads")
     parser.shared("--optimization", choices=tuple(OPTIMIZATIONS), metavar=None)

@@ -10,7 +10,7 @@ flight has caches of its own. With --batching static, streams are admitted toget
 ended. With continuous, a stream is admitted between two tokens, as soon as fewer than --in-flight are in flight. With
 --cache-room, each cache is one buffer with a row for each stream, and one call gives all streams a token. That takes an
 operator which reads the valid length of each row (GroupQueryAttention). Without --cache-room, each stream has calls of
-its own. In an overload, requests come faster than their tokens, so times that include the wait have no percentiles.
+its own. In an overload, requests come faster than they are answered: times that include the wait have no percentiles.
 
 The exit code is 4 if fewer than --min-goodput requests per second are answered within both bounds.
 
@@ -63,7 +63,8 @@ US_PER_S = 1e6
 
 def arguments() -> cli.Parser:
     parser = cli.Parser(SCRIPT, __doc__ or "")
-    parser.shared("--model", "--dim", "--cache")
+    parser.shared("--model", **cli.DECODER)
+    parser.shared("--dim", "--cache")
     schedule_flags(parser, KINDS)
     parser.setting(
         "--replay", type=cli.path, metavar="FILE", help="requests from a CSV file: time in s, prompt, answer"
@@ -77,8 +78,10 @@ def arguments() -> cli.Parser:
         "--cache-room", type=cli.positive_int, metavar="N", help="tokens of each row of shared buffers (default: none)"
     )
     bound = {"type": cli.duration, "metavar": "T"}
-    parser.setting("--first-token-bound", help="longest time to the first token of goodput", **bound)
-    parser.setting("--inter-token-bound", help="longest mean time between two tokens of goodput", **bound)
+    text = "goodput counts streams whose first token comes within this time"
+    parser.setting("--first-token-bound", help=text, **bound)
+    text = "goodput counts streams with at most this mean time between tokens"
+    parser.setting("--inter-token-bound", help=text, **bound)
     goodput_flags(parser, has_bound=True)
     parser.shared("--threads")
     parser.shared("--optimization", choices=tuple(OPTIMIZATIONS), metavar=None)

@@ -46,7 +46,7 @@ from common.precision.mixture import Mixture, chosen, mixtures, movable
 from common.precision.notes import study_notes
 from common.precision.rows import layer_rows, mixture_rows, precision_rows
 from common.precision.sensitivity import LayerJudgement, layer_judgements
-from common.precision.study import Study, best, format_judgements, on_engine, studied
+from common.precision.study import Study, best, on_engine, scheme_results, studied
 from common.runtime.inputs.images import NORMALIZATIONS
 from common.runtime.sessions.limits import limited_runs
 from common.runtime.sessions.session import given_settings
@@ -65,7 +65,7 @@ def arguments() -> cli.Parser:
     add("--images", type=cli.path, metavar="PATH", help="a folder of images as samples")
     add("--normalize", choices=tuple(NORMALIZATIONS), default="imagenet", help="how values of the images are scaled")
     add("--labels", type=cli.path, metavar="FILE", help="a .npy file with the class of each sample, as whole numbers")
-    add("--scores", metavar="NAME", help="output with scores of classes (default: the first that looks like that)")
+    add("--scores", metavar="NAME", help="output with scores of classes (default: the first that looks like one)")
     add("--random", type=cli.positive_int, default=32, metavar="N", help="number of random samples, if none are given")
     add("--precision", choices=FORMATS, default=USUAL_FORMAT, help="format of the single layers, and of quantized.onnx")
     text = "least share of samples whose likeliest class must stay the same"
@@ -140,23 +140,23 @@ def main(argv: Sequence[str] | None = None) -> int:
         macs, settings = macs_of(model), given_settings({**given.values, "provider": "cpu", "optimization": "all"})
         with stage.writing() as transaction, limited_runs(given.run_timeout), transaction.scratch() as folder:
             study = studied(path, folder, *divided(samples, given.seed), settings, given.scores)
-            found = format_judgements(study, given.precision, stage.progress_bar("formats"))
-            usual = best(found, study, given.precision)
-            written = on_engine(found) if given.for_engine else usual
+            results = scheme_results(study, given.precision, stage.progress_bar("formats"))
+            usual = best(results, study, given.precision)
+            written = on_engine(results) if given.for_engine else usual
             nodes = sorted(usual.nodes, key=lambda node: -(macs.get(node) or 0))
             layers = layer_judgements(study, usual.scheme, nodes, given.budget, stage.progress_bar("layers"))
             left = [name for name in macs if name not in study.model.nodes]
             bounds = Bounds(given.min_agreement, given.min_sqnr_db)
             mixed = mix(stage, study, usual.scheme, layers, macs) if given.mixed else []
             kept = chosen(mixed, bounds)
-            rows = precision_rows(study, found, None if kept else written, bounds, left)
+            rows = precision_rows(study, results, None if kept else written, bounds, left)
             transaction.add_rows("format_precision", rows)
             transaction.add_rows("precision_layers", layer_rows(study, usual.scheme, layers, macs))
             transaction.add_rows("precision_mixtures", mixture_rows(study, usual.scheme, mixed, kept, bounds, left))
             transaction.add_copy("quantized_model", kept.target if kept else written.target)
             broken = broken_bounds(kept, bounds, samples.source) if given.mixed else []
-            stage.note(*study_notes(samples, study, found, layers, left), *broken)
-        stage.show(precision_report(rows, given.precision))
+            stage.note(*study_notes(samples, study, results, layers, left), *broken)
+        stage.show(stage.plain(precision_report(rows, given.precision)))
     return cli.BROKE_THRESHOLD if broken else 0
 
 

@@ -5,8 +5,8 @@ Writes  design_engines.csv (the front, which 07 --designs reads),
         design_simulation.csv (the fastest array in simulation; no rows without --simulate).
 
 29 tries all arrays of a set: rows, columns, products of an element, tiles, ports to memory, and one region of the board
-or all. The resources and the clock of an array are those of a plan (07). Its cycles and energy are those of the cost of
-a mapping (08). docs/DESIGN_SPACE.md has the set and each printed column.
+or all. The resources and the clock of an array are those of a plan (07). Its cycles and energy are those that 08
+computes for a mapping. docs/DESIGN_SPACE.md has the set and each printed column.
 
 EXAMPLE of input (op_metrics.csv) and output (design_engines.csv), some columns:
 

@@ -4,10 +4,10 @@ Reads   bottlenecks.csv, node_map.csv, latency_summary.json, and the model file 
 Writes  mend_trials.csv (a row per rule: predicted and measured gain, with intervals), mended.onnx (the model with the
         mend that gained most; every other stage takes it).
 
-A rule of 09 may have mends: programs that change the model's graph as the remedy says. Each refuses where another node
-or a caller would notice. The mended model must return what the model returns, on three random inputs, within what its
-number format explains. Then both run in turn, run by run, as 15_paired_runs.py measures. All findings of a rule are
-mended together, and the predicted gain is that of all of them.
+A rule of 09 may have mends: programs that change the model's graph as the remedy says. A mend is left out where another
+node or a caller would notice it. The mended model must return what the model returns, on three random inputs, within
+what its number format explains. Then both run in turn, run by run, as 15_paired_runs.py measures. All findings of a
+rule are mended together, and the predicted gain is that of all of them.
 
 EXAMPLE of output (mend_trials.csv, some columns):
 
@@ -30,7 +30,7 @@ from functools import partial
 from pathlib import Path
 
 from common import cli
-from common.comparison.difference_rows import DEFAULT_MARGIN_SHARE, Question, comparison_rows
+from common.comparison.difference_rows import DEFAULT_MARGIN_SHARE, ComparisonSettings, comparison_rows
 from common.measurements.paired_measurement import measured_pair
 from common.mending.agreement import Agreement, agreement
 from common.mending.findings import found_by, nodes_of, predicted, rules_to_try
@@ -93,8 +93,8 @@ def measure(stage: cli.StageRun, about: MendSubject, mended: Model, folder: Path
     budget = Budget(stage.settings.warmup, stage.settings.runs)
     first, second = measured_pair(plans, models, budget, folder, partial(stage.progress_bar, "pairs"), stage.note)
     stage.note(*first.doubts)
-    question = Question(DEFAULT_MARGIN_SHARE, is_paired=True, is_across_models=True)
-    return measured_gain(comparison_rows([first], second, question))
+    settings = ComparisonSettings(DEFAULT_MARGIN_SHARE, is_paired=True, is_across_models=True)
+    return measured_gain(comparison_rows([first], second, settings))
 
 
 def try_rule(stage: cli.StageRun, rule: str, about: MendSubject, folder: Path) -> tuple[MendTrialsRow, Model | None]:

@@ -1,14 +1,14 @@
 """Plan a decoder on a card: weights and caches in the card's memory, and each phase on the host or on the card.
 
 Reads   the model file, generation.csv and generation_summary.json of 26; a board.
-Writes  decode_plans.csv (an answer in each format of the weights with each cut), decode_lengths.csv (a token over the
+Writes  decode_plans.csv (a row per format of the weights and per cut), decode_lengths.csv (the time of a token by the
         length of the caches), decode_summary.json (the shortest answer).
 
 A token of a decoder reads all weights and caches once, so the rate of the memory bounds it. 31 says whether weights and
 caches fit the card, how long a token and a whole answer take there, and whether that pays. The host's times are those
 of 26. The card's times of tokens follow from what published decoders on FPGAs attain, with the interval of those
-designs. Its time of a prompt is that of an array for it, as 07 plans one. The card looks tokens up and chooses the next
-one: the prompt crosses the link, then the token before each one, and the chosen one comes back.
+designs. For a prompt, an array is planned as 07 plans one. The card looks tokens up and chooses the next one: the
+prompt crosses the link, then the token before each one, and the chosen one comes back.
 
 EXAMPLE of input (generation.csv) and output (decode_plans.csv), some columns:
 
@@ -65,7 +65,8 @@ MEASURES = "26_generation.py"
 
 def arguments() -> cli.Parser:
     parser = cli.Parser(SCRIPT, __doc__ or "")
-    parser.shared("--model", "--dim", "--cache")
+    parser.shared("--model", **cli.DECODER)
+    parser.shared("--dim", "--cache")
     parser.shared("--board", default="u280")
     text = "format of the weights on the card (default: every one)"
     parser.setting("--weight-format", choices=tuple(WEIGHT_BITS), help=text)
@@ -98,7 +99,7 @@ def _named(sizes: Mapping[str, int]) -> str:
 def judged_host(measured: Provenance, host: HostTimes, board: Board) -> JudgedHost:
     """Return the host of 26, and why its times decide nothing, or nothing about a board's own processor."""
     processor = measured.host.get("cpu_model", "")
-    basis = host_basis(processor, None, is_other=bool(processor))  # 26 may have run on the board itself
+    basis = host_basis(processor, None, is_host_of_plan=bool(processor))  # 26 may have run on the board itself
     busy = [note.partition(";")[0] for note in measured.notes if note.startswith(BUSY)]
     return JudgedHost(basis.kind, basis.of_plan(board), (*busy, *host.doubts), basis.mismatch(board))
 

@@ -27,7 +27,7 @@ from common.fpga.engine_catalogue import arrays
 from common.fpga.kernels.overlay.engine import OverlayEngine
 from common.fpga.replicas.frame import Frame, FrameCall
 from common.fpga.replicas.residence import frame_tensors
-from common.fpga.replicas.search import Found, find_streams
+from common.fpga.replicas.search import BestStreams, find_streams
 from common.fusion.groups import fuse
 from common.intervals import ThreePoint, combine
 from common.workload.task_candidates import task_candidates
@@ -69,7 +69,7 @@ def frame_of(name: str, board: str) -> Frame:
 
 
 @cache
-def planned(name: str, board_name: str) -> Found:
+def planned(name: str, board_name: str) -> BestStreams:
     """Return the streams that the search finds for a network on a board.
 
     Raises:

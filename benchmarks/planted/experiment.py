@@ -15,7 +15,7 @@ from pathlib import Path
 import onnx
 
 from benchmarks.process import ROOT
-from common.comparison.difference_rows import DEFAULT_MARGIN_SHARE, Question, comparison_rows
+from common.comparison.difference_rows import DEFAULT_MARGIN_SHARE, ComparisonSettings, comparison_rows
 from common.measurements.paired_measurement import measured_pair
 from common.mending.trial_rows import measured_gain
 from common.onnx_graph.load import load_model
@@ -179,7 +179,8 @@ def in_turn(paths: Sequence[Path], settings: Settings, optimization: str, sizes:
     budget = Budget(WARMUP, PAIRS_PER_RUN * settings.runs)
     with tempfile.TemporaryDirectory() as folder:
         first, second = measured_pair(contenders, models, budget, Path(folder), _without_bar, _said)
-    rows = comparison_rows([first], second, Question(DEFAULT_MARGIN_SHARE, is_paired=True, is_across_models=True))
+    chosen = ComparisonSettings(DEFAULT_MARGIN_SHARE, is_paired=True, is_across_models=True)
+    rows = comparison_rows([first], second, chosen)
     gain = measured_gain(rows)
     if gain is None:
         raise RuntimeError(f"no pair of runs of {paths[0]} counts")

@@ -21,7 +21,7 @@ class ElementWiseChain:
     Attributes:
         nodes: in execution order.
         between_bytes: of the tensors between them, once.
-        merged_bytes: of constants that others of the chain could hold.
+        merged_bytes: of constants that could be joined to another constant of the chain.
     """
 
     nodes: tuple[str, ...]
@@ -37,7 +37,9 @@ class ElementWiseChain:
 
 
 def element_wise_chains(graph: ExecutedGraph, selected: Set[str]) -> Iterator[ElementWiseChain]:
-    """Yield each largest group of selected element-wise nodes in which all but the last have one reader, of the group.
+    """Yield the largest groups of selected element-wise nodes that end in one node.
+
+    Every other node of a group has one reader, which is in the group.
 
     A chain with a tensor or a node of unknown size is left out. So is one of activations alone: no operator of ONNX
     computes two of them, and their functions take longer than their tensors.
@@ -64,9 +66,9 @@ def _merged_bytes(graph: ExecutedGraph, members: Sequence[str]) -> int | None:
         return 0
     merged: list[int | None] = []
     for kind in KINDS:
-        held = [graph.nodes[name].row["weight_bytes"] for name in members if graph.types[name] in kind]
-        known = [size for size in held if size is not None]
-        merged.append(sum(known) - max(known, default=0) if len(known) == len(held) else None)
+        sizes = [graph.nodes[name].row["weight_bytes"] for name in members if graph.types[name] in kind]
+        known = [size for size in sizes if size is not None]
+        merged.append(sum(known) - max(known, default=0) if len(known) == len(sizes) else None)
     return total(merged)
 
 

@@ -12,7 +12,7 @@ from dataclasses import astuple, dataclass, replace
 
 from common.bottlenecks.executed_nodes import ExecutedGraph, interval_us
 from common.bottlenecks.rules import GAIN_SHARE, Facts, Rule, figure, meets, number
-from common.bottlenecks.subjects import Judged, Measured, measured, subjects
+from common.bottlenecks.subjects import Measured, RuleSubject, measured, subjects
 from common.dag import Dag, build_dag, to_us
 from common.files.configuration import Constant
 from common.messages.host_doubts import recorded_doubts
@@ -32,8 +32,8 @@ class Gain:
     span_gain_us: float | None = None
 
     def at_most(self, whole_us: float) -> Gain:
-        """Return the gain, no end of it more than the whole latency; one of 0 is unknown."""
-        return Gain(*(None if one is None else min(one, whole_us or math.inf) for one in astuple(self)))
+        """Return the gain with no end above the whole latency; a latency of 0 is unknown."""
+        return Gain(*(None if end is None else min(end, whole_us or math.inf) for end in astuple(self)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,19 +98,19 @@ class Finding:
     """
 
     rule: Rule
-    subject: Judged
+    subject: RuleSubject
     gain: Gain
     is_near_miss: bool = False
     also_found_by: tuple[str, ...] = ()
 
 
-def bottleneck_rows(rules: Iterable[Rule], held: Measured, doubts: Sequence[str] = ()) -> list[BottlenecksRow]:
+def bottleneck_rows(rules: Iterable[Rule], measurement: Measured, doubts: Sequence[str] = ()) -> list[BottlenecksRow]:
     """Return a row per finding of the rules in the tables of a measurement, or in those of an NPU's profile.
 
     Args:
         doubts: why the times of the host decide nothing.
     """
-    return [*finding_rows(findings(rules, held), doubts)]
+    return [*finding_rows(findings(rules, measurement), doubts)]
 
 
 def run_bottlenecks(
@@ -125,32 +125,33 @@ def run_bottlenecks(
     return bottleneck_rows(rules, measured(tables, summary, processor_count=processor_count), doubts)
 
 
-def findings(rules: Iterable[Rule], held: Measured) -> list[Finding]:
+def findings(rules: Iterable[Rule], measurement: Measured) -> list[Finding]:
     """Return all findings and near misses: those that gain most come first, those of unknown gain last.
 
-    Of several rules that found the same nodes, the one with most to gain stays: one cause is one finding. So it is
-    with a pattern of which a node stays, and a rule that found just this node. A convolution whose weights are inputs
-    is outside the blocked layout, and is not fused either.
+    Of several rules that found the same nodes, the one with most to gain stays: one cause is one finding. A
+    rule that found the node of a pattern that stays has the cause of the pattern, too: a convolution whose weights are
+    inputs is outside the blocked layout, and is not fused either.
     """
-    graphs, unsorted = what_ifs(held.graph), list[Finding]()
+    graphs, unsorted = what_ifs(measurement.graph), list[Finding]()
     for rule in rules:
-        found = [*_found(rule, held, graphs)]
+        found = [*_found(rule, measurement, graphs)]
         unsorted += found
         if rule.relaxed != rule:
             nodes = frozenset(node for finding in found for node in finding.subject.nodes)
-            unsorted += [replace(one, is_near_miss=True) for one in _found(rule.relaxed, held, graphs, nodes)]
-    return _by_cause(sorted(unsorted, key=lambda one: (one.is_near_miss, -(one.gain.gain_us or 0.0))))
+            near_misses = _found(rule.relaxed, measurement, graphs, nodes)
+            unsorted += [replace(finding, is_near_miss=True) for finding in near_misses]
+    return _by_cause(sorted(unsorted, key=lambda finding: (finding.is_near_miss, -(finding.gain.gain_us or 0.0))))
 
 
-def _found(rule: Rule, held: Measured, graphs: WhatIfs, without: Set[str] = frozenset()) -> Iterator[Finding]:
+def _found(rule: Rule, measurement: Measured, graphs: WhatIfs, without: Set[str] = frozenset()) -> Iterator[Finding]:
     """Yield the findings of a rule; the gain is computed last, because that takes longest."""
-    of_gain = tuple(one for one in rule.when if one.fact == GAIN_SHARE)
-    others = tuple(one for one in rule.when if one.fact != GAIN_SHARE)
-    for subject in subjects(rule, held, without):
+    of_gain = tuple(condition for condition in rule.when if condition.fact == GAIN_SHARE)
+    others = tuple(condition for condition in rule.when if condition.fact != GAIN_SHARE)
+    for subject in subjects(rule, measurement, without):
         if not meets(subject.facts, others):
             continue
-        gain = _gain(rule, subject, held, graphs)
-        whole_us = held.graph.whole_us
+        gain = _gain(rule, subject, measurement, graphs)
+        whole_us = measurement.graph.whole_us
         share = gain.gain_us / whole_us if whole_us and gain.gain_us is not None else None
         if meets({"bottlenecks": {GAIN_SHARE: share}}, of_gain):
             yield Finding(rule, subject, gain)
@@ -172,7 +173,7 @@ def _by_cause(found: Iterable[Finding]) -> list[Finding]:
 
 
 def _causes(finding: Finding) -> list[frozenset[str]]:
-    """Return the sets of nodes that tell that another finding has the same cause."""
+    """Return sets of nodes; another finding about one of them has the same cause."""
     if finding.rule.about == "run":
         return []
     staying = finding.subject.staying if finding.rule.about == "pattern" else ()
@@ -189,18 +190,18 @@ def _joined(first: Finding, other: Finding) -> Finding:
     )
 
 
-def _gain(rule: Rule, subject: Judged, held: Measured, graphs: WhatIfs) -> Gain:
+def _gain(rule: Rule, subject: RuleSubject, measurement: Measured, graphs: WhatIfs) -> Gain:
     """Return what mending a subject gains, at most the latency of the runs that it is of."""
     if rule.gain_from:
         ends = (number(subject.facts, f"{rule.gain_from}{end}_us") for end in ("", "_low", "_high"))
         of_npu = number(subject.facts, "qnn_execute_us") if rule.about == "npu_run" else None
-        return Gain(*ends).at_most(of_npu or held.graph.whole_us)
-    kept = {node: _kept(rule, subject.facts, held.graph.nodes[node].facts) for node in subject.nodes}
+        return Gain(*ends).at_most(of_npu or measurement.graph.whole_us)
+    kept = {node: _kept(rule, subject.facts, measurement.graph.nodes[node].facts) for node in subject.nodes}
     for node in subject.staying:
-        kept[node] = _as_kept(rule.stays_kept, number(held.graph.nodes[node].facts, rule.stays_kept))
+        kept[node] = _as_kept(rule.stays_kept, number(measurement.graph.nodes[node].facts, rule.stays_kept))
     known = {node: part for node, part in kept.items() if part is not None}
     freed_us = number(subject.facts, "freed_gap_us") or 0.0
-    return graphs.gain(known, freed_us, rule.realized).at_most(held.graph.whole_us) if known else Gain()
+    return graphs.gain(known, freed_us, rule.realized).at_most(measurement.graph.whole_us) if known else Gain()
 
 
 def _kept(rule: Rule, subject: Facts, node: Facts) -> Kept | None:

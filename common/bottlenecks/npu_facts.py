@@ -46,8 +46,8 @@ def _waits(runs: Sequence[NpuRunsRow]) -> dict[str, object]:
     for row in later or runs:
         parts = {
             "vtcm_acquire": row["vtcm_acquire_us"],
-            "accelerator_wait": _less(row["accelerator_us"], row["accelerator_busy_us"]),
-            "rpc": _less(row["rpc_execute_us"], row["qnn_accelerator_us"]),
+            "accelerator_wait": _difference(row["accelerator_us"], row["accelerator_busy_us"]),
+            "rpc": _difference(row["rpc_execute_us"], row["qnn_accelerator_us"]),
         }
         if row["qnn_execute_us"]:
             wholes.append(row["qnn_execute_us"])
@@ -76,5 +76,5 @@ def _sum(*values: int | None) -> int | None:
     return sum(known) if known else None
 
 
-def _less(whole: float | None, part: float | None) -> float | None:
+def _difference(whole: float | None, part: float | None) -> float | None:
     return None if whole is None or part is None else whole - part

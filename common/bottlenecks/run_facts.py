@@ -89,7 +89,7 @@ def _clocks(samples: Iterable[HostSamplesRow]) -> Figures:
 
 
 def _faults(runs: Sequence[RunLatencyRow], events: Iterable[OsEventsRow]) -> Figures:
-    """Return the page faults of a run after the warm-up, by the counts of the periods that began after it."""
+    """Return the page faults per run after the warm-up, counted in the sampling periods that began after it."""
     measured = [row for row in runs if not row["is_warmup"]]
     if not measured:
         return {}
@@ -97,10 +97,10 @@ def _faults(runs: Sequence[RunLatencyRow], events: Iterable[OsEventsRow]) -> Fig
     facts: Figures = {}
     for kind in ("minor_fault", "major_fault"):
         periods = [row for row in events if row["event_kind"] == kind and row["time_us"] >= begin_us]
-        ends_us = [(period["time_us"], period["time_us"] + period["duration_us"]) for period in periods]
-        held = [row for row in measured if any(begin <= row["start_us"] < end for begin, end in ends_us)]
-        if held:
-            facts[f"{kind}s_per_run_count"] = sum(row["event_count"] or 0 for row in periods) / len(held)
+        spans_us = [(period["time_us"], period["time_us"] + period["duration_us"]) for period in periods]
+        counted = [row for row in measured if any(begin <= row["start_us"] < end for begin, end in spans_us)]
+        if counted:
+            facts[f"{kind}s_per_run_count"] = sum(row["event_count"] or 0 for row in periods) / len(counted)
     return facts
 
 

@@ -21,7 +21,7 @@ SUMMED = (
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
+class RuleSubject:
     """The subject of a rule.
 
     Attributes:
@@ -38,7 +38,7 @@ class Judged:
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """Everything that rules are held against; ``npu_nodes`` are the rows with what follows from them."""
+    """The figures that rules are applied to; ``npu_nodes`` are rows with further columns that follow from them."""
 
     graph: ExecutedGraph
     run: Facts = field(default_factory=dict)
@@ -70,7 +70,7 @@ def measured(
     )
 
 
-def subjects(rule: Rule, measured: Measured, without: Set[str] = frozenset()) -> Iterator[Judged]:
+def subjects(rule: Rule, measured: Measured, without: Set[str] = frozenset()) -> Iterator[RuleSubject]:
     """Yield what a rule is about; nodes ``without`` are left out."""
     graph = measured.graph
     selected = [name for name, node in graph.nodes.items() if name not in without and meets(node.facts, rule.select)]
@@ -88,14 +88,14 @@ def subjects(rule: Rule, measured: Measured, without: Set[str] = frozenset()) ->
         case "border":
             yield from _borders(graph)
         case "run":
-            yield Judged("the runs", measured.run, tuple(graph.nodes))
+            yield RuleSubject("the runs", measured.run, tuple(graph.nodes))
         case "npu_node":
-            yield from (Judged(str(row["npu_node"]), {"npu_nodes": row}) for row in measured.npu_nodes)
+            yield from (RuleSubject(str(row["npu_node"]), {"npu_nodes": row}) for row in measured.npu_nodes)
         case "npu_run" if measured.npu_run:
-            yield Judged("the NPU", measured.npu_run)
+            yield RuleSubject("the NPU", measured.npu_run)
 
 
-def _kinds(graph: ExecutedGraph, nodes: Sequence[str]) -> Iterator[Judged]:
+def _kinds(graph: ExecutedGraph, nodes: Sequence[str]) -> Iterator[RuleSubject]:
     """Yield the nodes of each operator type together: they have one cause and one remedy."""
     by_type: dict[str, list[str]] = {}
     for name in nodes:
@@ -104,7 +104,7 @@ def _kinds(graph: ExecutedGraph, nodes: Sequence[str]) -> Iterator[Judged]:
         group = _group(graph, of_type, "op_roofline", {})
         own = graph.nodes[of_type[0]].facts if len(of_type) == 1 else _shares(group.facts["op_roofline"])
         tables = dict.fromkeys((*group.facts, *own))
-        yield Judged(
+        yield RuleSubject(
             group.name, {table: {**own.get(table, {}), **group.facts.get(table, {})} for table in tables}, group.nodes
         )
 
@@ -122,7 +122,7 @@ def _shares(sums: Mapping[str, object]) -> Facts:
     }
 
 
-def _chains(graph: ExecutedGraph, selected: Sequence[str]) -> Iterator[Judged]:
+def _chains(graph: ExecutedGraph, selected: Sequence[str]) -> Iterator[RuleSubject]:
     """Yield the chains of equal operators together."""
     alike: dict[str, list[ElementWiseChain]] = {}
     for chain in element_wise_chains(graph, {*selected}):
@@ -139,10 +139,10 @@ def _chains(graph: ExecutedGraph, selected: Sequence[str]) -> Iterator[Judged]:
             "merged_bytes": whole.merged_bytes,
             "unfused_share": whole.unfused_share,
         }
-        yield Judged(operators, _group(graph, whole.nodes, "executed_edges", facts).facts, whole.nodes)
+        yield RuleSubject(operators, _group(graph, whole.nodes, "executed_edges", facts).facts, whole.nodes)
 
 
-def _group(graph: ExecutedGraph, nodes: Sequence[str], table: str, more: Mapping[str, object]) -> Judged:
+def _group(graph: ExecutedGraph, nodes: Sequence[str], table: str, more: Mapping[str, object]) -> RuleSubject:
     rows = {source: [graph.nodes[name].facts[source] for name in nodes] for source in ("op_roofline", "op_latency")}
     sums = {
         source: {
@@ -154,7 +154,7 @@ def _group(graph: ExecutedGraph, nodes: Sequence[str], table: str, more: Mapping
     }
     counted = {"node_count": len(nodes), "node_count_share": len(nodes) / len(graph.nodes), **more}
     of_session = {"latency_summary": graph.nodes[nodes[0]].facts["latency_summary"]}
-    return Judged(label(nodes), {**sums, **of_session, table: {**sums.get(table, {}), **counted}}, tuple(nodes))
+    return RuleSubject(label(nodes), {**sums, **of_session, table: {**sums.get(table, {}), **counted}}, tuple(nodes))
 
 
 def _frees(graph: ExecutedGraph, nodes: Sequence[str]) -> dict[str, object]:
@@ -163,11 +163,11 @@ def _frees(graph: ExecutedGraph, nodes: Sequence[str]) -> dict[str, object]:
     return {"freed_gap_us": freed_us}
 
 
-def _islands(graph: ExecutedGraph, conversions: Sequence[str], rule: Rule) -> Iterator[Judged]:
-    """Yield the parts of the graph that conversions cut off, the largest part aside, those of equal operators together.
+def _islands(graph: ExecutedGraph, conversions: Sequence[str], rule: Rule) -> Iterator[RuleSubject]:
+    """Yield the parts of the graph that conversions cut off, except the largest; equal parts are one subject.
 
-    Their nodes are the conversions around them; the enclosed ones stay. A part that the remedy would make faster is
-    never the one aside, unless all are such parts.
+    The nodes of a subject are the conversions around it; the enclosed ones stay. The part that is left out is one that
+    the remedy does not make faster, if there is any.
     """
 
     def order(part: Sequence[str]) -> tuple[bool, float, str]:
@@ -206,7 +206,7 @@ def _parts(graph: ExecutedGraph, cut: set[str]) -> Iterator[list[str]]:
         yield part
 
 
-def _matched(graph: ExecutedGraph, rule: Rule) -> Iterator[Judged]:
+def _matched(graph: ExecutedGraph, rule: Rule) -> Iterator[RuleSubject]:
     """Yield the matches of a pattern, those of equal operators together; its nodes are those that would go."""
     matched: dict[str, list[tuple[str, ...]]] = {}
     taken: set[str] = set()
@@ -219,7 +219,7 @@ def _matched(graph: ExecutedGraph, rule: Rule) -> Iterator[Judged]:
         kept = None if rule.stays is None else {path[rule.stays] for path in paths}
         going = [name for path in paths for name in path if not kept or name not in kept]
         group = _group(graph, going, "executed_edges", {"match_count": len(paths)})
-        yield Judged(operators, group.facts, group.nodes, _staying(graph, rule, sorted(kept or ())))
+        yield RuleSubject(operators, group.facts, group.nodes, _staying(graph, rule, sorted(kept or ())))
 
 
 def _staying(graph: ExecutedGraph, rule: Rule, nodes: Iterable[str]) -> tuple[str, ...]:
@@ -265,7 +265,7 @@ def _first(graph: ExecutedGraph, name: str) -> Facts:
     return {**facts, "executed_edges": {**facts["executed_edges"], **read}}
 
 
-def _borders(graph: ExecutedGraph) -> Iterator[Judged]:
+def _borders(graph: ExecutedGraph) -> Iterator[RuleSubject]:
     crossing: dict[tuple[str, str], list[int | None]] = {}
     for producer, consumer, size in graph.tensors:
         pair = tuple(timed["provider"] if (timed := graph.nodes[name].timed) else "" for name in (producer, consumer))
@@ -274,4 +274,4 @@ def _borders(graph: ExecutedGraph) -> Iterator[Judged]:
     for (before, after), sizes in crossing.items():
         known = [size for size in sizes if size is not None]
         facts = {"tensor_count": len(sizes), "tensor_bytes": sum(known) if known else None}
-        yield Judged(f"{before} to {after}", {"executed_edges": facts})
+        yield RuleSubject(f"{before} to {after}", {"executed_edges": facts})

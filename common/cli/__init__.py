@@ -30,7 +30,7 @@ from common.cli.flags.settings import (
     parse,
 )
 from common.cli.flags.settings_file import configured_bindings
-from common.cli.flags.shared_flags import MODEL
+from common.cli.flags.shared_flags import DECODER, MODEL
 from common.cli.models import GivenModel, given_model, model_path, phase_of
 from common.cli.search import DesignWatch, SearchWatch
 from common.cli.stage import StageRun, parsed, stage
@@ -38,6 +38,7 @@ from common.cli.streams import BROKE_THRESHOLD, progress_bar, run, run_command, 
 
 __all__ = [
     "BROKE_THRESHOLD",
+    "DECODER",
     "DEFAULT_CONFIG",
     "DEFAULT_OUT",
     "MODEL",

@@ -11,7 +11,7 @@ from typing import cast
 from common.artifacts.folder import Folder
 from common.cli.flags.settings import ROOT, Settings
 from common.cli.flags.settings_file import configured_bindings
-from common.messages.errors import PipelineError
+from common.messages.errors import CommandLineError, PipelineError
 from common.messages.names import shown
 from common.table_rows import PhaseWorkRow
 
@@ -43,12 +43,15 @@ def given_model(settings: Settings, text: str | None = None, flag_name: str = "-
     return GivenModel(path, dict(settings.dim), configured_bindings(settings.config, path), files)
 
 
-def model_path(text: str, flag_name: str = "--model") -> Path:
+def model_path(text: str | None, flag_name: str = "--model") -> Path:
     """Path of a model file: the text itself, else that name in ``models/``.
 
     Raises:
+        CommandLineError: there is no text.
         PipelineError: there is no such file.
     """
+    if text is None:
+        raise CommandLineError(flag_name, "names no model", "give an ONNX file")
     with contextlib.suppress(OSError):  # a name too long for the file system
         for path in (Path(text), ROOT / "models" / text):
             if path.is_file():

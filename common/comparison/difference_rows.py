@@ -26,7 +26,7 @@ Compare = Callable[[Samples, Samples, float], Difference]
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class ComparisonSettings:
     """How to compare.
 
     Attributes:
@@ -45,7 +45,7 @@ class Question:
 
 
 def comparison_rows(
-    baselines: Sequence[MeasuredSide], candidate: MeasuredSide, question: Question
+    baselines: Sequence[MeasuredSide], candidate: MeasuredSide, settings: ComparisonSettings
 ) -> list[ComparisonRow]:
     """Return the rows of a comparison: end to end first, then nodes, then what the tables state.
 
@@ -53,20 +53,20 @@ def comparison_rows(
         PipelineError: the models differ, and nobody asked for that.
     """
     baseline = pooled(baselines)
-    is_same = _require_comparable(baseline, candidate, question)
-    doubts = [*baseline.doubts, *candidate.doubts] if not question.is_paired else []
-    rows = [*_latency_rows(baseline, candidate, question)]
+    is_same = _require_comparable(baseline, candidate, settings)
+    doubts = [*baseline.doubts, *candidate.doubts] if not settings.is_paired else []
+    rows = [*_latency_rows(baseline, candidate, settings)]
     floor = rows[0]["noise_floor_share"] if rows else None
     if not is_same:
-        rows += _op_type_rows(baseline, candidate, question)
-    rows += _node_rows(baseline, candidate, question)
+        rows += _op_type_rows(baseline, candidate, settings)
+    rows += _node_rows(baseline, candidate, settings)
     compared = {(row["compared_kind"], row["compared_figure"]) for row in rows}
-    stated = _figure_rows(baselines, candidate, question.margin_share, floor)
+    stated = _figure_rows(baselines, candidate, settings.margin_share, floor)
     rows += [row for row in stated if (row["compared_kind"], row["compared_figure"]) not in compared]
     return [_doubted({**row, "compared_folder": candidate.name}, doubts) for row in rows]
 
 
-def _require_comparable(baseline: MeasuredSide, candidate: MeasuredSide, question: Question) -> bool:
+def _require_comparable(baseline: MeasuredSide, candidate: MeasuredSide, settings: ComparisonSettings) -> bool:
     """Return whether both sides ran one model, whatever its nodes are called.
 
     Raises:
@@ -78,7 +78,7 @@ def _require_comparable(baseline: MeasuredSide, candidate: MeasuredSide, questio
         and is_same_structure(baseline.metrics, candidate.metrics, baseline.edges, candidate.edges)
     )
     is_same &= dict(baseline.dimensions) == dict(candidate.dimensions)
-    if not is_same and not question.is_across_models:
+    if not is_same and not settings.is_across_models:
         both = f"{_model(baseline)} and {_model(candidate)}"
         remedy = "compare one model, or give <across_models> for figures of the whole and by operator type"
         raise PipelineError(f"{candidate.name}", f"is of another model or other dimensions ({both})", remedy)
@@ -90,28 +90,34 @@ def _model(side: MeasuredSide) -> str:
     return f"{side.model_id[:12]}{f' with {sizes}' if sizes else ''}"
 
 
-def _latency_rows(baseline: MeasuredSide, candidate: MeasuredSide, question: Question) -> Iterator[ComparisonRow]:
+def _latency_rows(
+    baseline: MeasuredSide, candidate: MeasuredSide, settings: ComparisonSettings
+) -> Iterator[ComparisonRow]:
     """Yield a row per figure of the latency, the median first; pairs, and sides of few runs, have no other figure."""
     if not (len(baseline.latencies_us) and len(candidate.latencies_us)):
         return
     sides = LatencySide(baseline.sessions_us), LatencySide(candidate.sessions_us)
-    family = {} if question.is_paired else judged_latency(*sides, question.margin_share)
+    family = {} if settings.is_paired else judged_latency(*sides, settings.margin_share)
     if "p50" not in family:
-        change = question.compare(baseline.latencies_us, candidate.latencies_us, 0.0)
-        judgement = judge(change, question.margin_share, change.p_value, is_less_better=True)
+        change = settings.compare(baseline.latencies_us, candidate.latencies_us, 0.0)
+        judgement = judge(change, settings.margin_share, change.p_value, is_less_better=True)
         yield _row("end_to_end", "p50_us", "", change, judgement)
     for name, (change, judgement) in family.items():
         yield _row("end_to_end", f"{name}_us", "", change, judgement)
 
 
-def _op_type_rows(baseline: MeasuredSide, candidate: MeasuredSide, question: Question) -> Iterator[ComparisonRow]:
+def _op_type_rows(
+    baseline: MeasuredSide, candidate: MeasuredSide, settings: ComparisonSettings
+) -> Iterator[ComparisonRow]:
     before, after = baseline.by_op_type(), candidate.by_op_type()
     pairs = {kind: (before.get(kind, np.zeros(0)), after.get(kind, np.zeros(0))) for kind in {**before, **after}}
-    for kind, (change, judgement) in _judged(pairs, question).items():
+    for kind, (change, judgement) in _judged(pairs, settings).items():
         yield _row("op_type", "node_latency_us", kind, change, judgement, median_us=baseline.median_us)
 
 
-def _node_rows(baseline: MeasuredSide, candidate: MeasuredSide, question: Question) -> Iterator[ComparisonRow]:
+def _node_rows(
+    baseline: MeasuredSide, candidate: MeasuredSide, settings: ComparisonSettings
+) -> Iterator[ComparisonRow]:
     """Yield a row per group of nodes whose times are known; none where the graphs have too little in common.
 
     A side without its source nodes is not compared with one that has them: names of executed nodes match by chance.
@@ -129,7 +135,7 @@ def _node_rows(baseline: MeasuredSide, candidate: MeasuredSide, question: Questi
         for name, group in names.items()
         if baseline.has_times(group.baseline) and candidate.has_times(group.candidate)
     }
-    for name, (change, judgement) in _judged(pairs, question).items():
+    for name, (change, judgement) in _judged(pairs, settings).items():
         yield _row("node", "node_latency_us", name, change, judgement, names[name], baseline.median_us)
 
 
@@ -158,11 +164,11 @@ def _subjects(groups: Sequence[NodeGroup]) -> dict[str, NodeGroup]:
 
 
 def _judged(
-    pairs: Mapping[str, tuple[Samples, Samples]], question: Question
+    pairs: Mapping[str, tuple[Samples, Samples]], settings: ComparisonSettings
 ) -> dict[str, tuple[Difference, Judgement]]:
     """Compare many pairs of series at once: their tests and their noise floors are those of a family."""
     both = {name: pair for name, pair in pairs.items() if len(pair[0]) and len(pair[1])}
-    changes = with_common_floor({name: question.compare(*pair, TRACE_STEP_US) for name, pair in both.items()})
+    changes = with_common_floor({name: settings.compare(*pair, TRACE_STEP_US) for name, pair in both.items()})
     adjusted = dict(zip(changes, holm([one.p_value for one in changes.values()]), strict=True))
     result = {}
     for name, (before, after) in pairs.items():
@@ -170,7 +176,7 @@ def _judged(
             result[name] = _one_sided(before, after)
             continue
         one = replace(changes[name], p_value=adjusted[name])
-        result[name] = (one, judge(one, question.margin_share, one.p_value, is_less_better=True))
+        result[name] = (one, judge(one, settings.margin_share, one.p_value, is_less_better=True))
     return result
 
 

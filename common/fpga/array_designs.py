@@ -81,8 +81,8 @@ class DesignSet:
     def of_size(self, size: Size, board: Board) -> Iterator[ArrayDesign]:
         """Yield the designs of one size that a board may have, whether or not they fit."""
         spans = (False, True) if len(board.regions) > 1 else (False,)
-        for tile, ports, is_over_all in product(self.tiles(), halves(board.memory_port_count), spans):
-            yield ArrayDesign(size, *tile, ports, is_over_all)
+        for tile, ports, spans_regions in product(self.tiles(), halves(board.memory_port_count), spans):
+            yield ArrayDesign(size, *tile, ports, spans_regions)
 
 
 @dataclass(frozen=True)
@@ -124,7 +124,7 @@ class ArrayBuilder:
     def time_us(self, array: SystolicArray) -> ThreePoint | None:
         """Return the time of all tasks that an array computes, by the kernel's model; None where it computes none."""
         estimates = [(array.estimate(task), count) for task, count in self.served.counts.items()]
-        known = [one.time_us for one, count in estimates if one is not None for _ in range(count)]
+        known = [each.time_us for each, count in estimates if each is not None for _ in range(count)]
         return summed(known) if known else None
 
 
@@ -148,10 +148,9 @@ def designs_of_rows(rows: Iterable[DesignEnginesRow], board: Board, precision: s
 def offered_designs(
     designs: Sequence[ArrayDesign], board: Board, precision: str, models: Models, tasks: Iterable[Task]
 ) -> tuple[SystolicArray, ...]:
-    """Return those of some designs from which a plan chooses.
+    """Return the designs from which a plan chooses: the quickest for each budget and number of memory channels.
 
-    They are the quickest ones for each budget and each number of memory channels: other engines lack the channels that
-    an array takes.
+    A slower array with fewer channels may be the better one, because it leaves more of them to the other engines.
     """
     builder = ArrayBuilder(board, precision, models, ServedTasks.of(tasks))
     quickest: dict[tuple[int, float], tuple[float, str, SystolicArray]] = {}

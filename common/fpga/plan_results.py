@@ -15,7 +15,7 @@ from common.fpga.planning.plan_rows import candidate_rows, kernel_rows, resource
 from common.fpga.planning.problem_builder import LAUNCH_PER
 from common.fpga.planning.request import Requests
 from common.fpga.replicas.rows import tables as replica_tables
-from common.fpga.replicas.search import Found, streams_of
+from common.fpga.replicas.search import BestStreams, streams_of
 from common.fpga.speedup.odds import Odds
 from common.fpga.speedup.verdict import JudgedHost, uncertainty_rows, verdicts
 from common.fusion.groups import fuse
@@ -44,7 +44,7 @@ class Results:
     rows: Mapping[str, Sequence[Mapping[str, object]]]
     notes: tuple[str, ...]
     plan: Plan
-    streams: Found | None = None
+    streams: BestStreams | None = None
 
 
 def workload_from_rows(tables: Tables, documents: Documents, notes: Iterable[str] = ()) -> Workload:

@@ -65,10 +65,10 @@ class HostTimes:
 def host_times(rows: Sequence[GenerationRow], *, is_loop: bool = False) -> HostTimes:
     """Return the times that the tokens after the warm-up give: for those of decode, a line over the past.
 
-    A growth within twice its standard error is noise, so the mean stands for it then.
+    A growth within twice its standard error is noise, so the mean is taken then.
 
     Args:
-        is_loop: of a loop of states, whose first step stands for its prompt.
+        is_loop: of a loop of states, whose first step counts as its prompt.
 
     Raises:
         UnusableValueError: no token was generated with others before it.

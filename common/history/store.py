@@ -1,8 +1,8 @@
 """The history in SQLite: a row per record with its commit, and a row per figure of each record.
 
 The database is in WAL mode, and a record is one transaction: readers never wait, two writers take turns, and a killed
-writer leaves the earlier records. An error names a file that is no history of this program in one line, and the file is
-never written to. The view ``recorded`` has a row per figure with its record and commit, for readers with SQLite.
+writer leaves the earlier records. A file that is no history of this program gives one line of error, and is never
+written to. The view ``recorded`` has a row per figure with its record and commit, for readers with SQLite.
 """
 
 from __future__ import annotations
@@ -78,14 +78,14 @@ class RecordFile:
         Raises:
             PipelineError: the file cannot be written, or is no history.
         """
-        with self._opened(is_writing=True) as base:
-            with base:
-                _patiently(lambda: base.execute("BEGIN IMMEDIATE"))
-                self._require_ours(base, is_writing=True)
-                yield Entry(*_entered(base, record), lambda: _patiently(base.commit))
-                base.rollback()  # what was not committed
+        with self._opened(is_writing=True) as database:
+            with database:
+                _patiently(lambda: database.execute("BEGIN IMMEDIATE"))
+                self._require_ours(database, is_writing=True)
+                yield Entry(*_entered(database, record), lambda: _patiently(database.commit))
+                database.rollback()  # what was not committed
             with suppress(sqlite3.OperationalError):  # another writer is faster, and does the same
-                base.execute("PRAGMA journal_mode = WAL")
+                database.execute("PRAGMA journal_mode = WAL")
 
     def newest(self, count: int, *, is_across_models: bool = False) -> list[Record]:
         """Return the newest records of one series, oldest first, with their figures.
@@ -98,19 +98,19 @@ class RecordFile:
             UpstreamError: there is no history, or it has no record or no known figure.
             PipelineError: the file is no history.
         """
-        with self._opened(is_writing=False) as base, base:
-            base.execute("BEGIN")  # one state of the file, whatever is recorded meanwhile
-            _patiently(lambda: self._require_ours(base, is_writing=False))
+        with self._opened(is_writing=False) as database, database:
+            database.execute("BEGIN")  # one state of the file, whatever is recorded meanwhile
+            _patiently(lambda: self._require_ours(database, is_writing=False))
             query = f"SELECT {_COLUMNS} FROM runs ORDER BY run_number"
-            records = [self._read(row) for row in base.execute(query)]
+            records = [self._read(row) for row in database.execute(query)]
             if not records:
                 raise UpstreamError(self._path, "has no record", "record a measurement first, with <append_to>")
             series = records[-1].series(is_across_models=is_across_models)
             alike = [record for record in records if record.series(is_across_models=is_across_models) == series]
-            found = [self._with_figures(base, record) for record in alike[-count:]]
-            if not any((name.kind, name.figure) in KNOWN for name in found[-1].figures):
+            newest = [self._with_figures(database, record) for record in alike[-count:]]
+            if not any((name.kind, name.figure) in KNOWN for name in newest[-1].figures):
                 raise UpstreamError(self._path, "has no known figure in its newest record", "record another one")
-            return found
+            return newest
 
     @contextmanager
     def _opened(self, *, is_writing: bool) -> Iterator[sqlite3.Connection]:
@@ -125,8 +125,8 @@ class RecordFile:
             if not is_there and not is_writing:
                 raise UpstreamError(self._path, "not found", "record a measurement first, with <append_to>")
             address = f"{self._path.absolute().as_uri()}?mode={'rwc' if is_writing else 'ro'}"
-            with closing(sqlite3.connect(address, ATTEMPT_S, isolation_level=None, uri=True)) as base:
-                yield base
+            with closing(sqlite3.connect(address, ATTEMPT_S, isolation_level=None, uri=True)) as database:
+                yield database
         except (sqlite3.Error, OSError, UnicodeError) as error:
             reason = error.strerror if isinstance(error, OSError) else error
             raise PipelineError(self._path, f"cannot be used as the history ({reason})", _REMEDY) from error
@@ -146,26 +146,26 @@ class RecordFile:
             raise PipelineError(self._path, "cannot be used as the history (it is not a regular file)", _REMEDY)
         return True
 
-    def _require_ours(self, base: sqlite3.Connection, *, is_writing: bool) -> None:
+    def _require_ours(self, database: sqlite3.Connection, *, is_writing: bool) -> None:
         """Refuse a database of something else, or of another version; give an empty one its tables."""
         application, version = (
-            base.execute(f"PRAGMA {name}").fetchone()[0] for name in ("application_id", "user_version")
+            database.execute(f"PRAGMA {name}").fetchone()[0] for name in ("application_id", "user_version")
         )
-        is_empty = not base.execute("SELECT COUNT(*) FROM sqlite_master").fetchone()[0]
+        is_empty = not database.execute("SELECT COUNT(*) FROM sqlite_master").fetchone()[0]
         if is_empty and is_writing and not application and not version:
             for command in _SCHEMA:
-                base.execute(command)
+                database.execute(command)
         elif application != APPLICATION:
             raise PipelineError(self._path, "is no history of records", _REMEDY)
         elif version != VERSION:
             raise PipelineError(self._path, f"is a history of version {version}, not {VERSION}", _REMEDY)
         else:
-            self._require_tables(base)
+            self._require_tables(database)
 
-    def _require_tables(self, base: sqlite3.Connection) -> None:
+    def _require_tables(self, database: sqlite3.Connection) -> None:
         """Refuse other tables than ours: a view or a trigger may run for ever, and columns may hold anything."""
-        made = {sql for (sql,) in base.execute("SELECT sql FROM sqlite_master WHERE type = 'table'")}
-        triggers = base.execute("SELECT COUNT(*) FROM sqlite_master WHERE type = 'trigger'").fetchone()[0]
+        made = {sql for (sql,) in database.execute("SELECT sql FROM sqlite_master WHERE type = 'table'")}
+        triggers = database.execute("SELECT COUNT(*) FROM sqlite_master WHERE type = 'trigger'").fetchone()[0]
         if not made.issuperset(_TABLES) or triggers:
             raise PipelineError(self._path, "has other tables than this program made, or triggers", _REMEDY)
 
@@ -184,10 +184,10 @@ class RecordFile:
         described = (identity, revision, folder, model_id, model_path, dimensions, conditions, tuple(doubts))
         return Record(*described, number=number, recorded_at=recorded_at)
 
-    def _with_figures(self, base: sqlite3.Connection, record: Record) -> Record:
+    def _with_figures(self, database: sqlite3.Connection, record: Record) -> Record:
         columns = "compared_kind, compared_figure, compared_subject, figure_value"
         query = f"SELECT {columns} FROM figures WHERE run_number = ?"
-        figures = {FigureName(*name): value for *name, value in base.execute(query, (record.number,))}
+        figures = {FigureName(*name): value for *name, value in database.execute(query, (record.number,))}
         is_number = all(isinstance(value, float) and math.isfinite(value) for value in figures.values())
         if not (is_number and _are_all(str, chain.from_iterable(figures))):
             raise PipelineError(self._path, f"has an unreadable figure in its record {record.number}", _REMEDY)
@@ -214,16 +214,16 @@ def _patiently(ask: Callable[[], Answer]) -> Answer:
                 raise
 
 
-def _entered(base: sqlite3.Connection, record: Record) -> tuple[int, bool]:
-    known = base.execute("SELECT run_number FROM runs WHERE run_identity = ?", (record.identity,)).fetchone()
-    number = int(known[0]) if known else _new_number(base, record)
-    base.execute("DELETE FROM figures WHERE run_number = ?", (number,))
+def _entered(database: sqlite3.Connection, record: Record) -> tuple[int, bool]:
+    known = database.execute("SELECT run_number FROM runs WHERE run_identity = ?", (record.identity,)).fetchone()
+    number = int(known[0]) if known else _new_number(database, record)
+    database.execute("DELETE FROM figures WHERE run_number = ?", (number,))
     rows = [(number, *name, float(value)) for name, value in record.figures.items()]
-    base.executemany("INSERT INTO figures VALUES (?, ?, ?, ?, ?)", rows)
+    database.executemany("INSERT INTO figures VALUES (?, ?, ?, ?, ?)", rows)
     return number, known is None
 
 
-def _new_number(base: sqlite3.Connection, record: Record) -> int:
+def _new_number(database: sqlite3.Connection, record: Record) -> int:
     """Enter a record without its figures."""
     values = (
         record.identity,
@@ -236,4 +236,4 @@ def _new_number(base: sqlite3.Connection, record: Record) -> int:
         *(json.dumps(part) for part in (dict(record.dimensions), dict(record.conditions), list(record.doubts))),
     )
     names = _COLUMNS.partition(", ")[2]
-    return int(base.execute(f"INSERT INTO runs ({names}) VALUES ({', '.join('?' * 10)})", values).lastrowid or 0)
+    return int(database.execute(f"INSERT INTO runs ({names}) VALUES ({', '.join('?' * 10)})", values).lastrowid or 0)

@@ -1,7 +1,7 @@
 """Figures of several sessions of one measurement: how far one session is from the next.
 
-A session shows nothing of what moves all of its runs alike. Sessions that a new process each made are independent, so
-the figure of each session is one value, and Student's law gives the limits of their mean, whatever happened within a
+What shifts all runs of a session alike cannot be seen within it. Sessions in processes of their own are independent. So
+the figure of a session is one value, and Student's law gives the limits of their mean, whatever happened within a
 session (sectioning: Asmussen and Glynn, Stochastic Simulation, 2007, section III.5).
 """
 
@@ -28,7 +28,7 @@ def student_quantile(degrees: int, probability: float) -> float:
 
 
 def with_sessions(columns: Mapping[str, float | None], sessions: Sequence[Samples]) -> dict[str, float | None]:
-    """Return the columns of figures with limits that hold what differs between sessions as well; one changes nothing.
+    """Return figures whose limits also cover the difference between sessions; a single session changes nothing.
 
     Args:
         columns: as :func:`common.latency.statistics.figures` gives them for the runs of all sessions.
@@ -38,11 +38,11 @@ def with_sessions(columns: Mapping[str, float | None], sessions: Sequence[Sample
     if len(sessions) == 1:
         return result
     each = np.array([point_figures(session) for session in sessions])
-    reaches = student_quantile(len(each) - 1, CONFIDENCE) * each.std(axis=0, ddof=1) / math.sqrt(len(each))
-    for name, reach in zip(FIGURES, reaches.tolist(), strict=True):
+    half_widths = student_quantile(len(each) - 1, CONFIDENCE) * each.std(axis=0, ddof=1) / math.sqrt(len(each))
+    for name, half_width in zip(FIGURES, half_widths.tolist(), strict=True):
         value, low, high = (columns[f"{name}{end}_us"] for end in ("", "_low", "_high"))
         if value is not None and low is not None:
-            result[f"{name}_low_us"] = max(0.0, min(low, value - reach))
+            result[f"{name}_low_us"] = max(0.0, min(low, value - half_width))
         if value is not None and high is not None:
-            result[f"{name}_high_us"] = max(high, value + reach)
+            result[f"{name}_high_us"] = max(high, value + half_width)
     return result

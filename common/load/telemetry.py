@@ -88,7 +88,7 @@ class Delta(Protocol):
         """Return latencies in µs of what was answered, how many requests were not, and the figures of now."""
 
 
-Follower = Callable[[Delta], None]
+LoadObserver = Callable[[Delta], None]
 
 
 class LoadDelta:
@@ -210,8 +210,8 @@ class TelemetryClient:
 
 
 @contextmanager
-def posts_to(address: str | None, token_file: Path, model: str, note: Callable[..., None]) -> Iterator[Follower]:
-    """Yield what follows a load: its figures are posted until the block ends.
+def posts_to(address: str | None, token_file: Path, model: str, note: Callable[..., None]) -> Iterator[LoadObserver]:
+    """Yield the observer of a load, whose figures are posted until the block ends.
 
     Args:
         address: of the dashboard; None: nothing is posted.

@@ -1,4 +1,4 @@
-"""What the findings of a rule are about, and what they predict that mending them gains."""
+"""The nodes that the findings of a rule are about, and the gain that mending them is predicted to have."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Predicted:
     """What mending all findings of a rule gains, in µs; None is unknown.
 
     Attributes:
-        doubts: why the measurement that it rests on decides nothing.
+        doubts: why the measurement behind it decides nothing.
     """
 
     gain_us: float | None

@@ -99,8 +99,8 @@ def mixtures(
     found = []
     for place, nodes in enumerate(nodes for nodes in sets if nodes):
         target = study.folder / f"mixture-{place}.onnx"
-        judgement = study.judged(scheme, nodes, target)[study.known.main]
-        choosing = study.judged_choice(scheme, target)[study.known.main]
+        judgement = study.convert_and_judge(scheme, nodes, target)[study.known.main]
+        choosing = study.judge_choice(scheme, target)[study.known.main]
         moved = [layer for layer in layers if layer.node in nodes]
         predicted = ratio_db(1.0, sum(layer.noise for layer in moved))
         share = sum(layer.macs for layer in moved) / work if work else 0.0

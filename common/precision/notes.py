@@ -8,7 +8,7 @@ from common.messages.names import listed
 from common.precision.conversion.schemes import ON_ENGINE
 from common.precision.judgement.samples import RANDOM, Samples
 from common.precision.sensitivity import BEYOND_BUDGET, LayerJudgement
-from common.precision.study import FormatJudgement, Study
+from common.precision.study import SchemeResult, Study
 
 FEW_SAMPLES = 30  # if all of them agree, up to 11 % may still disagree (Wilson's limit)
 MOST_NAMED = 3
@@ -18,7 +18,7 @@ KERNEL_LOSS_DB = 1.0  # sums in another order lose far less
 def study_notes(
     samples: Samples,
     study: Study,
-    found: Sequence[FormatJudgement],
+    results: Sequence[SchemeResult],
     layers: Sequence[LayerJudgement],
     left: Sequence[str],
 ) -> Iterator[str]:
@@ -37,19 +37,19 @@ def study_notes(
         yield f"left in float, because a value there is NaN or infinite: {listed(study.not_finite, MOST_NAMED)}"
     if left:
         yield f"left in float, because no tool converts them: {listed(left, MOST_NAMED)}"
-    if kernels := kernel_note(found, study.known.main):
+    if kernels := kernel_note(results, study.known.main):
         yield kernels
-    for one in found:
+    for each in results:
         # Few networks are for the engine: its row says why, and an error does where it is asked for.
-        if one.problem and one.scheme.name != ON_ENGINE:
-            yield f"{one.scheme.number_format} ({one.scheme.name}): {one.problem}"
+        if each.problem and each.scheme.name != ON_ENGINE:
+            yield f"{each.scheme.number_format} ({each.scheme.name}): {each.problem}"
     if late := [layer.node for layer in layers if layer.problem == BEYOND_BUDGET]:
         yield f"{len(late)} of {len(layers)} layers not tried within <budget>: {listed(late, MOST_NAMED)}"
 
 
-def kernel_note(found: Sequence[FormatJudgement], output: str) -> str | None:
+def kernel_note(results: Sequence[SchemeResult], output: str) -> str | None:
     """Say where the runtime's kernels on this processor lose more than the format does; None where they do not."""
-    worst = max(found, key=lambda one: one.kernel_loss_db(output), default=None)
+    worst = max(results, key=lambda each: each.kernel_loss_db(output), default=None)
     if worst is None or worst.kernel_loss_db(output) <= KERNEL_LOSS_DB:
         return None
     return (

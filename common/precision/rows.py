@@ -12,7 +12,7 @@ from common.precision.judgement.evaluation import OutputJudgement
 from common.precision.judgement.measures import Share, accuracy, limits
 from common.precision.mixture import Mixture
 from common.precision.sensitivity import LayerJudgement
-from common.precision.study import FormatJudgement, Study
+from common.precision.study import SchemeResult, Study
 from common.table_rows import FormatPrecisionRow, PrecisionLayersRow, PrecisionMixturesRow
 
 FLOAT, AS_GIVEN = "fp32", "as given"
@@ -21,57 +21,57 @@ MOST_DB = 999.0  # stands for no error at all: a table has no infinity
 
 def precision_rows(
     study: Study,
-    found: Sequence[FormatJudgement],
-    written: FormatJudgement | None,
+    results: Sequence[SchemeResult],
+    written: SchemeResult | None,
     bounds: Bounds,
     left: Sequence[str],
 ) -> list[FormatPrecisionRow]:
     """Return a row for each format, scheme and output; the first rows are those of the model as given.
 
     Args:
-        written: the judgement whose model is kept.
+        written: the result whose model is kept.
         left: contractions that no tool converts, by name.
     """
     rows = [_row(study, None, name, None, bounds, left) | {"is_written_model": False} for name in study.known.outputs]
-    for one in found:
-        for name in one.outputs or ("",):
-            judgement = one.outputs[name] if one.outputs else None
-            rows.append(_row(study, one, name, judgement, bounds, left) | {"is_written_model": one is written})
+    for result in results:
+        for name in result.outputs or ("",):
+            judgement = result.outputs[name] if result.outputs else None
+            rows.append(_row(study, result, name, judgement, bounds, left) | {"is_written_model": result is written})
     return cast("list[FormatPrecisionRow]", rows)
 
 
 def _row(
     study: Study,
-    one: FormatJudgement | None,
+    result: SchemeResult | None,
     name: str,
     judgement: OutputJudgement | None,
     bounds: Bounds,
     left: Sequence[str],
 ) -> dict[str, Any]:
-    samples, nodes = study.known.samples, one.nodes if one else ()
+    samples, nodes = study.known.samples, result.nodes if result else ()
     op_types = study.model.op_types
     verdict = bounds.verdict(judgement, samples.source) if judgement and name == study.known.main else NOT_JUDGED
     return {
-        "number_format": one.scheme.number_format if one else FLOAT,
-        "quantization_scheme": one.scheme.name if one else AS_GIVEN,
+        "number_format": result.scheme.number_format if result else FLOAT,
+        "quantization_scheme": result.scheme.name if result else AS_GIVEN,
         "output_name": name,
         "format_verdict": verdict,
-        "format_problem": one.problem if one else "",
-        "is_arithmetic": one.scheme.activations if one else True,
+        "format_problem": result.problem if result else "",
+        "is_arithmetic": result.scheme.activations if result else True,
         "sample_source": samples.source,
         "judged_sample_count": samples.count,
         "calibration_sample_count": len(study.calibration.feeds) * samples.per_run,
         "converted_op_types": sorted({op_types[node] for node in nodes}),
         "converted_node_count": len(nodes),
         "float_nodes": [node for node in (*study.nodes, *study.not_finite) if node not in nodes] + [*left]
-        if one
+        if result
         else [],
-        "calibration_sqnr_db": _finite(one.choosing[name].sqnr_db) if one and name in one.choosing else None,
-        "kernel_sqnr_db": _finite(one.kernels[name].sqnr_db) if one and name in one.kernels else None,
+        "calibration_sqnr_db": _finite(result.choosing[name].sqnr_db) if result and name in result.choosing else None,
+        "kernel_sqnr_db": _finite(result.kernels[name].sqnr_db) if result and name in result.kernels else None,
         **_errors(judgement),
         **_interval("top1_agreement", judgement.top_1 if judgement else None),
         **_interval("top5_agreement", judgement.top_5 if judgement else None),
-        **_interval("accuracy", _accuracy(study, name, judgement) if judgement or not one else None),
+        **_interval("accuracy", _accuracy(study, name, judgement) if judgement or not result else None),
     }
 
 

@@ -40,16 +40,16 @@ def layer_judgements(
     for place, node in enumerate(nodes):
         if place and time.monotonic() > end_s:
             return [*found, *(LayerJudgement(late, problem=BEYOND_BUDGET) for late in nodes[place:])]
-        found.append(_judged(study, scheme, node))
+        found.append(_layer_judgement(study, scheme, node))
         progress(place + 1, len(nodes))
     return found
 
 
-def _judged(study: Study, scheme: Scheme, node: str) -> LayerJudgement:
+def _layer_judgement(study: Study, scheme: Scheme, node: str) -> LayerJudgement:
     target, main = study.folder / "layer.onnx", study.known.main
     try:
-        outputs = study.judged(scheme, [node], target)
-        choosing = study.judged_choice(scheme, target)
+        outputs = study.convert_and_judge(scheme, [node], target)
+        choosing = study.judge_choice(scheme, target)
     except PipelineError as error:
         return LayerJudgement(node, problem=error.problem)
     return LayerJudgement(node, outputs[main], choosing[main])

@@ -46,7 +46,7 @@ class Study:
     not_finite: tuple[str, ...]
     folder: Path
 
-    def judged(self, scheme: Scheme, nodes: Sequence[str], target: Path) -> dict[str, OutputJudgement]:
+    def convert_and_judge(self, scheme: Scheme, nodes: Sequence[str], target: Path) -> dict[str, OutputJudgement]:
         """Write the model with some nodes in the format of a scheme, and judge each of its outputs.
 
         The judgement is that of the format: the runtime's integer kernels are not used, since those of some processors
@@ -56,20 +56,20 @@ class Study:
             PipelineError: the tool cannot make it, or the runtime does not run it.
         """
         converted(scheme, self.model, self.calibration, nodes, target)
-        return self._judged(scheme, self.known, target)
+        return self._judge_on(scheme, self.known, target)
 
-    def judged_choice(self, scheme: Scheme, target: Path) -> dict[str, OutputJudgement]:
+    def judge_choice(self, scheme: Scheme, target: Path) -> dict[str, OutputJudgement]:
         """Judge a written model on the samples that choose among the schemes of a format."""
-        return self._judged(scheme, self.choosing, target)
+        return self._judge_on(scheme, self.choosing, target)
 
-    def judged_kernels(self, target: Path) -> dict[str, OutputJudgement]:
+    def judge_kernels(self, target: Path) -> dict[str, OutputJudgement]:
         """Judge a written model as the runtime runs it on this processor; nothing where the runtime does not."""
         try:
             return judged(self.known, _outputs(outputs_of, self.known.samples, target, self.settings))
         except PipelineError:
             return {}
 
-    def _judged(self, scheme: Scheme, known: Reference, target: Path) -> dict[str, OutputJudgement]:
+    def _judge_on(self, scheme: Scheme, known: Reference, target: Path) -> dict[str, OutputJudgement]:
         settings = replace(self.settings, integer_kernels=False)
         return judged(known, _outputs(scheme.outputs_of, known.samples, target, settings))
 
@@ -85,8 +85,8 @@ def _outputs(run: Outputs, samples: Samples, target: Path, settings: SessionSett
 
 
 @dataclass(frozen=True, slots=True)
-class FormatJudgement:
-    """A model that one scheme converted.
+class SchemeResult:
+    """What one scheme made of a model: its judged outputs, or the problem.
 
     Attributes:
         nodes: contractions that are in the format.
@@ -142,36 +142,36 @@ def studied(
     return Study(model, calibration, known, choosing, settings, nodes, not_finite, folder)
 
 
-def format_judgements(study: Study, kept: str, progress: Callable[[float, float], None]) -> list[FormatJudgement]:
+def scheme_results(study: Study, kept: str, progress: Callable[[float, float], None]) -> list[SchemeResult]:
     """Judge the model in each format by each scheme; a scheme that fails has its problem in words.
 
     Args:
         kept: the format whose models stay in the folder of the study.
     """
-    found, schemes = [], [scheme for scheme in SCHEMES if scheme.is_for(study.model)]
+    results, schemes = [], [scheme for scheme in SCHEMES if scheme.is_for(study.model)]
     for place, scheme in enumerate(schemes):
         target = study.folder / f"{place}.onnx"
-        found.append(_judged(study, scheme, target))
+        results.append(_scheme_result(study, scheme, target))
         if scheme.number_format != kept:
             target.unlink(missing_ok=True)
         progress(place + 1, len(schemes))
-    return found
+    return results
 
 
-def _judged(study: Study, scheme: Scheme, target: Path) -> FormatJudgement:
+def _scheme_result(study: Study, scheme: Scheme, target: Path) -> SchemeResult:
     try:
         if not study.nodes:
             raise PipelineError(scheme.name, "the model has no contraction that a tool converts")
-        outputs = study.judged(scheme, study.nodes, target)
+        outputs = study.convert_and_judge(scheme, study.nodes, target)
         nodes = study.nodes if scheme.converts_all else converted_nodes(study, target)
         if not nodes:
             if "DequantizeLinear" in study.model.op_types.values():
                 raise PipelineError(scheme.name, "its contractions are quantized already")
             raise PipelineError(scheme.name, "the tool takes none of the contractions")
-        choosing = study.judged_choice(scheme, target)
+        choosing = study.judge_choice(scheme, target)
     except PipelineError as error:
-        return FormatJudgement(scheme, problem=error.problem)
-    return FormatJudgement(scheme, nodes, outputs, study.judged_kernels(target), target, choosing)
+        return SchemeResult(scheme, problem=error.problem)
+    return SchemeResult(scheme, nodes, outputs, study.judge_kernels(target), target, choosing)
 
 
 def converted_nodes(study: Study, target: Path) -> list[str]:
@@ -182,39 +182,41 @@ def converted_nodes(study: Study, target: Path) -> list[str]:
     return [name for name in study.nodes if name not in after or [*after[name].input] != [*before[name].input]]
 
 
-def best(found: Sequence[FormatJudgement], study: Study, number_format: str) -> FormatJudgement:
-    """Return the judgement with the largest ratio on the samples that choose; schemes that are handed on come first.
+def best(results: Sequence[SchemeResult], study: Study, number_format: str) -> SchemeResult:
+    """Return the result with the largest ratio on the samples that choose; schemes that are handed on come first.
 
     These are not the samples that judge, so the best of several schemes is not better by chance.
 
     Raises:
         UnusableValueError: no scheme for the format works.
     """
-    ways = [one for one in found if one.scheme.number_format == number_format]
-    working = [one for one in ways if one.outputs]
+    of_format = [each for each in results if each.scheme.number_format == number_format]
+    working = [each for each in of_format if each.outputs]
     if not working:
-        names = {one.problem: [way.scheme.name for way in ways if way.problem == one.problem] for one in ways}
-        is_one = len(names) == 1  # every way fails alike
+        names: dict[str, list[str]] = {}
+        for each in of_format:
+            names.setdefault(each.problem, []).append(each.scheme.name)
+        is_one = len(names) == 1  # every scheme fails alike
         reasons = "; ".join(problem if is_one else f"{' and '.join(of)}: {problem}" for problem, of in names.items())
-        others = dict.fromkeys(one.scheme.number_format for one in found if one.outputs)
+        others = dict.fromkeys(each.scheme.number_format for each in results if each.outputs)
         remedy = f"give one of {', '.join(others)}" if others else "no format can be judged"
         raise UnusableValueError("precision", f"{number_format} cannot be made ({reasons})", remedy)
-    handed_on = [one for one in working if one.scheme.is_handed_on]
-    return max(handed_on or working, key=lambda one: _choice_db(one, study))
+    handed_on = [each for each in working if each.scheme.is_handed_on]
+    return max(handed_on or working, key=lambda each: _choice_db(each, study))
 
 
-def on_engine(found: Sequence[FormatJudgement]) -> FormatJudgement:
-    """Return the judgement of the network as the engine computes it.
+def on_engine(results: Sequence[SchemeResult]) -> SchemeResult:
+    """Return the result for the network as the engine computes it.
 
     Raises:
         UnusableValueError: the engine does not compute the network.
     """
-    (one,) = (one for one in found if one.scheme.name == ON_ENGINE)
-    if not one.outputs:
-        raise UnusableValueError("for_engine", one.problem)
-    return one
+    (result,) = (each for each in results if each.scheme.name == ON_ENGINE)
+    if not result.outputs:
+        raise UnusableValueError("for_engine", result.problem)
+    return result
 
 
-def _choice_db(found: FormatJudgement, study: Study) -> float:
-    ratio = found.choosing[study.known.main].sqnr_db
+def _choice_db(result: SchemeResult, study: Study) -> float:
+    ratio = result.choosing[study.known.main].sqnr_db
     return -math.inf if ratio is None else ratio

@@ -3,27 +3,41 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
 
 from common.sensors.hardware_counters import HardwareCounts
 from common.sensors.hardware_events import value_of
 from common.sensors.quantities import POWER
 from common.sensors.sensor import Sample
-from common.table_rows import HardwareCountersDocument
+from common.table_rows import HardwareCountersDocument, HostSamplesRow, PowerSamplesRow
+
+US_PER_S = 1e6
 
 
-def power_rows(samples: Mapping[str, Iterable[Sample]], origin_s: float) -> Iterator[dict[str, Any]]:
+def power_rows(samples: Mapping[str, Iterable[Sample]], origin_s: float) -> Iterator[PowerSamplesRow]:
     """Yield the rows of power_samples from the samples of each phase; ``origin_s`` is their time zero."""
     for phase, sample in _with_phase(samples):
         if sample.quantity == POWER:
-            yield {**_common(phase, sample, origin_s), "measured_power_w": sample.value}
+            yield {
+                "sensor": sample.sensor,
+                "sensor_domain": sample.sensor_domain,
+                "time_us": US_PER_S * (sample.time_s - origin_s),
+                "phase": phase,
+                "measured_power_w": sample.value,
+            }
 
 
-def host_rows(samples: Mapping[str, Iterable[Sample]], origin_s: float) -> Iterator[dict[str, Any]]:
+def host_rows(samples: Mapping[str, Iterable[Sample]], origin_s: float) -> Iterator[HostSamplesRow]:
     """Yield the rows of host_samples: every quantity but power."""
     for phase, sample in _with_phase(samples):
         if sample.quantity != POWER:
-            yield {**_common(phase, sample, origin_s), "quantity": sample.quantity, "value": sample.value}
+            yield {
+                "sensor": sample.sensor,
+                "sensor_domain": sample.sensor_domain,
+                "quantity": sample.quantity,
+                "time_us": US_PER_S * (sample.time_s - origin_s),
+                "phase": phase,
+                "value": sample.value,
+            }
 
 
 def counter_figures(counted: HardwareCounts, run_count: int) -> HardwareCountersDocument:
@@ -47,12 +61,3 @@ def counter_figures(counted: HardwareCounts, run_count: int) -> HardwareCounters
 
 def _with_phase(samples: Mapping[str, Iterable[Sample]]) -> Iterator[tuple[str, Sample]]:
     return ((phase, sample) for phase, phase_samples in samples.items() for sample in phase_samples)
-
-
-def _common(phase: str, sample: Sample, origin_s: float) -> dict[str, Any]:
-    return {
-        "sensor": sample.sensor,
-        "sensor_domain": sample.sensor_domain,
-        "time_us": 1e6 * (sample.time_s - origin_s),
-        "phase": phase,
-    }

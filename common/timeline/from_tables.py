@@ -15,11 +15,11 @@ from common.timeline.shown_runs import (
     MOST_FACTS,
     MOST_RUNS,
     MOST_SAMPLES,
-    Shown,
+    ShownRun,
     event_count,
-    few,
-    few_node_events,
     left_out_notes,
+    limited,
+    limited_node_events,
 )
 
 # What a node's slice says of it, by the column that says it.
@@ -53,7 +53,7 @@ class Timeline:
 
 
 def timeline(
-    tables: Tables, shown: Sequence[Shown], labels: Mapping[str, str] | None = None, *, is_bounded: bool = True
+    tables: Tables, shown: Sequence[ShownRun], labels: Mapping[str, str] | None = None, *, is_bounded: bool = True
 ) -> Timeline:
     """Return the timeline of a measurement.
 
@@ -61,7 +61,7 @@ def timeline(
     With ``is_bounded``, what would make the timeline too large is left out, see :mod:`common.timeline.shown_runs`.
     """
     rows = tables.get("run_latency", ())
-    kept = few_node_events(shown) if is_bounded else shown
+    kept = limited_node_events(shown) if is_bounded else shown
     by_index = {run.run_index: run for run in kept}
     of_shown = [row for row in rows if row["is_profiled"] and row["run_index"] in by_index]
     runs = of_shown if is_bounded and len(rows) > MOST_RUNS else rows
@@ -84,11 +84,11 @@ def timeline(
 def _bounded(whole: Timeline, shown: Sequence[RunLatencyRow], counts: Mapping[str, int]) -> Timeline:
     """Return the timeline with as many disturbances and samples as a viewer loads, and notes on what it lacks.
 
-    ``counts`` says how many of what there were before it was made.
+    ``counts`` are the numbers of runs and node events in the tables.
     """
     intervals = [(row["start_us"], row["start_us"] + row["latency_us"]) for row in shown]
-    disturbances = few(whole.disturbances, lambda part: part.start_us, intervals, MOST_DISTURBANCES)
-    samples = few(whole.samples, lambda sample: sample.time_us, intervals, MOST_SAMPLES)
+    disturbances = limited(whole.disturbances, lambda part: part.start_us, intervals, MOST_DISTURBANCES)
+    samples = limited(whole.samples, lambda sample: sample.time_us, intervals, MOST_SAMPLES)
     kept = replace(whole, disturbances=disturbances, samples=samples)
     all_counts = {**counts_of(whole), "node events": len(whole.nodes)}
     return replace(
@@ -97,7 +97,7 @@ def _bounded(whole: Timeline, shown: Sequence[RunLatencyRow], counts: Mapping[st
 
 
 def _node_slices(
-    shown: Sequence[Shown], nodes: Mapping[str, Mapping[str, object]], labels: Mapping[str, str]
+    shown: Sequence[ShownRun], nodes: Mapping[str, Mapping[str, object]], labels: Mapping[str, str]
 ) -> dict[int, list[Slice]]:
     """Return the nodes of each shown run, by run index; ``nodes`` and ``labels`` say what is known of them by name.
 
@@ -120,13 +120,13 @@ def _node_slices(
     return slices
 
 
-def _gaps(rows: Iterable[RunLatencyRow], shown: Mapping[int, Shown]) -> Iterator[Slice]:
+def _gaps(rows: Iterable[RunLatencyRow], shown: Mapping[int, ShownRun]) -> Iterator[Slice]:
     for row in rows:
         for start_us, end_us in _uncovered(row, shown[row["run_index"]]):
             yield Slice("between nodes", "gap", start_us, end_us - start_us, {"run_index": row["run_index"]})
 
 
-def _uncovered(row: RunLatencyRow, run: Shown) -> Iterator[tuple[float, float]]:
+def _uncovered(row: RunLatencyRow, run: ShownRun) -> Iterator[tuple[float, float]]:
     return uncovered(run.spans, row["start_us"], row["start_us"] + row["latency_us"])
 
 
@@ -146,7 +146,7 @@ def _samples(tables: Tables) -> Iterator[CounterValue]:
             yield CounterValue(f"{sample['sensor_domain']} {sample['quantity']}", sample["time_us"], sample["value"])
 
 
-def _run_slice(row: RunLatencyRow, shown: Mapping[int, Shown], causes: Mapping[tuple[bool, int], str]) -> Slice:
+def _run_slice(row: RunLatencyRow, shown: Mapping[int, ShownRun], causes: Mapping[tuple[bool, int], str]) -> Slice:
     series = "profiled" if row["is_profiled"] else "unprofiled"
     facts: dict[str, object] = {"run_index": row["run_index"], "is_warmup": row["is_warmup"]}
     if row["is_profiled"] and (run := shown.get(row["run_index"])):
@@ -185,7 +185,7 @@ def _during(disturbances: Iterable[OsEventsRow], runs: Sequence[RunLatencyRow]) 
             yield row
 
 
-def _chain(shown: Sequence[Shown], slices: Mapping[int, Sequence[Slice]], critical: Sequence[str]) -> list[Slice]:
+def _chain(shown: Sequence[ShownRun], slices: Mapping[int, Sequence[Slice]], critical: Sequence[str]) -> list[Slice]:
     """Return the slices of the critical path in the run that is shown as the median, each node once.
 
     The owner of a body begins before the nodes of the body, which the path has first; no arrow leads back to it.

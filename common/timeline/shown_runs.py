@@ -18,7 +18,7 @@ Intervals = Sequence[tuple[float, float]]  # start and end in µs
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
+class ShownRun:
     """A profiled run whose nodes are shown; ``role`` says why."""
 
     run_index: int
@@ -53,7 +53,7 @@ def choose_runs(latencies_us: Sequence[float], warmup_count: int, *, every: bool
     return {index: named.get(index, "") for index in range(len(latencies_us))} if every else named
 
 
-def few_node_events(shown: Sequence[Shown]) -> list[Shown]:
+def limited_node_events(shown: Sequence[ShownRun]) -> list[ShownRun]:
     """Return the shown runs; if they have too many nodes, the median run alone, and if necessary without its bodies."""
     if event_count(shown) <= MOST_NODE_EVENTS:
         return [*shown]
@@ -63,7 +63,7 @@ def few_node_events(shown: Sequence[Shown]) -> list[Shown]:
     return [replace(run, spans=[*_outermost(run.spans)]) for run in middle]
 
 
-def event_count(shown: Iterable[Shown]) -> int:
+def event_count(shown: Iterable[ShownRun]) -> int:
     return sum(len(run.spans) for run in shown)
 
 
@@ -76,7 +76,7 @@ def _outermost(spans: Iterable[NodeSpan]) -> Iterator[NodeSpan]:
             yield span
 
 
-def few(parts: Sequence[Part], time_us: Callable[[Part], float], shown: Intervals, most: int) -> list[Part]:
+def limited(parts: Sequence[Part], time_us: Callable[[Part], float], shown: Intervals, most: int) -> list[Part]:
     """Return all parts; if there are too many, the first ``most`` that begin within the shown intervals."""
     if len(parts) <= most:
         return [*parts]

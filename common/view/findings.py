@@ -13,7 +13,7 @@ from common.view.marks import Marks
 from common.view.node_labels import labels_of
 from common.view.text import duration, percent
 
-KEYS = {"executed_node", "item", "finding_subject"}  # compared, so they stay as they are: escaped, two names may be one
+COMPARED = {"executed_node", "item", "finding_subject"}  # columns of names that are compared: escaped, two may be one
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ class Findings:
     _labels: dict[str, str] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        """Escape what models and users brought, but for ``KEYS``: every picture and every text is made of this."""
+        """Escape what models and users brought, except in ``COMPARED``: all pictures and texts are made of it."""
         for name in ("tables", "documents", "stages", "notes"):
             object.__setattr__(self, name, _shown(getattr(self, name)))
 
@@ -69,7 +69,7 @@ class Findings:
         tables = self.tables.get("op_roofline"), self.tables.get("ops_profile"), self.tables.get("op_schedule")
         return [table for table in tables if table is not None]
 
-    def keys(self) -> tuple[KeyNode, ...]:
+    def key_nodes(self) -> tuple[KeyNode, ...]:
         """Return the slowest nodes, which all pictures and tables number alike."""
         return rank_nodes(next(iter(self._ranked()), ()), self.labels())
 
@@ -131,7 +131,7 @@ def _shown(value: Any) -> Any:
         case str():
             return printable(value)
         case Mapping():
-            return {printable(str(key)): item if key in KEYS else _shown(item) for key, item in value.items()}
+            return {printable(str(key)): item if key in COMPARED else _shown(item) for key, item in value.items()}
         case list() | tuple():
             return type(value)(map(_shown, value))
         case StageRecord():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from common.comparison.difference_rows import Question, comparison_rows, failures, why_no_nodes
+from common.comparison.difference_rows import ComparisonSettings, comparison_rows, failures, why_no_nodes
 from common.comparison.measured import pooled
 from common.comparison.recorded import differences, doubts, recorded_side
 
@@ -138,7 +138,7 @@ def planned(likely, dsp):
 
 @pytest.mark.parametrize(("before", "after", "failed"), [(2.0, 3.0, []), (3.0, 2.0, ["likely"])])
 def test_a_plan_that_is_slower_fails_and_one_that_pays_more_does_not(before, after, failed):
-    rows = comparison_rows([planned(before, 7.0)], planned(after, 11.0), Question(0.05))
+    rows = comparison_rows([planned(before, 7.0)], planned(after, 11.0), ComparisonSettings(0.05))
     assert {row["compared_subject"]: row["comparison_verdict"] for row in rows if row["compared_kind"] == "plan"} == {
         "speedup in latency": "improved" if after > before else "regressed",
         "dsp": "regressed",
@@ -153,7 +153,7 @@ def test_five_pairs_that_all_differ_alike_cannot_rule_out_chance():
         side(name, run_latency=[run(factor * one) for one in before_us])
         for name, factor in (("one", 1.0), ("two", 1.2))
     )
-    (row,) = comparison_rows([before], after, Question(0.05, is_paired=True))
+    (row,) = comparison_rows([before], after, ComparisonSettings(0.05, is_paired=True))
     assert row["difference_low_share"] > row["noise_floor_share"] > 0
     assert row["adjusted_p_value"] == 2 / 32
     assert (row["comparison_verdict"], row["verdict_reason"]) == ("undecided", "the test cannot rule out chance")
@@ -164,7 +164,7 @@ def speedup(likely, verdict="pays", doubts=()):
 
 
 def plan_rows(before, after):
-    return [row for row in comparison_rows([before], after, Question(0.05)) if row["compared_kind"] == "plan"]
+    return [row for row in comparison_rows([before], after, ComparisonSettings(0.05)) if row["compared_kind"] == "plan"]
 
 
 def test_a_plan_on_times_that_nobody_trusts_is_not_judged():
@@ -217,11 +217,11 @@ def test_nodes_are_not_matched_by_name_where_one_side_alone_has_its_source_nodes
     nodes = {"op_latency": [op_latency("fused", 5.0)], "run_latency": [run(1009.0)] * 11}
     mapped, unmapped = side("one", **nodes, node_map=MAP, op_roofline=[]), side("two", **nodes)
     for before, after in ((mapped, unmapped), (unmapped, mapped)):
-        rows = comparison_rows([before], after, Question(0.05))
+        rows = comparison_rows([before], after, ComparisonSettings(0.05))
         assert [row for row in rows if row["compared_kind"] == "node"] == []
         reason = "no nodes are compared: two has no node_map.csv; run <node_map>"
         assert why_no_nodes(before, after, rows) == [reason]
-    rows = comparison_rows([unmapped], unmapped, Question(0.05))
+    rows = comparison_rows([unmapped], unmapped, ComparisonSettings(0.05))
     assert why_no_nodes(unmapped, unmapped, rows) == []
     assert "has no times of nodes" in why_no_nodes(mapped, side(), [])[0]
 
@@ -230,7 +230,7 @@ def test_an_operator_type_that_one_side_executes_is_a_gain_or_a_loss():
     runs = {"run_latency": [run(1009.0)] * 11}
     old = side("one", **runs, op_latency=[op_latency("a", 50.0)])
     other = {"origin": {"model_id": "n"}, "op_latency": [op_latency("b", 70.0) | {"op_type": "Gemm"}]}
-    rows = comparison_rows([old], side("two", **runs, **other), Question(0.05, is_across_models=True))
+    rows = comparison_rows([old], side("two", **runs, **other), ComparisonSettings(0.05, is_across_models=True))
     rows = [row for row in rows if row["compared_kind"] == "op_type"]
     assert {row["compared_subject"]: (row["comparison_verdict"], row["verdict_reason"]) for row in rows} == {
         "Conv": ("improved", "only the baseline executes it"),
@@ -242,7 +242,7 @@ def test_a_node_says_what_it_changes_in_the_baselines_median():
     runs = {"run_latency": [run(1009.0)] * 11}
     old = side("one", **runs, op_latency=[op_latency("a", 50.0)])
     new = side("two", **runs, op_latency=[op_latency("a", 73.0)])
-    (row,) = (row for row in comparison_rows([old], new, Question(0.05)) if row["compared_kind"] == "node")
+    (row,) = (row for row in comparison_rows([old], new, ComparisonSettings(0.05)) if row["compared_kind"] == "node")
     assert row["latency_change_share"] == pytest.approx(23 / 1009)
 
 

@@ -16,7 +16,7 @@ from common.precision.judgement.evaluation import OutputJudgement
 from common.precision.judgement.samples import Samples
 from common.precision.notes import kernel_note
 from common.precision.sensitivity import layer_judgements
-from common.precision.study import FormatJudgement, format_judgements, studied
+from common.precision.study import SchemeResult, scheme_results, studied
 from common.runtime.provider_matrix import OutputDistance
 from common.runtime.sessions.session import SessionSettings
 from tests.support.models.onnx_models import model
@@ -59,7 +59,7 @@ def test_the_noise_of_a_linear_layer_is_the_closed_form(study, tmp_path, number_
     weights, x = random.uniform(-1, 1, (64, 40)), random.uniform(-2, 2, (200, 64))
     known = study(linear(weights.astype(np.float32)), x.astype(np.float32))
     scheme = WAYS[number_format, "per channel, min-max"]
-    found = known.judged(scheme, known.nodes, tmp_path / "q.onnx")["y"].sqnr_db
+    found = known.convert_and_judge(scheme, known.nodes, tmp_path / "q.onnx")["y"].sqnr_db
     w, v = (2 * np.abs(weights).max(0) / of_weights) ** 2 / 12, ((x.max() - x.min()) / of_x) ** 2 / 12
     noise = (64 * np.mean(x**2) * w + (weights**2).sum(0) * v + 64 * w * v).mean()
     assert found == pytest.approx(10 * np.log10(np.mean((x @ weights) ** 2) / noise), abs=0.3)
@@ -73,7 +73,7 @@ def test_the_written_model_computes_what_integers_do(study, tmp_path):
         random.standard_normal((50, 32)).astype(np.float32),
     )
     known = study(linear(weights), x)
-    known.judged(MIN_MAX, known.nodes, tmp_path / "q.onnx")
+    known.convert_and_judge(MIN_MAX, known.nodes, tmp_path / "q.onnx")
     graph = onnx.load(tmp_path / "q.onnx").graph
     held = {value.name: numpy_helper.to_array(value) for value in graph.initializer}
     to_integers = next(node for node in graph.node if node.op_type == "QuantizeLinear" and node.input[0] == "x")
@@ -92,7 +92,8 @@ def test_an_outlier_channel_breaks_the_tensor_and_not_the_channels(study, tmp_pa
     points, _ = clouds(200, seed=3)
     known = study(perceptron(outlier=1000.0), points)
     one, each = (
-        known.judged(scheme, known.nodes, tmp_path / "q.onnx")["scores"].top_1.value for scheme in (PER_TENSOR, MIN_MAX)
+        known.convert_and_judge(scheme, known.nodes, tmp_path / "q.onnx")["scores"].top_1.value
+        for scheme in (PER_TENSOR, MIN_MAX)
     )
     assert one < 0.6 and each > 0.97
 
@@ -107,7 +108,7 @@ def test_smoothed_outliers_of_activations_have_the_noise_of_the_closed_form(stud
     x[:, 3] *= 20
     known = study(linear(weights.astype(np.float32)), x.astype(np.float32))
     plain, smooth = (
-        known.judged(scheme, known.nodes, tmp_path / "q.onnx")["y"].sqnr_db for scheme in (MIN_MAX, SMOOTHED)
+        known.convert_and_judge(scheme, known.nodes, tmp_path / "q.onnx")["y"].sqnr_db for scheme in (MIN_MAX, SMOOTHED)
     )
     scales = np.sqrt(np.abs(x).max(0) / np.abs(weights).max(1))
     expected = [closed_form_db(x, weights), closed_form_db(x / scales, weights * scales[:, None])]
@@ -195,7 +196,7 @@ def test_short_floats_round_the_operands(study, tmp_path, number_format, dtype):
     random = np.random.default_rng(0)
     weights, x = (random.standard_normal(shape).astype(np.float32) for shape in ((32, 10), (50, 32)))
     known = study(linear(weights), x)
-    found = known.judged(WAYS[number_format, "operands"], known.nodes, tmp_path / "q.onnx")["y"]
+    found = known.convert_and_judge(WAYS[number_format, "operands"], known.nodes, tmp_path / "q.onnx")["y"]
     short = [array.astype(dtype).astype(np.float64) for array in (x, weights)]
     error = short[0] @ short[1] - x @ weights
     assert found.sqnr_db == pytest.approx(10 * np.log10(((x @ weights) ** 2).sum() / (error**2).sum()), abs=0.01)
@@ -205,7 +206,7 @@ def test_short_floats_round_the_operands(study, tmp_path, number_format, dtype):
 def test_every_way_is_made_and_converts_the_products(study):
     points, _ = clouds(60, seed=3)
     known = study(perceptron(), points)
-    for one in format_judgements(known, "int8", silent):
+    for one in scheme_results(known, "int8", silent):
         if one.scheme.name == ON_ENGINE:  # it divides by one number only
             continue
         assert one.problem == ""
@@ -217,8 +218,8 @@ def test_a_note_says_what_the_kernels_of_this_processor_lose():
     of_format, of_kernels = (
         OutputJudgement(OutputDistance("y", 1.0, 1.0, 0.1, is_equal_shape=True), ratio_db) for ratio_db in (40.0, 30.0)
     )
-    lossy = FormatJudgement(MIN_MAX, outputs={"y": of_format}, kernels={"y": of_kernels})
-    exact = FormatJudgement(MIN_MAX, outputs={"y": of_format}, kernels={"y": of_format})
+    lossy = SchemeResult(MIN_MAX, outputs={"y": of_format}, kernels={"y": of_kernels})
+    exact = SchemeResult(MIN_MAX, outputs={"y": of_format}, kernels={"y": of_format})
     assert (lossy.kernel_loss_db("y"), exact.kernel_loss_db("y"), lossy.kernel_loss_db("z")) == (10.0, 0.0, 0.0)
     assert "lose 10.0 dB more than the format (int8, per channel, min-max)" in kernel_note([lossy, exact], "y")
     assert kernel_note([exact], "y") is None

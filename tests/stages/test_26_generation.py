@@ -10,7 +10,7 @@ import onnxruntime
 import pandas as pd
 import pytest
 
-from common.messages.errors import PipelineError
+from common.messages.errors import CommandLineError, PipelineError
 from models.__main__ import BUILDERS, save
 from models.small.generative import ACTION_SIZE, ACTIONS, HIDDEN, LAYERS, VOCABULARY, WINDOW
 from models.transformers.decoder import TINY
@@ -196,6 +196,12 @@ def test_lengths_that_cannot_be_measured_are_refused(generated, name, flags, pro
 def test_buffers_that_no_operator_measures_are_refused_by_the_name_of_the_flag(generated):
     with pytest.raises(PipelineError, match=r"^--cache-room: no operator reads how much"):
         generated("tiny-decoder", "--cache-room", "16")
+
+
+@pytest.mark.parametrize("script", ["26_generation", "27_token_streams", "31_decode_plan"])
+def test_a_script_of_decoders_asks_for_the_model(tmp_path, script):
+    with pytest.raises(CommandLineError, match="--model: names no model; give an ONNX file"):
+        importlib.import_module(script).main(["--out", str(tmp_path)])
 
 
 def test_each_length_is_measured_once(generated, tmp_path):

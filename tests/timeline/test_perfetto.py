@@ -10,7 +10,7 @@ from common.timeline.chrome_trace import ChromeTrace, trace_json
 from common.timeline.from_tables import timeline
 from common.timeline.load_tracks import load_timeline
 from common.timeline.plan_trace import plan_trace
-from common.timeline.shown_runs import Shown
+from common.timeline.shown_runs import ShownRun
 
 messages = pytest.importorskip(
     "perfetto.protos.perfetto.trace.perfetto_trace_pb2", reason="needs the package perfetto (requirements-dev.txt)"
@@ -65,7 +65,7 @@ def written(trace):
 def test_runs_nodes_and_gaps_of_a_timeline():
     run = {"is_profiled": True, "run_index": 0, "is_warmup": False, "start_us": -7.5, "latency_us": 101.25}
     spans = [NodeSpan("loop", 3.25, 50.25), NodeSpan("inner", 5.25, 11.25), NodeSpan("add", 50.25, 60.25)]
-    found = slices_of(to_messages(written(timeline({"run_latency": [run]}, [Shown(0, "median", spans)]).trace())))
+    found = slices_of(to_messages(written(timeline({"run_latency": [run]}, [ShownRun(0, "median", spans)]).trace())))
     assert sorted(found) == [
         ("gap", "between nodes", 10_750),
         ("gap", "between nodes", 33_500),

@@ -12,7 +12,7 @@ from common.messages.errors import PipelineError
 from common.timeline import shown_runs
 from common.timeline.chrome_trace import ChromeTrace, CounterValue, Process, Slice, trace_json
 from common.timeline.from_tables import counts_of, shown_rows, timeline, uncovered
-from common.timeline.shown_runs import Shown, choose_runs
+from common.timeline.shown_runs import ShownRun, choose_runs
 
 
 def run(index, start_us, latency_us, *, is_profiled=True, is_warmup=False):
@@ -61,12 +61,12 @@ def test_time_outside_the_nodes_counts_no_time_twice():
 
 
 def test_the_gap_has_a_track_of_its_own():
-    made = timeline({"run_latency": [run(0, 0, 101)]}, [Shown(0, "first", spans(("a", 3, 50), ("b", 60, 97)))])
+    made = timeline({"run_latency": [run(0, 0, 101)]}, [ShownRun(0, "first", spans(("a", 3, 50), ("b", 60, 97)))])
     assert [(part.start_us, part.duration_us) for part in made.gaps] == [(0, 3), (50, 10), (97, 4)]
 
 
 def test_a_run_says_what_its_nodes_leave():
-    made = timeline({"run_latency": [run(0, 0, 101)]}, [Shown(0, "first", spans(("a", 3, 50), ("b", 60, 97)))])
+    made = timeline({"run_latency": [run(0, 0, 101)]}, [ShownRun(0, "first", spans(("a", 3, 50), ("b", 60, 97)))])
     assert made.runs[0].facts["outside_nodes_us"] == 101 - 47 - 37
     assert shown_rows(made)[0]["event_count"] == 2
 
@@ -77,7 +77,7 @@ def test_nodes_have_a_track_for_each_provider_and_what_is_known_of_them():
         "op_latency": [{"executed_node": "a", "provider": "CPU"}, {"executed_node": "b", "provider": "CUDA"}],
         "op_roofline": [{"executed_node": "a", "macs": 7, "source_nodes": ["x", "y"], "bound": None, "unrelated": 1}],
     }
-    made = timeline(tables, [Shown(0, "first", spans(("a", 1, 2), ("b", 2, 3), ("c", 3, 4)))])
+    made = timeline(tables, [ShownRun(0, "first", spans(("a", 1, 2), ("b", 2, 3), ("c", 3, 4)))])
     assert [part.track for part in made.nodes] == ["CPU", "CUDA", "nodes"]
     assert dict(made.nodes[0].facts) == {"run_index": 0, "executed_node": "a", "macs": 7, "source_nodes": ["x", "y"]}
 
@@ -104,10 +104,10 @@ def test_disturbances_within_the_runs_are_kept(time_us, duration_us, is_kept):
 def test_too_many_runs_leave_those_whose_nodes_are_shown(monkeypatch):
     monkeypatch.setattr("common.timeline.from_tables.MOST_RUNS", 19)
     runs = [run(index, 10 * index, 5) for index in range(20)]
-    made = timeline({"run_latency": runs}, [Shown(17, "median", [])])
+    made = timeline({"run_latency": runs}, [ShownRun(17, "median", [])])
     assert [part.facts["run_index"] for part in made.runs] == [17]
     assert made.notes == ["the timeline leaves out 19 of 20 runs: its file would be too large for a viewer"]
-    assert len(timeline({"run_latency": runs}, [Shown(17, "median", [])], is_bounded=False).runs) == 20
+    assert len(timeline({"run_latency": runs}, [ShownRun(17, "median", [])], is_bounded=False).runs) == 20
 
 
 @pytest.mark.parametrize(
@@ -122,7 +122,7 @@ def test_too_many_runs_leave_those_whose_nodes_are_shown(monkeypatch):
 def test_too_many_nodes_leave_the_median_run_and_at_last_no_bodies(monkeypatch, most, kept, names):
     monkeypatch.setattr(shown_runs, "MOST_NODE_EVENTS", most)
     times = [("a", 1, 7), ("i", 2, 5), ("b", 7, 9)]
-    few = shown_runs.few_node_events([Shown(0, "first", spans(*times)), Shown(3, "median", spans(*times))])
+    few = shown_runs.limited_node_events([ShownRun(0, "first", spans(*times)), ShownRun(3, "median", spans(*times))])
     assert [run.run_index for run in few] == kept
     assert [span.executed_node for run in few for span in run.spans] == names
 
@@ -138,7 +138,7 @@ def test_too_many_disturbances_and_samples_leave_those_of_the_shown_runs(monkeyp
         "os_events": [disturbance(time_us, 1) for time_us in (3, 5, 7, 11)],
         "power_samples": samples,
     }
-    made = timeline(tables, [Shown(1, "median", [])])
+    made = timeline(tables, [ShownRun(1, "median", [])])
     assert [part.start_us for part in made.disturbances] == [11]
     assert [sample.time_us for sample in made.samples] == [13, 17]
     (note,) = made.notes
@@ -148,13 +148,13 @@ def test_too_many_disturbances_and_samples_leave_those_of_the_shown_runs(monkeyp
 def test_very_many_events_tell_of_a_node_once(monkeypatch):
     monkeypatch.setattr("common.timeline.from_tables.MOST_FACTS", 2)
     tables = {"op_roofline": [{"executed_node": "a", "macs": 7}]}
-    made = timeline(tables, [Shown(0, "median", spans(("a", 1, 2), ("a", 2, 3), ("a", 3, 4)))])
+    made = timeline(tables, [ShownRun(0, "median", spans(("a", 1, 2), ("a", 2, 3), ("a", 3, 4)))])
     assert [part.facts.get("macs") for part in made.nodes] == [7, None, None]
 
 
 def test_threads_have_tracks_where_there_are_several():
     nodes = [NodeSpan("a", 1, 2, 17), NodeSpan("b", 1, 2, 19)]
-    assert [part.track for part in timeline({}, [Shown(0, "", nodes)]).nodes] == [
+    assert [part.track for part in timeline({}, [ShownRun(0, "", nodes)]).nodes] == [
         "nodes, thread 17",
         "nodes, thread 19",
     ]
@@ -172,7 +172,7 @@ def test_nothing_comes_before_the_start_of_the_file():
 def test_arrows_join_the_critical_path_in_the_median_run():
     times = [("a", 1, 5), ("b", 5, 6), ("c", 7, 9)]
     later = [(name, 100 + start, 100 + end) for name, start, end in times]
-    shown = [Shown(0, "first", spans(*times)), Shown(3, "median", spans(*later))]
+    shown = [ShownRun(0, "first", spans(*times)), ShownRun(3, "median", spans(*later))]
     made = timeline({"critical_path": [{"executed_node": name} for name in ("a", "c", "gone")]}, shown)
     assert [(part.name, part.facts["run_index"]) for part in made.chain] == [("a", 3), ("c", 3)]
     start, end = (event for event in parsed(made.trace())["traceEvents"] if event["ph"] in "sf")
@@ -181,7 +181,7 @@ def test_arrows_join_the_critical_path_in_the_median_run():
 
 
 def test_no_arrow_leads_back_from_a_body_to_its_owner():
-    shown = [Shown(0, "median", spans(("a", 0, 2), ("loop", 2, 9), ("inner", 3, 7), ("b", 9, 11)))]
+    shown = [ShownRun(0, "median", spans(("a", 0, 2), ("loop", 2, 9), ("inner", 3, 7), ("b", 9, 11)))]
     path = [{"executed_node": name} for name in ("a", "inner", "loop", "b")]
     assert [part.name for part in timeline({"critical_path": path}, shown).chain] == ["a", "inner", "b"]
     named = timeline({"critical_path": path, "op_latency": path}, shown, {"a": "layer/conv", "b": "a"})
@@ -244,7 +244,7 @@ def test_the_largest_timeline_is_below_20_mb():
         ],
     }
     shown = [
-        Shown(i, "median", [NodeSpan(name(k), 1e4 * i + k + 0.25, 1e4 * i + k + 0.75) for k in range(node_count)])
+        ShownRun(i, "median", [NodeSpan(name(k), 1e4 * i + k + 0.25, 1e4 * i + k + 0.75) for k in range(node_count)])
         for i in range(3)
     ]
     made = timeline(tables, shown)

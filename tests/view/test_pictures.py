@@ -447,7 +447,7 @@ def test_names_that_look_alike_once_they_are_escaped_stay_two_nodes():
     for row, sources in zip(tables["op_roofline"], [[name] for name in names] + [[]], strict=True):
         row["source_nodes"] = sources
     found = Findings(tables=tables)
-    keys = found.keys()
+    keys = found.key_nodes()
     labels = [key.label for key in keys]
     assert labels == [r"a\x1b[31mred", r"a\x1b[31mred #2"]
     figures = draw_all(found)

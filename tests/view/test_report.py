@@ -83,7 +83,7 @@ def test_bars_of_the_schedule_are_the_nodes_at_their_start(found, pictures):
 
 @pytest.mark.slow
 def test_one_node_is_marked_in_every_picture_and_table(found, pictures):
-    key = found.keys()[0]
+    key = found.key_nodes()[0]
     number = str(found.numbers()[key.name])
     page = report_html(found, "", pictures, PICTURES)
     shown = [
@@ -282,7 +282,7 @@ def test_a_browser_sorts_filters_and_lights_up_a_node(found, pictures, tmp_path)
     nodes = [row for row in found.tables["op_roofline"] if row["row_kind"] != "gap"]
     labels = found.labels()
     assert out["unsorted"] == len(nodes)
-    assert out["slowest"] == found.keys()[0].label
+    assert out["slowest"] == found.key_nodes()[0].label
     assert out["fastest"].startswith("23.0 µs")
     named = [row["executed_node"] for row in nodes if row["op_type"] == "Conv"]
     wanted = sorted(labels[name] for name in named if "layer1.0" in name)

@@ -45,7 +45,7 @@ def at_least(minimum: int) -> Callable[[str], int]:
 
 
 def between(minimum: int, maximum: int) -> Callable[[str], int]:
-    """The type of a whole number within two others."""
+    """The type of a whole number from ``minimum`` to ``maximum``."""
 
     def convert(text: str) -> int:
         wanted = f"a whole number from {minimum} to {maximum:,}"
@@ -112,7 +112,7 @@ def paths(text: str) -> tuple[Path, ...]:
 
 
 def some_of(names: Sequence[str]) -> Callable[[str], tuple[str, ...]]:
-    """The type of different names out of some, separated by commas."""
+    """The type of one or more of these names, separated by commas; a repeated one counts once."""
 
     def convert(text: str) -> tuple[str, ...]:
         chosen = tuple(dict.fromkeys(part.strip() for part in text.split(",")))

@@ -12,6 +12,7 @@ COUNT: dict[str, Any] = {"type": flag_types.positive_int, "metavar": "N"}
 AMOUNT: dict[str, Any] = {"type": flag_types.positive_float}
 FILE: dict[str, Any] = {"type": flag_types.path, "metavar": "FILE"}
 REPEATED: dict[str, Any] = {"action": "append", "default": []}
+DECODER: dict[str, Any] = {"default": None, "help": "a decoder: an ONNX file, or its name in models/; no default"}
 MODEL = ("--model", "--dim", "--input")  # of the stages that load a model
 SHARED: dict[str, dict[str, Any]] = {
     "--model": {

@@ -20,7 +20,7 @@ class TileStage:
         weight_bits: bits of its constants.
         kernel_bits: bits of the weights between one input channel and one output channel, the least that is streamed.
         groups: independent parts of its channels; of a pool or a depthwise convolution as many as channels.
-        needs_rows: whether an output element needs all channels of a position at once (a normalization).
+        needs_all_channels: whether an output element needs all channels of a position at once (a normalization).
     """
 
     source: int
@@ -30,7 +30,7 @@ class TileStage:
     weight_bits: int
     kernel_bits: int
     groups: int = 1
-    needs_rows: bool = False
+    needs_all_channels: bool = False
 
 
 @dataclass(frozen=True)
@@ -146,5 +146,5 @@ def _stage(layer: MapLayer, form: MapForm, position: dict[str, int]) -> TileStag
         weight_bits=8 * layer.weight_bytes,
         kernel_bits=min(kernel, 8 * layer.weight_bytes),
         groups=nest.groups if nest is not None else form.result.channels,
-        needs_rows=layer.kind == "rowwise",
+        needs_all_channels=layer.kind == "rowwise",
     )

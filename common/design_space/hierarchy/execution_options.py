@@ -130,7 +130,7 @@ class LayerPlaces:
         capacity: words that maps may take on the chip; 0 where none may be resident.
         most_resident: tensors that may be resident at once.
         staying: layers whose weights stay on the chip from one inference to the next.
-        staying_words: the words of these weights, which take their room all the time.
+        staying_weight_words: the words of these weights, which take their room all the time.
     """
 
     most_resident: float = math.inf
@@ -147,7 +147,7 @@ class LayerPlaces:
         """Prepare the choices; without ``keeps`` everything is in DRAM."""
         chip_level = resident_level(hardware) if keeps else None
         self.graph, self.layers, self.staying = graph, layers, staying
-        self.staying_words = sum(weight_words(layers[index], hardware) for index in staying)
+        self.staying_weight_words = sum(weight_words(layers[index], hardware) for index in staying)
         self.capacity = 0.0 if chip_level is None else hardware.levels[chip_level].capacity_words
         self.sizes: dict[str, int] = {}
         for layer in layers:
@@ -184,7 +184,7 @@ class LayerPlaces:
         reads, before, stays = self.layers[index].layer.reads, self.words(resident), index in self.staying
         if not self.can_be_resident(index):
             if all(resident.get(name, True) for name in reads):
-                words = before + self.staying_words
+                words = before + self.staying_weight_words
                 yield Places(begin_words=before, resident_words=words, weights_stay=stays)
                 scores = 2 * self.layers[index].score_words  # an operator between the products reads and writes them
                 if scores and words + scores <= self.capacity:
@@ -194,7 +194,7 @@ class LayerPlaces:
         new = (name for name in reads if name not in resident and self.sizes[name])
         for copied in _subsets(new, self.most_resident - len(resident)):
             for left, saved in self.results(index, done):
-                words = before + self.words(copied) + self.words(left) + self.staying_words
+                words = before + self.words(copied) + self.words(left) + self.staying_weight_words
                 if words <= self.capacity:
                     yield Places(inherited, copied, left, saved, before, words, stays)
 

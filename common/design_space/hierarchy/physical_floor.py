@@ -46,7 +46,7 @@ def physical_floor(
             words += layer.layer.passes * _multiplier_words(nest, hardware) + _weight_words(nest, hardware)
     if weights_stay:
         for level in (0, *resident_levels(hardware)):
-            words[level] -= min(words[level], _most_staying_words(layers, hardware))
+            words[level] -= min(words[level], _most_staying_weight_words(layers, hardware))
     macs, figures = sum(layer.layer.macs for layer in layers), Figures.of([hardware])
     copies = [1 if level.bandwidth_of == "column" else hardware.copies(level) for level in hardware.levels]
     cycles = [macs / hardware.array.elements, *(words / copies / np.asarray(figures.words_per_cycle)[0])]
@@ -67,7 +67,7 @@ def _compulsory_words(graph: LayerGraph) -> float:
     return constants + read + written
 
 
-def _most_staying_words(layers: Sequence[ModelLayer], hardware: Hardware) -> float:
+def _most_staying_weight_words(layers: Sequence[ModelLayer], hardware: Hardware) -> float:
     """Return the most words of weights that stay, in whichever memory they are."""
     memories = [replace(hardware, resident_at=level) for level in resident_levels(hardware)]
     most = [min(room_for_weights(memory), sum(weight_words(layer, memory) for layer in layers)) for memory in memories]

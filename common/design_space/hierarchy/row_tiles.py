@@ -59,7 +59,7 @@ class RowTilePlans:
                 yield after, plan
 
     def _words(self, begin: float, left: frozenset[str]) -> float:
-        return begin + self.places.words(left) + self.places.staying_words
+        return begin + self.places.words(left) + self.places.staying_weight_words
 
     def _can_be_row_tiled(self, index: int) -> bool:
         layer = self.places.layers[index]

@@ -65,7 +65,7 @@ class MappedSchedule:
         evaluations: mappings whose costs were computed to find it.
         limit: what its space leaves out because the model has too many states; empty where nothing is.
         resident_at: the level of the resident tensors; None for the outermost that can have them.
-        floor_edp: a product that no schedule of the space is below; None where this one is the least.
+        floor_edp: a lower bound of the product of all schedules of the space; None where this one is the least.
     """
 
     steps: Sequence[LayerStep]
@@ -88,7 +88,7 @@ class MappedSchedule:
 
     @property
     def best_of_space(self) -> float:
-        """The product that no schedule of the space is below."""
+        """The least product of the space, or the lower bound of it."""
         return self.edp if self.floor_edp is None else self.floor_edp
 
     def groups(self) -> Iterator[Sequence[LayerStep]]:

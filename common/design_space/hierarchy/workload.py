@@ -36,7 +36,7 @@ from common.workload.loop_nests import LoopNest
 from common.workload.map_layers import LayerGraph
 from common.workload.nest_rows import nests_by_node, require_bound
 
-IDLE_SHARE = 1 / 16  # of the elements of an array, of which a note tells that a layer uses no more
+IDLE_SHARE = 1 / 16  # of the elements of an array: a note names the layers that use no more
 NestAt = tuple[LoopNest, Placement]
 
 

@@ -126,8 +126,8 @@ def _holdings(group: TiledGroup) -> Iterator[tuple[bool, ...]]:
     """Yield every choice of held maps; a normalization needs all channels of what it reads."""
     choices = []
     for index in range(group.external_count):
-        needed = group.is_resident(index) or any(group.stages[reader].needs_rows for reader in group.readers[index])
-        choices.append((True,) if needed else (False, True))
+        is_normalized = any(group.stages[reader].needs_all_channels for reader in group.readers[index])
+        choices.append((True,) if is_normalized or group.is_resident(index) else (False, True))
     return product(*choices)
 
 

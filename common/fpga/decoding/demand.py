@@ -35,7 +35,7 @@ def answer_lengths(
 ) -> tuple[int, int]:
     """Return the tokens of the prompt and of the answer: as given, or as they were measured.
 
-    The first step of a loop of states stands for its prompt.
+    The first step of a loop of states counts as its prompt.
 
     Raises:
         UnusableValueError: no prompt was measured, the model takes none, there are too many tokens, or a buffer of the

@@ -1,7 +1,7 @@
 """How long a card takes for a whole prompt: its products on a systolic array, as the plan of any network has them.
 
-One array computes all products with weights. An attention kernel and a row-wise kernel stand beside it, and so does the
-streaming kernel that decode needs. The phases never run at the same time, so they share the ports to memory. Groups run
+One array computes all products with weights. Beside it are an attention kernel, a row-wise kernel, and the streaming
+kernel that decode needs. The phases never run at the same time, so they share the ports to memory. Groups run
 one after the other, each on the kernel that takes the least time. What no kernel computes takes the time of its MACs at
 the array's rate, or of its bytes.
 """

@@ -205,7 +205,7 @@ class Board:
         return peak_flop_per_s(self.total.dsp, conditions.macs_per_dsp, conditions.clock_mhz)
 
     def of_regions(self, count: int) -> Board:
-        """Return the board with so many of its regions, those with the most DSPs; its own order stays."""
+        """Return the board with its ``count`` regions that have the most DSPs, in their order."""
         kept = sorted(self.regions, key=lambda region: -region.usable.dsp)[:count]
         return replace(self, regions=tuple(region for region in self.regions if region in kept))
 

@@ -14,12 +14,14 @@ from common.fpga.hand_off.specification import specification
 from common.fpga.hand_off.units import ComputeUnit, by_kernel, by_memory, compute_units, connectivity
 from common.fpga.kernels.systolic.array import SystolicArray
 from common.fpga.planning.plan import Plan
-from common.fpga.replicas.search import Found
+from common.fpga.replicas.search import BestStreams
 from common.fpga.rtl.generate import FORMATS
 from common.workload.layers import Convolution
 
 
-def hand_off_files(plan: Plan, model: str, verdict: Sequence[str], streams: Found | None = None) -> dict[str, str]:
+def hand_off_files(
+    plan: Plan, model: str, verdict: Sequence[str], streams: BestStreams | None = None
+) -> dict[str, str]:
     """Return the text of every file.
 
     Args:
@@ -58,7 +60,7 @@ def readme(
     calls: Sequence[Call],
     generated: Sequence[str],
     specifications: Sequence[Specification],
-    streams: Found | None = None,
+    streams: BestStreams | None = None,
 ) -> str:
     """Return the text of ``README.md``; ``generated`` are the paths of the other files."""
     return Template(TEMPLATE.read_text(encoding="utf-8")).substitute(
@@ -75,7 +77,7 @@ def readme(
     )
 
 
-def _stream(streams: Found) -> str:
+def _stream(streams: BestStreams) -> str:
     """Return what the folder of the replicas is: another design for the same board, for many frames."""
     best, rate = streams.best, streams.best.rate_per_s
     places = ", ".join(f"{count} in {region}" for region, count in best.counts.items()) or "one over the board"

@@ -13,14 +13,14 @@ from common.fpga.hand_off.units import ComputeUnit, connectivity, engine_ports
 from common.fpga.kernels.estimate import Engine
 from common.fpga.kernels.systolic.array import SystolicArray
 from common.fpga.planning.plan import Plan
-from common.fpga.replicas.search import Found
+from common.fpga.replicas.search import BestStreams
 from common.fpga.replicas.stream import FrameStage, ReplicaStream
 from common.fpga.replicas.timeline import units
 
 FOLDER = "replicas"
 
 
-def replica_files(plan: Plan, found: Found) -> dict[str, str]:
+def replica_files(plan: Plan, found: BestStreams) -> dict[str, str]:
     """Return the text of every file of the best stream, by its path in the hand-off's folder."""
     stream, board = found.best, plan.request.board
     linked = tuple(replica_units(stream, board))
@@ -48,7 +48,7 @@ def replica_units(stream: ReplicaStream, board: Board) -> Iterator[ComputeUnit]:
         first += own
 
 
-def _stream(plan: Plan, found: Found, linked: tuple[ComputeUnit, ...]) -> dict[str, Any]:
+def _stream(plan: Plan, found: BestStreams, linked: tuple[ComputeUnit, ...]) -> dict[str, Any]:
     stream = found.best
     rate, latency = stream.rate_per_s, stream.latency_us
     return {

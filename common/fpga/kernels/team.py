@@ -81,7 +81,7 @@ class Team:
 
 
 def shared(task: Task, parts: int) -> Task | None:
-    """Return the largest of equal shares of a task's batch; None if it has no batch of so many, or is a chain."""
+    """Return the largest share of a task whose batch is divided into ``parts``; None if it is smaller, or a chain."""
     batched = [layer for layer in task.layers if isinstance(layer, Matmul | Convolution | Pooling)]
     batches = {layer.batch for layer in batched}
     if len(batches) != 1 or task.on_chip_bytes or min(batches) < parts:

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from common.fpga.kernels.estimate import Bound, scattered
-from common.fpga.kernels.overlay.cycles import PLACED, elements, ends, moved, places_of, unsupported, weight_elements
+from common.fpga.kernels.overlay.cycles import PLACED, buffer_bytes, elements, ends, moved, unsupported, weight_elements
 from common.fpga.kernels.overlay.engine import OverlayEngine, OverlayStep
 from common.fusion.border import board_phases, crossings
 from common.fusion.groups import Group, fuse
@@ -81,9 +81,9 @@ def whole_model(graph: SourceGraph, layers: LayersByNode, engine: OverlayEngine)
     """
     _require_one_image(layers)
     groups = [part for group in fuse(graph) for part in _parts(graph, group, layers, engine)]
-    places = places_of(graph)
+    sizes = buffer_bytes(graph)
     rows = {
-        group.nodes[-1]: _row(graph, group, layers, engine, places) for group in groups if not _is_placed(group, graph)
+        group.nodes[-1]: _row(graph, group, layers, engine, sizes) for group in groups if not _is_placed(group, graph)
     }
     if not any(step for _, step in rows.values()):
         raise PipelineError(engine.name, "runs no layer of the model", "it is made for convolutional networks")
@@ -144,7 +144,7 @@ def _on_engine(graph: SourceGraph, groups: Sequence[Group], rows: Mapping[str, T
 
 
 def _row(
-    graph: SourceGraph, group: Group, layers: LayersByNode, engine: OverlayEngine, places: Mapping[str, int]
+    graph: SourceGraph, group: Group, layers: LayersByNode, engine: OverlayEngine, sizes: Mapping[str, int]
 ) -> TimedLayer:
     name = group.heads[0] if group.heads else group.nodes[0]
     group_layers = tuple(layer for node in group.nodes for layer in layers[node] or ())
@@ -152,7 +152,7 @@ def _row(
     if not all(_is_supported(layers[node], engine) for node in group.nodes):
         return _host_row(name, group, group_layers, macs, engine), None
     weights = sum(weight_elements(layer) for layer in group_layers)
-    read, written = moved(graph, group.nodes, places, engine.config.shape.bank_bytes)
+    read, written = moved(graph, group.nodes, sizes, engine.config.shape.bank_bytes)
     step = engine.step(group_layers, weights, read, written)
     row = LayerTime(
         name=name,

@@ -77,7 +77,7 @@ class Replica:
         return replace(total(engine.resources for engine in self.engines) + self.maps, memory_channels=0.0)
 
     def left(self, board: Board, counts: Mapping[str, int]) -> Resources:
-        """Return what a replica may still take where its region holds so many of them; by region, the least."""
+        """Return what each replica may still take: the least over the regions, which hold ``counts`` of them."""
         rooms = [
             board.budget(region).times(1 / count) for region in board.regions if (count := counts.get(region.name, 0))
         ]
@@ -91,7 +91,7 @@ class Replica:
         }
 
     def _fits(self, board: Board, region: DeviceRegion, count: int) -> bool:
-        """Return whether a region holds so many; a vendor's engine alone needs no room for timing."""
+        """Return whether a region holds ``count`` replicas; a vendor's engine alone needs no room for timing."""
         is_closed = isinstance(self.main, OverlayEngine) and count == 1
         return self.fabric.times(count).fits(region.usable if is_closed else board.budget(region))
 

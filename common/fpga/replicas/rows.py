@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 
 from common.fpga.planning.problem_builder import LaunchPer
-from common.fpga.replicas.search import Found
+from common.fpga.replicas.search import BestStreams
 from common.fpga.replicas.stream import ReplicaStream, per_s
 from common.fpga.replicas.timeline import first_calls
 from common.table_rows import ReplicaPlansRow, ReplicaRatesRow, ReplicaScheduleRow
@@ -14,13 +14,13 @@ from common.table_rows import ReplicaPlansRow, ReplicaRatesRow, ReplicaScheduleR
 SPANNING = "board"  # as offload_plan names the region of an engine that spans several
 
 
-def plan_rows(found: Found, launch_per: LaunchPer, *, is_judged: bool) -> list[ReplicaPlansRow]:
+def plan_rows(found: BestStreams, launch_per: LaunchPer, *, is_judged: bool) -> list[ReplicaPlansRow]:
     """Return a row for each way to divide the frames, the quickest first."""
     streams = sorted(found.streams, key=lambda each: (each is not found.best, -each.rate_per_s.likely))
     return [_plan_row(each, found, launch_per, is_judged=is_judged) for each in streams]
 
 
-def _plan_row(each: ReplicaStream, found: Found, launch_per: LaunchPer, *, is_judged: bool) -> ReplicaPlansRow:
+def _plan_row(each: ReplicaStream, found: BestStreams, launch_per: LaunchPer, *, is_judged: bool) -> ReplicaPlansRow:
     replica, clock = each.stages[0].replica, each.stages[0].replica.main.clock_cases_mhz
     rate, card, latency = each.rate_per_s, each.card_rate_per_s, each.latency_us
     return {
@@ -62,7 +62,7 @@ def _plan_row(each: ReplicaStream, found: Found, launch_per: LaunchPer, *, is_ju
     }
 
 
-def rate_rows(found: Found) -> Iterator[ReplicaRatesRow]:
+def rate_rows(found: BestStreams) -> Iterator[ReplicaRatesRow]:
     """Yield the time that each resource gives to a frame of each plan, the slowest resource first."""
     for stream in found.streams:
         for resource, us in sorted(stream.busy_us.items(), key=lambda item: -item[1].likely):
@@ -79,7 +79,7 @@ def rate_rows(found: Found) -> Iterator[ReplicaRatesRow]:
             }
 
 
-def schedule_rows(found: Found) -> list[ReplicaScheduleRow]:
+def schedule_rows(found: BestStreams) -> list[ReplicaScheduleRow]:
     """Return the first calls of the best stream in the likely case, lane by lane."""
     return [
         {
@@ -96,7 +96,9 @@ def schedule_rows(found: Found) -> list[ReplicaScheduleRow]:
     ]
 
 
-def tables(found: Found | None, launch_per: LaunchPer, *, is_judged: bool) -> Mapping[str, list[Mapping[str, object]]]:
+def tables(
+    found: BestStreams | None, launch_per: LaunchPer, *, is_judged: bool
+) -> Mapping[str, list[Mapping[str, object]]]:
     """Return the rows of all tables of replicas by name; without a stream they are empty."""
     if found is None:
         return {"replica_plans": [], "replica_rates": [], "replica_schedule": []}

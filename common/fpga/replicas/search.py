@@ -34,7 +34,7 @@ COMPARED_FRAMES, MOST_CANDIDATES = 8, 6
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class BestStreams:
     """The best stream of each division, the best of all, and what no mix of the replicas exceeds."""
 
     streams: tuple[ReplicaStream, ...]
@@ -45,7 +45,7 @@ class Found:
         return max(self.streams, key=_merit)
 
 
-def streams_of(plan: Plan, models: Models) -> Found | None:
+def streams_of(plan: Plan, models: Models) -> BestStreams | None:
     """Return the best streams for the model, board and number format of a plan."""
     request, engines = plan.request, plan.formulation.engines
     frame = frame_of(plan)
@@ -60,7 +60,7 @@ def find_streams(
     launch_per: LaunchPer,
     arrays: Sequence[Engine],
     overlay: OverlayEngine | None = None,
-) -> Found | None:
+) -> BestStreams | None:
     """Return the best stream of each division; None where no replica computes the frame's calls.
 
     Args:
@@ -87,7 +87,7 @@ def find_streams(
         return None
     streams = tuple(found[division] for division in DIVISIONS if division in found)
     bound = _bound_per_s(timing, frame, [replica for replica, _ in counted], streams)
-    return Found(streams, bound)
+    return BestStreams(streams, bound)
 
 
 def _merit(candidate: ReplicaStream) -> tuple[float, float, float, int]:

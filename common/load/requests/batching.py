@@ -27,6 +27,7 @@ class BatchPolicy:
     oldest request goes first.
 
     Attributes:
+        most: requests of the largest batch.
         wait_ns: how long the oldest request may wait for others.
         preferred: sizes that are sent at once, in rising order; empty: only the largest batch is sent at once.
         buckets: lengths to which requests are padded, in rising order; empty: to the longest of the batch.
@@ -156,7 +157,7 @@ class BatchQueue:
         return None
 
     def plan(self, now_ns: int) -> None:
-        """Set ``wake_ns`` to when a batch will be ready, or has been, for a worker that becomes free."""
+        """Set ``wake_ns`` to when a batch is ready for a worker that becomes free; that may be past."""
         self.admit(now_ns)
         self.wake_ns = min((self._ready_ns(line) for line in self._lines if line), default=NEVER_NS)
         self._plan_wake()
@@ -192,7 +193,7 @@ class BatchQueue:
         self.wake_ns = min(self.wake_ns, self.expires_ns)
 
     def _cancel_expired(self, at_ns: int, now_ns: int) -> None:
-        """Remove the requests whose timeout has passed at a time; each counts as gone at its own timeout."""
+        """Cancel the requests whose timeout has passed by ``at_ns``; each leaves the queue at its own timeout."""
         timeout_ns, intended_ns = self._policy.timeout_ns, self._log.intended_ns
         for line in self._lines:
             while line and intended_ns[line[0]] <= at_ns - timeout_ns:

@@ -294,7 +294,7 @@ class Log:
 
 
 def error_share(records: Sequence[LoadRecord]) -> float:
-    """Return the share of errors among the requests of which it is known what became of them."""
+    """Return the share of errors among the requests whose outcome is known."""
     known = sum(len(record) - int(record.is_cut.sum()) for record in records)
     return sum(int(record.is_error.sum()) for record in records) / known if known else 0.0
 

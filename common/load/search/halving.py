@@ -94,7 +94,7 @@ class Trial:
 
     @property
     def is_beyond(self) -> bool:
-        """Whether the service did not stand the load, whatever the bound."""
+        """Whether the service did not sustain the load, whatever the bound."""
         return self.is_overloaded or bool(self.failure)
 
     def is_within(self, bound_us: float) -> bool:

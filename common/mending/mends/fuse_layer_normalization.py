@@ -92,7 +92,7 @@ def _affine(view: View, before: onnx.NodeProto | None, op_type: str) -> tuple[on
 
 
 def _is_closed(view: View, nodes: list[onnx.NodeProto]) -> bool:
-    """Return whether only the nodes themselves read what they write, the last one aside."""
+    """Return whether no other node reads their results, but for those of the last one."""
     inside = {node.name for node in nodes}
     written = [name for node in nodes[:-1] for name in node.output]
     readers = [reader.name for name in written for reader in view.readers.get(name, ())]

@@ -77,7 +77,7 @@ def converted(scheme: Scheme, model: FloatModel, calibration: Calibration, nodes
         scheme.make(model, calibration, nodes, target)
 
 
-def _static(bits: str, method: Method, *, per_channel: bool) -> Callable[..., None]:
+def _static(quantized_type: str, method: Method, *, per_channel: bool) -> Callable[..., None]:
     def make(model: FloatModel, calibration: Calibration, nodes: Sequence[str], target: Path) -> None:
         from onnxruntime.quantization import CalibrationMethod, QuantType, quantize_static
 
@@ -87,8 +87,8 @@ def _static(bits: str, method: Method, *, per_channel: bool) -> Callable[..., No
             op_types_to_quantize=[*QUANTIZED],
             nodes_to_quantize=[*nodes],
             per_channel=per_channel,
-            activation_type=QuantType[bits],
-            weight_type=QuantType[bits],
+            activation_type=QuantType[quantized_type],
+            weight_type=QuantType[quantized_type],
             calibrate_method=CalibrationMethod[method],
             calibration_cache_path=calibration.ranges(method),
             extra_options={"OpTypesToExcludeOutputQuantization": [*QUANTIZED]},

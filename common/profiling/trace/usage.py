@@ -108,7 +108,7 @@ class UsageReader:
         if not isinstance(statistics, dict):
             return use
         others = statistics.get("sub_threads") or {}
-        helpers = sum(self._took_part(thread, int(tasks.get("num_run", 0))) for thread, tasks in others.items())
+        helpers = sum(self._has_run_more(thread, int(tasks.get("num_run", 0))) for thread, tasks in others.items())
         main = statistics.get("main_thread") or {}
         if not main.get("block_size"):
             return use
@@ -118,7 +118,8 @@ class UsageReader:
         use.add(run, main, helpers)
         return use
 
-    def _took_part(self, thread: str, finished: int) -> bool:
+    def _has_run_more(self, thread: str, finished: int) -> bool:
+        """Keep how many tasks a thread has finished, and return whether it is more than at the event before."""
         before = self._finished_tasks.get(thread, 0)
         self._finished_tasks[thread] = finished
         return finished > before

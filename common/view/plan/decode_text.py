@@ -40,8 +40,8 @@ PLANS: Table[DecodePlansRow] = Table(
 
 def decode_sentence(summary: DecodeSummaryDocument) -> str:
     """Return the host's rate with what bounds it, and the card's rate with its interval and the verdict."""
-    own, planned = summary["host_tokens_per_s"], summary["planned_tokens_per_s"]
-    if own is None or planned is None:
+    host_rate, card_rate = summary["host_tokens_per_s"], summary["planned_tokens_per_s"]
+    if host_rate is None or card_rate is None:
         host, card = duration(summary["host_answer_us"]), duration(summary["planned_answer_likely_us"])
         return f"an answer of one token takes {host} on the host and {card} with a {summary['board']}"
     share = summary["memory_roof_share"]
@@ -51,12 +51,12 @@ def decode_sentence(summary: DecodeSummaryDocument) -> str:
     if summary["decode_side"] == "host":
         before, after = duration(summary["host_answer_us"]), duration(summary["planned_answer_likely_us"])
         card = f"with its prompts on a {summary['board']}, an answer takes {after} instead of {before}"
-        return f"{significant(own)} tokens/s{bound}; {card}, {summary['verdict']}"
+        return f"{significant(host_rate)} tokens/s{bound}; {card}, {summary['verdict']}"
     low, high = summary["planned_low_tokens_per_s"], summary["planned_high_tokens_per_s"]
     ends = f" ({significant(low)} to {significant(high)})" if low and high else ""
-    card = f"a {summary['board']} in {summary['weight_format']}: {significant(planned)}{ends}"
+    card = f"a {summary['board']} in {summary['weight_format']}: {significant(card_rate)}{ends}"
     accuracy = f"; accuracy in {summary['weight_format']} not judged"
-    return f"{significant(own)} tokens/s{bound}; {card}, {summary['verdict']}{accuracy}"
+    return f"{significant(host_rate)} tokens/s{bound}; {card}, {summary['verdict']}{accuracy}"
 
 
 def decode_report(rows: Sequence[DecodePlansRow], summary: DecodeSummaryDocument) -> str:

@@ -40,7 +40,7 @@ from common.view.roofline.roofs import Roof, roof_from
 
 def draw_all(findings: Findings, plain: Callable[[str], str] = str) -> dict[str, Figure]:
     """Draw every picture that the tables allow; return them by name."""
-    tables, documents, keys = findings.tables, findings.documents, findings.keys()
+    tables, documents, keys = findings.tables, findings.documents, findings.key_nodes()
     nodes: Sequence[TimedRow] | None = tables.get("op_roofline", tables.get("ops_profile"))
     gap = None if nodes is None else leading_gap(nodes)
     figures: dict[str, Figure | None] = {}

@@ -27,7 +27,7 @@ from common.view.text import MISSING, duration, joules, percent, significant
 
 @dataclass(frozen=True, slots=True)
 class KeyFigure:
-    """A figure with what it rests on; ``section`` is where the report says more."""
+    """A figure and its basis (``detail``); ``section`` is the part of the report that says more."""
 
     name: str
     value: str
@@ -108,7 +108,7 @@ def _operators(findings: Findings) -> list[KeyFigure]:
     if most.roof_share is not None:  # without a share of it, as with unstable ceilings, no roof is claimed to bound
         detail += f", {percent(most.roof_share, 0)} of the roof{f', {most.bound}-bound' if most.bound else ''}"
     figures = [KeyFigure("Most time", f"{most.node_count} {most.name}", detail, "operators")]
-    if keys := findings.keys():
+    if keys := findings.key_nodes():
         row = next(row for row in roofline if row["executed_node"] == keys[0].name)
         detail = f"{duration(keys[0].latency_us)}, {percent(row['latency_share'])} of the latency"
         figures.append(KeyFigure("Slowest node", keys[0].label, detail, "nodes"))

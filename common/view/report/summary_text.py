@@ -167,7 +167,7 @@ def group_lines(findings: Findings) -> list[str]:
 
 def node_lines(findings: Findings) -> list[str]:
     """Return the slowest nodes, numbered as in the pictures."""
-    keys = {key.name: key for key in findings.keys()[:TOP]}
+    keys = {key.name: key for key in findings.key_nodes()[:TOP]}
     by_name = {row["executed_node"]: row for row in findings.tables.get("op_roofline", ())}
     if not by_name or not keys:
         return []

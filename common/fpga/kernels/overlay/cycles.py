@@ -135,19 +135,19 @@ def images(layers: Iterable[Layer]) -> int:
     return max((layer.batch for layer in layers if isinstance(layer, Convolution | Pooling)), default=1)
 
 
-def places_of(graph: SourceGraph) -> dict[str, int]:
-    """Return the size at int8 of the buffer of each tensor: its own, or that of the Concat that it is part of."""
-    places: dict[str, int] = {}
+def buffer_bytes(graph: SourceGraph) -> dict[str, int]:
+    """Return the bytes at int8 of the buffer that holds each tensor: its own, or that of the Concat it is part of."""
+    sizes: dict[str, int] = {}
     for node in reversed(graph.nodes.values()):
         for tensor in node.outputs:
             stored = graph.storage.get(tensor, tensor)
-            size = max(places.get(tensor, 0), places.get(stored, 0), elements(graph, tensor))
-            places[tensor] = places[stored] = size
+            size = max(sizes.get(tensor, 0), sizes.get(stored, 0), elements(graph, tensor))
+            sizes[tensor] = sizes[stored] = size
             if node.op_type == "Concat":
                 for part in graph.variables(node):
                     source = graph.storage.get(part, part)
-                    places[source] = max(places.get(source, 0), size)
-    return places
+                    sizes[source] = max(sizes.get(source, 0), size)
+    return sizes
 
 
 def elements(graph: SourceGraph, tensor: str) -> int:
@@ -167,13 +167,13 @@ def elements(graph: SourceGraph, tensor: str) -> int:
     return size if count is None else count
 
 
-def moved(graph: SourceGraph, nodes: Sequence[str], places: Mapping[str, int], bank_bytes: int) -> tuple[int, int]:
+def moved(graph: SourceGraph, nodes: Sequence[str], sizes: Mapping[str, int], bank_bytes: int) -> tuple[int, int]:
     """Return the bytes that fused nodes read and write: maps that fit no bank, and the network's inputs and outputs."""
     read = written = 0
     for tensor in border(graph, nodes):
         name = graph.storage.get(tensor.tensor, tensor.tensor)
         is_end = name not in graph.producer or tensor.tensor in graph.returned or name in graph.returned
-        if tensor.role == "weight" or not (is_end or places.get(name, 0) > bank_bytes):
+        if tensor.role == "weight" or not (is_end or sizes.get(name, 0) > bank_bytes):
             continue
         if tensor.role == "read":
             read += elements(graph, tensor.tensor)

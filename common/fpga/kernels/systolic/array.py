@@ -114,7 +114,7 @@ class SystolicArray(OnPorts):
         spans_regions: whether it may span several super logic regions.
         dsp_cycles: cycles of a DSP in one cycle of the array; above 1 its DSPs are pumped.
         keeps_weights: whether the weights of its layers are on the chip from run to run.
-        variant: what tells it from another array of its size on the same board; empty for the usual one.
+        variant: distinguishes it from other arrays of its size on the same board; empty for the usual one.
     """
 
     rows: int
@@ -183,7 +183,7 @@ class SystolicArray(OnPorts):
 
     @property
     def resource_cases(self) -> Mapping[str, ThreePoint]:
-        """Amounts of the design around the array, of the resources of which published designs give an interval."""
+        """Amounts of the design around the array, for the resources that have an interval from published designs."""
         return _amounts(self.bare, self.design_bands)
 
     @property

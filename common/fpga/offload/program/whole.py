@@ -212,7 +212,7 @@ class WholeSearch:
         self.raise_bound(self.finish_ns)
 
     def _timing(self, horizon: float = 1.0) -> Timing:
-        """Return the program of all plans that finish no later than the best so far, or than so many times of it."""
+        """Return the program of all plans that finish within ``horizon`` times the finish of the best so far."""
         horizon_ns = round(horizon * self.finish_ns) if self.plan is not None else _longest_ns(self.problem)
         return Timing(Choices(self.problem, self.options), horizon_ns)
 

@@ -42,7 +42,7 @@ SUMS = frozenset(["Add", "Mul", "Sub"])
 
 
 @dataclass
-class Web:
+class SharedChannels:
     """Tensors that have the same channels, and the convolutions that write, read or pass them."""
 
     tensors: set[str] = field(default_factory=set)
@@ -60,39 +60,39 @@ def _padded(view: View, conv: onnx.NodeProto) -> Edit | NoMend:
     channels = shape[1] if shape is not None and len(shape) == 4 else None
     if channels is None:
         return NoMend("the channels that it reads are unknown")
-    web = Web()
-    reason = _spread(view, conv.input[0], channels, web)
-    multiple = BLOCK if web.depthwise else ALIGNMENT
+    shared = SharedChannels()
+    reason = _spread(view, conv.input[0], channels, shared)
+    multiple = BLOCK if shared.depthwise else ALIGNMENT
     if channels % multiple == 0 or channels < LEAST_CHANNELS:
         return NoMend(f"the runtime takes {channels} channels into its blocked layout")
     if channels < LEAST_FILLED_SHARE * BLOCK * -(-channels // BLOCK):
         return NoMend(f"{channels} channels would fill their blocks of {BLOCK} badly, which takes longer")
-    return NoMend(reason) if reason else _edit(view, web, channels, -channels % multiple)
+    return NoMend(reason) if reason else _edit(view, shared, channels, -channels % multiple)
 
 
-def _spread(view: View, start: str, channels: int, web: Web) -> str:
+def _spread(view: View, start: str, channels: int, shared: SharedChannels) -> str:
     """Collect the tensors with the same channels; return why they cannot be padded, or nothing."""
     waiting = [start]
     while waiting:
         tensor = waiting.pop()
-        if tensor in web.tensors:
+        if tensor in shared.tensors:
             continue
-        web.tensors.add(tensor)
+        shared.tensors.add(tensor)
         writer = view.writers.get(tensor)
         if writer is None or tensor in view.returned:
             return "an input or an output of the model has these channels"
         for node in (writer, *view.readers.get(tensor, ())):
-            more = _role(view, node, tensor, channels, web)
+            more = _role(view, node, tensor, channels, shared)
             if more is None:
                 return f"{node.op_type} has these channels, too, and cannot be padded"
             waiting += more
     return ""
 
 
-def _role(view: View, node: onnx.NodeProto, tensor: str, channels: int, web: Web) -> list[str] | None:
+def _role(view: View, node: onnx.NodeProto, tensor: str, channels: int, shared: SharedChannels) -> list[str] | None:
     """Enter what a node does with the channels; return more tensors that have them, or None where it mixes them."""
     if is_standard(node, "Conv"):
-        return _role_of_conv(view, node, tensor, channels, web)
+        return _role_of_conv(view, node, tensor, channels, shared)
     if is_standard(node, *APART) and len(node.output) == 1:
         rest = [view.constant(name) for name in node.input[1:] if name]
         return [node.input[0], node.output[0]] if all(one is not None and one.size == 1 for one in rest) else None
@@ -104,30 +104,32 @@ def _role(view: View, node: onnx.NodeProto, tensor: str, channels: int, web: Web
     return None
 
 
-def _role_of_conv(view: View, node: onnx.NodeProto, tensor: str, channels: int, web: Web) -> list[str] | None:
+def _role_of_conv(
+    view: View, node: onnx.NodeProto, tensor: str, channels: int, shared: SharedChannels
+) -> list[str] | None:
     weight, bias = view.constant(node.input[1]), view.constant(name) if (name := operand(node, 2)) else np.zeros(0)
     if weight is None or bias is None or tensor in node.input[1:]:
         return None
     groups = attribute(node, "group", 1)
     if groups == channels and len(weight) == channels and weight.shape[1] == 1 and groups > 1:
-        web.depthwise[node.name] = node
+        shared.depthwise[node.name] = node
         return [node.input[0], node.output[0]]
     if groups > 1:
         return None
     if tensor == node.input[0]:
-        web.readers[node.name] = node
+        shared.readers[node.name] = node
     if tensor in node.output:
-        web.writers[node.name] = node
+        shared.writers[node.name] = node
     return []
 
 
-def _edit(view: View, web: Web, channels: int, more: int) -> Edit:
-    convs = {**web.writers, **web.readers, **web.depthwise}
+def _edit(view: View, shared: SharedChannels, channels: int, more: int) -> Edit:
+    convs = {**shared.writers, **shared.readers, **shared.depthwise}
     added: list[onnx.NodeProto] = []
     weights: dict[str, Array] = {}
     for name, node in convs.items():
-        is_wider = name in web.writers or name in web.depthwise
-        filters, inputs = more * is_wider, more * (name in web.readers)
+        is_wider = name in shared.writers or name in shared.depthwise
+        filters, inputs = more * is_wider, more * (name in shared.readers)
         copy = onnx.NodeProto()
         copy.CopyFrom(node)
         weight = view.constant(node.input[1])
@@ -140,9 +142,9 @@ def _edit(view: View, web: Web, channels: int, more: int) -> Edit:
         if bias is not None:
             copy.input[2] = fresh(view, f"{name}/padded_bias")
             weights[copy.input[2]] = np.pad(bias, (0, filters))
-        if name in web.depthwise:
+        if name in shared.depthwise:
             kept = [one for one in copy.attribute if one.name != "group"]
             del copy.attribute[:]
             copy.attribute.extend([*kept, helper.make_attribute("group", channels + more)])
         added.append(copy)
-    return Edit([*convs], added, weights, resized=[*web.tensors])
+    return Edit([*convs], added, weights, resized=[*shared.tensors])

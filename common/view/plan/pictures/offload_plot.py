@@ -1,6 +1,6 @@
 """Latency and energy of one inference before and after offloading, as stacked bars of their parts.
 
-The host alone has three cases too: beside each bar are its own speedup and a mark where the host would end.
+Each case has its own time of the host alone. A mark shows it on the bar, and the speedup beside the bar refers to it.
 """
 
 from __future__ import annotations
