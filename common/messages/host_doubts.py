@@ -29,7 +29,7 @@ def host_doubts(latency: Mapping[str, Any], gap_us: float, event_count: int, not
     busy = (note.partition(";")[0] for note in notes if note.startswith(BUSY))
     few = latency["p50_low_us"] is None
     some = f"{latency['sample_count']} unprofiled runs give the median no interval"
-    none = "the profile has no unprofiled runs, and only they tell the latency"
+    none = "the profile has no unprofiled runs, and only they give the latency"
     intervals = [some if latency["sample_count"] else none] if few else []
     return (*busy, *intervals, *instabilities(latency), *_of_the_gap(latency["p50_us"], gap_us, event_count))
 

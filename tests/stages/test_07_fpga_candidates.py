@@ -306,7 +306,7 @@ def test_lower_precision_is_faster_and_its_accuracy_is_said_to_be_unknown(resnet
     fp32 = term(planned(), "latency", "total_speedup")["likely"]
     int8 = term(run(resnet_out, "--precision", "int8"), "latency", "total_speedup")["likely"]
     assert int8 > fp32
-    assert "int8: the model's accuracy in this number format is not evaluated" in capsys.readouterr().err
+    assert "int8: the model's accuracy in this number format is not judged" in capsys.readouterr().err
 
 
 @pytest.mark.slow

@@ -263,7 +263,7 @@ def test_the_summary_opens_with_the_answer_and_ranks_warnings_by_what_they_do_to
         "00_host_ceilings.py": "the runtime has no MatMul in fp16 or bf16 on this processor: no roof for it",
         "01_profile_onnx.py": "p99, p99.9 left empty: 100 runs give no upper confidence limit",
         "05_energy_estimate.py": "the static power is modelled",
-        "07_fpga_candidates.py": "int8: the model's accuracy in this number format is not evaluated",
+        "07_fpga_candidates.py": "int8: the model's accuracy in this number format is not judged",
     }
     text = closing_summary(findings(tables, stages=[record(script, note) for script, note in notes.items()]))
     answer = (

@@ -55,4 +55,4 @@ def test_many_tiny_nodes_have_a_real_gap():
 
 def test_an_imported_trace_has_no_median_to_judge_by():
     imported = {**dict.fromkeys(QUIET), "steady_state": "", "sample_count": 0}
-    assert host_doubts(imported, 0.0, 7, ()) == ("the profile has no unprofiled runs, and only they tell the latency",)
+    assert host_doubts(imported, 0.0, 7, ()) == ("the profile has no unprofiled runs, and only they give the latency",)

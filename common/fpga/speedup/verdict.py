@@ -181,5 +181,5 @@ def weaker_side(host_source: str, rows: Sequence[SpeedupRow]) -> str:
     sources = {"host": host_source, "card": "modelled"}
     weaker = "host" if host_source == "modelled" and spans["host"] > spans["card"] else "card"
     other = "card" if weaker == "host" else "host"
-    texts = {name: f"is {sources[name]} and spans a factor of {spans[name]:.1f}" for name in spans}
-    return f"the {weaker} is the weaker side: its energy {texts[weaker]}, that of the {other} {texts[other]}"
+    texts = {name: f"is {sources[name]}, within a factor of {spans[name]:.1f}" for name in spans}
+    return f"the {weaker}'s energy is known less well: it {texts[weaker]}; the {other}'s {texts[other]}"

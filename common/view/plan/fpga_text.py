@@ -109,8 +109,8 @@ def _power(row: OffloadPlanRow) -> str:
 KERNELS: Table[OffloadPlanRow] = Table(
     TableColumn("Kernel", lambda row: row["kernel"]),
     TableColumn("Ops", operators, is_left=True),
-    TableColumn("Latency", lambda row: percent(row["host_latency_share"])),
-    TableColumn("Energy", lambda row: percent(row["host_energy_share"])),
+    TableColumn("% Latency", lambda row: percent(row["host_latency_share"])),
+    TableColumn("% Energy", lambda row: percent(row["host_energy_share"])),
     TableColumn("Bound", lambda row: row["board_bound"] or MISSING, is_left=True),
     TableColumn("Comment", lambda row: _clip(row["comment"].partition(";")[0], COMMENT_WIDTH), is_left=True),
 )
@@ -177,11 +177,11 @@ def verdict_lines(
     return lines
 
 
-def answer_lines(tables: Tables) -> list[str]:
+def answer_lines(tables: Tables, plain: Callable[[str], str]) -> list[str]:
     """Return the answer, which has the first reason where the plan is not judged; the others and the remedy follow."""
     verdicts = tables["offload_verdict"]
-    lines = textwrap.wrap(headline(tables), WIDTH, subsequent_indent="  ", break_on_hyphens=False)
-    return [*lines, *(f"  - {reason}" for reason in reasons(verdicts)[1:])]
+    lines = textwrap.wrap(plain(headline(tables)), WIDTH, subsequent_indent="  ", break_on_hyphens=False)
+    return [*lines, *(f"  - {plain(reason)}" for reason in reasons(verdicts)[1:])]
 
 
 def reasons(verdicts: Sequence[OffloadVerdictRow]) -> list[str]:
@@ -277,7 +277,7 @@ def offload_report(tables: Tables, plain: Callable[[str], str] = str) -> str:
     """
     plan, speedup, verdicts = tables["offload_plan"], tables["speedup"], tables["offload_verdict"]
     terms, is_judged = Terms.of(speedup), not is_not_judged(verdicts)
-    texts = ["\n".join(map(plain, answer_lines(tables)))]
+    texts = ["\n".join(answer_lines(tables, plain))]
     if plans := tables.get("replica_plans"):  # the throughput was asked for, so only a doubt comes before it
         texts.insert(0 if is_judged else 1, replica_report(plans, tables["replica_rates"]))
     texts += [KERNELS.text(plan), ENGINES.text(plan), explained(TIMES.text(plan), SAME_KERNEL)] if plan else []

@@ -66,7 +66,7 @@ def offload_lines(tables: Tables) -> list[str]:
     return [
         *lines,
         *_indent(verdict_columns(verdicts).text(verdicts, width=78)),
-        *(f"  energy: {text}" for text in basis),
+        *(f"  energy     {text}" for text in basis),
     ]
 
 
@@ -78,7 +78,7 @@ def is_planned(terms: Terms) -> bool:
 def _kernels(plan: Sequence[OffloadPlanRow]) -> list[str]:
     columns: Table[OffloadPlanRow] = Table(
         TableColumn(f"on {plan[0]['board']}, {plan[0]['precision']}", lambda row: f"{row['kernel']} {operators(row)}"),
-        TableColumn("latency", lambda row: percent(row["host_latency_share"])),
+        TableColumn("of latency", lambda row: percent(row["host_latency_share"])),
         *(ON_HOST, ON_CARD, INTERVAL_ON_CARD),
     )
     return _indent(explained(columns.text(plan, width=78), SAME_KERNEL))

@@ -12,7 +12,7 @@ from common.view.text import WIDTH, duration, percent, quantity
 
 SHOWN_NODES = 10
 NOTICED_SAVING = 0.02  # of an unprofiled run: less is how far two medians scatter
-FIGURES = table_of_cells("", "value", "low", "high")
+FIGURES = table_of_cells("", "latency", "at least", "at most")
 
 
 class NodeLatencyRow(TypedDict):

@@ -14,7 +14,7 @@ OPERATORS: Table[OperatorTypeTotals] = Table(
     TableColumn("operator", lambda group: group.name),
     TableColumn("nodes", lambda group: str(group.node_count)),
     TableColumn("time", lambda group: duration(group.latency_us)),
-    TableColumn("latency", lambda group: percent(group.latency_share)),
+    TableColumn("of latency", lambda group: percent(group.latency_share)),
     TableColumn("work", lambda group: quantity(group.flops, "FLOP")),
     TableColumn("attained", lambda group: quantity(group.attained_flop_per_s, "FLOP/s")),
     TableColumn("of roof", lambda group: percent(group.roof_share, 0)),

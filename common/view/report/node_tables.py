@@ -19,7 +19,7 @@ def node_table(findings: Findings, most_rows: int) -> str:
         TableColumn("node", lambda row: labels[row["executed_node"]]),
         TableColumn("operators", lambda row: "+".join(row["op_types"]) or row["op_type"]),
         TableColumn("time", lambda row: duration(row["node_latency_us"]) + " *" * row["is_correction_dominated"]),
-        TableColumn("latency", lambda row: percent(row["latency_share"])),
+        TableColumn("of latency", lambda row: percent(row["latency_share"])),
         TableColumn("work", lambda row: quantity(row["flops"], "FLOP")),
         TableColumn("traffic", lambda row: quantity(row["bytes"], "B")),
         TableColumn("FLOP/byte", _intensity),

@@ -60,7 +60,7 @@ def roofline_report(
         f"coverage {100 * coverage:.2f} % of the traced kernel time has an owner",
     ]
     if any(row["is_correction_dominated"] for row in nodes):
-        lines.append("no rates for types of which every node takes less than four times its profiling overhead")
+        lines.append("types without rates: each of their nodes takes less than four times what profiling adds to it")
     return "\n".join(lines)
 
 

@@ -228,7 +228,7 @@ def test_a_schedule_starts_with_the_host_alone(plan):
 def test_notes_name_settings_in_brackets_and_no_flag(plan, workload, models):
     notes = plan_notes(plan, plan_speedup(plan, models.energy))
     assert notes[0].startswith("all figures are estimates")
-    assert any("model's accuracy in this number format is not evaluated" in note for note in notes)
+    assert any("model's accuracy in this number format is not judged" in note for note in notes)
     assert not [note for note in notes if "--" in note or ".py" in note]
     given = make_plan(workload, requested(given_speedups={"K1": 3.0}), models)
     told = plan_notes(given, plan_speedup(given, models.energy))

@@ -1,4 +1,4 @@
-"""What a verdict on energy rests on: which side is the weaker one, and what is counted."""
+"""The basis of a verdict on energy: which side is known less well, and what is counted."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ def rows(host=HOST, moved=MOVED, new=NEW):
     return [latency, *(row("energy", term, cases, "uj") for term, cases in cells.items())]
 
 
-def test_the_modelled_card_is_weaker_than_a_host_with_a_meter():
+def test_the_modelled_card_is_known_less_well_than_a_host_with_a_meter():
     for source in ("measured", "given"):
         assert weaker_side(source, rows()) == (
-            "the card is the weaker side: its energy is modelled and spans a factor of 3.0, that of the host is "
-            f"{source} and spans a factor of 2.3"
+            "the card's energy is known less well: it is modelled, within a factor of 3.0; the host's is "
+            f"{source}, within a factor of 2.3"
         )
 
 
-def test_of_two_modelled_sides_the_wider_one_is_weaker():
-    assert weaker_side("modelled", rows()).startswith("the card is the weaker side")
+def test_of_two_modelled_sides_the_wider_one_is_known_less_well():
+    assert weaker_side("modelled", rows()).startswith("the card's energy is known less well")
     wide = weaker_side("modelled", rows(host=(20.0, 100.0, 210.0), new=(36.0, 40.0, 31.0)))
-    assert wide.startswith("the host is the weaker side: its energy is modelled and spans a factor of 10.5, that")
+    assert wide.startswith("the host's energy is known less well: it is modelled, within a factor of 10.5; the card's")
 
 
 @pytest.mark.parametrize("changes", [{"host": (None,) * 3}, {"new": (None,) * 3}, {"moved": (0.0, 0.0, 0.0)}])

@@ -20,7 +20,7 @@ ADDED = {
 HIDDEN = {"latency": {"overlap": (0.004, 0.003, 0.002)}, "energy": {}}
 SPLIT = {"card_compute": 7 / 12, "card_memory": 4 / 12, "card_on_chip": 1 / 12}
 MOVED = 0.6
-WEAKER = "the card is the weaker side: its energy is modelled and spans a factor of 5.7"
+WEAKER = "the card's energy is known less well: it is modelled, within a factor of 5.7"
 Cases = Sequence[float | None]
 
 

@@ -17,7 +17,14 @@ from common.table_rows import (
 )
 from common.view.plan.answer.cases import is_host_alone, is_not_judged, probability, within
 from common.view.plan.answer.launches import HARDWARE, is_per_phase
-from common.view.plan.answer.precision_text import arithmetic_row, is_broken, is_kept, is_on_samples, survival
+from common.view.plan.answer.precision_text import (
+    NOT_JUDGED,
+    arithmetic_row,
+    is_broken,
+    is_kept,
+    is_on_samples,
+    survival,
+)
 from common.view.text import significant
 
 MOST_KERNELS = 3
@@ -113,7 +120,7 @@ def _accuracy(tables: Tables) -> str:
     if name in ("", EXACT_FORMAT):
         return ""
     if row is None or not is_on_samples(row):
-        return "; accuracy not judged: give samples"
+        return f"; {NOT_JUDGED}"
     return f"; {survival(row)}"
 
 

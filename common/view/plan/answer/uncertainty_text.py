@@ -70,9 +70,9 @@ def verdict_statements(tables: Tables) -> list[str]:
 
 def variance_line(rows: Sequence[OffloadUncertaintyRow], verdict: OffloadVerdictRow) -> str:
     """Return the terms with the largest shares of the variance in one objective; empty where there are none."""
-    shares = [
-        f"{row['uncertain_term']} {percent(row['variance_share'], 0)}"
-        for row in noticed(rows)
-        if row["objective"] == verdict["objective"]
-    ]
-    return f"most uncertain: {', '.join(shares[:SHOWN_TERMS])}" if shares else ""
+    largest = [row for row in noticed(rows) if row["objective"] == verdict["objective"]][:SHOWN_TERMS]
+    words = ("of the variance is", "is")
+    return ", ".join(
+        f"{percent(row['variance_share'], 0)} {word} the {row['uncertain_term']}"
+        for row, word in zip(largest, words, strict=False)
+    )
