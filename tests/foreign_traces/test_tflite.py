@@ -1,5 +1,7 @@
 """Logs of TensorFlow Lite's benchmark_model: both forms, and what can be wrong with them."""
 
+import re
+
 import onnx
 import pytest
 
@@ -50,10 +52,39 @@ def test_the_tensors_of_a_log_name_the_nodes_of_the_model(tmp_path):
     assert imported.latency_summary["threads"] == 4
 
 
+def test_an_operator_that_ran_in_the_first_run_alone_has_its_share_of_a_run(tmp_path):
+    """Rows of a log of benchmark_model in LiteRT (Arm on KleidiAI, 2025), whose mean is 411.071 us."""
+    heading = "[node type] [first] [avg ms] [%] [cdf%] [mem KB] [times called] [Name]".replace("] ", "]\t")
+    rows = (
+        "LiteRT::Run[buffer registration] | 0.020 | 0.014 | 3.309% | 3.309% | 0.000 | 1 | LiteRT::Run/0",
+        "AllocateTensors | 0.291 | 0.291 | 0.022% | 3.331% | 452.000 | 0 | AllocateTensors/0",
+        "Static Reshape (NC) | 0.085 | 0.003 | 0.739% | 4.070% | 0.000 | 1 | Delegate/Static Reshape (NC):0",
+        "Fully Connected (NC, PF32) GEMM | 0.538 | 0.382 | 92.948% | 97.018% | 0.000 | 1 | Delegate/GEMM:1",
+        "LiteRT::Run[Buffer sync] | 0.013 | 0.012 | 2.982% | 100.000% | 0.000 | 1 | LiteRT::Run/0",
+    )
+    log = "\n".join(["=== Run Order ===", f"\t{heading}", *("\t" + row.replace(" | ", "\t") for row in rows), ""])
+    profile = read_tflite_profile(written(tmp_path, log))
+    assert profile.layers[1].mean_us == pytest.approx(411.071 * 0.022 / 100, rel=0.01)
+    assert sum(layer.mean_us for layer in profile.layers) == pytest.approx(411.071, rel=0.005)
+    assert profile.layers[3].dtype == "float32"
+
+
+def test_where_no_call_is_counted_each_operator_ran_once(tmp_path):
+    path = written(tmp_path, re.sub(r"\t +\d\t\[", "\t        0\t[", tflite_log(ROWS)))
+    assert [layer.mean_us for layer in read_tflite_profile(path).layers] == pytest.approx([400, 300, 200, 50, 25])
+
+
+def test_a_log_that_was_copied_from_a_terminal_has_spaces_for_tabs(tmp_path):
+    profile, copied = (
+        read_tflite_profile(written(tmp_path, text)) for text in (tflite_log(ROWS), tflite_log(ROWS).expandtabs(24))
+    )
+    assert copied == profile
+
+
 def test_operators_of_a_delegate_name_no_node_and_are_refused(tmp_path):
     onnx.save(build_tiny_cnn(), tmp_path / "model.onnx")
     model = load_model(tmp_path / "model.onnx", {"batch": 1}).graph
-    kinds = [f"Convolution (NHWC, {kind}) GEMM" for kind in ("F32", "QS8", "QU8")]
+    kinds = [f"Convolution (NHWC, {kind}) GEMM" for kind in ("F32", "PQS8, QS8, QC8W", "QU8")]
     path = written(tmp_path, tflite_log([(kind, f"Delegate/{kind}:{n}", 0.1, 1) for n, kind in enumerate(kinds)]))
     assert [layer.dtype for layer in read_tflite_profile(path).layers] == ["float32", "int8", "uint8"]
     with pytest.raises(PipelineError, match="names no node of the model"):
