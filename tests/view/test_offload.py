@@ -697,6 +697,8 @@ def test_a_plan_on_the_host_alone_is_not_said_to_be_with_the_card():
     assert head(draw_front(rows))[0].endswith(
         "56.0 ms with the card, 43.7/s on the host alone, 39.0 mJ each on the host alone"
     )
+    listed = {text for text in texts(draw_front(rows, "Not judged: the host was busy")) if ", batch " in text}
+    assert [text for text in listed if text.endswith(", host alone")] == ["throughput, stream, batch 1, host alone"]
 
 
 def test_the_legend_of_the_front_explains_each_mark_that_is_drawn_and_no_other():

@@ -19,6 +19,7 @@ from common.view.report.gallery import draw_all, roof_of
 from common.view.roofline.roofline_plot import draw_roofline
 from common.view.roofline.roofs import Ceiling, Roof, roof_from
 from common.view.style import render
+from common.view.text import duration
 from tests.support.tables.energy import host_ceilings
 from tests.support.tables.view import BANDWIDTH, PEAK, all_tables, many_nodes
 
@@ -365,6 +366,8 @@ def test_latency_marks_the_percentiles_that_exist_and_says_which_do_not(tables):
     figure = draw_latency(tables["run_latency"], tables["latency_summary"])
     found = texts(figure)
     assert {"p50 75.4 ms", "p90 78.9 ms", "p95 78.9 ms"} <= set(found)
+    low_us, high_us = (tables["latency_summary"][f"p50_{end}_us"] for end in ("low", "high"))
+    assert f"Median latency 75.4 ms ({duration(low_us)} to {duration(high_us)}), p95 78.9 ms" in head(figure)[0]
     assert any(text.endswith("too few for p99, p99.9") for text in found)
     assert any("2 beyond the scale, up to 231 ms" in text for text in found)
     assert overlapping(figure, lambda text: text.get_text().startswith("p")) == []

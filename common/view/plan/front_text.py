@@ -10,8 +10,8 @@ from common.view.text import MISSING, duration, joules, significant
 
 
 def front_label(row: OffloadFrontRow) -> str:
-    """Return what a plan is best for, and its batch: ``throughput, stream, batch 4``."""
-    return f"{_name(row)}, batch {row['inference_count']}"
+    """Return what a plan is best for, its batch, and whether it needs no card: ``throughput, stream, batch 4``."""
+    return f"{_name(row)}, batch {row['inference_count']}{'' if row['engines'] else ', host alone'}"
 
 
 def _name(row: OffloadFrontRow) -> str:

@@ -53,8 +53,10 @@ def _title(runs: pd.DataFrame, summary: LatencySummaryDocument | None) -> str:
         return f"Median of {len(shown)} {kind}runs: {duration(float(shown['latency_us'].median()))}"
     tail, tail_us = [(name, figures[0]) for name, figures in percentiles(summary).items() if figures[0] is not None][-1]
     tails = "" if tail == "p50" else f", {tail} {duration(tail_us)}"
+    low_us, high_us = summary["p50_low_us"], summary["p50_high_us"]
+    interval = "" if low_us is None else f" ({duration(low_us)} to {duration(high_us)})"
     overhead = profiling_text(summary["profiling_overhead_fraction"])
-    return f"Median latency {duration(summary['p50_us'])}{tails}; profiling {overhead}"
+    return f"Median latency {duration(summary['p50_us'])}{interval}{tails}; profiling {overhead}"
 
 
 def _subtitle(runs: pd.DataFrame, hidden: pd.DataFrame, summary: LatencySummaryDocument | None) -> str:
