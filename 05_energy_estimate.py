@@ -70,16 +70,19 @@ def arguments() -> cli.Parser:
 
 
 def known_host(stage: cli.StageRun, threads: int) -> Host:
-    """Return cache size and ceilings: ceilings given to the roofline, else measured with this number of threads."""
+    """Return cache size and ceilings: given to the roofline, else measured with these threads on an idle host."""
     settings, tables = stage.settings, stage.tables
     path = cli.ceilings_path(settings)
     measured: Mapping[str, Any] = {}
     if settings.ceilings or is_there(path):
         measured = tables.document("host_ceilings", path)
     is_of_device = tables.provenance("latency_summary").imported.get("is_of_device", False)
-    ceilings = measured if measured.get("threads") == threads and not is_of_device else {}
-    if measured and not ceilings and not is_of_device:
+    if measured and measured["threads"] != threads and not is_of_device:
         stage.note(f"{path}: not measured with {threads} threads; rerun <host_ceilings> with them")
+    elif measured and not measured["stable"] and not is_of_device:
+        stage.note(f"{path}: unstable ceilings, so shares of them are empty; rerun <host_ceilings> on an idle host")
+    is_of_host = measured.get("threads") == threads and not is_of_device
+    ceilings = measured if is_of_host and measured["stable"] else {}
     given_to_roofline = {name: entry.get("value") for name, entry in tables.provenance("op_roofline").settings.items()}
     peaks = {GIVEN: "", **MEASURED_PEAKS}
     rates = {roof: given_to_roofline.get("peak_flops") or ceilings.get(column) for roof, column in peaks.items()}

@@ -196,5 +196,5 @@ def _unknown_work(energy: RunEnergy, names: Sequence[str], model: EnergyModel) -
         return []
     shown = listed([names[position] for position in energy.unknown], MOST_NAMED)
     taken = "the mean power of the other nodes is assumed" if energy.is_divided else "the energy cannot be divided"
-    remedy = f"register a work formula, or add the dtype to {model.name}"
+    remedy = f"<op_metrics> says what is unknown of each; <energy_model> takes number formats that {model.name} lacks"
     return [f"energy: FLOPs, bytes or pJ per FLOP unknown for {shown}; {taken}; {remedy}"]
