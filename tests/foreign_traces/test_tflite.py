@@ -69,6 +69,13 @@ def test_an_operator_that_ran_in_the_first_run_alone_has_its_share_of_a_run(tmp_
     assert profile.layers[3].dtype == "float32"
 
 
+def test_a_log_of_android_has_a_time_before_empty_lines_too(tmp_path):
+    """As ``adb logcat`` prints what the benchmark's app logs."""
+    lines = tflite_log(ROWS).split("\n")
+    log = "\n".join(f"11-27 17:00:01.234  1234  1240 I tflite  : {line}" for line in lines)
+    assert read_tflite_profile(written(tmp_path, log)) == read_tflite_profile(written(tmp_path, tflite_log(ROWS)))
+
+
 def test_where_no_call_is_counted_each_operator_ran_once(tmp_path):
     path = written(tmp_path, re.sub(r"\t +\d\t\[", "\t        0\t[", tflite_log(ROWS)))
     assert [layer.mean_us for layer in read_tflite_profile(path).layers] == pytest.approx([400, 300, 200, 50, 25])

@@ -72,14 +72,15 @@ def read_tflite_profile(path: Path) -> LayerProfile:
 
 
 def _rows(path: Path, lines: Sequence[str], header: int) -> Iterator[tuple[int, dict[str, str]]]:
-    """Yield the number and the cells of each row up to an empty line."""
+    """Yield the number and the cells of each row up to an empty line, which may have a time in a log of Android."""
     names = _cells(lines[header])
     if any(name not in names for name in HEADINGS) or names[-1] != "[Name]":
         raise PipelineError(path, f"line {header + 1} is no heading of operators", f"give {WHAT}")
     places = {name: names.index(name) for name in HEADINGS}
     for number, line in enumerate(lines[header + 1 :], start=header + 2):
         cells = _cells(line)
-        if not line.strip() or "=====" in line or line.strip() == "```":
+        is_empty = not line.strip() or ("\t" in lines[header] and "\t" not in line)
+        if is_empty or "=====" in line or line.strip() == "```":
             return
         if len(cells) != len(names):
             raise PipelineError(path, f"line {number} is no row of an operator: {quoted(line.strip())}", f"give {WHAT}")
