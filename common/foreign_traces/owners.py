@@ -63,7 +63,9 @@ def owners(path: Path, graph: Graph, profile: LayerProfile) -> Ownership:
     contractions = [node.name for node in graph.nodes if node.op_type in CONTRACTIONS]
     with_others = {named[name] for name in contractions if name in named}
     shared = [name for name in contractions if name not in known and owner.get(name) in with_others]
-    return Ownership(owner, served, matched, [*_shared(shared), *_nameless(profile.layers, owner)])
+    by_name = {node for layer in profile.layers for node in names.nodes((*layer.sources, *layer.ends_with))}
+    between = [name for name in contractions if name in named and name not in by_name]
+    return Ownership(owner, served, matched, [*_between(between), *_shared(shared), *_nameless(profile.layers, owner)])
 
 
 def _owner(graph: Graph, profile: LayerProfile, named: Owners, merged: Set[str]) -> dict[str, str]:
@@ -73,6 +75,16 @@ def _owner(graph: Graph, profile: LayerProfile, named: Owners, merged: Set[str])
         owner.update(dict.fromkeys((name for name in layer.fills if name not in owner), layer.name))
     _name_contractions(graph, profile.layers, owner)
     return _filled(graph, profile, owner, merged, _idle(graph))
+
+
+def _between(unnamed: Sequence[str]) -> list[str]:
+    if not unnamed:
+        return []
+    problem = f"{len(unnamed)} contractions match only because they lie before the last node of a subgraph"
+    remedy = (
+        "the profile names no others of it, so a model with more nodes there matches as well; give <executed_graph>"
+    )
+    return [f"{problem} ({listed(unnamed, MOST_NAMED)}): {remedy}"]
 
 
 def _shared(unnamed: Sequence[str]) -> list[str]:

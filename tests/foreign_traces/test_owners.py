@@ -45,8 +45,10 @@ def test_a_layer_named_after_the_last_node_has_the_contraction_before_it():
 
 
 def test_a_layer_with_an_end_has_all_before_it_that_no_other_names():
-    owner, _, _, _ = split(RESIDUAL, Layer("A", "Conv", ends_with=("relu",)), Layer("B", "Any", ends_with=("last",)))
+    layers = (Layer("A", "Conv", ends_with=("relu",)), Layer("B", "Any", ends_with=("last",)))
+    owner, notes, _, _ = split(RESIDUAL, *layers)
     assert owner == {"conv1": "A", "bn": "A", "relu": "A", "conv2": "B", "add": "B", "last": "B"}
+    assert "2 contractions match only because they lie before the last node of a subgraph (conv1, conv2)" in notes[0]
 
 
 def test_a_merged_node_goes_with_its_reader():
