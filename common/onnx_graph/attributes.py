@@ -17,7 +17,8 @@ import onnx
 from onnx import helper
 
 from common.graphs.graph import Graph, Node, Shape
-from common.graphs.operators import CONVOLUTION_WEIGHT, REDUCTIONS
+from common.graphs.operators import CONVOLUTION_WEIGHT, MICROSOFT, NCHWC, NHWC, ONNX, REDUCTIONS
+from common.onnx_graph.malformed import MalformedNodeError
 from common.onnx_graph.shapes.types import Array
 
 # Attributes that are reported; docs/MODEL.md says what each means. Kernel, strides and groups have own columns.
@@ -263,12 +264,21 @@ class NodeWindow(NamedTuple):
 
 
 def window(graph: Graph, node: Node) -> NodeWindow:
+    """Return the window of a node.
+
+    Raises:
+        MalformedNodeError: a size of it is negative. ONNX's inference looks at it only where it knows the operands.
+    """
     kernel = integers(node.attributes, "kernel_shape")
     operand = CONVOLUTION_WEIGHT.get(node.op_type)
     if not kernel and operand is not None and operand < len(node.inputs) and node.inputs[operand]:
         shape = graph.tensors[node.inputs[operand]].shape or ()
         kernel = [extent for extent in shape[2:] if isinstance(extent, int)]
     strides = integers(node.attributes, "strides") or [1] * len(kernel)
+    if min((*kernel, *strides), default=0) < 0:
+        if node.domain in (ONNX, MICROSOFT, NCHWC, NHWC):
+            raise MalformedNodeError(node.name, node.op_type, "its kernel_shape or strides are negative")
+        kernel = []  # an own operator may mean anything by these names
     groups = node.attributes.get("group", 1) if operand is not None else None
     return NodeWindow(kernel, strides if kernel else [], groups if isinstance(groups, int) else None)
 

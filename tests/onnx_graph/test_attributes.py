@@ -7,8 +7,10 @@ import onnx
 import pytest
 from onnx import helper
 
-from common.onnx_graph.attributes import reported_attributes
+from common.messages.errors import PipelineError
+from common.onnx_graph.attributes import reported_attributes, window
 from common.onnx_graph.load import load_model
+from common.onnx_graph.malformed import names_model
 from tests.support.models.onnx_models import model, weight
 
 MS = "com.microsoft"
@@ -38,6 +40,29 @@ def test_a_convolution_that_says_nothing_has_no_pads_and_no_dilation(reported):
         "dilations": [1, 1],
         "pads": [0, 0, 0, 0],
     }
+
+
+def windows(path, nodes, shape):
+    """The windows of a model's nodes, as 02 writes them."""
+    proto = model(nodes, {"x": shape}, {"y": None}, {"w": weight(3, 3, 3, 3)}, domains=[MS, "own"])
+    onnx.save(proto, path)
+    graph = load_model(path, {}).graph
+    with names_model(path):
+        return [window(graph, node) for node in graph.nodes]
+
+
+@pytest.mark.parametrize(("op_type", "domain", "shape"), [("Conv", "", None), ("FusedConv", MS, (1, 3, 9, 9))])
+@pytest.mark.parametrize("given", [{"strides": [-1, 2**33]}, {"kernel_shape": [3, -3]}])
+def test_a_negative_window_names_the_model_and_the_node(tmp_path, op_type, domain, shape, given):
+    """ONNX's inference looks neither at a node whose input has no rank nor at one of the runtime's own domain."""
+    node = helper.make_node(op_type, ["x", "w"], ["y"], "conv", domain=domain, **given)
+    with pytest.raises(PipelineError, match=rf"m\.onnx: node 'conv': not a valid {op_type} \(its kernel_shape or str"):
+        windows(tmp_path / "m.onnx", [node], shape)
+
+
+def test_a_negative_window_of_an_own_operator_is_none(tmp_path):
+    node = helper.make_node("Walk", ["x", "w"], ["y"], "walk", domain="own", kernel_shape=[3], strides=[-1])
+    assert windows(tmp_path / "m.onnx", [node], (1, 3, 9, 9)) == [([], [], None)]
 
 
 def test_a_dilated_convolution_keeps_what_it_says(reported):
