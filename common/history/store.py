@@ -209,7 +209,8 @@ def _patiently(ask: Callable[[], Answer]) -> Answer:
         try:
             return ask()
         except sqlite3.OperationalError as error:
-            is_busy = error.sqlite_errorcode & 0xFF == sqlite3.SQLITE_BUSY  # of an extended code, too
+            code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR)  # none where a text is not UTF-8
+            is_busy = code & 0xFF == sqlite3.SQLITE_BUSY  # of an extended code, too
             if not is_busy or time.monotonic() > until_s:
                 raise
 

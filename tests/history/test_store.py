@@ -295,3 +295,15 @@ def test_text_that_is_not_utf_8_is_named_or_read(tmp_path, text, column):
         RecordFile(path).newest(7)
     except PipelineError as error:
         assert str(error).startswith(f"{path}: ")
+
+
+def test_a_definition_of_a_table_that_is_not_utf_8_is_one_line(tmp_path):
+    """Python's own complaint has no code of SQLite."""
+    path = tmp_path / "runs.sqlite"
+    add(RecordFile(path), run("a"))
+    with closing(sqlite3.connect(path)) as base, base:
+        base.execute("PRAGMA writable_schema = ON")
+        base.execute("UPDATE sqlite_master SET sql = CAST(sql || ? AS TEXT) WHERE name = 'runs'", (b" /* \xff\xfe */",))
+    for use in (lambda store: store.newest(7), lambda store: add(store, run("b"))):
+        with pytest.raises(PipelineError, match=r"cannot be used as the history \("):
+            use(RecordFile(path))
