@@ -110,6 +110,9 @@ class HttpCaller:
         except (OSError, http.client.HTTPException) as error:
             self._connection.close()  # the next call opens it again
             raise PipelineError(str(self._address), f"no answer ({_reason(error)})") from error
+        except (MemoryError, OverflowError) as error:  # Python reserves as many bytes as the endpoint says will come
+            self._connection.close()
+            raise PipelineError(str(self._address), "no answer (it is larger than memory)") from error
         if answer.status != http.client.OK:
             raise PipelineError(str(self._address), f"answers {answer.status}{_said(content)}")
         return answer.headers.get(JSON_LENGTH), content

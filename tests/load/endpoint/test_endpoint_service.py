@@ -92,6 +92,8 @@ def test_the_token_is_sent_with_every_call():
         ((200, {"Inference-Header-Content-Length": "x"}, b"{}"), "malformed answer: no outputs"),
         ((200, {}, b'{"model_name": "triple", "outputs": []}'), "it is of model triple, not of double"),
         (None, "no answer"),
+        ((200, {"Content-Length": str(2**62)}, b"{}"), r"no answer \(it is larger than memory\)"),
+        ((200, {"Transfer-Encoding": "chunked"}, b"f" * 16 + b"\r\nx"), r"no answer \(it is larger than memory\)"),
     ],
 )
 def test_an_answer_that_fails_fails_its_requests_alone(reply, problem):
