@@ -73,7 +73,7 @@ def drawn_schedule(graph, layers, hardware, generator):
         ]
         row_tiled = [at for at in into if len(edges.plans[edges.plan[at]]) > 1]
         at = generator.choice(row_tiled if row_tiled and generator.random() < 0.8 else into)
-        plans.insert(0, edges.plans[edges.plan[at]])
+        plans.insert(0, edges.plan_of(at))
         state = edges.source[at]
     steps = []
     for option in (option for plan in plans for option in plan):

@@ -35,7 +35,8 @@ def test_a_matrix_product_on_the_tpu_is_bound_by_its_weights():
 
 
 def test_sizes_of_a_figure_change_array_memories_and_bandwidth():
-    other = sized(machine("nvdla"), {"rows": 8, "columns": 4, "convolution_buffer": 128, "dram": 1})
+    sizes = {"rows": 8, "columns": 4, "kib": {"convolution_buffer": 128}, "bytes_per_cycle": {"dram": 1}}
+    other = sized(machine("nvdla"), sizes)
     assert (other.array.rows, other.array.columns, other.levels[0].bytes_per_cycle) == (8, 4, 1)
     assert other.level("convolution_buffer").capacity_kib == 128
 

@@ -8,7 +8,7 @@ every cover by convex groups is a path through the closed sets, from the empty s
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from common.workload.map_layers import LayerGraph
 
@@ -32,17 +32,30 @@ class ConvexGroups:
     fusible: int
     most_layers: int
     keeps_order: bool = False
+    _starts: dict[int, tuple[int, ...]] = field(default_factory=dict, init=False, repr=False, compare=False)
+    _steps: dict[int, tuple[int, ...]] = field(default_factory=dict, init=False, repr=False, compare=False)
 
-    def starts(self, done: int) -> Iterator[int]:
-        """Yield the layers that can run once the layers of a closed set have run."""
-        for layer, needed in enumerate(self.before):
-            if not done >> layer & 1 and not needed & ~done:
+    def starts(self, done: int) -> tuple[int, ...]:
+        """Return the layers that can run once the layers of a closed set have run."""
+        if done not in self._starts:
+            self._starts[done] = tuple(self._can_start(done))
+        return self._starts[done]
+
+    def _can_start(self, done: int) -> Iterator[int]:
+        first = (~done & (done + 1)).bit_length() - 1  # the first layer that has not run
+        for layer in range(first, len(self.before)):
+            if not done >> layer & 1 and not self.before[layer] & ~done:
                 yield layer
                 if self.keeps_order:
                     return
 
-    def steps(self, done: int) -> Iterator[int]:
-        """Yield every connected group that can run next: each layer alone, and each larger group of fusible layers."""
+    def steps(self, done: int) -> tuple[int, ...]:
+        """Return every connected group that can run next: each layer alone, and each larger group of fusible layers."""
+        if done not in self._steps:
+            self._steps[done] = tuple(self._next_groups(done))
+        return self._steps[done]
+
+    def _next_groups(self, done: int) -> Iterator[int]:
         seen: set[int] = set()
         waiting = [1 << layer for layer in self.starts(done)]
         while waiting:
@@ -100,4 +113,9 @@ def _has_few_closed_sets(groups: ConvexGroups) -> bool:
 
 def members_of(group: int) -> tuple[int, ...]:
     """Return the layers of a bit set, in order."""
-    return tuple(index for index in range(group.bit_length()) if group >> index & 1)
+    members = list[int]()
+    while group:
+        lowest = group & -group
+        members.append(lowest.bit_length() - 1)
+        group ^= lowest
+    return tuple(members)

@@ -8,8 +8,9 @@ energy and cycles find the least product (:func:`common.design_space.search.fron
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
 
@@ -21,7 +22,6 @@ from common.design_space.hierarchy.row_tiles import MOST_ROW_TILED_LAYERS
 from common.design_space.hierarchy.schedule import LayerStep, MappedSchedule
 from common.design_space.hierarchy.schedule_edges import ScheduleEdges, schedule_edges
 from common.design_space.hierarchy.staying_weights import staying_sets
-from common.design_space.mapping.cost import StreamCost
 from common.design_space.mapping.placement import resident_level, resident_levels
 from common.design_space.mapping.space.nest_fronts import NestFronts, Setting, nest_fronts
 from common.design_space.search.fronts import SupportedPoint, least_product
@@ -32,6 +32,8 @@ from common.workload.map_layers import LayerGraph
 
 # How a layer runs, and the point of each of its nests by name.
 Chosen = tuple[ExecutionOption, Mapping[str, SupportedPoint[str]]]
+Part = tuple[LoopNest, Setting]
+PathChoice = tuple[Sequence[int], Mapping[Part, SupportedPoint[str] | None]]  # steps, and the point of each nest
 
 
 def best_schedule(
@@ -95,7 +97,8 @@ def _best_with(places: LayerPlaces, hardware: Hardware, most_layers: int, observ
     if not paths.are_there:
         raise NothingFitsError("hardware", _problem(layers, fronts, hardware), "")
     best_path = least_product(paths.best)
-    steps = tuple(LayerStep.of(layers[option.layer], option, points) for option, points in best_path.choice)
+    chosen = paths.named(best_path.choice)
+    steps = tuple(LayerStep.of(layers[option.layer], option, points) for option, points in chosen)
     evaluations = sum(front.mapping_count for front in fronts.values())
     floor_edp = None
     if any(front.floors for front in fronts.values()):
@@ -122,12 +125,19 @@ class _Paths:
             for nest, own in fronts.items()
         }
         options = {id(option): option for plan in edges.plans for option in plan}
-        self.place = {key: index for index, key in enumerate(options)}
+        place = {key: index for index, key in enumerate(options)}
         self.options = [*options.values()]
-        self.parts = dict.fromkeys(part for option in self.options for part in _parts(option).values())
-        self.of_plans = np.array([self.place[id(option)] for plan in edges.plans for option in plan], dtype=np.int64)
+        parts = [_parts(option).values() for option in self.options]
+        self.parts = {part: number for number, part in enumerate(dict.fromkeys(part for own in parts for part in own))}
+        self.part_of = np.array([self.parts[part] for own in parts for part in own], dtype=np.int64)
+        self.option_of = np.repeat(np.arange(len(parts)), [len(own) for own in parts])
+        self.runs = np.array([option.runs for option in self.options], dtype=np.float64)
+        self.stream_energy_pj = np.array([option.stream_energy_pj for option in self.options])
+        self.stream_cycles = np.array([option.stream_cycles for option in self.options])
+        self.of_plans = np.array([place[id(option)] for plan in edges.plans for option in plan], dtype=np.int64)
         self.first_of_plan = np.cumsum([0, *(len(plan) for plan in edges.plans)])[:-1]
         self.first = np.searchsorted(edges.target, np.arange(edges.states + 1))
+        self.batches = _batches(edges, self.first)
 
     @property
     def are_there(self) -> bool:
@@ -137,50 +147,65 @@ class _Paths:
     def _sums(self, weights: np.ndarray) -> np.ndarray:
         return np.asarray(np.add.reduceat(weights[self.of_plans], self.first_of_plan))
 
-    def best(self, energy_weight: float, cycle_weight: float) -> SupportedPoint[Sequence[Chosen]]:
+    def best(self, energy_weight: float, cycle_weight: float) -> SupportedPoint[PathChoice]:
         """Return the path of the least sum of energy and cycles, times these two weights."""
 
-        def weigh(costed: SupportedPoint[str] | StreamCost) -> float:
-            return energy_weight * costed.energy_pj + cycle_weight * costed.cycles
+        def weigh(point: SupportedPoint[str]) -> float:
+            return energy_weight * point.energy_pj + cycle_weight * point.cycles
 
         chosen = {(nest, setting): min(self.fronts[nest][setting], key=weigh, default=None)
                   for nest, setting in self.parts}  # fmt: skip
-        least = {part: np.inf if point is None else weigh(point) for part, point in chosen.items()}
-        weights = [
-            option.runs * sum(least[part] for part in _parts(option).values())
-            + (weigh(option.stream) if option.stream else 0.0)
-            for option in self.options
-        ]
-        steps: list[Chosen] = []
+        least = np.array([np.inf if point is None else weigh(point) for point in chosen.values()])
+        weights = self.runs * np.bincount(self.option_of, least[self.part_of], len(self.options))
+        weights += energy_weight * self.stream_energy_pj + cycle_weight * self.stream_cycles
+        path = self._path(self._sums(weights))
         energy_pj = cycles = 0.0
-        for plan in self._path(self._sums(np.array(weights))):
-            for option in self.edges.plans[plan]:
-                points = {name: point for name, part in _parts(option).items() if (point := chosen[part])}
-                steps.append((option, points))
-                energy_pj += option.runs * sum(point.energy_pj for point in points.values()) + option.stream_energy_pj
-                cycles += option.runs * sum(point.cycles for point in points.values()) + option.stream_cycles
-        return SupportedPoint(energy_pj, cycles, steps)
+        for step in path:
+            for option in self.edges.plans[self.edges.plan[step]]:
+                points = [point for part in _parts(option).values() if (point := chosen[part])]
+                energy_pj += option.runs * sum(point.energy_pj for point in points) + option.stream_energy_pj
+                cycles += option.runs * sum(point.cycles for point in points) + option.stream_cycles
+        return SupportedPoint(energy_pj, cycles, (path, chosen))
+
+    def named(self, choice: PathChoice) -> Iterator[Chosen]:
+        """Yield how each layer of a path runs, and the points of its nests by name."""
+        path, chosen = choice
+        for step in path:
+            for option in self.edges.plan_of(step):
+                yield option, {name: point for name, part in _parts(option).items() if (point := chosen[part])}
 
     def _distances(self, weights: np.ndarray) -> np.ndarray:
         edges, first = self.edges, self.first
         distances = np.full(edges.states, np.inf)
         distances[0] = 0.0
-        for state in range(1, edges.states):
-            into = slice(first[state], first[state + 1])
-            distances[state] = (distances[edges.source[into]] + weights[edges.plan[into]]).min()
+        for begin, end in self.batches:
+            into = slice(first[begin], first[end])
+            sums = distances[edges.source[into]] + weights[edges.plan[into]]
+            distances[begin:end] = np.minimum.reduceat(sums, first[begin:end] - first[begin])
         return distances
 
     def _path(self, weights: np.ndarray) -> list[int]:
+        """Return the steps of a shortest path."""
         edges, distances = self.edges, self._distances(weights)
         state, path = edges.states - 1, list[int]()
         while state:
             into = slice(self.first[state], self.first[state + 1])
             best = int(self.first[state] + np.argmin(distances[edges.source[into]] + weights[edges.plan[into]]))
-            path.append(int(edges.plan[best]))
+            path.append(best)
             state = int(edges.source[best])
         return path[::-1]
 
 
-def _parts(option: ExecutionOption) -> dict[str, tuple[LoopNest, Setting]]:
+def _batches(edges: ScheduleEdges, first: np.ndarray) -> list[tuple[int, int]]:
+    """Return runs of states, as begin and end, between whose states no step leads; the first state is in none."""
+    last_source = np.maximum.reduceat(edges.source, first[1:-1])
+    begins = [1]
+    for state, source in enumerate(last_source.tolist(), start=1):
+        if source >= begins[-1]:
+            begins.append(state)
+    return [*pairwise([*begins, edges.states])]
+
+
+def _parts(option: ExecutionOption) -> dict[str, Part]:
     """Return the nests of an option by name, each in its setting."""
     return {name: (nest, option.setting_of(name)) for name, nest in option.nests.items()}

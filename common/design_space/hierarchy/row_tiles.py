@@ -9,7 +9,7 @@ from DRAM in each row tile, or are resident.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import product
@@ -30,33 +30,72 @@ SMALL_SHARE = 0.25  # of the memory of resident maps, or of the largest tensor w
 Plan = tuple[ExecutionOption, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class GroupUse:
+    """A group of layers, and what is on the chip after it."""
+
+    members: tuple[int, ...]
+    after: Places
+
+
 class RowTilePlans:
-    """The execution options of groups of layers in row tiles."""
+    """The execution options of groups of layers in row tiles.
+
+    Layers of a model are often equal. Groups that differ in names alone have the same plans, with the names of the
+    first of them; :meth:`named` gives the names of another.
+    """
 
     def __init__(self, places: LayerPlaces, hardware: Hardware) -> None:
         self.places, self.hardware = places, hardware
-        self._known: dict[tuple[int, frozenset[str], Places], tuple[Plan, ...]] = {}
+        # Beyond the largest tensor the limit no longer grows. A larger memory then has all groups of a smaller one.
+        self._large_words = SMALL_SHARE * min(places.capacity, max(places.sizes.values(), default=0))
+        self._members: dict[int, tuple[int, ...]] = {}
+        self._uses: dict[tuple[int, Places], GroupUse] = {}
+        self._of_uses: dict[tuple[int, Places], tuple[Plan, ...]] = {}
+        self._shapes: dict[tuple[tuple[int, ...], frozenset[str]], int | None] = {}
+        self._numbers: dict[Hashable, int] = {}
+        self._groups: list[TiledGroup] = []
+        self._axes: dict[tuple[int, int], AxisTiles] = {}
+        self._by_shape: dict[Hashable, tuple[Plan, ...]] = {}
+        self._tilings: dict[int, tuple[int, tuple[bool, ...]]] = {}
 
-    def of_group(self, group: int, resident: Mapping[str, bool], done: int) -> Iterator[tuple[Places, Plan]]:
-        """Yield what stays on the chip after a group and how it runs.
+    def of_group(
+        self, group: int, resident: Mapping[str, bool], done: int
+    ) -> Iterator[tuple[GroupUse, Sequence[Plan]]]:
+        """Yield what stays on the chip after a group, and how it may run.
 
         Args:
             group: its layers, as a bit set.
             resident: resident tensors before it, and whether each is in DRAM too.
             done: the layers that have run, these included, as a bit set.
         """
-        members = members_of(group)
-        if not all(self._can_be_row_tiled(index) for index in members) or not self._has_large_map(members):
+        members = self._tiled_members(group)
+        if not members:
             return
         begin = self.places.words(resident)
         read = frozenset(name for index in members for name in self.places.layers[index].layer.reads)
         for left, saved in self._results(members, done):
             after = Places(read.intersection(resident), NOTHING, left, saved, begin, self._words(begin, left))
-            key = group, frozenset(resident), after
-            if key not in self._known:
-                self._known[key] = tuple(self._plans(members, after))
-            for plan in self._known[key]:
-                yield after, plan
+            key = group, after
+            if key not in self._uses:
+                self._uses[key] = GroupUse(members, after)
+                self._of_uses[key] = self._plans(members, after)
+            yield self._uses[key], self._of_uses[key]
+
+    def named(self, plan: Plan, use: GroupUse) -> Plan:
+        """Return a plan of a group with the names of the group's own layers and tensors."""
+        size, resident_weights = self._tilings[id(plan)]
+        shape = self._shape(use)
+        assert shape is not None
+        return self._tiled(use, shape, size, resident_weights).plan()
+
+    def _tiled_members(self, group: int) -> tuple[int, ...]:
+        """Return the layers of a group; none where they do not run in row tiles."""
+        if group not in self._members:
+            members = members_of(group)
+            can_be = all(self._can_be_row_tiled(index) for index in members) and self._has_large_map(members)
+            self._members[group] = members if can_be else ()
+        return self._members[group]
 
     def _words(self, begin: float, left: frozenset[str]) -> float:
         return begin + self.places.words(left) + self.places.staying_weight_words
@@ -66,14 +105,10 @@ class RowTilePlans:
         return self.places.can_be_resident(index) and layer.layer.form is not None and not layer.macs
 
     def _has_large_map(self, members: Sequence[int]) -> bool:
-        """Return whether a map between the layers takes much of the memory; others are resident.
-
-        Beyond the largest tensor the limit no longer grows. A larger memory then has all groups of a smaller one.
-        """
-        limit = SMALL_SHARE * min(self.places.capacity, max(self.places.sizes.values()))
+        """Return whether a map between the layers takes much of the memory; others are resident."""
         written = {name for index in members for name in self.places.layers[index].layer.writes}
         inside = {name for index in members for name in self.places.layers[index].layer.reads} & written
-        return any(self.places.sizes[name] > limit for name in inside)
+        return any(self.places.sizes[name] > self._large_words for name in inside)
 
     def _results(self, members: Sequence[int], done: int) -> Iterator[tuple[frozenset[str], frozenset[str]]]:
         """Yield the results that become resident, and those of them that go to DRAM too; no layer here reads them."""
@@ -87,19 +122,54 @@ class RowTilePlans:
         for chosen in product(*(list(self.places.results(index, done)) for index in last)):
             yield NOTHING.union(*(left for left, _ in chosen)), NOTHING.union(*(saved for _, saved in chosen))
 
-    def _plans(self, members: Sequence[int], after: Places) -> Iterator[Plan]:
-        group = tiled_group(self.places.graph, members, after.inherited | after.left)
-        if group is None:
-            return
+    def _plans(self, members: tuple[int, ...], after: Places) -> tuple[Plan, ...]:
+        use = GroupUse(members, after)
+        if (shape := self._shape(use)) is None:
+            return ()
+        written = [self._written(index) for index in members]
+        key = shape, tuple((name in after.left, name in after.saved) for name in written), after.resident_words
+        if key not in self._by_shape:
+            self._by_shape[key] = tuple(self._searched(use, shape))
+        return self._by_shape[key]
+
+    def _searched(self, use: GroupUse, shape: int) -> Iterator[Plan]:
+        group = self._groups[shape]
         rows = group.maps[group.external_count + group.sinks[0]].rows
         for size in tile_sizes(rows)[1:]:
-            axis = axis_tiles(group, 0, size, keeps_halo=True)
-            for resident_weights in product(*map(self._weight_places, members)):
-                row_tiled = _RowTiledGroup(
-                    self.places, self.hardware, members, group, axis, size, after, resident_weights
-                )
+            for resident_weights in product(*map(self._weight_places, use.members)):
+                row_tiled = self._tiled(use, shape, size, resident_weights)
                 if max(row_tiled.resident_words) <= self.places.capacity:
-                    yield row_tiled.plan()
+                    plan = row_tiled.plan()
+                    self._tilings[id(plan)] = size, resident_weights
+                    yield plan
+
+    def _tiled(self, use: GroupUse, shape: int, size: int, resident_weights: tuple[bool, ...]) -> _RowTiledGroup:
+        group = self._groups[shape]
+        if (shape, size) not in self._axes:
+            self._axes[shape, size] = axis_tiles(group, 0, size, keeps_halo=True)
+        axis = self._axes[shape, size]
+        return _RowTiledGroup(self.places, self.hardware, use.members, group, axis, size, use.after, resident_weights)
+
+    def _shape(self, use: GroupUse) -> int | None:
+        """Return the number of what is alike in groups that differ in names alone; None where there are no tiles."""
+        on_chip = use.after.inherited | use.after.left
+        key = use.members, on_chip
+        if key not in self._shapes:
+            group = tiled_group(self.places.graph, use.members, on_chip)
+            kinds = tuple(map(self._kind, use.members))
+            self._shapes[key] = None if group is None else self._numbers.setdefault((group, kinds), len(self._groups))
+            if group is not None and self._shapes[key] == len(self._groups):
+                self._groups.append(group)
+        return self._shapes[key]
+
+    def _kind(self, index: int) -> Hashable:
+        """Return what decides how a layer runs, except its tensors."""
+        layer = self.places.layers[index]
+        return tuple(layer.nests.values()), layer.constants, index in self.places.staying
+
+    def _written(self, index: int) -> str:
+        (name,) = self.places.layers[index].layer.writes
+        return name
 
     def _weight_places(self, index: int) -> tuple[bool, ...]:
         """Return whether the weights of a layer may be resident: if they stay between inferences, they are."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from itertools import pairwise
 
 from common.design_space.accelerator.hardware import Hardware
@@ -12,9 +12,17 @@ from common.design_space.hierarchy.execution_options import ExecutionOption
 from common.design_space.hierarchy.model_layers import ModelLayer
 from common.design_space.mapping.cost import MappingCost, cost
 from common.design_space.mapping.mappings import hierarchy_of, parse_mappings
+from common.design_space.mapping.placement import Placement
 from common.design_space.mapping.space.layer_by_layer import MappedLayer
 from common.design_space.mapping.traffic import Nests
 from common.design_space.search.fronts import SupportedPoint
+from common.workload.loop_nests import LoopNest
+
+
+@lru_cache(maxsize=1024)  # several tables show it, and layers of a model are often equal
+def _detailed_cost(nest: LoopNest, mapping: str, hardware: Hardware, placement: Placement) -> MappingCost:
+    own = hierarchy_of(mapping, hardware)
+    return cost(parse_mappings([mapping], own), Nests.of([nest]), own, placement=placement)
 
 
 @dataclass(frozen=True)
@@ -49,12 +57,10 @@ class LayerStep:
 
     def costs(self, hardware: Hardware) -> dict[str, MappingCost]:
         """Return what each nest costs in detail, as a batch of one."""
-        costs = {}
-        for name, nest in self.mapped.items():
-            own = hierarchy_of(nest.mapping, hardware)
-            mappings = parse_mappings([nest.mapping], own)
-            costs[name] = cost(mappings, Nests.of([nest.nest]), own, placement=self.option.setting_of(name)[0])
-        return costs
+        return {
+            name: _detailed_cost(nest.nest, nest.mapping, hardware, self.option.setting_of(name)[0])
+            for name, nest in self.mapped.items()
+        }
 
 
 @dataclass(frozen=True)

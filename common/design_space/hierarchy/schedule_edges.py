@@ -16,8 +16,9 @@ import numpy as np
 from common.design_space.accelerator.hardware import Hardware
 from common.design_space.groups.convex_groups import ConvexGroups, members_of
 from common.design_space.hierarchy.execution_options import LayerPlaces, Places, execution_option
-from common.design_space.hierarchy.row_tiles import Plan, RowTilePlans
+from common.design_space.hierarchy.row_tiles import GroupUse, Plan, RowTilePlans
 
+ALONE = -1  # in place of a group
 MOST_STATES = 20_000
 MOST_STEPS = 200_000
 MOST_RESIDENT = (math.inf, 8, 4, 2, 1)  # tensors at once, in the order of the model, until the states are few enough
@@ -31,8 +32,10 @@ class ScheduleEdges:
 
     Attributes:
         states: number of states; the first is the start, the last the end.
+        plans: what steps run, without the names of their layers and tensors.
         source: state that each step leaves.
         plan: index of what it runs.
+        use: index of the group that it runs in row tiles; below 0 for a layer that runs alone.
         limit: schedules that are left out because the model has too many states; empty where none are.
     """
 
@@ -41,7 +44,15 @@ class ScheduleEdges:
     source: np.ndarray
     target: np.ndarray
     plan: np.ndarray
+    use: np.ndarray
+    uses: Sequence[GroupUse]
+    row_tiled: RowTilePlans
     limit: str = ""
+
+    def plan_of(self, step: int) -> Plan:
+        """Return what a step runs, with the names of its layers and tensors."""
+        plan, use = self.plans[self.plan[step]], int(self.use[step])
+        return plan if use < 0 else self.row_tiled.named(plan, self.uses[use])
 
 
 def schedule_edges(places: LayerPlaces, hardware: Hardware, groups: ConvexGroups) -> ScheduleEdges:
@@ -65,6 +76,7 @@ class _Steps:
         self.places, self.hardware, self.groups = places, hardware, groups
         self.row_tiled = RowTilePlans(places, hardware)
         self.plans: dict[Hashable, tuple[int, Plan]] = {}
+        self.uses: dict[int, tuple[int, GroupUse]] = {}
 
     @overload
     def edges(self) -> ScheduleEdges: ...
@@ -77,21 +89,21 @@ class _Steps:
         count = len(self.places.layers)
         by_size: list[dict[State, None]] = [{} for _ in range(count + 1)]
         by_size[0][0, frozenset()] = None
-        steps: list[tuple[State, State, int]] = []
+        steps: list[tuple[State, State, int, int]] = []
         for here in by_size[:-1]:
             for state in here:
-                for then, plan in self._after(state):
+                for then, plan, use in self._after(state):
                     by_size[then[0].bit_count()].setdefault(then)
-                    steps.append((state, then, plan))
+                    steps.append((state, then, plan, use))
                     if len(steps) > most_steps:
                         return None
             if sum(map(len, by_size)) > most_states:
                 return None
         number = {state: index for index, state in enumerate(state for states in by_size for state in states)}
-        table = sorted((number[then], number[state], plan) for state, then, plan in steps)
-        target, source, plan = np.array(table, dtype=np.int64).T
-        plans = [each for _, each in self.plans.values()]
-        return ScheduleEdges(len(number), plans, source, target, plan, self._limit())
+        table = sorted((number[then], number[state], plan, use) for state, then, plan, use in steps)
+        target, source, plan, use = np.array(table, dtype=np.int64).T
+        plans, uses = ([each for _, each in numbered.values()] for numbered in (self.plans, self.uses))
+        return ScheduleEdges(len(number), plans, source, target, plan, use, uses, self.row_tiled, self._limit())
 
     def _limit(self) -> str:
         most = self.places.most_resident
@@ -99,26 +111,28 @@ class _Steps:
             return f"layers run in the order of the model, and at most {most} tensors are resident at once"
         return "layers run in the order of the model" if self.groups.keeps_order else ""
 
-    def _after(self, state: State) -> Iterator[tuple[State, int]]:
-        """Yield the states that a step leads to, and the index of its plan."""
+    def _after(self, state: State) -> Iterator[tuple[State, int, int]]:
+        """Yield the states that a step leads to, and the indices of its plan and of its group."""
         done, resident = state[0], dict(state[1])
         for group in self.groups.steps(done):
             then = done | group
-            for places, plan in self._plans(group, resident, then):
+            for places, plans, use in self._plans(group, resident, then):
                 for kept in self.places.afterwards(resident, places, then):
-                    yield (then, frozenset(kept.items())), plan
+                    reached = then, frozenset(kept.items())
+                    for plan in plans:
+                        yield reached, plan, use
 
-    def _plans(self, group: int, resident: dict[str, bool], then: int) -> Iterator[tuple[Places, int]]:
-        """Yield the plans of a group, by their index, and the tensors that stay on the chip after it."""
-        members = members_of(group)
-        if len(members) > 1:
-            for places, plan in self.row_tiled.of_group(group, resident, then):
-                yield places, self.plans.setdefault(id(plan), (len(self.plans), plan))[0]
+    def _plans(self, group: int, resident: dict[str, bool], then: int) -> Iterator[tuple[Places, Sequence[int], int]]:
+        """Yield the tensors that stay on the chip after a group, and the indices of its plans and of itself."""
+        if group.bit_count() > 1:
+            for use, plans in self.row_tiled.of_group(group, resident, then):
+                numbers = [self.plans.setdefault(id(plan), (len(self.plans), plan))[0] for plan in plans]
+                yield use.after, numbers, self.uses.setdefault(id(use), (len(self.uses), use))[0]
             return
-        for places in self.places.of_layer(members[0], resident, then):
-            key = members[0], places
+        (index,) = members_of(group)
+        for places in self.places.of_layer(index, resident, then):
+            key = index, places
             if key not in self.plans:
-                layer = self.places.layers[members[0]]
-                option = execution_option(members[0], layer, places, self.hardware, self.places.sizes)
+                option = execution_option(index, self.places.layers[index], places, self.hardware, self.places.sizes)
                 self.plans[key] = len(self.plans), (option,)
-            yield places, self.plans[key][0]
+            yield places, [self.plans[key][0]], ALONE
