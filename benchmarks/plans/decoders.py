@@ -3,7 +3,7 @@
     python -m benchmarks.plans.decoders
 
 It prints the constants of configs/decoding.yaml, and fails if the file has others. Every family of designs has the same
-weight, however many figures it published. *Left out* is the rate by constants that the other families give, and the
+weight, however many figures it published. Rates found later (`referees`) take no part and are compared alone. *Left out* is the rate by constants that the other families give, and the
 interval is that of the other families. The forms of the law are compared by the error of the families left out.
 """
 
@@ -93,11 +93,12 @@ def model_weights(model: Mapping[str, Any]) -> tuple[int, int]:
     """Return the weights of all layers and of the head, by the sizes of a model."""
     hidden, wide = model["hidden"], model["wide"]
     layer = hidden * (2 * hidden + 2 * model["keys"]) + (3 if model["gated"] else 2) * hidden * wide
-    return model["layers"] * layer, hidden * model["vocabulary"]
+    return model["layers"] * model.get("layer_weights", layer), hidden * model["vocabulary"]
 
 
-def published_tokens(content: Mapping[str, Any]) -> list[Published]:
-    return [_token(row, content["models"][row["model"]]) for row in content["rows"]]
+def published_tokens(content: Mapping[str, Any], part: str = "rows") -> list[Published]:
+    """Return the rates that are fitted, or those of ``referees``, which take no part."""
+    return [_token(row, content["models"][row["model"]]) for row in content[part]]
 
 
 def _token(row: Mapping[str, Any], model: Mapping[str, Any]) -> Published:
@@ -108,7 +109,7 @@ def _token(row: Mapping[str, Any], model: Mapping[str, Any]) -> Published:
     demand = CallDemand(
         (weights + attention) / cards,
         (weight_bytes + cache_bytes) / cards,
-        ROUNDS_PER_LAYER * model["layers"] + 1,
+        model.get("rounds_per_layer", ROUNDS_PER_LAYER) * model["layers"] + 1,
     )
     rates = CardRates(row["memory_gb_per_s"] * 1e9, float("inf"), float("inf"))
     return Published(row["family"], row["name"], _published_us(row), demand, rates, row["measured"])
@@ -197,6 +198,16 @@ def left_out(form: Form, rows: Sequence[Published]) -> list[LeftOut]:
         spread = spread_of(ratios(form, others, values))
         found.append(LeftOut(family, own, [row.time_us / form.time_us(row, values) for row in own], around(spread)))
     return found
+
+
+def refereed(law: DecodeLaw, rows: Sequence[Published]) -> list[LeftOut]:
+    """Return rates that took no part in the law, by its configured constants and interval."""
+    band = Band(law.token_scatter.band.optimistic, law.token_scatter.band.pessimistic)
+    return [
+        LeftOut(family, own, [row.time_us / token_us(law, row.rates, row.demand) for row in own], band)
+        for family in families(rows)
+        for own in [[row for row in rows if row.family == family]]
+    ]
 
 
 # --- the GEMV kernel of Vitis BLAS ------------------------------------------------------------------------------------
@@ -329,7 +340,10 @@ def main() -> int:
     print("  " + ", ".join(f"{name} {exp(fmean(map(log, of_family))):.2f}" for name, of_family in kernels.items()))
     values = fitted(tokens, prompts)
     print("\n" + "\n".join(f"{name}: {value:.4g}" for name, value in values.items()))
+    law = read_law(Section.of_file(CONFIG))
     print_families(left_out(CHOSEN, tokens))
+    print("\nfound later, which took no part in any constant or interval; left out is by the constants of all others")
+    print_families(refereed(law, published_tokens(content, "referees")))
     print_families(left_out(PROMPT, prompts))
     print(f"\n{'prompt on an array, not fitted':46} {'published':>10} {'planned':>10}")
     for name, published_us, plan in by_array(content):
@@ -337,7 +351,7 @@ def main() -> int:
         inside = "" if low <= published_us <= high else "  outside"
         planned = f"{plan.time_us.likely / 1e3:10.3g} {f'{low / 1e3:.3g} to {high / 1e3:.3g}':>16}"
         print(f"{name:46} {published_us / 1e3:10.3g} {planned} ms{inside}")
-    problems = disagreements(read_law(Section.of_file(CONFIG)), values)
+    problems = disagreements(law, values)
     print("\n".join(problems) or f"\n{CONFIG.name} has these constants")
     return 1 if problems else 0
 

@@ -7,7 +7,15 @@ from dataclasses import replace
 
 import pytest
 
-from benchmarks.plans.decoders import CONFIG, PUBLISHED, disagreements, fitted, published_prompts, published_tokens
+from benchmarks.plans.decoders import (
+    CONFIG,
+    PUBLISHED,
+    disagreements,
+    fitted,
+    published_prompts,
+    published_tokens,
+    refereed,
+)
 from common.files.configuration import Section
 from common.files.yaml_file import load_yaml
 from common.fpga.decoding.answer import (
@@ -198,3 +206,25 @@ def test_published_rows_are_counted_from_the_sizes_of_their_models():
     four = rows["GPT-2 1.5B, 4 U280"]
     assert four.demand.read_bytes == pytest.approx((48 * 12 * 1536**2 + 1536 * 50257 + 2 * 48 * 1536 * 64) * 2 / 4)
     assert math.isclose(four.time_us, 64 / 72.68 / 127 * 1e6, rel_tol=1e-3)
+
+
+def test_rates_that_were_found_later_take_no_part_and_are_counted_from_their_sizes():
+    content = load_yaml(PUBLISHED)
+    later = {row.name: row for row in published_tokens(content, "referees")}
+    assert not {*later} & {row.name for row in published_tokens(content)}
+    llama = later["Llama-3.2-1B, U280"]
+    layer = 2048 * (2 * 2048 + 2 * 512) + 3 * 2048 * 8192
+    assert llama.demand.read_bytes == pytest.approx((16 * layer + 2048 * 128256) / 2 + 2 * 16 * 512 * 512)
+    assert (llama.time_us, llama.demand.rounds) == (6940, 65)
+    mamba = later["Mamba2-2.7B, VCK190"]
+    block = 2560 * (2 * 5120 + 2 * 128 + 80) + 5120 * 2560
+    assert mamba.demand.read_bytes == pytest.approx((64 * block + 2560 * 50288) / 2)
+    assert mamba.demand.rounds == 129
+
+
+def test_a_later_rate_is_inside_by_the_interval_of_the_configuration():
+    law, (row, *_) = read_law(Section.of_file(CONFIG)), published_tokens(load_yaml(PUBLISHED), "referees")
+    for factor, is_held in ((0.47, 1), (0.45, 0), (2.16, 1), (2.18, 0)):
+        time_us = factor * (row.demand.read_bytes / (460e9 * law.memory_share) * 1e6 + 65 * law.round_us)
+        (family,) = refereed(law, [replace(row, time_us=time_us)])
+        assert family.held == is_held
