@@ -103,13 +103,11 @@ def _named_ports(names: Sequence[str]) -> Values:
         "port_count": len(names),
         "port_arguments": _arguments(names),
         "port_names": ", ".join(names),
-        "beat_reads": "\n".join(f"    beat.word[{at}] = {name}[at];" for at, name in enumerate(names)),
         "word_reads": "\n".join(
             f"    at = (first + PORTS - 1 - {at}) / PORTS;\n"
             f"    if (at * PORTS + {at} <= last) beat.word[{at}] = {name}[base + at];"
             for at, name in enumerate(names)
         ),
-        "beat_writes": "\n".join(f"    {name}[at] = beat.word[{at}];" for at, name in enumerate(names)),
         "read_cases": _cases(names, "return {name}[at];"),
         "write_cases": _cases(names, "{name}[at] = value; break;"),
     }
@@ -137,7 +135,8 @@ def _array(engine: SystolicArray) -> Values:
         "tile_rows": engine.tile.rows,
         "tile_cols": engine.tile.cols,
         "tile_depth": engine.tile.depth,
-        **{f"{name}_storage": held[name] for name in ("a", "b", "sums")},
+        "held_type": ARITHMETIC[engine.precision].held,
+        **{f"{name}_storage": held[name] for name in ("a", "b", "sums", "results")},
     }
 
 
@@ -184,10 +183,15 @@ def _streaming(engine: StreamingGemv, ports: Sequence[KernelPort]) -> Values:
 
 @dataclass(frozen=True, slots=True)
 class Arithmetic:
-    """A number format in C++: its types, its file, and how an element is taken from bytes and put into bytes."""
+    """A number format in C++: its types, its file, and how an element is taken from bytes and put into bytes.
+
+    Attributes:
+        held: type of a result before the steps behind it.
+    """
 
     element: str
     total: str
+    held: str
     unpack: str
     pack: str
     is_integer: bool = True
@@ -200,24 +204,26 @@ PUT_BYTES = """\
         for (unsigned i = 0; i < size; ++i) byte($port_names, index * size + i, bytes[i], 0xff);"""
 
 
-def _whole_bytes(element: str, total: str, *, is_integer: bool = True) -> Arithmetic:
+def _whole_bytes(element: str, total: str, held: str, *, is_integer: bool = True) -> Arithmetic:
     put = f"        typedef {element} stored_t;\n        const stored_t stored = value;\n" + PUT_BYTES
-    return Arithmetic(element, total, f"        return value<{element}>($port_names, index);", put, is_integer)
+    return Arithmetic(element, total, held, f"        return value<{element}>($port_names, index);", put, is_integer)
 
 
 ARITHMETIC: Mapping[str, Arithmetic] = {
-    "int16": _whole_bytes("int16_t", "int64_t"),
-    "int8": _whole_bytes("int8_t", "int32_t"),
-    "fp32": _whole_bytes("float", "float", is_integer=False),
+    "int16": _whole_bytes("int16_t", "int64_t", "int32_t"),
+    "int8": _whole_bytes("int8_t", "int32_t", "int16_t"),
+    "fp32": _whole_bytes("float", "float", "float", is_integer=False),
     "int4": Arithmetic(
         "int8_t",
         "int32_t",
+        "int16_t",
         "        const int8_t both = int8_t(byte($port_names, index / 2));\n"
         "        return index % 2 ? int8_t(both >> 4) : int8_t(int8_t(both << 4) >> 4);",
         "        const bool is_upper = index % 2;\n"
         "        byte($port_names, index / 2, uint8_t(is_upper ? value << 4 : value), is_upper ? 0xf0 : 0x0f);",
     ),
     "bf16": Arithmetic(
+        "float",
         "float",
         "float",
         "        const uint32_t bits = uint32_t(value<uint16_t>($port_names, index)) << 16;\n"

@@ -7,6 +7,7 @@ from dataclasses import asdict
 from math import ceil
 from typing import Any
 
+from common.fpga.hand_off.array_call import ArrayCall
 from common.fpga.hand_off.schedule import Call
 from common.fpga.hand_off.trips import ArrayTrips
 from common.fpga.hand_off.units import ComputeUnit, KernelPort, port_names
@@ -121,8 +122,9 @@ def _loops(engine: SystolicArray, layer: Matmul | Convolution, product: MappedPr
     """
     if not product.cycles or (isinstance(layer, Convolution) and (layer.is_transposed or layer.axes > 2)):
         return {}
-    trips = ArrayTrips(engine, layer, product, reads_beside=task.read_bytes > _read_bytes(layer, engine.precision))
-    return {"planned_cycles": product.cycles, "loop_cycles": trips.cycles}
+    beside = int(task.read_bytes > _read_bytes(layer, engine.precision))
+    trips = ArrayTrips(engine, ArrayCall.of(layer, product), beside)
+    return {"planned_cycles": product.cycles, "loop_cycles": trips.cycles, "loop_trips": trips.trips}
 
 
 def _read_bytes(layer: Matmul | Convolution, precision: str) -> float:

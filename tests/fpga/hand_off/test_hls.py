@@ -104,34 +104,33 @@ def test_numbers_are_those_of_numpy(kernels, precision, name, is_transposed, col
     assert np.abs(expected).max() < half - 1 or (expected == -half).any() or precision == "int4"
 
     memory = Memory(PORT_COUNT)
-    places = [memory.add(as_bytes(values, bits)) for values in (x, w)]
-    places.append(memory.add(parameters_of(bias, scale)))
-    places.append(memory.add(bytes(expected.size * bits // 8 + 1)))
-    places.append(memory.add(Program().content()))
+    bases = [memory.add(content) for content in (as_bytes(x, bits), as_bytes(w, bits), constants_of(bias, scale))]
+    result = View(memory.add(bytes(expected.size * bits // 8 + 1)), (0, case["out"] // groups, case["out"], 1), zero=out_zero)
     batch, in_height, in_width, in_channels = x.shape
-    integers = [
-        *(groups, case["out"] // groups, batch, in_height, in_width, in_channels // groups, *sums.shape[1:3]),
+    settings = [
+        *(*bases, groups, case["out"] // groups, batch, in_height, in_width, in_channels // groups, *sums.shape[1:3]),
         *(height, width, case["stride"], case["stride"], case["dilation"], case["dilation"], *case["pads"], 1, 1),
-        *(zero, out_zero),
+        *(in_channels, in_channels // groups, zero, -half, half - 1, is_transposed, columns_outside),
     ]
-    limits = [ctypes.c_float(-half), ctypes.c_float(half - 1)]
-    orientation = [ctypes.c_int32(is_transposed), ctypes.c_int32(columns_outside)]
-    scalars = [*map(ctypes.c_int64, places), *map(ctypes.c_int32, integers), *limits, *orientation]
-    content = memory.run(kernels[precision], *scalars)
-    found = elements(memory.after(content, places[3]), expected.size, bits)
+    found = run(kernels[precision], memory, Program(settings=settings, result=result), expected.size, bits)
     np.testing.assert_array_equal(found.reshape(expected.shape), expected)
 
 
-def parameters_of(bias, scale):
-    parameters = np.zeros(len(scale), dtype=[("bias", "<i4"), ("scale", "<f4")])
-    parameters["bias"], parameters["scale"] = bias, scale
-    return parameters.tobytes()
+def run(kernel, memory, program, count, bits):
+    """Call the kernel, and return the integers of its result."""
+    content = memory.run(kernel, ctypes.c_int64(memory.add(program.content())))
+    return elements(memory.after(content, program.result.base), count, bits)
 
 
-def call_of_product(rows, depth, columns, limits):
-    """The scalars of a product behind its bases."""
-    integers = [1, columns, 1, rows, 1, depth, rows, 1, 1, 1, 1, 1, 1, 1, 0, 0, 1, 1, 0, 0]
-    return [*map(ctypes.c_int32, integers), *map(ctypes.c_float, limits), *map(ctypes.c_int32, (0, 0))]
+def constants_of(bias, scale):
+    constants = np.zeros(len(scale), dtype=[("bias", "<i4"), ("scale", "<f4")])
+    constants["bias"], constants["scale"] = bias, scale
+    return constants.tobytes()
+
+
+def settings_of_product(bases, rows, depth, columns, limits):
+    """The settings of a product whose channels are the columns of the array."""
+    return [*bases, 1, columns, 1, 1, rows, depth, 1, rows, *[1] * 6, 0, 0, 1, 1, depth, depth, 0, *limits, 0, 0]
 
 
 @pytest.mark.slow
@@ -146,15 +145,11 @@ def test_a_transposed_convolution_reads_pixels_that_are_apart(kernels):
     sums = whole[:, top : whole.shape[1] - top, left : whole.shape[2] - left]
     scale = np.full(11, 100 / np.abs(sums).max(), np.float32)
     memory, turned = Memory(PORT_COUNT), w[:, ::-1, ::-1]
-    contents = (as_bytes(x, 8), as_bytes(turned, 8), parameters_of(0, scale), bytes(sums.size), Program().content())
-    places = [memory.add(content) for content in contents]
-    integers = [1, 11, 2, 5, 3, 7, *sums.shape[1:3], height, width, 1, 1, 1, 1]
-    integers += [height - 1 - top, width - 1 - left, 2, 3, 0, 0]
-    limits = [ctypes.c_float(-128), ctypes.c_float(127)]
-    bases = map(ctypes.c_int64, places)
-    orientation = map(ctypes.c_int32, (0, 0))
-    content = memory.run(kernels["int8"], *bases, *map(ctypes.c_int32, integers), *limits, *orientation)
-    found = elements(memory.after(content, places[3]), sums.size, 8).reshape(sums.shape)
+    bases = [memory.add(content) for content in (as_bytes(x, 8), as_bytes(turned, 8), constants_of(0, scale))]
+    settings = [*bases, 1, 11, 2, 5, 3, 7, *sums.shape[1:3], height, width, 1, 1, 1, 1]
+    settings += [height - 1 - top, width - 1 - left, 2, 3, 7, 7, 0, -128, 127, 0, 0]
+    program = Program(settings=settings, result=View(memory.add(bytes(sums.size)), (0, 11, 11, 1)))
+    found = run(kernels["int8"], memory, program, sums.size, 8).reshape(sums.shape)
     np.testing.assert_array_equal(found, requantized(sums, 0, scale, 0, 8))
 
 
@@ -162,10 +157,11 @@ def test_floats_are_close_to_numpy(kernels):
     random = np.random.default_rng(5)
     x, w = random.standard_normal((11, 23)).astype("<f4"), random.standard_normal((17, 23)).astype("<f4")
     memory = Memory(PORT_COUNT)
-    contents = (x.tobytes(), w.tobytes(), parameters_of(0, np.ones(17)), bytes(4 * 11 * 17))
-    places = [memory.add(content) for content in (*contents, Program().content(is_integer=False))]
-    content = memory.run(kernels["fp32"], *map(ctypes.c_int64, places), *call_of_product(11, 23, 17, (-1e9, 1e9)))
-    found = np.frombuffer(memory.after(content, places[3])[: 4 * 11 * 17].tobytes(), "<f4").reshape(11, 17)
+    bases = [memory.add(content) for content in (x.tobytes(), w.tobytes(), constants_of(0, np.ones(17)))]
+    result = View(memory.add(bytes(4 * 11 * 17)), (0, 17, 17, 1))
+    program = Program(settings=settings_of_product(bases, 11, 23, 17, (-1e9, 1e9)), result=result)
+    content = memory.run(kernels["fp32"], ctypes.c_int64(memory.add(program.content(is_integer=False))))
+    found = np.frombuffer(memory.after(content, result.base)[: 4 * 11 * 17].tobytes(), "<f4").reshape(11, 17)
     np.testing.assert_allclose(found, x @ w.T, rtol=1e-4, atol=1e-4)
 
 
@@ -190,13 +186,12 @@ def test_operators_behind_the_sums_run_as_steps(kernels, has_residual, has_table
     if has_table:
         steps.append(Step(TABLE, m=0, least=-128, most=127))
         value = np.clip(function[value + 128], -128, 127)
-    operand = View(memory.add(as_bytes(residual, 8)), (0, 0, 17, 1), zero=5)
-    program = Program(after=tuple(steps), table=table, operands=(operand,)).content()
-    contents = (as_bytes(x, 8), as_bytes(w, 8), parameters_of(0, scale), bytes(11 * 17), program)
-    places = [memory.add(content) for content in contents]
-    limits = (-32768, 32767)
-    content = memory.run(kernels["int8"], *map(ctypes.c_int64, places), *call_of_product(11, 23, 17, limits))
-    found = elements(memory.after(content, places[3]), 11 * 17, 8).reshape(11, 17)
+    operand = View(memory.add(as_bytes(residual, 8)), (0, 17, 17, 1), zero=5)
+    bases = [memory.add(content) for content in (as_bytes(x, 8), as_bytes(w, 8), constants_of(0, scale))]
+    settings = settings_of_product(bases, 11, 23, 17, (-32768, 32767))
+    result = View(memory.add(bytes(11 * 17)), (0, 17, 17, 1))
+    program = Program(settings=settings, after=tuple(steps), table=table, result=result, operands=(operand,))
+    found = run(kernels["int8"], memory, program, 11 * 17, 8).reshape(11, 17)
     assert len(np.unique(value)) > 30
     np.testing.assert_array_equal(found, value)
 
@@ -208,5 +203,5 @@ def test_pragmas_are_those_of_the_plan():
     sizes = dict(re.findall(r"constexpr int (\w+) = (\d+);", text))
     assert [sizes[name] for name in ("ROWS", "COLS", "SIMD")] == ["4", "6", "2"]
     assert [sizes[name] for name in ("TILE_ROWS", "TILE_COLS", "TILE_DEPTH")] == ["8", "12", "10"]
-    assert "BIND_STORAGE variable=sums type=ram_2p impl=lutram" in text
+    assert "BIND_STORAGE variable=kept type=ram_2p impl=lutram" in text
     assert "$" not in text

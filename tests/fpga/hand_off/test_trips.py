@@ -12,8 +12,9 @@ import pytest
 from common.fpga.coefficients import load_models
 from common.fpga.device.board_files import load_board
 from common.fpga.engine_catalogue import array_ports
+from common.fpga.hand_off.array_call import ArrayCall
 from common.fpga.hand_off.designs import cpp
-from common.fpga.hand_off.trips import ArrayTrips, TileTrips, overlapped_cycles
+from common.fpga.hand_off.trips import ArrayTrips
 from common.fpga.kernels.systolic.array import MappedProduct, build_array
 from common.fpga.kernels.systolic.tiling import Tile
 from common.workload.layers import Convolution, Matmul
@@ -44,44 +45,25 @@ def counting(text):
     return head + counted, labels
 
 
-def padding(layer, side):
-    out, size, kernel, stride, dilation = (
-        getattr(layer, f"{name}_{side}") for name in ("out", "in", "kernel", "stride", "dilation")
-    )
-    return ((out - 1) * stride + (kernel - 1) * dilation + 1 - size) // 2
-
-
-def run_and_count(engine, folder, name, layer, product, *, reads_beside=False):
-    """Call the C++ of an engine for one layer, and return the cycles of each of its loops."""
-    ports = int(engine.ports.count)
+def run_and_count(engine, folder, name, call, *, beside=0):
+    """Call the C++ of an engine, and return the cycles of each of its loops."""
     text, loops = counting(cpp(engine, "K", port_names_of(engine)))
     function = compiled(text, folder, name)
     library = ctypes.CDLL(str(folder / f"{name}.so"))
     library.counted.restype = ctypes.POINTER(ctypes.c_longlong)
-    groups = layer.groups
-    per_group = layer.in_channels // groups
-    bits = BITS[engine.precision]
+    layer, bits = call.layer, BITS[engine.precision]
     x = np.zeros(layer.batch * layer.in_height * layer.in_width * layer.in_channels)
-    w = np.zeros(layer.out_channels * layer.kernel_height * layer.kernel_width * per_group)
-    y = layer.batch * layer.out_height * layer.out_width * layer.out_channels
-    memory = Memory(ports, engine.ports.port_bits // 8)
-    contents = (as_bytes(x, bits), as_bytes(w, bits), bytes(8 * layer.out_channels), bytes(y * bits // 8 + 1))
-    places = [memory.add(content) for content in contents]
-    program = Program()
-    if reads_beside:
-        residual = View(memory.add(contents[3]), (0, 0, layer.out_channels, 1))
-        program = Program(after=(Step(SUM, 0, n=1),), operands=(residual,))
-    places.append(memory.add(program.content()))
-    pads = [padding(layer, side) for side in ("height", "width")]
-    integers = [
-        *(groups, layer.out_channels // groups, layer.batch, layer.in_height, layer.in_width, per_group),
-        *(layer.out_height, layer.out_width, layer.kernel_height, layer.kernel_width, layer.stride_height),
-        *(layer.stride_width, layer.dilation_height, layer.dilation_width, *pads, 1, 1, 0, 0),
-    ]
-    limits = [ctypes.c_float(-8), ctypes.c_float(7)]
-    orientation = [int(product.is_transposed), int(product.outer_loop == "columns")]
-    scalars = [*map(ctypes.c_int64, places), *map(ctypes.c_int32, integers), *limits]
-    memory.run(function, *scalars, *map(ctypes.c_int32, orientation))
+    w = np.zeros(call.depth * layer.out_channels)
+    result = bytes((call.pixels * layer.out_channels * bits + 7) // 8)
+    memory = Memory(int(engine.ports.count), engine.ports.port_bits // 8)
+    bases = [memory.add(content) for content in (as_bytes(x, bits), as_bytes(w, bits), bytes(8 * layer.out_channels))]
+    strides = (0, *call.result_pitches)
+    operands = tuple(View(memory.add(result), strides) for _ in range(beside))
+    after = tuple(Step(SUM, number, n=1) for number in range(beside))
+    program = Program(
+        settings=call.settings(tuple(bases)), after=after, result=View(memory.add(result), strides), operands=operands
+    )
+    memory.run(function, ctypes.c_int64(memory.add(program.content())))
     counts = library.counted()
     found = {}
     for place, label in enumerate(loops):
@@ -94,40 +76,33 @@ def port_names_of(engine):
 
 
 LAYERS = {
-    "product": Convolution(1, 67, 1, 11, 37, 1, 11),
+    "product": Matmul(37, 67, 11),
+    "batch": Matmul(13, 21, 9, 3),
     "window": Convolution(2, 3, 9, 7, 13, 9, 7, 3, 3),
     "strided": Convolution(1, 40, 9, 11, 17, 5, 6, 3, 3, 2, 2),
     "grouped": Convolution(1, 6, 9, 7, 10, 9, 7, 3, 3, groups=2),
+    "depthwise": Convolution(1, 3, 9, 31, 3, 9, 31, 3, 3, groups=3),
     "dilated": Convolution(1, 5, 9, 9, 7, 9, 9, 3, 3, dilation_height=2, dilation_width=2),
 }
 
 
 @needs_compiler
 @pytest.mark.slow
-@pytest.mark.parametrize(("is_transposed", "reads_beside"), [(False, False), (True, False), (False, True)])
+@pytest.mark.parametrize(("is_transposed", "beside"), [(False, 0), (True, 0), (False, 1), (True, 2)])
 @pytest.mark.parametrize("precision", ["int8", "int4"])
 @pytest.mark.parametrize("name", LAYERS)
-def test_trips_are_those_of_the_running_loops(tmp_path, name, precision, is_transposed, reads_beside):
+def test_trips_are_those_of_the_running_loops(tmp_path, name, precision, is_transposed, beside):
     engine, layer = array(precision), LAYERS[name]
-    whole = layer.as_matmul()
+    whole = layer.as_matmul() if isinstance(layer, Convolution) else layer
     turned = Matmul(whole.n, whole.k, whole.m, whole.batch) if is_transposed else whole
     product = MappedProduct(turned, is_transposed, "columns" if is_transposed else "rows", 1.0, 1.0, 1.0)
-    found = run_and_count(
-        engine, tmp_path, f"K{precision}{name.replace(' ', '')}", layer, product, reads_beside=reads_beside
-    )
-    counted = list(ArrayTrips(engine, layer, product, reads_beside).tiles())
-    assert sum(tile.fetched for tile in counted) == found["piece"]
-    assert sum(tile.computed for tile in counted) == found["step"]
-    assert sum(tile.stored for tile in counted) == found["constant"] + found["result"]
-    assert len(counted) > 3
-
-
-def test_three_stages_overlap_as_two_halves_of_their_buffers_allow():
-    alike = [TileTrips(5, 7, 3)] * 4
-    assert overlapped_cycles(iter(alike)) == 5 + 4 * 7 + 3  # computation sets the pace
-    assert overlapped_cycles(iter([TileTrips(9, 2, 1)] * 3)) == 3 * 9 + 2 + 1  # the ports do
-    # Stores of the first two tiles hold the third computation back: both halves of the sums are full.
-    assert overlapped_cycles(iter([TileTrips(1, 1, 10)] * 3)) == 2 + 3 * 10
+    call = ArrayCall.of(layer, product)
+    found = run_and_count(engine, tmp_path, f"K{precision}{name}", call, beside=beside)
+    trips = ArrayTrips(engine, call, beside)
+    assert trips.trips == found["cycle"]
+    assert sum(phase.read for phase in trips.phases) == found["piece"] + found["constant"] + found["beside"]
+    assert sum(phase.written for phase in trips.phases) == found["result"]
+    assert len(trips.phases) > 5
 
 
 @pytest.mark.parametrize(("m", "k", "n"), [(3136, 576, 64), (784, 1152, 128), (512, 1024, 1024), (196, 2304, 256)])
@@ -137,7 +112,7 @@ def test_layers_that_keep_an_array_busy_take_the_planned_cycles(m, k, n):
     engine = build_array((32, 32, 8), "int8", array_ports(board), 2.0, models.systolic)
     layer = Matmul(m, k, n)
     product = engine._single(layer, task_of(layer))
-    assert ArrayTrips(engine, layer, product).cycles == pytest.approx(product.cycles, rel=0.1)
+    assert ArrayTrips(engine, ArrayCall.of(layer, product)).cycles == pytest.approx(product.cycles, rel=0.1)
 
 
 def task_of(layer):

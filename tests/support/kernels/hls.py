@@ -137,7 +137,7 @@ class Program:
         steps = [step.numbers for step in (*self.before, *self.after)]
         steps += [[0] * 8] * (MOST_STEPS - len(steps))
         numbers = [self.kind, *self.extents, len(self.before), len(self.after), self.table]
-        numbers += [*self.settings, *[0] * (16 - len(self.settings))]
+        numbers += [*self.settings, *[0] * (32 - len(self.settings))]
         numbers += self.result.numbers + [number for view in views for number in view.numbers]
         numbers += [number for step in steps for number in step]
         return np.array(numbers, "<i8" if is_integer else "<f8").tobytes()

@@ -26,7 +26,7 @@ enum operation_t { SUM, PRODUCT, QUOTIENT, INVERSE, LARGEST, SMALLEST, SLOPE, SL
 // What a call does beside its sums: eight numbers (int64 in integer formats, double in others) a line, in this order.
 struct program_t {
     number_t kind, extent[4], steps_before, steps_after, table;  // table: base of TABLE_ENTRIES int16, or -1
-    number_t setting[16];  // of the kind of call
+    number_t setting[32];  // of the kind of call
     view_t result, operand[MOST_OPERANDS];
     step_t step[MOST_STEPS];
 };

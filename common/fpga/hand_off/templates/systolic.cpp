@@ -1,26 +1,47 @@
 
+#ifdef __SYNTHESIS__
+#include <hls_stream.h>
+#else
+#include <deque>
+#endif
+
 namespace {
 
 constexpr int ROWS = $rows;  // of the array
 constexpr int COLS = $cols;
 constexpr int SIMD = $simd;  // products that an element adds per cycle
+constexpr int SUMS = $sums_per_cycle;  // that leave a column per cycle
 constexpr int TILE_ROWS = $tile_rows;  // on the chip
 constexpr int TILE_COLS = $tile_cols;
 constexpr int TILE_DEPTH = $tile_depth;
 constexpr int ROW_FOLDS = TILE_ROWS / ROWS;
 constexpr int COL_FOLDS = TILE_COLS / COLS;
 constexpr int STEPS = TILE_DEPTH / SIMD;
+constexpr int DRAIN = (ROWS + SUMS - 1) / SUMS;  // cycles in which the sums of a fold leave
 constexpr int BEAT_BYTES = PORTS * WORD_BYTES;
 constexpr int BEAT_ELEMENTS = BEAT_BYTES * 8 / ELEMENT_BITS;
 constexpr int WORD_ELEMENTS = WORD_BYTES * 8 / ELEMENT_BITS;
+constexpr int BEAT_CONSTANTS = BEAT_BYTES / 8;  // a bias and a scale have eight bytes
+
+typedef $held_type held_t;  // a result before the steps behind it
 
 // The largest divisor of `whole` up to `most`.
 constexpr int divisor(int whole, int most) { return whole % most ? divisor(whole, most - 1) : most; }
 
-// Groups of SIMD elements of a line that enter the banks of a side per cycle: one bank each, and no more than a beat has.
+constexpr int smaller(int one, int other) { return one < other ? one : other; }
+
+constexpr int larger(int one, int other) { return one < other ? other : one; }
+
+// Groups of SIMD elements that enter the banks of a side per cycle: one bank each, and no more than a beat has.
 constexpr int groups_of(int banks) {
-    return BEAT_ELEMENTS % SIMD ? 1 : divisor(BEAT_ELEMENTS / SIMD, banks < BEAT_ELEMENTS / SIMD ? banks : BEAT_ELEMENTS / SIMD);
+    return BEAT_ELEMENTS % SIMD ? 1 : divisor(BEAT_ELEMENTS / SIMD, smaller(banks, BEAT_ELEMENTS / SIMD));
 }
+
+constexpr int PIECE = larger(groups_of(ROWS), groups_of(COLS)) * SIMD;
+
+// Results that leave per cycle: of JOIN folds of one pixel, or of JOIN pixels, as many as banks give and a beat takes.
+constexpr int JOIN = larger(1, smaller(SUMS, BEAT_ELEMENTS / COLS));
+constexpr int LANES = smaller(JOIN * COLS, BEAT_ELEMENTS);
 
 // One word of every port: consecutive bytes of a tensor.
 struct beat_t {
@@ -42,13 +63,6 @@ $unpack_beat
     }
 };
 
-inline beat_t read_beat($port_arguments, int64_t at) {
-#pragma HLS INLINE
-    beat_t beat;
-$beat_reads
-    return beat;
-}
-
 // The words from `first` to `last` of a tensor, one of each port at most, each in the place of its port.
 inline beat_t read_words($port_arguments, int64_t base, int64_t first, int64_t last) {
 #pragma HLS INLINE
@@ -58,17 +72,660 @@ $word_reads
     return beat;
 }
 
-inline void write_beat($port_arguments, int64_t at, const beat_t &beat) {
-#pragma HLS INLINE
-$beat_writes
+#ifdef __SYNTHESIS__
+template <typename item_t>
+using fifo_t = hls::stream<item_t, 64>;
+#else
+template <typename item_t>
+class fifo_t {
+    std::deque<item_t> items;
+
+public:
+    bool empty() const { return items.empty(); }
+    void write(const item_t &item) { items.push_back(item); }
+    item_t read() {
+        const item_t item = items.front();
+        items.pop_front();
+        return item;
+    }
+};
+#endif
+
+inline int64_t tiles(int64_t whole, int64_t part) { return (whole + part - 1) / part; }
+
+inline int least_of(int64_t one, int64_t other) { return int(one < other ? one : other); }
+
+// Where the lines of an operand are: the windows of the pixels of a map, or the rows of a matrix, which is a map of one
+// line with a window of one pixel. A line is a run for each row of its window; where the pixels of a row do not lie side
+// by side, one for each tap.
+struct source_t {
+    int64_t base, channels, pixel_pitch, group_pitch;  // elements of a pixel, and from pixel to pixel
+    int64_t in_height, in_width, out_height, out_width, kernel_height, kernel_width, stride_height, stride_width;
+    int64_t dilation_height, dilation_width, pad_top, pad_left, apart_height, apart_width, zero;
+
+    bool is_dense() const { return pixel_pitch == channels && dilation_width == 1 && apart_width == 1; }
+    int64_t taps() const { return is_dense() ? kernel_width : 1; }
+    int64_t length() const { return taps() * channels; }
+
+    // How many lines are read at once, as a power of two: as many as one beat has side by side, wherever it begins.
+    template <int GROUPS>
+    int lines_log(int64_t depth) const {
+        int best = 0;
+        int64_t fewest = -1;
+        for (int log = 0; GROUPS % (1 << log) == 0; ++log) {
+            const int64_t each = GROUPS * SIMD >> log, run = least_of(length(), depth), taken = least_of(each, run);
+            const int64_t bits = pixel_pitch | group_pitch | length() | each | depth | WORD_ELEMENTS, unit = bits & -bits;
+            const int64_t span = ((1 << log) - 1) * stride_width * pixel_pitch + taken + WORD_ELEMENTS - unit;
+            if (log && (apart_width > 1 || span > BEAT_ELEMENTS)) break;
+            const int64_t trips = tiles(run, each) * tiles(out_width, 1 << log);
+            if (fewest < 0 || trips < fewest) fewest = trips, best = log;
+        }
+        return best;
+    }
+};
+
+// A product of pixels by channels of weights, `groups` times. The pixels of a convolution are gathered.
+struct call_t {
+    int64_t groups, channels, batch, parameters;
+    bool is_transposed, columns_outside;
+    float least, most;
+    source_t pixels, weights;
+
+    explicit call_t(const program_t &program) {
+        const number_t *at = program.setting;
+        const int64_t input = int64_t(*at++), of_weights = int64_t(*at++);
+        parameters = int64_t(*at++);
+        groups = int64_t(*at++);
+        channels = int64_t(*at++);
+        batch = int64_t(*at++);
+        pixels.base = input;
+        pixels.in_height = int64_t(*at++);
+        pixels.in_width = int64_t(*at++);
+        pixels.channels = int64_t(*at++);
+        pixels.out_height = int64_t(*at++);
+        pixels.out_width = int64_t(*at++);
+        pixels.kernel_height = int64_t(*at++);
+        pixels.kernel_width = int64_t(*at++);
+        pixels.stride_height = int64_t(*at++);
+        pixels.stride_width = int64_t(*at++);
+        pixels.dilation_height = int64_t(*at++);
+        pixels.dilation_width = int64_t(*at++);
+        pixels.pad_top = int64_t(*at++);
+        pixels.pad_left = int64_t(*at++);
+        pixels.apart_height = int64_t(*at++);
+        pixels.apart_width = int64_t(*at++);
+        pixels.pixel_pitch = int64_t(*at++);
+        pixels.group_pitch = int64_t(*at++);
+        pixels.zero = int64_t(*at++);
+        least = float(*at++);
+        most = float(*at++);
+        is_transposed = *at++ != 0;
+        columns_outside = *at++ != 0;
+        weights = {of_weights, depth(), depth(), depth() * channels, 1, channels, 1, channels, 1, 1, 1, 1, 1, 1, 0, 0, 1, 1, 0};
+    }
+
+    int64_t pixel_count() const { return batch * pixels.out_height * pixels.out_width; }
+    int64_t depth() const { return pixels.kernel_height * pixels.kernel_width * pixels.channels; }
+    int64_t rows() const { return is_transposed ? channels : pixel_count(); }
+    int64_t cols() const { return is_transposed ? pixel_count() : channels; }
+    const source_t &side_a() const { return is_transposed ? weights : pixels; }
+    const source_t &side_b() const { return is_transposed ? pixels : weights; }
+    int64_t deep() const { return tiles(depth(), TILE_DEPTH); }
+
+    // Products of a tile: those of a call are alike, because the last one takes as long to load.
+    int64_t depth_of_tile() const { return tiles(tiles(depth(), deep()), SIMD) * SIMD; }
+    int64_t tile_count() const { return groups * tiles(rows(), TILE_ROWS) * tiles(cols(), TILE_COLS) * deep(); }
+};
+
+// A tile along rows, columns and k: where it begins, and how much of it there is.
+struct tile_t {
+    int64_t group, row, col, k;
+    int rows, cols, depth;
+    bool is_first, is_last;  // along k
+
+    tile_t() : group(-1), row(-1), col(-1), k(-1), rows(0), cols(0), depth(0), is_first(false), is_last(false) {}
+
+    tile_t(const call_t &call, int64_t index) {
+        const int64_t inner = call.columns_outside ? tiles(call.rows(), TILE_ROWS) : tiles(call.cols(), TILE_COLS);
+        const int64_t outer = call.columns_outside ? tiles(call.cols(), TILE_COLS) : tiles(call.rows(), TILE_ROWS);
+        const int64_t of_k = index % call.deep(), of_inner = index / call.deep() % inner;
+        const int64_t of_outer = index / call.deep() / inner % outer;
+        group = index / call.deep() / inner / outer;
+        row = (call.columns_outside ? of_inner : of_outer) * TILE_ROWS;
+        col = (call.columns_outside ? of_outer : of_inner) * TILE_COLS;
+        k = of_k * call.depth_of_tile();
+        rows = least_of(TILE_ROWS, call.rows() - row);
+        cols = least_of(TILE_COLS, call.cols() - col);
+        depth = least_of(call.depth_of_tile(), call.depth() - k);
+        is_first = k == 0;
+        is_last = k + depth == call.depth();
+    }
+
+    // What it needs that the tile before did not have.
+    bool has_other_rows(const tile_t &before) const {
+        return group != before.group || k != before.k || row != before.row;
+    }
+    bool has_other_cols(const tile_t &before) const {
+        return group != before.group || k != before.k || col != before.col;
+    }
+    bool has_other_channels(const call_t &call, const tile_t &before) const {
+        return group != before.group || (call.is_transposed ? row != before.row : col != before.col);
+    }
+    int channels(const call_t &call) const { return call.is_transposed ? rows : cols; }
+    int64_t first_channel(const call_t &call) const { return call.is_transposed ? row : col; }
+    int pixels(const call_t &call) const { return call.is_transposed ? cols : rows; }
+    int64_t first_pixel(const call_t &call) const { return call.is_transposed ? col : row; }
+};
+
+// --- what the processes tell each other ---------------------------------------------------------------------------------
+
+// Elements of some lines that follow each other: `taken` of each, the lines PIECE >> lines_log apart.
+struct piece_t {
+    element_t value[PIECE];
+    int taken, lines;
+    bool ends_lines, ends_side;
+};
+
+struct constants_t {
+    sum_t bias[BEAT_CONSTANTS];
+    float scale[BEAT_CONSTANTS];
+    int first, count;
+    bool is_last;
+};
+
+struct beside_t {
+    value_t value[LANES];
+};
+
+struct results_t {
+    element_t value[LANES];
+    int64_t place;
+    int count;
+};
+
+// The results of a tile in the order in which they leave, some of them side by side in memory.
+struct walk_t {
+    int pixels, channels, pixel, channel;
+    bool is_transposed, along_channels, is_joined, is_narrow;
+
+    walk_t() : pixels(0), channels(0), pixel(0), channel(0), is_transposed(), along_channels(), is_joined(), is_narrow() {}
+
+    walk_t(const call_t &call, const tile_t &tile, const view_t &result, bool one_by_one)
+        : pixels(tile.is_last ? tile.pixels(call) : 0), channels(tile.channels(call)), pixel(0), channel(0),
+          is_transposed(call.is_transposed), along_channels(result.stride[3] == 1), is_narrow(one_by_one) {
+        is_joined = along_channels && !is_transposed && channels <= COLS && result.stride[2] == channels;
+    }
+
+    bool is_over() const { return pixel >= pixels || channel >= channels; }
+
+    // Rows of the array that are in as many banks.
+    int joined() const { return least_of(least_of(JOIN - pixel % ROWS % JOIN, ROWS - pixel % ROWS), pixels - pixel); }
+
+    int count() const {
+        if (is_narrow) return 1;
+        if (is_joined) return joined() * channels;
+        if (along_channels) return least_of(LANES, channels - channel);
+        if (!is_transposed) return joined();
+        const int most = smaller(COLS, LANES);
+        return least_of(least_of(most - pixel % COLS % most, COLS - pixel % COLS), pixels - pixel);
+    }
+
+    int pixel_of(int e) const { return is_joined ? pixel + (channel + e) / channels : along_channels ? pixel : pixel + e; }
+    int channel_of(int e) const { return is_joined ? (channel + e) % channels : along_channels ? channel + e : channel; }
+
+    void next() {
+        const int taken = count();
+        if (along_channels) {
+            pixel += (channel + taken) / channels;
+            channel = (channel + taken) % channels;
+        } else {
+            pixel += taken;
+            if (pixel >= pixels && channel + 1 < channels) pixel = 0, ++channel;
+        }
+    }
+};
+
+inline int64_t place_of(const view_t &view, const call_t &call, const tile_t &tile, int pixel, int channel) {
+    const int64_t at[4] = {0, tile.group, tile.first_pixel(call) + pixel, tile.first_channel(call) + channel};
+    return view.place(at);
 }
 
-// A tensor that is written beat by beat. Of one that is not complete, the rest is read before it leaves.
-struct beat_writer_t {
+// The tensors that the steps behind the sums read. They are read as results leave where they lie like the result.
+struct used_t {
+    int operand[MOST_OPERANDS], count;
+    bool is_narrow;
+
+    explicit used_t(const program_t &program) : operand(), count(0), is_narrow(false) {
+        for (int k = 0; k < MOST_OPERANDS; ++k) {
+            bool is_used = false;
+            for (int s = 0; s < int(program.steps_after); ++s) is_used |= int(program.step[s].operand) == k;
+            if (!is_used) continue;
+            operand[count++] = k;
+            const view_t &view = program.operand[k];
+            for (int axis = 1; axis < 4; ++axis) is_narrow |= view.stride[axis] != program.result.stride[axis];
+            is_narrow |= view.is_wide != 0;
+        }
+    }
+};
+
+// --- what is read -------------------------------------------------------------------------------------------------------
+
+// Read `lines` lines from `first` on, `depth` products from `k_first` on.
+template <int SIDE>
+void read_side($port_arguments, const source_t &source, int64_t group, int64_t first, int64_t k_first, int lines,
+               int depth, int64_t depth_of_tile, fifo_t<piece_t> &pieces) {
+    constexpr int GROUPS = groups_of(SIDE);
+    const int log = source.lines_log<GROUPS>(depth_of_tile), each = GROUPS * SIMD >> log;
+    const int64_t length = source.length(), per_row = source.kernel_width / source.taps();
+    const int64_t pitch = source.stride_width * source.pixel_pitch;
+    const int first_run = int(k_first / length), first_at = int(k_first % length);
+    int64_t x = first % source.out_width, y = first / source.out_width % source.out_height;
+    int64_t image = first / source.out_width / source.out_height;
+    int line = 0, row = 0, k = 0, run = first_run, at = first_at;
+piece:
+    while (line < lines) {
+#pragma HLS PIPELINE II=1
+        const int together = least_of(least_of(1 << log, lines - line), least_of(SIDE - row, source.out_width - x));
+        const int64_t tap = run % per_row * source.taps();
+        const int64_t in_y = y * source.stride_height - source.pad_top + run / per_row * source.dilation_height;
+        const int64_t in_x = x * source.stride_width - source.pad_left + tap * source.dilation_width;
+        const int64_t up = in_y / source.apart_height, across = in_x / source.apart_width;
+        const bool is_row = in_y >= 0 && in_y % source.apart_height == 0 && up < source.in_height;
+        const bool is_apart = in_x % source.apart_width != 0;
+        const int64_t begin = group * source.group_pitch +
+                              ((image * source.in_height + up) * source.in_width + across) * source.pixel_pitch;
+        int taken = least_of(least_of(each, length - at), depth - k);
+        // Of each line, the elements of the run from `low` to `high` are in the map; the others are zero points.
+        int64_t low[GROUPS], high[GROUPS], from = 0, to = -1;
+        for (int i = 0; i < GROUPS; ++i) {
+#pragma HLS UNROLL
+            const int64_t column = across + i * source.stride_width, before = column < 0 ? -column : 0;
+            const int64_t inside = least_of(source.taps(), source.in_width - column);
+            const bool is_there = i < together && is_row && !is_apart && before < inside;
+            low[i] = is_there ? before * source.channels : 0;
+            high[i] = is_there ? inside * source.channels : 0;
+            if (low[i] < at) low[i] = at;
+            if (i == 0 && high[i] > low[i]) {  // a single line may begin anywhere in a beat
+                const int64_t room = BEAT_ELEMENTS - (begin + low[i]) % WORD_ELEMENTS;
+                if (log == 0) taken = least_of(taken, low[i] - at + room);
+            }
+            if (high[i] > at + taken) high[i] = at + taken;
+            if (high[i] <= low[i]) continue;
+            if (to < 0) from = begin + i * pitch + low[i];
+            to = begin + i * pitch + high[i] - 1;
+        }
+        beat_t beat = {};
+        if (to >= 0) beat = read_words($port_names, source.base, from / WORD_ELEMENTS, to / WORD_ELEMENTS);
+        piece_t piece;
+        for (int e = 0; e < GROUPS * SIMD; ++e) {
+#pragma HLS UNROLL
+            const int i = e / each, of_run = at + e % each;
+            const bool is_there = of_run >= low[i] && of_run < high[i];
+            piece.value[e] = is_there ? beat.element((begin + i * pitch + of_run) % BEAT_ELEMENTS) : element_t(source.zero);
+        }
+        k += taken;
+        at += taken;
+        piece.taken = taken;
+        piece.lines = together;
+        piece.ends_lines = k == depth;
+        piece.ends_side = k == depth && line + together == lines;
+        pieces.write(piece);
+        if (at == length) at = 0, ++run;
+        if (k < depth) continue;
+        k = 0;
+        run = first_run;
+        at = first_at;
+        line += together;
+        row = row + together == SIDE ? 0 : row + together;
+        x += together;
+        if (x < source.out_width) continue;
+        x = 0;
+        if (++y < source.out_height) continue;
+        y = 0;
+        ++image;
+    }
+}
+
+// The constants of a tile's channels: {int32 bias, float scale} of each.
+void read_constants($port_arguments, const call_t &call, const tile_t &tile, fifo_t<constants_t> &constants) {
+    int64_t at = 8 * (tile.group * call.channels + tile.first_channel(call));
+    int first = 0;
+    const int channels = tile.channels(call);
+constant:
+    while (first < channels) {
+#pragma HLS PIPELINE II=1
+        const int count = least_of(channels - first, (BEAT_BYTES - at % WORD_BYTES) / 8);
+        const beat_t beat = read_words($port_names, call.parameters, at / WORD_BYTES, (at + 8 * count - 1) / WORD_BYTES);
+        constants_t item;
+        for (int n = 0; n < BEAT_CONSTANTS; ++n) {
+#pragma HLS UNROLL
+            const int64_t byte = (at + 8 * n) % BEAT_BYTES;
+            item.bias[n] = sum_t(beat.value<int32_t>(byte / 4));
+            item.scale[n] = beat.value<float>(byte / 4 + 1);
+        }
+        item.first = first;
+        item.count = count;
+        first += count;
+        at += 8 * count;
+        item.is_last = first == channels;
+        constants.write(item);
+    }
+}
+
+// The other operands of the steps behind a tile's sums, in the order in which its results leave.
+void read_beside($port_arguments, const call_t &call, const tile_t &tile, const program_t &program,
+                 operands_t &operands, const used_t &used, fifo_t<beside_t> &beside) {
+    walk_t walk(call, tile, program.result, used.is_narrow);
+    int n = 0;
+beside:
+    while (used.count && !walk.is_over()) {
+#pragma HLS PIPELINE II=1
+        const view_t &view = program.operand[used.operand[n]];
+        const int64_t place = place_of(view, call, tile, walk.pixel, walk.channel);
+        beside_t item;
+        if (used.is_narrow) {
+            const int64_t at[4] = {0, tile.group, tile.first_pixel(call) + walk.pixel,
+                                   tile.first_channel(call) + walk.channel};
+            item.value[0] = operands.value($port_names, program, used.operand[n], at);
+        } else {
+            const int64_t first = place / WORD_ELEMENTS, last = (place + walk.count() - 1) / WORD_ELEMENTS;
+            const beat_t beat = read_words($port_names, int64_t(view.base), first, least_of(last, first + PORTS - 1));
+            const int there = int((first + PORTS) * WORD_ELEMENTS - place);  // a group may end in a second beat
+            beat_t rest = {};
+            if (last >= first + PORTS) rest = read_words($port_names, int64_t(view.base), first + PORTS, last);
+            for (int e = 0; e < LANES; ++e) {
+#pragma HLS UNROLL
+                const int64_t of_beat = (place + e) % BEAT_ELEMENTS;
+                const element_t other = e < there ? beat.element(of_beat) : rest.element(of_beat);
+                item.value[e] = value_t(value_t(other) - value_t(view.zero));
+            }
+        }
+        beside.write(item);
+        if (++n < used.count) continue;
+        n = 0;
+        walk.next();
+    }
+}
+
+// Everything, in the order in which it is used. A tile is stored two phases after it is loaded.
+void read_all($port_arguments, const call_t &call, const program_t &program, fifo_t<piece_t> &pieces,
+              fifo_t<constants_t> &constants, fifo_t<beside_t> &beside) {
+    const used_t used(program);
+    operands_t operands(program);
+    tile_t before;
+phase_of_reads:
+    for (int64_t phase = 0; phase < call.tile_count() + 2; ++phase) {
+        if (phase >= 2) read_beside($port_names, call, tile_t(call, phase - 2), program, operands, used, beside);
+        if (phase >= call.tile_count()) continue;
+        const tile_t tile(call, phase);
+        if (tile.has_other_rows(before)) {
+            read_side<ROWS>($port_names, call.side_a(), tile.group, tile.row, tile.k, tile.rows, tile.depth,
+                            call.depth_of_tile(), pieces);
+        }
+        if (tile.has_other_cols(before)) {
+            read_side<COLS>($port_names, call.side_b(), tile.group, tile.col, tile.k, tile.cols, tile.depth,
+                            call.depth_of_tile(), pieces);
+        }
+        if (tile.has_other_channels(call, before)) read_constants($port_names, call, tile, constants);
+        before = tile;
+    }
+}
+
+// --- what is computed ---------------------------------------------------------------------------------------------------
+
+// One side of the operand buffers. Step k of row r is in bank (r + k * lines) % SIDE, so that the lines of a piece take a
+// bank for each group of SIMD elements, and a step of all rows as well.
+template <int SIDE, int FOLDS>
+struct filling_t {
+    static constexpr int GROUPS = groups_of(SIDE);
+    element_t waiting[2 * GROUPS * SIMD];
+    int log, row, fold, step, count, lines, half;
+    bool is_over, has_rest, ends_side;
+
+    explicit filling_t(int lines_log)
+        : waiting(), log(lines_log), row(0), fold(0), step(0), count(0), lines(0), half(0), is_over(true), has_rest(false), ends_side(false) {}
+
+    void start() {
+        half = 1 - half;
+        row = fold = step = count = 0;
+        is_over = has_rest = false;
+    }
+
+    // Append a piece, or nothing where a rest waits, and let whole groups enter the banks.
+    void take(fifo_t<piece_t> &pieces, element_t tile[SIDE][2][FOLDS * STEPS][SIMD]) {
+#pragma HLS INLINE
+        const int each = GROUPS * SIMD >> log;
+        if (!has_rest) {
+            const piece_t piece = pieces.read();
+            for (int e = 0; e < GROUPS * SIMD; ++e) {
+#pragma HLS UNROLL
+                if (e % each < piece.taken) waiting[e / each * 2 * each + count + e % each] = piece.value[e];
+            }
+            count += piece.taken;
+            lines = piece.lines;
+            has_rest = piece.ends_lines;
+            ends_side = piece.ends_side;
+        }
+        if (count < each && !has_rest) return;
+        for (int n = 0; n < SIDE; ++n) {
+#pragma HLS UNROLL
+            const int index = (n + 2 * SIDE - row - (step << log) % SIDE) % SIDE, i = index & ((1 << log) - 1), g = index >> log;
+            if (index >= GROUPS || i >= lines || step + g >= STEPS) continue;
+            for (int s = 0; s < SIMD; ++s) {
+#pragma HLS UNROLL
+                const int e = g * SIMD + s;
+                tile[n][half][fold * STEPS + step + g][s] = e < count ? waiting[i * 2 * each + e] : element_t(0);
+            }
+        }
+        for (int e = 0; e < GROUPS * SIMD; ++e) {
+#pragma HLS UNROLL
+            const int from = e / each * 2 * each + e % each;
+            waiting[from] = waiting[from + each];
+        }
+        step += each / SIMD;
+        if (has_rest && count <= each) {
+            has_rest = false;
+            step = count = 0;
+            row += lines;
+            if (row == SIDE) row = 0, ++fold;
+            is_over = ends_side;
+        } else {
+            count -= each;
+        }
+    }
+};
+
+// Where a result waits: rows leave SUMS at a time, and what lies side by side in memory is in banks of its own.
+struct bank_t {
+    int lane, column, address;
+
+    bank_t(bool is_transposed, int row, int col) {
+        const int shift = row / ROWS * DRAIN + row % ROWS / SUMS, of_col = col / COLS, lane_of_row = row % ROWS % SUMS;
+        lane = is_transposed ? lane_of_row : (lane_of_row + of_col) % SUMS;
+        column = is_transposed ? (col % COLS + shift) % COLS : col % COLS;
+        address = shift * COL_FOLDS + of_col;
+    }
+};
+
+// Each cycle takes at most one piece from memory, computes a step, moves SUMS rows of sums of the fold before, and lets a
+// group of results go. Tiles are loaded, computed and stored at the same time, each in its half of every buffer.
+void compute_all(const call_t &call, const program_t &program, const int16_t table[TABLE_ENTRIES],
+                 fifo_t<piece_t> &pieces, fifo_t<constants_t> &constants, fifo_t<beside_t> &beside,
+                 fifo_t<results_t> &results) {
+    static element_t a[ROWS][2][ROW_FOLDS * STEPS][SIMD];
+    static element_t b[COLS][2][COL_FOLDS * STEPS][SIMD];
+    static sum_t kept[ROWS][COLS][ROW_FOLDS * COL_FOLDS];  // of earlier tiles along k
+    static held_t held[SUMS][COLS][2][ROW_FOLDS * DRAIN * COL_FOLDS];
+    static sum_t bias[3][TILE_ROWS > TILE_COLS ? TILE_ROWS : TILE_COLS];
+    static float scale[3][TILE_ROWS > TILE_COLS ? TILE_ROWS : TILE_COLS];
+    sum_t total[ROWS][COLS] = {}, leaving[ROWS][COLS] = {};
+#pragma HLS ARRAY_PARTITION variable=a dim=1 complete
+#pragma HLS ARRAY_RESHAPE variable=a dim=4 complete
+#pragma HLS BIND_STORAGE variable=a type=ram_2p impl=$a_storage
+#pragma HLS ARRAY_PARTITION variable=b dim=1 complete
+#pragma HLS ARRAY_RESHAPE variable=b dim=4 complete
+#pragma HLS BIND_STORAGE variable=b type=ram_2p impl=$b_storage
+#pragma HLS ARRAY_PARTITION variable=kept dim=1 complete
+#pragma HLS ARRAY_PARTITION variable=kept dim=2 complete
+#pragma HLS BIND_STORAGE variable=kept type=ram_2p impl=$sums_storage
+#pragma HLS ARRAY_PARTITION variable=held dim=1 complete
+#pragma HLS ARRAY_PARTITION variable=held dim=2 complete
+#pragma HLS BIND_STORAGE variable=held type=ram_2p impl=$results_storage
+#pragma HLS ARRAY_PARTITION variable=bias dim=1 complete
+#pragma HLS ARRAY_PARTITION variable=bias dim=2 cyclic factor=COLS
+#pragma HLS ARRAY_PARTITION variable=scale dim=1 complete
+#pragma HLS ARRAY_PARTITION variable=scale dim=2 cyclic factor=COLS
+#pragma HLS ARRAY_PARTITION variable=total complete dim=0
+#pragma HLS ARRAY_PARTITION variable=leaving complete dim=0
+    const used_t used(program);
+    const int64_t count = call.tile_count();
+    filling_t<ROWS, ROW_FOLDS> side_a(call.side_a().lines_log<groups_of(ROWS)>(call.depth_of_tile()));
+    filling_t<COLS, COL_FOLDS> side_b(call.side_b().lines_log<groups_of(COLS)>(call.depth_of_tile()));
+    tile_t loading, computing, storing;
+    int slot = 0, next_slot = 0;     // of the constants of the tile that is computed, and of the next
+    int half_a = 0, half_b = 0;      // of the operands that are used
+    int filled = 0, emptied = 0;     // half of the results that is filled, and that is stored
+    int left = 0, out_i = 0, out_j = 0, out_slot = 0, out_half = 0;  // of the fold that leaves: cycles, place, buffers
+    beside_t other[MOST_OPERANDS];
+phase:
+    for (int64_t phase = 0; phase < count + 2; ++phase) {
+        storing = computing;
+        emptied = filled;
+        if (phase > 0 && computing.is_last) filled = 1 - filled;
+        computing = loading;
+        slot = next_slot;
+        half_a = side_a.half;
+        half_b = side_b.half;
+        bool needs_constants = false;
+        if (phase < count) {
+            loading = tile_t(call, phase);
+            if (loading.has_other_rows(computing)) side_a.start();
+            if (loading.has_other_cols(computing)) side_b.start();
+            needs_constants = loading.has_other_channels(call, computing);
+            if (needs_constants) next_slot = slot == 2 ? 0 : slot + 1;
+        } else {
+            loading = tile_t();
+        }
+        walk_t walk;
+        if (storing.group >= 0) walk = walk_t(call, storing, program.result, used.is_narrow);
+        const int stored_rows = storing.rows, stored_cols = storing.cols;
+        const int row_folds = int(tiles(computing.rows, ROWS)), col_folds = int(tiles(computing.cols, COLS));
+        const int steps = int(tiles(computing.depth, SIMD));
+        int i = 0, j = 0, k = 0, had = 0;
+        bool is_computed = computing.group < 0;
+    cycle:
+        while (!(walk.is_over() && is_computed && side_a.is_over && side_b.is_over && !needs_constants)) {
+#pragma HLS PIPELINE II=1
+            bool has_taken = false;
+            // A group of results, with what the steps behind it read: one operand per cycle.
+            if (!walk.is_over()) {
+                if (had < used.count && !beside.empty()) {
+                    other[used.operand[had++]] = beside.read();
+                    has_taken = true;
+                }
+                const int taken = walk.count(), pixel = walk.pixel_of(taken - 1), channel = walk.channel_of(taken - 1);
+                const int row = call.is_transposed ? channel : pixel, col = call.is_transposed ? pixel : channel;
+                const bool leaves = left > 0 && out_half == emptied && row / ROWS == (stored_rows - 1) / ROWS && col / COLS == (stored_cols - 1) / COLS;
+                if (had == used.count && (!leaves || row % ROWS < (DRAIN - left) * SUMS)) {
+                    results_t group = {};
+                    for (int e = 0; e < LANES; ++e) {
+#pragma HLS UNROLL
+                        if (e >= taken) continue;
+                        const int p = walk.pixel_of(e), n = walk.channel_of(e);
+                        const bank_t bank(call.is_transposed, call.is_transposed ? n : p, call.is_transposed ? p : n);
+                        const value_t entered = value_t(held[bank.lane][bank.column][emptied][bank.address]);
+                        value_t value = entered;
+                        for (int s = 0; s < MOST_STEPS; ++s) {
+#pragma HLS UNROLL
+                            if (s >= int(program.steps_after)) continue;
+                            const int of = int(program.step[s].operand);
+                            const value_t x = of >= 0 ? other[of].value[e] : of == -1 ? entered : value_t(1);
+                            value = applied(program.step[s], value, x, table);
+                        }
+                        group.value[e] = element_t(value);
+                    }
+                    group.place = place_of(program.result, call, storing, walk.pixel, walk.channel);
+                    group.count = taken;
+                    results.write(group);
+                    had = 0;
+                    walk.next();
+                }
+            }
+            // Sums of the fold before become results.
+            if (left > 0) {
+                const int shift = DRAIN - left;
+                for (int g = 0; g < SUMS; ++g) {
+#pragma HLS UNROLL
+                    const int r = shift * SUMS + g;
+                    for (int c = 0; c < COLS && r < ROWS; ++c) {
+#pragma HLS UNROLL
+                        const int row = out_i * ROWS + r, col = out_j * COLS + c, n = call.is_transposed ? row : col;
+                        const bank_t bank(call.is_transposed, row, col);
+                        held[bank.lane][bank.column][out_half][bank.address] = held_t(
+                            epilogue(leaving[r][c], bias[out_slot][n], scale[out_slot][n], int32_t(program.result.zero), call.least, call.most));
+                    }
+                }
+                --left;
+            }
+            // A step of the array; the last one of a fold waits for the sums of the fold before.
+            if (!is_computed && !(k + 1 == steps && computing.is_last && left > 0)) {
+                const bool is_last = k + 1 == steps;
+                for (int r = 0; r < ROWS; ++r) {
+#pragma HLS UNROLL
+                    for (int c = 0; c < COLS; ++c) {
+#pragma HLS UNROLL
+                        sum_t sum = k == 0 ? sum_t(0) : total[r][c];
+                        const element_t *one = a[(r + (k << side_a.log)) % ROWS][half_a][i * STEPS + k];
+                        const element_t *other_one = b[(c + (k << side_b.log)) % COLS][half_b][j * STEPS + k];
+                        for (int s = 0; s < SIMD; ++s) {
+#pragma HLS UNROLL
+                            sum += sum_t(one[s]) * sum_t(other_one[s]);
+                        }
+                        total[r][c] = sum;
+                        if (!is_last) continue;
+                        const int fold = i * COL_FOLDS + j;
+                        const sum_t whole = (computing.is_first ? sum_t(0) : kept[r][c][fold]) + sum;
+                        kept[r][c][fold] = whole;
+                        leaving[r][c] = whole;
+                    }
+                }
+                k = is_last ? 0 : k + 1;
+                if (is_last) {
+                    if (computing.is_last) left = DRAIN, out_i = i, out_j = j, out_slot = slot, out_half = filled;
+                    if (++j == col_folds) j = 0, ++i;
+                    is_computed = i == row_folds;
+                }
+            }
+            // A piece from memory.
+            if (has_taken) continue;
+            if (!side_a.is_over) {
+                if (side_a.has_rest || !pieces.empty()) side_a.take(pieces, a);
+            } else if (!side_b.is_over) {
+                if (side_b.has_rest || !pieces.empty()) side_b.take(pieces, b);
+            } else if (needs_constants && !constants.empty()) {
+                const constants_t item = constants.read();
+                for (int n = 0; n < BEAT_CONSTANTS; ++n) {
+#pragma HLS UNROLL
+                    if (n >= item.count) continue;
+                    bias[next_slot][item.first + n] = item.bias[n];
+                    scale[next_slot][item.first + n] = item.scale[n];
+                }
+                needs_constants = !item.is_last;
+            }
+        }
+    }
+    results_t end = {};
+    results.write(end);
+}
+
+// --- what is written ----------------------------------------------------------------------------------------------------
+
+// Beats leave as they are complete. Of a word that no result fills, the rest is read first.
+struct writer_of_beats_t {
     int64_t base, held;
     beat_t beat, mask;
 
-    explicit beat_writer_t(int64_t at) : base(at), held(-1), beat(), mask() {}
+    explicit writer_of_beats_t(int64_t at) : base(at), held(-1), beat(), mask() {}
 
     void byte(int64_t index, uint8_t value, uint8_t bits) {
         uint8_t &at = beat.word[index / WORD_BYTES].byte[index % WORD_BYTES];
@@ -80,435 +737,80 @@ struct beat_writer_t {
 $pack_beat
     }
 
-    void go_to($port_arguments, int64_t index) {
-        if (index == held) return;
-        flush($port_names);
-        held = index;
+    void flush($port_arguments) {
+        for (int port = 0; port < PORTS; ++port) {
+#pragma HLS UNROLL
+            bool is_used = false, is_whole = true;
+            for (int at = 0; at < WORD_BYTES; ++at) {
+                is_used = is_used || mask.word[port].byte[at] != 0;
+                is_whole = is_whole && mask.word[port].byte[at] == 0xff;
+            }
+            if (held < 0 || !is_used) continue;
+            if (!is_whole) {
+                const word_t before = read_word($port_names, base + held, port);
+                for (int at = 0; at < WORD_BYTES; ++at) {
+                    byte(port * WORD_BYTES + at, before.byte[at], uint8_t(~mask.word[port].byte[at]));
+                }
+            }
+            write_word($port_names, base + held, port, beat.word[port]);
+        }
         mask = beat_t();
     }
-
-    void flush($port_arguments) {
-        if (held < 0) return;
-        bool is_whole = true;
-        for (int i = 0; i < BEAT_BYTES; ++i) is_whole = is_whole && mask.byte(i) == 0xff;
-        if (!is_whole) {
-            const beat_t before = read_beat($port_names, base + held);
-            for (int i = 0; i < BEAT_BYTES; ++i) byte(i, before.byte(i), uint8_t(~mask.byte(i)));
-        }
-        write_beat($port_names, base + held, beat);
-        held = -1;
-    }
 };
 
-// Results that leave per cycle: those of a pixel in a row or a column of the array, as many from each element as the plan
-// lets leave a column.
-constexpr int SUMS_PER_CYCLE = $sums_per_cycle;
-constexpr int SIDE = (ROWS < COLS ? ROWS : COLS) * SUMS_PER_CYCLE;
-constexpr int LANES = divisor(BEAT_ELEMENTS, SIDE < BEAT_ELEMENTS ? SIDE : BEAT_ELEMENTS);
-
-// A product of `lines` of pixels by `channels` of weights, each `depth` long; the pixels of a convolution are gathered.
-struct call_t {
-    int32_t groups, channels;  // products one after the other, and channels of each
-    int32_t batch, in_height, in_width, in_channels;  // in_channels of one group
-    int32_t out_height, out_width, kernel_height, kernel_width;
-    int32_t stride_height, stride_width, dilation_height, dilation_width, pad_top, pad_left;
-    int32_t apart_height, apart_width;  // 1, or the stride of a transposed convolution: its pixels are so far apart
-    int32_t in_zero, out_zero;
-    float least, most;
-    int32_t is_transposed, columns_outside;
-
-    int64_t pixels() const { return int64_t(batch) * out_height * out_width; }
-    int64_t depth() const { return int64_t(kernel_height) * kernel_width * in_channels; }
-
-    // Products of a tile: as many tiles as there must be, all alike, because the last one takes as long to load.
-    int64_t depth_of_tile() const {
-        const int64_t count = (depth() + TILE_DEPTH - 1) / TILE_DEPTH, each = (depth() + count - 1) / count;
-        return (each + SIMD - 1) / SIMD * SIMD;
-    }
-};
-
-int64_t tiles(int64_t whole, int64_t part) { return (whole + part - 1) / part; }
-
-int least_of(int64_t one, int64_t other) { return int(one < other ? one : other); }
-
-// A tile along rows, columns and k: where it begins, and how much of it there is.
-struct tile_t {
-    int64_t group, row, col, k;
-    int lines_a, lines_b, depth;
-    bool is_first, is_last;  // along k
-
-    tile_t(const call_t &call, int64_t of_group, int64_t of_row, int64_t of_col, int64_t of_k)
-        : group(of_group), row(of_row), col(of_col), k(of_k) {
-        const int64_t rows = call.is_transposed ? call.channels : call.pixels();
-        const int64_t cols = call.is_transposed ? call.pixels() : call.channels;
-        lines_a = least_of(TILE_ROWS, rows - row);
-        lines_b = least_of(TILE_COLS, cols - col);
-        depth = least_of(call.depth_of_tile(), call.depth() - k);
-        is_first = k == 0;
-        is_last = k + depth == call.depth();
-    }
-};
-
-// Where a line of operands is in memory: runs of `length` elements, of which those from `low` to `high` are there and the
-// others are zero points. A line of weights is one run. A line of pixels has a run for each row of the window; where its
-// columns do not lie side by side in memory, one for each tap.
-struct runs_t {
-    bool is_pixels, is_dense;
-    int32_t length, per_row, taps;  // of a run; runs of a row of the window, and taps of a run
-    int64_t begin, low, high;       // of the run that is read now, in elements
-    int32_t run, tap;               // row of the window, and its first tap
-    int64_t x, y, image, group, line;
-
-    void start(const call_t &call, bool of_pixels, int64_t of_group, int64_t first) {
-        is_pixels = of_pixels;
-        group = of_group;
-        line = first;
-        is_dense = call.dilation_width == 1 && call.apart_width == 1 && call.groups == 1;
-        taps = is_dense ? call.kernel_width : 1;
-        per_row = is_dense ? 1 : call.kernel_width;
-        length = is_pixels ? taps * call.in_channels : int32_t(call.depth());
-        x = first % call.out_width;
-        y = first / call.out_width % call.out_height;
-        image = first / call.out_width / call.out_height;
-    }
-
-    void next_line(const call_t &call) {
-        ++line;
-        if (++x < call.out_width) return;
-        x = 0;
-        if (++y < call.out_height) return;
-        y = 0;
-        ++image;
-    }
-
-    void go_to(const call_t &call, int32_t row, int32_t first_tap) {
-        run = row;
-        tap = first_tap;
-        if (!is_pixels) {
-            begin = (group * call.channels + line) * call.depth();
-            low = 0;
-            high = length;
-            return;
-        }
-        const int64_t in_y = y * call.stride_height - call.pad_top + int64_t(row) * call.dilation_height;
-        const int64_t in_x = x * call.stride_width - call.pad_left + int64_t(first_tap) * call.dilation_width;
-        const int64_t row_at = in_y / call.apart_height, column = in_x / call.apart_width;
-        const bool is_row = in_y >= 0 && in_y % call.apart_height == 0 && row_at < call.in_height;
-        const bool is_column = in_x >= 0 && in_x % call.apart_width == 0 && column < call.in_width;
-        begin = (((image * call.in_height + row_at) * call.in_width + column) * call.groups + group) * call.in_channels;
-        int64_t outside_left = 0, inside = is_column ? 1 : 0;
-        if (is_dense) {
-            outside_left = in_x < 0 ? -in_x : 0;
-            inside = taps < call.in_width - in_x ? taps : call.in_width - in_x;
-        }
-        low = is_row && outside_left < inside ? outside_left * call.in_channels : 0;
-        high = is_row && outside_left < inside ? inside * call.in_channels : 0;
-    }
-
-    void next_run(const call_t &call) {
-        const bool is_last = tap + taps >= call.kernel_width;
-        go_to(call, is_last ? run + 1 : run, is_last ? 0 : tap + taps);
-    }
-};
-
-// Load `lines` lines from `first` on, `depth` products from `k_first` on. In each cycle the elements of a word of each
-// port that follow in a line are appended to those that wait, and a whole piece of them enters the banks. Step k of row r is in
-// bank (r + k) % SIDE, so that a piece takes a bank for each group, and a step of all rows as well.
-template <int SIDE, int FOLDS>
-void load($port_arguments, element_t tile[SIDE][FOLDS * STEPS][SIMD], const call_t &call, bool is_pixels, int64_t base,
-          int64_t group, int64_t first, int64_t k_first, int lines, int depth) {
-    constexpr int GROUPS = groups_of(SIDE), PIECE = GROUPS * SIMD;
-    runs_t runs;
-    runs.start(call, is_pixels, group, first);
-    const int32_t first_run = int32_t(k_first / runs.length), first_at = int32_t(k_first % runs.length);
-    const int32_t first_row = first_run / runs.per_row, first_tap = first_run % runs.per_row;
-    element_t waiting[2 * PIECE];
-#pragma HLS ARRAY_PARTITION variable=waiting complete
-    int line = 0, row = 0, fold = 0, k = 0, count = 0, step = 0, at = first_at;
-    runs.go_to(call, first_row, first_tap);
-piece:
-    while (line < lines) {
-#pragma HLS PIPELINE II=1
-        const bool is_before = at < runs.low, is_inside = !is_before && at < runs.high;
-        const int64_t place = runs.begin + at;
-        int taken = is_before ? int(runs.low - at) : is_inside ? int(runs.high - at) : runs.length - at;
-        if (taken > PIECE) taken = PIECE;
-        if (is_inside && taken > BEAT_ELEMENTS - int(place % WORD_ELEMENTS)) {
-            taken = BEAT_ELEMENTS - int(place % WORD_ELEMENTS);
-        }
-        if (taken > depth - k) taken = depth - k;
-        beat_t beat = {};
-        if (is_inside && taken > 0) {
-            beat = read_words($port_names, base, place / WORD_ELEMENTS, (place + taken - 1) / WORD_ELEMENTS);
-        }
-    append:
-        for (int e = 0; e < PIECE; ++e) {
-#pragma HLS UNROLL
-            const element_t zero = is_pixels ? element_t(call.in_zero) : element_t(0);
-            if (e < taken) waiting[count + e] = is_inside ? beat.element((place + e) % BEAT_ELEMENTS) : zero;
-        }
-        k += taken;
-        at += taken;
-        count += taken;
-        if (at == runs.length) {
-            at = 0;
-            if (k < depth) runs.next_run(call);
-        }
-        if (count < PIECE && k < depth) continue;
-    bank:
-        for (int n = 0; n < SIDE; ++n) {
-#pragma HLS UNROLL
-            const int g = (n + 2 * SIDE - row - step % SIDE) % SIDE;
-            if (g < GROUPS && step + g < STEPS) {
-            element:
-                for (int s = 0; s < SIMD; ++s) {
-#pragma HLS UNROLL
-                    tile[n][fold * STEPS + step + g][s] = g * SIMD + s < count ? waiting[g * SIMD + s] : element_t(0);
-                }
-            }
-        }
-        const bool is_over = k == depth && count <= PIECE;
-    forward:
-        for (int e = 0; e < PIECE; ++e) {
-#pragma HLS UNROLL
-            waiting[e] = waiting[PIECE + e];
-        }
-        count = count > PIECE ? count - PIECE : 0;
-        step += GROUPS;
-        if (is_over) {
-            k = count = step = 0;
-            at = first_at;
-            ++line;
-            if (++row == SIDE) row = 0, ++fold;
-            runs.next_line(call);
-            if (line < lines) runs.go_to(call, first_row, first_tap);
-        }
-    }
-}
-
-// The array: every element adds SIMD products per cycle, in a register while a fold of ROWS x COLS sums lasts. The sums of
-// earlier tiles along k wait in `kept`. Lines that a fold has too much of hold what an earlier tile left; their sums are
-// not stored.
-void compute(element_t a[ROWS][ROW_FOLDS * STEPS][SIMD], element_t b[COLS][COL_FOLDS * STEPS][SIMD],
-             sum_t sums[ROWS][COLS][ROW_FOLDS][COL_FOLDS], const tile_t &tile) {
-    static sum_t kept[ROWS][COLS][ROW_FOLDS * COL_FOLDS];
-#pragma HLS ARRAY_PARTITION variable=kept dim=1 complete
-#pragma HLS ARRAY_PARTITION variable=kept dim=2 complete
-#pragma HLS BIND_STORAGE variable=kept type=ram_2p impl=$sums_storage
-    sum_t total[ROWS][COLS];
-#pragma HLS ARRAY_PARTITION variable=total complete dim=0
-    const int row_folds = int(tiles(tile.lines_a, ROWS)), col_folds = int(tiles(tile.lines_b, COLS));
-    const int steps = int(tiles(tile.depth, SIMD));
-    int i = 0, j = 0, k = 0;
-step:
-    while (i < row_folds) {
-#pragma HLS PIPELINE II=1
-        const bool is_last = k + 1 == steps;
-    row:
-        for (int r = 0; r < ROWS; ++r) {
-#pragma HLS UNROLL
-        column:
-            for (int c = 0; c < COLS; ++c) {
-#pragma HLS UNROLL
-                sum_t sum = k == 0 ? sum_t(0) : total[r][c];
-            product:
-                for (int s = 0; s < SIMD; ++s) {
-#pragma HLS UNROLL
-                    sum += sum_t(a[(r + k) % ROWS][i * STEPS + k][s]) * sum_t(b[(c + k) % COLS][j * STEPS + k][s]);
-                }
-                total[r][c] = sum;
-                if (is_last) {
-                    const int fold = i * COL_FOLDS + j;
-                    const sum_t whole = (tile.is_first ? sum_t(0) : kept[r][c][fold]) + sum;
-                    kept[r][c][fold] = whole;
-                    sums[r][c][i][j] = whole;
-                }
-            }
-        }
-        k = is_last ? 0 : k + 1;
-        if (is_last && ++j == col_folds) j = 0, ++i;
-    }
-}
-
-// The other operands of results that follow in a pixel, where they lie side by side as well: a word of each port.
-struct beside_t {
-    bool is_used[MOST_OPERANDS], is_dense;
-    beat_t beat[MOST_OPERANDS];
-    int64_t place[MOST_OPERANDS];
-
-    explicit beside_t(const program_t &program) : is_used(), is_dense(true) {
-        for (int s = 0; s < int(program.steps_after); ++s) {
-            const int k = int(program.step[s].operand);
-            if (k < 0) continue;
-            is_used[k] = true;
-            is_dense = is_dense && program.operand[k].is_wide == 0 && program.operand[k].stride[3] == 1;
-        }
-    }
-
-    // How many of `count` may be read at once.
-    int most(const program_t &program, const int64_t at[4], int count) {
-        for (int k = 0; k < MOST_OPERANDS; ++k) {
-            if (!is_used[k]) continue;
-            place[k] = program.operand[k].place(at);
-            const int there = is_dense ? BEAT_ELEMENTS - int(place[k] % WORD_ELEMENTS) : 1;
-            if (there < count) count = there;
-        }
-        return count;
-    }
-
-    void read($port_arguments, const program_t &program, int count) {
-        for (int k = 0; k < MOST_OPERANDS; ++k) {
-            if (!is_used[k]) continue;
-            beat[k] = read_words($port_names, int64_t(program.operand[k].base), place[k] / WORD_ELEMENTS,
-                                 (place[k] + count - 1) / WORD_ELEMENTS);
-        }
-    }
-
-    value_t stepped(const program_t &program, const int16_t table[TABLE_ENTRIES], int e, value_t value) const {
-        const value_t entered = value;
-    step:
-        for (int s = 0; s < MOST_STEPS; ++s) {
-#pragma HLS UNROLL
-            if (s >= int(program.steps_after)) continue;
-            const int k = int(program.step[s].operand);
-            value_t x = k == -1 ? entered : value_t(1);
-            if (k >= 0) {
-                const element_t other = beat[k].element((place[k] + e) % BEAT_ELEMENTS);
-                x = value_t(value_t(other) - value_t(program.operand[k].zero));
-            }
-            value = applied(program.step[s], value, x, table);
-        }
-        return value;
-    }
-};
-
-// Write the results of a tile, channels innermost. Parameters of a channel: its bias (int32) and its scale (float).
-void store($port_arguments, sum_t sums[ROWS][COLS][ROW_FOLDS][COL_FOLDS], const call_t &call, const tile_t &tile,
-           int64_t base, int64_t parameters, const program_t &program, const int16_t table[TABLE_ENTRIES]) {
-    if (!tile.is_last) return;
-    operands_t operands(program);
-    beat_writer_t output(base);
-    const int pixels_of_tile = call.is_transposed ? tile.lines_b : tile.lines_a;
-    const int channels_of_tile = call.is_transposed ? tile.lines_a : tile.lines_b;
-    const int64_t first_pixel = call.is_transposed ? tile.col : tile.row;
-    const int64_t first_channel = tile.group * call.channels + (call.is_transposed ? tile.row : tile.col);
-    static sum_t bias[TILE_ROWS > TILE_COLS ? TILE_ROWS : TILE_COLS];
-    static float scale[TILE_ROWS > TILE_COLS ? TILE_ROWS : TILE_COLS];
-#pragma HLS ARRAY_PARTITION variable=bias cyclic factor=LANES
-#pragma HLS ARRAY_PARTITION variable=scale cyclic factor=LANES
-    reader_t constants(parameters);
-constant:
-    for (int n = 0; n < channels_of_tile; ++n) {
-#pragma HLS PIPELINE II=1
-        bias[n] = sum_t(constants.value<int32_t>($port_names, 2 * (first_channel + n)));
-        scale[n] = constants.value<float>($port_names, 2 * (first_channel + n) + 1);
-    }
-    beside_t beside(program);
-    int p = 0, n = 0;
+void write_all($port_arguments, const program_t &program, fifo_t<results_t> &results) {
+    writer_of_beats_t writer(int64_t(program.result.base));
+    results_t group = results.read();
+    int done = 0;
 result:
-    while (p < pixels_of_tile) {
+    while (group.count > 0) {
 #pragma HLS PIPELINE II=1
-        const int64_t pixel = first_pixel + p, place = pixel * call.groups * call.channels + first_channel + n;
-        const int64_t first[4] = {0, 0, pixel, first_channel + n};
-        int taken = beside.most(program, first, LANES - n % LANES);
-        if (taken > channels_of_tile - n) taken = channels_of_tile - n;
-        if (taken > BEAT_ELEMENTS - int(place % BEAT_ELEMENTS)) taken = BEAT_ELEMENTS - int(place % BEAT_ELEMENTS);
-        output.go_to($port_names, place / BEAT_ELEMENTS);
-        if (beside.is_dense) beside.read($port_names, program, taken);
-    lane:
+        const int64_t place = group.place + done, beat = place / BEAT_ELEMENTS;
+        if (beat != writer.held) writer.flush($port_names);
+        writer.held = beat;
+        const int taken = least_of(group.count - done, BEAT_ELEMENTS - place % BEAT_ELEMENTS);
         for (int e = 0; e < LANES; ++e) {
 #pragma HLS UNROLL
-            if (e >= taken) continue;
-            const int i = call.is_transposed ? n + e : p, j = call.is_transposed ? p : n + e;
-            const value_t value = epilogue(sums[i % ROWS][j % COLS][i / ROWS][j / COLS], bias[n + e],
-                                           scale[n + e], call.out_zero, call.least, call.most);
-            const int64_t at[4] = {0, 0, pixel, first_channel + n + e};
-            const value_t result = beside.is_dense ? beside.stepped(program, table, e, value)
-                                                   : stepped($port_names, program, table, operands, 0,
-                                                             int(program.steps_after), at, value);
-            output.element(place % BEAT_ELEMENTS + e, element_t(result));
+            if (e >= done && e < done + taken) writer.element((group.place + e) % BEAT_ELEMENTS, group.value[e]);
         }
-        n += taken;
-        if (n == channels_of_tile) n = 0, ++p;
+        done += taken;
+        if (done == group.count) group = results.read(), done = 0;
     }
-    output.flush($port_names);
+    writer.flush($port_names);
 }
 
-// Both operands of a tile, one after the other, because they share the ports.
-void fetch($port_arguments, element_t a[ROWS][ROW_FOLDS * STEPS][SIMD], element_t b[COLS][COL_FOLDS * STEPS][SIMD],
-           const call_t &call, const tile_t &tile, int64_t input, int64_t weights) {
-    const bool turned = call.is_transposed;
-    load<ROWS, ROW_FOLDS>($port_names, a, call, !turned, turned ? weights : input, tile.group, tile.row, tile.k,
-                          tile.lines_a, tile.depth);
-    load<COLS, COL_FOLDS>($port_names, b, call, turned, turned ? input : weights, tile.group, tile.col, tile.k,
-                          tile.lines_b, tile.depth);
-}
-
-// One tile: the next operands load while these are used and the last sums leave, because each array has one writer and
-// one reader.
-void run_tile($port_arguments, const call_t &call, const tile_t &tile, int64_t input, int64_t weights,
-              int64_t parameters, int64_t output, const program_t &program, const int16_t table[TABLE_ENTRIES]) {
+// The processes of a call run at the same time.
+void run($port_arguments, const call_t &call, const program_t &program, const int16_t table[TABLE_ENTRIES]) {
 #pragma HLS DATAFLOW
-    static element_t a[ROWS][ROW_FOLDS * STEPS][SIMD];
-    static element_t b[COLS][COL_FOLDS * STEPS][SIMD];
-    static sum_t sums[ROWS][COLS][ROW_FOLDS][COL_FOLDS];
-#pragma HLS ARRAY_PARTITION variable=a dim=1 complete
-#pragma HLS ARRAY_RESHAPE variable=a dim=3 complete
-#pragma HLS BIND_STORAGE variable=a type=ram_2p impl=$a_storage
-#pragma HLS ARRAY_PARTITION variable=b dim=1 complete
-#pragma HLS ARRAY_RESHAPE variable=b dim=3 complete
-#pragma HLS BIND_STORAGE variable=b type=ram_2p impl=$b_storage
-#pragma HLS ARRAY_PARTITION variable=sums dim=1 complete
-#pragma HLS ARRAY_PARTITION variable=sums dim=2 complete
-#pragma HLS ARRAY_PARTITION variable=sums dim=3 cyclic factor=SUMS_PER_CYCLE
-#pragma HLS ARRAY_PARTITION variable=sums dim=4 cyclic factor=SUMS_PER_CYCLE
-#pragma HLS BIND_STORAGE variable=sums type=ram_2p impl=$sums_storage
-    fetch($port_names, a, b, call, tile, input, weights);
-    compute(a, b, sums, tile);
-    store($port_names, sums, call, tile, output, parameters, program, table);
+    fifo_t<piece_t> pieces;
+    fifo_t<constants_t> constants;
+    fifo_t<beside_t> beside;
+    fifo_t<results_t> results;
+    read_all($port_names, call, program, pieces, constants, beside);
+    compute_all(call, program, table, pieces, constants, beside, results);
+    write_all($port_names, program, results);
 }
 
 }  // namespace
 
-// One call. Every base is in words of a port; all tensors begin at port 0. Layouts: input (batch, height, width,
-// groups * in_channels), weights (groups * channels, kernel_height, kernel_width, in_channels), output (batch, height,
-// width, groups * channels), parameters (groups * channels) of {int32 bias, float scale}. The zero point of the input
-// is in the bias: bias - in_zero * (sum of the channel's weights). A transposed convolution turns its kernel by half a
-// turn, has stride 1, pads by (kernel - 1) * dilation - its own padding, and has its stride as `apart`. `steps` is a
-// program with the operators that the plan fused behind the requantization (`layers` of a call in the specification): a
-// residual addition reads its other operand at the coordinates (0, 0, pixel, channel), a function of one value is a
-// table.
-extern "C" void $design($port_arguments, int64_t input, int64_t weights, int64_t parameters, int64_t output,
-                        int64_t steps, int32_t groups, int32_t channels, int32_t batch, int32_t in_height,
-                        int32_t in_width, int32_t in_channels, int32_t out_height, int32_t out_width,
-                        int32_t kernel_height, int32_t kernel_width, int32_t stride_height, int32_t stride_width,
-                        int32_t dilation_height, int32_t dilation_width, int32_t pad_top, int32_t pad_left,
-                        int32_t apart_height, int32_t apart_width, int32_t in_zero, int32_t out_zero, float least,
-                        float most, int32_t is_transposed, int32_t columns_outside) {
+// One call; `steps` is a program, in words of a port, and so are all bases. All tensors begin at port 0. Settings, in this
+// order: bases of the input, of the weights and of the constants; groups and the channels of each; of the input batch,
+// height, width and channels of a group; height and width of the result and of the window; strides, dilations (height,
+// width); padding above and on the left; how far apart pixels are (1, or the stride of a transposed convolution, height,
+// width); elements from pixel to pixel and from group to group; zero point; limits of the results before the steps;
+// whether channels are the rows of the array; whether columns are the outer loop.
+//
+// Weights lie as (groups, channels, window height, window width, channels of a group of the input), constants as {int32
+// bias, float scale} of each channel. The zero point of the input is in the bias: bias - zero * (sum of the channel's
+// weights). The result is a view by (0, group, pixel, channel of the group), whose pixels or channels lie side by side.
+// So a map may have its channels innermost or outermost. A transposed convolution turns its kernel by half a turn, has
+// stride 1, pads by (kernel - 1) * dilation - its own padding, and has its stride as `apart`. The steps are the
+// operators that the plan fused behind the requantization (`layers` of a call in the specification): a residual
+// addition reads its other operand at the place of the result, a function of one value is a table.
+extern "C" void $design($port_arguments, int64_t steps) {
 $interfaces
     static program_t program;
     static int16_t table[TABLE_ENTRIES];
     load_program($port_names, steps, program, table);
-    const call_t call = {groups, channels, batch, in_height, in_width, in_channels, out_height, out_width,
-                         kernel_height, kernel_width, stride_height, stride_width, dilation_height, dilation_width,
-                         pad_top, pad_left, apart_height, apart_width, in_zero, out_zero, least, most, is_transposed,
-                         columns_outside};
-    const int64_t rows = tiles(is_transposed ? channels : call.pixels(), TILE_ROWS);
-    const int64_t cols = tiles(is_transposed ? call.pixels() : channels, TILE_COLS);
-    const int64_t outer = columns_outside ? cols : rows, inner = columns_outside ? rows : cols;
-product:
-    for (int64_t group = 0; group < groups; ++group) {
-    outer_tile:
-        for (int64_t o = 0; o < outer; ++o) {
-        inner_tile:
-            for (int64_t i = 0; i < inner; ++i) {
-                const int64_t row = (columns_outside ? i : o) * TILE_ROWS, col = (columns_outside ? o : i) * TILE_COLS;
-            along_k:
-                for (int64_t k = 0; k < call.depth(); k += call.depth_of_tile()) {
-                    const tile_t tile(call, group, row, col, k);
-                    run_tile($port_names, call, tile, input, weights, parameters, output, program, table);
-                }
-            }
-        }
-    }
+    run($port_names, call_t(program), program, table);
 }
