@@ -11,6 +11,7 @@ from typing import cast
 from common.artifacts.folder import Folder
 from common.cli.flags.settings import ROOT, Settings
 from common.cli.flags.settings_file import configured_bindings
+from common.files.model_folder import decoder_file
 from common.messages.errors import CommandLineError, PipelineError
 from common.messages.names import shown
 from common.table_rows import PhaseWorkRow
@@ -44,7 +45,7 @@ def given_model(settings: Settings, text: str | None = None, flag_name: str = "-
 
 
 def model_path(text: str | None, flag_name: str = "--model") -> Path:
-    """Path of a model file: the text itself, else that name in ``models/``.
+    """Path of a model file: the text itself, the decoder in that folder, else that name in ``models/``.
 
     Raises:
         CommandLineError: there is no text.
@@ -57,6 +58,8 @@ def model_path(text: str | None, flag_name: str = "--model") -> Path:
             if path.is_file():
                 return path
         if Path(text).is_dir():
+            if (decoder := decoder_file(Path(text))) is not None:
+                return decoder
             raise PipelineError(
                 shown(text), "a folder, not a model file", f"{flag_name} takes the path of an ONNX file"
             )

@@ -321,6 +321,49 @@ def test_a_model_is_a_path_before_it_is_a_name(tmp_path, monkeypatch):
             cli.model_path(gone)
 
 
+@pytest.mark.parametrize(
+    ("names", "decoder"),
+    [
+        (("model.onnx", "encoder_model.onnx"), "model.onnx"),
+        (("decoder_model.onnx", "decoder_with_past_model.onnx", "encoder_model.onnx"), "decoder_with_past_model.onnx"),
+        (("decoder_model.onnx", "decoder_model_merged.onnx"), "decoder_model_merged.onnx"),
+        (("llama.onnx", "llama.onnx.data"), "llama.onnx"),
+    ],
+)
+def test_a_folder_of_optimum_is_its_decoder(tmp_path, names, decoder):
+    for name in names:
+        (tmp_path / name).write_bytes(b"")
+    assert cli.model_path(str(tmp_path)) == tmp_path / decoder
+
+
+def test_a_folder_of_genai_is_the_decoder_that_it_names(tmp_path):
+    for name in ("model.onnx", "text.onnx"):
+        (tmp_path / name).write_bytes(b"")
+    config = tmp_path / "genai_config.json"
+    config.write_text('{"model": {"decoder": {"filename": "text.onnx"}}}')
+    assert cli.model_path(str(tmp_path)) == tmp_path / "text.onnx"
+    for text in (
+        "",
+        "[]",
+        "{}",
+        '{"model": {"decoder": {"filename": 3}}}',
+        '{"model": {"decoder": {"filename": "x"}}}',
+    ):
+        config.write_text(text)
+        with pytest.raises(
+            PipelineError, match=r"genai_config\.json: model\.decoder\.filename is not the name of a file"
+        ):
+            cli.model_path(str(tmp_path))
+
+
+@pytest.mark.parametrize("names", [(), ("a.onnx", "b.onnx")])
+def test_a_folder_without_one_decoder_is_no_model(tmp_path, names):
+    for name in names:
+        (tmp_path / name).write_bytes(b"")
+    with pytest.raises(PipelineError, match="a folder, not a model file"):
+        cli.model_path(str(tmp_path))
+
+
 def bindings_of(tmp_path, text):
     (tmp_path / "own.ini").write_text(text, encoding="utf-8")
     settings = cli.parse(parser(), ["--config", str(tmp_path / "own.ini")])

@@ -1,0 +1,41 @@
+"""The decoder in a folder of a generative model, as ONNX Runtime GenAI and optimum write one.
+
+GenAI's ``genai_config.json`` names the decoder's file (onnxruntime.ai/docs/genai/reference/config). Optimum names its
+files ``model.onnx`` or ``decoder_….onnx`` (optimum/onnxruntime/utils.py); of these, one with caches comes first.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from common.files.small_file import small_text
+from common.messages.errors import ConfigurationError
+
+CONFIGURATION = "genai_config.json"
+OF_OPTIMUM = ("decoder_with_past_model.onnx", "decoder_model_merged.onnx", "model.onnx", "decoder_model.onnx")
+
+
+def decoder_file(folder: Path) -> Path | None:
+    """Return the decoder in a folder: the one that GenAI names, by optimum's names, or the only model; None if none is.
+
+    Raises:
+        ConfigurationError: GenAI's configuration cannot be read, or names no file of the folder.
+    """
+    if (folder / CONFIGURATION).is_file():
+        return _named(folder / CONFIGURATION)
+    models = sorted(folder.glob("*.onnx"))
+    named = [folder / name for name in OF_OPTIMUM if folder / name in models]
+    return named[0] if named else models[0] if len(models) == 1 else None
+
+
+def _named(path: Path) -> Path:
+    try:
+        name = json.loads(small_text(path))["model"]["decoder"]["filename"]
+    except (ValueError, RecursionError, LookupError, TypeError):
+        name = None
+    file = path.parent / name if isinstance(name, str) and "\0" not in name else path.parent
+    if not file.is_file():
+        problem = "model.decoder.filename is not the name of a file beside it"
+        raise ConfigurationError(path, problem, "give the path of the ONNX file itself")
+    return file
