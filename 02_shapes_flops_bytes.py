@@ -35,7 +35,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from common import cli
-from common.generation.decoder import Decoder, decoder_of, require_length
+from common.generation.decoder import Decoder, decoder_of, require_length, require_prompt
 from common.generation.phases import bound_point, model_parts, phase_rows, point_at
 from common.graphs.expressions import sum_of
 from common.graphs.graph import Count, Graph
@@ -83,6 +83,7 @@ def phases(decoder: Decoder | None, given: cli.Settings, bound: Mapping[str, int
         return []
     points = [point_at(phase, length) for phase, lengths in given.phase for length in lengths]
     for point in points:
+        require_prompt(decoder, point.call.new, "phase")
         require_length(decoder, point.call.total, "phase")
     at_bound = bound_point(decoder, bound)
     return phase_rows(decoder, [*dict.fromkeys([*points, *([at_bound] if at_bound else [])])], bound)

@@ -41,7 +41,7 @@ from common.fpga.coefficients import load_models
 from common.fpga.decoding.demand import answer_lengths, answer_on_host, demands, require_one_sequence
 from common.fpga.decoding.law import read_law
 from common.fpga.decoding.plan import decode_plans, length_rows, plan_rows, summary_of
-from common.fpga.decoding.prompt import ARRAY_FORMATS, CallWork, PromptPlan, call_work, prompt_plan
+from common.fpga.decoding.prompt import ARRAY_FORMATS, CallWork, PromptPlan, call_work, decode_kernel, prompt_plan
 from common.fpga.device.board import Board
 from common.fpga.device.board_files import load_board
 from common.fpga.planning.host_basis import host_basis
@@ -118,18 +118,20 @@ def prompt_work(path: Path, decoder: Decoder, precision: str, prompt: int) -> Ca
     return of_call(prompt, of_head=False) + of_call(1, of_head=True)
 
 
-def prompt_plans(
+def engines_of(
     path: Path, decoder: Decoder, formats: Sequence[str], prompt: int, board: Board
-) -> dict[str, PromptPlan | None]:
-    """Return the prompt on an array of the board in each format of the weights; None where there is no such array."""
-    if decoder.tokens is None:
-        return dict.fromkeys(formats)
-    models = load_models(CONFIGS)
-    plans = {
-        precision: prompt_plan(prompt_work(path, decoder, precision, prompt), board, precision, models)
-        for precision in dict.fromkeys(ARRAY_FORMATS[name] for name in formats)
+) -> dict[str, tuple[PromptPlan | None, str | None]]:
+    """Return the prompt on an array, and the kernel of decode, in each format of the weights; None where none fits."""
+    models, arrays = load_models(CONFIGS), {name: ARRAY_FORMATS[name] for name in formats}
+    kernels = {name: decode_kernel(board, name, models) for name in formats}
+    works = {array: prompt_work(path, decoder, array, prompt) for array in {*arrays.values()} if decoder.tokens}
+    return {
+        name: (
+            prompt_plan(works[array], board, array, models, name) if decoder.tokens else None,
+            kernel.name if (kernel := kernels[name]) else None,
+        )
+        for name, array in arrays.items()
     }
-    return {name: plans[ARRAY_FORMATS[name]] for name in formats}
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -151,8 +153,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             with folder.content():
                 host = host_times(rows, is_loop=decoder.tokens is None)
                 on_host = answer_on_host(host, prompt, tokens)
-            prompts = prompt_plans(path, decoder, formats, prompt, board)
-            plans = decode_plans(law, board, on_host, demands(decoder, prompts, host, prompt, tokens))
+            engines = engines_of(path, decoder, formats, prompt, board)
+            plans = decode_plans(law, board, on_host, demands(decoder, engines, host, prompt, tokens))
             judged = judged_host(folder.provenance("generation_summary"), host, board)
             planned = plan_rows(plans, board, law, on_host, energy, obstacle=judged.obstacle)
             basis: dict[str, object] = {"measured_length_count": host.longest, "doubts": judged.reasons}

@@ -32,32 +32,33 @@ CODE_02 := common/__init__.py common/artifacts/catalogue.py common/artifacts/che
     common/cli/flags/flag_types.py common/cli/flags/settings.py common/cli/flags/settings_file.py \
     common/cli/flags/shared_flags.py common/cli/models.py common/cli/search.py common/cli/stage.py \
     common/cli/streams.py common/cli/texts/help_text.py common/cli/texts/output.py common/cli/texts/wording.py \
-    common/files/small_file.py common/generation/decoder.py common/generation/phases.py common/graphs/cache_names.py \
-    common/graphs/expressions.py common/graphs/graph.py common/graphs/number_formats.py common/graphs/operators.py \
-    common/graphs/sums.py common/messages/errors.py common/messages/host_doubts.py common/messages/names.py \
-    common/messages/note_kinds.py common/onnx_graph/attributes.py common/onnx_graph/blocked.py \
-    common/onnx_graph/by_operator.py common/onnx_graph/caches.py common/onnx_graph/counts.py common/onnx_graph/load.py \
-    common/onnx_graph/malformed.py common/onnx_graph/reading/naming.py common/onnx_graph/reading/scan.py \
-    common/onnx_graph/reading/side_files.py common/onnx_graph/reading/validity.py common/onnx_graph/rows.py \
-    common/onnx_graph/shapes/budget.py common/onnx_graph/shapes/contrib/__init__.py \
-    common/onnx_graph/shapes/contrib/as_onnx.py common/onnx_graph/shapes/contrib/attention.py \
-    common/onnx_graph/shapes/contrib/layouts.py common/onnx_graph/shapes/contrib/machine_learning.py \
-    common/onnx_graph/shapes/contrib/matrix.py common/onnx_graph/shapes/contrib/normalization.py \
-    common/onnx_graph/shapes/contrib/registry.py common/onnx_graph/shapes/contrib/structure.py \
-    common/onnx_graph/shapes/control_flow.py common/onnx_graph/shapes/evaluation.py \
-    common/onnx_graph/shapes/inference.py common/onnx_graph/shapes/inference_state.py \
-    common/onnx_graph/shapes/node_inference.py common/onnx_graph/shapes/regions.py common/onnx_graph/shapes/types.py \
-    common/onnx_graph/shapes/upper_bounds.py common/onnx_graph/shapes/values.py \
-    common/onnx_graph/symbols/dimensions.py common/onnx_graph/symbols/lengths.py common/onnx_graph/symbols/settled.py \
-    common/onnx_graph/symbols/symbolic.py common/onnx_graph/symbols/usual_sizes.py common/onnx_graph/work/__init__.py \
-    common/onnx_graph/work/attention.py common/onnx_graph/work/contractions.py common/onnx_graph/work/convolutions.py \
-    common/onnx_graph/work/einsum.py common/onnx_graph/work/elementwise.py common/onnx_graph/work/measure.py \
-    common/onnx_graph/work/movement.py common/onnx_graph/work/packed_weights.py common/onnx_graph/work/recurrent.py \
-    common/onnx_graph/work/registry.py common/onnx_graph/work/sampling.py common/onnx_graph/work/transforms.py \
-    common/process/free_memory.py common/process/host_identity.py common/process/interrupts.py \
-    common/process/startup.py common/runtime/inputs/given.py common/runtime/inputs/images.py common/table_rows.py \
-    common/view/__init__.py common/view/html.css common/view/html.py common/view/profile/phase_text.py \
-    common/view/profile/work_text.py common/view/tables.py common/view/text.py
+    common/files/model_folder.py common/files/small_file.py common/generation/decoder.py common/generation/phases.py \
+    common/graphs/cache_names.py common/graphs/expressions.py common/graphs/graph.py common/graphs/number_formats.py \
+    common/graphs/operators.py common/graphs/sums.py common/messages/errors.py common/messages/host_doubts.py \
+    common/messages/names.py common/messages/note_kinds.py common/onnx_graph/attributes.py \
+    common/onnx_graph/blocked.py common/onnx_graph/by_operator.py common/onnx_graph/caches.py \
+    common/onnx_graph/counts.py common/onnx_graph/load.py common/onnx_graph/malformed.py \
+    common/onnx_graph/reading/naming.py common/onnx_graph/reading/scan.py common/onnx_graph/reading/side_files.py \
+    common/onnx_graph/reading/validity.py common/onnx_graph/rows.py common/onnx_graph/shapes/budget.py \
+    common/onnx_graph/shapes/contrib/__init__.py common/onnx_graph/shapes/contrib/as_onnx.py \
+    common/onnx_graph/shapes/contrib/attention.py common/onnx_graph/shapes/contrib/layouts.py \
+    common/onnx_graph/shapes/contrib/machine_learning.py common/onnx_graph/shapes/contrib/matrix.py \
+    common/onnx_graph/shapes/contrib/normalization.py common/onnx_graph/shapes/contrib/registry.py \
+    common/onnx_graph/shapes/contrib/structure.py common/onnx_graph/shapes/control_flow.py \
+    common/onnx_graph/shapes/evaluation.py common/onnx_graph/shapes/inference.py \
+    common/onnx_graph/shapes/inference_state.py common/onnx_graph/shapes/node_inference.py \
+    common/onnx_graph/shapes/regions.py common/onnx_graph/shapes/types.py common/onnx_graph/shapes/upper_bounds.py \
+    common/onnx_graph/shapes/values.py common/onnx_graph/symbols/dimensions.py common/onnx_graph/symbols/lengths.py \
+    common/onnx_graph/symbols/settled.py common/onnx_graph/symbols/symbolic.py \
+    common/onnx_graph/symbols/usual_sizes.py common/onnx_graph/work/__init__.py common/onnx_graph/work/attention.py \
+    common/onnx_graph/work/contractions.py common/onnx_graph/work/convolutions.py common/onnx_graph/work/einsum.py \
+    common/onnx_graph/work/elementwise.py common/onnx_graph/work/measure.py common/onnx_graph/work/movement.py \
+    common/onnx_graph/work/packed_weights.py common/onnx_graph/work/recurrent.py common/onnx_graph/work/registry.py \
+    common/onnx_graph/work/sampling.py common/onnx_graph/work/transforms.py common/process/free_memory.py \
+    common/process/host_identity.py common/process/interrupts.py common/process/startup.py \
+    common/runtime/inputs/given.py common/runtime/inputs/images.py common/table_rows.py common/view/__init__.py \
+    common/view/html.css common/view/html.py common/view/profile/phase_text.py common/view/profile/work_text.py \
+    common/view/tables.py common/view/text.py
 
 SCRIPT_03 := 03_merge_profile_metrics.py
 TABLE_03 := op_roofline.csv
@@ -74,13 +75,13 @@ CODE_03 := common/__init__.py common/artifacts/catalogue.py common/artifacts/che
     common/cli/__init__.py common/cli/flags/flag_types.py common/cli/flags/settings.py \
     common/cli/flags/settings_file.py common/cli/flags/shared_flags.py common/cli/models.py common/cli/search.py \
     common/cli/stage.py common/cli/streams.py common/cli/texts/help_text.py common/cli/texts/output.py \
-    common/cli/texts/wording.py common/files/small_file.py common/fusion/border.py common/fusion/groups.py \
-    common/fusion/patterns.py common/graphs/cache_names.py common/graphs/expressions.py common/graphs/graph.py \
-    common/graphs/number_formats.py common/graphs/operators.py common/graphs/source_graph.py common/graphs/sums.py \
-    common/messages/errors.py common/messages/host_doubts.py common/messages/names.py common/messages/note_kinds.py \
-    common/onnx_graph/by_operator.py common/onnx_graph/counts.py common/onnx_graph/executed.py \
-    common/onnx_graph/malformed.py common/onnx_graph/reading/naming.py common/onnx_graph/reading/scan.py \
-    common/onnx_graph/reading/side_files.py common/onnx_graph/reading/stripping.py \
+    common/cli/texts/wording.py common/files/model_folder.py common/files/small_file.py common/fusion/border.py \
+    common/fusion/groups.py common/fusion/patterns.py common/graphs/cache_names.py common/graphs/expressions.py \
+    common/graphs/graph.py common/graphs/number_formats.py common/graphs/operators.py common/graphs/source_graph.py \
+    common/graphs/sums.py common/messages/errors.py common/messages/host_doubts.py common/messages/names.py \
+    common/messages/note_kinds.py common/onnx_graph/by_operator.py common/onnx_graph/counts.py \
+    common/onnx_graph/executed.py common/onnx_graph/malformed.py common/onnx_graph/reading/naming.py \
+    common/onnx_graph/reading/scan.py common/onnx_graph/reading/side_files.py common/onnx_graph/reading/stripping.py \
     common/onnx_graph/reading/validity.py common/onnx_graph/shapes/budget.py \
     common/onnx_graph/shapes/contrib/__init__.py common/onnx_graph/shapes/contrib/as_onnx.py \
     common/onnx_graph/shapes/contrib/attention.py common/onnx_graph/shapes/contrib/layouts.py \
@@ -114,12 +115,13 @@ CODE_04 := common/__init__.py common/artifacts/catalogue.py common/artifacts/che
     common/cli/flags/flag_types.py common/cli/flags/settings.py common/cli/flags/settings_file.py \
     common/cli/flags/shared_flags.py common/cli/models.py common/cli/search.py common/cli/stage.py \
     common/cli/streams.py common/cli/texts/help_text.py common/cli/texts/output.py common/cli/texts/wording.py \
-    common/dag.py common/files/small_file.py common/graphs/number_formats.py common/graphs/operators.py \
-    common/messages/errors.py common/messages/host_doubts.py common/messages/names.py common/messages/note_kinds.py \
-    common/onnx_graph/reading/scan.py common/onnx_graph/reading/side_files.py common/process/free_memory.py \
-    common/process/host_identity.py common/process/interrupts.py common/process/startup.py common/table_rows.py \
-    common/view/__init__.py common/view/html.css common/view/html.py common/view/node_labels.py \
-    common/view/profile/path_text.py common/view/profile/phase_text.py common/view/tables.py common/view/text.py
+    common/dag.py common/files/model_folder.py common/files/small_file.py common/graphs/number_formats.py \
+    common/graphs/operators.py common/messages/errors.py common/messages/host_doubts.py common/messages/names.py \
+    common/messages/note_kinds.py common/onnx_graph/reading/scan.py common/onnx_graph/reading/side_files.py \
+    common/process/free_memory.py common/process/host_identity.py common/process/interrupts.py \
+    common/process/startup.py common/table_rows.py common/view/__init__.py common/view/html.css common/view/html.py \
+    common/view/node_labels.py common/view/profile/path_text.py common/view/profile/phase_text.py \
+    common/view/tables.py common/view/text.py
 
 SCRIPT_05 := 05_energy_estimate.py
 TABLE_05 := ops_profile.csv
@@ -134,9 +136,9 @@ CODE_05 := common/__init__.py common/artifacts/catalogue.py common/artifacts/che
     common/cli/flags/flag_types.py common/cli/flags/settings.py common/cli/flags/settings_file.py \
     common/cli/flags/shared_flags.py common/cli/models.py common/cli/search.py common/cli/stage.py \
     common/cli/streams.py common/cli/texts/help_text.py common/cli/texts/output.py common/cli/texts/wording.py \
-    common/files/configuration.py common/files/small_file.py common/files/yaml_file.py common/graphs/number_formats.py \
-    common/graphs/operators.py common/graphs/sums.py common/intervals.py common/messages/errors.py \
-    common/messages/host_doubts.py common/messages/names.py common/messages/note_kinds.py \
+    common/files/configuration.py common/files/model_folder.py common/files/small_file.py common/files/yaml_file.py \
+    common/graphs/number_formats.py common/graphs/operators.py common/graphs/sums.py common/intervals.py \
+    common/messages/errors.py common/messages/host_doubts.py common/messages/names.py common/messages/note_kinds.py \
     common/power/bounded_value.py common/power/division.py common/power/efficiency.py common/power/energy_model.py \
     common/power/estimate.py common/power/host_power.py common/power/measured.py common/power/node_energy.py \
     common/power/processor_law.py common/power/processors.py common/power/run_rows.py common/process/free_memory.py \
@@ -168,39 +170,40 @@ CODE_07 := common/__init__.py common/artifacts/catalogue.py common/artifacts/che
     common/cli/flags/flag_types.py common/cli/flags/plan_flags.py common/cli/flags/settings.py \
     common/cli/flags/settings_file.py common/cli/flags/shared_flags.py common/cli/models.py common/cli/plan_stage.py \
     common/cli/search.py common/cli/stage.py common/cli/streams.py common/cli/texts/help_text.py \
-    common/cli/texts/output.py common/cli/texts/wording.py common/files/configuration.py common/files/small_file.py \
-    common/files/yaml_file.py common/fpga/array_designs.py common/fpga/coefficients.py common/fpga/device/board.py \
-    common/fpga/device/board_files.py common/fpga/device/resources.py common/fpga/engine_catalogue.py \
-    common/fpga/hand_off/designs.py common/fpga/hand_off/files.py common/fpga/hand_off/replicas.py \
-    common/fpga/hand_off/schedule.py common/fpga/hand_off/specification.py common/fpga/hand_off/trips.py \
-    common/fpga/hand_off/units.py common/fpga/kernels/dataflow/attention.py common/fpga/kernels/dataflow/operators.py \
-    common/fpga/kernels/dataflow/rowwise.py common/fpga/kernels/dataflow/streaming.py common/fpga/kernels/estimate.py \
-    common/fpga/kernels/overlay/cycles.py common/fpga/kernels/overlay/engine.py \
-    common/fpga/kernels/overlay/engine_files.py common/fpga/kernels/ports.py common/fpga/kernels/residuals.py \
-    common/fpga/kernels/systolic/array.py common/fpga/kernels/systolic/array_resources.py \
-    common/fpga/kernels/systolic/array_timing.py common/fpga/kernels/systolic/epilogue.py \
-    common/fpga/kernels/systolic/tiling.py common/fpga/kernels/team.py common/fpga/offload/baselines.py \
-    common/fpga/offload/drawn_schedule.py common/fpga/offload/effort.py common/fpga/offload/jobs.py \
-    common/fpga/offload/problem.py common/fpga/offload/program/choices.py common/fpga/offload/program/solver.py \
-    common/fpga/offload/program/timing.py common/fpga/offload/program/whole.py common/fpga/offload/reasons.py \
-    common/fpga/offload/schedule.py common/fpga/offload/search/pipelined.py common/fpga/offload/search/plan_search.py \
-    common/fpga/offload/search/segments.py common/fpga/offload/search/sequence.py common/fpga/plan_odds.py \
-    common/fpga/plan_results.py common/fpga/planning/board_rows.py common/fpga/planning/front.py \
-    common/fpga/planning/host_basis.py common/fpga/planning/plan.py common/fpga/planning/plan_notes.py \
-    common/fpga/planning/plan_rows.py common/fpga/planning/planned_kernels.py common/fpga/planning/problem_builder.py \
-    common/fpga/planning/request.py common/fpga/planning/rule_classes.py common/fpga/replicas/frame.py \
-    common/fpga/replicas/replica.py common/fpga/replicas/residence.py common/fpga/replicas/rows.py \
-    common/fpga/replicas/search.py common/fpga/replicas/stream.py common/fpga/replicas/timeline.py \
-    common/fpga/rtl/generate.py common/fpga/speedup/amdahl.py common/fpga/speedup/draws.py \
-    common/fpga/speedup/energy.py common/fpga/speedup/odds.py common/fpga/speedup/speedup_rows.py \
-    common/fpga/speedup/totals.py common/fpga/speedup/verdict.py common/fusion/border.py common/fusion/chains.py \
-    common/fusion/groups.py common/fusion/patterns.py common/graphs/cache_names.py common/graphs/expressions.py \
-    common/graphs/graph.py common/graphs/number_formats.py common/graphs/operators.py common/graphs/source_graph.py \
-    common/graphs/sums.py common/intervals.py common/messages/errors.py common/messages/host_doubts.py \
-    common/messages/names.py common/messages/note_kinds.py common/process/free_memory.py \
-    common/process/host_identity.py common/process/interrupts.py common/process/startup.py common/table_rows.py \
-    common/view/__init__.py common/view/html.css common/view/html.py common/view/plan/answer/cases.py \
-    common/view/plan/answer/headline.py common/view/plan/answer/launches.py common/view/plan/answer/precision_text.py \
+    common/cli/texts/output.py common/cli/texts/wording.py common/files/configuration.py common/files/model_folder.py \
+    common/files/small_file.py common/files/yaml_file.py common/fpga/array_designs.py common/fpga/coefficients.py \
+    common/fpga/device/board.py common/fpga/device/board_files.py common/fpga/device/resources.py \
+    common/fpga/engine_catalogue.py common/fpga/hand_off/designs.py common/fpga/hand_off/files.py \
+    common/fpga/hand_off/replicas.py common/fpga/hand_off/schedule.py common/fpga/hand_off/specification.py \
+    common/fpga/hand_off/trips.py common/fpga/hand_off/units.py common/fpga/kernels/dataflow/attention.py \
+    common/fpga/kernels/dataflow/operators.py common/fpga/kernels/dataflow/rowwise.py \
+    common/fpga/kernels/dataflow/streaming.py common/fpga/kernels/estimate.py common/fpga/kernels/overlay/cycles.py \
+    common/fpga/kernels/overlay/engine.py common/fpga/kernels/overlay/engine_files.py common/fpga/kernels/ports.py \
+    common/fpga/kernels/residuals.py common/fpga/kernels/systolic/array.py \
+    common/fpga/kernels/systolic/array_resources.py common/fpga/kernels/systolic/array_timing.py \
+    common/fpga/kernels/systolic/epilogue.py common/fpga/kernels/systolic/tiling.py common/fpga/kernels/team.py \
+    common/fpga/offload/baselines.py common/fpga/offload/drawn_schedule.py common/fpga/offload/effort.py \
+    common/fpga/offload/jobs.py common/fpga/offload/problem.py common/fpga/offload/program/choices.py \
+    common/fpga/offload/program/solver.py common/fpga/offload/program/timing.py common/fpga/offload/program/whole.py \
+    common/fpga/offload/reasons.py common/fpga/offload/schedule.py common/fpga/offload/search/pipelined.py \
+    common/fpga/offload/search/plan_search.py common/fpga/offload/search/segments.py \
+    common/fpga/offload/search/sequence.py common/fpga/plan_odds.py common/fpga/plan_results.py \
+    common/fpga/planning/board_rows.py common/fpga/planning/front.py common/fpga/planning/host_basis.py \
+    common/fpga/planning/plan.py common/fpga/planning/plan_notes.py common/fpga/planning/plan_rows.py \
+    common/fpga/planning/planned_kernels.py common/fpga/planning/problem_builder.py common/fpga/planning/request.py \
+    common/fpga/planning/rule_classes.py common/fpga/replicas/frame.py common/fpga/replicas/replica.py \
+    common/fpga/replicas/residence.py common/fpga/replicas/rows.py common/fpga/replicas/search.py \
+    common/fpga/replicas/stream.py common/fpga/replicas/timeline.py common/fpga/rtl/generate.py \
+    common/fpga/speedup/amdahl.py common/fpga/speedup/draws.py common/fpga/speedup/energy.py \
+    common/fpga/speedup/odds.py common/fpga/speedup/speedup_rows.py common/fpga/speedup/totals.py \
+    common/fpga/speedup/verdict.py common/fusion/border.py common/fusion/chains.py common/fusion/groups.py \
+    common/fusion/patterns.py common/graphs/cache_names.py common/graphs/expressions.py common/graphs/graph.py \
+    common/graphs/number_formats.py common/graphs/operators.py common/graphs/source_graph.py common/graphs/sums.py \
+    common/intervals.py common/messages/errors.py common/messages/host_doubts.py common/messages/names.py \
+    common/messages/note_kinds.py common/process/free_memory.py common/process/host_identity.py \
+    common/process/interrupts.py common/process/startup.py common/table_rows.py common/view/__init__.py \
+    common/view/html.css common/view/html.py common/view/plan/answer/cases.py common/view/plan/answer/headline.py \
+    common/view/plan/answer/launches.py common/view/plan/answer/precision_text.py \
     common/view/plan/answer/uncertainty_text.py common/view/plan/fpga_text.py common/view/plan/front_text.py \
     common/view/plan/replicas_text.py common/view/tables.py common/view/text.py common/workload/flows.py \
     common/workload/formats.py common/workload/host_cost.py common/workload/layer_rows.py common/workload/layers.py \
@@ -221,40 +224,41 @@ CODE_24 := common/__init__.py common/artifacts/catalogue.py common/artifacts/che
     common/cli/flags/flag_types.py common/cli/flags/plan_flags.py common/cli/flags/settings.py \
     common/cli/flags/settings_file.py common/cli/flags/shared_flags.py common/cli/models.py common/cli/plan_stage.py \
     common/cli/search.py common/cli/stage.py common/cli/streams.py common/cli/texts/help_text.py \
-    common/cli/texts/output.py common/cli/texts/wording.py common/files/configuration.py common/files/small_file.py \
-    common/files/yaml_file.py common/fpga/array_designs.py common/fpga/coefficients.py common/fpga/device/board.py \
-    common/fpga/device/board_files.py common/fpga/device/resources.py common/fpga/engine_catalogue.py \
-    common/fpga/kernels/dataflow/attention.py common/fpga/kernels/dataflow/operators.py \
-    common/fpga/kernels/dataflow/rowwise.py common/fpga/kernels/dataflow/streaming.py common/fpga/kernels/estimate.py \
-    common/fpga/kernels/overlay/cycles.py common/fpga/kernels/overlay/engine.py \
-    common/fpga/kernels/overlay/engine_files.py common/fpga/kernels/ports.py common/fpga/kernels/residuals.py \
-    common/fpga/kernels/systolic/array.py common/fpga/kernels/systolic/array_resources.py \
-    common/fpga/kernels/systolic/array_timing.py common/fpga/kernels/systolic/epilogue.py \
-    common/fpga/kernels/systolic/tiling.py common/fpga/kernels/team.py common/fpga/offload/baselines.py \
-    common/fpga/offload/drawn_schedule.py common/fpga/offload/effort.py common/fpga/offload/jobs.py \
-    common/fpga/offload/problem.py common/fpga/offload/program/choices.py common/fpga/offload/program/solver.py \
-    common/fpga/offload/program/timing.py common/fpga/offload/program/whole.py common/fpga/offload/reasons.py \
-    common/fpga/offload/schedule.py common/fpga/offload/search/pipelined.py common/fpga/offload/search/plan_search.py \
-    common/fpga/offload/search/segments.py common/fpga/offload/search/sequence.py common/fpga/plan_odds.py \
-    common/fpga/plan_results.py common/fpga/planning/board_rows.py common/fpga/planning/front.py \
-    common/fpga/planning/host_basis.py common/fpga/planning/plan.py common/fpga/planning/plan_notes.py \
-    common/fpga/planning/plan_rows.py common/fpga/planning/planned_kernels.py common/fpga/planning/problem_builder.py \
-    common/fpga/planning/request.py common/fpga/planning/rule_classes.py common/fpga/replicas/frame.py \
-    common/fpga/replicas/replica.py common/fpga/replicas/residence.py common/fpga/replicas/rows.py \
-    common/fpga/replicas/search.py common/fpga/replicas/stream.py common/fpga/replicas/timeline.py \
-    common/fpga/rtl/generate.py common/fpga/speedup/amdahl.py common/fpga/speedup/draws.py \
-    common/fpga/speedup/energy.py common/fpga/speedup/odds.py common/fpga/speedup/speedup_rows.py \
-    common/fpga/speedup/totals.py common/fpga/speedup/verdict.py common/fpga/what_if.py common/fusion/border.py \
-    common/fusion/chains.py common/fusion/groups.py common/fusion/patterns.py common/graphs/cache_names.py \
-    common/graphs/expressions.py common/graphs/graph.py common/graphs/number_formats.py common/graphs/operators.py \
-    common/graphs/source_graph.py common/graphs/sums.py common/intervals.py common/messages/errors.py \
-    common/messages/host_doubts.py common/messages/names.py common/messages/note_kinds.py \
-    common/process/free_memory.py common/process/host_identity.py common/process/interrupts.py \
-    common/process/startup.py common/table_rows.py common/view/__init__.py common/view/html.css common/view/html.py \
-    common/view/plan/answer/cases.py common/view/plan/what_if_text.py common/view/tables.py common/view/text.py \
-    common/workload/flows.py common/workload/formats.py common/workload/host_cost.py common/workload/layer_rows.py \
-    common/workload/layers.py common/workload/plausible_time.py common/workload/task_candidates.py \
-    common/workload/tasks.py common/workload/workload.py
+    common/cli/texts/output.py common/cli/texts/wording.py common/files/configuration.py common/files/model_folder.py \
+    common/files/small_file.py common/files/yaml_file.py common/fpga/array_designs.py common/fpga/coefficients.py \
+    common/fpga/device/board.py common/fpga/device/board_files.py common/fpga/device/resources.py \
+    common/fpga/engine_catalogue.py common/fpga/kernels/dataflow/attention.py \
+    common/fpga/kernels/dataflow/operators.py common/fpga/kernels/dataflow/rowwise.py \
+    common/fpga/kernels/dataflow/streaming.py common/fpga/kernels/estimate.py common/fpga/kernels/overlay/cycles.py \
+    common/fpga/kernels/overlay/engine.py common/fpga/kernels/overlay/engine_files.py common/fpga/kernels/ports.py \
+    common/fpga/kernels/residuals.py common/fpga/kernels/systolic/array.py \
+    common/fpga/kernels/systolic/array_resources.py common/fpga/kernels/systolic/array_timing.py \
+    common/fpga/kernels/systolic/epilogue.py common/fpga/kernels/systolic/tiling.py common/fpga/kernels/team.py \
+    common/fpga/offload/baselines.py common/fpga/offload/drawn_schedule.py common/fpga/offload/effort.py \
+    common/fpga/offload/jobs.py common/fpga/offload/problem.py common/fpga/offload/program/choices.py \
+    common/fpga/offload/program/solver.py common/fpga/offload/program/timing.py common/fpga/offload/program/whole.py \
+    common/fpga/offload/reasons.py common/fpga/offload/schedule.py common/fpga/offload/search/pipelined.py \
+    common/fpga/offload/search/plan_search.py common/fpga/offload/search/segments.py \
+    common/fpga/offload/search/sequence.py common/fpga/plan_odds.py common/fpga/plan_results.py \
+    common/fpga/planning/board_rows.py common/fpga/planning/front.py common/fpga/planning/host_basis.py \
+    common/fpga/planning/plan.py common/fpga/planning/plan_notes.py common/fpga/planning/plan_rows.py \
+    common/fpga/planning/planned_kernels.py common/fpga/planning/problem_builder.py common/fpga/planning/request.py \
+    common/fpga/planning/rule_classes.py common/fpga/replicas/frame.py common/fpga/replicas/replica.py \
+    common/fpga/replicas/residence.py common/fpga/replicas/rows.py common/fpga/replicas/search.py \
+    common/fpga/replicas/stream.py common/fpga/replicas/timeline.py common/fpga/rtl/generate.py \
+    common/fpga/speedup/amdahl.py common/fpga/speedup/draws.py common/fpga/speedup/energy.py \
+    common/fpga/speedup/odds.py common/fpga/speedup/speedup_rows.py common/fpga/speedup/totals.py \
+    common/fpga/speedup/verdict.py common/fpga/what_if.py common/fusion/border.py common/fusion/chains.py \
+    common/fusion/groups.py common/fusion/patterns.py common/graphs/cache_names.py common/graphs/expressions.py \
+    common/graphs/graph.py common/graphs/number_formats.py common/graphs/operators.py common/graphs/source_graph.py \
+    common/graphs/sums.py common/intervals.py common/messages/errors.py common/messages/host_doubts.py \
+    common/messages/names.py common/messages/note_kinds.py common/process/free_memory.py \
+    common/process/host_identity.py common/process/interrupts.py common/process/startup.py common/table_rows.py \
+    common/view/__init__.py common/view/html.css common/view/html.py common/view/plan/answer/cases.py \
+    common/view/plan/what_if_text.py common/view/tables.py common/view/text.py common/workload/flows.py \
+    common/workload/formats.py common/workload/host_cost.py common/workload/layer_rows.py common/workload/layers.py \
+    common/workload/plausible_time.py common/workload/task_candidates.py common/workload/tasks.py \
+    common/workload/workload.py
 
 SCRIPT_23 := 23_overlay_estimate.py
 TABLE_23 := overlay_layers.csv
@@ -269,19 +273,19 @@ CODE_23 := common/__init__.py common/artifacts/catalogue.py common/artifacts/che
     common/cli/flags/flag_types.py common/cli/flags/settings.py common/cli/flags/settings_file.py \
     common/cli/flags/shared_flags.py common/cli/models.py common/cli/plan_stage.py common/cli/search.py \
     common/cli/stage.py common/cli/streams.py common/cli/texts/help_text.py common/cli/texts/output.py \
-    common/cli/texts/wording.py common/files/configuration.py common/files/small_file.py common/files/yaml_file.py \
-    common/fpga/device/board.py common/fpga/device/board_files.py common/fpga/device/resources.py \
-    common/fpga/kernels/estimate.py common/fpga/kernels/overlay/cycles.py common/fpga/kernels/overlay/engine.py \
-    common/fpga/kernels/overlay/engine_files.py common/fpga/planning/whole_model.py common/fusion/border.py \
-    common/fusion/chains.py common/fusion/groups.py common/fusion/patterns.py common/graphs/cache_names.py \
-    common/graphs/expressions.py common/graphs/graph.py common/graphs/number_formats.py common/graphs/operators.py \
-    common/graphs/source_graph.py common/graphs/sums.py common/intervals.py common/messages/errors.py \
-    common/messages/host_doubts.py common/messages/names.py common/messages/note_kinds.py \
-    common/process/free_memory.py common/process/host_identity.py common/process/interrupts.py \
-    common/process/startup.py common/table_rows.py common/view/__init__.py common/view/html.css common/view/html.py \
-    common/view/plan/overlay_text.py common/view/tables.py common/view/text.py common/workload/flows.py \
-    common/workload/host_cost.py common/workload/layer_rows.py common/workload/layers.py \
-    common/workload/task_candidates.py common/workload/tasks.py
+    common/cli/texts/wording.py common/files/configuration.py common/files/model_folder.py common/files/small_file.py \
+    common/files/yaml_file.py common/fpga/device/board.py common/fpga/device/board_files.py \
+    common/fpga/device/resources.py common/fpga/kernels/estimate.py common/fpga/kernels/overlay/cycles.py \
+    common/fpga/kernels/overlay/engine.py common/fpga/kernels/overlay/engine_files.py \
+    common/fpga/planning/whole_model.py common/fusion/border.py common/fusion/chains.py common/fusion/groups.py \
+    common/fusion/patterns.py common/graphs/cache_names.py common/graphs/expressions.py common/graphs/graph.py \
+    common/graphs/number_formats.py common/graphs/operators.py common/graphs/source_graph.py common/graphs/sums.py \
+    common/intervals.py common/messages/errors.py common/messages/host_doubts.py common/messages/names.py \
+    common/messages/note_kinds.py common/process/free_memory.py common/process/host_identity.py \
+    common/process/interrupts.py common/process/startup.py common/table_rows.py common/view/__init__.py \
+    common/view/html.css common/view/html.py common/view/plan/overlay_text.py common/view/tables.py \
+    common/view/text.py common/workload/flows.py common/workload/host_cost.py common/workload/layer_rows.py \
+    common/workload/layers.py common/workload/task_candidates.py common/workload/tasks.py
 
 SCRIPT_08 := 08_design_space.py
 TABLE_08 := design_points.csv
@@ -327,34 +331,34 @@ CODE_08 := common/__init__.py common/artifacts/catalogue.py common/artifacts/che
     common/design_space/single_buffer/fusion.py common/design_space/single_buffer/fusion_choices.py \
     common/design_space/single_buffer/fusion_problem.py common/design_space/single_buffer/group_tiles.py \
     common/design_space/single_buffer/nest_tiles.py common/design_space/single_buffer/workload.py \
-    common/files/configuration.py common/files/small_file.py common/files/yaml_file.py common/fusion/border.py \
-    common/fusion/groups.py common/fusion/patterns.py common/graphs/cache_names.py common/graphs/expressions.py \
-    common/graphs/graph.py common/graphs/number_formats.py common/graphs/operators.py common/graphs/source_graph.py \
-    common/graphs/sums.py common/intervals.py common/messages/errors.py common/messages/host_doubts.py \
-    common/messages/names.py common/messages/note_kinds.py common/onnx_graph/attributes.py \
-    common/onnx_graph/by_operator.py common/onnx_graph/caches.py common/onnx_graph/counts.py common/onnx_graph/load.py \
-    common/onnx_graph/malformed.py common/onnx_graph/reading/naming.py common/onnx_graph/reading/scan.py \
-    common/onnx_graph/reading/side_files.py common/onnx_graph/reading/validity.py common/onnx_graph/rows.py \
-    common/onnx_graph/shapes/budget.py common/onnx_graph/shapes/contrib/__init__.py \
-    common/onnx_graph/shapes/contrib/as_onnx.py common/onnx_graph/shapes/contrib/attention.py \
-    common/onnx_graph/shapes/contrib/layouts.py common/onnx_graph/shapes/contrib/machine_learning.py \
-    common/onnx_graph/shapes/contrib/matrix.py common/onnx_graph/shapes/contrib/normalization.py \
-    common/onnx_graph/shapes/contrib/registry.py common/onnx_graph/shapes/contrib/structure.py \
-    common/onnx_graph/shapes/control_flow.py common/onnx_graph/shapes/evaluation.py \
-    common/onnx_graph/shapes/inference.py common/onnx_graph/shapes/inference_state.py \
-    common/onnx_graph/shapes/node_inference.py common/onnx_graph/shapes/regions.py common/onnx_graph/shapes/types.py \
-    common/onnx_graph/shapes/upper_bounds.py common/onnx_graph/shapes/values.py \
-    common/onnx_graph/symbols/dimensions.py common/onnx_graph/symbols/lengths.py common/onnx_graph/symbols/symbolic.py \
-    common/onnx_graph/symbols/usual_sizes.py common/onnx_graph/work/__init__.py common/onnx_graph/work/attention.py \
-    common/onnx_graph/work/contractions.py common/onnx_graph/work/convolutions.py common/onnx_graph/work/einsum.py \
-    common/onnx_graph/work/elementwise.py common/onnx_graph/work/measure.py common/onnx_graph/work/movement.py \
-    common/onnx_graph/work/packed_weights.py common/onnx_graph/work/recurrent.py common/onnx_graph/work/registry.py \
-    common/onnx_graph/work/sampling.py common/onnx_graph/work/transforms.py common/process/code_version.py \
-    common/process/free_memory.py common/process/host_identity.py common/process/interrupts.py \
-    common/process/startup.py common/table_rows.py common/view/__init__.py common/view/design/text_tables.py \
-    common/view/html.css common/view/html.py common/view/tables.py common/view/text.py common/workers.py \
-    common/workload/layer_rows.py common/workload/layers.py common/workload/loop_nests.py \
-    common/workload/map_layers.py common/workload/nest_rows.py
+    common/files/configuration.py common/files/model_folder.py common/files/small_file.py common/files/yaml_file.py \
+    common/fusion/border.py common/fusion/groups.py common/fusion/patterns.py common/graphs/cache_names.py \
+    common/graphs/expressions.py common/graphs/graph.py common/graphs/number_formats.py common/graphs/operators.py \
+    common/graphs/source_graph.py common/graphs/sums.py common/intervals.py common/messages/errors.py \
+    common/messages/host_doubts.py common/messages/names.py common/messages/note_kinds.py \
+    common/onnx_graph/attributes.py common/onnx_graph/by_operator.py common/onnx_graph/caches.py \
+    common/onnx_graph/counts.py common/onnx_graph/load.py common/onnx_graph/malformed.py \
+    common/onnx_graph/reading/naming.py common/onnx_graph/reading/scan.py common/onnx_graph/reading/side_files.py \
+    common/onnx_graph/reading/validity.py common/onnx_graph/rows.py common/onnx_graph/shapes/budget.py \
+    common/onnx_graph/shapes/contrib/__init__.py common/onnx_graph/shapes/contrib/as_onnx.py \
+    common/onnx_graph/shapes/contrib/attention.py common/onnx_graph/shapes/contrib/layouts.py \
+    common/onnx_graph/shapes/contrib/machine_learning.py common/onnx_graph/shapes/contrib/matrix.py \
+    common/onnx_graph/shapes/contrib/normalization.py common/onnx_graph/shapes/contrib/registry.py \
+    common/onnx_graph/shapes/contrib/structure.py common/onnx_graph/shapes/control_flow.py \
+    common/onnx_graph/shapes/evaluation.py common/onnx_graph/shapes/inference.py \
+    common/onnx_graph/shapes/inference_state.py common/onnx_graph/shapes/node_inference.py \
+    common/onnx_graph/shapes/regions.py common/onnx_graph/shapes/types.py common/onnx_graph/shapes/upper_bounds.py \
+    common/onnx_graph/shapes/values.py common/onnx_graph/symbols/dimensions.py common/onnx_graph/symbols/lengths.py \
+    common/onnx_graph/symbols/symbolic.py common/onnx_graph/symbols/usual_sizes.py common/onnx_graph/work/__init__.py \
+    common/onnx_graph/work/attention.py common/onnx_graph/work/contractions.py common/onnx_graph/work/convolutions.py \
+    common/onnx_graph/work/einsum.py common/onnx_graph/work/elementwise.py common/onnx_graph/work/measure.py \
+    common/onnx_graph/work/movement.py common/onnx_graph/work/packed_weights.py common/onnx_graph/work/recurrent.py \
+    common/onnx_graph/work/registry.py common/onnx_graph/work/sampling.py common/onnx_graph/work/transforms.py \
+    common/process/code_version.py common/process/free_memory.py common/process/host_identity.py \
+    common/process/interrupts.py common/process/startup.py common/table_rows.py common/view/__init__.py \
+    common/view/design/text_tables.py common/view/html.css common/view/html.py common/view/tables.py \
+    common/view/text.py common/workers.py common/workload/layer_rows.py common/workload/layers.py \
+    common/workload/loop_nests.py common/workload/map_layers.py common/workload/nest_rows.py
 
 SCRIPT_29 := 29_board_arrays.py
 TABLE_29 := design_engines.csv
@@ -376,10 +380,10 @@ CODE_29 := common/__init__.py common/artifacts/catalogue.py common/artifacts/che
     common/design_space/mapping/placement.py common/design_space/mapping/tiled_rtl.py \
     common/design_space/mapping/traffic.py common/design_space/results/comparison.py \
     common/design_space/results/design_result.py common/design_space/search/settings.py common/files/configuration.py \
-    common/files/small_file.py common/files/yaml_file.py common/fpga/array_designs.py common/fpga/coefficients.py \
-    common/fpga/device/board.py common/fpga/device/board_files.py common/fpga/device/resources.py \
-    common/fpga/engine_catalogue.py common/fpga/hand_off/designs.py common/fpga/hand_off/units.py \
-    common/fpga/kernels/dataflow/attention.py common/fpga/kernels/dataflow/operators.py \
+    common/files/model_folder.py common/files/small_file.py common/files/yaml_file.py common/fpga/array_designs.py \
+    common/fpga/coefficients.py common/fpga/device/board.py common/fpga/device/board_files.py \
+    common/fpga/device/resources.py common/fpga/engine_catalogue.py common/fpga/hand_off/designs.py \
+    common/fpga/hand_off/units.py common/fpga/kernels/dataflow/attention.py common/fpga/kernels/dataflow/operators.py \
     common/fpga/kernels/dataflow/rowwise.py common/fpga/kernels/dataflow/streaming.py common/fpga/kernels/estimate.py \
     common/fpga/kernels/overlay/cycles.py common/fpga/kernels/overlay/engine.py common/fpga/kernels/ports.py \
     common/fpga/kernels/systolic/array.py common/fpga/kernels/systolic/array_resources.py \
@@ -494,11 +498,11 @@ CODE_31 := common/__init__.py common/artifacts/catalogue.py common/artifacts/che
     common/cli/flags/flag_types.py common/cli/flags/settings.py common/cli/flags/settings_file.py \
     common/cli/flags/shared_flags.py common/cli/models.py common/cli/plan_stage.py common/cli/search.py \
     common/cli/stage.py common/cli/streams.py common/cli/texts/help_text.py common/cli/texts/output.py \
-    common/cli/texts/wording.py common/files/configuration.py common/files/small_file.py common/files/yaml_file.py \
-    common/fpga/coefficients.py common/fpga/decoding/answer.py common/fpga/decoding/demand.py \
-    common/fpga/decoding/law.py common/fpga/decoding/plan.py common/fpga/decoding/prompt.py \
-    common/fpga/device/board.py common/fpga/device/board_files.py common/fpga/device/resources.py \
-    common/fpga/engine_catalogue.py common/fpga/kernels/dataflow/attention.py \
+    common/cli/texts/wording.py common/files/configuration.py common/files/model_folder.py common/files/small_file.py \
+    common/files/yaml_file.py common/fpga/coefficients.py common/fpga/decoding/answer.py \
+    common/fpga/decoding/demand.py common/fpga/decoding/law.py common/fpga/decoding/plan.py \
+    common/fpga/decoding/prompt.py common/fpga/device/board.py common/fpga/device/board_files.py \
+    common/fpga/device/resources.py common/fpga/engine_catalogue.py common/fpga/kernels/dataflow/attention.py \
     common/fpga/kernels/dataflow/operators.py common/fpga/kernels/dataflow/rowwise.py \
     common/fpga/kernels/dataflow/streaming.py common/fpga/kernels/estimate.py common/fpga/kernels/overlay/cycles.py \
     common/fpga/kernels/overlay/engine.py common/fpga/kernels/ports.py common/fpga/kernels/systolic/array.py \
@@ -573,14 +577,14 @@ CODE_09 := common/__init__.py common/artifacts/catalogue.py common/artifacts/che
     common/cli/flags/flag_types.py common/cli/flags/settings.py common/cli/flags/settings_file.py \
     common/cli/flags/shared_flags.py common/cli/models.py common/cli/search.py common/cli/stage.py \
     common/cli/streams.py common/cli/texts/help_text.py common/cli/texts/output.py common/cli/texts/wording.py \
-    common/dag.py common/files/configuration.py common/files/json_stream.py common/files/small_file.py \
-    common/files/yaml_file.py common/graphs/expressions.py common/graphs/graph.py common/graphs/number_formats.py \
-    common/graphs/operators.py common/graphs/sums.py common/intervals.py common/latency/dependence.py \
-    common/latency/run.py common/mending/findings.py common/mending/mends/bind_dimensions.py \
-    common/mending/mends/cancel_transposes.py common/mending/mends/convolutions/fold_batch_normalization.py \
-    common/mending/mends/convolutions/move_resize.py common/mending/mends/convolutions/pad_channels.py \
-    common/mending/mends/drop_cast_pairs.py common/mending/mends/expand_einsum.py \
-    common/mending/mends/freeze_weights.py common/mending/mends/fuse_gelu.py \
+    common/dag.py common/files/configuration.py common/files/json_stream.py common/files/model_folder.py \
+    common/files/small_file.py common/files/yaml_file.py common/graphs/expressions.py common/graphs/graph.py \
+    common/graphs/number_formats.py common/graphs/operators.py common/graphs/sums.py common/intervals.py \
+    common/latency/dependence.py common/latency/run.py common/mending/findings.py \
+    common/mending/mends/bind_dimensions.py common/mending/mends/cancel_transposes.py \
+    common/mending/mends/convolutions/fold_batch_normalization.py common/mending/mends/convolutions/move_resize.py \
+    common/mending/mends/convolutions/pad_channels.py common/mending/mends/drop_cast_pairs.py \
+    common/mending/mends/expand_einsum.py common/mending/mends/freeze_weights.py common/mending/mends/fuse_gelu.py \
     common/mending/mends/fuse_layer_normalization.py common/mending/mends/merge_constants.py \
     common/mending/mends/replace_cumsum.py common/mending/mends/slice_gather.py common/mending/mends/widen_halves.py \
     common/mending/registry.py common/mending/rewrite.py common/mending/view.py common/messages/errors.py \
@@ -624,17 +628,18 @@ CODE_11 := common/__init__.py common/artifacts/catalogue.py common/artifacts/che
     common/cli/texts/wording.py common/comparison/alignment.py common/comparison/difference_rows.py \
     common/comparison/judgement.py common/comparison/latency_family.py common/comparison/measured.py \
     common/comparison/recorded.py common/comparison/series.py common/comparison/stated_figures.py \
-    common/files/json_stream.py common/files/small_file.py common/graphs/expressions.py common/graphs/graph.py \
-    common/graphs/number_formats.py common/graphs/operators.py common/latency/dependence.py common/latency/run.py \
-    common/latency/sessions.py common/latency/statistics.py common/messages/errors.py common/messages/host_doubts.py \
-    common/messages/names.py common/messages/note_kinds.py common/onnx_graph/reading/naming.py \
-    common/onnx_graph/reading/scan.py common/onnx_graph/reading/side_files.py common/process/free_memory.py \
-    common/process/host_identity.py common/process/interrupts.py common/process/startup.py \
-    common/profiling/trace/events.py common/profiling/trace/nesting.py common/profiling/trace/node_runs.py \
-    common/profiling/trace/reader.py common/profiling/trace/timeline.py common/profiling/trace/usage.py \
-    common/table_rows.py common/timeline/annotations.py common/timeline/chrome_trace.py common/timeline/flamegraph.py \
-    common/view/__init__.py common/view/comparison/comparison_tables.py common/view/html.css common/view/html.py \
-    common/view/node_labels.py common/view/tables.py common/view/text.py
+    common/files/json_stream.py common/files/model_folder.py common/files/small_file.py common/graphs/expressions.py \
+    common/graphs/graph.py common/graphs/number_formats.py common/graphs/operators.py common/latency/dependence.py \
+    common/latency/run.py common/latency/sessions.py common/latency/statistics.py common/messages/errors.py \
+    common/messages/host_doubts.py common/messages/names.py common/messages/note_kinds.py \
+    common/onnx_graph/reading/naming.py common/onnx_graph/reading/scan.py common/onnx_graph/reading/side_files.py \
+    common/process/free_memory.py common/process/host_identity.py common/process/interrupts.py \
+    common/process/startup.py common/profiling/trace/events.py common/profiling/trace/nesting.py \
+    common/profiling/trace/node_runs.py common/profiling/trace/reader.py common/profiling/trace/timeline.py \
+    common/profiling/trace/usage.py common/table_rows.py common/timeline/annotations.py \
+    common/timeline/chrome_trace.py common/timeline/flamegraph.py common/view/__init__.py \
+    common/view/comparison/comparison_tables.py common/view/html.css common/view/html.py common/view/node_labels.py \
+    common/view/tables.py common/view/text.py
 
 SCRIPT_15 := 15_paired_runs.py
 TABLE_15 := paired_comparison.csv
@@ -665,11 +670,11 @@ CODE_16 := common/__init__.py common/artifacts/catalogue.py common/artifacts/che
     common/cli/stage.py common/cli/streams.py common/cli/texts/help_text.py common/cli/texts/output.py \
     common/cli/texts/wording.py common/comparison/alignment.py common/comparison/difference_rows.py \
     common/comparison/judgement.py common/comparison/latency_family.py common/comparison/measured.py \
-    common/comparison/series.py common/comparison/stated_figures.py common/files/small_file.py \
-    common/graphs/number_formats.py common/history/dependent_steps.py common/history/levels.py \
-    common/history/record.py common/history/revision.py common/history/store.py common/history/trends.py \
-    common/latency/dependence.py common/latency/sessions.py common/latency/statistics.py common/messages/errors.py \
-    common/messages/host_doubts.py common/messages/names.py common/messages/note_kinds.py \
+    common/comparison/series.py common/comparison/stated_figures.py common/files/model_folder.py \
+    common/files/small_file.py common/graphs/number_formats.py common/history/dependent_steps.py \
+    common/history/levels.py common/history/record.py common/history/revision.py common/history/store.py \
+    common/history/trends.py common/latency/dependence.py common/latency/sessions.py common/latency/statistics.py \
+    common/messages/errors.py common/messages/host_doubts.py common/messages/names.py common/messages/note_kinds.py \
     common/process/free_memory.py common/process/host_identity.py common/process/interrupts.py \
     common/process/startup.py common/table_rows.py common/view/__init__.py common/view/comparison/comparison_tables.py \
     common/view/comparison/history_tables.py common/view/html.css common/view/html.py common/view/tables.py \
@@ -691,11 +696,11 @@ CODE_17 := common/__init__.py common/artifacts/catalogue.py common/artifacts/che
     common/cli/streams.py common/cli/texts/help_text.py common/cli/texts/output.py common/cli/texts/wording.py \
     common/comparison/alignment.py common/comparison/judgement.py common/comparison/latency_family.py \
     common/comparison/measured.py common/comparison/recorded.py common/comparison/series.py \
-    common/comparison/stated_figures.py common/files/json_stream.py common/files/small_file.py \
-    common/graphs/expressions.py common/graphs/graph.py common/graphs/number_formats.py common/history/export.py \
-    common/history/record.py common/history/revision.py common/history/store.py common/latency/dependence.py \
-    common/latency/run.py common/latency/sessions.py common/latency/statistics.py common/messages/errors.py \
-    common/messages/host_doubts.py common/messages/names.py common/messages/note_kinds.py \
+    common/comparison/stated_figures.py common/files/json_stream.py common/files/model_folder.py \
+    common/files/small_file.py common/graphs/expressions.py common/graphs/graph.py common/graphs/number_formats.py \
+    common/history/export.py common/history/record.py common/history/revision.py common/history/store.py \
+    common/latency/dependence.py common/latency/run.py common/latency/sessions.py common/latency/statistics.py \
+    common/messages/errors.py common/messages/host_doubts.py common/messages/names.py common/messages/note_kinds.py \
     common/metrics/metric_names.py common/metrics/metric_text.py common/onnx_graph/reading/naming.py \
     common/onnx_graph/reading/scan.py common/onnx_graph/reading/side_files.py common/process/free_memory.py \
     common/process/host_identity.py common/process/interrupts.py common/process/startup.py \
@@ -726,24 +731,24 @@ CODE_06 := common/__init__.py common/artifacts/catalogue.py common/artifacts/che
     common/cli/flags/flag_types.py common/cli/flags/settings.py common/cli/flags/settings_file.py \
     common/cli/flags/shared_flags.py common/cli/models.py common/cli/search.py common/cli/stage.py \
     common/cli/streams.py common/cli/texts/help_text.py common/cli/texts/output.py common/cli/texts/wording.py \
-    common/files/small_file.py common/graphs/number_formats.py common/graphs/operators.py common/graphs/sums.py \
-    common/messages/errors.py common/messages/host_doubts.py common/messages/names.py common/messages/note_kinds.py \
-    common/process/free_memory.py common/process/host_identity.py common/process/interrupts.py \
-    common/process/startup.py common/table_rows.py common/view/__init__.py common/view/comparison/comparison_plot.py \
-    common/view/comparison/comparison_tables.py common/view/comparison/history_plot.py \
-    common/view/comparison/history_tables.py common/view/design/buffer_plot.py common/view/design/convergence_plot.py \
-    common/view/design/energy_plot.py common/view/design/front_plot.py common/view/design/html_tables.py \
-    common/view/design/nest_plot.py common/view/design/text_tables.py common/view/findings.py common/view/frames.py \
-    common/view/groups.py common/view/html.css common/view/html.py common/view/key_nodes.py \
-    common/view/load/endurance_text.py common/view/load/fleet_text.py common/view/load/html_tables.py \
-    common/view/load/interference_text.py common/view/load/load_text.py common/view/load/pictures/curve_plot.py \
-    common/view/load/pictures/endurance_plot.py common/view/load/pictures/fleet_plot.py \
-    common/view/load/pictures/interference_plot.py common/view/load/pictures/load_plot.py \
-    common/view/load/search_text.py common/view/marks.py common/view/node_labels.py common/view/placing.py \
-    common/view/plan/answer/cases.py common/view/plan/answer/headline.py common/view/plan/answer/launches.py \
-    common/view/plan/answer/precision_text.py common/view/plan/answer/uncertainty_text.py \
-    common/view/plan/decode_text.py common/view/plan/fpga_text.py common/view/plan/front_text.py \
-    common/view/plan/pictures/formats_plot.py common/view/plan/pictures/front_plot.py \
+    common/files/model_folder.py common/files/small_file.py common/graphs/number_formats.py common/graphs/operators.py \
+    common/graphs/sums.py common/messages/errors.py common/messages/host_doubts.py common/messages/names.py \
+    common/messages/note_kinds.py common/process/free_memory.py common/process/host_identity.py \
+    common/process/interrupts.py common/process/startup.py common/table_rows.py common/view/__init__.py \
+    common/view/comparison/comparison_plot.py common/view/comparison/comparison_tables.py \
+    common/view/comparison/history_plot.py common/view/comparison/history_tables.py common/view/design/buffer_plot.py \
+    common/view/design/convergence_plot.py common/view/design/energy_plot.py common/view/design/front_plot.py \
+    common/view/design/html_tables.py common/view/design/nest_plot.py common/view/design/text_tables.py \
+    common/view/findings.py common/view/frames.py common/view/groups.py common/view/html.css common/view/html.py \
+    common/view/key_nodes.py common/view/load/endurance_text.py common/view/load/fleet_text.py \
+    common/view/load/html_tables.py common/view/load/interference_text.py common/view/load/load_text.py \
+    common/view/load/pictures/curve_plot.py common/view/load/pictures/endurance_plot.py \
+    common/view/load/pictures/fleet_plot.py common/view/load/pictures/interference_plot.py \
+    common/view/load/pictures/load_plot.py common/view/load/search_text.py common/view/marks.py \
+    common/view/node_labels.py common/view/placing.py common/view/plan/answer/cases.py \
+    common/view/plan/answer/headline.py common/view/plan/answer/launches.py common/view/plan/answer/precision_text.py \
+    common/view/plan/answer/uncertainty_text.py common/view/plan/decode_text.py common/view/plan/fpga_text.py \
+    common/view/plan/front_text.py common/view/plan/pictures/formats_plot.py common/view/plan/pictures/front_plot.py \
     common/view/plan/pictures/offload_plot.py common/view/plan/pictures/resource_plot.py \
     common/view/plan/pictures/timeline_plot.py common/view/plan/pictures/what_if_plot.py \
     common/view/plan/replicas_text.py common/view/plan/verdict_text.py common/view/plan/what_if_text.py \

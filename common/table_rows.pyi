@@ -1342,6 +1342,8 @@ class DecodePlansRow(TypedDict):
     fits_memory: bool
     is_best_plan: bool
     prefill_engines: str
+    prefill_regions: str
+    decode_engine: str
     card_resident_bytes: int
     card_memory_bytes: int
     planned_first_token_pessimistic_us: float | None

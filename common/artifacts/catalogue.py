@@ -741,7 +741,8 @@ _table(
     "decode_plans",
     "A decoder on a card: an answer in each format of the weights, with each phase on the host or on the card.",
     "weight_format prefill_side decode_side",
-    "board fits_memory is_best_plan prefill_engines card_resident_bytes card_memory_bytes "
+    "board fits_memory is_best_plan prefill_engines prefill_regions decode_engine card_resident_bytes "
+    "card_memory_bytes "
     f"{_cases('planned_first_token', '_us')} {_cases('planned_token', '_us')} {_interval('planned', '_tokens_per_s')} "
     f"{_cases('planned_answer', '_us')} host_answer_us moved_share answer_link_bytes token_link_bytes logits_link_us "
     f"{_cases('card_token', '_j')} verdict pays_probability speedup_p5_factor speedup_p25_factor speedup_p50_factor "

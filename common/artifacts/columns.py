@@ -1465,6 +1465,16 @@ _text(
     "Kernels of a prompt on the card, the array first; empty for a prompt on the host or by published decoders",
     nullable=True,
 )
+_text(
+    "prefill_regions",
+    "Region of the board that holds each of these kernels, in their order; `board` for one that spans several",
+    nullable=True,
+)
+_text(
+    "decode_engine",
+    "GEMV engines of decode on the card, on all channels of the memory but one; empty where they do not fit the board",
+    nullable=True,
+)
 _count("card_resident_bytes", "Weights, and caches after the last token, in the card's memory")
 _count("card_memory_bytes", "Memory of the card")
 _cases("planned_first_token", "_us", "Time to the first token, launch included", nullable=True)

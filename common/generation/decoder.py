@@ -15,8 +15,9 @@ from common.onnx_graph.caches import MASKS, CachePair, cache_pairs
 from common.onnx_graph.load import LoadedModel
 from common.runtime.inputs.given import Array, numpy_dtype, random_input
 
-TOKENS = ("input_ids", "decoder_input_ids")
-POSITIONS = ("position_ids", "decoder_position_ids")
+TOKENS = ("input_ids", "decoder_input_ids", "inputs_embeds")
+POSITIONS = ("position_ids", "decoder_position_ids", "cache_position")
+HAS_PAST = "use_cache_branch"  # of optimum's merged decoders: whether the caches hold tokens
 BATCH = 1
 
 
@@ -38,9 +39,11 @@ class Decoder:
     """A model with caches, by names.
 
     Attributes:
-        tokens: the input of token numbers; None for a loop of states alone, such as the steps of an action expert.
+        tokens: the input of token numbers, or of their rows in a table of embeddings that is not in the model; None for
+            a loop of states alone, such as the steps of an action expert.
         logits: the output with a score for each token of the vocabulary; None if ``tokens`` is.
-        new, past: dimensions that a call sets: its tokens, and those before it. ``past`` is None where no cache grows.
+        new, past: dimensions that a call sets: its tokens, and those before it. ``new`` is None where each call takes
+            one token, ``past`` where no cache grows.
         totals: dimensions that are past and new tokens together.
         windows: dimensions of rolling caches, which a call sets too, with the most tokens that they hold.
         fixed: all other dimensions.
@@ -69,6 +72,11 @@ class Decoder:
         return self.shape(self.tokens, CallSizes(0, 1))[0] if self.tokens else 1
 
     @property
+    def looks_up(self) -> bool:
+        """Whether the model itself has the table of embeddings."""
+        return self.tokens is not None and len(self.tokens.shape or ()) == 2
+
+    @property
     def call_dimensions(self) -> tuple[str, ...]:
         return (*(name for name in (self.new, self.past) if name), *self.windows, *self.totals)
 
@@ -94,12 +102,16 @@ class Decoder:
     def _fed(self, tensor: Tensor, tokens: Sequence[int], call: CallSizes) -> Array:
         shape, dtype = self.shape(tensor, call), numpy_dtype(tensor)
         if self.tokens and tensor.name == self.tokens.name:
-            return np.broadcast_to(np.asarray(tokens, dtype), shape).copy()
+            rows = np.asarray(tokens, dtype) if self.looks_up else _drawn_rows(tokens, shape[-1]).astype(dtype)
+            return np.broadcast_to(rows, shape).copy()
         if tensor.name in POSITIONS:
             return np.broadcast_to(np.arange(call.past, call.total).astype(dtype), shape).copy()
         if tensor.value is not None:
             return np.full(shape, self.at(tensor.value, call), dtype)
-        return np.full(shape, tensor.name in MASKS, dtype)  # masks are ones, segments and others zeros
+        if tensor.name == HAS_PAST:
+            return np.full(shape, call.past > 0, dtype)
+        # Masks are ones, an encoder's too; segments and others are zeros.
+        return np.full(shape, tensor.name.endswith(MASKS[0]), dtype)
 
     def batch_feeds(self, tokens: Sequence[int], calls: Sequence[CallSizes]) -> dict[str, Array]:
         """Return the inputs of one call for several sequences of different lengths; it gives each sequence a token.
@@ -142,23 +154,30 @@ def decoder_of(model: LoadedModel, sizes: Mapping[str, int], given: Mapping[str,
     tokens = next((tensor for tensor in inputs if tensor.name in TOKENS), None)
     if tokens is None and all(pair.kind == "state" for pair in pairs):
         return _loop_of_states(model, inputs, pairs, sizes)
-    if tokens is None or tokens.shape is None or len(tokens.shape) != 2 or _name(tokens.shape[1]) is None:
+    if tokens is None or tokens.shape is None or not _takes_tokens(tokens):
         problem = f"has no input of tokens: none of {listed(TOKENS, 5)} has a batch and a free length"
         raise UnusableValueError("model", problem, "export it with a dynamic sequence")
     logits = next((graph.tensors[name] for name in graph.outputs if _is_logits(graph.tensors[name], pairs)), None)
     if logits is None:
         problem = "has no output of three axes with a score for each number of the vocabulary"
         raise UnusableValueError("model", problem, "export it with its head")
-    new = str(_name(tokens.shape[1]))
+    new = _name(tokens.shape[1])
     grown = next((pair for pair in pairs if pair.kind == "growing"), None)
     past = _name(grown.past.shape[grown.axis]) if grown and grown.past.shape and grown.axis is not None else None
     windows = _windows(pairs)
     totals = _totals(inputs, {new, past, *windows})
     fixed = {name: BATCH for name in [_name(tokens.shape[0])] if name}
     fixed |= {name: size for name, size in sizes.items() if name not in {new, past, *windows, *totals}}
-    _require_bound(model, {new, *windows, *totals, *fixed} | ({past} if past else set()))
-    still = _still(inputs, pairs, {new, past, *windows, *totals})
+    _require_bound(model, {new, past, *windows, *totals, *fixed})
+    still = _still([one for one in inputs if one is not tokens], pairs, {new, past, *windows, *totals})
     return Decoder(model, pairs, tokens, logits, new, past, totals, fixed, still, windows)
+
+
+def _takes_tokens(tokens: Tensor) -> bool:
+    """Return whether an input has a batch, a free length or that of one token, and else at most a fixed width."""
+    shape = tokens.shape or ()
+    has_width = len(shape) == 3 and isinstance(shape[2], int)
+    return (len(shape) == 2 or has_width) and (_name(shape[1]) is not None or shape[1] == 1)
 
 
 def _require_growth(pairs: Sequence[CachePair]) -> None:
@@ -172,6 +191,11 @@ def _require_growth(pairs: Sequence[CachePair]) -> None:
         if pair.kind == "growing" and not pair.is_measured and isinstance(length, int):
             problem = f"{pair.present.name} cannot be fed to {pair.past.name}: it grows, and the input takes {length}"
             raise UnusableValueError("model", f"{problem} tokens", "leave the length free")
+
+
+def _drawn_rows(tokens: Sequence[int], width: int) -> Array:
+    """Return a row for each token, drawn by its number: the same token has the same row in each call."""
+    return np.stack([np.random.default_rng(token).standard_normal(width) for token in tokens])
 
 
 def _stacked(rows: Sequence[Array], longest: Array) -> Array:
@@ -192,7 +216,7 @@ def _loop_of_states(
     return Decoder(model, pairs, None, None, None, None, (), fixed, _still(inputs, pairs, set()))
 
 
-def _require_bound(model: LoadedModel, known: Collection[str]) -> None:
+def _require_bound(model: LoadedModel, known: Collection[str | None]) -> None:
     if missing := [name for name in model.unbound if name not in known]:
         raise UnusableValueError("dim", f"{listed(missing, 5)} not bound", f"add for example <dim> {missing[0]}=128")
 
@@ -201,6 +225,17 @@ def _windows(pairs: Sequence[CachePair]) -> dict[str, int]:
     rolling = (pair for pair in pairs if pair.axis is not None and pair.window is not None and pair.past.shape)
     named = ((_name(pair.past.shape[pair.axis]), pair.window) for pair in rolling)  # type: ignore[index]
     return {name: window for name, window in named if name is not None and window is not None}
+
+
+def require_prompt(decoder: Decoder, length: int, quantity: str) -> None:
+    """Refuse a prompt of several tokens for a model whose calls take one.
+
+    Raises:
+        UnusableValueError: it is one.
+    """
+    if decoder.tokens is not None and decoder.new is None and length > 1:
+        remedy = f"give 1 token with <{quantity}>, or export it with a dynamic sequence"
+        raise UnusableValueError(quantity, f"{length} tokens, and a call of the model takes one", remedy)
 
 
 def require_length(decoder: Decoder, length: int, quantity: str, room: int | None = None) -> None:

@@ -15,7 +15,7 @@ from typing import Protocol
 
 import numpy as np
 
-from common.generation.decoder import CallSizes, Decoder, require_length
+from common.generation.decoder import CallSizes, Decoder, require_length, require_prompt
 from common.messages.errors import PipelineError, UnusableValueError
 from common.onnx_graph.caches import CachePair
 from common.runtime.inputs.given import numpy_dtype
@@ -91,8 +91,9 @@ def drawn_prompt(decoder: Decoder, length: int, seed: int, quantity: str = "prom
         quantity: the setting that asks for so many.
 
     Raises:
-        UnusableValueError: there are too many.
+        UnusableValueError: there are too many, or a call takes one alone.
     """
+    require_prompt(decoder, length, quantity)
     if length > LONGEST_PROMPT:
         raise UnusableValueError(quantity, f"{length} tokens", f"give at most {LONGEST_PROMPT:,}")
     vocabulary = (decoder.logits.shape if decoder.logits and decoder.logits.shape else (1,))[-1]

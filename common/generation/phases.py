@@ -75,7 +75,8 @@ def model_parts(decoder: Decoder) -> dict[str, str]:
     parts = dict.fromkeys((node.name for node in graph.nodes), LAYERS)
     if decoder.tokens is None or decoder.logits is None:
         return parts
-    parts |= dict.fromkeys(_embedding(graph, decoder.tokens.name), EMBEDDING)
+    if decoder.looks_up:
+        parts |= dict.fromkeys(_embedding(graph, decoder.tokens.name), EMBEDDING)
     parts |= dict.fromkeys(_head(graph, decoder.logits.name, contractions), HEAD)
     return parts | dict.fromkeys(_after(graph, decoder.logits.name), SAMPLING)
 
@@ -203,8 +204,9 @@ def phase_rows(decoder: Decoder, points: Sequence[PhasePoint], bound: Collection
 def _sizes_over_length(decoder: Decoder, phase: str) -> dict[str, Count]:
     """Return the sizes of a call in a phase, as expressions of the dimension that is its length."""
     pasts = [*([] if decoder.past is None else [decoder.past]), *decoder.windows]
-    if phase == PREFILL and decoder.new:
-        return {**decoder.fixed, **dict.fromkeys(pasts, 0), **dict.fromkeys(decoder.totals, dimension(decoder.new))}
+    if phase == PREFILL and decoder.tokens:
+        whole = dimension(decoder.new) if decoder.new else 1
+        return {**decoder.fixed, **dict.fromkeys(pasts, 0), **dict.fromkeys(decoder.totals, whole)}
     new: dict[str, Count] = {decoder.new: 1} if decoder.new else {}
     if not pasts:
         return {**decoder.fixed, **new}

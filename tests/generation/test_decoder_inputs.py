@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import numpy as np
+import onnx
 import pytest
+from onnx import TensorProto
 
 from common.generation.decoder import CallSizes, decoder_of
+from common.generation.loop import drawn_prompt
+from common.generation.phases import EMBEDDING, model_parts
 from common.messages.errors import UnusableValueError
 from common.onnx_graph.load import load_model
 from models.__main__ import BUILDERS, save
+from tests.support.models.onnx_models import INT64, Typed
+from tests.support.models.small_decoders import WIDTH, small_decoder
 
 
 def decoder(tmp_path, name, **sizes):
@@ -48,3 +55,44 @@ def test_what_no_call_changes_is_drawn_once(tmp_path):
 def test_other_models_are_refused_in_one_line(tmp_path, name, problem):
     with pytest.raises(UnusableValueError, match=problem):
         decoder(tmp_path, name)
+
+
+def exported(tmp_path, **form):
+    onnx.save(small_decoder(**form), tmp_path / "m.onnx")
+    return decoder_of(load_model(tmp_path / "m.onnx", {}, symbolic=True), {"frames": 4}, {})
+
+
+def test_what_optimum_adds_to_a_call(tmp_path):
+    """Ones for the mask of an encoder, too, the number of a token as its position, and whether there is a past."""
+    more = {
+        "encoder_attention_mask": Typed(INT64, ("batch", "frames")),
+        "cache_position": Typed(INT64, ("seq",)),
+        "use_cache_branch": Typed(TensorProto.BOOL, (1,)),
+    }
+    found = exported(tmp_path, more=more)
+    for call, flag in ((CallSizes(0, 2), False), (CallSizes(3, 2), True)):
+        fed = found.feeds([5, 7], call)
+        assert fed["encoder_attention_mask"].tolist() == [[1] * 4]
+        assert fed["cache_position"].tolist() == [call.past, call.past + 1]
+        assert fed["use_cache_branch"].tolist() == [flag]
+
+
+def test_a_decoder_without_a_table_gets_a_row_for_each_token(tmp_path):
+    """The same token has the same row in every call; no node is the embedding."""
+    found = exported(tmp_path, tokens="inputs_embeds")
+    first, later = (found.feeds(fed, CallSizes(0, len(fed)))["inputs_embeds"] for fed in ([5, 7, 5], [7]))
+    assert (first.shape, later.shape, first.dtype) == ((1, 3, WIDTH), (1, 1, WIDTH), np.float32)
+    assert (first[0, 0] == first[0, 2]).all()
+    assert (first[0, 1] == later[0, 0]).all()
+    assert (first[0, 0] != first[0, 1]).any()
+    assert EMBEDDING not in model_parts(found).values()
+    assert EMBEDDING in model_parts(exported(tmp_path)).values()
+
+
+def test_a_decoder_of_one_token_per_call_takes_no_longer_prompt(tmp_path):
+    found = exported(tmp_path, new=1)
+    assert found.new is None
+    assert found.feeds([5], CallSizes(3, 1))["input_ids"].tolist() == [[5]]
+    assert len(drawn_prompt(found, 1, 0)) == 1
+    with pytest.raises(UnusableValueError, match="2 tokens, and a call of the model takes one"):
+        drawn_prompt(found, 2, 0)

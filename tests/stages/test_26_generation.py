@@ -6,6 +6,7 @@ import importlib
 import json
 
 import numpy as np
+import onnx
 import onnxruntime
 import pandas as pd
 import pytest
@@ -14,6 +15,8 @@ from common.messages.errors import CommandLineError, PipelineError
 from models.__main__ import BUILDERS, save
 from models.small.generative import ACTION_SIZE, ACTIONS, HIDDEN, LAYERS, VOCABULARY, WINDOW
 from models.transformers.decoder import TINY
+from tests.support.models.small_decoders import VOCABULARY as SMALL_VOCABULARY
+from tests.support.models.small_decoders import WIDTH, small_decoder
 
 STAGE = importlib.import_module("26_generation")
 PROMPT, TOKENS = 9, 6
@@ -219,3 +222,37 @@ def test_every_sequence_of_a_batch_gives_tokens(generated, tmp_path):
     assert prefill.tokens_per_s == pytest.approx(3 * PROMPT / (prefill.token_mean_us / 1e6))
     assert decode.tokens_per_s == pytest.approx(3 / (decode.token_mean_us / 1e6))
     assert decode.joules_per_token_j == pytest.approx(50 / decode.tokens_per_s)
+
+
+def test_a_decoder_without_a_table_chooses_the_tokens_of_a_plain_loop(tmp_path):
+    """A row is drawn by the number of a token, here as there; 02 counts the head, and 31 sends rows over the link."""
+    path = tmp_path / "m.onnx"
+    onnx.save(small_decoder(tokens="inputs_embeds"), path)
+    common = ("--model", str(path), "--out", str(tmp_path))
+    STAGE.main([*common, "--prompt", "4", "--tokens", f"{TOKENS}", "--answers", "3", "--threads", "1"])
+    session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
+    fed = [int(token) for token in np.random.default_rng(0).integers(0, SMALL_VOCABULARY, 4)]
+    cache, chosen = np.zeros((1, 0, WIDTH), np.float32), []
+    for _ in range(TOKENS):
+        rows = np.stack([np.random.default_rng(token).standard_normal(WIDTH) for token in fed]).astype(np.float32)
+        logits, cache = session.run(None, {"inputs_embeds": rows[None], "past_key_values.0.key": cache})
+        fed = [int(logits[0, -1].argmax())]
+        chosen += fed
+    table = pd.read_csv(tmp_path / "generation.csv")
+    assert [*table["token_id"]] == chosen * 3
+    assert [*table["macs"]] == [rows * WIDTH * SMALL_VOCABULARY for rows in [4, 1, 1, 1, 1, 1]] * 3
+    importlib.import_module("31_decode_plan").main([*common, "--weight-format", "int8"])
+    plans = pd.read_csv(tmp_path / "decode_plans.csv")
+    assert {*plans[plans["decode_side"] == "card"]["token_link_bytes"]} == {WIDTH * 4 + 8}
+
+
+def test_a_folder_of_optimum_that_takes_one_token_is_measured_by_its_caches(tmp_path):
+    onnx.save(small_decoder(new=1), tmp_path / "decoder_with_past_model.onnx")
+    (tmp_path / "encoder_model.onnx").write_bytes(b"")
+    common = ("--model", str(tmp_path), "--out", str(tmp_path), "--tokens", "3", "--answers", "2", "--threads", "1")
+    STAGE.main([*common, "--phase", "decode:5"])
+    assert [*pd.read_csv(tmp_path / "generation.csv")["past_token_count"]] == [5, 6, 7] * 2
+    with pytest.raises(
+        PipelineError, match="128 tokens, and a call of the model takes one; give 1 token with --prompt"
+    ):
+        STAGE.main([*common])

@@ -3,7 +3,8 @@
 An answer takes a prompt of P tokens and has N tokens. The call for the prompt gives the first one, N - 1 calls the
 others. Each phase runs as a whole on the host or on the card (a cut). The card keeps weights and caches in its memory;
 it looks tokens up and chooses the next one. So the tokens of a call cross the link, and the chosen one comes back. If
-the phases run on different sides, the caches of the prompt cross once.
+the model has no table of embeddings, the host looks up, and the rows of the table cross. If the phases run on different
+sides, the caches of the prompt cross once.
 
 A loop of states has no tokens. Its first step is a call as the others are, and its states cross once.
 """
@@ -53,6 +54,8 @@ class AnswerDemand:
         logit_bytes: scores of the vocabulary for one token.
         prompt_count: tokens of the prompt; 0 for a loop of states.
         prompt_plan: the prompt on an array; None for that of published decoders, and for a loop of states.
+        input_bytes: what crosses the link for a token that goes in: its number, or its row in a table of embeddings.
+        decode_engine: the kernel of decode on all channels of the memory, by name; None where none fits the board.
     """
 
     prompt: CallDemand
@@ -62,6 +65,8 @@ class AnswerDemand:
     logit_bytes: int
     prompt_count: int
     prompt_plan: PromptPlan | None = None
+    input_bytes: int = TOKEN_BYTES
+    decode_engine: str | None = None
 
     @property
     def is_loop(self) -> bool:
@@ -70,12 +75,12 @@ class AnswerDemand:
     @property
     def token_link_bytes(self) -> int:
         """Bytes that cross the link for a call after the first: a token, and the chosen one."""
-        return 0 if self.is_loop else 2 * TOKEN_BYTES
+        return 0 if self.is_loop else self.input_bytes + TOKEN_BYTES
 
     @property
     def prompt_link_bytes(self) -> int:
         """Bytes that cross the link for the first call: the prompt, and the chosen token."""
-        return 0 if self.is_loop else (self.prompt_count + 1) * TOKEN_BYTES
+        return 0 if self.is_loop else self.prompt_count * self.input_bytes + TOKEN_BYTES
 
 
 @dataclass(frozen=True, slots=True)

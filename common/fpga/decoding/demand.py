@@ -9,7 +9,7 @@ from common.fpga.decoding.answer import AnswerDemand, HostAnswer
 from common.fpga.decoding.law import CallDemand
 from common.fpga.decoding.plan import LengthDemand
 from common.fpga.decoding.prompt import PromptPlan
-from common.generation.decoder import CallSizes, Decoder, require_length
+from common.generation.decoder import CallSizes, Decoder, require_length, require_prompt
 from common.generation.host_times import HostTimes
 from common.generation.resident import Resident
 from common.intervals import ThreePoint
@@ -50,22 +50,29 @@ def answer_lengths(
     for quantity, length in (("prompt", prompt), ("tokens", tokens)):
         if length > MOST_TOKENS:
             raise UnusableValueError(quantity, f"{length} tokens", f"give at most {MOST_TOKENS:,}")
+    require_prompt(decoder, prompt, "prompt")
     require_length(decoder, prompt + tokens - 1, "tokens")
     return prompt, tokens
 
 
 def demands(
-    decoder: Decoder, prompts: Mapping[str, PromptPlan | None], host: HostTimes, prompt: int, tokens: int
+    decoder: Decoder,
+    engines: Mapping[str, tuple[PromptPlan | None, str | None]],
+    host: HostTimes,
+    prompt: int,
+    tokens: int,
 ) -> dict[str, tuple[AnswerDemand, Sequence[LengthDemand]]]:
     """Return what an answer asks of the card in each format of the weights, and a token at each shown length.
 
     Args:
-        prompts: the prompt on an array, by format; None where the board has no array.
+        engines: the prompt on an array, and the kernel of decode by name, by format; None where the board has none.
     """
-    residents = {name: Resident(decoder, name) for name in prompts}
+    residents = {name: Resident(decoder, name) for name in engines}
     return {
         name: (
-            replace(answer_demand(resident, prompt, tokens), prompt_plan=prompts[name]),
+            replace(
+                answer_demand(resident, prompt, tokens), prompt_plan=engines[name][0], decode_engine=engines[name][1]
+            ),
             length_demands(resident, host, prompt, tokens),
         )
         for name, resident in residents.items()
@@ -83,7 +90,13 @@ def answer_demand(resident: Resident, prompt: int, tokens: int) -> AnswerDemand:
         resident.cache_bytes(first),
         resident.logit_bytes(),
         prompt if resident.decoder.tokens else 0,
+        input_bytes=_input_bytes(resident.decoder),
     )
+
+
+def _input_bytes(decoder: Decoder) -> int:
+    """Return the bytes of one token in the input of tokens: 0 for a loop of states."""
+    return decoder.at(decoder.tokens.size_bytes, CallSizes(0, 1)) or 0 if decoder.tokens else 0
 
 
 def length_demands(resident: Resident, host: HostTimes, prompt: int, tokens: int) -> list[LengthDemand]:

@@ -132,7 +132,7 @@ def _row(
         "decode_side": cut.cut.decode if cut else CARD,
         "fits_memory": plan.fits,
         "is_best_plan": is_best,
-        "prefill_engines": _engines(demand, cut),
+        **_engines(demand, cut),
         "card_resident_bytes": demand.resident_bytes,
         "card_memory_bytes": board.memory.capacity_bytes,
         **_cases("planned_first_token", "_us", cut.first_token_us if cut else None),
@@ -152,11 +152,14 @@ def _row(
     return cast("DecodePlansRow", row)
 
 
-def _engines(demand: AnswerDemand, cut: CutAnswer | None) -> str | None:
-    """Return the kernels of a prompt on the card; None for one on the host, or by published decoders."""
-    if cut is None or cut.cut.prefill != CARD or demand.prompt_plan is None:
-        return None
-    return " ".join(demand.prompt_plan.engines)
+def _engines(demand: AnswerDemand, cut: CutAnswer | None) -> dict[str, str | None]:
+    """Return the kernels of each phase on the card; None for one on the host, or by published decoders."""
+    prompt = demand.prompt_plan if cut is not None and cut.cut.prefill == CARD else None
+    return {
+        "prefill_engines": " ".join(prompt.engines) if prompt else None,
+        "prefill_regions": " ".join(prompt.regions) if prompt else None,
+        "decode_engine": demand.decode_engine if cut is not None and cut.cut.decode == CARD else None,
+    }
 
 
 def mean_token_us(

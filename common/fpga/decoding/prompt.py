@@ -1,9 +1,10 @@
 """How long a card takes for a whole prompt: its products on a systolic array, as the plan of any network has them.
 
-One array computes all products with weights. Beside it are an attention kernel, a row-wise kernel, and the streaming
-kernel that decode needs. The phases never run at the same time, so they share the ports to memory. Groups run
-one after the other, each on the kernel that takes the least time. What no kernel computes takes the time of its MACs at
-the array's rate, or of its bytes.
+One array computes all products with weights. Beside it are an attention kernel, a row-wise kernel, and the kernel of
+decode: an engine of GEMV for each channel of the memory. The phases never run at the same time, so they share the ports
+to memory. All kernels fit the board together, and one that cannot span regions of the board fits one of them. Groups
+run one after the other, each on the kernel that takes the least time. What no kernel computes takes the time of its
+MACs at the array's rate, or of its bytes.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from common.fpga.coefficients import Models
 from common.fpga.device.board import AI_ENGINE_FORMATS, Board
 from common.fpga.device.resources import Resources, total
 from common.fpga.engine_catalogue import engines_for, streaming
+from common.fpga.kernels.dataflow.streaming import StreamingGemv
 from common.fpga.kernels.estimate import Engine, scattered, widened
 from common.fpga.kernels.systolic.array import SystolicArray
 from common.fusion.border import border
@@ -32,6 +34,7 @@ from common.workload.tasks import Task
 
 # The format in which an array computes, by that of the weights: int4 weights are widened on their way.
 ARRAY_FORMATS: Mapping[str, str] = {"bf16": "bf16", "int8": "int8", "int4": "int8"}
+SPANNING = "board"  # as offload_plan names the region of an engine that spans several
 BESIDE = ("attention", "rowwise")  # kernels that a prompt needs beside its array, one of each
 
 
@@ -49,10 +52,17 @@ class CallWork:
 
 @dataclass(frozen=True, slots=True)
 class PromptPlan:
-    """The engines of a prompt by name, the array first, and the time of the whole call in three cases."""
+    """A prompt on the card.
+
+    Attributes:
+        engines: names, the array first.
+        time_us: of the whole call, in three cases.
+        regions: the region of the board that holds each engine; ``board`` for one that spans several.
+    """
 
     engines: tuple[str, ...]
     time_us: ThreePoint
+    regions: tuple[str, ...] = ()
 
 
 def call_work(
@@ -79,17 +89,50 @@ def call_work(
     return work
 
 
-def prompt_plan(work: CallWork, board: Board, precision: str, models: Models) -> PromptPlan | None:
-    """Return the engines with the least time for a prompt; None where the board has no array in this format."""
+def decode_kernel(board: Board, weight_format: str, models: Models) -> StreamingGemv | None:
+    """Return engines of GEMV on all channels of the memory but that of the vector; None where they do not fit."""
+    kernel = streaming(board, weight_format, models, max(1, board.memory_port_count - 1))
+    return kernel if kernel.resources.fits(_without_channels(board.total_budget)) else None
+
+
+def prompt_plan(
+    work: CallWork, board: Board, precision: str, models: Models, weight_format: str | None = None
+) -> PromptPlan | None:
+    """Return the engines with the least time for a prompt; None where the board has no array in this format.
+
+    Args:
+        weight_format: that of the weights, in which the kernel of decode reads them; the array's by default.
+    """
     if precision not in board.macs_per_dsp or (board.ai_engines is not None and precision in AI_ENGINE_FORMATS):
         return None
+    decoding = decode_kernel(board, weight_format or precision, models)
+    if decoding is None:
+        return None
     engines = engines_for(board, precision, models, list(work.tasks))
-    decoding = streaming(board, precision, models).resources
-    sets = [*_sets(engines, board, decoding)]
+    sets = [*_sets(engines, board, decoding.resources)]
     # A set that leaves out a kernel is only for a board on which the kernel has no room.
     computed = [sum(any(engine.estimate(task) for engine in chosen) for task in work.tasks) for chosen in sets]
     plans = [_plan(chosen, work, board) for chosen, count in zip(sets, computed, strict=True) if count == max(computed)]
     return min(plans, key=lambda plan: plan.time_us.likely, default=None)
+
+
+def regions_of(engines: Sequence[Engine], board: Board) -> tuple[str, ...] | None:
+    """Return a region for each engine, so that each holds what is in it: the first choice; None if there is none.
+
+    As in any plan, an engine that may span regions counts for the whole board only.
+    """
+    bound = [engine for engine in engines if not engine.spans_regions]
+    for chosen in product(board.regions, repeat=len(bound)):
+        placed = [*zip(bound, chosen, strict=True)]
+        held = {of: total(one.resources for one, region in placed if region is of) for of in chosen}
+        if all(needed.fits(_without_channels(board.budget(of))) for of, needed in held.items()):
+            names = iter(region.name for region in chosen)
+            return tuple(SPANNING if engine.spans_regions else next(names) for engine in engines)
+    return None
+
+
+def _without_channels(budget: Resources) -> Resources:
+    return replace(budget, memory_channels=inf)
 
 
 def _sets(engines: Sequence[Engine], board: Board, decoding: Resources) -> Iterator[tuple[Engine, ...]]:
@@ -98,10 +141,10 @@ def _sets(engines: Sequence[Engine], board: Board, decoding: Resources) -> Itera
     others: list[list[tuple[Engine, ...]]] = [
         [(), *((engine,) for engine in engines if engine.kind == kind)] for kind in BESIDE
     ]
-    budget = replace(board.total_budget, memory_channels=inf)
+    budget = _without_channels(board.total_budget)
     for parts in product(arrays, *others):
         chosen: tuple[Engine, ...] = sum(parts, ())
-        if total([decoding, *(engine.resources for engine in chosen)]).fits(budget):
+        if total([decoding, *(engine.resources for engine in chosen)]).fits(budget) and regions_of(chosen, board):
             yield chosen
 
 
@@ -116,7 +159,8 @@ def _plan(engines: tuple[Engine, ...], work: CallWork, board: Board) -> PromptPl
             times.append(combine(lambda us, count=count: us * count, best))
         else:
             macs, moved = macs + count * task.macs, moved + count * task.border_bytes
-    return PromptPlan(tuple(engine.name for engine in engines), summed([*times, _other_us(array, board, macs, moved)]))
+    time_us = summed([*times, _other_us(array, board, macs, moved)])
+    return PromptPlan(tuple(engine.name for engine in engines), time_us, regions_of(engines, board) or ())
 
 
 def _other_us(array: SystolicArray, board: Board, macs: int, moved: int) -> ThreePoint:

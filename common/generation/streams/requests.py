@@ -7,7 +7,7 @@ import math
 from collections.abc import Sequence
 from pathlib import Path
 
-from common.generation.decoder import Decoder, require_length
+from common.generation.decoder import Decoder, require_length, require_prompt
 from common.generation.loop import require_measured
 from common.generation.streams.engine import StreamRequest
 from common.load.requests.demand import Demand
@@ -68,6 +68,7 @@ def require_streams(decoder: Decoder, requests: Sequence[StreamRequest], room: i
         raise UnusableValueError("dim", problem, "leave the batch at 1: streams share calls with <cache_room>")
     longest = max(request.prompt_count + request.output_count - 1 for request in requests)
     require_measured(decoder, room)
+    require_prompt(decoder, max(request.prompt_count for request in requests), "input_tokens")
     require_length(decoder, longest, "output_tokens", room)
 
 

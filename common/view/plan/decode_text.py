@@ -115,6 +115,19 @@ def _prompts_without_an_array(rows: Sequence[DecodePlansRow]) -> list[str]:
     ]
 
 
+def _without_a_kernel(rows: Sequence[DecodePlansRow]) -> list[str]:
+    without = dict.fromkeys(
+        (row["board"], row["weight_format"])
+        for row in rows
+        if row["fits_memory"] and row["decode_side"] == "card" and not row["decode_engine"]
+    )
+    return [
+        f"the {board} has no room for engines on all channels in {name}: published decoders with fewer lanes give the "
+        "time of a token"
+        for board, name in without
+    ]
+
+
 def decode_notes(
     rows: Sequence[DecodePlansRow], summary: DecodeSummaryDocument, prompts: Collection[int] = ()
 ) -> list[str]:
@@ -131,7 +144,7 @@ def decode_notes(
             f"the host was measured up to {summary['measured_length_count']} tokens in the caches, and the answer ends "
             f"at {last}: its times beyond are a line through the measured ones"
         )
-    notes += _prompts_without_an_array(rows)
+    notes += [*_prompts_without_an_array(rows), *_without_a_kernel(rows)]
     unfit = dict.fromkeys(row["weight_format"] for row in rows if not row["fits_memory"])
     for name in unfit:
         row = next(row for row in rows if row["weight_format"] == name)

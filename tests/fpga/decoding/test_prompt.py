@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import importlib
 from collections import Counter
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from math import inf
 
 import pytest
 
 from common.cli.plan_stage import CONFIGS
 from common.fpga.coefficients import load_models
-from common.fpga.decoding.prompt import CallWork, prompt_plan
+from common.fpga.decoding.prompt import SPANNING, CallWork, decode_kernel, prompt_plan, regions_of
 from common.fpga.device.board_files import load_board
+from common.fpga.device.resources import Resources
 from common.fpga.engine_catalogue import engines_for, streaming
 from common.generation.decoder import CallSizes, decoder_of
 from common.generation.resident import Resident
@@ -59,7 +60,7 @@ def test_the_time_is_that_of_the_kernel_with_the_least_for_each_group():
         if engine.kind == "systolic"
     ]
     assert plan.time_us.likely == pytest.approx(min(others))
-    needed = array.resources + streaming(U280, "int8", MODELS).resources
+    needed = array.resources + streaming(U280, "int8", MODELS, 31).resources
     assert needed.fits(replace(U280.total_budget, memory_channels=inf))
 
 
@@ -83,3 +84,36 @@ def test_a_board_whose_format_has_no_array_has_no_plan():
     """The vck190 computes int8 in AI engines, which no model of this project covers."""
     board = load_board("vck190", CONFIGS / "boards")
     assert prompt_plan(CallWork(Counter([product(8, 8, 8)])), board, "int8", MODELS) is None
+
+
+@pytest.mark.parametrize(("weights", "lanes"), [("bf16", 31 * 16), ("int8", 31 * 32), ("int4", 31 * 64)])
+def test_each_channel_but_one_has_an_engine_for_a_whole_word(weights, lanes):
+    """A word of a U280's ports has 256 bits."""
+    kernel = decode_kernel(U280, weights, MODELS)
+    assert (kernel.name, kernel.lanes) == (f"streaming-31ch-{weights}", lanes)
+
+
+def test_a_board_without_room_for_these_engines_has_none():
+    small = replace(U280, regions=tuple(replace(region, usable=region.usable.times(0.05)) for region in U280.regions))
+    assert decode_kernel(small, "bf16", MODELS) is None
+    assert prompt_plan(CallWork(Counter([product(8, 8, 8)])), small, "int8", MODELS, "bf16") is None
+
+
+@dataclass(frozen=True)
+class Block:
+    resources: Resources
+    spans_regions: bool = False
+
+
+def test_engines_in_one_region_fit_it_together():
+    """Blocks share a region as far as they fit it together; four of six tenths have no place in three regions."""
+    least = min(U280.budget(region).dsp for region in U280.regions)
+    large, small = Block(Resources(dsp=0.66 * least)), Block(Resources(dsp=0.3 * least))
+    first, second, third = (region.name for region in U280.regions)
+    assert regions_of([large, large], U280) == (first, second)
+    assert regions_of([large, small], U280) == (first, first)
+    assert regions_of([large, large, large], U280) == (first, second, third)
+    tight = replace(U280, regions=tuple(replace(region, usable=U280.regions[0].usable) for region in U280.regions))
+    room = tight.budget(tight.regions[0]).dsp
+    assert regions_of([Block(Resources(dsp=0.6 * room))] * 4, tight) is None
+    assert regions_of([Block(Resources(dsp=2 * room), spans_regions=True)], tight) == (SPANNING,)
