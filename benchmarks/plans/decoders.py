@@ -3,8 +3,9 @@
     python -m benchmarks.plans.decoders
 
 It prints the constants of configs/decoding.yaml, and fails if the file has others. Every family of designs has the same
-weight, however many figures it published. Rates found later (`referees`) take no part and are compared alone. *Left out* is the rate by constants that the other families give, and the
-interval is that of the other families. The forms of the law are compared by the error of the families left out.
+weight, however many figures it published. *Left out* is the rate by constants that the other families give, and the
+interval is that of the other families. Rates that were found later (``referees``) take no part and are compared alone.
+The forms of the law are compared by the error of the families left out.
 """
 
 from __future__ import annotations
