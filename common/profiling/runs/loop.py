@@ -126,8 +126,10 @@ def prepare(plan: SessionPlan, folder: Path) -> Sessions:
     fed = operands(plain, plan.feeds)
     first = Recorder(1)
     _lap(plain, fed, first, model)
-    counted = create_session(model, settings, content=content, trace_prefix=folder / "count")
-    events = _events_per_run(counted, fed, model)
+    # No name keeps this session: its weights are freed before the next one takes its own.
+    events = _events_per_run(
+        create_session(model, settings, content=content, trace_prefix=folder / "count"), fed, model
+    )
     if not events:
         remedy = "<optimization> disable runs it unchanged"
         raise PipelineError(model, "ONNX Runtime ran no node: it folded the whole graph", remedy)
