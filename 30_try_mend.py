@@ -87,7 +87,7 @@ def measure(stage: cli.StageRun, about: MendSubject, mended: Model, folder: Path
     for file, proto in zip(files, (about.proto, mended), strict=True):
         file.write_bytes(proto.SerializeToString())
     models = [load_model(file, {}, about.loaded.dimensions, values=about.feeds[0]) for file in files]
-    taken = [{one.name for one in proto.graph.input} for proto in (about.proto, mended)]
+    taken = [{value.name for value in proto.graph.input} for proto in (about.proto, mended)]
     feeds = [{name: array for name, array in about.feeds[0].items() if name in names} for names in taken]
     plans = [SessionPlan(file, feed, about.options) for file, feed in zip(files, feeds, strict=True)]
     budget = Budget(stage.settings.warmup, stage.settings.runs)

@@ -167,7 +167,7 @@ class Rule:
     @property
     def relaxed(self) -> Rule:
         """The rule that finds its near misses as well."""
-        select, when = (tuple(one.relaxed for one in conditions) for conditions in (self.select, self.when))
+        select, when = (tuple(condition.relaxed for condition in conditions) for conditions in (self.select, self.when))
         return replace(self, select=select, when=when)
 
     @property

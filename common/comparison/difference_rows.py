@@ -169,7 +169,7 @@ def _judged(
     """Compare many pairs of series at once: their tests and their noise floors are those of a family."""
     both = {name: pair for name, pair in pairs.items() if len(pair[0]) and len(pair[1])}
     changes = with_common_floor({name: settings.compare(*pair, TRACE_STEP_US) for name, pair in both.items()})
-    adjusted = dict(zip(changes, holm([one.p_value for one in changes.values()]), strict=True))
+    adjusted = dict(zip(changes, holm([change.p_value for change in changes.values()]), strict=True))
     result = {}
     for name, (before, after) in pairs.items():
         if name not in changes:

@@ -145,9 +145,9 @@ def paired_difference(baseline: Samples, candidate: Samples, resolution: float =
 def with_common_floor(family: Mapping[Key, Difference]) -> dict[Key, Difference]:
     """Return the differences of many nodes with floors that follow from all of them; see the head of this module."""
     known = {
-        key: (one.noise_floor_share, one.spread_share)
-        for key, one in family.items()
-        if one.noise_floor_share and one.spread_share is not None
+        key: (estimate.noise_floor_share, estimate.spread_share)
+        for key, estimate in family.items()
+        if estimate.noise_floor_share and estimate.spread_share is not None
     }
     if len(known) < LEAST_NODES:
         return dict(family)

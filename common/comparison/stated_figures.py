@@ -43,7 +43,7 @@ class ComparedFigure:
 
     def spread_of(self, documents: Sequence[Document]) -> Spread:
         """Return what is known of its scatter in some documents."""
-        is_modelled = bool(self.source) and all(one.get(self.source) == "modelled" for one in documents)
+        is_modelled = bool(self.source) and all(document.get(self.source) == "modelled" for document in documents)
         return "cases" if is_modelled else self.spread
 
 
@@ -100,10 +100,10 @@ def figure_difference(
     Args:
         floor_share: the noise floor of the latency. What is computed from the host's times scatters no further.
     """
-    known = [one for one in baselines if one.get(figure.name) is not None]
+    known = [baseline for baseline in baselines if baseline.get(figure.name) is not None]
     if not known or candidate.get(figure.name) is None:
         return None
-    values = sorted(float(one[figure.name]) for one in known)
+    values = sorted(float(baseline[figure.name]) for baseline in known)
     before, after = values[len(values) // 2], float(candidate[figure.name])
     spread = figure.spread_of([*known, candidate])
     if not before:
@@ -146,7 +146,7 @@ def _of_cases(figure: ComparedFigure, baseline: Document, candidate: Document, f
 def _of_halves(before: float, after: float, apart: Sequence[Any]) -> Difference:
     """Return the difference of two ceilings: a repeat may be as far away as the halves of a measurement are."""
     share = after / before - 1
-    known = [float(one) for one in apart if one is not None]
+    known = [float(distance) for distance in apart if distance is not None]
     if len(known) < len(apart):
         return Difference(before, after, share)
     floor = math.hypot(max(known[:-1]), known[-1])

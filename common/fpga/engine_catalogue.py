@@ -247,7 +247,7 @@ def _attention(
     board: Board, precision: str, models: Models, tasks: Iterable[Task], room: Resources
 ) -> list[AttentionEngine | Team]:
     served = [
-        task for task in tasks if task.kind == "attention" and any(isinstance(one, Matmul) for one in task.layers)
+        task for task in tasks if task.kind == "attention" and any(isinstance(layer, Matmul) for layer in task.layers)
     ]
     if not served:
         return []

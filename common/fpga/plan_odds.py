@@ -14,7 +14,7 @@ import numpy as np
 
 from common.fpga.kernels.estimate import Engine
 from common.fpga.kernels.residuals import time_residual
-from common.fpga.offload.drawn_schedule import DrawnSchedule, JobTimes, Times, drawn_schedule
+from common.fpga.offload.drawn_schedule import DrawnSchedule, DrawnTimes, JobTimes, drawn_schedule
 from common.fpga.offload.problem import CASES
 from common.fpga.offload.schedule import Scheduler, starts_us
 from common.fpga.planning.plan import Plan, card_work, host_run, in_case
@@ -61,7 +61,7 @@ def _causes(engine: Engine) -> dict[str, float]:
     return {term: share for term, share in causes.items() if share}
 
 
-def _host_times(plan: Plan, draws: Draws) -> Times:
+def _host_times(plan: Plan, draws: Draws) -> DrawnTimes:
     """Return a function that draws a part of the host's run: its share of the run, times the length of the run."""
     latency = plan.workload.host.latency
     length = draws.of(HOST, latency)
@@ -73,7 +73,7 @@ def _host_times(plan: Plan, draws: Draws) -> Times:
 
 
 def _drawn_schedule(
-    plan: Plan, draws: Draws, of_host: Times, causes: Mapping[int, Mapping[str, float]]
+    plan: Plan, draws: Draws, of_host: DrawnTimes, causes: Mapping[int, Mapping[str, float]]
 ) -> DrawnSchedule:
     assignment = plan.solution.assignment
     cases = [Scheduler(in_case(plan.problem, plan.workload, case), case).jobs(assignment) for case in CASES]

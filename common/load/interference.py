@@ -47,19 +47,21 @@ class Rounds:
     def validity(self) -> LoadValidity:
         first = self.tests[0]
         most_running = first.worker_count * first.policy.most
-        records, max_share = [one.record for one in self.tests], first.thresholds.max_error_share
+        records, max_share = [test.record for test in self.tests], first.thresholds.max_error_share
         return judge(records, is_open=first.is_open, most_running=most_running, max_error_share=max_share)
 
     def latencies_us(self, left_out: int | None = None, *, is_delayed: bool = True) -> Samples:
         """Return the latencies of all rounds but one; ``is_delayed``: with the generator's own delays."""
-        records = [one.record for index, one in enumerate(self.tests) if index != left_out]
-        parts = [one.waited_us if is_delayed else undelayed_us(one) for one in records]
+        records = [test.record for index, test in enumerate(self.tests) if index != left_out]
+        parts = [record.waited_us if is_delayed else undelayed_us(record) for record in records]
         return np.concatenate([part[int(FILLING_SHARE * len(part)) :] for part in parts])
 
     def answered_hz(self, left_out: int | None = None) -> float:
         """Return the requests per second that were answered in all rounds but one."""
-        records = [one.record for index, one in enumerate(self.tests) if index != left_out]
-        return sum(one.counts["completed"] for one in records) / max(sum(one.answering_s for one in records), 1e-9)
+        records = [test.record for index, test in enumerate(self.tests) if index != left_out]
+        return sum(record.counts["completed"] for record in records) / max(
+            sum(record.answering_s for record in records), 1e-9
+        )
 
 
 RoundsByState = Mapping[tuple[str, str], Rounds]  # by role, and by alone or together
@@ -149,10 +151,10 @@ def interference_rows(states: RoundsByState, models: Mapping[str, str]) -> list[
 
 def _row(states: RoundsByState, role: str, state: str, model: str) -> LoadInterferenceRow:
     own, alone = states[role, state], states[role, ALONE]
-    records, validity = [one.record for one in own.tests], own.validity
+    records, validity = [test.record for test in own.tests], own.validity
     valid = {one: states[role, one].validity.status == "valid" for one in (ALONE, TOGETHER)}
     latencies_us, undelayed = own.latencies_us(), own.latencies_us(is_delayed=False)
-    factor = max(one.latency_factor for one in own.tests)
+    factor = max(test.latency_factor for test in own.tests)
     row: dict[str, object] = {
         "model_role": role,
         "load_state": state,
@@ -160,7 +162,7 @@ def _row(states: RoundsByState, role: str, state: str, model: str) -> LoadInterf
         "validity": validity.status,
         "validity_reason": validity.reason,
         "sent_count": sum(map(len, records)),
-        **{f"{name}_count": sum(one.counts[name] for one in records) for name in OUTCOMES[1:]},
+        **{f"{name}_count": sum(record.counts[name] for record in records) for name in OUTCOMES[1:]},
         "error_share": error_share(records),
         "offered_requests_per_s": _offered_hz(own),
         "answered_requests_per_s": own.answered_hz(),
@@ -198,14 +200,14 @@ def broken_by(rows: Iterable[LoadInterferenceRow], thresholds: LoadThresholds) -
 
 def _offered_hz(state: Rounds) -> float | None:
     """Return the requests per second that came between the first and the last one of each round."""
-    records = [one.record for one in state.tests if len(one.record) > 1]
-    span_ns = sum(int(one.intended_ns[-1] - one.intended_ns[0]) for one in records)
-    return sum(len(one) - 1 for one in records) / (span_ns / 1e9) if span_ns else None
+    records = [test.record for test in state.tests if len(test.record) > 1]
+    span_ns = sum(int(record.intended_ns[-1] - record.intended_ns[0]) for record in records)
+    return sum(len(record) - 1 for record in records) / (span_ns / 1e9) if span_ns else None
 
 
 def _utilization(state: Rounds) -> float | None:
     """Return the mean over the rounds in which requests came."""
-    shares = [utilization(one.record, one.worker_count) for one in state.tests if len(one.record)]
+    shares = [utilization(test.record, test.worker_count) for test in state.tests if len(test.record)]
     return float(np.mean(shares)) if shares else None
 
 

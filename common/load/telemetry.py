@@ -111,9 +111,9 @@ class LoadDelta:
         newest_ns = log.intended_ns[max(0, count - RATED) : count]
         if len(newest_ns) > 1 and (passed_ns := newest_ns[-1] - newest_ns[0]) > 0:
             figures["offered_runs_per_s"] = 1e9 * (len(newest_ns) - 1) / passed_ns
-        if sizes := log.sizes_of({log.batch_indices[one] for one in answered}):
+        if sizes := log.sizes_of({log.batch_indices[request] for request in answered}):
             figures["batch_size_count"] = sum(sizes) / len(sizes)
-        return [log.latency_ns(one) / 1e3 for one in answered], failed, figures
+        return [log.latency_ns(request) / 1e3 for request in answered], failed, figures
 
 
 class TelemetryClient:

@@ -58,7 +58,7 @@ def agreement(
     for model in (given, mended):
         content = model.SerializeToString()
         session = create_session(content, settings)
-        taken = {one.name for one in session.get_inputs()}
+        taken = {value.name for value in session.get_inputs()}
         runs = StoppableRuns(session, "the mended model" if model is mended else "the model")
         outputs.append([runs.run({name: array for name, array in feed.items() if name in taken})[0] for feed in feeds])
     errors = [
@@ -73,10 +73,10 @@ def agreement(
 def tolerance(model: onnx.ModelProto) -> float:
     """Return the largest error by the coarsest float that the model declares; none is allowed without floats."""
     graph = model.graph
-    declared = {one.data_type for one in graph.initializer}
-    declared |= {one.type.tensor_type.elem_type for one in (*graph.input, *graph.output, *graph.value_info)}
-    declared |= {one.i for node in graph.node for one in node.attribute if one.name == "to"}
-    return next((TOLERANCES[one] for one in BY_FORMAT if one in declared), 0.0)
+    declared = {tensor.data_type for tensor in graph.initializer}
+    declared |= {value.type.tensor_type.elem_type for value in (*graph.input, *graph.output, *graph.value_info)}
+    declared |= {attribute.i for node in graph.node for attribute in node.attribute if attribute.name == "to"}
+    return next((TOLERANCES[dtype] for dtype in BY_FORMAT if dtype in declared), 0.0)
 
 
 def _error(wanted: np.ndarray, actual: np.ndarray) -> float | None:

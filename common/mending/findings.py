@@ -75,7 +75,7 @@ def predicted(found: Sequence[BottlenecksRow], median_us: float | None) -> Predi
         _sum([row["gain_high_us"] for row in found]),
     ]
     most_us = math.inf if median_us is None else median_us
-    gain_us, low_us, high_us = (None if one is None else min(one, most_us) for one in sums)
+    gain_us, low_us, high_us = (None if gain is None else min(gain, most_us) for gain in sums)
     return Predicted(gain_us, low_us, high_us, tuple(dict.fromkeys(doubt for row in found for doubt in row["doubts"])))
 
 

@@ -104,9 +104,9 @@ def _carry_out(model: onnx.ModelProto, edit: Edit) -> None:
     graph, removed = model.graph, {*edit.removed}
     nodes = [node for node in graph.node if node.name not in removed]
     _replace(graph.node, [*nodes, *edit.added])
-    _replace(graph.initializer, [one for one in graph.initializer if one.name not in edit.weights])
+    _replace(graph.initializer, [tensor for tensor in graph.initializer if tensor.name not in edit.weights])
     graph.initializer.extend(numpy_helper.from_array(array, name) for name, array in edit.weights.items())
-    _replace(graph.value_info, [one for one in graph.value_info if one.name not in edit.resized])
+    _replace(graph.value_info, [value for value in graph.value_info if value.name not in edit.resized])
 
 
 def _replace(held: object, kept: Iterable[object]) -> None:
@@ -121,11 +121,11 @@ def tidied(model: onnx.ModelProto) -> onnx.ModelProto:
     _replace(graph.node, _sorted(graph.node))
     read = {name for node in graph.node for name in read_by(node)} | {output.name for output in graph.output}
     _replace(graph.node, [node for node in graph.node if node.op_type != "Constant" or read & {*node.output}])
-    kept = read | {one.name for one in graph.input}
-    _replace(graph.initializer, [one for one in graph.initializer if one.name in kept])
-    written = {name for node in graph.node for name in node.output} | {one.name for one in graph.input}
-    _replace(graph.value_info, [one for one in graph.value_info if one.name in written])
-    known = {one.domain for one in model.opset_import}
+    kept = read | {value.name for value in graph.input}
+    _replace(graph.initializer, [tensor for tensor in graph.initializer if tensor.name in kept])
+    written = {name for node in graph.node for name in node.output} | {value.name for value in graph.input}
+    _replace(graph.value_info, [value for value in graph.value_info if value.name in written])
+    known = {opset.domain for opset in model.opset_import}
     for domain in sorted({node.domain for node in graph.node} - {*STANDARD} - known):
         model.opset_import.append(helper.make_opsetid(domain, 1))
     return model
@@ -151,11 +151,11 @@ def _sorted(nodes: Iterable[onnx.NodeProto]) -> list[onnx.NodeProto]:
 
 def opset_of(model: onnx.ModelProto) -> int:
     """Return the version of ONNX's own operators that a model uses."""
-    return next((one.version for one in model.opset_import if one.domain in STANDARD), 1)
+    return next((opset.version for opset in model.opset_import if opset.domain in STANDARD), 1)
 
 
 def fresh(view: View, name: str) -> str:
-    taken = {*view.writers, *view.given, *view.constants, *(one.name for one in view.graph.initializer)}
+    taken = {*view.writers, *view.given, *view.constants, *(tensor.name for tensor in view.graph.initializer)}
     while name in taken:
         name += "_"
     return name

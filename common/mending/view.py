@@ -45,12 +45,12 @@ class View:
 
     @cached_property
     def given(self) -> frozenset[str]:
-        return frozenset(one.name for one in self.graph.input)
+        return frozenset(value.name for value in self.graph.input)
 
     @cached_property
     def constants(self) -> Mapping[str, TensorProto]:
         """Tensors that no caller can change: an initializer that is also an input is a default, and not constant."""
-        found = {one.name: one for one in self.graph.initializer if one.name not in self.given}
+        found = {tensor.name: tensor for tensor in self.graph.initializer if tensor.name not in self.given}
         for node in self.graph.node:
             if node.op_type == "Constant" and (value := attribute(node, "value")) is not None:
                 found[node.output[0]] = value
@@ -65,7 +65,7 @@ class View:
             except Exception:  # it raises what it likes; then only declared shapes are known
                 model = self.model
         declared = (*model.graph.input, *model.graph.value_info, *model.graph.output)
-        return {one.name: one.type.tensor_type for one in declared}
+        return {value.name: value.type.tensor_type for value in declared}
 
     def constant(self, tensor: str) -> Array | None:
         held = self.constants.get(tensor)

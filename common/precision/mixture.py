@@ -114,4 +114,5 @@ def chosen(found: Sequence[Mixture], bounds: Bounds) -> Mixture | None:
 
     None if none is.
     """
-    return max((one for one in found if bounds.are_met(one.choosing)), key=lambda one: one.macs_share, default=None)
+    kept = (mixture for mixture in found if bounds.are_met(mixture.choosing))
+    return max(kept, key=lambda mixture: mixture.macs_share, default=None)

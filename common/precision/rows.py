@@ -118,21 +118,21 @@ def mixture_rows(
             "mixture_index": place,
             "number_format": scheme.number_format,
             "quantization_scheme": scheme.name,
-            "format_verdict": bounds.verdict(one.judgement, study.known.samples.source),
+            "format_verdict": bounds.verdict(mixture.judgement, study.known.samples.source),
             "sample_source": study.known.samples.source,
             "judged_sample_count": study.known.samples.count,
-            "converted_node_count": len(one.nodes),
-            "format_macs_share": one.macs_share,
-            "predicted_sqnr_db": _finite(one.predicted_db),
-            "sqnr_db": _finite(one.judgement.sqnr_db),
-            "calibration_sqnr_db": _finite(one.choosing.sqnr_db),
-            "calibration_top1_agreement_share": one.choosing.top_1.value if one.choosing.top_1 else None,
-            **_interval("top1_agreement", one.judgement.top_1),
-            "is_within_bounds": bounds.are_met(one.choosing),
-            "is_written_model": one is written,
-            "float_nodes": [node for node in (*study.nodes, *study.not_finite) if node not in one.nodes] + [*left],
+            "converted_node_count": len(mixture.nodes),
+            "format_macs_share": mixture.macs_share,
+            "predicted_sqnr_db": _finite(mixture.predicted_db),
+            "sqnr_db": _finite(mixture.judgement.sqnr_db),
+            "calibration_sqnr_db": _finite(mixture.choosing.sqnr_db),
+            "calibration_top1_agreement_share": mixture.choosing.top_1.value if mixture.choosing.top_1 else None,
+            **_interval("top1_agreement", mixture.judgement.top_1),
+            "is_within_bounds": bounds.are_met(mixture.choosing),
+            "is_written_model": mixture is written,
+            "float_nodes": [node for node in (*study.nodes, *study.not_finite) if node not in mixture.nodes] + [*left],
         }
-        for place, one in enumerate(found)
+        for place, mixture in enumerate(found)
     ]
     return cast("list[PrecisionMixturesRow]", rows)
 

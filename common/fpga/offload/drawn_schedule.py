@@ -18,17 +18,17 @@ from common.fpga.offload.jobs import Job, links
 from common.intervals import ThreePoint
 
 Values = npt.NDArray[np.float64]
-Times = Callable[[ThreePoint], Values]  # from a time in three cases to its draws
+DrawnTimes = Callable[[ThreePoint], Values]  # from a time in three cases to its draws
 
 
 @dataclass(frozen=True, slots=True)
 class JobTimes:
     """How the times of a plan are drawn, by their cause; a kernel is drawn by the option that it computes."""
 
-    host: Times
-    launch: Times
-    transfer: Times
-    conversion: Times
+    host: DrawnTimes
+    launch: DrawnTimes
+    transfer: DrawnTimes
+    conversion: DrawnTimes
     kernel: Callable[[int, ThreePoint], Values]
 
 
@@ -91,5 +91,5 @@ def _length(job: Job, cases: Sequence[Job], times: JobTimes) -> Values:
     return times.kernel(index, kernel) + _drawn(times.launch, [each.launch_us for each in cases])
 
 
-def _drawn(times: Times, cases_us: Sequence[float]) -> Values:
+def _drawn(times: DrawnTimes, cases_us: Sequence[float]) -> Values:
     return times(ThreePoint(*cases_us)) if any(cases_us) else np.zeros(1)

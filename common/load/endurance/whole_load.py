@@ -67,7 +67,7 @@ class WholeLoad:
         """Return how many requests count, and their percentiles with limits."""
         both, count = (self._histogram, self._undelayed), self._histogram.count
         estimates = {
-            name: widened(*(one.dependent_percentile_us(quantile, self._weighted[name] / count) for one in both))
+            name: widened(*(load.dependent_percentile_us(quantile, self._weighted[name] / count) for load in both))
             for name, quantile in (QUANTILES if count else {}).items()
         }
         empty = {f"{name}{end}_us": None for name in QUANTILES for end in ("", "_low", "_high")}

@@ -120,8 +120,10 @@ def standard_metrics(record: LoadRecord, process: Mapping[str, int | None]) -> d
 
 
 def markdown() -> str:
-    rows = [(one.name, "Triton", one.meaning) for one in TRITON]
-    rows += [(one.name, "OpenTelemetry", f"`{one.column}` at the end of the load, in {one.unit}") for one in PROCESS]
+    rows = [(entry.name, "Triton", entry.meaning) for entry in TRITON]
+    rows += [
+        (entry.name, "OpenTelemetry", f"`{entry.column}` at the end of the load, in {entry.unit}") for entry in PROCESS
+    ]
     lines = [f"| `{name}` | {convention} | {meaning} |" for name, convention, meaning in rows]
     return "\n".join(["| name | of | what it is here |", "|---|---|---|", *lines]) + "\n"
 

@@ -128,9 +128,9 @@ class Standing:
     def is_retested(self) -> bool:
         """Whether a longer trial has confirmed its rate."""
         return any(
-            one.rung == self.retest_rung and one.rate_hz == self.rate_hz and one.is_within(self.bound_us)
-            for one in self.trials
-            if one.rung is not None
+            trial.rung == self.retest_rung and trial.rate_hz == self.rate_hz and trial.is_within(self.bound_us)
+            for trial in self.trials
+            if trial.rung is not None
         )
 
     @property
@@ -139,14 +139,16 @@ class Standing:
 
         None where too many requests fail (:meth:`_fails_at`).
         """
-        within = [one for one in self._upheld if one.is_within(self.bound_us) and not self._fails_at(one.rate_hz)]
-        last = max((one.rung or 0 for one in within), default=0)
-        return max((one.rate_hz for one in within if (one.rung or 0) == last), default=None)
+        within = [
+            trial for trial in self._upheld if trial.is_within(self.bound_us) and not self._fails_at(trial.rate_hz)
+        ]
+        last = max((trial.rung or 0 for trial in within), default=0)
+        return max((trial.rate_hz for trial in within if (trial.rung or 0) == last), default=None)
 
     def _holds(self, own: Trial) -> bool:
         """Whether no later rung, whose trials are longer, overrules a trial within the bound."""
-        failed = (one for one in self.trials if not one.problem and not one.is_within(self.bound_us))
-        return not any((one.rung or 0) > (own.rung or 0) and one.rate_hz <= own.rate_hz for one in failed)
+        failed = (trial for trial in self.trials if not trial.problem and not trial.is_within(self.bound_us))
+        return not any((trial.rung or 0) > (own.rung or 0) and trial.rate_hz <= own.rate_hz for trial in failed)
 
     def _fails_at(self, rate_hz: float) -> bool:
         """Whether too many requests failed in the trials up to a rate, taken together: a single one may be lucky.
@@ -154,18 +156,18 @@ class Standing:
         The share that failed in all trials counts, too, until those up to the rate have so many requests that it is no
         chance if none fails (the rule of three: Hanley, Lippman-Hand 1983, JAMA 249).
         """
-        useful = [one for one in self.trials if not one.problem]
-        own, share = [one for one in useful if one.rate_hz <= rate_hz], _failed_share(useful)
+        useful = [trial for trial in self.trials if not trial.problem]
+        own, share = [trial for trial in useful if trial.rate_hz <= rate_hz], _failed_share(useful)
         if _failed_share(own) > self.max_error_share:
             return True
-        return share > self.max_error_share and share * sum(one.sent_count for one in own) < CHANCE_COUNT
+        return share > self.max_error_share and share * sum(trial.sent_count for trial in own) < CHANCE_COUNT
 
     @property
     def goodput_hz(self) -> float | None:
         """Requests per second that it answers within the bound at its rate."""
         if (rate := self.rate_hz) is None:
             return None
-        shares = [one.good_share for one in self.trials if one.rate_hz == rate and one.is_within(self.bound_us)]
+        shares = [trial.good_share for trial in self.trials if trial.rate_hz == rate and trial.is_within(self.bound_us)]
         return rate * sum(shares) / len(shares)
 
     @property
@@ -174,8 +176,8 @@ class Standing:
 
         Where no trial was beyond, the upper one is what full batches answer.
         """
-        low = max((one.rate_hz for one in self._upheld if one.is_surely_within(self.bound_us)), default=None)
-        beyond = [one.rate_hz for one in self.trials if one.is_surely_beyond(self.bound_us)]
+        low = max((trial.rate_hz for trial in self._upheld if trial.is_surely_within(self.bound_us)), default=None)
+        beyond = [trial.rate_hz for trial in self.trials if trial.is_surely_beyond(self.bound_us)]
         beyond += [self.most_hz] if self.most_hz < math.inf else []
         return low, min((rate for rate in beyond if rate > (low or 0.0)), default=None)
 
@@ -191,10 +193,10 @@ class Standing:
     @property
     def retest_hz(self) -> float:
         """The rate of the next retest: the current one, a lower one after it failed, or one that narrows limits."""
-        retests = [one for one in self.trials if one.rung == self.retest_rung and not one.problem]
+        retests = [trial for trial in self.trials if trial.rung == self.retest_rung and not trial.problem]
         if self.is_retested or self.rate_hz is None:
             return self.next_hz
-        return min([self.rate_hz, *(LOWER * one.rate_hz for one in retests)])
+        return min([self.rate_hz, *(LOWER * trial.rate_hz for trial in retests)])
 
     @property
     def _next_hz(self) -> float:
@@ -222,7 +224,7 @@ class Standing:
 
 
 def _failed_share(trials: Iterable[Trial]) -> float:
-    counts = [(one.failed_count, one.sent_count) for one in trials]
+    counts = [(trial.failed_count, trial.sent_count) for trial in trials]
     return sum(failed for failed, _ in counts) / max(1, sum(sent for _, sent in counts))
 
 
@@ -246,7 +248,7 @@ class SearchResult:
 
     @property
     def runner_up(self) -> Standing | None:
-        ranked = _ranked([one for one in self.standings if one.rate_hz], "rate")
+        ranked = _ranked([standing for standing in self.standings if standing.rate_hz], "rate")
         return ranked[1] if len(ranked) > 1 else None
 
     @property
@@ -359,7 +361,9 @@ def _leaders(standings: Sequence[Standing]) -> list[Standing]:
     """Return the best by each objective that is known, and the runner-up by rate."""
     ranking = _result(standings, is_interrupted=False)
     leaders = [*ranking.best.values(), *([ranking.runner_up] if ranking.runner_up else [])]
-    return [one for place, one in enumerate(leaders) if all(one is not other for other in leaders[:place])]
+    return [
+        standing for place, standing in enumerate(leaders) if all(standing is not other for other in leaders[:place])
+    ]
 
 
 def _better_half(standings: Sequence[Standing]) -> list[Standing]:

@@ -197,7 +197,7 @@ def chosen(optimum: Optimum) -> tuple[Configuration, float]:
     result = optimum.result
     if (best := result.best.get("rate")) and best.rate_hz:
         return best.configuration, best.rate_hz
-    sound = [one for one in result.trials if not one.failure]
+    sound = [trial for trial in result.trials if not trial.failure]
     run = result.nearest or min(sound, key=lambda one: one.rate_hz, default=None)
     if run is None:
         raise PipelineError("the search", f"{EVERY_FAILED}: {result.trials[-1].failure}", "mend the model")

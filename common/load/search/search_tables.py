@@ -123,8 +123,8 @@ def best_document(optimum: Optimum) -> LoadBestDocument:
     """Return the best configuration and its margin; if nothing meets the bound, the nearest one."""
     task, result = optimum.task, optimum.result
     margin, nearest = result.margin, result.nearest
-    problems = [one.problem for one in result.trials if one.problem]
-    failures = [one.failure for one in result.trials if one.failure]
+    problems = [trial.problem for trial in result.trials if trial.problem]
+    failures = [trial.failure for trial in result.trials if trial.failure]
     return {
         "bound_us": task.bound_us,
         "is_bound_met": bool(result.best),

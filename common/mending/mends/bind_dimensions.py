@@ -12,15 +12,15 @@ def bind_dimensions(case: Case) -> Mended | NoMend:
     model = onnx.ModelProto()
     model.CopyFrom(case.model)
     bound = set[str]()
-    for one in model.graph.input:
-        for axis in one.type.tensor_type.shape.dim:
+    for value in model.graph.input:
+        for axis in value.type.tensor_type.shape.dim:
             if axis.HasField("dim_param") and axis.dim_param in case.sizes:
                 bound.add(axis.dim_param)
                 axis.dim_value = case.sizes[axis.dim_param]
     if not bound:
         return NoMend("no dimension of its inputs is unbound")
-    for one in (*model.graph.value_info, *model.graph.output):
-        for axis in one.type.tensor_type.shape.dim:
+    for value in (*model.graph.value_info, *model.graph.output):
+        for axis in value.type.tensor_type.shape.dim:
             if axis.dim_param in bound:
                 axis.dim_value = case.sizes[axis.dim_param]
     return Mended(model, tuple(sorted(bound)))

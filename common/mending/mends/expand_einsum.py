@@ -28,19 +28,19 @@ class Labels:
 
     @property
     def batch(self) -> str:
-        return "".join(one for one in self.result if one in self.first and one in self.second)
+        return "".join(label for label in self.result if label in self.first and label in self.second)
 
     @property
     def rows(self) -> str:
-        return "".join(one for one in self.result if one in self.first and one not in self.second)
+        return "".join(label for label in self.result if label in self.first and label not in self.second)
 
     @property
     def columns(self) -> str:
-        return "".join(one for one in self.result if one in self.second and one not in self.first)
+        return "".join(label for label in self.result if label in self.second and label not in self.first)
 
     @property
     def summed(self) -> str:
-        return "".join(one for one in self.first if one in self.second and one not in self.result)
+        return "".join(label for label in self.first if label in self.second and label not in self.result)
 
     @property
     def is_product(self) -> bool:
@@ -129,6 +129,6 @@ class _Steps:
 
     def ended(self, tensor: str) -> Edit:
         """Return the edit; the last node writes what the Einsum wrote."""
-        last = next(one for one in reversed(self.nodes) if one.output[0] == tensor)
+        last = next(node for node in reversed(self.nodes) if node.output[0] == tensor)
         last.output[0] = self.node.output[0]
         return Edit([self.node.name], self.nodes, self.weights)

@@ -24,7 +24,7 @@ def freeze_weights(case: Case) -> Mended | NoMend:
         return NoMend("no weight that it reads is an input")
     model = onnx.ModelProto()
     model.CopyFrom(case.model)
-    kept = [one for one in case.model.graph.input if one.name not in defaults]
+    kept = [value for value in case.model.graph.input if value.name not in defaults]
     del model.graph.input[:]
     model.graph.input.extend(kept)
     return Mended(model, tuple(sorted(defaults)))

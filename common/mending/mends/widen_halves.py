@@ -16,7 +16,7 @@ WITH_BODY = (onnx.AttributeProto.GRAPH, onnx.AttributeProto.GRAPHS)
 
 def widen_halves(case: Case) -> Mended | NoMend:
     """Make every fp16 tensor inside the model fp32; inputs and outputs keep their types, behind casts."""
-    if any(one.type in WITH_BODY for node in case.model.graph.node for one in node.attribute):
+    if any(attribute.type in WITH_BODY for node in case.model.graph.node for attribute in node.attribute):
         return NoMend("the model has bodies, whose tensors keep their types")
     model = onnx.ModelProto()
     model.CopyFrom(case.model)
@@ -26,10 +26,10 @@ def widen_halves(case: Case) -> Mended | NoMend:
     for node in graph.node:
         for part in node.attribute:
             is_half |= _with_float(part)
-    for one in graph.value_info:
-        is_half |= _of_half(one)
-        if _of_half(one):
-            one.type.tensor_type.elem_type = FLOAT
+    for value in graph.value_info:
+        is_half |= _of_half(value)
+        if _of_half(value):
+            value.type.tensor_type.elem_type = FLOAT
     is_half |= _border(View(case.model), graph)
     if not is_half:
         return NoMend("the model has no fp16")
@@ -59,23 +59,23 @@ def _with_float(one: onnx.AttributeProto) -> bool:
 
 def _border(view: View, graph: onnx.GraphProto) -> bool:
     """Cast inputs after they come, and outputs before they go; return whether any was in fp16."""
-    defaults = {one.name for one in graph.initializer}
-    halves = [one for one in graph.input if _of_half(one)]
-    for one in halves:
-        if one.name in defaults:
-            one.type.tensor_type.elem_type = FLOAT
+    defaults = {tensor.name for tensor in graph.initializer}
+    halves = [value for value in graph.input if _of_half(value)]
+    for value in halves:
+        if value.name in defaults:
+            value.type.tensor_type.elem_type = FLOAT
             continue
-        wide = fresh(view, f"{one.name}/wide")
+        wide = fresh(view, f"{value.name}/wide")
         for node in graph.node:
-            _rename(node.input, one.name, wide)
-        graph.node.append(helper.make_node("Cast", [one.name], [wide], wide, to=FLOAT))
-    returned = [one for one in graph.output if _of_half(one)]
-    for one in returned:
-        wide = fresh(view, f"{one.name}/wide")
+            _rename(node.input, value.name, wide)
+        graph.node.append(helper.make_node("Cast", [value.name], [wide], wide, to=FLOAT))
+    returned = [value for value in graph.output if _of_half(value)]
+    for value in returned:
+        wide = fresh(view, f"{value.name}/wide")
         for node in graph.node:
-            _rename(node.input, one.name, wide)
-            _rename(node.output, one.name, wide)
-        graph.node.append(helper.make_node("Cast", [wide], [one.name], wide, to=HALF))
+            _rename(node.input, value.name, wide)
+            _rename(node.output, value.name, wide)
+        graph.node.append(helper.make_node("Cast", [wide], [value.name], wide, to=HALF))
     return bool(halves or returned)
 
 

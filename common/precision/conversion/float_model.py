@@ -47,7 +47,9 @@ def _with_new_operators(model: onnx.ModelProto) -> onnx.ModelProto:
 def _is_float(graph: onnx.GraphProto) -> Callable[[str], bool]:
     """Return whether a tensor, by name, can be rounded: a product of integers is exact, and no format changes it."""
     types = {weight.name: weight.data_type for weight in graph.initializer}
-    types |= {one.name: one.type.tensor_type.elem_type for one in (*graph.input, *graph.value_info, *graph.output)}
+    types |= {
+        value.name: value.type.tensor_type.elem_type for value in (*graph.input, *graph.value_info, *graph.output)
+    }
     return lambda name: types.get(name, onnx.TensorProto.FLOAT) in FLOATS
 
 
@@ -105,7 +107,7 @@ def _optimize(model: onnx.ModelProto, target: Path, sizes: Mapping[str, int] = M
 def write_single(model: FloatModel, target: Path) -> None:
     """Write a prepared model with a batch of one, in which shapes that depended on the batch are constants."""
     proto = model.proto()
-    firsts = [dim.dim_param for one in proto.graph.input for dim in one.type.tensor_type.shape.dim[:1]]
+    firsts = [dim.dim_param for value in proto.graph.input for dim in value.type.tensor_type.shape.dim[:1]]
     _optimize(proto, target, {name: 1 for name in firsts if name})
 
 

@@ -85,7 +85,7 @@ def _normalizations(graph: onnx.GraphProto, layers: Layers, weights: Mapping[str
 
 
 def _reads(node: onnx.NodeProto) -> list[str]:
-    bodies = [one.g for one in node.attribute if one.type == AttributeProto.GRAPH]
+    bodies = [attribute.g for attribute in node.attribute if attribute.type == AttributeProto.GRAPH]
     inner = [name for body in bodies for one in body.node for name in _reads(one)]
     return [*node.input, *inner, *(value.name for body in bodies for value in body.output)]
 
@@ -137,4 +137,4 @@ def _constant(graph: onnx.GraphProto, name: str, array: Array) -> str:
 
 
 def _attribute(node: onnx.NodeProto, name: str) -> Any:
-    return next((helper.get_attribute_value(one) for one in node.attribute if one.name == name), 0)
+    return next((helper.get_attribute_value(attribute) for attribute in node.attribute if attribute.name == name), 0)

@@ -21,7 +21,7 @@ def fold_batch_normalization(case: Case) -> Mended | NoMend:
 
 def _folded(view: View, norm: onnx.NodeProto) -> Edit | NoMend:
     parameters = [view.constant(operand(norm, place)) for place in range(1, 5)]
-    known = [one.astype(np.float64) for one in parameters if one is not None]
+    known = [parameter.astype(np.float64) for parameter in parameters if parameter is not None]
     if len(known) < 4 or attribute(norm, "training_mode", 0) or any(norm.output[1:]):
         return NoMend("its parameters are not constant")
     gamma, beta, mean, variance = known
