@@ -18,6 +18,7 @@ from common.messages.host_doubts import BUSY, instabilities
 from common.table_rows import Documents, OffloadPlanRow, OpLatencyRow, Tables
 
 DOCUMENTS = ("latency_summary", "host_ceilings", "energy_summary", "load_summary", "load_best", "hardware_counters")
+WHOLE_BOARD = "board"  # the row of board_resources that has what all regions and the engines across them take
 PLAN_TABLES = ("offload_verdict", "offload_comparison", "offload_plan", "board_resources")
 NODE_TABLES = ("op_latency", "op_metrics", "op_edges", "node_map", "op_roofline")
 TIME_TABLES = (
@@ -194,9 +195,7 @@ def _stated(documents: Documents, tables: Tables) -> dict[str, dict[str, Stateme
         name: {"": row} for name, row in cast("Mapping[str, Statement]", documents).items() if name != "load_best"
     }
     statements["load_best"] = {"": best["rate"]} if "rate" in best else {}
-    used: dict[str, float] = {}
-    for row in tables.get("board_resources", ()):
-        used[row["resource"]] = used.get(row["resource"], 0.0) + row["used_count"]
+    whole = [row for row in tables.get("board_resources", ()) if row["region"] == WHOLE_BOARD]
     powers = [row["kernel_power_likely_w"] for row in tables.get("offload_plan", ())]
     verdicts = [row for row in tables.get("offload_verdict", ()) if not row["verdict"].startswith(NOT_JUDGED)]
     is_judged = len(verdicts) == len(tables.get("offload_verdict", ()))
@@ -206,7 +205,7 @@ def _stated(documents: Documents, tables: Tables) -> dict[str, dict[str, Stateme
         "offload_verdict": {f"speedup in {row['objective']}": row for row in verdicts},
         "offload_comparison": {"": plan[0]} if plan else {},
         "offload_plan": {"": {"kernel_power_likely_w": sum(powers)}} if powers and None not in powers else {},
-        "board_resources": {resource: {"used_count": count} for resource, count in used.items()},
+        "board_resources": {row["resource"]: {"used_count": row["used_count"]} for row in whole},
     }
 
 

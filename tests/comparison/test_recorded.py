@@ -55,19 +55,20 @@ def test_a_node_without_runs_of_its_own_has_its_median_or_mean_alone():
     assert side(op_latency=nodes, nodes_us={"a": [1.0, 2.0]}).nodes_us == {"a": [1.0, 2.0]}
 
 
-def test_the_resources_of_all_regions_and_the_powers_of_all_engines_add_up():
+def test_the_resources_are_those_of_the_whole_board_and_the_powers_of_all_engines_add_up():
+    """The row of the board has all that its regions have, and engines that span them."""
     engine = {"board": "u280", "precision": "int8", "clock_mhz": 300.0, "group_count": 3}
     powers_w = {"x": 2, "y": 9}
     found = side(
         board_resources=[
             {"region": region, "resource": resource, "used_count": count}
-            for region, resource, count in (("SLR0", "dsp", 3.0), ("SLR1", "dsp", 5.0), ("board", "lut", 7.0))
+            for region, resource, count in (("SLR0", "dsp", 3.0), ("SLR1", "dsp", 5.0), ("board", "dsp", 19.0))
         ],
         offload_plan=[{**engine, "engine": name, "kernel_power_likely_w": power} for name, power in powers_w.items()],
         offload_verdict=[{"objective": "energy", "verdict": "pays", "likely": 0.7}],
         offload_comparison=[{"alternative": "plan", "a": 1}, {"alternative": "greedy", "a": 2}],
     )
-    assert found.stated["board_resources"] == {"dsp": {"used_count": 8.0}, "lut": {"used_count": 7.0}}
+    assert found.stated["board_resources"] == {"dsp": {"used_count": 19.0}}
     assert found.stated["offload_plan"] == {"": {"kernel_power_likely_w": 11}}
     assert found.stated["offload_verdict"]["speedup in energy"]["likely"] == 0.7
     assert found.stated["offload_comparison"] == {"": {"alternative": "plan", "a": 1}}
@@ -132,7 +133,7 @@ def planned(likely, dsp):
         run_latency=[run(1009.0)] * 11,
         documents={"latency_summary": summary},
         offload_verdict=[verdict],
-        board_resources=[{"resource": "dsp", "used_count": dsp}],
+        board_resources=[{"region": "board", "resource": "dsp", "used_count": dsp}],
     )
 
 
@@ -190,13 +191,13 @@ def test_a_speedup_that_is_not_judged_is_no_figure_to_compare():
         run_latency=[run(1009.0)] * 11,
         offload_verdict=[speedup(36.4, "not judged", ["many slow runs"])],
         offload_comparison=[latency],
-        board_resources=[{"resource": "dsp", "used_count": 11.0}],
+        board_resources=[{"region": "board", "resource": "dsp", "used_count": 11.0}],
     )
     known = side(
         run_latency=[run(1009.0)] * 11,
         offload_verdict=[speedup(3.0)],
         offload_comparison=[latency],
-        board_resources=[{"resource": "dsp", "used_count": 7.0}],
+        board_resources=[{"region": "board", "resource": "dsp", "used_count": 7.0}],
     )
     for before, after in ((known, doubted), (doubted, known)):
         assert [row["compared_figure"] for row in plan_rows(before, after)] == ["used_count"]
