@@ -21,6 +21,7 @@ from common.cli.texts.output import abandon, write
 from common.messages.errors import CommandLineError, PipelineError
 from common.messages.names import printable, quoted
 from common.process import interrupts, startup
+from common.process.crashes import on_crash
 from common.process.free_memory import bounded_memory
 
 if TYPE_CHECKING:
@@ -161,8 +162,16 @@ def run(main: Callable[[Sequence[str] | None], int]) -> NoReturn:
 
 
 def _interrupted() -> tuple[int, str]:
-    left = "its files are in place" if files_in_place else "nothing was replaced"
-    return interrupts.INTERRUPTED, f"interrupted; {left}"
+    return interrupts.INTERRUPTED, f"interrupted; {_left()}"
+
+
+def _left() -> str:
+    return "its files are in place" if files_in_place else "nothing was replaced"
+
+
+def _end_crashed(signal_name: str) -> NoReturn:
+    problem = f"native code crashed ({signal_name}), as it may where memory is short"
+    interrupts.end_now(PipelineError.exit_code, f"error: this host: {problem}; {_left()}")
 
 
 def _leave(code: int) -> NoReturn:
@@ -181,6 +190,7 @@ def _outcome(main: Callable[[Sequence[str] | None], int]) -> tuple[int, str]:
         _prepare_streams()
         gc.freeze()  # objects from the imports live until the end
         gc.set_threshold(YOUNG_OBJECTS)
+        on_crash(_end_crashed)
         interrupts.hear_signals()
         interrupts.raise_interrupt()
         with bounded_memory():

@@ -10,6 +10,7 @@ from __future__ import annotations
 import builtins
 import contextlib
 import errno
+import faulthandler
 import os
 import pickle
 import re
@@ -17,12 +18,14 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from common.process import interrupts
 from tests.fuzz.oracle import DIGITS
 from tests.fuzz.programs import Ended, run_here
 from tests.fuzz.trial import cpu_limit
@@ -174,11 +177,13 @@ class Outcome:
     Attributes:
         ended: the program itself; None if it took down its fork.
         status: of the fork.
+        last_words: what it wrote past Python's streams as it ended at once.
         sites: for each kind of call, where each one came from: calls of one site do the same.
     """
 
     ended: Ended | None
     status: int
+    last_words: str
     sites: Mapping[str, Sequence[str]]
 
 
@@ -187,10 +192,13 @@ def run_with(fault: Fault | None, cpu_s: float, script: str, *flags: str, counts
     by_strace = counts_system_calls or (fault is not None and fault.kind.endswith("system call"))
     go, started = os.pipe()
     reader, writer = os.pipe()
+    last_words = tempfile.TemporaryFile()  # noqa: SIM115
     process = os.fork()
     if not process:
         os.close(started)
         os.close(reader)
+        interrupts.stderr_descriptor = last_words.fileno()
+        faulthandler.disable()  # so a crash is met as in a process of its own
         _run_here(fault, cpu_s, go, writer, (script, *flags))
     for own in (go, writer):
         os.close(own)
@@ -208,7 +216,10 @@ def run_with(fault: Fault | None, cpu_s: float, script: str, *flags: str, counts
         for name, subject in CALL.findall(lines):
             sites.setdefault(name, []).append(DIGITS.sub("N", INSTALLED.sub("installed", subject)))
         trace.unlink(missing_ok=True)
-    return Outcome(ended, os.waitstatus_to_exitcode(status), sites)
+    with last_words:
+        last_words.seek(0)
+        words = last_words.read().decode(errors="replace")
+    return Outcome(ended, os.waitstatus_to_exitcode(status), words, sites)
 
 
 def _run_here(fault: Fault | None, cpu_s: float, go: int, writer: int, words: tuple[str, ...]) -> None:

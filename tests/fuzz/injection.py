@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import random
+import re
 import shutil
 import signal
 from collections import Counter, defaultdict
@@ -30,6 +31,7 @@ from tests.fuzz.oracle import (
     table_faults,
     unfinished,
 )
+from tests.fuzz.oracle import Fault as Found
 from tests.fuzz.pipeline import build_tables, in_child, must
 from tests.fuzz.programs import SCRIPTS, run_here
 from tests.fuzz.trial import NAMED, Trial
@@ -46,6 +48,7 @@ MOST_ALLOCATED = 3_000_000
 # What has no path.
 DENIED = ("memory: too little is free", "cannot be imported", "is not installed", "the system denies it")
 LOST = ("os.PathLike object, not PosixPath", "Exception ignored in")  # what is said of an exception that is lost
+CRASHED = re.compile(r"\S+: error: this host: native code crashed \(SIG[A-Z]+\), .*\n")
 CPU_UNITS = 800
 
 
@@ -165,10 +168,13 @@ def _judge(trial: Trial, script: str, fault: Fault, outcome: Outcome, before: di
         trial.fail(kind, f"{where}: {signal.Signals(-outcome.status).name}", "")
         return
     if ended is None:
-        if outcome.status not in (FATAL, INTERRUPTED, DONE):  # without a word: it had begun to end
-            trial.fail("exit code", f"{where}: {outcome.status}", "")
+        has_crashed = outcome.status == FAILED and CRASHED.fullmatch(outcome.last_words)
+        if outcome.status not in (FATAL, INTERRUPTED, DONE) and not has_crashed:  # without a word: it had begun to end
+            trial.fail("exit code", f"{where}: {outcome.status}", outcome.last_words)
         if outcome.status != FATAL:  # else the harness itself met the fault
             trial.faults += unfinished(trial.out, script)
+        if has_crashed and "nothing was replaced" in outcome.last_words:
+            trial.faults += _whole(table_faults(trial.out, FAILED, before, script))
         return
     lost = any(word in text for word in LOST for text in (ended.trace, ended.err))
     if fault.kind == "allocation" and (lost or ended.site.startswith("SystemError")):
@@ -183,6 +189,9 @@ def _judge(trial: Trial, script: str, fault: Fault, outcome: Outcome, before: di
     if "the tables are complete" in ended.err or (trial.out / STAGING / JOURNAL).exists():
         return  # the next stage on the folder completes what a journal lists
     if ended.code in (DONE, None) or "in place" not in ended.err:
-        trial.faults += [
-            found for found in table_faults(trial.out, ended.code, before, script) if found.kind != "leftovers"
-        ]
+        trial.faults += _whole(table_faults(trial.out, ended.code, before, script))
+
+
+def _whole(faults: Iterator[Found]) -> list[Found]:
+    """Faults of the tables themselves: what a killed stage leaves beside them, the next one drops."""
+    return [found for found in faults if found.kind != "leftovers"]

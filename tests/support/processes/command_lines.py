@@ -38,6 +38,7 @@ def run_program(name: str, main: Main, *flags: object, cwd: Path = ROOT) -> Comp
         for function in (
             "common.process.interrupts._install",
             "common.process.interrupts.hear_signals",
+            "common.cli.streams.on_crash",
             "gc.freeze",
             "gc.set_threshold",
         ):  # they change the process for good

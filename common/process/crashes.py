@@ -1,0 +1,34 @@
+"""A crash of native code ends the process with one line and an exit code.
+
+C code may use the null pointer of an allocation that failed, and C++ may raise an exception that nobody catches. Python
+runs no handler of a signal then, because the native code never returns to it. So the handler of the C library calls
+Python. POSIX does not allow that in general (signal-safety(7)), but this process ends in any case. The handler works
+once: a second crash, such as one within it, ends the process by its signal.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import faulthandler
+import signal
+from collections.abc import Callable
+
+CRASHES = (signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGABRT)
+_Handler = ctypes.CFUNCTYPE(None, ctypes.c_int)
+_installed: list[object] = []  # the C library has only their addresses
+
+
+def on_crash(end: Callable[[str], object]) -> None:
+    """Let a crash call a function with the name of its signal; the function must end the process.
+
+    The C library must have ``sysv_signal`` (as glibc has), whose handlers work once. Who asked for Python's own
+    tracebacks of crashes (``-X faulthandler``) keeps them.
+    """
+    install = getattr(ctypes.CDLL(None), "sysv_signal", None)
+    if install is None or faulthandler.is_enabled():
+        return
+    names = {int(number): number.name for number in CRASHES}
+    handler = _Handler(lambda number: end(names[number]))
+    _installed.append(handler)
+    for number in CRASHES:
+        install(number, handler)
