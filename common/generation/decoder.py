@@ -17,7 +17,6 @@ from common.runtime.inputs.given import Array, numpy_dtype, random_input
 
 TOKENS = ("input_ids", "decoder_input_ids", "inputs_embeds")
 POSITIONS = ("position_ids", "decoder_position_ids", "cache_position")
-HAS_PAST = "use_cache_branch"  # of optimum's merged decoders: whether the caches hold tokens
 BATCH = 1
 
 
@@ -108,8 +107,6 @@ class Decoder:
             return np.broadcast_to(np.arange(call.past, call.total).astype(dtype), shape).copy()
         if tensor.value is not None:
             return np.full(shape, self.at(tensor.value, call), dtype)
-        if tensor.name == HAS_PAST:
-            return np.full(shape, call.past > 0, dtype)
         # Masks are ones, an encoder's too; segments and others are zeros.
         return np.full(shape, tensor.name.endswith(MASKS[0]), dtype)
 

@@ -62,19 +62,18 @@ def exported(tmp_path, **form):
     return decoder_of(load_model(tmp_path / "m.onnx", {}, symbolic=True), {"frames": 4}, {})
 
 
-def test_what_optimum_adds_to_a_call(tmp_path):
-    """Ones for the mask of an encoder, too, the number of a token as its position, and whether there is a past."""
+def test_what_exporters_add_to_a_call(tmp_path):
+    """Ones for the mask of an encoder, too, and the number of a token as its position; switches are as in any loop."""
     more = {
         "encoder_attention_mask": Typed(INT64, ("batch", "frames")),
         "cache_position": Typed(INT64, ("seq",)),
         "use_cache_branch": Typed(TensorProto.BOOL, (1,)),
+        "num_logits_to_keep": Typed(INT64, ()),
     }
-    found = exported(tmp_path, more=more)
-    for call, flag in ((CallSizes(0, 2), False), (CallSizes(3, 2), True)):
-        fed = found.feeds([5, 7], call)
-        assert fed["encoder_attention_mask"].tolist() == [[1] * 4]
-        assert fed["cache_position"].tolist() == [call.past, call.past + 1]
-        assert fed["use_cache_branch"].tolist() == [flag]
+    fed = exported(tmp_path, more=more).feeds([5, 7], CallSizes(3, 2))
+    assert fed["encoder_attention_mask"].tolist() == [[1] * 4]
+    assert fed["cache_position"].tolist() == [3, 4]
+    assert (fed["use_cache_branch"].tolist(), fed["num_logits_to_keep"].tolist()) == ([True], 0)
 
 
 def test_a_decoder_without_a_table_gets_a_row_for_each_token(tmp_path):

@@ -113,8 +113,10 @@ def test_the_first_sentence_is_in_tokens():
     one = decode_sentence(PLAN | {"host_tokens_per_s": None})
     assert one == "an answer of one token takes 986 ms on the host and 45.0 ms with a u280"
     assert generation_sentence(SUMMARY).startswith(
-        "46.7 tokens/s, 21.4 ms each (median) and 158 mJ, bound by weight traffic at 19 % of memory bandwidth"
+        "46.7 tokens/s, median 21.4 ms and 158 mJ each, bound by weight traffic at 19 % of memory bandwidth"
     )
+    few = generation_sentence(SUMMARY | {"token_p50_us": None})  # tokens too few for the limits of a median
+    assert few.startswith("46.7 tokens/s and 158 mJ each, bound")
     assert "bound by arithmetic at 2 % of the peak" in generation_sentence(SUMMARY | {"bound": "compute"})
 
 

@@ -3,7 +3,8 @@
 A buffer of 4,096 keys of which 101 are valid costs what 101 keys cost. An operator reads such a length as an operand.
 It has one of three roles: the total length t of past and new tokens, the position t - 1 of the last token, or the past
 length t - s before s new tokens. Where the cache grows, t is the sum of two dimensions. Where past and present share a
-buffer, the length is a dynamic dimension of the model like any other, under the name of its input.
+buffer, the length is a dynamic dimension of the model like any other, under the name of its input. Exporters add inputs
+that are no lengths and have one value in every call of a loop (``CONSTANTS``).
 Source of the roles: onnx.ai/onnx/operators (Attention, TensorScatter), docs/ContribOperators.md of ONNX Runtime.
 """
 
@@ -52,6 +53,9 @@ CACHES: Mapping[tuple[str, str], CacheOperands] = {
     (ONNX, "TensorScatter"): CacheOperands({2: "past"}),
 }
 PASSED_ON = frozenset({"Cast", "Identity", "Squeeze", "Unsqueeze", "Reshape"})  # operators that keep a length
+# The branch of optimum's merged decoders that reads caches (optimum/onnx/graph_transformations.py), and the scores of
+# all tokens (num_logits_to_keep of transformers' forward).
+CONSTANTS: Mapping[str, int] = {"use_cache_branch": 1, "num_logits_to_keep": 0, "logits_to_keep": 0}
 LESS_ONE = "Sub"  # from a total to the position of the last token
 SUMMED = "ReduceSum"  # of a mask with a one for each token
 
@@ -78,14 +82,12 @@ class LengthInput:
 
 
 def length_inputs(model: onnx.ModelProto) -> dict[str, LengthInput]:
-    """Return the inputs that are lengths of a cache, and the masks of which a graph makes one, by name."""
-    readers = [(node, operands) for node in model.graph.node if (operands := cache_operands(node))]
-    if not readers:
-        return {}
+    """Return the inputs that are lengths of a cache, masks of which a graph makes one, and ``CONSTANTS``, by name."""
     weights = {tensor.name for tensor in model.graph.initializer}
     inputs = {value.name: value for value in model.graph.input if value.name not in weights}
-    writers = {name: node for node in model.graph.node for name in node.output}
-    found: dict[str, LengthInput] = {}
+    found = {name: LengthInput(name, (number,)) for name, number in CONSTANTS.items() if name in inputs}
+    readers = [(node, operands) for node in model.graph.node if (operands := cache_operands(node))]
+    writers = {name: node for node in model.graph.node for name in node.output} if readers else {}
     for node, operands in readers:
         total = _grown(model, node, operands, inputs)
         for name, role in _lengths(node, operands, writers, inputs):

@@ -35,13 +35,19 @@ def generation_sentence(summary: GenerationSummaryDocument) -> str:
     parts = []
     if summary["tokens_per_s"]:
         energy = summary["joules_per_token_j"]
-        each = f"{significant(summary['tokens_per_s'])} tokens/s, {duration(summary['token_p50_us'])} each (median)"
-        parts.append(each + (f" and {joules(energy * 1e6)}" if energy else "") + _bound(summary))
+        parts.append(_rate(summary) + (f" and {joules(energy * 1e6)} each" if energy else "") + _bound(summary))
     if (first_us := summary["first_token_us"]) is not None:
         parts.append(f"the first token after {duration(first_us)} for a prompt of {summary['prompt_token_count']}")
     if (moved := summary["attained_bytes_per_s"]) is not None:
         parts.append(f"calls move {quantity(moved, 'B/s')}")
     return "; ".join(parts)
+
+
+def _rate(summary: GenerationSummaryDocument) -> str:
+    """Return tokens per second, and the median where there are enough tokens for its limits."""
+    rate = f"{significant(summary['tokens_per_s'])} tokens/s"
+    median_us = summary["token_p50_us"]
+    return rate if median_us is None else f"{rate}, median {duration(median_us)}"
 
 
 def _bound(summary: GenerationSummaryDocument) -> str:

@@ -188,3 +188,44 @@ def test_a_mask_that_is_too_large_to_evaluate_is_never_made():
     for extent, names in ((1_000, ["mask"]), (20_011, [])):
         proto = model(nodes, {"mask": Typed(INT64, (extent, extent))}, {"y": Typed(INT64, None)})
         assert [*length_values(proto, sizes, {}.get)] == names
+
+
+@pytest.mark.parametrize("kept", ["num_logits_to_keep", "logits_to_keep"])
+def test_scores_of_all_tokens_are_kept(tmp_path, kept):
+    """transformers slices the last tokens off before the head; 0 keeps all, by a random run of 01, too."""
+    nodes = [
+        helper.make_node("Neg", [kept], ["minus"], name="neg"),
+        helper.make_node("Unsqueeze", ["minus", "axis"], ["start"], name="start"),
+        helper.make_node("Slice", ["x", "start", "end", "one"], ["last"], name="slice"),
+        helper.make_node("MatMul", ["last", "w"], ["y"], name="head"),
+    ]
+    weights = {"axis": np.array([0]), "end": np.array([2**62]), "one": np.array([1]), "w": np.ones((3, 7), np.float32)}
+    inputs = {"x": (1, "seq", 3), kept: Typed(INT64, ())}
+    path = saved(tmp_path / "m.onnx", model(nodes, inputs, {"y": (1, "kept", 7)}, weights))
+    _, counts = work_of_model(path, {}, symbolic=True)
+    assert str(counts[-1].work.macs) == "21*seq"
+    loaded, counts = work_of_model(path, {"seq": 5})
+    assert counts[-1].work.macs == 5 * 21
+    assert make_feeds(loaded.graph, {}, 3)[kept].tolist() == 0
+    assert work_of_model(path, {"seq": 5}, values={kept: np.array(2)})[1][-1].work.macs == 2 * 21
+
+
+def test_a_merged_decoder_is_counted_by_the_branch_that_reads_caches(tmp_path):
+    branches = [
+        helper.make_graph(
+            [helper.make_node("MatMul", ["x", weight], [f"y.{weight}"], name=f"product.{weight}")],
+            weight,
+            [],
+            [helper.make_tensor_value_info(f"y.{weight}", TensorProto.FLOAT, None)],
+        )
+        for weight in ("with_past", "without")
+    ]
+    node = helper.make_node(
+        "If", ["use_cache_branch"], ["y"], name="merged", then_branch=branches[0], else_branch=branches[1]
+    )
+    weights = {"with_past": np.ones((3, 7), np.float32), "without": np.ones((3, 11), np.float32)}
+    inputs = {"x": (1, "seq", 3), "use_cache_branch": Typed(TensorProto.BOOL, (1,))}
+    path = saved(tmp_path / "m.onnx", model([node], inputs, {"y": (1, "seq", "wide")}, weights))
+    loaded, counts = work_of_model(path, {"seq": 5})
+    assert sum(count.figure("macs") for count in counts) == 5 * 21
+    assert make_feeds(loaded.graph, {}, 3)["use_cache_branch"].tolist() == [True]
