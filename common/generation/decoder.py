@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 
@@ -33,7 +34,7 @@ class CallSizes:
         return self.past + self.new
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Decoder:
     """A model with caches, by names.
 
@@ -86,27 +87,30 @@ class Decoder:
         return {**self.fixed, **new, **past, **rolling, **dict.fromkeys(self.totals, call.total)}
 
     def shape(self, tensor: Tensor, call: CallSizes) -> tuple[int, ...]:
-        sizes = self.sizes(call)
-        return tuple(at(dim, sizes) for dim in tensor.shape or ())
+        return _extents(tensor, self.sizes(call))
 
     def at(self, count: Count | None, call: CallSizes) -> int | None:
         return None if count is None else at(count, self.sizes(call))
 
     def feeds(self, tokens: Sequence[int], call: CallSizes) -> dict[str, Array]:
         """Return the inputs of a call, without the caches and without inputs that no call changes."""
-        cached = {pair.past.name for pair in self.pairs} | {tensor.name for tensor in self.still}
-        inputs = [tensor for tensor in self.model.graph.tensors.values() if tensor.kind == "input"]
-        return {tensor.name: self._fed(tensor, tokens, call) for tensor in inputs if tensor.name not in cached}
+        sizes = self.sizes(call)
+        return {tensor.name: self._fed(tensor, tokens, call, sizes) for tensor in self._fed_inputs}
 
-    def _fed(self, tensor: Tensor, tokens: Sequence[int], call: CallSizes) -> Array:
-        shape, dtype = self.shape(tensor, call), numpy_dtype(tensor)
+    @cached_property
+    def _fed_inputs(self) -> Sequence[Tensor]:
+        cached = {pair.past.name for pair in self.pairs} | {tensor.name for tensor in self.still}
+        inputs = (tensor for tensor in self.model.graph.tensors.values() if tensor.kind == "input")
+        return [tensor for tensor in inputs if tensor.name not in cached]
+
+    def _fed(self, tensor: Tensor, tokens: Sequence[int], call: CallSizes, sizes: Mapping[str, int]) -> Array:
+        shape, dtype = _extents(tensor, sizes), numpy_dtype(tensor)
         if self.tokens and tensor.name == self.tokens.name:
-            rows = np.asarray(tokens, dtype) if self.looks_up else _drawn_rows(tokens, shape[-1]).astype(dtype)
-            return np.broadcast_to(rows, shape).copy()
+            return np.full(shape, tokens if self.looks_up else _drawn_rows(tokens, shape[-1]), dtype)
         if tensor.name in POSITIONS:
-            return np.broadcast_to(np.arange(call.past, call.total).astype(dtype), shape).copy()
+            return np.full(shape, np.arange(call.past, call.total), dtype)
         if tensor.value is not None:
-            return np.full(shape, self.at(tensor.value, call), dtype)
+            return np.full(shape, at(tensor.value, sizes), dtype)
         # Masks are ones, an encoder's too; segments and others are zeros.
         return np.full(shape, tensor.name.endswith(MASKS[0]), dtype)
 
@@ -188,6 +192,10 @@ def _require_growth(pairs: Sequence[CachePair]) -> None:
         if pair.kind == "growing" and not pair.is_measured and isinstance(length, int):
             problem = f"{pair.present.name} cannot be fed to {pair.past.name}: it grows, and the input takes {length}"
             raise UnusableValueError("model", f"{problem} tokens", "leave the length free")
+
+
+def _extents(tensor: Tensor, sizes: Mapping[str, int]) -> tuple[int, ...]:
+    return tuple(at(dim, sizes) for dim in tensor.shape or ())
 
 
 def _drawn_rows(tokens: Sequence[int], width: int) -> Array:
