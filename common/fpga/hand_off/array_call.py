@@ -29,6 +29,7 @@ class Source:
         channels: elements of a pixel that are read.
         pixel_pitch: elements from pixel to pixel.
         group_pitch: elements from group to group.
+        is_packed: whether they lie as they are used.
     """
 
     lines: int
@@ -37,6 +38,7 @@ class Source:
     group_pitch: int
     layer: Convolution
     padding: tuple[int, int] = (0, 0)
+    is_packed: bool = False
 
     @property
     def is_dense(self) -> bool:
@@ -61,6 +63,7 @@ class ArrayCall:
         layer: as a convolution; a batch of products has groups.
         order: of the maps that it reads and writes.
         padding: above and on the left.
+        is_packed: whether the second operand is weights in the order in which they are used.
         zero_point: of the input.
         limits: of the results before the steps behind them.
     """
@@ -70,6 +73,7 @@ class ArrayCall:
     is_transposed: bool
     columns_outside: bool
     padding: tuple[int, int]
+    is_packed: bool = False
     zero_point: int = 0
     limits: tuple[float, float] = (-128, 127)
 
@@ -85,7 +89,8 @@ class ArrayCall:
         is_apart = isinstance(layer, Matmul) or layer.is_depthwise
         order = Order.CHANNELS_OUTSIDE if is_apart and shape.groups > 1 else Order.CHANNELS_INSIDE
         padding = _pad(shape, "height"), _pad(shape, "width")
-        return cls(shape, order, product.is_transposed, product.outer_loop == "columns", padding)
+        is_packed = isinstance(layer, Convolution) or layer.has_weight
+        return cls(shape, order, product.is_transposed, product.outer_loop == "columns", padding, is_packed)
 
     @property
     def channels(self) -> int:
@@ -111,7 +116,8 @@ class ArrayCall:
     @property
     def of_weights(self) -> Source:
         matrix = Convolution(1, self.depth, 1, self.channels, self.channels, 1, self.channels)
-        return Source(self.channels, self.depth, self.depth, self.depth * self.channels, matrix)
+        group = self.depth * self.channels
+        return Source(self.channels, self.depth, self.depth, group, matrix, is_packed=self.is_packed)
 
     @property
     def result_pitches(self) -> tuple[int, int, int]:
@@ -135,7 +141,7 @@ class ArrayCall:
             *(layer.out_height, layer.out_width, layer.kernel_height, layer.kernel_width),
             *(layer.stride_height, layer.stride_width, layer.dilation_height, layer.dilation_width),
             *(*self.padding, 1, 1, pixels.pixel_pitch, pixels.group_pitch, self.zero_point, *self.limits),
-            *(int(self.is_transposed), int(self.columns_outside)),
+            *(int(self.is_transposed), int(self.columns_outside), int(self.is_packed)),
         )
 
 

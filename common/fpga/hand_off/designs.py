@@ -109,6 +109,15 @@ def _named_ports(names: Sequence[str]) -> Values:
             for at, name in enumerate(names)
         ),
         "read_cases": _cases(names, "return {name}[at];"),
+        "recent_reads": "\n".join(
+            f"    at = (first + PORTS - 1 - {at}) / PORTS;\n"
+            f"    if (at * PORTS + {at} <= last) {{\n"
+            f"        if (recent.at[{at}] != at) recent.word[{at}] = {name}[base + at];\n"
+            f"        recent.at[{at}] = at;\n"
+            f"        beat.word[{at}] = recent.word[{at}];\n"
+            "    }"
+            for at, name in enumerate(names)
+        ),
         "write_cases": _cases(names, "{name}[at] = value; break;"),
     }
 

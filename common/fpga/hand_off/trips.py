@@ -19,7 +19,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import product
-from math import ceil
+from math import ceil, gcd
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,10 +30,20 @@ from common.graphs.number_formats import PRECISION_BITS
 
 Counts = NDArray[np.int64]
 CONSTANT_BYTES = 8  # bias and scale of a channel
+SEGMENTS = 3  # runs of a line from which a piece takes its elements
+RECENT = 8  # rows of a window whose words are kept
 
 
-def largest_divisor(whole: int, most: int) -> int:
-    return next(each for each in range(min(whole, most), 0, -1) if whole % each == 0)
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """What a side of a tile takes: pieces that enter its banks, those of them that are read, and words of one port."""
+
+    pieces: int = 0
+    read: int = 0
+    words: int = 0
+
+    def __add__(self, other: Loaded) -> Loaded:
+        return Loaded(self.pieces + other.pieces, self.read + other.read, self.words + other.words)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,12 +53,14 @@ class Phase:
     Attributes:
         cycles: of the loop ``cycle``.
         read: of the loops that read memory.
+        words: of one port that are read.
         written: of the loop that writes.
         port_cycles: that the ports take for the words of the phase, as the plan counts them.
     """
 
     cycles: int
     read: int
+    words: int
     written: int
     port_cycles: float
 
@@ -58,18 +70,25 @@ class TileTrips:
     """What a tile takes.
 
     Attributes:
-        pieces: that enter the banks; those that only bring in a rest are not read.
-        read: pieces and constants from memory.
+        loaded: operands and constants.
         folds: of the tile.
         steps: of a fold.
         is_last: whether its sums are complete.
     """
 
-    pieces: int
-    read: int
+    loaded: Loaded
     folds: int
     steps: int
     is_last: bool
+
+
+@dataclass(frozen=True)
+class Together:
+    """Lines that are read together: the first of each, how many, and the elements that a piece has of one line."""
+
+    starts: Counts
+    counts: Counts
+    each: int
 
 
 @dataclass(frozen=True)
@@ -80,12 +99,14 @@ class Groups:
         last_rows: the last row of the array in each group, which the drain must have reached; -1 where the group has
             nothing of the last fold.
         written: trips of the writing loop.
-        beats: words of all ports that are written.
+        words: of one port that are written.
+        words_beside: of one port that a tensor of the same layout is read in.
     """
 
     last_rows: Counts
     written: int
-    beats: int
+    words: int
+    words_beside: int
 
 
 @dataclass(frozen=True)
@@ -118,7 +139,7 @@ class ArrayTrips:
         drain, per_row = self._drain, self.engine.sums_per_cycle
         left = 0
         tiles: list[TileTrips | None] = [*self._tiles(), None, None]
-        nothing = Groups(np.zeros(0, np.int64), 0, 0)
+        nothing = Groups(np.zeros(0, np.int64), 0, 0, 0)
         places = [*self._places, None, None]
         for number, tile in enumerate(tiles):
             computed = tiles[number - 1] if number else None
@@ -133,10 +154,11 @@ class ArrayTrips:
             after = np.arange(groups - 1, -1, -1) * of_group
             stores = max(groups * of_group, int(np.where(stored.last_rows >= 0, waits + after, 0).max(initial=0)) if left else 0)
             beside = groups * self.beside
-            trips = max(cycles, stores, (tile.pieces if tile else 0) + beside)
-            read = (tile.read if tile else 0) + beside
-            beat = self._beat * PRECISION_BITS[self.engine.precision] / 8
-            yield Phase(trips, read, stored.written, self.engine.ports.duplex_cycles(read * beat, stored.beats * beat))
+            loaded = tile.loaded if tile else Loaded()
+            trips = max(cycles, stores, loaded.pieces + beside)
+            words = loaded.words + self.beside * stored.words_beside
+            moved = (count * self.engine.ports.word_bytes for count in (words, stored.words))
+            yield Phase(trips, loaded.read + beside, words, stored.written, self.engine.ports.duplex_cycles(*moved))
             if computed is not None and computed.is_last:
                 left = max(0, drain - (trips - cycles))
             else:
@@ -185,18 +207,16 @@ class ArrayTrips:
         for group, row, col, k in self._order:
             rows, cols = self._lines(row, col)
             depth = min(self._depth, call.depth - k)
-            pieces = read = 0
+            loaded = Loaded()
             if before is None or (group, row, k) != (before[0], before[1], before[3]):
-                pieces, read = self._side(0, group, k, row, rows)
+                loaded += self._side(0, group, k, row, rows)
             if before is None or (group, col, k) != (before[0], before[2], before[3]):
-                both = self._side(1, group, k, col, cols)
-                pieces, read = pieces + both[0], read + both[1]
+                loaded += self._side(1, group, k, col, cols)
             channel, channels = (row, rows) if call.is_transposed else (col, cols)
             if before is None or (group, channel) != (before[0], before[1] if call.is_transposed else before[2]):
-                constants = self._constants(group * call.channels + channel, channels)
-                pieces, read = pieces + constants, read + constants
+                loaded += self._constants(group * call.channels + channel, channels)
             folds = ceil(rows / engine.rows) * ceil(cols / engine.cols)
-            yield TileTrips(pieces, read, folds, ceil(depth / engine.simd), k + depth == call.depth)
+            yield TileTrips(loaded, folds, ceil(depth / engine.simd), k + depth == call.depth)
             before = group, row, col, k
 
     # --- what is read -----------------------------------------------------------------------------------------------
@@ -212,90 +232,143 @@ class ArrayTrips:
         """Elements of a word of one port."""
         return int(self.engine.ports.port_bits) // PRECISION_BITS[self.engine.precision]
 
-    def _piece(self, side: int) -> int:
-        """Elements that enter the banks of a side per cycle."""
-        simd, banks = self.engine.simd, (self.engine.rows, self.engine.cols)[side]
-        groups = 1 if self._beat % simd else largest_divisor(self._beat // simd, banks)
-        return groups * simd
+    def _banks(self, side: int) -> int:
+        return (self.engine.rows, self.engine.cols)[side]
+
+    def _piece_groups(self, side: int) -> int:
+        """Groups of s elements that enter the banks of a side per cycle."""
+        return max(1, min(self._banks(side), self._beat // self.engine.simd))
 
     def _source(self, side: int) -> Source:
         return self.call.of_pixels if bool(side) == self.call.is_transposed else self.call.of_weights
 
-    def lines_log(self, side: int) -> int:
-        """Return how many lines are read at once, as a power of two."""
-        source, piece, best = self._source(side), self._piece(side), (0, 0)
-        log = 0
-        while piece // self.engine.simd % (1 << log) == 0:
-            each, run = piece >> log, min(source.length, self._depth)
+    def lines_at_once(self, side: int) -> int:
+        """Return how many lines of a side that is not packed are read at once."""
+        source, groups, best = self._source(side), self._piece_groups(side), (0, 1)
+        for lines in (lines for lines in range(1, groups + 1) if groups % lines == 0):
+            each, run = groups // lines * self.engine.simd, min(source.length, self._depth)
             bits = source.pixel_pitch | source.group_pitch | source.length | each | self._depth | self._word
             pitch = source.layer.stride_width * source.pixel_pitch
-            span = ((1 << log) - 1) * pitch + min(each, run) + self._word - (bits & -bits)
-            if log and span > self._beat:
+            if lines > 1 and (lines - 1) * pitch + min(each, run) + self._word - (bits & -bits) > self._beat:
                 break
-            trips = ceil(run / each) * ceil(source.layer.out_width / (1 << log))
-            if log == 0 or trips < best[0]:
-                best = trips, log
-            log += 1
+            trips = max(ceil(self._depth / each), ceil(ceil(self._depth / run) / SEGMENTS))
+            trips *= ceil(source.layer.out_width / lines)
+            if lines == 1 or trips < best[0]:
+                best = trips, lines
         return best[1]
 
-    def _side(self, side: int, group: int, k: int, first: int, lines: int) -> tuple[int, int]:
-        """Return the pieces of a tile, and how many of them are read."""
-        trips, rests = self._trips_of_lines(side, group, k)
-        log, banks = self.lines_log(side), (self.engine.rows, self.engine.cols)[side]
-        if not log:
-            read = int(trips[first : first + lines].sum())
-            return read + int(rests[first : first + lines].sum()), read
-        together, line, x, width = 0, 0, first % self._source(side).layer.out_width, self._source(side).layer.out_width
-        while line < lines:
-            taken = min(1 << log, lines - line, banks - line % banks, width - x)
-            line, x, together = line + taken, (x + taken) % width, together + 1
-        return together * int(trips[0] + rests[0]), together * int(trips[0])
+    def _side(self, side: int, group: int, k: int, first: int, lines: int) -> Loaded:
+        source = self._source(side)
+        depth = min(self._depth, self.call.depth - k)
+        if source.is_packed:
+            whole = ceil(self.call.depth / self.engine.simd) * self.engine.simd
+            return self._packed((group * source.lines + first) * whole + lines * k, lines, depth, side)
+        starts, counts, at, width = [], [], 0, source.layer.out_width
+        at_once, banks = self._at_once[side], self._banks(side)
+        while at < lines:
+            starts.append(first + at)
+            counts.append(min(at_once, lines - at, banks - at % banks, width - (first + at) % width))
+            at += counts[-1]
+        together = Together(np.array(starts), np.array(counts), self._piece_groups(side) // at_once * self.engine.simd)
+        return self._follow(side, group, (k, depth), together)
 
-    def _trips_of_lines(self, side: int, group: int, k: int) -> tuple[Counts, Counts]:
-        """Return the pieces of each line, and whether a rest waits behind them; of the first line where all are alike."""
-        log = self.lines_log(side)
-        key = side, 0 if log else group, k
-        if key not in self._known:
-            self._known[key] = self._follow(self._source(side), group, k, self._piece(side) >> log, 1 if log else None)
+    @cached_property
+    def _at_once(self) -> tuple[int, int]:
+        return self.lines_at_once(0), self.lines_at_once(1)
+
+    def _packed(self, place: int, lines: int, depth: int, side: int) -> Loaded:
+        """Follow packed weights: fold by fold, step by step, line by line."""
+        key = place % self._word, lines, depth, side
+        if key in self._known:
+            return self._known[key]
+        simd, at = self.engine.simd, place % self._word
+        most = max(self._piece_groups(0), self._piece_groups(1))
+        pieces = words = 0
+        for fold in range(0, lines, self._banks(side)):
+            of_fold = min(self._banks(side), lines - fold)
+            for _ in range(ceil(depth / simd)):
+                line = 0
+                while line < of_fold:
+                    taken = min((self._beat - at % self._word) // simd, most, of_fold - line)
+                    words += (at + taken * simd - 1) // self._word - at // self._word + 1
+                    pieces, line, at = pieces + 1, line + taken, at + taken * simd
+        self._known[key] = Loaded(pieces, pieces, words)
         return self._known[key]
 
     @cached_property
-    def _known(self) -> dict[tuple[int, int, int], tuple[Counts, Counts]]:
+    def _known(self) -> dict[tuple[int, int, int, int], Loaded]:
         return {}
 
-    def _follow(self, source: Source, group: int, k: int, each: int, count: int | None) -> tuple[Counts, Counts]:
-        """Follow the runs of the lines; one line of several that are read at once never meets the end of a beat."""
+    def _follow(self, side: int, group: int, along_k: tuple[int, int], together: Together) -> Loaded:
+        """Follow the runs of lines that are read together, and the words that neighbours do not share."""
+        source, (k, depth) = self._source(side), along_k
         layer, (top, left) = source.layer, source.padding
-        line = np.arange(count or source.lines)
-        x, y = line % layer.out_width, line // layer.out_width % layer.out_height
-        image = line // layer.out_width // layer.out_height
-        depth, per_row = min(self._depth, self.call.depth - k), layer.kernel_width // source.taps
-        run, at, done = np.full_like(line, k // source.length), np.full_like(line, k % source.length), np.zeros_like(line)
-        trips, last = np.zeros_like(line), np.zeros_like(line)
-        while (open_lines := done < depth).any():
-            in_y = y * layer.stride_height - top + run // per_row * layer.dilation_height
-            in_x = x * layer.stride_width - left + run % per_row * source.taps * layer.dilation_width
-            begin = group * source.group_pitch + ((image * layer.in_height + in_y) * layer.in_width + in_x) * source.pixel_pitch
-            before, inside = np.maximum(-in_x, 0), np.minimum(source.taps, layer.in_width - in_x)
-            is_there = (in_y >= 0) & (in_y < layer.in_height) & (before < inside)
-            low, high = np.maximum(np.where(is_there, before * source.channels, 0), at), np.where(is_there, inside * source.channels, 0)
-            taken = np.minimum(np.minimum(each, source.length - at), depth - done)
-            if count is None:
-                room = low - at + self._beat - (begin + low) % self._word
-                taken = np.where(high > low, np.minimum(taken, room), taken)
-            taken = np.where(open_lines, taken, 0)
-            trips, last = trips + open_lines, np.where(open_lines, taken, last)
-            done, at = done + taken, at + taken
-            run, at = run + (at == source.length), np.where(at == source.length, 0, at)
-        return trips, ((depth - last) % each + last > each).astype(np.int64)
+        first, each, is_single = together.starts, together.each, self._at_once[side] == 1
+        x, y = first % layer.out_width, first // layer.out_width % layer.out_height
+        image = first // layer.out_width // layer.out_height
+        per_row, stride = layer.kernel_width // source.taps, layer.stride_width
+        run, at, done = np.full_like(first, k // source.length), np.full_like(first, k % source.length), np.zeros_like(first)
+        trips, last = np.zeros_like(first), np.zeros_like(first)
+        reads: list[tuple[Counts, Counts, Counts]] = []
+        while (is_open := done < depth).any():
+            filled, goes_on = np.zeros_like(first), is_open
+            for _ in range(SEGMENTS):
+                goes_on = goes_on & (done < depth) & (filled < each)
+                in_y = y * layer.stride_height - top + run // per_row * layer.dilation_height
+                in_x = x * stride - left + run % per_row * source.taps * layer.dilation_width
+                begin = group * source.group_pitch
+                begin = begin + ((image * layer.in_height + in_y) * layer.in_width + in_x) * source.pixel_pitch
+                is_row = (in_y >= 0) & (in_y < layer.in_height)
+                taken = np.minimum(np.minimum(each - filled, source.length - at), depth - done)
+                begins, ends = np.zeros_like(first), np.full_like(first, -1)
+                for i in range(int(together.counts.max())):
+                    column = in_x + i * stride
+                    before, inside = np.maximum(-column, 0), np.minimum(source.taps, layer.in_width - column)
+                    is_there = is_row & (before < inside) & (i < together.counts)
+                    low = np.maximum(np.where(is_there, before * source.channels, 0), at)
+                    high = np.where(is_there, inside * source.channels, 0)
+                    if is_single:
+                        room = low - at + self._beat - (begin + low) % self._word
+                        taken = np.where(high > low, np.minimum(taken, room), taken)
+                    high = np.minimum(high, at + taken)
+                    start = begin + i * stride * source.pixel_pitch
+                    begins = np.where((high > low) & (ends < 0), start + low, begins)
+                    ends = np.where(high > low, start + high - 1, ends)
+                is_read = goes_on & (ends >= 0)
+                reads.append((run // per_row, np.where(is_read, begins // self._word, 0), np.where(is_read, ends // self._word, -1)))
+                taken = np.where(goes_on, taken, 0)
+                done, at, filled = done + taken, at + taken, filled + taken
+                goes_on = goes_on & (at == source.length)
+                run, at = run + goes_on, np.where(goes_on, 0, at)
+            trips, last = trips + is_open, np.where(is_open, filled, last)
+        rests = int(((depth - last) % each + last > each).sum())
+        read = int(trips.sum())
+        rows, begins, ends = (np.stack(each_read, axis=1).ravel() for each_read in zip(*reads, strict=True))
+        return Loaded(read + rests, read, self._words(side, rows % RECENT, begins, ends))
 
-    def _constants(self, channel: int, channels: int) -> int:
+    def _words(self, side: int, rows: Counts, begins: Counts, ends: Counts) -> int:
+        """Return the words that are not kept from an earlier piece: one of each port for each row of the window."""
+        ports, words = int(self.engine.ports.count), 0
+        for row, port in product(range(RECENT), range(ports)):
+            of_port = ends - (ends - port) % ports
+            tags = of_port[(rows == row) & (of_port >= begins) & (ends >= 0)]
+            if len(tags):
+                words += int((np.append(self._recent.get((side, row, port), -1), tags[:-1]) != tags).sum())
+                self._recent[side, row, port] = int(tags[-1])
+        return words
+
+    @cached_property
+    def _recent(self) -> dict[tuple[int, int, int], int]:
+        return {}
+
+    def _constants(self, channel: int, channels: int) -> Loaded:
         beat, word = (size * PRECISION_BITS[self.engine.precision] // 8 for size in (self._beat, self._word))
-        trips, at, left = 0, CONSTANT_BYTES * channel, channels
+        trips, words, at, left = 0, 0, CONSTANT_BYTES * channel, channels
         while left > 0:
             taken = min(left, (beat - at % word) // CONSTANT_BYTES)
+            words += (at + CONSTANT_BYTES * taken - 1) // word - at // word + 1
             trips, at, left = trips + 1, at + CONSTANT_BYTES * taken, left - taken
-        return trips
+        return Loaded(trips, trips, words)
 
     # --- what leaves ------------------------------------------------------------------------------------------------
 
@@ -310,29 +383,43 @@ class ArrayTrips:
         rows, cols = ends[::-1] if self.call.is_transposed else ends
         folds = (lines[0] - 1) // self.engine.rows, (lines[1] - 1) // self.engine.cols
         is_last = (rows // self.engine.rows == folds[0]) & (cols // self.engine.cols == folds[1])
-        beats = int((end - begin).sum() + (begin[1:] != end[:-1]).sum() + 1)
-        return Groups(np.where(is_last, rows % self.engine.rows, -1), int((end - begin + 1).sum()), beats)
+        first, last = places // self._word, (places + counts - 1) // self._word
+        words = int((last - first).sum() + (first[1:] != last[:-1]).sum() + 1)
+        last_rows = np.where(is_last, rows % self.engine.rows, -1)
+        return Groups(last_rows, int((end - begin + 1).sum()), words, int((last - first + 1).sum()))
 
     def _walk(self, pixels: int, channels: int) -> tuple[tuple[Counts, Counts], Counts, tuple[Counts, Counts]]:
         """Return the first pixel and channel of each group, how many results it has, and its last pixel and channel."""
         rows, cols = self.engine.rows, self.engine.cols
-        join = max(1, min(self.engine.sums_per_cycle, self._beat // cols))
-        lanes = min(join * cols, self._beat)
+        together = max(1, min(self.engine.sums_per_cycle, self._beat // cols))
+        lanes = min(together * cols, self._beat)
         _, of_pixel, of_channel = self.call.result_pitches
-        is_transposed = self.call.is_transposed
-        if of_channel == 1:
-            if not is_transposed and channels <= cols and of_pixel == channels:
-                starts, sizes = _cut(pixels, rows, join)
-                nothing = np.zeros_like(starts)
-                return (starts, nothing), sizes * channels, (starts + sizes - 1, nothing + channels - 1)
+        is_along_channels, fold = of_channel == 1, rows
+        if self.call.is_transposed:
+            spread, fold = self._spread(channels), cols
+            of_fold = min(lanes // channels, cols // spread) if spread > 1 else 1
+            together = of_fold if is_along_channels else min(cols, lanes)
+        elif channels > cols and is_along_channels:
+            together = 1
+        if is_along_channels and together > 1 and of_pixel == channels:
+            starts, sizes = _cut(pixels, fold, together)
+            nothing = np.zeros_like(starts)
+            return (starts, nothing), sizes * channels, (starts + sizes - 1, nothing + channels - 1)
+        if is_along_channels:
             starts, sizes = _cut(channels, channels, lanes)
             pixel, channel = np.repeat(np.arange(pixels), len(starts)), np.tile(starts, pixels)
             count = np.tile(sizes, pixels)
             return (pixel, channel), count, (pixel, channel + count - 1)
-        starts, sizes = _cut(pixels, cols, min(cols, lanes)) if is_transposed else _cut(pixels, rows, join)
+        starts, sizes = _cut(pixels, fold, together)
         pixel, channel = np.tile(starts, channels), np.repeat(np.arange(channels), len(starts))
         count = np.tile(sizes, channels)
         return (pixel, channel), count, (pixel + count - 1, channel)
+
+    def _spread(self, channels: int) -> int:
+        """Return how far apart the banks of neighbouring pixels are where channels are rows."""
+        rows, cols, sums = self.engine.rows, self.engine.cols, self.engine.sums_per_cycle
+        shifts = (channels - 1) // rows * self._drain + (channels - 1) % rows // sums + 1
+        return next((spread for spread in range(shifts, cols // 2 + 1) if gcd(cols, spread) == 1), 1)
 
 
 def _cut(whole: int, fold: int, most: int) -> tuple[Counts, Counts]:

@@ -110,7 +110,7 @@ def test_numbers_are_those_of_numpy(kernels, precision, name, is_transposed, col
     settings = [
         *(*bases, groups, case["out"] // groups, batch, in_height, in_width, in_channels // groups, *sums.shape[1:3]),
         *(height, width, case["stride"], case["stride"], case["dilation"], case["dilation"], *case["pads"], 1, 1),
-        *(in_channels, in_channels // groups, zero, -half, half - 1, is_transposed, columns_outside),
+        *(in_channels, in_channels // groups, zero, -half, half - 1, is_transposed, columns_outside, 0),
     ]
     found = run(kernels[precision], memory, Program(settings=settings, result=result), expected.size, bits)
     np.testing.assert_array_equal(found.reshape(expected.shape), expected)

@@ -27,6 +27,7 @@ LABEL = re.compile(r"^ +(\w+:)$", re.MULTILINE)
 LOOP = re.compile(
     r"^(?P<label>\w+):\n *(?:for|while) \(.*\) \{\n(?=#pragma HLS PIPELINE II=(?P<interval>\d+)\n)", re.MULTILINE
 )
+WORD = re.compile(r"(?:beat|recent)\.word\[\d+\] = p\d+\[base \+ at\];")  # a word of a port is read
 needs_compiler = pytest.mark.skipif(shutil.which("g++") is None, reason="no g++: make rtl-tools")
 
 
@@ -36,13 +37,14 @@ def array(precision="int8", size=(4, 6, 2), tile=Tile(8, 12, 10)):  # noqa: B008
 
 
 def counting(text):
-    """The text with a counter of cycles in each pipelined loop, and the labels of these loops."""
+    """The text with a counter of cycles in each pipelined loop and one of words, and what they count."""
     plain = LABEL.sub(r"\1", text)
     labels = [found["label"] for found in LOOP.finditer(plain)]
     places = iter(range(len(labels)))
     counted = LOOP.sub(lambda found: f"{found[0]}        trips[{next(places)}] += {found['interval']};\n", plain)
-    head = f'static long long trips[{len(labels)}];\nextern "C" long long *counted() {{ return trips; }}\n'
-    return head + counted, labels
+    counted = WORD.sub(lambda found: f"++trips[{len(labels)}], {found[0]}", counted)
+    head = f'static long long trips[{len(labels) + 1}];\nextern "C" long long *counted() {{ return trips; }}\n'
+    return head + counted, [*labels, "words"]
 
 
 def run_and_count(engine, folder, name, call, *, beside=0):
@@ -100,7 +102,9 @@ def test_trips_are_those_of_the_running_loops(tmp_path, name, precision, is_tran
     found = run_and_count(engine, tmp_path, f"K{precision}{name}", call, beside=beside)
     trips = ArrayTrips(engine, call, beside)
     assert trips.trips == found["cycle"]
-    assert sum(phase.read for phase in trips.phases) == found["piece"] + found["constant"] + found["beside"]
+    reading = ("piece", "packed", "constant", "beside")
+    assert sum(phase.read for phase in trips.phases) == sum(found[loop] for loop in reading)
+    assert sum(phase.words for phase in trips.phases) == found["words"]
     assert sum(phase.written for phase in trips.phases) == found["result"]
     assert len(trips.phases) > 5
 

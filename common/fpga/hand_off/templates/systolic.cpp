@@ -25,19 +25,16 @@ constexpr int BEAT_CONSTANTS = BEAT_BYTES / 8;  // a bias and a scale have eight
 
 typedef $held_type held_t;  // a result before the steps behind it
 
-// The largest divisor of `whole` up to `most`.
-constexpr int divisor(int whole, int most) { return whole % most ? divisor(whole, most - 1) : most; }
-
 constexpr int smaller(int one, int other) { return one < other ? one : other; }
 
 constexpr int larger(int one, int other) { return one < other ? other : one; }
 
 // Groups of SIMD elements that enter the banks of a side per cycle: one bank each, and no more than a beat has.
-constexpr int groups_of(int banks) {
-    return BEAT_ELEMENTS % SIMD ? 1 : divisor(BEAT_ELEMENTS / SIMD, smaller(banks, BEAT_ELEMENTS / SIMD));
-}
+constexpr int groups_of(int banks) { return larger(1, smaller(banks, BEAT_ELEMENTS / SIMD)); }
 
 constexpr int PIECE = larger(groups_of(ROWS), groups_of(COLS)) * SIMD;
+constexpr int SEGMENTS = 3;  // runs of a line from which a piece takes its elements
+constexpr int RECENT = 8;    // rows of a window whose words are kept until the next pixels have read them
 
 // Results that leave per cycle: of JOIN folds of one pixel, or of JOIN pixels, as many as banks give and a beat takes.
 constexpr int JOIN = larger(1, smaller(SUMS, BEAT_ELEMENTS / COLS));
@@ -72,6 +69,24 @@ $word_reads
     return beat;
 }
 
+// The words of a row of the window that were read last, one of each port: the windows of neighbours share most of them.
+struct recent_t {
+    int64_t at[PORTS];
+    word_t word[PORTS];
+
+    recent_t() : at(), word() {
+        for (int port = 0; port < PORTS; ++port) at[port] = -1;
+    }
+};
+
+inline beat_t read_recent($port_arguments, int64_t base, int64_t first, int64_t last, recent_t &recent) {
+#pragma HLS INLINE
+    beat_t beat = {};
+    int64_t at;
+$recent_reads
+    return beat;
+}
+
 #ifdef __SYNTHESIS__
 template <typename item_t>
 using fifo_t = hls::stream<item_t, 64>;
@@ -102,23 +117,27 @@ struct source_t {
     int64_t base, channels, pixel_pitch, group_pitch;  // elements of a pixel, and from pixel to pixel
     int64_t in_height, in_width, out_height, out_width, kernel_height, kernel_width, stride_height, stride_width;
     int64_t dilation_height, dilation_width, pad_top, pad_left, apart_height, apart_width, zero;
+    bool is_packed;
 
     bool is_dense() const { return pixel_pitch == channels && dilation_width == 1 && apart_width == 1; }
     int64_t taps() const { return is_dense() ? kernel_width : 1; }
     int64_t length() const { return taps() * channels; }
 
-    // How many lines are read at once, as a power of two: as many as one beat has side by side, wherever it begins.
+    // How many lines are read at once: as many as one beat has side by side, wherever it begins. None of packed weights.
     template <int GROUPS>
-    int lines_log(int64_t depth) const {
-        int best = 0;
+    int lines_at_once(int64_t depth) const {
+        if (is_packed) return 0;
+        int best = 1;
         int64_t fewest = -1;
-        for (int log = 0; GROUPS % (1 << log) == 0; ++log) {
-            const int64_t each = GROUPS * SIMD >> log, run = least_of(length(), depth), taken = least_of(each, run);
+        for (int lines = 1; lines <= GROUPS; ++lines) {
+            if (GROUPS % lines) continue;
+            const int64_t each = GROUPS / lines * SIMD, run = least_of(length(), depth), taken = least_of(each, run);
             const int64_t bits = pixel_pitch | group_pitch | length() | each | depth | WORD_ELEMENTS, unit = bits & -bits;
-            const int64_t span = ((1 << log) - 1) * stride_width * pixel_pitch + taken + WORD_ELEMENTS - unit;
-            if (log && (apart_width > 1 || span > BEAT_ELEMENTS)) break;
-            const int64_t trips = tiles(run, each) * tiles(out_width, 1 << log);
-            if (fewest < 0 || trips < fewest) fewest = trips, best = log;
+            const int64_t span = (lines - 1) * stride_width * pixel_pitch + taken + WORD_ELEMENTS - unit;
+            if (lines > 1 && (apart_width > 1 || span > BEAT_ELEMENTS)) break;
+            const int64_t runs = tiles(tiles(depth, run), SEGMENTS), pieces = tiles(depth, each);
+            const int64_t trips = (runs < pieces ? pieces : runs) * tiles(out_width, lines);
+            if (fewest < 0 || trips < fewest) fewest = trips, best = lines;
         }
         return best;
     }
@@ -157,11 +176,13 @@ struct call_t {
         pixels.pixel_pitch = int64_t(*at++);
         pixels.group_pitch = int64_t(*at++);
         pixels.zero = int64_t(*at++);
+        pixels.is_packed = false;
         least = float(*at++);
         most = float(*at++);
         is_transposed = *at++ != 0;
         columns_outside = *at++ != 0;
-        weights = {of_weights, depth(), depth(), depth() * channels, 1, channels, 1, channels, 1, 1, 1, 1, 1, 1, 0, 0, 1, 1, 0};
+        weights = {of_weights, depth(), depth(), depth() * channels, 1, channels, 1, channels,
+                   1, 1, 1, 1, 1, 1, 0, 0, 1, 1, 0, *at++ != 0};
     }
 
     int64_t pixel_count() const { return batch * pixels.out_height * pixels.out_width; }
@@ -174,6 +195,7 @@ struct call_t {
 
     // Products of a tile: those of a call are alike, because the last one takes as long to load.
     int64_t depth_of_tile() const { return tiles(tiles(depth(), deep()), SIMD) * SIMD; }
+    int64_t packed_depth() const { return tiles(depth(), SIMD) * SIMD; }
     int64_t tile_count() const { return groups * tiles(rows(), TILE_ROWS) * tiles(cols(), TILE_COLS) * deep(); }
 };
 
@@ -219,11 +241,12 @@ struct tile_t {
 
 // --- what the processes tell each other ---------------------------------------------------------------------------------
 
-// Elements of some lines that follow each other: `taken` of each, the lines PIECE >> lines_log apart.
+// Elements of some lines that follow each other: `taken` of each, and room for equally many of all. Of packed weights, a
+// step of some lines.
 struct piece_t {
     element_t value[PIECE];
     int taken, lines;
-    bool ends_lines, ends_side;
+    bool ends_lines, ends_fold, ends_side;
 };
 
 struct constants_t {
@@ -243,31 +266,51 @@ struct results_t {
     int count;
 };
 
+// Where channels are rows: how far apart the banks of neighbouring pixels are, so that all channels of some pixels are in
+// banks of their own; 1 where a pixel alone has too many.
+inline int spread_of(int channels) {
+    const int shifts = (channels - 1) / ROWS * DRAIN + (channels - 1) % ROWS / SUMS + 1;
+    for (int spread = shifts; spread <= COLS / 2; ++spread) {
+        int one = COLS, other = spread;  // their greatest common divisor must be 1
+        while (other) {
+            const int rest = one % other;
+            one = other;
+            other = rest;
+        }
+        if (one == 1) return spread;
+    }
+    return 1;
+}
+
 // The results of a tile in the order in which they leave, some of them side by side in memory.
 struct walk_t {
-    int pixels, channels, pixel, channel;
-    bool is_transposed, along_channels, is_joined, is_narrow;
+    int pixels, channels, pixel, channel, fold, together;  // pixels of a fold, and of a group
+    bool along_channels, is_joined, is_narrow;
 
-    walk_t() : pixels(0), channels(0), pixel(0), channel(0), is_transposed(), along_channels(), is_joined(), is_narrow() {}
+    walk_t() : pixels(0), channels(0), pixel(0), channel(0), fold(1), together(1), along_channels(), is_joined(), is_narrow() {}
 
     walk_t(const call_t &call, const tile_t &tile, const view_t &result, bool one_by_one)
         : pixels(tile.is_last ? tile.pixels(call) : 0), channels(tile.channels(call)), pixel(0), channel(0),
-          is_transposed(call.is_transposed), along_channels(result.stride[3] == 1), is_narrow(one_by_one) {
-        is_joined = along_channels && !is_transposed && channels <= COLS && result.stride[2] == channels;
+          fold(call.is_transposed ? COLS : ROWS), together(JOIN), along_channels(result.stride[3] == 1), is_joined(false),
+          is_narrow(one_by_one) {
+        if (call.is_transposed) {
+            const int spread = spread_of(channels);
+            together = !along_channels ? smaller(COLS, LANES) : spread > 1 ? least_of(LANES / channels, COLS / spread) : 1;
+        } else if (channels > COLS) {
+            together = along_channels ? 1 : JOIN;
+        }
+        is_joined = along_channels && together > 1 && result.stride[2] == channels;
     }
 
     bool is_over() const { return pixel >= pixels || channel >= channels; }
 
-    // Rows of the array that are in as many banks.
-    int joined() const { return least_of(least_of(JOIN - pixel % ROWS % JOIN, ROWS - pixel % ROWS), pixels - pixel); }
+    // Pixels of a fold whose results are in as many banks.
+    int joined() const { return least_of(least_of(together - pixel % fold % together, fold - pixel % fold), pixels - pixel); }
 
     int count() const {
         if (is_narrow) return 1;
         if (is_joined) return joined() * channels;
-        if (along_channels) return least_of(LANES, channels - channel);
-        if (!is_transposed) return joined();
-        const int most = smaller(COLS, LANES);
-        return least_of(least_of(most - pixel % COLS % most, COLS - pixel % COLS), pixels - pixel);
+        return along_channels ? least_of(LANES, channels - channel) : joined();
     }
 
     int pixel_of(int e) const { return is_joined ? pixel + (channel + e) / channels : along_channels ? pixel : pixel + e; }
@@ -312,10 +355,10 @@ struct used_t {
 
 // Read `lines` lines from `first` on, `depth` products from `k_first` on.
 template <int SIDE>
-void read_side($port_arguments, const source_t &source, int64_t group, int64_t first, int64_t k_first, int lines,
-               int depth, int64_t depth_of_tile, fifo_t<piece_t> &pieces) {
+void read_lines($port_arguments, const source_t &source, int64_t group, int64_t first, int64_t k_first, int lines,
+                int depth, int64_t depth_of_tile, recent_t recent[RECENT], fifo_t<piece_t> &pieces) {
     constexpr int GROUPS = groups_of(SIDE);
-    const int log = source.lines_log<GROUPS>(depth_of_tile), each = GROUPS * SIMD >> log;
+    const int at_once = source.lines_at_once<GROUPS>(depth_of_tile), each = GROUPS / at_once * SIMD;
     const int64_t length = source.length(), per_row = source.kernel_width / source.taps();
     const int64_t pitch = source.stride_width * source.pixel_pitch;
     const int first_run = int(k_first / length), first_at = int(k_first % length);
@@ -325,52 +368,65 @@ void read_side($port_arguments, const source_t &source, int64_t group, int64_t f
 piece:
     while (line < lines) {
 #pragma HLS PIPELINE II=1
-        const int together = least_of(least_of(1 << log, lines - line), least_of(SIDE - row, source.out_width - x));
-        const int64_t tap = run % per_row * source.taps();
-        const int64_t in_y = y * source.stride_height - source.pad_top + run / per_row * source.dilation_height;
-        const int64_t in_x = x * source.stride_width - source.pad_left + tap * source.dilation_width;
-        const int64_t up = in_y / source.apart_height, across = in_x / source.apart_width;
-        const bool is_row = in_y >= 0 && in_y % source.apart_height == 0 && up < source.in_height;
-        const bool is_apart = in_x % source.apart_width != 0;
-        const int64_t begin = group * source.group_pitch +
-                              ((image * source.in_height + up) * source.in_width + across) * source.pixel_pitch;
-        int taken = least_of(least_of(each, length - at), depth - k);
-        // Of each line, the elements of the run from `low` to `high` are in the map; the others are zero points.
-        int64_t low[GROUPS], high[GROUPS], from = 0, to = -1;
-        for (int i = 0; i < GROUPS; ++i) {
-#pragma HLS UNROLL
-            const int64_t column = across + i * source.stride_width, before = column < 0 ? -column : 0;
-            const int64_t inside = least_of(source.taps(), source.in_width - column);
-            const bool is_there = i < together && is_row && !is_apart && before < inside;
-            low[i] = is_there ? before * source.channels : 0;
-            high[i] = is_there ? inside * source.channels : 0;
-            if (low[i] < at) low[i] = at;
-            if (i == 0 && high[i] > low[i]) {  // a single line may begin anywhere in a beat
-                const int64_t room = BEAT_ELEMENTS - (begin + low[i]) % WORD_ELEMENTS;
-                if (log == 0) taken = least_of(taken, low[i] - at + room);
-            }
-            if (high[i] > at + taken) high[i] = at + taken;
-            if (high[i] <= low[i]) continue;
-            if (to < 0) from = begin + i * pitch + low[i];
-            to = begin + i * pitch + high[i] - 1;
-        }
-        beat_t beat = {};
-        if (to >= 0) beat = read_words($port_names, source.base, from / WORD_ELEMENTS, to / WORD_ELEMENTS);
+        const int together = least_of(least_of(at_once, lines - line), least_of(SIDE - row, source.out_width - x));
         piece_t piece;
-        for (int e = 0; e < GROUPS * SIMD; ++e) {
+        int filled = 0;
+        for (int segment = 0; segment < SEGMENTS; ++segment) {
 #pragma HLS UNROLL
-            const int i = e / each, of_run = at + e % each;
-            const bool is_there = of_run >= low[i] && of_run < high[i];
-            piece.value[e] = is_there ? beat.element((begin + i * pitch + of_run) % BEAT_ELEMENTS) : element_t(source.zero);
+            if (k == depth || filled == each) continue;
+            const int64_t tap = run % per_row * source.taps(), window_row = run / per_row;
+            const int64_t in_y = y * source.stride_height - source.pad_top + window_row * source.dilation_height;
+            const int64_t in_x = x * source.stride_width - source.pad_left + tap * source.dilation_width;
+            const int64_t up = in_y / source.apart_height, across = in_x / source.apart_width;
+            const bool is_row = in_y >= 0 && in_y % source.apart_height == 0 && up < source.in_height;
+            const bool is_apart = in_x % source.apart_width != 0;
+            const int64_t begin = group * source.group_pitch +
+                                  ((image * source.in_height + up) * source.in_width + across) * source.pixel_pitch;
+            int taken = least_of(least_of(each - filled, length - at), depth - k);
+            // Of each line, the elements of the run from `low` to `high` are in the map; the others are zero points.
+            int64_t low[GROUPS], high[GROUPS], from = 0, to = -1;
+            for (int i = 0; i < GROUPS; ++i) {
+#pragma HLS UNROLL
+                const int64_t column = across + i * source.stride_width, before = column < 0 ? -column : 0;
+                const int64_t inside = least_of(source.taps(), source.in_width - column);
+                const bool is_there = i < together && is_row && !is_apart && before < inside;
+                low[i] = is_there ? before * source.channels : 0;
+                high[i] = is_there ? inside * source.channels : 0;
+                if (low[i] < at) low[i] = at;
+                if (at_once == 1 && i == 0 && high[i] > low[i]) {  // a single line may begin anywhere in a beat
+                    const int64_t room = BEAT_ELEMENTS - (begin + low[i]) % WORD_ELEMENTS;
+                    taken = least_of(taken, low[i] - at + room);
+                }
+                if (high[i] > at + taken) high[i] = at + taken;
+                if (high[i] <= low[i]) continue;
+                if (to < 0) from = begin + i * pitch + low[i];
+                to = begin + i * pitch + high[i] - 1;
+            }
+            beat_t beat = {};
+            if (to >= 0) {
+                beat = read_recent($port_names, source.base, from / WORD_ELEMENTS, to / WORD_ELEMENTS,
+                                   recent[window_row % RECENT]);
+            }
+            for (int e = 0; e < GROUPS * SIMD; ++e) {
+#pragma HLS UNROLL
+                const int i = e / each, of_run = at + e % each - filled;
+                if (e % each < filled || e % each >= filled + taken) continue;
+                const bool is_there = of_run >= low[i] && of_run < high[i];
+                const int64_t place = (begin + i * pitch + of_run) % BEAT_ELEMENTS;
+                piece.value[e] = is_there ? beat.element(place) : element_t(source.zero);
+            }
+            k += taken;
+            at += taken;
+            filled += taken;
+            if (at == length) at = 0, ++run;
+            else break;  // the end of a beat
         }
-        k += taken;
-        at += taken;
-        piece.taken = taken;
+        piece.taken = filled;
         piece.lines = together;
         piece.ends_lines = k == depth;
+        piece.ends_fold = false;
         piece.ends_side = k == depth && line + together == lines;
         pieces.write(piece);
-        if (at == length) at = 0, ++run;
         if (k < depth) continue;
         k = 0;
         run = first_run;
@@ -383,6 +439,51 @@ piece:
         if (++y < source.out_height) continue;
         y = 0;
         ++image;
+    }
+}
+
+// Read packed weights: fold by fold, step by step, line by line.
+template <int SIDE>
+void read_packed($port_arguments, int64_t base, int64_t place, int lines, int depth, fifo_t<piece_t> &pieces) {
+    const int steps = int(tiles(depth, SIMD));
+    int fold_lines = smaller(lines, SIDE), left = lines, line = 0, step = 0;
+packed:
+    while (left > 0) {
+#pragma HLS PIPELINE II=1
+        const int room = int((BEAT_ELEMENTS - place % WORD_ELEMENTS) / SIMD);
+        const int taken = least_of(least_of(room, PIECE / SIMD), fold_lines - line), count = taken * SIMD;
+        const beat_t beat = read_words($port_names, base, place / WORD_ELEMENTS, (place + count - 1) / WORD_ELEMENTS);
+        piece_t piece;
+        for (int e = 0; e < PIECE; ++e) {
+#pragma HLS UNROLL
+            piece.value[e] = e < count ? beat.element((place + e) % BEAT_ELEMENTS) : element_t(0);
+        }
+        place += count;
+        line += taken;
+        piece.taken = SIMD;
+        piece.lines = taken;
+        piece.ends_lines = line == fold_lines;
+        if (piece.ends_lines) line = 0, ++step;
+        piece.ends_fold = step == steps;
+        if (piece.ends_fold) {
+            step = 0;
+            left -= fold_lines;
+            fold_lines = smaller(left, SIDE);
+        }
+        piece.ends_side = left == 0;
+        pieces.write(piece);
+    }
+}
+
+template <int SIDE>
+void read_side($port_arguments, const call_t &call, const source_t &source, const tile_t &tile, int64_t first, int lines,
+               recent_t recent[RECENT], fifo_t<piece_t> &pieces) {
+    if (source.is_packed) {
+        const int64_t place = (tile.group * source.out_width + first) * call.packed_depth() + lines * tile.k;
+        read_packed<SIDE>($port_names, source.base, place, lines, tile.depth, pieces);
+    } else {
+        read_lines<SIDE>($port_names, source, tile.group, first, tile.k, lines, tile.depth, call.depth_of_tile(), recent,
+                         pieces);
     }
 }
 
@@ -452,6 +553,9 @@ void read_all($port_arguments, const call_t &call, const program_t &program, fif
               fifo_t<constants_t> &constants, fifo_t<beside_t> &beside) {
     const used_t used(program);
     operands_t operands(program);
+    recent_t recent_a[RECENT], recent_b[RECENT];
+#pragma HLS ARRAY_PARTITION variable=recent_a complete
+#pragma HLS ARRAY_PARTITION variable=recent_b complete
     tile_t before;
 phase_of_reads:
     for (int64_t phase = 0; phase < call.tile_count() + 2; ++phase) {
@@ -459,12 +563,10 @@ phase_of_reads:
         if (phase >= call.tile_count()) continue;
         const tile_t tile(call, phase);
         if (tile.has_other_rows(before)) {
-            read_side<ROWS>($port_names, call.side_a(), tile.group, tile.row, tile.k, tile.rows, tile.depth,
-                            call.depth_of_tile(), pieces);
+            read_side<ROWS>($port_names, call, call.side_a(), tile, tile.row, tile.rows, recent_a, pieces);
         }
         if (tile.has_other_cols(before)) {
-            read_side<COLS>($port_names, call.side_b(), tile.group, tile.col, tile.k, tile.cols, tile.depth,
-                            call.depth_of_tile(), pieces);
+            read_side<COLS>($port_names, call, call.side_b(), tile, tile.col, tile.cols, recent_b, pieces);
         }
         if (tile.has_other_channels(call, before)) read_constants($port_names, call, tile, constants);
         before = tile;
@@ -473,17 +575,17 @@ phase_of_reads:
 
 // --- what is computed ---------------------------------------------------------------------------------------------------
 
-// One side of the operand buffers. Step k of row r is in bank (r + k * lines) % SIDE, so that the lines of a piece take a
-// bank for each group of SIMD elements, and a step of all rows as well.
+// One side of the operand buffers. Step k of line r is in bank (r + k * at_once) % SIDE, so that the lines of a piece take a
+// bank for each group of SIMD elements, and a step of all lines as well. That of packed weights is in bank r.
 template <int SIDE, int FOLDS>
 struct filling_t {
     static constexpr int GROUPS = groups_of(SIDE);
     element_t waiting[2 * GROUPS * SIMD];
-    int log, row, fold, step, count, lines, half;
+    int at_once, row, fold, step, count, lines, half;
     bool is_over, has_rest, ends_side;
 
-    explicit filling_t(int lines_log)
-        : waiting(), log(lines_log), row(0), fold(0), step(0), count(0), lines(0), half(0), is_over(true), has_rest(false), ends_side(false) {}
+    explicit filling_t(int lines_at_once)
+        : waiting(), at_once(lines_at_once), row(0), fold(0), step(0), count(0), lines(0), half(0), is_over(true), has_rest(false), ends_side(false) {}
 
     void start() {
         half = 1 - half;
@@ -494,7 +596,23 @@ struct filling_t {
     // Append a piece, or nothing where a rest waits, and let whole groups enter the banks.
     void take(fifo_t<piece_t> &pieces, element_t tile[SIDE][2][FOLDS * STEPS][SIMD]) {
 #pragma HLS INLINE
-        const int each = GROUPS * SIMD >> log;
+        if (at_once == 0) {
+            const piece_t piece = pieces.read();
+            for (int n = 0; n < SIDE; ++n) {
+#pragma HLS UNROLL
+                if (n < row || n >= row + piece.lines) continue;
+                for (int s = 0; s < SIMD; ++s) {
+#pragma HLS UNROLL
+                    tile[n][half][fold * STEPS + step][s] = piece.value[(n - row) * SIMD + s];
+                }
+            }
+            row = piece.ends_lines ? 0 : row + piece.lines;
+            if (piece.ends_lines) ++step;
+            if (piece.ends_fold) step = 0, ++fold;
+            is_over = piece.ends_side;
+            return;
+        }
+        const int each = GROUPS / at_once * SIMD;
         if (!has_rest) {
             const piece_t piece = pieces.read();
             for (int e = 0; e < GROUPS * SIMD; ++e) {
@@ -509,7 +627,7 @@ struct filling_t {
         if (count < each && !has_rest) return;
         for (int n = 0; n < SIDE; ++n) {
 #pragma HLS UNROLL
-            const int index = (n + 2 * SIDE - row - (step << log) % SIDE) % SIDE, i = index & ((1 << log) - 1), g = index >> log;
+            const int index = (n + 2 * SIDE - row - step * at_once % SIDE) % SIDE, i = index % at_once, g = index / at_once;
             if (index >= GROUPS || i >= lines || step + g >= STEPS) continue;
             for (int s = 0; s < SIMD; ++s) {
 #pragma HLS UNROLL
@@ -539,10 +657,11 @@ struct filling_t {
 struct bank_t {
     int lane, column, address;
 
-    bank_t(bool is_transposed, int row, int col) {
+    // `spread`: of the tile where its channels are rows, else 0.
+    bank_t(int spread, int row, int col) {
         const int shift = row / ROWS * DRAIN + row % ROWS / SUMS, of_col = col / COLS, lane_of_row = row % ROWS % SUMS;
-        lane = is_transposed ? lane_of_row : (lane_of_row + of_col) % SUMS;
-        column = is_transposed ? (col % COLS + shift) % COLS : col % COLS;
+        lane = spread ? lane_of_row : (lane_of_row + of_col) % SUMS;
+        column = spread ? (col % COLS * spread + shift) % COLS : col % COLS;
         address = shift * COL_FOLDS + of_col;
     }
 };
@@ -579,13 +698,13 @@ void compute_all(const call_t &call, const program_t &program, const int16_t tab
 #pragma HLS ARRAY_PARTITION variable=leaving complete dim=0
     const used_t used(program);
     const int64_t count = call.tile_count();
-    filling_t<ROWS, ROW_FOLDS> side_a(call.side_a().lines_log<groups_of(ROWS)>(call.depth_of_tile()));
-    filling_t<COLS, COL_FOLDS> side_b(call.side_b().lines_log<groups_of(COLS)>(call.depth_of_tile()));
+    filling_t<ROWS, ROW_FOLDS> side_a(call.side_a().lines_at_once<groups_of(ROWS)>(call.depth_of_tile()));
+    filling_t<COLS, COL_FOLDS> side_b(call.side_b().lines_at_once<groups_of(COLS)>(call.depth_of_tile()));
     tile_t loading, computing, storing;
     int slot = 0, next_slot = 0;     // of the constants of the tile that is computed, and of the next
     int half_a = 0, half_b = 0;      // of the operands that are used
     int filled = 0, emptied = 0;     // half of the results that is filled, and that is stored
-    int left = 0, out_i = 0, out_j = 0, out_slot = 0, out_half = 0;  // of the fold that leaves: cycles, place, buffers
+    int left = 0, out_i = 0, out_j = 0, out_slot = 0, out_half = 0, out_spread = 0;  // of the fold that leaves: cycles, place, buffers
     beside_t other[MOST_OPERANDS];
 phase:
     for (int64_t phase = 0; phase < count + 2; ++phase) {
@@ -609,6 +728,8 @@ phase:
         walk_t walk;
         if (storing.group >= 0) walk = walk_t(call, storing, program.result, used.is_narrow);
         const int stored_rows = storing.rows, stored_cols = storing.cols;
+        const int stored_spread = call.is_transposed && stored_rows ? spread_of(stored_rows) : 0;
+        const int spread = call.is_transposed && computing.rows ? spread_of(computing.rows) : 0;
         const int row_folds = int(tiles(computing.rows, ROWS)), col_folds = int(tiles(computing.cols, COLS));
         const int steps = int(tiles(computing.depth, SIMD));
         int i = 0, j = 0, k = 0, had = 0;
@@ -632,7 +753,7 @@ phase:
 #pragma HLS UNROLL
                         if (e >= taken) continue;
                         const int p = walk.pixel_of(e), n = walk.channel_of(e);
-                        const bank_t bank(call.is_transposed, call.is_transposed ? n : p, call.is_transposed ? p : n);
+                        const bank_t bank(stored_spread, call.is_transposed ? n : p, call.is_transposed ? p : n);
                         const value_t entered = value_t(held[bank.lane][bank.column][emptied][bank.address]);
                         value_t value = entered;
                         for (int s = 0; s < MOST_STEPS; ++s) {
@@ -660,7 +781,7 @@ phase:
                     for (int c = 0; c < COLS && r < ROWS; ++c) {
 #pragma HLS UNROLL
                         const int row = out_i * ROWS + r, col = out_j * COLS + c, n = call.is_transposed ? row : col;
-                        const bank_t bank(call.is_transposed, row, col);
+                        const bank_t bank(out_spread, row, col);
                         held[bank.lane][bank.column][out_half][bank.address] = held_t(
                             epilogue(leaving[r][c], bias[out_slot][n], scale[out_slot][n], int32_t(program.result.zero), call.least, call.most));
                     }
@@ -675,8 +796,8 @@ phase:
                     for (int c = 0; c < COLS; ++c) {
 #pragma HLS UNROLL
                         sum_t sum = k == 0 ? sum_t(0) : total[r][c];
-                        const element_t *one = a[(r + (k << side_a.log)) % ROWS][half_a][i * STEPS + k];
-                        const element_t *other_one = b[(c + (k << side_b.log)) % COLS][half_b][j * STEPS + k];
+                        const element_t *one = a[(r + k * side_a.at_once) % ROWS][half_a][i * STEPS + k];
+                        const element_t *other_one = b[(c + k * side_b.at_once) % COLS][half_b][j * STEPS + k];
                         for (int s = 0; s < SIMD; ++s) {
 #pragma HLS UNROLL
                             sum += sum_t(one[s]) * sum_t(other_one[s]);
@@ -691,7 +812,7 @@ phase:
                 }
                 k = is_last ? 0 : k + 1;
                 if (is_last) {
-                    if (computing.is_last) left = DRAIN, out_i = i, out_j = j, out_slot = slot, out_half = filled;
+                    if (computing.is_last) left = DRAIN, out_i = i, out_j = j, out_slot = slot, out_half = filled, out_spread = spread;
                     if (++j == col_folds) j = 0, ++i;
                     is_computed = i == row_folds;
                 }
@@ -798,9 +919,10 @@ void run($port_arguments, const call_t &call, const program_t &program, const in
 // height, width and channels of a group; height and width of the result and of the window; strides, dilations (height,
 // width); padding above and on the left; how far apart pixels are (1, or the stride of a transposed convolution, height,
 // width); elements from pixel to pixel and from group to group; zero point; limits of the results before the steps;
-// whether channels are the rows of the array; whether columns are the outer loop.
+// whether channels are the rows of the array; whether columns are the outer loop; whether weights are packed.
 //
-// Weights lie as (groups, channels, window height, window width, channels of a group of the input), constants as {int32
+// Weights lie as (groups, channels, window height, window width, channels of a group of the input). Packed, they lie as
+// they are used: group by group, tile by tile, and in it fold by fold, step by step, line by line. Constants lie as {int32
 // bias, float scale} of each channel. The zero point of the input is in the bias: bias - zero * (sum of the channel's
 // weights). The result is a view by (0, group, pixel, channel of the group), whose pixels or channels lie side by side.
 // So a map may have its channels innermost or outermost. A transposed convolution turns its kernel by half a turn, has
