@@ -1,0 +1,313 @@
+"""What the kernels of a hand-off read: weights, constants and programs of a quantized network, and stimuli to check them.
+
+The network is a model with QuantizeLinear and DequantizeLinear. Each call of an array that computes one contraction is
+packed: its weights in the order in which the C++ uses them, its constants, its program. The manifest says where each lies
+in the memory of its kernel. A stimulus is what a call reads; the expected result is what numpy computes for it, with the
+arithmetic of the C++.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from math import ceil, floor, log2
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from common.fpga.hand_off.array_call import ArrayCall, Order
+from common.fpga.rtl.engine.arithmetic import tensors_of
+from common.fpga.rtl.engine.network import LEAST, MOST, Bytes, EngineLayer, EngineNetwork, Residual
+from common.messages.errors import PipelineError
+from common.workload.layers import Convolution
+
+Integers = NDArray[np.int64]
+Document = Mapping[str, Any]
+WIDE = -(2**31), 2**31 - 1
+MULTIPLIER_BITS = 18  # signed
+SETTINGS, OPERANDS, STEPS = 32, 5, 12  # of a program
+ADD, FIRST_OPERAND, ONE = 0, 0, -2  # an operation, and operands of a step
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """A tensor as a program states it: its base, its strides along (0, group, pixel, channel), its zero point."""
+
+    base: int = 0
+    strides: tuple[int, int, int] = (0, 0, 0)
+    zero: int = 0
+
+    @property
+    def numbers(self) -> list[int]:
+        return [self.base, 0, 0, *self.strides, self.zero, 0]
+
+
+@dataclass(frozen=True, slots=True)
+class AddStep:
+    """clip(round((value * m + operand * n) / 2^shift)), ties towards the larger."""
+
+    m: int
+    operand: int
+    n: int
+    shift: int
+    limits: tuple[int, int]
+
+    @property
+    def numbers(self) -> list[int]:
+        return [ADD, self.operand, self.m, self.n, self.shift, *self.limits, 0]
+
+    def applied(self, value: Integers, operand: Integers | int) -> Integers:
+        total = value * self.m + operand * self.n
+        rounded = (total + (1 << self.shift >> 1)) >> self.shift
+        limited: Integers = np.clip(rounded, *self.limits)
+        return limited
+
+
+@dataclass(frozen=True, slots=True)
+class PackedCall:
+    """A call of an array with its tensors.
+
+    Attributes:
+        kernel: of the plan.
+        candidate: of the plan.
+        layer: as the quantized network has it.
+        call: as the C++ sees it.
+        steps: behind the sums.
+    """
+
+    kernel: str
+    candidate: str
+    layer: EngineLayer
+    call: ArrayCall
+    steps: tuple[AddStep, ...]
+
+    @property
+    def result_zero(self) -> int:
+        """Zero point of what enters the steps: theirs are of differences from it."""
+        return 0 if self.steps else self.layer.y.zero
+
+    @property
+    def lines(self) -> Integers:
+        """Weights as (groups, channels of a group, products of a sum), along the window's rows, columns and channels."""
+        assert self.layer.weights is not None
+        weights = self.layer.weights.astype(np.int64).transpose(0, 2, 3, 1)
+        return weights.reshape(self.call.layer.groups, self.call.channels, -1)
+
+    @property
+    def biases(self) -> Integers:
+        """Biases, less what the zero point of the input adds to each sum."""
+        sums = self.lines.sum(axis=2).reshape(-1)
+        biases: Integers = self.layer.bias.astype(np.int64) - self.layer.x.zero * sums
+        return biases
+
+    @property
+    def constants(self) -> bytes:
+        both = np.zeros(len(self.biases), dtype=[("bias", "<i4"), ("scale", "<f4")])
+        both["bias"], both["scale"] = self.biases, self.layer.factors
+        return both.tobytes()
+
+    def arranged(self, values: Bytes) -> bytes:
+        """Return a map (channels, height, width) in the order of the call."""
+        pixels = values.reshape(len(values), -1)
+        return (pixels if self.call.order is Order.CHANNELS_OUTSIDE else pixels.T).astype(np.int8).tobytes()
+
+    def result(self, x: Bytes, other: Bytes | None) -> Bytes:
+        """Return what the C++ makes of a map and of the tensor that it adds."""
+        layer, call = self.layer, self.call.layer
+        (height, width), (top, left) = layer.kernel, layer.pads
+        below = (call.out_height - 1) * call.stride_height + height - top - call.in_height
+        right = (call.out_width - 1) * call.stride_width + width - left - call.in_width
+        padding = (0, 0), (top, max(below, 0)), (left, max(right, 0))
+        padded = np.pad(x.astype(np.int64), padding, constant_values=layer.x.zero)
+        windows = np.lib.stride_tricks.sliding_window_view(padded, (height, width), axis=(1, 2))
+        windows = windows[:, :: call.stride_height, :: call.stride_width][:, : call.out_height, : call.out_width]
+        by_group = windows.reshape(call.groups, -1, *windows.shape[1:]).transpose(0, 2, 3, 4, 5, 1)
+        rows = by_group.reshape(call.groups, call.out_height * call.out_width, -1)
+        sums = (self.lines @ rows.transpose(0, 2, 1)).reshape(call.out_channels, -1)
+        scaled = np.rint((sums + self.biases[:, None]).astype(np.float32) * layer.factors.reshape(-1, 1))
+        value: Integers = np.clip(scaled.astype(np.int64) + self.result_zero, *map(int, self.call.limits))
+        operands: dict[int, Integers | int] = {ONE: 1}
+        if layer.residual and other is not None:
+            operands[FIRST_OPERAND] = other.reshape(value.shape).astype(np.int64) - layer.residual.other.zero
+        for step in self.steps:
+            value = step.applied(value, operands[step.operand])
+        return value.astype(np.int8).reshape(layer.y.channels, layer.y.height, layer.y.width)
+
+
+def steps_of(residual: Residual | None, layer: EngineLayer) -> tuple[AddStep, ...]:
+    """Return the steps that add another tensor and its result's zero point; none without a residual."""
+    if residual is None:
+        return ()
+    factors = residual.own_scale / layer.y.scale, residual.other.scale / layer.y.scale
+    shift = min(30, MULTIPLIER_BITS - 2 - floor(log2(max(factors))))
+    m, n = (round(float(factor) * 2**shift) for factor in factors)
+    added = AddStep(m, FIRST_OPERAND, n, shift, WIDE)
+    return added, AddStep(1, ONE, layer.y.zero, 0, (residual.low, residual.high))
+
+
+def packed_calls(
+    specifications: Sequence[Document], schedule: Document, network: EngineNetwork
+) -> Iterator[PackedCall]:
+    """Yield a call of the C++ for each contraction of the network on an array, in the order of the schedule."""
+    products = {layer.node: layer for layer in network.layers if layer.weights is not None}
+    kernels = {each["kernel"]: each for each in specifications if each["engine_kind"] == "systolic"}
+    for step in schedule["steps"]:
+        kernel = kernels.get(step.get("kernel", ""))
+        if kernel is None:
+            continue
+        layers = [products[node] for node in step["source_nodes"] if node in products]
+        call = next(each for each in kernel["calls"] if each["candidate"] == step["candidate"])
+        if len(layers) != len(call["products"]):
+            continue  # it has a product that the network does not have as a layer
+        for number, (layer, product) in enumerate(zip(layers, call["products"], strict=True), start=1):
+            name = step["candidate"] + (f".{number}" if len(layers) > 1 else "")  # a chain is a call for each product
+            yield _packed(kernel["kernel"], name, layer, product)
+
+
+def _packed(kernel: str, candidate: str, layer: EngineLayer, product: Document) -> PackedCall:
+    shape = Convolution(
+        *(1, layer.x.channels, layer.x.height, layer.x.width, layer.y.channels, layer.y.height, layer.y.width),
+        *(*layer.kernel, *layer.strides, layer.groups),
+    )
+    steps = steps_of(layer.residual, layer)
+    moved = layer.own_zero if steps else 0
+    low, high = max(layer.low, LEAST) - moved, min(layer.high, MOST) - moved
+    order = Order.CHANNELS_OUTSIDE if shape.is_depthwise else Order.CHANNELS_INSIDE
+    orientation = product["is_transposed"], product["outer_loop"] == "columns"
+    call = ArrayCall(shape, order, *orientation, layer.pads, is_packed=True, zero_point=layer.x.zero, limits=(low, high))
+    return PackedCall(kernel, candidate, layer, call, steps)
+
+
+def in_order_of_use(lines: Integers, fold: int, tile: tuple[int, int], simd: int) -> bytes:
+    """Return weights in the order in which an array uses them: group, tile, part along k, fold, step, line.
+
+    Args:
+        lines: (groups, lines, products of a sum).
+        fold: lines of a fold.
+        tile: most lines and products of a tile.
+        simd: products of a step.
+    """
+    groups, count, depth = lines.shape
+    most = ceil(ceil(depth / ceil(depth / tile[1])) / simd) * simd
+    padded = np.zeros((groups, count, ceil(depth / simd) * simd), np.int8)
+    padded[:, :, :depth] = lines
+    parts = []
+    for group in padded:
+        for first in range(0, count, tile[0]):
+            of_tile = group[first : first + tile[0]]
+            for k in range(0, depth, most):
+                steps = of_tile[:, k : k + most].reshape(len(of_tile), -1, simd)
+                parts += [steps[at : at + fold].swapaxes(0, 1).tobytes() for at in range(0, len(steps), fold)]
+    return b"".join(parts)
+
+
+# --- the memory of a kernel -------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Image:
+    """The memory of a kernel: tensors one behind the other, each from port 0 on.
+
+    Attributes:
+        beat: bytes of a word on every port.
+    """
+
+    beat: int
+    content: bytearray = field(default_factory=bytearray)
+    places: dict[tuple[str, Order], int] = field(default_factory=dict)
+
+    def add(self, content: bytes) -> int:
+        """Place a tensor, and return its base in words of a port."""
+        base = len(self.content) // self.beat
+        self.content += content.ljust(ceil(len(content) / self.beat) * self.beat, b"\0")
+        return base
+
+    def room(self, name: str, order: Order, size: int) -> int:
+        """Return the base of a map that calls write and read."""
+        if (name, order) not in self.places:
+            self.places[name, order] = self.add(bytes(size))
+        return self.places[name, order]
+
+
+def program_of(packed: PackedCall, image: Image, kernel: Document) -> bytes:
+    """Place the tensors of a call, and return its program."""
+    layer, call = packed.layer, packed.call
+    sizes, tile = kernel["sizes"], kernel["tile"]
+    fold, most = (sizes["rows"], tile["rows"]) if call.is_transposed else (sizes["columns"], tile["columns"])
+    simd = sizes["products_per_element"]
+    weights = image.add(in_order_of_use(packed.lines, fold, (most, tile["depth"]), simd))
+    constants = image.add(packed.constants)
+    source = image.room(layer.x.name, call.order, layer.x.channels * layer.x.height * layer.x.width)
+    size = layer.y.channels * layer.y.height * layer.y.width
+    result = View(image.room(layer.y.name, call.order, size), call.result_pitches, packed.result_zero)
+    operands = []
+    if layer.residual:
+        other = layer.residual.other
+        operands.append(View(image.room(other.name, call.order, size), call.result_pitches, other.zero))
+    settings = call.settings((source, weights, constants))
+    numbers = [0, 1, 1, 1, 1, 0, len(packed.steps), -1, *settings, *[0] * (SETTINGS - len(settings)), *result.numbers]
+    for view in (*operands, *[View()] * (OPERANDS - len(operands))):
+        numbers += view.numbers
+    for step in packed.steps:
+        numbers += step.numbers
+    numbers += [0] * 8 * (STEPS - len(packed.steps))
+    return np.array(numbers, "<i8").tobytes()
+
+
+def data_files(
+    specifications: Sequence[Document], schedule: Document, network: EngineNetwork, inputs: Mapping[str, Bytes]
+) -> dict[str, bytes]:
+    """Return the content of every file of the data by its name: images of the kernels, stimuli, expected results.
+
+    Args:
+        specifications: content of every ``K*.json``.
+        schedule: content of ``schedule.json``.
+        inputs: of the network by name, (channels, height, width) in integers.
+
+    Raises:
+        PipelineError: no call can be packed.
+    """
+    calls = list(packed_calls(specifications, schedule, network))
+    if not calls:
+        raise PipelineError("<hand_off>", "no call of an array computes a contraction of the model")
+    kernels = {each["kernel"]: each for each in specifications}
+    images = {name: Image(sum(port["width_bits"] // 8 for port in kernels[name]["ports"])) for name in kernels}
+    programs = [images[call.kernel].add(program_of(call, images[call.kernel], kernels[call.kernel])) for call in calls]
+    values = _values(calls, network, inputs)
+    files: dict[str, bytes] = {}
+    lines = []
+    for name in dict.fromkeys(call.kernel for call in calls):
+        kernel, image = kernels[name], images[name]
+        files[f"{name}.bin"] = bytes(image.content)
+        ports, units = kernel["ports"], kernel["units"]
+        first = [port for port in ports if port["unit"] == units[0]["unit"]]
+        lines.append(f"kernel {name} {kernel['design']} {units[0]['unit']} {len(first)} {first[0]['width_bits'] // 8}")
+    for number, (call, program) in enumerate(zip(calls, programs, strict=True)):
+        layer, image = call.layer, images[call.kernel]
+        reads = [layer.x, *([layer.residual.other] if layer.residual else [])]
+        lines.append(f"call {call.candidate} {call.kernel} {program} {len(reads)}")
+        for at, tensor in enumerate([*reads, layer.y]):
+            kind = "read" if at < len(reads) else "write"
+            file = f"call{number:03d}.{kind}{at}.bin"
+            files[file] = call.arranged(values[tensor.name])
+            lines.append(f"{kind} {image.places[tensor.name, call.call.order]} {len(files[file])} {file}")
+    files["manifest.txt"] = ("\n".join(lines) + "\n").encode()
+    return files
+
+
+def _values(
+    calls: Sequence[PackedCall], network: EngineNetwork, inputs: Mapping[str, Bytes]
+) -> dict[str, Bytes]:
+    """Return every map of the network, where calls have the arithmetic of the C++."""
+    by_layer = {id(call.layer): call for call in calls}
+    values = dict(inputs)
+    for layer in network.layers:
+        if call := by_layer.get(id(layer)):
+            other = values[layer.residual.other.name] if layer.residual else None
+            values[layer.y.name] = call.result(values[layer.x.name], other)
+        else:
+            alone = EngineNetwork(layer.reads, (layer.y,), (layer,), network.constants)
+            found = tensors_of(alone, {each.name: values[each.name][None] for each in layer.reads})
+            values[layer.y.name] = found[layer.y.name][0]
+    return values
