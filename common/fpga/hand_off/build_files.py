@@ -8,6 +8,8 @@ from string import Template
 
 from common.fpga.hand_off.units import ComputeUnit
 from common.fpga.kernels.systolic.array import SystolicArray
+from common.fpga.rtl.engine.design import EngineDesign
+from common.messages.errors import PipelineError
 
 FOLDER = Path(__file__).resolve().parent / "templates"
 SIMULATED_HEADERS = ("xrt_bo.h", "xrt_device.h", "xrt_kernel.h")
@@ -28,7 +30,28 @@ def build_files(units: Sequence[ComputeUnit]) -> dict[str, str]:
         return {}
     files = {"host/host.cpp": _text("host.cpp"), "clock.cfg": clocks(units), "Makefile": makefile(designs)}
     files |= {f"csim/xrt/{name}": _text(f"csim/{name}") for name in SIMULATED_HEADERS}
+    files |= engine_kernels(units)
     return files | {f"csim/{name}.cpp": _simulated(unit) for name, unit in _arrays(designs).items()}
+
+
+def engine_kernels(units: Sequence[ComputeUnit]) -> dict[str, str]:
+    """Return the whole engine around the first array that it can have, as an RTL kernel with its packaging script."""
+    for unit in units:
+        if isinstance(unit.engine, SystolicArray) and (design := _engine(unit.engine)) is not None:
+            name, word = design.name, design.word_bytes
+            values = {"name": name, "word_msb": 8 * word - 1, "strobe_msb": word - 1, "strobes": word}
+            values["size"] = word.bit_length() - 1
+            kernel = Template(_text("kernel.v")).substitute(values)
+            script = Template(_text("package_kernel.tcl")).substitute(values)
+            return {f"rtl/{name}.v": design.verilog() + kernel, "rtl/package_kernel.tcl": script}
+    return {}
+
+
+def _engine(array: SystolicArray) -> EngineDesign | None:
+    try:
+        return EngineDesign.of(array)
+    except PipelineError:  # a number format or a size that it does not have
+        return None
 
 
 def clocks(units: Sequence[ComputeUnit]) -> str:
