@@ -43,9 +43,21 @@ def cpp(engine: Engine, design: str, ports: Sequence[KernelPort]) -> str | None:
             values, arguments = _streaming(engine, ports), _named_ports(["port"])
         case _:
             return None
-    common = _formats(engine.precision) | _interfaces(design, ports)
-    arithmetic = "integers.cpp" if ARITHMETIC[engine.precision].is_integer else "floats.cpp"
-    texts = [_text(name) for name in ("memory.cpp", "program.cpp", arithmetic, f"{engine.kind}.cpp")]
+    beats = ["beats.cpp"] if isinstance(engine, SystolicArray) else []
+    return _joined(engine.precision, design, ports, [*beats, f"{engine.kind}.cpp"], values, arguments)
+
+
+def converter(precision: str, design: str, ports: Sequence[KernelPort]) -> str:
+    """Return the C++ of a kernel that turns matrices and converts between an integer format and float32."""
+    return _joined(precision, design, ports, ["beats.cpp", "convert.cpp"], {}, _all_ports(ports))
+
+
+def _joined(
+    precision: str, design: str, ports: Sequence[KernelPort], files: Sequence[str], values: Values, arguments: Values
+) -> str:
+    common = _formats(precision) | _interfaces(design, ports)
+    arithmetic = "integers.cpp" if ARITHMETIC[precision].is_integer else "floats.cpp"
+    texts = [_text(name) for name in ("memory.cpp", "program.cpp", arithmetic, *files)]
     # What takes an element from its bytes names the ports, so it is filled in first.
     whole = Template("".join(texts)).safe_substitute({**common, **values})
     return Template(whole).substitute(arguments)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import re
 import shutil
 
 import numpy as np
@@ -18,33 +17,16 @@ from common.fpga.hand_off.trips import ArrayTrips
 from common.fpga.kernels.systolic.array import MappedProduct, build_array
 from common.fpga.kernels.systolic.tiling import Tile
 from common.workload.layers import Convolution, Matmul
-from tests.support.kernels.hls import BITS, SUM, Memory, Program, Step, View, as_bytes, compiled, port_names
+from tests.support.kernels.hls import BITS, SUM, Memory, Program, Step, View, as_bytes, compiled, counting, port_names
 from tests.support.paths import ROOT
 
 CONFIGS = ROOT / "configs"
-# A pipelined loop: its label at the begin of a line, its head, and the pragma in the line below.
-LABEL = re.compile(r"^ +(\w+:)$", re.MULTILINE)
-LOOP = re.compile(
-    r"^(?P<label>\w+):\n *(?:for|while) \(.*\) \{\n(?=#pragma HLS PIPELINE II=(?P<interval>\d+)\n)", re.MULTILINE
-)
-WORD = re.compile(r"(?:beat|recent)\.word\[\d+\] = p\d+\[base \+ at\];")  # a word of a port is read
 needs_compiler = pytest.mark.skipif(shutil.which("g++") is None, reason="no g++: make rtl-tools")
 
 
 def array(precision="int8", size=(4, 6, 2), tile=Tile(8, 12, 10)):  # noqa: B008 - frozen
     board, models = load_board("u280", CONFIGS / "boards"), load_models(CONFIGS)
     return build_array(size, precision, array_ports(board), board.macs_per_dsp[precision], models.systolic, tile)
-
-
-def counting(text):
-    """The text with a counter of cycles in each pipelined loop and one of words, and what they count."""
-    plain = LABEL.sub(r"\1", text)
-    labels = [found["label"] for found in LOOP.finditer(plain)]
-    places = iter(range(len(labels)))
-    counted = LOOP.sub(lambda found: f"{found[0]}        trips[{next(places)}] += {found['interval']};\n", plain)
-    counted = WORD.sub(lambda found: f"++trips[{len(labels)}], {found[0]}", counted)
-    head = f'static long long trips[{len(labels) + 1}];\nextern "C" long long *counted() {{ return trips; }}\n'
-    return head + counted, [*labels, "words"]
 
 
 def run_and_count(engine, folder, name, call, *, beside=0):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import re
 import subprocess
 from dataclasses import dataclass, field
 
@@ -30,6 +31,27 @@ def compiled(text, folder, name, function="K"):
     source.write_text(text, encoding="utf-8")
     subprocess.run(["g++", *FLAGS, "-shared", "-fPIC", "-o", library, source], check=True)
     return getattr(ctypes.CDLL(str(library)), function)
+
+
+# --- loops ---------------------------------------------------------------------------------------------------------
+
+# A pipelined loop: its label at the begin of a line, its head, and the pragma in the line below.
+LABEL = re.compile(r"^ +(\w+:)$", re.MULTILINE)
+LOOP = re.compile(
+    r"^(?P<label>\w+):\n *(?:for|while) \(.*\) \{\n(?=#pragma HLS PIPELINE II=(?P<interval>\d+)\n)", re.MULTILINE
+)
+WORD = re.compile(r"(?:beat|recent)\.word\[\d+\] = p\d+\[base \+ at\];")  # a word of a port is read
+
+
+def counting(text):
+    """The text with a counter of cycles in each pipelined loop and one of words, and what they count."""
+    plain = LABEL.sub(r"\1", text)
+    labels = [found["label"] for found in LOOP.finditer(plain)]
+    places = iter(range(len(labels)))
+    counted = LOOP.sub(lambda found: f"{found[0]}        trips[{next(places)}] += {found['interval']};\n", plain)
+    counted = WORD.sub(lambda found: f"++trips[{len(labels)}], {found[0]}", counted)
+    head = f'static long long trips[{len(labels) + 1}];\nextern "C" long long *counted() {{ return trips; }}\n'
+    return head + counted, [*labels, "words"]
 
 
 # --- tensors ----------------------------------------------------------------------------------------------------------
