@@ -3,7 +3,8 @@
 C code may use the null pointer of an allocation that failed, and C++ may raise an exception that nobody catches. Python
 runs no handler of a signal then, because the native code never returns to it. So the handler of the C library calls
 Python. POSIX does not allow that in general (signal-safety(7)), but this process ends in any case. The handler works
-once: a second crash, such as one within it, ends the process by its signal.
+once: a second crash, such as one within it, ends the process by its signal. A handler that waits for a lock, such as the
+allocator's, is ended by an alarm.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import faulthandler
 import signal
 from collections.abc import Callable
 
+PATIENCE_S = 10  # far more than one line takes
 CRASHES = (signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGABRT)
 _Handler = ctypes.CFUNCTYPE(None, ctypes.c_int)
 _installed: list[object] = []  # the C library has only their addresses
@@ -24,11 +26,17 @@ def on_crash(end: Callable[[str], object]) -> None:
     The C library must have ``sysv_signal`` (as glibc has), whose handlers work once. Who asked for Python's own
     tracebacks of crashes (``-X faulthandler``) keeps them.
     """
-    install = getattr(ctypes.CDLL(None), "sysv_signal", None)
+    library = ctypes.CDLL(None)
+    install = getattr(library, "sysv_signal", None)
     if install is None or faulthandler.is_enabled():
         return
     names = {int(number): number.name for number in CRASHES}
-    handler = _Handler(lambda number: end(names[number]))
+
+    def handle(number: int) -> None:
+        library.alarm(PATIENCE_S)
+        end(names[number])
+
+    handler = _Handler(handle)
     _installed.append(handler)
     for number in CRASHES:
         install(number, handler)

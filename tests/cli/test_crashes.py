@@ -1,5 +1,6 @@
 """A crash of native code, in any thread: one line, an exit code, and whole tables."""
 
+import signal
 import subprocess
 import sys
 
@@ -76,3 +77,9 @@ def test_a_crash_within_the_handler_ends_the_process(tmp_path):
 def test_a_handler_that_fails_does_not_go_on(tmp_path):
     ran = crashed(tmp_path, amid="cli.streams.interrupts.end_now = None; ctypes.string_at(0)")
     assert ran.returncode == -11
+
+
+def test_a_handler_that_waits_for_ever_is_ended(tmp_path):
+    waits = "cli.streams.interrupts.end_now = lambda *_: threading.Event().wait(); "
+    patience = "import common.process.crashes; common.process.crashes.PATIENCE_S = 1; "
+    assert crashed(tmp_path, amid=f"{patience}{waits}ctypes.string_at(0)").returncode == -signal.SIGALRM
