@@ -59,6 +59,13 @@ def test_a_decoder_is_planned_in_each_format_with_each_cut(planned, tmp_path):
     ).all()
     assert engines[on_card & (plans["weight_format"] == "bf16")].str.contains("systolic-.*-bf16").all()
     assert "prompt on the card: " in printed.out
+    regions = plans["prefill_regions"].fillna("").str.split()
+    assert (regions.str.len() == engines.str.split().str.len()).all()
+    assert {*regions.explode().dropna()} <= {"SLR0", "SLR1", "SLR2", "board"}
+    decode = plans["decode_engine"].fillna("")
+    on_channels = "streaming-31ch-" + plans["weight_format"]
+    assert (decode == on_channels.where(plans["decode_side"] == "card", "")).all()
+    assert "tokens on the card: on streaming-31ch-" in printed.out
     assert "the time of published decoders" not in printed.err
     assert "tokens/s" in printed.out
     assert "% of memory bandwidth" in printed.out

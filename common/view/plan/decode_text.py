@@ -72,16 +72,21 @@ def decode_report(rows: Sequence[DecodePlansRow], summary: DecodeSummaryDocument
 
 
 def _prompt_lines(rows: Sequence[DecodePlansRow], summary: DecodeSummaryDocument) -> Iterator[str]:
-    """Yield the time of a prompt on the card with its interval, and the kernels that compute it."""
-    for row in rows:
-        if row["prefill_engines"] and row["weight_format"] == summary["weight_format"]:
+    """Yield the time of a prompt on the card, the kernels that compute it with their regions, and those of tokens."""
+    of_format = [row for row in rows if row["weight_format"] == summary["weight_format"]]
+    for row in of_format:
+        if row["prefill_engines"]:
             likely, low, high = (
                 duration(row["planned_first_token_likely_us"]),
                 duration(row["planned_first_token_optimistic_us"]),
                 duration(row["planned_first_token_pessimistic_us"]),
             )
-            yield f"prompt on the card: {likely} ({low} to {high}) on {row['prefill_engines'].replace(' ', ', ')}"
-            return
+            placed = zip(row["prefill_engines"].split(), row["prefill_regions"].split(), strict=True)
+            engines = ", ".join(f"{engine} ({region})" for engine, region in placed)
+            yield f"prompt on the card: {likely} ({low} to {high}) on {engines}"
+            break
+    if kernel := next((row["decode_engine"] for row in of_format if row["decode_engine"]), None):
+        yield f"tokens on the card: on {kernel}, an engine for each channel of the memory but one"
 
 
 def _doubt(doubt: str) -> str:
