@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from string import Template
 
-from common.fpga.hand_off.units import ComputeUnit
+from common.fpga.hand_off.designs import ARITHMETIC, converter
+from common.fpga.hand_off.units import SUPER_LOGIC_REGION, ComputeUnit, converter_design, converter_unit
 from common.fpga.kernels.systolic.array import SystolicArray
 from common.fpga.rtl.engine.design import EngineDesign
 from common.messages.errors import PipelineError
@@ -28,10 +29,32 @@ def build_files(units: Sequence[ComputeUnit]) -> dict[str, str]:
     designs = {unit.design: unit for unit in units if unit.ports}
     if not designs:
         return {}
-    files = {"host/host.cpp": _text("host.cpp"), "clock.cfg": clocks(units), "Makefile": makefile(designs)}
+    files = {"host/host.cpp": _text("host.cpp"), "clock.cfg": clocks(units)}
     files |= {f"csim/xrt/{name}": _text(f"csim/{name}") for name in SIMULATED_HEADERS}
-    files |= engine_kernels(units)
-    return files | {f"csim/{name}.cpp": _simulated(unit) for name, unit in _arrays(designs).items()}
+    arrays = [unit for unit in designs.values() if isinstance(unit.engine, SystolicArray)]
+    converters = {converter_design(unit.engine.precision, unit.ports): unit for unit in arrays if _is_integer(unit)}
+    files |= {f"hls/{name}.cpp": converter(unit.engine.precision, name, unit.ports) for name, unit in converters.items()}
+    simulated = {unit.design: unit for unit in arrays} | converters
+    files |= {f"csim/{name}.cpp": _simulated(name, unit) for name, unit in simulated.items()}
+    files["converters.cfg"] = _linked_converters([unit for unit in units if unit.design in simulated])
+    files["Makefile"] = makefile(designs | converters, simulated)
+    return files | engine_kernels(units)
+
+
+def _is_integer(unit: ComputeUnit) -> bool:
+    return isinstance(unit.engine, SystolicArray) and ARITHMETIC[unit.engine.precision].is_integer
+
+
+def _linked_converters(units: Sequence[ComputeUnit]) -> str:
+    """Return the text of ``converters.cfg``: a converter beside each array, on the same channels."""
+    lines = ["# Converters beside the arrays, which the plan's resources do not have.", "[connectivity]"]
+    for unit in filter(_is_integer, units):
+        name, design = converter_unit(unit.name), converter_design(unit.engine.precision, unit.ports)
+        lines.append(f"nk={design}:1:{name}")
+        if unit.region is not None and unit.region.startswith(SUPER_LOGIC_REGION):
+            lines.append(f"slr={name}:{unit.region}")
+        lines += [f"sp={name}.{port.name}:{port.memory}" for port in unit.ports]
+    return "\n".join([*lines, ""])
 
 
 def engine_kernels(units: Sequence[ComputeUnit]) -> dict[str, str]:
@@ -56,25 +79,24 @@ def _engine(array: SystolicArray) -> EngineDesign | None:
 
 def clocks(units: Sequence[ComputeUnit]) -> str:
     """Return the text of ``clock.cfg``: a clock of each unit (UG1702, "--clock Options": ``freqHz=hertz:unit``)."""
-    lines = [f"freqHz={round(unit.engine.clock_mhz * 1e6)}:{unit.name}" for unit in units if unit.ports]
+    lines = []
+    for unit in units:
+        names = [unit.name, *([converter_unit(unit.name)] if _is_integer(unit) else [])] if unit.ports else []
+        lines += [f"freqHz={round(unit.engine.clock_mhz * 1e6)}:{name}" for name in names]
     return "\n".join(["# The plan's clocks.", "[clock]", *lines, ""])
 
 
-def makefile(designs: Mapping[str, ComputeUnit]) -> str:
+def makefile(designs: Mapping[str, ComputeUnit], simulated: Iterable[str]) -> str:
     return Template(_text("Makefile")).substitute(
         designs=" ".join(designs),
-        arrays=" ".join(_arrays(designs)),
+        simulated=" ".join(simulated),
         clocks=" ".join(f"{name}:{round(unit.engine.clock_mhz * 1e6)}" for name, unit in designs.items()),
     )
 
 
-def _arrays(designs: Mapping[str, ComputeUnit]) -> dict[str, ComputeUnit]:
-    return {name: unit for name, unit in designs.items() if isinstance(unit.engine, SystolicArray)}
-
-
-def _simulated(unit: ComputeUnit) -> str:
+def _simulated(design: str, unit: ComputeUnit) -> str:
     ports = ", ".join(f"static_cast<word_t *>(ports[{number}])" for number in range(len(unit.ports)))
-    return Template(SIMULATED).substitute(design=unit.design, ports=ports)
+    return Template(SIMULATED).substitute(design=design, ports=ports)
 
 
 def _text(name: str) -> str:

@@ -17,8 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from common.fpga.hand_off.array_call import ArrayCall, Order
+from common.fpga.hand_off.units import KernelPort, converter_design, converter_unit
 from common.fpga.rtl.engine.arithmetic import tensors_of
-from common.fpga.rtl.engine.network import LEAST, MOST, Bytes, EngineLayer, EngineNetwork, Residual
+from common.fpga.rtl.engine.network import LEAST, MOST, Bytes, EngineLayer, EngineNetwork, EngineTensor, Residual
 from common.messages.errors import PipelineError
 from common.workload.layers import Convolution
 
@@ -107,10 +108,10 @@ class PackedCall:
         both["bias"], both["scale"] = self.biases, self.layer.factors
         return both.tobytes()
 
-    def arranged(self, values: Bytes) -> bytes:
-        """Return a map (channels, height, width) in the order of the call."""
-        pixels = values.reshape(len(values), -1)
-        return (pixels if self.call.order is Order.CHANNELS_OUTSIDE else pixels.T).astype(np.int8).tobytes()
+    @property
+    def reads(self) -> tuple[EngineTensor, ...]:
+        """Maps that it reads: the input, and what is added."""
+        return (self.layer.x, self.layer.residual.other) if self.layer.residual else (self.layer.x,)
 
     def result(self, x: Bytes, other: Bytes | None) -> Bytes:
         """Return what the C++ makes of a map and of the tensor that it adds."""
@@ -133,6 +134,12 @@ class PackedCall:
         for step in self.steps:
             value = step.applied(value, operands[step.operand])
         return value.astype(np.int8).reshape(layer.y.channels, layer.y.height, layer.y.width)
+
+
+def arranged(values: Bytes, order: Order) -> bytes:
+    """Return a map (channels, height, width) in an order of an array."""
+    pixels = values.reshape(len(values), -1)
+    return (pixels if order is Order.CHANNELS_OUTSIDE else pixels.T).astype(np.int8).tobytes()
 
 
 def steps_of(residual: Residual | None, layer: EngineLayer) -> tuple[AddStep, ...]:
@@ -211,10 +218,13 @@ class Image:
 
     Attributes:
         beat: bytes of a word on every port.
+        places: bases of maps by name and order.
+        written: those that a call wrote.
     """
 
     beat: int
     content: bytearray = field(default_factory=bytearray)
+    written: set[tuple[str, Order]] = field(default_factory=set)
     places: dict[tuple[str, Order], int] = field(default_factory=dict)
 
     def add(self, content: bytes) -> int:
@@ -245,14 +255,19 @@ def program_of(packed: PackedCall, image: Image, kernel: Document) -> bytes:
     if layer.residual:
         other = layer.residual.other
         operands.append(View(image.room(other.name, call.order, size), call.result_pitches, other.zero))
-    settings = call.settings((source, weights, constants))
-    numbers = [0, 1, 1, 1, 1, 0, len(packed.steps), -1, *settings, *[0] * (SETTINGS - len(settings)), *result.numbers]
+    return program(call.settings((source, weights, constants)), result, operands, packed.steps)
+
+
+def program(
+    settings: Sequence[float], result: View, operands: Sequence[View], steps: Sequence[AddStep]
+) -> bytes:
+    """Return a program in the order that the C++ states."""
+    numbers = [0, 1, 1, 1, 1, 0, len(steps), -1, *settings, *[0] * (SETTINGS - len(settings)), *result.numbers]
     for view in (*operands, *[View()] * (OPERANDS - len(operands))):
         numbers += view.numbers
-    for step in packed.steps:
+    for step in steps:
         numbers += step.numbers
-    numbers += [0] * 8 * (STEPS - len(packed.steps))
-    return np.array(numbers, "<i8").tobytes()
+    return np.array(numbers + [0] * 8 * (STEPS - len(steps)), "<i8").tobytes()
 
 
 def data_files(
@@ -271,29 +286,63 @@ def data_files(
     calls = list(packed_calls(specifications, schedule, network))
     if not calls:
         raise PipelineError("<hand_off>", "no call of an array computes a contraction of the model")
-    kernels = {each["kernel"]: each for each in specifications}
-    images = {name: Image(sum(port["width_bits"] // 8 for port in kernels[name]["ports"])) for name in kernels}
-    programs = [images[call.kernel].add(program_of(call, images[call.kernel], kernels[call.kernel])) for call in calls]
     values = _values(calls, network, inputs)
+    kernels = {each["kernel"]: each for each in specifications}
+    images = {name: Image(sum(port.bits // 8 for port in ports_of(kernels[name]))) for name in kernels}
     files: dict[str, bytes] = {}
     lines = []
-    for name in dict.fromkeys(call.kernel for call in calls):
-        kernel, image = kernels[name], images[name]
-        files[f"{name}.bin"] = bytes(image.content)
-        ports, units = kernel["ports"], kernel["units"]
-        first = [port for port in ports if port["unit"] == units[0]["unit"]]
-        lines.append(f"kernel {name} {kernel['design']} {units[0]['unit']} {len(first)} {first[0]['width_bits'] // 8}")
-    for number, (call, program) in enumerate(zip(calls, programs, strict=True)):
-        layer, image = call.layer, images[call.kernel]
-        reads = [layer.x, *([layer.residual.other] if layer.residual else [])]
-        lines.append(f"call {call.candidate} {call.kernel} {program} {len(reads)}")
-        for at, tensor in enumerate([*reads, layer.y]):
-            kind = "read" if at < len(reads) else "write"
-            file = f"call{number:03d}.{kind}{at}.bin"
-            files[file] = call.arranged(values[tensor.name])
-            lines.append(f"{kind} {image.places[tensor.name, call.call.order]} {len(files[file])} {file}")
-    files["manifest.txt"] = ("\n".join(lines) + "\n").encode()
+
+    def state(kind: str, base: int, content: bytes) -> None:
+        file = f"{len(files):04d}.{kind}.bin"
+        files[file] = content
+        lines.append(f"{kind} {base} {len(content)} {file}")
+
+    for packed in calls:
+        image, order = images[packed.kernel], packed.call.order
+        for tensor in packed.reads:
+            if (tensor.name, order) in image.written or (tensor.name, other := other_order(order)) not in image.written:
+                continue
+            content = arranged(values[tensor.name], order)
+            program = image.add(turning(image, tensor, other, len(content)))
+            lines.append(f"call order-of-{tensor.name} {packed.kernel} converter {program} 0")
+            state("write", image.places[tensor.name, order], content)
+            image.written.add((tensor.name, order))
+        program = image.add(program_of(packed, image, kernels[packed.kernel]))
+        lines.append(f"call {packed.candidate} {packed.kernel} array {program} {len(packed.reads)}")
+        for tensor in packed.reads:
+            state("read", image.places[tensor.name, order], arranged(values[tensor.name], order))
+        state("write", image.places[packed.layer.y.name, order], arranged(values[packed.layer.y.name], order))
+        image.written.add((packed.layer.y.name, order))
+    used = dict.fromkeys(packed.kernel for packed in calls)
+    files |= {f"{name}.bin": bytes(images[name].content) for name in used}
+    files["manifest.txt"] = "".join(f"{line}\n" for line in (*(kernel_line(kernels[name]) for name in used), *lines)).encode()
     return files
+
+
+def ports_of(kernel: Document) -> list[KernelPort]:
+    """Return the ports of a kernel's first unit."""
+    unit = kernel["units"][0]["unit"]
+    mine = [port for port in kernel["ports"] if port["unit"] == unit]
+    return [KernelPort(port["port"], port["width_bits"], port["memory"]) for port in mine]
+
+
+def kernel_line(kernel: Document) -> str:
+    """Return what the host must know of a kernel: its array, its converter, how many ports they share, and how wide."""
+    ports, unit = ports_of(kernel), kernel["units"][0]["unit"]
+    turns = f"{converter_design(kernel['precision'], ports)} {converter_unit(unit)}"
+    return f"kernel {kernel['kernel']} {kernel['design']} {unit} {turns} {len(ports)} {ports[0].bits // 8}"
+
+
+def other_order(order: Order) -> Order:
+    return Order.CHANNELS_INSIDE if order is Order.CHANNELS_OUTSIDE else Order.CHANNELS_OUTSIDE
+
+
+def turning(image: Image, tensor: EngineTensor, order: Order, size: int) -> bytes:
+    """Return the program that turns a map of an order into the other one."""
+    shape = (tensor.height * tensor.width, tensor.channels)
+    rows, columns = shape if order is Order.CHANNELS_INSIDE else shape[::-1]
+    bases = image.places[tensor.name, order], image.room(tensor.name, other_order(order), size)
+    return program((*bases, rows, columns, 0, 0, 0, 0), View(), (), ())
 
 
 def _values(

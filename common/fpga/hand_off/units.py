@@ -109,6 +109,15 @@ def engine_ports(engine: Engine, board: Board, first: int) -> tuple[tuple[Kernel
     return placed, len(names) if one_channel else round(engine.resources.memory_channels)
 
 
+def converter_design(precision: str, ports: Sequence[KernelPort]) -> str:
+    """Return the name of the converter that shares an array's ports and memory."""
+    return f"convert_{precision}_{len(ports)}x{ports[0].bits}"
+
+
+def converter_unit(unit: str) -> str:
+    return f"{unit}_convert"
+
+
 def memory_ports(engine: Engine) -> MemoryPorts | None:
     """Return the ports of an engine; None for an overlay, whose vendor connects it."""
     ports = getattr(engine, "ports", None)

@@ -28,7 +28,7 @@ static bytes_t content_of(const std::string &path) {
 // A kernel with the memory behind its ports. Word w of a tensor is on port w % ports, at its base + w / ports.
 class card_kernel_t {
     size_t word_bytes;
-    xrt::kernel kernel;
+    xrt::kernel array, converter;  // both on the same memory
     std::vector<xrt::bo> port;
 
     template <typename action_t>
@@ -45,11 +45,11 @@ class card_kernel_t {
     }
 
 public:
-    card_kernel_t(const xrt::device &device, const xrt::uuid &uuid, const std::string &name, size_t ports, size_t bytes,
-                  const bytes_t &image)
-        : word_bytes(bytes), kernel(device, uuid, name) {
+    card_kernel_t(const xrt::device &device, const xrt::uuid &uuid, const std::string &of_array,
+                  const std::string &of_converter, size_t ports, size_t bytes, const bytes_t &image)
+        : word_bytes(bytes), array(device, uuid, of_array), converter(device, uuid, of_converter) {
         const size_t words = image.size() / word_bytes / ports + 1;
-        for (size_t n = 0; n < ports; ++n) port.emplace_back(device, words * word_bytes, kernel.group_id(int(n)));
+        for (size_t n = 0; n < ports; ++n) port.emplace_back(device, words * word_bytes, array.group_id(int(n)));
         write(0, image);
         sync(XCL_BO_SYNC_BO_TO_DEVICE);
     }
@@ -64,9 +64,9 @@ public:
         return tensor;
     }
 
-    void call(int64_t program) {
+    void call(bool converts, int64_t program) {
         sync(XCL_BO_SYNC_BO_TO_DEVICE);
-        xrt::run run(kernel);
+        xrt::run run(converts ? converter : array);
         for (size_t n = 0; n < port.size(); ++n) run.set_arg(int(n), port[n]);
         run.set_arg(int(port.size()), program);
         run.start();
@@ -78,17 +78,17 @@ public:
 // One call of the manifest. What an earlier call of this kernel left in the memory is read from there.
 static size_t run_call(std::istream &manifest, const std::string &folder, std::map<std::string, card_kernel_t> &kernels,
                        std::map<std::string, bool> &is_there) {
-    std::string name, kernel, kind, file;
+    std::string name, kernel, role, kind, file;
     int64_t program, base;
     size_t reads, size;
-    manifest >> name >> kernel >> program >> reads;
+    manifest >> name >> kernel >> role >> program >> reads;
     card_kernel_t &card = kernels.at(kernel);
     for (size_t n = 0; n < reads; ++n) {
         manifest >> kind >> base >> size >> file;
         if (!is_there[kernel + " " + std::to_string(base)]) card.write(base, content_of(folder + "/" + file));
     }
     manifest >> kind >> base >> size >> file;
-    card.call(program);
+    card.call(role == "converter", program);
     is_there[kernel + " " + std::to_string(base)] = true;
     const bytes_t found = card.read(base, size), expected = content_of(folder + "/" + file);
     size_t wrong = 0;
@@ -110,12 +110,13 @@ int main(int count, char **argument) {
         const xrt::uuid uuid = device.load_xclbin(std::string(argument[1]));
         std::map<std::string, card_kernel_t> kernels;
         std::map<std::string, bool> is_there;
-        std::string word, name, design, unit;
+        std::string word, name, design, unit, turning, turning_unit;
         size_t ports, bytes, wrong = 0, calls = 0;
         while (manifest >> word) {
             if (word == "kernel") {
-                manifest >> name >> design >> unit >> ports >> bytes;
-                kernels.emplace(name, card_kernel_t(device, uuid, design + ":{" + unit + "}", ports, bytes,
+                manifest >> name >> design >> unit >> turning >> turning_unit >> ports >> bytes;
+                kernels.emplace(name, card_kernel_t(device, uuid, design + ":{" + unit + "}",
+                                                    turning + ":{" + turning_unit + "}", ports, bytes,
                                                     content_of(folder + "/" + name + ".bin")));
             } else {
                 wrong += run_call(manifest, folder, kernels, is_there);
