@@ -54,11 +54,11 @@ CODE_02 := common/__init__.py common/artifacts/catalogue.py common/artifacts/che
     common/onnx_graph/work/contractions.py common/onnx_graph/work/convolutions.py common/onnx_graph/work/einsum.py \
     common/onnx_graph/work/elementwise.py common/onnx_graph/work/measure.py common/onnx_graph/work/movement.py \
     common/onnx_graph/work/packed_weights.py common/onnx_graph/work/recurrent.py common/onnx_graph/work/registry.py \
-    common/onnx_graph/work/sampling.py common/onnx_graph/work/transforms.py common/process/free_memory.py \
-    common/process/host_identity.py common/process/interrupts.py common/process/startup.py \
-    common/runtime/inputs/given.py common/runtime/inputs/images.py common/table_rows.py common/view/__init__.py \
-    common/view/html.css common/view/html.py common/view/profile/phase_text.py common/view/profile/work_text.py \
-    common/view/tables.py common/view/text.py
+    common/onnx_graph/work/sampling.py common/onnx_graph/work/transforms.py common/process/crashes.py \
+    common/process/free_memory.py common/process/host_identity.py common/process/interrupts.py \
+    common/process/startup.py common/runtime/inputs/given.py common/runtime/inputs/images.py common/table_rows.py \
+    common/view/__init__.py common/view/html.css common/view/html.py common/view/profile/phase_text.py \
+    common/view/profile/work_text.py common/view/tables.py common/view/text.py
 
 SCRIPT_03 := 03_merge_profile_metrics.py
 TABLE_03 := op_roofline.csv
@@ -96,11 +96,11 @@ CODE_03 := common/__init__.py common/artifacts/catalogue.py common/artifacts/che
     common/onnx_graph/work/contractions.py common/onnx_graph/work/convolutions.py common/onnx_graph/work/einsum.py \
     common/onnx_graph/work/elementwise.py common/onnx_graph/work/measure.py common/onnx_graph/work/movement.py \
     common/onnx_graph/work/packed_weights.py common/onnx_graph/work/recurrent.py common/onnx_graph/work/registry.py \
-    common/onnx_graph/work/sampling.py common/onnx_graph/work/transforms.py common/process/free_memory.py \
-    common/process/host_identity.py common/process/interrupts.py common/process/startup.py common/roofline.py \
-    common/table_rows.py common/view/__init__.py common/view/groups.py common/view/html.css common/view/html.py \
-    common/view/node_labels.py common/view/profile/phase_text.py common/view/roofline/roofline_text.py \
-    common/view/tables.py common/view/text.py
+    common/onnx_graph/work/sampling.py common/onnx_graph/work/transforms.py common/process/crashes.py \
+    common/process/free_memory.py common/process/host_identity.py common/process/interrupts.py \
+    common/process/startup.py common/roofline.py common/table_rows.py common/view/__init__.py common/view/groups.py \
+    common/view/html.css common/view/html.py common/view/node_labels.py common/view/profile/phase_text.py \
+    common/view/roofline/roofline_text.py common/view/tables.py common/view/text.py
 
 SCRIPT_04 := 04_critical_path.py
 TABLE_04 := op_schedule.csv
@@ -118,10 +118,10 @@ CODE_04 := common/__init__.py common/artifacts/catalogue.py common/artifacts/che
     common/dag.py common/files/model_folder.py common/files/small_file.py common/graphs/number_formats.py \
     common/graphs/operators.py common/messages/errors.py common/messages/host_doubts.py common/messages/names.py \
     common/messages/note_kinds.py common/onnx_graph/reading/scan.py common/onnx_graph/reading/side_files.py \
-    common/process/free_memory.py common/process/host_identity.py common/process/interrupts.py \
-    common/process/startup.py common/table_rows.py common/view/__init__.py common/view/html.css common/view/html.py \
-    common/view/node_labels.py common/view/profile/path_text.py common/view/profile/phase_text.py \
-    common/view/tables.py common/view/text.py
+    common/process/crashes.py common/process/free_memory.py common/process/host_identity.py \
+    common/process/interrupts.py common/process/startup.py common/table_rows.py common/view/__init__.py \
+    common/view/html.css common/view/html.py common/view/node_labels.py common/view/profile/path_text.py \
+    common/view/profile/phase_text.py common/view/tables.py common/view/text.py
 
 SCRIPT_05 := 05_energy_estimate.py
 TABLE_05 := ops_profile.csv
@@ -141,10 +141,11 @@ CODE_05 := common/__init__.py common/artifacts/catalogue.py common/artifacts/che
     common/messages/errors.py common/messages/host_doubts.py common/messages/names.py common/messages/note_kinds.py \
     common/power/bounded_value.py common/power/division.py common/power/efficiency.py common/power/energy_model.py \
     common/power/estimate.py common/power/host_power.py common/power/measured.py common/power/node_energy.py \
-    common/power/processor_law.py common/power/processors.py common/power/run_rows.py common/process/free_memory.py \
-    common/process/host_identity.py common/process/interrupts.py common/process/startup.py common/roofline.py \
-    common/table_rows.py common/view/__init__.py common/view/html.css common/view/html.py common/view/node_labels.py \
-    common/view/profile/energy_text.py common/view/profile/phase_text.py common/view/tables.py common/view/text.py
+    common/power/processor_law.py common/power/processors.py common/power/run_rows.py common/process/crashes.py \
+    common/process/free_memory.py common/process/host_identity.py common/process/interrupts.py \
+    common/process/startup.py common/roofline.py common/table_rows.py common/view/__init__.py common/view/html.css \
+    common/view/html.py common/view/node_labels.py common/view/profile/energy_text.py \
+    common/view/profile/phase_text.py common/view/tables.py common/view/text.py
 
 SCRIPT_28 := 28_precision.py
 TABLE_28 := precision.csv
@@ -173,34 +174,35 @@ CODE_07 := common/__init__.py common/artifacts/catalogue.py common/artifacts/che
     common/cli/texts/output.py common/cli/texts/wording.py common/files/configuration.py common/files/model_folder.py \
     common/files/small_file.py common/files/yaml_file.py common/fpga/array_designs.py common/fpga/coefficients.py \
     common/fpga/device/board.py common/fpga/device/board_files.py common/fpga/device/resources.py \
-    common/fpga/engine_catalogue.py common/fpga/hand_off/designs.py common/fpga/hand_off/files.py \
-    common/fpga/hand_off/replicas.py common/fpga/hand_off/schedule.py common/fpga/hand_off/specification.py \
-    common/fpga/hand_off/trips.py common/fpga/hand_off/units.py common/fpga/kernels/dataflow/attention.py \
-    common/fpga/kernels/dataflow/operators.py common/fpga/kernels/dataflow/rowwise.py \
-    common/fpga/kernels/dataflow/streaming.py common/fpga/kernels/estimate.py common/fpga/kernels/overlay/cycles.py \
-    common/fpga/kernels/overlay/engine.py common/fpga/kernels/overlay/engine_files.py common/fpga/kernels/ports.py \
-    common/fpga/kernels/residuals.py common/fpga/kernels/systolic/array.py \
-    common/fpga/kernels/systolic/array_resources.py common/fpga/kernels/systolic/array_timing.py \
-    common/fpga/kernels/systolic/epilogue.py common/fpga/kernels/systolic/tiling.py common/fpga/kernels/team.py \
-    common/fpga/offload/baselines.py common/fpga/offload/drawn_schedule.py common/fpga/offload/effort.py \
-    common/fpga/offload/jobs.py common/fpga/offload/problem.py common/fpga/offload/program/choices.py \
-    common/fpga/offload/program/solver.py common/fpga/offload/program/timing.py common/fpga/offload/program/whole.py \
-    common/fpga/offload/reasons.py common/fpga/offload/schedule.py common/fpga/offload/search/pipelined.py \
-    common/fpga/offload/search/plan_search.py common/fpga/offload/search/segments.py \
-    common/fpga/offload/search/sequence.py common/fpga/plan_odds.py common/fpga/plan_results.py \
-    common/fpga/planning/board_rows.py common/fpga/planning/front.py common/fpga/planning/host_basis.py \
-    common/fpga/planning/plan.py common/fpga/planning/plan_notes.py common/fpga/planning/plan_rows.py \
-    common/fpga/planning/planned_kernels.py common/fpga/planning/problem_builder.py common/fpga/planning/request.py \
-    common/fpga/planning/rule_classes.py common/fpga/replicas/frame.py common/fpga/replicas/replica.py \
-    common/fpga/replicas/residence.py common/fpga/replicas/rows.py common/fpga/replicas/search.py \
-    common/fpga/replicas/stream.py common/fpga/replicas/timeline.py common/fpga/rtl/generate.py \
-    common/fpga/speedup/amdahl.py common/fpga/speedup/draws.py common/fpga/speedup/energy.py \
-    common/fpga/speedup/odds.py common/fpga/speedup/speedup_rows.py common/fpga/speedup/totals.py \
-    common/fpga/speedup/verdict.py common/fusion/border.py common/fusion/chains.py common/fusion/groups.py \
-    common/fusion/patterns.py common/graphs/cache_names.py common/graphs/expressions.py common/graphs/graph.py \
-    common/graphs/number_formats.py common/graphs/operators.py common/graphs/source_graph.py common/graphs/sums.py \
-    common/intervals.py common/messages/errors.py common/messages/host_doubts.py common/messages/names.py \
-    common/messages/note_kinds.py common/process/free_memory.py common/process/host_identity.py \
+    common/fpga/engine_catalogue.py common/fpga/hand_off/array_call.py common/fpga/hand_off/build_files.py \
+    common/fpga/hand_off/designs.py common/fpga/hand_off/files.py common/fpga/hand_off/replicas.py \
+    common/fpga/hand_off/schedule.py common/fpga/hand_off/specification.py common/fpga/hand_off/trips.py \
+    common/fpga/hand_off/units.py common/fpga/kernels/dataflow/attention.py common/fpga/kernels/dataflow/operators.py \
+    common/fpga/kernels/dataflow/rowwise.py common/fpga/kernels/dataflow/streaming.py common/fpga/kernels/estimate.py \
+    common/fpga/kernels/overlay/cycles.py common/fpga/kernels/overlay/engine.py \
+    common/fpga/kernels/overlay/engine_files.py common/fpga/kernels/ports.py common/fpga/kernels/residuals.py \
+    common/fpga/kernels/systolic/array.py common/fpga/kernels/systolic/array_resources.py \
+    common/fpga/kernels/systolic/array_timing.py common/fpga/kernels/systolic/epilogue.py \
+    common/fpga/kernels/systolic/tiling.py common/fpga/kernels/team.py common/fpga/offload/baselines.py \
+    common/fpga/offload/drawn_schedule.py common/fpga/offload/effort.py common/fpga/offload/jobs.py \
+    common/fpga/offload/problem.py common/fpga/offload/program/choices.py common/fpga/offload/program/solver.py \
+    common/fpga/offload/program/timing.py common/fpga/offload/program/whole.py common/fpga/offload/reasons.py \
+    common/fpga/offload/schedule.py common/fpga/offload/search/pipelined.py common/fpga/offload/search/plan_search.py \
+    common/fpga/offload/search/segments.py common/fpga/offload/search/sequence.py common/fpga/plan_odds.py \
+    common/fpga/plan_results.py common/fpga/planning/board_rows.py common/fpga/planning/front.py \
+    common/fpga/planning/host_basis.py common/fpga/planning/plan.py common/fpga/planning/plan_notes.py \
+    common/fpga/planning/plan_rows.py common/fpga/planning/planned_kernels.py common/fpga/planning/problem_builder.py \
+    common/fpga/planning/request.py common/fpga/planning/rule_classes.py common/fpga/replicas/frame.py \
+    common/fpga/replicas/replica.py common/fpga/replicas/residence.py common/fpga/replicas/rows.py \
+    common/fpga/replicas/search.py common/fpga/replicas/stream.py common/fpga/replicas/timeline.py \
+    common/fpga/rtl/engine/design.py common/fpga/rtl/generate.py common/fpga/speedup/amdahl.py \
+    common/fpga/speedup/draws.py common/fpga/speedup/energy.py common/fpga/speedup/odds.py \
+    common/fpga/speedup/speedup_rows.py common/fpga/speedup/totals.py common/fpga/speedup/verdict.py \
+    common/fusion/border.py common/fusion/chains.py common/fusion/groups.py common/fusion/patterns.py \
+    common/graphs/cache_names.py common/graphs/expressions.py common/graphs/graph.py common/graphs/number_formats.py \
+    common/graphs/operators.py common/graphs/source_graph.py common/graphs/sums.py common/intervals.py \
+    common/messages/errors.py common/messages/host_doubts.py common/messages/names.py common/messages/note_kinds.py \
+    common/process/crashes.py common/process/free_memory.py common/process/host_identity.py \
     common/process/interrupts.py common/process/startup.py common/table_rows.py common/view/__init__.py \
     common/view/html.css common/view/html.py common/view/plan/answer/cases.py common/view/plan/answer/headline.py \
     common/view/plan/answer/launches.py common/view/plan/answer/precision_text.py \
@@ -252,7 +254,7 @@ CODE_24 := common/__init__.py common/artifacts/catalogue.py common/artifacts/che
     common/fusion/groups.py common/fusion/patterns.py common/graphs/cache_names.py common/graphs/expressions.py \
     common/graphs/graph.py common/graphs/number_formats.py common/graphs/operators.py common/graphs/source_graph.py \
     common/graphs/sums.py common/intervals.py common/messages/errors.py common/messages/host_doubts.py \
-    common/messages/names.py common/messages/note_kinds.py common/process/free_memory.py \
+    common/messages/names.py common/messages/note_kinds.py common/process/crashes.py common/process/free_memory.py \
     common/process/host_identity.py common/process/interrupts.py common/process/startup.py common/table_rows.py \
     common/view/__init__.py common/view/html.css common/view/html.py common/view/plan/answer/cases.py \
     common/view/plan/what_if_text.py common/view/tables.py common/view/text.py common/workload/flows.py \
@@ -281,11 +283,12 @@ CODE_23 := common/__init__.py common/artifacts/catalogue.py common/artifacts/che
     common/fusion/patterns.py common/graphs/cache_names.py common/graphs/expressions.py common/graphs/graph.py \
     common/graphs/number_formats.py common/graphs/operators.py common/graphs/source_graph.py common/graphs/sums.py \
     common/intervals.py common/messages/errors.py common/messages/host_doubts.py common/messages/names.py \
-    common/messages/note_kinds.py common/process/free_memory.py common/process/host_identity.py \
-    common/process/interrupts.py common/process/startup.py common/table_rows.py common/view/__init__.py \
-    common/view/html.css common/view/html.py common/view/plan/overlay_text.py common/view/tables.py \
-    common/view/text.py common/workload/flows.py common/workload/host_cost.py common/workload/layer_rows.py \
-    common/workload/layers.py common/workload/task_candidates.py common/workload/tasks.py
+    common/messages/note_kinds.py common/process/crashes.py common/process/free_memory.py \
+    common/process/host_identity.py common/process/interrupts.py common/process/startup.py common/table_rows.py \
+    common/view/__init__.py common/view/html.css common/view/html.py common/view/plan/overlay_text.py \
+    common/view/tables.py common/view/text.py common/workload/flows.py common/workload/host_cost.py \
+    common/workload/layer_rows.py common/workload/layers.py common/workload/task_candidates.py \
+    common/workload/tasks.py
 
 SCRIPT_08 := 08_design_space.py
 TABLE_08 := design_points.csv
@@ -354,11 +357,11 @@ CODE_08 := common/__init__.py common/artifacts/catalogue.py common/artifacts/che
     common/onnx_graph/work/einsum.py common/onnx_graph/work/elementwise.py common/onnx_graph/work/measure.py \
     common/onnx_graph/work/movement.py common/onnx_graph/work/packed_weights.py common/onnx_graph/work/recurrent.py \
     common/onnx_graph/work/registry.py common/onnx_graph/work/sampling.py common/onnx_graph/work/transforms.py \
-    common/process/code_version.py common/process/free_memory.py common/process/host_identity.py \
-    common/process/interrupts.py common/process/startup.py common/table_rows.py common/view/__init__.py \
-    common/view/design/text_tables.py common/view/html.css common/view/html.py common/view/tables.py \
-    common/view/text.py common/workers.py common/workload/layer_rows.py common/workload/layers.py \
-    common/workload/loop_nests.py common/workload/map_layers.py common/workload/nest_rows.py
+    common/process/code_version.py common/process/crashes.py common/process/free_memory.py \
+    common/process/host_identity.py common/process/interrupts.py common/process/startup.py common/table_rows.py \
+    common/view/__init__.py common/view/design/text_tables.py common/view/html.css common/view/html.py \
+    common/view/tables.py common/view/text.py common/workers.py common/workload/layer_rows.py \
+    common/workload/layers.py common/workload/loop_nests.py common/workload/map_layers.py common/workload/nest_rows.py
 
 SCRIPT_29 := 29_board_arrays.py
 TABLE_29 := design_engines.csv
@@ -396,13 +399,13 @@ CODE_29 := common/__init__.py common/artifacts/catalogue.py common/artifacts/che
     common/fusion/patterns.py common/graphs/cache_names.py common/graphs/expressions.py common/graphs/graph.py \
     common/graphs/number_formats.py common/graphs/operators.py common/graphs/source_graph.py common/graphs/sums.py \
     common/intervals.py common/messages/errors.py common/messages/host_doubts.py common/messages/names.py \
-    common/messages/note_kinds.py common/process/free_memory.py common/process/host_identity.py \
-    common/process/interrupts.py common/process/startup.py common/table_rows.py common/view/__init__.py \
-    common/view/design/board_text.py common/view/design/text_tables.py common/view/html.css common/view/html.py \
-    common/view/tables.py common/view/text.py common/workload/flows.py common/workload/host_cost.py \
-    common/workload/layer_rows.py common/workload/layers.py common/workload/loop_nests.py common/workload/nest_rows.py \
-    common/workload/plausible_time.py common/workload/task_candidates.py common/workload/tasks.py \
-    common/workload/workload.py
+    common/messages/note_kinds.py common/process/crashes.py common/process/free_memory.py \
+    common/process/host_identity.py common/process/interrupts.py common/process/startup.py common/table_rows.py \
+    common/view/__init__.py common/view/design/board_text.py common/view/design/text_tables.py common/view/html.css \
+    common/view/html.py common/view/tables.py common/view/text.py common/workload/flows.py \
+    common/workload/host_cost.py common/workload/layer_rows.py common/workload/layers.py common/workload/loop_nests.py \
+    common/workload/nest_rows.py common/workload/plausible_time.py common/workload/task_candidates.py \
+    common/workload/tasks.py common/workload/workload.py
 
 SCRIPT_14 := 14_load_search.py
 TABLE_14 := load_best.json
@@ -536,15 +539,15 @@ CODE_31 := common/__init__.py common/artifacts/catalogue.py common/artifacts/che
     common/onnx_graph/work/einsum.py common/onnx_graph/work/elementwise.py common/onnx_graph/work/measure.py \
     common/onnx_graph/work/movement.py common/onnx_graph/work/packed_weights.py common/onnx_graph/work/recurrent.py \
     common/onnx_graph/work/registry.py common/onnx_graph/work/sampling.py common/onnx_graph/work/transforms.py \
-    common/process/free_memory.py common/process/host_identity.py common/process/interrupts.py \
-    common/process/startup.py common/runtime/inputs/given.py common/runtime/inputs/images.py \
-    common/runtime/inputs/values.py common/runtime/library.py common/runtime/providers/provider_check.py \
-    common/runtime/providers/provider_table.py common/runtime/sessions/limits.py common/runtime/sessions/session.py \
-    common/runtime/sessions/thread_pools.py common/runtime/sessions/threads.py common/table_rows.py \
-    common/view/__init__.py common/view/html.css common/view/html.py common/view/plan/decode_text.py \
-    common/view/tables.py common/view/text.py common/workload/flows.py common/workload/host_cost.py \
-    common/workload/layer_rows.py common/workload/layers.py common/workload/task_candidates.py \
-    common/workload/tasks.py
+    common/process/crashes.py common/process/free_memory.py common/process/host_identity.py \
+    common/process/interrupts.py common/process/startup.py common/runtime/inputs/given.py \
+    common/runtime/inputs/images.py common/runtime/inputs/values.py common/runtime/library.py \
+    common/runtime/providers/provider_check.py common/runtime/providers/provider_table.py \
+    common/runtime/sessions/limits.py common/runtime/sessions/session.py common/runtime/sessions/thread_pools.py \
+    common/runtime/sessions/threads.py common/table_rows.py common/view/__init__.py common/view/html.css \
+    common/view/html.py common/view/plan/decode_text.py common/view/tables.py common/view/text.py \
+    common/workload/flows.py common/workload/host_cost.py common/workload/layer_rows.py common/workload/layers.py \
+    common/workload/task_candidates.py common/workload/tasks.py
 
 SCRIPT_27 := 27_token_streams.py
 TABLE_27 := stream_summary.json
@@ -600,17 +603,17 @@ CODE_09 := common/__init__.py common/artifacts/catalogue.py common/artifacts/che
     common/onnx_graph/shapes/evaluation.py common/onnx_graph/shapes/inference.py \
     common/onnx_graph/shapes/inference_state.py common/onnx_graph/shapes/node_inference.py \
     common/onnx_graph/shapes/regions.py common/onnx_graph/shapes/types.py common/onnx_graph/shapes/upper_bounds.py \
-    common/onnx_graph/shapes/values.py common/process/free_memory.py common/process/host_identity.py \
-    common/process/interrupts.py common/process/startup.py common/profiling/trace/events.py \
-    common/profiling/trace/nesting.py common/profiling/trace/reader.py common/profiling/trace/timeline.py \
-    common/profiling/trace/usage.py common/table_rows.py common/timeline/annotations.py \
-    common/timeline/chrome_trace.py common/timeline/flamegraph.py common/timeline/from_tables.py \
-    common/timeline/load_tracks.py common/timeline/npu_trace.py common/timeline/plan_trace.py \
-    common/timeline/shown_runs.py common/timeline/viewer_files.py common/view/__init__.py common/view/html.css \
-    common/view/html.py common/view/marks.py common/view/node_labels.py common/view/plan/answer/cases.py \
-    common/view/plan/answer/headline.py common/view/plan/answer/launches.py common/view/plan/answer/precision_text.py \
-    common/view/profile/phase_text.py common/view/tables.py common/view/text.py common/view/trace/bottleneck_tables.py \
-    common/view/trace/timeline_text.py
+    common/onnx_graph/shapes/values.py common/process/crashes.py common/process/free_memory.py \
+    common/process/host_identity.py common/process/interrupts.py common/process/startup.py \
+    common/profiling/trace/events.py common/profiling/trace/nesting.py common/profiling/trace/reader.py \
+    common/profiling/trace/timeline.py common/profiling/trace/usage.py common/table_rows.py \
+    common/timeline/annotations.py common/timeline/chrome_trace.py common/timeline/flamegraph.py \
+    common/timeline/from_tables.py common/timeline/load_tracks.py common/timeline/npu_trace.py \
+    common/timeline/plan_trace.py common/timeline/shown_runs.py common/timeline/viewer_files.py \
+    common/view/__init__.py common/view/html.css common/view/html.py common/view/marks.py common/view/node_labels.py \
+    common/view/plan/answer/cases.py common/view/plan/answer/headline.py common/view/plan/answer/launches.py \
+    common/view/plan/answer/precision_text.py common/view/profile/phase_text.py common/view/tables.py \
+    common/view/text.py common/view/trace/bottleneck_tables.py common/view/trace/timeline_text.py
 
 SCRIPT_11 := 11_compare_runs.py
 TABLE_11 := comparison.csv
@@ -633,13 +636,13 @@ CODE_11 := common/__init__.py common/artifacts/catalogue.py common/artifacts/che
     common/latency/run.py common/latency/sessions.py common/latency/statistics.py common/messages/errors.py \
     common/messages/host_doubts.py common/messages/names.py common/messages/note_kinds.py \
     common/onnx_graph/reading/naming.py common/onnx_graph/reading/scan.py common/onnx_graph/reading/side_files.py \
-    common/process/free_memory.py common/process/host_identity.py common/process/interrupts.py \
-    common/process/startup.py common/profiling/trace/events.py common/profiling/trace/nesting.py \
-    common/profiling/trace/node_runs.py common/profiling/trace/reader.py common/profiling/trace/timeline.py \
-    common/profiling/trace/usage.py common/table_rows.py common/timeline/annotations.py \
-    common/timeline/chrome_trace.py common/timeline/flamegraph.py common/view/__init__.py \
-    common/view/comparison/comparison_tables.py common/view/html.css common/view/html.py common/view/node_labels.py \
-    common/view/tables.py common/view/text.py
+    common/process/crashes.py common/process/free_memory.py common/process/host_identity.py \
+    common/process/interrupts.py common/process/startup.py common/profiling/trace/events.py \
+    common/profiling/trace/nesting.py common/profiling/trace/node_runs.py common/profiling/trace/reader.py \
+    common/profiling/trace/timeline.py common/profiling/trace/usage.py common/table_rows.py \
+    common/timeline/annotations.py common/timeline/chrome_trace.py common/timeline/flamegraph.py \
+    common/view/__init__.py common/view/comparison/comparison_tables.py common/view/html.css common/view/html.py \
+    common/view/node_labels.py common/view/tables.py common/view/text.py
 
 SCRIPT_15 := 15_paired_runs.py
 TABLE_15 := paired_comparison.csv
@@ -675,10 +678,10 @@ CODE_16 := common/__init__.py common/artifacts/catalogue.py common/artifacts/che
     common/history/levels.py common/history/record.py common/history/revision.py common/history/store.py \
     common/history/trends.py common/latency/dependence.py common/latency/sessions.py common/latency/statistics.py \
     common/messages/errors.py common/messages/host_doubts.py common/messages/names.py common/messages/note_kinds.py \
-    common/process/free_memory.py common/process/host_identity.py common/process/interrupts.py \
-    common/process/startup.py common/table_rows.py common/view/__init__.py common/view/comparison/comparison_tables.py \
-    common/view/comparison/history_tables.py common/view/html.css common/view/html.py common/view/tables.py \
-    common/view/text.py
+    common/process/crashes.py common/process/free_memory.py common/process/host_identity.py \
+    common/process/interrupts.py common/process/startup.py common/table_rows.py common/view/__init__.py \
+    common/view/comparison/comparison_tables.py common/view/comparison/history_tables.py common/view/html.css \
+    common/view/html.py common/view/tables.py common/view/text.py
 
 SCRIPT_17 := 17_record_run.py
 TABLE_17 := metrics.prom
@@ -702,13 +705,13 @@ CODE_17 := common/__init__.py common/artifacts/catalogue.py common/artifacts/che
     common/latency/dependence.py common/latency/run.py common/latency/sessions.py common/latency/statistics.py \
     common/messages/errors.py common/messages/host_doubts.py common/messages/names.py common/messages/note_kinds.py \
     common/metrics/metric_names.py common/metrics/metric_text.py common/onnx_graph/reading/naming.py \
-    common/onnx_graph/reading/scan.py common/onnx_graph/reading/side_files.py common/process/free_memory.py \
-    common/process/host_identity.py common/process/interrupts.py common/process/startup.py \
-    common/profiling/trace/events.py common/profiling/trace/nesting.py common/profiling/trace/node_runs.py \
-    common/profiling/trace/reader.py common/profiling/trace/timeline.py common/profiling/trace/usage.py \
-    common/table_rows.py common/view/__init__.py common/view/comparison/comparison_tables.py \
-    common/view/comparison/history_tables.py common/view/html.css common/view/html.py common/view/tables.py \
-    common/view/text.py
+    common/onnx_graph/reading/scan.py common/onnx_graph/reading/side_files.py common/process/crashes.py \
+    common/process/free_memory.py common/process/host_identity.py common/process/interrupts.py \
+    common/process/startup.py common/profiling/trace/events.py common/profiling/trace/nesting.py \
+    common/profiling/trace/node_runs.py common/profiling/trace/reader.py common/profiling/trace/timeline.py \
+    common/profiling/trace/usage.py common/table_rows.py common/view/__init__.py \
+    common/view/comparison/comparison_tables.py common/view/comparison/history_tables.py common/view/html.css \
+    common/view/html.py common/view/tables.py common/view/text.py
 
 SCRIPT_12 := 12_dashboard.py
 TABLE_12 := dashboard_summary.json
@@ -733,9 +736,9 @@ CODE_06 := common/__init__.py common/artifacts/catalogue.py common/artifacts/che
     common/cli/streams.py common/cli/texts/help_text.py common/cli/texts/output.py common/cli/texts/wording.py \
     common/files/model_folder.py common/files/small_file.py common/graphs/number_formats.py common/graphs/operators.py \
     common/graphs/sums.py common/messages/errors.py common/messages/host_doubts.py common/messages/names.py \
-    common/messages/note_kinds.py common/process/free_memory.py common/process/host_identity.py \
-    common/process/interrupts.py common/process/startup.py common/table_rows.py common/view/__init__.py \
-    common/view/comparison/comparison_plot.py common/view/comparison/comparison_tables.py \
+    common/messages/note_kinds.py common/process/crashes.py common/process/free_memory.py \
+    common/process/host_identity.py common/process/interrupts.py common/process/startup.py common/table_rows.py \
+    common/view/__init__.py common/view/comparison/comparison_plot.py common/view/comparison/comparison_tables.py \
     common/view/comparison/history_plot.py common/view/comparison/history_tables.py common/view/design/buffer_plot.py \
     common/view/design/convergence_plot.py common/view/design/energy_plot.py common/view/design/front_plot.py \
     common/view/design/html_tables.py common/view/design/nest_plot.py common/view/design/text_tables.py \

@@ -55,7 +55,9 @@ def _packed(hand_off: Path, path: Path, samples: Path | None) -> dict[str, bytes
     network = layers_of(model)
     names = [each.name for each in model.graph.input]
     feeds = _of_samples(samples, names) if samples else {}
-    inputs = {tensor.name: _quantized(tensor, feeds.get(name)) for tensor, name in zip(network.inputs, names, strict=True)}
+    inputs = {
+        tensor.name: _quantized(tensor, feeds.get(name)) for tensor, name in zip(network.inputs, names, strict=True)
+    }
     return data_files([json.loads(text) for text in texts], schedule, network, inputs)
 
 
@@ -73,7 +75,8 @@ def _quantized(tensor: EngineTensor, values: NDArray[np.float32] | None) -> Byte
     given = np.random.default_rng(0).standard_normal(shape) if values is None else tensor.arranged(values)
     move = UNSIGNED_MOVE if tensor.is_unsigned else 0
     whole = np.rint(given / tensor.scale) + tensor.zero + move
-    return np.clip(whole - move, LEAST, MOST).astype(np.int8)
+    quantized: Bytes = np.clip(whole - move, LEAST, MOST).astype(np.int8)
+    return quantized
 
 
 if __name__ == "__main__":

@@ -33,7 +33,9 @@ def build_files(units: Sequence[ComputeUnit]) -> dict[str, str]:
     files |= {f"csim/xrt/{name}": _text(f"csim/{name}") for name in SIMULATED_HEADERS}
     arrays = [unit for unit in designs.values() if isinstance(unit.engine, SystolicArray)]
     converters = {converter_design(unit.engine.precision, unit.ports): unit for unit in arrays if _is_integer(unit)}
-    files |= {f"hls/{name}.cpp": converter(unit.engine.precision, name, unit.ports) for name, unit in converters.items()}
+    files |= {
+        f"hls/{name}.cpp": converter(unit.engine.precision, name, unit.ports) for name, unit in converters.items()
+    }
     simulated = {unit.design: unit for unit in arrays} | converters
     files |= {f"csim/{name}.cpp": _simulated(name, unit) for name, unit in simulated.items()}
     files["converters.cfg"] = _linked_converters([unit for unit in units if unit.design in simulated])

@@ -101,14 +101,29 @@ def _kernels(plan: Plan, units: Sequence[ComputeUnit], calls: Sequence[Call]) ->
         yield f"| {unit.name} | `{unit.design}` | {region} | {count} | {unit.engine.clock_mhz:g} |"
 
 
+WHAT_IT_IS = (  # by the beginning of a path, the first that fits
+    ("hls/systolic", "C++ of an array: right numbers with any compiler, and its loops are counted (`loop_cycles`)"),
+    (
+        "hls/convert",
+        "C++ of a converter: float32 maps of the host and maps of an array, and both orders of its channels",
+    ),
+    ("hls/", "C++ for Vitis HLS: right numbers with any compiler, the plan's sizes as pragmas; not yet quick"),
+    ("rtl/package_kernel", "`vivado -source`: packages the engine below as an RTL kernel"),
+    ("rtl/engine", "Verilog of the whole engine (int8) around the array, under AXI4 and `ap_ctrl_hs`"),
+    ("rtl/", "Verilog of the array alone, in the planned size; operands and sums are its ports"),
+    ("host/", "host program for XRT: runs every call of the packed data and compares its result"),
+    ("csim/xrt/", "what that program uses of XRT, on the C++ in this process"),
+    ("csim/", "a design as a library of that simulation"),
+    ("Makefile", "`make simulate` by g++ alone; `make kernels.xclbin host run` with Vitis and XRT"),
+    ("clock.cfg", "`v++ --link --config`: the clock of each unit"),
+    ("converters.cfg", "`v++ --link --config`: a converter beside each array, in its region, on its channels"),
+)
+
+
 def _designs(generated: Sequence[str]) -> Iterator[tuple[str, str]]:
     for path in generated:
-        if path.removeprefix(f"{FOLDER}/").startswith("rtl/"):
-            yield path, "Verilog of the array alone, in the planned size; operands and sums are its ports"
-        if path.removeprefix(f"{FOLDER}/").startswith("hls/"):
-            is_array = "systolic" in path
-            speed = "its loops are counted (`loop_cycles`)" if is_array else "not yet quick"
-            yield path, f"C++ for Vitis HLS: right numbers with any compiler, the plan's sizes as pragmas; {speed}"
+        of_path = path.removeprefix(f"{FOLDER}/")
+        yield from ((path, text) for text in [text for begin, text in WHAT_IT_IS if of_path.startswith(begin)][:1])
 
 
 def _assumed(plan: Plan, units: Sequence[ComputeUnit], calls: Sequence[Call]) -> Iterator[str]:
@@ -134,7 +149,10 @@ def _assumed(plan: Plan, units: Sequence[ComputeUnit], calls: Sequence[Call]) ->
     if any(layer.axes > MOST_AXES for layer in convolutions):
         yield "The C++ has no convolution over three axes."
     if any(bar.kind == "convert" for bar in plan.likely.bars) or plan.request.wider is not None:
-        yield "Something on the card converts number formats (steps `convert`): no kernel here does."
+        yield (
+            "Something on the card converts number formats (steps `convert`). The converters here do that for float32"
+            " and the arrays' integers; none converts bfloat16."
+        )
     yield from _between(units, calls)
     if plan.request.board.memory.channel_count == 1:
         yield (
@@ -174,14 +192,15 @@ def _loops(specifications: Sequence[Specification]) -> Iterator[str]:
     total = sum(loop for _, loop, _ in products) / sum(plan for _, _, plan in products)
     yield (
         f"The loops of the arrays' C++ take {total:.2f} times the cycles that the plan counts for the same tiles"
-        " (`loop_cycles` and `planned_cycles`), at one cycle per trip. No tool of the vendor has confirmed that:"
-        " `fetch` and `store` share the ports, which it may refuse in one data flow."
+        " (`loop_cycles` and `planned_cycles`), at one cycle per trip and with the plan's cycles for a word of a port"
+        " (`loop_trips` are the trips alone). No tool of the vendor has confirmed that: `read_all` and `write_all` share"
+        " the ports, and a word that results fill in part is read before it is written."
     )
     longer = [(loop / plan, name) for name, loop, plan in products if loop > (1 + MOST_LONGER) * plan]
     if longer:
         yield (
             f"In {len(longer)} of {len(products)} products they take over a tenth more, at most"
-            " {:.1f} times ({}): lines are short, or few results leave at once.".format(*max(longer))
+            " {:.1f} times ({}): windows of few channels enter the banks line by line.".format(*max(longer))
         )
 
 

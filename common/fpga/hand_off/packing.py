@@ -1,8 +1,8 @@
-"""What the kernels of a hand-off read: weights, constants and programs of a quantized network, and stimuli to check them.
+"""What the kernels of a hand-off read: weights, constants and programs of a quantized network, and its stimuli.
 
-The network is a model with QuantizeLinear and DequantizeLinear. Each call of an array that computes one contraction is
-packed: its weights in the order in which the C++ uses them, its constants, its program. The manifest says where each lies
-in the memory of its kernel. A stimulus is what a call reads; the expected result is what numpy computes for it, with the
+The network is a model with QuantizeLinear and DequantizeLinear. Each contraction that an array computes is packed: its
+weights in the order in which the C++ uses them, its constants, its program. The manifest says where each lies in the
+memory of its kernel. A stimulus is what a call reads; the expected result is what numpy computes for it, with the
 arithmetic of the C++.
 """
 
@@ -90,7 +90,7 @@ class PackedCall:
 
     @property
     def lines(self) -> Integers:
-        """Weights as (groups, channels of a group, products of a sum), along the window's rows, columns and channels."""
+        """Weights as (groups, channels of a group, products of a sum): the window's rows, columns and channels."""
         assert self.layer.weights is not None
         weights = self.layer.weights.astype(np.int64).transpose(0, 2, 3, 1)
         return weights.reshape(self.call.layer.groups, self.call.channels, -1)
@@ -123,11 +123,12 @@ class PackedCall:
         padded = np.pad(x.astype(np.int64), padding, constant_values=layer.x.zero)
         windows = np.lib.stride_tricks.sliding_window_view(padded, (height, width), axis=(1, 2))
         windows = windows[:, :: call.stride_height, :: call.stride_width][:, : call.out_height, : call.out_width]
+        low, high = self.call.limits
         by_group = windows.reshape(call.groups, -1, *windows.shape[1:]).transpose(0, 2, 3, 4, 5, 1)
         rows = by_group.reshape(call.groups, call.out_height * call.out_width, -1)
         sums = (self.lines @ rows.transpose(0, 2, 1)).reshape(call.out_channels, -1)
         scaled = np.rint((sums + self.biases[:, None]).astype(np.float32) * layer.factors.reshape(-1, 1))
-        value: Integers = np.clip(scaled.astype(np.int64) + self.result_zero, *map(int, self.call.limits))
+        value: Integers = np.clip(scaled.astype(np.int64) + self.result_zero, int(low), int(high))
         operands: dict[int, Integers | int] = {ONE: 1}
         if layer.residual and other is not None:
             operands[FIRST_OPERAND] = other.reshape(value.shape).astype(np.int64) - layer.residual.other.zero
@@ -182,7 +183,9 @@ def _packed(kernel: str, candidate: str, layer: EngineLayer, product: Document) 
     low, high = max(layer.low, LEAST) - moved, min(layer.high, MOST) - moved
     order = Order.CHANNELS_OUTSIDE if shape.is_depthwise else Order.CHANNELS_INSIDE
     orientation = product["is_transposed"], product["outer_loop"] == "columns"
-    call = ArrayCall(shape, order, *orientation, layer.pads, is_packed=True, zero_point=layer.x.zero, limits=(low, high))
+    call = ArrayCall(
+        shape, order, *orientation, layer.pads, is_packed=True, zero_point=layer.x.zero, limits=(low, high)
+    )
     return PackedCall(kernel, candidate, layer, call, steps)
 
 
@@ -258,9 +261,7 @@ def program_of(packed: PackedCall, image: Image, kernel: Document) -> bytes:
     return program(call.settings((source, weights, constants)), result, operands, packed.steps)
 
 
-def program(
-    settings: Sequence[float], result: View, operands: Sequence[View], steps: Sequence[AddStep]
-) -> bytes:
+def program(settings: Sequence[float], result: View, operands: Sequence[View], steps: Sequence[AddStep]) -> bytes:
     """Return a program in the order that the C++ states."""
     numbers = [0, 1, 1, 1, 1, 0, len(steps), -1, *settings, *[0] * (SETTINGS - len(settings)), *result.numbers]
     for view in (*operands, *[View()] * (OPERANDS - len(operands))):
@@ -315,7 +316,9 @@ def data_files(
         image.written.add((packed.layer.y.name, order))
     used = dict.fromkeys(packed.kernel for packed in calls)
     files |= {f"{name}.bin": bytes(images[name].content) for name in used}
-    files["manifest.txt"] = "".join(f"{line}\n" for line in (*(kernel_line(kernels[name]) for name in used), *lines)).encode()
+    files["manifest.txt"] = "".join(
+        f"{line}\n" for line in (*(kernel_line(kernels[name]) for name in used), *lines)
+    ).encode()
     return files
 
 
@@ -345,9 +348,7 @@ def turning(image: Image, tensor: EngineTensor, order: Order, size: int) -> byte
     return program((*bases, rows, columns, 0, 0, 0, 0), View(), (), ())
 
 
-def _values(
-    calls: Sequence[PackedCall], network: EngineNetwork, inputs: Mapping[str, Bytes]
-) -> dict[str, Bytes]:
+def _values(calls: Sequence[PackedCall], network: EngineNetwork, inputs: Mapping[str, Bytes]) -> dict[str, Bytes]:
     """Return every map of the network, where calls have the arithmetic of the C++."""
     by_layer = {id(call.layer): call for call in calls}
     values = dict(inputs)

@@ -152,7 +152,9 @@ class ArrayTrips:
                 cycles = first + (computed.folds - 1) * further
             of_group, waits = max(1, self.beside), stored.last_rows // per_row + 2 - drain + left
             after = np.arange(groups - 1, -1, -1) * of_group
-            stores = max(groups * of_group, int(np.where(stored.last_rows >= 0, waits + after, 0).max(initial=0)) if left else 0)
+            stores = max(
+                groups * of_group, int(np.where(stored.last_rows >= 0, waits + after, 0).max(initial=0)) if left else 0
+            )
             beside = groups * self.beside
             loaded = tile.loaded if tile else Loaded()
             trips = max(cycles, stores, loaded.pieces + beside)
@@ -307,7 +309,11 @@ class ArrayTrips:
         x, y = first % layer.out_width, first // layer.out_width % layer.out_height
         image = first // layer.out_width // layer.out_height
         per_row, stride = layer.kernel_width // source.taps, layer.stride_width
-        run, at, done = np.full_like(first, k // source.length), np.full_like(first, k % source.length), np.zeros_like(first)
+        run, at, done = (
+            np.full_like(first, k // source.length),
+            np.full_like(first, k % source.length),
+            np.zeros_like(first),
+        )
         trips, last = np.zeros_like(first), np.zeros_like(first)
         reads: list[tuple[Counts, Counts, Counts]] = []
         while (is_open := done < depth).any():
@@ -335,7 +341,13 @@ class ArrayTrips:
                     begins = np.where((high > low) & (ends < 0), start + low, begins)
                     ends = np.where(high > low, start + high - 1, ends)
                 is_read = goes_on & (ends >= 0)
-                reads.append((run // per_row, np.where(is_read, begins // self._word, 0), np.where(is_read, ends // self._word, -1)))
+                reads.append(
+                    (
+                        run // per_row,
+                        np.where(is_read, begins // self._word, 0),
+                        np.where(is_read, ends // self._word, -1),
+                    )
+                )
                 taken = np.where(goes_on, taken, 0)
                 done, at, filled = done + taken, at + taken, filled + taken
                 goes_on = goes_on & (at == source.length)

@@ -105,7 +105,9 @@ def test_numbers_are_those_of_numpy(kernels, precision, name, is_transposed, col
 
     memory = Memory(PORT_COUNT)
     bases = [memory.add(content) for content in (as_bytes(x, bits), as_bytes(w, bits), constants_of(bias, scale))]
-    result = View(memory.add(bytes(expected.size * bits // 8 + 1)), (0, case["out"] // groups, case["out"], 1), zero=out_zero)
+    result = View(
+        memory.add(bytes(expected.size * bits // 8 + 1)), (0, case["out"] // groups, case["out"], 1), zero=out_zero
+    )
     batch, in_height, in_width, in_channels = x.shape
     settings = [
         *(*bases, groups, case["out"] // groups, batch, in_height, in_width, in_channels // groups, *sums.shape[1:3]),
