@@ -1,0 +1,139 @@
+"""A whole system: what its host program says over the link, and what the Verilog makes of it."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import tty
+
+import numpy as np
+import pytest
+
+from benchmarks.plans import system as command
+from benchmarks.plans.integer_reference import outputs
+from common.fpga.rtl import programs
+from common.fpga.rtl.engine.cycles import best_tilings
+from common.fpga.rtl.engine.design import EngineDesign
+from common.fpga.rtl.engine.memory_timing import MemoryTiming
+from common.fpga.rtl.engine.program import program_of
+from common.fpga.rtl.engine.reading.layers import layers_of
+from common.fpga.rtl.system.host import EngineHost, Link, SerialLine
+from common.fpga.rtl.system.simulate import PLACES, SimulatedSystem, system_name, system_verilog
+from common.messages.errors import PipelineError
+from tests.support.engine.maps import CASES
+
+needs_verilator = pytest.mark.skipif(not programs.is_there("verilator"), reason="no verilator: make rtl-tools")
+NARROW = EngineDesign(3, 4, 2, 4, 512, 16, 256, 8, 64, 128, 8, has_row_work=False)
+WIDE = EngineDesign(2, 8, 1, 8, 512, 16, 256, 8, 64, 128, 8, has_row_work=False)
+STALLS = MemoryTiming(17, 1.5, 6, 200, 23, 4, 128)
+
+
+class Words:
+    """What is behind a link, in Python: words by address, and a count that grows with each read of it."""
+
+    def __init__(self):
+        self.words, self.answers, self.bursts = {}, b"", []
+
+    def write(self, data):
+        while data:
+            kind, count, address = data[0], data[1], 4 * int.from_bytes(data[2:6], "big")
+            self.bursts.append((kind, count, address))
+            data = data[6:]
+            for place in range(count):
+                at = address if kind == 3 else address + 4 * place
+                if kind == 2:
+                    self.answers += self.words[at].to_bytes(4, "big")
+                else:
+                    self.words[at], data = int.from_bytes(data[:4], "big"), data[4:]
+
+    def read(self, count):
+        answer, self.answers = self.answers[:count], self.answers[count:]
+        return answer
+
+
+def test_bursts_have_at_most_255_words_and_come_back_as_they_went():
+    behind = Words()
+    values = np.arange(1, 601, dtype=np.uint32) * 0x01020304
+    Link(behind).write(0x1000, values)
+    assert behind.bursts == [(1, 255, 0x1000), (1, 255, 0x1000 + 4 * 255), (1, 90, 0x1000 + 4 * 510)]
+    assert np.array_equal(Link(behind).read(0x1000, 600), values)
+    Link(behind).write(0x80000040, values[:3], is_one_address=True)
+    assert behind.bursts[-1] == (3, 3, 0x80000040)
+    assert behind.words[0x80000040] == values[2]
+
+
+def test_a_line_that_ends_is_one_line():
+    class Ended(Words):
+        def read(self, count):
+            return b""
+
+    ended = Ended()
+    ended.words[0] = 1
+    with pytest.raises(PipelineError, match="link: gives no answer"):
+        Link(ended).read(0, 1)
+
+
+def test_a_serial_line_carries_all_bytes_as_they_are(tmp_path):
+    master, slave = os.openpty()
+    tty.setraw(master)
+    every = bytes(range(256))
+    try:
+        with SerialLine(os.ttyname(slave), 1_000_000) as line:
+            line.write(every)
+            assert os.read(master, 256) == every
+            os.write(master, every)
+            assert line.read(256) == every
+        with pytest.raises(PipelineError, match="has no rate of 123 baud"):
+            SerialLine(os.ttyname(slave), 123)
+    finally:
+        os.close(slave)
+        os.close(master)
+    with pytest.raises(PipelineError, match="is no serial line that opens"):
+        SerialLine(tmp_path / "none", 115200)
+
+
+@needs_verilator
+@pytest.mark.slow
+@pytest.mark.parametrize("design", [NARROW, WIDE], ids=["words of 4 bytes", "words of 8 bytes"])
+def test_a_system_answers_image_after_image_with_the_integers_of_numpy(design):
+    """Two images, weights loaded once; the memory stalls. The host sees nothing but the link."""
+    model = CASES["several words, a stride"]()
+    network = layers_of(model)
+    program = program_of(network, best_tilings(network, design, STALLS), design)
+    (x,), (y,) = network.inputs, network.outputs
+    with SimulatedSystem(design, STALLS, len(program.memory)) as simulated:
+        host = EngineHost(Link(simulated), PLACES, program)
+        host.load()
+        seen = []
+        for seed in (1, 2):
+            image = np.random.default_rng(seed).uniform(-8, 8, (1, x.channels, x.height, x.width)).astype(np.float32)
+            expected = outputs(model, {"input": image})
+            found, cycles = host.run({x.name: expected[x.name].reshape(x.channels, x.height, x.width)})
+            assert np.array_equal(found[y.name].reshape(-1), expected[y.name].reshape(-1))
+            seen.append(cycles)
+        assert not np.array_equal(found[y.name], 0 * found[y.name])
+    assert seen[0] == pytest.approx(seen[1], rel=0.1), "a reset clears the counters"
+
+
+@needs_verilator
+@pytest.mark.slow
+@pytest.mark.parametrize("design", [NARROW, WIDE], ids=["words of 4 bytes", "words of 8 bytes"])
+def test_the_linter_has_nothing_to_say_of_a_system(design, tmp_path):
+    (tmp_path / "system.v").write_text(system_verilog(design), encoding="utf-8")
+    flags = ["verilator", "--lint-only", "-Wall", "--top-module", system_name(design), "system.v"]
+    done = subprocess.run(flags, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+@needs_verilator
+@pytest.mark.slow
+def test_the_host_program_runs_a_whole_network(capsys):
+    assert command.main(["--model", "resnet8", "--images", "1"]) == 0
+    printed = capsys.readouterr().out
+    assert re.search(r"^0 .* yes$", printed, re.MULTILINE)
+
+
+def test_a_line_that_is_none_is_one_line(tmp_path, capsys):
+    assert command.main(["--line", str(tmp_path / "none")]) == 1
+    assert capsys.readouterr().err.splitlines()[-1].startswith(f"system: error: {tmp_path / 'none'}: ")
