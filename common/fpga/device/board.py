@@ -23,10 +23,10 @@ AI_ENGINE_FORMATS = ("fp32", "int16", "int8")
 
 LOWEST_MHZ, HIGHEST_MHZ = 1.0, 1000.0  # wider than the clocks that the DSPs of these devices are specified for
 
-Family = Literal["ultrascale+", "versal"]
-DspType = Literal["DSP48E2", "DSP58"]
-MemoryKind = Literal["hbm", "ddr4", "lpddr4"]
-LinkKind = Literal["pcie", "shared_memory"]
+Family = Literal["ultrascale+", "versal", "ecp5", "nexus"]
+DspType = Literal["DSP48E2", "DSP58", "MULT18X18D", "MULT18X18"]
+MemoryKind = Literal["hbm", "ddr4", "lpddr4", "ddr3", "sdram", "ddr_hyperram"]
+LinkKind = Literal["pcie", "shared_memory", "serial", "ethernet"]
 
 
 def peak_flop_per_s(dsp_count: float, macs_per_dsp: float, clock_mhz: float, pumping: float = 1.0) -> float:
@@ -90,7 +90,7 @@ def port_bytes_per_s(port_bits: int, clock_mhz: float) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """The way of operands into the board's memory: over PCIe, or by a copy within a memory shared with the host."""
+    """The way of operands into the board's memory: over a link, or by a copy within a memory shared with the host."""
 
     kind: LinkKind
     raw_bytes_per_s: float

@@ -30,7 +30,12 @@ from common.intervals import ThreePoint
 from common.messages.errors import ConfigurationError
 
 LOGIC = tuple(name for name in RESOURCE_NAMES if name != "memory_channels")
-DSP_OF: Mapping[str, str] = {"ultrascale+": "DSP48E2", "versal": "DSP58"}
+DSP_OF: Mapping[str, str] = {
+    "ultrascale+": "DSP48E2",
+    "versal": "DSP58",
+    "ecp5": "MULT18X18D",
+    "nexus": "MULT18X18",
+}
 
 
 def load_board(name: str, folder: Path) -> Board:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import astuple, dataclass, fields
 
 from common.files.configuration import Section
@@ -11,6 +11,7 @@ from common.messages.errors import ConfigurationError
 
 ECP5_PACKAGES = {"BG": "CABGA", "MG": "CSFBGA", "TG": "TQFP"}  # in the words of nextpnr, by the letters of a part
 ECP5_PART = re.compile(r"LFE5(U|UM|UM5G)-(\d+)F-(\d)(BG|TG|MG)(\d+)[CI]?")
+NEXUS_PART = re.compile(r"LIFCL-(17|40)-[789](BG|MG|SG|UWG)\d+[CI]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +21,7 @@ class LogicCells:
     Attributes:
         lut: LUTs of four inputs; a carry cell takes two, a LUT RAM of 16 x 4 bits six.
         block_ram: blocks of 18 Kb.
-        multiplier: of 18 x 18 bits.
+        multiplier: of 18 x 18 bits (ECP5) or of 9 x 9 (Nexus).
     """
 
     lut: float
@@ -49,22 +50,69 @@ class ToolFamily:
     Attributes:
         synthesis: command of yosys.
         router: name of nextpnr for it.
-        packer: what makes a bitstream of a routed design.
+        device_flags: flags of nextpnr that choose a device, by its part.
+        pins_flag: flag of nextpnr before the file that says where the pins are.
+        pin: lines of that file for one pin, with its name and its site.
+        routed: flag of nextpnr before the file of the routed design, and the name of that file.
+        packer: command that makes a bitstream of that file.
         cells: nextpnr's names of what :class:`LogicCells` counts, by its fields.
+        carry: cell of a carry chain, and its input, where yosys ties the first one to a constant, which nextpnr
+            refuses; empty elsewhere.
     """
 
     synthesis: str
     router: str
-    packer: str
+    device_flags: Callable[[str], list[str]]
+    pins_flag: str
+    pin: str
+    routed: tuple[str, str]
+    packer: tuple[str, ...]
     cells: Mapping[str, str]
+    carry: tuple[str, ...] = ()
+
+
+def _ecp5_flags(part: str) -> list[str]:
+    found = _read(ECP5_PART, part, "ECP5", "LFE5U-85F-6BG381C")
+    series, size, speed, package, balls = found.groups()
+    kind = {"U": "", "UM": "um-", "UM5G": "um5g-"}[series]
+    return [f"--{kind}{size}k", "--package", f"{ECP5_PACKAGES[package]}{balls}", "--speed", speed]
+
+
+def _nexus_flags(part: str) -> list[str]:
+    _read(NEXUS_PART, part, "Nexus", "LIFCL-40-9BG400C")
+    return ["--device", part]
+
+
+def _read(pattern: re.Pattern[str], part: str, family: str, example: str) -> re.Match[str]:
+    if found := pattern.fullmatch(part):
+        return found
+    raise ConfigurationError(part, f"is no part of the {family} family", f"write it as {example}")
 
 
 FAMILIES: Mapping[str, ToolFamily] = {
     "ecp5": ToolFamily(
-        "synth_ecp5 -abc9",
-        "nextpnr-ecp5",
-        "ecppack",
-        {"lut": "TRELLIS_COMB", "ff": "TRELLIS_FF", "block_ram": "DP16KD", "multiplier": "MULT18X18D"},
+        synthesis="synth_ecp5 -abc9",
+        router="nextpnr-ecp5",
+        device_flags=_ecp5_flags,
+        pins_flag="--lpf",
+        pin='LOCATE COMP "{name}" SITE "{site}";\nIOBUF PORT "{name}" IO_TYPE=LVCMOS33;\n',
+        routed=("--textcfg", "design.config"),
+        packer=("ecppack", "design.config", "design.bit"),
+        cells={"lut": "TRELLIS_COMB", "ff": "TRELLIS_FF", "block_ram": "DP16KD", "multiplier": "MULT18X18D"},
+    ),
+    "nexus": ToolFamily(
+        synthesis="synth_nexus -family lifcl",
+        router="nextpnr-nexus",
+        device_flags=_nexus_flags,
+        pins_flag="--pdc",
+        pin=(
+            "ldc_set_location -site {{{site}}} [get_ports {name}]\n"
+            "ldc_set_port -iobuf {{IO_TYPE=LVCMOS33}} [get_ports {name}]\n"
+        ),
+        routed=("--fasm", "design.fasm"),
+        packer=("prjoxide", "pack", "design.fasm", "design.bit"),
+        cells={"lut": "OXIDE_COMB", "ff": "OXIDE_FF", "block_ram": "OXIDE_EBR", "multiplier": "MULT9_CORE"},
+        carry=("CCU2", "CIN"),
     ),
 }
 
@@ -92,13 +140,12 @@ class OpenDevice:
 
     @property
     def router_flags(self) -> list[str]:
-        """Flags of nextpnr that choose the device."""
-        found = ECP5_PART.fullmatch(self.part)
-        if found is None:
-            raise ConfigurationError(self.part, "is no part of the ECP5 family", "write it as LFE5U-85F-6BG381C")
-        series, size, speed, package, balls = found.groups()
-        kind = {"U": "", "UM": "um-", "UM5G": "um5g-"}[series]
-        return [f"--{kind}{size}k", "--package", f"{ECP5_PACKAGES[package]}{balls}", "--speed", speed]
+        """Flags of nextpnr that choose the device.
+
+        Raises:
+            ConfigurationError: the part is none of its family.
+        """
+        return self.tools.device_flags(self.part)
 
 
 PIN_NAMES = ("clk", "serial_in", "serial_out")

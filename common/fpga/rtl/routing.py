@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 from collections.abc import Sequence
@@ -16,6 +17,7 @@ from common.messages.errors import PipelineError
 INSTALL = "make bitstream sets the tools up; or python -m pip install -r requirements-bitstream.txt"
 USED = re.compile(r"^Info:\s+(\w+):\s+(\d+)/\s*(\d+)\s+\d+%", re.MULTILINE)
 CLOSED = re.compile(r"^(?:Info|Warning): Max frequency for clock '[^']*': ([\d.]+) MHz", re.MULTILINE)
+CONSTANTS = {"VLO", "VHI"}
 STEP = re.compile(r"^Info:\s+(?:Source|Sink) (\S+)", re.MULTILINE)
 
 
@@ -55,9 +57,18 @@ class OpenTools:
             raise PipelineError(wanted, "not found", INSTALL)
         return str(Path(found).absolute())  # it runs in the folder of the design
 
+    def require(self, device: OpenDevice) -> None:
+        """Refuse a device for which a tool is missing.
+
+        Raises:
+            PipelineError: as :meth:`command`.
+        """
+        for name in ("yosys", device.tools.router, device.tools.packer[0]):
+            self.command(name)
+
     def are_there(self, device: OpenDevice) -> bool:
         try:
-            _ = [self.command(name) for name in ("yosys", device.tools.router, device.tools.packer)]
+            self.require(device)
         except PipelineError:
             return False
         return True
@@ -84,12 +95,13 @@ def route(
     Raises:
         PipelineError: a tool is missing or failed: a design that does not fit the device, among others.
     """
-    router, packer = (tools.command(name) for name in (device.tools.router, device.tools.packer))
+    router, packer = tools.command(device.tools.router), device.tools.packer
+    pack = [tools.command(packer[0]), *packer[1:]]
     synthesize_for(verilog, module, device, tools, folder)
     _constrain(device, folder)
     call([router, *_router_flags(device, target_mhz, seed, packs_only=packs_only)], folder)
     if not packs_only:
-        call([packer, "design.config", "design.bit"], folder)
+        call(pack, folder)
     return read_log((folder / "route.log").read_text(encoding="utf-8"), device)
 
 
@@ -97,21 +109,40 @@ def synthesize_for(verilog: str, module: str, device: OpenDevice, tools: OpenToo
     (folder / "design.v").write_text(with_pins(verilog, module), encoding="utf-8")
     script = f"read_verilog design.v; {device.tools.synthesis} -top {TOP} -json design.json"
     call([tools.command("yosys"), "-q", "-p", script], folder)
+    if device.tools.carry:
+        _free_first_carries(folder / "design.json", *device.tools.carry)
+
+
+def _free_first_carries(netlist: Path, cell_type: str, port: str) -> None:
+    """Leave the carry input open where a chain begins, as the library has it: abc9 ties it to a constant.
+
+    The first cell takes its carry from another input (https://github.com/YosysHQ/yosys/issues/4081).
+    """
+    content = json.loads(netlist.read_text(encoding="utf-8"))
+    cells = content["modules"][TOP]["cells"].values()
+    constants = {
+        bit for cell in cells if cell["type"] in CONSTANTS for bits in cell["connections"].values() for bit in bits
+    }
+    for cell in cells:
+        if cell["type"] == cell_type and set(cell["connections"].get(port, ())) <= constants | {"0", "1", "x"}:
+            cell["connections"].pop(port, None)
+            cell["port_directions"].pop(port, None)
+    netlist.write_text(json.dumps(content), encoding="utf-8")
 
 
 def _constrain(device: OpenDevice, folder: Path) -> None:
     """Write where the pins are: the board's clock and serial link."""
-    line = 'LOCATE COMP "{name}" SITE "{site}";\nIOBUF PORT "{name}" IO_TYPE=LVCMOS33;\n'
-    text = "".join(line.format(name=name, site=site) for name, site in device.pins.items())
+    text = "".join(device.tools.pin.format(name=name, site=site) for name, site in device.pins.items())
     (folder / "design.pins").write_text(text, encoding="utf-8")
 
 
 def _router_flags(device: OpenDevice, target_mhz: float, seed: int, *, packs_only: bool) -> Sequence[str]:
     return [
         *device.router_flags,
-        *("--json", "design.json", "--lpf", "design.pins", "--freq", f"{target_mhz:g}", "--seed", str(seed)),
+        *("--json", "design.json", device.tools.pins_flag, "design.pins"),
+        *("--freq", f"{target_mhz:g}", "--seed", str(seed)),
         *("--timing-allow-fail", "--log", "route.log", "-q"),
-        *(["--pack-only"] if packs_only else ["--textcfg", "design.config"]),
+        *(["--pack-only"] if packs_only else device.tools.routed),
     ]
 
 

@@ -103,8 +103,8 @@ def kernel_power_w(work: CardWork, time_us: ThreePoint, card: Card, coefficients
     return combine(lambda w, uj, us: min(w + uj / us, card.limit_w), card.static_w, dynamic, fastest_last)
 
 
-MEMORIES = ("hbm", "ddr", "on_chip")
-LINKS = ("pcie", "shared_memory")
+MEMORIES = ("hbm", "ddr", "sdram", "on_chip")
+LINKS = ("pcie", "shared_memory", "serial", "ethernet")
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,11 +119,13 @@ class CardEnergy:
         """Return the energy per byte of a board's memory; ``hbm2`` counts as ``hbm``.
 
         Raises:
-            PipelineError: the kind is neither HBM nor DDR.
+            PipelineError: the kind is neither HBM, DDR nor SDRAM.
         """
-        family = next((name for name in ("hbm", "ddr") if name in kind.lower()), None)
+        known = MEMORIES[:-1]
+        family = next((name for name in known if name in kind.lower()), None)
         if family is None:
-            raise PipelineError("memory.kind", f"no energy per byte is known for {quoted(kind)}", "known: hbm, ddr")
+            text = f"known: {', '.join(known)}"
+            raise PipelineError("memory.kind", f"no energy per byte is known for {quoted(kind)}", text)
         return self.memory_pj_per_byte[family]
 
     def link(self, kind: str) -> ThreePoint:

@@ -13,6 +13,7 @@ from common.fpga.device.board import Board, BoardCeilings, Memory, peak_flop_per
 from common.fpga.device.board_files import load_board, load_ceilings, read_board, read_ceilings
 from common.fpga.device.resources import Resources
 from common.fpga.planning.request import read_assumptions
+from common.fpga.rtl.engine.fabric import load_fabric
 from common.graphs.number_formats import PRECISION_BITS
 from common.intervals import ThreePoint, combine
 from common.messages.errors import ConfigurationError, UnusableValueError
@@ -24,7 +25,8 @@ U280 = BOARDS / "u280.yaml"
 PROFILE = BOARDS / "u280-seed003.yaml"
 FPGA = CONFIGS / "fpga.yaml"
 LOGIC = ("lut", "ff", "bram36", "uram", "dsp")
-NAMES = ("kv260", "u200", "u250", "u280", "u50", "u55c", "ultra96", "v80", "vck190", "zcu102", "zcu104")
+OPEN = {"crosslink_nx_vip": "serial", "ecpix5": "ethernet", "ulx3s": "serial"}  # boards with open tools: their links
+NAMES = ("kv260", "u200", "u250", "u280", "u50", "u55c", "ultra96", "v80", "vck190", "zcu102", "zcu104", *OPEN)
 
 
 def content(path: Path = U280) -> dict[str, Any]:
@@ -72,6 +74,9 @@ DEVICES = {
     "zcu104": (230_400, 460_800, 312, 96, 1_728),
     "zcu102": (274_080, 548_160, 912, 0, 2_520),
     "ultra96": (70_560, 141_120, 216, 0, 360),
+    "ulx3s": (83_640 / 1.6, 83_640, 208 / 2, 0, 156),
+    "ecpix5": (83_640 / 1.6, 83_640, 208 / 2, 0, 156),
+    "crosslink_nx_vip": (32_256 / 1.6, 32_256, 84 / 2, 0, 112 / 2),
 }
 
 
@@ -322,10 +327,22 @@ def test_an_unusable_profile_is_refused_with_the_key(keys, value, complaint):
 def test_embedded_boards_share_memory_with_a_host_that_was_not_profiled(name):
     found = board(name)
     is_embedded = name in {"kv260", "zcu104", "zcu102", "ultra96", "vck190"}
-    assert found.link.kind == ("shared_memory" if is_embedded else "pcie")
+    assert found.link.kind == ("shared_memory" if is_embedded else OPEN.get(name, "pcie"))
     assert found.own_processor.startswith("Arm Cortex-A") == is_embedded
     if is_embedded:  # a copy reads and writes each byte in the same memory
         assert found.link.bytes_per_s.optimistic <= found.memory.bytes_per_s / 2
+
+
+@pytest.mark.parametrize("name", OPEN)
+def test_a_board_with_open_tools_has_the_device_and_the_memory_of_its_fabric(name):
+    """Two files give the same board: one for plans, one for engines that are placed and routed."""
+    planned, routed = board(name), load_fabric(name, CONFIGS / "fabrics")
+    cells = routed.device.cells
+    halves = 2 if routed.device.family == "nexus" else 1  # multipliers of 9 x 9 bits, of which two make one
+    assert (planned.total.lut * 1.6, planned.total.ff) == (cells.lut, cells.ff)
+    assert (2 * planned.total.bram36, halves * planned.total.dsp) == (cells.block_ram, cells.multiplier)
+    assert planned.memory.bytes_per_s == pytest.approx(routed.memory_bytes_per_s)
+    assert planned.family == routed.device.family
 
 
 def test_ai_engines_are_declared_and_said_to_be_unmodelled():
@@ -359,11 +376,15 @@ def test_ai_engines_are_declared_and_said_to_be_unmodelled():
         ("clock_mhz", 300, "clock_mhz is not a mapping"),
         ("title", 7, "title is not a text, or is empty"),
         ("title", " ", "title is not a text, or is empty"),
-        ("family", "stratix", "family is 'stratix'; it takes ultrascale. or versal"),
+        ("family", "stratix", "family is 'stratix'; it takes ultrascale. or versal or ecp5 or nexus"),
         ("family", "versal", "versal devices have DSP58s; correct the figures"),
         ("colour", "red", "unknown key 'colour'"),
         ("memory/banks", 2, "unknown key 'memory.banks'"),
-        ("memory/kind", "sram", "memory.kind is 'sram'; it takes hbm or ddr4 or lpddr4"),
+        (
+            "memory/kind",
+            "sram",
+            "memory.kind is 'sram'; it takes hbm or ddr4 or lpddr4 or ddr3 or sdram or ddr_hyperram",
+        ),
         ("memory/channel_count/value", 2.5, "memory.channel_count is 2.5; it takes a whole number"),
         ("macs_per_dsp/int4", None, "macs_per_dsp is incomplete; it takes fp64, fp32, bf16, int16, int8, int4"),
         ("host_link/launch_us/low", 1000, "host_link.launch_us needs 0 < low <= likely <= high"),
@@ -418,7 +439,7 @@ def test_board_is_found_by_name_or_path_and_the_error_names_what_is_there(tmp_pa
 
 @pytest.mark.parametrize(("name", "similar"), [("u28", "u280"), ("ZCU104", "zcu104"), ("zcu140", "zcu104")])
 def test_a_misspelt_board_is_answered_with_the_one_that_was_meant(name, similar):
-    with pytest.raises(UnusableValueError, match=rf"; did you mean {similar}.*\? known: kv260, "):
+    with pytest.raises(UnusableValueError, match=rf"; did you mean {similar}.*\? known: crosslink_nx_vip, "):
         load_board(name, BOARDS)
 
 

@@ -89,9 +89,11 @@ def test_power_lies_between_static_and_the_cards_limit(precision, flops, size, f
 
 
 def test_a_board_whose_memory_or_link_nobody_knows_is_refused(coefficients):
-    with pytest.raises(PipelineError, match="no energy per byte is known for 'sram'; known: hbm, ddr"):
+    with pytest.raises(PipelineError, match="no energy per byte is known for 'sram'; known: hbm, ddr, sdram"):
         coefficients.memory("sram")
-    with pytest.raises(PipelineError, match="no energy per byte is known for 'usb'; known: pcie, shared_memory"):
+    with pytest.raises(
+        PipelineError, match="no energy per byte is known for 'usb'; known: pcie, shared_memory, serial, ethernet"
+    ):
         coefficients.link("usb")
     assert coefficients.link("shared_memory") == coefficients.memory("ddr")
 
