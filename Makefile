@@ -504,9 +504,10 @@ else
 	@$(PYTHON) -m benchmarks.plans.engine_networks --model $(or $(wildcard $(MODEL_FILE)),$(MODEL)) $(call flag,--board,$(BOARD))
 endif
 
-bitstream: $(BITSTREAM_VENV)/.ready $(DEV_READY)  ## plan an engine for the quantized MODEL on BOARD (ulx3s), place and route it, and plan again with the clock that closed
-	@$(PYTHON) -m benchmarks.plans.bitstream --tools $(BITSTREAM_VENV)/bin --build $(OUT_DIR)/bitstream \
-	    $(call flag,--board,$(BOARD)) $(if $(strip $(MODEL)),--model $(or $(wildcard $(MODEL_FILE)),$(MODEL)))
+bitstream: $(BITSTREAM_VENV)/.ready $(DEV_READY) $(MODEL_FILE)  ## plan an engine for the quantized MODEL on BOARD (ulx3s), place and route it, and plan again with the clock that closed
+	@$(PYTHON) 32_build_engine.py --model $(MODEL_FILE) --route --open-tools $(BITSTREAM_VENV)/bin \
+	    --build $(OUT_DIR)/bitstream --out $(OUT_DIR)/engine $(call flag,--board,$(BOARD)) $(call each,--dim,$(DIM)) \
+	    $(if $(shell command -v verilator),--simulate)
 
 check-bitstream: $(DEV_READY)  ## compare the planned cells of engines with those that nextpnr counted
 	@$(PYTHON) -m benchmarks.kernels.routed_engines

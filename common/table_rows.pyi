@@ -837,6 +837,28 @@ class DesignSimulationRow(TypedDict):
     simulated_equation_cycles: float
 
 
+class EngineCallsRow(TypedDict):
+    """A row of engine_calls.csv."""
+
+    call_index: int
+    source_node: str
+    planned_cycles: float
+    planned_us: float
+    simulated_call_cycles: int | None
+    simulated_us: float | None
+    cycles_by_cause: Mapping[str, Any]
+
+
+class EngineCellsRow(TypedDict):
+    """A row of engine_cells.csv."""
+
+    cell_kind: str
+    planned_count: float
+    routed_count: float | None
+    budget_count: float
+    total_count: float
+
+
 class BottlenecksRow(TypedDict):
     """A row of bottlenecks.csv."""
 
@@ -1747,6 +1769,20 @@ class OverlaySummaryDocument(TypedDict):
     roof_us: float
 
 
+class EngineSummaryDocument(TypedDict):
+    """The fields of engine_summary.json."""
+
+    board: str
+    part: str
+    engine_design: str
+    expected_clock_pessimistic_mhz: float
+    expected_clock_likely_mhz: float
+    expected_clock_optimistic_mhz: float
+    closed_clock_mhz: float | None
+    planned_us: float
+    replanned_us: float | None
+
+
 class DesignSummaryDocument(TypedDict):
     """The fields of design_summary.json."""
 
@@ -2118,6 +2154,8 @@ class Tables(TypedDict, total=False):
     design_groups: list[DesignGroupsRow]
     design_engines: list[DesignEnginesRow]
     design_simulation: list[DesignSimulationRow]
+    engine_calls: list[EngineCallsRow]
+    engine_cells: list[EngineCellsRow]
     bottlenecks: list[BottlenecksRow]
     npu_bottlenecks: list[NpuBottlenecksRow]
     mend_trials: list[MendTrialsRow]
@@ -2161,6 +2199,7 @@ class Documents(TypedDict, total=False):
     energy_summary: EnergySummaryDocument
     efficiency: EfficiencyDocument
     overlay_summary: OverlaySummaryDocument
+    engine_summary: EngineSummaryDocument
     design_summary: DesignSummaryDocument
     load_summary: LoadSummaryDocument
     load_endpoint: LoadEndpointDocument
@@ -2258,6 +2297,10 @@ class TypedReader:
     @overload
     def rows(self, name: Literal["design_simulation"], path: Path | None = None) -> list[DesignSimulationRow]: ...
     @overload
+    def rows(self, name: Literal["engine_calls"], path: Path | None = None) -> list[EngineCallsRow]: ...
+    @overload
+    def rows(self, name: Literal["engine_cells"], path: Path | None = None) -> list[EngineCellsRow]: ...
+    @overload
     def rows(self, name: Literal["bottlenecks"], path: Path | None = None) -> list[BottlenecksRow]: ...
     @overload
     def rows(self, name: Literal["npu_bottlenecks"], path: Path | None = None) -> list[NpuBottlenecksRow]: ...
@@ -2333,6 +2376,8 @@ class TypedReader:
     def document(self, name: Literal["efficiency"], path: Path | None = None) -> EfficiencyDocument: ...
     @overload
     def document(self, name: Literal["overlay_summary"], path: Path | None = None) -> OverlaySummaryDocument: ...
+    @overload
+    def document(self, name: Literal["engine_summary"], path: Path | None = None) -> EngineSummaryDocument: ...
     @overload
     def document(self, name: Literal["design_summary"], path: Path | None = None) -> DesignSummaryDocument: ...
     @overload
@@ -2438,6 +2483,10 @@ class TypedWriter:
     @overload
     def add_rows(self, name: Literal["design_simulation"], rows: Iterable[DesignSimulationRow]) -> pd.DataFrame: ...
     @overload
+    def add_rows(self, name: Literal["engine_calls"], rows: Iterable[EngineCallsRow]) -> pd.DataFrame: ...
+    @overload
+    def add_rows(self, name: Literal["engine_cells"], rows: Iterable[EngineCellsRow]) -> pd.DataFrame: ...
+    @overload
     def add_rows(self, name: Literal["bottlenecks"], rows: Iterable[BottlenecksRow]) -> pd.DataFrame: ...
     @overload
     def add_rows(self, name: Literal["npu_bottlenecks"], rows: Iterable[NpuBottlenecksRow]) -> pd.DataFrame: ...
@@ -2513,6 +2562,8 @@ class TypedWriter:
     def add_document(self, name: Literal["efficiency"], content: EfficiencyDocument) -> None: ...
     @overload
     def add_document(self, name: Literal["overlay_summary"], content: OverlaySummaryDocument) -> None: ...
+    @overload
+    def add_document(self, name: Literal["engine_summary"], content: EngineSummaryDocument) -> None: ...
     @overload
     def add_document(self, name: Literal["design_summary"], content: DesignSummaryDocument) -> None: ...
     @overload

@@ -1,12 +1,15 @@
 """Synthesise and pack engines of many sizes with open tools, route some of them, and fit their cells.
 
     python -m benchmarks.kernels.routed_engines measure --board ulx3s --tools .venv-bitstream/bin [--size 4x4x1x4 ...]
+    python -m benchmarks.kernels.routed_engines array --board ulx3s --tools .venv-bitstream/bin
     python -m benchmarks.kernels.routed_engines [fit | check]
 
 `measure` adds a row to routed_engines.csv for each size that is not in it: LUTs, flip-flops, blocks of RAM and
-multipliers as nextpnr counts them, and with --route the clock that closed. `fit` prints the coefficients of
-configs/engine_cells.yaml by least squares of the relative error over the sizes that are marked so; `check`, the
-default, compares all sizes with the configuration, and prints how far those kept back are off.
+multipliers as nextpnr counts them, and with --route the clock that closed. `array` routes an array of 8 x 8 alone, and
+fails below 100 MHz. `fit` prints the coefficients of configs/engine_cells.yaml by least squares of the relative error
+over the sizes that are marked so, and the interval of clocks. `check`, the default, compares all sizes with the
+configuration: for each family it prints how far those kept back are off, and whether each clock is inside the interval
+that the other designs alone would give.
 """
 
 from __future__ import annotations
@@ -15,8 +18,9 @@ import argparse
 import csv
 import sys
 import tempfile
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import exp, sqrt
 from pathlib import Path
 
 import numpy as np
@@ -27,16 +31,30 @@ from common.files.configuration import Section
 from common.fpga.rtl.engine.cells import EngineCells, delay_bits, read_engine_cells, terms
 from common.fpga.rtl.engine.design import EngineDesign
 from common.fpga.rtl.engine.fabric import load_fabric
+from common.fpga.rtl.generate import Design
 from common.fpga.rtl.open_device import CELL_NAMES, LogicCells
 from common.fpga.rtl.routing import OpenTools, route
+from common.intervals import ThreePoint
 from common.messages.errors import PipelineError
 from common.view.text import text_table
 
 TABLE = Path(__file__).with_suffix(".csv")
-COLUMNS = ["family", "board", "rows", "cols", "simd", "word_bytes", *CELL_NAMES, "clock_mhz"]
-# Rows, columns, products per element, bytes of a word. The first ones are fitted, the others kept back.
-FITTED = ("2x4x1x4", "8x4x1x4", "4x4x2x4", "8x8x1x8")
-KEPT_BACK = ("4x4x1x4", "4x8x1x4", "4x8x1x8", "6x4x1x4", "2x8x2x8", "8x4x2x4", "4x8x2x8", "6x8x1x8", "2x8x4x8")
+SIZE = ("rows", "cols", "simd", "word_bytes", "weight_depth")
+COLUMNS = ["family", "board", *SIZE, *CELL_NAMES, "clock_mhz"]
+# By family: rows, columns, products per element, bytes of a word, and the depth of the weights where it is not 4096.
+FITTED: Mapping[str, Sequence[str]] = {
+    "ecp5": ("2x4x1x4", "8x4x1x4", "4x4x2x4", "8x8x1x8", "4x8x1x4", "2x4x4x4"),
+    "nexus": ("2x4x1x4", "8x4x1x4", "4x4x2x4", "2x4x4x4", "2x8x1x8", "2x8x1x4"),
+}
+KEPT_BACK: Mapping[str, Sequence[str]] = {
+    "ecp5": (
+        *("4x4x1x4", "4x8x1x8", "6x4x1x4", "2x8x2x8", "8x4x2x4", "4x8x2x8", "6x8x1x8"),
+        *("4x4x4x4", "16x4x1x4", "2x4x1x4x16384", "2x8x4x8"),
+    ),
+    "nexus": ("4x4x1x4", "3x4x1x4", "6x4x1x4", "2x4x2x4", "10x4x1x4", "3x4x4x4", "2x4x1x4x16384"),
+}
+CONFIDENCE = 0.9  # of the interval of clocks
+LEAST_MHZ = 100.0  # at which the array alone has to close
 MOST_OFF = 0.10
 
 
@@ -52,7 +70,7 @@ class MeasuredEngine:
 
 def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("action", nargs="?", choices=("measure", "fit", "check"), default="check")
+    parser.add_argument("action", nargs="?", choices=("measure", "array", "fit", "check"), default="check")
     parser.add_argument("--board", default="ulx3s", help="of configs/fabrics (default: ulx3s)")
     parser.add_argument("--tools", type=Path, help="folder of YoWASP's commands (default: the system's tools)")
     parser.add_argument("--size", nargs="+", help="measure these only, such as 4x4x1x4")
@@ -61,6 +79,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         if given.action == "measure":
             return measure(given.board, OpenTools(given.tools), given.size, is_routed=given.route)
+        if given.action == "array":
+            return route_array(given.board, OpenTools(given.tools))
         measured = read_table(TABLE)
         return fit(measured) if given.action == "fit" else check(measured)
     except PipelineError as problem:
@@ -70,27 +90,40 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def engine_of(size: str) -> EngineDesign:
     numbers = size.split("x")
-    if len(numbers) != 4 or not all(map(str.isdecimal, numbers)):
-        raise PipelineError(size, "no size of an engine", "write rows, columns, products and bytes of a word: 4x4x1x4")
-    rows, cols, simd, word_bytes = map(int, numbers)
-    return EngineDesign(rows, cols, simd, word_bytes, has_row_work=False)
+    if len(numbers) not in (4, 5) or not all(map(str.isdecimal, numbers)):
+        text = "write rows, columns, products and bytes of a word: 4x4x1x4"
+        raise PipelineError(size, "no size of an engine", text)
+    rows, cols, simd, word_bytes, *depth = map(int, numbers)
+    design = EngineDesign(rows, cols, simd, word_bytes, has_row_work=False)
+    return replace(design, weight_depth=depth[0]) if depth else design
 
 
 def measure(board: str, tools: OpenTools, only: Sequence[str] | None, *, is_routed: bool) -> int:
     device = load_fabric(board, FABRICS).device
     there = {(each.board, each.design) for each in read_table(TABLE) if each.clock_mhz or not is_routed}
-    for size in only or [*FITTED, *KEPT_BACK]:
+    for size in only or [*FITTED[device.family], *KEPT_BACK[device.family]]:
         design = engine_of(size)
         if (board, design) in there:
             continue
         with tempfile.TemporaryDirectory(prefix="routed-engine-") as name:
             found = route(design.verilog(), design.name, device, tools, Path(name), packs_only=not is_routed)
-        values = (*size.split("x"), *(f"{count:g}" for count in found.cells.by_name.values()))
+        values = [getattr(design, name) for name in SIZE] + [f"{count:g}" for count in found.cells.by_name.values()]
         row = [device.family, board, *values, found.clock_mhz or ""]
         with TABLE.open("a", encoding="utf-8", newline="") as file:
             csv.writer(file, lineterminator="\n").writerow(row)
         print(*row, flush=True)
     return 0
+
+
+def route_array(board: str, tools: OpenTools) -> int:
+    """Route an array of 8 x 8 alone, print its cells and its clock, and return 1 where it closes below 100 MHz."""
+    device = load_fabric(board, FABRICS).device
+    design = Design(8, 8, "int8", overlap=True, is_pipelined=True, has_wide_multipliers=False)
+    with tempfile.TemporaryDirectory(prefix="routed-array-") as name:
+        found = route(design.verilog(), design.name, device, tools, Path(name), target_mhz=LEAST_MHZ)
+    cells = ", ".join(f"{count:,.0f} {kind}" for kind, count in found.cells.by_name.items())
+    print(f"{design.name} on {board} ({device.part}), with its pins: {cells}; {found.clock_mhz:g} MHz closed")
+    return int((found.clock_mhz or 0) < LEAST_MHZ)
 
 
 def read_table(path: Path) -> list[MeasuredEngine]:
@@ -99,12 +132,11 @@ def read_table(path: Path) -> list[MeasuredEngine]:
         rows = list(csv.DictReader(file))
     found: dict[tuple[str, EngineDesign], MeasuredEngine] = {}
     for row in rows:
-        size = "x".join(row[name] for name in ("rows", "cols", "simd", "word_bytes"))
-        design = engine_of(size)
+        design, family = engine_of("x".join(row[name] for name in SIZE)), row["family"]
         cells = LogicCells(*(float(row[name]) for name in CELL_NAMES))
         clock = float(row["clock_mhz"]) if row["clock_mhz"] else None
-        is_fitted = size in FITTED
-        found[row["board"], design] = MeasuredEngine(row["family"], row["board"], design, cells, clock, is_fitted)
+        is_fitted = design in map(engine_of, FITTED[family])
+        found[row["board"], design] = MeasuredEngine(family, row["board"], design, cells, clock, is_fitted)
     return list(found.values())
 
 
@@ -117,9 +149,41 @@ def fit(measured: Sequence[MeasuredEngine]) -> int:
             print(
                 f"  {kind}: {{{', '.join(f'{name}: {value:.2f}' for name, value in coefficients(used, kind).items())}}}"
             )
-        clocks = sorted(each.clock_mhz for each in measured if each.family == family and each.clock_mhz)
-        print(f"  # {len(used)} engines; clocks that closed: {', '.join(map(str, clocks)) or 'none'} MHz")
+        print(f"  # {len(used)} engines")
+    for family, interval in clock_intervals(clocks_of(measured)).items():
+        low, likely, high = interval.cases
+        print(f"{family}: clock_mhz: {{low: {low:.1f}, likely: {likely:.1f}, high: {high:.1f}}}")
     return 0
+
+
+def clocks_of(measured: Iterable[MeasuredEngine]) -> dict[str, list[float]]:
+    """Return the clocks that closed, by family."""
+    found: dict[str, list[float]] = {}
+    for each in measured:
+        if each.clock_mhz:
+            found.setdefault(each.family, []).append(each.clock_mhz)
+    return found
+
+
+def clock_intervals(clocks: Mapping[str, Sequence[float]]) -> dict[str, ThreePoint]:
+    """Return the interval in which the clock of a further design closes, by family.
+
+    A clock is log-normal around the mean of its family, with one scatter for all families. The interval is that of a
+    further observation by Student's law (Law 2015, Simulation Modeling and Analysis, 4.5). Too few designs give none.
+    """
+    from scipy.stats import t
+
+    logs = {family: np.log(each) for family, each in clocks.items() if len(each)}
+    freedom = sum(map(len, logs.values())) - len(logs)
+    if freedom < 1:
+        return {}
+    scatter = sqrt(sum(float(((each - each.mean()) ** 2).sum()) for each in logs.values()) / freedom)
+    quantile = float(t.ppf((1 + CONFIDENCE) / 2, freedom))
+    found = {}
+    for family, each in logs.items():
+        middle, half = float(each.mean()), quantile * scatter * sqrt(1 + 1 / len(each))
+        found[family] = ThreePoint(exp(middle - half), exp(middle), exp(middle + half))
+    return found
 
 
 def coefficients(measured: Sequence[MeasuredEngine], kind: str) -> dict[str, float]:
@@ -143,7 +207,25 @@ def check(measured: Sequence[MeasuredEngine]) -> int:
         rows.append(row)
         is_right &= right
     print(text_table(["board", "engine", *CELL_NAMES, "MHz", "expected", "use"], rows))
+    for family in dict.fromkeys(each.family for each in measured):
+        print(_kept_back(family, measured, known[family]))
     return int(not is_right)
+
+
+def _kept_back(family: str, measured: Sequence[MeasuredEngine], known: EngineCells) -> str:
+    """Return how far a family's engines are off that took no part, cells and clocks."""
+    others = [each for each in measured if each.family == family and not each.is_fitted]
+    worst = {
+        name: max(abs(known.planned(each.design).by_name[name] / each.cells.by_name[name] - 1) for each in others)
+        for name in CELL_NAMES
+    }
+    routed = [each for each in measured if each.clock_mhz and each.family == family]
+    inside = 0
+    for each in routed:
+        interval = clock_intervals(clocks_of(one for one in measured if one is not each)).get(family)
+        inside += interval is not None and interval.pessimistic <= (each.clock_mhz or 0) <= interval.optimistic
+    cells = ", ".join(f"{name} {error:.1%}" for name, error in worst.items())
+    return f"{family}: {len(others)} kept back, at most off: {cells}; {inside} of {len(routed)} clocks inside, left out"
 
 
 def compared(each: MeasuredEngine, known: EngineCells) -> tuple[list[str], bool]:
@@ -153,7 +235,7 @@ def compared(each: MeasuredEngine, known: EngineCells) -> tuple[list[str], bool]
     is_inside = each.clock_mhz is None or clock.pessimistic <= each.clock_mhz <= clock.optimistic
     row = [
         each.board,
-        each.design.name.removeprefix("engine_"),
+        "x".join(str(getattr(each.design, name)) for name in SIZE),
         *(f"{each.cells.by_name[name]:,.0f} ({error:+.1%})" for name, error in errors.items()),
         f"{each.clock_mhz:g}" if each.clock_mhz else "",
         f"{clock.pessimistic:g} to {clock.optimistic:g}",

@@ -23,10 +23,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.plans.bitstream import planned_seconds
 from benchmarks.plans.engine_networks import FABRICS, NETWORKS, network_in, network_of, read_model, sample_of
 from benchmarks.plans.integer_reference import outputs
-from common.fpga.rtl.engine.cycles import best_tilings
+from common.fpga.rtl.engine.cycles import best_tilings, planned_cycles
 from common.fpga.rtl.engine.design import EngineDesign
 from common.fpga.rtl.engine.fabric import load_fabric
 from common.fpga.rtl.engine.memory_timing import MemoryTiming
@@ -61,8 +60,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         design = EngineDesign(given.rows, given.cols, given.simd, **sizes, has_row_work=has_row_work)
         fabric = load_fabric(given.board, FABRICS)
         timing = fabric.timing(design.word_bytes)
-        program = program_of(network, best_tilings(network, design, timing), design)
-        planned = planned_seconds(network, design, fabric, fabric.clock_mhz) * fabric.clock_mhz * 1e6
+        divided = best_tilings(network, design, timing)
+        program = program_of(network, divided, design)
+        planned = sum(planned_cycles(tiling, timing).total for tiling in divided)
         rows, is_equal = [], True
         with line_of(given.line, given.baud, program, timing) as line:
             host = EngineHost(Link(line), PLACES, program)

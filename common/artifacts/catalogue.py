@@ -441,6 +441,25 @@ _table(
     "execution_count modelled_cycles compute_cycles equation_cycles fold_count simulated_fold_count simulated_cycles "
     "simulated_equation_cycles",
 )
+_table(
+    "engine_calls",
+    "Layers of a quantized network on the engine that was planned for a board: planned cycles, and simulated ones "
+    "where 32 ran with --simulate.",
+    "call_index",
+    "source_node planned_cycles planned_us simulated_call_cycles simulated_us cycles_by_cause",
+)
+_table(
+    "engine_cells",
+    "Cells of that engine: planned, and routed where 32 ran with --route.",
+    "cell_kind",
+    "planned_count routed_count budget_count total_count",
+)
+_document(
+    "engine_summary",
+    "The engine that was planned for a quantized network on a board, and the clock that closed.",
+    "board part engine_design expected_clock_pessimistic_mhz expected_clock_likely_mhz expected_clock_optimistic_mhz "
+    "closed_clock_mhz planned_us replanned_us",
+)
 _document("design_summary", "The best of the evaluated accelerators.", f"design design_objective design_count {_POINT}")
 _add(
     "trace",
@@ -876,6 +895,7 @@ PICTURES = {
     "what_if": "How far one inference moves with each clock, link, number format and board",
     "formats": "End-to-end speedup of the plan in each number format, against how often its outputs agree with float",
     "resources": "Resources of the board that the plan uses",
+    "engine": "The engine on a board with open tools: use of the device, planned and simulated time of each layer",
     "design_front": "Evaluated accelerators by cycles, energy, area and their product, and those that none beats",
     "design_buffer": "The energy-delay product against the size of a memory: fused, without fusion, and the bound",
     "design_energy": "Energy of accelerators by part, and of the best one's groups of layers",

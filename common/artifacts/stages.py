@@ -163,6 +163,14 @@ _stage(
     is_aside=True,
 )
 _stage(
+    "32_build_engine.py",
+    "",
+    "engine_calls engine_cells engine_summary",
+    "model dim seed board array_rows array_cols array_simd simulate route open_tools build",
+    primary="engine_summary",
+    is_aside=True,
+)
+_stage(
     "14_load_search.py",
     "",
     "load_search load_batch_times load_best",
@@ -336,9 +344,10 @@ _stage(
     "design_summary bottlenecks npu_bottlenecks load_requests load_batches load_summary load_steps load_batch_times "
     "load_search load_best endurance endurance_summary load_interference load_fleet provider_comparison comparison "
     "paired_comparison run_history history_trends format_precision precision_layers precision_mixtures generation "
-    "generation_phases generation_summary decode_plans decode_lengths decode_summary",
-    "roofline_plot energy_plot schedule_plot latency_plot offload_plot timeline_plot resources_plot front_plot "
-    "what_if_plot formats_plot token_times_plot design_front_plot design_buffer_plot design_energy_plot "
+    "generation_phases generation_summary decode_plans decode_lengths decode_summary engine_calls engine_cells "
+    "engine_summary",
+    "roofline_plot energy_plot schedule_plot latency_plot offload_plot timeline_plot resources_plot engine_plot "
+    "front_plot what_if_plot formats_plot token_times_plot design_front_plot design_buffer_plot design_energy_plot "
     "design_nest_plot design_progress_plot load_plot load_curve_plot long_load_plot load_pair_plot fleet_plot "
     "differences_plot paired_differences_plot history_plot summary report",
     "ceilings",

@@ -20,7 +20,7 @@ ENDANGERED = {
     "roofs": ("host_ceilings",),
     "chain": ("op_schedule",),
     "tails": (),
-    "design": ("design_points", "design_engines"),
+    "design": ("design_points", "design_engines", "engine_summary"),
     "NPU": ("npu_summary", "bottlenecks"),
     "load": (
         *("load_summary", "load_best", "load_fleet", "endurance_summary", "load_interference", "loadgen_summary"),

@@ -18,7 +18,7 @@ NEW_NAMESPACES = 0x00020000, 0x10000000  # CLONE_NEWNS, CLONE_NEWUSER
 PRIVATE = 0x4000 | 0x40000  # MS_REC, MS_PRIVATE
 SIZE = 24 * 2**20
 CHANGED = {"03_merge_profile_metrics.py": ("--peak-flops", "3e11"), "05_energy_estimate.py": ("--avg-power-w", "65")}
-OTHERS = ("00", "01", "15", "16", "26", "27", "28", "30", "31", *LOADS)
+OTHERS = ("00", "01", "15", "16", "26", "27", "28", "30", "31", "32", *LOADS)
 SCRIPTS = (*(script for script in GOOD if script in KNOWN and script[:2] not in OTHERS),) * 6 + (
     "01_profile_onnx.py",
     "10_load_test.py",

@@ -50,6 +50,7 @@ PRIMARY = {
     "28_precision.py": "precision.csv",
     "29_board_arrays.py": "design_engines.csv",
     "31_decode_plan.py": "decode_summary.json",
+    "32_build_engine.py": "engine_summary.json",
 }
 KERNEL_CONFIGS = ("systolic_rtl", "streaming", "dataflow", "card_energy", "replicas")
 VARIABLES = {

@@ -14,6 +14,16 @@ def is_there(tool: str) -> bool:
     return shutil.which(tool) is not None
 
 
+def require(tool: str) -> None:
+    """Refuse work that needs a tool, before it begins.
+
+    Raises:
+        PipelineError: the tool is missing.
+    """
+    if not is_there(tool):
+        raise PipelineError(tool, "not found", "make rtl-tools installs it")
+
+
 def call(command: Sequence[str], folder: Path) -> None:
     """Run a tool in ``folder``.
 

@@ -24,6 +24,7 @@ from common.view.load.pictures.interference_plot import draw_interference
 from common.view.load.pictures.load_plot import draw_load
 from common.view.plan.answer.cases import is_not_judged
 from common.view.plan.answer.headline import headline
+from common.view.plan.pictures.engine_plot import draw_engine
 from common.view.plan.pictures.formats_plot import draw_formats
 from common.view.plan.pictures.front_plot import draw_front
 from common.view.plan.pictures.offload_plot import draw_offload
@@ -57,6 +58,8 @@ def draw_all(findings: Findings, plain: Callable[[str], str] = str) -> dict[str,
         plan, lengths = documents.get("decode_summary"), tables.get("decode_lengths", ())
         figures["token_times"] = draw_generation(tokens, documents.get("generation_summary"), lengths, plan)
     figures |= draw_plans(tables, plain)
+    if (calls := tables.get("engine_calls")) and (engine := documents.get("engine_summary")):
+        figures["engine"] = draw_engine(calls, tables.get("engine_cells", ()), engine)
     if tables.get("design_points"):
         figures |= draw_designs(tables)
     figures |= draw_loads(tables, documents)

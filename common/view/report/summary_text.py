@@ -18,6 +18,7 @@ from common.view.findings import Findings
 from common.view.groups import OperatorTypeTotals, by_op_type, leading_gap
 from common.view.plan.answer.headline import headline
 from common.view.plan.decode_text import decode_sentence
+from common.view.plan.engine_text import engine_sentence
 from common.view.plan.verdict_text import offload_lines, outlook
 from common.view.profile.generation_text import generation_sentence
 from common.view.profile.latency_text import percentiles, profiling_text
@@ -71,8 +72,10 @@ def answer_of(findings: Findings) -> str:
         return decode_sentence(decoder)
     if "op_roofline" in findings.tables and not findings.tables.get("offload_verdict"):
         return "Not judged: there is no offload plan; run <offload_plan>"
-    generated = findings.documents.get("generation_summary")
-    return headline(findings.tables) or (generation_sentence(generated) if generated else "")
+    if generated := findings.documents.get("generation_summary"):
+        return headline(findings.tables) or generation_sentence(generated)
+    engine = findings.documents.get("engine_summary")
+    return headline(findings.tables) or (engine_sentence(engine) if engine else "")
 
 
 def doubt_lines(doubts: Mapping[str, Sequence[str]], *, has_answer: bool) -> list[str]:

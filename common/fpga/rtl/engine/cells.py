@@ -3,16 +3,15 @@
 Multipliers, block RAM and the registers that only delay follow from the sizes. LUTs and the other flip-flops are fitted
 to packed engines (`python -m benchmarks.kernels.routed_engines`), as sums of the parts that grow with a size:
 
-    per engine, per column (a lane of the epilogue), per element, and per further product of an element.
-
-There, a word of memory has as many bytes as the array has columns, or half as many.
+    per engine, per column (a lane of the epilogue), per byte of a word of memory, per element, per further product of
+    an element, and per doubling of the products of an element.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from math import ceil
+from math import ceil, log2
 
 from common.files.configuration import Section
 from common.fpga.rtl.engine.design import EngineDesign
@@ -31,12 +30,16 @@ class EngineCells:
 
     Attributes:
         lut, ff: cells per unit of each term of :func:`terms`.
+        product: multipliers of a product of two int8.
+        lane: multipliers of a lane of the epilogue.
         clock_mhz: to expect after routing.
     """
 
     family: str
     lut: Mapping[str, float]
     ff: Mapping[str, float]
+    product: int
+    lane: int
     clock_mhz: ThreePoint
 
     def planned(self, design: EngineDesign) -> LogicCells:
@@ -52,8 +55,11 @@ class EngineCells:
             lut=sum(self.lut[name] * size for name, size in sizes.items()),
             ff=delay_bits(design) + sum(self.ff[name] * size for name, size in sizes.items()),
             block_ram=block_rams(design),
-            multiplier=multipliers(design),
+            multiplier=self.multipliers(design),
         )
+
+    def multipliers(self, design: EngineDesign) -> int:
+        return design.rows * design.cols * design.simd * self.product + design.cols * self.lane
 
 
 def read_engine_cells(file: Section) -> dict[str, EngineCells]:
@@ -72,6 +78,8 @@ def read_engine_cells(file: Section) -> dict[str, EngineCells]:
             family,
             {name: lut.number(name) for name in names},
             {name: ff.number(name) for name in names},
+            below.count("product_multipliers"),
+            below.count("lane_multipliers"),
             below.constant("clock_mhz").as_rate(),
         )
     file.close()
@@ -94,8 +102,10 @@ def terms(design: EngineDesign) -> dict[str, float]:
     return {
         "engine": 1.0,
         "col": float(cols),
+        "word_byte": float(design.word_bytes),
         "element": float(rows * cols),
         "further_product": float(rows * cols * (design.simd - 1)),
+        "doubling": log2(design.simd),
     }
 
 
@@ -104,17 +114,6 @@ def delay_bits(design: EngineDesign) -> int:
     operand_bits = 9 if design.pack_cols == 1 else 8  # a byte less its zero point has nine
     skew = (design.rows * (design.rows - 1) + design.cols * (design.cols - 1)) // 2 * operand_bits * design.simd
     return skew + design.cols * (design.cols - 1) // 2 * SUM_BITS
-
-
-OF_LANE = 4 + 2 * 2  # a lane multiplies 17 by 13 bits four times, and 9 by 26 bits twice, which takes two
-
-
-def multipliers(design: EngineDesign) -> int:
-    """Return the multipliers of 18 x 18 bits.
-
-    Each product of two int8 takes one: for two products with a shared operand, one side needs 25 bits.
-    """
-    return design.rows * design.cols * design.simd + design.cols * OF_LANE
 
 
 def block_rams(design: EngineDesign) -> int:
