@@ -79,9 +79,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     except PipelineError as problem:
         print(f"system: error: {problem}", file=sys.stderr)
         return problem.exit_code
-    print(
-        f"{given.model} on {design.name}: {len(program.memory):,} bytes of memory, {len(program.orders):,} descriptors"
-    )
+    size = f"{len(program.memory):,} bytes of memory, {len(program.descriptors):,} descriptors"
+    print(f"{given.model} on {design.name}: {size}")
     print(text_table(["image", "planned cycles", "cycles", "equal"], rows))
     return int(not is_equal)
 

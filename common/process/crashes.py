@@ -3,8 +3,8 @@
 C code may use the null pointer of an allocation that failed, and C++ may raise an exception that nobody catches. Python
 runs no handler of a signal then, because the native code never returns to it. So the handler of the C library calls
 Python. POSIX does not allow that in general (signal-safety(7)), but this process ends in any case. The handler works
-once: a second crash, such as one within it, ends the process by its signal. A handler that waits for a lock, such as the
-allocator's, is ended by an alarm.
+once: a second crash, such as one within it, ends the process by its signal. An alarm ends a handler that waits for a
+lock, such as the allocator's.
 """
 
 from __future__ import annotations

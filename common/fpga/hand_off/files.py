@@ -193,8 +193,8 @@ def _loops(specifications: Sequence[Specification]) -> Iterator[str]:
     yield (
         f"The loops of the arrays' C++ take {total:.2f} times the cycles that the plan counts for the same tiles"
         " (`loop_cycles` and `planned_cycles`), at one cycle per trip and with the plan's cycles for a word of a port"
-        " (`loop_trips` are the trips alone). No tool of the vendor has confirmed that: `read_all` and `write_all` share"
-        " the ports, and a word that results fill in part is read before it is written."
+        " (`loop_trips` are the trips alone). No tool of the vendor has confirmed that: `read_all` and `write_all`"
+        " share the ports, and a word that results fill in part is read before it is written."
     )
     longer = [(loop / plan, name) for name, loop, plan in products if loop > (1 + MOST_LONGER) * plan]
     if longer:

@@ -33,9 +33,10 @@ def generation_report(phases: Sequence[GenerationPhasesRow], summary: Generation
 def generation_sentence(summary: GenerationSummaryDocument) -> str:
     """Return tokens per second and what bounds them, the time to the first token, and what calls move."""
     parts = []
-    if summary["tokens_per_s"]:
+    if rate_per_s := summary["tokens_per_s"]:
         energy = summary["joules_per_token_j"]
-        parts.append(_rate(summary) + (f" and {joules(energy * 1e6)} each" if energy else "") + _bound(summary))
+        each = f" and {joules(energy * 1e6)} each" if energy else ""
+        parts.append(_rate(rate_per_s, summary["token_p50_us"]) + each + _bound(summary))
     if (first_us := summary["first_token_us"]) is not None:
         parts.append(f"the first token after {duration(first_us)} for a prompt of {summary['prompt_token_count']}")
     if (moved := summary["attained_bytes_per_s"]) is not None:
@@ -43,10 +44,9 @@ def generation_sentence(summary: GenerationSummaryDocument) -> str:
     return "; ".join(parts)
 
 
-def _rate(summary: GenerationSummaryDocument) -> str:
+def _rate(tokens_per_s: float, median_us: float | None) -> str:
     """Return tokens per second, and the median where there are enough tokens for its limits."""
-    rate = f"{significant(summary['tokens_per_s'])} tokens/s"
-    median_us = summary["token_p50_us"]
+    rate = f"{significant(tokens_per_s)} tokens/s"
     return rate if median_us is None else f"{rate}, median {duration(median_us)}"
 
 

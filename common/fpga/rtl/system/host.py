@@ -157,9 +157,10 @@ class EngineHost:
         for tensor in program.network.inputs:
             first, size = self._extent(tensor)
             link.write(places.memory + first, _words(filled[first : first + size]))
-        for order in program.orders:
-            link.write(places.engine + QUEUES[order.unit], np.array(order.words, np.uint32), is_one_address=True)
-        self._wait(sum(order.unit == "store" for order in program.orders))
+        for descriptor in program.descriptors:
+            words = np.array(descriptor.words, np.uint32)
+            link.write(places.engine + QUEUES[descriptor.unit], words, is_one_address=True)
+        self._wait(sum(descriptor.unit == "store" for descriptor in program.descriptors))
         memory = np.zeros(len(program.memory), np.uint8)
         for tensor in program.network.outputs:
             first, size = self._extent(tensor.whole)
