@@ -29,7 +29,7 @@ if __name__ == "__main__":
 import asyncio
 import contextlib
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -37,10 +37,9 @@ from typing import Any
 
 from common import cli
 from common.files.configuration import Section
-from common.measurements.live_model import PreparedModel, live_model, prepared
 from common.measurements.observer import sampled_power
 from common.metrics.ingest import TOKEN_FILE
-from common.monitor.continuous import ContinuousRuns, derived_live
+from common.monitor.continuous import ContinuousRuns, LiveModel, derived_live
 from common.monitor.figures.alarms import AlarmWatch, read_alarms
 from common.monitor.figures.derived import Conditions
 from common.monitor.figures.feed import WINDOW_S
@@ -63,9 +62,9 @@ from common.monitor.server.serving import (
 from common.monitor.slow_runs import SlowRuns
 from common.monitor.store import Store
 from common.power.energy_model import read_energy_configuration
-from common.runtime.sessions.limits import limited_runs
 
 SCRIPT = "12_dashboard.py"
+Prepare = Callable[[ContinuousRuns], LiveModel]
 PORT = 8765
 HISTORY = "dashboard.sqlite"
 
@@ -102,14 +101,25 @@ def conditions(stage: cli.StageRun) -> Conditions:
     return replace(known, peak_flop_per_s=peak, memory_bytes_per_s=bandwidth)
 
 
-def model_to_run(settings: cli.Settings) -> PreparedModel:
+def model_to_run(stage: cli.StageRun) -> Prepare:
     """Read the model before the server starts; what cannot be run is refused without an address."""
-    given = cli.given_model(settings)
-    return prepared(given.path, (given.sizes, given.configured), given.files, settings.values)
+    from common.measurements.live_model import live_model, prepared  # the runtime: --attach starts without it
+
+    given = cli.given_model(stage.settings)
+    model = prepared(given.path, (given.sizes, given.configured), given.files, stage.settings.values)
+    return partial(live_model, model, note=stage.note)
+
+
+def run_limits(settings: cli.Settings) -> contextlib.AbstractContextManager[None]:
+    if settings.attach:
+        return contextlib.nullcontext()
+    from common.runtime.sessions.limits import limited_runs
+
+    return limited_runs(settings.run_timeout)
 
 
 def serve_live(
-    stage: cli.StageRun, model: PreparedModel | None, store: Store, token: str, watch: AlarmWatch, known: Conditions
+    stage: cli.StageRun, prepare: Prepare | None, store: Store, token: str, watch: AlarmWatch, known: Conditions
 ) -> History:
     """Serve until Ctrl-C; return what was recorded."""
     settings, hub, tls = stage.settings, Hub(), certificate(stage.settings)
@@ -120,10 +130,8 @@ def serve_live(
     source = LiveSource(name)
     history = History(store, store.begin(name, time.time(), {"threads": settings.threads, "attach": settings.attach}))
     stage.show(f"{scheme}://{settings.public or LOOPBACK}:{port}/#token={token}")  # what is behind # is sent to nobody
-    prepare = partial(live_model, model, note=stage.note) if model else None
     runs = ContinuousRuns(source, prepare, slow := SlowRuns(source.feed))
-    limits = limited_runs(settings.run_timeout)
-    with limits, runs, sampled_power(sensed := Sensed(), settings.avg_power_w, WINDOW_S) as power_w:
+    with run_limits(settings), runs, sampled_power(sensed := Sensed(), settings.avg_power_w, WINDOW_S) as power_w:
         derived = derived_live(runs, known, power_w)
         with Monitor(source, history, watch, sensed.figures, derived, slow) as monitor:
             how: dict[str, Any] = {"is_attached": settings.attach, "certificate": tls, "on_ready": runs.begin}
@@ -139,11 +147,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         settings = stage.settings
         certificate(settings)
         watch, known = AlarmWatch(read_alarms(settings.alarms)), conditions(stage)
-        model = None if settings.attach else model_to_run(settings)
+        prepare = None if settings.attach else model_to_run(stage)
         stage.end_of_checks()
         token = read_token(settings.out / TOKEN_FILE)
         with contextlib.closing(Store(settings.out / HISTORY)) as store:
-            history = serve_live(stage, model, store, token, watch, known)
+            history = serve_live(stage, prepare, store, token, watch, known)
         with stage.writing() as transaction:
             transaction.add_document("dashboard_summary", history.summary())
     return 0
