@@ -685,9 +685,17 @@ def test_the_front_is_drawn_with_what_no_plan_beats_in_a_list():
     assert {"latency, stream, batch 1", "throughput, stream, batch 1", "63.9 ms, 43.7/s, 39.0 mJ each"} <= set(found)
     assert "latency, batch 1" not in found and "energy, stream, batch 2" not in found
     assert outside(figure) == []
-    unjudged = draw_front(records(front(TOTAL_US)), "Not judged")
+    unjudged = draw_front(records(front(TOTAL_US)), (), "Not judged")
     assert head(unjudged)[0] == "Not judged"
     assert "Plans, not judged" in texts(unjudged) and "No plan beats these" not in texts(unjudged)
+
+
+def test_the_front_has_the_verdicts_of_the_plan(gains):
+    """The best of the plans may not pay: nobody should read its title as advice."""
+    judged = records(verdicts(gains))
+    subtitle = head(draw_front(records(front(TOTAL_US)), judged))[1]
+    stated = ", ".join(f"{row['objective']} {row['verdict']}" for row in judged)
+    assert subtitle == f"likely case · {stated} · latency is of a batch alone · estimated, not measured"
 
 
 def test_a_plan_on_the_host_alone_is_not_said_to_be_with_the_card():
@@ -697,7 +705,7 @@ def test_a_plan_on_the_host_alone_is_not_said_to_be_with_the_card():
     assert head(draw_front(rows))[0].endswith(
         "56.0 ms with the card, 43.7/s on the host alone, 39.0 mJ each on the host alone"
     )
-    listed = {text for text in texts(draw_front(rows, "Not judged: the host was busy")) if ", batch " in text}
+    listed = {text for text in texts(draw_front(rows, (), "Not judged: the host was busy")) if ", batch " in text}
     assert [text for text in listed if text.endswith(", host alone")] == ["throughput, stream, batch 1, host alone"]
 
 

@@ -80,7 +80,7 @@ def draw_plans(tables: Tables, plain: Callable[[str], str]) -> dict[str, Figure 
     if "speedup" in tables:
         figures["offload"] = draw_offload(tables["speedup"], tables.get("offload_plan", ()), verdicts, answer)
     if front := tables.get("offload_front"):
-        figures["front"] = draw_front(front, warning)
+        figures["front"] = draw_front(front, verdicts, warning)
     if asked := tables.get("what_if_plans"):
         figures["what_if"] = draw_what_if(asked, warning)
         figures["formats"] = draw_formats(

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from common.table_rows import OffloadFrontRow
+from common.table_rows import OffloadFrontRow, OffloadVerdictRow
 from common.view.plan.front_text import front_label
 from common.view.style import (
     BLUE,
@@ -33,13 +33,18 @@ KINDS = {
 MOST_LISTED, MARK_POINTS = 10, 6.0
 
 
-def draw_front(front: Sequence[OffloadFrontRow], warning: str = "") -> Figure:
+def draw_front(
+    front: Sequence[OffloadFrontRow], verdicts: Sequence[OffloadVerdictRow] = (), warning: str = ""
+) -> Figure:
     """Draw every plan in the likely case; those that no other one beats are filled, numbered and listed.
 
     Args:
+        verdicts: of the plan of one inference; the best of the plans may not pay.
         warning: the title where the host's times decide nothing.
     """
-    figure = new_figure(warning or _title(front), "likely case · latency is of a batch alone · estimated, not measured")
+    judged = [] if warning else [f"{row['objective']} {row['verdict']}" for row in verdicts]
+    parts = ["likely case", ", ".join(judged), "latency is of a batch alone", "estimated, not measured"]
+    figure = new_figure(warning or _title(front), " · ".join(filter(None, parts)))
     axes, side = with_side_column(figure)
     log_scales(axes)
     label_log(axes.yaxis)  # in full: the rates of few plans may differ in the fourth digit
