@@ -12,6 +12,7 @@ BUSY = "the host was busy"  # how the note on other work during the runs begins
 OTHER_HOST = "the host of a"  # how the doubt begins that the times are not those of the board's own processor
 NOT_JUDGED = "not judged"  # how the note on a verdict that nobody should rely on begins
 NO_STEADY_STATE = "no steady state"
+NO_RUNS = "the profile has no unprofiled runs"  # of one that another program recorded
 EXPECTED_GAP_SHARE = (-0.03, 0.08)  # of the unprofiled median
 EXPLAINED_GAP_US = 5.0  # per node: what the runtime takes between two nodes, and what the correction may be off
 LARGEST_SPREAD = 0.15  # the 90th percentile of the runs over their median, less one
@@ -29,9 +30,16 @@ def host_doubts(latency: Mapping[str, Any], gap_us: float, event_count: int, not
     busy = (note.partition(";")[0] for note in notes if note.startswith(BUSY))
     few = latency["p50_low_us"] is None
     some = f"{latency['sample_count']} unprofiled runs give the median no interval"
-    none = "the profile has no unprofiled runs, and only they give the latency"
+    none = f"{NO_RUNS}, and only they give the latency"
     intervals = [some if latency["sample_count"] else none] if few else []
     return (*busy, *intervals, *instabilities(latency), *_of_the_gap(latency["p50_us"], gap_us, event_count))
+
+
+def remedy(doubts: Iterable[str]) -> str:
+    """Return what settles doubts of the profiled host: a profile of another program has no times that decide."""
+    if any(doubt.startswith(NO_RUNS) for doubt in doubts):
+        return "run the model itself by <op_latency> on the host that the plan is for"
+    return "rerun <op_latency> on an idle host"
 
 
 def recorded_doubts(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from common.messages.host_doubts import host_doubts
+from common.messages.host_doubts import host_doubts, remedy
 
 QUIET = {
     "p50_us": 10_007.0,
@@ -55,4 +55,7 @@ def test_many_tiny_nodes_have_a_real_gap():
 
 def test_an_imported_trace_has_no_median_to_judge_by():
     imported = {**dict.fromkeys(QUIET), "steady_state": "", "sample_count": 0}
-    assert host_doubts(imported, 0.0, 7, ()) == ("the profile has no unprofiled runs, and only they give the latency",)
+    doubts = host_doubts(imported, 0.0, 7, ())
+    assert doubts == ("the profile has no unprofiled runs, and only they give the latency",)
+    assert remedy(doubts) == "run the model itself by <op_latency> on the host that the plan is for"
+    assert remedy(("the host was busy",)) == "rerun <op_latency> on an idle host"

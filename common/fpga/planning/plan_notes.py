@@ -9,7 +9,7 @@ from common.fpga.offload.problem import misfit
 from common.fpga.planning.plan import Plan
 from common.fpga.planning.request import Request
 from common.fpga.speedup.verdict import boundary
-from common.messages.host_doubts import NOT_JUDGED
+from common.messages.host_doubts import NOT_JUDGED, remedy
 from common.table_rows import SpeedupRow
 from common.workload.workload import Workload
 
@@ -49,7 +49,7 @@ def obstacles(workload: Workload, request: Request) -> list[str]:
     """Return why the host's times decide nothing, or nothing about the host of the board."""
     doubts, mismatch = workload.host.doubts, request.host.mismatch(request.board)
     return [
-        *([f"{NOT_JUDGED}: rerun <op_latency> on an idle host ({'; '.join(doubts)})"] if doubts else []),
+        *([f"{NOT_JUDGED}: {remedy(doubts)} ({'; '.join(doubts)})"] if doubts else []),
         *([f"{NOT_JUDGED} for this host: {mismatch}; give <host_tables> or <host_scale>"] if mismatch else []),
     ]
 

@@ -6,7 +6,7 @@ import math
 import textwrap
 from collections.abc import Callable, Sequence
 
-from common.messages.host_doubts import OTHER_HOST
+from common.messages.host_doubts import OTHER_HOST, remedy
 from common.table_rows import (
     OffloadComparisonRow,
     OffloadPlanRow,
@@ -191,7 +191,7 @@ def reasons(verdicts: Sequence[OffloadVerdictRow]) -> list[str]:
     doubts = verdicts[0]["doubts"]
     are_of_host = [doubt.startswith(OTHER_HOST) for doubt in doubts]
     remedies = ["give <host_tables> or <host_scale>"] if any(are_of_host) else []
-    return [*doubts, *remedies, *([] if doubts and all(are_of_host) else ["rerun <op_latency> on an idle host"])]
+    return [*doubts, *remedies, *([] if doubts and all(are_of_host) else [remedy(doubts)])]
 
 
 def decisions(tables: Tables) -> list[str]:
