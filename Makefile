@@ -230,10 +230,10 @@ export MAKE_LINE := $(strip make $(MAKECMDGOALS) $(foreach name,$(filter-out DIM
 VARIABLE_OF := $(shell sed -n 's/^OPTION_\([a-z0-9_]*\) = .*$$(\([A-Z_]*\)).*/\1=\2/p' Makefile)
 export MAKE_VARIABLES := $(filter $(addprefix %=,$(DOCUMENTED)),$(subst =MODEL_FILE,=MODEL,$(VARIABLE_OF)))
 
-# What a stage needs beside tables, configurations and code.
+# What a stage needs beside tables, configurations and code. Files of the user come first: a model may have to be built.
 INPUT_FILES := $(foreach input,$(INPUT),$(lastword $(subst =, ,$(input))))
-needs = $(if $(filter input,$(OPTIONS_$1)),$(MODEL_FILE) $(INPUT_FILES)) \
-    $(if $(filter from_trace,$(OPTIONS_$1)),$(TRACE) $(EXECUTED_GRAPH)) $(if $(filter board,$(OPTIONS_$1)),$(BOARD_FILE)) \
+needs = $(if $(filter from_trace,$(OPTIONS_$1)),$(TRACE) $(EXECUTED_GRAPH)) \
+    $(if $(filter input,$(OPTIONS_$1)),$(INPUT_FILES) $(MODEL_FILE)) $(if $(filter board,$(OPTIONS_$1)),$(BOARD_FILE)) \
     $(if $(filter host_tables,$(OPTIONS_$1)),$(wildcard $(addprefix $(or $(strip $(HOST_TABLES)),/none)/,*.csv *.json))) \
     $(if $(filter hardware,$(OPTIONS_$1)),$(wildcard configs/hardware/*.yaml) $(wildcard $(strip $(HARDWARE))))
 # The script of a measurement is an order-only prerequisite: a measurement is made again for what it measures.
@@ -246,7 +246,7 @@ endef
 $(foreach number,$(RUN_STAGES) $(ASIDE),$(eval $(call rule,$(number))))
 $(if $(strip $(BOUND_MS)),$(eval $(call table,10): $(call table,14)))
 
-$(CHECKS): $(foreach number,$(CHECKED),$(call stamp,$(number))) $(MODEL_FILE) $(INPUT_FILES) $(TRACE) $(EXECUTED_GRAPH) $(BOARD_FILE) | $(READY)
+$(CHECKS): $(foreach number,$(CHECKED),$(call stamp,$(number))) $(TRACE) $(EXECUTED_GRAPH) $(INPUT_FILES) $(MODEL_FILE) $(BOARD_FILE) | $(READY)
 	@$(foreach number,$(CHECKED),$(PYTHON) $(SCRIPT_$(number)) --check $(call flags,$(number)) &&) touch $@
 
 $(CHANGED): changed

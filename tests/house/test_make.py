@@ -620,6 +620,13 @@ def test_a_profile_from_elsewhere_ends_with_the_report(pipeline: Pipeline) -> No
     assert "01 --check --model models/model.onnx --from-trace elsewhere.json" in checked.read_text()
 
 
+@pytest.mark.parametrize("given", [("report", "TRACE=absent.json"), ("run", "INPUT=x=absent.npy")])
+def test_a_file_that_is_not_there_is_named_before_a_model_is_built(pipeline: Pipeline, given: tuple[str, ...]) -> None:
+    done = pipeline.call(*given, "MODEL=resnet50-fp32.onnx")
+    assert "absent" in done.stderr
+    assert "-m models resnet50" not in done.stdout
+
+
 def test_a_report_without_a_profile_says_what_is_missing(pipeline: Pipeline) -> None:
     done = pipeline.call("report", "MODEL=model.onnx")
     assert done.returncode == 2
