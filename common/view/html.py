@@ -46,6 +46,8 @@ def html_table(
 ) -> str:
     """Return a table; columns in which every cell is a number are aligned right.
 
+    Its box has a tab stop, so that the keys scroll it; a script that puts buttons into it takes that away.
+
     Args:
         aside: a text below.
         nodes: numbers of the executed nodes that each row is about.
@@ -60,7 +62,8 @@ def html_table(
     cut = f'<p class="print">The first {MOST_PRINTED} of {len(body)} rows.</p>' if len(body) > MOST_PRINTED else ""
     note = cut + (f'<p class="aside">{escape(aside)}</p>' if aside else "")
     return (
-        f'<div class="scroll"><table class="{" ".join(right)}">\n<thead><tr>{head}</tr></thead>\n'
+        f'<div class="scroll" tabindex="0" role="group" aria-label="table by {escape(header[0])}">'
+        f'<table class="{" ".join(right)}">\n<thead><tr>{head}</tr></thead>\n'
         f"<tbody>\n{inner}\n</tbody>\n</table></div>{note}"
     )
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pandas as pd
 import pytest
 
@@ -83,6 +85,13 @@ def test_a_page_shows_every_node_and_no_markup_of_a_name():
     assert "a|&lt;b&gt;_nchwc" in page
     assert "undecided (1,234 runs)" in page
     assert page.index("threads: 1 against 2") < page.index("Figures of the whole")
+
+
+def test_the_keys_scroll_each_table_of_a_page_without_a_script():
+    """axe-core's rule scrollable-region-focusable."""
+    page = comparison_page([(ROWS, [])], {}, "")
+    boxes = re.findall(r'<div class="scroll"([^>]*)>', page)
+    assert boxes and all('tabindex="0"' in box and "aria-label=" in box for box in boxes)
 
 
 def test_the_report_shows_what_changed():

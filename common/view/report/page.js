@@ -44,6 +44,7 @@
     const [body] = table.tBodies, rows = [...body.rows];
     const settle = rove(body, "tr[data-n]", ["ArrowUp"], ["ArrowDown"]);
     if (rows.length < 2) continue;
+    table.parentElement.removeAttribute("tabindex");  // its buttons are tab stops
     all("th", table).forEach((head, column) => {
       const text = head.textContent, numeric = table.classList.contains(`right-${column + 1}`);
       const button = element("button", text || "#", {type: "button", title: "sort"});
