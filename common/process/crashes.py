@@ -25,6 +25,9 @@ def on_crash(end: Callable[[str], object]) -> None:
 
     The C library must have ``sysv_signal`` (as glibc has), whose handlers work once. Who asked for Python's own
     tracebacks of crashes (``-X faulthandler``) keeps them.
+
+    Raises:
+        MemoryError: no memory is left.
     """
     library = ctypes.CDLL(None)
     install = getattr(library, "sysv_signal", None)
@@ -38,5 +41,8 @@ def on_crash(end: Callable[[str], object]) -> None:
 
     handler = _Handler(handle)
     _installed.append(handler)
-    for number in CRASHES:
-        install(number, handler)
+    try:
+        for number in CRASHES:
+            install(number, handler)
+    except ctypes.ArgumentError as error:  # an integer and a function are what it takes, so only memory can be missing
+        raise MemoryError from error

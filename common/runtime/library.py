@@ -10,17 +10,33 @@ import contextlib
 import os
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 
 import onnxruntime as ort
 
+from common.messages.errors import PipelineError
 from common.process import interrupts
 
-__all__ = ["SILENT", "ort", "silenced"]
+__all__ = ["SILENT", "ort", "path_text", "silenced"]
 SILENT = 4  # log level: the runtime also raises the errors that it logs, or writes them into the trace
 _silence = threading.Lock()  # two threads at once would each put back what the other one found
 
 ort.disable_telemetry_events()
 ort.set_default_logger_severity(SILENT)
+
+
+def path_text(path: Path) -> str:
+    """Return a path as the runtime takes it.
+
+    Raises:
+        PipelineError: some of its bytes are not UTF-8.
+    """
+    text = str(path)
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise PipelineError(path, "ONNX Runtime takes only paths in UTF-8", "use another folder") from error
+    return text
 
 
 @contextlib.contextmanager

@@ -1,11 +1,13 @@
 """A crash of native code, in any thread: one line, an exit code, and whole tables."""
 
+import ctypes
 import signal
 import subprocess
 import sys
 
 import pytest
 
+from common.process.crashes import on_crash
 from tests.support.paths import ROOT
 
 SCRIPT = "03_merge_profile_metrics.py"
@@ -83,3 +85,16 @@ def test_a_handler_that_waits_for_ever_is_ended(tmp_path):
     waits = "cli.streams.interrupts.end_now = lambda *_: threading.Event().wait(); "
     patience = "import common.process.crashes; common.process.crashes.PATIENCE_S = 1; "
     assert crashed(tmp_path, amid=f"{patience}{waits}ctypes.string_at(0)").returncode == -signal.SIGALRM
+
+
+def test_a_host_without_memory_for_the_handler_is_short_of_memory(monkeypatch):
+    """Found by the injection campaign: ctypes wraps what is raised while it converts an argument."""
+
+    class Library:
+        def sysv_signal(self, number, handler):
+            raise ctypes.ArgumentError("argument 2: MemoryError:")
+
+    monkeypatch.setattr("ctypes.CDLL", lambda name: Library())
+    monkeypatch.setattr("faulthandler.is_enabled", lambda: False)
+    with pytest.raises(MemoryError):
+        on_crash(print)

@@ -12,7 +12,7 @@ from onnx import version_converter
 
 from common.messages.errors import PipelineError
 from common.onnx_graph.reading.naming import expand
-from common.runtime.library import ort, silenced
+from common.runtime.library import ort, path_text, silenced
 from common.runtime.sessions.session import reason_of
 
 PREPARED = "float.onnx"
@@ -96,7 +96,7 @@ def _optimize(model: onnx.ModelProto, target: Path, sizes: Mapping[str, int] = M
     """Write what the runtime makes of a model before it chooses kernels; ``sizes`` are of dynamic dimensions."""
     options = ort.SessionOptions()
     options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_ENABLE_BASIC
-    options.optimized_model_filepath = str(target)
+    options.optimized_model_filepath = path_text(target)
     for name, size in sizes.items():
         options.add_free_dimension_override_by_name(name, size)
     content = model.SerializeToString()

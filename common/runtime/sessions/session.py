@@ -16,7 +16,7 @@ from typing import IO, Any, TypeAlias
 from common.messages.errors import PipelineError, UnusableValueError
 from common.messages.names import quoted
 from common.runtime.inputs.values import Operands, Value
-from common.runtime.library import SILENT, ort, silenced
+from common.runtime.library import SILENT, ort, path_text, silenced
 from common.runtime.providers.provider_check import require_assignment
 from common.runtime.providers.provider_table import (
     CPU,
@@ -152,8 +152,8 @@ def _created(
     """Create a session with its options; arguments and errors are those of :func:`create_session`."""
     if content is not None and isinstance(model, Path):
         entry = "session.model_external_initializers_file_folder_path"
-        options.add_session_config_entry(entry, str(model.parent.resolve()))
-    source = content or (str(model) if isinstance(model, Path) else model)
+        options.add_session_config_entry(entry, path_text(model.parent.resolve()))
+    source = content or (path_text(model) if isinstance(model, Path) else model)
     try:
         with silenced(), call_of_thread().creating(options):
             session = ort.InferenceSession(source, options, **_chosen(options, settings), enable_fallback=0)
@@ -198,9 +198,9 @@ def _options(
         options.enable_mem_pattern = settings.provider != DIRECTML
     if trace_prefix is not None:
         options.enable_profiling = True
-        options.profile_file_prefix = str(trace_prefix)
+        options.profile_file_prefix = path_text(trace_prefix)
     if optimized is not None:
-        options.optimized_model_filepath = str(optimized)
+        options.optimized_model_filepath = path_text(optimized)
         entry = "session.optimized_model_external_initializers"
         options.add_session_config_entry(f"{entry}_file_name", weights)
         options.add_session_config_entry(f"{entry}_min_size_in_bytes", f"{SMALL_BYTES + 1}")
