@@ -1486,7 +1486,7 @@ _text(
 )
 _text(
     "decode_engine",
-    "GEMV engines of decode on the card, on all channels of the memory but one; empty where they do not fit the board",
+    "GEMV engines of decode on the card, on all ports of the memory but one; empty where they do not fit the board",
     nullable=True,
 )
 _count("card_resident_bytes", "Weights, and caches after the last token, in the card's memory")

@@ -86,7 +86,7 @@ def _prompt_lines(rows: Sequence[DecodePlansRow], summary: DecodeSummaryDocument
             yield f"prompt on the card: {likely} ({low} to {high}) on {engines}"
             break
     if kernel := next((row["decode_engine"] for row in of_format if row["decode_engine"]), None):
-        yield f"tokens on the card: on {kernel}, an engine for each channel of the memory but one"
+        yield f"tokens on the card: on {kernel}, an engine for each port of the memory but one"
 
 
 def _doubt(doubt: str) -> str:
