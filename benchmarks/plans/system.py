@@ -32,7 +32,8 @@ from common.fpga.rtl.engine.memory_timing import MemoryTiming
 from common.fpga.rtl.engine.network import UNSIGNED_MOVE, Bytes, EngineTensor
 from common.fpga.rtl.engine.program import Program, program_of
 from common.fpga.rtl.programs import is_there
-from common.fpga.rtl.system.host import EngineHost, Line, Link, SerialLine
+from common.fpga.rtl.system.host import EngineHost
+from common.fpga.rtl.system.link import Line, Link, SerialLine
 from common.fpga.rtl.system.simulate import PLACES, SimulatedSystem
 from common.messages.errors import PipelineError
 from common.view.text import text_table

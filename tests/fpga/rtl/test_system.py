@@ -18,7 +18,8 @@ from common.fpga.rtl.engine.design import EngineDesign
 from common.fpga.rtl.engine.memory_timing import MemoryTiming
 from common.fpga.rtl.engine.program import program_of
 from common.fpga.rtl.engine.reading.layers import layers_of
-from common.fpga.rtl.system.host import EngineHost, Link, SerialLine
+from common.fpga.rtl.system.host import EngineHost
+from common.fpga.rtl.system.link import Link, SerialLine
 from common.fpga.rtl.system.simulate import PLACES, SimulatedSystem, system_name, system_verilog
 from common.messages.errors import PipelineError
 from tests.support.engine.maps import CASES

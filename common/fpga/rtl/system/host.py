@@ -1,19 +1,9 @@
-"""The host of an engine behind a serial link: it loads a program, feeds inputs, and reads what the network wrote.
-
-The link carries the bursts of LiteX's UARTBone (litex/soc/cores/uart.py, Stream2Wishbone): a command, a number of
-words, the address of the first one in words of four bytes, and the words; the most significant byte comes first. A
-burst has at most 255 words, at addresses that grow, or all at one address.
-"""
+"""The host of an engine behind a link: it loads a program, feeds inputs, and reads what the network wrote."""
 
 from __future__ import annotations
 
-import os
-import termios
-import tty
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,59 +12,12 @@ from common.fpga.rtl.engine.design import words_of
 from common.fpga.rtl.engine.network import Bytes, EngineTensor
 from common.fpga.rtl.engine.program import Program
 from common.fpga.rtl.engine.simulate import QUEUES
+from common.fpga.rtl.system.link import Link
 from common.messages.errors import PipelineError
 
-WRITE, READ, WRITE_TO_ONE = 0x01, 0x02, 0x03
-MOST_WORDS = 255
-STATUS, STORED, CYCLES = 0x00, 0x08, 0x10  # addresses of the engine's registers
+STORED, CYCLES = 0x08, 0x10  # addresses of the engine's registers
 COUNT_MODULO = 1 << 16  # of stores that are over
 MOST_POLLS = 1_000_000
-
-
-class Line(Protocol):
-    """A serial line, or a simulated one: bytes there and back, in their order."""
-
-    def write(self, data: bytes, /) -> object: ...
-
-    def read(self, count: int, /) -> bytes: ...
-
-
-class SerialLine:
-    """A serial line of the system, such as /dev/ttyUSB0: eight bits, no parity; a context manager.
-
-    Raises:
-        PipelineError: there is no such line, or it has no such rate.
-    """
-
-    def __init__(self, path: Path, baud: int) -> None:
-        if (speed := getattr(termios, f"B{baud}", None)) is None:
-            raise PipelineError(
-                str(path), f"has no rate of {baud} baud", "give one of termios, such as 115200 or 1000000"
-            )
-        try:
-            self._file = os.open(path, os.O_RDWR | os.O_NOCTTY)
-            tty.setraw(self._file)
-            attributes = termios.tcgetattr(self._file)
-            attributes[4] = attributes[5] = speed
-            termios.tcsetattr(self._file, termios.TCSANOW, attributes)
-        except (OSError, termios.error) as problem:
-            raise PipelineError(str(path), "is no serial line that opens", str(problem)) from problem
-
-    def __enter__(self) -> SerialLine:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        os.close(self._file)
-
-    def write(self, data: bytes, /) -> None:
-        """Send bytes."""
-        left = memoryview(data)
-        while left:
-            left = left[os.write(self._file, left) :]
-
-    def read(self, count: int, /) -> bytes:
-        """Return what came, at most so many bytes."""
-        return os.read(self._file, count)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,47 +33,6 @@ class AddressMap:
     memory: int
     engine: int
     reset: int
-
-
-@dataclass(frozen=True, slots=True)
-class Link:
-    """Words of 32 bits over a line."""
-
-    line: Line
-
-    def write(self, address: int, words: NDArray[np.uint32], *, is_one_address: bool = False) -> None:
-        """Write words from a byte address on, or all of them to that address."""
-        command = WRITE_TO_ONE if is_one_address else WRITE
-        for first in range(0, len(words), MOST_WORDS):
-            part = words[first : first + MOST_WORDS]
-            at = address if is_one_address else address + 4 * first
-            self.line.write(_header(command, len(part), at) + part.astype(">u4").tobytes())
-
-    def read(self, address: int, count: int) -> NDArray[np.uint32]:
-        """Read words from a byte address on.
-
-        Raises:
-            PipelineError: the line ended.
-        """
-        parts = [np.zeros(0, np.uint32)]
-        for first in range(0, count, MOST_WORDS):
-            part = min(MOST_WORDS, count - first)
-            self.line.write(_header(READ, part, address + 4 * first))
-            data = self._exactly(4 * part)
-            parts.append(np.frombuffer(data, ">u4").astype(np.uint32))
-        return np.concatenate(parts)
-
-    def _exactly(self, count: int) -> bytes:
-        data = b""
-        while len(data) < count:
-            if not (more := self.line.read(count - len(data))):
-                raise PipelineError("link", "gives no answer", "see that the board is on, and its design loaded")
-            data += more
-        return data
-
-
-def _header(command: int, count: int, address: int) -> bytes:
-    return bytes((command, count)) + (address // 4).to_bytes(4, "big")
 
 
 @dataclass(frozen=True, slots=True)
