@@ -163,7 +163,7 @@ def test_a_block_of_18_by_18_bits_has_no_room_for_two_products_of_int8():
     assert Design(4, 4, "int8", has_wide_multipliers=False).format.pack_cols == 1
 
 
-@pytest.mark.parametrize("family", ["ecp5"])
+@pytest.mark.parametrize("family", ["ecp5", "nexus"])
 def test_plans_of_recorded_engines_are_within_a_tenth(family):
     """Engines that were kept back from the fit, and those that were fitted; cells as nextpnr counted them."""
     measured = [each for each in routed_engines.read_table(routed_engines.TABLE) if each.family == family]
