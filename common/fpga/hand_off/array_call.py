@@ -1,7 +1,7 @@
 """A call of an array's C++: its sizes as numbers of its program, and where the elements of its tensors lie.
 
 A map has its channels innermost, so that the words of a pixel's channels are read at once. With
-``Order.CHANNELS_OUTSIDE`` each group is apart: the groups of a depthwise convolution, or the products of a batch.
+``Order.CHANNELS_OUTSIDE`` each group lies for itself: a group of a depthwise convolution, or a product of a batch.
 """
 
 from __future__ import annotations

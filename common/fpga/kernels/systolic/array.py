@@ -23,6 +23,7 @@ from common.fpga.kernels.estimate import KernelEstimate, TimeScatter, scattered,
 from common.fpga.kernels.ports import MemoryPorts, OnPorts
 from common.fpga.kernels.systolic.array_resources import ResourceModels, array_resources
 from common.fpga.kernels.systolic.array_timing import ArrayTiming, Serves
+from common.fpga.kernels.systolic.depthwise import turned_elements, window_cycles
 from common.fpga.kernels.systolic.tiling import (
     BANK_WORDS,
     SUM_BITS,
@@ -168,6 +169,7 @@ class SystolicArray(OnPorts):
         moved, busy, cycles, kept = self._single(single, task).cost if single else self._chain(contractions, task)
         ideal = task.macs / self.peak_macs_per_cycle
         cycles = max(cycles, ideal / self.timing.array_share) + self.timing.call_cycles
+        cycles += self.turning_cycles(contractions)
         written = task.written_bytes - task.kept.written
         one_way = max(moved - written, written) / self.ports.bytes_per_cycle
         band = widened(self.scatter.band, self.ports.clock_factors)
@@ -249,7 +251,24 @@ class SystolicArray(OnPorts):
         moved = parts.less(kept)
         transposed = Matmul(matmul.n, matmul.k, matmul.m, matmul.batch, matmul.has_weight)
         both = ((matmul, moved, kept, False), (transposed, moved.swapped, kept.swapped, True))
-        return min((self._oriented(*orientation) for orientation in both), key=lambda product: product.cycles)
+        oriented = (self._oriented(*orientation) for orientation in both)
+        if isinstance(layer, Convolution) and layer.is_depthwise:
+            oriented = (self._with_windows(product, layer) for product in oriented)
+        return min(oriented, key=lambda product: product.cycles)
+
+    def _with_windows(self, product: MappedProduct, layer: Convolution) -> MappedProduct:
+        """Return a depthwise convolution with at least the cycles in which its windows enter the banks."""
+        banks, tile = (self.cols, self.tile.cols) if product.is_transposed else (self.rows, self.tile.rows)
+        beat = int(self.ports.bytes_per_cycle / ELEMENT_BYTES[self.precision])
+        fold = ceil(self.step_cycles(1, 1, product.matmul.k, product.matmul.k))
+        windows = window_cycles(layer, banks, tile, self.simd, beat, fold)
+        return replace(product, cycles=max(product.cycles, windows))
+
+    def turning_cycles(self, layers: Iterable[Matmul | Convolution]) -> float:
+        """Return the cycles of a converter at the ports that turns the maps of depthwise convolutions."""
+        depthwise = (layer for layer in layers if isinstance(layer, Convolution) and layer.is_depthwise)
+        sizes = (count * ELEMENT_BYTES[self.precision] for layer in depthwise for count in turned_elements(layer))
+        return sum(self.ports.duplex_cycles(size, size) for size in sizes)
 
     def _kept(self, parts: Operands, matmul: Matmul, task: Task) -> Operands:
         """Return the part of the operands that is on the chip: weights, and activations between calls.
