@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from common.fpga.hand_off.array_call import ArrayCall, Order
+from common.fpga.hand_off.array_call import ArrayCall, Order, alike
 from common.fpga.hand_off.units import KernelPort, converter_design, converter_unit
 from common.fpga.rtl.engine.arithmetic import tensors_of
 from common.fpga.rtl.engine.network import LEAST, MOST, Bytes, EngineLayer, EngineNetwork, EngineTensor, Residual
@@ -199,15 +199,15 @@ def in_order_of_use(lines: Integers, fold: int, tile: tuple[int, int], simd: int
         simd: products of a step.
     """
     groups, count, depth = lines.shape
-    most = ceil(ceil(depth / ceil(depth / tile[1])) / simd) * simd
+    of_tile, most = alike(count, tile[0], fold), alike(depth, tile[1], simd)
     padded = np.zeros((groups, count, ceil(depth / simd) * simd), np.int8)
     padded[:, :, :depth] = lines
     parts = []
     for group in padded:
-        for first in range(0, count, tile[0]):
-            of_tile = group[first : first + tile[0]]
+        for first in range(0, count, of_tile):
+            part = group[first : first + of_tile]
             for k in range(0, depth, most):
-                steps = of_tile[:, k : k + most].reshape(len(of_tile), -1, simd)
+                steps = part[:, k : k + most].reshape(len(part), -1, simd)
                 parts += [steps[at : at + fold].swapaxes(0, 1).tobytes() for at in range(0, len(steps), fold)]
     return b"".join(parts)
 

@@ -24,7 +24,7 @@ from math import ceil, gcd
 import numpy as np
 from numpy.typing import NDArray
 
-from common.fpga.hand_off.array_call import ArrayCall, Source
+from common.fpga.hand_off.array_call import ArrayCall, Source, alike
 from common.fpga.kernels.systolic.array import SystolicArray
 from common.graphs.number_formats import PRECISION_BITS
 
@@ -176,9 +176,14 @@ class ArrayTrips:
 
     @property
     def _depth(self) -> int:
-        """Products along k of a tile: those of a call are alike."""
-        k, most, simd = self.call.depth, self.engine.tile.depth, self.engine.simd
-        return ceil(ceil(k / ceil(k / most)) / simd) * simd
+        """Products along k of a tile."""
+        return alike(self.call.depth, self.engine.tile.depth, self.engine.simd)
+
+    @cached_property
+    def _tile(self) -> tuple[int, int]:
+        """Rows and columns of a tile."""
+        (rows, cols), engine = self._extents, self.engine
+        return alike(rows, engine.tile.rows, engine.rows), alike(cols, engine.tile.cols, engine.cols)
 
     @property
     def _drain(self) -> int:
@@ -187,10 +192,10 @@ class ArrayTrips:
     @cached_property
     def _order(self) -> tuple[tuple[int, int, int, int], ...]:
         """Group, row, column and k of each tile."""
-        tile, (rows, cols) = self.engine.tile, self._extents
-        along = range(0, rows, tile.rows), range(0, cols, tile.cols)
+        tile, (rows, cols) = self._tile, self._extents
+        along = range(0, rows, tile[0]), range(0, cols, tile[1])
         pairs = [(r, c) for c, r in product(*along[::-1])] if self.call.columns_outside else list(product(*along))
-        deep = range(0, ceil(self.call.depth / tile.depth) * self._depth, self._depth)
+        deep = range(0, self.call.depth, self._depth)
         return tuple((group, *pair, k) for group in range(self.call.layer.groups) for pair in pairs for k in deep)
 
     @property
@@ -200,8 +205,8 @@ class ArrayTrips:
             yield (group, row, col) if k + self._depth >= self.call.depth else None
 
     def _lines(self, row: int, col: int) -> tuple[int, int]:
-        (rows, cols), tile = self._extents, self.engine.tile
-        return min(tile.rows, rows - row), min(tile.cols, cols - col)
+        (rows, cols), tile = self._extents, self._tile
+        return min(tile[0], rows - row), min(tile[1], cols - col)
 
     def _tiles(self) -> Iterator[TileTrips]:
         engine, call = self.engine, self.call

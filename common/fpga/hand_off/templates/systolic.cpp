@@ -151,12 +151,19 @@ struct call_t {
     int64_t cols() const { return is_transposed ? pixel_count() : channels; }
     const source_t &side_a() const { return is_transposed ? weights : pixels; }
     const source_t &side_b() const { return is_transposed ? pixels : weights; }
-    int64_t deep() const { return tiles(depth(), TILE_DEPTH); }
+    int64_t deep() const { return tiles(depth(), depth_of_tile()); }
 
-    // Products of a tile: those of a call are alike, because the last one takes as long to load.
-    int64_t depth_of_tile() const { return tiles(tiles(depth(), deep()), SIMD) * SIMD; }
+    // Tiles of a call are alike, because a phase lasts as long as the largest of those that are in it.
+    int64_t depth_of_tile() const { return alike(depth(), TILE_DEPTH, SIMD); }
+    int64_t rows_of_tile() const { return alike(rows(), TILE_ROWS, ROWS); }
+    int64_t cols_of_tile() const { return alike(cols(), TILE_COLS, COLS); }
+    static int64_t alike(int64_t whole, int64_t most, int64_t unit) {
+        return tiles(tiles(whole, tiles(whole, most)), unit) * unit;
+    }
     int64_t packed_depth() const { return tiles(depth(), SIMD) * SIMD; }
-    int64_t tile_count() const { return groups * tiles(rows(), TILE_ROWS) * tiles(cols(), TILE_COLS) * deep(); }
+    int64_t tile_count() const {
+        return groups * tiles(rows(), rows_of_tile()) * tiles(cols(), cols_of_tile()) * deep();
+    }
 };
 
 // A tile along rows, columns and k: where it begins, and how much of it there is.
@@ -168,16 +175,17 @@ struct tile_t {
     tile_t() : group(-1), row(-1), col(-1), k(-1), rows(0), cols(0), depth(0), is_first(false), is_last(false) {}
 
     tile_t(const call_t &call, int64_t index) {
-        const int64_t inner = call.columns_outside ? tiles(call.rows(), TILE_ROWS) : tiles(call.cols(), TILE_COLS);
-        const int64_t outer = call.columns_outside ? tiles(call.cols(), TILE_COLS) : tiles(call.rows(), TILE_ROWS);
+        const int64_t along_rows = tiles(call.rows(), call.rows_of_tile()), along_cols = tiles(call.cols(), call.cols_of_tile());
+        const int64_t inner = call.columns_outside ? along_rows : along_cols;
+        const int64_t outer = call.columns_outside ? along_cols : along_rows;
         const int64_t of_k = index % call.deep(), of_inner = index / call.deep() % inner;
         const int64_t of_outer = index / call.deep() / inner % outer;
         group = index / call.deep() / inner / outer;
-        row = (call.columns_outside ? of_inner : of_outer) * TILE_ROWS;
-        col = (call.columns_outside ? of_outer : of_inner) * TILE_COLS;
+        row = (call.columns_outside ? of_inner : of_outer) * call.rows_of_tile();
+        col = (call.columns_outside ? of_outer : of_inner) * call.cols_of_tile();
         k = of_k * call.depth_of_tile();
-        rows = least_of(TILE_ROWS, call.rows() - row);
-        cols = least_of(TILE_COLS, call.cols() - col);
+        rows = least_of(call.rows_of_tile(), call.rows() - row);
+        cols = least_of(call.cols_of_tile(), call.cols() - col);
         depth = least_of(call.depth_of_tile(), call.depth() - k);
         is_first = k == 0;
         is_last = k + depth == call.depth();

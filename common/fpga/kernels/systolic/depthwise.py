@@ -1,14 +1,14 @@
 """What a depthwise convolution takes of an array beyond its products: its windows, and turning its maps.
 
 Each channel is a product of its own. Its windows enter the banks line by line: a word of every port brings the lines of
-some neighbours, from up to three rows of the window at once (``common/fpga/hand_off/templates/systolic.cpp``). So those
-of a channel take
+some neighbours, from up to three rows of the window at once (``common/fpga/hand_off/templates/systolic.cpp``). So
+those of a channel take
 
     P · max(ceil(k / (G s / L)), ceil(rows of the window / 3)) + ceil(k / s) + 1 cycles
 
-for G groups of s elements per cycle and the best L, where P parts of at most L pixels end with their line and with their
-fold of the array. Meanwhile the tile before is computed. Its maps lie channel by channel, those of the layers around it pixel by
-pixel: each is read and written once more.
+for G groups of s elements per cycle and the best L, where P parts of at most L pixels end with their line and with
+their fold of the array. Meanwhile the tile before is computed. Its maps lie channel by channel, those of the layers
+around it pixel by pixel: each is read and written once more.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ ROWS_AT_ONCE = 3  # of a window, from which a piece takes its elements
 
 
 def window_cycles(layer: Convolution, banks: int, tile: int, simd: int, beat: int, fold_cycles: int) -> float:
-    """Return the cycles in which the windows of all channels enter the banks, beside the computation of the tile before.
+    """Return the cycles in which the windows of all channels enter the banks, beside computation.
 
     Args:
         banks: of the side of the array that has the pixels.
@@ -44,7 +44,8 @@ def window_cycles(layer: Convolution, banks: int, tile: int, simd: int, beat: in
         cycles = _parts(layer, lines, banks) * pieces
         fewest = min(fewest or cycles, cycles)
     pixels = layer.batch * layer.out_height * layer.out_width
-    sizes = [min(tile, pixels - first) for first in range(0, pixels, tile)]
+    each = ceil(ceil(pixels / ceil(pixels / tile)) / banks) * banks  # tiles are alike
+    sizes = [min(each, pixels - first) for first in range(0, pixels, each)]
     weights = ceil(taps / simd) * (layer.out_channels // layer.groups) + 1
     of_group = 0.0
     for number, size in enumerate(sizes):
