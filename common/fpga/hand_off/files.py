@@ -129,6 +129,8 @@ def _designs(generated: Sequence[str]) -> Iterator[tuple[str, str]]:
 def _assumed(plan: Plan, units: Sequence[ComputeUnit], calls: Sequence[Call]) -> Iterator[str]:
     yield "Every kernel closes timing at its clock."
     yield "A tensor is spread evenly over the memory channels of the kernel that reads it, word by word."
+    if any(isinstance(unit.engine, SystolicArray) for unit in units):
+        yield "The converters beside the arrays (`converters.cfg`) find room: the plan's resources do not have them."
     yield from _resources_within([unit.engine for unit in units if isinstance(unit.engine, SystolicArray)])
     for unit in units:
         if not unit.ports:

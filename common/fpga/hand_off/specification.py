@@ -85,7 +85,7 @@ def _seen(engine: Engine, task: Task) -> dict[str, Any]:
             layers = [layer for layer in task.layers if isinstance(layer, Matmul | Convolution)]
             return {
                 "products": [
-                    _product(engine, product) | _loops(engine, layer, product, task)
+                    _product(engine, product) | loops(engine, layer, product, task)
                     for layer, product in zip(layers, products, strict=True)
                 ]
             }
@@ -115,7 +115,7 @@ def _product(engine: SystolicArray, product: MappedProduct) -> dict[str, Any]:
     }
 
 
-def _loops(engine: SystolicArray, layer: Matmul | Convolution, product: MappedProduct, task: Task) -> dict[str, Any]:
+def loops(engine: SystolicArray, layer: Matmul | Convolution, product: MappedProduct, task: Task) -> dict[str, Any]:
     """Return the cycles of the C++ by its loops beside those that the plan counts for the same tiles.
 
     A chain has none: its C++ is a call for each of its products.

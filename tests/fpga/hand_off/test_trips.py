@@ -8,6 +8,7 @@ import shutil
 import numpy as np
 import pytest
 
+from benchmarks.plans.hand_off_loops import COLUMNS, compared
 from common.fpga.coefficients import load_models
 from common.fpga.device.board_files import load_board
 from common.fpga.engine_catalogue import array_ports
@@ -99,6 +100,14 @@ def test_layers_that_keep_an_array_busy_take_the_planned_cycles(m, k, n):
     layer = Matmul(m, k, n)
     product = engine._single(layer, task_of(layer))
     assert ArrayTrips(engine, ArrayCall.of(layer, product)).cycles == pytest.approx(product.cycles, rel=0.1)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["resnet18", "mobilenet"])
+def test_the_loops_of_whole_networks_take_the_planned_cycles(name):
+    row = dict(zip(COLUMNS, compared(name, "u280"), strict=True))
+    assert row["products"] > 20
+    assert float(row["ratio"]) == pytest.approx(1, abs=0.1)
 
 
 def task_of(layer):
