@@ -2,9 +2,9 @@
 
     python -m benchmarks.plans.hand_off_loops [--board u280] [--network resnet50 resnet18 mobilenet vit bert]
 
-Each product of a network runs on the largest array that the catalogue offers for the network and the board, in int8. The
-loops are counted by common/fpga/hand_off/trips.py, with the plan's cycles for a word of a port; tests count the same trips
-and words in the compiled C++. Exit code 1 where a network's loops take over a tenth more or less than its plan.
+Each product of a network runs on the largest array that the catalogue offers for the network and the board, in int8.
+The loops are counted by common/fpga/hand_off/trips.py, with the plan's cycles for a word of a port; tests count the same
+trips and words in the compiled C++. Exit code 1 where a network's loops take over a tenth more or less than its plan.
 """
 
 from __future__ import annotations
@@ -25,7 +25,6 @@ from common.fpga.kernels.systolic.array import MappedProduct
 from common.fpga.planning.plan import candidates_in
 from common.view.text import text_table
 from common.workload.layers import Convolution, Matmul
-from common.workload.tasks import Task
 from models.classifiers.mobilenet_v1 import build_mobilenet_v1
 from models.classifiers.resnet import build_resnet18, build_resnet50
 from models.transformers.bert import build_bert

@@ -129,8 +129,6 @@ def _designs(generated: Sequence[str]) -> Iterator[tuple[str, str]]:
 def _assumed(plan: Plan, units: Sequence[ComputeUnit], calls: Sequence[Call]) -> Iterator[str]:
     yield "Every kernel closes timing at its clock."
     yield "A tensor is spread evenly over the memory channels of the kernel that reads it, word by word."
-    if any(isinstance(unit.engine, SystolicArray) for unit in units):
-        yield "The converters beside the arrays (`converters.cfg`) find room: the plan's resources do not have them."
     yield from _resources_within([unit.engine for unit in units if isinstance(unit.engine, SystolicArray)])
     for unit in units:
         if not unit.ports:
@@ -175,6 +173,7 @@ def _resources_within(arrays: Sequence[SystolicArray]) -> Iterator[str]:
         ]
         expected = f"Four of five designs of a further family are expected to take {', '.join(amounts)}"
         yield f"The resources of an array are its likely ones. {expected}; synthesis says more."
+        yield "The converters beside the arrays (`converters.cfg`) find room: the plan's resources do not have them."
 
 
 MOST_LONGER = 0.1  # of the planned cycles
