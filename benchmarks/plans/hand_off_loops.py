@@ -3,8 +3,9 @@
     python -m benchmarks.plans.hand_off_loops [--board u280] [--network resnet50 resnet18 mobilenet vit bert]
 
 Each product of a network runs on the largest array that the catalogue offers for the network and the board, in int8.
-The loops are counted by common/fpga/hand_off/trips.py, with the plan's cycles for a word of a port; tests count the same
-trips and words in the compiled C++. Exit code 1 where a network's loops take over a tenth more or less than its plan.
+The loops are counted by common/fpga/hand_off/trips.py, with the plan's cycles for a word of a port; tests count the
+same trips and words in the compiled C++. Exit code 1 where a network's loops take over a tenth more or less than
+its plan.
 """
 
 from __future__ import annotations
@@ -22,8 +23,8 @@ from common.fpga.device.board_files import load_board
 from common.fpga.engine_catalogue import arrays
 from common.fpga.hand_off.specification import loops
 from common.fpga.kernels.systolic.array import MappedProduct
-from common.fpga.planning.plan import candidates_in
 from common.view.text import text_table
+from common.workload.formats import candidates_in
 from common.workload.layers import Convolution, Matmul
 from models.classifiers.mobilenet_v1 import build_mobilenet_v1
 from models.classifiers.resnet import build_resnet18, build_resnet50
@@ -48,11 +49,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--network", nargs="+", choices=NETWORKS, default=list(NETWORKS), help="default: all")
     given = parser.parse_args(argv)
     rows = [compared(name, given.board) for name in given.network]
-    print(text_table(COLUMNS, [[str(cell) for cell in row] for row in rows]))
+    print(text_table(COLUMNS, rows))
     return int(any(abs(float(row[COLUMNS.index("ratio")]) - 1) > MOST for row in rows))
 
 
-def compared(name: str, board_name: str) -> list[object]:
+def compared(name: str, board_name: str) -> list[str]:
     """Return the row of a network."""
     board, models = load_board(board_name, CONFIGS / "boards"), load_models(CONFIGS)
     workload = workload_of(NETWORKS[name](), HOST_MACS_PER_S)
@@ -72,7 +73,7 @@ def compared(name: str, board_name: str) -> list[object]:
     number = sum(count for count, *_ in counted)
     least, most = min(ratios)[0], max(ratios)
     figures = f"{planned:,.0f}", f"{looped:,.0f}", f"{looped / planned:.3f}", f"{least:.2f}", f"{most[0]:.2f}"
-    return [name, array.name, number, *figures, most[1]]
+    return [name, array.name, str(number), *figures, most[1]]
 
 
 def _text(product: MappedProduct) -> str:
