@@ -10,6 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from common.design_space.accelerator.hardware import KIB, Fanout, NothingFitsError
+from common.design_space.accelerator.hardware_files import load_hardware
 from common.design_space.hierarchy.workload import most_elements
 from common.design_space.mapping.cost import cost
 from common.design_space.mapping.mappings import hierarchy_of, parse_mappings
@@ -17,11 +18,12 @@ from common.design_space.mapping.space import nest_fronts as nest_fronts_module
 from common.design_space.mapping.space.layer_by_layer import exact
 from common.design_space.mapping.space.nest_fronts import ALONE, nest_fronts
 from common.design_space.mapping.traffic import Nests
-from common.design_space.search.fronts import SupportedPoint, lower_left_hull
+from common.design_space.search.fronts import SupportedPoint, best, lower_left_hull
 from common.messages.errors import UnusableValueError
 from common.workload.loop_nests import LoopNest
 from tests.support.designs.every_chain import brute_force
 from tests.support.designs.small_layers import GEMMINI, TINY
+from tests.support.paths import CONFIGS
 
 DRAM, SCRATCHPAD, ACCUMULATOR, REGISTERS = GEMMINI.levels
 EVERY = frozenset({"weight", "input", "output"})
@@ -212,8 +214,8 @@ def test_a_search_that_ends_early_says_what_no_mapping_is_below(monkeypatch):
     nest = LoopNest(k=64, c=64, p=28, q=28, r=3, s=3)
     whole = nest_fronts(nest, GEMMINI, [ALONE])
     assert whole.floors == {}
-    monkeypatch.setattr(nest_fronts_module, "MOST_CELLS", 200)
-    early = nest_fronts(nest, GEMMINI, [ALONE])
+    monkeypatch.setattr(nest_fronts_module, "FEW_CELLS", 200)
+    early = nest_fronts(nest, GEMMINI, [ALONE], most_cells=200)
     floor, found = early.floor(ALONE), early.fronts[ALONE]
     assert floor != found
     for weight in (0.0, 0.3, 1.0):
@@ -223,6 +225,16 @@ def test_a_search_that_ends_early_says_what_no_mapping_is_below(monkeypatch):
         }
         assert of_front["floor"] <= of_front["least"] * (1 + 1e-9)
         assert of_front["least"] <= of_front["found"] * (1 + 1e-9)
+
+
+@pytest.mark.slow
+def test_a_search_that_ends_at_once_is_as_good_as_a_descent(monkeypatch):
+    """A million cells in the order of their bounds ended at 7.56e16; five descents begin the search."""
+    eyeriss = load_hardware("eyeriss", CONFIGS / "hardware")
+    monkeypatch.setattr(nest_fronts_module, "FEW_CELLS", 200)
+    found = nest_fronts(LoopNest(k=768, c=768, p=197), eyeriss, [ALONE], most_cells=200)
+    assert best(found.fronts[ALONE]).edp < 4e15
+    assert best(found.floor(ALONE)).edp < best(found.fronts[ALONE]).edp
 
 
 def test_a_depthwise_layer_uses_one_element_where_only_channels_are_laid_out():

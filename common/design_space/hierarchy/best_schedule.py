@@ -23,13 +23,14 @@ from common.design_space.hierarchy.schedule import LayerStep, MappedSchedule
 from common.design_space.hierarchy.schedule_edges import ScheduleEdges, schedule_edges
 from common.design_space.hierarchy.staying_weights import staying_sets
 from common.design_space.mapping.placement import resident_level, resident_levels
-from common.design_space.mapping.space.nest_fronts import NestFronts, Setting, nest_fronts
+from common.design_space.mapping.space.nest_fronts import FEW_CELLS, MOST_CELLS, NestFronts, Setting, nest_fronts
 from common.design_space.search.fronts import SupportedPoint, least_product
 from common.design_space.search.observer import UNOBSERVED, SearchInterruptedError, SearchObserver
 from common.messages.names import shown
 from common.workload.loop_nests import LoopNest
 from common.workload.map_layers import LayerGraph
 
+MOST_CELLS_OF_MODEL = 10_000_000.0  # that are bounded for all nests of a model; each nest has some in any case
 # How a layer runs, and the point of each of its nests by name.
 Chosen = tuple[ExecutionOption, Mapping[str, SupportedPoint[str]]]
 Part = tuple[LoopNest, Setting]
@@ -88,11 +89,13 @@ def _best_with(places: LayerPlaces, hardware: Hardware, most_layers: int, observ
     for option in (option for plan in edges.plans for option in plan):
         for name, nest in option.nests.items():
             settings.setdefault(nest, {})[option.setting_of(name)] = None
-    fronts = {}
-    for nest, wanted in settings.items():
+    fronts, left = dict[LoopNest, NestFronts](), MOST_CELLS_OF_MODEL
+    for waiting, (nest, wanted) in zip(range(len(settings), 0, -1), settings.items(), strict=True):
         if observer.is_interrupted:
             raise SearchInterruptedError
-        fronts[nest] = nest_fronts(nest, hardware, tuple(wanted))
+        most_cells = min(MOST_CELLS, max(left - waiting * FEW_CELLS, FEW_CELLS))
+        fronts[nest] = nest_fronts(nest, hardware, tuple(wanted), most_cells)
+        left -= fronts[nest].cell_count
     paths = _Paths(edges, fronts)
     if not paths.are_there:
         raise NothingFitsError("hardware", _problem(layers, fronts, hardware), "")

@@ -32,6 +32,7 @@ from common.design_space.mapping.traffic import RELEVANT, WINDOW_LOOPS, P, Q, R,
 from common.workload.loop_nests import LOOPS, LoopNest
 
 Counts = npt.NDArray[np.int64]
+MOST_PAIRED = 128  # rows that are compared pair by pair at once
 MOST_UNEVEN = 3  # levels with loops on which tiles of every size are tried where windows of unequal tiles differ
 
 
@@ -299,6 +300,10 @@ def _features(steps: Counts, copies: Counts, inside: Counts, extent: int, rules:
 
 def _undominated(features: Counts) -> Counts:
     """Return the rows for which no other row is at most as large in all features; of equal rows the first."""
+    if len(features) <= MOST_PAIRED:
+        is_below = (features[:, None] <= features).all(axis=2)
+        is_better = is_below & (~is_below.T | np.triu(np.ones_like(is_below), 1))
+        return np.flatnonzero(~is_better.any(axis=0))
     _, left = np.unique(features, axis=0, return_index=True)
     left = left[np.argsort(features[left].sum(axis=1), kind="stable")]
     kept = list[int]()
@@ -355,8 +360,7 @@ def _even_steps(extent: int, rules: _Rules) -> Counts:
         for table, rest in begun:
             for size in tile_sizes(rest):
                 grown = np.column_stack([table, np.full(len(table), -(-rest // size))])
-                for outer in np.unique(grown[:, 0]):
-                    by_rest.setdefault((int(outer), size), []).append(grown[grown[:, 0] == outer])
+                by_rest.setdefault((int(grown[0, 0]), size), []).append(grown)  # one number of steps at DRAM
         begun = []
         for (_, rest), parts in by_rest.items():
             table = np.concatenate(parts)

@@ -84,8 +84,12 @@ class MappingSpace:
         parts[:, loop] = begin[rows] + number
         return parts, rows
 
-    def mappings(self, cells: Choices, stays: Choices) -> Mappings:
-        """Return every mapping of cells with single chains; each cell has an entry of ``STAYS`` for DRAM."""
+    def mappings(self, cells: Choices, stays: Choices) -> tuple[Mappings, Choices]:
+        """Return every mapping of cells with single chains, and the cell of each.
+
+        Args:
+            stays: the entry of ``STAYS`` of each cell for DRAM.
+        """
         of_loops = [chains.chain(cells[:, loop]) for loop, chains in enumerate(self.chains)]
         pairs = [*zip(self.chains, of_loops, strict=True)]
         temporal = np.stack([chains.steps[rows] for chains, rows in pairs], axis=-1) * 1.0
@@ -93,7 +97,11 @@ class MappingSpace:
         rows, innermost = Orders(self.nest, self.hardware).innermost(temporal, stays)
         mappings = Mappings(temporal[rows], spatial[rows], ORDERS[innermost])
         keeps = respects(mappings, self.hardware)
-        return Mappings(mappings.temporal[keeps], mappings.spatial[keeps], mappings.order[keeps])
+        return Mappings(mappings.temporal[keeps], mappings.spatial[keeps], mappings.order[keeps]), rows[keeps]
+
+    def cells_of(self, chains: Choices) -> Choices:
+        """Return the cells of single chains, given the chain of each loop."""
+        return chains + np.array([1 + of_loop.sizes for of_loop in self.chains])
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
@@ -14,6 +15,7 @@ from common.design_space.mapping.cost import Figures, MappedBatch, MappingCost
 from common.design_space.mapping.mappings import Mappings, mapping_text
 from common.design_space.mapping.placement import IN_MEMORY, Placement, resident_level
 from common.design_space.mapping.space.cell_bounds import STAYS
+from common.design_space.mapping.space.descent import descents
 from common.design_space.mapping.space.mapping_space import Choices, MappingSpace
 from common.design_space.mapping.traffic import Nesting
 from common.design_space.results.cache import remembered
@@ -36,11 +38,13 @@ class NestFronts:
 
     Attributes:
         mapping_count: mappings whose cost was computed, once for each place of the operands.
+        cell_count: cells that were bounded, as :func:`nest_fronts` counts them.
         fronts: the supported points in each setting, with their mappings as text; none where nothing fits.
         floors: where the search ended early, points whose hull is a lower bound of the mappings of the setting.
     """
 
     mapping_count: int
+    cell_count: float
     fronts: Mapping[Setting, Front[str]]
     floors: Mapping[Setting, Front[str]] = field(default_factory=dict)
 
@@ -49,34 +53,40 @@ class NestFronts:
         return self.floors.get(setting, self.fronts[setting])
 
 
-def nest_fronts(nest: LoopNest, hardware: Hardware, settings: Collection[Setting]) -> NestFronts:
+def nest_fronts(
+    nest: LoopNest, hardware: Hardware, settings: Collection[Setting], most_cells: float = MOST_CELLS
+) -> NestFronts:
     """Return the supported points of a nest over every mapping of its space.
 
     Args:
         settings: where the operands are, and the words of resident maps.
+        most_cells: how many cells may be bounded before the search ends; a mapping whose cost is computed counts as
+            some of them.
 
     Raises:
         NothingFitsError: no tile fits, wherever the operands are.
     """
     sizes = replace(hardware, name="", title="")  # the name of an accelerator changes no cost
-    return _nest_fronts(nest, sizes, tuple(sorted(set(settings), key=text_of)))
+    return _nest_fronts(nest, sizes, tuple(sorted(set(settings), key=text_of)), most_cells)
 
 
 @remembered(NestFronts, SupportedPoint, Placement)
-def _nest_fronts(nest: LoopNest, hardware: Hardware, settings: tuple[Setting, ...]) -> NestFronts:
+def _nest_fronts(nest: LoopNest, hardware: Hardware, settings: tuple[Setting, ...], most_cells: float) -> NestFronts:
     search, variants = _Search(settings), [*hardware.variants()]
-    spaces = [MappingSpace.of(nest, variant) for variant in variants]
-    if len(spaces) > 1:  # what a few cells of each give ends most cells of all
-        for space in spaces:
-            search.visit(space, FEW_CELLS)
-        search.floors.clear()
+    spaces = [space for variant in variants if not (space := MappingSpace.of(nest, variant)).is_empty]
     for space in spaces:
-        search.visit(space, MOST_CELLS / len(spaces))
+        search.visit(space, FEW_CELLS, is_first=True)
+    if search.floors:  # what few cells of each and descents give ends most cells of all
+        search.floors.clear()
+        for space in spaces:
+            search.descend(space)
+        for space in spaces:
+            search.visit(space, most_cells / len(spaces))
     is_plain = all(level.is_plain for level in hardware.levels)
     if not search.has_room or not (is_plain or any(search.fronts.values())):
         raise NothingFitsError("hardware", "no tile of a layer fits its memories", "")
     floors = {setting: lower_left_hull([*left, *search.fronts[setting]]) for setting, left in search.floors.items()}
-    return NestFronts(search.mapping_count, search.fronts, floors)
+    return NestFronts(search.mapping_count, search.cell_count, search.fronts, floors)
 
 
 @dataclass(frozen=True)
@@ -121,7 +131,8 @@ class _Search:
     def __init__(self, settings: Collection[Setting]) -> None:
         self.fronts: dict[Setting, Front[str]] = dict.fromkeys(settings, ())
         self.floors: dict[Setting, Front[str]] = {}
-        self.mapping_count, self.left, self.has_room = 0, 0.0, False
+        self.mapping_count, self.cell_count, self.left = 0, 0.0, 0.0
+        self.has_room, self.is_first = False, False
         self.anywhere = Placement(frozenset().union(*(placement.on_chip for placement, _ in settings)))
         by_placement: dict[Placement, set[float]] = defaultdict(set)
         for placement, resident in settings:
@@ -132,21 +143,58 @@ class _Search:
     @property
     def _is_spent(self) -> bool:
         """Whether the search ends: later where a setting has no mapping yet."""
-        most = 0.0 if all(self.fronts.values()) else -MOST_CELLS
+        most = 0.0 if self.is_first or all(self.fronts.values()) else -MOST_CELLS
         return self.left < most and any(self.fronts.values())
 
-    def visit(self, space: MappingSpace, most_cells: float) -> None:
+    def visit(self, space: MappingSpace, most_cells: float, *, is_first: bool = False) -> None:
         """Add the mappings of a space to the fronts, except those whose bounds are above the fronts.
 
         Args:
             most_cells: how many cells may be bounded; a mapping whose cost is computed counts as some of them.
+            is_first: whether the search ends even if a setting has no mapping yet.
         """
-        self.space, self.figures, self.left = space, Figures.of([space.hardware]), most_cells
-        if space.is_empty:
-            return
+        self.space, self.figures, self.left, self.is_first = space, Figures.of([space.hardware]), most_cells, is_first
         whole = np.zeros((len(STAYS), len(LOOPS)), dtype=np.int64)
         self.has_room |= bool((space.bounds(whole).room(self.anywhere) >= 0).any())
         self._take(whole, np.arange(len(STAYS)), space.refinements)
+        self.cell_count += most_cells - self.left
+
+    def descend(self, space: MappingSpace) -> None:
+        """Add the mappings that descents find: of each set of operands on the chip, beside most and fewest words."""
+        self.space, self.figures, self.left = space, Figures.of([space.hardware]), 0.0
+        generator, ends = np.random.default_rng(0), list[Choices]()
+        for placement in {placement.on_chip: placement for placement in self.resident}.values():
+            resident = self.resident[placement]
+            for words in dict.fromkeys((resident[0], resident[-1])):
+                values = partial(self._least, placement=placement, resident=words)
+                ends += descents(space, values, generator)
+        if ends:
+            cells = space.cells_of(np.unique(np.stack(ends), axis=0))
+            rows, stays = self._with_stays(cells)
+            self._evaluate(cells[rows], stays)
+
+    def _with_stays(self, cells: Choices) -> tuple[Choices, Choices]:
+        """Return cells of single chains by their row, with each entry of ``STAYS`` that their loops allow."""
+        bounds = self.space.bounds(cells)
+        rows = [np.flatnonzero(bounds.may_stay(entry)) for entry in range(len(STAYS))]
+        return np.concatenate(rows), np.repeat(np.arange(len(STAYS)), [len(part) for part in rows])
+
+    def _least(self, chains: Choices, placement: Placement, resident: float) -> npt.NDArray[np.float64]:
+        """Return the least product over the orders of mappings; infinite where none fits beside resident words."""
+        least, cells = np.full(len(chains), np.inf), self.space.cells_of(chains)
+        fitting = np.flatnonzero(self.space.bounds(cells).room(placement) >= resident)
+        rows, stays = self._with_stays(cells[fitting])
+        of_chains = fitting[rows]
+        mappings, of_cells = self.space.mappings(cells[of_chains], stays)
+        if not len(of_cells):
+            return least
+        self.mapping_count += len(of_cells)
+        nesting = Nesting.of(self.space.nests, mappings)
+        result = MappedBatch(nesting, self.space.hardware, self.figures).cost(placement)
+        products = np.asarray(result.energy_pj) * np.asarray(result.cycles)
+        fits = _room(result, placement, self.space.hardware) >= resident
+        np.minimum.at(least, of_chains[of_cells], np.where(fits, products, np.inf))
+        return least
 
     def _take(self, cells: Choices, stays: Choices, loops: Sequence[int]) -> None:
         """Divide those cells whose bounds are below a front by the chains of some loops, the least bounds first."""
@@ -213,7 +261,7 @@ class _Search:
         return are_below
 
     def _evaluate(self, cells: Choices, stays: Choices) -> None:
-        mappings = self.space.mappings(cells, stays)
+        mappings, _ = self.space.mappings(cells, stays)
         batch = MappedBatch(Nesting.of(self.space.nests, mappings), self.space.hardware, self.figures)
         self.mapping_count += mappings.temporal.shape[0] * len(self.resident)
         self.left -= mappings.temporal.shape[0] * CELLS_OF_MAPPING
