@@ -102,8 +102,7 @@ class _Steps:
         number = {state: index for index, state in enumerate(state for states in by_size for state in states)}
         table = sorted((number[then], number[state], plan, use) for state, then, plan, use in steps)
         target, source, plan, use = np.array(table, dtype=np.int64).T
-        plans = [chain for _, chain in self.plans.values()]
-        uses = [group_use for _, group_use in self.uses.values()]
+        plans, uses = [each for _, each in self.plans.values()], [each for _, each in self.uses.values()]
         return ScheduleEdges(len(number), plans, source, target, plan, use, uses, self.row_tiled, self._limit())
 
     def _limit(self) -> str:

@@ -101,7 +101,7 @@ class MappingSpace:
 
     def cells_of(self, chains: Choices) -> Choices:
         """Return the cells of single chains, given the chain of each loop."""
-        return chains + np.array([1 + of_loop.sizes for of_loop in self.chains])
+        return np.asarray(chains + np.array([1 + of_loop.sizes for of_loop in self.chains]))
 
 
 @dataclass(frozen=True)
