@@ -166,8 +166,8 @@ def boundary(host_source: str, covered: str = "") -> str:
 def weaker_side(host_source: str, rows: Sequence[SpeedupRow]) -> str:
     """Return which side of the energy is known less well, and why; empty where nothing is compared.
 
-    The card's energy is modelled throughout, so it is the weaker side beside a measured or given host. Beside a
-    modelled host, the weaker one is that with the wider interval.
+    The card's energy is modelled throughout, so it is known less well than a measured or given energy of the host.
+    Beside a modelled host, the side with the wider interval is known less well.
     """
     energy = (row for row in rows if row["objective"] == "energy")
     terms = {row["term"]: (row["pessimistic"], row["likely"], row["optimistic"]) for row in energy}
