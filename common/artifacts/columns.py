@@ -544,9 +544,11 @@ _amount("efficiency_flop_per_s_per_w", "Attained FLOP/s per watt", nullable=True
 _amount("whole_model_flop_per_s", "FLOPs of one inference over the unprofiled median", nullable=True)
 _amount("whole_model_bytes_per_s", "Compulsory bytes of all executed nodes over the unprofiled median", nullable=True)
 _amount(
-    "peak_share", "Time of all FLOPs at the peaks of their number formats, over the unprofiled median", nullable=True
+    "peak_share",
+    "Time of all FLOPs at the peaks of their number formats, over the unprofiled median; empty under unstable ceilings",
+    nullable=True,
 )
-_amount("bandwidth_share", "Whole-model bytes/s over the host's bandwidth", nullable=True)
+_amount("bandwidth_share", "Whole-model bytes/s over the host's bandwidth; likewise", nullable=True)
 _amount("million_inferences_gco2e", "Emissions of one million inferences", nullable=True)
 _amount("million_inferences_energy_usd", "Price of the energy of one million inferences", nullable=True)
 _amount("million_inferences_host_usd", "Price of the host for the time of one million inferences", nullable=True)
