@@ -76,3 +76,11 @@ def test_no_published_mapping_is_better_than_the_best_one():
     for row in mappings:
         assert row.fits
         assert best(row.nest, hardware)[0] <= row.edp * (1 + 1e-9), row.problem
+
+
+@pytest.mark.parametrize(("rows", "inner", "columns", "theirs"), [
+    (128, 64, 128, 20457.93593625376), (128, 768, 768, 59130996.53833949),
+])  # fmt: skip
+def test_accelforge_found_the_same_least_products(rows, inner, columns, theirs):
+    """AccelForge 1.0.467 on accelforge_gemmini.yaml, by its own mapper and cost model, in uJ·cycles."""
+    assert best(LoopNest(p=rows, c=inner, k=columns), GEMMINI)[0] * 1e-6 == pytest.approx(theirs, rel=1e-9)

@@ -40,6 +40,13 @@ ZIGZAG_LOOPS = {"B": "N", "G": "G", "K": "K", "C": "C", "OY": "P", "OX": "Q", "F
 SPATIAL = {"K": "scratchpad", "C": "accumulator"}  # the level below which Gemmini lays out a loop
 ROUNDING = 1e-9
 
+PRODUCTS = tuple(
+    LoopNest(p=rows, c=inner, k=columns)
+    for rows, inner, columns in (
+        (128, 64, 128), (128, 768, 768), (197, 64, 197), (197, 197, 64), (197, 768, 768),
+    )
+)  # fmt: skip
+
 
 def as_layer(nest: LoopNest) -> dict[str, Any]:
     """Return a nest as :mod:`benchmarks.designs.peers.zigzag_search` reads it."""
@@ -68,6 +75,38 @@ def zigzag(python: str, nests: Sequence[LoopNest]) -> list[dict[str, Any]]:
         raise SystemExit(f"zigzag: {run.stderr.strip().splitlines()[-1]}")
     results: list[dict[str, Any]] = json.loads(run.stdout)
     return results
+
+
+def accelforge(python: str, nests: Sequence[LoopNest]) -> list[dict[str, Any]]:
+    """Return what AccelForge finds for each matrix product, in a process of the environment that has it."""
+    script = [python, str(Path(__file__).with_name("accelforge_search.py"))]
+    products = json.dumps([[nest.p, nest.c, nest.k] for nest in nests])
+    run = subprocess.run(script, input=products, capture_output=True, text=True, check=False)
+    if run.returncode:
+        raise SystemExit(f"accelforge: {run.stderr.strip().splitlines()[-1]}")
+    results: list[dict[str, Any]] = json.loads(run.stdout)
+    return results
+
+
+def compare_accelforge(python: str, hardware: Hardware) -> bool:
+    """Print the products that AccelForge finds by its own cost model beside the best ones; return whether none is less.
+
+    Of a product with several heads, it is one head. AccelForge counts these products as this project does: where both
+    find the same mapping, both figures are equal.
+    """
+    print(
+        f"\n{'accelforge, its own figures':<44}{'':>11}{'theirs':>11}{'ours':>11}{'ratio':>7}{'seconds':>8}{'ours':>6}"
+    )
+    are_best = True
+    for nest, found in zip(PRODUCTS, accelforge(python, PRODUCTS), strict=True):
+        ours, seconds = best(nest, hardware)
+        theirs = found["energy_pj"] * found["cycles"]
+        are_best &= ours <= theirs * (1 + ROUNDING)
+        print(
+            f"{shape(nest):<44}{'':>11}{theirs * 1e-6:>11.4g}{ours * 1e-6:>11.4g}{theirs / ours:>7.3f}"
+            f"{found['seconds']:>8.1f}{seconds:>6.1f}"
+        )
+    return are_best
 
 
 def best(nest: LoopNest, hardware: Hardware) -> tuple[float, float]:
@@ -146,10 +185,14 @@ def compare_published() -> bool:
 def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--python", default=sys.executable, help="the interpreter of the environment that has ZigZag")
+    text = "the interpreter of an environment that has AccelForge, which needs Python 3.12"
+    parser.add_argument("--accelforge", default="", metavar="PYTHON", help=text)
     parser.add_argument("--rows", type=Path, default=ROWS, help="DOSA's rows of Timeloop")
     given = parser.parse_args(argv)
     hardware = load_hardware("gemmini", ROOT / "configs" / "hardware")
     are_best = compare_published() & compare_zigzag(given.python, hardware)
+    if given.accelforge:
+        are_best &= compare_accelforge(given.accelforge, hardware)
     if given.rows.is_file():
         are_best &= compare_rows(given.rows, hardware)
     else:
