@@ -1,9 +1,8 @@
 """Compare machines that everyone knows with the figures that were published for them.
 
 ``benchmarks/designs/machines.yaml`` has the figures and their sources, ``configs/hardware/`` the machines. Of Eyeriss,
-the published mappings are priced as they are; of the others, each layer has the fastest mapping of the space, or where
-energy is compared the one of the least product. DOSA's rows judge Gemmini, too (``benchmarks.designs.dosa_rows``,
-``benchmarks.designs.gemmini_rtl``).
+the published mappings are priced as they are; of the others, each layer has the fastest mapping of the space. DOSA's rows
+judge Gemmini, too (``benchmarks.designs.dosa_rows``, ``benchmarks.designs.gemmini_rtl``).
 
     eyeriss      conv1               time_ms       16.5       13.9   0.84  recalled
     nvdla        resnet50            per_second     269      295.1   1.10  vendor
@@ -29,7 +28,7 @@ from benchmarks.process import ROOT
 from common.design_space.accelerator.hardware import Hardware
 from common.design_space.accelerator.hardware_files import load_hardware
 from common.design_space.mapping.cost import cost
-from common.design_space.mapping.mappings import hierarchy_of, parse_mappings
+from common.design_space.mapping.mappings import parse_mappings
 from common.design_space.mapping.placement import Placement
 from common.design_space.mapping.space.layer_by_layer import repeats_of
 from common.design_space.mapping.space.nest_fronts import ALONE, Setting, nest_fronts
@@ -117,30 +116,18 @@ def sized(hardware: Hardware, sizes: dict[str, Any]) -> Hardware:
 def network(row: dict[str, Any], nests: dict[str, LoopNest]) -> Compared:
     """Return a figure of a network's contractions, one after the other.
 
-    It is what the row gives: images per second, the share of its operations that the array does, or the pJ of one
-    operation on the chip.
+    It is what the row gives: images per second, or the share of its operations that the array does.
     """
     hardware = sized(machine(row["machine"]), row.get("sizes", {}))
     hardware = hardware.with_rtl() if row.get("cycles") == "rtl" else hardware
     repeats = repeats_of(nests)
-    macs = sum(times * nest.macs for nest, times in repeats.items())
-    if "pj_per_op" in row:
-        quantity, ours = "pj_per_op", sum(times * chip_pj(nest, hardware) for nest, times in repeats.items()) / macs / 2
-    else:
-        cycles = sum(times * fastest_cycles(nest, hardware) for nest, times in repeats.items())
-        quantity, ours = "per_second", row.get("count", 1) * hardware.clock_mhz * 1e6 / cycles
-        if "use_share" in row:
-            quantity, ours = "use_share", macs / cycles / hardware.array.elements
+    cycles = sum(times * fastest_cycles(nest, hardware) for nest, times in repeats.items())
+    quantity, ours = "per_second", row.get("count", 1) * hardware.clock_mhz * 1e6 / cycles
+    if "use_share" in row:
+        macs = sum(times * nest.macs for nest, times in repeats.items())
+        quantity, ours = "use_share", macs / cycles / hardware.array.elements
     name = f"{row['model']} {hardware.array.rows}x{hardware.array.columns}"
     return Compared(row["machine"], name, quantity, row[quantity], ours, row["within"], row["trust"])
-
-
-def chip_pj(nest: LoopNest, hardware: Hardware) -> float:
-    """Return the energy of the mapping of the least product, without that of DRAM and of the package below it."""
-    best = min(nest_fronts(nest, hardware, [ALONE]).fronts[ALONE], key=lambda point: point.edp)
-    own = hierarchy_of(best.choice, hardware)
-    parts = cost(parse_mappings([best.choice], own), Nests.of([nest]), own).energy_parts_pj
-    return sum(float(np.asarray(part)[0]) for part in (parts[0], *parts[2:]))
 
 
 def compared() -> Iterator[Compared]:
