@@ -1,8 +1,8 @@
 """Compare machines that everyone knows with the figures that were published for them.
 
 ``benchmarks/designs/machines.yaml`` has the figures and their sources, ``configs/hardware/`` the machines. Of Eyeriss,
-the published mappings are priced as they are; of the others, each layer has the fastest mapping of the space. DOSA's rows
-judge Gemmini, too (``benchmarks.designs.dosa_rows``, ``benchmarks.designs.gemmini_rtl``).
+the published mappings are priced as they are; of the others, each layer has the fastest mapping of the space. DOSA's
+rows judge Gemmini, too (``benchmarks.designs.dosa_rows``, ``benchmarks.designs.gemmini_rtl``).
 
     eyeriss      conv1               time_ms       16.5       13.9   0.84  recalled
     nvdla        resnet50            per_second     269      295.1   1.10  vendor
