@@ -50,7 +50,7 @@ FITTED: Mapping[str, Sequence[str]] = {
 KEPT_BACK: Mapping[str, Sequence[str]] = {
     "ecp5": (
         *("4x4x1x4", "4x8x1x8", "6x4x1x4", "2x8x2x8", "8x4x2x4", "4x8x2x8", "6x8x1x8"),
-        "2x4x1x4x16384",
+        *("2x4x1x4x16384", "2x4x4x4"),
     ),
     "nexus": ("4x4x1x4", "3x4x1x4", "6x4x1x4", "2x4x2x4"),
 }

@@ -61,6 +61,7 @@ COMMANDS = [
     ("29", "--board", "ultra96", "--board-budget", "dsp=60"),
     ("30", "--model", "m.onnx", "--runs", "5"),
     ("31", *DECODER, "--board", "u280"),
+    ("32", "--model", "quantized.onnx", "--out", "out/engine"),
     ("06",),
 ]
 TABLES = ("00", "01", "02", "03", "04", "05", "07", "09", "17", "26")  # what other scripts read, in their order
@@ -142,6 +143,7 @@ def made(tmp_path_factory):
     place = tmp_path_factory.mktemp("alone")
     onnx.save(BUILDERS["tiny-cnn"](batch=1), place / "m.onnx")
     onnx.save(BUILDERS["tiny-decoder"](), place / "decoder.onnx")
+    onnx.save(BUILDERS["tiny-resnet8"](batch=1), place / "quantized.onnx")
     flags = {number: words for number, *words in COMMANDS}
     for number in TABLES:
         words = [sys.executable, script(number), *flags[number]]
