@@ -1,7 +1,8 @@
 """A call of an array's C++: its sizes as numbers of its program, and where the elements of its tensors lie.
 
 A map has its channels innermost, so that the words of a pixel's channels are read at once. With
-``Order.CHANNELS_OUTSIDE`` each group lies for itself: a group of a depthwise convolution, or a product of a batch.
+``ChannelOrder.CHANNELS_OUTSIDE`` each group lies for itself: a group of a depthwise convolution, or a product of a
+batch.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from common.fpga.kernels.systolic.array import MappedProduct
 from common.workload.layers import Convolution, Matmul
 
 
-class Order(Enum):
+class ChannelOrder(Enum):
     """Whether the channels of all groups of a pixel lie side by side, or each group has a matrix of its own."""
 
     CHANNELS_INSIDE = "inside"
@@ -22,7 +23,7 @@ class Order(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class LineSource:
     """Where the lines of an operand are: the windows of a map's pixels, or the rows of a matrix.
 
     Attributes:
@@ -70,7 +71,7 @@ class ArrayCall:
     """
 
     layer: Convolution
-    order: Order
+    order: ChannelOrder
     is_transposed: bool
     columns_outside: bool
     padding: tuple[int, int]
@@ -88,7 +89,7 @@ class ArrayCall:
         else:
             shape = _flat(layer)
         is_apart = isinstance(layer, Matmul) or layer.is_depthwise
-        order = Order.CHANNELS_OUTSIDE if is_apart and shape.groups > 1 else Order.CHANNELS_INSIDE
+        order = ChannelOrder.CHANNELS_OUTSIDE if is_apart and shape.groups > 1 else ChannelOrder.CHANNELS_INSIDE
         padding = _pad(shape, "height"), _pad(shape, "width")
         is_packed = isinstance(layer, Convolution) or layer.has_weight
         return cls(shape, order, product.is_transposed, product.outer_loop == "columns", padding, is_packed)
@@ -107,23 +108,23 @@ class ArrayCall:
         return self.layer.kernel_height * self.layer.kernel_width * self.layer.in_channels // self.layer.groups
 
     @property
-    def of_pixels(self) -> Source:
+    def of_pixels(self) -> LineSource:
         layer, per_group = self.layer, self.layer.in_channels // self.layer.groups
-        if self.order is Order.CHANNELS_OUTSIDE:
+        if self.order is ChannelOrder.CHANNELS_OUTSIDE:
             group = layer.batch * layer.in_height * layer.in_width * per_group
-            return Source(self.pixels, per_group, per_group, group, layer, self.padding)
-        return Source(self.pixels, per_group, layer.in_channels, per_group, layer, self.padding)
+            return LineSource(self.pixels, per_group, per_group, group, layer, self.padding)
+        return LineSource(self.pixels, per_group, layer.in_channels, per_group, layer, self.padding)
 
     @property
-    def of_weights(self) -> Source:
+    def of_weights(self) -> LineSource:
         matrix = Convolution(1, self.depth, 1, self.channels, self.channels, 1, self.channels)
         group = self.depth * self.channels
-        return Source(self.channels, self.depth, self.depth, group, matrix, is_packed=self.is_packed)
+        return LineSource(self.channels, self.depth, self.depth, group, matrix, is_packed=self.is_packed)
 
     @property
     def result_pitches(self) -> tuple[int, int, int]:
         """Elements from group to group, from pixel to pixel and from channel to channel of the result."""
-        if self.order is Order.CHANNELS_INSIDE:
+        if self.order is ChannelOrder.CHANNELS_INSIDE:
             return self.channels, self.layer.out_channels, 1
         if self.channels == 1:
             return self.pixels, 1, self.pixels

@@ -115,8 +115,8 @@ WHAT_IT_IS = (  # by the beginning of a path, the first that fits
     ("csim/xrt/", "what that program uses of XRT, on the C++ in this process"),
     ("csim/", "a design as a library of that simulation"),
     ("Makefile", "`make simulate` by g++ alone; `make kernels.xclbin host run` with Vitis and XRT"),
-    ("clock.cfg", "`v++ --link --config`: the clock of each unit"),
-    ("converters.cfg", "`v++ --link --config`: a converter beside each array, in its region, on its channels"),
+    ("clock.cfg", "for the linker: the clock of each unit"),
+    ("converters.cfg", "for the linker: a converter beside each array, in its region, on its channels"),
 )
 
 

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from common.fpga.hand_off.array_call import ArrayCall, Order, alike
+from common.fpga.hand_off.array_call import ArrayCall, ChannelOrder, alike
 from common.fpga.hand_off.units import KernelPort, converter_design, converter_unit
 from common.fpga.rtl.engine.arithmetic import tensors_of
 from common.fpga.rtl.engine.network import LEAST, MOST, Bytes, EngineLayer, EngineNetwork, EngineTensor, Residual
@@ -32,7 +32,7 @@ ADD, FIRST_OPERAND, ONE = 0, 0, -2  # an operation, and operands of a step
 
 
 @dataclass(frozen=True, slots=True)
-class View:
+class TensorPlace:
     """A tensor as a program states it: its base, its strides along (0, group, pixel, channel), its zero point."""
 
     base: int = 0
@@ -137,10 +137,10 @@ class PackedCall:
         return value.astype(np.int8).reshape(layer.y.channels, layer.y.height, layer.y.width)
 
 
-def arranged(values: Bytes, order: Order) -> bytes:
+def arranged(values: Bytes, order: ChannelOrder) -> bytes:
     """Return a map (channels, height, width) in an order of an array."""
     pixels = values.reshape(len(values), -1)
-    return (pixels if order is Order.CHANNELS_OUTSIDE else pixels.T).astype(np.int8).tobytes()
+    return (pixels if order is ChannelOrder.CHANNELS_OUTSIDE else pixels.T).astype(np.int8).tobytes()
 
 
 def steps_of(residual: Residual | None, layer: EngineLayer) -> tuple[AddStep, ...]:
@@ -181,7 +181,7 @@ def _packed(kernel: str, candidate: str, layer: EngineLayer, product: Document) 
     steps = steps_of(layer.residual, layer)
     moved = layer.own_zero if steps else 0
     low, high = max(layer.low, LEAST) - moved, min(layer.high, MOST) - moved
-    order = Order.CHANNELS_OUTSIDE if shape.is_depthwise else Order.CHANNELS_INSIDE
+    order = ChannelOrder.CHANNELS_OUTSIDE if shape.is_depthwise else ChannelOrder.CHANNELS_INSIDE
     orientation = product["is_transposed"], product["outer_loop"] == "columns"
     call = ArrayCall(
         shape, order, *orientation, layer.pads, is_packed=True, zero_point=layer.x.zero, limits=(low, high)
@@ -227,8 +227,8 @@ class Image:
 
     beat: int
     content: bytearray = field(default_factory=bytearray)
-    written: set[tuple[str, Order]] = field(default_factory=set)
-    places: dict[tuple[str, Order], int] = field(default_factory=dict)
+    written: set[tuple[str, ChannelOrder]] = field(default_factory=set)
+    places: dict[tuple[str, ChannelOrder], int] = field(default_factory=dict)
 
     def add(self, content: bytes) -> int:
         """Place a tensor, and return its base in words of a port."""
@@ -236,7 +236,7 @@ class Image:
         self.content += content.ljust(ceil(len(content) / self.beat) * self.beat, b"\0")
         return base
 
-    def room(self, name: str, order: Order, size: int) -> int:
+    def room(self, name: str, order: ChannelOrder, size: int) -> int:
         """Return the base of a map that calls write and read."""
         if (name, order) not in self.places:
             self.places[name, order] = self.add(bytes(size))
@@ -253,18 +253,20 @@ def program_of(packed: PackedCall, image: Image, kernel: Document) -> bytes:
     constants = image.add(packed.constants)
     source = image.room(layer.x.name, call.order, layer.x.channels * layer.x.height * layer.x.width)
     size = layer.y.channels * layer.y.height * layer.y.width
-    result = View(image.room(layer.y.name, call.order, size), call.result_pitches, packed.result_zero)
+    result = TensorPlace(image.room(layer.y.name, call.order, size), call.result_pitches, packed.result_zero)
     operands = []
     if layer.residual:
         other = layer.residual.other
-        operands.append(View(image.room(other.name, call.order, size), call.result_pitches, other.zero))
+        operands.append(TensorPlace(image.room(other.name, call.order, size), call.result_pitches, other.zero))
     return program(call.settings((source, weights, constants)), result, operands, packed.steps)
 
 
-def program(settings: Sequence[float], result: View, operands: Sequence[View], steps: Sequence[AddStep]) -> bytes:
+def program(
+    settings: Sequence[float], result: TensorPlace, operands: Sequence[TensorPlace], steps: Sequence[AddStep]
+) -> bytes:
     """Return a program in the order that the C++ states."""
     numbers = [0, 1, 1, 1, 1, 0, len(steps), -1, *settings, *[0] * (SETTINGS - len(settings)), *result.numbers]
-    for view in (*operands, *[View()] * (OPERANDS - len(operands))):
+    for view in (*operands, *[TensorPlace()] * (OPERANDS - len(operands))):
         numbers += view.numbers
     for step in steps:
         numbers += step.numbers
@@ -336,16 +338,16 @@ def kernel_line(kernel: Document) -> str:
     return f"kernel {kernel['kernel']} {kernel['design']} {unit} {turns} {len(ports)} {ports[0].bits // 8}"
 
 
-def other_order(order: Order) -> Order:
-    return Order.CHANNELS_INSIDE if order is Order.CHANNELS_OUTSIDE else Order.CHANNELS_OUTSIDE
+def other_order(order: ChannelOrder) -> ChannelOrder:
+    return ChannelOrder.CHANNELS_INSIDE if order is ChannelOrder.CHANNELS_OUTSIDE else ChannelOrder.CHANNELS_OUTSIDE
 
 
-def turning(image: Image, tensor: EngineTensor, order: Order, size: int) -> bytes:
+def turning(image: Image, tensor: EngineTensor, order: ChannelOrder, size: int) -> bytes:
     """Return the program that turns a map of an order into the other one."""
     shape = (tensor.height * tensor.width, tensor.channels)
-    rows, columns = shape if order is Order.CHANNELS_INSIDE else shape[::-1]
+    rows, columns = shape if order is ChannelOrder.CHANNELS_INSIDE else shape[::-1]
     bases = image.places[tensor.name, order], image.room(tensor.name, other_order(order), size)
-    return program((*bases, rows, columns, 0, 0, 0, 0), View(), (), ())
+    return program((*bases, rows, columns, 0, 0, 0, 0), TensorPlace(), (), ())
 
 
 def _values(calls: Sequence[PackedCall], network: EngineNetwork, inputs: Mapping[str, Bytes]) -> dict[str, Bytes]:

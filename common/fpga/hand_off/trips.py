@@ -24,7 +24,7 @@ from math import ceil, gcd
 import numpy as np
 from numpy.typing import NDArray
 
-from common.fpga.hand_off.array_call import ArrayCall, Source, alike
+from common.fpga.hand_off.array_call import ArrayCall, LineSource, alike
 from common.fpga.kernels.systolic.array import SystolicArray
 from common.graphs.number_formats import PRECISION_BITS
 
@@ -246,7 +246,7 @@ class ArrayTrips:
         """Groups of s elements that enter the banks of a side per cycle."""
         return max(1, min(self._banks(side), self._beat // self.engine.simd))
 
-    def _source(self, side: int) -> Source:
+    def _source(self, side: int) -> LineSource:
         return self.call.of_pixels if bool(side) == self.call.is_transposed else self.call.of_weights
 
     def lines_at_once(self, side: int) -> int:
