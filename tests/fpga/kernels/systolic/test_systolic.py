@@ -218,9 +218,9 @@ def test_depthwise_convolution_uses_one_column():
     depthwise = Convolution(1, 7, 15, 15, 7, 13, 13, 3, 3, groups=7)
     task = Task("t", "conv", (depthwise,), "int8", 0, 0, 0)
     found = array(13, 5, 1, Tile(26, 20, 16)).estimate(task)
-    # 169 rows are 13 folds in seven tiles, the last of one fold; the turned product has 34 folds. Of a channel, the first
-    # tile enters the banks in 2 x 9 pieces, 9 of weights and one of constants. Beside the others one of two folds computes.
-    turned = sum(FAST.duplex_cycles(size, size) for size in (7 * 15 * 15, 7 * 13 * 13))  # both maps, channel by channel
+    # 169 rows are 13 folds in seven tiles, the last of one fold; the turned product has 34 folds. The first tile of a
+    # channel enters in 2 x 9 pieces, 9 of weights and one of constants. Beside the others a tile of two folds computes.
+    turned = sum(FAST.duplex_cycles(size, size) for size in (7 * 15 * 15, 7 * 13 * 13))  # both maps
     assert found.cycles.likely == pytest.approx(7 * (2 * 9 + 9 + 1 + 6 * 2 * max(9, 13)) + turned)
     assert found.flops == 2 * 169 * 9 * 7
 
