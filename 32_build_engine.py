@@ -101,7 +101,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         candidates = [*designs(given.array_rows, given.array_cols, given.array_simd)]
         plan = best_plan(network, fabric, known, candidates)
         with stage.writing() as transaction:
-            simulated = simulated_network(plan, network, fabric, given.seed) if given.simulate else None
+            simulated = simulated_network(plan, fabric, given.seed) if given.simulate else None
             found = routed(stage, plan, fabric, known) if given.route else None
             closed = found.clock_mhz if found else None
             again = plan_on(network, plan.design, fabric, known, closed) if closed else None

@@ -427,13 +427,15 @@ CODE_32 := common/__init__.py common/artifacts/catalogue.py common/artifacts/che
     common/fpga/kernels/systolic/tiling.py common/fpga/rtl/building.py common/fpga/rtl/engine/arithmetic.py \
     common/fpga/rtl/engine/cells.py common/fpga/rtl/engine/cycles.py common/fpga/rtl/engine/design.py \
     common/fpga/rtl/engine/fabric.py common/fpga/rtl/engine/memory_timing.py common/fpga/rtl/engine/network.py \
-    common/fpga/rtl/engine/program.py common/fpga/rtl/engine/reading/layers.py common/fpga/rtl/engine/reading/maps.py \
-    common/fpga/rtl/engine/reading/reader.py common/fpga/rtl/engine/reading/row_work.py common/fpga/rtl/engine/rows.py \
-    common/fpga/rtl/engine/simulate.py common/fpga/rtl/engine/tiling.py common/fpga/rtl/generate.py \
-    common/fpga/rtl/open_device.py common/fpga/rtl/pins.py common/fpga/rtl/programs.py common/fpga/rtl/routing.py \
-    common/graphs/cache_names.py common/graphs/expressions.py common/graphs/graph.py common/graphs/number_formats.py \
-    common/graphs/operators.py common/graphs/source_graph.py common/graphs/sums.py common/intervals.py \
-    common/messages/errors.py common/messages/host_doubts.py common/messages/names.py common/messages/note_kinds.py \
+    common/fpga/rtl/engine/places.py common/fpga/rtl/engine/program.py common/fpga/rtl/engine/reading/layers.py \
+    common/fpga/rtl/engine/reading/maps.py common/fpga/rtl/engine/reading/parts.py \
+    common/fpga/rtl/engine/reading/reader.py common/fpga/rtl/engine/reading/row_work.py \
+    common/fpga/rtl/engine/reading/whole_folds.py common/fpga/rtl/engine/rows.py common/fpga/rtl/engine/simulate.py \
+    common/fpga/rtl/engine/tiling.py common/fpga/rtl/generate.py common/fpga/rtl/open_device.py \
+    common/fpga/rtl/pins.py common/fpga/rtl/programs.py common/fpga/rtl/routing.py common/graphs/cache_names.py \
+    common/graphs/expressions.py common/graphs/graph.py common/graphs/number_formats.py common/graphs/operators.py \
+    common/graphs/source_graph.py common/graphs/sums.py common/intervals.py common/messages/errors.py \
+    common/messages/host_doubts.py common/messages/names.py common/messages/note_kinds.py \
     common/onnx_graph/attributes.py common/onnx_graph/by_operator.py common/onnx_graph/caches.py \
     common/onnx_graph/load.py common/onnx_graph/malformed.py common/onnx_graph/reading/naming.py \
     common/onnx_graph/reading/scan.py common/onnx_graph/reading/side_files.py common/onnx_graph/reading/validity.py \

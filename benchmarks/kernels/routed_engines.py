@@ -95,7 +95,7 @@ def engine_of(size: str) -> EngineDesign:
         text = "write rows, columns, products and bytes of a word: 4x4x1x4"
         raise PipelineError(size, "no size of an engine", text)
     rows, cols, simd, word_bytes, *depth = map(int, numbers)
-    design = EngineDesign(rows, cols, simd, word_bytes, has_row_work=False)
+    design = EngineDesign(rows, cols, simd, word_bytes, has_row_work=False, has_products=False)
     return replace(design, weight_depth=depth[0]) if depth else design
 
 

@@ -13,10 +13,12 @@ each layer is within one unit of the last place of ONNX Runtime's, which gets th
 cycles are within 5 % of the simulated ones in total, and within 10 % for each call. --model takes a quantized model of
 your own, with one input of batch 1.
 
-Printed too: the cycles that 07 has for the network on an array of this size, with the interval that other people's
-arrays gave it. With --board, 07 plans each network for that board, among arrays that the engine can be. The engine then
-has the size and the buffers of the plan's array, and its memory the rate of the array's port. Each call of the plan is
-printed beside the cycles and the interval that 07 has for it.
+Printed too: the cycles that 07 has for the network on an array of this size, with the interval that other arrays gave
+it. With --record, planned and simulated cycles of networks that are right go into a table; that of
+benchmarks/kernels/engine_runs.py is a family of designs of which 07's intervals learn. With --board, 07 plans each
+network for that board, among arrays that the engine can be. The engine then has the size and the buffers of the plan's
+array, and its memory the rate of the array's port. Each call of the plan is printed beside the cycles and the interval
+that 07 has for it.
 """
 
 from __future__ import annotations
@@ -25,6 +27,8 @@ import argparse
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from math import ceil
 from pathlib import Path
 from typing import Any
 
@@ -34,17 +38,19 @@ import onnx.version_converter
 from google.protobuf.message import DecodeError
 from numpy.typing import NDArray
 
+from benchmarks.kernels.engine_runs import EngineCycles, EnginePlace, add_run
 from benchmarks.plans.engine_of_plan import PlannedEngine, modelled_cycles, planned_engine, simulated_cycles
 from benchmarks.plans.integer_reference import outputs
 from benchmarks.process import ROOT
 from common.fpga.device.board_files import load_board
-from common.fpga.rtl.engine.cycles import PlannedCycles, best_tilings, planned_cycles
+from common.fpga.rtl.engine.cycles import PlannedCycles, best_tilings, network_cycles
 from common.fpga.rtl.engine.design import EngineDesign
 from common.fpga.rtl.engine.fabric import Fabric, load_fabric
 from common.fpga.rtl.engine.memory_timing import MemoryTiming
-from common.fpga.rtl.engine.network import UNSIGNED_MOVE, EngineNetwork, EngineTensor
+from common.fpga.rtl.engine.network import UNSIGNED_MOVE, EngineLayer, EngineNetwork, EngineTensor
 from common.fpga.rtl.engine.program import program_of
 from common.fpga.rtl.engine.reading.layers import layers_of
+from common.fpga.rtl.engine.reading.whole_folds import on_whole_folds
 from common.fpga.rtl.engine.simulate import CAUSES, EngineRun, EngineSimulator
 from common.fpga.rtl.programs import is_there
 from common.messages.errors import PipelineError
@@ -77,6 +83,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--board", help="of configs/boards: the engine is the array that 07 plans for it")
     parser.add_argument("--multipliers", type=int, default=64, help="at most, of that array (default: 64)")
     parser.add_argument("--seed", type=int, default=0, help="of the weights and the image (default: 0)")
+    parser.add_argument("--record", type=Path, help="add each network's planned and simulated cycles to this table")
     given = parser.parse_args(argv)
     if not is_there("verilator"):
         print("engine_networks: skipped: no verilator; make rtl-tools installs it", file=sys.stderr)
@@ -94,24 +101,57 @@ def main(argv: Sequence[str] | None = None) -> int:
             return max(
                 _as_planned(name, models[name], networks[name], engines[name], fabric, given.seed) for name in models
             )
-        design = EngineDesign(given.rows, given.cols, given.simd, weight_depth=16384, channel_depth=256)
+        size = given.rows, given.cols, given.simd
+        layers = [layer for network in networks.values() for layer in network.layers]
+        buffers = {"word_bytes": min(8, given.cols), "weight_depth": 16384, "channel_depth": 256}
+        design = deep_enough(EngineDesign(*size, **buffers), layers)
         print(f"translating {design.name}", file=sys.stderr)
         with EngineSimulator(design) as simulator:
             return max(
-                _on_engine(simulator, name, models[name], networks[name], fabric, given.seed) for name in networks
+                _on_engine(simulator, name, models[name], networks[name], fabric, given.seed, given.record)
+                for name in networks
             )
     except PipelineError as problem:
         print(f"engine_networks: error: {problem}", file=sys.stderr)
         return problem.exit_code
 
 
+def deep_enough(design: EngineDesign, layers: Sequence[EngineLayer]) -> EngineDesign:
+    """Return an engine whose buffers hold a line of each layer, its window and a fold of its weights."""
+    words = [ceil(layer.x.channels / design.cols) * design.words_per_fold for layer in layers]
+    windows = [layer.kernel[0] * layer.kernel[1] for layer in layers]
+    least = {
+        "input_depth": [2 * layer.reach[0] * layer.x.width * count for layer, count in zip(layers, words, strict=True)],
+        "window_depth": [count for layer, count in zip(layers, windows, strict=True) if layer.is_product],
+        "weight_depth": [
+            2 * window * count * design.steps_per_word
+            for layer, window, count in zip(layers, windows, words, strict=True)
+            if layer.is_product and layer.groups == 1
+        ],
+        "partial_depth": [layer.y.width + design.rows for layer in layers],
+        "result_depth": [2 * layer.y.width for layer in layers],
+    }
+    depths = {name: max([getattr(design, name), *found]) for name, found in least.items()}
+    return replace(design, **{name: min(1 << (depth - 1).bit_length(), 1 << 16) for name, depth in depths.items()})
+
+
 def _on_engine(
-    simulator: EngineSimulator, name: str, model: onnx.ModelProto, network: EngineNetwork, fabric: Fabric, seed: int
+    simulator: EngineSimulator,
+    name: str,
+    model: onnx.ModelProto,
+    network: EngineNetwork,
+    fabric: Fabric,
+    seed: int,
+    table: Path | None,
 ) -> int:
-    """Simulate a network, and say what 07 has for an array of this size."""
+    """Simulate a network, and say what 07 has for an array of this size; right ones are recorded in a table."""
     design = simulator.design
-    code, run = simulated(simulator, name, model, network, fabric.timing(design.word_bytes), seed)
+    network = on_whole_folds(network, design.cols)
+    code, planned, run = simulated(simulator, name, model, network, fabric.timing(design.word_bytes), seed)
     modelled, found = modelled_cycles(model, design, fabric), sum(call.cycles for call in run.calls)
+    if table and not code:
+        place = EnginePlace(name, fabric.name, (design.rows, design.cols, design.simd), design.word_bytes)
+        add_run(table, EngineCycles(place, round(planned), found))
     is_inside = modelled.optimistic <= found <= modelled.pessimistic
     print(
         f"07 has {modelled.likely:,.0f} cycles for an array of this size, {modelled.optimistic:,.0f} to "
@@ -125,10 +165,11 @@ def _as_planned(
     name: str, model: onnx.ModelProto, network: EngineNetwork, engine: PlannedEngine, fabric: Fabric, seed: int
 ) -> int:
     """Simulate a network on the engine of its plan, and print each call of the plan beside its cycles in 07."""
+    network = on_whole_folds(network, engine.design.cols)
     timing = engine.timing(fabric.timing(engine.design.word_bytes, engine.array.ports.clock_mhz))
     print(f"{name}: the plan has {engine.array.name}; translating {engine.design.name}", file=sys.stderr)
     with EngineSimulator(engine.design) as simulator:
-        code, run = simulated(simulator, name, model, network, timing, seed)
+        code, _, run = simulated(simulator, name, model, network, timing, seed)
     spent = {layer.node: call.cycles for layer, call in zip(network.layers, run.calls, strict=True)}
     rows = [
         [
@@ -234,22 +275,25 @@ def simulated(
     network: EngineNetwork,
     timing: MemoryTiming,
     seed: int,
-) -> tuple[int, EngineRun]:
-    """Simulate one network, print its calls, and return the exit code and the run."""
-    feeds = {_inputs(model)[0]: sample_of(network, seed)}
+) -> tuple[int, float, EngineRun]:
+    """Simulate one network, print its calls, and return the exit code, the planned cycles and the run."""
+    (name_of_input,) = _inputs(model)
+    entry = next(each for each in model.graph.input if each.name == name_of_input)
+    shape = [dim.dim_value for dim in entry.type.tensor_type.shape.dim]
+    feeds = {name_of_input: sample_of(network, seed).reshape(shape)}
     expected = outputs(model, feeds)
     divided = best_tilings(network, simulator.design, timing)
     program = program_of(network, divided, simulator.design)
     inputs = {each.name: _signed(each, expected[each.name]).astype(np.int8) for each in network.inputs}
     run = simulator.run(program, inputs, timing, LIMIT)
-    planned = [planned_cycles(tiling, timing) for tiling in divided]
+    planned = network_cycles(network, divided, timing)
     print(f"{name}: {len(network.layers)} calls, {sum(layer.macs for layer in network.layers):,} multiply-accumulates")
     print(text_table(COLUMNS, [*_rows(network, planned, run, expected), _total(planned, run)]))
     units = _units_from_runtime(model, network, feeds, expected)
     print(f"memory: {run.row_miss_cycles:,} cycles opened rows, {run.refresh_cycles:,} waited for refreshes")
     print(f"each layer is within {units} units of the last place of ONNX Runtime's on the same integers")
     is_right = _is_right(planned, run) and _are_equal(network, run, expected) and units <= MOST_UNITS
-    return int(not is_right), run
+    return int(not is_right), sum(each.total for each in planned), run
 
 
 def _signed(tensor: EngineTensor, values: Any) -> NDArray[np.int64]:
@@ -258,7 +302,9 @@ def _signed(tensor: EngineTensor, values: Any) -> NDArray[np.int64]:
 
 
 def _is_equal(tensor: EngineTensor, run: EngineRun, expected: Mapping[str, Any]) -> bool:
-    return np.array_equal(run.tensors[tensor.name], _signed(tensor, expected[tensor.name]))
+    """Whether a tensor is the model's; those on the way to one of several parts are none of it."""
+    name = tensor.name
+    return name not in expected or np.array_equal(run.tensors[name], _signed(tensor, expected[name]))
 
 
 def _are_equal(network: EngineNetwork, run: EngineRun, expected: Mapping[str, Any]) -> bool:
@@ -294,16 +340,26 @@ def _units_from_runtime(
     model: onnx.ModelProto, network: EngineNetwork, feeds: Mapping[str, NDArray[Any]], expected: Mapping[str, Any]
 ) -> int:
     """Return by how many units of the last place a layer differs at most from ONNX Runtime's on the same operands."""
-    made = {node.output[0]: node for node in model.graph.node}
+    made = {name: node for node in model.graph.node for name in node.output}
     worst = 0
-    constants = {tensor.name for tensor, _ in network.constants}
-    for layer in {layer.y.whole.name: layer for layer in network.layers}.values():
-        reads, y = [tensor for tensor in layer.reads if tensor.name not in constants], layer.y.whole
-        part = _part(model, made, reads, y)
+    for y in {layer.y.whole.name: layer.y.whole for layer in network.layers if layer.y.whole.name in expected}.values():
+        reads = _operands(network, y.name, expected)
+        part = _part(model, made, list(reads.values()), y)
         session = ort.InferenceSession(part.SerializeToString(), providers=["CPUExecutionProvider"])
-        (found,) = session.run(None, {tensor.name: expected[tensor.name] for tensor in reads})
+        (found,) = session.run(None, {name: expected[name] for name in reads})
         worst = max(worst, int(np.abs(found.astype(np.int64) - expected[y.name].astype(np.int64)).max()))
     return worst
+
+
+def _operands(network: EngineNetwork, name: str, expected: Mapping[str, Any]) -> dict[str, EngineTensor]:
+    """Return the tensors of the model of which a tensor is computed, by name; constants are none of them."""
+    constants, found = {tensor.name for tensor, _ in network.constants}, {}
+    for tensor in (each for layer in network.layers if layer.y.whole.name == name for each in layer.reads):
+        if tensor.name in expected:
+            found[tensor.name] = tensor
+        elif tensor.name not in constants:
+            found |= _operands(network, tensor.name, expected)
+    return found
 
 
 def _part(
@@ -320,7 +376,7 @@ def _part(
         nodes.append(made[name])
         wanted += made[name].input
     order = {node.output[0]: place for place, node in enumerate(model.graph.node)}
-    nodes.sort(key=lambda node: order[node.output[0]])
+    nodes = sorted({node.output[0]: node for node in nodes}.values(), key=lambda node: order[node.output[0]])
     needed = {name for node in nodes for name in node.input}
     constants = [each for each in model.graph.initializer if each.name in needed]
     inputs = [_declared(tensor) for tensor in {each.name: each for each in reads}.values()]

@@ -12,14 +12,12 @@ from itertools import product
 
 import onnx
 
-from benchmarks.plans.cosim import CONFIGS, ArrayCall, array_calls, plan_of, workload_of
+from benchmarks.kernels.engine_runs import array_on
+from benchmarks.plans.cosim import ArrayCall, array_calls, plan_of, workload_of
 from common.fpga.array_designs import ArrayDesign, DesignSet
-from common.fpga.coefficients import load_models
 from common.fpga.device.board import Board
-from common.fpga.device.board_files import load_board
 from common.fpga.engine_catalogue import ARRAY_SIDES, ARRAY_SIMD
-from common.fpga.kernels.ports import MemoryPorts
-from common.fpga.kernels.systolic.array import SystolicArray, build_array
+from common.fpga.kernels.systolic.array import SystolicArray
 from common.fpga.rtl.engine.design import LEAST_WORD_BYTES, EngineDesign
 from common.fpga.rtl.engine.fabric import Fabric
 from common.fpga.rtl.engine.memory_timing import MemoryTiming
@@ -29,7 +27,6 @@ from common.messages.errors import PipelineError
 from common.workload.task_candidates import task_candidates
 
 HOST_MACS_PER_S = 2e8
-USUAL_BOARD = "u250"  # for the share of a memory's peak rate, as in benchmarks/kernels/array_designs.py
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,10 +73,7 @@ def modelled_cycles(model: onnx.ModelProto, design: EngineDesign, fabric: Fabric
     They are the sum of the products and convolutions, one call each. The engine took no part in the model.
     """
     workload = workload_of(model, HOST_MACS_PER_S)
-    usual = load_board(USUAL_BOARD, CONFIGS / "boards").memory
-    rate = fabric.memory_bytes_per_s
-    ports = MemoryPorts(1, 8 * design.word_bytes, fabric.clock_mhz, 1, rate, usual.efficiency, 0.0)
-    array = build_array((design.rows, design.cols, design.simd), "int8", ports, 1.0, load_models(CONFIGS).systolic)
+    array = array_on((design.rows, design.cols, design.simd), design.word_bytes, fabric)
     candidates = task_candidates(workload.graph, workload.groups, workload.layers, "int8", longest_chain=1)
     estimates = (array.estimate(each.task) for each in candidates if each.task is not None and each.task.macs)
     return summed(each.cycles for each in estimates if each is not None)

@@ -49,19 +49,20 @@ class Rows:
 
     x: Number
     normal: tuple[NDArray[np.float64], NDArray[np.float64], float] | None = None
+    axis: int = -1
 
     def quantized(self, scale: float, zero: int) -> Whole:
-        width = self.x.values.shape[-1]
-        rows = [self._row([int(each) for each in row]) for row in self.x.values.reshape(-1, width)]
+        last = np.moveaxis(self.x.values, self.axis, -1)
+        rows = [self._row([int(each) for each in row]) for row in last.reshape(-1, last.shape[-1])]
         bits = 16 if self.normal is None else 12
         gamma, beta = (np.ones(1), np.zeros(1)) if self.normal is None else self.normal[:2]
         factors, offsets = gamma / scale * 2.0**-bits, beta / scale + zero
-        for last in range(30, 0, -1):
-            g, b = np.rint(factors * 2.0**last), np.rint(offsets * 2.0**last) + 2 ** (last - 1)
+        for shift in range(30, 0, -1):
+            g, b = np.rint(factors * 2.0**shift), np.rint(offsets * 2.0**shift) + 2 ** (shift - 1)
             if np.abs(g).max() < 1 << 17 and np.abs(b).max() < 1 << 31:
                 break
-        results = (np.array(rows, np.int64) * g.astype(np.int64) + b.astype(np.int64)) >> last
-        shaped: Whole = results.reshape(self.x.values.shape)
+        results = (np.array(rows, np.int64) * g.astype(np.int64) + b.astype(np.int64)) >> shift
+        shaped: Whole = np.moveaxis(results.reshape(last.shape), -1, self.axis)
         return shaped
 
     def _row(self, x: list[int]) -> list[int]:
@@ -81,8 +82,29 @@ class Rows:
 
 
 @dataclass(frozen=True)
+class Joined:
+    """Numbers of several scales that are joined along an axis."""
+
+    parts: tuple[Number, ...]
+    axis: int
+
+    def quantized(self, scale: NDArray[np.float32], zero: NDArray[Any]) -> NDArray[Any]:
+        return np.concatenate([_quantize([part, scale, zero], {}) for part in self.parts], self.axis)
+
+
+@dataclass(frozen=True)
 class Sum:
     """Two numbers that are added when they are quantized, and the limits of the sum as a real number."""
+
+    left: Number
+    right: Number
+    low: float = -np.inf
+    high: float = np.inf
+
+
+@dataclass(frozen=True)
+class Product:
+    """Two numbers that are multiplied when they are quantized, and the limits of the product as a real number."""
 
     left: Number
     right: Number
@@ -94,11 +116,26 @@ def outputs(model: onnx.ModelProto, feeds: Mapping[str, NDArray[np.float32]]) ->
     """Return every tensor of the network; integers where it is quantized."""
     tensors: dict[str, Any] = {each.name: numpy_helper.to_array(each) for each in model.graph.initializer}
     tensors |= feeds
+    sources = {name: name for name in feeds}  # of what tensor another one is a function, value by value
     for node in model.graph.node:
+        of = [sources[name] for name in node.input if name in sources]
+        if of:
+            is_function = len(set(of)) == 1 and (node.op_type in FUNCTIONS or _adds_a_number(node, tensors, of))
+            sources |= {name: of[0] if is_function else name for name in node.output}
         attributes = {each.name: onnx.helper.get_attribute_value(each) for each in node.attribute}
         operands = [tensors[name] if name else None for name in node.input]
-        tensors[node.output[0]] = OPERATORS[node.op_type](operands, attributes)
+        is_product = node.op_type == "Mul" and len(set(of)) == 2
+        by = _multiplied if is_product else OPERATORS[node.op_type]
+        if node.op_type == "Split":
+            tensors |= zip(node.output, _split(operands, attributes, len(node.output)), strict=True)
+        else:
+            tensors[node.output[0]] = by(operands, attributes)
     return tensors
+
+
+def _adds_a_number(node: onnx.NodeProto, tensors: Mapping[str, Any], of: Sequence[str]) -> bool:
+    others = (tensors[name] for name in node.input)
+    return node.op_type == "Add" and len(of) == 1 and any(getattr(each, "values", each).size == 1 for each in others)
 
 
 def _constant(_: list[Any], attributes: Mapping[str, Any]) -> NDArray[Any]:
@@ -124,6 +161,8 @@ def _quantize(operands: list[Any], attributes: Mapping[str, Any]) -> NDArray[Any
     if zero is None:
         kind = attributes.get("output_dtype", 0) or onnx.TensorProto.UINT8
         zero = np.zeros((), onnx.helper.tensor_dtype_to_np_dtype(kind))
+    if isinstance(x, Joined):
+        return x.quantized(given, zero)
     limits = np.iinfo(zero.dtype)
     if isinstance(x, Rows):
         move = 128 if limits.min == 0 else 0
@@ -134,11 +173,13 @@ def _quantize(operands: list[Any], attributes: Mapping[str, Any]) -> NDArray[Any
         assert np.abs(x.values - x.zero).max() < 1 << 29
         factor = _along(np.asarray(x.scale / scale, np.float32).astype(np.float64), x)
         rounded = np.rint((x.values - x.zero) * factor)
+    elif isinstance(x, Product):
+        rounded = _scaled_product(x, Fraction(float(scale)))
     elif isinstance(x, Sum):
         rounded = _added(x, Fraction(float(scale)))
     else:
         rounded = np.rint(x / scale)
-    if isinstance(x, Number | Sum):
+    if isinstance(x, Number | Sum | Product):
         # Rounding is monotonic: a limit may be rounded by itself.
         rounded = np.clip(rounded, np.rint(np.float32(x.low) / scale), np.rint(np.float32(x.high) / scale))
     cut: NDArray[Any] = np.clip(rounded + zero.item(), limits.min, limits.max).astype(zero.dtype)
@@ -156,19 +197,54 @@ def _added(x: Sum, scale: Fraction) -> NDArray[np.float64]:
     return rounded
 
 
+def _multiplied(operands: list[Any], _: Mapping[str, Any]) -> Product:
+    return Product(*operands)
+
+
+def _scaled_product(x: Product, scale: Fraction) -> NDArray[np.float64]:
+    """Return the exact product times a factor of 17 bits, rounded once."""
+    ratio = Fraction(float(x.left.scale)) * Fraction(float(x.right.scale)) / scale
+    shift = next(s for s in range(64, -64, -1) if round(ratio * 2**s) < 1 << 17)
+    product = (x.left.values - x.left.zero) * (x.right.values - x.right.zero) * round(ratio * 2**shift)
+    rounded: NDArray[np.float64] = np.rint(product / 2.0**shift)  # below 2^34: exact
+    return rounded
+
+
+def _pads(attributes: Mapping[str, Any], extents: Sequence[int], window: Sequence[int]) -> list[int]:
+    """Return pads above, to the left, below and to the right; the formulas are ONNX's for SAME_UPPER and SAME_LOWER."""
+    kind = attributes.get("auto_pad", b"NOTSET")
+    if kind == b"NOTSET":
+        return list(attributes.get("pads", [0] * 4))
+    if kind == b"VALID":
+        return [0] * 4
+    begins, ends = [], []
+    for extent, side, stride in zip(extents, window, attributes.get("strides", [1, 1]), strict=True):
+        total = max((math.ceil(extent / stride) - 1) * stride + side - extent, 0)
+        halves = total // 2, total - total // 2
+        begins.append(halves[0] if kind == b"SAME_UPPER" else halves[1])
+        ends.append(halves[1] if kind == b"SAME_UPPER" else halves[0])
+    return begins + ends
+
+
+def _spans(attributes: Mapping[str, Any], kernel: Sequence[int]) -> list[int]:
+    return [(side - 1) * apart + 1 for side, apart in zip(kernel, attributes.get("dilations", [1, 1]), strict=True)]
+
+
 def _convolution(operands: list[Any], attributes: Mapping[str, Any]) -> Number:
     x, w, *bias = operands
-    top, left, bottom, right = attributes.get("pads", [0] * 4)
-    down, across = attributes.get("strides", [1, 1])
-    groups = attributes.get("group", 1)
-    moved = np.pad(x.values - x.zero, ((0, 0), (0, 0), (top, bottom), (left, right)))
     out, inside, height, width = w.values.shape
-    lines, columns = (moved.shape[2] - height) // down + 1, (moved.shape[3] - width) // across + 1
+    spans = _spans(attributes, (height, width))
+    top, left, bottom, right = _pads(attributes, x.values.shape[2:], spans)
+    down, across = attributes.get("strides", [1, 1])
+    (apart_y, apart_x), groups = attributes.get("dilations", [1, 1]), attributes.get("group", 1)
+    moved = np.pad(x.values - x.zero, ((0, 0), (0, 0), (top, bottom), (left, right)))
+    lines, columns = (moved.shape[2] - spans[0]) // down + 1, (moved.shape[3] - spans[1]) // across + 1
     weights = (w.values - w.zero).reshape(groups, out // groups, inside, height, width)
     sums = np.zeros((len(moved), groups, out // groups, lines, columns), np.int64)
     for row in range(height):
         for column in range(width):
-            part = moved[:, :, row : row + down * lines : down, column : column + across * columns : across]
+            y, z = row * apart_y, column * apart_x
+            part = moved[:, :, y : y + down * lines : down, z : z + across * columns : across]
             part = part.reshape(len(moved), groups, inside, lines, columns)
             sums += np.einsum("goi,bgihw->bgohw", weights[:, :, :, row, column], part)
     total = sums.reshape(len(moved), out, lines, columns)
@@ -186,13 +262,33 @@ def _gemm(operands: list[Any], attributes: Mapping[str, Any]) -> Number:
     return Number(total, (x.scale * w.scale).astype(np.float32), channel_axis=total.ndim - 1, is_sums=True)
 
 
-def _mean(operands: list[Any], attributes: Mapping[str, Any]) -> Number:
-    x: Number = operands[0]
-    height, width = attributes.get("kernel_shape", x.values.shape[2:])
+def _pool_windows(x: Number, attributes: Mapping[str, Any], outside: int) -> Whole:
+    """Return the windows of a pool: their lines and columns are the last two axes; outside of the map is one value."""
+    kernel = attributes.get("kernel_shape", x.values.shape[2:])
+    spans = _spans(attributes, kernel)
+    top, left, bottom, right = _pads(attributes, x.values.shape[2:], spans)
     down, across = attributes.get("strides", [1, 1])
-    windows = np.lib.stride_tricks.sliding_window_view(x.values - x.zero, (height, width), axis=(2, 3))
-    scale = np.float32(x.scale * np.float32(1 / (height * width)))
-    return Number(windows[:, :, ::down, ::across].sum(axis=(4, 5)), np.asarray(scale), is_sums=True)
+    if attributes.get("ceil_mode"):  # one window more where some positions are left, which begins inside of the map
+        extents = zip(x.values.shape[2:], spans, (down, across), ((top, bottom), (left, right)), strict=True)
+        more = []
+        for extent, span, stride, (begin, end) in extents:
+            count = math.ceil((extent + begin + end - span) / stride) + 1
+            count -= (count - 1) * stride >= extent + begin
+            more.append(max((count - 1) * stride + span - extent - begin - end, 0))
+        bottom, right = bottom + more[0], right + more[1]
+    padded = np.pad(x.values, ((0, 0), (0, 0), (top, bottom), (left, right)), constant_values=outside)
+    windows = np.lib.stride_tricks.sliding_window_view(padded, spans, axis=(2, 3))
+    apart_y, apart_x = attributes.get("dilations", [1, 1])
+    found: Whole = windows[:, :, ::down, ::across, ::apart_y, ::apart_x]
+    return found
+
+
+def _mean(operands: list[Any], attributes: Mapping[str, Any]) -> Number:
+    """Return an average whose divisor is the same everywhere: what is outside of the map counts as zero."""
+    x: Number = operands[0]
+    windows = _pool_windows(x, attributes, x.zero)
+    scale = np.float32(x.scale * np.float32(1 / (windows.shape[4] * windows.shape[5])))
+    return Number((windows - x.zero).sum(axis=(4, 5)), np.asarray(scale), is_sums=True)
 
 
 def _reduced(operands: list[Any], attributes: Mapping[str, Any]) -> Number:
@@ -205,11 +301,7 @@ def _reduced(operands: list[Any], attributes: Mapping[str, Any]) -> Number:
 
 def _maximum(operands: list[Any], attributes: Mapping[str, Any]) -> Number:
     x: Number = operands[0]
-    top, left, bottom, right = attributes.get("pads", [0] * 4)
-    down, across = attributes.get("strides", [1, 1])
-    padded = np.pad(x.values, ((0, 0), (0, 0), (top, bottom), (left, right)), constant_values=-(1 << 30))
-    windows = np.lib.stride_tricks.sliding_window_view(padded, attributes["kernel_shape"], axis=(2, 3))
-    return replace(x, values=windows[:, :, ::down, ::across].max(axis=(4, 5)), is_sums=True)
+    return replace(x, values=_pool_windows(x, attributes, -(1 << 30)).max(axis=(4, 5)), is_sums=True)
 
 
 def _relu(operands: list[Any], _: Mapping[str, Any]) -> Any:
@@ -225,7 +317,9 @@ def _clip(operands: list[Any], attributes: Mapping[str, Any]) -> Any:
 
 def _limited(x: Any, low: float, high: float) -> Any:
     """Return a number with further limits: those it had are limited too, as every value is."""
-    if not isinstance(x, Sum) and not (isinstance(x, Number) and x.is_sums):
+    if isinstance(x, Joined):
+        return replace(x, parts=tuple(_limited(replace(part, is_sums=True), low, high) for part in x.parts))
+    if not isinstance(x, Sum | Product) and not (isinstance(x, Number) and x.is_sums):
         return np.clip(_floats(x), np.float32(low), np.float32(high))
     return replace(x, low=min(max(x.low, low), high), high=min(max(x.high, low), high))
 
@@ -262,6 +356,45 @@ def _transpose(operands: list[Any], attributes: Mapping[str, Any]) -> Number:
     return replace(x, values=x.values.transpose(attributes["perm"]))
 
 
+def _slice(operands: list[Any], attributes: Mapping[str, Any]) -> Number:
+    x, *given = operands
+    named = dict(zip(("starts", "ends", "axes", "steps"), (each.tolist() for each in given), strict=False)) | attributes
+    count = len(named["starts"])
+    places = [slice(None)] * x.values.ndim
+    for place in range(count):
+        step = named.get("steps", [1] * count)[place]
+        places[named.get("axes", range(count))[place]] = slice(named["starts"][place], named["ends"][place], step)
+    values: Whole = x.values[tuple(places)]
+    return Number(values, x.scale, x.zero)
+
+
+def _split(operands: list[Any], attributes: Mapping[str, Any], count: int = 1) -> list[Number]:
+    x, *given = operands
+    axis = attributes.get("axis", 0)
+    extent = x.values.shape[axis]
+    sizes = attributes.get("split") or (given[0].tolist() if given and given[0] is not None else None)
+    ends = np.cumsum(sizes) if sizes else np.arange(1, count + 1) * math.ceil(extent / count)
+    return [replace(x, values=part) for part in np.split(x.values, ends[:-1], axis)]
+
+
+def _joined(operands: list[Any], attributes: Mapping[str, Any]) -> Joined:
+    return Joined(tuple(operands), attributes["axis"])
+
+
+def _squeeze(operands: list[Any], attributes: Mapping[str, Any]) -> Any:
+    x, *given = operands
+    axes = attributes.get("axes") or (given[0].tolist() if given else None)
+    sides = x.values.shape
+    left = {axis for axis, side in enumerate(sides) if side == 1} if axes is None else {a % len(sides) for a in axes}
+    return _reshaped(x, lambda shape: [side for axis, side in enumerate(shape) if axis not in left])
+
+
+def _unsqueeze(operands: list[Any], attributes: Mapping[str, Any]) -> Any:
+    x, *given = operands
+    axes = attributes.get("axes") or given[0].tolist()
+    return replace(x, values=np.expand_dims(x.values, tuple(axes)))
+
+
 def _normalization(operands: list[Any], attributes: Mapping[str, Any]) -> Rows:
     x, gamma, beta = (*operands, None)[:3]
     gammas = _floats(gamma).astype(np.float64)
@@ -293,6 +426,21 @@ def _hard_sigmoid(operands: list[Any], attributes: Mapping[str, Any]) -> NDArray
     return np.asarray(np.clip(_floats(operands[0]) * alpha + beta, 0, 1), np.float32)
 
 
+def _leaky(operands: list[Any], attributes: Mapping[str, Any]) -> NDArray[np.float32]:
+    x = _floats(operands[0])
+    return np.where(x < 0, x * np.float32(attributes.get("alpha", 0.01)), x)
+
+
+def _elu(operands: list[Any], attributes: Mapping[str, Any]) -> NDArray[np.float32]:
+    x = _floats(operands[0])
+    return np.where(x < 0, np.float32(attributes.get("alpha", 1.0)) * (np.exp(x) - 1), x).astype(np.float32)
+
+
+def _selu(operands: list[Any], attributes: Mapping[str, Any]) -> NDArray[np.float32]:
+    alpha, gamma = attributes.get("alpha", 1.67326319217681884765625), attributes.get("gamma", 1.0507010221481323)
+    return np.asarray(np.float32(gamma) * _elu(operands, {"alpha": alpha}), np.float32)
+
+
 def _gelu(operands: list[Any], attributes: Mapping[str, Any]) -> NDArray[np.float32]:
     x = _floats(operands[0]).astype(np.float64)
     if attributes.get("approximate", b"none") == b"tanh":
@@ -319,17 +467,41 @@ OPERATORS: Mapping[str, Callable[[list[Any], Mapping[str, Any]], Any]] = {
     "Reshape": _reshape,
     "Add": _added_up,
     "Transpose": _transpose,
-    "Softmax": lambda operands, _: Rows(operands[0]),
+    "GlobalMaxPool": _maximum,
+    "Slice": _slice,
+    "Split": _split,
+    "Gather": lambda operands, attributes: replace(
+        operands[0], values=operands[0].values.take(operands[1], attributes.get("axis", 0))
+    ),
+    "Concat": _joined,
+    "Squeeze": _squeeze,
+    "Unsqueeze": _unsqueeze,
+    "Identity": lambda operands, _: operands[0],
+    "Dropout": lambda operands, _: operands[0],
+    "Softmax": lambda operands, attributes: Rows(operands[0], axis=attributes.get("axis", -1)),
     "LayerNormalization": _normalization,
+    "Abs": _by(np.abs),
     "Div": _by(np.divide),
+    "Elu": _elu,
     "Erf": _by(_erf),
+    "Exp": _by(np.exp),
     "Gelu": _gelu,
     "HardSigmoid": _hard_sigmoid,
     "HardSwish": _by(lambda x: x * np.clip(x * np.float32(1 / 6) + np.float32(0.5), np.float32(0), np.float32(1))),
+    "LeakyRelu": _leaky,
     "Mul": _by(np.multiply),
+    "Neg": _by(np.negative),
     "Pow": _by(np.power),
+    "Selu": _selu,
     "Sigmoid": _by(lambda x: 1 / (1 + np.exp(-x))),
+    "Softplus": _by(lambda x: np.log1p(np.exp(x))),
     "Sqrt": _by(np.sqrt),
     "Sub": _by(np.subtract),
     "Tanh": _by(np.tanh),
 }
+# What computes each value of a result from one value of a tensor, where the others are constants.
+FUNCTIONS = (
+    *("QuantizeLinear", "DequantizeLinear", "Identity", "Relu", "Clip", "Abs", "Div", "Elu", "Erf", "Exp", "Gelu"),
+    *("HardSigmoid", "HardSwish", "LeakyRelu", "Mul", "Neg", "Pow", "Selu", "Sigmoid", "Softplus", "Sqrt", "Sub"),
+    "Tanh",
+)

@@ -25,12 +25,13 @@ from numpy.typing import NDArray
 
 from benchmarks.plans.engine_networks import FABRICS, NETWORKS, network_in, network_of, read_model, sample_of
 from benchmarks.plans.integer_reference import outputs
-from common.fpga.rtl.engine.cycles import best_tilings, planned_cycles
+from common.fpga.rtl.engine.cycles import best_tilings, network_cycles
 from common.fpga.rtl.engine.design import EngineDesign
 from common.fpga.rtl.engine.fabric import load_fabric
 from common.fpga.rtl.engine.memory_timing import MemoryTiming
 from common.fpga.rtl.engine.network import UNSIGNED_MOVE, Bytes, EngineTensor
 from common.fpga.rtl.engine.program import Program, program_of
+from common.fpga.rtl.engine.reading.whole_folds import on_whole_folds
 from common.fpga.rtl.programs import is_there
 from common.fpga.rtl.system.host import EngineHost
 from common.fpga.rtl.system.link import Line, Link, SerialLine
@@ -60,10 +61,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         sizes = {"word_bytes": min(8, given.cols), "weight_depth": 16384, "channel_depth": 256}
         design = EngineDesign(given.rows, given.cols, given.simd, **sizes, has_row_work=has_row_work)
         fabric = load_fabric(given.board, FABRICS)
-        timing = fabric.timing(design.word_bytes)
+        timing, network = fabric.timing(design.word_bytes), on_whole_folds(network, design.cols)
         divided = best_tilings(network, design, timing)
         program = program_of(network, divided, design)
-        planned = sum(planned_cycles(tiling, timing).total for tiling in divided)
+        planned = sum(each.total for each in network_cycles(network, divided, timing))
         rows, is_equal = [], True
         with line_of(given.line, given.baud, program, timing) as line:
             host = EngineHost(Link(line), PLACES, program)

@@ -37,24 +37,18 @@ CASES = {
         (1, 5, 11), "output = LayerNormalization <axis = -1, epsilon = 0.1> (input, g)", g=np.float32([1.0])
     ),
     "a map": lambda: network((1, 3, 6, 5), "output = Conv <kernel_shape = [2, 2]> (input, w)", w=numbers(4, 3, 2, 2)),
+    "turned rows": lambda: network((1, 6, 16), "s = Sigmoid(input) output = Transpose <perm = [0, 2, 1]> (s)"),
+    "pixels that are turned": lambda: network(
+        (1, 3, 6, 5),
+        "m = Conv <kernel_shape = [2, 2]> (input, w) output = Reshape(m, rows)",
+        w=numbers(4, 3, 2, 2),
+        rows=np.array([1, 4, 20]),
+    ),
 }
 REFUSED = {
-    "turned rows": (
-        lambda: network((1, 6, 16), "s = Sigmoid(input) output = Transpose <perm = [0, 2, 1]> (s)"),
-        "is an output that is turned",
-    ),
-    "pixels that are turned": (
-        lambda: network(
-            (1, 3, 6, 5),
-            "m = Conv <kernel_shape = [2, 2]> (input, w) output = Reshape(m, rows)",
-            w=numbers(4, 3, 2, 2),
-            rows=np.array([1, 4, 20]),
-        ),
-        "is an output that is turned",
-    ),
     "a product of a tensor and its turn": (
         lambda: network((1, 8, 8), "t = Transpose <perm = [0, 2, 1]> (input) output = Mul(t, input)"),
-        "is a function of 2 tensors",
+        r"multiplies \[1, 8, 8\] by \[1, 8, 8\] element by element",
     ),
     "a sum of a tensor and its turn": (
         lambda: network((1, 8, 8), "t = Transpose <perm = [0, 2, 1]> (input) output = Add(input, t)"),

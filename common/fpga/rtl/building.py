@@ -11,12 +11,13 @@ import onnx
 
 from common.fpga.rtl.engine.arithmetic import tensors_of
 from common.fpga.rtl.engine.cells import EngineCells
-from common.fpga.rtl.engine.cycles import PlannedCycles, best_tilings, planned_cycles
+from common.fpga.rtl.engine.cycles import PlannedCycles, best_tilings, network_cycles
 from common.fpga.rtl.engine.design import EngineDesign
 from common.fpga.rtl.engine.fabric import Fabric
 from common.fpga.rtl.engine.network import LEAST, MOST, EngineNetwork
 from common.fpga.rtl.engine.program import program_of
 from common.fpga.rtl.engine.reading.layers import layers_of
+from common.fpga.rtl.engine.reading.whole_folds import on_whole_folds
 from common.fpga.rtl.engine.simulate import CAUSES, EngineSimulator, Spent
 from common.fpga.rtl.engine.tiling import Tiling
 from common.fpga.rtl.open_device import LogicCells
@@ -35,12 +36,14 @@ class EnginePlan:
     """An engine for a network on a board.
 
     Attributes:
+        network: whose parts are whole folds of the engine.
         cells: that it is planned to take.
         tilings: how each layer is divided at the clock that is expected.
         planned: cycles of each layer at that clock.
         clock_mhz: that is expected.
     """
 
+    network: EngineNetwork
     design: EngineDesign
     cells: LogicCells
     tilings: tuple[Tiling, ...]
@@ -60,7 +63,7 @@ def designs(rows: int | None, cols: int | None, simd: int | None) -> Iterator[En
             for s in SIMD if simd is None else [simd]:
                 for depth in WEIGHT_DEPTHS:
                     sizes = {"word_bytes": min(8, c), "weight_depth": depth, "channel_depth": CHANNEL_DEPTH}
-                    yield EngineDesign(r, c, s, **sizes, has_row_work=False)
+                    yield EngineDesign(r, c, s, **sizes, has_row_work=False, has_products=False)
 
 
 def best_plan(
@@ -95,10 +98,10 @@ def plan_on(
     Raises:
         PipelineError: a layer does not fit the engine's buffers.
     """
-    timing = fabric.timing(design.word_bytes, clock_mhz)
-    divided = tuple(best_tilings(network, design, timing))
-    planned = tuple(planned_cycles(each, timing) for each in divided)
-    return EnginePlan(design, known.planned(design), divided, planned, clock_mhz)
+    timing, folded = fabric.timing(design.word_bytes, clock_mhz), on_whole_folds(network, design.cols)
+    divided = tuple(best_tilings(folded, design, timing))
+    planned = tuple(network_cycles(folded, divided, timing))
+    return EnginePlan(folded, design, known.planned(design), divided, planned, clock_mhz)
 
 
 def network_in(path: Path, dimensions: Mapping[str, int]) -> EngineNetwork:
@@ -142,13 +145,13 @@ class SimulatedPlan:
     is_equal: bool
 
 
-def simulated_network(plan: EnginePlan, network: EngineNetwork, fabric: Fabric, seed: int) -> SimulatedPlan:
+def simulated_network(plan: EnginePlan, fabric: Fabric, seed: int) -> SimulatedPlan:
     """Run the network on the Verilog of its engine, on random inputs, with the memory of the board.
 
     Raises:
         PipelineError: Verilator is missing, or failed.
     """
-    random = np.random.default_rng(seed)
+    random, network = np.random.default_rng(seed), plan.network
     shapes = {each.name: (each.channels, each.height, each.width) for each in network.inputs}
     inputs = {name: random.integers(LEAST, MOST, shape, np.int8, endpoint=True) for name, shape in shapes.items()}
     program = program_of(network, plan.tilings, plan.design)

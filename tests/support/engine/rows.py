@@ -105,4 +105,58 @@ CASES = {
         last=numbers(16, 5),
     ),
     "an encoder": lambda: quantized(build_encoder(tokens=10, width=16, heads=2, feed=24, depth=1), 0),
+    "queries, keys and values side by side": lambda: side_by_side(
+        "q0, k0, v0 = Split <axis = -1> (m, thirds)"
+        " q1 = Reshape(q0, split) k1 = Reshape(k0, split) v1 = Reshape(v0, split)"
+        " q = Transpose <perm = [0, 2, 1, 3]> (q1) k = Transpose <perm = [0, 2, 3, 1]> (k1)"
+        " v = Transpose <perm = [0, 2, 1, 3]> (v1)",
+    ),
+    "several tensors that are piled": lambda: side_by_side(
+        "r = Reshape(m, five) t = Transpose <perm = [2, 0, 3, 1, 4]> (r) q = Gather <axis = 0> (t, zero)"
+        " k2 = Gather <axis = 0> (t, one) v = Gather <axis = 0> (t, two) k3 = Transpose <perm = [0, 1, 3, 2]> (k2)"
+        " k = Mul(k3, half)",
+    ),
+    "a class token": lambda: network(
+        (1, 5, 12),
+        "m = MatMul(input, w) j = Concat <axis = 1> (token, m) p = Add(j, places) n = LayerNormalization(p, g, b)"
+        " c = Gather <axis = 1> (n, zero) output = Gemm(c, last)",
+        w=numbers(12, 12, scale=0.3),
+        token=numbers(1, 1, 12),
+        places=numbers(1, 6, 12, seed=6),
+        g=numbers(12, seed=4),
+        b=numbers(12, seed=5),
+        zero=np.array(0),
+        last=numbers(12, 5),
+    ),
+    "softmax of the channels of a map": lambda: network(
+        (1, 6, 4, 5), "m = Conv(input, w) output = Softmax <axis = 1> (m)", w=numbers(9, 6, 1, 1)
+    ),
+    "a vector": lambda: network(
+        (1, 6, 2, 2),
+        "m = GlobalAveragePool(input) s = Squeeze(m, axes) g = Gemm(s, w) n = LayerNormalization(g, gamma)"
+        " output = Softmax(n)",
+        axes=np.array([2, 3]),
+        w=numbers(6, 11),
+        gamma=numbers(11),
+    ),
 }
+
+
+def side_by_side(heads, tokens=6, width=16, count=2):
+    body = f"""
+        m = MatMul(input, w) {heads} s = MatMul(q, k) p = Softmax <axis = -1> (s) c = MatMul(p, v)
+        ct = Transpose <perm = [0, 2, 1, 3]> (c) output = Reshape(ct, whole)
+    """
+    return network(
+        (1, tokens, width),
+        body,
+        w=numbers(width, 3 * width, scale=width**-0.5),
+        thirds=np.full(3, width),
+        split=np.array([1, tokens, count, width // count]),
+        five=np.array([1, tokens, 3, count, width // count]),
+        whole=np.array([1, tokens, width]),
+        zero=np.array(0),
+        one=np.array(1),
+        two=np.array(2),
+        half=np.float32([0.5]),
+    )

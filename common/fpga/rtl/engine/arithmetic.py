@@ -67,13 +67,14 @@ def _result(layer: EngineLayer, tensors: Mapping[str, Bytes]) -> Bytes:
 def _windows(layer: EngineLayer, x: Numbers, outside: float) -> Numbers:
     """Return the windows: (samples, channels, output lines, output columns, lines, columns)."""
     x = x.reshape(len(x), layer.x.channels, layer.x.height, layer.x.width)
-    (height, width), (down, across), (top, left) = layer.kernel, layer.strides, layer.pads
+    (height, width), (down, across), (top, left) = layer.reach, layer.strides, layer.pads
     below = (layer.y.height - 1) * down + height - top - layer.x.height
     right = (layer.y.width - 1) * across + width - left - layer.x.width
     padding = ((0, 0), (0, 0), (top, max(below, 0)), (left, max(right, 0)))
     padded = np.pad(x, padding, constant_values=outside)
     windows = np.lib.stride_tricks.sliding_window_view(padded, (height, width), axis=(2, 3))
-    return windows[:, :, ::down, ::across][:, :, : layer.y.height, : layer.y.width]
+    apart = windows[..., :: layer.dilations[0], :: layer.dilations[1]]
+    return apart[:, :, ::down, ::across][:, :, : layer.y.height, : layer.y.width]
 
 
 def _maximum(layer: EngineLayer, x: Bytes) -> Numbers:
@@ -117,9 +118,11 @@ def _with_residual(layer: EngineLayer, result: Numbers, other: Bytes) -> Numbers
     residual = layer.residual
     assert residual
     own_factor, other_factor, shift = residual_factors(residual, layer.y)
-    moved = other.reshape(result.shape).astype(np.float64) - residual.other.zero
-    # Two products of 9 and 25 bits: below 2^53, and a power of two divides without an error.
-    total = (result - residual.own_zero) * own_factor + moved * other_factor
+    shape = result.shape if not residual.is_single_pixel else (*result.shape[:2], 1, 1)
+    moved = other.reshape(shape).astype(np.float64) - residual.other.zero
+    own = result - residual.own_zero
+    # Two products of 9 and 25 bits, or one of 18 and 17: below 2^53, and a power of two divides without an error.
+    total = own * moved * other_factor if residual.is_factor else own * own_factor + moved * other_factor
     added: Numbers = np.clip(np.rint(total / 2.0**shift) + layer.y.zero, residual.low, residual.high)
     return added
 

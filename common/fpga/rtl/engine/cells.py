@@ -46,10 +46,13 @@ class EngineCells:
         """Return the cells of an engine with its pins.
 
         Raises:
-            PipelineError: it has the unit for row-wise work, and no engine with that was measured.
+            PipelineError: it has the unit for row-wise work, or multiplies two tensors element by element: no such engine
+                was measured.
         """
         if design.has_row_work:
             raise PipelineError(design.name, "has the unit for row-wise work, whose cells are not planned")
+        if design.has_products:
+            raise PipelineError(design.name, "multiplies two tensors, and the cells for that are not planned")
         sizes = terms(design)
         return LogicCells(
             lut=sum(self.lut[name] * size for name, size in sizes.items()),

@@ -7,40 +7,53 @@ pixels takes
 
 Between tiles, three things go on at the same time: the tile after is loaded, the tile is computed, the one before is
 stored; a tile's load waits for the halves of the buffers, its results for the halves of theirs. Loads and stores share
-the memory's bus, in the order in which they may begin; where both begin together, its bursts take turns. The first load
-and the last store of a layer are in the open.
+the memory's bus: where both are under way, their bursts take turns, and where both are in one bank, each closes the row
+of the other one. The first load and the last store of a layer are in the open.
 
-A transfer of n words takes n * c cycles of the bus, and a miss more for each row of memory that it opens: of parts that
-lie apart, one for each row between the first and the last of them, and at most one for each part. All of that grows by
-the share of time that refreshes take. The latency of a transfer is added where the bus was idle before.
+A transfer of n words takes n * c cycles of the bus, and a miss more for each row of memory that it opens: the rows
+that are open in each bank follow from the addresses of all transfers before it. All of that grows by the share of time
+that refreshes take, each of which closes all rows. The latency of a transfer is added where the bus was idle before.
 
 Row-wise work reads each row once for each pass, a word per cycle, and works on the row's sums between two passes.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from copy import copy
+from dataclasses import dataclass, replace
 from math import ceil
 
-from common.fpga.rtl.engine.design import EngineDesign, words_of
-from common.fpga.rtl.engine.memory_timing import MemoryTiming
-from common.fpga.rtl.engine.network import EngineLayer, EngineNetwork, EngineTensor
+from common.fpga.rtl.engine.design import COMPUTE_WORDS, LOAD_WORDS, STORE_WORDS, EngineDesign
+from common.fpga.rtl.engine.memory_timing import MemoryTiming, OpenRows
+from common.fpga.rtl.engine.network import EngineNetwork, EngineTensor, Residual
+from common.fpga.rtl.engine.places import Places
 from common.fpga.rtl.engine.tiling import EngineTile, Piece, Tiling, tilings
 
 # Cycles between the units, as the Verilog has them.
 DESCRIPTOR_CYCLES = 4  # from the end of what a descriptor waits for to the first request
 WINDOW_CYCLES = 3  # from the last word of the windows to the array's first step
 RELEASE_CYCLES = 2  # from the array's last step on some windows to the gathering of others in their place
+ANSWER_CYCLES = 2  # from the end of a store's last burst to that of its descriptor
+UNDER_WAY = 8  # bursts of loads
+RETURN_CYCLES = 4  # from the end of a burst to the request of the one that takes its place
 BURST_CYCLES = 2  # between the requests of two bursts
+HOST_CYCLES = 2  # for a word of a descriptor on the host's bus
+QUEUE_WORDS = 512  # of descriptors of a unit that wait
 PASS_GAP_CYCLES = 7  # between two passes over a row
 ROW_PASSES = {"table": (1, 0), "softmax": (3, 24), "normalization": (2, 41)}  # and cycles of the work on a row's sums
+NO_CYCLES = 1e-9  # what is left of a transfer that is over
 ROW_LATENCY_CYCLES = 7  # from the last pass to the end of the call
 
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """Words that are loaded or stored, in ``rows`` that begin so many bytes one behind the other."""
+    """Words that are loaded or stored, in ``rows`` that begin so many bytes one behind the other.
 
+    ``address`` is that of the first one.
+    """
+
+    address: int
     words: int
     rows: int = 1
     stride_bytes: int = 0
@@ -54,11 +67,13 @@ class PlannedCycles:
         total: from the end of the layer before to the end of its last store.
         computing: in which the array takes operands.
         gathering: in which it waits for windows.
+        giving: in which the host gives the descriptors, beside what is computed.
     """
 
     total: float
     computing: float
     gathering: float
+    giving: float
 
 
 def best_tilings(network: EngineNetwork, design: EngineDesign, timing: MemoryTiming) -> list[Tiling]:
@@ -67,49 +82,187 @@ def best_tilings(network: EngineNetwork, design: EngineDesign, timing: MemoryTim
     Raises:
         PipelineError: a layer does not fit the buffers.
     """
-    return [best_tiling(layer, design, timing) for layer in network.layers]
+    places, chosen = Places.of(network, design), []
+    for layer in network.layers:
+        planned = [(planned_cycles(tiling, timing, copy(places)).total, tiling) for tiling in tilings(layer, design)]
+        chosen.append(min(planned, key=lambda pair: pair[0])[1])
+        planned_cycles(chosen[-1], timing, places)
+    return chosen
 
 
-def best_tiling(layer: EngineLayer, design: EngineDesign, timing: MemoryTiming) -> Tiling:
-    return min(tilings(layer, design), key=lambda tiling: planned_cycles(tiling, timing).total)
+def network_cycles(network: EngineNetwork, divided: Sequence[Tiling], timing: MemoryTiming) -> list[PlannedCycles]:
+    """Return the cycles of each layer of a network that is divided as given."""
+    places, ahead, found = Places.of(network, divided[0].design), 0.0, []
+    for tiling in divided:
+        plan = planned_cycles(tiling, timing, places)
+        # The host gives descriptors beforehand, as far as the queues have room.
+        plan = replace(plan, total=max(plan.total, plan.giving - ahead))
+        ahead = min(ahead + plan.total - plan.giving, QUEUE_WORDS * HOST_CYCLES)
+        found.append(plan)
+    return found
 
 
-def planned_cycles(tiling: Tiling, timing: MemoryTiming) -> PlannedCycles:
-    """Return the cycles of a layer, whose loads begin when all before is over."""
-    clock = _Clock(tiling, timing)
-    for tile in tiling.tiles:
-        clock.compute(tile)
-    return PlannedCycles(clock.finish(), clock.computing, clock.gathering)
+def planned_cycles(tiling: Tiling, timing: MemoryTiming, places: Places | None = None) -> PlannedCycles:
+    """Return the cycles of a layer, whose loads begin when all before is over.
+
+    Its weights and constants take room in ``places``, where the tensors of its network are.
+    """
+    clock = _Clock(tiling, timing, places or Places(tiling.design))
+    return PlannedCycles(clock.run(), clock.computing, clock.gathering, clock.giving)
+
+
+@dataclass
+class _Job:
+    """Transfers of a tile on the memory's bus, which follow one another.
+
+    Attributes:
+        begins: when the first one may.
+        left: cycles of the bus that they still take.
+        burst: cycles of one of their bursts.
+        banks: of each transfer, its share of the bursts and the banks whose rows it opens.
+    """
+
+    begins: float
+    left: float
+    burst: float
+    banks: list[tuple[float, frozenset[int]]]
+
+    def closes(self, other: _Job) -> float:
+        """Return the share of their turns in which one of two jobs closes the row of the other one."""
+        return sum(
+            own_share * other_share * len(own & banks) / (len(own) * len(banks))
+            for own_share, own in self.banks
+            for other_share, banks in other.banks
+        )
 
 
 @dataclass
 class _Clock:
     tiling: Tiling
     timing: MemoryTiming
-    bus: float = 0.0  # when the memory's bus is free
+    places: Places
     gathered: float = 0.0  # when the windows of the tiles so far are gathered
     fed: float = 0.0  # when the array has taken their operands
     freed: float = 0.0  # when the array had taken those of the rows before the last ones
-    stored: float = 0.0
     computing: float = 0.0
     gathering: float = 0.0
+    giving: float = 0.0
 
     def __post_init__(self) -> None:
-        self.computed = [0.0, 0.0]
-        self.stores = [0.0, 0.0]
-        self.waiting: list[tuple[float, EngineTile]] = []  # stores that may begin, and when
+        # Of each tile, when it is loaded, computed and stored, and when the bus is free of its transfers.
+        self.loaded: list[float] = []
+        self.computed: list[float] = []
+        self.stored: list[float] = []
+        self.load_free = self.store_free = 0.0
+        self.rows, self.refreshes = OpenRows(self.timing), 0
+        self.weights: dict[int, tuple[int, int]] = {}  # addresses of blocks, by their first fold
 
-    def compute(self, tile: EngineTile) -> None:
-        begun = self.computed[-2] + DESCRIPTOR_CYCLES
-        loads = self._loads(tile)
-        beside = self._bus_cycles(loads)
-        # Where loading takes longer than computing, the loads of the tile after follow at once.
-        self._store(before=begun, beside=beside if beside < self._array_cycles(tile) else 2 * beside)
-        there = self._moved(begun, loads)
-        start = max(there, self.gathered, self.stores[-2])
+    def run(self) -> float:
+        """Return when the last tile is stored."""
+        load: _Job | None = None
+        store: _Job | None = None
+        now = 0.0
+        while len(self.stored) < len(self.tiling.tiles):
+            self._compute_what_may()
+            load, store = load or self._next_load(), store or self._next_store()
+            now = self._advance(now, [job for job in (load, store) if job])
+            if load and load.left <= 0:
+                self.load_free, load = now, None
+                self.loaded.append(now + self.timing.latency_cycles)
+            if store and store.left <= 0:
+                self.store_free, store = now, None
+                self.stored.append(now + ANSWER_CYCLES)
+        return self.stored[-1]
+
+    def _advance(self, now: float, jobs: list[_Job]) -> float:
+        """Let the bus work until a job begins or is over; return when that is. Bursts of two jobs take turns."""
+        active = [job for job in jobs if job.begins <= now]
+        coming = [job.begins for job in jobs if job.begins > now]
+        if not active:
+            return min(coming)
+        turn = sum(job.burst for job in active)
+        if len(active) > 1:
+            turn += 2 * self.timing.row_miss_cycles * active[0].closes(active[1])
+        shares = [job.burst / turn for job in active]
+        step = min(job.left / share for job, share in zip(active, shares, strict=True))
+        step = min([step, *(begins - now for begins in coming)])
+        for job, share in zip(active, shares, strict=True):
+            job.left -= step * share
+            if job.left < NO_CYCLES:
+                job.left = 0.0
+        return now + step
+
+    def _next_load(self) -> _Job | None:
+        """Return the loads of the next tile, which wait for the tile before the last one to be computed."""
+        place = len(self.loaded)
+        if place == len(self.tiling.tiles) or place > len(self.computed) + 1:
+            return None
+        free = self.computed[place - 2] if place > 1 else 0.0
+        tile = self.tiling.tiles[place]
+        moves = self._loads(tile)
+        words = len(moves) * LOAD_WORDS + len(tile.pieces) * COMPUTE_WORDS + STORE_WORDS
+        self.giving += words * HOST_CYCLES
+        if not moves:
+            self.loaded.append(max(free, self.loaded[-1]))
+            return self._next_load()
+        return self._job(max(free + DESCRIPTOR_CYCLES, self.load_free), moves, self.timing.latency_cycles)
+
+    def _next_store(self) -> _Job | None:
+        place = len(self.stored)
+        if place == len(self.computed):
+            return None
+        move = self._results(self.tiling.tiles[place], self.tiling.layer.y)
+        # A burst begins when all of its words are there.
+        begins = self.computed[place] + DESCRIPTOR_CYCLES + min(move.words // move.rows, self._design.burst_words)
+        return self._job(max(begins, self.store_free), [move], 0.0)
+
+    def _job(self, begins: float, moves: list[Move], latency: float) -> _Job:
+        """Return transfers on the bus; where many short bursts have a long latency, they wait for each other."""
+        timing, count = self.timing, sum(bursts_of(move, self._design) for move in moves)
+        taken = {True: 0.0, False: 0.0}  # by short bursts and by long ones
+        short = 0
+        for move in moves:
+            bursts, cycles = bursts_of(move, self._design), word_cycles(move, self._design, timing)
+            is_short = cycles / bursts < (latency + RETURN_CYCLES) / UNDER_WAY
+            taken[is_short] += cycles
+            short += bursts if is_short else 0
+        among = short + min(count - short, UNDER_WAY)  # what a short burst may wait for
+        rounds = ceil(among / UNDER_WAY) - 1 if latency and short else 0
+        waiting = rounds * (latency + RETURN_CYCLES + taken[True] / max(short, 1))
+        left = taken[False] + max(taken[True], waiting)
+        left += sum(self._misses(move, begins) for move in moves) * timing.row_miss_cycles
+        if timing.refresh_interval_cycles:
+            left /= 1 - timing.refresh_cycles / timing.refresh_interval_cycles
+        banks = [(bursts_of(move, self._design) / count, self._banks(move)) for move in moves]
+        return _Job(begins, left, left / count, banks)
+
+    def _banks(self, move: Move) -> frozenset[int]:
+        size = max(move.words * self._design.word_bytes, move.rows * move.stride_bytes)
+        first, end = move.address // self.timing.row_bytes, (move.address + size - 1) // self.timing.row_bytes + 1
+        count = self.timing.bank_count
+        return frozenset(row % count for row in range(first, min(end, first + count)))
+
+    def _misses(self, move: Move, start: float) -> int:
+        """Return the rows that a transfer opens, and keep them."""
+        timing, size = self.timing, self._design.word_bytes
+        interval = timing.refresh_interval_cycles
+        if interval and start // interval > self.refreshes:
+            self.refreshes = int(start // interval)
+            self.rows.close()
+        return self.rows.misses(move.address, move.words // move.rows * size, move.rows, move.stride_bytes)
+
+    def _compute_what_may(self) -> None:
+        """Compute the tiles that are loaded, and for whose results there is room."""
+        while len(self.computed) < len(self.loaded) and len(self.computed) < len(self.stored) + 2:
+            place = len(self.computed)
+            self.computed.append(self._computed(self.tiling.tiles[place], place))
+
+    def _computed(self, tile: EngineTile, place: int) -> float:
+        """Return when a tile is computed."""
+        room = self.stored[place - 2] if place > 1 else 0.0
+        start = max(self.loaded[place], self.gathered, room)
         if self.tiling.layer.rows:
-            self._over(tile, max(start, self.computed[-1]) + row_cycles(self.tiling, tile))
-            return
+            return max([start, *self.computed[-1:]]) + row_cycles(self.tiling, tile)
         first = True
         for piece in tile.pieces:
             gather, feed = self._gather_cycles(tile, piece), self._feed_cycles(piece)
@@ -122,74 +275,63 @@ class _Clock:
                 self.fed = begin + feed
                 self.computing += self._step_cycles(piece)
                 first = False
-        self._over(tile, self.fed + self._design.latency_cycles)
-
-    def _over(self, tile: EngineTile, cycle: float) -> None:
-        self.computed.append(cycle)
-        self.waiting.append((cycle + DESCRIPTOR_CYCLES, tile))
-
-    def finish(self) -> float:
-        self._store(before=float("inf"))
-        return self.stored
+        return self.fed + (self._design.latency_cycles if self.tiling.layer.is_product else 0)
 
     @property
     def _design(self) -> EngineDesign:
         return self.tiling.design
 
-    def _store(self, before: float, beside: float = 0.0) -> None:
-        """Store what may begin before a time; memory serves it in turns with loads of so many cycles ``beside`` it."""
-        while self.waiting and self.waiting[0][0] <= before:
-            begun, tile = self.waiting.pop(0)
-            move = self._results(tile)
-            self.stored = self._moved(max(begun, self.stored), [move])
-            bursts = move.rows * ceil(move.words / move.rows / self._design.burst_words)
-            self.stored += min(beside, bursts * self._design.burst_words * self.timing.word_cycles)
-            self.stores.append(self.stored)
-
     def _loads(self, tile: EngineTile) -> list[Move]:
         tiling, layer = self.tiling, self.tiling.layer
         loads = []
         if tile.loads_weights:
+            weights, constants = self._weights(tile)
             if layer.second:
-                each = [tiling.second_rows(*place) for place in tiling.second_loads(tile)]
-                loads += [self._move(layer.second.tensor, rows, words) for rows, words in each]
-            elif layer.rows:
-                if layer.rows.table.size:
-                    loads.append(Move(layer.rows.table.nbytes // self._design.word_bytes))
-            else:
-                loads.append(Move(tiling.weight_words(tile)))
-            loads.append(Move(tiling.constant_words(tile)))
+                loads += [self._second(*place) for place in tiling.second_loads(tile)]
+            elif tiling.packed_words(tile):
+                loads.append(Move(weights, tiling.packed_words(tile)))
+            loads.append(Move(constants, tiling.constant_words(tile)))
         if tile.loads_input:
-            _, lines = tiling.band(tile)
-            loads.append(self._move(layer.x, lines * layer.x.width, tiling.pitch))
+            first, lines = tiling.band(tile)
+            loads.append(self._move(layer.x, (first, 0), lines * layer.x.width, tiling.pitch))
         if layer.residual:
-            loads.append(self._results(tile))
+            loads.append(self._residual(tile, layer.residual))
         return loads
 
-    def _results(self, tile: EngineTile) -> Move:
-        y = self.tiling.layer.y
-        return self._move(y, tile.lines * y.width, tile.folds * self._design.words_per_fold)
+    def _residual(self, tile: EngineTile, residual: Residual) -> Move:
+        """Return what is loaded of a residual; a single pixel is loaded for each pixel of the result."""
+        if not residual.is_single_pixel:
+            return self._results(tile, residual.other)
+        address, _ = self.places.pixel(residual.other, 0, tile.first_fold * self._design.cols)
+        rows, words = tile.lines * self.tiling.layer.y.width, tile.folds * self._design.words_per_fold
+        return Move(address, rows * words, rows)
 
-    def _move(self, tensor: EngineTensor, rows: int, words: int) -> Move:
-        """Return the transfer of so many words of each of some pixels of a tensor."""
-        stride = words_of(tensor.whole.channels, self._design)
-        return Move(rows * words) if words == stride else Move(rows * words, rows, stride * self._design.word_bytes)
+    def _weights(self, tile: EngineTile) -> tuple[int, int]:
+        """Return the addresses of a block's weights and constants, which it gets with its first tile."""
+        if tile.first_fold not in self.weights:
+            words = self.tiling.packed_words(tile), self.tiling.constant_words(tile)
+            first, second = (self.places.room(each * self._design.word_bytes) for each in words)
+            self.weights[tile.first_fold] = first, second
+        return self.weights[tile.first_fold]
 
-    def _moved(self, begun: float, moves: list[Move]) -> float:
-        """Return when the last of several transfers is over that may begin at a time; they use the bus."""
-        if not moves:
-            return begun
-        start = max(begun, self.bus)
-        self.bus = start + self._bus_cycles(moves)
-        return self.bus + self.timing.latency_cycles
+    def _second(self, piece: Piece, fold: int) -> Move:
+        second = self.tiling.layer.second
+        assert second is not None
+        first, channel = piece.first_word * self._design.word_bytes, fold * self._design.cols
+        start = (channel, first) if second.is_turned else (first, channel)
+        return self._move(second.tensor, start, *self.tiling.second_rows(piece, fold))
 
-    def _bus_cycles(self, moves: list[Move]) -> float:
-        return sum(transfer_cycles(move, self._design, self.timing) for move in moves)
+    def _results(self, tile: EngineTile, tensor: EngineTensor) -> Move:
+        start = tile.first_line, tile.first_fold * self._design.cols
+        rows = tile.lines * self.tiling.layer.y.width
+        return self._move(tensor, start, rows, tile.folds * self._design.words_per_fold)
 
-    def _array_cycles(self, tile: EngineTile) -> int:
-        if self.tiling.layer.rows:
-            return row_cycles(self.tiling, tile)
-        return self.tiling.row_folds(tile) * sum(self._feed_cycles(piece) for piece in tile.pieces)
+    def _move(self, tensor: EngineTensor, start: tuple[int, int], rows: int, words: int) -> Move:
+        """Return the transfer of so many words of each of some pixels of a tensor, from a line and a channel on."""
+        address, stride = self.places.pixel(tensor, *start)
+        if words * self._design.word_bytes == stride:
+            return Move(address, rows * words)
+        return Move(address, rows * words, rows, stride)
 
     def _row_counts(self, tile: EngineTile) -> list[int]:
         pixels, rows = tile.lines * self.tiling.layer.y.width, self._design.rows
@@ -219,11 +361,10 @@ def row_cycles(tiling: Tiling, tile: EngineTile) -> int:
     return rows * (passes * (words + PASS_GAP_CYCLES) + scalar) + ROW_LATENCY_CYCLES
 
 
-def transfer_cycles(move: Move, design: EngineDesign, timing: MemoryTiming) -> float:
-    """Return the cycles of the memory's bus for a transfer."""
-    bursts = move.rows * ceil(move.words / move.rows / design.burst_words)
-    spread = 1 + (move.rows - 1) * min(1.0, move.stride_bytes / timing.row_bytes)
-    opened = max(spread, move.words * design.word_bytes / timing.row_bytes)
-    moving = max(move.words * timing.word_cycles, bursts * BURST_CYCLES) + opened * timing.row_miss_cycles
-    interval = timing.refresh_interval_cycles
-    return moving / (1 - timing.refresh_cycles / interval) if interval else moving
+def bursts_of(move: Move, design: EngineDesign) -> int:
+    return move.rows * ceil(move.words / move.rows / design.burst_words)
+
+
+def word_cycles(move: Move, design: EngineDesign, timing: MemoryTiming) -> float:
+    """Return the cycles of the words of a transfer on the memory's bus, or of the requests of its bursts."""
+    return max(move.words * timing.word_cycles, bursts_of(move, design) * BURST_CYCLES)

@@ -41,6 +41,7 @@ class EngineDesign:
         burst_words: longest burst.
         pack_cols: products that share a multiplier: 2 where it has 27 x 18 bits, 1 where it has 18 x 18.
         has_row_work: whether there is the unit for row-wise work.
+        has_products: whether two tensors can be multiplied element by element.
     """
 
     rows: int
@@ -56,6 +57,7 @@ class EngineDesign:
     burst_words: int = 32
     pack_cols: int = 1
     has_row_work: bool = True
+    has_products: bool = True
 
     def __post_init__(self) -> None:
         powers = {"cols": self.cols, "simd": self.simd, "word_bytes": self.word_bytes, "burst_words": self.burst_words}
@@ -133,6 +135,7 @@ class EngineDesign:
             "RESULT_DEPTH": self.result_depth,
             "BURST": self.burst_words,
             "ROW_WORK": int(self.has_row_work),
+            "PRODUCTS": int(self.has_products),
         }
 
     def verilog(self) -> str:

@@ -25,6 +25,7 @@ module engine #(
     parameter RESULT_DEPTH = 512,   // and of results
     parameter QUEUE_DEPTH = 512,    // words of a queue of descriptors
     parameter ROW_WORK = 1,         // 0: without the unit for row-wise work
+    parameter PRODUCTS = 1,         // 0: without products of two tensors element by element
     parameter BURST = 32
 ) (
     input clk,
@@ -254,11 +255,11 @@ module engine #(
   );
 
   // --- what is said about the two calls that are under way --------------------------------------------------------------
-  localparam SAID = 147;
+  localparam SAID = 148;
   reg [2*SAID-1:0] said;
   wire result_final;
   always @(posedge clk) begin
-    if (begins) said[newest*SAID+:SAID] <= {beginning[7:5], beginning[95:80], beginning[575:448]};
+    if (begins) said[newest*SAID+:SAID] <= {beginning[9], beginning[7:5], beginning[95:80], beginning[575:448]};
     if (rst) begin
       newest <= 0;
       calls <= 0;
@@ -325,14 +326,15 @@ module engine #(
   wire [127:0] at_13 = call[12] ? said[SAID+:128] : said[127:0];
   wire [127:0] at_15 = call[14] ? said[SAID+:128] : said[127:0];
   wire adds_residual = call[14] ? said[SAID+146] : said[146];
+  wire multiplies = call[10] ? said[SAID+147] : said[147];
   generate
     for (c = 0; c < COLS; c = c + 1) begin : lane_of
       wire [63:0] of = channels[c*64+:64];
-      engine_lane #(.SUM(SUM)) epilogue (
+      engine_lane #(.SUM(SUM), .PRODUCTS(PRODUCTS)) epilogue (
           .clk(clk), .sum(row_sums[c*SUM+:SUM]), .bias(of[31:0]), .factor(of[55:32]), .shift(of[61:56]),
           .zero(at_8[31:24]), .low(at_9[23:16]), .high(at_9[15:8]), .own_zero(at_10[31:24]),
           .residual(residuals[c*8+:8]), .residual_zero(at_10[7:0]), .own_factor(at_11[88:64]),
-          .residual_factor(at_11[120:96]), .residual_shift(at_13[37:32]), .adds_residual(adds_residual),
+          .residual_factor(at_11[120:96]), .multiplies(multiplies), .residual_shift(at_13[37:32]), .adds_residual(adds_residual),
           .last_zero(at_15[63:56]), .last_low(at_15[55:48]), .last_high(at_15[47:40]), .y(results[c*8+:8])
       );
       wire unused = &{1'b0, of[63:62]};
@@ -407,7 +409,7 @@ module engine #(
   end
   wire unused = &{1'b0, folds_empty, lane, load_address, input_address, pool_address, store_address, b_address,
                   constants_address, residual_address, result_address, at_8, at_9, at_10, at_11, at_13, at_15, fold_said,
-                  beginning[447:96], beginning[79:8], beginning[4:0], call[STAGES-1]};
+                  beginning[447:96], beginning[79:10], beginning[8], beginning[4:0], call[STAGES-1]};
 endmodule
 
 // Operands of the array: bytes, of which a zero point is taken off where there is a bit for it.

@@ -1,10 +1,12 @@
 // One lane behind the sums: y = clip(round(round'(sum + bias) * scale) + zero), rounded to the nearest integer, ties to
 // even, as QuantizeLinear does. The factor is exact: 24 bits of mantissa, and a shift. So the product is exact, and it is
-// rounded once. With a residual, both operands are scaled again, added exactly, rounded once and clipped.
+// rounded once. With a residual, both operands are scaled again, added exactly, rounded once and clipped. Or the residual
+// is a factor: the exact product of both is scaled by a factor of 17 bits, rounded once and clipped.
 //
 // A result is there 16 cycles after its sum.
 module engine_lane #(
-    parameter SUM = 32
+    parameter SUM = 32,
+    parameter PRODUCTS = 1  // 0: a residual is added only
 ) (
     input clk,
     input [SUM-1:0] sum,
@@ -17,6 +19,7 @@ module engine_lane #(
     input [7:0] low, high,                         // 9
     input [7:0] own_zero, residual, residual_zero,  // 10
     input [24:0] own_factor, residual_factor,      // 11
+    input multiplies,                              // 11
     input [5:0] residual_shift,                    // 13; less one
     input adds_residual,                           // 15
     input [7:0] last_zero, last_low, last_high,    // 15
@@ -119,16 +122,24 @@ module engine_lane #(
   wire signed [12:0] last_moved = {added_rounded[11], added_rounded} + last_zero_signed;
   wire [12:0] last_clipped = last_moved < last_low_signed ? last_low_signed
       : last_moved > last_high_signed ? last_high_signed : last_moved;
+  wire signed [33:0] own_scaled = own_part * own_scale, own_both = own_part * residual_part;
+  reg multiplied;
+  reg [16:0] product_scale;
+  wire signed [17:0] of_both_1 = own_product[17:0], product_factor = {1'b0, product_scale};
+  wire signed [34:0] scaled_product = of_both_1 * product_factor;  // 255 * 255 * 2^17 has 34 bits
   always @(posedge clk) begin
     own_part <= {own[7], own} - {own_zero[7], own_zero};
     residual_part <= {residual[7], residual} - {residual_zero[7], residual_zero};
     own_1 <= own;
 
-    own_product <= own_part * own_scale;
+    own_product <= PRODUCTS != 0 && multiplies ? own_both : own_scaled;
     residual_product <= residual_part * residual_scale;
+    multiplied <= multiplies;
+    product_scale <= residual_factor[16:0];
     own_2 <= own_1;
 
-    added <= {own_product[33], own_product} + {residual_product[33], residual_product};
+    added <= PRODUCTS != 0 && multiplied ? scaled_product
+        : {own_product[33], own_product} + {residual_product[33], residual_product};
     own_3 <= own_2;
 
     added_kept <= added_above ? 13'sd4095 : added_below ? -13'sd4096 : added_shifted[12:0];

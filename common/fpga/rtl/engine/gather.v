@@ -55,6 +55,7 @@ module engine_gather #(
   reg [15:0] out_width, columns_left, pixels_left, words, words_left, pitch, row_pitch, pixel_step, line_step, to, to_step;
   reg [15:0] line_at, pixel_at, row_at, column_at, at;
   reg [7:0] height, width, rows_left, columns_of_window_left, stride_x, stride_y, padding;
+  reg [4:0] apart_x, apart_y;  // columns and lines from one position of a window to the next
   reg [ROW_BITS-1:0] row;
   reg [HALF-1:0] index;
   reg [7:0] filled;
@@ -112,6 +113,8 @@ module engine_gather #(
       {pitch, row_pitch} <= descriptor[255:224];
       {pixel_step, line_step} <= descriptor[287:256];
       {stride_x, stride_y, padding} <= descriptor[319:296];
+      apart_x <= {1'b0, descriptor[15:12]} + 5'd1;
+      apart_y <= {1'b0, descriptor[3:0]} + 5'd1;
       to <= descriptor[383:368];
       to_step <= descriptor[399:384];
       row <= 0;
@@ -137,11 +140,11 @@ module engine_gather #(
         to <= to + to_step;
       end else if (ends_columns) begin
         {row_at, column_at, at} <= {3{next_row_at}};
-        y <= y + 16'sd1;
+        y <= y + $signed({11'b0, apart_y});
         x <= pixel_x;
       end else if (ends_words) begin
         {column_at, at} <= {2{next_column_at}};
-        x <= x + 16'sd1;
+        x <= x + $signed({11'b0, apart_x});
       end else begin
         at <= at + 1'b1;
       end
@@ -192,7 +195,7 @@ module engine_gather #(
     pool_final <= read && read_pool && read_final;
     finishing <= (steps || (read && read_pool)) && !rst;
   end
-  wire unused = &{1'b0, since_loaded[14:0], since_stored[14:0], descriptor[31:5], descriptor[3:0], descriptor[95:80],
+  wire unused = &{1'b0, since_loaded[14:0], since_stored[14:0], descriptor[31:16], descriptor[11:5], descriptor[95:80],
                   descriptor[295:288], descriptor[367:320],
                   descriptor[575:400]};
 endmodule

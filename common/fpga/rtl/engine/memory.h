@@ -5,6 +5,7 @@
 // nothing is served for a while. A word then takes `word_cycles` on the bus, and a read's first word comes `latency`
 // cycles after its burst begins.
 #pragma once
+#include <algorithm>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -39,7 +40,7 @@ struct Memory {
     double begin(const Burst &burst, double now) {
         double start = free_at > now ? free_at : now;
         while (timing.refresh_interval > 0 && start >= next_refresh) {
-            const double end = next_refresh + timing.refresh;
+            const double end = std::max(next_refresh, free_at) + timing.refresh;  // a burst is not interrupted
             if (end > start) { refresh_cycles += end - start; start = end; }
             next_refresh += timing.refresh_interval;
             open_rows.assign(timing.banks, -1);

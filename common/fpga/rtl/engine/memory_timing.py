@@ -26,3 +26,29 @@ class MemoryTiming:
     refresh_cycles: float
     bank_count: int
     row_bytes: int
+
+
+class OpenRows:
+    """The rows that are open in the banks of a memory."""
+
+    def __init__(self, timing: MemoryTiming) -> None:
+        self.timing = timing
+        self._of_bank: dict[int, int] = {}
+
+    def close(self) -> None:
+        """Close all of them, as a refresh does."""
+        self._of_bank.clear()
+
+    def misses(self, address: int, part_bytes: int, count: int, stride_bytes: int) -> int:
+        """Open the rows of ``count`` parts that begin so many bytes one behind the other; return how many were not."""
+        if stride_bytes <= self.timing.row_bytes:  # no row is left out
+            return self._span(address, (count - 1) * stride_bytes + part_bytes)
+        return sum(self._span(address + part * stride_bytes, part_bytes) for part in range(count))
+
+    def _span(self, address: int, size: int) -> int:
+        found, banks = 0, self.timing.bank_count
+        for row in range(address // self.timing.row_bytes, (address + size - 1) // self.timing.row_bytes + 1):
+            if self._of_bank.get(row % banks) != row:
+                self._of_bank[row % banks] = row
+                found += 1
+        return found

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from common.fpga.rtl.engine.rows import RowWork
 
 Bytes = NDArray[np.int8]
-Layout = Literal["map", "rows", "heads"]
+Layout = Literal["map", "rows", "heads", "turned"]
 LEAST, MOST = -128, 127
 UNSIGNED_MOVE = 128
 
@@ -30,7 +30,8 @@ class EngineTensor:
 
     Attributes:
         layout: how the model's tensor is a map. Rows are (1, height, channels), or lines of them for each head one
-            behind the other; heads are (1, heads, height, channels of a head).
+            behind the other; heads are (1, heads, height, channels of a head), and turned (1, heads, channels of a
+            head, height) or (1, channels, height).
         of: the tensor of which this is a part: some lines, or some channels.
         first_channel, first_line: of the part.
     """
@@ -57,15 +58,19 @@ class EngineTensor:
         return self.of or self
 
     def channels_of(self, first: int, count: int) -> EngineTensor:
-        return self if count == self.channels else replace(self, of=self, first_channel=first, channels=count)
+        if count == self.channels:
+            return self
+        return replace(self, of=self.whole, first_channel=self.first_channel + first, channels=count)
 
     def lines_of(self, first: int, count: int) -> EngineTensor:
-        return self if count == self.height else replace(self, of=self, first_line=first, height=count)
+        if count == self.height:
+            return self
+        return replace(self, of=self.whole, first_line=self.first_line + first, height=count)
 
     def arranged(self, values: NDArray[Any]) -> NDArray[Any]:
         """Return the values of the model's tensor as (channels, height, width)."""
         shape = (self.channels, self.height, self.width)
-        if self.layout == "map":
+        if self.layout in ("map", "turned"):
             return values.reshape(shape)
         if self.layout == "heads":  # (1, heads, lines, channels of a head)
             values = values[0].swapaxes(0, 1)
@@ -73,7 +78,7 @@ class EngineTensor:
 
     def restored(self, values: NDArray[Any], shape: Sequence[int]) -> NDArray[Any]:
         """Return (channels, height, width) in the shape of the model's tensor: ``arranged`` the other way round."""
-        if self.layout == "map":
+        if self.layout in ("map", "turned"):
             return values.reshape(shape)
         rows: NDArray[Any] = values.reshape(self.channels, self.height).T
         if self.layout == "heads":
@@ -84,13 +89,14 @@ class EngineTensor:
 
 @dataclass(frozen=True, slots=True)
 class Residual:
-    """What is added to a result, and how the sum is quantized.
+    """What is added to a result, or multiplied with it, and how that is quantized.
 
     Attributes:
-        other: the tensor that is added.
-        own_scale: of the result before the addition.
+        other: the tensor; one of a single pixel is a factor of all pixels.
+        own_scale: of the result before.
         own_zero: its zero point.
-        low, high: limits after the addition.
+        low, high: limits behind.
+        is_factor: whether it is multiplied.
     """
 
     other: EngineTensor
@@ -98,6 +104,11 @@ class Residual:
     own_zero: int
     low: int
     high: int
+    is_factor: bool = False
+
+    @property
+    def is_single_pixel(self) -> bool:
+        return self.other.height * self.other.width == 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +136,7 @@ class EngineLayer:
         pads: lines above and columns to the left that are padded; what is below and to the right follows from y.
         weights: (output channels, input channels of a group, lines, columns); None for what has none.
         groups: of channels.
+        dilations: lines and columns from one position of the window to the next.
         bias: of each output channel, at the scale of the sums.
         factors: scale of the sums over that of the result, for each output channel.
         low, high: limits of the result before a residual is added.
@@ -141,6 +153,7 @@ class EngineLayer:
     pads: tuple[int, int]
     weights: Bytes | None
     groups: int = 1
+    dilations: tuple[int, int] = (1, 1)
     bias: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
     factors: NDArray[np.float32] = field(default_factory=lambda: np.zeros(0, np.float32))
     low: int = LEAST
@@ -148,6 +161,11 @@ class EngineLayer:
     residual: Residual | None = None
     second: Second | None = None
     rows: RowWork | None = None
+
+    @property
+    def reach(self) -> tuple[int, int]:
+        """Lines and columns from the first to the last position of the window, both counted."""
+        return (self.kernel[0] - 1) * self.dilations[0] + 1, (self.kernel[1] - 1) * self.dilations[1] + 1
 
     @property
     def is_product(self) -> bool:

@@ -18,15 +18,17 @@ from numpy.typing import NDArray
 
 from common.fpga.rtl.engine.design import COMPUTE_WORDS, CONSTANT_BYTES, EngineDesign, words_of
 from common.fpga.rtl.engine.network import LEAST, Bytes, EngineLayer, EngineNetwork, EngineTensor, Residual
+from common.fpga.rtl.engine.places import Places
 from common.fpga.rtl.engine.rows import SHIFTS, RowWork
 from common.fpga.rtl.engine.tiling import EngineTile, Piece, Tiling
 from common.messages.errors import PipelineError
 
-PAGE = 4096  # bytes between the tensors in memory, so that bursts begin at a border
 MANTISSA_BITS = 24
 RESIDUAL_BITS = 25  # of the factors of a residual
+PRODUCT_BITS = 17  # of the factor of a product of two tensors
 POOL, ADDS, COMPLETES, ADDS_RESIDUAL = 1 << 4, 1 << 5, 1 << 6, 1 << 7
 ROWS, SOFTMAX, NORMALIZATION, PER_CHANNEL = 1 << 8, 1 << 9, 1 << 10, 1 << 11
+MULTIPLIES = 1 << 9  # of a call that is no row-wise work
 INPUT, WEIGHTS, CONSTANTS, RESIDUAL, TABLE = range(5)  # targets of a load
 TURNED = 1 << 5  # the rows of a load become columns of weights
 LEAST_SHIFT, MOST_SHIFT = 1, 64
@@ -89,31 +91,23 @@ def program_of(network: EngineNetwork, tilings: Sequence[Tiling], design: Engine
     Raises:
         PipelineError: a figure of a layer does not fit its field of a descriptor.
     """
-    builder = _Builder(design)
-    for tensor in {each.name: each for each in _tensors(network)}.values():
-        builder.place(tensor)
+    builder = _Builder(design, Places.of(network, design))
     for tensor, values in network.constants:
-        builder.place(tensor)
-        builder.contents.append((builder.addresses[tensor.name], laid_out(values, design).view(np.uint8)))
+        builder.contents.append((builder.places.at(tensor), laid_out(values, design).view(np.uint8)))
     last = []
     for tiling in tilings:
         builder.layer(tiling)
         last.append(builder.counts["store"])
-    memory = np.zeros(builder.end, np.uint8)
+    memory = np.zeros(builder.places.end, np.uint8)
     for address, content in builder.contents:
         memory[address : address + content.size] = content
-    return Program(design, network, memory, builder.addresses, tuple(builder.descriptors), tuple(last))
-
-
-def _tensors(network: EngineNetwork) -> list[EngineTensor]:
-    return [*network.inputs, *(layer.y.whole for layer in network.layers)]
+    return Program(design, network, memory, builder.places.addresses, tuple(builder.descriptors), tuple(last))
 
 
 @dataclass
 class _Builder:
     design: EngineDesign
-    end: int = 0
-    addresses: dict[str, int] = field(default_factory=dict)
+    places: Places
     contents: list[tuple[int, NDArray[np.uint8]]] = field(default_factory=list)
     descriptors: list[Descriptor] = field(default_factory=list)
     counts: dict[str, int] = field(default_factory=lambda: {"load": 0, "compute": 0, "store": 0})
@@ -122,18 +116,9 @@ class _Builder:
     stored: list[int] = field(default_factory=lambda: [0, 0])
     halves: dict[int, int] = field(default_factory=lambda: {INPUT: 0, WEIGHTS: 0, CONSTANTS: 0, RESIDUAL: 0})
 
-    def place(self, tensor: EngineTensor) -> None:
-        words = tensor.height * tensor.width * words_of(tensor.channels, self.design)
-        self.addresses[tensor.name] = self._room(words * self.design.word_bytes)
-
-    def _room(self, size: int) -> int:
-        address = self.end
-        self.end += ceil(size / PAGE) * PAGE
-        return address
-
     def _constant(self, content: NDArray[Any]) -> int:
         data = content.reshape(-1).view(np.uint8)
-        address = self._room(data.size)
+        address = self.places.room(data.size)
         self.contents.append((address, data))
         return address
 
@@ -168,15 +153,16 @@ class _Builder:
             self._load_weights(tiling, tile, needs, weights[tile.first_fold])
         if tile.loads_input:
             first, lines = tiling.band(tile)
-            at, stride = self._at(layer.x, first)
+            at, stride = self.places.pixel(layer.x, first)
             self._fill(INPUT, needs, at, (lines * layer.x.width, tiling.pitch, stride))
         slot = len(self.stored) % 2
         pixels, row_words = tile.lines * layer.y.width, tile.folds * design.words_per_fold
-        at, stride = self._at(layer.y, tile.first_line, tile.first_fold * design.cols)
+        at, stride = self.places.pixel(layer.y, tile.first_line, tile.first_fold * design.cols)
         rows = (pixels, row_words, stride)
         if layer.residual:
-            of_residual, _ = self._at(layer.residual.other, tile.first_line, tile.first_fold * design.cols)
-            self._fill(RESIDUAL, needs, of_residual, rows)
+            line, apart = (0, 0) if layer.residual.is_single_pixel else (tile.first_line, 1)
+            of_residual, step = self.places.pixel(layer.residual.other, line, tile.first_fold * design.cols)
+            self._fill(RESIDUAL, needs, of_residual, (pixels, row_words, step * apart))
         result = slot * design.result_depth // 2
         for piece in tile.pieces:
             of_piece = self._row_work if layer.rows else self._compute
@@ -185,12 +171,6 @@ class _Builder:
         needs = (self.counts["compute"], 0)
         self._move("store", 0, needs, at, result * design.words_per_fold, rows)
         self.stored.append(self.counts["store"])
-
-    def _at(self, tensor: EngineTensor, line: int, channel: int = 0) -> tuple[int, int]:
-        """Return the address of a channel of a line's first pixel, and the bytes from one pixel to the next."""
-        stride = words_of(tensor.whole.channels, self.design) * self.design.word_bytes
-        pixels = (tensor.first_line + line) * tensor.width
-        return self.addresses[tensor.whole.name] + pixels * stride + tensor.first_channel + channel, stride
 
     def _packed(self, tiling: Tiling, tile: EngineTile) -> tuple[int, int]:
         """Place the weights, or the table, of a tile, and its constants; return their addresses."""
@@ -222,10 +202,10 @@ class _Builder:
         rows, words = tiling.second_rows(piece, fold)
         first = piece.first_word * design.word_bytes
         if second.is_turned:
-            at, stride = self._at(second.tensor, fold * design.cols, first)
+            at, stride = self.places.pixel(second.tensor, fold * design.cols, first)
             target, place = WEIGHTS << 2 | TURNED, place // design.words_per_fold // design.word_bytes
         else:
-            at, stride = self._at(second.tensor, first, fold * design.cols)
+            at, stride = self.places.pixel(second.tensor, first, fold * design.cols)
             target = WEIGHTS << 2
         self._move("load", target, needs, at, place, (rows, words, stride))
 
@@ -289,15 +269,16 @@ class _Builder:
             span = tile.folds * per_fold
         # Zero points of weights and of maps are in the bias.
         zeros = _bytes(layer.second.tensor.zero, layer.x.zero) << 16 if layer.second else 0
+        apart_down, apart_across = layer.dilations
         return [
-            zeros | flags | (ADDS_RESIDUAL if residual else 0),
+            zeros | (apart_across - 1) << 12 | (apart_down - 1) | flags | _residual_flags(residual),
             _pair(self.counts["load"], self.stored[-2]),
             _pair(span, base),
             _pair(layer.x.height, layer.x.width),
             _pair(line, -left),
             _pair(layer.y.width, tile.lines * layer.y.width),
             height << 24 | width << 16 | piece.words,
-            _pair(tiling.pitch, row_pitch),
+            _pair(apart_across * tiling.pitch, apart_down * row_pitch),
             _pair(across * tiling.pitch, down * row_pitch),
             across << 24 | down << 16 | (LEAST if is_pool else layer.x.zero) % 256 << 8 | tiling.tail_steps(piece),
             _pair(tiling.window * piece.words, self.halves[WEIGHTS] * design.weight_depth // 2 + step),
@@ -320,11 +301,22 @@ def _bytes(*values: int) -> int:
     return word
 
 
+def _residual_flags(residual: Residual | None) -> int:
+    if residual is None:
+        return 0
+    return ADDS_RESIDUAL | (MULTIPLIES if residual.is_factor else 0)
+
+
 def residual_factors(residual: Residual, y: EngineTensor) -> tuple[int, int, int]:
     """Return the whole factors of a result and of a residual, and the shift: scale / scale(y) = factor / 2^shift.
 
-    The larger factor has 25 bits.
+    The larger factor has 25 bits. Of a product of both, the second factor is that of the product, with 17 bits.
     """
+    if residual.is_factor:
+        ratio = float(residual.own_scale) * float(residual.other.scale) / float(y.scale)
+        shift = PRODUCT_BITS - 1 - floor(log2(ratio))
+        factor = round(ratio * 2.0**shift)
+        return (0, factor, shift) if factor < 1 << PRODUCT_BITS else (0, (factor + 1) // 2, shift - 1)
     ratios = [float(residual.own_scale) / float(y.scale), float(residual.other.scale) / float(y.scale)]
     shift = RESIDUAL_BITS - 1 - floor(log2(max(ratios)))
     own, other = (round(ratio * 2.0**shift) for ratio in ratios)

@@ -81,7 +81,7 @@ class Tiling:
         """Return the first input line of a tile and the number of lines, without those that are padding."""
         layer = self.layer
         first = tile.first_line * layer.strides[0] - layer.pads[0]
-        last = first + (tile.lines - 1) * layer.strides[0] + layer.kernel[0]
+        last = first + (tile.lines - 1) * layer.strides[0] + layer.reach[0]
         return max(0, first), min(last, layer.x.height) - max(0, first)
 
     def input_words(self, tile: EngineTile) -> int:
@@ -102,6 +102,13 @@ class Tiling:
             return 0
         per_step = self.design.cols * self.design.simd // self.design.word_bytes
         return per_step * sum(piece.folds * self.steps(piece) for piece in tile.pieces)
+
+    def packed_words(self, tile: EngineTile) -> int:
+        """Return the words of memory of a tile's weights, or of the table of row-wise work; of a second tensor none."""
+        layer = self.layer
+        if layer.rows:
+            return layer.rows.table.nbytes // self.design.word_bytes
+        return 0 if layer.second else self.weight_words(tile)
 
     def constant_words(self, tile: EngineTile) -> int:
         return self.constant_folds(tile) * self.design.cols * CONSTANT_BYTES // self.design.word_bytes
@@ -155,6 +162,8 @@ def tilings(layer: EngineLayer, design: EngineDesign) -> list[Tiling]:
 def _refuse(layer: EngineLayer, design: EngineDesign) -> None:
     if layer.rows and not design.has_row_work:
         raise PipelineError(layer.node, "is row-wise work", "give an engine with has_row_work")
+    if layer.residual and layer.residual.is_factor and not design.has_products:
+        raise PipelineError(layer.node, "multiplies two tensors element by element", "give an engine with has_products")
     if layer.second is None:
         return
     if design.simd > 1:

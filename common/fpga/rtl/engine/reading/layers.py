@@ -7,10 +7,13 @@ from collections.abc import Mapping
 import onnx
 
 from common.fpga.rtl.engine.network import EngineNetwork
-from common.fpga.rtl.engine.reading import maps, row_work
+from common.fpga.rtl.engine.reading import maps, parts, row_work
 from common.fpga.rtl.engine.reading.reader import Finish, Operator, Reader
 
-FUNCTIONS = ("Div", "Erf", "Gelu", "HardSigmoid", "HardSwish", "Mul", "Pow", "Sigmoid", "Sqrt", "Sub", "Tanh")
+FUNCTIONS = (
+    *("Abs", "Div", "Elu", "Erf", "Exp", "Gelu", "HardSigmoid", "HardSwish", "LeakyRelu", "Mul", "Neg", "Pow", "Selu"),
+    *("Sigmoid", "Softplus", "Sqrt", "Sub", "Tanh"),
+)
 OPERATORS: Mapping[str, Operator] = {
     "QuantizeLinear": Reader.quantize,
     "DequantizeLinear": Reader.dequantize,
@@ -21,11 +24,20 @@ OPERATORS: Mapping[str, Operator] = {
     "GlobalAveragePool": maps.global_average_pool,
     "AveragePool": maps.average_pool,
     "MaxPool": maps.max_pool,
+    "GlobalMaxPool": maps.global_max_pool,
     "ReduceMean": row_work.mean,
     "Relu": row_work.relu,
     "Clip": row_work.clip,
     "Add": row_work.add,
     "Flatten": maps.flatten,
+    "Squeeze": parts.regroup,
+    "Unsqueeze": parts.regroup,
+    "Slice": parts.slice_,
+    "Split": parts.split,
+    "Gather": parts.gather,
+    "Concat": parts.concat,
+    "Identity": parts.same,
+    "Dropout": parts.same,
     "Reshape": row_work.reshape,
     "Transpose": row_work.transpose,
     "Softmax": row_work.softmax,
@@ -36,6 +48,8 @@ FINISHES: Mapping[str, Finish] = {
     "sums": maps.finish_sums,
     "maximum": maps.finish_maximum,
     "added": maps.finish_addition,
+    "multiplied": maps.finish_multiplied,
+    "joined": parts.finish_joined,
     "heads": row_work.finish_heads,
     "softmax": row_work.finish_softmax,
     "normalization": row_work.finish_normalization,

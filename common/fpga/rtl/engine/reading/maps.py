@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import replace
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -13,30 +14,74 @@ from numpy.typing import NDArray
 from common.fpga.rtl.engine.network import LEAST, MOST, EngineLayer, EngineTensor, Residual
 from common.fpga.rtl.engine.reading.reader import BIAS_TOLERANCE, Extents, Pending, Reader
 
+MOST_SIDE, MOST_DILATION = 255, 16  # fields of a descriptor
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """The window of a convolution or a pool; pads are those above and to the left."""
+
+    kernel: tuple[int, int]
+    strides: tuple[int, int]
+    pads: tuple[int, int]
+    dilations: tuple[int, int]
+
 
 def conv(reader: Reader, node: onnx.NodeProto, attributes: Mapping[str, Any]) -> None:
-    _refuse_other_windows(reader, node, attributes)
     x, (weights, scales) = _operands(reader, node)
-    if weights.ndim != 4:
+    if weights.ndim != 4 or x.layout != "map":
         raise reader.refusal(node, "is no convolution of maps")
-    strides, pads = attributes.get("strides", [1, 1]), attributes.get("pads", [0] * 4)
-    layer = EngineLayer(
-        *(node.name, x, x, weights.shape[2:], tuple(strides), tuple(pads[:2]), weights.astype(np.int8)),
-        groups=attributes.get("group", 1),
-    )
+    window = _window(reader, node, attributes, x, weights.shape[2:])
+    groups = attributes.get("group", 1)
+    layer = _layer(node, x, window, weights.astype(np.int8), groups=groups)
     _sums(reader, node, layer, scales)
 
 
-def _refuse_other_windows(reader: Reader, node: onnx.NodeProto, attributes: Mapping[str, Any]) -> None:
-    if set(attributes.get("dilations", [1])) != {1} or attributes.get("auto_pad", b"NOTSET") != b"NOTSET":
-        raise reader.refusal(node, "has dilations or automatic pads")
+def _layer(
+    node: onnx.NodeProto, x: EngineTensor, window: Window, weights: NDArray[np.int8] | None, **others: Any
+) -> EngineLayer:
+    places = window.kernel, window.strides, window.pads
+    return EngineLayer(node.name, x, x, *places, weights, dilations=window.dilations, **others)
+
+
+def _window(
+    reader: Reader, node: onnx.NodeProto, attributes: Mapping[str, Any], x: EngineTensor, kernel: Sequence[int]
+) -> Window:
+    """Return the window of a node; automatic pads are those of its result."""
+    strides, dilations = (tuple(attributes.get(name, (1, 1))) for name in ("strides", "dilations"))
+    extents, result = (x.height, x.width), reader.shapes.get(node.output[0], [])[2:]
+    if len(result) != 2 or not all(result):
+        raise reader.refusal(node, "has a result of unknown extents")
+    reach = [(side - 1) * apart + 1 for side, apart in zip(kernel, dilations, strict=True)]
+    # What the windows need beyond the map, above and below together.
+    missing = [
+        max((out - 1) * stride + span - extent, 0)
+        for out, stride, span, extent in zip(result, strides, reach, extents, strict=True)
+    ]
+    automatic = {
+        b"NOTSET": attributes.get("pads", [0] * 4)[:2],
+        b"VALID": [0, 0],
+        b"SAME_UPPER": [each // 2 for each in missing],
+        b"SAME_LOWER": [each - each // 2 for each in missing],
+    }
+    pads = tuple(automatic[attributes.get("auto_pad", b"NOTSET")])
+    last = [(out - 1) * stride - pad for out, stride, pad in zip(result, strides, pads, strict=True)]
+    if any(pad >= span for pad, span in zip(pads, reach, strict=True)) or any(
+        start >= extent for start, extent in zip(last, extents, strict=True)
+    ):
+        raise reader.refusal(node, "has a window that is wholly outside of its map")
+    if min(pads) < 0 or max(*kernel, *strides) > MOST_SIDE or max(dilations) > MOST_DILATION:
+        raise reader.refusal(
+            node, f"has negative pads, a window or strides above {MOST_SIDE}, or dilations above {MOST_DILATION}"
+        )
+    return Window((kernel[0], kernel[1]), strides, (pads[0], pads[1]), dilations)
 
 
 def gemm(reader: Reader, node: onnx.NodeProto, attributes: Mapping[str, Any]) -> None:
     if attributes.get("transA") or {attributes.get("alpha", 1.0), attributes.get("beta", 1.0)} != {1.0}:
         raise reader.refusal(node, "scales or transposes its operands")
     x, (weights, scales) = _operands(reader, node)
-    is_rows = x.layout != "map" and node.input[0] not in reader.orders
+    is_rows = x.layout != "map" and reader.orders.get(node.input[0], ("plain", 1))[0] == "plain"
     if weights.ndim != 2 or not (is_rows or len(reader.shapes.get(node.input[0], [])) == 2):
         raise reader.refusal(node, "multiplies other than rows or a vector of channels by a matrix")
     out_first = weights if attributes.get("transB") else weights.T
@@ -86,43 +131,69 @@ def _bias(reader: Reader, node: onnx.NodeProto, of_sums: NDArray[np.float32]) ->
 
 
 def global_average_pool(reader: Reader, node: onnx.NodeProto, _: Mapping[str, Any]) -> None:
-    x = reader.map_at(node)
-    average(reader, node, x, (x.height, x.width), (1, 1))
+    x = _map_at(reader, node)
+    average(reader, node, x, Window((x.height, x.width), (1, 1), (0, 0), (1, 1)))
 
 
 def average_pool(reader: Reader, node: onnx.NodeProto, attributes: Mapping[str, Any]) -> None:
-    _refuse_other_windows(reader, node, attributes)
-    if any(attributes.get("pads", [0])) or attributes.get("ceil_mode"):
+    """Note an average, whose divisor is the same for all windows: pads count as zeros, or there are none."""
+    x = _map_at(reader, node)
+    window = _window(reader, node, attributes, x, attributes["kernel_shape"])
+    if _is_beyond(reader, node, window, x) and (attributes.get("ceil_mode") or not attributes.get("count_include_pad")):
         raise reader.refusal(node, "the average of a window that is partly outside has another divisor")
-    kernel, strides = attributes["kernel_shape"], attributes.get("strides", [1, 1])
-    average(reader, node, reader.map_at(node), tuple(kernel), tuple(strides))
+    average(reader, node, x, window)
 
 
-def average(
-    reader: Reader, node: onnx.NodeProto, x: EngineTensor, kernel: tuple[int, int], strides: tuple[int, int]
-) -> None:
-    """Note an average over windows, none of which is partly outside."""
-    ones = np.ones((x.channels, 1, *kernel), np.int8)
+def _is_beyond(reader: Reader, node: onnx.NodeProto, window: Window, x: EngineTensor) -> bool:
+    """Whether a window is partly outside of the map."""
+    sides = zip(
+        *(reader.shapes[node.output[0]][2:], window.kernel, window.strides, window.pads, window.dilations),
+        (x.height, x.width),
+        strict=True,
+    )
+    return any(
+        pad > 0 or (out - 1) * stride - pad + (side - 1) * apart + 1 > extent
+        for out, side, stride, pad, apart, extent in sides
+    )
+
+
+def _map_at(reader: Reader, node: onnx.NodeProto) -> EngineTensor:
+    x = reader.map_at(node)
+    if x.layout != "map":
+        raise reader.refusal(node, "pools other than a map")
+    return x
+
+
+def average(reader: Reader, node: onnx.NodeProto, x: EngineTensor, window: Window) -> None:
+    """Note an average over windows, whose positions outside of the map are zeros."""
+    count = window.kernel[0] * window.kernel[1]
+    if max(window.kernel) > MOST_SIDE:
+        raise reader.refusal(node, f"averages over more than {MOST_SIDE} lines or columns")
+    ones = np.ones((x.channels, 1, *window.kernel), np.int8)
     bias = np.zeros(x.channels, np.int64)
-    layer = EngineLayer(node.name, x, x, kernel, strides, (0, 0), ones, groups=x.channels, bias=bias)
-    scale = np.float32(x.scale * np.float32(1 / (kernel[0] * kernel[1])))
+    layer = _layer(node, x, window, ones, groups=x.channels, bias=bias)
+    scale = np.float32(x.scale * np.float32(1 / count))
     reader.pending[node.output[0]] = Pending("sums", (layer, np.full(x.channels, scale)))
 
 
 def max_pool(reader: Reader, node: onnx.NodeProto, attributes: Mapping[str, Any]) -> None:
-    _refuse_other_windows(reader, node, attributes)
-    if attributes.get("ceil_mode"):
-        raise reader.refusal(node, "rounds its extents up")
-    x, pads = reader.map_at(node), attributes.get("pads", [0] * 4)
-    kernel, strides = attributes["kernel_shape"], attributes.get("strides", [1, 1])
-    layer = EngineLayer(node.name, x, x, tuple(kernel), tuple(strides), tuple(pads[:2]), None)
-    reader.pending[node.output[0]] = Pending("maximum", layer)
+    x = _map_at(reader, node)
+    window = _window(reader, node, attributes, x, attributes["kernel_shape"])
+    reader.pending[node.output[0]] = Pending("maximum", _layer(node, x, window, None))
+
+
+def global_max_pool(reader: Reader, node: onnx.NodeProto, _: Mapping[str, Any]) -> None:
+    x = _map_at(reader, node)
+    if max(x.height, x.width) > MOST_SIDE:
+        raise reader.refusal(node, f"has more than {MOST_SIDE} lines or columns")
+    window = Window((x.height, x.width), (1, 1), (0, 0), (1, 1))
+    reader.pending[node.output[0]] = Pending("maximum", _layer(node, x, window, None))
 
 
 def limit(reader: Reader, node: onnx.NodeProto, low: float, high: float) -> None:
     """Limit what a layer makes before it is quantized."""
     pending = reader.pending[node.input[0]]
-    if pending.kind not in ("sums", "added", "heads"):
+    if pending.kind not in ("sums", "added", "heads", "joined", "multiplied"):
         what = "maximum of a pool" if pending.kind == "maximum" else f"result of a {pending.kind}"
         raise reader.refusal(node, f"limits the {what}")
     least, most = (min(max(each, low), high) for each in pending.limits)
@@ -132,13 +203,41 @@ def limit(reader: Reader, node: onnx.NodeProto, low: float, high: float) -> None
 def add(reader: Reader, node: onnx.NodeProto) -> None:
     """Note the addition of two tensors, one of which may be a constant for each channel or value."""
     left, right = (_term(reader, node, name) for name in node.input)
-    one = next(name for name in node.input if name in reader.tensors)
+    one = max((name for name in node.input if name in reader.tensors), key=lambda name: math.prod(reader.shapes[name]))
     x = reader.tensors[one]
     order = reader.orders.get(one, ("plain", 1))
     if any(reader.orders.get(name, ("plain", 1)) != order for name in node.input if name in reader.tensors):
         raise reader.refusal(node, "adds tensors whose heads are arranged in different orders")
+    for name in (name for name in node.input if name in reader.tensors):
+        if reader.shapes[name] not in (reader.shapes[one], _pixel_of(reader.shapes[one])):
+            raise reader.refusal(node, f"adds {reader.shapes[name]} to {reader.shapes[one]}")
     extents = reader.extents_of(node, x, order[0])
     reader.pending[node.output[0]] = Pending("added", (left, right), extents=extents, order=order)
+
+
+def _pixel_of(shape: list[int]) -> list[int]:
+    """Return the extents of a single pixel of a map, or a single line of rows, with all channels."""
+    return [1, shape[1], 1, 1] if len(shape) == 4 else [1] * (len(shape) - 1) + shape[-1:]
+
+
+def multiply(reader: Reader, node: onnx.NodeProto) -> None:
+    """Note the product of two tensors element by element, or of a tensor and a factor for each of its channels."""
+    names = sorted(node.input, key=lambda name: math.prod(reader.shapes[name]), reverse=True)
+    own, other = (reader.tensors[name] for name in names)
+    whole, part = (reader.shapes[name] for name in names)
+    order = reader.orders.get(names[0], ("plain", 1))
+    is_pixel = part == _pixel_of(whole) and order[0] == "plain"
+    if order != reader.orders.get(names[1], ("plain", 1)) or not (part == whole or is_pixel):
+        raise reader.refusal(node, f"multiplies {whole} by {part} element by element")
+    extents = reader.extents_of(node, own, order[0])
+    reader.pending[node.output[0]] = Pending("multiplied", (own, other), extents=extents, order=order)
+
+
+def finish_multiplied(reader: Reader, node: onnx.NodeProto, pending: Pending, y: EngineTensor) -> None:
+    """Let the array copy one of two tensors, and the epilogue multiply it by the other one."""
+    own, other = pending.source
+    residual = Residual(other, own.scale, own.zero, *limits_of(pending, y), is_factor=True)
+    reader.layers.append(replace(copy_of(node.name or node.output[0], own), y=y, residual=residual))
 
 
 def _term(reader: Reader, node: onnx.NodeProto, name: str) -> EngineTensor:
@@ -151,14 +250,21 @@ def _term(reader: Reader, node: onnx.NodeProto, name: str) -> EngineTensor:
     x, shape, order = reader.tensors[one], reader.shapes[one], reader.orders.get(one, ("plain", 1))[0]
     if values.ndim > len(shape) or np.broadcast_shapes(values.shape, shape) != tuple(shape):
         raise reader.refusal(node, f"adds a constant of {list(values.shape)} to {shape}")
-    if scales.size > 1 or values.max() - values.min() > MOST - LEAST:
-        raise reader.refusal(node, "adds a constant that is not int8 with one scale")
-    zero = max(0, LEAST - int(values.min())) + min(0, MOST - int(values.max()))
-    number = {"scale": scales[0], "zero": zero, "is_unsigned": False}
+    zero, number = constant_format(reader, node, values, scales)
     layout = reader.extents_of(node, x, order)[3]
     constant = replace(x, name=f"{node.name or node.output[0]}/{name}", layout=layout, **number)
     reader.added.append((constant, constant.arranged(np.broadcast_to(values + zero, shape)).astype(np.int8)))
     return constant
+
+
+def constant_format(
+    reader: Reader, node: onnx.NodeProto, values: NDArray[np.int64], scales: NDArray[np.float32]
+) -> tuple[int, dict[str, Any]]:
+    """Return what moves a constant into int8, and the number format of the tensor that it becomes."""
+    if scales.size > 1 or values.max() - values.min() > MOST - LEAST:
+        raise reader.refusal(node, "has a constant that is not int8 with one scale")
+    zero = max(0, LEAST - int(values.min())) + min(0, MOST - int(values.max()))
+    return zero, {"scale": scales[0], "zero": zero, "is_unsigned": False}
 
 
 def flatten(reader: Reader, node: onnx.NodeProto, _: Mapping[str, Any]) -> None:
@@ -189,14 +295,20 @@ def finish_maximum(reader: Reader, node: onnx.NodeProto, pending: Pending, y: En
 
 def finish_addition(reader: Reader, node: onnx.NodeProto, pending: Pending, y: EngineTensor) -> None:
     """Let the later one of two layers add the other one's result behind its own, or the array copy one of them."""
-    if len({(each.channels, each.height, each.width) for each in (*pending.source, y)}) > 1:
+    extents = {(each.channels, each.height, each.width) for each in (*pending.source, y)}
+    if extents == {(y.channels, y.height, y.width), (y.channels, 1, 1)}:  # a pixel that is added to all of them
+        other, own = sorted(pending.source, key=lambda tensor: tensor.height * tensor.width)
+        residual = Residual(other, own.scale, own.zero, *limits_of(pending, y))
+        reader.layers.append(replace(copy_of(node.name or node.output[0], own), y=y, residual=residual))
+        return
+    if len(extents) > 1:
         raise reader.refusal(node, "the operands of the addition have different extents")
     places = {layer.y.name: place for place, layer in enumerate(reader.layers)}
     other, own = sorted(pending.source, key=lambda tensor: places.get(tensor.name, -1))
     residual = Residual(other, own.scale, own.zero, *limits_of(pending, y))
     layer = reader.layers[places[own.name]] if own.name in places else None
     if layer is None or not _takes_along(layer, own, other, reader):
-        layer = _copy(node.name or node.output[0], own)
+        layer = copy_of(node.name or node.output[0], own)
     else:
         reader.layers.remove(layer)
     reader.layers.append(replace(layer, y=y, residual=residual))
@@ -204,12 +316,12 @@ def finish_addition(reader: Reader, node: onnx.NodeProto, pending: Pending, y: E
 
 def _takes_along(layer: EngineLayer, own: EngineTensor, other: EngineTensor, reader: Reader) -> bool:
     """Whether a layer can add another tensor behind its own result, which nothing else reads."""
-    is_map_that_became_rows = (layer.y.height, layer.y.width) != (own.height, own.width)
     is_free = layer.weights is not None and layer.residual is None and own is not other
-    return is_free and not is_map_that_became_rows and reader.is_read_once(own)
+    # A part of the layer's result, or a map that became rows, is another one.
+    return is_free and layer.y is own and reader.is_read_once(own)
 
 
-def _copy(name: str, x: EngineTensor) -> EngineLayer:
+def copy_of(name: str, x: EngineTensor) -> EngineLayer:
     """Return the layer that multiplies each channel by one."""
     ones, factors = np.ones((x.channels, 1, 1, 1), np.int8), np.ones(x.channels, np.float32)
     bias = np.zeros(x.channels, np.int64)

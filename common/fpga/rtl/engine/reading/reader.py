@@ -22,6 +22,7 @@ from common.fpga.rtl.engine.network import (
 )
 from common.messages.errors import PipelineError
 
+MOST_EXTENT = 32767  # of a field of a descriptor
 BIAS_TOLERANCE = 1e-6  # some roundings of the float32 product scale(x) * scale(w)
 CONSTANT_KINDS: Mapping[str, type[np.generic] | None] = {
     "value": None,  # a tensor with a type of its own
@@ -31,7 +32,9 @@ CONSTANT_KINDS: Mapping[str, type[np.generic] | None] = {
     "value_ints": np.int64,
 }
 # Of rows: (1, T, H d), (1, T, H, d), (1, H, T, d), (1, H, d, T); stacked are (1, H, T, n) whose lines are H * T.
-HeadOrder = Literal["plain", "split", "heads", "turned", "stacked"]
+# Several tensors side by side are chunks (1, T, n, H, d), and piled (n, 1, H, T, d).
+HeadOrder = Literal["plain", "split", "heads", "turned", "stacked", "chunks", "piled"]
+LAYOUTS: Mapping[HeadOrder, Layout] = {"heads": "heads", "turned": "turned"}  # others are rows
 Extents = tuple[int, int, int, Layout]  # channels, height, width
 
 
@@ -39,7 +42,7 @@ Extents = tuple[int, int, int, Layout]  # channels, height, width
 class Pending:
     """A float tensor that a layer or an addition made, and that is not quantized yet."""
 
-    kind: str  # sums, maximum, added; a key of FINISHES
+    kind: str  # sums, maximum, added, joined; a key of FINISHES
     source: Any
     limits: tuple[float, float] = (-np.inf, np.inf)
     extents: Extents | None = None  # where the shape does not say what is a channel
@@ -61,6 +64,7 @@ class Reader:
     def __init__(self, model: onnx.ModelProto, finishes: Mapping[str, Finish]) -> None:
         self.finishes = finishes
         self.graph = model.graph
+        self.opset = max((each.version for each in model.opset_import if each.domain in ("", "ai.onnx")), default=1)
         self.constants = {each.name: numpy_helper.to_array(each) for each in self.graph.initializer}
         self.inputs = {each.name for each in self.graph.input} - self.constants.keys()
         known = [*self.graph.value_info, *self.graph.input, *self.graph.output]
@@ -94,10 +98,10 @@ class Reader:
 
     def _output(self, name: str) -> EngineTensor:
         """Return what the host reads, arranged as the model has it."""
-        order, _ = self.orders.get(name, ("plain", 1))
-        if order == "turned":
-            raise PipelineError(name, "is an output that is turned, and the host would read its rows")
-        return replace(self.tensors[name], layout="heads") if order == "heads" else self.tensors[name]
+        tensor, (order, _) = self.tensors[name], self.orders.get(name, ("plain", 1))
+        if tensor.of is not None or order in ("chunks", "piled"):
+            raise PipelineError(name, "is an output that is a part of another tensor")
+        return tensor if tensor.layout == "map" else replace(tensor, layout=LAYOUTS.get(order, "rows"))
 
     def _needed(self, outputs: Sequence[EngineTensor]) -> list[EngineLayer]:
         """Return the layers without functions that nothing reads, because others are tables of the same tensor."""
@@ -159,6 +163,8 @@ class Reader:
         if node.input[0] in self.constants:
             self._quantize_constant(node, *number)
             return
+        if before is not None and pending is None:
+            pending = self._requantized(node, before)
         if pending is None and node.input[0] not in self.inputs:
             raise self.refusal(node, "quantizes what the engine did not compute")
         extents = pending.extents if pending and pending.extents else self._extents(node, node.input[0])
@@ -168,6 +174,11 @@ class Reader:
             if pending.order[0] != "plain":
                 self.orders[name] = pending.order
             self.finishes[pending.kind](self, node, pending, tensor)
+
+    def _requantized(self, node: onnx.NodeProto, x: EngineTensor) -> Pending:
+        """Return a tensor that becomes one of another number format, as one that is joined with nothing."""
+        order = self.orders.get(node.input[0], ("plain", 1))
+        return Pending("joined", ("channels", [x]), extents=self.extents_of(node, x, order[0]), order=order)
 
     def keep(self, name: str, known: str) -> None:
         """Let a name mean the same integers, in the same order, as another one."""
@@ -187,15 +198,16 @@ class Reader:
             raise self.refusal(node, f"needs a map or rows of batch 1 with known extents, not {shape}")
         if len(shape) == 3:
             return shape[2], shape[1], 1, "rows"
+        if max(shape) > MOST_EXTENT:
+            raise self.refusal(node, f"has an extent above {MOST_EXTENT}: {shape}")
         channels, height, width = (*shape[1:], 1, 1)[:3]
         return channels, height, width, "map"
 
     def extents_of(self, node: onnx.NodeProto, x: EngineTensor, order: HeadOrder) -> Extents:
         """Return the extents of a result that is arranged as a tensor in this order is."""
-        if order == "turned":
-            raise self.refusal(node, "works on turned heads")
-        layout: Layout = "heads" if order == "heads" else "rows"
-        return x.channels, x.height, x.width, "map" if x.layout == "map" else layout
+        if order in ("chunks", "piled"):
+            raise self.refusal(node, "works on several tensors side by side")
+        return x.channels, x.height, x.width, "map" if x.layout == "map" else LAYOUTS.get(order, "rows")
 
     def is_read_once(self, tensor: EngineTensor) -> bool:
         """Whether nothing but one reader of its numbers has a tensor, which is no output."""

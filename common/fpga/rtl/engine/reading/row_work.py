@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -11,10 +12,11 @@ import onnx
 from numpy.typing import NDArray
 
 from common.fpga.rtl.engine.network import LEAST, MOST, EngineLayer, EngineTensor, Second
-from common.fpga.rtl.engine.reading import maps
+from common.fpga.rtl.engine.reading import maps, parts
 from common.fpga.rtl.engine.reading.reader import Extents, HeadOrder, Pending, Reader
 from common.fpga.rtl.engine.rows import MOST_CHANNELS, normalization_work, softmax_work, table_work
 
+LEAST_SOFTMAX_OPSET = 13
 EVERY_BYTE = np.arange(LEAST, MOST + 1)
 TURNS: Mapping[tuple[HeadOrder, tuple[int, ...]], HeadOrder] = {
     ("split", (0, 2, 1, 3)): "heads",
@@ -23,6 +25,7 @@ TURNS: Mapping[tuple[HeadOrder, tuple[int, ...]], HeadOrder] = {
     ("heads", (0, 2, 1, 3)): "split",
     ("plain", (0, 2, 1)): "turned",
     ("turned", (0, 2, 1)): "plain",
+    ("chunks", (2, 0, 3, 1, 4)): "piled",
 }
 
 
@@ -39,13 +42,15 @@ def reshape(reader: Reader, node: onnx.NodeProto, attributes: Mapping[str, Any])
         reader.orders[node.output[0]] = "turned", 1
         return
     if x is None or x.layout == "map":
-        maps.flatten(reader, node, attributes)
+        parts.regroup(reader, node, attributes)
         return
     order, heads = reader.orders.get(name, ("plain", 1))
     lines, channels = x.height, x.channels
     reader.tensors[node.output[0]] = x
     if order == "plain" and len(shape) == 4 and shape[:2] == [1, lines] and shape[2] * shape[3] == channels:
         reader.orders[node.output[0]] = "split", shape[2]
+    elif order == "plain" and len(shape) == 5 and shape[:2] == [1, lines] and math.prod(shape[2:]) == channels:
+        reader.orders[node.output[0]] = "chunks", shape[3]
     elif order not in ("plain", "split") or shape not in ([1, lines, channels], [lines, channels]):
         raise reader.refusal(node, f"makes {shape} of {heads} heads of {lines} lines and {channels} channels in all")
 
@@ -122,14 +127,17 @@ def mean(reader: Reader, node: onnx.NodeProto, attributes: Mapping[str, Any]) ->
     is_plain = reader.orders.get(node.input[0], ("plain", 1))[0] == "plain"
     if averaged != ([2, 3] if x.layout == "map" else [1]) or not is_plain:
         raise reader.refusal(node, f"averages over axes {axes}, and not over all rows or pixels")
-    maps.average(reader, node, x, (x.height, x.width), (1, 1))
+    maps.average(reader, node, x, maps.Window((x.height, x.width), (1, 1), (0, 0), (1, 1)))
 
 
 # --- row-wise work ---------------------------------------------------------------------------------------------------
 
 
 def softmax(reader: Reader, node: onnx.NodeProto, attributes: Mapping[str, Any]) -> None:
-    _along_rows(reader, node, attributes.get("axis", -1), "softmax", ())
+    is_old = reader.opset < LEAST_SOFTMAX_OPSET  # there, it is over the axis and all behind it
+    if is_old and reader.map_at(node).layout == "map" and len(reader.shapes[node.input[0]]) > 2:
+        raise reader.refusal(node, f"is older than operator set {LEAST_SOFTMAX_OPSET}, and over several axes")
+    _along_rows(reader, node, attributes.get("axis", 1 if is_old else -1), "softmax", ())
 
 
 def normalization(reader: Reader, node: onnx.NodeProto, attributes: Mapping[str, Any]) -> None:
@@ -144,13 +152,14 @@ def normalization(reader: Reader, node: onnx.NodeProto, attributes: Mapping[str,
 
 
 def _along_rows(reader: Reader, node: onnx.NodeProto, axis: int, kind: str, figures: tuple[Any, ...]) -> None:
-    x = reader.map_at(node)
+    """Note work on the channels of each line, or, as Softmax may be, on those of each pixel of a map."""
+    x, shape = reader.map_at(node), reader.shapes[node.input[0]]
     order = reader.orders.get(node.input[0], ("plain", 1))
-    if (
-        x.layout == "map"
-        or order[0] not in ("plain", "stacked")
-        or axis not in (-1, len(reader.shapes[node.input[0]]) - 1)
-    ):
+    is_map, last = x.layout == "map", len(shape) - 1
+    is_whole = shape == [1, x.channels, x.height, x.width][: len(shape)] and x.height * x.width == math.prod(shape[2:])
+    # LayerNormalization of a map would be over its columns, too.
+    is_along = axis % len(shape) == (1 if is_map else last) and (kind == "softmax" or not is_map or last == 1)
+    if order[0] not in ("plain", "stacked") or (is_map and not is_whole) or not is_along:
         raise reader.refusal(node, "works on other than the channels of rows")
     if x.channels > MOST_CHANNELS:
         raise reader.refusal(node, f"works on {x.channels} channels, and at most {MOST_CHANNELS} are computed")
@@ -225,6 +234,9 @@ def function(reader: Reader, node: onnx.NodeProto, _: Mapping[str, Any]) -> None
     operands = [_operand(reader, node, place) for place, name in enumerate(node.input) if name]
     # The same tensor in another order is another one.
     sources = {(id(source), order): (source, order) for source, order, _ in operands if source is not None}
+    if len(sources) == 2 and node.op_type == "Mul" and all(name in reader.tensors for name in node.input):
+        maps.multiply(reader, node)
+        return
     if len(sources) != 1:
         raise reader.refusal(node, f"is a function of {len(sources)} tensors; those of one are computed")
     ((x, order),) = sources.values()

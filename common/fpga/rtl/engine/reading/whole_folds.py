@@ -1,0 +1,108 @@
+"""Parts of tensors that begin inside of a fold, for an engine that reads and writes whole folds.
+
+A layer with weights reads the whole tensor instead, with weights of zero for the other channels. Others read a copy of
+the part. What writes such a part writes the whole tensor with zeros elsewhere, and adds what is there already, as a
+residual of the same scale, which changes no integer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from math import ceil
+
+import numpy as np
+
+from common.fpga.rtl.engine.network import LEAST, MOST, EngineLayer, EngineNetwork, EngineTensor, Residual
+from common.messages.errors import PipelineError
+
+
+def on_whole_folds(network: EngineNetwork, cols: int) -> EngineNetwork:
+    """Return a network with the same results, whose parts of channels are whole folds of ``cols``.
+
+    Raises:
+        PipelineError: a layer writes such a part, and cannot write the whole tensor instead.
+    """
+    layers = [each for layer in network.layers for each in _reading(layer, cols)]
+    split = {layer.y.whole.name for layer in layers if _begins_inside(layer.y, cols) or _ends_inside(layer.y, cols)}
+    # A product of two tensors is refused by its own name where a head is no whole fold.
+    split -= {layer.y.whole.name for layer in layers if layer.second}
+    written: dict[str, EngineTensor] = {}
+    last = {layer.y.whole.name: place for place, layer in enumerate(layers)}
+    result = []
+    for place, layer in enumerate(layers):
+        name = layer.y.whole.name
+        if name in split:
+            whole = layer.y.whole
+            to = whole if last[name] == place else replace(whole, name=f"{name}/{place}")
+            result.append(_writing_all(layer, to, written.get(name)))
+            written[name] = to
+        else:
+            result.append(layer)
+    return replace(network, layers=tuple(result))
+
+
+def _begins_inside(tensor: EngineTensor, cols: int) -> bool:
+    return tensor.first_channel % cols > 0
+
+
+def _ends_inside(tensor: EngineTensor, cols: int) -> bool:
+    """Whether the last fold of a part holds channels of another one."""
+    end = tensor.first_channel + tensor.channels
+    return end % cols > 0 and end < tensor.whole.channels
+
+
+def _reading(layer: EngineLayer, cols: int) -> Iterator[EngineLayer]:
+    """Yield the layer, and before it the copies of parts that it reads."""
+    if layer.second:
+        yield layer
+        return
+    if _begins_inside(layer.x, cols):
+        if layer.weights is None:
+            copied = replace(layer.x, name=f"{layer.y.name}/x", of=None, first_channel=0, first_line=0)
+            yield _reading_all(_copy(layer.x, copied))
+            layer = replace(layer, x=copied)
+        else:
+            layer = _reading_all(layer)
+    if layer.residual and _begins_inside(layer.residual.other, cols):
+        other = layer.residual.other
+        copied = replace(other, name=f"{layer.y.name}/added", of=None, first_channel=0, first_line=0)
+        yield _reading_all(_copy(other, copied))
+        layer = replace(layer, residual=replace(layer.residual, other=copied))
+    yield layer
+
+
+def _copy(x: EngineTensor, y: EngineTensor) -> EngineLayer:
+    ones, factors = np.ones((x.channels, 1, 1, 1), np.int8), np.ones(x.channels, np.float32)
+    bias = np.zeros(x.channels, np.int64)
+    return EngineLayer(y.name, x, y, (1, 1), (1, 1), (0, 0), ones, groups=x.channels, bias=bias, factors=factors)
+
+
+def _reading_all(layer: EngineLayer) -> EngineLayer:
+    """Return the layer that reads all channels of the tensor of which it read a part."""
+    assert layer.weights is not None
+    x, whole = layer.x, layer.x.whole
+    out, inside = len(layer.weights), layer.x.channels // layer.groups
+    weights = np.zeros((out, whole.channels, *layer.kernel), np.int8)
+    for channel in range(out):
+        first = x.first_channel + channel // ceil(out / layer.groups) * inside
+        weights[channel, first : first + inside] = layer.weights[channel]
+    lines = replace(x, channels=whole.channels, first_channel=0)
+    return replace(layer, x=lines, weights=weights, groups=1)
+
+
+def _writing_all(layer: EngineLayer, y: EngineTensor, before: EngineTensor | None) -> EngineLayer:
+    """Return the layer that writes all channels, and adds what is there already: those are at the zero point."""
+    part, zero = layer.y, layer.y.zero
+    if layer.weights is None or layer.residual or not layer.low <= zero <= layer.high or part.first_line:
+        raise PipelineError(layer.node, f"writes {part.channels} channels from {part.first_channel} on, no whole folds")
+    inside, channels = layer.weights.shape[1], slice(part.first_channel, part.first_channel + part.channels)
+    dense = np.zeros((part.channels, layer.x.channels, *layer.kernel), np.int8)
+    for channel in range(part.channels):
+        first = channel // (part.channels // layer.groups) * inside
+        dense[channel, first : first + inside] = layer.weights[channel]
+    weights = np.zeros((y.channels, layer.x.channels, *layer.kernel), np.int8)
+    bias, factors = np.zeros(y.channels, np.int64), np.zeros(y.channels, np.float32)
+    weights[channels], bias[channels], factors[channels] = dense, layer.bias, layer.factors
+    residual = Residual(before, y.scale, y.zero, LEAST, MOST) if before else None
+    return replace(layer, y=y, weights=weights, bias=bias, factors=factors, groups=1, residual=residual)
