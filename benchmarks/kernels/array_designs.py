@@ -14,6 +14,8 @@ from functools import cache
 from math import ceil
 from typing import Literal
 
+from benchmarks.kernels.engine_runs import NETWORKS as ENGINE_NETWORKS
+from benchmarks.kernels.engine_runs import engine_runs
 from benchmarks.kernels.overlay_fit import CONFIGS, Network, configured, network, predicted
 from benchmarks.kernels.published import OPENED, Design, designs, generic_figures, network_figures
 from benchmarks.kernels.zoo_networks import NETWORKS
@@ -166,6 +168,7 @@ def timed() -> Iterator[Timed]:
             yield Timed(design.family, design.name, "product", cycles, calls, origin, design.trust in OPENED)
     yield from _on_generic_arrays()
     yield from _on_overlays()
+    yield from _on_the_engine()
 
 
 def _part(layer: Matmul | Convolution, count: int) -> Matmul | Convolution:
@@ -208,11 +211,29 @@ def _on_overlays() -> Iterator[Timed]:
                 yield Timed("dpu", label, "network", cycles, calls, table.source, is_opened=True)
 
 
+def _on_the_engine() -> Iterator[Timed]:
+    """Yield the networks that the engine in Verilog computed in simulation, with all that it waited for."""
+    for run in engine_runs():
+        place = run.place
+        calls = equations(place.array(), engine_tasks(place.network))
+        label = f"{place.network} on {'x'.join(map(str, place.size))}, {place.fabric}"
+        yield Timed("engine", label, "network", float(run.simulated), calls, "engine_runs.csv (simulated)", True)
+
+
+@cache
+def engine_tasks(name: str) -> tuple[Task, ...]:
+    return _counted(network(ENGINE_NETWORKS[name]()))
+
+
 @cache
 def counted_network(name: str) -> tuple[Network, tuple[Task, ...]]:
     net = network(NETWORKS[name]())
+    return net, _counted(net)
+
+
+def _counted(net: Network) -> tuple[Task, ...]:
     candidates = task_candidates(net.graph, fuse(net.graph), net.layers, "int8", longest_chain=1)
-    return net, tuple(found.task for found in candidates if found.task is not None and found.task.macs)
+    return tuple(found.task for found in candidates if found.task is not None and found.task.macs)
 
 
 def _around_us(net: Network, engine: OverlayEngine) -> float:

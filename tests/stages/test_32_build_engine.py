@@ -88,7 +88,9 @@ def test_a_routed_design_is_beside_its_plan_and_planned_again(
 
     def instead(_, module, device, *others, **options):
         rows, cols, simd = map(int, re.fullmatch(r"engine_(\d+)x(\d+)x(\d+)_int8", module).groups())
-        design = EngineDesign(rows, cols, simd, word_bytes=cols, channel_depth=256, has_row_work=False, has_products=False)
+        design = EngineDesign(
+            rows, cols, simd, word_bytes=cols, channel_depth=256, has_row_work=False, has_products=False
+        )
         planned = known.planned(design)
         found = replace(planned, lut=planned.lut * lut_factor)
         return RoutedDesign(found, known.clock_mhz.likely * clock_factor, ("from", "to"))

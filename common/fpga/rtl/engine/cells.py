@@ -46,8 +46,8 @@ class EngineCells:
         """Return the cells of an engine with its pins.
 
         Raises:
-            PipelineError: it has the unit for row-wise work, or multiplies two tensors element by element: no such engine
-                was measured.
+            PipelineError: it has the unit for row-wise work, or multiplies two tensors element by element. No such
+                engine was measured.
         """
         if design.has_row_work:
             raise PipelineError(design.name, "has the unit for row-wise work, whose cells are not planned")

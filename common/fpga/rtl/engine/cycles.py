@@ -154,6 +154,7 @@ class _Clock:
         self.computed: list[float] = []
         self.stored: list[float] = []
         self.load_free = self.store_free = 0.0
+        self.left = [0.0, 0.0]  # when the sums of each piece have left: of two, they may be under way
         self.rows, self.refreshes = OpenRows(self.timing), 0
         self.weights: dict[int, tuple[int, int]] = {}  # addresses of blocks, by their first fold
 
@@ -263,9 +264,10 @@ class _Clock:
         start = max(self.loaded[place], self.gathered, room)
         if self.tiling.layer.rows:
             return max([start, *self.computed[-1:]]) + row_cycles(self.tiling, tile)
-        first = True
+        first, latency = True, self._design.latency_cycles if self.tiling.layer.is_product else 0
         for piece in tile.pieces:
             gather, feed = self._gather_cycles(tile, piece), self._feed_cycles(piece)
+            self.fed = max(self.fed, self.left[-2])
             for rows in self._row_counts(tile):
                 # Two halves: these windows take the place of those before the last ones.
                 self.gathered = max(self.gathered, start, self.freed) + gather * rows
@@ -275,7 +277,8 @@ class _Clock:
                 self.fed = begin + feed
                 self.computing += self._step_cycles(piece)
                 first = False
-        return self.fed + (self._design.latency_cycles if self.tiling.layer.is_product else 0)
+            self.left.append(self.fed + latency)
+        return self.left[-1]
 
     @property
     def _design(self) -> EngineDesign:
