@@ -358,7 +358,8 @@ def _transpose(operands: list[Any], attributes: Mapping[str, Any]) -> Number:
 
 def _slice(operands: list[Any], attributes: Mapping[str, Any]) -> Number:
     x, *given = operands
-    named = dict(zip(("starts", "ends", "axes", "steps"), (each.tolist() for each in given), strict=False)) | dict(attributes)
+    inputs = zip(("starts", "ends", "axes", "steps"), (each.tolist() for each in given), strict=False)
+    named = {**dict(inputs), **attributes}
     count = len(named["starts"])
     places = [slice(None)] * x.values.ndim
     for place in range(count):
