@@ -27,7 +27,7 @@ from math import ceil
 from common.fpga.rtl.engine.design import COMPUTE_WORDS, LOAD_WORDS, STORE_WORDS, EngineDesign
 from common.fpga.rtl.engine.memory_timing import MemoryTiming, OpenRows
 from common.fpga.rtl.engine.network import EngineNetwork, EngineTensor, Residual
-from common.fpga.rtl.engine.places import Places
+from common.fpga.rtl.engine.places import MemoryPlaces
 from common.fpga.rtl.engine.tiling import EngineTile, Piece, Tiling, tilings
 
 # Cycles between the units, as the Verilog has them.
@@ -82,7 +82,7 @@ def best_tilings(network: EngineNetwork, design: EngineDesign, timing: MemoryTim
     Raises:
         PipelineError: a layer does not fit the buffers.
     """
-    places, chosen = Places.of(network, design), []
+    places, chosen = MemoryPlaces.of(network, design), []
     for layer in network.layers:
         planned = [(planned_cycles(tiling, timing, copy(places)).total, tiling) for tiling in tilings(layer, design)]
         chosen.append(min(planned, key=lambda pair: pair[0])[1])
@@ -92,7 +92,7 @@ def best_tilings(network: EngineNetwork, design: EngineDesign, timing: MemoryTim
 
 def network_cycles(network: EngineNetwork, divided: Sequence[Tiling], timing: MemoryTiming) -> list[PlannedCycles]:
     """Return the cycles of each layer of a network that is divided as given."""
-    places, ahead, found = Places.of(network, divided[0].design), 0.0, []
+    places, ahead, found = MemoryPlaces.of(network, divided[0].design), 0.0, []
     for tiling in divided:
         plan = planned_cycles(tiling, timing, places)
         # The host gives descriptors beforehand, as far as the queues have room.
@@ -102,12 +102,12 @@ def network_cycles(network: EngineNetwork, divided: Sequence[Tiling], timing: Me
     return found
 
 
-def planned_cycles(tiling: Tiling, timing: MemoryTiming, places: Places | None = None) -> PlannedCycles:
+def planned_cycles(tiling: Tiling, timing: MemoryTiming, places: MemoryPlaces | None = None) -> PlannedCycles:
     """Return the cycles of a layer, whose loads begin when all before is over.
 
     Its weights and constants take room in ``places``, where the tensors of its network are.
     """
-    clock = _Clock(tiling, timing, places or Places(tiling.design))
+    clock = _Clock(tiling, timing, places or MemoryPlaces(tiling.design))
     return PlannedCycles(clock.run(), clock.computing, clock.gathering, clock.giving)
 
 
@@ -140,7 +140,7 @@ class _Job:
 class _Clock:
     tiling: Tiling
     timing: MemoryTiming
-    places: Places
+    places: MemoryPlaces
     gathered: float = 0.0  # when the windows of the tiles so far are gathered
     fed: float = 0.0  # when the array has taken their operands
     freed: float = 0.0  # when the array had taken those of the rows before the last ones

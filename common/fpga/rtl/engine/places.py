@@ -12,7 +12,7 @@ PAGE_BYTES = 4096  # between the tensors in memory, so that bursts begin at a bo
 
 
 @dataclass
-class Places:
+class MemoryPlaces:
     """Addresses of tensors by name, and the first byte that is free."""
 
     design: EngineDesign
@@ -20,7 +20,7 @@ class Places:
     addresses: dict[str, int] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, network: EngineNetwork, design: EngineDesign) -> Places:
+    def of(cls, network: EngineNetwork, design: EngineDesign) -> MemoryPlaces:
         """Place what the host writes, what layers write, and constant tensors, in this order."""
         places = cls(design)
         for tensor in (*network.inputs, *(layer.y.whole for layer in network.layers)):

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from common.fpga.rtl.engine.design import COMPUTE_WORDS, CONSTANT_BYTES, EngineDesign, words_of
 from common.fpga.rtl.engine.network import LEAST, Bytes, EngineLayer, EngineNetwork, EngineTensor, Residual
-from common.fpga.rtl.engine.places import Places
+from common.fpga.rtl.engine.places import MemoryPlaces
 from common.fpga.rtl.engine.rows import SHIFTS, RowWork
 from common.fpga.rtl.engine.tiling import EngineTile, Piece, Tiling
 from common.messages.errors import PipelineError
@@ -91,7 +91,7 @@ def program_of(network: EngineNetwork, tilings: Sequence[Tiling], design: Engine
     Raises:
         PipelineError: a figure of a layer does not fit its field of a descriptor.
     """
-    builder = _Builder(design, Places.of(network, design))
+    builder = _Builder(design, MemoryPlaces.of(network, design))
     for tensor, values in network.constants:
         builder.contents.append((builder.places.at(tensor), laid_out(values, design).view(np.uint8)))
     last = []
@@ -107,7 +107,7 @@ def program_of(network: EngineNetwork, tilings: Sequence[Tiling], design: Engine
 @dataclass
 class _Builder:
     design: EngineDesign
-    places: Places
+    places: MemoryPlaces
     contents: list[tuple[int, NDArray[np.uint8]]] = field(default_factory=list)
     descriptors: list[Descriptor] = field(default_factory=list)
     counts: dict[str, int] = field(default_factory=lambda: {"load": 0, "compute": 0, "store": 0})

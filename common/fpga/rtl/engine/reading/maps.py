@@ -18,7 +18,7 @@ MOST_SIDE, MOST_DILATION = 255, 16  # fields of a descriptor
 
 
 @dataclass(frozen=True, slots=True)
-class Window:
+class MapWindow:
     """The window of a convolution or a pool; pads are those above and to the left."""
 
     kernel: tuple[int, int]
@@ -38,7 +38,7 @@ def conv(reader: Reader, node: onnx.NodeProto, attributes: Mapping[str, Any]) ->
 
 
 def _layer(
-    node: onnx.NodeProto, x: EngineTensor, window: Window, weights: NDArray[np.int8] | None, **others: Any
+    node: onnx.NodeProto, x: EngineTensor, window: MapWindow, weights: NDArray[np.int8] | None, **others: Any
 ) -> EngineLayer:
     places = window.kernel, window.strides, window.pads
     return EngineLayer(node.name, x, x, *places, weights, dilations=window.dilations, **others)
@@ -46,7 +46,7 @@ def _layer(
 
 def _window(
     reader: Reader, node: onnx.NodeProto, attributes: Mapping[str, Any], x: EngineTensor, kernel: Sequence[int]
-) -> Window:
+) -> MapWindow:
     """Return the window of a node; automatic pads are those of its result."""
     strides, dilations = (tuple(attributes.get(name, (1, 1))) for name in ("strides", "dilations"))
     extents, result = (x.height, x.width), reader.shapes.get(node.output[0], [])[2:]
@@ -74,7 +74,7 @@ def _window(
         raise reader.refusal(
             node, f"has negative pads, a window or strides above {MOST_SIDE}, or dilations above {MOST_DILATION}"
         )
-    return Window((kernel[0], kernel[1]), strides, (pads[0], pads[1]), dilations)
+    return MapWindow((kernel[0], kernel[1]), strides, (pads[0], pads[1]), dilations)
 
 
 def gemm(reader: Reader, node: onnx.NodeProto, attributes: Mapping[str, Any]) -> None:
@@ -132,7 +132,7 @@ def _bias(reader: Reader, node: onnx.NodeProto, of_sums: NDArray[np.float32]) ->
 
 def global_average_pool(reader: Reader, node: onnx.NodeProto, _: Mapping[str, Any]) -> None:
     x = _map_at(reader, node)
-    average(reader, node, x, Window((x.height, x.width), (1, 1), (0, 0), (1, 1)))
+    average(reader, node, x, MapWindow((x.height, x.width), (1, 1), (0, 0), (1, 1)))
 
 
 def average_pool(reader: Reader, node: onnx.NodeProto, attributes: Mapping[str, Any]) -> None:
@@ -144,7 +144,7 @@ def average_pool(reader: Reader, node: onnx.NodeProto, attributes: Mapping[str, 
     average(reader, node, x, window)
 
 
-def _is_beyond(reader: Reader, node: onnx.NodeProto, window: Window, x: EngineTensor) -> bool:
+def _is_beyond(reader: Reader, node: onnx.NodeProto, window: MapWindow, x: EngineTensor) -> bool:
     """Whether a window is partly outside of the map."""
     sides = zip(
         *(reader.shapes[node.output[0]][2:], window.kernel, window.strides, window.pads, window.dilations),
@@ -164,7 +164,7 @@ def _map_at(reader: Reader, node: onnx.NodeProto) -> EngineTensor:
     return x
 
 
-def average(reader: Reader, node: onnx.NodeProto, x: EngineTensor, window: Window) -> None:
+def average(reader: Reader, node: onnx.NodeProto, x: EngineTensor, window: MapWindow) -> None:
     """Note an average over windows, whose positions outside of the map are zeros."""
     count = window.kernel[0] * window.kernel[1]
     if max(window.kernel) > MOST_SIDE:
@@ -186,7 +186,7 @@ def global_max_pool(reader: Reader, node: onnx.NodeProto, _: Mapping[str, Any]) 
     x = _map_at(reader, node)
     if max(x.height, x.width) > MOST_SIDE:
         raise reader.refusal(node, f"has more than {MOST_SIDE} lines or columns")
-    window = Window((x.height, x.width), (1, 1), (0, 0), (1, 1))
+    window = MapWindow((x.height, x.width), (1, 1), (0, 0), (1, 1))
     reader.pending[node.output[0]] = Pending("maximum", _layer(node, x, window, None))
 
 

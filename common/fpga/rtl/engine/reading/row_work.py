@@ -127,7 +127,7 @@ def mean(reader: Reader, node: onnx.NodeProto, attributes: Mapping[str, Any]) ->
     is_plain = reader.orders.get(node.input[0], ("plain", 1))[0] == "plain"
     if averaged != ([2, 3] if x.layout == "map" else [1]) or not is_plain:
         raise reader.refusal(node, f"averages over axes {axes}, and not over all rows or pixels")
-    maps.average(reader, node, x, maps.Window((x.height, x.width), (1, 1), (0, 0), (1, 1)))
+    maps.average(reader, node, x, maps.MapWindow((x.height, x.width), (1, 1), (0, 0), (1, 1)))
 
 
 # --- row-wise work ---------------------------------------------------------------------------------------------------
