@@ -34,7 +34,7 @@ from common.fpga.rtl.engine.program import Program, program_of
 from common.fpga.rtl.engine.reading.whole_folds import on_whole_folds
 from common.fpga.rtl.programs import is_there
 from common.fpga.rtl.system.host import EngineHost
-from common.fpga.rtl.system.link import Line, Link, SerialLine
+from common.fpga.rtl.system.link import Line, HostLink, SerialLine
 from common.fpga.rtl.system.simulate import PLACES, SimulatedSystem
 from common.messages.errors import PipelineError
 from common.view.text import text_table
@@ -67,7 +67,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         planned = sum(each.total for each in network_cycles(network, divided, timing))
         rows, is_equal = [], True
         with line_of(given.line, given.baud, program, timing) as line:
-            host = EngineHost(Link(line), PLACES, program)
+            host = EngineHost(HostLink(line), PLACES, program)
             host.load()
             for image in range(given.images):
                 expected = outputs(model, {model.graph.input[0].name: sample_of(network, image)})

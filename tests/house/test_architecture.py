@@ -423,6 +423,7 @@ CALLS_OTHER_PROGRAMS = {
     "common/history/revision.py",
     "common/fpga/rtl/simulate.py",
     "common/fpga/rtl/engine/simulate.py",
+    "common/fpga/rtl/system/simulate.py",
     "common/fpga/rtl/open_device.py",
     "common/fpga/rtl/routing.py",
     "common/sensors/hardware_counters.py",

@@ -19,7 +19,7 @@ from common.fpga.rtl.engine.memory_timing import MemoryTiming
 from common.fpga.rtl.engine.program import program_of
 from common.fpga.rtl.engine.reading.layers import layers_of
 from common.fpga.rtl.system.host import EngineHost
-from common.fpga.rtl.system.link import Link, SerialLine
+from common.fpga.rtl.system.link import HostLink, SerialLine
 from common.fpga.rtl.system.simulate import PLACES, SimulatedSystem, system_name, system_verilog
 from common.messages.errors import PipelineError
 from tests.support.engine.maps import CASES
@@ -56,10 +56,10 @@ class Words:
 def test_bursts_have_at_most_255_words_and_come_back_as_they_went():
     behind = Words()
     values = np.arange(1, 601, dtype=np.uint32) * 0x01020304
-    Link(behind).write(0x1000, values)
+    HostLink(behind).write(0x1000, values)
     assert behind.bursts == [(1, 255, 0x1000), (1, 255, 0x1000 + 4 * 255), (1, 90, 0x1000 + 4 * 510)]
-    assert np.array_equal(Link(behind).read(0x1000, 600), values)
-    Link(behind).write(0x80000040, values[:3], is_one_address=True)
+    assert np.array_equal(HostLink(behind).read(0x1000, 600), values)
+    HostLink(behind).write(0x80000040, values[:3], is_one_address=True)
     assert behind.bursts[-1] == (3, 3, 0x80000040)
     assert behind.words[0x80000040] == values[2]
 
@@ -72,7 +72,7 @@ def test_a_line_that_ends_is_one_line():
     ended = Ended()
     ended.words[0] = 1
     with pytest.raises(PipelineError, match="link: gives no answer"):
-        Link(ended).read(0, 1)
+        HostLink(ended).read(0, 1)
 
 
 def test_a_serial_line_carries_all_bytes_as_they_are(tmp_path):
@@ -104,7 +104,7 @@ def test_a_system_answers_image_after_image_with_the_integers_of_numpy(design):
     program = program_of(network, best_tilings(network, design, STALLS), design)
     (x,), (y,) = network.inputs, network.outputs
     with SimulatedSystem(design, STALLS, len(program.memory)) as simulated:
-        host = EngineHost(Link(simulated), PLACES, program)
+        host = EngineHost(HostLink(simulated), PLACES, program)
         host.load()
         seen = []
         for seed in (1, 2):

@@ -12,7 +12,7 @@ from common.fpga.rtl.engine.design import words_of
 from common.fpga.rtl.engine.network import Bytes, EngineTensor
 from common.fpga.rtl.engine.program import Program
 from common.fpga.rtl.engine.simulate import QUEUES
-from common.fpga.rtl.system.link import Link
+from common.fpga.rtl.system.link import HostLink
 from common.messages.errors import PipelineError
 
 STORED, CYCLES = 0x08, 0x10  # addresses of the engine's registers
@@ -39,7 +39,7 @@ class AddressMap:
 class EngineHost:
     """A program on an engine behind a link. ``load`` it once, then ``run`` it on as many inputs as there are."""
 
-    link: Link
+    link: HostLink
     places: AddressMap
     program: Program
 

@@ -70,7 +70,7 @@ class SerialLine:
 
 
 @dataclass(frozen=True, slots=True)
-class Link:
+class HostLink:
     """Words of 32 bits over a line."""
 
     line: Line
