@@ -34,7 +34,7 @@ from common.fpga.rtl.engine.program import Program, program_of
 from common.fpga.rtl.engine.reading.whole_folds import on_whole_folds
 from common.fpga.rtl.programs import is_there
 from common.fpga.rtl.system.host import EngineHost
-from common.fpga.rtl.system.link import Line, HostLink, SerialLine
+from common.fpga.rtl.system.link import HostLink, Line, SerialLine
 from common.fpga.rtl.system.simulate import PLACES, SimulatedSystem
 from common.messages.errors import PipelineError
 from common.view.text import text_table
