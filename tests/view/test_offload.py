@@ -545,7 +545,7 @@ def test_the_answer_is_one_sentence_with_the_interval_and_the_probability(
     judged.loc[judged["objective"] == "latency", columns] = [verdict, likely, *ends, chance]
     tables = {"offload_verdict": records(judged), "offload_plan": records(kernels.assign(precision="int8"))}
     plan = "52 Conv, 1 Gemm to a U280 in {}"
-    assert headline(tables) == f"{sentence.format(plan.format('int8'))}; accuracy not judged: give <samples>"
+    assert headline(tables) == f"{sentence.format(plan.format('int8'))}; accuracy not judged: run <format_precision>"
     assert headline({**tables, "offload_plan": records(kernels)}) == sentence.format(plan.format("fp32"))
 
 
@@ -576,7 +576,7 @@ def test_the_answer_names_the_agreement_on_samples(gains, kernels):
         "; outputs agree in 98.2 % of 500 samples (96.6 to 99.1)"
     )
     unmade = judged_format("int8", 491, 500, "not judged") | {"sample_source": "random"}
-    assert headline({**tables, "format_precision": [unmade]}).endswith("; accuracy not judged: give <samples>")
+    assert headline({**tables, "format_precision": [unmade]}).endswith("; accuracy not judged: run <format_precision>")
 
 
 def test_a_mixed_plan_has_the_agreement_of_its_mixture(gains, kernels):
@@ -588,7 +588,7 @@ def test_a_mixed_plan_has_the_agreement_of_its_mixture(gains, kernels):
     answer = headline({**tables, "precision_mixtures": [{**mixture, "is_written_model": False}, mixture]})
     assert "to a U280 in int8 and bf16: " in answer
     assert answer.endswith("; outputs agree in 99.2 % of 500 samples (98.0 to 99.7)")
-    assert headline(tables).endswith("; accuracy not judged: give <samples>")
+    assert headline(tables).endswith("; accuracy not judged: run <format_precision>")
 
 
 def test_a_format_that_breaks_the_model_is_no_advice(gains, kernels):

@@ -28,7 +28,7 @@ def plan_notes(plan: Plan, rows: Sequence[SpeedupRow], *, is_accuracy_judged: bo
     ]
     if plan.request.precision != "fp32" and not is_accuracy_judged:
         notes.append(
-            f"{plan.request.precision}: the model's accuracy in this number format is not judged; give <samples>"
+            f"{plan.request.precision}: the model's accuracy in this number format is not judged; run <format_precision>"
         )
     if (wider := plan.request.wider) is not None and wider.precision != "fp32":
         notes.append(f"the mixture was judged with its other layers in float; {wider.precision} rounds them, too")

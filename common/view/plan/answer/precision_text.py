@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     JudgedRow: TypeAlias = FormatPrecisionRow | PrecisionMixturesRow
 
 RANDOM = "random"
-NOT_JUDGED = "accuracy not judged: give <samples>"
+NOT_JUDGED = "accuracy not judged: run <format_precision>"
 SURVIVES, UNDECIDED, BREAKS = "survives", "undecided", "breaks"
 NO_ERROR_DB = 999.0  # in tables, which have no infinity
 
@@ -100,7 +100,7 @@ def survival(row: JudgedRow) -> str:
     """Return what a format does to the outputs: ``outputs agree in 98.2 % of 500 samples (96.6 to 99.2)``."""
     count = row["judged_sample_count"]
     if row["sample_source"] == RANDOM:
-        return f"{NOT_JUDGED} (on {count} random ones, the SQNR is {_ratio(row)})"
+        return f"accuracy not judged: {count} random samples, with an SQNR of {_ratio(row)}; <samples> takes your own"
     if row["top1_agreement_share"] is None:
         if is_broken(row) and row["sqnr_db"] is None:
             return f"outputs are NaN or infinite on {count} samples"
