@@ -80,11 +80,12 @@ def zigzag(python: str, nests: Sequence[LoopNest]) -> list[dict[str, Any]]:
 
 def accelforge(python: str, nests: Sequence[LoopNest]) -> list[dict[str, Any]]:
     """Return what AccelForge finds for each matrix product, in a process of the environment that has it."""
-    script = [python, str(Path(__file__).with_name("accelforge_search.py"))]
+    script = [str(Path(python).absolute()), str(Path(__file__).with_name("accelforge_search.py"))]
     products = json.dumps([[nest.p, nest.c, nest.k] for nest in nests])
-    run = subprocess.run(script, input=products, capture_output=True, text=True, check=False)
+    with tempfile.TemporaryDirectory() as scratch:  # AccelForge draws its mapping into the folder that it runs in
+        run = subprocess.run(script, input=products, capture_output=True, text=True, check=False, cwd=scratch)
     if run.returncode:
-        raise SystemExit(f"accelforge: {run.stderr.strip().splitlines()[-1]}")
+        raise SystemExit(f"accelforge: {run.stderr.strip().rpartition(chr(10))[2]}")
     results: list[dict[str, Any]] = json.loads(run.stdout)
     return results
 
@@ -92,8 +93,7 @@ def accelforge(python: str, nests: Sequence[LoopNest]) -> list[dict[str, Any]]:
 def compare_accelforge(python: str, hardware: Hardware) -> bool:
     """Print the products that AccelForge finds by its own cost model beside the best ones; return whether none is less.
 
-    Of a product with several heads, it is one head. AccelForge counts these products as this project does: where both
-    find the same mapping, both figures are equal.
+    AccelForge counts these products as this project does: where both find the same mapping, both figures are equal.
     """
     print(
         f"\n{'accelforge, its own figures':<44}{'':>11}{'theirs':>11}{'ours':>11}{'ratio':>7}{'seconds':>8}{'ours':>6}"
