@@ -13,7 +13,7 @@ sums per cycle: as many as fit the width of the operands that enter it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import ceil, inf
 from typing import Literal
@@ -179,7 +179,7 @@ class SystolicArray(OnPorts):
             time_us=time_us,
             bound="compute" if 2 * busy >= cycles else "memory",
             flops=2 * task.macs,
-            moved_bytes=round(moved),
+            moved_bytes=round(moved + 2 * self._turned_bytes(contractions)),
             kept_bytes=round(kept),
         )
 
@@ -269,6 +269,14 @@ class SystolicArray(OnPorts):
         depthwise = (layer for layer in layers if isinstance(layer, Convolution) and layer.is_depthwise)
         sizes = (count * ELEMENT_BYTES[self.precision] for layer in depthwise for count in turned_elements(layer))
         return sum(self.ports.duplex_cycles(size, size) for size in sizes)
+
+    def _turned_bytes(self, layers: Sequence[Matmul | Convolution]) -> float:
+        """Return the bytes of maps outside of the array that are turned: those inside of a chain stay on the chip."""
+        ends = ((layers[0], 0), (layers[-1], 1))
+        turned = (
+            turned_elements(layer)[at] for layer, at in ends if isinstance(layer, Convolution) and layer.is_depthwise
+        )
+        return sum(turned) * ELEMENT_BYTES[self.precision]
 
     def _kept(self, parts: Operands, matmul: Matmul, task: Task) -> Operands:
         """Return the part of the operands that is on the chip: weights, and activations between calls.

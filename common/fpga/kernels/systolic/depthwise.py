@@ -56,11 +56,9 @@ def window_cycles(layer: Convolution, banks: int, tile: int, simd: int, beat: in
 
 def _parts(layer: Convolution, most: int, fold: int) -> int:
     """Return in how many parts of at most ``most`` pixels the lines of all maps are, cut where a fold ends."""
-    width, pixels = layer.out_width, layer.batch * layer.out_height * layer.out_width
-    whole = -(-width // most)
-    before = np.arange(fold, pixels, fold) % width  # pixels of a line before a fold ends in it
-    more = -(-before // most) - (before - width) // most - whole
-    return pixels // width * whole + int(more.sum())
+    pixels = layer.batch * layer.out_height * layer.out_width
+    begins = np.union1d(np.arange(0, pixels, layer.out_width), np.arange(0, pixels, fold))
+    return int((-(-np.diff([*begins, pixels]) // most)).sum())
 
 
 def turned_elements(layer: Convolution) -> tuple[int, int]:
