@@ -48,7 +48,7 @@ from common.files.configuration import Section
 from common.fpga.array_designs import ArrayDesign, designs_of_rows
 from common.fpga.coefficients import load_models
 from common.fpga.device.board import DEFAULT_PRECISION, PLAN_PRECISIONS
-from common.fpga.hand_off.files import hand_off_files
+from common.fpga.hand_off.files import hand_off_files, require_vitis
 from common.fpga.plan_results import Results, plan_results, workload_from_rows
 from common.fpga.planning.host_basis import HostBasis, HostScale, host_basis, host_scale, read_host_scale
 from common.fpga.planning.problem_builder import LAUNCH_PER
@@ -132,6 +132,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         scale = host_scale(settings.host_scale, settings.host_scale_source, has_tables=bool(settings.host_tables))
         if settings.host_tables:
             require_host_tables(settings.host_tables)
+        if settings.hand_off:
+            require_vitis(requests.request.board)
         stage.end_of_checks()
         requests = requests.with_designs(given_designs(stage, requests.request))
         requests = requests.with_wider(wider_layers(stage, requests.request))

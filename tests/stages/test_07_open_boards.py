@@ -29,3 +29,14 @@ def test_a_small_board_is_planned_for(tables, board, precision):
     assert (resources["used_count"] <= resources["budget_count"] * (1 + 1e-9)).all()
     settings = json.loads((tables / "offload_plan.meta.json").read_text())["settings"]
     assert settings["board"]["value"] == board
+
+
+def test_a_hand_off_for_vitis_is_refused_where_vitis_has_no_tools(tables, tmp_path):
+    folder = tmp_path / "design"
+    done = run_stage("07_fpga_candidates.py", "--out", tables, "--board", "ulx3s", "--hand-off", folder)
+    assert done.returncode == 2
+    assert done.stderr.strip().endswith(
+        "--hand-off: is for Vitis, which has no tools for the ecp5 of the ulx3s; leave it out; 32_build_engine.py "
+        "builds an engine for open tools"
+    )
+    assert not folder.exists()

@@ -7,6 +7,7 @@ from pathlib import Path
 from string import Template
 from typing import Any
 
+from common.fpga.device.board import Board
 from common.fpga.hand_off.build_files import build_files
 from common.fpga.hand_off.designs import array_design, hls_files, verilog_files
 from common.fpga.hand_off.replicas import FOLDER, json_text, replica_files
@@ -17,7 +18,21 @@ from common.fpga.kernels.systolic.array import SystolicArray
 from common.fpga.planning.plan import Plan
 from common.fpga.replicas.search import BestStreams
 from common.fpga.rtl.generate import FORMATS
+from common.messages.errors import UnusableValueError
 from common.workload.layers import Convolution
+
+VITIS_FAMILIES = ("ultrascale+", "versal")
+
+
+def require_vitis(board: Board) -> None:
+    """Refuse a board for whose family Vitis, which a hand-off is for, has no tools.
+
+    Raises:
+        UnusableValueError: it has none.
+    """
+    if board.family not in VITIS_FAMILIES:
+        problem = f"is for Vitis, which has no tools for the {board.family} of the {board.name}"
+        raise UnusableValueError("hand_off", problem, "leave it out; <engine_summary> builds an engine for open tools")
 
 
 def hand_off_files(

@@ -27,9 +27,8 @@ def plan_notes(plan: Plan, rows: Sequence[SpeedupRow], *, is_accuracy_judged: bo
         *plan.request.board.notes,
     ]
     if plan.request.precision != "fp32" and not is_accuracy_judged:
-        notes.append(
-            f"{plan.request.precision}: the model's accuracy in this number format is not judged; run <format_precision>"
-        )
+        accuracy = "the model's accuracy in this number format is not judged; run <format_precision>"
+        notes.append(f"{plan.request.precision}: {accuracy}")
     if (wider := plan.request.wider) is not None and wider.precision != "fp32":
         notes.append(f"the mixture was judged with its other layers in float; {wider.precision} rounds them, too")
     notes += [*_clock_notes(plan), *_search_notes(plan), *_power_notes(plan), *_host_notes(plan)]
