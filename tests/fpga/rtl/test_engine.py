@@ -657,7 +657,7 @@ def test_a_tensor_that_differs_fails(simulator, monkeypatch, capsys):
     given = (simulator, "one", model, layers_of(model), STALLS, 0)
     monkeypatch.setattr(engine_networks, "MOST_OF_CALL", 1.0)
     monkeypatch.setattr(engine_networks, "MOST_OF_TOTAL", 1.0)
-    assert engine_networks.simulated(*given)[0] == 0
+    assert engine_networks.simulated(*given).exit_code == 0
     right = engine_networks.outputs
 
     def wrong(model, feeds):
@@ -666,7 +666,7 @@ def test_a_tensor_that_differs_fails(simulator, monkeypatch, capsys):
         return tensors | {name: tensors[name] ^ 1}
 
     monkeypatch.setattr(engine_networks, "outputs", wrong)
-    assert engine_networks.simulated(*given)[0] == 1
+    assert engine_networks.simulated(*given).exit_code == 1
     assert " NO" in capsys.readouterr().out
 
 
