@@ -126,7 +126,7 @@ def test_designs_whose_clock_is_not_known_are_inside() -> None:
 
 
 @pytest.mark.exhaustive
-@pytest.mark.parametrize(("serves", "count"), [("product", 24), ("network", 82)])
+@pytest.mark.parametrize(("serves", "count"), [("product", 24), ("network", 83)])
 def test_times_of_families_that_took_no_part_in_the_interval(serves: Serves, count: int) -> None:
     points = list(timed())
     rates, found = array_coverage.chosen_scatter([point for point in points if point.is_opened], serves)
