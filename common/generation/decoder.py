@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cache, cached_property
 
 import numpy as np
 
@@ -19,6 +19,7 @@ from common.runtime.inputs.given import Array, numpy_dtype, random_input
 TOKENS = ("input_ids", "decoder_input_ids", "inputs_embeds")
 POSITIONS = ("position_ids", "decoder_position_ids", "cache_position")
 BATCH = 1
+ROWS = 256  # of the table of embeddings that stands for one outside of the model; tokens share them in turn
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +107,7 @@ class Decoder:
     def _fed(self, tensor: Tensor, tokens: Sequence[int], call: CallSizes, sizes: Mapping[str, int]) -> Array:
         shape, dtype = _extents(tensor, sizes), numpy_dtype(tensor)
         if self.tokens and tensor.name == self.tokens.name:
-            return np.full(shape, tokens if self.looks_up else _drawn_rows(tokens, shape[-1]), dtype)
+            return np.full(shape, tokens if self.looks_up else drawn_rows(shape[-1])[np.array(tokens) % ROWS], dtype)
         if tensor.name in POSITIONS:
             return np.full(shape, np.arange(call.past, call.total), dtype)
         if tensor.value is not None:
@@ -170,7 +171,9 @@ def decoder_of(model: LoadedModel, sizes: Mapping[str, int], given: Mapping[str,
     fixed = {name: BATCH for name in [_name(tokens.shape[0])] if name}
     fixed |= {name: size for name, size in sizes.items() if name not in {new, past, *windows, *totals}}
     _require_bound(model, {new, past, *windows, *totals, *fixed})
-    still = _still([one for one in inputs if one is not tokens], pairs, {new, past, *windows, *totals})
+    still = _still([tensor for tensor in inputs if tensor is not tokens], pairs, {new, past, *windows, *totals})
+    if len(tokens.shape) == 3 and isinstance(tokens.shape[2], int):
+        drawn_rows(tokens.shape[2])  # now, and not in the time of a token
     return Decoder(model, pairs, tokens, logits, new, past, totals, fixed, still, windows)
 
 
@@ -198,9 +201,10 @@ def _extents(tensor: Tensor, sizes: Mapping[str, int]) -> tuple[int, ...]:
     return tuple(at(dim, sizes) for dim in tensor.shape or ())
 
 
-def _drawn_rows(tokens: Sequence[int], width: int) -> Array:
-    """Return a row for each token, drawn by its number: the same token has the same row in each call."""
-    return np.stack([np.random.default_rng(token).standard_normal(width) for token in tokens])
+@cache
+def drawn_rows(width: int) -> Array:
+    """Return a table of embeddings: one for all calls, because drawing a row takes as long as a small call."""
+    return np.random.default_rng(0).standard_normal((ROWS, width))
 
 
 def _stacked(rows: Sequence[Array], longest: Array) -> Array:

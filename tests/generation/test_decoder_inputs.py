@@ -7,7 +7,7 @@ import onnx
 import pytest
 from onnx import TensorProto
 
-from common.generation.decoder import CallSizes, decoder_of
+from common.generation.decoder import CallSizes, decoder_of, drawn_rows
 from common.generation.loop import drawn_prompt
 from common.generation.phases import EMBEDDING, model_parts
 from common.messages.errors import UnusableValueError
@@ -74,6 +74,13 @@ def test_what_exporters_add_to_a_call(tmp_path):
     assert fed["encoder_attention_mask"].tolist() == [[1] * 4]
     assert fed["cache_position"].tolist() == [3, 4]
     assert (fed["use_cache_branch"].tolist(), fed["num_logits_to_keep"].tolist()) == ([True], 0)
+
+
+def test_no_row_is_drawn_while_tokens_are_timed(tmp_path, monkeypatch):
+    drawn_rows.cache_clear()
+    found = exported(tmp_path, tokens="inputs_embeds")
+    monkeypatch.setattr(np.random, "default_rng", None)
+    assert np.isfinite(found.feeds([5, 7000], CallSizes(0, 2))["inputs_embeds"]).all()
 
 
 def test_a_decoder_without_a_table_gets_a_row_for_each_token(tmp_path):
