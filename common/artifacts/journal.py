@@ -75,6 +75,11 @@ def holding(folder: Path, holder: str) -> Iterator[Path]:
                 shutil.rmtree(staging, ignore_errors=True)
 
 
+def path_in(folder: Path) -> Path:
+    """Return where the journal of a commit is: it is there from before the first rename until after the last one."""
+    return folder / STAGING / JOURNAL
+
+
 def settle(folder: Path) -> None:
     """Complete a commit that was cut short in a folder, before it is read; wait for one that goes on.
 
@@ -82,7 +87,7 @@ def settle(folder: Path) -> None:
         PipelineError: the folder cannot be read or written.
     """
     with reporting(folder):
-        while _exists(folder / STAGING / JOURNAL):
+        while _exists(path_in(folder)):
             try:
                 with _locked(folder):
                     _clear(folder)

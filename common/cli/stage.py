@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from common.artifacts.catalogue import ARTIFACTS
 from common.artifacts.folder import Folder
-from common.artifacts.journal import settle
+from common.artifacts.journal import path_in, settle
 from common.artifacts.provenance import Provenance, sidecar, tool_versions
 from common.artifacts.stages import STAGES
 from common.artifacts.transaction import Transaction
@@ -114,6 +114,7 @@ class StageRun:
         transaction = Transaction(self.settings.out, self.record, self.tables.inherited)
         try:
             with transaction:
+                streams.journals.append(path_in(self.settings.out))
                 yield transaction
         finally:
             lines = transaction.written_lines()

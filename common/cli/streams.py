@@ -32,6 +32,7 @@ BROKE_THRESHOLD = 4  # exit code: a regression, too many failures, or a model be
 DENIED_BY_PYTHON = ("can't start new thread", "can't allocate")  # how a RuntimeError says that the system denies it
 bar_end: list[str] = []  # what ends the line of an unfinished progress bar on stderr
 files_in_place: list[str] = []  # lines on what the stage of this process wrote: what ends it later says so
+journals: list[Path] = []  # of the renames of this process: the next run completes what one of them says
 YOUNG_OBJECTS = 200_000  # graphs consist of small objects that live long: frequent garbage collection finds nothing
 
 
@@ -143,6 +144,7 @@ def run(main: Callable[[Sequence[str] | None], int]) -> NoReturn:
     outcome: tuple[int, str] | None = None
     is_ending = False
     files_in_place.clear()
+    journals.clear()
     while not is_ending:
         try:
             outcome = outcome or _outcome(main)
@@ -166,11 +168,17 @@ def _interrupted() -> tuple[int, str]:
 
 
 def _left() -> str:
-    return "its files are in place" if files_in_place else "nothing was replaced"
+    if files_in_place:
+        return "its files are in place"
+    return (
+        "the next run puts its files in place"
+        if any(os.access(path, os.F_OK) for path in journals)
+        else "nothing was replaced"
+    )
 
 
 def _end_crashed(signal_name: str) -> NoReturn:
-    problem = f"native code crashed ({signal_name}), as it may where memory is short"
+    problem = f"native code crashed ({signal_name}), perhaps because memory was short"
     interrupts.end_now(PipelineError.exit_code, f"error: this host: {problem}; {_left()}")
 
 

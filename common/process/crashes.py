@@ -1,10 +1,11 @@
-"""A crash of native code ends the process with one line and an exit code.
+"""A crash of native code ends the process with a line and an exit code.
 
 C code may use the null pointer of an allocation that failed, and C++ may raise an exception that nobody catches. Python
 runs no handler of a signal then, because the native code never returns to it. So the handler of the C library calls
-Python. POSIX does not allow that in general (signal-safety(7)), but this process ends in any case. The handler works
-once: a second crash, such as one within it, ends the process by its signal. An alarm ends a handler that waits for a
-lock, such as the allocator's.
+Python. The C and C++ libraries may print a line of their own before ours, as ``std::terminate`` does. POSIX does not
+allow that in general (signal-safety(7)), but this process ends in any case. The handler works once: a second crash,
+such as one within it, ends the process by its signal. So does a handler that fails. An alarm ends a handler that waits
+for a lock, such as the allocator's.
 """
 
 from __future__ import annotations
@@ -36,8 +37,11 @@ def on_crash(end: Callable[[str], object]) -> None:
     names = {int(number): number.name for number in CRASHES}
 
     def handle(number: int) -> None:
-        library.alarm(PATIENCE_S)
-        end(names[number])
+        try:
+            library.alarm(PATIENCE_S)
+            end(names[number])
+        finally:
+            signal.raise_signal(number)  # ends the process: the handler is gone, and ctypes would print a traceback
 
     handler = _Handler(handle)
     _installed.append(handler)

@@ -1,4 +1,4 @@
-"""A crash of native code, in any thread: one line, an exit code, and whole tables."""
+"""A crash of native code, in any thread: a last line, an exit code, and whole tables."""
 
 import ctypes
 import signal
@@ -7,6 +7,7 @@ import sys
 
 import pytest
 
+from common.artifacts import journal
 from common.process.crashes import on_crash
 from tests.support.paths import ROOT
 
@@ -37,9 +38,9 @@ cli.run(main)
 CRASHES = {
     "a null pointer while Python is held": ("ctypes.string_at(0)", "SIGSEGV"),
     "a null pointer in another thread": ("in_thread(lambda: libc.memset(0, 1, 1))", "SIGSEGV"),
-    "an exception of C++ that nobody catches ends by abort": ("os.abort()", "SIGABRT"),
+    "abort": ("os.abort()", "SIGABRT"),
     "abort in a thread that Python does not know": ("begin_thread(libc.abort)", "SIGABRT"),
-    "a division": ("libc.kill(os.getpid(), 8)", "SIGFPE"),
+    "the signal of a division": ("libc.kill(os.getpid(), 8)", "SIGFPE"),
 }
 
 
@@ -53,9 +54,25 @@ def crashed(out, amid="pass", after="pass", *options):
 def test_a_crash_amid_the_work_is_one_line_and_replaces_nothing(tmp_path, how):
     code, name = CRASHES[how]
     ran = crashed(tmp_path, amid=code)
-    line = f"{SCRIPT}: error: this host: native code crashed ({name}), as it may where memory is short; "
+    line = f"{SCRIPT}: error: this host: native code crashed ({name}), perhaps because memory was short; "
     assert (ran.returncode, ran.stdout, ran.stderr) == (1, "", line + "nothing was replaced\n")
     assert not [path for path in tmp_path.iterdir() if not path.name.startswith(".")]
+
+
+def test_a_line_of_the_library_of_cpp_comes_before_ours(tmp_path):
+    ran = crashed(tmp_path, amid="ctypes.CDLL('libstdc++.so.6')._ZSt9terminatev()")
+    first, last = ran.stderr.splitlines()
+    assert first.startswith("terminate called")
+    assert (ran.returncode, last.startswith(f"{SCRIPT}: error: this host: native code crashed (SIGABRT)")) == (1, True)
+
+
+def test_a_crash_amid_the_renames_says_that_the_next_run_completes_them(tmp_path):
+    crash = "import common.artifacts.journal as journal; journal._complete = lambda folder: ctypes.string_at(0)"
+    ran = crashed(tmp_path, amid=crash)
+    assert (ran.returncode, ran.stderr.rpartition("; ")[2]) == (1, "the next run puts its files in place\n")
+    assert not (tmp_path / "executed_edges.csv").exists()
+    journal.settle(tmp_path)
+    assert (tmp_path / "executed_edges.csv").exists()
 
 
 def test_a_crash_after_the_tables_says_that_they_are_in_place(tmp_path):
@@ -76,9 +93,11 @@ def test_a_crash_within_the_handler_ends_the_process(tmp_path):
     assert (ran.returncode, ran.stdout, ran.stderr) == (-11, "", "")
 
 
-def test_a_handler_that_fails_does_not_go_on(tmp_path):
-    ran = crashed(tmp_path, amid="cli.streams.interrupts.end_now = None; ctypes.string_at(0)")
-    assert ran.returncode == -11
+@pytest.mark.parametrize("how", ["a null pointer while Python is held", "the signal of a division"])
+def test_a_handler_that_fails_does_not_go_on(tmp_path, how):
+    code, name = CRASHES[how]
+    ran = crashed(tmp_path, amid=f"cli.streams.interrupts.end_now = None; {code}")
+    assert (ran.returncode, ran.stdout, ran.stderr) == (-signal.Signals[name], "", "")
 
 
 def test_a_handler_that_waits_for_ever_is_ended(tmp_path):
