@@ -77,16 +77,19 @@ def known_host(stage: cli.StageRun, threads: int) -> Host:
     if settings.ceilings or is_there(path):
         measured = tables.document("host_ceilings", path)
     is_of_device = tables.provenance("latency_summary").imported.get("is_of_device", False)
-    if measured and measured["threads"] != threads and not is_of_device:
+    given_to_roofline = {name: entry.get("value") for name, entry in tables.provenance("op_roofline").settings.items()}
+    given_peak, given_bandwidth = given_to_roofline.get("peak_flops"), given_to_roofline.get("mem_bw")
+    is_judge = bool(measured) and not (given_peak and given_bandwidth) and not is_of_device
+    if is_judge and measured["threads"] != threads:
         stage.note(f"{path}: not measured with {threads} threads; rerun <host_ceilings> with them")
-    elif measured and not measured["stable"] and not is_of_device:
-        stage.note(f"{path}: unstable ceilings, so shares of them are empty; rerun <host_ceilings> on an idle host")
+    elif is_judge and not measured["stable"]:
+        remedy = "rerun <host_ceilings> on an idle host, or give <peak_flops> and <mem_bw>"
+        stage.note(f"{path}: unstable ceilings, so shares of them are empty; {remedy}")
     is_of_host = measured.get("threads") == threads and not is_of_device
     ceilings = measured if is_of_host and measured["stable"] else {}
-    given_to_roofline = {name: entry.get("value") for name, entry in tables.provenance("op_roofline").settings.items()}
     peaks = {GIVEN: "", **MEASURED_PEAKS}
-    rates = {roof: given_to_roofline.get("peak_flops") or ceilings.get(column) for roof, column in peaks.items()}
-    bandwidth = given_to_roofline.get("mem_bw") or ceilings.get("memory_bytes_per_s")
+    rates = {roof: given_peak or ceilings.get(column) for roof, column in peaks.items()}
+    bandwidth = given_bandwidth or ceilings.get("memory_bytes_per_s")
     return Host({roof: rate for roof, rate in rates.items() if rate}, bandwidth, measured.get("last_level_cache_bytes"))
 
 

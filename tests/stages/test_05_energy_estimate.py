@@ -298,7 +298,21 @@ def test_unstable_ceilings_judge_no_run(out, capsys):
     write_upstream(out, ceilings={"stable": False})
     _, _, efficiency = run(out)
     assert efficiency["peak_share"] is efficiency["bandwidth_share"] is None
-    assert "unstable ceilings, so shares of them are empty; rerun 00_host_ceilings.py" in capsys.readouterr().err
+    printed, error = capsys.readouterr()
+    assert "of peak" not in printed
+    assert "unstable ceilings, so shares of them are empty; rerun 00_host_ceilings.py" in error
+    assert "on an idle host, or give 03_merge_profile_metrics.py --peak-flops" in error
+
+
+@pytest.mark.parametrize("judged", [{"stable": False}, {"threads": 7}])
+def test_ceilings_that_no_share_is_of_are_not_complained_of(out, capsys, judged):
+    write_upstream(out, ceilings=judged, roofline_settings={"peak_flops": 2e10, "mem_bw": 4e9})
+    _, _, efficiency = run(out)
+    assert efficiency["peak_share"] == pytest.approx(10_000_020 / 1e-3 / 2e10)
+    assert efficiency["bandwidth_share"] == pytest.approx(365_056 / 1e-3 / 4e9)
+    error, printed = capsys.readouterr()[::-1]
+    assert "host_ceilings" not in error
+    assert "% of peak)" in printed
 
 
 def test_without_ceilings_all_bytes_are_taken_from_dram(out, capsys):

@@ -29,6 +29,7 @@ def energy_report(
             ``low`` and ``high``.
         labels: of every executed node.
     """
+    of_peak = "" if efficiency["peak_share"] is None else f" ({percent(efficiency['peak_share'])} of peak)"
     lines = [
         f"energy of one inference   {joules(summary['energy_uj'])} ({summary['energy_source']}), "
         f"{joules(summary['energy_low_uj'])} to {joules(summary['energy_high_uj'])}",
@@ -38,8 +39,7 @@ def energy_report(
         "",
         node_table(profile, summary, labels),
         "",
-        f"attained                  {quantity(efficiency['whole_model_flop_per_s'], 'FLOP/s')} "
-        f"({percent(efficiency['peak_share'])} of peak), "
+        f"attained                  {quantity(efficiency['whole_model_flop_per_s'], 'FLOP/s')}{of_peak}, "
         f"{quantity(efficiency['efficiency_flop_per_s_per_w'], 'FLOP/s/W')}",
         f"inferences per joule      {_number(efficiency['inferences_per_joule'])}",
         *_million_lines(million),
