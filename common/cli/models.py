@@ -11,6 +11,7 @@ from typing import cast
 from common.artifacts.folder import Folder
 from common.cli.flags.settings import ROOT, Settings
 from common.cli.flags.settings_file import configured_bindings
+from common.cli.flags.shared_flags import KINDS_OF_MODEL
 from common.files.model_folder import decoder_file
 from common.messages.errors import CommandLineError, PipelineError
 from common.messages.names import shown
@@ -52,7 +53,7 @@ def model_path(text: str | None, flag_name: str = "--model") -> Path:
         PipelineError: there is no such file.
     """
     if text is None:
-        raise CommandLineError(flag_name, "names no model", "give an ONNX file")
+        raise CommandLineError(flag_name, "names no model", f"give {KINDS_OF_MODEL}")
     with contextlib.suppress(OSError):  # a name too long for the file system
         for path in (Path(text), ROOT / "models" / text):
             if path.is_file():
@@ -60,10 +61,9 @@ def model_path(text: str | None, flag_name: str = "--model") -> Path:
         if Path(text).is_dir():
             if (decoder := decoder_file(Path(text))) is not None:
                 return decoder
-            raise PipelineError(
-                shown(text), "a folder, not a model file", f"{flag_name} takes the path of an ONNX file"
-            )
-    remedy = f"`make models/resnet50-fp32.onnx` builds the example; {flag_name} takes the path of any ONNX file"
+            problem = "a folder without a decoder of GenAI or optimum"
+            raise PipelineError(shown(text), problem, f"{flag_name} takes {KINDS_OF_MODEL}")
+    remedy = f"`make models/resnet50-fp32.onnx` builds the example; {flag_name} takes {KINDS_OF_MODEL}"
     raise PipelineError(shown(text), "no such model file, here or in models/", remedy)
 
 

@@ -1,7 +1,8 @@
 """The decoder in a folder of a generative model, as ONNX Runtime GenAI and optimum write one.
 
 GenAI's ``genai_config.json`` names the decoder's file (onnxruntime.ai/docs/genai/reference/config). Optimum names its
-files ``model.onnx`` or ``decoder_….onnx`` (optimum/onnxruntime/utils.py); of these, one with caches comes first.
+files ``model.onnx`` or ``decoder_….onnx`` (optimum/onnxruntime/utils.py). Of these, one with caches comes first; the
+merged one takes a prompt, too, and optimum itself prefers it.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from common.files.small_file import small_text
 from common.messages.errors import ConfigurationError
 
 CONFIGURATION = "genai_config.json"
-OF_OPTIMUM = ("decoder_with_past_model.onnx", "decoder_model_merged.onnx", "model.onnx", "decoder_model.onnx")
+OF_OPTIMUM = ("decoder_model_merged.onnx", "decoder_with_past_model.onnx", "model.onnx", "decoder_model.onnx")
 
 
 def decoder_file(folder: Path) -> Path | None:

@@ -176,7 +176,7 @@ def test_a_share_is_at_most_one(tmp_path, name, value):
 
 def test_a_folder_in_the_place_of_the_model_is_called_one(tmp_path):
     done = run_stage("02_shapes_flops_bytes.py", "--out", tmp_path, "--model", tmp_path)
-    assert (done.returncode, f"{tmp_path}: a folder, not a model file" in done.stderr) == (1, True)
+    assert (done.returncode, f"{tmp_path}: a folder without a decoder of GenAI or optimum" in done.stderr) == (1, True)
 
 
 @pytest.mark.parametrize(
@@ -327,6 +327,7 @@ def test_a_model_is_a_path_before_it_is_a_name(tmp_path, monkeypatch):
         (("model.onnx", "encoder_model.onnx"), "model.onnx"),
         (("decoder_model.onnx", "decoder_with_past_model.onnx", "encoder_model.onnx"), "decoder_with_past_model.onnx"),
         (("decoder_model.onnx", "decoder_model_merged.onnx"), "decoder_model_merged.onnx"),
+        (("decoder_model_merged.onnx", "decoder_with_past_model.onnx"), "decoder_model_merged.onnx"),
         (("llama.onnx", "llama.onnx.data"), "llama.onnx"),
     ],
 )
@@ -360,7 +361,7 @@ def test_a_folder_of_genai_is_the_decoder_that_it_names(tmp_path):
 def test_a_folder_without_one_decoder_is_no_model(tmp_path, names):
     for name in names:
         (tmp_path / name).write_bytes(b"")
-    with pytest.raises(PipelineError, match="a folder, not a model file"):
+    with pytest.raises(PipelineError, match="a folder without a decoder of GenAI or optimum"):
         cli.model_path(str(tmp_path))
 
 

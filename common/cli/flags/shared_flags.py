@@ -12,13 +12,14 @@ COUNT: dict[str, Any] = {"type": flag_types.positive_int, "metavar": "N"}
 AMOUNT: dict[str, Any] = {"type": flag_types.positive_float}
 FILE: dict[str, Any] = {"type": flag_types.path, "metavar": "FILE"}
 REPEATED: dict[str, Any] = {"action": "append", "default": []}
-DECODER: dict[str, Any] = {"default": None, "help": "a decoder: an ONNX file, or its name in models/; no default"}
+KINDS_OF_MODEL = "an ONNX file, a folder of GenAI or optimum, or a name in models/"
+DECODER: dict[str, Any] = {"default": None, "help": f"a decoder: {KINDS_OF_MODEL}; no default"}
 MODEL = ("--model", "--dim", "--input")  # of the stages that load a model
 SHARED: dict[str, dict[str, Any]] = {
     "--model": {
         "default": "resnet50-fp32.onnx",
         "metavar": "FILE",
-        "help": "an ONNX file, or its name in models/",
+        "help": KINDS_OF_MODEL,
     },
     "--dim": {
         "type": flag_types.binding,
