@@ -504,7 +504,8 @@ else
 	@$(PYTHON) -m benchmarks.plans.engine_networks --model $(or $(wildcard $(MODEL_FILE)),$(MODEL)) $(call flag,--board,$(BOARD))
 endif
 
-bitstream: $(BITSTREAM_VENV)/.ready $(DEV_READY) $(MODEL_FILE)  ## plan an engine for the quantized MODEL on BOARD (ulx3s), place and route it, and plan again with the clock that closed
+bitstream: $(if $(strip $(MODEL)),$(BITSTREAM_VENV)/.ready $(DEV_READY) $(MODEL_FILE))  ## plan an engine for the quantized MODEL on BOARD (ulx3s), place and route it, and plan again with the clock that closed
+	$(if $(strip $(MODEL)),,$(error MODEL: not given; give a quantized model, as MODEL=out/quantized.onnx))
 	@$(PYTHON) 32_build_engine.py --model $(MODEL_FILE) --route --open-tools $(BITSTREAM_VENV)/bin \
 	    --build $(OUT_DIR)/bitstream --out $(OUT_DIR)/engine $(call flag,--board,$(BOARD)) $(call each,--dim,$(DIM)) \
 	    $(if $(shell command -v verilator),--simulate)

@@ -440,6 +440,13 @@ def test_help_names_every_target_and_variable_and_makes_nothing(pipeline: Pipeli
 # --- the Makefile against the declarations and the code ---------------------------------------------------------------
 
 
+def test_a_bitstream_is_of_a_model_that_is_given(pipeline):
+    """The example is not quantized, and building it takes a while."""
+    refused = pipeline.call("MODEL=", "bitstream")
+    problem = "MODEL: not given; give a quantized model, as MODEL=out/quantized.onnx.  Stop.\n"
+    assert (refused.returncode, refused.stdout, refused.stderr.partition("*** ")[2]) == (2, "", problem)
+
+
 def prerequisites(folder: Path) -> dict[str, set[str]]:
     """Normal prerequisites of every primary table, from make's own data base."""
     command = ["make", "-npq", "MODEL=models/m.onnx", f"PYTHON={sys.executable}"]
