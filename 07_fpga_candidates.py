@@ -106,7 +106,7 @@ def host_work(stage: cli.StageRun, scale: HostScale | None) -> tuple[Workload, H
     tables = stage.folder(stage.settings.host_tables)
     work, processor = work_of_host(tables, workload_from_rows)
     stage.enter_reads([tables])
-    basis = host_basis(processor, scale, is_host_of_plan=bool(stage.settings.host_tables))
+    basis = host_basis(processor, scale, may_be_of_board=bool(stage.settings.host_tables))
     return (work if scale is None else scaled(work, scale.factor)), basis
 
 

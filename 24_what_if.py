@@ -59,7 +59,7 @@ def arguments() -> cli.Parser:
 def of_host(stage: cli.StageRun, request: Request) -> tuple[Workload, Request]:
     """Return the work that every plan divides, and the request with the profiled times of its host."""
     work, processor = work_of_host(stage.tables, workload_from_rows)
-    return work, replace(request, host=host_basis(processor, None, is_host_of_plan=False))
+    return work, replace(request, host=host_basis(processor, None, may_be_of_board=False))
 
 
 def mixtures_of(stage: cli.StageRun, request: Request) -> dict[int, WiderLayers]:

@@ -7,8 +7,9 @@ Writes  decode_plans.csv (a row per format of the weights and per cut), decode_l
 A token of a decoder reads all weights and caches once, so the rate of the memory bounds it. 31 says whether weights and
 caches fit the card, how long a token and a whole answer take there, and whether that pays. The host's times are those
 of 26. The card's times of tokens follow from what published decoders on FPGAs attain, with the interval of those
-designs. For a prompt, an array is planned as 07 plans one. The card looks tokens up and chooses the next one: the
-prompt crosses the link, then the token before each one, and the chosen one comes back.
+designs. For a prompt, an array is planned as 07 plans one. The card looks tokens up (for a model without a table of
+embeddings the host does, and its rows cross) and chooses the next one: the prompt crosses the link, then the token
+before each one, and the chosen one comes back.
 
 EXAMPLE of input (generation.csv) and output (decode_plans.csv), some columns:
 
@@ -99,7 +100,7 @@ def _named(sizes: Mapping[str, int]) -> str:
 def judged_host(measured: Provenance, host: HostTimes, board: Board) -> JudgedHost:
     """Return the host of 26, and why its times decide nothing, or nothing about a board's own processor."""
     processor = measured.host.get("cpu_model", "")
-    basis = host_basis(processor, None, is_host_of_plan=bool(processor))  # 26 may have run on the board itself
+    basis = host_basis(processor, None, may_be_of_board=bool(processor))  # 26 may have run on the board itself
     busy = [note.partition(";")[0] for note in measured.notes if note.startswith(BUSY)]
     return JudgedHost(basis.kind, basis.of_plan(board), (*busy, *host.doubts), basis.mismatch(board))
 

@@ -77,9 +77,9 @@ def host_scale(factor: ThreePoint | None, source: str | None, *, has_tables: boo
     return HostScale(factor, source)
 
 
-def host_basis(processor: str, scale: HostScale | None, *, is_host_of_plan: bool) -> HostBasis:
-    """Return the basis of times that were measured on a processor; ``is_host_of_plan``: the plan runs on that host."""
-    kind: HostKind = "measured" if is_host_of_plan else "profiled" if scale is None else "scaled"
+def host_basis(processor: str, scale: HostScale | None, *, may_be_of_board: bool) -> HostBasis:
+    """Return the basis of times of a processor; ``may_be_of_board``: they hold for a board that has this processor."""
+    kind: HostKind = "measured" if may_be_of_board else "profiled" if scale is None else "scaled"
     return HostBasis(kind, processor, "" if scale is None else str(scale))
 
 
