@@ -152,7 +152,7 @@ def interference_rows(states: RoundsByState, models: Mapping[str, str]) -> list[
 def _row(states: RoundsByState, role: str, state: str, model: str) -> LoadInterferenceRow:
     own, alone = states[role, state], states[role, ALONE]
     records, validity = [test.record for test in own.tests], own.validity
-    valid = {one: states[role, one].validity.status == "valid" for one in (ALONE, TOGETHER)}
+    valid = {state: states[role, state].validity.status == "valid" for state in (ALONE, TOGETHER)}
     latencies_us, undelayed = own.latencies_us(), own.latencies_us(is_delayed=False)
     factor = max(test.latency_factor for test in own.tests)
     row: dict[str, object] = {

@@ -33,8 +33,8 @@ def add(store, record):
 
 
 def rows(path, query):
-    with closing(sqlite3.connect(path)) as base:
-        return base.execute(query).fetchall()
+    with closing(sqlite3.connect(path)) as database:
+        return database.execute(query).fetchall()
 
 
 def test_a_run_comes_back_as_it_was_recorded(tmp_path):
@@ -108,19 +108,19 @@ def test_who_reads_does_not_wait_for_who_writes(tmp_path):
 
 
 def foreign(path):
-    with closing(sqlite3.connect(path)) as base:
-        base.execute("CREATE TABLE runs (run_number)")
+    with closing(sqlite3.connect(path)) as database:
+        database.execute("CREATE TABLE runs (run_number)")
 
 
 def future(path):
     add(RecordFile(path), run("a"))
-    with closing(sqlite3.connect(path)) as base:
-        base.execute(f"PRAGMA user_version = {VERSION + 1}")
+    with closing(sqlite3.connect(path)) as database:
+        database.execute(f"PRAGMA user_version = {VERSION + 1}")
 
 
 def empty_foreign(path):
-    with closing(sqlite3.connect(path)) as base:
-        base.execute(f"PRAGMA application_id = {APPLICATION + 1}")
+    with closing(sqlite3.connect(path)) as database:
+        database.execute(f"PRAGMA application_id = {APPLICATION + 1}")
 
 
 def changed(*commands):
@@ -128,10 +128,10 @@ def changed(*commands):
 
     def make(path):
         add(RecordFile(path), run("a"))
-        with closing(sqlite3.connect(path)) as base, base:
-            base.execute("PRAGMA ignore_check_constraints = ON")
+        with closing(sqlite3.connect(path)) as database, database:
+            database.execute("PRAGMA ignore_check_constraints = ON")
             for command in commands:
-                base.execute(command)
+                database.execute(command)
 
     return make
 
@@ -225,8 +225,8 @@ def test_what_is_no_history_is_named_in_one_line_and_left_as_it_is(tmp_path, mak
 def test_conditions_that_are_no_json_are_named(tmp_path):
     path = tmp_path / "runs.sqlite"
     add(RecordFile(path), run("a"))
-    with closing(sqlite3.connect(path)) as base, base:
-        base.execute("UPDATE runs SET conditions = '{'")
+    with closing(sqlite3.connect(path)) as database, database:
+        database.execute("UPDATE runs SET conditions = '{'")
     with pytest.raises(PipelineError, match="has an unreadable record 1"):
         RecordFile(path).newest(7)
 
@@ -289,8 +289,8 @@ def test_whoever_holds_the_file_is_waited_for_in_steps_that_hear_a_signal(tmp_pa
 def test_text_that_is_not_utf_8_is_named_or_read(tmp_path, text, column):
     path = tmp_path / "runs.sqlite"
     add(RecordFile(path), run("a"))
-    with closing(sqlite3.connect(path)) as base, base:
-        base.execute(f"UPDATE runs SET {column} = CAST(? AS TEXT)", (text,))
+    with closing(sqlite3.connect(path)) as database, database:
+        database.execute(f"UPDATE runs SET {column} = CAST(? AS TEXT)", (text,))
     try:
         RecordFile(path).newest(7)
     except PipelineError as error:
@@ -301,9 +301,11 @@ def test_a_definition_of_a_table_that_is_not_utf_8_is_one_line(tmp_path):
     """Python's own complaint has no code of SQLite."""
     path = tmp_path / "runs.sqlite"
     add(RecordFile(path), run("a"))
-    with closing(sqlite3.connect(path)) as base, base:
-        base.execute("PRAGMA writable_schema = ON")
-        base.execute("UPDATE sqlite_master SET sql = CAST(sql || ? AS TEXT) WHERE name = 'runs'", (b" /* \xff\xfe */",))
+    with closing(sqlite3.connect(path)) as database, database:
+        database.execute("PRAGMA writable_schema = ON")
+        database.execute(
+            "UPDATE sqlite_master SET sql = CAST(sql || ? AS TEXT) WHERE name = 'runs'", (b" /* \xff\xfe */",)
+        )
     for use in (lambda store: store.newest(7), lambda store: add(store, run("b"))):
         with pytest.raises(PipelineError, match=r"cannot be used as the history \("):
             use(RecordFile(path))

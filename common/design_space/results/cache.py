@@ -63,7 +63,7 @@ class ResultCache:
             kinds: dataclasses in the result.
         """
         query = "SELECT checksum, content FROM results WHERE key = ?"
-        for checksum, content in self._do(lambda base: base.execute(query, (key,)).fetchall()) or ():
+        for checksum, content in self._do(lambda database: database.execute(query, (key,)).fetchall()) or ():
             with contextlib.suppress(ValueError):
                 if isinstance(content, bytes) and checksum == _checksum(content):
                     return value_of(content.decode(), kinds)
@@ -72,11 +72,11 @@ class ResultCache:
     def put(self, key: str, result: Any) -> None:
         content = text_of(result).encode()
         row = (key, code_version(), _checksum(content), content)
-        self._do(lambda base: base.execute("INSERT OR REPLACE INTO results VALUES (?, ?, ?, ?)", row))
+        self._do(lambda database: database.execute("INSERT OR REPLACE INTO results VALUES (?, ?, ?, ?)", row))
 
     def trim(self, most_bytes: int) -> None:
         """Drop results until the cache is no larger than it may be: first those of other code, then the oldest."""
-        self._do(lambda base: _trim(base, most_bytes))
+        self._do(lambda database: _trim(database, most_bytes))
 
     @contextlib.contextmanager
     def in_use(self) -> Iterator[None]:
@@ -159,18 +159,18 @@ def _checksum(content: bytes) -> bytes:
     return sha256(content).hexdigest().encode()
 
 
-def _trim(base: sqlite3.Connection, most_bytes: int) -> None:
+def _trim(database: sqlite3.Connection, most_bytes: int) -> None:
     older = "DELETE FROM results WHERE rowid <= (SELECT rowid FROM results ORDER BY rowid LIMIT 1 OFFSET ?)"
     of_others = [("DELETE FROM results WHERE version != ?", code_version())]
-    while _size_bytes(base) > most_bytes:
-        (count,) = base.execute("SELECT COUNT(*) FROM results").fetchone()
+    while _size_bytes(database) > most_bytes:
+        (count,) = database.execute("SELECT COUNT(*) FROM results").fetchone()
         if not count:
             break
         command, argument = of_others.pop() if of_others else (older, count // 2)
-        base.execute(command, (argument,))
-        base.execute("VACUUM")
+        database.execute(command, (argument,))
+        database.execute("VACUUM")
 
 
-def _size_bytes(base: sqlite3.Connection) -> int:
-    pages, size = (base.execute(f"PRAGMA {name}").fetchone()[0] for name in ("page_count", "page_size"))
+def _size_bytes(database: sqlite3.Connection) -> int:
+    pages, size = (database.execute(f"PRAGMA {name}").fetchone()[0] for name in ("page_count", "page_size"))
     return int(pages) * int(size)

@@ -154,15 +154,15 @@ def _searched(
 ) -> SearchResult:
     """Return the search in some shapes up to a time; it begins with what the times of batches predict."""
     setups = task.configurations(times)
-    first_hz = {one: sustainable_hz(times[one.shape], one, task.bound_us) for one in setups}
-    costs = {one: cost for one in setups if (cost := task.usd_per_s(one)) is not None}
+    first_hz = {setup: sustainable_hz(times[setup.shape], setup, task.bound_us) for setup in setups}
+    costs = {setup: cost for setup in setups if (cost := task.usd_per_s(setup)) is not None}
 
     seeds = count(task.seed)  # each trial has arrivals of its own, so that none is lucky with all of them
 
     def measure(setup: Configuration, rate_hz: float, duration_s: float, rung: int) -> Trial:
         return measured(harness, setup, rate_hz, duration_s, rung, next(seeds), task.thresholds)[0]
 
-    most_hz = {one: capacity_hz(times[one.shape], one) for one in setups}
+    most_hz = {setup: capacity_hz(times[setup.shape], setup) for setup in setups}
     screened = SCREENING_SHARE if len(task.concurrencies) > 1 else 0.0
     least_s = (1 - screened - TIMING_SHARE - CURVE_SHARE) * task.budget_s  # also where batches took longer to time
     left_s = max(least_s, end_s - harness.now_s())
@@ -181,7 +181,7 @@ def _screened(timing: ShapeTimes, task: SearchTask) -> list[Shape]:
     return [
         shape
         for own in divisions.values()
-        for shape in sorted(own, key=lambda one: -timing.full_hz(one, task.batch_max))[:MOST_KEPT]
+        for shape in sorted(own, key=lambda setup: -timing.full_hz(setup, task.batch_max))[:MOST_KEPT]
     ]
 
 
@@ -198,7 +198,7 @@ def chosen(optimum: Optimum) -> tuple[Configuration, float]:
     if (best := result.best.get("rate")) and best.rate_hz:
         return best.configuration, best.rate_hz
     sound = [trial for trial in result.trials if not trial.failure]
-    run = result.nearest or min(sound, key=lambda one: one.rate_hz, default=None)
+    run = result.nearest or min(sound, key=lambda trial: trial.rate_hz, default=None)
     if run is None:
         raise PipelineError("the search", f"{EVERY_FAILED}: {result.trials[-1].failure}", "mend the model")
     return run.configuration, run.rate_hz

@@ -95,7 +95,7 @@ def _role(view: View, node: onnx.NodeProto, tensor: str, channels: int, shared: 
         return _role_of_conv(view, node, tensor, channels, shared)
     if is_standard(node, *APART) and len(node.output) == 1:
         rest = [view.constant(name) for name in node.input[1:] if name]
-        return [node.input[0], node.output[0]] if all(one is not None and one.size == 1 for one in rest) else None
+        return [node.input[0], node.output[0]] if all(value is not None and value.size == 1 for value in rest) else None
     if is_standard(node, *SUMS):
         varied = [name for name in node.input if (held := view.constant(name)) is None or held.size > 1]
         shapes = [view.shape(name) for name in varied]
@@ -143,7 +143,7 @@ def _edit(view: View, shared: SharedChannels, channels: int, more: int) -> Edit:
             copy.input[2] = fresh(view, f"{name}/padded_bias")
             weights[copy.input[2]] = np.pad(bias, (0, filters))
         if name in shared.depthwise:
-            kept = [one for one in copy.attribute if one.name != "group"]
+            kept = [attribute for attribute in copy.attribute if attribute.name != "group"]
             del copy.attribute[:]
             copy.attribute.extend([*kept, helper.make_attribute("group", channels + more)])
         added.append(copy)
