@@ -548,7 +548,9 @@ _amount(
     "Time of all FLOPs at the peaks of their number formats, over the unprofiled median; empty under unstable ceilings",
     nullable=True,
 )
-_amount("bandwidth_share", "Whole-model bytes/s over the host's bandwidth; likewise", nullable=True)
+_amount(
+    "bandwidth_share", "Whole-model bytes/s over the host's bandwidth; empty under unstable ceilings", nullable=True
+)
 _amount("million_inferences_gco2e", "Emissions of one million inferences", nullable=True)
 _amount("million_inferences_energy_usd", "Price of the energy of one million inferences", nullable=True)
 _amount("million_inferences_host_usd", "Price of the host for the time of one million inferences", nullable=True)

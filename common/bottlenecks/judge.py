@@ -128,9 +128,9 @@ def run_bottlenecks(
 def findings(rules: Iterable[Rule], measurement: Measured) -> list[Finding]:
     """Return all findings and near misses: those that gain most come first, those of unknown gain last.
 
-    Of several rules that found the same nodes, the one with most to gain stays: one cause is one finding. A
-    rule that found the node of a pattern that stays has the cause of the pattern, too: a convolution whose weights are
-    inputs is outside the blocked layout, and is not fused either.
+    Of several rules that found the same nodes, the one with most to gain stays: one cause is one finding. A mended
+    pattern leaves some of its nodes. A finding about these alone has the cause of the pattern, too: a convolution whose
+    weights are inputs is outside the blocked layout, and is not fused either.
     """
     graphs, unsorted = what_ifs(measurement.graph), list[Finding]()
     for rule in rules:

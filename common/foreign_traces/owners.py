@@ -80,7 +80,8 @@ def _owner(graph: Graph, profile: LayerProfile, named: Owners, merged: Set[str])
 def _between(unnamed: Sequence[str]) -> list[str]:
     if not unnamed:
         return []
-    problem = f"{len(unnamed)} contractions match only because they lie before the last node of a subgraph"
+    verb = "contraction matches" if len(unnamed) == 1 else "contractions match"
+    problem = f"{len(unnamed)} {verb} only by being before the last node of a subgraph"
     remedy = (
         "the profile names no others of it, so a model with more nodes there matches as well; give <executed_graph>"
     )

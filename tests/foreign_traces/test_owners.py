@@ -48,7 +48,12 @@ def test_a_layer_with_an_end_has_all_before_it_that_no_other_names():
     layers = (Layer("A", "Conv", ends_with=("relu",)), Layer("B", "Any", ends_with=("last",)))
     owner, notes, _, _ = split(RESIDUAL, *layers)
     assert owner == {"conv1": "A", "bn": "A", "relu": "A", "conv2": "B", "add": "B", "last": "B"}
-    assert "2 contractions match only because they lie before the last node of a subgraph (conv1, conv2)" in notes[0]
+    assert "2 contractions match only by being before the last node of a subgraph (conv1, conv2)" in notes[0]
+
+
+def test_one_contraction_matches():
+    layers = (Layer("A", "Conv", ("conv1",)), Layer("B", "Any", ends_with=("last",)))
+    assert split(RESIDUAL, *layers)[1][0].startswith("1 contraction matches only by being before")
 
 
 def test_a_merged_node_goes_with_its_reader():
