@@ -23,15 +23,23 @@ GIVEN = "given"
 
 @dataclass(frozen=True, slots=True)
 class Ceilings:
-    """The two roofs of a machine: peak and memory bandwidth."""
+    """The two roofs of a machine: peak and memory bandwidth; each was measured too low by at most a share of itself."""
 
     peak_flop_per_s: float
     memory_bytes_per_s: float
+    shortfall_share: float = 0.0
 
     @property
     def ridge_flop_per_byte(self) -> float:
         """The intensity at which both roofs meet."""
         return self.peak_flop_per_s / self.memory_bytes_per_s
+
+    def bound(self, intensity_flop_per_byte: float) -> Bound | None:
+        """Return the roof that bounds an intensity; None where it is nearer to the ridge than the ridge is known."""
+        least = 1 - self.shortfall_share
+        if intensity_flop_per_byte * least >= self.ridge_flop_per_byte:
+            return "compute"
+        return "memory" if intensity_flop_per_byte < self.ridge_flop_per_byte * least else None
 
 
 def number_format(op_type: str, dtype: str) -> str:
@@ -45,6 +53,7 @@ class Roofs:
 
     Attributes:
         is_stable: whether the parts of their measurement agree; if not, no shares of the roofs are stated.
+        shortfall_share: by which each may be too low where they are not stable: the largest difference of the parts.
         is_of_profile: whether they are roofs of the device that the profile is about; other roofs judge no node.
         last_level_cache_bytes: infinite if it is unknown.
     """
@@ -54,6 +63,7 @@ class Roofs:
     is_stable: bool = True
     is_of_profile: bool = True
     last_level_cache_bytes: float = math.inf
+    shortfall_share: float = 0.0
 
     def roof(self, op_type: str, dtype: str) -> str:
         """Return the name of the peak for an operator: that of its format, or fp32 if its format has no peak."""
@@ -63,7 +73,7 @@ class Roofs:
         return name if name in self.peaks_flop_per_s else FP32
 
     def under(self, roof: str) -> Ceilings:
-        return Ceilings(self.peaks_flop_per_s[roof], self.memory_bytes_per_s)
+        return Ceilings(self.peaks_flop_per_s[roof], self.memory_bytes_per_s, self.shortfall_share)
 
 
 def given_roofs(peak_flop_per_s: float, memory_bytes_per_s: float) -> Roofs:
@@ -80,6 +90,16 @@ def roofs_of(measured: HostCeilingsDocument, peak_flop_per_s: float | None, memo
         {GIVEN: peak_flop_per_s} if peak_flop_per_s else known,
         is_stable=measured["stable"],
         last_level_cache_bytes=measured["last_level_cache_bytes"] or math.inf,
+        shortfall_share=0.0 if measured["stable"] else _largest_difference_share(measured),
+    )
+
+
+def _largest_difference_share(measured: HostCeilingsDocument) -> float:
+    return max(
+        measured["peak_halves_difference_share"],
+        measured["int8_halves_difference_share"] or 0.0,
+        measured["memory_halves_difference_share"],
+        measured["lost_to_threads_share"],
     )
 
 
@@ -126,12 +146,11 @@ def place(ceilings: Ceilings, flops: int | None, moved_bytes: int | None, latenc
         return Place(None, attained_flops, attained_bytes, None, None, None)
     intensity = flops / moved_bytes if moved_bytes else math.inf
     attainable = attainable_flop_per_s(ceilings, intensity)
-    bound: Bound = "compute" if intensity >= ceilings.ridge_flop_per_byte else "memory"
     share = None
     if attained_flops is not None and attained_bytes is not None:
         share = attained_flops / attainable if flops else attained_bytes / ceilings.memory_bytes_per_s
     known = intensity if math.isfinite(intensity) else None
-    return Place(known, attained_flops, attained_bytes, attainable, share, bound)
+    return Place(known, attained_flops, attained_bytes, attainable, share, ceilings.bound(intensity))
 
 
 def require_same_host(path: object, measured: HostCeilingsDocument, threads: int, cpu_model: str) -> None:

@@ -505,7 +505,12 @@ _text(
     allowed=("other_device", "unstable", "correction", "not_executed", "cache", "padding", "winograd", "ceiling"),
     nullable=True,
 )
-_text("bound", "Side of the ridge point", allowed=("compute", "memory"), nullable=True)
+_text(
+    "bound",
+    "Side of the ridge point; empty so near to it that unstable ceilings do not say",
+    allowed=("compute", "memory"),
+    nullable=True,
+)
 _signed(
     "latency_share",
     "Corrected latency over the unprofiled median (the gap's may be negative); for an imported trace, over the time of "

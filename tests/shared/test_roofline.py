@@ -50,6 +50,24 @@ def test_at_the_ridge_it_is_compute_bound():
     assert place(Ceilings(77.0, 7.0), 11, 1, 1e6).bound == "compute"
 
 
+def test_unstable_ceilings_do_not_say_what_bounds_near_the_ridge():
+    """Roofs that were measured at up to 1/3 too low meet between 7 · 2/3 and 7 · 3/2 FLOP/byte."""
+    differences = {
+        "peak_halves_difference_share": 0.07,
+        "int8_halves_difference_share": None,
+        "memory_halves_difference_share": 1 / 3,
+        "lost_to_threads_share": 0.0,
+    }
+    measured = {**MEASURED, **differences, "peak_flop_per_s": 119.0}
+    unstable = roofs_of({**measured, "stable": False}, None, None).under("fp32")
+    assert [unstable.bound(intensity) for intensity in (0, 4.6, 4.7, 7, 10.4, 10.6)] == [
+        *("memory", "memory", None, None, None, "compute")
+    ]
+    assert place(unstable, 70, 10, 1e6).bound is None
+    stable = roofs_of(measured, None, None).under("fp32")
+    assert [stable.bound(intensity) for intensity in (6.9, 7)] == ["memory", "compute"]
+
+
 def test_without_flops_the_share_is_that_of_the_bandwidth():
     found = place(ROOFS, 0, 31, 5e6)
     assert (found.arithmetic_intensity_flop_per_byte, found.attained_flop_per_s, found.bound) == (0, 0, "memory")

@@ -80,7 +80,7 @@ def _title(roofline: Sequence[OpRooflineRow], roof: Roof | None) -> str:
         return "Executed nodes by arithmetic intensity (no ceilings known)"
     first = groups[0]
     reach = "" if first.roof_share is None else f" and reaches {percent(first.roof_share, 0)} of its roof"
-    is_unstable = any(row["roof_share_reason"] == "unstable" for row in roofline)
+    is_unstable = any(row["roof_share_reason"] == "unstable" for row in roofline)  # "mostly" is of all nodes
     bound = f", mostly {first.bound}-bound" if first.bound and not is_unstable else ""
     over = max(-gap_share(roofline), 0.0)  # by which the node times exceed the latency: they are the whole then
     taken, whole = (
@@ -174,9 +174,7 @@ def _details(roofline: pd.DataFrame, keys: Sequence[KeyNode]) -> dict[str, str]:
 
 
 def _explain(side: Axes, drawn: pd.DataFrame, shapes: dict[str, str]) -> None:
-    names = {"compute": "compute-bound", "memory": "memory-bound", "": "no roof known"}
-    if (drawn["roof_share_reason"] == "unstable").any():  # such a ridge does not say what bounds
-        names |= {"compute": "right of the ridge", "memory": "left of the ridge"}
+    names = {"compute": "compute-bound", "memory": "memory-bound", "": "bound unknown"}
     marks = [
         legend_mark("o", names[bound], color=COLOURS[bound], markeredgecolor="white")
         for bound in COLOURS
