@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from common.fpga.hand_off.array_call import ArrayCall, ChannelOrder, alike
 from common.fpga.hand_off.units import KernelPort, converter_design, converter_unit
-from common.fpga.rtl.engine.arithmetic import tensors_of
+from common.fpga.rtl.engine.arithmetic import tensors_of, windows_of
 from common.fpga.rtl.engine.network import LEAST, MOST, Bytes, EngineLayer, EngineNetwork, EngineTensor, Residual
 from common.messages.errors import PipelineError
 from common.workload.layers import Convolution
@@ -116,13 +116,7 @@ class PackedCall:
     def result(self, x: Bytes, other: Bytes | None) -> Bytes:
         """Return what the C++ makes of a map and of the tensor that it adds."""
         layer, call = self.layer, self.call.layer
-        (height, width), (top, left) = layer.kernel, layer.pads
-        below = (call.out_height - 1) * call.stride_height + height - top - call.in_height
-        right = (call.out_width - 1) * call.stride_width + width - left - call.in_width
-        padding = (0, 0), (top, max(below, 0)), (left, max(right, 0))
-        padded = np.pad(x.astype(np.int64), padding, constant_values=layer.x.zero)
-        windows = np.lib.stride_tricks.sliding_window_view(padded, (height, width), axis=(1, 2))
-        windows = windows[:, :: call.stride_height, :: call.stride_width][:, : call.out_height, : call.out_width]
+        windows = windows_of(layer, x[None].astype(np.float64), layer.x.zero)[0].astype(np.int64)
         low, high = self.call.limits
         by_group = windows.reshape(call.groups, -1, *windows.shape[1:]).transpose(0, 2, 3, 4, 5, 1)
         rows = by_group.reshape(call.groups, call.out_height * call.out_width, -1)
@@ -170,13 +164,16 @@ def packed_calls(
             continue  # it has a product that the network does not have as a layer
         for number, (layer, product) in enumerate(zip(layers, call["products"], strict=True), start=1):
             name = step["candidate"] + (f".{number}" if len(layers) > 1 else "")  # a chain is a call for each product
-            yield _packed(kernel["kernel"], name, layer, product)
+            yield packed_call(kernel["kernel"], name, layer, product)
 
 
-def _packed(kernel: str, candidate: str, layer: EngineLayer, product: Document) -> PackedCall:
+def packed_call(kernel: str, candidate: str, layer: EngineLayer, product: Document) -> PackedCall:
+    """Return the call of a layer on a kernel, in the orientation that the plan has for its product."""
     shape = Convolution(
         *(1, layer.x.channels, layer.x.height, layer.x.width, layer.y.channels, layer.y.height, layer.y.width),
         *(*layer.kernel, *layer.strides, layer.groups),
+        dilation_height=layer.dilations[0],
+        dilation_width=layer.dilations[1],
     )
     steps = steps_of(layer.residual, layer)
     moved = layer.own_zero if steps else 0

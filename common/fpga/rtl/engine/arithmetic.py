@@ -64,7 +64,7 @@ def _result(layer: EngineLayer, tensors: Mapping[str, Bytes]) -> Bytes:
 # --- the array, and what is behind it ---------------------------------------------------------------------------------
 
 
-def _windows(layer: EngineLayer, x: Numbers, outside: float) -> Numbers:
+def windows_of(layer: EngineLayer, x: Numbers, outside: float) -> Numbers:
     """Return the windows: (samples, channels, output lines, output columns, lines, columns)."""
     x = x.reshape(len(x), layer.x.channels, layer.x.height, layer.x.width)
     (height, width), (down, across), (top, left) = layer.reach, layer.strides, layer.pads
@@ -78,14 +78,14 @@ def _windows(layer: EngineLayer, x: Numbers, outside: float) -> Numbers:
 
 
 def _maximum(layer: EngineLayer, x: Bytes) -> Numbers:
-    greatest: Numbers = _windows(layer, x.astype(np.float64), LEAST).max(axis=(4, 5))
+    greatest: Numbers = windows_of(layer, x.astype(np.float64), LEAST).max(axis=(4, 5))
     return greatest
 
 
 def _sums(layer: EngineLayer, x: Bytes) -> Numbers:
     """Return the sums with their biases; below 2^53 they are exact in float64, for which numpy has fast products."""
     assert layer.weights is not None
-    windows = _windows(layer, x.astype(np.float64) - layer.x.zero, 0.0)
+    windows = windows_of(layer, x.astype(np.float64) - layer.x.zero, 0.0)
     samples, channels, lines, columns = windows.shape[:4]
     inside = channels // layer.groups
     # (samples, groups, pixels, operands of a sum) times (groups, operands, output channels of a group)
