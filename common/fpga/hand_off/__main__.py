@@ -16,9 +16,10 @@ import numpy as np
 import onnx
 from numpy.typing import NDArray
 
-from common.fpga.hand_off.packing import data_files
+from common.fpga.hand_off.packing import PackedCall, data_files, packed_steps
 from common.fpga.rtl.engine.network import LEAST, MOST, UNSIGNED_MOVE, Bytes, EngineTensor
 from common.fpga.rtl.engine.reading.layers import layers_of
+from common.graphs.operators import CONTRACTIONS
 from common.messages.errors import CommandLineError, PipelineError
 
 ARGUMENTS = (4, 5)
@@ -30,7 +31,7 @@ def main() -> int:
         if len(sys.argv) not in ARGUMENTS:
             raise CommandLineError("command line", "takes three or four arguments", "see the docstring")
         hand_off, model, data = map(Path, sys.argv[1:4])
-        files = _packed(hand_off, model, Path(sys.argv[4]) if len(sys.argv) == ARGUMENTS[1] else None)
+        steps, files = _packed(hand_off, model, Path(sys.argv[4]) if len(sys.argv) == ARGUMENTS[1] else None)
         data.mkdir(parents=True)
         for name, content in files.items():
             (data / name).write_bytes(content)
@@ -42,10 +43,12 @@ def main() -> int:
         return 1
     calls = sum(line.startswith("call ") for line in files["manifest.txt"].decode().splitlines())
     print(f"{calls} calls, {sum(map(len, files.values())):,} bytes in {len(files)} files")
+    print(f"{sum(map(bool, steps))} of {len(steps)} calls are packed")
     return 0
 
 
-def _packed(hand_off: Path, path: Path, samples: Path | None) -> dict[str, bytes]:
+def _packed(hand_off: Path, path: Path, samples: Path | None) -> tuple[list[list[PackedCall]], dict[str, bytes]]:
+    """Return the packed calls of each call of the schedule, and the content of the files."""
     texts = [each.read_text(encoding="utf-8") for each in sorted(hand_off.glob("K*.json"))]
     schedule = json.loads((hand_off / "schedule.json").read_text(encoding="utf-8"))
     try:
@@ -53,12 +56,16 @@ def _packed(hand_off: Path, path: Path, samples: Path | None) -> dict[str, bytes
     except Exception as error:  # protobuf raises what it likes
         raise PipelineError(path, "is no ONNX model") from error
     network = layers_of(model)
+    contractions = {node.name or node.output[0] for node in model.graph.node if node.op_type in CONTRACTIONS}
+    layers = {layer.node: layer for layer in network.layers if layer.weights is not None and layer.node in contractions}
+    specifications = [json.loads(text) for text in texts]
+    steps = list(packed_steps(specifications, schedule, layers))
     names = [each.name for each in model.graph.input]
     feeds = _of_samples(samples, names) if samples else {}
     inputs = {
         tensor.name: _quantized(tensor, feeds.get(name)) for tensor, name in zip(network.inputs, names, strict=True)
     }
-    return data_files([json.loads(text) for text in texts], schedule, network, inputs)
+    return steps, data_files(specifications, [call for step in steps for call in step], network, inputs)
 
 
 def _of_samples(path: Path, names: list[str]) -> Mapping[str, NDArray[np.float32]]:

@@ -148,23 +148,32 @@ def steps_of(residual: Residual | None, layer: EngineLayer) -> tuple[AddStep, ..
     return added, AddStep(1, ONE, layer.y.zero, 0, (residual.low, residual.high))
 
 
-def packed_calls(
-    specifications: Sequence[Document], schedule: Document, network: EngineNetwork
-) -> Iterator[PackedCall]:
-    """Yield a call of the C++ for each contraction of the network on an array, in the order of the schedule."""
-    products = {layer.node: layer for layer in network.layers if layer.weights is not None}
+def packed_steps(
+    specifications: Sequence[Document], schedule: Document, layers: Mapping[str, EngineLayer]
+) -> Iterator[list[PackedCall]]:
+    """Yield the calls of the C++ for each call of the schedule; none for a call that is not packed.
+
+    Args:
+        specifications: content of every ``K*.json``.
+        schedule: content of ``schedule.json``.
+        layers: those of the contractions, by node.
+    """
     kernels = {each["kernel"]: each for each in specifications if each["engine_kind"] == "systolic"}
     for step in schedule["steps"]:
-        kernel = kernels.get(step.get("kernel", ""))
-        if kernel is None:
+        if step["activity"] != "call":
             continue
-        layers = [products[node] for node in step["source_nodes"] if node in products]
+        if (kernel := kernels.get(step["kernel"])) is None:
+            yield []
+            continue
+        found = [layers[node] for node in step["source_nodes"] if node in layers]
         call = next(each for each in kernel["calls"] if each["candidate"] == step["candidate"])
-        if len(layers) != len(call["products"]):
-            continue  # it has a product that the network does not have as a layer
-        for number, (layer, product) in enumerate(zip(layers, call["products"], strict=True), start=1):
-            name = step["candidate"] + (f".{number}" if len(layers) > 1 else "")  # a chain is a call for each product
-            yield packed_call(kernel["kernel"], name, layer, product)
+        if len(found) != len(call["products"]):
+            yield []  # it has a product that the network does not have as a layer
+            continue
+        names = [step["candidate"] + (f".{n}" if len(found) > 1 else "") for n in range(1, len(found) + 1)]
+        # A chain is a call for each product.
+        triples = zip(names, found, call["products"], strict=True)
+        yield [packed_call(kernel["kernel"], name, layer, product) for name, layer, product in triples]
 
 
 def packed_call(kernel: str, candidate: str, layer: EngineLayer, product: Document) -> PackedCall:
@@ -271,21 +280,27 @@ def program(
 
 
 def data_files(
-    specifications: Sequence[Document], schedule: Document, network: EngineNetwork, inputs: Mapping[str, Bytes]
+    specifications: Sequence[Document],
+    calls: Sequence[PackedCall],
+    network: EngineNetwork,
+    inputs: Mapping[str, Bytes],
 ) -> dict[str, bytes]:
     """Return the content of every file of the data by its name: images of the kernels, stimuli, expected results.
 
     Args:
         specifications: content of every ``K*.json``.
-        schedule: content of ``schedule.json``.
+        calls: in the order of the schedule.
         inputs: of the network by name, (channels, height, width) in integers.
 
     Raises:
-        PipelineError: no call can be packed.
+        PipelineError: there is no call, or one reads or writes a part of a tensor, or multiplies two tensors.
     """
-    calls = list(packed_calls(specifications, schedule, network))
     if not calls:
         raise PipelineError("<hand_off>", "no call of an array computes a contraction of the model")
+    for layer in (packed.layer for packed in calls):
+        residual = layer.residual
+        if layer.x.of or layer.y.of or (residual and (residual.other.of or residual.is_factor)):
+            raise PipelineError(layer.node, "reads or writes a part of a tensor, or multiplies two: it is not packed")
     values = _values(calls, network, inputs)
     kernels = {each["kernel"]: each for each in specifications}
     images = {name: Image(sum(port.bits // 8 for port in ports_of(kernels[name]))) for name in kernels}
@@ -348,15 +363,11 @@ def turning(image: Image, tensor: EngineTensor, order: ChannelOrder, size: int) 
 
 
 def _values(calls: Sequence[PackedCall], network: EngineNetwork, inputs: Mapping[str, Bytes]) -> dict[str, Bytes]:
-    """Return every map of the network, where calls have the arithmetic of the C++."""
-    by_layer = {id(call.layer): call for call in calls}
-    values = dict(inputs)
-    for layer in network.layers:
-        if call := by_layer.get(id(layer)):
-            other = values[layer.residual.other.name] if layer.residual else None
-            values[layer.y.name] = call.result(values[layer.x.name], other)
-        else:
-            alone = EngineNetwork(layer.reads, (layer.y,), (layer,), network.constants)
-            found = tensors_of(alone, {each.name: values[each.name][None] for each in layer.reads})
-            values[layer.y.name] = found[layer.y.name][0]
+    """Return every tensor of the network; those that calls write, and what follows in calls, are of the C++."""
+    found = tensors_of(network, {name: values[None] for name, values in inputs.items()})
+    values = {name: each[0] for name, each in found.items()}
+    for packed in calls:
+        layer = packed.layer
+        other = values[layer.residual.other.name] if layer.residual else None
+        values[layer.y.name] = packed.result(values[layer.x.name], other)
     return values
