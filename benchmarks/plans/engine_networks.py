@@ -11,7 +11,7 @@ descriptors, weights and constants are packed from the tiles that have the fewes
 Checked, with exit code 1 where one fails: every tensor equals the integers of benchmarks/plans/integer_reference.py;
 each layer is within one unit of the last place of ONNX Runtime's, which gets the same integers as operands; planned
 cycles are within 5 % of the simulated ones in total, and within 10 % for each call. --model takes a quantized model of
-your own, with one input of batch 1.
+your own, with one input, whose batch becomes 1.
 
 Printed too: the cycles that 07 has for the network on an array of this size, with the interval that other arrays gave
 it. With --record, planned and simulated cycles of networks with right tensors go into a table; that of
@@ -49,7 +49,7 @@ from common.fpga.rtl.engine.fabric import Fabric, load_fabric
 from common.fpga.rtl.engine.memory_timing import MemoryTiming
 from common.fpga.rtl.engine.network import UNSIGNED_MOVE, EngineLayer, EngineNetwork, EngineTensor
 from common.fpga.rtl.engine.program import program_of
-from common.fpga.rtl.engine.reading.layers import layers_of
+from common.fpga.rtl.engine.reading.layers import layers_of, of_one_sample
 from common.fpga.rtl.engine.reading.whole_folds import on_whole_folds
 from common.fpga.rtl.engine.simulate import CAUSES, EngineRun, EngineSimulator
 from common.fpga.rtl.programs import is_there
@@ -187,7 +187,7 @@ def _as_planned(
 
 
 def read_model(path: Path) -> onnx.ModelProto:
-    """Return a model file of one's own.
+    """Return a model file of one's own, with a batch of one.
 
     Raises:
         PipelineError: it is no ONNX model.
@@ -197,7 +197,7 @@ def read_model(path: Path) -> onnx.ModelProto:
         onnx.checker.check_model(model)
     except (OSError, DecodeError, onnx.checker.ValidationError) as problem:
         raise PipelineError(path, f"no ONNX model: {problem}") from problem
-    return model
+    return of_one_sample(model)
 
 
 def network_in(name: str, model: onnx.ModelProto) -> EngineNetwork:

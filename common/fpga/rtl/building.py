@@ -16,7 +16,7 @@ from common.fpga.rtl.engine.design import EngineDesign
 from common.fpga.rtl.engine.fabric import Fabric
 from common.fpga.rtl.engine.network import LEAST, MOST, EngineNetwork
 from common.fpga.rtl.engine.program import program_of
-from common.fpga.rtl.engine.reading.layers import layers_of
+from common.fpga.rtl.engine.reading.layers import bound, layers_of
 from common.fpga.rtl.engine.reading.whole_folds import on_whole_folds
 from common.fpga.rtl.engine.simulate import CAUSES, EngineSimulator, Spent
 from common.fpga.rtl.engine.tiling import Tiling
@@ -111,7 +111,7 @@ def network_in(path: Path, dimensions: Mapping[str, int]) -> EngineNetwork:
         PipelineError: the engine does not compute it, or it has no layer, or has row-wise work, which is not planned.
     """
     try:
-        network = layers_of(_bound(onnx.load(path), dimensions))
+        network = layers_of(bound(onnx.load(path), dimensions))
     except PipelineError as problem:
         raise PipelineError(path, f"the engine does not compute it ({problem})") from problem
     if not network.layers:
@@ -119,17 +119,6 @@ def network_in(path: Path, dimensions: Mapping[str, int]) -> EngineNetwork:
     if any(layer.rows for layer in network.layers):
         raise PipelineError(path, "has row-wise work, whose unit is not planned", "give a network without it")
     return network
-
-
-def _bound(model: onnx.ModelProto, dimensions: Mapping[str, int]) -> onnx.ModelProto:
-    for value in model.graph.input:
-        for dim in value.type.tensor_type.shape.dim:
-            if dim.dim_param in dimensions:
-                dim.dim_value = dimensions[dim.dim_param]
-    for value in model.graph.output:
-        value.type.tensor_type.ClearField("shape")
-    model.graph.ClearField("value_info")
-    return onnx.shape_inference.infer_shapes(model)
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,8 +9,8 @@ import numpy as np
 import onnx
 
 from common.fpga.rtl.engine.arithmetic import tensors_of
-from common.fpga.rtl.engine.network import LEAST, MOST, Bytes, EngineNetwork, EngineTensor
-from common.fpga.rtl.engine.reading.layers import layers_of
+from common.fpga.rtl.engine.network import Bytes, EngineNetwork, EngineTensor
+from common.fpga.rtl.engine.reading.layers import layers_of, of_one_sample
 from common.messages.errors import PipelineError
 from common.precision.judgement.samples import Samples
 from common.runtime.inputs.values import Array, Feeds
@@ -23,7 +23,7 @@ def engine_outputs(target: Path, samples: Samples, _: SessionSettings) -> dict[s
     Raises:
         PipelineError: the model has an operator, or an arrangement of operators, that the engine does not compute.
     """
-    model = _single(onnx.load(target))
+    model = of_one_sample(onnx.load(target))
     try:
         network = layers_of(model)
     except PipelineError as error:
@@ -32,20 +32,12 @@ def engine_outputs(target: Path, samples: Samples, _: SessionSettings) -> dict[s
     return {name: np.concatenate([run[name] for run in runs]) for name in runs[0]}
 
 
-def _single(model: onnx.ModelProto) -> onnx.ModelProto:
-    """Return a model with a batch of one, as the engine takes it: samples follow one after the other."""
-    for value in model.graph.input:
-        for dim in value.type.tensor_type.shape.dim[:1]:
-            dim.dim_value = 1
-    for value in model.graph.output:
-        value.type.tensor_type.ClearField("shape")
-    model.graph.ClearField("value_info")
-    return onnx.shape_inference.infer_shapes(model)
-
-
 def _run(model: onnx.ModelProto, network: EngineNetwork, feeds: Feeds) -> dict[str, Array]:
     entries = {node.output[0]: node.input[0] for node in model.graph.node if node.op_type == "QuantizeLinear"}
-    inputs = {each.name: _quantized(each, feeds[entries[each.name]]) for each in network.inputs}
+    inputs = {
+        each.name: np.stack([each.quantized(sample[None]) for sample in feeds[entries[each.name]]])
+        for each in network.inputs
+    }
     tensors = tensors_of(network, inputs)
     return {
         value.name: np.concatenate([_floats(each, sample, _shape(value)) for sample in tensors[each.name]])
@@ -55,12 +47,6 @@ def _run(model: onnx.ModelProto, network: EngineNetwork, feeds: Feeds) -> dict[s
 
 def _shape(value: onnx.ValueInfoProto) -> list[int]:
     return [dim.dim_value for dim in value.type.tensor_type.shape.dim]
-
-
-def _quantized(tensor: EngineTensor, values: Array) -> Bytes:
-    """Return what the host writes for each sample: QuantizeLinear of ONNX, moved to int8."""
-    rounded = np.clip(np.rint(values.astype(np.float32) / tensor.scale) + tensor.zero, LEAST, MOST)
-    return np.stack([tensor.arranged(sample[None]) for sample in rounded]).astype(np.int8)
 
 
 def _floats(tensor: EngineTensor, sample: Bytes, shape: Sequence[int]) -> Array:

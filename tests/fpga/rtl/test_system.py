@@ -8,9 +8,11 @@ import subprocess
 import tty
 
 import numpy as np
+import onnx
 import pytest
 
 from benchmarks.plans import system as command
+from benchmarks.plans.engine_networks import network_in, read_model
 from benchmarks.plans.integer_reference import outputs
 from common.fpga.rtl import programs
 from common.fpga.rtl.engine.cycles import best_tilings
@@ -138,3 +140,12 @@ def test_the_host_program_runs_a_whole_network(capsys):
 def test_a_line_that_is_none_is_one_line(tmp_path, capsys):
     assert command.main(["--line", str(tmp_path / "none")]) == 1
     assert capsys.readouterr().err.splitlines()[-1].startswith(f"system: error: {tmp_path / 'none'}: ")
+
+
+def test_a_model_file_whose_batch_is_open_has_a_batch_of_one(tmp_path):
+    model = CASES["several words, a stride"]()
+    shape = [dim.dim_value for dim in model.graph.input[0].type.tensor_type.shape.dim]
+    model.graph.input[0].type.tensor_type.shape.dim[0].dim_param = "batch"
+    onnx.save(model, tmp_path / "m.onnx")
+    (x,) = network_in("m", read_model(tmp_path / "m.onnx")).inputs
+    assert (1, x.channels, x.height, x.width) == tuple(shape)

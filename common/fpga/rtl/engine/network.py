@@ -76,6 +76,12 @@ class EngineTensor:
             values = values[0].swapaxes(0, 1)
         return values.reshape(self.height, self.channels).T.reshape(shape)
 
+    def quantized(self, values: NDArray[Any]) -> Bytes:
+        """Return a sample of the model's float tensor as the host writes it: QuantizeLinear of ONNX, moved to int8."""
+        rounded = np.rint(values.astype(np.float32) / self.scale) + self.zero
+        whole: Bytes = self.arranged(np.clip(rounded, LEAST, MOST)).astype(np.int8)
+        return whole
+
     def restored(self, values: NDArray[Any], shape: Sequence[int]) -> NDArray[Any]:
         """Return (channels, height, width) in the shape of the model's tensor: ``arranged`` the other way round."""
         if self.layout in ("map", "turned"):

@@ -64,3 +64,24 @@ def layers_of(model: onnx.ModelProto) -> EngineNetwork:
         PipelineError: the model has an operator, or an arrangement of operators, that the engine does not compute.
     """
     return Reader(onnx.shape_inference.infer_shapes(model), FINISHES).network(OPERATORS)
+
+
+def of_one_sample(model: onnx.ModelProto) -> onnx.ModelProto:
+    """Return a model with a batch of one, as the engine takes it: samples follow one after the other."""
+    constants = {each.name for each in model.graph.initializer}  # old models name them among the inputs
+    for value in model.graph.input:
+        for dim in value.type.tensor_type.shape.dim[: value.name not in constants]:
+            dim.dim_value = 1
+    return bound(model, {})
+
+
+def bound(model: onnx.ModelProto, dimensions: Mapping[str, int]) -> onnx.ModelProto:
+    """Return a model with the shapes that follow from sizes of its symbolic dimensions."""
+    for value in model.graph.input:
+        for dim in value.type.tensor_type.shape.dim:
+            if dim.dim_param in dimensions:
+                dim.dim_value = dimensions[dim.dim_param]
+    for value in model.graph.output:
+        value.type.tensor_type.ClearField("shape")
+    model.graph.ClearField("value_info")
+    return onnx.shape_inference.infer_shapes(model)
