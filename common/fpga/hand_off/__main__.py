@@ -2,7 +2,9 @@
 
 python -m common.fpga.hand_off HAND_OFF MODEL DATA [SAMPLES.npz]
 
-DATA is a new folder. The stimuli are those of the first sample of the model's inputs, or of seeded random numbers.
+DATA is a new folder. The model's batch becomes 1. The stimuli are the first sample of each input, or seeded random
+numbers. Printed are the calls of the host program, of which a chain has several, and how many calls of the plan are
+packed.
 """
 
 from __future__ import annotations
@@ -11,15 +13,15 @@ import json
 import sys
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
 from numpy.typing import NDArray
 
 from common.fpga.hand_off.packing import PackedCall, data_files, packed_steps
-from common.fpga.rtl.engine.network import LEAST, MOST, UNSIGNED_MOVE, Bytes, EngineTensor
-from common.fpga.rtl.engine.reading.layers import layers_of
-from common.graphs.operators import CONTRACTIONS
+from common.fpga.rtl.engine.reading.layers import layers_of, of_one_sample
+from common.graphs.operators import CONTRACTIONS, QUANTIZE
 from common.messages.errors import CommandLineError, PipelineError
 
 ARGUMENTS = (4, 5)
@@ -43,47 +45,60 @@ def main() -> int:
         return 1
     calls = sum(line.startswith("call ") for line in files["manifest.txt"].decode().splitlines())
     print(f"{calls} calls, {sum(map(len, files.values())):,} bytes in {len(files)} files")
-    print(f"{sum(map(bool, steps))} of {len(steps)} calls are packed")
+    print(f"{sum(map(bool, steps))} of {len(steps)} calls of the plan are packed")
     return 0
 
 
 def _packed(hand_off: Path, path: Path, samples: Path | None) -> tuple[list[list[PackedCall]], dict[str, bytes]]:
     """Return the packed calls of each call of the schedule, and the content of the files."""
-    texts = [each.read_text(encoding="utf-8") for each in sorted(hand_off.glob("K*.json"))]
-    schedule = json.loads((hand_off / "schedule.json").read_text(encoding="utf-8"))
+    specifications = [_document(each) for each in sorted(hand_off.glob("K*.json"))]
+    schedule = _document(hand_off / "schedule.json")
     try:
-        model = onnx.shape_inference.infer_shapes(onnx.load(path))
+        model = of_one_sample(onnx.load(path))
     except Exception as error:  # protobuf raises what it likes
         raise PipelineError(path, "is no ONNX model") from error
     network = layers_of(model)
     contractions = {node.name or node.output[0] for node in model.graph.node if node.op_type in CONTRACTIONS}
     layers = {layer.node: layer for layer in network.layers if layer.weights is not None and layer.node in contractions}
-    specifications = [json.loads(text) for text in texts]
     steps = list(packed_steps(specifications, schedule, layers))
-    names = [each.name for each in model.graph.input]
-    feeds = _of_samples(samples, names) if samples else {}
+    entries = {node.output[0]: node.input[0] for node in model.graph.node if node.op_type == QUANTIZE}
+    shapes = {each.name: [dim.dim_value for dim in each.type.tensor_type.shape.dim] for each in model.graph.input}
+    read = {each.name: shapes[entries[each.name]] for each in network.inputs}
+    given = _of_samples(samples, {entries[name]: shape for name, shape in read.items()}) if samples else {}
     inputs = {
-        tensor.name: _quantized(tensor, feeds.get(name)) for tensor, name in zip(network.inputs, names, strict=True)
+        each.name: each.quantized(
+            given[entries[each.name]] if given else np.random.default_rng(0).standard_normal(read[each.name])
+        )
+        for each in network.inputs
     }
     return steps, data_files(specifications, [call for step in steps for call in step], network, inputs)
 
 
-def _of_samples(path: Path, names: list[str]) -> Mapping[str, NDArray[np.float32]]:
-    with np.load(path, allow_pickle=False) as samples:
-        missing = [name for name in names if name not in samples.files]
-        if missing:
-            raise PipelineError(path, f"has no samples of {missing[0]}")
-        return {name: samples[name][:1].astype(np.float32) for name in names}
+def _document(path: Path) -> dict[str, Any]:
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except (ValueError, RecursionError) as error:
+        raise PipelineError(path, f"is no JSON ({error})", "write the hand-off again") from error
+    if not isinstance(content, dict):
+        raise PipelineError(path, "holds no JSON object", "write the hand-off again")
+    return content
 
 
-def _quantized(tensor: EngineTensor, values: NDArray[np.float32] | None) -> Bytes:
-    """Return a map (channels, height, width) as QuantizeLinear makes it."""
-    shape = (tensor.channels, tensor.height, tensor.width)
-    given = np.random.default_rng(0).standard_normal(shape) if values is None else tensor.arranged(values)
-    move = UNSIGNED_MOVE if tensor.is_unsigned else 0
-    whole = np.rint(given / tensor.scale) + tensor.zero + move
-    quantized: Bytes = np.clip(whole - move, LEAST, MOST).astype(np.int8)
-    return quantized
+def _of_samples(path: Path, shapes: Mapping[str, list[int]]) -> Mapping[str, NDArray[np.float32]]:
+    """Return the first sample of each input, whose shape has a batch of one."""
+    with path.open("rb") as file:
+        try:
+            archive = np.load(file, allow_pickle=False)
+            arrays = {name: archive[name][:1].astype(np.float32) for name in shapes if name in archive.files}
+        except Exception as error:  # numpy takes the header for Python, so a broken one may raise anything
+            raise PipelineError(path, "is no archive of arrays", "give a .npz file") from error
+    for name, shape in shapes.items():
+        if name not in arrays:
+            raise PipelineError(path, f"has no samples of {name}")
+        if [*arrays[name].shape] != shape:
+            found = f"has samples of {name} of {[*arrays[name].shape[1:]]}"
+            raise PipelineError(path, f"{found}, and the model reads {shape[1:]}")
+    return arrays
 
 
 if __name__ == "__main__":

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import json
+import sys
 from dataclasses import replace
 
 import numpy as np
+import onnx
 import pytest
 
+from common.fpga.hand_off.__main__ import main
 from common.fpga.hand_off.packing import data_files, packed_call, packed_steps
 from common.fpga.rtl.engine.arithmetic import tensors_of
 from common.fpga.rtl.engine.network import Residual
@@ -105,3 +109,70 @@ def test_a_call_is_packed_though_its_group_has_a_layer_of_its_own():
     kernel = KERNEL | {"calls": [{"candidate": "c1", "products": [PRODUCT]}]}
     ((call,), nothing) = packed_steps([kernel], {"steps": steps}, {conv.node: conv})
     assert (call.candidate, call.layer, nothing) == ("c1", conv, [])
+
+
+# --- the command ------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def hand_off(tmp_path):
+    """A hand-off of one convolution, with a model whose batch is open and whose weights are among the inputs."""
+    model = one(4, 5, 6, 6, 3)
+    model.graph.input[0].type.tensor_type.shape.dim[0].dim_param = "batch"
+    for held in model.graph.initializer:
+        model.graph.input.append(onnx.helper.make_tensor_value_info(held.name, held.data_type, held.dims))
+    node = next(each.name for each in model.graph.node if each.op_type == "Conv")
+    step = {"activity": "call", "kernel": "K1", "candidate": "c1", "source_nodes": [node]}
+    kernel = KERNEL | {"calls": [{"candidate": "c1", "products": [PRODUCT]}]}
+    for name, content in {"K1.json": kernel, "schedule.json": {"steps": [step]}}.items():
+        (tmp_path / name).write_text(json.dumps(content))
+    onnx.save(model, tmp_path / "m.onnx")
+    return tmp_path
+
+
+def command(monkeypatch, capsys, folder, *samples):
+    monkeypatch.setattr(sys, "argv", ["hand_off", *map(str, (folder, folder / "m.onnx", folder / "data", *samples))])
+    return main(), *capsys.readouterr()
+
+
+def test_the_stimuli_are_the_first_sample(hand_off, monkeypatch, capsys):
+    x = np.random.default_rng(4).uniform(-9, 9, (3, 4, 5, 6))
+    np.savez(hand_off / "s.npz", input=x, labels=np.arange(3))
+    code, printed, said = command(monkeypatch, capsys, hand_off, hand_off / "s.npz")
+    assert (code, said) == (0, "")
+    assert printed.startswith("1 calls, ")
+    assert printed.endswith("\n1 of 1 calls of the plan are packed\n")
+    quantized = np.clip(np.rint(x[0] / 0.0625) + 3, -128, 127).astype(np.int8)  # the scale and the zero point of Net
+    (file,) = (hand_off / "data").glob("*.read.bin")
+    assert file.read_bytes() == quantized.reshape(4, -1).T.tobytes()
+
+
+def test_without_samples_the_stimuli_are_random(hand_off, monkeypatch, capsys):
+    assert command(monkeypatch, capsys, hand_off)[0] == 0
+    (file,) = (hand_off / "data").glob("*.read.bin")
+    assert len(set(file.read_bytes())) > 20
+
+
+@pytest.mark.parametrize(
+    ("write", "problem"),
+    [
+        (lambda path: path.write_bytes(b"nothing"), "s.npz: is no archive of arrays; give a .npz file"),
+        (lambda path: path.write_bytes(b""), "s.npz: is no archive of arrays; give a .npz file"),
+        (lambda path: np.save(path.open("wb"), np.zeros(3)), "s.npz: is no archive of arrays; give a .npz file"),
+        (lambda path: np.savez(path, other=np.zeros((1, 4, 5, 6))), "s.npz: has no samples of input"),
+        (
+            lambda path: np.savez(path, input=np.zeros((2, 4, 6, 5))),
+            "s.npz: has samples of input of [4, 6, 5], and the model reads [4, 5, 6]",
+        ),
+        (lambda path: None, "s.npz: No such file or directory"),
+        (lambda path: (path.parent / "K1.json").write_text("{"), "K1.json: is no JSON"),
+        (lambda path: (path.parent / "schedule.json").write_bytes(b"\xff"), "schedule.json: is no JSON"),
+        (lambda path: (path.parent / "schedule.json").write_text("[]"), "schedule.json: holds no JSON object"),
+    ],
+)
+def test_bad_input_is_one_line_and_a_code(hand_off, monkeypatch, capsys, write, problem):
+    write(hand_off / "s.npz")
+    code, printed, said = command(monkeypatch, capsys, hand_off, hand_off / "s.npz")
+    assert (code, printed, said.count("\n")) == (1, "", 1)
+    assert f"{hand_off}/{problem}" in said
+    assert not (hand_off / "data").exists()
