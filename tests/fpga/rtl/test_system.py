@@ -20,6 +20,7 @@ from common.fpga.rtl.engine.design import EngineDesign
 from common.fpga.rtl.engine.memory_timing import MemoryTiming
 from common.fpga.rtl.engine.program import program_of
 from common.fpga.rtl.engine.reading.layers import layers_of
+from common.fpga.rtl.system import link
 from common.fpga.rtl.system.host import EngineHost
 from common.fpga.rtl.system.link import HostLink, SerialLine
 from common.fpga.rtl.system.simulate import PLACES, SimulatedSystem, system_name, system_verilog
@@ -94,6 +95,21 @@ def test_a_serial_line_carries_all_bytes_as_they_are(tmp_path):
         os.close(master)
     with pytest.raises(PipelineError, match="is no serial line that opens"):
         SerialLine(tmp_path / "none", 115200)
+
+
+def test_a_serial_line_without_an_answer_is_one_line(monkeypatch):
+    monkeypatch.setattr(link, "MOST_SILENT_TENTHS_S", 1)  # a longer one would not hang for ever, either
+    master, slave = os.openpty()
+    with SerialLine(os.ttyname(slave), 1_000_000) as line:
+        try:
+            with pytest.raises(PipelineError, match="link: gives no answer; see that the board is on"):
+                HostLink(line).read(0, 1)
+            assert os.read(master, 6) == bytes((2, 1, 0, 0, 0, 0))  # what it asked for
+        finally:
+            os.close(slave)
+            os.close(master)
+        with pytest.raises(PipelineError, match=r"the serial line failed; .*Input/output error"):
+            line.write(b"more")
 
 
 @needs_verilator

@@ -10,6 +10,8 @@ from __future__ import annotations
 import os
 import termios
 import tty
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -21,6 +23,7 @@ from common.messages.errors import PipelineError
 
 WRITE, READ, WRITE_TO_ONE = 0x01, 0x02, 0x03
 MOST_WORDS = 255
+MOST_SILENT_TENTHS_S = 50  # of a second, from a read to its first byte
 
 
 class Line(Protocol):
@@ -35,7 +38,7 @@ class SerialLine:
     """A serial line of the system, such as /dev/ttyUSB0: eight bits, no parity; a context manager.
 
     Raises:
-        PipelineError: there is no such line, or it has no such rate.
+        PipelineError: there is no such line, it has no such rate, or it fails later on.
     """
 
     def __init__(self, path: Path, baud: int) -> None:
@@ -43,11 +46,14 @@ class SerialLine:
             raise PipelineError(
                 str(path), f"has no rate of {baud} baud", "give one of termios, such as 115200 or 1000000"
             )
+        self._path = path
         try:
             self._file = os.open(path, os.O_RDWR | os.O_NOCTTY)
             tty.setraw(self._file)
             attributes = termios.tcgetattr(self._file)
             attributes[4] = attributes[5] = speed
+            # A read returns what is there, or nothing where no byte came for so long.
+            attributes[6][termios.VMIN], attributes[6][termios.VTIME] = 0, MOST_SILENT_TENTHS_S
             termios.tcsetattr(self._file, termios.TCSANOW, attributes)
         except (OSError, termios.error) as problem:
             raise PipelineError(str(path), "is no serial line that opens", str(problem)) from problem
@@ -61,12 +67,21 @@ class SerialLine:
     def write(self, data: bytes, /) -> None:
         """Send bytes."""
         left = memoryview(data)
-        while left:
-            left = left[os.write(self._file, left) :]
+        with self._failing():
+            while left:
+                left = left[os.write(self._file, left) :]
 
     def read(self, count: int, /) -> bytes:
-        """Return what came, at most so many bytes."""
-        return os.read(self._file, count)
+        """Return what came, at most so many bytes; none if nothing came for five seconds."""
+        with self._failing():
+            return os.read(self._file, count)
+
+    @contextmanager
+    def _failing(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as problem:
+            raise PipelineError(self._path, "the serial line failed", str(problem)) from problem
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +102,7 @@ class HostLink:
         """Read words from a byte address on.
 
         Raises:
-            PipelineError: the line ended.
+            PipelineError: no answer came.
         """
         parts = [np.zeros(0, np.uint32)]
         for first in range(0, count, MOST_WORDS):
