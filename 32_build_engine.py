@@ -1,7 +1,7 @@
 """Plan an engine for a quantized network on a board with open tools, simulate it, and place and route it.
 
-Reads   a quantized model (QDQ, batch 1, without row-wise work), such as the one that 28 --for-engine writes; a board of
-        configs/fabrics.
+Reads   a quantized model (QDQ, batch 1), such as the one that 28 --for-engine writes, without row-wise work and without
+        products of two tensors element by element; a board of configs/fabrics.
 Writes  engine_calls.csv (planned and simulated cycles of each layer), engine_cells.csv (planned and routed cells),
         engine_summary.json (the engine, and the clock that closed).
 
@@ -16,7 +16,7 @@ EXAMPLE of input (a board) and output (engine_cells.csv):
     python 32_build_engine.py --model quantized.onnx --board ulx3s --route
 
     cell_kind,planned_count,routed_count,budget_count,total_count
-    lut,11873.2,11870,58548,83640
+    lut,11866.0,11870,58548,83640
 
     python 32_build_engine.py --model quantized.onnx --simulate              # Verilator: make rtl-tools
     python 32_build_engine.py --model quantized.onnx --route --open-tools .venv-bitstream/bin

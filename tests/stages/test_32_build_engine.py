@@ -127,10 +127,14 @@ def test_what_cannot_be_built_is_one_line(convolution, tmp_path, argv, code, lin
     assert not (tmp_path / "out" / "engine_summary.json").exists()
 
 
-def test_a_network_in_float_and_one_with_row_wise_work_are_refused(tmp_path):
+def test_a_network_that_the_planned_engine_cannot_compute_is_refused(tmp_path):
     for model, line in (
         (onnx.parser.parse_model(FLOAT), "net.onnx: "),
         (normalized(), "net.onnx: has row-wise work, whose unit is not planned"),
+        (
+            CASES["a product of two tensors"](),
+            "net.onnx: multiplies two tensors element by element, whose unit is not planned",
+        ),
     ):
         done = run_stage("32_build_engine.py", "--model", save(model, tmp_path), "--out", tmp_path / "out")
         assert done.returncode == 1

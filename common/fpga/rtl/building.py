@@ -108,7 +108,8 @@ def network_in(path: Path, dimensions: Mapping[str, int]) -> EngineNetwork:
     """Return the layers of a quantized model, whose symbolic dimensions have the given sizes.
 
     Raises:
-        PipelineError: the engine does not compute it, or it has no layer, or has row-wise work, which is not planned.
+        PipelineError: the engine does not compute it, or it has no layer, or has what is not planned: row-wise work, or
+            products of two tensors element by element.
     """
     try:
         network = layers_of(bound(onnx.load(path), dimensions))
@@ -118,6 +119,9 @@ def network_in(path: Path, dimensions: Mapping[str, int]) -> EngineNetwork:
         raise PipelineError(path, "has no layer for the engine", "give a quantized model (QDQ)")
     if any(layer.rows for layer in network.layers):
         raise PipelineError(path, "has row-wise work, whose unit is not planned", "give a network without it")
+    if any(layer.residual and layer.residual.is_factor for layer in network.layers):
+        problem = "multiplies two tensors element by element, whose unit is not planned"
+        raise PipelineError(path, problem, "give a network without such products")
     return network
 
 
