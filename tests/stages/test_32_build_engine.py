@@ -79,7 +79,7 @@ def test_a_network_is_simulated_and_drawn(convolution, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("lut_factor", "clock_factor", "code"), [(1.03, 1.0, 0), (1.15, 1.0, 4), (1.0, 1.6, 4)], ids=str
+    ("lut_factor", "clock_factor", "code"), [(1.03, 1.0, 0), (1.15, 1.0, 4), (0.0, 1.0, 4), (1.0, 1.6, 4)], ids=str
 )
 def test_a_routed_design_is_beside_its_plan_and_planned_again(
     monkeypatch, convolution, tmp_path, lut_factor, clock_factor, code

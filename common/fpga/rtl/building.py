@@ -208,6 +208,6 @@ def summary_of(
 def is_as_planned(plan: EnginePlan, found: RoutedDesign, known: EngineCells) -> bool:
     """Whether the clock is inside its interval, and no kind of cells is more than a tenth off."""
     pairs = zip(plan.cells.by_name.values(), found.cells.by_name.values(), strict=True)
-    is_near = all(abs(planned / routed - 1) <= MOST_OFF for planned, routed in pairs if routed)
+    is_near = all(abs(planned - routed) <= MOST_OFF * routed for planned, routed in pairs)
     clock, closed = known.clock_mhz, found.clock_mhz or 0.0
     return is_near and clock.pessimistic <= closed <= clock.optimistic
