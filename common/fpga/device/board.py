@@ -25,7 +25,7 @@ LOWEST_MHZ, HIGHEST_MHZ = 1.0, 1000.0  # wider than the clocks that the DSPs of 
 
 Family = Literal["ultrascale+", "versal", "ecp5", "nexus"]
 DspType = Literal["DSP48E2", "DSP58", "MULT18X18D", "MULT18X18"]
-MemoryKind = Literal["hbm", "ddr4", "lpddr4", "ddr3", "sdram", "ddr_hyperram"]
+MemoryKind = Literal["hbm", "ddr4", "lpddr4", "ddr3", "sdram", "hyperram"]
 LinkKind = Literal["pcie", "shared_memory", "serial", "ethernet"]
 
 

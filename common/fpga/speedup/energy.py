@@ -118,11 +118,14 @@ class CardEnergy:
     def memory(self, kind: str) -> ThreePoint:
         """Return the energy per byte of a board's memory; ``hbm2`` counts as ``hbm``.
 
+        HyperRAM counts as DDR, with which it has two transfers per cycle in common: no figure of its own is known.
+
         Raises:
-            PipelineError: the kind is neither HBM, DDR nor SDRAM.
+            PipelineError: the kind is neither HBM, DDR, HyperRAM nor SDRAM.
         """
         known = MEMORIES[:-1]
-        family = next((name for name in known if name in kind.lower()), None)
+        named = "ddr" if kind == "hyperram" else kind.lower()
+        family = next((name for name in known if name in named), None)
         if family is None:
             text = f"known: {', '.join(known)}"
             raise PipelineError("memory.kind", f"no energy per byte is known for {quoted(kind)}", text)

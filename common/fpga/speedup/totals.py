@@ -147,7 +147,7 @@ class Card:
 
     Attributes:
         static_w: power with the shell loaded and no kernel running.
-        memory_kind: as the board names it: ``hbm…`` or ``ddr…``.
+        memory_kind: as the board names it, such as ``hbm`` or ``ddr4``.
         link_kind: ``pcie`` or ``shared_memory``.
         link_bytes_per_s: one direction, as measured.
     """

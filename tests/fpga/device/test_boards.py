@@ -383,7 +383,7 @@ def test_ai_engines_are_declared_and_said_to_be_unmodelled():
         (
             "memory/kind",
             "sram",
-            "memory.kind is 'sram'; it takes hbm or ddr4 or lpddr4 or ddr3 or sdram or ddr_hyperram",
+            "memory.kind is 'sram'; it takes hbm or ddr4 or lpddr4 or ddr3 or sdram or hyperram",
         ),
         ("memory/channel_count/value", 2.5, "memory.channel_count is 2.5; it takes a whole number"),
         ("macs_per_dsp/int4", None, "macs_per_dsp is incomplete; it takes fp64, fp32, bf16, int16, int8, int4"),

@@ -47,6 +47,7 @@ def test_what_the_sources_say_in_arithmetic(coefficients):
         assert likely == pytest.approx((low[name] * most) ** 0.5, rel=0.01)
     assert coefficients.memory("HBM2").likely == 6.0 * 8
     assert coefficients.memory("ddr4").likely == 1300 / 8
+    assert coefficients.memory("hyperram") == coefficients.memory("ddr3")
 
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16", "int16", "int8", "int4"])
