@@ -22,6 +22,7 @@ from common.fpga.engine_catalogue import engines_for, streaming
 from common.fpga.kernels.dataflow.streaming import StreamingGemv
 from common.fpga.kernels.estimate import Engine, scattered, widened
 from common.fpga.kernels.systolic.array import SystolicArray
+from common.fpga.planning.board_rows import WHOLE_BOARD
 from common.fusion.border import border
 from common.fusion.groups import fuse
 from common.graphs.source_graph import SourceGraph
@@ -34,7 +35,6 @@ from common.workload.tasks import Task
 
 # The format in which an array computes, by that of the weights: int4 weights are widened on their way.
 ARRAY_FORMATS: Mapping[str, str] = {"bf16": "bf16", "int8": "int8", "int4": "int8"}
-SPANNING = "board"  # as offload_plan names the region of an engine that spans several
 BESIDE = ("attention", "rowwise")  # kernels that a prompt needs beside its array, one of each
 
 
@@ -127,7 +127,7 @@ def regions_of(engines: Sequence[Engine], board: Board) -> tuple[str, ...] | Non
         held = {of: total(one.resources for one, region in placed if region is of) for of in chosen}
         if all(needed.fits(_without_channels(board.budget(of))) for of, needed in held.items()):
             names = iter(region.name for region in chosen)
-            return tuple(SPANNING if engine.spans_regions else next(names) for engine in engines)
+            return tuple(WHOLE_BOARD if engine.spans_regions else next(names) for engine in engines)
     return None
 
 

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 
+from common.fpga.planning.board_rows import WHOLE_BOARD
 from common.fpga.planning.problem_builder import LaunchPer
 from common.fpga.replicas.search import BestStreams
 from common.fpga.replicas.stream import ReplicaStream, per_s
 from common.fpga.replicas.timeline import first_calls
 from common.table_rows import ReplicaPlansRow, ReplicaRatesRow, ReplicaScheduleRow
-
-SPANNING = "board"  # as offload_plan names the region of an engine that spans several
 
 
 def plan_rows(found: BestStreams, launch_per: LaunchPer, *, is_judged: bool) -> list[ReplicaPlansRow]:
@@ -29,7 +28,7 @@ def _plan_row(each: ReplicaStream, found: BestStreams, launch_per: LaunchPer, *,
         "engine": replica.name,
         "engines": [engine.name for engine in replica.engines],
         "accelerator_count": each.replica_count,
-        "region_replicas": dict(each.counts) or {SPANNING: 1},
+        "region_replicas": dict(each.counts) or {WHOLE_BOARD: 1},
         "stage_count": len(each.stages),
         "call_frame_count": each.frames,
         "in_flight_count": each.in_flight,

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
+from common.fpga.planning.board_rows import WHOLE_BOARD
 from common.fpga.replicas.stream import ReplicaStream
 
 Activity = Literal["host", "kernel", "transfer"]
@@ -31,7 +32,7 @@ class FrameBar:
 def units(stream: ReplicaStream) -> list[str]:
     """Return the replicas by name: the region, and a number in it."""
     named = [f"{region}.{number}" for region, count in stream.counts.items() for number in range(1, count + 1)]
-    return named or ["board"]
+    return named or [WHOLE_BOARD]
 
 
 def first_calls(stream: ReplicaStream) -> list[FrameBar]:

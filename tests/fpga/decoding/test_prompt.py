@@ -11,10 +11,11 @@ import pytest
 
 from common.cli.plan_stage import CONFIGS
 from common.fpga.coefficients import load_models
-from common.fpga.decoding.prompt import SPANNING, CallWork, decode_kernel, prompt_plan, regions_of
+from common.fpga.decoding.prompt import CallWork, decode_kernel, prompt_plan, regions_of
 from common.fpga.device.board_files import load_board
 from common.fpga.device.resources import Resources
 from common.fpga.engine_catalogue import engines_for, streaming
+from common.fpga.planning.board_rows import WHOLE_BOARD
 from common.generation.decoder import CallSizes, decoder_of
 from common.generation.resident import Resident
 from common.onnx_graph.load import load_model
@@ -116,4 +117,4 @@ def test_engines_in_one_region_fit_it_together():
     tight = replace(U280, regions=tuple(replace(region, usable=U280.regions[0].usable) for region in U280.regions))
     room = tight.budget(tight.regions[0]).dsp
     assert regions_of([Block(Resources(dsp=0.6 * room))] * 4, tight) is None
-    assert regions_of([Block(Resources(dsp=2 * room), spans_regions=True)], tight) == (SPANNING,)
+    assert regions_of([Block(Resources(dsp=2 * room), spans_regions=True)], tight) == (WHOLE_BOARD,)

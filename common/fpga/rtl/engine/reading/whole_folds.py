@@ -14,6 +14,7 @@ from math import ceil
 import numpy as np
 
 from common.fpga.rtl.engine.network import LEAST, MOST, EngineLayer, EngineNetwork, EngineTensor, Residual
+from common.fpga.rtl.engine.reading.maps import copy_of
 from common.messages.errors import PipelineError
 
 
@@ -60,22 +61,16 @@ def _reading(layer: EngineLayer, cols: int) -> Iterator[EngineLayer]:
     if _begins_inside(layer.x, cols):
         if layer.weights is None:
             copied = replace(layer.x, name=f"{layer.y.name}/x", of=None, first_channel=0, first_line=0)
-            yield _reading_all(_copy(layer.x, copied))
+            yield _reading_all(replace(copy_of(copied.name, layer.x), y=copied))
             layer = replace(layer, x=copied)
         else:
             layer = _reading_all(layer)
     if layer.residual and _begins_inside(layer.residual.other, cols):
         other = layer.residual.other
         copied = replace(other, name=f"{layer.y.name}/added", of=None, first_channel=0, first_line=0)
-        yield _reading_all(_copy(other, copied))
+        yield _reading_all(replace(copy_of(copied.name, other), y=copied))
         layer = replace(layer, residual=replace(layer.residual, other=copied))
     yield layer
-
-
-def _copy(x: EngineTensor, y: EngineTensor) -> EngineLayer:
-    ones, factors = np.ones((x.channels, 1, 1, 1), np.int8), np.ones(x.channels, np.float32)
-    bias = np.zeros(x.channels, np.int64)
-    return EngineLayer(y.name, x, y, (1, 1), (1, 1), (0, 0), ones, groups=x.channels, bias=bias, factors=factors)
 
 
 def _reading_all(layer: EngineLayer) -> EngineLayer:
