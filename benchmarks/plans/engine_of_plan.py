@@ -70,7 +70,8 @@ def planned_engine(model: onnx.ModelProto, board: Board, most_multipliers: int) 
 def modelled_cycles(model: onnx.ModelProto, design: EngineDesign, fabric: Fabric) -> ThreePoint:
     """Return the cycles of a network that 07's model has for an array of the size of an engine.
 
-    They are the sum of the products and convolutions, one call each. The engine took no part in the model.
+    They are the sum of the products and convolutions, one call each. The interval is of families of arrays,
+    and the engine is one of them: benchmarks/kernels/array_coverage.py judges it by the others.
     """
     workload = workload_of(model, HOST_MACS_PER_S)
     array = array_on((design.rows, design.cols, design.simd), design.word_bytes, fabric)

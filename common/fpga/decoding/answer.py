@@ -55,7 +55,7 @@ class AnswerDemand:
         prompt_count: tokens of the prompt; 0 for a loop of states.
         prompt_plan: the prompt on an array; None for that of published decoders, and for a loop of states.
         input_bytes: what crosses the link for a token that goes in: its number, or its row in a table of embeddings.
-        decode_engine: the kernel of decode on all channels of the memory, by name; None where none fits the board.
+        decode_engine: the kernel of decode on all ports of the memory but one, by name; None where none fits the board.
     """
 
     prompt: CallDemand

@@ -1,10 +1,10 @@
 """How long a card takes for a whole prompt: its products on a systolic array, as the plan of any network has them.
 
 One array computes all products with weights. Beside it are an attention kernel, a row-wise kernel, and the kernel of
-decode: an engine of GEMV for each channel of the memory. The phases never run at the same time, so they share the ports
-to memory. All kernels fit the board together, and one that cannot span regions of the board fits one of them. Groups
-run one after the other, each on the kernel that takes the least time. What no kernel computes takes the time of its
-MACs at the array's rate, or of its bytes.
+decode: an engine of GEMV for each port of the memory but that of the vector. The phases never run at the same time, so
+they share the ports. All kernels fit the board together, and one that cannot span regions of the board fits one of
+them. Groups run one after the other, each on the kernel that takes the least time. What no kernel computes takes the
+time of its MACs at the array's rate, or of its bytes.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ def call_work(
 
 
 def decode_kernel(board: Board, weight_format: str, models: Models) -> StreamingGemv | None:
-    """Return engines of GEMV on all channels of the memory but that of the vector; None where they do not fit."""
+    """Return engines of GEMV on all ports of the memory but that of the vector; None where they do not fit."""
     kernel = streaming(board, weight_format, models, max(1, board.memory_port_count - 1))
     return kernel if kernel.resources.fits(_without_channels(board.total_budget)) else None
 

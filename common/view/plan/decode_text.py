@@ -127,8 +127,8 @@ def _without_a_kernel(rows: Sequence[DecodePlansRow]) -> list[str]:
         if row["fits_memory"] and row["decode_side"] == "card" and not row["decode_engine"]
     )
     return [
-        f"the {board} has no room for engines on all channels in {name}: published decoders with fewer lanes give the "
-        "time of a token"
+        f"the {board} has no room for engines on all ports of the memory but one in {name}: published decoders with "
+        "fewer lanes give the time of a token"
         for board, name in without
     ]
 

@@ -11,8 +11,9 @@ the memory's bus: where both are under way, their bursts take turns, and where b
 of the other one. The first load and the last store of a layer are in the open.
 
 A transfer of n words takes n * c cycles of the bus, and a miss more for each row of memory that it opens: the rows
-that are open in each bank follow from the addresses of all transfers before it. All of that grows by the share of time
-that refreshes take, each of which closes all rows. The latency of a transfer is added where the bus was idle before.
+that are open in each bank follow from the addresses of all earlier transfers of the layer. All of that grows by the
+share of time that refreshes take, each of which closes all rows. The latency of a transfer is added where the bus was
+idle before.
 
 Row-wise work reads each row once for each pass, a word per cycle, and works on the row's sums between two passes.
 """
