@@ -120,8 +120,8 @@ def network_in(path: Path, dimensions: Mapping[str, int]) -> EngineNetwork:
     if any(layer.rows for layer in network.layers):
         raise PipelineError(path, "has row-wise work, whose unit is not planned", "give a network without it")
     if any(layer.residual and layer.residual.is_factor for layer in network.layers):
-        problem = "multiplies two tensors element by element, whose unit is not planned"
-        raise PipelineError(path, problem, "give a network without such products")
+        reason = "multiplies two tensors element by element, whose unit is not planned"
+        raise PipelineError(path, reason, "give a network without such products")
     return network
 
 
