@@ -15,9 +15,9 @@ your own, with one input, whose batch becomes 1.
 
 Printed too: the cycles that 07 has for the network on an array of this size, with their interval. With --record,
 planned and simulated cycles of networks with right tensors go into a table; that of benchmarks/kernels/engine_runs.py
-is one of the families of designs of which 07's intervals learn. With --board, 07 plans each network for that board, among
-arrays that the engine can be. The engine then has the size and the buffers of the plan's array, and its memory the rate
-of the array's port. Each call of the plan is printed beside the cycles and the interval that 07 has for it.
+is one of the families of designs of which 07's intervals learn. With --board, 07 plans each network for that board,
+among arrays that the engine can be. The engine then has the size and the buffers of the plan's array, and its memory
+the rate of the array's port. Each call of the plan is printed beside the cycles and the interval that 07 has for it.
 """
 
 from __future__ import annotations
