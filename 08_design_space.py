@@ -62,6 +62,8 @@ MEGABYTE = 1_000_000
 def arguments() -> cli.Parser:
     parser = cli.Parser(SCRIPT, __doc__ or "")
     add = parser.setting
+    text = "29_board_arrays.py --board searches the arrays of an FPGA board"
+    parser.elsewhere = dict.fromkeys(("--board", "--board-budget", "--precision"), text)
     count: dict[str, Any] = {"type": cli.positive_int, "metavar": "N"}
     add("--hardware", default="gemmini", metavar="NAME", help="a file of configs/hardware, or the path of one")
     text = 'sizes to try, all combinations: "buffer_kib=8,16,…,2048 array=16x16,32x32"'

@@ -259,6 +259,13 @@ def test_a_misspelt_flag_gets_its_likely_spelling(word, hint):
         parser.parse_args([word])
 
 
+def test_a_flag_of_another_script_is_named_with_that_script():
+    parser = cli.Parser("04_critical_path.py", "doc")
+    parser.elsewhere = {"--board": "07_fpga_candidates.py has it"}
+    with pytest.raises(CommandLineError, match=r"arguments: --board u280; 07_fpga_candidates\.py has it; see 04_"):
+        parser.parse_args(["--board", "u280"])
+
+
 def test_an_error_is_cut_to_a_length_that_somebody_reads():
     error = PipelineError("m.onnx", "names " + ", ".join(f"dimension_{number}" for number in range(1000)), "add one")
     assert len(str(error)) < 700

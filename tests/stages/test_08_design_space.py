@@ -655,6 +655,7 @@ def written(tables, tmp_path_factory):
         (("--sweep", "cache_kib=8"), 2, "of array, scratchpad_kib, accumulator_kib, registers_kib"),
         (("--sweep", "scratchpad_kib=8,16,…,100"), 2, "the range from 8, 16 does not meet 100"),
         (("--objective", "latency"), 2, "--objective"),
+        (("--board", "u280", "--precision", "int8"), 2, "; 29_board_arrays.py --board searches the arrays of"),
         (("--hardware", "u280", "--objective", "log-sum"), 2, "--objective: the log sum needs areas"),
         (("--hardware", "u280", "--area-budget-mm2", "1"), 2, "gives no areas"),
         (("--area-budget-mm2", "0.1"), 2, "no design is as small as 0.1 mm²; the smallest has 0.6559 mm²"),

@@ -46,6 +46,7 @@ class Parser(argparse.ArgumentParser):
         self.add_argument("--help-all", action=_HelpAll, nargs=0, help="show every flag with the whole text, and exit")
         self.defaults: dict[str, Any] = {}
         self.flags: dict[str, str] = {}  # the spelling of each setting
+        self.elsewhere: dict[str, str] = {}  # of flags that other scripts have, what they do there
         self.setting(
             "--out", type=flag_types.path, default=Path(DEFAULT_OUT), metavar="FOLDER", help="folder of the tables"
         )
@@ -89,9 +90,16 @@ class Parser(argparse.ArgumentParser):
             self.setting(name, **{**SHARED[name], **changes})
 
     def error(self, message: str) -> NoReturn:
-        """Raise one line instead of printing the usage; a flag that is misspelt gets its likely spelling."""
+        """Raise one line instead of printing the usage; a flag that is misspelt gets its likely spelling.
+
+        A flag of ``elsewhere`` gets the script that has it.
+        """
         unknown = re.match(r"unrecognized arguments: (-[^\s=]*)", message)
-        hint = did_you_mean(unknown[1], self._option_string_actions) if unknown else ""
+        hint = ""
+        if unknown and (there := self.elsewhere.get(unknown[1])):
+            hint = f"{there}; "
+        elif unknown:
+            hint = did_you_mean(unknown[1], self._option_string_actions)
         raise CommandLineError("command line", message, f"{hint}see {self.prog} --help")
 
 
