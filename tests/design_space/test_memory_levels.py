@@ -14,6 +14,7 @@ from common.design_space.accelerator.hardware_files import load_hardware
 from common.design_space.hierarchy.workload import most_elements
 from common.design_space.mapping.cost import cost
 from common.design_space.mapping.mappings import hierarchy_of, parse_mappings
+from common.design_space.mapping.space import loop_chains
 from common.design_space.mapping.space import nest_fronts as nest_fronts_module
 from common.design_space.mapping.space.layer_by_layer import exact
 from common.design_space.mapping.space.nest_fronts import ALONE, nest_fronts
@@ -205,6 +206,24 @@ def test_two_axes_below_one_level_share_out_the_loops_in_any_order():
         front = nest_fronts(nest, replace(TINY, levels=levels), [ALONE]).fronts[ALONE]
         fronts.append([(point.cycles, point.energy_pj) for point in front])
     assert fronts[0] == fronts[1]
+
+
+def test_chains_are_those_that_no_other_chain_dominates():
+    generator = np.random.default_rng(0)
+    for rows in (1, 40, 400):
+        small, equal = generator.integers(0, 6, (4, rows)), generator.integers(0, 3, (1, rows))
+        kept = [
+            row
+            for row in range(rows)
+            if not any(
+                (small[:, other] <= small[:, row]).all()
+                and equal[0, other] == equal[0, row]
+                and (other < row or (small[:, other] < small[:, row]).any())
+                for other in range(rows)
+                if other != row
+            )
+        ]
+        assert loop_chains._undominated([*small], [*equal]).tolist() == kept
 
 
 # --- searches that end early ------------------------------------------------------------------------------------------

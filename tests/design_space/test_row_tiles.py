@@ -8,8 +8,12 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
+from common.design_space.groups.axis_tiles import MOST_EXTENT, tile_sizes
 from common.design_space.hierarchy.best_schedule import best_schedule
 from common.design_space.hierarchy.schedule_rows import group_rows, mapping_rows, staying_bytes
+from common.design_space.mapping.space.loop_chains import nest_chains
+from common.messages.errors import PipelineError
+from common.workload.loop_nests import LoopNest
 from tests.support.designs.mapped_simulator import run_schedule
 from tests.support.designs.row_tiled_models import least_in_row_tiles, window_chain
 from tests.support.designs.small_layers import GEMMINI
@@ -95,3 +99,17 @@ def test_a_larger_scratchpad_never_hurts(seed):
         larger = replace(hardware, levels=(hardware.levels[0], scratchpad, *hardware.levels[2:]))
         products.append(best_schedule(graph, layers, larger).edp)
     assert all(after <= before * (1 + 1e-9) for before, after in pairwise(products))
+
+
+def test_the_sizes_of_tiles_are_the_smallest_for_each_number_of_them():
+    for extent in range(1, 600):
+        assert set(tile_sizes(extent)) == {-(-extent // count) for count in range(1, extent + 1)}
+        assert [*tile_sizes(extent)] == sorted(tile_sizes(extent), reverse=True)
+    assert len(tile_sizes(MOST_EXTENT)) < 2 * MOST_EXTENT**0.5 + 2
+
+
+def test_an_extent_that_no_search_can_cut_is_refused_in_a_line():
+    with pytest.raises(PipelineError, match=r"cannot cut 2,147,483,648 steps into tiles; .* may have 1,048,576 steps"):
+        tile_sizes(2**31)
+    with pytest.raises(PipelineError, match="cannot cut 2,147,483,648 steps into tiles"):
+        nest_chains(LoopNest(k=8, c=3, p=2**31, q=4, r=3, s=3, stride_p=2), GEMMINI)

@@ -9,13 +9,16 @@ tile and only new lines are computed. Both axes are independent of each other, s
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import isqrt
 
 import numpy as np
 import numpy.typing as npt
 
 from common.design_space.groups.tiled_group import TiledGroup
+from common.messages.errors import PipelineError
 from common.workload.map_layers import Window
 
+MOST_EXTENT = 2**20  # that is cut into tiles
 Lines = npt.NDArray[np.int64]
 
 
@@ -45,8 +48,28 @@ class AxisTiles:
 
 
 def tile_sizes(extent: int) -> tuple[int, ...]:
-    """Return the smallest size for each number of tiles that an extent can be cut into, largest first."""
-    return tuple(sorted({-(-extent // count) for count in range(1, extent + 1)}, reverse=True))
+    """Return the smallest size for each number of tiles that an extent can be cut into, largest first.
+
+    There are about ``2·sqrt(extent)``: with few tiles one size for each number of them, then every small size.
+
+    Raises:
+        PipelineError: the extent is too large for a search.
+    """
+    require_extent(extent)
+    last = extent - 1  # ceil(extent / count) = floor(last / count) + 1
+    few = isqrt(last)
+    return tuple(sorted({last // count + 1 for count in range(1, few + 1)} | {*range(1, few + 2)}, reverse=True))
+
+
+def require_extent(extent: int) -> None:
+    """Refuse an extent that has too many tiles for a search.
+
+    Raises:
+        PipelineError: the extent is too large.
+    """
+    if extent > MOST_EXTENT:
+        remedy = f"a loop or an axis of a tensor may have {MOST_EXTENT:,} steps"
+        raise PipelineError("op_metrics.csv", f"a search cannot cut {extent:,} steps into tiles", remedy)
 
 
 def axis_tiles(group: TiledGroup, axis: int, size: int, *, keeps_halo: bool) -> AxisTiles:

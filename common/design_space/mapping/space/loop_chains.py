@@ -26,7 +26,7 @@ import numpy as np
 import numpy.typing as npt
 
 from common.design_space.accelerator.hardware import Hardware
-from common.design_space.groups.axis_tiles import tile_sizes
+from common.design_space.groups.axis_tiles import require_extent, tile_sizes
 from common.design_space.mapping.dataflow import may_step
 from common.design_space.mapping.traffic import RELEVANT, WINDOW_LOOPS, P, Q, R, S
 from common.workload.loop_nests import LOOPS, LoopNest
@@ -198,6 +198,13 @@ class _Rules:
 
 
 def nest_chains(nest: LoopNest, hardware: Hardware) -> list[LoopChains]:
+    """Return the chains of each loop of a nest.
+
+    Raises:
+        PipelineError: a loop is too long for a search.
+    """
+    for extent in nest.bounds.values():
+        require_extent(extent)
     return [loop_chains(extent, _rules(nest, hardware, loop)) for loop, extent in enumerate(nest.bounds.values())]
 
 
@@ -278,28 +285,43 @@ def loop_chains(extent: int, rules: _Rules) -> LoopChains:
     kept = list[np.ndarray]()
     for number in range(int(group.max()) + 1):
         rows = np.flatnonzero(group.reshape(-1) == number)
-        kept.append(rows[_undominated(_features(steps[rows], copies[rows], inside[rows], extent, rules))])
+        kept.append(rows[_undominated(*_features(steps[rows], copies[rows], inside[rows], extent, rules))])
     order = np.concatenate(kept)
     first = np.cumsum([0, *map(len, kept)])
     return LoopChains(extent, steps[order], copies[order], first, rules.places)
 
 
-def _features(steps: Counts, copies: Counts, inside: Counts, extent: int, rules: _Rules) -> Counts:
-    """Return the features that should be small, by chain; a feature that must be equal is there with both signs."""
+def _features(
+    steps: Counts, copies: Counts, inside: Counts, extent: int, rules: _Rules
+) -> tuple[Sequence[Counts], Sequence[Counts]]:
+    """Return the features of chains that should be small, and those in which only equal chains are compared."""
     outside = np.cumprod(steps, axis=1)
     small = [steps.prod(axis=1), *(outside[:, level - 1] for level in rules.outside)]
     small += [inside[:, level] for level in rules.tiles]
     small += [(steps[:, level] > 1) * 1 for level in rules.loops_at]
+    small += [-copies[:, place] for place, is_sharing in enumerate(rules.sharing) if is_sharing]
+    equal = [copies[:, place] for place, is_sharing in enumerate(rules.sharing) if not is_sharing]
     for level in rules.windows:
-        count = -(-extent // inside[:, level])
-        small += [count, -count, inside[:, level], -inside[:, level]]
-    for place, is_sharing in enumerate(rules.sharing):
-        small += [-copies[:, place], *([] if is_sharing else [copies[:, place]])]
-    return np.stack(small, axis=1)
+        equal += [-(-extent // inside[:, level]), inside[:, level]]
+    return small, equal
 
 
-def _undominated(features: Counts) -> Counts:
+def _undominated(small: Sequence[Counts], equal: Sequence[Counts]) -> Counts:
+    """Return the rows for which no row of equal features is at most as large in the others; of equal rows the first."""
+    features = np.stack(small, axis=1)
+    if not equal:
+        return _lowest(features)
+    _, group = np.unique(np.stack(equal, axis=1), axis=0, return_inverse=True)
+    order = np.argsort(group.reshape(-1), kind="stable")
+    parts = np.split(order, np.cumsum(np.bincount(group.reshape(-1)))[:-1])
+    return np.sort(np.concatenate([rows[_lowest(features[rows])] for rows in parts]))
+
+
+def _lowest(features: Counts) -> Counts:
     """Return the rows for which no other row is at most as large in all features; of equal rows the first."""
+    if len(features) == 1:
+        return np.zeros(1, dtype=np.int64)
+    features = features[:, (features != features[0]).any(axis=0)]
     if len(features) <= MOST_PAIRED:
         is_below = (features[:, None] <= features).all(axis=2)
         is_better = is_below & (~is_below.T | np.triu(np.ones_like(is_below), 1))
@@ -364,12 +386,12 @@ def _even_steps(extent: int, rules: _Rules) -> Counts:
         begun = []
         for (_, rest), parts in by_rest.items():
             table = np.concatenate(parts)
-            begun.append((table[_undominated(_partial_features(table, place, rules))], rest))
+            begun.append((table[_undominated(*_partial_features(table, place, rules))], rest))
     return np.concatenate([np.column_stack([table, np.full(len(table), rest)]) for table, rest in begun])
 
 
-def _partial_features(steps: Counts, last: int, rules: _Rules) -> Counts:
-    """Return what should be small of the steps at the outermost levels, which leave the same of a loop."""
+def _partial_features(steps: Counts, last: int, rules: _Rules) -> tuple[Sequence[Counts], Sequence[Counts]]:
+    """Return what should be small, and equal, of the steps at the outermost levels, which leave the same of a loop."""
     of_levels = np.ones((len(steps), rules.levels), dtype=np.int64)
     of_levels[:, list(rules.loops_at[: last + 1])] = steps
     outside = np.cumprod(of_levels, axis=1)
@@ -377,8 +399,7 @@ def _partial_features(steps: Counts, last: int, rules: _Rules) -> Counts:
     small = [of_levels.prod(axis=1), *(outside[:, level - 1] for level in rules.outside)]
     small += [inside[:, level] for level in rules.tiles]
     small += [(of_levels[:, level] > 1) * 1 for level in rules.loops_at]
-    small += [sign * inside[:, level] for level in rules.windows for sign in (1, -1)]
-    return np.stack(small, axis=1)
+    return small, [inside[:, level] for level in rules.windows]
 
 
 def _inner_steps(extent: int, levels: int) -> Iterator[Sequence[int]]:
