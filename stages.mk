@@ -559,11 +559,11 @@ CODE_31 := common/__init__.py common/artifacts/catalogue.py common/artifacts/che
     common/fpga/kernels/systolic/array_resources.py common/fpga/kernels/systolic/array_timing.py \
     common/fpga/kernels/systolic/depthwise.py common/fpga/kernels/systolic/epilogue.py \
     common/fpga/kernels/systolic/tiling.py common/fpga/kernels/team.py common/fpga/offload/jobs.py \
-    common/fpga/offload/problem.py common/fpga/offload/schedule.py common/fpga/planning/host_basis.py \
-    common/fpga/rtl/generate.py common/fpga/speedup/amdahl.py common/fpga/speedup/draws.py \
-    common/fpga/speedup/energy.py common/fpga/speedup/odds.py common/fpga/speedup/totals.py \
-    common/fpga/speedup/verdict.py common/fusion/border.py common/fusion/chains.py common/fusion/groups.py \
-    common/fusion/patterns.py common/generation/decoder.py common/generation/figures.py \
+    common/fpga/offload/problem.py common/fpga/offload/schedule.py common/fpga/planning/board_rows.py \
+    common/fpga/planning/host_basis.py common/fpga/rtl/generate.py common/fpga/speedup/amdahl.py \
+    common/fpga/speedup/draws.py common/fpga/speedup/energy.py common/fpga/speedup/odds.py \
+    common/fpga/speedup/totals.py common/fpga/speedup/verdict.py common/fusion/border.py common/fusion/chains.py \
+    common/fusion/groups.py common/fusion/patterns.py common/generation/decoder.py common/generation/figures.py \
     common/generation/host_times.py common/generation/loop.py common/generation/phases.py \
     common/generation/resident.py common/graphs/cache_names.py common/graphs/expressions.py common/graphs/graph.py \
     common/graphs/number_formats.py common/graphs/operators.py common/graphs/source_graph.py common/graphs/sums.py \
