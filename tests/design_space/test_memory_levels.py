@@ -14,6 +14,7 @@ from common.design_space.accelerator.hardware_files import load_hardware
 from common.design_space.hierarchy.workload import most_elements
 from common.design_space.mapping.cost import cost
 from common.design_space.mapping.mappings import hierarchy_of, parse_mappings
+from common.design_space.mapping.placement import Placement
 from common.design_space.mapping.space import loop_chains
 from common.design_space.mapping.space import nest_fronts as nest_fronts_module
 from common.design_space.mapping.space.layer_by_layer import exact
@@ -254,6 +255,17 @@ def test_a_search_that_ends_at_once_is_as_good_as_a_descent(monkeypatch):
     found = nest_fronts(LoopNest(k=768, c=768, p=197), eyeriss, [ALONE], most_cells=200)
     assert best(found.fronts[ALONE]).edp < 4e15
     assert best(found.floor(ALONE)).edp < best(found.fronts[ALONE]).edp
+
+
+def test_descents_find_a_mapping_where_few_cells_find_none(monkeypatch):
+    """Cells in the order of their bounds found none in 394,457, and the search had no limit before the first one."""
+    eyeriss = load_hardware("eyeriss", CONFIGS / "hardware")
+    monkeypatch.setattr(nest_fronts_module, "FEW_CELLS", 200)
+    setting = Placement(frozenset({"output"})), eyeriss.levels[1].capacity_words - 100
+    found = nest_fronts(LoopNest(k=768, c=768, p=65), eyeriss, [setting], most_cells=200)
+    assert found.cell_count < 50_000
+    assert found.fronts[setting]
+    assert found.floor(setting) != found.fronts[setting]
 
 
 def test_a_depthwise_layer_uses_one_element_where_only_channels_are_laid_out():

@@ -118,7 +118,7 @@ def execution_option(
         return ExecutionOption(index, places, layer.nests, setting, layer.layer.passes, words, stream, settings=own)
     operands |= {"input"} if layer.source in read_here else set()
     operands |= {"output"} if places.left else set()
-    placement = Placement(frozenset(operands), words)
+    placement = Placement(frozenset(operands), words if any(words) else ())  # a cache may know the nest alone
     return ExecutionOption(index, places, layer.nests, (placement, places.resident_words), 1, words, None)
 
 

@@ -83,7 +83,7 @@ def _nest_fronts(nest: LoopNest, hardware: Hardware, settings: tuple[Setting, ..
         for space in spaces:
             search.visit(space, most_cells / len(spaces))
     is_plain = all(level.is_plain for level in hardware.levels)
-    if not search.has_room or not (is_plain or any(search.fronts.values())):
+    if not search.has_room or not (is_plain or search.floors or any(search.fronts.values())):
         raise NothingFitsError("hardware", "no tile of a layer fits its memories", "")
     floors = {setting: lower_left_hull([*left, *search.fronts[setting]]) for setting, left in search.floors.items()}
     return NestFronts(search.mapping_count, search.cell_count, search.fronts, floors)
@@ -142,16 +142,18 @@ class _Search:
 
     @property
     def _is_spent(self) -> bool:
-        """Whether the search ends: later where a setting has no mapping yet."""
-        most = 0.0 if self.is_first or all(self.fronts.values()) else -MOST_CELLS
-        return self.left < most and any(self.fronts.values())
+        """Whether the search ends: later where operands in DRAM have no mapping yet, which every layer needs."""
+        if self.left >= 0 or self.is_first:
+            return self.left < 0
+        is_found = all(front for (placement, _), front in self.fronts.items() if not placement.on_chip)
+        return is_found or (self.left < -MOST_CELLS and any(self.fronts.values()))
 
     def visit(self, space: MappingSpace, most_cells: float, *, is_first: bool = False) -> None:
         """Add the mappings of a space to the fronts, except those whose bounds are above the fronts.
 
         Args:
             most_cells: how many cells may be bounded; a mapping whose cost is computed counts as some of them.
-            is_first: whether the search ends even if a setting has no mapping yet.
+            is_first: whether the search ends even if no mapping is found yet.
         """
         self.space, self.figures, self.left, self.is_first = space, Figures.of([space.hardware]), most_cells, is_first
         whole = np.zeros((len(STAYS), len(LOOPS)), dtype=np.int64)
