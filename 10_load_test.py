@@ -62,7 +62,7 @@ from common.load.results.slow_calls import call_series, slow_call_rows
 from common.load.service.concurrency import SHARING
 from common.load.settings import LoadSettings, checked, with_best
 from common.load.telemetry import telemetry_to
-from common.measurements import observer
+from common.measurements import meters, observer
 from common.messages.errors import UpstreamError
 from common.metrics.ingest import TOKEN_FILE
 from common.os_events.recorder import OsEventRecorder
@@ -97,12 +97,12 @@ def arguments() -> cli.Parser:
 def load(stage: cli.StageRun, transaction: Transaction, harness: Harness) -> LoadTables:
     """Load the service, look for what disturbed its calls, and write the tables."""
     transaction.reserve(load_stage.ROWS_RESERVED * harness.expected_count)
-    with observer.link_meter(harness.device) as link:
+    with meters.link_meter(harness.device) as link:
         with OsEventRecorder(TracefsRecorder(parses_late=True)) as events:
             test = harness.load(events.drain_if_due)
         setup = {**harness.figures, **link()}
     transaction.release()  # the disk may have filled meanwhile
-    tables = load_tables(test, setup, {**observer.process_figures(), "peak_resident_bytes": peak_resident_bytes()})
+    tables = load_tables(test, setup, {**meters.process_figures(), "peak_resident_bytes": peak_resident_bytes()})
     load_stage.add_load(transaction, tables)
     slow, lines = observer.slow_calls(call_series(test.record, steady(test.record).start_index or 0), events)
     transaction.add_rows("load_disturbances", slow_call_rows(test.record, slow))

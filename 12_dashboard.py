@@ -37,7 +37,7 @@ from typing import Any
 
 from common import cli
 from common.files.configuration import Section
-from common.measurements.observer import sampled_power
+from common.measurements.meters import sampled_power
 from common.metrics.ingest import TOKEN_FILE
 from common.monitor.continuous import ContinuousRuns, LiveModel, derived_live
 from common.monitor.figures.alarms import AlarmWatch, read_alarms

@@ -37,7 +37,7 @@ from common.load.search.search_tables import batch_rows, best_document, trial_ro
 from common.load.service.concurrency import SHARING
 from common.load.settings import RequestContent, checked, search_settings
 from common.load.telemetry import telemetry_to
-from common.measurements import observer
+from common.measurements import meters
 from common.metrics.ingest import TOKEN_FILE
 from common.runtime.inputs.images import NORMALIZATIONS
 from common.runtime.sessions.limits import limited_runs
@@ -88,7 +88,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         with stage.writing() as transaction, limited_runs(given.run_timeout):
             token_file = given.post_token or given.out / TOKEN_FILE
             telemetry = telemetry_to(given.post, token_file, path.name, stage.note)
-            with telemetry as listener, observer.power_meter(given.avg_power_w) as power_w:
+            with telemetry as listener, meters.power_meter(given.avg_power_w) as power_w:
                 optimum, notes = find_best(model, settings, power_w, listener)
             write(transaction, optimum)
             stage.note(*notes, *(["a signal ended the search"] if optimum.is_interrupted else []))

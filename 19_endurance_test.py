@@ -40,7 +40,7 @@ from common.load.results.load_tables import load_tables
 from common.load.service.concurrency import SHARING
 from common.load.settings import LoadSettings, checked
 from common.load.telemetry import telemetry_to
-from common.measurements import observer
+from common.measurements import meters
 from common.metrics.ingest import TOKEN_FILE
 from common.profiling.trace.utilization import peak_resident_bytes
 from common.runtime.inputs.images import NORMALIZATIONS
@@ -70,11 +70,11 @@ def arguments() -> cli.Parser:
 def endure(stage: cli.StageRun, transaction: Transaction, harness: Harness) -> list[str]:
     """Load the service part by part, and write the tables; return which thresholds are broken."""
     transaction.reserve(load_stage.ROWS_RESERVED * harness.expected_count)
-    with observer.link_meter(harness.device) as link:
-        endurance = load_by_parts(harness, stage.settings.part, observer.process_watch)
+    with meters.link_meter(harness.device) as link:
+        endurance = load_by_parts(harness, stage.settings.part, meters.process_watch)
         setup = {**harness.figures, **link()}
     transaction.release()  # the disk may have filled meanwhile
-    process = {**observer.process_figures(), "peak_resident_bytes": peak_resident_bytes()}
+    process = {**meters.process_figures(), "peak_resident_bytes": peak_resident_bytes()}
     tables = load_tables(endurance.last, setup, process)
     transaction.add_rows("endurance", endurance.rows)
     transaction.add_document("endurance_summary", endurance.summary)

@@ -38,7 +38,7 @@ from common.load.results.load_tables import load_tables
 from common.load.service.concurrency import SHARING
 from common.load.settings import LoadSettings, ModelLoad, OtherModel, checked
 from common.load.telemetry import telemetry_to
-from common.measurements import observer
+from common.measurements import meters
 from common.messages.errors import CommandLineError
 from common.metrics.ingest import TOKEN_FILE
 from common.profiling.trace.utilization import peak_resident_bytes
@@ -77,11 +77,11 @@ def other_load(given: cli.Settings, settings: LoadSettings) -> ModelLoad:
 def interfere(stage: cli.StageRun, transaction: Transaction, harness: Harness, other: Harness) -> list[str]:
     """Load both services alone and together, and write the tables; return which thresholds are broken."""
     transaction.reserve(load_stage.ROWS_RESERVED * harness.expected_count)
-    with observer.link_meter(harness.device) as link:
+    with meters.link_meter(harness.device) as link:
         interference = load_alone_and_together(harness, other, [one.served_model for one in (harness, other)])
         setup = {**harness.figures, **link(), "interference": interference_figures(interference.rows)}
     transaction.release()  # the disk may have filled meanwhile
-    process = {**observer.process_figures(), "peak_resident_bytes": peak_resident_bytes()}
+    process = {**meters.process_figures(), "peak_resident_bytes": peak_resident_bytes()}
     tables = load_tables(interference.last, setup, process)
     transaction.add_rows("load_interference", interference.rows)
     transaction.mark_incomplete(interference.lacks, "load_interference")

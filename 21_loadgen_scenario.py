@@ -34,7 +34,7 @@ from common.load.results.load_tables import load_tables
 from common.load.service.concurrency import SHARING
 from common.load.settings import LoadSettings, checked
 from common.load.telemetry import telemetry_to
-from common.measurements import observer
+from common.measurements import meters
 from common.metrics.ingest import TOKEN_FILE
 from common.profiling.trace.utilization import peak_resident_bytes
 from common.runtime.inputs.images import NORMALIZATIONS
@@ -68,13 +68,13 @@ def load(stage: cli.StageRun, transaction: Transaction, harness: Harness) -> Loa
     """Load the service, keep LoadGen's summary, and write the tables."""
     scenario, bound_s = stage.settings.scenario, stage.settings.p99_bound
     transaction.reserve(load_stage.ROWS_RESERVED * harness.expected_count)
-    with observer.link_meter(harness.device) as link, transaction.scratch() as folder:
+    with meters.link_meter(harness.device) as link, transaction.scratch() as folder:
         test, results = load_by_scenario(harness, scenario, bound_s, folder)
         if results:  # LoadGen has none where a signal ended the load
             transaction.add_copy("loadgen_summary", folder / SUMMARY)
         setup = {**harness.figures, **link(), "arrivals": f"LoadGen {scenario}", "loadgen_results": results}
     transaction.release()  # the disk may have filled meanwhile
-    tables = load_tables(test, setup, {**observer.process_figures(), "peak_resident_bytes": peak_resident_bytes()})
+    tables = load_tables(test, setup, {**meters.process_figures(), "peak_resident_bytes": peak_resident_bytes()})
     stage.note(*tables.lacks)
     load_stage.add_load(transaction, tables)
     stage.show(load_report(tables.summary))

@@ -42,7 +42,7 @@ from common.load.requests.demand import KINDS
 from common.load.results.load_tables import load_tables
 from common.load.settings import EndpointLoad, EndpointSettings, checked
 from common.load.telemetry import telemetry_to
-from common.measurements import observer
+from common.measurements import meters
 from common.metrics.ingest import TOKEN_FILE
 from common.profiling.trace.utilization import peak_resident_bytes
 from common.table_rows import LoadEndpointDocument
@@ -69,11 +69,11 @@ def arguments() -> cli.Parser:
 def load(stage: cli.StageRun, transaction: Transaction, endpoint_load: EndpointLoad, harness: Harness) -> int:
     """Load the endpoint, write the tables, and return the exit code."""
     transaction.reserve(load_stage.ROWS_RESERVED * harness.expected_count)
-    with observer.link_meter(harness.device) as link:
+    with meters.link_meter(harness.device) as link:
         test = harness.load()
         setup = {**harness.figures, **link()}
     transaction.release()  # the disk may have filled meanwhile
-    tables = load_tables(test, setup, {**observer.process_figures(), "peak_resident_bytes": peak_resident_bytes()})
+    tables = load_tables(test, setup, {**meters.process_figures(), "peak_resident_bytes": peak_resident_bytes()})
     transaction.add_document("load_endpoint", cast("LoadEndpointDocument", endpoint_load.document))
     load_stage.add_load(transaction, tables)
     stage.note(*tables.lacks)

@@ -1,6 +1,6 @@
 """Traffic of the link to a GPU during a load, from sensors that count up."""
 
-from common.measurements.observer import link_meter
+from common.measurements.meters import link_meter
 from common.sensors.sensor import Sample
 
 
@@ -24,7 +24,7 @@ class Link:
 
 def test_the_mean_of_what_was_read(monkeypatch):
     link = Link()
-    monkeypatch.setattr("common.measurements.observer.available_sensors", lambda: ([link], []))
+    monkeypatch.setattr("common.measurements.meters.available_sensors", lambda: ([link], []))
     with link_meter("cuda") as figures:
         first = figures()
     last = (link.read + 1) / 2 * 1e9
@@ -38,7 +38,7 @@ def test_the_mean_of_what_was_read(monkeypatch):
 
 
 def test_a_gpu_without_counters_says_so(monkeypatch):
-    monkeypatch.setattr("common.measurements.observer.available_sensors", lambda: ([], ["gpu: no driver"]))
+    monkeypatch.setattr("common.measurements.meters.available_sensors", lambda: ([], ["gpu: no driver"]))
     with link_meter("cuda") as figures:
         found = figures()
     assert found["pcie_tx_bytes_per_s"] is None and found["pcie_rx_bytes_per_s"] is None
@@ -46,6 +46,6 @@ def test_a_gpu_without_counters_says_so(monkeypatch):
 
 
 def test_the_processor_has_no_such_link_and_no_sensor_is_opened(monkeypatch):
-    monkeypatch.setattr("common.measurements.observer.available_sensors", lambda: 1 / 0)
+    monkeypatch.setattr("common.measurements.meters.available_sensors", lambda: 1 / 0)
     with link_meter("") as figures:
         assert figures()["pcie_unavailable"].startswith("no device is behind PCIe")
