@@ -66,7 +66,7 @@ def test_the_summary_fits_a_terminal_and_names_each_finding(tables):
         "  span       65.9 ms: the longest chain, 53 of 57 nodes",
         "  work       70.4 ms: all nodes; parallelism = work / span = 1.07",
         "  energy     428 mJ per inference (modelled), 257 mJ to 857 mJ",
-        "  K1 52 Conv      50.0 %  35.9 ms  22.4 ms  11.6 ms to 51.3 ms",
+        "  K1 52 Conv         50.0 %  35.9 ms  22.4 ms  11.6 ms to 51.3 ms",
         "  end to end  likely     90 % within   pays  least gain  most gain  verdict",
         "  latency      1.27x   0.881 to 1.56   0.86      0.781x      1.67x  undecided",
         "  throughput   2.50x    1.41 to 2.50  >0.99       1.17x      2.50x  pays",

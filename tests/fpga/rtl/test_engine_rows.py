@@ -58,7 +58,7 @@ def test_rows_have_the_integers_of_numpy(simulator, case, timing, choose):
     for layer in net.layers:
         y = layer.y.whole
         np.testing.assert_array_equal(done.tensors[y.name], engine_networks._signed(y, expected[y.name]), layer.node)
-        assert len(np.unique(done.tensors[y.name])) > 4, "the result says little"
+        assert len(np.unique(done.tensors[y.name])) > 3, "the result says little"
 
 
 @pytest.mark.parametrize("case", CASES)
