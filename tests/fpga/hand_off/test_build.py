@@ -52,7 +52,9 @@ def resnet8(tmp_path_factory):
 
 
 def simulated(folder):
-    return subprocess.run(["make", "--no-print-directory", "simulate"], cwd=folder, capture_output=True, text=True, check=False)
+    return subprocess.run(
+        ["make", "--no-print-directory", "simulate"], cwd=folder, capture_output=True, text=True, check=False
+    )
 
 
 @needs_compiler
