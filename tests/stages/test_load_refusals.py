@@ -170,7 +170,7 @@ CLUSTER = ("--cluster", "dask", "--cluster-address", "127.0.0.1:1")
 @pytest.mark.parametrize(
     ("script", "flags", "problem"),
     [
-        ("20_load_interference.py", ("--with", ""), "--with takes the path of"),
+        ("20_load_interference.py", ("--with", ""), "--with takes an ONNX file"),
         ("20_load_interference.py", ("--with", "nowhere/x.onnx"), "nowhere/x.onnx: no such model file"),
         ("18_load_fleet.py", ("--models", "nowhere/x.onnx"), "nowhere/x.onnx: no such model file"),
         (SCRIPT, ("--model", "nowhere/x.onnx"), "nowhere/x.onnx: no such model file"),
