@@ -121,11 +121,12 @@ def regressed(points: Sequence[Counted], logic: FloatLogic | None, quantity: str
 
     def left(own: Sequence[Counted], others: Sequence[Counted]) -> list[float]:
         sizes = Counter(point.family for point in others)
-        power, level = np.polyfit(
+        (power, level), *_ = np.polyfit(
             [log(point.known[quantity]) for point in others],
             [log(point.ratio(logic)) for point in others],
             1,
             w=[sizes[point.family] ** -0.5 for point in others],
+            full=True,  # so it does not warn where all amounts are equal: the least power serves
         )
         return [point.ratio(logic) / exp(level) / point.known[quantity] ** power for point in own]
 
