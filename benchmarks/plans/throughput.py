@@ -1,6 +1,6 @@
 """Compare plans that fill a board with published frames per second of boards that are full of engines.
 
-    python -m benchmarks.plans.throughput
+    python -m benchmarks.plans.throughput [--lean] [--board u250] [--network resnet50-v1]
 
 Each network is planned for the board as ``07_fpga_candidates.py --objective throughput`` does, on a host that takes no
 time, as the vendor's many threads nearly are. *Plan* is the best stream over replicas of the project's own arrays;
@@ -8,6 +8,9 @@ time, as the vendor's many threads nearly are. *Plan* is the best stream over re
 plan's arrays are not the vendor's, so this says that the search finds the neighbourhood of what was built. *Same
 engines* are the vendor's, in the published number at the published clock, by the overlay's model with the memory's rate
 divided among them; only engines with a file in configs/engines have it.
+
+The plan's interval is one of speed: its designs take the likely LUTs and flip-flops. With --lean they take the least
+ones of published designs, so that more of them fit the board.
 """
 
 from __future__ import annotations
@@ -21,7 +24,7 @@ from functools import cache
 from benchmarks.kernels.overlay_fit import CONFIGS, configured, network, predicted
 from benchmarks.kernels.published import Card, cards
 from benchmarks.kernels.zoo_networks import NETWORKS
-from common.fpga.coefficients import load_models
+from common.fpga.coefficients import Models, load_models
 from common.fpga.device.board_files import load_board
 from common.fpga.engine_catalogue import arrays
 from common.fpga.kernels.overlay.engine import OverlayEngine
@@ -33,6 +36,7 @@ from common.intervals import ThreePoint, combine
 from common.workload.task_candidates import task_candidates
 
 MODELS = load_models(CONFIGS)
+LEAN = ("lut", "ff")  # of which a lean design takes the least of its interval
 PRECISION = "int8"
 INPUT_BYTES = 3 * 224 * 224  # of an image in int8, over the link
 
@@ -68,17 +72,25 @@ def frame_of(name: str, board: str) -> Frame:
     return Frame(calls, to_card_us=combine(lambda rate: 1e6 * INPUT_BYTES / rate, link), tensors=tensors)
 
 
+def lean_models() -> Models:
+    """Return the models with the least LUTs and flip-flops of published designs as the likely ones."""
+    bands = MODELS.systolic.design_bands
+    least = {name: replace(bands[name], likely=min(bands[name].cases)) for name in LEAN}
+    return replace(MODELS, systolic=replace(MODELS.systolic, design_bands={**bands, **least}))
+
+
 @cache
-def planned(name: str, board_name: str) -> BestStreams:
+def planned(name: str, board_name: str, *, is_lean: bool = False) -> BestStreams:
     """Return the streams that the search finds for a network on a board.
 
     Raises:
         ValueError: no array of the board computes the network.
     """
     board, frame = load_board(board_name, CONFIGS / "boards"), frame_of(name, board_name)
+    models = lean_models() if is_lean else MODELS
     room = max(board.budgets, key=lambda budget: budget.dsp)
-    alone = arrays(board, PRECISION, MODELS, frame.tasks, room)
-    found = find_streams(frame, board, PRECISION, MODELS, "group", alone)
+    alone = arrays(board, PRECISION, models, frame.tasks, room)
+    found = find_streams(frame, board, PRECISION, models, "group", alone)
     if found is None:
         raise ValueError(f"{board_name} has no array for {name}")
     return found
@@ -95,12 +107,14 @@ def same_engines(card: Card, name: str) -> ThreePoint | None:
     return predicted(network(NETWORKS[name]()), OverlayEngine(filled)).pipelined_frames_per_second
 
 
-def comparisons(names: Sequence[str] | None = None) -> Iterator[Compared]:
-    """Yield every published rate beside the plan for its board; by default of all networks."""
-    for card in cards():
+def comparisons(
+    names: Sequence[str] | None = None, boards: Sequence[str] | None = None, *, is_lean: bool = False
+) -> Iterator[Compared]:
+    """Yield every published rate beside the plan for its board; by default of all networks and boards."""
+    for card in (card for card in cards() if boards is None or card.board in boards):
         for name, published in card.frames_per_s.items():
             if names is None or name in names:
-                found = planned(name, card.board)
+                found = planned(name, card.board, is_lean=is_lean)
                 best = found.best
                 alone = next((each for each in found.streams if each.division == "one array"), None)
                 design = f"{best.replica_count} x {best.stages[0].replica.name}, {best.division}"
@@ -109,9 +123,8 @@ def comparisons(names: Sequence[str] | None = None) -> Iterator[Compared]:
                 yield Compared(card, name, published, rate, design, one_array, same_engines(card, name))
 
 
-def report(names: Sequence[str] | None = None) -> str:
+def report(rows: Sequence[Compared]) -> str:
     """Return a line for each published rate, and how many of them the plans' intervals hold, by board."""
-    rows = list(comparisons(names))
     head = f"{'board':9}{'published engines':30}{'network':15}{'fps':>7}{'plan':>7}{'interval':>15}"
     lines = [f"{head}{'one array':>11}{'same engines':>22}  plan"]
     for row in rows:
@@ -140,7 +153,10 @@ def _coverage(rows: Sequence[Compared]) -> Iterator[str]:
 def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.plans.throughput", description=__doc__)
     parser.add_argument("--network", action="append", choices=sorted(NETWORKS), help="only this one; may be repeated")
-    print(report(parser.parse_args(argv).network))
+    parser.add_argument("--board", action="append", help="only this one; may be repeated")
+    parser.add_argument("--lean", action="store_true", help="designs take the least LUTs and flip-flops published")
+    given = parser.parse_args(argv)
+    print(report(list(comparisons(given.network, given.board, is_lean=given.lean))))
     return 0
 
 

@@ -80,7 +80,8 @@ def _ecp5_flags(part: str) -> list[str]:
 
 def _nexus_flags(part: str) -> list[str]:
     _read(NEXUS_PART, part, "Nexus", "LIFCL-40-9BG400C")
-    return ["--device", part]
+    # router2 routes the clock last and finds no way to the clock network in a full design
+    return ["--device", part, "--router", "router1"]
 
 
 def _read(pattern: re.Pattern[str], part: str, family: str, example: str) -> re.Match[str]:

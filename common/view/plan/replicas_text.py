@@ -67,6 +67,9 @@ RATES_BY_DIVISION: Table[ReplicaRatesRow] = Table(
 )
 
 
+COVERED = "The intervals are of speed. They do not cover how many leaner arrays would fit."
+
+
 def replica_headline(plans: Sequence[ReplicaPlansRow]) -> str:
     """Return the frames per second of the best plan in one sentence; empty where there is none."""
     best = next((row for row in plans if row["is_quickest"]), None)
@@ -93,4 +96,5 @@ def replica_report(plans: Sequence[ReplicaPlansRow], rates: Sequence[ReplicaRate
     best = next(row["division"] for row in plans if row["is_quickest"])
     of_best = [row for row in rates if row["division"] == best]
     answer = "\n".join(textwrap.wrap(replica_headline(plans), WIDTH, subsequent_indent="  ", break_on_hyphens=False))
-    return "\n\n".join([answer, PLANS.text(plans), PLACES.text(plans), f"{RATES.text(of_best)}\n* it bounds the rate"])
+    rates_text = f"{RATES.text(of_best)}\n* it bounds the rate"
+    return "\n\n".join([answer, PLANS.text(plans), PLACES.text(plans), rates_text, COVERED])
