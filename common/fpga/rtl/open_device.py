@@ -80,7 +80,7 @@ def _ecp5_flags(part: str) -> list[str]:
 
 def _nexus_flags(part: str) -> list[str]:
     _read(NEXUS_PART, part, "Nexus", "LIFCL-40-9BG400C")
-    # router2 routes the clock last and finds no way to the clock network in a full design
+    # The default, router2, finds no way from the pin of the clock to the clock network in a full design.
     return ["--device", part, "--router", "router1"]
 
 
