@@ -99,7 +99,7 @@ def test_nextpnr_is_told_the_device_of_each_board():
     flags = {name: load_fabric(name, FABRICS).device.router_flags for name in BOARDS}
     assert flags["ulx3s"] == ["--85k", "--package", "CABGA381", "--speed", "6"]
     assert flags["ecpix5"] == ["--um5g-85k", "--package", "CABGA554", "--speed", "8"]
-    assert flags["crosslink_nx_vip"] == ["--device", "LIFCL-40-9BG400C"]
+    assert flags["crosslink_nx_vip"] == ["--device", "LIFCL-40-9BG400C", "--router", "router1"]
 
 
 def test_a_part_of_another_series_is_refused():
