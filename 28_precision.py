@@ -48,6 +48,7 @@ from common.precision.rows import layer_rows, mixture_rows, precision_rows
 from common.precision.sensitivity import LayerJudgement, layer_judgements
 from common.precision.study import Study, best, on_engine, scheme_results, studied
 from common.runtime.inputs.images import NORMALIZATIONS
+from common.runtime.memory import require_memory
 from common.runtime.sessions.limits import limited_runs
 from common.runtime.sessions.session import given_settings
 from common.view.plan.answer.precision_text import precision_report
@@ -136,6 +137,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         require_one_written_model(given)
         configured = cli.configured_bindings(given.config, path)
         model, samples = loaded_samples(path, dict(given.dim), configured, files_of(given), given.random, given.seed)
+        require_memory(path, model.graph)
         stage.set_model(model.model_id, path.name, model.dimensions)
         macs, settings = macs_of(model), given_settings({**given.values, "provider": "cpu", "optimization": "all"})
         with stage.writing() as transaction, limited_runs(given.run_timeout), transaction.scratch() as folder:

@@ -16,6 +16,7 @@ from onnx import TensorProto, helper
 from benchmarks.plans import integer_reference
 from common.messages.errors import PipelineError
 from common.precision.judgement.samples import SampleFiles, Samples, divided, loaded_samples
+from tests.support.models.endless_models import doubled
 from tests.support.models.onnx_models import Typed, model
 from tests.support.models.trained_perceptron import CLASSES, FEATURES, clouds, saved
 
@@ -241,6 +242,13 @@ def test_an_endless_number_of_random_samples_is_refused(judged, tmp_path):
     network, _ = saved(tmp_path, 4)
     with pytest.raises(PipelineError, match="give at most 100000"):
         judged(network, "--random", 10**12)
+
+
+def test_activations_that_no_host_can_hold_are_refused(judged, tmp_path):
+    onnx.save(doubled(41), path := tmp_path / "m.onnx")
+    problem = rf"^{path}: its activations take 1.35e\+07 GB at n40, and .* GB are free; give smaller sizes"
+    with pytest.raises(PipelineError, match=problem):
+        judged(path)
 
 
 def test_an_input_that_is_given_twice_is_refused(judged, tmp_path):
