@@ -78,6 +78,11 @@ class Tally:
         return new
 
 
+def made(make: Callable[..., Campaign], seed: int) -> Campaign:
+    """Return a campaign. The points of injection have an order, which follows from the seed, too."""
+    return make(seed=seed) if make is Injection else make()
+
+
 def run_campaign(campaign: Campaign, given: argparse.Namespace, folder: Path, unit: float, seconds: float) -> Tally:
     """Run the cases of one campaign for a time, or a number of them, and print each new failure as it comes."""
     tally = Tally(campaign.name)
@@ -98,7 +103,7 @@ def run_campaign(campaign: Campaign, given: argparse.Namespace, folder: Path, un
                 name = re.sub(r"[^\w.-]+", "_", f"{campaign.name}-{fault.kind}-{fault.site}")[:120]
                 (given.report / f"{name}.txt").write_text(described(result, fault, given.seed, lines=60))
     if isinstance(campaign, Injection):
-        print(*campaign.summary(given.first, tally.tried), sep="\n")
+        print(*campaign.summary(given.first, tally.tried, tally.failed), sep="\n")
     print(f"{campaign.name}: go on with --first {given.first + tally.tried}", flush=True)
     return tally
 
@@ -172,11 +177,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         import_all()
         unit = cpu_unit(folder)
         if given.case is not None:
-            return repeat(next(iter(chosen))(), given.seed, given.case, unit)
+            return repeat(made(next(iter(chosen)), given.seed), given.seed, given.case, unit)
         tallies = []
         for make, share in chosen.items():
             seconds = 60 * given.minutes * share / sum(chosen.values())
-            tallies.append(run_campaign(make(), given, folder, unit, seconds))
+            tallies.append(run_campaign(made(make, given.seed), given, folder, unit, seconds))
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     show_table(tallies)

@@ -7,6 +7,7 @@ import os
 import random
 import subprocess
 import sys
+from math import comb
 
 import onnx
 import psutil
@@ -23,7 +24,7 @@ from tests.fuzz.configurations import GOOD, Configurations
 from tests.fuzz.coverage_guided import keep_fault
 from tests.fuzz.disks import Disks
 from tests.fuzz.faults import Fault, run_with
-from tests.fuzz.injection import Injection
+from tests.fuzz.injection import Injection, in_order, most_failing
 from tests.fuzz.kills import Kills
 from tests.fuzz.models import Models
 from tests.fuzz.oracle import digests, faults_of, table_faults
@@ -208,6 +209,26 @@ def made_by_one_stage(campaign, folder):
 @pytest.mark.parametrize("kind", ["call", "import", "allocation", "signal at call", "system call"])
 def test_some_faults_of_each_kind_in_stages_that_read_and_record(kind, tmp_path):
     smoke(Injection(("04_critical_path.py", "16_run_history.py", "17_record_run.py"), (kind,)), tmp_path, 24)
+
+
+def test_each_seed_gives_points_an_order_of_its_own_and_those_of_a_new_site_come_first():
+    points = [("02", Fault("call", number, is_first=number % 3 > 0)) for number in range(60)]
+    ordered = in_order(points, 1)
+    assert ordered == in_order(points[::-1], 1)
+    assert sorted(fault.number for _, fault in ordered) == [*range(60)]
+    assert [fault.is_first for _, fault in ordered] == [True] * 40 + [False] * 20
+    assert in_order(points, 2)[:40] != ordered[:40] != points[:40]
+
+
+@pytest.mark.parametrize(("failed", "tried"), [(0, 300), (2, 50), (7, 8)])
+def test_the_limit_of_a_share_is_where_so_few_failures_have_a_chance_of_5_percent(failed, tried):
+    share = most_failing(failed, tried)
+    chances = (comb(tried, count) * share**count * (1 - share) ** (tried - count) for count in range(failed + 1))
+    assert sum(chances) == pytest.approx(0.05)
+
+
+def test_where_all_that_were_tried_failed_all_may_fail():
+    assert most_failing(0, 0) == most_failing(3, 3) == 1
 
 
 @pytest.mark.slow

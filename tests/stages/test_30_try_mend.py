@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import signal
+
 import numpy as np
 import onnx
 import pandas as pd
 import pytest
 from onnx import helper
 
+from tests.support.models.endless_models import endless_loop
 from tests.support.models.onnx_models import model
 from tests.support.processes.command_lines import run_stage
+from tests.support.processes.interrupted_stage import interrupted
 from tests.support.tables.bottlenecks import FILE
 
 SCRIPT = "30_try_mend.py"
@@ -32,10 +36,36 @@ def network(path):
     return path
 
 
+def looped(path):
+    """The network, and a loop behind it whose trips are an input: it ends, or it does not."""
+    proto, graph = onnx.load(network(path)), endless_loop().graph
+    result = proto.graph.output[0].name
+    for value in (*graph.node[0].attribute[0].g.input, *graph.node[0].attribute[0].g.output):
+        value.type.tensor_type.ClearField("shape")
+    graph.node[0].input[2] = result
+    proto.graph.node.append(graph.node[0])
+    proto.graph.input.append(next(value for value in graph.input if value.name == "count"))
+    proto.graph.output[0].name = "sum"
+    onnx.save(proto, path)
+    return path
+
+
 def staged(script, out, *flags):
     done = run_stage(script, "--out", out, *flags)
     assert done.returncode == 0, done.stderr
     return done
+
+
+def measured_on(path, out, folder, *flags):
+    """Measure a model, find its bottlenecks, and return the rules by which they were found."""
+    quick = ("--runs", "20", "--warmup", "2", "--idle", "10ms", *THREADS)
+    staged("01_profile_onnx.py", out, "--model", path, *flags, *quick)
+    staged("02_shapes_flops_bytes.py", out, "--model", path, *flags)
+    staged("03_merge_profile_metrics.py", out, "--peak-flops", "1e11", "--mem-bw", "1e10")
+    rules = folder / "rules.yaml"
+    rules.write_text(FILE.read_text(encoding="utf-8").replace("above: 0.03", "above: -1"))
+    staged("09_trace_report.py", out, "--rules", rules)
+    return rules
 
 
 @pytest.fixture(scope="module")
@@ -43,13 +73,7 @@ def measured(tmp_path_factory):
     """The folder of a measurement of the network, its model, and rules for which no gain is too small."""
     folder = tmp_path_factory.mktemp("measured")
     path, out = network(folder / "net.onnx"), folder / "out"
-    staged("01_profile_onnx.py", out, "--model", path, "--runs", "20", "--warmup", "2", "--idle", "10ms", *THREADS)
-    staged("02_shapes_flops_bytes.py", out, "--model", path)
-    staged("03_merge_profile_metrics.py", out, "--peak-flops", "1e11", "--mem-bw", "1e10")
-    rules = folder / "rules.yaml"
-    rules.write_text(FILE.read_text(encoding="utf-8").replace("above: 0.03", "above: -1"))
-    staged("09_trace_report.py", out, "--rules", rules)
-    return out, path, rules
+    return out, path, measured_on(path, out, folder)
 
 
 @pytest.mark.slow
@@ -85,3 +109,19 @@ def test_09_names_the_command_that_tries_its_findings(measured):
     out, path, rules = measured
     done = staged("09_trace_report.py", out, "--rules", rules)
     assert f"30_try_mend.py --model {path} " in done.stdout
+
+
+@pytest.mark.slow
+def test_a_mended_model_that_never_ends_is_ended_by_the_time_limit_and_by_a_signal(tmp_path):
+    path, out = looped(tmp_path / "net.onnx"), tmp_path / "out"
+    for name, trips in (("few", 2), ("endless", 10**15)):
+        np.save(tmp_path / f"{name}.npy", np.array(trips))
+    measured_on(path, out, tmp_path, "--input", f"count={tmp_path / 'few.npy'}")
+    words = ("--out", out, "--model", path, "--input", f"count={tmp_path / 'endless.npy'}", "--rule", "unfused_conv")
+    before = sorted(out.glob("[!.]*"))
+    done = run_stage(SCRIPT, *words, "--run-timeout", "20ms", *THREADS)
+    assert done.returncode == 1
+    assert "a run took more than 0.02 s and was ended" in done.stderr.splitlines()[-1]
+    done = interrupted([SCRIPT, *words, "--run-timeout", "1h", *THREADS], signal.SIGINT)
+    assert (done.returncode, done.stderr) == (130, f"{SCRIPT}: interrupted; nothing was replaced\n")
+    assert sorted(out.glob("[!.]*")) == before
