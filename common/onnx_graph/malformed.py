@@ -21,8 +21,9 @@ INVALID = (onnx.shape_inference.InferenceError, onnx.checker.ValidationError, Ru
 class MalformedNodeError(PipelineError):
     """A node whose operands, attributes or bodies its operator does not allow."""
 
-    def __init__(self, name: str, op_type: str, problem: str) -> None:
-        remedy = "onnx.checker says what is wrong with the model"
+    def __init__(
+        self, name: str, op_type: str, problem: str, remedy: str = "onnx.checker says what is wrong with the model"
+    ) -> None:
         super().__init__(f"node {quoted(name)}", f"not a valid {shown(op_type)} ({problem})", remedy)
 
 

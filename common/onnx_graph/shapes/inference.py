@@ -7,13 +7,14 @@ still unknown after that is inferred in topological order, node by node (``node_
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import onnx
 from onnx import helper
 
-from common.onnx_graph.malformed import INVALID
+from common.onnx_graph.malformed import INVALID, MalformedNodeError
 from common.onnx_graph.shapes.budget import EvaluationBudget
 from common.onnx_graph.shapes.control_flow import executions, infer_region
 from common.onnx_graph.shapes.inference_state import InferenceState
@@ -65,6 +66,8 @@ def infer_model(model: onnx.ModelProto, given: Mapping[str, Array], learned: Lea
     state = _inferred(region, InferenceState(opsets, values, types, first=learned.first))
     if is_doubtful and not learned.first:
         _require_allowed(region, state, is_bound=learned.region is None)
+    if learned.region is None:
+        _require_whole_reshapes(region, state)
     return region, state
 
 
@@ -74,6 +77,25 @@ def _require_allowed(region: Region, state: InferenceState, *, is_bound: bool) -
         fixed = state.types if is_bound and part is region else {*region.initializers, *part.initializers}
         for node in part.nodes:
             require_allowed(state, node, fixed)
+
+
+def _require_whole_reshapes(region: Region, state: InferenceState) -> None:
+    """Check that each Reshape to known sizes keeps the number of elements, which ONNX's inference does not.
+
+    An exporter may write a size of its sample into the graph although the dimension has a name. Such a model runs at
+    that size alone.
+    """
+    for node in region.nodes:
+        if node.op_type != "Reshape" or node.domain or len(node.input) != 2:
+            continue
+        read, made = (state.tensor_type(name) for name in (node.input[0], node.output[0]))
+        if read.element_count is None or read.element_count == made.element_count:
+            continue
+        sizes = state.values.find(node.input[1])
+        if sizes is not None and sizes.size and (sizes > 0).all() and read.element_count != math.prod(map(int, sizes)):
+            problem = f"makes {sizes.tolist()} of {list(read.shape or ())}, which has another number of elements"
+            remedy = "the exporter has fixed a size: give that size with <dim>, or export the model again"
+            raise MalformedNodeError(node.name, "Reshape", problem, remedy)
 
 
 def infer_bounds(region: Region, exact: InferenceState, learned: Learned) -> InferenceState:

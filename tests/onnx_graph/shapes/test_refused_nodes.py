@@ -73,6 +73,37 @@ def test_operands_that_do_not_fit_are_named(tmp_path, nodes, weights, problem):
         loaded(proto, tmp_path)
 
 
+def with_fixed_length(*sizes, shape=("N", 3)):
+    made = around(helper.make_node("Reshape", ["a", "sizes"], ["t"], name="fold"), shape=shape)
+    made.graph.initializer.append(onnx.numpy_helper.from_array(np.array(sizes), "sizes"))
+    return made
+
+
+def test_a_size_that_the_exporter_has_fixed_is_named_with_the_node_before_a_run(tmp_path):
+    proto = with_fixed_length(9, 3)
+    session = onnxruntime.InferenceSession(proto.SerializeToString(), providers=["CPUExecutionProvider"])
+    with pytest.raises(onnxruntime.capi.onnxruntime_pybind11_state.Fail):
+        session.run(None, {"x": np.zeros((7, 3), np.float32)})
+    onnx.save(proto, tmp_path / "m.onnx")
+    problem = r"node 'fold': not a valid Reshape \(makes \[9, 3\] of \[7, 3\], .*; the exporter has fixed a size: give"
+    with pytest.raises(PipelineError, match=problem):
+        load_model(tmp_path / "m.onnx", {"N": 7})
+    assert load_model(tmp_path / "m.onnx", {"N": 9}).graph.tensors["t"].shape == (9, 3)
+    assert load_model(tmp_path / "m.onnx", {}, symbolic=True).unbound == ("N",)
+
+
+@pytest.mark.parametrize(("sizes", "shape"), [((-1, 1), (7, 3)), ((0, 3), (7, 3)), ((3, 7), (7, 3)), ((0,), (0, 3))])
+def test_a_reshape_that_keeps_the_number_of_elements_is_not_refused(tmp_path, sizes, shape):
+    assert loaded(with_fixed_length(*sizes, shape=shape), tmp_path).nodes
+
+
+def test_a_shape_that_the_file_only_declares_refuses_no_reshape(tmp_path):
+    """The runtime takes the sizes that it is given, and warns of those that the file declares."""
+    proto = with_fixed_length(7, 3, shape=(7, 3))
+    proto.graph.value_info.append(info("t", shape=(9, 3)))
+    assert loaded(proto, tmp_path).nodes
+
+
 def test_a_table_of_512_positions_fits_no_sample_and_is_not_refused(tmp_path):
     """At most bindings of N the two extents differ; at 512 they agree."""
     proto = around(node("Add", "a,w", "t", "sum"), shape=("N", 3))
