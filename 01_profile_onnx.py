@@ -6,10 +6,11 @@ Writes  latency_summary.json, run_latency.csv, op_latency.csv (every executed no
         os_events.csv, run_disturbances.csv (every slow run: which node was hit, which process ran instead),
         session_latency.csv (with --sessions).
 
-Unprofiled and profiled runs alternate; the latency is that of the unprofiled runs in the steady part of the series. The
-time that the profiler adds to each node is estimated with chains of operators and subtracted. No time becomes negative.
-Nodes that take less than four times the correction are flagged. If a run fails, the results so far are kept in
-out/incomplete.
+Unprofiled and profiled runs alternate; the latency is that of the unprofiled runs in the steady part of the series. Of
+a large model (over 1 GB of weights, or too large for two sessions in memory), the profiled runs come after all others.
+The time that the profiler adds to each node is estimated with chains of operators and subtracted. No time becomes
+negative. Nodes that take less than four times the correction are flagged. If a run fails, the results so far are kept
+in out/incomplete.
 
 EXAMPLE of input (a model) and output (op_latency.csv), some columns:
 
@@ -48,6 +49,7 @@ from common.onnx_graph.load import LoadedModel, load_model
 from common.onnx_graph.reading.naming import named_model, naming_notes
 from common.profiling.figures import run_columns
 from common.profiling.runs.loop import Budget, SessionPlan
+from common.profiling.runs.one_session import is_large
 from common.runtime.inputs.given import given_arrays, make_feeds
 from common.runtime.memory import require_memory
 from common.runtime.sessions.limits import limited_runs
@@ -132,7 +134,7 @@ def profile_model(stage: cli.StageRun) -> PipelineError | None:
     model, named = loaded(stage, given), named_model(given.path)
     require_memory(given.path, model.graph)
     feeds = make_feeds(model.graph, given.files, settings.seed)
-    plan = SessionPlan(given.path, feeds, options, named.content if named else None)
+    plan = SessionPlan(given.path, feeds, options, named.content if named else None, is_large(model.graph))
     observer = Observer(settings.powercap_root, settings.sensor_rate_hz)
     setup = ProfileSetup(plan, model, budget, observer, settings.idle, settings.sessions)
     with stage.writing() as transaction, transaction.scratch() as folder, limited_runs(settings.run_timeout):

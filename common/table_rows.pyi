@@ -1683,6 +1683,7 @@ class LatencySummaryDocument(TypedDict):
     counts_for_limits: Mapping[str, Any]
     profiled_median_us: float | None
     profiling_overhead_fraction: float | None
+    is_alternating: bool | None
     trace_total_us: float
     trace_event_count: int
     pool_balance_share: float | None

@@ -191,7 +191,8 @@ def figures(branches: Sequence[tuple[Operator, int]], settings: SessionSettings,
         model = folder / "model.onnx"
         model.write_bytes(content)
         sessions = prepare(SessionPlan(model, feeds, settings), folder)
-        measured = conclude(sessions, take_turns([sessions], Budget(WARMUP, runs), lambda done, total: None)[0])
+        (runs_of,) = take_turns([sessions], Budget(WARMUP, runs), lambda done, total: None)
+        measured = conclude(sessions.traced.end(), runs_of)
         executed = onnx.load(folder / "executed.onnx", load_external_data=False).graph.node
         counts = {node.name: sum(map(bool, node.input)) for node in executed}
         latencies = correct(measured, counts, folder)

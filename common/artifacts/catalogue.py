@@ -126,9 +126,9 @@ _document(
     "provider graph_optimization threads sample_count profiled_sample_count warmup_count "
     "steady_state steady_start_index session_creation_us first_run_us "
     + " ".join(_interval(name, "_us") for name in ("p50", "p90", "p95", "p99", "p99_9", "mean", "jitter"))
-    + " min_us max_us counts_for_limits profiled_median_us profiling_overhead_fraction trace_total_us "
-    "trace_event_count pool_balance_share peak_memory_bytes arena_bytes peak_resident_bytes matched_time_share "
-    "matched_contraction_share matched_operation_share",
+    + " min_us max_us counts_for_limits profiled_median_us profiling_overhead_fraction is_alternating "
+    "trace_total_us trace_event_count pool_balance_share peak_memory_bytes arena_bytes peak_resident_bytes "
+    "matched_time_share matched_contraction_share matched_operation_share",
 )
 _table(
     "power_samples",

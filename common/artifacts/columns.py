@@ -311,7 +311,7 @@ _count("peak_memory_bytes", "Peak memory in use in the runtime's arena: of the n
 _count("live_memory_bytes", "Memory requested and alive when the node began or ended, without padding", nullable=True)
 _count("allocated_bytes", "Memory that the node requested and kept", nullable=True)
 _count("arena_bytes", "Peak size of the runtime's arena", nullable=True)
-_count("peak_resident_bytes", "Peak resident memory of the process, with both sessions and the inputs", nullable=True)
+_count("peak_resident_bytes", "Peak resident memory of the process, with its sessions and the inputs", nullable=True)
 _count("input_count", "Operands of the node, initializers included")
 _flag("is_correction_dominated", "Whether the raw median is below four times the correction; such a node is not ranked")
 
@@ -350,6 +350,12 @@ _text(
 _count("steady_start_index", "First run of the steady part", nullable=True)
 _amount("profiled_median_us", "Median of profiled runs, wall clock", nullable=True)
 _amount("profiling_overhead_fraction", "Profiled over unprofiled median, less 1", minimum=None, nullable=True)
+_flag(
+    "is_alternating",
+    "Whether profiled runs were made between the unprofiled ones; those of a large model come after all of them, so a "
+    "change of the host meanwhile counts as a cost of profiling",
+    nullable=True,
+)
 _amount("session_creation_us", "Time to create the unprofiled session", nullable=True)
 _amount("first_run_us", "First run of the unprofiled session, before any warm-up", nullable=True)
 _amount("trace_total_us", "Kernel time of all measured profiled runs in the raw trace")
@@ -397,7 +403,11 @@ _amount("layer_share", "Time of the layer over the sum of all layers")
 
 # --- counters of the processor --------------------------------------------------------------------------------------
 _text("counter_source", "Tool that counted; empty where nothing was counted", nullable=True)
-_amount("window_s", "Time over which events were counted: the runs of both sessions, warm-up included")
+_amount(
+    "window_s",
+    "Time over which events were counted, warm-up included: the runs of both sessions, or of the unprofiled one where "
+    "they took no turns",
+)
 _count("run_count", "Runs in that time")
 for _name, _phrase in (
     ("instructions", "Instructions"),

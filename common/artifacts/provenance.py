@@ -21,7 +21,8 @@ from common.messages.names import quoted
 # 5 - why a share of the roof is above 1 or empty.
 # 6 - sessions of a measurement; what a series lacks for its limits; weights that are dequantized.
 # 7 - parts and phases of generative models.
-FORMAT_VERSION = 7
+# 8 - whether profiled and unprofiled runs alternated.
+FORMAT_VERSION = 8
 TOOLS = ("onnx", "onnxruntime", "numpy", "pandas", "networkx", "matplotlib")
 
 

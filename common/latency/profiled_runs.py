@@ -11,7 +11,7 @@ from common.table_rows import RunLatencyRow
 # Fields of latency_summary that need runs without the profiler, or the process that ran them.
 _OF_OWN_RUNS = (
     *("graph_optimization", "steady_state", "steady_start_index", "session_creation_us", "first_run_us"),
-    *("min_us", "max_us", "profiling_overhead_fraction", "peak_resident_bytes"),
+    *("min_us", "max_us", "profiling_overhead_fraction", "is_alternating", "peak_resident_bytes"),
 )
 
 

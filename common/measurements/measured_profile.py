@@ -13,9 +13,11 @@ from common.onnx_graph.reading.side_files import require_unchanged
 from common.profiling.figures import latency_figures
 from common.profiling.latency_notes import latency_notes
 from common.profiling.provider_layers import ProviderLayers, provider_layers
-from common.profiling.runs.loop import Budget, Progress, SessionPlan, prepare, take_turns
+from common.profiling.runs.loop import Budget, ColdStart, Progress, SessionPlan
 from common.profiling.runs.measurement import Measurement, conclude, observed_runs
 from common.profiling.runs.more_sessions import session_rows, with_more_sessions
+from common.profiling.runs.one_session import timed_runs
+from common.sensors.other_work import OtherWork
 from common.table_rows import HardwareCountersDocument, LatencySummaryDocument, RunDisturbancesRow
 
 
@@ -108,24 +110,28 @@ def measured_profile(
         PipelineError: the runtime refuses or fails, or a file of the model has changed since it was read.
     """
     plan, model, budget, observer = setup.plan, setup.model, setup.budget, setup.observer
-    bar = new_bar(budget.unit)
-    with observer.recording(setup.idle_s):
-        sessions = prepare(plan, folder)  # the file of the executed graph exists as long as they do
+
+    def opened(cold: ColdStart) -> None:
         require_unchanged(model.files)
-        reserve(2 * budget.expected_runs(sessions.cold.first_run_us))
-        with observer:
-            (runs,) = take_turns([sessions], budget, bar, observer.drain_events)
-    measurement = with_more_sessions(conclude(sessions, runs), plan, budget, setup.session_count, new_bar)
-    release()
-    nodes = profiled_nodes(measurement, model.dimensions)
+        reserve(2 * budget.expected_runs(cold.first_run_us))
+
+    with observer.recording(setup.idle_s), OtherWork() as whole:
+        bar = new_bar(budget.unit)
+        ended, runs = timed_runs(plan, folder, budget, bar, opened, observer, observer.drain_events)
+    with ended.nameless:  # the file of the executed graph
+        measurement = conclude(ended, runs)
+        measurement = with_more_sessions(measurement, plan, budget, setup.session_count, new_bar)
+        release()
+        nodes = profiled_nodes(measurement, model.dimensions)
+    threads = measurement.settings.threads
     disturbed, worst = observer.disturbances(observed_runs(nodes.measurement))
     return MeasuredProfile(
         nodes,
         provider_layers(measurement.trace_file.parent, plan.feeds, measurement.settings, model.graph),
         observer,
         latency_figures(nodes.measurement, nodes.latencies),
-        observer.counters(measurement.run_count),
-        observer.busy_notes(measurement.settings.threads),
+        observer.counters(measurement.observed_count),
+        observer.busy_notes(threads) or (whole.notes(threads) if plan.is_alone else []),
         disturbed,
         worst,
     )

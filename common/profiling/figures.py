@@ -69,6 +69,7 @@ def latency_figures(measurement: Measurement, latencies: Sequence[NodeLatency]) 
         "counts_for_limits": counts_for_limits(np.concatenate(measurement.sessions_us)),
         "profiled_median_us": profiled_us,
         "profiling_overhead_fraction": profiled_us / (median_us or float(np.median(plain.counted_us))) - 1,
+        "is_alternating": measurement.is_alternating,
         "trace_total_us": sum(latency.raw_total_us for latency in latencies),
         "trace_event_count": measurement.trace.event_count,
         **asdict(run_utilization(measurement.trace, measurement.profiled_warmup)),

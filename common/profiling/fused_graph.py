@@ -18,25 +18,26 @@ from onnx import helper
 
 from common.messages.errors import PipelineError
 from common.profiling.trace.reader import NodeTrace, Trace
-from common.runtime.providers.provider_check import AssignedNode, assigned_nodes
+from common.runtime.providers.provider_check import AssignedNode
 from common.runtime.providers.provider_table import compiles
-from common.runtime.sessions.session import GIVEN_GRAPH, Session
+from common.runtime.sessions.session import GIVEN_GRAPH
 
 NUMBER = re.compile(r"(\d+)$")  # the runtime numbers the parts of one session at the end of their names
 
 
-def complete_executed_graph(executed: Path, session: Session, provider: str, trace: Trace) -> None:
+def complete_executed_graph(executed: Path, assigned: Sequence[AssignedNode], provider: str, trace: Trace) -> None:
     """Write the executed graph of a compiling provider; for other providers the runtime has already saved it.
 
     Args:
         executed: where :func:`create_session` was asked to save it.
+        assigned: the nodes that the runtime gave to the provider.
         provider: full name of the execution provider.
 
     Raises:
         PipelineError: see :func:`write_fused_graph`.
     """
     if compiles(provider) and trace.nodes:
-        write_fused_graph(executed.with_name(GIVEN_GRAPH), executed, assigned_nodes(session), trace.nodes.values())
+        write_fused_graph(executed.with_name(GIVEN_GRAPH), executed, assigned, trace.nodes.values())
 
 
 def write_fused_graph(given: Path, target: Path, assigned: Sequence[AssignedNode], traced: Iterable[NodeTrace]) -> None:

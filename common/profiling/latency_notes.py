@@ -55,6 +55,11 @@ def _profiling(summary: Mapping[str, Any], unprofiled: int, latencies: Sequence[
             remedy = "the host changed between them; rerun <op_latency> on an idle host"
         change = f"{100 * abs(overhead):.0f} % {'less' if overhead < 0 else 'longer'}"
         notes.append(f"profiled runs took {change} than unprofiled ones; {remedy}")
+    if not summary["is_alternating"]:
+        notes.append(
+            "memory is left to one session of so large a model: the profiled runs came after the unprofiled ones, so "
+            "what profiling costs and the gap include what the host changed meanwhile"
+        )
     if summary["profiled_sample_count"] < unprofiled:
         counts = f"{summary['profiled_sample_count']} of {unprofiled} runs were profiled"
         notes.append(f"{counts}; a trace is kept below {TRACE_EVENT_LIMIT:,} events")

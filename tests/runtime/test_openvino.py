@@ -17,7 +17,7 @@ from common.profiling.fused_graph import complete_executed_graph, write_static
 from common.profiling.provider_layers import RUNS, layer_node, provider_layers
 from common.profiling.trace.reader import read_trace
 from common.runtime.providers.openvino_layers import count_layers, find_openvino
-from common.runtime.providers.provider_check import assignment
+from common.runtime.providers.provider_check import assigned_nodes, assignment
 from common.runtime.providers.provider_table import CPU, OPENVINO, probe
 from common.runtime.sessions.session import GIVEN_GRAPH, SessionSettings, create_session, run
 from models.small.control_flow import build_tiny_loop
@@ -104,7 +104,7 @@ def test_the_executed_graph_is_one_node_per_part(perceptron, tmp_path):
     session = create_session(perceptron, SETTINGS, **outputs)
     run(session, rows_of(3))
     trace = read_trace(Path(session.end_profiling()))
-    complete_executed_graph(tmp_path / "executed.onnx", session, OPENVINO, trace)
+    complete_executed_graph(tmp_path / "executed.onnx", assigned_nodes(session), OPENVINO, trace)
     (fused,) = onnx.load(tmp_path / "executed.onnx").graph.node
     assert ([*trace.nodes], [*fused.input], [*fused.output]) == ([fused.name], ["x"], ["y"])
     assert trace.nodes[fused.name].provider == OPENVINO

@@ -292,8 +292,8 @@ def test_a_trace_or_an_assignment_of_another_graph_is_refused(tmp_path):
 
 def test_what_the_runtime_saved_itself_is_left_alone(tmp_path):
     """Another provider's graph, and that of a session whose trace was lost."""
-    complete_executed_graph(tmp_path / "executed.onnx", Assigned([]), CUDA, trace_of(traced("a", "Relu", CUDA)))
-    complete_executed_graph(tmp_path / "executed.onnx", Assigned([]), OPENVINO, trace_of())
+    complete_executed_graph(tmp_path / "executed.onnx", [], CUDA, trace_of(traced("a", "Relu", CUDA)))
+    complete_executed_graph(tmp_path / "executed.onnx", [], OPENVINO, trace_of())
     assert not [*tmp_path.iterdir()]
 
 

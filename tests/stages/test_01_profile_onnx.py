@@ -402,6 +402,19 @@ def test_a_duration_in_place_of_runs(tmp_path):
     assert not counted["is_warmup"].any()
 
 
+def test_the_profiled_runs_of_a_large_model_come_last_and_are_said_to(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(stage, "is_large", lambda graph: True)
+    profile(saved(tmp_path), tmp_path / "out", "--runs", 5, "--warmup", 3)
+    summary = json.loads((tmp_path / "out" / "latency_summary.json").read_text())
+    assert (summary["is_alternating"], summary["sample_count"], summary["profiled_sample_count"]) == (False, 5, 5)
+    runs = pd.read_csv(tmp_path / "out" / "run_latency.csv").groupby("is_profiled")["start_us"]
+    assert runs.max()[False] < runs.min()[True]
+    assert "% compared with unprofiled runs before them\n" in capsys.readouterr().out
+    notes = json.loads((tmp_path / "out" / "op_latency.meta.json").read_text())["notes"]
+    assert any("the profiled runs came after the unprofiled ones" in note for note in notes)
+    assert json.loads((tmp_path / "out" / "hardware_counters.json").read_text())["run_count"] == 8
+
+
 def test_runs_and_duration_exclude_each_other(tmp_path):
     with pytest.raises(CommandLineError, match="--runs and --duration: exclude each other; give one of them"):
         profile(saved(tmp_path), tmp_path / "out", "--runs", 5, "--duration", "1s")

@@ -324,6 +324,12 @@ def test_profiling_never_saves_time(tables, overhead, text):
     assert title.endswith(f"; profiling {text}")
 
 
+def test_profiled_runs_that_came_last_are_said_to(tables):
+    summary = tables["latency_summary"] | {"profiling_overhead_fraction": 0.039, "is_alternating": False}
+    closing = closing_summary(Findings(documents={"latency_summary": summary}))
+    assert "profiling adds 3.9 % to a run, in runs after the others" in " ".join(closing.split())
+
+
 def test_each_reason_to_be_above_the_roof_is_a_warning_of_its_own(tables):
     """A cache serves traffic and never computes: a compute-bound node is above its roof for another reason."""
     roofline = tables["op_roofline"]

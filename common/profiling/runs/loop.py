@@ -19,6 +19,8 @@ from common.latency.recorder import CAPACITY, Recorder
 from common.messages.errors import PipelineError, UnusableValueError
 from common.profiling.trace.reader import read_trace
 from common.runtime.inputs.values import Feeds, Operands, operands
+from common.runtime.providers.provider_check import AssignedNode, assigned_nodes
+from common.runtime.providers.provider_table import compiles
 from common.runtime.sessions.session import Session, SessionSettings, create_session, nameless_path, run
 
 TRACE_EVENT_LIMIT = 40_000
@@ -59,18 +61,30 @@ class Budget:
         timed = 1e7 * self.duration_s / first_run_us if self.duration_s else self.runs
         return min(CAPACITY, self.warmup + timed)
 
+    @property
+    def stored_runs(self) -> int:
+        """Unprofiled runs that are stored one by one."""
+        return CAPACITY if self.duration_s else min(self.warmup + self.runs, CAPACITY)
+
     def share(self, runs: int, elapsed_s: float) -> float:
         return min((elapsed_s if self.duration_s else runs) / self.total, 1.0)
 
 
 @dataclass(frozen=True, slots=True)
 class SessionPlan:
-    """What a session runs: a model's file, an array per input, settings, and content to run instead of the file's."""
+    """What a session runs.
+
+    Attributes:
+        feeds: an array per input.
+        content: what to run instead of the file's content.
+        is_alone: whether there is no room for a second session of the model.
+    """
 
     model: Path
     feeds: Feeds
     settings: SessionSettings
     content: bytes | None = None
+    is_alone: bool = False
 
 
 class ColdStart(NamedTuple):
@@ -81,33 +95,70 @@ class ColdStart(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
+class EndedSession:
+    """What a profiled session leaves.
+
+    Attributes:
+        executed: where the executed graph is saved, with its small weights: a link to a file without a name, which no
+            kill leaves behind. It is there as long as ``nameless``.
+        assigned: the nodes that the runtime gave to a compiling provider.
+    """
+
+    trace_file: Path
+    settings: SessionSettings
+    executed: Path
+    nameless: IO[bytes]
+    assigned: Sequence[AssignedNode] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class TracedSession:
+    """A profiled session, and what stays of it."""
+
+    session: Session
+    events_per_run: int
+    settings: SessionSettings
+    executed: Path
+    nameless: IO[bytes]
+
+    def end(self) -> EndedSession:
+        """End the profiling, which writes the trace."""
+        assigned = assigned_nodes(self.session) if compiles(self.settings.provider) else ()
+        trace_file = Path(self.session.end_profiling())
+        return EndedSession(trace_file, self.settings, self.executed, self.nameless, assigned)
+
+
+@dataclass(frozen=True, slots=True)
 class Sessions:
     """An unprofiled and a profiled session of one model, their inputs, and the times of the cold start.
 
     ``model`` is the model's file, which errors name.
-    ``executed`` is where the executed graph is saved, with its small weights: a link to a file without a name, which
-    no kill leaves behind. It is there as long as the sessions.
     """
 
     model: Path
     plain: Session
-    traced: Session
+    traced: TracedSession
     feeds: Operands
-    events_per_run: int
     cold: ColdStart
-    settings: SessionSettings
-    executed: Path
-    nameless: IO[bytes] | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Runs:
-    """Recorded runs of both sessions, the requested warm-up, and why the runs ended early (empty if they did not)."""
+    """Recorded runs of both sessions.
+
+    Attributes:
+        warmup: unprofiled runs of the requested warm-up.
+        failure: why the runs ended early; empty if they did not.
+        profiled_warmup: profiled runs of the warm-up, where all of them came after the unprofiled ones; None where the
+            sessions took turns.
+    """
 
     plain: Recorder
     profiled: Recorder
     warmup: int
+    cold: ColdStart
     failure: str = ""
+    profiled_warmup: int | None = None
 
 
 def prepare(plan: SessionPlan, folder: Path) -> Sessions:
@@ -119,16 +170,27 @@ def prepare(plan: SessionPlan, folder: Path) -> Sessions:
     Raises:
         PipelineError: the runtime refuses or fails.
     """
-    model, settings, content = plan.model, plan.settings, plan.content
+    plain, feeds, cold = open_plain(plan)
+    return Sessions(plan.model, plain, open_traced(plan, folder, feeds), feeds, cold)
+
+
+def open_plain(plan: SessionPlan) -> tuple[Session, Operands, ColdStart]:
+    """Create the unprofiled session, and run the model for the first time; errors are those of :func:`prepare`."""
     start = time.perf_counter()
-    plain = create_session(model, settings, content=content)
+    plain = create_session(plan.model, plan.settings, content=plan.content)
     session_creation_us = 1e6 * (time.perf_counter() - start)
-    fed = operands(plain, plan.feeds)
+    feeds = operands(plain, plan.feeds)
     first = Recorder(1)
-    _lap(plain, fed, first, model)
+    lap(plain, feeds, first, plan.model)
+    return plain, feeds, ColdStart(session_creation_us, float(first.latencies_us[0]))
+
+
+def open_traced(plan: SessionPlan, folder: Path, feeds: Operands) -> TracedSession:
+    """Create the profiled session; arguments and errors are those of :func:`prepare`."""
+    model, settings, content = plan.model, plan.settings, plan.content
     # No name keeps this session: its weights are freed before the next one takes its own.
     events = _events_per_run(
-        create_session(model, settings, content=content, trace_prefix=folder / "count"), fed, model
+        create_session(model, settings, content=content, trace_prefix=folder / "count"), feeds, model
     )
     if not events:
         remedy = "<optimization> disable runs it unchanged"
@@ -137,8 +199,7 @@ def prepare(plan: SessionPlan, folder: Path) -> Sessions:
     nameless = tempfile.TemporaryFile(dir=folder)  # noqa: SIM115
     executed.symlink_to(nameless_path(nameless))
     traced = create_session(model, settings, content=content, trace_prefix=folder / "trace", optimized=executed)
-    cold = ColdStart(session_creation_us, float(first.latencies_us[0]))
-    return Sessions(model, plain, traced, fed, events, cold, settings, executed, nameless)
+    return TracedSession(traced, events, settings, executed, nameless)
 
 
 def _events_per_run(session: Session, feeds: Operands, model: Path) -> int:
@@ -171,21 +232,17 @@ def take_turns(
         PipelineError: a run failed before one of each session was counted.
     """
     warmup_due, due = _profiled_runs(models, budget)
-    stored = CAPACITY if budget.duration_s else min(budget.warmup + budget.runs, CAPACITY)
-    turns = [(sessions, Recorder(stored), Recorder(warmup_due + due)) for sessions in models]
+    turns = [(sessions, Recorder(budget.stored_runs), Recorder(warmup_due + due)) for sessions in models]
     failure = ""
+
+    def turn(step: int, share: float | None) -> None:
+        counted = (
+            step * warmup_due // budget.warmup if share is None else warmup_due + math.ceil(due * share - ROUNDING)
+        )
+        _turn(turns, step, counted)
+
     try:
-        for step in range(1, budget.warmup + 1):
-            _turn(turns, step, step * warmup_due // budget.warmup)
-            progress(0, budget.total)
-            between_runs()
-        share, step, start_s = 0.0, 0, time.perf_counter()
-        while share < 1:
-            step += 1
-            share = budget.share(step, time.perf_counter() - start_s)
-            _turn(turns, step, warmup_due + math.ceil(due * share - ROUNDING))
-            progress(share * budget.total, budget.total)
-            between_runs()
+        repeat(budget, turn, progress, between_runs)
     except PipelineError as error:
         if not all(plain.count > budget.warmup and profiled.count > warmup_due for _, plain, profiled in turns):
             raise
@@ -193,16 +250,44 @@ def take_turns(
             f"{plain.count} unprofiled and {profiled.count} profiled runs" for _, plain, profiled in turns
         )
         failure = f"failed after {counts} ({error.problem})"
-    return [Runs(plain, profiled, budget.warmup, failure) for _, plain, profiled in turns]
+    return [Runs(plain, profiled, budget.warmup, own.cold, failure) for own, plain, profiled in turns]
+
+
+def repeat(
+    budget: Budget, turn: Callable[[int, float | None], None], progress: Progress, between_runs: Callable[[], None]
+) -> None:
+    """Do the turns of the warm-up, and then those of the budget.
+
+    Args:
+        turn: gets its number from 1 on, in the warm-up and after it, and the share of the budget that is done with it;
+            None during the warm-up.
+        progress: as in :func:`take_turns`, like ``between_runs``.
+    """
+    for step in range(1, budget.warmup + 1):
+        turn(step, None)
+        progress(0, budget.total)
+        between_runs()
+    share, step, start_s = 0.0, 0, time.perf_counter()
+    while share < 1:
+        step += 1
+        share = budget.share(step, time.perf_counter() - start_s)
+        turn(step, share)
+        progress(share * budget.total, budget.total)
+        between_runs()
 
 
 def _profiled_runs(models: Sequence[Sessions], budget: Budget) -> tuple[int, int]:
     """Return how many runs are profiled during the warm-up and after it: as many as a trace of each model can hold."""
-    events = max(sessions.events_per_run for sessions in models)
-    affordable = max(2 if 2 * events < RUNTIME_EVENT_LIMIT else 1, TRACE_EVENT_LIMIT // events)
-    warmup_due = min(budget.warmup, affordable // 2)
-    due = affordable - warmup_due
+    events = max(sessions.traced.events_per_run for sessions in models)
+    warmup_due, due = traceable_runs(events, budget.warmup)
     return warmup_due, due if budget.duration_s else min(budget.runs, due)
+
+
+def traceable_runs(events_per_run: int, warmup: int) -> tuple[int, int]:
+    """Return how many runs a trace holds during the warm-up and after it, at most."""
+    most = max(2 if 2 * events_per_run < RUNTIME_EVENT_LIMIT else 1, TRACE_EVENT_LIMIT // events_per_run)
+    warmup_due = min(warmup, most // 2)
+    return warmup_due, most - warmup_due
 
 
 def _turn(turns: Sequence[tuple[Sessions, Recorder, Recorder]], step: int, profiled_due: int) -> None:
@@ -213,12 +298,13 @@ def _turn(turns: Sequence[tuple[Sessions, Recorder, Recorder]], step: int, profi
 
 def _step(sessions: Sessions, plain: Recorder, profiled: Recorder, profiled_due: int) -> None:
     """Do an unprofiled run, and a profiled one if fewer than are due have been done."""
-    _lap(sessions.plain, sessions.feeds, plain, sessions.model)
+    lap(sessions.plain, sessions.feeds, plain, sessions.model)
     if profiled.count < profiled_due:
-        _lap(sessions.traced, sessions.feeds, profiled, sessions.model)
+        lap(sessions.traced.session, sessions.feeds, profiled, sessions.model)
 
 
-def _lap(session: Session, feeds: Operands, runs: Recorder, model: Path) -> None:
+def lap(session: Session, feeds: Operands, runs: Recorder, model: Path) -> None:
+    """Run once, and record the time."""
     start_ns = time.perf_counter_ns()
     run(session, feeds, model)
     runs.record(start_ns, time.perf_counter_ns())

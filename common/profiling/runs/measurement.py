@@ -16,7 +16,7 @@ from common.latency.slow_runs import slow_limit_us
 from common.latency.steady_state import SteadyState, steady_state
 from common.messages.errors import PipelineError
 from common.profiling.fused_graph import complete_executed_graph
-from common.profiling.runs.loop import ColdStart, Runs, Sessions
+from common.profiling.runs.loop import ColdStart, EndedSession, Runs
 from common.profiling.trace.nesting import Bodies
 from common.profiling.trace.reader import NodeTrace, Trace, keep_runs, read_trace
 from common.profiling.trace.timeline import RunClock, RunTimeline, run_timelines, sound_runs
@@ -83,6 +83,7 @@ class Measurement:
         failure: why the measurement ended early; empty if it did not.
         bodies: the naming of the nodes of bodies; see :func:`common.profiling.trace.reader.read_trace`.
         more: further sessions, each of which had a process of its own.
+        is_alternating: whether the profiled runs were made between the unprofiled ones, and not after them.
     """
 
     plain: Series
@@ -98,6 +99,7 @@ class Measurement:
     lacks: tuple[str, ...] = ()
     bodies: Bodies = field(default_factory=dict)
     more: tuple[SessionRuns, ...] = ()
+    is_alternating: bool = True
 
     def failed(self, error: PipelineError) -> Measurement:
         """Return the measurement with a failure, unless it already has one."""
@@ -109,8 +111,9 @@ class Measurement:
         return float(self.plain.runs.starts_s[0])
 
     @property
-    def run_count(self) -> int:
-        return self.plain.runs.count + self.profiled.runs.count
+    def observed_count(self) -> int:
+        """Runs while sensors and counters were on: those of both sessions, if they took turns."""
+        return self.plain.runs.count + (self.profiled.runs.count if self.is_alternating else 0)
 
     @property
     def sessions_us(self) -> list[Samples]:
@@ -148,36 +151,38 @@ def observed_runs(measurement: Measurement) -> tuple[RunSeries, RunSeries]:
     return measurement.plain.counted(is_profiled=False), replace(profiled, node_spans=spans)
 
 
-def conclude(sessions: Sessions, runs: Runs) -> Measurement:
-    """End the profiling, and find the steady part of the runs and the sound runs of the trace.
+def conclude(ended: EndedSession, runs: Runs) -> Measurement:
+    """Find the steady part of the runs and the sound runs of the trace.
 
     Without a steady part all runs after the warm-up count. Profiled runs count from the same moment on; if none of
-    these is sound, they count from the end of the warm-up on.
+    these is sound, they count from the end of the warm-up on. If they came after the unprofiled runs, they count from
+    the end of their own warm-up on.
 
     Raises:
         PipelineError: nodes ran on another provider than the one asked for.
     """
-    trace_file = Path(sessions.traced.end_profiling())
-    steady = steady_state(runs.plain.latencies_us)
-    recorded, lost = _read(trace_file)
-    require_provider(recorded, sessions.settings.provider)
+    steady, provider = steady_state(runs.plain.latencies_us), ended.settings.provider
+    recorded, lost = _read(ended.trace_file)
+    require_provider(recorded, provider)
     if recorded.nodes:
-        complete_executed_graph(sessions.executed, sessions.traced, sessions.settings.provider, recorded)
+        complete_executed_graph(ended.executed, ended.assigned, provider, recorded)
     kept = sound_runs(recorded, Series(runs.profiled, 0).clocks)
     cut = max(runs.warmup, steady.start_index or 0)
-    cuts = [int(np.searchsorted(runs.profiled.starts_s, runs.plain.starts_s[first])) for first in (cut, runs.warmup)]
+    moments = [int(np.searchsorted(runs.profiled.starts_s, runs.plain.starts_s[first])) for first in (cut, runs.warmup)]
+    cuts = moments if runs.profiled_warmup is None else [runs.profiled_warmup]
     return Measurement(
         plain=Series(runs.plain, cut),
         profiled=Series(runs.profiled, next((first for first in cuts if any(kept[first:])), cuts[-1])),
         trace=keep_runs(recorded, kept),
         recorded=recorded,
-        trace_file=trace_file,
+        trace_file=ended.trace_file,
         kept=kept,
         steady=steady,
-        cold=sessions.cold,
-        settings=sessions.settings,
+        cold=runs.cold,
+        settings=ended.settings,
         failure=runs.failure or lost,
         lacks=_lacks(recorded, kept, runs.profiled.count),
+        is_alternating=runs.profiled_warmup is None,
     )
 
 

@@ -29,8 +29,9 @@ from common.latency.steady_state import steady_state
 from common.messages.errors import PipelineError
 from common.process import interrupts
 from common.process.free_memory import bounded_memory
-from common.profiling.runs.loop import Budget, Progress, Runs, SessionPlan, prepare, take_turns
+from common.profiling.runs.loop import Budget, Progress, Runs, SessionPlan
 from common.profiling.runs.measurement import Measurement, SessionRuns
+from common.profiling.runs.one_session import timed_runs
 from common.runtime.sessions.limits import limited_runs, time_limit_s
 from common.table_rows import SessionLatencyRow
 
@@ -111,9 +112,7 @@ def _in_a_new_process(plan: SessionPlan, budget: Budget) -> SessionRuns:
 
 def _measured(plan: SessionPlan, budget: Budget) -> SessionRuns:
     with tempfile.TemporaryDirectory() as folder:
-        sessions = prepare(plan, Path(folder))
-        (runs,) = take_turns([sessions], budget, lambda *_: None)
-        sessions.traced.end_profiling()
+        _, runs = timed_runs(plan, Path(folder), budget)
     return _counted(runs)
 
 

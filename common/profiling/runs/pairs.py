@@ -36,7 +36,7 @@ def measured_in_turn(
         (own := folder / f"side-{index}").mkdir()
         sessions.append(prepare(side, own))
     runs = take_turns(sessions, budget, progress)
-    yield [conclude(own, own_runs) for own, own_runs in zip(sessions, runs, strict=True)]
+    yield [conclude(own.traced.end(), own_runs) for own, own_runs in zip(sessions, runs, strict=True)]
 
 
 def shares_of_runs(runs: int) -> list[int]:

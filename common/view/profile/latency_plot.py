@@ -55,7 +55,7 @@ def _title(runs: pd.DataFrame, summary: LatencySummaryDocument | None) -> str:
     tails = "" if tail == "p50" else f", {tail} {duration(tail_us)}"
     low_us, high_us = summary["p50_low_us"], summary["p50_high_us"]
     interval = "" if low_us is None else f" ({duration(low_us)} to {duration(high_us)})"
-    overhead = profiling_text(summary["profiling_overhead_fraction"])
+    overhead = profiling_text(summary)
     return f"Median latency {duration(summary['p50_us'])}{interval}{tails}; profiling {overhead}"
 
 

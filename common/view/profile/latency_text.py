@@ -11,6 +11,7 @@ from common.view.tables import Table, TableColumn, table_of_cells
 from common.view.text import WIDTH, duration, percent, quantity
 
 SHOWN_NODES = 10
+LATER = ", in runs after the others"  # of a large model, whose sessions took no turns
 NOTICED_SAVING = 0.02  # of an unprofiled run: less is how far two medians scatter
 FIGURES = table_of_cells("", "latency", "at least", "at most")
 
@@ -36,12 +37,13 @@ def percentiles(summary: LatencySummaryDocument) -> dict[str, tuple[float | None
     }
 
 
-def profiling_text(overhead: float | None) -> str:
+def profiling_text(summary: LatencySummaryDocument) -> str:
     """Return the cost of profiling as a share of a run; a saving means that the host changed."""
+    overhead, later = summary["profiling_overhead_fraction"], "" if summary["is_alternating"] else LATER
     if overhead is None or overhead >= 0:
-        return f"adds {percent(overhead)} to a run"
+        return f"adds {percent(overhead)} to a run{later}"
     if overhead > -NOTICED_SAVING:
-        return "costs no time that could be measured"
+        return f"costs no time that could be measured{later}"
     return f"unknown: profiled runs took {percent(-overhead)} less than the others, so the host changed between them"
 
 
@@ -57,7 +59,7 @@ def latency_report(summary: LatencySummaryDocument, nodes: Sequence[NodeLatencyR
         f"min {duration(summary['min_us'])}, max {duration(summary['max_us'])}; cold: session "
         f"{duration(summary['session_creation_us'])}, first run {duration(summary['first_run_us'])}",
         f"profiled runs take {duration(summary['profiled_median_us'])}: "
-        f"{100 * overhead:+.1f} % compared with unprofiled runs",
+        f"{100 * overhead:+.1f} % compared with unprofiled runs{'' if summary['is_alternating'] else ' before them'}",
         _memory_line(summary),
         "",
         _slowest(nodes, total_us),

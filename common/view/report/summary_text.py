@@ -144,7 +144,7 @@ def latency_lines(summary: LatencySummaryDocument | None) -> list[str]:
     lines += entry("warm-up", f"{state}; the first {summary['warmup_count']} runs are left out")
     cold = f"session {duration(summary['session_creation_us'])}, first run {duration(summary['first_run_us'])}"
     lines += entry("cold start", cold)
-    return lines + entry("profiling", profiling_text(summary["profiling_overhead_fraction"]))
+    return lines + entry("profiling", profiling_text(summary))
 
 
 def counter_lines(counters: HardwareCountersDocument | None) -> list[str]:

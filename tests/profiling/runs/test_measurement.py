@@ -20,6 +20,7 @@ from common.profiling.runs.loop import (
     ColdStart,
     Runs,
     Sessions,
+    TracedSession,
     take_turns,
 )
 from common.profiling.runs.measurement import conclude, require_provider
@@ -50,7 +51,11 @@ class FakeSession:
 def fake_sessions(events_per_run, plain_fails_at=None, traced_fails_at=None):
     ran = []
     plain, traced = FakeSession(False, ran, plain_fails_at), FakeSession(True, ran, traced_fails_at)
-    return Sessions(MODEL, plain, traced, {}, events_per_run, COLD, SessionSettings(1, "P"), EXECUTED), ran
+    return Sessions(MODEL, plain, profiled(traced, events_per_run), {}, COLD), ran
+
+
+def profiled(session, events_per_run=1):
+    return TracedSession(session, events_per_run, SessionSettings(1, "P"), EXECUTED, None)
 
 
 def interleaved(runs, warmup, events_per_run):
@@ -115,7 +120,7 @@ def test_a_duration_ends_the_runs(monkeypatch):
 def test_two_models_take_turns_and_the_first_one_is_last_in_every_second_turn():
     (one, ran), (other, _) = fake_sessions(10), fake_sessions(10)
     for name, sessions in (("one", one), ("other", other)):
-        for session in (sessions.plain, sessions.traced):
+        for session in (sessions.plain, sessions.traced.session):
             session.ran, session.is_profiled = ran, f"{name} {'traced' if session.is_profiled else 'plain'}"
     found = take_turns([one, other], Budget(1, 3), lambda *_: None)
     turn = [["one plain", "one traced"], ["other plain", "other traced"]]
@@ -165,9 +170,8 @@ class Ended:
         return str(self.trace_file)
 
 
-def concluded(plain, profiled, warmup, trace_file):
-    sessions = Sessions(MODEL, None, Ended(trace_file), {}, 1, COLD, SessionSettings(1, "P"), EXECUTED)
-    return conclude(sessions, Runs(plain, profiled, warmup))
+def concluded(plain, traced, warmup, trace_file, profiled_warmup=None):
+    return conclude(profiled(Ended(trace_file)).end(), Runs(plain, traced, warmup, COLD, "", profiled_warmup))
 
 
 def saved_trace(folder, durations_us, gap_us=100):
@@ -331,6 +335,7 @@ QUIET = {
     "sample_count": 3001,
     "profiled_sample_count": 3001,
     "profiling_overhead_fraction": 0.02,
+    "is_alternating": True,
     "p50_low_us": 99.0,
     "p50_high_us": 101.0,
     "jitter_us": 1.0,
@@ -355,6 +360,7 @@ QUIET = {
             {"profiling_overhead_fraction": -0.13},
             "profiled runs took 13 % less than unprofiled ones; the host changed between them; rerun",
         ),
+        ({"is_alternating": False}, "the profiled runs came after the unprofiled ones, so what profiling costs and"),
         ({"profiled_sample_count": 211}, "211 of 3001 runs were profiled"),
         ({"steady_state": "no steady state"}, "no steady state: the latency level still changes"),
         (

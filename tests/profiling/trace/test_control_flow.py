@@ -161,7 +161,8 @@ def test_names_that_are_missing_or_taken_do_not_hinder_the_measurement(tmp_path)
     named = named_model(path)
     assert named.renamed_count == 3  # the loop, the choice, and one of its two steps; .on and .mul are names
     sessions = prepare(SessionPlan(path, feeds(5), SessionSettings(1), named.content), tmp_path)
-    found = conclude(sessions, take_turns([sessions], Budget(2, 5), lambda done, total: None)[0])
+    (runs,) = take_turns([sessions], Budget(2, 5), lambda done, total: None)
+    found = conclude(sessions.traced.end(), runs)
     counts = {name: len(node.input_shapes) for name, node in found.trace.nodes.items()}
     latencies = {latency.node.name: latency for latency in correct(found, counts, tmp_path)}
     owner = latencies["Loop_0"]
@@ -180,7 +181,8 @@ def test_what_the_runtime_fuses_under_one_name_is_told_apart(tmp_path, flag):
     path = tmp_path / "m.onnx"
     onnx.save(fused_everywhere([ROWS, WIDTH]), path)
     sessions = prepare(SessionPlan(path, given, SessionSettings(1)), tmp_path)
-    found = conclude(sessions, take_turns([sessions], Budget(2, 5), lambda done, total: None)[0])
+    (runs,) = take_turns([sessions], Budget(2, 5), lambda done, total: None)
+    found = conclude(sessions.traced.end(), runs)
     content, bodies = rename_saved((tmp_path / "executed.onnx").read_bytes())
     nodes = {one.name: one for one in onnx.load_from_string(content).graph.node}
     branches = {attribute.name: attribute.g.node for attribute in nodes["if"].attribute}

@@ -1,0 +1,128 @@
+"""The runs of a large model: the unprofiled ones first, then the profiled ones, so that one session lives at a time.
+
+Each session packs the weights for its kernels, and the runtime's Python interface shares no packed weights. Weights
+that are not packed could be shared, but their products take another time. So two sessions take the memory of two
+models.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+from common.graphs.graph import Graph
+from common.latency.recorder import Recorder
+from common.messages.errors import PipelineError
+from common.process.free_memory import free_bytes, return_freed
+from common.profiling.runs.loop import (
+    Budget,
+    ColdStart,
+    EndedSession,
+    Progress,
+    Runs,
+    SessionPlan,
+    lap,
+    open_plain,
+    open_traced,
+    prepare,
+    repeat,
+    take_turns,
+    traceable_runs,
+)
+
+NO_OBSERVER: AbstractContextManager[object] = nullcontext()
+LARGE_BYTES = 1e9  # of weights; a second copy of less is a small price for runs that see the same minute of the host
+
+
+def is_large(graph: Graph) -> bool:
+    """Return whether two sessions of a model are one too many: its weights are large, or twice as much is not free."""
+    sizes = (tensor.size_bytes for tensor in graph.tensors.values() if tensor.kind == "weight")
+    weight_bytes, free = sum(size for size in sizes if isinstance(size, int)), free_bytes()
+    return weight_bytes > LARGE_BYTES or (free is not None and 2 * weight_bytes > free)
+
+
+def timed_runs(
+    plan: SessionPlan,
+    folder: Path,
+    budget: Budget,
+    progress: Progress = lambda *_: None,
+    opened: Callable[[ColdStart], None] = lambda _: None,
+    observed: AbstractContextManager[object] = NO_OBSERVER,
+    between_runs: Callable[[], None] = lambda: None,
+) -> tuple[EndedSession, Runs]:
+    """Run a model without and with profiling, by two sessions in turn or by one after the other.
+
+    Args:
+        folder: where the trace and the executed graph (``executed.onnx``) are left.
+        budget: length of the measurement; the unprofiled runs of a session that is alone take half of a duration.
+        opened: called before the warm-up.
+        observed: entered before the warm-up, left after the runs: after the unprofiled ones, if a session is alone.
+        between_runs: work to do while no run is timed.
+
+    Raises:
+        PipelineError: the runtime refuses or fails, before a run of each session was counted.
+    """
+    if plan.is_alone:
+        return _one_after_the_other(plan, folder, budget, progress, opened, observed, between_runs)
+    sessions = prepare(plan, folder)
+    opened(sessions.cold)
+    with observed:
+        (runs,) = take_turns([sessions], budget, progress, between_runs)
+    return sessions.traced.end(), runs
+
+
+def _one_after_the_other(
+    plan: SessionPlan,
+    folder: Path,
+    budget: Budget,
+    progress: Progress,
+    opened: Callable[[ColdStart], None],
+    observed: AbstractContextManager[object],
+    between_runs: Callable[[], None],
+) -> tuple[EndedSession, Runs]:
+    """As :func:`timed_runs`, with one session at a time. There are at most as many profiled runs as unprofiled ones."""
+    plain, feeds, cold = open_plain(plan)
+    opened(cold)
+    half = replace(budget, duration_s=budget.duration_s and budget.duration_s / 2)
+    unprofiled = Recorder(budget.stored_runs)
+    with observed:
+        run = partial(lap, plain, feeds, unprofiled, plan.model)
+        problem = _alone(run, unprofiled, half, _half(progress, budget, 0), between_runs)
+    del run, plain  # the profiled session takes its memory
+    traced = open_traced(plan, folder, feeds)
+    warmup, most = traceable_runs(traced.events_per_run, budget.warmup)
+    rest = Budget(warmup, min(most, unprofiled.count - budget.warmup))
+    profiled = Recorder(warmup + rest.runs)
+    run = partial(lap, traced.session, feeds, profiled, plan.model)
+    problem += _alone(run, profiled, rest, _half(progress, budget, 1), between_runs)
+    counts = f"{unprofiled.count} unprofiled and {profiled.count} profiled runs"
+    failure = f"failed after {counts} ({problem})" if problem else ""
+    ended = traced.end()
+    del run, traced  # trace and nodes are read without them
+    return_freed()
+    return ended, Runs(unprofiled, profiled, budget.warmup, cold, failure, warmup)
+
+
+def _half(progress: Progress, budget: Budget, number: int) -> Progress:
+    """Return the progress of the first (0) or the second half (1) of a measurement."""
+    return lambda done, total: progress(budget.total * (number + done / total) / 2, budget.total)
+
+
+def _alone(
+    run: Callable[[], None], runs: Recorder, budget: Budget, progress: Progress, between_runs: Callable[[], None]
+) -> str:
+    """Run one session, and return why its runs ended early; empty if they did not.
+
+    Raises:
+        PipelineError: a run failed before one was counted.
+    """
+    try:
+        repeat(budget, lambda *_: run(), progress, between_runs)
+    except PipelineError as error:
+        if runs.count <= budget.warmup:
+            raise
+        return error.problem
+    return ""
