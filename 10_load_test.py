@@ -91,6 +91,8 @@ def arguments() -> cli.Parser:
     text = "load the best configuration of load_best.json at the rate that it sustains"
     parser.setting("--best", action="store_true", default=False, help=text)
     load_flags.telemetry_flags(parser)
+    text = "27_token_streams.py loads a decoder (generate), 21_loadgen_scenario.py runs the scenarios of LoadGen"
+    parser.elsewhere["--scenario"] = text
     return parser
 
 

@@ -8,6 +8,7 @@ from tests.support.processes.load_runs import SCRIPT, refused
 
 REQUESTS = [
     (("--rate", "0"), "--rate: '0' is not a finite number above 0"),
+    (("--scenario", "generate"), "--scenario generate; 27_token_streams.py loads a decoder (generate), 21_loadgen"),
     (("--rate", "-3"), "--rate: '-3' is not a finite number above 0"),
     (("--rate", "nan"), "--rate: 'nan' is not a finite number above 0"),
     (("--rate", "1e9", "--duration", "10s"), "--rate, --duration: 1e+10 requests are more than 50,000,000"),
