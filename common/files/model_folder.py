@@ -7,6 +7,7 @@ merged one takes a prompt, too, and optimum itself prefers it.
 
 from __future__ import annotations
 
+import contextlib
 import json
 from pathlib import Path
 
@@ -35,8 +36,9 @@ def _named(path: Path) -> Path:
         name = json.loads(small_text(path))["model"]["decoder"]["filename"]
     except (ValueError, RecursionError, LookupError, TypeError):
         name = None
-    file = path.parent / name if isinstance(name, str) and "\0" not in name else path.parent
-    if not file.is_file():
-        problem = "model.decoder.filename is not the name of a file beside it"
-        raise ConfigurationError(path, problem, "give the path of the ONNX file itself")
-    return file
+    if isinstance(name, str) and not (Path(name).is_absolute() or ".." in Path(name).parts):
+        with contextlib.suppress(OSError):  # a name too long for the file system
+            if (path.parent / name).is_file():
+                return path.parent / name
+    problem = "model.decoder.filename is not the name of a file beside it"
+    raise ConfigurationError(path, problem, "give the path of the ONNX file itself")

@@ -343,18 +343,37 @@ def test_a_folder_of_genai_is_the_decoder_that_it_names(tmp_path):
     config = tmp_path / "genai_config.json"
     config.write_text('{"model": {"decoder": {"filename": "text.onnx"}}}')
     assert cli.model_path(str(tmp_path)) == tmp_path / "text.onnx"
-    for text in (
-        "",
-        "[]",
-        "{}",
-        '{"model": {"decoder": {"filename": 3}}}',
-        '{"model": {"decoder": {"filename": "x"}}}',
-    ):
-        config.write_text(text)
-        with pytest.raises(
-            PipelineError, match=r"genai_config\.json: model\.decoder\.filename is not the name of a file"
-        ):
-            cli.model_path(str(tmp_path))
+
+
+NAMED = '{"model": {"decoder": {"filename": %s}}}'
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("", "[]", "{}", "[" * 100_000, '{"model": []}', '{"model": {"decoder": "text.onnx"}}'),
+        *(NAMED % name for name in ("3", '"x"', '""', "null", "[]", '"a\\u0000b"', '"\\ud800"', '"%s"' % ("x" * 5000))),
+        *(NAMED % name for name in ('"../outside.onnx"', '"text.onnx/../../outside.onnx"', '"/etc/passwd"', '"sub"')),
+    ],
+)
+def test_a_configuration_of_genai_that_names_no_file_beside_it_is_refused(tmp_path, text):
+    """Wrong types, deep lists, long names, other folders: each is one line with the path of the configuration."""
+    folder = tmp_path / "model"
+    (folder / "sub").mkdir(parents=True)
+    for path in (folder / "text.onnx", tmp_path / "outside.onnx"):
+        path.write_bytes(b"")
+    (config := folder / "genai_config.json").write_text(text)
+    with pytest.raises(PipelineError, match="filename is not the name of a file beside it") as refused:
+        cli.model_path(str(folder))
+    assert str(refused.value).startswith(str(config))
+    assert "\n" not in str(refused.value)
+
+
+def test_a_huge_configuration_of_genai_is_not_read(tmp_path):
+    with (tmp_path / "genai_config.json").open("wb") as file:
+        file.truncate(1 << 40)
+    with pytest.raises(PipelineError, match=r"genai_config\.json: is larger than 1,000,000 bytes"):
+        cli.model_path(str(tmp_path))
 
 
 @pytest.mark.parametrize("names", [(), ("a.onnx", "b.onnx")])

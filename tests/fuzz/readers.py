@@ -22,6 +22,7 @@ from PIL import Image
 from common.artifacts import provenance
 from common.artifacts.folder import Folder
 from common.cli.flags.settings_file import configured_bindings, configured_settings
+from common.files.model_folder import decoder_file
 from common.files.yaml_file import load_yaml
 from common.foreign_traces.programs import recognised
 from common.graphs.graph import Graph, Tensor
@@ -196,6 +197,24 @@ def _read_history(path: Path) -> None:
     RecordFile(path).newest(7)
 
 
+def _model_folders() -> list[bytes]:
+    """What GenAI writes, with names of files that a folder may not have."""
+    names = [
+        "model.onnx",
+        "genai_config.json",
+        "../m.onnx",
+        "/etc/passwd",
+        "",
+        "x" * 300,
+        "a\0b",
+        "\ud800",
+        None,
+        7,
+        [],
+    ]
+    return [json.dumps({"model": {"decoder": {"filename": name}, "type": "llama"}}).encode() for name in names]
+
+
 def _configurations() -> list[bytes]:
     files = sorted((ROOT / "configs").rglob("*.yaml"))
     return [path.read_bytes() for path in files if path.stat().st_size < 10_000]
@@ -260,6 +279,7 @@ READERS: dict[str, Reader] = {
     "edges": Reader("op_edges.csv", _read_table, lambda: [_tables()["op_edges.csv"]]),
     "sidecars": Reader("op_edges.meta.json", _read_sidecar, lambda: [_tables()["op_edges.meta.json"]]),
     "histories": Reader("runs.sqlite", _read_history, _history),
+    "model-folders": Reader("genai_config.json", lambda path: decoder_file(path.parent), _model_folders),
     "configurations": Reader("c.yaml", load_yaml, _configurations),
     "settings": Reader("s.ini", _read_settings, lambda: [(ROOT / "configs/settings.ini").read_bytes()]),
     "answers": Reader("answer", _read_answer, _answers),
